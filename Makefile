@@ -1,0 +1,43 @@
+# `make demo` shows what dbcheck does; `make test` runs every test. Both set up
+# what they need first (.ci/setup says what).
+
+BIN := .venv/bin
+
+.PHONY: setup mysql demo test check fix fuzz bench clean
+
+setup: .venv/.ready
+
+.venv/.ready: .ci/setup setup.cfg pyproject.toml
+	.ci/setup
+
+demo: setup
+	$(BIN)/dbcheck demo
+
+# MySQL is in no release of Debian; without it the tests that need it are skipped.
+mysql: setup
+	$(BIN)/python -m tests.mysql
+
+test: setup
+	-$(BIN)/python -m tests.mysql
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+
+check: setup
+	$(BIN)/ruff format --check --quiet .
+	$(BIN)/ruff check --quiet .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+	$(BIN)/python -m pytest -q tests/unit tests/property
+
+fix: setup
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+fuzz: setup
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[fuzz]'
+	$(BIN)/python -m tests.fuzz
+
+bench: setup
+	$(BIN)/python -m tests.bench $(BENCH)
+
+clean:
+	rm -rf .venv build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,5 @@
+"""`python -m dbcheck` is `dbcheck`."""
+
+from dbcheck.cli import main
+
+main()

@@ -1,0 +1,95 @@
+"""Everything dbcheck raises on purpose.
+
+DbcheckError
+├── UsageError       a flag, inventory or workload is wrong; nothing was touched
+├── EngineError      the database refused or broke a request
+│   ├── CommitUnknown    the connection died between COMMIT and its reply
+│   └── TableLost        the table is gone, or cannot be read to its end
+├── WitnessError     an ack could not be stored durably on the witness
+│   └── LogDamaged       a witness log is damaged before its tail
+├── LoadError        a process that the load runs in ended by itself
+├── PowerError       the power switch did not reach the state asked for
+├── HostError        a command on a host failed or timed out
+├── LabError         a part of the lab could not be built or ended
+├── RunFormatError   a stored run is torn, incomplete or of another version
+└── RunWriteError    the run folder cannot be written, or is in use
+
+A loss is never an exception: it is part of a verdict.
+"""
+
+from __future__ import annotations
+
+
+class DbcheckError(Exception):
+    """Base of all expected failures; the command line prints it without a traceback.
+
+    message: lower case, no full stop, says what failed and where.
+    hint: a full sentence telling the operator what to do next, or "".
+    """
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+class UsageError(DbcheckError):
+    """A flag, an inventory or a workload is wrong; nothing was touched."""
+
+
+class EngineError(DbcheckError):
+    """The database refused or broke a request."""
+
+
+class CommitUnknown(EngineError):
+    """The connection died between COMMIT and its reply; the row may be there or not.
+
+    farewell: the server's words if it said itself that it ends the connection,
+              which no server does whose power is cut; "" if it said nothing.
+    """
+
+    def __init__(self, message: str, *, hint: str = "", farewell: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.farewell = farewell
+
+
+class TableLost(EngineError):
+    """The server answers, but the table is gone or cannot be read to its end.
+
+    missing: the server knows no such table, and finds nothing wrong with it.
+    """
+
+    def __init__(self, message: str, *, hint: str = "", missing: bool = False) -> None:
+        super().__init__(message, hint=hint)
+        self.missing = missing
+
+
+class WitnessError(DbcheckError):
+    """An ack could not be stored durably on the witness, or be read back from it."""
+
+
+class LogDamaged(WitnessError):
+    """A witness log is damaged before its tail, so its run proves nothing."""
+
+
+class LoadError(DbcheckError):
+    """A process that a part of the load runs in ended by itself."""
+
+
+class PowerError(DbcheckError):
+    """The power switch did not reach the state asked for."""
+
+
+class HostError(DbcheckError):
+    """A command on a host failed or timed out."""
+
+
+class LabError(DbcheckError):
+    """A part of the lab could not be built or ended."""
+
+
+class RunFormatError(DbcheckError):
+    """A stored run is torn, incomplete or of another version."""
+
+
+class RunWriteError(DbcheckError):
+    """The run folder cannot be written, or another dbcheck is using it."""

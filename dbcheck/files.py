@@ -1,0 +1,96 @@
+"""Finds sql/, workloads/, matrices/ and so on, in a checkout or an installed wheel."""
+
+from __future__ import annotations
+
+import importlib.resources
+import tomllib
+from functools import cache
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Any
+
+from dbcheck.errors import UsageError
+
+_CHECKOUT = Path(__file__).resolve().parent.parent
+_FOLDERS = {"workload": "workloads", "matrix": "matrices"}
+
+
+def folder(name: str) -> Traversable:
+    """Return the data folder *name*: "sql", "workloads", ...."""
+    beside = _CHECKOUT / name
+    if (_CHECKOUT / "setup.cfg").is_file() and beside.is_dir():
+        return beside
+    return importlib.resources.files("dbcheck.data").joinpath(name)
+
+
+@cache
+def sql(family: str, statement: str) -> str:
+    """Return the one statement in sql/FAMILY/STATEMENT.sql, without its comments."""
+    text = folder("sql").joinpath(family, f"{statement}.sql").read_text("utf-8")
+    lines = (line for line in text.splitlines() if not line.startswith("--"))
+    return "\n".join(lines).strip().rstrip(";")
+
+
+def described(kind: str, name: str) -> tuple[str, str]:
+    """Return where the workload or matrix *name* is, and its text.
+
+    It is the file *name*, or the one of that name that comes with dbcheck.  kind:
+    "workload" or "matrix".  Raise UsageError if it cannot be read.
+    """
+    path, own = Path(name), f"{name}.toml"
+    try:
+        if path.suffix == ".toml":
+            return str(path), path.read_text("utf-8")
+        where = f"{_FOLDERS[kind]}/{own}"
+        return where, folder(_FOLDERS[kind]).joinpath(own).read_text("utf-8")
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise UsageError(
+            f"{kind} {name} cannot be read: {reason}",
+            hint=f"Known are {', '.join(_names(kind))}; a file of your own must end "
+            "in .toml.",
+        ) from None
+
+
+def workload_names() -> list[str]:
+    """Return the names of the workloads that come with dbcheck, sorted."""
+    return _names("workload")
+
+
+def matrix_names() -> list[str]:
+    """Return the names of the matrices that come with dbcheck, sorted."""
+    return _names("matrix")
+
+
+def _names(kind: str) -> list[str]:
+    entries = folder(_FOLDERS[kind]).iterdir()
+    return sorted(e.name.removesuffix(".toml") for e in entries if "." in e.name)
+
+
+def parse_toml(text: str, where: str) -> dict[str, Any]:
+    """Return what *text* says; raise UsageError, naming *where*, if it is not TOML.
+
+    A whole number must fit in 64 bits, as TOML 1.0.0 lets its readers demand; Python
+    would take a longer one and then refuse to print it.
+    """
+    try:
+        values = tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{where} is not TOML: {error}") from None
+    left: list[Any] = [values]
+    while left:
+        value = left.pop()
+        if isinstance(value, int) and not -(1 << 63) <= value < 1 << 63:
+            raise UsageError(
+                f"{where} is not TOML: a number of {value.bit_length()} bits"
+            )
+        if isinstance(value, dict):
+            left += value.values()
+        elif isinstance(value, list):
+            left += value
+    return values
+
+
+def inventory_example() -> str:
+    """Return the commented inventory that comes with dbcheck."""
+    return folder("inventory").joinpath("dbcheck.example.yml").read_text("utf-8")

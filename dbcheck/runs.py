@@ -1,0 +1,347 @@
+"""The run folder: what one cycle knew, written once and read back by anyone.
+
+    manifest.json    before the load: seed, epoch, workload, target, facts
+    load.json        after the load: what the client sent and received, the cut
+    after.json       after recovery: the server's facts, the power switch's failure
+    acks.log         a copy of the witness's log; acks-1.log ... if there are more
+    survivors.bin    every row that was read back, as core.survivors.RECORD
+    different.jsonl  the rows whose content is not what it must be, whole
+    losses.csv       every loss
+    verdict.json     the judgement
+
+The manifest is stored on the witness too, so a run can be judged without the
+client that made it.  Each file bears a digest of its content, so that a bit that
+rots here is never held against a server.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import secrets
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from dbcheck import stored
+from dbcheck.audit.rules import RULES
+from dbcheck.core.control import ControlFacts
+from dbcheck.core.depth import Completed
+from dbcheck.core.moments import Moment
+from dbcheck.core.survivors import RECORD, Records
+from dbcheck.core.target import HostAfter, HostBefore
+from dbcheck.errors import RunFormatError, UsageError
+from dbcheck.ports import (
+    Cut,
+    LogPosition,
+    ServerFacts,
+    TableFacts,
+    Watermark,
+    WindowFacts,
+)
+from dbcheck.workload import PROCESSES_MAX, Workload
+
+_RUN_ID = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{6}")
+_RECORDS_PER_READ = 1 << 16
+LOGS_MAX = 1 + PROCESSES_MAX
+
+
+def new_run_id(utc: str) -> str:
+    """Return a fresh run id for the moment *utc*, "YYYYmmdd-HHMMSS"."""
+    return f"{utc}-{secrets.token_hex(3)}"
+
+
+def require_run_id(text: str) -> str:
+    """Return *text* if it is a run id; raise UsageError if not."""
+    if not _RUN_ID.fullmatch(text):
+        raise UsageError(
+            f"{text!r} is not a run id",
+            hint="A run id looks like 20260102-030405-a1b2c3.",
+        )
+    return text
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What was known before the first commit of the load.
+
+    created:       UTC, ISO 8601.
+    seed, epoch:   see core.schedule; they decide every row.
+    family:        "postgresql" or "mysql".  target: URL without a password.
+    witness, witness_kind: the witness's URL, and "ssh" or "file".
+    window_acks:   most acks that may be unconfirmed at once.
+    logs:          how many logs the witness holds of the run, numbered from 0.
+    clock_us, wall_us: the client's monotonic and wall clocks at one moment.
+    lab:           the lab's spec, if the rig is a lab; {} else.
+    host:          what the target's host told, None if nobody asked it.
+    control:       this run is a control: its sessions were relaxed.
+    controls:      what the controls before this run showed, if there were any.
+    moment:        when the cut is to come, if a campaign drew it.
+    """
+
+    run_id: str
+    created: str
+    dbcheck: str
+    seed: int
+    epoch: int
+    family: str
+    target: str
+    workload: Workload
+    witness: str
+    witness_kind: str
+    window_acks: int
+    power: str
+    clock_us: int
+    wall_us: int
+    before: ServerFacts
+    table: TableFacts
+    lab: Mapping[str, Any] = field(default_factory=dict)
+    host: HostBefore | None = None
+    control: bool = False
+    controls: tuple[ControlFacts, ...] = ()
+    moment: Moment | None = None
+    logs: int = 1
+
+    def __post_init__(self) -> None:
+        """Refuse a run that no dbcheck can have made."""
+        if self.family not in RULES:
+            raise ValueError(f"no servers are of the family {self.family!r}")
+        if not 1 <= self.logs <= LOGS_MAX:
+            raise ValueError(f"a run cannot have {self.logs} logs")
+
+    def to_bytes(self) -> bytes:
+        """Return the manifest as it is stored here and on the witness."""
+        return stored.to_bytes(self)
+
+    @classmethod
+    def from_bytes(cls, content: bytes, where: str) -> Manifest:
+        """Read a stored manifest; raise RunFormatError, naming *where*, if not one."""
+        return stored.from_bytes(content, cls, where)
+
+
+@dataclass(frozen=True, slots=True)
+class LoadRecord:
+    """What the client saw of one load; times on its monotonic clock, microseconds.
+
+    sent, acked: session -> operations sent, acks received.
+    gone:        "broken", "silent", or "" if the server never went.
+    gone_us:     when the sessions broke, or the silence began.
+    in_flight:   sessions that waited for a reply when the server went.
+    watermarks:  what the witness had confirmed at the end, by the log's number;
+                 None if that is not known of a log.
+    windows:     the largest windows seen, by the log's number.
+    refusals:    errors that the server answered instead of an ack.
+    farewells:   what it said to the sessions that it ended itself.
+    canaries:    how far the canaries came, None if there were none.
+    settings:    the server's just before the cut, None if they were not read.
+    log:         where the server's log stood when the load began and just before the
+                 cut; None if either is not known.
+    """
+
+    sent: Mapping[int, int]
+    acked: Mapping[int, int]
+    began_us: int
+    last_ack_us: int | None
+    gone: str
+    gone_us: int | None
+    in_flight: int
+    rate: float
+    latency_ms: Mapping[str, float]
+    watermarks: tuple[Watermark | None, ...]
+    windows: tuple[WindowFacts, ...]
+    refusals: tuple[str, ...]
+    farewells: tuple[str, ...]
+    cut: Cut | None
+    canaries: Completed | None = None
+    settings: Mapping[str, str] | None = None
+    log: tuple[LogPosition, LogPosition] | None = None
+
+    def to_bytes(self) -> bytes:
+        """Return the record as it is stored here and left with the witness."""
+        return stored.to_bytes(self)
+
+
+@dataclass(frozen=True, slots=True)
+class AfterRecord:
+    """What was found after the power came back.
+
+    facts:  the server's, None if it did not come back.
+    failure: why it, or its table, certainly did not come back; "" if it did.
+    survivors: rows that were read.
+    survivors_sha256: of the file that holds them.
+    canary: whether the row that recovery from a crash removes was still there, None
+            if there was none or it could not be read.
+    host:   what the target's host told, None if nobody asked it.
+    missing: the server is there and has no such table.
+    log:    what the server said over SQL that it logged since the preflight, None if
+            it does not tell.
+    """
+
+    facts: ServerFacts | None
+    failure: str
+    survivors: int
+    survivors_sha256: str
+    canary: bool | None
+    host: HostAfter | None = None
+    missing: bool = False
+    log: str | None = None
+
+
+class _Id(msgspec.Struct):
+    row_id: int
+
+
+class RunFolder:
+    """One folder on the client's disk; each file is written whole or not at all."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @classmethod
+    def create(cls, parent: Path, manifest: Manifest) -> RunFolder:
+        """Make the folder of a new run and store its manifest."""
+        run = cls(parent / manifest.run_id)
+        with stored.writing(run.path):
+            run.path.mkdir(parents=True)
+        run._write("manifest.json", [manifest.to_bytes()])
+        return run
+
+    @classmethod
+    def open(cls, path: Path) -> RunFolder:
+        """Open a stored run; raise UsageError if there is none."""
+        if not (path / "manifest.json").is_file():
+            raise UsageError(
+                f"{path} is not a run folder: it has no manifest.json",
+                hint="Give the folder that dbcheck run named, e.g. runs/RUN_ID.",
+            )
+        return cls(path)
+
+    def locked(self) -> AbstractContextManager[None]:
+        """Keep every other dbcheck out of the folder; raise RunWriteError if in use."""
+        return stored.locked(self.path)
+
+    def acks_path(self, number: int = 0) -> Path:
+        """Return where the copy of the witness's log *number* belongs."""
+        return self.path / (f"acks-{number}.log" if number else "acks.log")
+
+    def manifest(self) -> Manifest:
+        """Read the manifest."""
+        path = self.path / "manifest.json"
+        return Manifest.from_bytes(path.read_bytes(), str(path))
+
+    def write_load(self, load: LoadRecord) -> None:
+        """Store what the client saw of the load."""
+        self._write("load.json", [stored.to_bytes(load)])
+
+    def recall_load(self, content: bytes, where: str) -> None:
+        """Store a load record that the client had left elsewhere."""
+        self.write_load(stored.from_bytes(content, LoadRecord, where))
+
+    def load(self) -> LoadRecord | None:
+        """Read what the client saw of the load; None if it did not live to write it."""
+        path = self.path / "load.json"
+        if not path.is_file():
+            return None
+        return stored.from_bytes(path.read_bytes(), LoadRecord, str(path))
+
+    def write_after(self, after: AfterRecord) -> None:
+        """Store what was found after recovery."""
+        self._write("after.json", [stored.to_bytes(after)])
+
+    def forget_survivors(self) -> None:
+        """Undo write_after(): what was read proves nothing."""
+        with stored.writing(self.path):
+            (self.path / "after.json").unlink()
+
+    def was_read(self) -> bool:
+        """Say whether the survivors, or why there are none, were stored already."""
+        return (self.path / "after.json").is_file()
+
+    def after(self) -> AfterRecord:
+        """Read what was found after recovery; raise UsageError if nothing was read."""
+        path = self.path / "after.json"
+        if not self.was_read():
+            raise UsageError(
+                f"the survivors of run {self.path.name} were never read",
+                hint="Run dbcheck reconcile without --offline first.",
+            )
+        return stored.from_bytes(path.read_bytes(), AfterRecord, str(path))
+
+    def write_survivors(self, batches: Iterable[Records]) -> tuple[int, str]:
+        """Store the records of all survivors; return how many, and their SHA-256."""
+        rows, digest = 0, hashlib.sha256()
+
+        def contents() -> Iterator[bytes]:
+            nonlocal rows
+            for records in batches:
+                rows += len(records)
+                content = records.tobytes()
+                digest.update(content)
+                yield content
+
+        self._write("survivors.bin", contents())
+        return rows, digest.hexdigest()
+
+    def survivors(self) -> Iterator[Records]:
+        """Stream the stored survivors; raise RunFormatError if the file is damaged."""
+        path, after, digest = (
+            self.path / "survivors.bin",
+            self.after(),
+            hashlib.sha256(),
+        )
+        rows = 0
+        try:
+            with path.open("rb") as file:
+                while content := file.read(_RECORDS_PER_READ * RECORD.itemsize):
+                    digest.update(content)
+                    whole = len(content) // RECORD.itemsize
+                    rows += whole
+                    yield np.frombuffer(content, RECORD, whole)
+        except OSError as error:
+            raise RunFormatError(
+                f"{path} cannot be read: {error.strerror}",
+                hint="A campaign keeps the rows of cycles that passed no longer than"
+                " it takes to judge them.",
+            ) from None
+        if (rows, digest.hexdigest()) != (after.survivors, after.survivors_sha256):
+            raise RunFormatError(
+                f"{path} is damaged: it is not what was stored",
+                hint="Read the survivors again with the witness's copy of the run: "
+                "dbcheck reconcile --witness URL --run ID --target URL.",
+            )
+
+    def drop_survivors(self) -> None:
+        """Delete the stored rows, which grow with every cycle on one table."""
+        with stored.writing(self.path):
+            (self.path / "survivors.bin").unlink(missing_ok=True)
+
+    def write_lines(self, name: str, lines: Iterable[str]) -> None:
+        """Store lines of text as the file *name*."""
+        self._write(name, (line.encode() for line in lines))
+
+    def different_ids(self) -> list[int] | None:
+        """Read the ids in different.jsonl; None if the table was never read whole."""
+        path = self.path / "different.jsonl"
+        try:
+            with path.open("rb") as file:
+                return [msgspec.json.decode(line, type=_Id).row_id for line in file]
+        except FileNotFoundError:
+            return None
+        except (msgspec.DecodeError, UnicodeError) as error:
+            raise RunFormatError(f"{path} is damaged: {error}") from None
+
+    def write_acks(self, number: int, chunks: Iterable[bytes]) -> None:
+        """Store a copy of the witness's log *number*."""
+        self._write(self.acks_path(number).name, chunks)
+
+    def write_verdict(self, values: Mapping[str, Any]) -> None:
+        """Store the judgement."""
+        self._write("verdict.json", [stored.to_bytes(values)])
+
+    def _write(self, name: str, chunks: Iterable[bytes]) -> None:
+        stored.write(self.path / name, chunks)

@@ -1,0 +1,2 @@
+-- Threads_connected: clients that are connected now, this one among them
+show global status where variable_name = 'Threads_connected';

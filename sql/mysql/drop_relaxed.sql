@@ -1,0 +1,2 @@
+-- Removes the table and its row.
+drop table relaxed;

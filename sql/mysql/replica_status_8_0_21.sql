@@ -1,0 +1,2 @@
+-- A row if the server is a replica (MySQL before 8.0.22).
+show slave status;

@@ -1,0 +1,2 @@
+-- Writes all changed pages out, so that recovery starts from here.
+checkpoint;
