@@ -1,0 +1,64 @@
+"""Which settings decide whether an ack survives a power cut, and their judge."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from dbcheck.audit import mysql, postgresql
+from dbcheck.audit.rule import Rule
+
+RULES: Mapping[str, tuple[Rule, ...]] = {
+    "postgresql": postgresql.RULES,
+    "mysql": mysql.RULES,
+}
+
+
+class Standing(enum.Enum):
+    """Where a setting stands under a rule."""
+
+    SAFE = "safe"
+    UNSAFE = "unsafe"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A rule, and where a server stands under it.
+
+    value: what the setting was, or None if it could not be read.
+    """
+
+    rule: Rule
+    standing: Standing
+    value: str | None
+
+
+def judge(rule: Rule, settings: Mapping[str, str]) -> Standing:
+    """Return where *settings* stand under *rule*; an unread one is never SAFE."""
+    if rule.only_if is not None:
+        name, values = rule.only_if
+        if name in settings and settings[name].lower() not in values:
+            return Standing.SAFE
+    value = settings.get(rule.fact)
+    if value is None:
+        return Standing.SAFE if rule.absent_is_safe else Standing.UNKNOWN
+    return Standing.SAFE if value.lower() in rule.safe else Standing.UNSAFE
+
+
+def findings(family: str, settings: Mapping[str, str]) -> list[Finding]:
+    """Return where *settings* stand under every rule of *family*."""
+    return [
+        Finding(rule, judge(rule, settings), settings.get(rule.fact))
+        for rule in RULES[family]
+    ]
+
+
+def flagged(family: str, settings: Mapping[str, str]) -> list[Finding]:
+    """Return the findings that are not SAFE, the UNSAFE ones first.
+
+    family: as in ports.Engine; settings: as in ports.ServerFacts.
+    """
+    found = [f for f in findings(family, settings) if f.standing is not Standing.SAFE]
+    return sorted(found, key=lambda finding: finding.standing is Standing.UNKNOWN)

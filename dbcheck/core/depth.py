@@ -1,0 +1,348 @@
+"""How deep did a cut go?  What became of data that nobody flushed tells.
+
+Two canaries write beside the server.  The records of the one are appended through
+the page cache, the blocks of the other go past it to the drive (O_DIRECT), and
+neither is ever flushed.  What was completed and is not there afterwards was in
+memory that lost its power:
+
+    buffered all there                 PROCESS: the operating system kept its cache
+    buffered lost                      OS: the page cache is gone
+    completed blocks lost from a drive DRIVE: its volatile write cache is gone
+
+Only a loss proves depth.  Blocks that survive may have been flushed in time, since
+every commit of the server flushes the canary's drive as well.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+RECENT_S = 1.0
+RING_BLOCKS_MAX = 1 << 20  # 4 GiB
+# These overwrite allocated blocks where they are: no metadata goes with it that
+# could be lost in the page cache instead of the block in the drive.
+_IN_PLACE = frozenset({"ext2", "ext3", "ext4", "xfs"})
+# With it, ext4 turns O_DIRECT into buffered writes (ext4(5), data=journal).
+_NOT_DIRECT = "data=journal"
+
+
+class Depth(enum.Enum):
+    """What a cut destroyed; each includes those before it."""
+
+    PROCESS = "PROCESS"  # the server's memory
+    OS = "OS"  # and the page cache
+    DRIVE = "DRIVE"  # and the drive's volatile write cache
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """How far one canary came, for certain: later ones may have been completed too.
+
+    last:   the highest number known to be completed; 0 if none is.
+    before: the highest RECENT_S earlier.  The kernel writes the page cache back in
+            time (dirty_writeback_centisecs, 5 s), so older numbers prove nothing.
+    """
+
+    last: int
+    before: int
+
+    def __post_init__(self) -> None:
+        """Refuse numbers that run backwards."""
+        if not 0 <= self.before <= self.last:
+            raise ValueError(f"no canary counts from {self.before} to {self.last}")
+
+
+@dataclass(frozen=True, slots=True)
+class Completed:
+    """What the canaries had completed at the cut; direct: by ring."""
+
+    buffered: Counted
+    direct: tuple[Counted, ...]
+
+    def to_values(self) -> dict[str, Any]:
+        """Return plain values for from_values()."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_values(cls, values: Mapping[str, Any]) -> Completed:
+        """Return what to_values() gave."""
+        direct = tuple(Counted(**ring) for ring in values["direct"])
+        return cls(Counted(**values["buffered"]), direct)
+
+
+Ranges = tuple[tuple[int, int], ...]
+
+
+def _ranges(pairs: Sequence[Sequence[int]]) -> Ranges:
+    return tuple((first, last) for first, last in pairs)
+
+
+@dataclass(frozen=True, slots=True)
+class Ring:
+    """What was read of one ring of blocks.
+
+    found: numbers that are whole, as rising pairs of first and last.
+    torn:  slots, from 0, that hold parts of two blocks.
+    """
+
+    found: Ranges
+    torn: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Remains:
+    """What was read of the canaries afterwards.
+
+    missing:     why there is nothing to read, "" if there is.
+    buffered:    numbers that are whole, as rising pairs of first and last.
+    first:       the first number that was not deleted to make room for later ones.
+    ring_blocks: number n of a ring lies in its slot (n - 1) % ring_blocks.
+    """
+
+    missing: str
+    buffered: Ranges
+    first: int
+    rings: tuple[Ring, ...]
+    ring_blocks: int
+
+    def __post_init__(self) -> None:
+        """Refuse what no canaries leave, or what would take ages to look through."""
+        sizes = (sum(last - first + 1 for first, last in r.found) for r in self.rings)
+        pairs = [*self.buffered, *(pair for ring in self.rings for pair in ring.found)]
+        if not (
+            1 <= self.ring_blocks <= RING_BLOCKS_MAX
+            and all(1 <= first <= last for first, last in pairs)
+            and all(size <= RING_BLOCKS_MAX for size in sizes)
+        ):
+            raise ValueError("no canaries leave such numbers")
+
+    def to_values(self) -> dict[str, Any]:
+        """Return plain values for from_values()."""
+        rings = [{"found": r.found, "torn": sorted(r.torn)} for r in self.rings]
+        return {
+            "missing": self.missing,
+            "buffered": self.buffered,
+            "first": self.first,
+            "rings": rings,
+            "ring_blocks": self.ring_blocks,
+        }
+
+    @classmethod
+    def from_values(cls, values: Mapping[str, Any]) -> Remains:
+        """Return what to_values() gave, also by way of JSON."""
+        rings = (
+            Ring(_ranges(ring["found"]), frozenset(ring["torn"]))
+            for ring in values["rings"]
+        )
+        return cls(
+            values["missing"],
+            _ranges(values["buffered"]),
+            values["first"],
+            tuple(rings),
+            values["ring_blocks"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """What the canaries wrote on; "" where it is not known.
+
+    write_cache: what the kernel believes of the topmost block device.
+    """
+
+    filesystem: str
+    mount_options: str = ""
+    write_cache: str = ""
+
+    def objection(self) -> str:
+        """Return why a lost block is no proof against the drive here, "" if it is."""
+        if self.filesystem not in _IN_PLACE:
+            kind = self.filesystem or "an unknown filesystem"
+            return f"{kind} does not overwrite in place"
+        if _NOT_DIRECT in self.mount_options.split(","):
+            return f"{self.filesystem} with {_NOT_DIRECT} writes through the page cache"
+        return ""
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """One canary, all its rings together.
+
+    wrote:   how many writes were completed, for certain.
+    checked: how many of the last of them were looked for; lost: of these, gone.
+    """
+
+    wrote: int
+    checked: int
+    lost: int
+
+    @property
+    def kept_all(self) -> bool:
+        """Say whether it wrote, and nothing of it is gone."""
+        return self.checked > 0 and not self.lost
+
+    def __str__(self) -> str:
+        if not self.wrote:
+            return "never wrote"
+        return f"lost {self.lost:,} of the last {self.checked:,}"
+
+
+@dataclass(frozen=True, slots=True)
+class DepthFinding:
+    """The depth of one cut; None if the canaries do not tell.
+
+    reasons: sentences, the decisive one first.
+    """
+
+    depth: Depth | None
+    buffered: Tally
+    direct: Tally
+    reasons: tuple[str, ...]
+
+
+def find_depth(completed: Completed, remains: Remains, ground: Ground) -> DepthFinding:
+    """Return how deep a cut went, given what was completed and what is left."""
+    missing = remains.missing
+    if not missing and len(remains.rings) != len(completed.direct):
+        missing = f"{len(remains.rings)} rings are there, not {len(completed.direct)}"
+    if missing:
+        written = sum(ring.last for ring in completed.direct)
+        reason = f"the canaries cannot be read after the cut: {missing}"
+        return DepthFinding(
+            None,
+            Tally(completed.buffered.last, 0, 0),
+            Tally(written, 0, 0),
+            (reason,),
+        )
+    buffered = _buffered(completed.buffered, remains)
+    direct = _direct(completed.direct, remains)
+    depth, reason = _decide(buffered, direct, ground)
+    counts = f"buffered canary {buffered}; unflushed O_DIRECT canary {direct}"
+    reasons = [reason, counts]
+    if depth is Depth.DRIVE and ground.write_cache == "write through":
+        reasons.append(
+            "the kernel believes that this drive has no volatile write cache, so it "
+            "never flushes it: a misconfiguration that loses commits"
+        )
+    return DepthFinding(depth, buffered, direct, tuple(reasons))
+
+
+def _decide(buffered: Tally, direct: Tally, ground: Ground) -> tuple[Depth | None, str]:
+    objection = ground.objection()
+    if direct.lost and buffered.kept_all:
+        return None, (
+            "blocks that the drive had completed are gone, but the page cache is "
+            "not: no cut of the host's power does that"
+        )
+    if direct.lost and not objection:
+        return Depth.DRIVE, (
+            f"{direct.lost:,} writes that the drive had completed are gone: its "
+            "volatile write cache lost its power"
+        )
+    if direct.lost or buffered.lost:
+        why = f"{objection}, so no more is shown" if objection else _no_more(direct)
+        return Depth.OS, f"the page cache is gone; {why}"
+    if buffered.kept_all:
+        return Depth.PROCESS, (
+            "the page cache survived: the operating system kept running, or shut "
+            "down in an orderly way"
+        )
+    return None, "the buffered canary completed nothing that could be looked for"
+
+
+def _no_more(direct: Tally) -> str:
+    if not direct.checked:
+        return "the O_DIRECT canary did not write, so the drive's part is unknown"
+    return "no unflushed write was lost, so a volatile drive cache is not shown"
+
+
+def _buffered(counted: Counted, remains: Remains) -> Tally:
+    before = min(counted.last, max(counted.before, remains.first - 1))
+    checked = counted.last - before
+    kept = sum(
+        max(0, min(last, counted.last) - max(first, before + 1) + 1)
+        for first, last in remains.buffered
+    )
+    return Tally(counted.last, checked, checked - kept)
+
+
+def _direct(counted: Sequence[Counted], remains: Remains) -> Tally:
+    """Count the blocks whose slot holds an older number.
+
+    A newer one has overwritten a block that had survived until then.
+    """
+    checked = lost = 0
+    for one, ring in zip(counted, remains.rings, strict=True):
+        before = max(one.before, one.last - remains.ring_blocks // 2)
+        checked += one.last - before
+        lost += _lost_in(ring, range(before + 1, one.last + 1), remains.ring_blocks)
+    return Tally(sum(one.last for one in counted), checked, lost)
+
+
+def _lost_in(ring: Ring, numbers: range, ring_blocks: int) -> int:
+    """Count those of *numbers*, half a ring at most, that are gone.
+
+    The block that was being written when the power went may be torn without any
+    fault of the drive.  It comes soon after *numbers*, whose own slots are half a
+    ring away, unless far more was written than was reported.
+    """
+    newest = {
+        (number - 1) % ring_blocks: number
+        for first, last in ring.found
+        for number in range(first, last + 1)
+    }
+    stalled = max(newest.values(), default=0) >= numbers.stop + ring_blocks // 4
+    lost = 0
+    for number in numbers:
+        slot = (number - 1) % ring_blocks
+        if slot in ring.torn:
+            lost += not stalled
+        else:
+            lost += newest.get(slot, 0) < number
+    return lost
+
+
+@dataclass(frozen=True, slots=True)
+class DepthSummary:
+    """What the cuts of a campaign show together.
+
+    counts: how many cuts went how deep; None: not measured.
+    text:   sentences for the report.
+    """
+
+    cuts: int
+    counts: Mapping[Depth | None, int]
+    unflushed: int
+    unflushed_lost: int
+    text: str
+
+    def at_least(self, depth: Depth) -> int:
+        """Return how many cuts went that deep or deeper."""
+        order = list(Depth)
+        deep = order[order.index(depth) :]
+        return sum(self.counts.get(each, 0) for each in deep)
+
+
+def summarise(findings: Sequence[DepthFinding]) -> DepthSummary:
+    """Return what the cuts show together."""
+    counts: dict[Depth | None, int] = {}
+    for finding in findings:
+        counts[finding.depth] = counts.get(finding.depth, 0) + 1
+    unflushed = sum(finding.direct.checked for finding in findings)
+    lost = sum(finding.direct.lost for finding in findings)
+    parts = [
+        f"{counts[depth]} at {depth.value} depth" for depth in Depth if depth in counts
+    ]
+    if None in counts:
+        parts.append(f"{counts[None]} of unknown depth")
+    text = f"{len(findings)} cuts: {', '.join(parts) or 'none'}"
+    if Depth.OS in counts and Depth.DRIVE not in counts and unflushed and not lost:
+        text += (
+            f"; no volatile write cache was seen (0 of {unflushed:,} unflushed writes "
+            "lost): it is non-volatile, disabled, or was flushed in time every time"
+        )
+    return DepthSummary(len(findings), counts, unflushed, lost, text)

@@ -1,0 +1,123 @@
+"""The rows that earlier cycles left: a later cut must not take them either."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from dbcheck.core.expected import Ints
+from dbcheck.core.loss import CODES, LossArray, LossKind, without_key
+from dbcheck.core.survivors import DIFFERENT, Records
+
+WEIGHT_MODULUS = 2**64
+
+
+@dataclass(frozen=True, slots=True)
+class Before:
+    """The table before the cycle.
+
+    rows_by_epoch: see ports.TableFacts.  row_id_max: highest id then present.
+    weights_by_epoch: see ports.TableFacts; an epoch without one is only counted.
+    different: see ports.TableFacts; an earlier cut's loss is not this one's, too.
+    """
+
+    rows_by_epoch: Mapping[int, int]
+    row_id_max: int
+    weights_by_epoch: Mapping[int, int] = field(default_factory=dict)
+    different: Sequence[int] = ()
+
+
+class Earlier:
+    """Counts and weighs what is left of each earlier epoch.
+
+    foreign: intact rows of other runs, which were not there when the table was counted.
+    losses:  rows that are not what their checksum says, or stand twice; in parts.
+    """
+
+    def __init__(self, before: Before) -> None:
+        """Expect what stands in *before*."""
+        self._before = before
+        self._epochs = np.array(sorted(before.rows_by_epoch), np.int64)
+        self._rows: Counter[int] = Counter()
+        self._weights: Counter[int] = Counter()
+        self._changed: Counter[int] = Counter()
+        self.foreign = 0
+        self.losses: list[LossArray] = []
+
+    @property
+    def rows(self) -> int:
+        """How many are still there, of all epochs."""
+        return self._rows.total()
+
+    def add(self, records: Records) -> None:
+        """Take in rows that are not of this cycle's epoch.
+
+        An intact checksum shows that a dbcheck wrote a row; a new id, that it did so
+        during this run or after it.
+        """
+        known = np.isin(records["epoch"], self._epochs)
+        known &= records["row_id"] <= self._before.row_id_max
+        different = records["content"] == DIFFERENT
+        self.foreign += int(np.count_nonzero(~known & ~different))
+        for epoch in np.unique(records["epoch"][known]):
+            own = records[known & (records["epoch"] == epoch)]
+            self._rows[int(epoch)] += own.size
+            ids = own["row_id"].astype(np.uint64)
+            weight = (ids * own["checksum"].astype(np.uint64)).sum(dtype=np.uint64)
+            self._weights[int(epoch)] += int(weight)
+        different &= ~(known & np.isin(records["row_id"], self._before.different))
+        if different.any():
+            corrupt, unexpected = CODES[LossKind.CORRUPT], CODES[LossKind.UNEXPECTED]
+            kinds = np.where(known, corrupt, unexpected).astype(np.uint8)
+            self.losses.append(
+                without_key(kinds[different], records["row_id"][different])
+            )
+            self._changed.update(records["epoch"][different].tolist())
+
+    def look_again(self, survivors: Callable[[], Iterable[Records]]) -> None:
+        """Tell rows that stand twice from rows that came late.
+
+        A row whose transaction was open when the table was counted has an id from
+        before and is no loss, whoever sent it.
+        """
+        for epoch, rows in self._before.rows_by_epoch.items():
+            more = self._rows[epoch] - rows
+            if more > 0:
+                twice = self._twice(epoch, survivors())
+                kinds = np.full(len(twice), CODES[LossKind.DUPLICATE], np.uint8)
+                self.losses.append(without_key(kinds, twice))
+                self.foreign += max(0, more - len(twice))
+
+    def _twice(self, epoch: int, survivors: Iterable[Records]) -> Ints:
+        """Return the ids of the rows whose key another row of *epoch* has."""
+        keys, ids = [], []
+        for records in survivors:
+            own = records[records["epoch"] == epoch]
+            own = own[own["content"] != DIFFERENT]
+            own = own[own["row_id"] <= self._before.row_id_max]
+            keys.append(own["session"].astype(np.int64) << 32 | own["seq"])
+            ids.append(own["row_id"])
+        key, row_id = np.concatenate(keys), np.concatenate(ids)
+        order = np.argsort(key, kind="stable")
+        found: Ints = row_id[order[1:][np.diff(key[order]) == 0]]
+        return found
+
+    def lost(self) -> dict[int, int]:
+        """Return epoch -> rows of it that are gone, at least.
+
+        As many rows of another weight: one at least was replaced by another one.
+        """
+        gone: dict[int, int] = {}
+        for epoch, rows in self._before.rows_by_epoch.items():
+            weight = self._before.weights_by_epoch.get(epoch)
+            other = weight is not None and weight != (
+                self._weights[epoch] % WEIGHT_MODULUS
+            )
+            if self._rows[epoch] < rows:
+                gone[epoch] = rows - self._rows[epoch]
+            elif self._rows[epoch] == rows and other and not self._changed[epoch]:
+                gone[epoch] = 1
+        return gone

@@ -1,0 +1,180 @@
+"""The kinds of loss, and lists of losses that a person can read."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple, Self, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from dbcheck.core.acks import AckArray
+
+
+class LossKind(enum.Enum):
+    """What went wrong with a row; every member is a reason for FAIL."""
+
+    MISSING_TAIL = "missing-tail"  # acked, gone, and so is all after it in its session
+    MISSING_HOLE = (
+        "missing-hole"  # acked, gone, while a later one of its session is there
+    )
+    CORRUPT = "corrupt"  # acked, there, but not with the content that was sent
+    DUPLICATE = "duplicate"  # one operation stands in the table twice
+    UNEXPECTED = (
+        "unexpected"  # there, but no operation of the run can have put it there
+    )
+    UNRECOVERABLE = "unrecoverable"  # the server or its table did not come back
+
+
+class Loss(NamedTuple):
+    """One row that is not as it must be.
+
+    session, seq: of its key; -1 where the row has no key of this run.
+    row_id:       the id that was acked, or the one found if nothing was acked.
+    acked_us:     when it was acked, on the client's clock; -1 if it was not.
+    """
+
+    kind: LossKind
+    session: int
+    seq: int
+    row_id: int
+    acked_us: int
+
+
+class IdRange(NamedTuple):
+    """Losses of one kind with consecutive ids.
+
+    first_us, last_us: earliest and latest ack among them; -1 if not acked.
+    """
+
+    kind: LossKind
+    first_id: int
+    last_id: int
+    first_us: int
+    last_us: int
+
+    @property
+    def rows(self) -> int:
+        """How many rows the range holds."""
+        return self.last_id - self.first_id + 1
+
+
+_KINDS = sorted(LossKind, key=lambda kind: kind.value)
+CODES = {kind: code for code, kind in enumerate(_KINDS)}
+
+# A loss; kind: its code.  A drive that lies may lose ten million rows at once, of which
+# objects take several gigabytes.
+LOSS = np.dtype(
+    [
+        ("kind", "u1"),
+        ("session", "<i4"),
+        ("seq", "<i8"),
+        ("row_id", "<i8"),
+        ("acked_us", "<i8"),
+    ]
+)
+LossArray = npt.NDArray[np.void]
+Codes = npt.NDArray[np.uint8]
+_AT_ONCE = 1 << 14
+
+
+def of_acks(kinds: Codes, acks: AckArray) -> LossArray:
+    """Return the losses of the rows that *acks* acked."""
+    losses = np.empty(len(acks), LOSS)
+    losses["kind"] = kinds
+    for name in ("session", "seq", "row_id", "acked_us"):
+        losses[name] = acks[name]
+    return losses
+
+
+def without_key(kinds: Codes, row_ids: npt.NDArray[np.int64]) -> LossArray:
+    """Return the losses of rows that have no key of this run."""
+    losses = np.full(len(row_ids), np.array((0, -1, -1, 0, -1), LOSS))
+    losses["kind"], losses["row_id"] = kinds, row_ids
+    return losses
+
+
+class Losses(Sequence[Loss]):
+    """Losses in columns; an object is made for one when it is looked at."""
+
+    def __init__(self, columns: LossArray) -> None:
+        """Hold *columns* of LOSS."""
+        self._columns = columns
+
+    @classmethod
+    def of(cls, losses: Iterable[Loss]) -> Self:
+        """Hold *losses*."""
+        return cls(np.array([(CODES[loss.kind], *loss[1:]) for loss in losses], LOSS))
+
+    @classmethod
+    def gathered(cls, count: int, parts: Iterable[LossArray]) -> Self:
+        """Hold what *parts* have together, *count* losses, without a second copy."""
+        columns = np.empty(count, LOSS)
+        at = 0
+        for part in parts:
+            columns[at : at + len(part)] = part
+            at += len(part)
+        assert at == count
+        return cls(columns)
+
+    def __len__(self) -> int:
+        return len(self._columns)
+
+    @overload
+    def __getitem__(self, at: int) -> Loss: ...
+    @overload
+    def __getitem__(self, at: slice) -> Losses: ...
+    def __getitem__(self, at: int | slice) -> Loss | Losses:
+        if isinstance(at, slice):
+            return Losses(self._columns[at])
+        return _loss(self._columns[at].item())
+
+    def __iter__(self) -> Iterator[Loss]:
+        for begin in range(0, len(self), _AT_ONCE):
+            yield from map(_loss, self._columns[begin : begin + _AT_ONCE].tolist())
+
+    @property
+    def columns(self) -> LossArray:
+        """All of them."""
+        return self._columns
+
+    @property
+    def counts(self) -> dict[LossKind, int]:
+        """How many there are of each kind; only kinds that occur."""
+        counted = np.bincount(self._columns["kind"], minlength=len(_KINDS)).tolist()
+        return {kind: rows for kind, rows in zip(_KINDS, counted, strict=True) if rows}
+
+    def by_id(self) -> Iterator[Loss]:
+        """Yield them in order of their ids."""
+        order = np.argsort(self._columns["row_id"], kind="stable")
+        for begin in range(0, len(order), _AT_ONCE):
+            yield from Losses(self._columns[order[begin : begin + _AT_ONCE]])
+
+    def ranges(self) -> Iterator[IdRange]:
+        """Yield them as ranges of consecutive ids of one kind, in order of kind, id."""
+        for code, kind in enumerate(_KINDS):
+            own = self._columns["kind"] == code
+            if own.any():
+                columns = (self._columns[name][own] for name in ("row_id", "acked_us"))
+                yield from _ranges(kind, *columns)
+
+
+def _loss(values: tuple[int, int, int, int, int]) -> Loss:
+    return Loss(_KINDS[values[0]], *values[1:])
+
+
+def _ranges(
+    kind: LossKind, ids: npt.NDArray[np.int64], acked_us: npt.NDArray[np.int64]
+) -> Iterator[IdRange]:
+    order = np.argsort(ids, kind="stable")
+    ids, acked_us = ids[order], acked_us[order]
+    begins = np.r_[0, np.flatnonzero(np.diff(ids) != 1) + 1]
+    ends = np.r_[begins[1:], len(ids)] - 1
+    earliest = np.minimum.reduceat(acked_us, begins)
+    latest = np.maximum.reduceat(acked_us, begins)
+    columns = (ids[begins], ids[ends], earliest, latest)
+    for begin in range(0, len(begins), _AT_ONCE):
+        some = (column[begin : begin + _AT_ONCE].tolist() for column in columns)
+        for values in zip(*some, strict=True):
+            yield IdRange(kind, *values)

@@ -1,0 +1,82 @@
+"""What a server's own log tells of the cut, whoever read it and wherever."""
+
+from __future__ import annotations
+
+import re
+
+from dbcheck.core.evidence import Item, Standing
+
+# What a server logs when it starts after a crash, and when it was shut down (sources:
+# PostgreSQL 15 xlogrecovery.c; MariaDB 10.11 log.cc and log0recv.cc; MySQL 9.7
+# messages_to_error_log.txt, and its logs as read).  "Crash recovery finished" is no
+# sign: MySQL logs it (MY-013911) at every start.  The search for the name before a
+# shutdown ends at the next one, or a line of names would take minutes.
+_CRASHED = re.compile(
+    r"was not properly shut down|was interrupted; last known up|"
+    r"[Ss]tarting (?:XA |table )?crash recovery|was not shutdown normally"
+)
+_SHUT_DOWN = re.compile(
+    r"database system was shut down at|database system is shut down|"
+    r"(?:mysqld|mariadbd)(?:(?!mysqld|mariadbd)[^\n])*: Shutdown complete|"
+    r"Shutdown completed;|"
+    r"Received SHUTDOWN from user"
+)
+
+
+def told(name: str, text: str) -> Item:
+    """Judge what the log called *name* says since the preflight."""
+    if found := _SHUT_DOWN.search(text):
+        said = f"it says {found[0]!r}: it was shut down, not cut"
+        return Item(name, Standing.CONTRADICTED, said, True)
+    if found := _CRASHED.search(text):
+        said = f"it says {found[0]!r}: crash recovery"
+        return Item(name, Standing.PRESENT, said, True)
+    said = "no word of a crash or of a shutdown"
+    return Item(name, Standing.NOT_OBSERVABLE, said, False)
+
+
+def replayed(text: str) -> Item | None:
+    """Judge how much of its redo log the server replayed, None if *text* is silent.
+
+    It replays what was written since the last checkpoint: only that was at risk in
+    the redo log alone.  Of several recoveries the last counts that came to its end.
+    """
+    for first, last, base in _REPLAYS:
+        ends = list(last.finditer(text))
+        begins = first.findall(text, 0, ends[-1].start()) if ends else []
+        if not begins:
+            continue
+        size = _position(ends[-1][1], base) - _position(begins[-1], base)
+        if size >= 0:
+            standing = Standing.PRESENT if size else Standing.ABSENT
+            said = f"recovery replayed {size:,} bytes written since the checkpoint"
+            return Item("log replayed", standing, said, False)
+    return None
+
+
+# Where recovery began and ended, as numbers of 64 bits: PostgreSQL in hexadecimal
+# halves, InnoDB in bytes.
+_HALVES = r"([0-9A-F]{1,8}/[0-9A-F]{1,8})(?![0-9A-F])"
+_BYTES = r"([0-9]{1,20})(?![0-9])"
+_REPLAYS = (
+    (
+        re.compile("redo starts at " + _HALVES),
+        re.compile("redo done at " + _HALVES),
+        16,
+    ),
+    (
+        re.compile("crash recovery from checkpoint LSN=" + _BYTES),
+        re.compile("End of log at LSN=" + _BYTES),
+        10,
+    ),
+    (
+        re.compile("whereas checkpoint_lsn = " + _BYTES),
+        re.compile("scanned up to log sequence number " + _BYTES),
+        10,
+    ),
+)
+
+
+def _position(text: str, base: int) -> int:
+    high, slash, low = text.rpartition("/")
+    return (int(high, base) << 32) + int(low, base) if slash else int(low, base)

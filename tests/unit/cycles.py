@@ -1,0 +1,80 @@
+"""Hand-made acks and survivors for the tests of the core."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+
+from dbcheck.core.acks import AckArray, pack, unpack
+from dbcheck.core.earlier import Before
+from dbcheck.core.history import Ack
+from dbcheck.core.reconcile import Claim, Reconciliation, reconcile
+from dbcheck.core.survivors import INTACT, RECORD, Records
+
+EPOCH = 77
+SEED = 5
+NOTHING_BEFORE = Before({}, 0)
+
+
+def ack(session: int, seq: int) -> Ack:
+    """Return the ack of one operation, with an id and a time that tell it apart."""
+    return Ack(session, seq, 1000 * session + seq, 1_000_000 + 100 * seq)
+
+
+def acks_of(counts: Mapping[int, int]) -> list[Ack]:
+    """Return the acks of sessions that each committed so many rows, interleaved."""
+    most = max(counts.values(), default=0)
+    return [
+        ack(session, seq)
+        for seq in range(1, most + 1)
+        for session, count in counts.items()
+        if seq <= count
+    ]
+
+
+def array_of(acks: Sequence[Ack]) -> list[AckArray]:
+    """Return *acks* as a log gives them, in two batches."""
+    half = len(acks) // 2
+    return [unpack(pack(part)) for part in (acks[:half], acks[half:]) if part]
+
+
+def record(
+    session: int,
+    seq: int,
+    *,
+    epoch: int = EPOCH,
+    part: int = 0,
+    checksum: int = 0,
+    content: int = INTACT,
+    row_id: int | None = None,
+) -> tuple[int, ...]:
+    """Return one survivor."""
+    place = 1000 * session + seq if row_id is None else row_id
+    return (place, epoch, session, seq, part, checksum, content)
+
+
+def records_of(rows: Iterable[tuple[int, ...]]) -> Records:
+    """Return survivors as the run folder gives them."""
+    return np.array(list(rows), RECORD)
+
+
+def reconciled(
+    counts: Mapping[int, int],
+    rows: Iterable[tuple[int, ...]],
+    *,
+    before: Before = NOTHING_BEFORE,
+    claim: Claim | None = None,
+    window_acks: int = 10,
+) -> Reconciliation:
+    """Reconcile so many acks of each session with the survivors *rows*."""
+    acks, records = array_of(acks_of(counts)), records_of(rows)
+    half = len(records) // 2
+    return reconcile(
+        lambda: acks,
+        lambda: [records[:half], records[half:]],
+        epoch=EPOCH,
+        before=before,
+        claim=claim,
+        window_acks=window_acks,
+    )

@@ -1,0 +1,18 @@
+"""What a campaign keeps of its cycles."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from dbcheck.campaign.folder import CampaignFolder, Cycle, Plan
+from tests.unit.test_runs import MANIFEST
+
+PLAN = Plan("", "0", "db1", "", 1, MANIFEST.workload, 10**4, 10**5, None, False, True)
+
+
+def test_cycles_come_in_their_order_however_many_there_are(tmp_path: Path) -> None:
+    folder = CampaignFolder.create(tmp_path / "campaign", PLAN)
+    kept = [(0, "a"), (0, "b"), (1, "c"), (9_999, "d"), (10_000, "e"), (100_000, "f")]
+    for number, run in reversed(kept):
+        folder.add(Cycle(number, run, "steady", 1.0, "PASS", "", ""))
+    assert [(cycle.number, cycle.run) for cycle in folder.cycles()] == kept

@@ -1,0 +1,159 @@
+"""The target host's agent in this process: its answers, and how its canaries end."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dbcheck.probes import host_agent
+from dbcheck.probes.host_canary import BESIDE, Canaries
+from dbcheck.remote import wire
+
+WAIT_S = 10
+
+
+class Replies(wire.Outlet):
+    """Keeps what an agent sends; reports are seen by seen(number)."""
+
+    def __init__(self) -> None:
+        self.got: list[tuple[int, bytes]] = []
+        self.reported = threading.Event()
+
+    def send(self, kind: int, payload: bytes) -> None:
+        self.got.append((kind, payload))
+
+    def offer(self, kind: int, payload: bytes) -> bool:
+        assert kind == host_agent.COMPLETED
+        if min(host_agent.counts(2).unpack(payload)) >= 3:
+            self.reported.set()
+        return True
+
+
+class Asked:
+    """An agent, asked in this process."""
+
+    def __init__(self) -> None:
+        self.replies = Replies()
+        self.agent = host_agent.Agent(self.replies)
+
+    def ask(self, verb: int, **question: object) -> Any:
+        """Return the result, or an error's code."""
+        self.replies.got.clear()
+        self.agent.handle([(verb, 0, 0, json.dumps(question).encode())])
+        [(kind, payload)] = self.replies.got
+        answer = json.loads(payload)
+        return answer["code"] if kind == wire.ERROR else answer
+
+    def start(self, data: Path) -> Any:
+        return self.ask(host_agent.START, **pace(data))
+
+
+def pace(data: Path) -> dict[str, Any]:
+    return {
+        "data_directory": str(data),
+        "folder": "",
+        "nonce": "00" * 16,
+        "direct_per_s": 4000,
+        "buffered_per_s": 2000,
+        "report_us": 0,
+        "rings": 2,
+        "ring_blocks": 8,
+        "file_bytes": 4096,
+    }
+
+
+@pytest.fixture
+def asked() -> Iterator[Asked]:
+    made = Asked()
+    yield made
+    made.agent.close()
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    folder = tmp_path / "parent" / "data"
+    folder.mkdir(parents=True)
+    return folder
+
+
+def test_what_makes_no_sense_is_refused(asked: Asked, data: Path) -> None:
+    assert asked.ask(99) == "protocol"
+    assert asked.ask(host_agent.STOP) == "protocol"
+    assert asked.ask(host_agent.FACTS, data_directory=str(data / "none")) == "ENOENT"
+
+
+def test_canaries_run_once_and_report(asked: Asked, data: Path) -> None:
+    folder = asked.start(data)["folder"]
+    assert folder == str(data.parent / BESIDE)
+    assert asked.start(data) == "in-use"
+    assert asked.replies.reported.wait(WAIT_S)
+    ended = asked.ask(host_agent.STOP)
+    assert ended["stopped"] == ""
+    assert min(ended["buffered"], *ended["direct"]) >= 3
+    left = asked.ask(host_agent.READ, folder=folder)
+    assert left["buffered"][-1][1] == ended["buffered"]
+    assert [ring["found"][-1][1] for ring in left["rings"]] == ended["direct"]
+    assert asked.ask(host_agent.REMOVE, folder=folder) is None
+    assert list(data.parent.iterdir()) == [data]
+
+
+def run_with(
+    data: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> tuple[Canaries, list[int]]:
+    """Let the second block of a ring fail with *code*; return what was running."""
+    real = os.pwrite
+    failed = threading.Event()
+    after: list[int] = []
+    more = threading.Event()
+
+    def pwrite(fd: int, page: Any, at: int) -> int:
+        if at:
+            failed.set()
+            raise OSError(code, os.strerror(code))
+        return real(fd, page, at)
+
+    def tell(buffered: int, _: list[int]) -> None:
+        if failed.is_set():
+            after.append(buffered)
+        if len(set(after)) > 3:
+            more.set()
+
+    monkeypatch.setattr(os, "pwrite", pwrite)
+    canaries = Canaries(pace(data), tell)
+    assert failed.wait(WAIT_S)
+    if code == errno.EINVAL:
+        assert more.wait(WAIT_S)
+    for thread in canaries._threads:
+        thread.join(WAIT_S if code != errno.EINVAL else 0)
+    return canaries, after
+
+
+def open_files(folder: str) -> list[str]:
+    links = (Path(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd"))
+    paths = [os.readlink(link) for link in links if link.is_symlink()]
+    return [path for path in paths if path.startswith(folder)]
+
+
+def test_an_error_of_the_drive_ends_all_and_closes_every_file(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    canaries, _ = run_with(data, monkeypatch, errno.EIO)
+    assert not any(thread.is_alive() for thread in canaries._threads)
+    assert open_files(canaries.folder) == []
+    assert canaries.stopped == "Input/output error"
+
+
+def test_without_o_direct_the_buffered_canary_goes_on(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    canaries, after = run_with(data, monkeypatch, errno.EINVAL)
+    assert len(set(after)) > 3
+    canaries.stop()
+    assert open_files(canaries.folder) == []

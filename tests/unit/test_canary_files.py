@@ -1,0 +1,173 @@
+"""The canaries' files: what a block carries, and which folders are ours."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dbcheck.probes import host_canary
+from dbcheck.probes.host_canary import (
+    BESIDE,
+    BLOCK_BYTES,
+    DIRECT,
+    INSIDE,
+    MARKER,
+    RECORD_BYTES,
+    RUN,
+    choose_folder,
+    number_in,
+    ranges,
+    record,
+    remove,
+    survivors,
+    take_folder,
+)
+from dbcheck.remote.wire import Refusal
+
+NONCE = bytes(range(16))
+
+
+@pytest.mark.parametrize("size", [RECORD_BYTES, BLOCK_BYTES])
+def test_a_piece_carries_its_number_whole(size: int) -> None:
+    piece = record(NONCE, 7, size)
+    assert len(piece) == size
+    assert number_in(piece, NONCE) == 7
+    assert number_in(bytes(size), NONCE) == 0
+    assert number_in(piece[:-1] + b"x", NONCE) is None
+    assert number_in(piece, bytes(16)) is None
+
+
+@pytest.mark.parametrize("sector", range(1, 8))
+def test_a_block_of_two_numbers_is_torn(sector: int) -> None:
+    old, new = record(NONCE, 7, BLOCK_BYTES), record(NONCE, 107, BLOCK_BYTES)
+    for first, second in (old, new), (new, old), (bytes(BLOCK_BYTES), new):
+        block = first[: 512 * sector] + second[512 * sector :]
+        assert number_in(block, NONCE) is None
+
+
+def test_numbers_become_ranges() -> None:
+    assert ranges([]) == []
+    assert ranges([1, 2, 3, 5, 7, 8]) == [[1, 3], [5, 5], [7, 8]]
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Iterator[Path]:
+    folder = tmp_path / "parent" / "data"
+    folder.mkdir(parents=True)
+    yield folder
+
+
+def test_the_folder_is_beside_the_data_directory_else_inside(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert choose_folder(str(data), "") == str(data.parent / BESIDE)
+    link = data.parent.parent / "link"
+    link.symlink_to(data)
+    assert choose_folder(str(link), "") == str(data.parent / BESIDE)
+    real = os.access
+    monkeypatch.setattr(
+        os, "access", lambda path, how: path != str(data.parent) and real(path, how)
+    )
+    assert choose_folder(str(data), "") == str(data / INSIDE)
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    with pytest.raises(Refusal, match="cannot be written"):
+        choose_folder(str(data), "")
+
+
+def test_a_folder_on_another_filesystem_is_refused(data: Path) -> None:
+    with pytest.raises(Refusal, match="another filesystem"):
+        choose_folder(str(data), "/proc/canaries")
+
+
+def test_strangers_are_never_touched(data: Path) -> None:
+    folder = data.parent / BESIDE
+    folder.mkdir()
+    (folder / "thesis.txt").touch()
+    (folder / MARKER).touch()
+    with pytest.raises(Refusal, match="files of others"):
+        remove(str(folder))
+    (folder / MARKER).unlink()
+    (folder / "thesis.txt").rename(folder / RUN)
+    with pytest.raises(Refusal, match="not marked as ours"):
+        remove(str(folder))
+    other = data.parent / "other"
+    other.mkdir()
+    with pytest.raises(Refusal, match="not marked as ours"):
+        remove(str(other))
+    link = data.parent / "link"
+    link.symlink_to(other)
+    with pytest.raises(Refusal, match="is a link"):
+        remove(str(link))
+    assert other.is_dir()
+    assert (folder / RUN).exists()
+
+
+def test_what_is_ours_is_removed_unless_in_use(data: Path) -> None:
+    folder = data.parent / BESIDE
+    remove(str(folder))  # not there: nothing to do
+    folder.mkdir()
+    lock = take_folder(str(folder))
+    for name in (RUN, DIRECT.format(1), "buffered-000001"):
+        (folder / name).touch()
+    with pytest.raises(Refusal, match="are writing"):
+        remove(str(folder))
+    os.close(lock)
+    remove(str(folder))
+    assert list(data.parent.iterdir()) == [data]
+
+
+def made(folder: Path, **files: bytes) -> dict[str, Any]:
+    run: dict[str, Any] = {"nonce": NONCE.hex(), "rings": 1, "ring_blocks": 4}
+    run["records_per_file"] = 5
+    (folder / RUN).write_text(json.dumps(run))
+    for name, content in files.items():
+        (folder / name.replace("_", "-")).write_bytes(content)
+    return survivors(str(folder))
+
+
+def test_survivors_are_read_in_all_shapes(tmp_path: Path) -> None:
+    blocks = [record(NONCE, n, BLOCK_BYTES) for n in (5, 6, 3)]
+    torn = blocks[0][:512] + bytes(BLOCK_BYTES - 512)
+    records = [record(NONCE, n, RECORD_BYTES) for n in range(1, 8)]
+    found = made(
+        tmp_path,
+        direct_1=b"".join([blocks[0], blocks[1], blocks[2], torn]),
+        buffered_000002=b"".join(records[:3]) + bytes(RECORD_BYTES) + records[4],
+        buffered_000003=records[6] + records[0][:20],
+    )
+    assert found["first"] == 6
+    assert found["buffered"] == [[1, 3], [5, 5], [7, 7]]
+    assert found["rings"] == [{"found": [[3, 3], [5, 6]], "torn": [3]}]
+
+
+def test_a_run_that_is_gone_has_no_survivors(tmp_path: Path) -> None:
+    assert survivors(str(tmp_path / "none"))["run"] is None
+    assert made(tmp_path)["run"] is None  # its ring is not there
+    (tmp_path / RUN).write_text("{")
+    assert survivors(str(tmp_path))["run"] is None
+
+
+def test_a_preparation_that_fails_leaves_nothing(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(host_canary, "write_durably", full)
+    ask = {
+        "data_directory": str(data),
+        "folder": "",
+        "nonce": NONCE.hex(),
+        "report_us": 0,
+        "rings": 1,
+        "ring_blocks": 4,
+        "file_bytes": 4096,
+    }
+    with pytest.raises(OSError, match="No space"):
+        host_canary.Canaries(ask, lambda *_: None)
+    assert list(data.parent.iterdir()) == [data]

@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pytest
+
+from dbcheck.core.classic import reconcile_ids
+from dbcheck.core.earlier import Before
+from dbcheck.core.history import Ack
+from dbcheck.core.reconcile import Claim, Reconciliation
+from tests.unit.cycles import NOTHING_BEFORE, array_of, records_of
+
+ACKS = [Ack(1, 1, 11, 100), Ack(2, 1, 12, 200), Ack(1, 2, 13, 300), Ack(1, 3, 15, 400)]
+
+
+def found(
+    ids: Iterable[int],
+    *,
+    acks: list[Ack] = ACKS,
+    before: Before = NOTHING_BEFORE,
+    claim: Claim | None = None,
+) -> Reconciliation:
+    records = records_of((row_id, 0, 0, 0, 0, 0, 0) for row_id in ids)
+    batches = array_of(acks)
+    return reconcile_ids(
+        lambda: batches,
+        lambda: [records],
+        before=before,
+        claim=claim,
+        window_acks=3,
+    )
+
+
+def test_gaps_in_the_ids_prove_nothing() -> None:
+    assert found([11, 12, 13, 15]).counts == {}
+
+
+@pytest.mark.parametrize(
+    ("ids", "expected"),
+    [
+        pytest.param([11, 12, 13], {"missing-tail": 1}, id="the last one"),
+        pytest.param([11, 12, 15], {"missing-hole": 1}, id="one in the middle"),
+        pytest.param([11, 13, 15], {"missing-tail": 1}, id="the only one of a session"),
+        pytest.param([], {"missing-tail": 4}, id="all"),
+    ],
+)
+def test_missing_ids_are_found(ids: list[int], expected: dict[str, int]) -> None:
+    result = found(ids)
+    assert result.counts == expected
+    assert {loss.row_id for loss in result.losses} == {11, 12, 13, 15} - set(ids)
+    assert result.kept == len(ids)
+
+
+def test_one_more_id_for_each_operation_in_flight_is_legal() -> None:
+    claim = Claim({1: 4, 2: 2}, {1: 3, 2: 1})
+    assert found([11, 12, 13, 15, 16, 17], claim=claim).recovered == 2
+    more = found([11, 12, 13, 15, 16, 17, 18], claim=claim)
+    assert (more.counts, more.foreign) == ({}, 1)
+
+
+def test_without_the_client_the_window_bounds_what_may_be_there() -> None:
+    assert found([11, 12, 13, 15, *range(16, 21)]).counts == {}
+    assert found([11, 12, 13, 15, *range(16, 21)]).foreign == 0
+    assert found([11, 12, 13, 15, *range(16, 22)]).foreign == 1
+
+
+def test_rows_from_before_must_still_be_there() -> None:
+    before = Before({0: 2}, 10)
+    assert found([9, 10, 11, 12, 13, 15], before=before).counts == {}
+    lost = found([9, 11, 12, 13, 15], before=before)
+    assert (lost.counts, lost.earlier_lost) == ({"missing-hole": 1}, {0: 1})
+
+
+def test_an_id_that_was_acked_twice_is_one_row_lost() -> None:
+    twice = [*ACKS, Ack(2, 2, 13, 500)]
+    result = found([11, 12, 13, 15], acks=twice)
+    assert result.counts == {"duplicate": 2}
+    assert result.kept == 3
+
+
+@pytest.mark.parametrize(
+    ("ids", "kept"),
+    [
+        pytest.param([11, 11, 12, 13, 15], 3, id="of an acked row"),
+        pytest.param([11, 12, 13, 15, 16, 16], 4, id="of an unacked row"),
+        pytest.param([9, 9, 10, 11, 12, 13, 15], 4, id="of an earlier row"),
+    ],
+)
+def test_an_id_that_stands_twice_is_a_duplicate(ids: list[int], kept: int) -> None:
+    """A server whose index and table disagree may show a row, and its copy."""
+    before = Before({0: 2 if 9 in ids else 0}, 10)
+    result = found(ids, before=before)
+    assert result.counts == {"duplicate": 1}
+    assert (result.kept, result.foreign, result.earlier_lost) == (kept, 0, {})
+
+
+def test_a_copy_does_not_stand_for_a_row_that_is_gone() -> None:
+    result = found([9, 9, 11, 12, 13, 15], before=Before({0: 2}, 10))
+    assert result.counts == {"duplicate": 1, "missing-hole": 1}
+
+
+def test_a_row_that_was_being_committed_when_the_table_was_counted_is_foreign() -> None:
+    result = found([8, 9, 10, 11, 12, 13, 15], before=Before({0: 2}, 10))
+    assert (result.counts, result.foreign) == ({}, 1)

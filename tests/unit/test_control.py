@@ -1,0 +1,166 @@
+"""What a control's losses, or their absence, say."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from dbcheck.core import evidence
+from dbcheck.core.control import NOTHING, ControlFacts, control_item, judge_control
+from dbcheck.core.evidence import Item, Standing, Verdict
+from dbcheck.core.loss import Loss, Losses, LossKind
+from dbcheck.core.reconcile import Reconciliation
+
+CLEAN = Reconciliation(100, 100, 1, 0, 0, 0, {}, Losses.of(()))
+FAIR = Item("load at the cut", Standing.PRESENT, "", True)
+IDLE = Item("load at the cut", Standing.ABSENT, "idle", True)
+SAME = Item("server restarted", Standing.CONTRADICTED, "it did not", True)
+RUN = "20260102-030405-a1b2c3"
+
+
+def lost(*kinds: LossKind) -> Reconciliation:
+    """Return what a cycle found that lost a row of each of these kinds."""
+    losses = Losses.of(Loss(kind, 1, 9, 9, 5) for kind in kinds)
+    return dataclasses.replace(CLEAN, kept=100 - len(losses), losses=losses)
+
+
+TAIL = lost(LossKind.MISSING_TAIL, LossKind.MISSING_TAIL)
+
+
+@pytest.mark.parametrize(
+    ("found", "item", "verdict", "words"),
+    [
+        pytest.param(
+            TAIL, FAIR, Verdict.PASS, "control lost 2 rows, as it must", id="a tail"
+        ),
+        pytest.param(CLEAN, FAIR, Verdict.INCONCLUSIVE, NOTHING, id="nothing"),
+        pytest.param(
+            TAIL,
+            IDLE,
+            Verdict.INCONCLUSIVE,
+            "control lost 2 rows, but load at the cut absent: idle",
+            id="a tail in no fair test",
+        ),
+        pytest.param(
+            CLEAN,
+            SAME,
+            Verdict.INCONCLUSIVE,
+            f"{NOTHING}, but server restarted contradicted: it did not",
+            id="nothing, for no cut came",
+        ),
+        pytest.param(
+            dataclasses.replace(CLEAN, confirmed=0, kept=0),
+            FAIR,
+            Verdict.INCONCLUSIVE,
+            f"{NOTHING}, but the witness confirmed no commit",
+            id="no acks",
+        ),
+        pytest.param(
+            dataclasses.replace(TAIL, foreign=1),
+            FAIR,
+            Verdict.INCONCLUSIVE,
+            "control lost 2 rows, but 1 rows of another run: two at once?",
+            id="another run",
+        ),
+        pytest.param(
+            dataclasses.replace(TAIL, earlier_lost={3: 4}),
+            FAIR,
+            Verdict.FAIL,
+            "control lost more than the last commits of each session: 4 missing-hole",
+            id="rows of an earlier cycle",
+        ),
+    ],
+)
+def test_a_control_must_lose_a_tail(
+    found: Reconciliation, item: Item, verdict: Verdict, words: str
+) -> None:
+    judgement = judge_control(evidence.judge(found, [item]), found)
+    assert (judgement.verdict, judgement.reasons[0]) == (verdict, words)
+    assert judgement.items == (item,)
+
+
+def test_a_control_that_left_nothing_is_no_more_than_an_ordinary_cycle() -> None:
+    """A copy of the data that was put back would lose all, also in honest hands."""
+    losses = Losses.of(Loss(LossKind.MISSING_TAIL, n % 2, 1, n, 5) for n in range(100))
+    found = dataclasses.replace(CLEAN, kept=0, recovered=0, losses=losses)
+    ordinary = evidence.judge(found, [FAIR])
+    assert judge_control(ordinary, found) == ordinary
+    assert ordinary.verdict is Verdict.INCONCLUSIVE
+
+
+def test_a_control_that_loses_what_was_committed_before_it_fails() -> None:
+    losses = Losses.of(Loss(LossKind.MISSING_TAIL, n, 4, n, 5) for n in (0, 1))
+    found = dataclasses.replace(CLEAN, kept=98, losses=losses)
+    judgement = judge_control(evidence.judge(found, [FAIR]), found)
+    assert judgement.verdict is Verdict.FAIL
+    assert "1 rows from before its sessions were relaxed" in judgement.reasons[0]
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [x for x in LossKind if x not in (LossKind.MISSING_TAIL, LossKind.UNRECOVERABLE)],
+)
+@pytest.mark.parametrize("item", [FAIR, IDLE])
+def test_a_control_that_loses_more_than_a_tail_fails(
+    kind: LossKind, item: Item
+) -> None:
+    found = lost(LossKind.MISSING_TAIL, kind)
+    judgement = judge_control(evidence.judge(found, [item]), found)
+    assert judgement.verdict is Verdict.FAIL
+    assert judgement.reasons[0].endswith(f": 1 {kind.value}")
+
+
+def test_a_server_that_a_control_killed_for_good_fails() -> None:
+    gone = evidence.judge_unrecoverable(
+        "mount: structure needs cleaning", [FAIR], missing=False, explained=True
+    )
+    assert judge_control(gone, None) == gone
+
+
+def test_another_servers_table_says_nothing_of_a_control() -> None:
+    other = Item("same server", Standing.CONTRADICTED, "another one answers", True)
+    judgement = judge_control(evidence.judge(None, [other]), None)
+    assert judgement.verdict is Verdict.INCONCLUSIVE
+    assert judgement.reasons == ("another one answers",)
+
+
+LOST = ControlFacts(RUN, Verdict.PASS, "control lost 2 rows, as it must")
+BLIND = ControlFacts(RUN, Verdict.INCONCLUSIVE, NOTHING)
+UNFAIR = ControlFacts(RUN, Verdict.INCONCLUSIVE, f"{NOTHING}, but it was idle")
+
+
+@pytest.mark.parametrize(
+    ("controls", "standing", "reason"),
+    [
+        pytest.param([LOST], Standing.PRESENT, LOST.reason, id="lost"),
+        pytest.param([BLIND, LOST], Standing.PRESENT, LOST.reason, id="in the end"),
+        pytest.param(
+            [BLIND],
+            Standing.ABSENT,
+            f"{NOTHING}: this rig cannot see losses",
+            id="blind",
+        ),
+        pytest.param(
+            [UNFAIR, BLIND, BLIND],
+            Standing.ABSENT,
+            f"{NOTHING}, the last of 3 tries: this rig cannot see losses",
+            id="blind three times",
+        ),
+        pytest.param([UNFAIR], Standing.ABSENT, UNFAIR.reason, id="no fair test"),
+    ],
+)
+def test_what_the_cycles_after_it_take_from_a_control(
+    controls: list[ControlFacts], standing: Standing, reason: str
+) -> None:
+    item = control_item(controls)
+    assert item == Item("control", standing, reason, True)
+
+
+def test_no_pass_after_a_control_that_lost_nothing_but_a_fail_stays() -> None:
+    item = control_item([BLIND])
+    judgement = evidence.judge(CLEAN, [item])
+    assert judgement.verdict is Verdict.INCONCLUSIVE
+    assert "control lost nothing" in judgement.reasons[0]
+    assert evidence.judge(TAIL, [item]).verdict is Verdict.FAIL
+    assert evidence.judge(CLEAN, [control_item([LOST])]).verdict is Verdict.PASS

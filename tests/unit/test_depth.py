@@ -1,0 +1,244 @@
+"""How deep a cut went, from made-up canaries: each way to be wrong is planted."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dbcheck.core.depth import (
+    Completed,
+    Counted,
+    Depth,
+    DepthFinding,
+    Ground,
+    Remains,
+    Ring,
+    Tally,
+    find_depth,
+    summarise,
+)
+
+BLOCKS = 100
+XFS = Ground("xfs", "rw,noatime", "write back")
+# 1..500 completed in both rings; the last second began after 450.
+DONE = Completed(Counted(5000, 4000), (Counted(500, 450), Counted(500, 450)))
+
+
+def ring(*found: tuple[int, int], torn: tuple[int, ...] = ()) -> Ring:
+    return Ring(found, frozenset(torn))
+
+
+KEPT = ring((402, 501))
+REMAINS = Remains("", ((1, 5001),), 1, (KEPT, KEPT), BLOCKS)
+PAGE_CACHE_GONE = replace(REMAINS, buffered=())
+
+
+def remains(*rings: Ring) -> Remains:
+    return replace(PAGE_CACHE_GONE, rings=rings)
+
+
+@pytest.mark.parametrize(
+    ("left", "depth", "lost"),
+    [
+        pytest.param(REMAINS, Depth.PROCESS, (0, 0), id="everything is there"),
+        pytest.param(PAGE_CACHE_GONE, Depth.OS, (1000, 0), id="page cache gone"),
+        pytest.param(
+            replace(REMAINS, buffered=((1, 4999),)), Depth.OS, (1, 0), id="one record"
+        ),
+        pytest.param(
+            replace(REMAINS, buffered=((1, 4500), (4502, 5000))),
+            Depth.OS,
+            (1, 0),
+            id="a hole",
+        ),
+        pytest.param(
+            replace(REMAINS, buffered=((4901, 5000),), first=4901),
+            Depth.PROCESS,
+            (0, 0),
+            id="older files were deleted",
+        ),
+        pytest.param(
+            replace(REMAINS, buffered=((7001, 8000),), first=7001),
+            None,
+            (0, 0),
+            id="all that was reported was deleted",
+        ),
+        pytest.param(
+            remains(KEPT, ring((400, 499))),
+            Depth.DRIVE,
+            (1000, 1),
+            id="last block gone",
+        ),
+        pytest.param(
+            remains(ring((399, 498), (500, 500)), KEPT),
+            Depth.DRIVE,
+            (1000, 1),
+            id="a block before the last gone",
+        ),
+        pytest.param(
+            remains(KEPT, ring()), Depth.DRIVE, (1000, 50), id="a ring of zeros"
+        ),
+        pytest.param(
+            remains(KEPT, ring((401, 499), torn=(99,))),
+            Depth.DRIVE,
+            (1000, 1),
+            id="the last block completed is torn",
+        ),
+        pytest.param(
+            remains(KEPT, ring((402, 500), torn=(0,))),
+            Depth.OS,
+            (1000, 0),
+            id="the block in flight is torn",
+        ),
+        pytest.param(
+            remains(KEPT, ring((551, 649), torn=(49,))),
+            Depth.OS,
+            (1000, 0),
+            id="much was written unreported, and the block in flight is torn",
+        ),
+        pytest.param(
+            remains(ring((1401, 1500)), ring((1401, 1500))),
+            Depth.OS,
+            (1000, 0),
+            id="every block overwritten since, unreported",
+        ),
+        pytest.param(
+            replace(REMAINS, rings=(KEPT, ring((400, 499)))),
+            None,
+            (0, 1),
+            id="the drive lost what it had completed, but not the page cache",
+        ),
+        pytest.param(
+            replace(REMAINS, missing="the folder is gone"), None, (0, 0), id="gone"
+        ),
+    ],
+)
+def test_depth(left: Remains, depth: Depth | None, lost: tuple[int, int]) -> None:
+    finding = find_depth(DONE, left, XFS)
+    assert (finding.depth, finding.buffered.lost, finding.direct.lost) == (depth, *lost)
+    assert all(finding.reasons)
+
+
+@pytest.mark.parametrize(
+    ("ground", "depth", "word"),
+    [
+        (Ground("ext4", "rw,relatime"), Depth.DRIVE, "volatile write cache"),
+        (Ground("ext4", "rw,data=journal"), Depth.OS, "data=journal"),
+        (Ground("btrfs"), Depth.OS, "btrfs does not overwrite in place"),
+        (Ground("zfs"), Depth.OS, "zfs"),
+        (Ground(""), Depth.OS, "unknown filesystem"),
+        (Ground("xfs", "", "write through"), Depth.DRIVE, "never flushes it"),
+    ],
+)
+def test_a_lost_block_counts_against_the_drive_only_where_it_must(
+    ground: Ground, depth: Depth, word: str
+) -> None:
+    finding = find_depth(DONE, remains(KEPT, ring((400, 499))), ground)
+    assert finding.depth is depth
+    assert word in " ".join(finding.reasons)
+
+
+@pytest.mark.parametrize("left", [REMAINS, PAGE_CACHE_GONE])
+def test_canaries_that_never_wrote_tell_nothing(left: Remains) -> None:
+    nothing = Completed(Counted(0, 0), (Counted(0, 0), Counted(0, 0)))
+    finding = find_depth(nothing, left, XFS)
+    assert finding.depth is None
+    assert "completed nothing" in finding.reasons[0]
+    assert "never wrote" in finding.reasons[1]
+
+
+def test_without_o_direct_the_page_cache_still_tells() -> None:
+    done = replace(DONE, direct=(Counted(0, 0), Counted(0, 0)))
+    finding = find_depth(done, remains(ring(), ring()), XFS)
+    assert finding.depth is Depth.OS
+    assert "the drive's part is unknown" in finding.reasons[0]
+
+
+def test_without_buffered_records_a_lost_block_still_tells() -> None:
+    done = replace(DONE, buffered=Counted(0, 0))
+    left = remains(KEPT, ring((400, 499)))
+    assert find_depth(done, left, XFS).depth is Depth.DRIVE
+    assert find_depth(done, remains(KEPT, KEPT), XFS).depth is None
+
+
+def test_counts_that_run_backwards_are_refused() -> None:
+    with pytest.raises(ValueError, match="from 3 to 2"):
+        Counted(2, 3)
+
+
+def test_values_are_the_same_after_json() -> None:
+    left = remains(KEPT, ring((400, 499), torn=(3, 1)))
+    text = json.dumps([DONE.to_values(), left.to_values()])
+    done, again = json.loads(text)
+    assert Completed.from_values(done) == DONE
+    assert Remains.from_values(again) == left
+
+
+def finding(depth: Depth | None, lost: int = 0) -> DepthFinding:
+    return DepthFinding(depth, Tally(9, 9, 9), Tally(100, 50, lost), ("why",))
+
+
+def test_a_summary_counts_by_depth() -> None:
+    cuts = [finding(Depth.DRIVE, 3)] * 3 + [finding(Depth.OS)] * 2 + [finding(None)]
+    summary = summarise(cuts)
+    deep = [summary.at_least(depth) for depth in Depth]
+    assert deep == [5, 5, 3]
+    assert (summary.unflushed, summary.unflushed_lost) == (300, 9)
+    assert summary.text == (
+        "6 cuts: 2 at OS depth, 3 at DRIVE depth, 1 of unknown depth"
+    )
+
+
+def test_a_summary_says_that_no_volatile_cache_was_seen() -> None:
+    text = summarise([finding(Depth.OS)] * 20).text
+    assert "no volatile write cache was seen (0 of 1,000 unflushed" in text
+    assert "no volatile" not in summarise([finding(Depth.PROCESS)]).text
+    assert summarise([]).text == "0 cuts: none"
+
+
+def left_of(written: int, kept: int, blocks: int) -> Ring:
+    """Return a ring after *written* writes, of which the drive kept *kept*."""
+    numbers = range(max(1, kept - blocks + 1), kept + 1)
+    return ring((numbers.start, kept)) if kept else ring()
+
+
+@given(
+    written=st.integers(1, 3000),
+    unreported=st.integers(0, 3000),
+    unflushed=st.integers(0, 300),
+    recent=st.integers(0, 3000),
+    blocks=st.sampled_from([64, 100, 1024]),
+)
+def test_the_drive_is_accused_exactly_if_a_reported_write_is_gone(
+    written: int, unreported: int, unflushed: int, recent: int, blocks: int
+) -> None:
+    reported = max(0, written - unreported)
+    kept = max(0, written - unflushed)
+    done = Completed(
+        Counted(5000, 4000), (Counted(reported, max(0, reported - recent)),)
+    )
+    left = remains(left_of(written, kept, blocks))
+    found = find_depth(done, replace(left, ring_blocks=blocks), XFS)
+    gone = max(0, min(reported - kept, recent, blocks // 2, reported))
+    assert found.direct.lost == gone
+    assert found.depth is (Depth.DRIVE if gone else Depth.OS)
+
+
+@given(
+    last=st.integers(0, 200),
+    recent=st.integers(0, 200),
+    kept=st.sets(st.integers(1, 220)),
+)
+def test_every_recent_record_is_kept_or_lost(
+    last: int, recent: int, kept: set[int]
+) -> None:
+    before = max(0, last - recent)
+    done = replace(DONE, buffered=Counted(last, before))
+    left = replace(REMAINS, buffered=tuple((n, n) for n in sorted(kept)))
+    found = find_depth(done, left, XFS)
+    assert found.buffered.lost == len(set(range(before + 1, last + 1)) - kept)
+    assert (found.depth is Depth.PROCESS) == (last > before and not found.buffered.lost)

@@ -1,0 +1,89 @@
+"""The privileges that SHOW GRANTS amounts to."""
+
+from __future__ import annotations
+
+import pytest
+
+from dbcheck.engines.mysql_grants import granted, missing
+
+NEEDED = ("SELECT", "INSERT", "CREATE", "DROP")
+TO = " TO `dbcheck`@`%`"
+
+
+@pytest.mark.parametrize(
+    ("statements", "lacking"),
+    [
+        pytest.param([], list(NEEDED), id="nothing"),
+        pytest.param(["GRANT USAGE ON *.*" + TO], list(NEEDED), id="usage"),
+        pytest.param(["GRANT ALL PRIVILEGES ON *.*" + TO], [], id="everything"),
+        pytest.param(["GRANT ALL PRIVILEGES ON `dbcheck`.*" + TO], [], id="all here"),
+        pytest.param(
+            ["GRANT SELECT, INSERT, CREATE, DROP ON `dbcheck`.*" + TO], [], id="exact"
+        ),
+        pytest.param(
+            ["GRANT SELECT, INSERT, CREATE, DROP ON `other`.*" + TO],
+            list(NEEDED),
+            id="another database",
+        ),
+        pytest.param(
+            [
+                "GRANT SELECT ON *.*" + TO,
+                "GRANT CREATE, DROP ON `dbcheck`.*" + TO,
+                "GRANT INSERT ON `dbcheck`.`ledger`" + TO,
+            ],
+            [],
+            id="from three levels",
+        ),
+        pytest.param(
+            ["GRANT SELECT, INSERT, CREATE, DROP ON `dbcheck`.`fs`" + TO],
+            list(NEEDED),
+            id="another table",
+        ),
+        pytest.param(
+            ["GRANT SELECT (`id`, `seq`), INSERT, CREATE ON `dbcheck`.`ledger`" + TO],
+            ["SELECT", "DROP"],
+            id="on columns alone",
+        ),
+        pytest.param(
+            [
+                "GRANT SELECT, INSERT, CREATE, DROP ON *.*" + TO,
+                "REVOKE DROP ON `dbcheck`.* FROM `dbcheck`@`%`",
+            ],
+            ["DROP"],
+            id="partly revoked",
+        ),
+        pytest.param(
+            ["GRANT `writers`@`%`" + TO, "GRANT USAGE ON *.*" + TO],
+            list(NEEDED),
+            id="a role that is not active",
+        ),
+        pytest.param(
+            [
+                "GRANT ALL PRIVILEGES ON *.*"
+                + TO
+                + " IDENTIFIED BY PASSWORD '*00' WITH GRANT OPTION"
+            ],
+            [],
+            id="as MariaDB ends it",
+        ),
+    ],
+)
+def test_missing(statements: list[str], lacking: list[str]) -> None:
+    assert missing(statements, "dbcheck", "ledger", NEEDED) == lacking
+
+
+@pytest.mark.parametrize(
+    ("pattern", "database", "covered"),
+    [
+        (r"db\_check", "db_check", True),
+        (r"db\_check", "dbXcheck", False),
+        ("db_check", "dbXcheck", True),
+        ("db%", "dbcheck", True),
+        ("db%", "orders", False),
+        ("d``b", "d`b", True),
+        ("d.b", "dxb", False),
+    ],
+)
+def test_database_patterns(pattern: str, database: str, covered: bool) -> None:
+    found = granted([f"GRANT SELECT ON `{pattern}`.*{TO}"], database, "ledger")
+    assert found == ({"SELECT"} if covered else frozenset())

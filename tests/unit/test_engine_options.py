@@ -1,0 +1,47 @@
+"""User and password as MySQL's own clients find them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dbcheck.engines.mysql_options import client_options
+
+
+@pytest.fixture(autouse=True)
+def no_password_in_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MYSQL_PWD", raising=False)
+
+
+def options(tmp_path: Path, text: str) -> dict[str, str]:
+    file = tmp_path / "my.cnf"
+    file.write_text(text)
+    return client_options(file)
+
+
+def test_reads_the_client_section(tmp_path: Path) -> None:
+    text = "[mysqld]\npassword=wrong\n[client]\nuser = eve\npassword='a#b;%c'\n"
+    assert options(tmp_path, text) == {"user": "eve", "password": "a#b;%c"}
+
+
+def test_ignores_what_it_need_not_understand(tmp_path: Path) -> None:
+    text = "!includedir /etc/none\n[client]\nskip-ssl\nhost=db\npassword=x:y\n"
+    assert options(tmp_path, text) == {"password": "x:y"}
+
+
+@pytest.mark.parametrize("text", ["", "[client]", "no section=1", "[client\n"])
+def test_says_nothing_where_nothing_is(tmp_path: Path, text: str) -> None:
+    assert options(tmp_path, text) == {}
+
+
+def test_no_file(tmp_path: Path) -> None:
+    assert client_options(tmp_path / "none") == {}
+
+
+def test_the_environment_comes_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MYSQL_PWD", "from-environment")
+    found = options(tmp_path, "[client]\nuser=eve\npassword=from-file\n")
+    assert found == {"user": "eve", "password": "from-environment"}

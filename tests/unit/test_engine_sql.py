@@ -1,0 +1,35 @@
+"""Every statement in sql/: one per file, explained, and the two families alike."""
+
+from __future__ import annotations
+
+import pytest
+
+from dbcheck.files import folder, sql
+from dbcheck.ports import Shape
+
+FILES = [
+    (family, entry.name.removesuffix(".sql"))
+    for family in ("mysql", "postgresql")
+    for entry in folder("sql").joinpath(family).iterdir()
+    if entry.name.endswith(".sql")
+]
+
+
+@pytest.mark.parametrize(("family", "name"), FILES)
+def test_a_file_holds_one_statement_and_says_what_for(family: str, name: str) -> None:
+    text = folder("sql").joinpath(family, f"{name}.sql").read_text("utf-8")
+    assert text.startswith("-- ")
+    assert text.rstrip().endswith(";")
+    assert ";" not in sql(family, name)
+    assert max(map(len, text.splitlines())) <= 88
+
+
+@pytest.mark.parametrize("family", ["mysql", "postgresql"])
+@pytest.mark.parametrize("verb", ["create", "insert", "epochs", "exists", "survivors"])
+@pytest.mark.parametrize("shape", Shape)
+def test_both_families_have_every_verb(family: str, verb: str, shape: Shape) -> None:
+    assert (family, f"{verb}_{shape.value}") in FILES
+
+
+def test_the_classic_insert_is_word_for_word() -> None:
+    assert sql("mysql", "insert_classic") == "INSERT INTO fs VALUES(0)"

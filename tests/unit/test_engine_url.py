@@ -1,0 +1,55 @@
+"""URLs of targets: which engine they mean, and no secret in what is said of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from dbcheck.engines.registry import ENGINES, open_engine
+from dbcheck.errors import UsageError
+
+SECRET = "hunter2-and-more"
+
+
+@pytest.mark.parametrize("driver", sorted(ENGINES))
+def test_every_driver_opens_an_engine(driver: str) -> None:
+    engine = open_engine(f"{driver}://dbcheck@db1:1234/orders", SECRET)
+    assert engine.family == ("postgresql" if "postgresql" in driver else "mysql")
+    assert engine.target.endswith("://dbcheck@db1:1234/orders")
+    assert SECRET not in engine.target + repr(engine)
+
+
+def test_mysql_has_a_default_database() -> None:
+    assert open_engine("mysql://dbcheck@db1").target.endswith("@db1/dbcheck")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        pytest.param(f"postgresql://dbcheck:{SECRET}@db1/x", id="userinfo"),
+        pytest.param(f"postgresql://db1/x?password={SECRET}", id="query"),
+        pytest.param(f"mysql://dbcheck:{SECRET}@db1/x", id="mysql"),
+        pytest.param("mysql://dbcheck:@db1/x", id="empty"),
+        pytest.param(f"mysql://db1/x?passwd={SECRET}", id="mysql query"),
+    ],
+)
+def test_a_password_in_the_url_is_refused(url: str) -> None:
+    with pytest.raises(UsageError, match="holds a password") as caught:
+        open_engine(url)
+    assert SECRET not in str(caught.value) + caught.value.hint
+    assert "PGPASSWORD" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    "url", [f"no url with {SECRET}", "", f"postgresql://u:{SECRET}@h:port/x"]
+)
+def test_no_url_is_refused_without_repeating_it(url: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        open_engine(url)
+    assert SECRET not in str(caught.value)
+    assert caught.value.__cause__ is None
+
+
+def test_an_unknown_driver_names_the_known_ones() -> None:
+    with pytest.raises(UsageError, match="oracle") as caught:
+        open_engine("oracle://dbcheck@db1/x")
+    assert "postgresql+psycopg2" in caught.value.hint

@@ -1,0 +1,179 @@
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from dbcheck.core import hostevidence
+from dbcheck.core.depth import Depth, DepthFinding, Remains, Tally
+from dbcheck.core.evidence import RESTORED, Item, Standing
+from dbcheck.core.target import Drive, HostAfter, HostBefore, LogTail, TargetFacts
+
+FACTS = TargetFacts(
+    hostname="db1",
+    machine_id="m1",
+    boot_id="b1",
+    addresses=frozenset(),
+    clock_us=0,
+    uptime_s=1.0,
+    data_directory="/d",
+    made={".": "inode 1 of 5.0", "ibdata1": "inode 2 of 6.0"},
+    mount_point="/",
+    filesystem="xfs",
+    mount_options="rw",
+    source="/dev/sda",
+    filesystem_uuid="u1",
+    layers=(),
+    drives=(Drive("sda", "model", "s1", "w1", "write back", 7, 9),),
+    unreadable={},
+)
+BEFORE = HostBefore(FACTS, "/c", "n", "/log", {})
+
+
+def after(log: str = "", **changed: Any) -> HostAfter:
+    facts = dataclasses.replace(FACTS, **{"boot_id": "b2", **changed})
+    return HostAfter(facts, None, LogTail(log, False, False), "")
+
+
+def finding(depth: Depth | None) -> DepthFinding:
+    return DepthFinding(depth, Tally(1, 1, 0), Tally(1, 1, 0), ("as measured",))
+
+
+@pytest.mark.parametrize(
+    ("changed", "standing"),
+    [
+        pytest.param({}, Standing.PRESENT, id="the same"),
+        pytest.param({"machine_id": "m2"}, Standing.CONTRADICTED, id="other machine"),
+        pytest.param({"filesystem_uuid": "u2"}, Standing.CONTRADICTED, id="other fs"),
+        pytest.param({"drives": ()}, Standing.PRESENT, id="drives cannot be read now"),
+        pytest.param(
+            {"drives": (dataclasses.replace(FACTS.drives[0], serial="s2"),)},
+            Standing.CONTRADICTED,
+            id="other drive",
+        ),
+    ],
+)
+def test_same_storage(changed: dict[str, Any], standing: Standing) -> None:
+    item = hostevidence.same_storage(BEFORE, after(**changed))
+    assert item is not None
+    assert item.standing is standing
+
+
+def test_only_what_was_read_twice_is_called_the_same() -> None:
+    some = hostevidence.same_storage(BEFORE, after(drives=(), machine_id=""))
+    assert some is not None
+    assert some.reason == "same filesystem"
+    nothing = hostevidence.same_storage(
+        BEFORE, after(drives=(), machine_id="", filesystem_uuid="")
+    )
+    assert nothing is not None
+    assert nothing.standing is Standing.NOT_OBSERVABLE
+
+
+def test_the_drives_own_counter() -> None:
+    drive = FACTS.drives[0]
+    more = dataclasses.replace(drive, unsafe_shutdowns=8)
+    unread = dataclasses.replace(drive, unsafe_shutdowns=None)
+    counted = hostevidence.unsafe_shutdowns(BEFORE, after(drives=(more,)))
+    assert counted is not None
+    assert counted.standing is Standing.PRESENT
+    same = hostevidence.unsafe_shutdowns(BEFORE, after())
+    assert same is not None
+    assert same.standing is Standing.ABSENT
+    assert hostevidence.unsafe_shutdowns(BEFORE, after(drives=(unread,))) is None
+
+
+def went(
+    host: HostAfter | None, depth: Depth | None, *, lab: str = "", silent: bool = False
+) -> Item:
+    found = finding(depth) if host else None
+    return hostevidence.host_went_down(BEFORE, host, found, lab=lab, silent=silent)
+
+
+@pytest.mark.parametrize(
+    ("item", "standing"),
+    [
+        pytest.param(went(after(), Depth.DRIVE), Standing.PRESENT, id="rebooted"),
+        pytest.param(went(after(), None), Standing.PRESENT, id="rebooted, no depth"),
+        pytest.param(
+            went(after(), Depth.PROCESS), Standing.CONTRADICTED, id="cache survived"
+        ),
+        pytest.param(
+            went(after(boot_id="b1"), Depth.OS), Standing.CONTRADICTED, id="same boot"
+        ),
+        pytest.param(
+            went(after(boot_id=""), Depth.OS), Standing.PRESENT, id="boot unknown"
+        ),
+        pytest.param(went(None, None, silent=True), Standing.PRESENT, id="silence"),
+        pytest.param(went(None, None), Standing.ABSENT, id="closed at once"),
+        pytest.param(went(None, None, lab="drive"), Standing.PRESENT, id="lab"),
+        pytest.param(
+            went(after(boot_id="b1"), Depth.DRIVE, lab="drive"),
+            Standing.PRESENT,
+            id="a lab's kernel lives on",
+        ),
+        pytest.param(
+            went(after(), Depth.PROCESS, lab="drive"),
+            Standing.CONTRADICTED,
+            id="a lab whose drive lost nothing",
+        ),
+        pytest.param(
+            went(after(boot_id="b1"), Depth.PROCESS, lab="process"),
+            Standing.PRESENT,
+            id="the process rung claims no more",
+        ),
+    ],
+)
+def test_host_went_down(item: Item, standing: Standing) -> None:
+    assert (item.standing, item.required) == (standing, True)
+
+
+def test_nothing_is_said_where_nobody_was_asked() -> None:
+    assert hostevidence.same_storage(None, None) is None
+    assert hostevidence.unsafe_shutdowns(None, None) is None
+    assert hostevidence.depth_of(None, None, None) is None
+
+
+THERE, GONE = Remains("", (), 1, (), 1), Remains("it does not hold them", (), 1, (), 1)
+
+
+@pytest.mark.parametrize(
+    ("made", "remains", "standing"),
+    [
+        pytest.param(FACTS.made, THERE, Standing.PRESENT, id="the same"),
+        pytest.param(
+            {**FACTS.made, ".": "inode 1 of 7.0"},
+            THERE,
+            Standing.CONTRADICTED,
+            id="another folder",
+        ),
+        pytest.param(
+            {**FACTS.made, "ibdata1": "inode 3 of 6.0"},
+            THERE,
+            Standing.CONTRADICTED,
+            id="another file in the same folder",
+        ),
+        pytest.param(
+            {".": FACTS.made["."]}, THERE, Standing.PRESENT, id="a file unreadable"
+        ),
+        pytest.param({}, THERE, Standing.NOT_OBSERVABLE, id="nothing readable"),
+        pytest.param(
+            FACTS.made, GONE, Standing.NOT_OBSERVABLE, id="the canaries gone as well"
+        ),
+    ],
+)
+def test_data_that_were_put_back_are_told(
+    made: dict[str, str], remains: Remains, standing: Standing
+) -> None:
+    told = dataclasses.replace(after(made=made), remains=remains)
+    item = hostevidence.not_restored(BEFORE, told, lab="")
+    assert (item.name, item.standing) == (RESTORED, standing)
+
+
+def test_where_nobody_looks_data_may_have_been_put_back() -> None:
+    for told in (None, HostAfter(None, THERE, None, "no route")):
+        item = hostevidence.not_restored(BEFORE, told, lab="process")
+        assert item.standing is Standing.NOT_OBSERVABLE
+    item = hostevidence.not_restored(None, None, lab="drive")
+    assert item.standing is Standing.PRESENT

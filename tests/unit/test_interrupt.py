@@ -1,0 +1,109 @@
+"""Interrupts that Python would lose, each in a process of its own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from dbcheck.interrupt import led_to
+
+LOST = """
+import signal
+from dbcheck import interrupt
+
+class Destroyed:
+    def __del__(self):
+        signal.raise_signal(signal.{name})
+
+interrupt.install()
+interrupt.require_none()
+Destroyed()
+print("lost")
+try:
+    interrupt.require_none()
+except KeyboardInterrupt:
+    print("found")
+"""
+
+HELD = """
+import signal
+from dbcheck import interrupt
+
+interrupt.install()
+try:
+    with interrupt.held_back():
+        signal.raise_signal(signal.SIGINT)
+        print("done")
+except KeyboardInterrupt:
+    print("interrupted")
+with interrupt.held_back():
+    print("not again")
+"""
+
+IGNORED = """
+import signal
+from dbcheck import interrupt
+
+signal.signal(signal.SIGHUP, signal.SIG_IGN)
+interrupt.install()
+signal.raise_signal(signal.SIGHUP)
+interrupt.require_none()
+print("ignored")
+"""
+
+REPLACED = """
+import signal
+import sys
+import click
+from dbcheck import cli
+
+@click.command()
+def command():
+    try:
+        signal.raise_signal(signal.SIGINT)
+    finally:
+        raise RuntimeError("release unlocked lock")
+
+cli.root = command
+sys.argv = ["dbcheck"]
+cli.main()
+"""
+
+
+def python(script: str) -> subprocess.CompletedProcess[str]:
+    """Run *script* with the interpreter that runs this."""
+    command = (sys.executable, "-c", script)
+    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
+def test_one_that_a_destructor_lost_is_found(name: str) -> None:
+    done = python(LOST.format(name=name))
+    assert "Exception ignored" in done.stderr
+    assert done.stdout == "lost\nfound\n"
+
+
+def test_one_that_has_to_wait_comes_afterwards() -> None:
+    assert python(HELD).stdout == "done\ninterrupted\nnot again\n"
+
+
+def test_what_nohup_ignores_stays_ignored() -> None:
+    assert python(IGNORED).stdout == "ignored\n"
+
+
+def test_one_that_became_another_error_is_told_as_what_it_is() -> None:
+    done = python(REPLACED)
+    assert done.returncode == 4
+    assert done.stderr == (
+        "dbcheck: interrupted (RuntimeError('release unlocked lock'))\n"
+    )
+
+
+def test_an_error_of_its_own_is_no_interrupt() -> None:
+    error = ValueError("x")
+    error.__context__ = OSError("y")
+    assert not led_to(error)
+    error.__context__.__context__ = KeyboardInterrupt()
+    assert led_to(error)

@@ -1,0 +1,29 @@
+"""The daemon's own end, when its client is gone."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+# A daemon whose main thread never comes back, or does as it is told.
+_DAEMON = """
+import os, signal, sys, time
+from dbcheck.lab import daemon
+daemon._ORDERLY_END_S = 0.1
+signal.signal(signal.SIGTERM, signal.SIG_IGN if sys.argv[2] == "deaf" else daemon._stop)
+daemon._watch(int(sys.argv[1]))
+time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize(("ears", "status"), [("deaf", 1), ("obedient", 0)])
+def test_a_daemon_ends_with_its_client(ears: str, status: int) -> None:
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as client:
+        handle = os.pidfd_open(client.pid)
+        words = [sys.executable, "-c", _DAEMON, str(handle), ears]
+        daemon = subprocess.Popen(words, pass_fds=[handle])
+        os.close(handle)
+    assert daemon.wait(10) == status

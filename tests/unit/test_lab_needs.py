@@ -1,0 +1,73 @@
+"""What the lab says of a machine that lacks something, and of specs that cannot be."""
+
+from __future__ import annotations
+
+import pytest
+
+from dbcheck.errors import LabError, UsageError
+from dbcheck.lab import drive_needs, free_port, programs
+from dbcheck.lab.lab import missing
+from dbcheck.lab.spec import DriveSpec, LabSpec
+
+
+def test_a_program_that_is_missing_names_its_package(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(programs, "find", lambda *_: None)
+    with pytest.raises(LabError, match=r"mkfs\.xfs is not installed") as caught:
+        programs.run("mkfs.xfs")
+    assert caught.value.hint == "Install the Debian package xfsprogs."
+    reasons = missing(LabSpec("mariadb", filesystem="ext4"))
+    for name, package in (
+        ("mkfs.ext4", "e2fsprogs"),
+        ("unshare", "util-linux"),
+        ("setpriv", "util-linux"),
+        ("mariadb-install-db", "mariadb-server"),
+    ):
+        words = f"{name} is not installed (install the Debian package {package})"
+        assert words in reasons
+
+
+def test_system_folders_are_searched_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert programs.require("mount").name == "mount"
+    assert programs.find("no-such-program") is None
+
+
+def test_a_filesystem_that_the_kernel_lacks_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(programs.PACKAGES, "mkfs.none", "none")
+    reasons = drive_needs.missing_for_drive_rung("none")
+    assert "the kernel has no none filesystem" in reasons
+    assert programs.lacking("mkfs.none") in reasons
+
+
+def test_who_is_not_root_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    assert "this process is not root" in drive_needs.missing_for_drive_rung("xfs")
+
+
+def test_a_program_that_fails_is_quoted() -> None:
+    with pytest.raises(LabError, match=r"mount --no-such-option failed: .*option"):
+        programs.run("mount", "--no-such-option")
+
+
+def test_ports_that_connections_may_get_are_left_out() -> None:
+    assert free_port.candidates("32768\t60999\n")[0] == 10_000
+    assert not {32_768, 50_000, 60_999} & set(free_port.candidates("32768 60999"))
+    assert {32_767, 61_000, 65_535} <= set(free_port.candidates("32768 60999"))
+
+
+def test_where_connections_may_get_any_port_any_will_do() -> None:
+    assert 5_000 < min(free_port.candidates("1024 65535")) < 65_535
+
+
+def test_a_drive_too_small_for_xfs_is_refused() -> None:
+    small = DriveSpec(size_bytes=299 << 20)
+    with pytest.raises(UsageError, match="299 MiB is too small for xfs") as caught:
+        LabSpec("postgresql", drive=small)
+    assert "300 MiB" in caught.value.hint
+    LabSpec("postgresql", drive=small, filesystem="ext4")
+    LabSpec("postgresql", drive=small, rung="process")
+    LabSpec("postgresql", drive=DriveSpec(size_bytes=300 << 20))

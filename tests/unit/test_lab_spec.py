@@ -1,0 +1,42 @@
+"""What no virtual drive can be is refused before one is made of it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from dbcheck.errors import UsageError
+from dbcheck.lab.spec import SURVIVORS, TIME_MAX, DriveSpec
+
+
+@pytest.mark.parametrize("name", ["flush_ms", "write_ms", "destage_age_s"])
+@pytest.mark.parametrize(
+    "value", [math.nan, math.inf, -0.5, TIME_MAX + 1, "1", None, True, [1.0]]
+)
+def test_a_time_is_a_number_that_one_can_wait_for(name: str, value: Any) -> None:
+    with pytest.raises(UsageError, match=name) as caught:
+        DriveSpec(**{name: value})
+    assert caught.value.hint
+    assert getattr(DriveSpec(**{name: TIME_MAX}), name) == TIME_MAX  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["size_bytes", "cache_bytes", "seed"])
+@pytest.mark.parametrize("value", [1048576.0, "1048576", None, [1]])
+def test_sizes_and_seeds_are_whole_numbers(name: str, value: Any) -> None:
+    with pytest.raises(UsageError, match=name):
+        replace(DriveSpec(), **{name: value})
+
+
+@pytest.mark.parametrize("value", [math.nan, -0.1, 1.1, "1"])
+def test_a_share_is_one(value: Any) -> None:
+    with pytest.raises(UsageError, match="share"):
+        DriveSpec(lie_fraction=value)
+
+
+def test_every_kind_of_survivors_can_be_drawn() -> None:
+    assert [DriveSpec(survivors=kind, seed=-1).survivors for kind in SURVIVORS]
+    with pytest.raises(UsageError, match="survivors"):
+        DriveSpec(survivors=["none"])  # type: ignore[arg-type]

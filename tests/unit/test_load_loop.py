@@ -1,0 +1,344 @@
+"""The event loop, with sessions and a log that answer at once or as they are told."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, cast
+
+import pytest
+
+from dbcheck.core.history import AckValues, Row
+from dbcheck.core.schedule import Schedule
+from dbcheck.errors import CommitUnknown, EngineError, WitnessError
+from dbcheck.load.crew import Told
+from dbcheck.load.load import BROKEN, Load
+from dbcheck.load.loop import Loop, now_us
+from dbcheck.load.team import Team
+from dbcheck.ports import Engine, ServerFacts, Session, Shape, WitnessLog
+from tests.waiting import wait_until
+
+SCHEDULE = Schedule(1, 2, (10,))
+FACTS = ServerFacts("Fake", "1", {"id": "1"}, 10, 1, 10, {})
+LAST = 50  # operation that a session of these tests does not answer
+
+Answer = Callable[[Row], int]
+
+
+class FakeLog:
+    """Confirms when it is told to; checks what a loop may do."""
+
+    def __init__(self, room: int = 10**6, *, lockstep: bool = False) -> None:
+        self.limit, self.lockstep = room, lockstep
+        self.acks: list[AckValues] = []
+        self.held = 0  # confirmed
+        self.error: WitnessError | None = None
+        self._news = os.eventfd(0, os.EFD_NONBLOCK)
+
+    def append_many(self, acks: Sequence[AckValues]) -> None:
+        if self.error:
+            raise self.error
+        self.acks += acks
+        assert self.unconfirmed() <= self.limit
+
+    def room(self) -> int:
+        return self.limit - self.unconfirmed()
+
+    def confirmed(self) -> int:
+        return self.held
+
+    def confirm(self) -> None:
+        self.held = len(self.acks)
+        os.eventfd_write(self._news, 1)
+
+    def unconfirmed(self) -> int:
+        return len(self.acks) - self.held
+
+    def behind_s(self) -> float:
+        return 0.0
+
+    def fileno(self) -> int:
+        return self._news
+
+    def close(self) -> None:
+        os.close(self._news)
+
+
+class FakeSession:
+    """Replies with what *answer* returns or raises; 0 is silence."""
+
+    def __init__(self, server: FakeServer, answer: Answer) -> None:
+        self._server, self._answer = server, answer
+        self._replies: deque[int | Exception] = deque()
+        self._alarm = os.eventfd(0, os.EFD_NONBLOCK)
+        self.unsent = 0
+
+    def fileno(self) -> int:
+        return self._alarm
+
+    def send(self, row: Row) -> bool:
+        self._server.sent.append(row)
+        try:
+            if row_id := self._answer(row):
+                self.reply(row_id)
+        except EngineError as error:
+            self.reply(error)
+        return not self.unsent
+
+    def flush(self) -> bool:
+        self.unsent -= 1
+        return not self.unsent
+
+    def reply(self, reply: int | Exception) -> None:
+        self._replies.append(reply)
+        os.eventfd_write(self._alarm, 1)
+
+    def receive(self) -> int | None:
+        if not self._replies:
+            return None
+        os.eventfd_read(self._alarm)
+        reply = self._replies.popleft()
+        self._server.received_us = now_us()
+        if isinstance(reply, Exception):
+            raise reply
+        return reply
+
+    def close(self) -> None:
+        self._server.open.remove(self)
+        os.close(self._alarm)
+
+
+class FakeServer:
+    """An engine whose sessions answer as *answer* says."""
+
+    def __init__(self, answer: Answer) -> None:
+        self.answer = answer
+        self.facts_now: ServerFacts | None = FACTS
+        self.sent: list[Row] = []
+        self.open: list[FakeSession] = []
+        self.received_us = 0
+
+    def open_session(self, shape: Shape, *, relaxed: bool = False) -> Session:
+        self.open.append(FakeSession(self, self.answer))
+        return self.open[-1]
+
+    def facts(self) -> ServerFacts:
+        if self.facts_now is None:
+            raise EngineError("refused")
+        return self.facts_now
+
+
+class Site:
+    """A loop with its server and its log."""
+
+    def __init__(
+        self, server: FakeServer, log: FakeLog, count: int, **more: Any
+    ) -> None:
+        self.server, self.log = server, log
+        shape = more.pop("shape", Shape.LEDGER)
+        team = Team(cast(Engine, server), FACTS, shape, False, count, **more)
+        self.loop = Loop(team, SCHEDULE, cast(WitnessLog, log))
+
+    def run(self, until: Callable[[], bool]) -> Told:
+        """Let the sessions commit until something is so."""
+        self.start()
+        wait_until(until, "it has come so far")
+        return self.loop.end()
+
+    def start(self) -> None:
+        self.loop.connect()
+        self.loop.start(now_us())
+
+
+Make = Callable[..., Site]
+
+
+@pytest.fixture
+def make() -> Iterator[Make]:
+    """Make sites; nothing of them may be left."""
+    sites: list[Site] = []
+
+    def made(answer: Answer, count: int = 3, **more: Any) -> Site:
+        log = more.pop("log", None) or FakeLog()
+        sites.append(Site(FakeServer(answer), log, count, **more))
+        return sites[-1]
+
+    yield made
+    for site in sites:
+        site.loop.end()
+        assert site.server.open == []
+        site.log.close()
+    assert [t.name for t in threading.enumerate() if "load" in t.name] == []
+    assert [t.name for t in threading.enumerate() if "session" in t.name] == []
+
+
+def until_last(row: Row) -> int:
+    return row.seq if row.seq < LAST else 0
+
+
+def test_each_session_commits_one_after_the_other(make: Make) -> None:
+    site = make(until_last)
+    told = site.run(lambda: len(site.log.acks) == 3 * (LAST - 1))
+    assert told.sent == dict.fromkeys((1, 2, 3), LAST)
+    assert told.acked == dict.fromkeys((1, 2, 3), LAST - 1)
+    for number in (1, 2, 3):
+        acks = [ack[1] for ack in site.log.acks if ack[0] == number]
+        rows = [row for row in site.server.sent if row.session == number]
+        assert acks == list(range(1, LAST))
+        assert rows == [SCHEDULE.row(number, seq) for seq in range(1, LAST + 1)]
+    assert all(row_id == seq for _, seq, row_id, _ in site.log.acks)
+    look = site.loop.look()
+    assert (look.running, look.waiting, look.acked) == (0, 0, 3 * (LAST - 1))
+    assert look.last_ack_us == site.log.acks[-1][3]
+
+
+def test_no_ack_is_older_than_its_reply(make: Make) -> None:
+    site = make(until_last)
+    appended = site.log.append_many
+
+    def append_many(acks: Sequence[AckValues]) -> None:
+        assert all(site.server.received_us <= ack[3] <= now_us() for ack in acks)
+        appended(acks)
+
+    site.log.append_many = append_many  # type: ignore[method-assign]
+    told = site.run(lambda: len(site.log.acks) == 3 * (LAST - 1))
+    assert told.failure is None
+
+
+def test_a_window_is_never_overrun_and_opens_again(make: Make) -> None:
+    site = make(until_last, log=FakeLog(2))
+    site.start()
+    for so_far in range(2, 3 * (LAST - 1), 2):
+        wait_until(lambda so_far=so_far: len(site.log.acks) == so_far, "acks")  # type: ignore[misc]
+        assert len(site.server.sent) == so_far
+        site.log.confirm()
+    assert site.loop.end().failure is None
+
+
+def test_in_lockstep_a_session_waits_for_its_own_ack(make: Make) -> None:
+    site = make(lambda row: row.seq, log=FakeLog(lockstep=True))
+    site.start()
+    for so_far in range(3, 30, 3):
+        wait_until(lambda so_far=so_far: len(site.log.acks) == so_far, "acks")  # type: ignore[misc]
+        assert len(site.server.sent) == so_far
+        site.log.confirm()
+    assert site.loop.end().failure is None
+
+
+def test_what_cannot_be_sent_at_once_is_flushed(make: Make) -> None:
+    def answer(row: Row) -> int:
+        site.server.open[0].unsent = 2
+        return until_last(row)
+
+    site = make(answer, 1)
+    told = site.run(lambda: len(site.log.acks) == LAST - 1)
+    assert told.failure is None
+
+
+def broken(row: Row) -> int:
+    raise CommitUnknown("broke", farewell="shutting down")
+
+
+def test_a_broken_session_is_replaced_under_a_new_number(make: Make) -> None:
+    site = make(lambda row: broken(row) if row[2:4] == (2, 5) else until_last(row))
+    told = site.run(lambda: len(site.log.acks) == 3 * (LAST - 1) + 4)
+    assert told.sent == {1: LAST, 2: 5, 3: LAST, 4: LAST}
+    assert told.acked == {1: LAST - 1, 2: 4, 3: LAST - 1, 4: LAST - 1}
+    assert (told.broken, told.farewells) == (0, [])
+
+
+@pytest.mark.parametrize("now", [None, ServerFacts("Fake", "1", {}, 9, 1, 9, {})])
+def test_another_server_is_not_written_to(make: Make, now: ServerFacts | None) -> None:
+    site = make(lambda row: broken(row) if row.seq == 5 else row.seq)
+    site.server.facts_now = now
+    load = Load([site.loop], 60)
+    load.begin()
+    wait_until(load.poll, "the end")
+    assert (load.gone, load.in_flight) == (BROKEN, 3)
+    assert load.told.sent == {1: 5, 2: 5, 3: 5}
+    assert load.told.farewells == ["shutting down"]
+    assert load.gone_us >= max(ack[3] for ack in site.log.acks)
+
+
+def test_the_classic_shape_is_never_continued(make: Make) -> None:
+    site = make(broken, shape=Shape.CLASSIC)
+    told = site.run(lambda: site.loop.look().running == 0)
+    assert (told.broken, told.sent) == (3, {1: 1, 2: 1, 3: 1})
+
+
+def test_a_session_that_breaks_while_it_waits_for_the_log_held_nothing_in_flight(
+    make: Make,
+) -> None:
+    site = make(lambda row: row.seq, 1, log=FakeLog(1), shape=Shape.CLASSIC)
+    site.start()
+    wait_until(lambda: len(site.log.acks) == 1, "an ack")
+    site.server.open[0].reply(CommitUnknown("broke"))
+    wait_until(lambda: site.loop.look().running == 0, "the end")
+    told = site.loop.end()
+    assert (told.broken, told.in_flight) == (1, 0)
+
+
+def test_a_refused_session_ends_and_is_no_broken_one(make: Make) -> None:
+    def answer(row: Row) -> int:
+        raise EngineError(f"no room {row.session}")
+
+    site = make(answer)
+    told = site.run(lambda: site.loop.look().running == 0)
+    assert sorted(told.refusals) == ["no room 1", "no room 2", "no room 3"]
+    assert told.broken == 0
+
+
+def test_a_log_that_fails_ends_the_load(make: Make) -> None:
+    site = make(lambda row: row.seq)
+    site.log.error = WitnessError("gone")
+    told = site.run(lambda: site.loop.look().failed)
+    assert told.witness_error is site.log.error
+
+
+def test_a_defect_ends_the_load_and_is_not_swallowed(make: Make) -> None:
+    site = make(lambda row: 1 // (row.seq - 3))
+    told = site.run(lambda: site.loop.look().failed)
+    assert isinstance(told.failure, ZeroDivisionError)
+
+
+def test_a_session_that_cannot_connect_leaves_none_open(make: Make) -> None:
+    site = make(until_last)
+    opened = site.server.open_session
+
+    def open_session(shape: Shape, *, relaxed: bool = False) -> Session:
+        if len(site.server.open) == 2:
+            raise EngineError("too many connections")
+        return opened(shape)
+
+    site.server.open_session = open_session  # type: ignore[method-assign]
+    with pytest.raises(EngineError, match="too many"):
+        site.loop.connect()
+    assert site.server.open == []
+
+
+def test_a_ramp_begins_with_one_session(make: Make) -> None:
+    site = make(until_last, ramp_s=86_400.0)
+    told = site.run(lambda: len(site.log.acks) == LAST - 1)
+    assert told.sent == {1: LAST}
+
+
+def test_a_rate_holds_for_all_sessions_together(make: Make) -> None:
+    site = make(lambda row: row.seq, rate=1e-3)
+    told = site.run(lambda: len(site.log.acks) == 1)
+    assert sum(told.sent.values()) == 1
+
+
+def test_parts_of_a_team_share_sessions_and_rate_and_no_number() -> None:
+    team = Team(cast(Engine, None), FACTS, Shape.LEDGER, False, 7, rate=90.0)
+    parts = team.parts(3)
+    assert [part.count for part in parts] == [3, 2, 2]
+    numbers = [
+        number
+        for part in parts
+        for number, _ in zip(part.numbers(), range(part.count), strict=False)
+    ]
+    assert sorted(numbers) == list(range(1, 8))
+    assert [next(iter(part.numbers())) for part in parts] == [1, 2, 3]
+    assert sum(part.rate for part in parts) == 90.0

@@ -1,0 +1,197 @@
+"""Configurations from files and options: complete, or refused with the key named."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from dbcheck import files, workload
+from dbcheck.cli.matrix_rows import Matrix, read_matrix
+from dbcheck.cli.matrix_target import session_url
+from dbcheck.core.evidence import Verdict
+from dbcheck.errors import UsageError
+from dbcheck.lab.spec import DriveSpec, LabSpec
+
+HEAD = '[defaults]\nengine = "postgresql"\nrung = "process"\n'
+
+
+def read(
+    folder: Path, text: str, vary: Sequence[str] = (), *, target: bool = False
+) -> Matrix:
+    path = folder / "own.toml"
+    path.write_text(text)
+    return read_matrix(str(path), vary, target=target, seed=5)
+
+
+def test_every_matrix_that_comes_along_is_valid() -> None:
+    assert "percona-2009" in files.matrix_names()
+    for name in files.matrix_names():
+        matrix = read_matrix(name, (), target=False, seed=1)
+        assert workload.load(matrix.workload)
+        assert matrix.rows
+
+
+def test_the_four_rows_of_2009_are_two_safe_ones_and_two_that_lose() -> None:
+    matrix = read_matrix("percona-2009", (), target=False, seed=1)
+    assert (matrix.workload, matrix.sessions) == ("classic", 1)
+    safe, bare, uncached, swallowed = matrix.rows
+    assert [row.expect for row in matrix.rows] == [Verdict.PASS, Verdict.FAIL] * 2
+    labs = [row.lab for row in (safe, bare, uncached, swallowed) if row.lab]
+    assert [lab.drive.personality for lab in labs] == [
+        *("honest", "honest", "write-through", "honest")
+    ]
+    assert [lab.mount_options for lab in labs] == ["", "barrier=0", "", ""]
+    assert [lab.write_cache for lab in labs] == [
+        "auto",
+        "auto",
+        "auto",
+        "write through",
+    ]
+    assert {lab.settings["innodb_flush_log_at_trx_commit"] for lab in labs} == {"1"}
+
+
+def test_each_key_reaches_the_lab(tmp_path: Path) -> None:
+    text = """
+    [[rows]]
+    engine = "mariadb"
+    rung = "drive"
+    fs = "ext4"
+    mount_options = "barrier=0"
+    write_cache = "write through"
+    drive = "fickle"
+    flush_ms = 2
+    write_ms = 0.5
+    destage_s = 3
+    cache_mib = 7
+    survivors = "torn"
+    lie_fraction = 0.5
+    settings = { sync_binlog = 0, log_bin = true }
+    """
+    (row,) = read(tmp_path, text).rows
+    assert row.lab == LabSpec(
+        "mariadb",
+        rung="drive",
+        filesystem="ext4",
+        mount_options="barrier=0",
+        write_cache="write through",
+        settings={"sync_binlog": "0", "log_bin": "on"},
+        drive=DriveSpec(
+            personality="fickle",
+            flush_ms=2.0,
+            write_ms=0.5,
+            destage_age_s=3.0,
+            cache_bytes=7 << 20,
+            survivors="torn",
+            lie_fraction=0.5,
+            seed=5,
+        ),
+    )
+
+
+def test_rows_are_varied_in_all_combinations_and_named_by_them(tmp_path: Path) -> None:
+    text = HEAD + '[[rows]]\nname = "a"\n[[rows]]\nname = "b"\nsettings = { x = 1 }\n'
+    vary = ["drive=honest,lying", "setting.y=1,2"]
+    rows = read(tmp_path, text, vary).rows
+    assert [row.name for row in rows[:3]] == [
+        "a, drive=honest, y=1",
+        "a, drive=honest, y=2",
+        "a, drive=lying, y=1",
+    ]
+    assert len(rows) == 8
+    assert rows[-1].lab is not None
+    assert rows[-1].lab.settings == {"x": "1", "y": "2"}
+    assert rows[-1].lab.drive.personality == "lying"
+
+
+def test_options_alone_make_a_matrix() -> None:
+    vary = ["rung=process", "setting.fsync=on,off"]
+    matrix = read_matrix(None, vary, target=False, seed=1, engine="postgresql")
+    assert [row.name for row in matrix.rows] == [
+        "rung=process, fsync=on",
+        "rung=process, fsync=off",
+    ]
+
+
+def test_on_a_target_a_row_is_settings_or_relaxed() -> None:
+    vary = ["setting.synchronous_commit=on,off", "relaxed=false,true"]
+    rows = read_matrix(None, vary, target=True, seed=1).rows
+    assert [row.relaxed for row in rows] == [False, True, False, True]
+    assert rows[-1].settings == {"synchronous_commit": "off"}
+    assert {row.lab for row in rows} == {None}
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        pytest.param("rows = [", "TOML", id="no TOML"),
+        pytest.param(HEAD, "no rows", id="no rows"),
+        pytest.param("colour = 1\n", "colour", id="unknown key"),
+        pytest.param("cuts = 0\n" + HEAD + "[[rows]]\n", "cuts is 0", id="no cuts"),
+        pytest.param("cuts = 1.5\n", "cuts is 1.5", id="half a cut"),
+        pytest.param('[[rows]]\nname = "a"\n', "a: no engine", id="no engine"),
+        pytest.param(HEAD + "[[rows]]\ndisk = 1\n", "row 1: unknown", id="row's key"),
+        pytest.param(HEAD + '[[rows]]\ndrive = "new"\n', "'new'", id="no such drive"),
+        pytest.param(
+            HEAD + "[[rows]]\nflush_ms = -1\n", "flush_ms is -1", id="negative"
+        ),
+        pytest.param(
+            HEAD + "[[rows]]\nflush_ms = nan\n", "flush_ms is nan", id="no number"
+        ),
+        pytest.param(
+            HEAD + "[[rows]]\nflush_ms = true\n", "flush_ms is True", id="a truth value"
+        ),
+        pytest.param(
+            HEAD + '[[rows]]\ncache_mib = "a"\n', "cache_mib is 'a'", id="a word"
+        ),
+        pytest.param(
+            HEAD + '[[rows]]\nexpect = "MAYBE"\n', "expect is 'MAYBE'", id="no verdict"
+        ),
+        pytest.param(HEAD + "[[rows]]\nsettings = 3\n", "settings is 3", id="no table"),
+        pytest.param(HEAD + "[[rows]]\nrelaxed = true\n", "relaxed", id="a target's"),
+        pytest.param(
+            HEAD.replace("postgresql", "oracle").replace("process", "auto")
+            + "[[rows]]\n",
+            "oracle",
+            id="no such engine",
+        ),
+    ],
+)
+def test_what_is_wrong_is_named(text: str, named: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=named):
+        read(tmp_path, text)
+
+
+@pytest.mark.parametrize(
+    ("vary", "named"),
+    [
+        (["drive"], "names no values"),
+        (["=a"], "names no values"),
+        (["fs=xfs", "fs=ext4"], "twice"),
+        (["relaxed=perhaps"], "relaxed is 'perhaps'"),
+    ],
+)
+def test_a_wrong_option_is_named(vary: list[str], named: str) -> None:
+    with pytest.raises(UsageError, match=named):
+        read_matrix(None, vary, target=True, seed=1)
+
+
+def test_a_matrix_that_is_not_there_is_told_with_those_that_are() -> None:
+    with pytest.raises(UsageError, match="nowhere") as caught:
+        read_matrix("nowhere", (), target=False, seed=1)
+    assert "percona-2009" in caught.value.hint
+
+
+def test_settings_of_a_session_stand_in_the_url() -> None:
+    url = "postgresql+psycopg2://me@db/x?options=-c%20a%3D1&sslmode=require"
+    written = session_url(url, {"b": "two words"})
+    assert session_url(url, {}) == url
+    assert "sslmode=require" in written
+    assert "options=-c+a%3D1+-c+b%3Dtwo%5C+words" in written
+
+
+def test_mysql_has_no_such_settings() -> None:
+    with pytest.raises(UsageError, match="sync_binlog") as caught:
+        session_url("mysql+mysqlconnector://me@db/x", {"sync_binlog": "0"})
+    assert "relaxed" in caught.value.hint

@@ -1,0 +1,171 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dbcheck.errors import PowerError
+from dbcheck.ports import PowerState
+from dbcheck.power.exec import ExecCommands, ExecSwitch
+from dbcheck.power.manual import ManualSwitch
+
+
+@pytest.fixture
+def plug(tmp_path: Path) -> Path:
+    """A file that says whether the power is on."""
+    path = tmp_path / "plug"
+    path.write_text("power is on.\n")
+    return path
+
+
+def switch(
+    plug: Path, *, off_s: float = 0.0, timeout_s: float = 5.0, **changed: str
+) -> ExecSwitch:
+    """A switch whose programs are shells, for the tests' sake."""
+    scripts = {
+        "state": f"cat {plug}",
+        "cut": f"echo off > {plug}; echo done",
+        "restore": f"echo on > {plug}",
+    } | changed
+    words = {name: ("sh", "-c", text) if text else () for name, text in scripts.items()}
+    return ExecSwitch(ExecCommands(**words, off_s=off_s, timeout_s=timeout_s))
+
+
+def test_the_commands_cut_and_restore(plug: Path) -> None:
+    power = switch(plug)
+    assert power.state() is PowerState.ON
+    before_us = time.monotonic_ns() // 1000
+    cut = power.cut()
+    assert power.state() is PowerState.OFF
+    assert cut.asked_us is not None
+    assert cut.asked_us >= before_us
+    assert cut.report == {"output": "done\n", "off_s": 0.0}
+    power.restore()
+    assert power.state() is PowerState.ON
+
+
+def test_without_a_state_command_nothing_is_known(plug: Path) -> None:
+    power = switch(plug, state="", restore="")
+    assert power.state() is PowerState.UNKNOWN
+    power.cut()
+    power.restore()
+    assert plug.read_text() == "off\n"
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        pytest.param({"cut": "echo no such outlet; exit 3"}, "outlet", id="it fails"),
+        pytest.param({"state": "echo maybe"}, "'maybe'", id="state says neither"),
+        pytest.param({"state": "true"}, "''", id="state says nothing"),
+        pytest.param({"state": "echo off"}, "off already", id="it is off already"),
+        pytest.param({"cut": "true", "timeout_s": 0.2}, "still on", id="nothing cut"),
+        pytest.param({"cut": "nosuchcommand"}, "cannot be run", id="no such command"),
+    ],
+)
+def test_what_went_wrong_is_said(
+    plug: Path, changed: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(PowerError, match=said):
+        switch(plug, **changed).cut()
+
+
+def test_a_command_that_hangs_is_ended_with_all_it_started(plug: Path) -> None:
+    pid = plug.with_name("pid")
+    hanging = f"sleep 1000 & echo $! > {pid}; wait"
+    with pytest.raises(PowerError, match="longer than 0.5 s"):
+        switch(plug, cut=hanging, timeout_s=0.5).cut()
+    child = int(pid.read_text())
+    deadline = time.monotonic() + 5
+    while _is_alive(child):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_a_program_outlives_a_killed_client_by_its_timeout_only(tmp_path: Path) -> None:
+    note = tmp_path / "pid"
+    script = f"echo $$ > {note}; sleep 1000 & wait"
+    client = subprocess.Popen(
+        (
+            *(sys.executable, "-c"),
+            "from dbcheck.power import command; command._GRACE_S = 0;"
+            f"command.run(('sh', '-c', {script!r}), 'test', 2)",
+        )
+    )
+    deadline = time.monotonic() + 20
+    while not (note.exists() and note.read_text().strip()):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    leader = int(note.read_text())
+    while not _children(leader):
+        assert time.monotonic() < deadline
+    family = (leader, *_children(leader))
+    client.kill()
+    client.wait()
+    while any(map(_is_alive, family)):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def _children(pid: int) -> list[int]:
+    try:
+        text = Path(f"/proc/{pid}/task/{pid}/children").read_text()
+    except OSError:
+        return []
+    return [int(child) for child in text.split()]
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+    return text.rpartition(")")[2].split()[0] != "Z"
+
+
+def test_words_are_not_read_by_a_shell(plug: Path) -> None:
+    commands = ExecCommands(("echo", "$HOME; rm -rf /nonexistent", "*"))
+    assert ExecSwitch(commands).cut().report["output"] == (
+        "$HOME; rm -rf /nonexistent *\n"
+    )
+
+
+def test_the_power_is_kept_off_and_given_back_even_on_an_interrupt(
+    plug: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held: list[float] = []
+    sleep = time.sleep
+
+    def hold(seconds: float) -> None:
+        if seconds < 800:
+            return sleep(seconds)  # of those who wait for a program
+        held.append(seconds)
+        if len(held) == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(time, "sleep", hold)
+    power = switch(plug, off_s=900)
+    assert power.cut().report["off_s"] == 900
+    power.restore()
+    power.restore()  # without a cut there is nothing to wait for
+    assert len(held) == 1
+    power.cut()
+    with pytest.raises(KeyboardInterrupt):
+        power.restore()
+    assert power.state() is PowerState.ON
+
+
+def test_a_human_is_asked_and_nothing_is_claimed() -> None:
+    asked: list[str] = []
+    power = ManualSwitch(asked.append)
+    cut = power.cut()
+    assert (cut.asked_us, cut.exact_us) == (None, None)
+    power.restore()
+    assert power.state() is PowerState.UNKNOWN
+    assert power.failure() is None
+    assert "NOW" in asked[0]
+    assert len(asked) == 2

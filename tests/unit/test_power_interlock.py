@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from dbcheck.errors import UsageError
+from dbcheck.inventory.entry import Entry, Expected, PowerPlan
+from dbcheck.ports import Bystanders
+from dbcheck.power import consent, interlock
+from dbcheck.power.target import Identity
+
+SEEN = Identity("db1.example.net", "m1", "b1", "S1", frozenset({"10.0.0.1"}))
+
+
+@pytest.mark.parametrize(
+    ("name", "expected", "seen", "server"),
+    [
+        pytest.param("db1", Expected(), SEEN, {}, id="by its short name"),
+        pytest.param("db1.example.net", Expected(), SEEN, {}, id="by its name"),
+        pytest.param("other", Expected(serial="s1"), SEEN, {}, id="by its serial"),
+        pytest.param("other", Expected(machine_id="m1"), SEEN, {}, id="by machine id"),
+        pytest.param("DB1", Expected(), None, {"hostname": "db1"}, id="by SQL alone"),
+        pytest.param("db1", Expected(), SEEN, {"hostname": "db1"}, id="by both"),
+    ],
+)
+def test_the_right_host_is_recognised(
+    name: str, expected: Expected, seen: Identity | None, server: dict[str, str]
+) -> None:
+    assert interlock.require_host(name, expected, seen, server)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected", "seen", "server", "said"),
+    [
+        pytest.param("db2", Expected(), SEEN, {}, "not db2", id="another name"),
+        pytest.param(
+            "db1.other.net", Expected(), SEEN, {}, "not db1.other.net", id="domain"
+        ),
+        pytest.param(
+            "db1", Expected(serial="S2"), SEEN, {}, "serial is S1", id="another serial"
+        ),
+        pytest.param(
+            "db1",
+            Expected("db1", "S2"),
+            SEEN,
+            {},
+            "serial is S1",
+            id="the name is right, the serial is not",
+        ),
+        pytest.param(
+            "db1",
+            Expected(serial="S1"),
+            replace(SEEN, serial=""),
+            {},
+            "cannot be read",
+            id="the serial is hidden",
+        ),
+        pytest.param("db1", Expected(), None, {}, "cannot be read", id="nobody says"),
+        pytest.param(
+            "db1",
+            Expected(),
+            SEEN,
+            {"hostname": "db7"},
+            "runs on db7",
+            id="SQL differs",
+        ),
+        pytest.param("10.0.0.1", Expected(), SEEN, {}, "an address", id="no name"),
+    ],
+)
+def test_a_wrong_host_is_never_cut(
+    name: str,
+    expected: Expected,
+    seen: Identity | None,
+    server: dict[str, str],
+    said: str,
+) -> None:
+    with pytest.raises(UsageError, match=said):
+        interlock.require_host(name, expected, seen, server)
+
+
+def test_the_url_must_lead_to_the_host() -> None:
+    interlock.require_address("db1", SEEN, frozenset({"10.0.0.1"}), i_know=False)
+    interlock.require_address("db1", SEEN, frozenset(), i_know=False)
+    interlock.require_address("db1", None, frozenset({"10.0.0.9"}), i_know=False)
+    interlock.require_address("db1", SEEN, frozenset({"10.0.0.9"}), i_know=True)
+    with pytest.raises(UsageError, match=r"10\.0\.0\.9 is none of the host's"):
+        interlock.require_address("db1", SEEN, frozenset({"10.0.0.9"}), i_know=False)
+
+
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        (Bystanders(("shop", "crm"), 0), "holds shop, crm"),
+        (Bystanders((), 3), "3 connections of other clients"),
+        (Bystanders((), 0, {"databases": "no right"}), "cannot be read: no right"),
+        (Bystanders(tuple("abcdefg"), 0), "a, b, c, d, e and 2 more"),
+    ],
+)
+def test_others_are_not_cut_unless_they_are_known(found: Bystanders, said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        interlock.require_alone("db1", found, i_know=False)
+    interlock.require_alone("db1", found, i_know=True)
+    interlock.require_alone("db1", Bystanders((), 0), i_know=False)
+
+
+def test_the_first_cut_is_only_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    plan = PowerPlan("exec", cut=("pdu", "off", "7"), restore=("pdu", "on", "7"))
+    entry = Entry("db1", "postgresql://u@db1/d", power=plan)
+    for _ in range(2):
+        with pytest.raises(UsageError, match="`pdu off 7` is run, then") as caught:
+            consent.require(entry, yes=False)
+        assert "--yes" in caught.value.hint
+    consent.require(entry, yes=True)
+    consent.require(entry, yes=False)
+    for changed in (
+        replace(entry, power=replace(plan, cut=("pdu", "off", "8"))),
+        replace(entry, name="db2"),
+        replace(entry, target="postgresql://u@db2/d"),
+    ):
+        with pytest.raises(UsageError, match="first cut"):
+            consent.require(changed, yes=False)

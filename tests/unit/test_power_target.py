@@ -1,0 +1,65 @@
+"""The agent that resets its host, on a stand-in for /proc/sysrq-trigger."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from dbcheck.power import target_agent
+from dbcheck.remote.wire import Refusal
+
+SUDO = """#!/bin/sh
+[ "$1" = -n ] || exit 1
+shift
+echo "$@" >> {note}
+[ "$1" = -l ] && exit {allowed}
+exec "$@" > /dev/null
+"""
+
+
+@pytest.fixture
+def trigger(tmp_path: Path) -> Path:
+    path = tmp_path / "trigger"
+    path.touch()
+    return path
+
+
+def test_root_writes_the_one_letter(
+    trigger: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    target_agent.require_reset(str(trigger))
+    assert trigger.read_text() == ""
+    target_agent.reset(str(trigger))
+    assert trigger.read_text() == "b"
+
+
+@pytest.mark.parametrize("allowed", [True, False])
+def test_others_need_sudo_without_a_password(
+    trigger: Path, monkeypatch: pytest.MonkeyPatch, allowed: bool
+) -> None:
+    note = trigger.with_name("note")
+    sudo = trigger.with_name("sudo")
+    sudo.write_text(SUDO.format(note=note, allowed=0 if allowed else 1))
+    sudo.chmod(0o755)
+    monkeypatch.setenv("PATH", str(trigger.parent), prepend=":")
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    if not allowed:
+        with pytest.raises(Refusal, match="lets this user run no tee"):
+            target_agent.require_reset(str(trigger))
+        assert trigger.read_text() == ""
+        return
+    target_agent.require_reset(str(trigger))
+    target_agent.reset(str(trigger))
+    assert trigger.read_text() == "b"
+    assert note.read_text() == f"-l tee {trigger}\ntee {trigger}\n"
+
+
+def test_what_cannot_be_written_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    with pytest.raises(Refusal, match="cannot be written"):
+        target_agent.require_reset(str(tmp_path / "no" / "trigger"))

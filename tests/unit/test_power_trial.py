@@ -1,0 +1,78 @@
+"""The order of a trial; the switches themselves are in tests/real."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+
+from dbcheck.errors import HostError, PowerError
+from dbcheck.ports import Cut, PowerState
+from dbcheck.power.target import Identity, Target
+from dbcheck.power.trial import try_out
+
+
+class Plug:
+    """A switch and the host behind it; told to fail by `broken`."""
+
+    kind, attended, place = "fake", False, "ssh://db1"
+
+    def __init__(self, broken: str = "") -> None:
+        self.broken, self.calls = broken, list[str]()
+        self.power, self.boots = PowerState.ON, 1
+
+    def state(self) -> PowerState:
+        return self.power
+
+    def cut(self) -> Cut:
+        self.calls.append("cut")
+        if self.broken == "cut":
+            raise PowerError("it may be off")
+        self.power = PowerState.OFF
+        return Cut(1, None)
+
+    def restore(self) -> None:
+        self.calls.append("restore")
+        self.power = PowerState.ON
+        if self.broken != "wrong outlet":
+            self.boots += 1
+
+    def failure(self) -> str | None:
+        return None
+
+    def identity(self) -> Identity:
+        if self.broken == "no boot" and self.boots > 1:
+            raise HostError("no answer")
+        return Identity("db1", "m", str(self.boots), "", frozenset())
+
+
+def test_a_host_that_boots_anew_is_seen() -> None:
+    plug = Plug()
+    trial = try_out(plug, cast(Target, plug), 5)
+    assert trial.rebooted is True
+    assert trial.back_s is not None
+    assert trial.states == ("on", "off", "on")
+    assert plug.calls == ["cut", "restore"]
+
+
+def test_without_ssh_nothing_is_claimed_of_the_host() -> None:
+    trial = try_out(Plug(), None, 5)
+    assert (trial.rebooted, trial.back_s) == (None, None)
+
+
+def test_a_host_that_lived_on_is_seen() -> None:
+    plug: Any = Plug("wrong outlet")
+    assert try_out(plug, plug, 5).rebooted is False
+
+
+def test_the_power_is_asked_back_whatever_fails() -> None:
+    plug = Plug("cut")
+    with pytest.raises(PowerError, match="may be off"):
+        try_out(plug, None, 5)
+    assert plug.calls == ["cut", "restore"]
+
+
+def test_a_host_that_does_not_come_back_is_told() -> None:
+    plug: Any = Plug("no boot")
+    with pytest.raises(PowerError, match="does not answer 0 s after"):
+        try_out(plug, plug, 0)

@@ -1,0 +1,264 @@
+from __future__ import annotations
+
+import pytest
+
+from dbcheck.core.earlier import WEIGHT_MODULUS, Before
+from dbcheck.core.history import Ack
+from dbcheck.core.loss import LossKind
+from dbcheck.core.reconcile import Claim, count_acks
+from dbcheck.core.survivors import DIFFERENT
+from dbcheck.errors import LogDamaged
+from tests.unit.cycles import ack, acks_of, array_of, reconciled, record
+
+ALL = [record(1, 1), record(1, 2), record(1, 3), record(2, 1), record(2, 2)]
+COUNTS = {1: 3, 2: 2}
+
+
+def kinds(found: object) -> list[tuple[str, int, int]]:
+    return [(x.kind.value, x.session, x.seq) for x in found.losses]  # type: ignore[attr-defined]
+
+
+def test_every_ack_with_its_row_is_kept() -> None:
+    found = reconciled(COUNTS, ALL)
+    assert (found.confirmed, found.kept, found.counts) == (5, 5, {})
+
+
+@pytest.mark.parametrize(
+    ("gone", "expected"),
+    [
+        pytest.param([(1, 3)], [("missing-tail", 1, 3)], id="last of a session"),
+        pytest.param([(1, 2)], [("missing-hole", 1, 2)], id="one before the last"),
+        pytest.param(
+            [(1, 1), (1, 3)],
+            [("missing-hole", 1, 1), ("missing-tail", 1, 3)],
+            id="hole and tail of one session",
+        ),
+        pytest.param(
+            [(2, 1), (2, 2)],
+            [("missing-tail", 2, 1), ("missing-tail", 2, 2)],
+            id="a whole session",
+        ),
+    ],
+)
+def test_missing_rows_are_named(
+    gone: list[tuple[int, int]], expected: list[tuple[str, int, int]]
+) -> None:
+    rows = [row for row in ALL if (row[2], row[3]) not in gone]
+    found = reconciled(COUNTS, rows)
+    assert sorted(kinds(found)) == sorted(expected)
+    assert found.kept == 5 - len(gone)
+    for loss in found.losses:
+        assert loss.row_id == 1000 * loss.session + loss.seq
+        assert loss.acked_us == ack(loss.session, loss.seq).acked_us
+
+
+def test_a_row_with_another_content_is_corrupt() -> None:
+    found = reconciled(COUNTS, [*ALL[1:], record(1, 1, content=DIFFERENT)])
+    assert kinds(found) == [("corrupt", 1, 1)]
+
+
+def test_an_operation_that_stands_twice_is_a_duplicate() -> None:
+    found = reconciled(COUNTS, [*ALL, record(1, 1, row_id=9)])
+    assert kinds(found) == [("duplicate", 1, 1)]
+
+
+def test_a_duplicate_in_another_batch_is_seen() -> None:
+    found = reconciled(COUNTS, [record(1, 1, row_id=9), *ALL])
+    assert kinds(found) == [("duplicate", 1, 1)]
+
+
+@pytest.mark.parametrize("at", [1, 2, 3])
+def test_a_row_with_another_id_than_the_acked_one_is_corrupt(at: int) -> None:
+    rows = [row for row in ALL if row[2:4] != (1, at)]
+    found = reconciled(COUNTS, [*rows, record(1, at, row_id=77)])
+    assert kinds(found) == [("corrupt", 1, at)]
+    assert found.kept == 4
+
+
+@pytest.mark.parametrize("places", [1, 2, 3])
+def test_parts_of_the_marks_are_as_good_as_all(
+    places: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dbcheck.core.reconcile._PLACES_AT_ONCE", places)
+    rows = [record(1, 1, row_id=1002), record(1, 2, row_id=1001), record(2, 2)]
+    found = reconciled(COUNTS, rows)
+    assert sorted(kinds(found)) == [
+        ("corrupt", 1, 1),
+        ("corrupt", 1, 2),
+        ("missing-hole", 2, 1),
+        ("missing-tail", 1, 3),
+    ]
+    assert found.kept == 1
+
+
+def test_two_rows_that_swapped_their_ids_are_corrupt() -> None:
+    rows = [*ALL[2:], record(1, 1, row_id=1002), record(1, 2, row_id=1001)]
+    found = reconciled(COUNTS, rows)
+    assert sorted(kinds(found)) == [("corrupt", 1, 1), ("corrupt", 1, 2)]
+
+
+def test_other_ids_that_weigh_the_same_in_a_row_are_seen() -> None:
+    """What one row has too much is no balance for what its neighbours lack."""
+    ids = (1002, 1000, 1004)
+    rows = [record(1, n, row_id=row_id) for n, row_id in enumerate(ids, 1)]
+    found = reconciled(COUNTS, [*ALL[3:], *rows])
+    assert (found.kept, found.counts) == (2, {"corrupt": 3})
+
+
+def test_another_id_is_seen_beside_a_missing_row() -> None:
+    rows = [*ALL[2:], record(1, 1, row_id=77)]
+    found = reconciled(COUNTS, rows)
+    assert sorted(kinds(found)) == [("corrupt", 1, 1), ("missing-hole", 1, 2)]
+
+
+def test_more_acks_than_the_client_received_are_no_evidence() -> None:
+    with pytest.raises(LogDamaged, match="client received 2"):
+        reconciled(COUNTS, ALL, claim=Claim({1: 3, 2: 2}, {1: 2, 2: 2}))
+
+
+def test_a_second_part_of_an_insert_is_foreign() -> None:
+    found = reconciled(COUNTS, [*ALL, record(1, 1, part=1, row_id=9)])
+    assert [loss.kind for loss in found.losses] == [LossKind.UNEXPECTED]
+
+
+def test_one_unacked_row_of_a_session_is_recovered() -> None:
+    found = reconciled(
+        COUNTS, [*ALL, record(1, 4)], claim=Claim({1: 4, 2: 2}, {1: 3, 2: 2})
+    )
+    assert (found.recovered, found.unconfirmed, found.counts) == (1, 0, {})
+
+
+def test_a_row_that_the_client_never_sent_is_unexpected() -> None:
+    claim = Claim({1: 4, 2: 2}, {1: 3, 2: 2})
+    found = reconciled(COUNTS, [*ALL, record(1, 5)], claim=claim)
+    assert kinds(found) == [("unexpected", 1, 5)]
+
+
+def test_acks_that_the_witness_never_confirmed_are_no_claim() -> None:
+    """The client had two more acks of session 1 and one operation in flight."""
+    claim = Claim({1: 6, 2: 2}, {1: 5, 2: 2})
+    there = reconciled(COUNTS, [*ALL, record(1, 4), record(1, 6)], claim=claim)
+    assert (there.recovered, there.unconfirmed, there.counts) == (1, 1, {})
+    gone = reconciled(COUNTS, ALL, claim=claim)
+    assert (gone.recovered, gone.unconfirmed, gone.counts) == (0, 0, {})
+
+
+def test_without_the_client_the_window_bounds_what_may_be_there() -> None:
+    near = [record(1, 3 + n) for n in range(1, 12)]
+    assert reconciled(COUNTS, ALL + near, window_acks=10).counts == {}
+    both = [record(1, 3 + 6), record(2, 2 + 7)]  # 5 and 6 acks that nobody logged
+    with pytest.raises(LogDamaged, match="after 11 acks that the log lacks"):
+        reconciled(COUNTS, ALL + both, window_acks=10)
+    assert reconciled(COUNTS, ALL + both, window_acks=11).counts == {}
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        pytest.param(record(9, 1, epoch=1, content=DIFFERENT), id="unknown epoch"),
+        pytest.param(record(1, 4, content=DIFFERENT), id="key fits, content does not"),
+        pytest.param(record(70_000, 1), id="no such session"),
+        pytest.param(record(-1, 1), id="negative session"),
+        pytest.param(record(1, 0), id="seq below 1"),
+    ],
+)
+def test_a_foreign_row_is_unexpected(row: tuple[int, ...]) -> None:
+    found = reconciled(COUNTS, [*ALL, row])
+    assert [loss.kind for loss in found.losses] == [LossKind.UNEXPECTED]
+    assert found.losses[0].row_id == row[0]
+    assert found.kept == 5
+
+
+def test_rows_of_earlier_cycles_must_still_be_there() -> None:
+    before = Before({3: 2}, 20)
+    old = [record(1, 1, epoch=3, row_id=10), record(1, 2, epoch=3, row_id=11)]
+    rows = [*old, *ALL]
+    assert reconciled(COUNTS, rows, before=before).counts == {}
+    lost = reconciled(COUNTS, rows[1:], before=before)
+    assert (lost.earlier_lost, lost.counts) == ({3: 1}, {"missing-hole": 1})
+
+
+@pytest.mark.parametrize(
+    ("rows", "lost"),
+    [
+        pytest.param([(10, 7), (2**62 + 1, 2**32 - 1)], 0, id="the same"),
+        pytest.param([(10, 7), (10, 7)], 1, id="one twice, one gone"),
+        pytest.param([(10, 2**32 - 1), (2**62 + 1, 7)], 1, id="ids exchanged"),
+        pytest.param([(10, 7), (2**62 + 1, -1)], 1, id="a checksum that none can be"),
+        pytest.param([(10, 7)], 1, id="one gone"),
+    ],
+)
+def test_rows_of_earlier_cycles_are_weighed(
+    rows: list[tuple[int, int]], lost: int
+) -> None:
+    weight = (10 * 7 + (2**62 + 1) * (2**32 - 1)) % WEIGHT_MODULUS
+    before = Before({3: 2}, 2**62 + 1, {3: weight})
+    old = [
+        record(1, n, epoch=3, row_id=row_id, checksum=checksum)
+        for n, (row_id, checksum) in enumerate(rows, 1)
+    ]
+    found = reconciled(COUNTS, [*old, *ALL], before=before)
+    assert found.earlier_lost == ({3: lost} if lost else {})
+
+
+def test_a_changed_row_of_an_earlier_cycle_is_corrupt() -> None:
+    old = record(1, 1, epoch=3, row_id=10, content=DIFFERENT)
+    found = reconciled(COUNTS, [old, *ALL], before=Before({3: 1}, 20, {3: 70}))
+    assert found.counts == {"corrupt": 1}  # once, although it weighs less, too
+
+
+def test_a_row_that_was_changed_before_the_cycle_is_no_loss_of_it() -> None:
+    rows = [record(1, n, epoch=3, row_id=n, content=DIFFERENT) for n in (1, 2)]
+    found = reconciled(COUNTS, [*rows, *ALL], before=Before({3: 2}, 2, different=(1,)))
+    assert [(x.kind.value, x.row_id) for x in found.losses] == [("corrupt", 2)]
+
+
+def test_a_row_that_was_being_committed_when_the_table_was_counted_is_no_loss() -> None:
+    """Its id is from before, so it is another run's that went on, or came late."""
+    old, late = (record(1, n, epoch=3, row_id=n, checksum=5) for n in (2, 1))
+    found = reconciled(COUNTS, [old, late, *ALL], before=Before({3: 1}, 2, {3: 10}))
+    assert (found.counts, found.foreign) == ({}, 1)
+
+
+def test_a_row_of_an_earlier_cycle_that_stands_twice_is_a_duplicate() -> None:
+    old = [record(1, n, epoch=3, row_id=n, checksum=5) for n in (1, 2)]
+    before = Before({3: 2}, 2, {3: 15})
+    found = reconciled(COUNTS, [*old, old[0], *ALL], before=before)
+    assert (found.counts, found.foreign) == ({"duplicate": 1}, 0)
+    assert found.losses[0].row_id == 1
+
+
+def test_rows_of_another_run_are_no_loss_of_this_one() -> None:
+    """It ran at the same time, or later, or a client of an earlier one came late."""
+    old, new = (record(1, n, epoch=3, row_id=n * 20) for n in (1, 2))
+    other = record(1, 1, epoch=4, row_id=99)
+    found = reconciled(COUNTS, [old, new, other, *ALL], before=Before({3: 1}, 20))
+    assert (found.counts, found.foreign, found.earlier) == ({}, 2, 1)
+
+
+def test_no_survivors_at_all_is_everything_missing() -> None:
+    assert reconciled(COUNTS, []).counts == {"missing-tail": 5}
+
+
+def test_no_acks_and_no_rows_is_nothing() -> None:
+    found = reconciled({}, [])
+    assert (found.confirmed, found.counts) == (0, {})
+
+
+@pytest.mark.parametrize(
+    "acks",
+    [
+        pytest.param([ack(1, 1), ack(1, 3)], id="one is left out"),
+        pytest.param([ack(1, 1), ack(1, 2), ack(1, 2)], id="one stands twice"),
+        pytest.param([ack(1, 2)], id="the first is left out"),
+        pytest.param([ack(1, 2), ack(1, 1)], id="backwards"),
+    ],
+)
+def test_a_log_with_gaps_is_damaged(acks: list[Ack]) -> None:
+    with pytest.raises(LogDamaged, match="session 1"):
+        count_acks(lambda: array_of(acks))
+
+
+def test_acks_are_counted_by_session() -> None:
+    counted = count_acks(lambda: array_of(acks_of(COUNTS)))
+    assert (counted[1], counted[2], counted.sum()) == (3, 2, 5)

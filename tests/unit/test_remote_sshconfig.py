@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dbcheck.errors import UsageError
+from dbcheck.remote.sshconfig import settings
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / ".ssh" / "config.d").mkdir(parents=True)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    return tmp_path
+
+
+def write(home: Path, **files: str) -> None:
+    for name, text in files.items():
+        (home / ".ssh" / name.replace("_", "/", 1)).write_text(text)
+
+
+def test_a_missing_file_says_nothing(home: Path) -> None:
+    assert settings("lab", Path("~/.ssh/config")) == {}
+
+
+def test_a_host_is_looked_up(home: Path) -> None:
+    write(home, config="Host lab*\n  HostName %h.example\n  Port 2222\n")
+    found = settings("lab1", Path("~/.ssh/config"))
+    assert (found["hostname"], found["port"]) == ("lab1.example", "2222")
+
+
+def test_includes_are_read_and_end_with_their_file(home: Path) -> None:
+    write(
+        home,
+        config="Include config.d/* ~/.ssh/none\nUser me\n"
+        "Host other\n  Include=config.d/one\n  Port 4\n",
+        **{
+            "config.d_one": "Host lab\n  Port 1\n",
+            "config.d_two": "Host two\n  Port 2\n",
+        },
+    )
+    path = Path("~/.ssh/config")
+    assert [settings(h, path).get("port") for h in ("lab", "two", "other")] == [
+        "1",
+        "2",
+        "4",
+    ]
+    assert {settings(h, path)["user"] for h in ("lab", "two", "any")} == {"me"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Include config\n",
+        "Host lab\n  Port many\n",
+        "Host lab\n  NoValue\n",
+    ],
+)
+def test_what_cannot_be_used_is_told(home: Path, text: str) -> None:
+    write(home, config=text)
+    with pytest.raises(UsageError, match="cannot use") as caught:
+        settings("lab", Path("~/.ssh/config"))
+    assert caught.value.hint

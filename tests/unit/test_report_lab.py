@@ -1,0 +1,55 @@
+"""What several cycles are said to prove together."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import Console, RenderableType
+
+from dbcheck.report.lab import cycles_report
+from dbcheck.report.verdict import tally
+
+
+def said(report: RenderableType, columns: int = 120) -> str:
+    """Return a report as a terminal of that width shows it."""
+    console = Console(file=io.StringIO(), width=columns)
+    with console.capture() as capture:
+        console.print(report)
+    return capture.get()
+
+
+def results(verdicts: Sequence[str], depth: str | None) -> list[Mapping[str, Any]]:
+    return [
+        {
+            "run": f"run {number}",
+            "load": {"rate": 1234.5},
+            "confirmed": 100,
+            "losses": {"missing-tail": 7} if verdict == "FAIL" else {},
+            "recovered": 0,
+            "verdict": verdict,
+            "depth": {"depth": depth},
+        }
+        for number, verdict in enumerate(verdicts)
+    ]
+
+
+def test_passes_are_told_with_their_bound_and_what_they_would_have_missed() -> None:
+    text = said(cycles_report(results(["PASS"] * 5, "DRIVE")))
+    assert (
+        "No loss in 5 cuts at DRIVE depth: at most 46% of cuts lose, 95% confidence.\n"
+        "A drive that loses in a quarter of its cuts would pass 5 cuts with a chance of"
+        " 24%.\n"
+    ) in text
+
+
+def test_losses_are_told_with_both_bounds() -> None:
+    text = said(cycles_report(results(["PASS", "FAIL"], None)))
+    assert "1 loss in 2 cuts: at least 2.5% of cuts lose" in text
+    assert "would pass" not in text
+
+
+def test_a_cycle_without_a_measured_depth_is_counted_without_one() -> None:
+    unmeasured = {**results(["PASS"], None)[0], "depth": None}
+    assert tally(unmeasured, *results(["PASS"], "OS")).depths == {"": 1, "OS": 1}

@@ -1,0 +1,118 @@
+"""The table of a matrix: what it shows, and what it must not hide."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from dbcheck.report.matrix import Line, comparison, matrix_report
+from tests.unit.test_report_lab import said
+
+
+def cycle(
+    verdict: str = "PASS",
+    *,
+    rate: float = 1000.0,
+    control: bool = False,
+    lost: int | None = 0,
+) -> Mapping[str, Any]:
+    return {
+        "verdict": verdict,
+        "reasons": [f"why it is {verdict}"],
+        "control": control,
+        "load": {"rate": rate, "latency_ms": {"p99": rate / 100}},
+        "losses": None if lost is None else {"missing-tail": lost},
+        "depth": {"depth": "DRIVE"},
+        "lab": {"rung": "drive"},
+    }
+
+
+SAFE = Line("safe", "", "PASS", 50.0, [cycle(rate=r) for r in (10, 30, 20)], "")
+LOSSY = Line("lossy", "", "FAIL", 50.0, [cycle("FAIL", lost=9), cycle()], "")
+BROKEN = Line("broken", "", "", None, [], "it did not start")
+
+
+def test_a_rate_is_the_median_and_its_price_is_that_of_durable_commits() -> None:
+    values = SAFE.to_values()
+    assert values["commits_per_s"] == 20
+    assert values["p99_ms"] == 0.2
+    assert values["price_per_durable_commit_per_s"] == 2.5
+    assert LOSSY.to_values()["price_per_durable_commit_per_s"] is None
+
+
+def test_one_loss_decides_a_verdict() -> None:
+    values = LOSSY.to_values()
+    assert (values["verdict"], values["lost"]) == ("FAIL", 9)
+    assert (values["statistics"]["losses"], values["statistics"]["cuts"]) == (1, 2)
+
+
+def test_a_control_that_lost_what_it_must_is_a_configuration_that_loses() -> None:
+    line = dataclasses.replace(LOSSY, cycles=[cycle(control=True, lost=5)])
+    assert (line.verdict, line.tally.losses, line.tally.cuts) == ("FAIL", 1, 1)
+
+
+def test_a_server_that_did_not_come_back_lost_all() -> None:
+    line = dataclasses.replace(LOSSY, cycles=[cycle("FAIL", lost=None)])
+    assert line.lost is None
+    assert " all " in said(matrix_report([line]))
+
+
+@pytest.mark.parametrize(
+    ("line", "good"),
+    [
+        (SAFE, True),
+        (dataclasses.replace(SAFE, expect=""), True),
+        (dataclasses.replace(SAFE, expect="FAIL"), False),
+        (dataclasses.replace(SAFE, error="interrupted"), False),
+        (dataclasses.replace(SAFE, expect="", cycles=[cycle("INCONCLUSIVE")]), False),
+        (BROKEN, False),
+    ],
+)
+def test_a_line_is_as_expected_only_if_it_ran_to_its_end(
+    line: Line, good: bool
+) -> None:
+    assert line.as_expected is good
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_a_line_that_failed_hides_no_other(columns: int) -> None:
+    text = said(matrix_report([SAFE, BROKEN, LOSSY], "About it"), columns)
+    assert "About it" in text
+    for line in (SAFE, LOSSY):
+        assert any(
+            row.startswith(line.name) and line.verdict in row
+            for row in text.splitlines()
+        )
+    assert "broken: it did not start" in text
+    flat = " ".join(text.split())
+    assert "safe: no loss in 3 cuts at DRIVE depth: at most 64% of cuts lose" in flat
+    assert "not a real drive" in flat
+    assert all(len(row) <= columns for row in text.splitlines())
+
+
+def test_what_comes_out_otherwise_is_told() -> None:
+    text = said(matrix_report([dataclasses.replace(SAFE, expect="FAIL")]))
+    assert "safe: expected FAIL, got PASS" in text
+
+
+def test_a_doubt_is_told_once() -> None:
+    cycles = [cycle("INCONCLUSIVE"), cycle(), cycle("INCONCLUSIVE")]
+    text = said(matrix_report([dataclasses.replace(SAFE, cycles=cycles)]))
+    assert text.count("safe: why it is INCONCLUSIVE") == 1
+    assert "2 cycles inconclusive, not counted" in text
+
+
+def test_references_stand_below_the_names() -> None:
+    line = dataclasses.replace(SAFE, reference="50/s elsewhere")
+    text = said(matrix_report([line], reference="what others saw"), 80)
+    assert "\n50/s elsewhere" in text
+    assert "In grey: what others saw." in text
+
+
+def test_two_lines_are_compared() -> None:
+    text = said(matrix_report([SAFE, LOSSY]))
+    assert "safe against lossy: losses in 0 of 3 cuts against 1 of 2" in text
+    assert comparison([SAFE, LOSSY, BROKEN]) is None

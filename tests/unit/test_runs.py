@@ -1,0 +1,239 @@
+from __future__ import annotations
+
+import hashlib
+import json
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from dbcheck import workload
+from dbcheck.errors import DbcheckError, RunFormatError, RunWriteError, UsageError
+from dbcheck.ports import Cut, ServerFacts, TableFacts, Watermark, WindowFacts
+from dbcheck.runs import (
+    AfterRecord,
+    LoadRecord,
+    Manifest,
+    RunFolder,
+    new_run_id,
+    require_run_id,
+)
+from tests.unit.cycles import record, records_of
+
+FACTS = ServerFacts("PostgreSQL", "15.1", {"id": "1"}, 5, 0, 9, {"fsync": "on"})
+MANIFEST = Manifest(
+    run_id="20260102-030405-a1b2c3",
+    created="2026-01-02T03:04:05+00:00",
+    dbcheck="0",
+    seed=1,
+    epoch=2,
+    family="postgresql",
+    target="postgresql://u@h/d",
+    workload=workload.load("insert"),
+    witness="ssh://w/folder",
+    witness_kind="ssh",
+    window_acks=10,
+    power="manual",
+    clock_us=3,
+    wall_us=4,
+    before=FACTS,
+    table=TableFacts({7: 8}, 9),
+)
+LOAD = LoadRecord(
+    sent={1: 3},
+    acked={1: 2},
+    began_us=1,
+    last_ack_us=2,
+    gone="broken",
+    gone_us=3,
+    in_flight=1,
+    rate=1.5,
+    latency_ms={"p50": 1.0},
+    watermarks=(Watermark(1, 2, "ab"), None),
+    windows=(WindowFacts(1, 0.5),),
+    refusals=("no",),
+    farewells=("bye",),
+    cut=Cut(1, None, {"x": 1}),
+)
+
+
+def test_everything_stored_is_read_back(tmp_path: Path) -> None:
+    run = RunFolder.create(tmp_path / "runs", MANIFEST)
+    assert run.load() is None
+    run.write_load(LOAD)
+    stored = run.write_survivors([records_of([record(1, 1)]), records_of([])])
+    after = AfterRecord(FACTS, "", *stored, False)
+    run.write_after(after)
+    again = RunFolder.open(run.path)
+    assert again.manifest() == MANIFEST
+    assert again.load() == LOAD
+    assert again.after() == after
+    assert [batch.tolist() for batch in again.survivors()] == [[record(1, 1)]]
+    assert not list(run.path.glob("*.part"))
+
+
+def test_a_server_that_did_not_come_back_is_stored(tmp_path: Path) -> None:
+    run = RunFolder.create(tmp_path, MANIFEST)
+    run.write_after(AfterRecord(None, "no filesystem", 0, "", None))
+    assert run.after() == AfterRecord(None, "no filesystem", 0, "", None)
+
+
+def test_a_run_is_never_written_over(tmp_path: Path) -> None:
+    RunFolder.create(tmp_path, MANIFEST)
+    with pytest.raises(RunWriteError, match="File exists"):
+        RunFolder.create(tmp_path, MANIFEST)
+
+
+def test_what_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="manifest.json"):
+        RunFolder.open(tmp_path)
+    run = RunFolder.create(tmp_path, MANIFEST)
+    with pytest.raises(UsageError, match="never read"):
+        run.after()
+    run.write_after(AfterRecord(FACTS, "", 1, "", None))
+    with pytest.raises(RunFormatError, match="survivors.bin"):
+        list(run.survivors())
+
+
+def test_another_version_is_refused(tmp_path: Path) -> None:
+    run = RunFolder.create(tmp_path, MANIFEST)
+    path = run.path / "manifest.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"format": 99}))
+    with pytest.raises(RunFormatError, match="format 2"):
+        run.manifest()
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "load.json"])
+def test_a_run_of_the_format_before_is_refused(tmp_path: Path, name: str) -> None:
+    """It tells of one log, and could be read as if others had been lost."""
+    run = RunFolder.create(tmp_path, MANIFEST)
+    run.write_load(LOAD)
+    path = run.path / name
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"format": 1}))
+    with pytest.raises(RunFormatError, match="not of format 2") as caught:
+        run.load() if name == "load.json" else run.manifest()
+    assert "version" in caught.value.hint
+
+
+def test_a_run_has_a_log() -> None:
+    with pytest.raises(ValueError, match="0 logs"):
+        replace(MANIFEST, logs=0)
+
+
+def test_run_ids() -> None:
+    run_id = new_run_id("20260102-030405")
+    assert require_run_id(run_id) == run_id
+    for wrong in ("", "../etc", "20260102-030405-xyzxyz", run_id + "\n"):
+        with pytest.raises(UsageError):
+            require_run_id(wrong)
+
+
+def _spots(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    found = [path] if path else []
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            found += _spots(inner, (*path, key))
+    return found
+
+
+def _change(values: Any, path: tuple[Any, ...], to: Any) -> None:
+    for key in path[:-1]:
+        values = values[key]
+    if to is None:
+        del values[path[-1]]
+    else:
+        values[path[-1]] = to
+
+
+def _stored(tmp: Path) -> dict[str, Any]:
+    run = RunFolder.create(tmp, MANIFEST)
+    run.write_load(LOAD)
+    run.write_after(AfterRecord(FACTS, "", 1, "", None))
+    names = ("manifest.json", "load.json", "after.json")
+    return {name: json.loads((run.path / name).read_bytes()) for name in names}
+
+
+with tempfile.TemporaryDirectory() as folder:
+    STORED = _stored(Path(folder))
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(st.sampled_from(sorted(STORED)), st.data())
+def test_damage_is_told_or_harmless(
+    tmp_path: Path, name: str, data: st.DataObject
+) -> None:
+    """A value left out or of another kind gives a clear error, never a traceback."""
+    values = json.loads(json.dumps(STORED[name]))
+    path = data.draw(st.sampled_from(_spots(values)))
+    odd: st.SearchStrategy[Any] = st.sampled_from([None, "x", -1, [], {}, [1], True])
+    _change(values, path, data.draw(odd))
+    if "sha256" in values and data.draw(st.booleans()):
+        # Its digest fits, as if another program had written it.
+        rest = {k: v for k, v in values.items() if k not in ("format", "sha256")}
+        text = json.dumps(rest, sort_keys=True, separators=(",", ":"))
+        values["sha256"] = hashlib.sha256(text.encode()).hexdigest()
+    (tmp_path / name).write_text(json.dumps(values))
+    run = RunFolder(tmp_path)
+    read = {
+        "manifest.json": run.manifest,
+        "load.json": run.load,
+        "after.json": run.after,
+    }
+    try:
+        read[name]()
+    except DbcheckError as error:
+        assert name in str(error)
+
+
+@pytest.mark.parametrize("name", sorted(STORED))
+def test_a_torn_file_is_told(tmp_path: Path, name: str) -> None:
+    whole = json.dumps(STORED[name]).encode()
+    run = RunFolder(tmp_path)
+    read = {
+        "manifest.json": run.manifest,
+        "load.json": run.load,
+        "after.json": run.after,
+    }
+    for length in range(0, len(whole), 7):
+        (tmp_path / name).write_bytes(whole[:length])
+        with pytest.raises(RunFormatError, match=name):
+            read[name]()
+
+
+def test_one_rotten_bit_is_told(tmp_path: Path) -> None:
+    run = RunFolder.create(tmp_path, MANIFEST)
+    stored = run.write_survivors([records_of([record(1, n) for n in range(1, 9)])])
+    run.write_after(AfterRecord(FACTS, "", *stored, None))
+    path = run.path / "survivors.bin"
+    whole = path.read_bytes()
+    for place in range(0, len(whole), 11):
+        rotten = bytearray(whole)
+        rotten[place] ^= 4
+        path.write_bytes(rotten)
+        with pytest.raises(RunFormatError, match="survivors.bin"):
+            list(run.survivors())
+    manifest = run.path / "manifest.json"
+    manifest.write_text(manifest.read_text().replace('"epoch": 2', '"epoch": 3'))
+    with pytest.raises(RunFormatError, match="digest"):
+        run.manifest()
+
+
+def test_one_dbcheck_at_a_time(tmp_path: Path) -> None:
+    run = RunFolder.create(tmp_path, MANIFEST)
+    refused = pytest.raises(RunWriteError, match="another dbcheck")
+    with run.locked(), refused, run.locked():
+        raise AssertionError("two of them")
+    with run.locked():
+        pass
+
+
+def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+    run = RunFolder.create(tmp_path, MANIFEST)
+    (run.path / "losses.csv").mkdir()
+    with pytest.raises(RunWriteError, match="cannot be written"):
+        run.write_lines("losses.csv", ["x"])
+    assert not list(run.path.glob("*.part"))

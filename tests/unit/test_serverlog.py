@@ -1,0 +1,144 @@
+"""What a server's log tells of a crash and of a shutdown."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from dbcheck.core.evidence import Standing
+from dbcheck.core.serverlog import replayed, told
+from dbcheck.probes.host import LOG_BYTES_MAX
+
+
+@pytest.mark.parametrize(
+    ("line", "standing"),
+    [
+        pytest.param(
+            "LOG:  database system was interrupted; last known up at 2026-01-01",
+            Standing.PRESENT,
+            id="PostgreSQL, crash",
+        ),
+        pytest.param(
+            "LOG:  database system was not properly shut down; automatic recovery",
+            Standing.PRESENT,
+            id="PostgreSQL, recovery",
+        ),
+        pytest.param(
+            "LOG:  database system was shut down at 2026-01-01 00:00:00 UTC",
+            Standing.CONTRADICTED,
+            id="PostgreSQL, shut down, told at the start",
+        ),
+        pytest.param(
+            "LOG:  database system is shut down",
+            Standing.CONTRADICTED,
+            id="PostgreSQL, shut down",
+        ),
+        pytest.param(
+            "[Note] InnoDB: Starting crash recovery from checkpoint LSN=1",
+            Standing.PRESENT,
+            id="MariaDB, crash",
+        ),
+        pytest.param(
+            "[Note] /usr/sbin/mariadbd: Shutdown complete",
+            Standing.CONTRADICTED,
+            id="MariaDB, shut down",
+        ),
+        pytest.param(
+            "[MY-012551] [InnoDB] Database was not shutdown normally!",
+            Standing.PRESENT,
+            id="MySQL, crash",
+        ),
+        pytest.param(
+            "[MY-010910] [Server] /usr/sbin/mysqld: Shutdown complete (mysqld 9.7)",
+            Standing.CONTRADICTED,
+            id="MySQL, shut down",
+        ),
+        pytest.param(
+            "[MY-010229] [Server] Starting XA crash recovery...",
+            Standing.PRESENT,
+            id="MySQL, crash with a binary log",
+        ),
+        pytest.param(
+            "[MY-013911] [Server] Crash recovery finished in InnoDB engine. No attempts"
+            " to commit, rollback or prepare any transactions.",
+            Standing.NOT_OBSERVABLE,
+            id="MySQL, any start",
+        ),
+        pytest.param(
+            "[MY-013172] [Server] Received SHUTDOWN from user <via user signal>.",
+            Standing.CONTRADICTED,
+            id="MySQL, asked to shut down",
+        ),
+        pytest.param("ready for connections", Standing.NOT_OBSERVABLE, id="neither"),
+    ],
+)
+def test_the_servers_log(line: str, standing: Standing) -> None:
+    item = told("log", f"before\n{line}\nafter")
+    assert item.standing is standing
+
+
+def test_a_shutdown_outweighs_a_crash_in_the_log() -> None:
+    both = "Shutdown completed; log sequence\nStarting crash recovery"
+    assert told("log", both).standing is Standing.CONTRADICTED
+
+
+@pytest.mark.parametrize(
+    ("log", "size"),
+    [
+        pytest.param(
+            "redo starts at 0/FFFFFF00\nredo done at 1/100 system usage", 512, id="PG"
+        ),
+        pytest.param(
+            "InnoDB: Starting crash recovery from checkpoint LSN=46996\n"
+            "InnoDB: End of log at LSN=50000",
+            3004,
+            id="MariaDB",
+        ),
+        pytest.param(
+            "Starting to parse redo log at lsn = 19754558, whereas checkpoint_lsn ="
+            " 19754611 and start_lsn = 19754496\n"
+            "Doing recovery: scanned up to log sequence number 19802946",
+            48335,
+            id="MySQL",
+        ),
+    ],
+)
+def test_how_much_was_replayed(log: str, size: int) -> None:
+    item = replayed(log)
+    assert item is not None
+    assert (item.standing, item.required) == (Standing.PRESENT, False)
+    assert f"{size:,} bytes" in item.reason
+    assert replayed("redo starts at 0/1") is None
+
+
+@pytest.mark.parametrize(
+    "number",
+    [
+        pytest.param("9" * 5000, id="more digits than Python reads"),
+        pytest.param("9" * 21, id="more than 64 bits"),
+        pytest.param("\u0663", id="a digit of another script"),
+    ],
+)
+def test_what_is_no_position_is_not_counted(number: str) -> None:
+    log = "crash recovery from checkpoint LSN={}\nEnd of log at LSN={}\n"
+    assert replayed(log.format(number, 7)) is None
+    assert replayed(log.format(7, number)) is None
+    assert replayed(f"redo starts at 0/1\nredo done at {'F' * 5000}/0") is None
+
+
+def test_a_recovery_that_came_to_no_end_is_not_counted() -> None:
+    whole = "redo starts at 0/10\nredo done at 0/20\n"
+    item = replayed(whole + "redo starts at 0/30\n")
+    assert item is not None
+    assert "replayed 16 bytes" in item.reason
+    assert replayed("redo done at 0/20\nredo starts at 0/30\n") is None
+    assert replayed("redo starts at 0/30\nredo done at 0/20\n") is None
+
+
+def test_a_line_of_names_is_searched_in_no_time() -> None:
+    """As much as is read of a log; each name once began a search to the line's end."""
+    began_s = time.process_time()
+    item = told("log", "mysqld" * (LOG_BYTES_MAX // 6))
+    assert item.standing is Standing.NOT_OBSERVABLE
+    assert time.process_time() - began_s < 5

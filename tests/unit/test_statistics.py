@@ -1,0 +1,246 @@
+"""Bounds on a probability: published tables, and coverage by exact enumeration."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from math import comb
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dbcheck.core.evidence import Verdict
+from dbcheck.core.statistics import (
+    PPM,
+    Comparison,
+    Tally,
+    cuts_needed,
+    loss_ppm_max,
+    loss_ppm_min,
+    percent_down,
+    percent_up,
+    unseen_ppm,
+    unseen_sentence,
+)
+
+PASS, FAIL, INCONCLUSIVE = Verdict.PASS, Verdict.FAIL, Verdict.INCONCLUSIVE
+campaigns = st.integers(0, 40).flatmap(
+    lambda cuts: st.tuples(st.integers(0, cuts), st.just(cuts))
+)
+
+
+def exactly(losses: int, cuts: int, p: Fraction) -> Fraction:
+    """Return the probability of so many losses."""
+    return comb(cuts, losses) * p**losses * (1 - p) ** (cuts - losses)
+
+
+@pytest.mark.parametrize(
+    ("cuts", "percent"), [(10, 26), (20, 14), (30, 10), (50, 6), (100, 3)]
+)
+def test_without_a_loss_the_bound_is_that_of_hanley_and_lippman_hand(
+    cuts: int, percent: int
+) -> None:
+    # JAMA 249 (1983) 1743-1745: the exact maximum risks beside the rule of three.
+    assert round(loss_ppm_max(0, cuts) / 10_000) == percent
+    assert 0 <= 3 * PPM / cuts - loss_ppm_max(0, cuts) < 0.15 * 3 * PPM / cuts
+
+
+def test_four_of_twenty_have_the_limits_that_nist_gives() -> None:
+    # NIST/SEMATECH e-Handbook of Statistical Methods, section 7.2.4.1, confidence
+    # intervals for small samples: 0.071354 and 0.401029 (two-sided 90%).
+    assert loss_ppm_min(4, 20) == 71_353
+    assert loss_ppm_max(4, 20) == 401_029
+
+
+@pytest.mark.parametrize(
+    ("percent", "cuts"), [(50, 5), (10, 29), (5, 59), (1, 299), (0.1, 2995)]
+)
+def test_so_many_cuts_are_needed_as_wilks_and_the_success_run_tables_say(
+    percent: float, cuts: int
+) -> None:
+    # 59 and 299: S. S. Wilks, Ann. Math. Stat. 12 (1941), 91-96, at 95/95 and 95/99.
+    assert cuts_needed(round(percent * 10_000)) == cuts
+
+
+def test_the_lady_tasting_tea() -> None:
+    # Fisher, The Design of Experiments (1935), 3 of 4 right: 17 of 70 one-sided.
+    assert Comparison(Tally(3, 4), Tally(1, 4)).p_ppm == -(-34 * PPM // 70)
+
+
+def test_the_convictions_of_twins() -> None:
+    # Fisher, Statistical Methods for Research Workers, section 21.02, and the example
+    # of R's fisher.test: 2 of 17 against 10 of 13, two-sided p = 0.0005367.
+    compared = Comparison(Tally(2, 17), Tally(10, 13))
+    assert compared.p_ppm == 537
+    assert compared.difference_ppm == round((10 / 13 - 2 / 17) * PPM)
+    assert compared.sentence == (
+        "losses in 2 of 17 cuts against 10 of 13: 65 percentage points apart, hardly "
+        "by chance (Fisher's exact test, two-sided, p at most 0.00054)"
+    )
+
+
+@pytest.mark.parametrize("cuts", range(1, 13))
+@pytest.mark.parametrize("percent", [1, 2, 5, 10, 14, 25, 37, 50, 63, 75, 90, 99])
+def test_each_bound_holds_in_95_of_100_campaigns_whatever_the_truth_is(
+    cuts: int, percent: int
+) -> None:
+    p = Fraction(percent, 100)
+    chances = [exactly(losses, cuts, p) for losses in range(cuts + 1)]
+    above, below = Fraction(0), Fraction(0)
+    for losses, chance in enumerate(chances):
+        above += chance if loss_ppm_max(losses, cuts) >= p * PPM else 0
+        below += chance if loss_ppm_min(losses, cuts) <= p * PPM else 0
+    assert above >= Fraction(95, 100)
+    assert below >= Fraction(95, 100)
+
+
+@pytest.mark.parametrize("percent", [1, 5, 10, 25, 50, 75, 95])
+@pytest.mark.parametrize("planned", [1, 5, 20])
+def test_the_bounds_hold_if_a_campaign_ends_at_its_first_loss(
+    percent: int, planned: int
+) -> None:
+    p = Fraction(percent, 100)
+    ends = [(1, cuts, (1 - p) ** (cuts - 1) * p) for cuts in range(1, planned + 1)]
+    ends.append((0, planned, (1 - p) ** planned))
+    assert sum(chance for *_, chance in ends) == 1
+    above, below = Fraction(0), Fraction(0)
+    for losses, cuts, chance in ends:
+        above += chance if loss_ppm_max(losses, cuts) >= p * PPM else 0
+        below += chance if loss_ppm_min(losses, cuts) <= p * PPM else 0
+    assert above >= Fraction(95, 100)
+    assert below >= Fraction(95, 100)
+
+
+@given(campaigns)
+def test_bounds_enclose_what_was_seen_and_are_as_tight_as_a_ppm_allows(
+    campaign: tuple[int, int],
+) -> None:
+    losses, cuts = campaign
+    low, high = loss_ppm_min(losses, cuts), loss_ppm_max(losses, cuts)
+    assert low * cuts <= losses * PPM <= high * cuts or not cuts
+    so_few = [exactly(n, cuts, Fraction(high - 1, PPM)) for n in range(losses + 1)]
+    assert sum(so_few) > Fraction(5, 100) or not cuts
+    if losses:
+        p = Fraction(low + 1, PPM)
+        so_many = [exactly(n, cuts, p) for n in range(losses, cuts + 1)]
+        assert sum(so_many) > Fraction(5, 100)
+
+
+@given(campaigns)
+def test_a_bound_counts_losses_as_the_other_one_counts_keeps(
+    campaign: tuple[int, int],
+) -> None:
+    losses, cuts = campaign
+    if cuts:
+        assert loss_ppm_max(losses, cuts) == PPM - loss_ppm_min(cuts - losses, cuts)
+
+
+@given(st.integers(1000, PPM - 1))
+def test_the_cuts_needed_are_enough_and_one_fewer_is_not(bound_ppm: int) -> None:
+    cuts = cuts_needed(bound_ppm)
+    assert loss_ppm_max(0, cuts) <= bound_ppm
+    assert loss_ppm_max(0, cuts - 1) > bound_ppm
+
+
+@pytest.mark.parametrize("bound_ppm", [0, PPM])
+def test_no_number_of_cuts_shows_that_nothing_is_ever_lost(bound_ppm: int) -> None:
+    with pytest.raises(ValueError, match="no number of cuts"):
+        cuts_needed(bound_ppm)
+
+
+def test_a_drive_that_loses_in_a_quarter_of_its_cuts_passes_five_now_and_then() -> None:
+    assert unseen_ppm(250_000, 5) == 237_305  # 0.75^5 = 0.2373046875
+    assert unseen_sentence(5) == (
+        "a drive that loses in a quarter of its cuts would pass 5 cuts with a chance "
+        "of 24%"
+    )
+
+
+@given(st.integers(0, PPM))
+def test_what_is_printed_never_claims_more(ppm: int) -> None:
+    up, down = (float(said(ppm).rstrip("%")) for said in (percent_up, percent_down))
+    assert down <= ppm / 10_000 <= up
+    assert up - down <= max(0.0001, 0.11 * ppm / 10_000)
+
+
+@pytest.mark.parametrize(
+    ("ppm", "up", "down"),
+    [
+        (950_000, "95%", "95%"),
+        (139_109, "14%", "13%"),
+        (99_999, "10%", "9.9%"),
+        (9_937, "1%", "0.99%"),
+        (1, "0.0001%", "0.0001%"),
+        (0, "0%", "0%"),
+    ],
+)
+def test_percent(ppm: int, up: str, down: str) -> None:
+    assert (percent_up(ppm), percent_down(ppm)) == (up, down)
+
+
+def test_a_tally_counts_only_what_passed_or_failed() -> None:
+    cycles = [(PASS, "DRIVE"), (INCONCLUSIVE, ""), (FAIL, "OS"), (PASS, "DRIVE")]
+    tally = Tally.of(cycles)
+    assert (tally.losses, tally.cuts, tally.inconclusive) == (1, 3, 1)
+    assert tally.depths == {"DRIVE": 2, "OS": 1}
+
+
+@pytest.mark.parametrize(
+    ("tally", "sentence"),
+    [
+        pytest.param(
+            Tally(0, 20, 0, {"DRIVE": 20}),
+            "no loss in 20 cuts at DRIVE depth: at most 14% of cuts lose, "
+            "95% confidence",
+            id="no loss",
+        ),
+        pytest.param(
+            Tally(0, 1),
+            "no loss in 1 cut: at most 95% of cuts lose, 95% confidence",
+            id="one cut, its depth not measured",
+        ),
+        pytest.param(
+            Tally(0, 20, 2, {"DRIVE": 18, "OS": 2}),
+            "no loss in 20 cuts (18 at DRIVE depth, 2 at OS depth): at most 14% of "
+            "cuts lose, 95% confidence (2 cycles inconclusive, not counted)",
+            id="two depths, some that do not count",
+        ),
+        pytest.param(
+            Tally(1, 20, 0, {"": 20}),
+            "1 loss in 20 cuts: at least 0.25% of cuts lose, 95% confidence, and at "
+            "most 22%, 95% confidence",
+            id="one loss",
+        ),
+        pytest.param(
+            Tally(5, 5),
+            "5 losses in 5 cuts: at least 54% of cuts lose, 95% confidence",
+            id="nothing but losses",
+        ),
+        pytest.param(
+            Tally(0, 0, 1),
+            "no cut counts (1 cycle inconclusive, not counted): nothing is shown",
+            id="no cut that counts",
+        ),
+    ],
+)
+def test_sentences(tally: Tally, sentence: str) -> None:
+    assert tally.sentence == sentence
+    assert tally.to_values()["sentence"] == sentence
+
+
+def test_few_cuts_do_not_tell_two_configurations_apart() -> None:
+    compared = Comparison(Tally(0, 3), Tally(3, 3))
+    assert compared.p_ppm == 100_000
+    assert "as chance may have it" in compared.sentence
+    assert compared.to_values()["difference_ppm"] == PPM
+
+
+def test_what_was_never_cut_is_not_compared() -> None:
+    compared = Comparison(Tally(0, 0), Tally(3, 3))
+    assert compared.difference_ppm is None
+    assert compared.sentence.endswith("nothing to compare")
+
+
+def test_a_campaign_cannot_lose_more_often_than_it_is_cut() -> None:
+    with pytest.raises(ValueError, match="2 losses in 1 cuts"):
+        Tally(2, 1)

@@ -1,0 +1,56 @@
+"""House rules that no linter checks."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+import dbcheck
+
+ROOT = Path(dbcheck.__file__).resolve().parent.parent
+SOURCES = sorted((ROOT / "dbcheck").rglob("*.py"))
+LINES_MAX = 50  # of a function, its docstring not counted
+FILE_LINES_MAX = 560
+VAGUE = {"utils", "helpers", "common", "manager", "misc"}
+
+
+def named(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=named)
+def test_functions_fit_a_screen(source: Path) -> None:
+    for node in ast.walk(ast.parse(source.read_text())):
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        doc = ast.get_docstring(node, clean=False) or ""
+        args = node.args
+        signature = (node.body[0].lineno - node.lineno) if args.args else 0
+        lines = (node.end_lineno or 0) - node.lineno + 1 - doc.count("\n") - signature
+        assert lines <= LINES_MAX, f"{named(source)}:{node.lineno} {node.name}: {lines}"
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=named)
+def test_files_have_one_subject(source: Path) -> None:
+    assert source.stem not in VAGUE
+    assert len(source.read_text().splitlines()) <= FILE_LINES_MAX
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "sql").rglob("*.sql")), ids=named)
+def test_a_statement_stands_alone_and_says_what_it_is_for(path: Path) -> None:
+    text = path.read_text()
+    assert text.startswith("-- ")
+    body = re.sub(r"--.*", "", text).strip().rstrip(";")
+    assert body
+    assert ";" not in body
+
+
+def test_every_verb_has_its_module_and_its_help() -> None:
+    from dbcheck.cli import VERBS
+
+    for verb, text in VERBS.items():
+        assert (ROOT / "dbcheck" / "cli" / f"{verb}.py").is_file()
+        assert text.endswith(".")

@@ -1,0 +1,319 @@
+from __future__ import annotations
+
+import base64
+import errno
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+
+from dbcheck.core.acks import pack
+from dbcheck.core.history import Ack
+from dbcheck.remote import wire
+from dbcheck.witness import agent
+from tests.unit.witness_logs import RUN, entries
+
+TOKEN = agent.token_of(RUN, 0)
+
+
+def body_of(seq: int) -> bytes:
+    return pack([Ack(1, seq, seq, seq)])[0]
+
+
+class Replies:
+    """An agent in this process, and what it answered."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = str(folder)
+        self.manifest = b"{}"
+        self.got: list[tuple[int, bytes]] = []
+        self.agent = agent.Agent(lambda kind, payload: self.got.append((kind, payload)))
+
+    def ask(self, verb: int, **question: object) -> list[tuple[int, bytes]]:
+        payload = json.dumps({"folder": self.folder, **question}).encode()
+        return self.send((verb, 0, 0, payload))
+
+    def send(self, *messages: tuple[int, int, int, bytes]) -> list[tuple[int, bytes]]:
+        self.got.clear()
+        self.agent.handle(list(messages))
+        return list(self.got)
+
+    def create(self, run_id: str = RUN) -> list[tuple[int, bytes]]:
+        manifest = base64.b64encode(self.manifest).decode()
+        return self.ask(agent.CREATE, run=run_id, manifest=manifest, volatile=True)
+
+    def append(self, *seqs: int, token: int = TOKEN) -> list[tuple[int, bytes]]:
+        return self.send(*((agent.APPEND, token, 1, body_of(seq)) for seq in seqs))
+
+    def log(self) -> list[Ack | str]:
+        path = Path(self.folder, RUN, agent.log_name(0))
+        return entries(path.read_bytes())[0]
+
+
+@pytest.fixture
+def replies(tmp_path: Path) -> Any:
+    """Give an agent that is closed in the end."""
+    made = Replies(tmp_path / "witness")
+    yield made
+    made.agent.close()
+
+
+def code_of(got: list[tuple[int, bytes]]) -> str:
+    assert [kind for kind, _ in got] == [wire.ERROR]
+    return str(json.loads(got[0][1])["code"])
+
+
+def test_batches_that_arrive_together_share_one_write_and_one_sync(
+    replies: Replies, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[str] = []
+
+    def counted(name: str, real: Callable[..., Any]) -> None:
+        def call(*given: Any) -> Any:
+            calls.append(name)
+            return real(*given)
+
+        monkeypatch.setattr(os, name, call)
+
+    replies.create()
+    answer = replies.agent._send
+
+    def send(kind: int, payload: bytes) -> None:
+        calls.append("confirm")
+        answer(kind, payload)
+
+    replies.agent._send = send
+    counted("write", os.write)
+    counted("fdatasync", os.fdatasync)
+    got = replies.append(1, 2, 3)
+    assert calls == ["write", "fdatasync", "confirm"]
+    assert [kind for kind, _ in got] == [wire.MARK]
+    frames, acks, events, digest = agent.MARKED.unpack(got[0][1])
+    assert (frames, acks, events) == (4, 3, 0)
+    scan = entries(Path(replies.folder, RUN, agent.log_name(0)).read_bytes())[1]
+    assert scan.watermark.digest == digest.hex()
+
+
+def test_creation_syncs_the_files_and_both_folders(
+    replies: Replies, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[str] = []
+    real = os.fsync
+
+    def fsync(fd: int) -> None:
+        synced.append(os.readlink(f"/proc/self/fd/{fd}"))
+        real(fd)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    replies.create()
+    folder = Path(replies.folder)
+    wanted = [folder.parent, folder / RUN / "manifest.json", folder / RUN, folder]
+    assert synced == [str(path) for path in wanted]
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert (folder / RUN).stat().st_mode & 0o777 == 0o700
+
+
+def fail(_: int) -> NoReturn:
+    raise OSError(errno.EIO, "Input/output error")
+
+
+def test_after_a_failed_sync_nothing_is_confirmed_again(
+    replies: Replies, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replies.create()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fdatasync", fail)
+        assert code_of(replies.append(1)) == "EIO"
+    [(kind, payload)] = replies.append(2)
+    assert kind == wire.ERROR and b"an earlier write failed" in payload
+    assert replies.log() == [Ack(1, 1, 1, 1)]  # there, perhaps, and never claimed
+
+
+def test_a_short_write_is_completed(
+    replies: Replies, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replies.create()
+    real = os.write
+    monkeypatch.setattr(os, "write", lambda fd, data: real(fd, data[:10]))
+    replies.append(1, 2)
+    assert replies.log() == [Ack(1, 1, 1, 1), Ack(1, 2, 2, 2)]
+
+
+def test_a_batch_for_another_run_is_refused_for_good(replies: Replies) -> None:
+    replies.create()
+    assert code_of(replies.append(1, token=TOKEN + 1)) == "log"
+    assert code_of(replies.append(1)) == "log"
+    assert replies.log() == []
+
+
+@pytest.mark.parametrize("body", [b"", bytes(agent.BODY_BYTES_MAX + 1)])
+def test_a_batch_of_a_wrong_length_is_refused(replies: Replies, body: bytes) -> None:
+    replies.create()
+    assert code_of(replies.send((agent.APPEND, TOKEN, 1, body))) == "log"
+
+
+def test_a_log_that_someone_else_wrote_to_is_given_up(replies: Replies) -> None:
+    replies.create()
+    with open(Path(replies.folder, RUN, agent.log_name(0)), "ab") as file:
+        file.write(b"x")
+    assert code_of(replies.append(1)) == "log"
+
+
+def test_a_log_that_was_deleted_is_given_up(replies: Replies) -> None:
+    replies.create()
+    Path(replies.folder, RUN, agent.log_name(0)).unlink()
+    assert code_of(replies.append(1)) == "log"
+
+
+def test_a_run_is_created_once(replies: Replies, tmp_path: Path) -> None:
+    replies.create()
+    other = Replies(tmp_path / "witness")
+    assert code_of(other.create()) == "exists"
+    assert [kind for kind, _ in replies.append(1)] == [wire.MARK]
+
+
+def test_a_failed_creation_leaves_nothing(
+    replies: Replies, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "fdatasync", fail)
+    assert code_of(replies.create()) == "EIO"
+    assert list(Path(replies.folder).iterdir()) == []
+
+
+def test_memory_is_refused_unless_allowed(
+    replies: Replies, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(agent, "mount_of", lambda _: {"type": "tmpfs"})
+    question: dict[str, object] = {"run": RUN, "manifest": "", "volatile": False}
+    assert code_of(replies.ask(agent.CREATE, **question)) == "volatile"
+    question["volatile"] = True
+    assert [kind for kind, _ in replies.ask(agent.CREATE, **question)] == [wire.MARK]
+
+
+@pytest.mark.parametrize("run_id", ["", ".", "..", "../x", "a/b", "a" * 101, "a\n"])
+def test_a_run_id_cannot_lead_elsewhere(replies: Replies, run_id: str) -> None:
+    assert code_of(replies.create(run_id)) == "run-id"
+    assert code_of(replies.ask(agent.REMOVE, run=run_id)) == "run-id"
+    assert code_of(replies.ask(agent.READ, run=run_id, log=0)) == "run-id"
+
+
+def test_a_run_in_use_is_not_removed(replies: Replies, tmp_path: Path) -> None:
+    replies.create()
+    other = Replies(tmp_path / "witness")
+    assert code_of(other.ask(agent.REMOVE, run=RUN)) == "in-use"
+    replies.agent.close()
+    assert other.ask(agent.REMOVE, run=RUN)[0][0] == wire.RESULT
+    assert code_of(other.ask(agent.REMOVE, run=RUN)) == "no-run"
+
+
+def test_a_folder_with_strange_files_is_not_removed(
+    replies: Replies, tmp_path: Path
+) -> None:
+    replies.create()
+    Path(replies.folder, RUN, "thesis.txt").touch()
+    other = Replies(tmp_path / "witness")
+    assert code_of(other.ask(agent.REMOVE, run=RUN)) == "strangers"
+
+
+def test_a_run_is_joined_once_for_each_log_announced(tmp_path: Path) -> None:
+    agents = [Replies(tmp_path) for _ in range(4)]
+    first, second, third, again = agents
+    first.manifest = b'{"logs": 3}'
+    first.create()
+    for number, joined in enumerate((second, third), start=1):
+        got = joined.ask(agent.JOIN, run=RUN, log=number)
+        assert [kind for kind, _ in got] == [wire.MARK]
+        assert code_of(again.ask(agent.JOIN, run=RUN, log=number)) == "in-use"
+        assert Path(tmp_path, RUN, f"acks-{number}.log").is_file()
+    assert code_of(again.append(1, token=agent.token_of(RUN, 1))) == "log"
+    second.append(1, token=agent.token_of(RUN, 1))
+    assert code_of(again.ask(agent.REMOVE, run=RUN)) == "in-use"
+    for other in agents:
+        other.agent.close()
+    assert code_of(again.ask(agent.JOIN, run=RUN, log=1)) == "exists"
+    assert again.ask(agent.REMOVE, run=RUN)[0][0] == wire.RESULT
+
+
+def test_a_join_that_failed_can_be_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = Replies(tmp_path), Replies(tmp_path)
+    first.manifest = b'{"logs": 2}'
+    first.create()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fdatasync", fail)
+        assert code_of(second.ask(agent.JOIN, run=RUN, log=1)) == "EIO"
+    assert not Path(tmp_path, RUN, "acks-1.log").exists()
+    assert [kind for kind, _ in second.ask(agent.JOIN, run=RUN, log=1)] == [wire.MARK]
+    for each in (first, second):
+        each.agent.close()
+
+
+@pytest.mark.parametrize("number", [-1, 0, 2])
+def test_a_log_that_was_not_announced_is_refused(
+    replies: Replies, tmp_path: Path, number: int
+) -> None:
+    replies.manifest = b'{"logs": 2}'
+    replies.create()
+    other = Replies(tmp_path / "witness")
+    assert code_of(other.ask(agent.JOIN, run=RUN, log=number)) == "no-log"
+    assert code_of(other.ask(agent.JOIN, run="another", log=1)) == "no-run"
+
+
+@pytest.mark.parametrize("manifest", [b"", b"[]", b"{}", b'{"logs": "2"}'])
+def test_a_run_of_a_strange_manifest_has_one_log(
+    replies: Replies, tmp_path: Path, manifest: bytes
+) -> None:
+    replies.manifest = manifest
+    replies.create()
+    other = Replies(tmp_path / "witness")
+    assert code_of(other.ask(agent.JOIN, run=RUN, log=1)) == "no-log"
+
+
+def test_a_batch_for_another_log_of_the_run_is_refused(
+    replies: Replies, tmp_path: Path
+) -> None:
+    replies.create()
+    assert code_of(replies.append(1, token=agent.token_of(RUN, 1))) == "log"
+
+
+def test_runs_are_listed_oldest_first(replies: Replies) -> None:
+    assert replies.ask(agent.RUNS) == [(wire.RESULT, b"[]")]
+    for number, run_id in enumerate(("zebra", "ant", "bee")):
+        replies.create(run_id)
+        replies.agent.close()
+        stamp = 10**9 + number
+        os.utime(Path(replies.folder, run_id, agent.MANIFEST_NAME), (stamp, stamp))
+    Path(replies.folder, "stray").mkdir()
+    Path(replies.folder, "file").touch()
+    assert json.loads(replies.ask(agent.RUNS)[0][1]) == ["zebra", "ant", "bee"]
+
+
+def test_a_run_is_listed_once_all_of_its_logs_are_there(tmp_path: Path) -> None:
+    first, second = Replies(tmp_path), Replies(tmp_path)
+    first.manifest = b'{"logs": 2}'
+    first.create()
+    assert first.ask(agent.RUNS) == [(wire.RESULT, b"[]")]
+    second.ask(agent.JOIN, run=RUN, log=1)
+    assert json.loads(first.ask(agent.RUNS)[0][1]) == [RUN]
+    for each in (first, second):
+        each.agent.close()
+
+
+def test_appending_without_a_log_is_refused(replies: Replies) -> None:
+    assert code_of(replies.append(1)) == "log"
+
+
+def test_an_unknown_verb_is_refused(replies: Replies) -> None:
+    assert code_of(replies.send((99, 0, 0, b"{}"))) == "protocol"
+
+
+def test_facts_leave_nothing_behind(replies: Replies) -> None:
+    [(kind, payload)] = replies.ask(agent.FACTS)
+    facts = json.loads(payload)
+    assert kind == wire.RESULT
+    assert facts["free_bytes"] > 0 and facts["filesystem"] and facts["boot_id"]
+    assert list(Path(replies.folder).iterdir()) == []

@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from dbcheck.errors import WitnessError
+from dbcheck.remote import wire
+from dbcheck.witness import agent
+from dbcheck.witness.channel import HINTS, open_channel
+
+
+class Script:
+    """A pipe whose other end says what a test wants; see channel.Pipe."""
+
+    def __init__(self, *parts: bytes, words: str = "", hangs: bool = False) -> None:
+        self.parts = list(parts)
+        self.words = words
+        self.hangs = hangs
+        self.sent = b""
+        self.closed = False
+
+    def send(self, data: bytes) -> None:
+        self.sent += data
+
+    def receive(self, timeout_s: float | None) -> bytes:
+        if not self.parts and self.hangs:
+            raise TimeoutError
+        return self.parts.pop(0) if self.parts else b""
+
+    def finish(self) -> None:
+        raise BrokenPipeError
+
+    def close(self) -> None:
+        self.closed = True
+
+    def is_alive(self) -> bool:
+        return not self.closed
+
+    def last_words(self) -> str:
+        return self.words
+
+
+def reply(kind: int, payload: bytes) -> bytes:
+    return wire.MESSAGE.pack(kind, 0, 0, len(payload)) + payload
+
+
+def test_noise_before_the_hello_is_skipped() -> None:
+    hello = b"Welcome to host!\n" + wire.HELLO
+    parts = [hello[at : at + 3] for at in range(0, len(hello), 3)]
+    channel = open_channel(Script(*parts, reply(wire.RESULT, b"[1]")), "here")
+    assert channel.request(agent.RUNS) == [1]
+
+
+@pytest.mark.parametrize(
+    ("script", "message", "hint"),
+    [
+        pytest.param(
+            Script(words="warning\nsh: 1: exec: python3: not found\n"),
+            "ended: sh: 1: exec: python3: not found",
+            "Python 3.8 or newer",
+            id="no python3",
+        ),
+        pytest.param(
+            Script(words="this is Python 3.6.15"), "3.6.15", "Python 3.8", id="too old"
+        ),
+        pytest.param(Script(), "ended$", "Check", id="closed without a word"),
+        pytest.param(Script(b"x" * 70_000), "no witness agent", "shell", id="noise"),
+        pytest.param(Script(hangs=True), "did not answer", "network", id="silence"),
+    ],
+)
+def test_what_is_no_agent_is_told_apart(
+    script: Script, message: str, hint: str
+) -> None:
+    with pytest.raises(WitnessError, match=message) as caught:
+        open_channel(script, "here")
+    assert hint in caught.value.hint
+    assert script.closed
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        reply(wire.MARK, b""),
+        reply(wire.RESULT, b"{"),
+        reply(wire.ERROR, b"{"),
+        reply(wire.ERROR, b"{}"),
+        reply(wire.ERROR, b"7"),
+        wire.MESSAGE.pack(wire.RESULT, 0, 0, 2**32 - 1),
+    ],
+)
+def test_an_answer_that_makes_no_sense_is_refused(answer: bytes) -> None:
+    channel = open_channel(Script(wire.HELLO, answer), "here")
+    with pytest.raises(WitnessError, match="no witness agent"):
+        channel.request(agent.RUNS)
+
+
+@pytest.mark.parametrize("code", HINTS)
+def test_an_error_of_the_agent_comes_with_a_hint(code: str) -> None:
+    told = json.dumps({"code": code, "message": "/f: it went wrong"}).encode()
+    channel = open_channel(Script(wire.HELLO, reply(wire.ERROR, told)), "here")
+    with pytest.raises(WitnessError, match="here: /f: it went wrong") as caught:
+        channel.request(agent.RUNS)
+    assert caught.value.hint.endswith(".")
+
+
+def test_a_stream_that_breaks_off_is_told() -> None:
+    parts = [reply(wire.DATA, b"abc"), reply(wire.DATA, b"def")[:-1]]
+    channel = open_channel(Script(wire.HELLO, *parts), "here")
+    stream = channel.stream(agent.READ)
+    assert next(stream) == b"abc"
+    with pytest.raises(WitnessError, match="ended"):
+        next(stream)
+
+
+def test_a_stream_of_something_else_is_refused() -> None:
+    channel = open_channel(Script(wire.HELLO, reply(wire.MARK, b"")), "here")
+    with pytest.raises(WitnessError, match="no witness agent"):
+        list(channel.stream(agent.READ))
+
+
+def test_ending_the_input_of_a_dead_agent_is_no_error() -> None:
+    open_channel(Script(wire.HELLO), "here").end_input()

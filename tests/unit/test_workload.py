@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dbcheck import files, workload
+from dbcheck.errors import UsageError
+from dbcheck.ports import Shape
+from dbcheck.workload import Workload
+
+GOOD: dict[str, Any] = {
+    "shape": "ledger",
+    "sessions": 2,
+    "payload_bytes": [1, 131072],
+    "cut_after_s": [1, 2],
+}
+
+
+def test_every_workload_that_comes_along_is_valid() -> None:
+    assert {"insert", "classic"} <= set(files.workload_names())
+    for name in files.workload_names():
+        assert workload.load(name).name == name
+
+
+def test_payloads_of_the_default_lie_on_both_sides_of_a_page() -> None:
+    """Of 4 KiB: what tears in two does not do so in one page alone."""
+    sizes = workload.load("insert").payload_bytes
+    assert min(sizes) < 4096 < max(sizes)
+
+
+def test_the_classic_workload_is_the_seeds() -> None:
+    classic = workload.load("classic")
+    assert (classic.shape, classic.payload_bytes) == (Shape.CLASSIC, ())
+    assert files.sql("mysql", "insert_classic").upper() == "INSERT INTO FS VALUES(0)"
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        pytest.param({"sesions": 3}, "sesions", id="unknown key"),
+        pytest.param({"shape": "heap"}, "shape", id="unknown shape"),
+        pytest.param({"sessions": 0}, "sessions", id="no session"),
+        pytest.param({"sessions": True}, "sessions", id="a truth value"),
+        pytest.param({"sessions": 4097}, "sessions", id="too many sessions"),
+        pytest.param({"payload_bytes": []}, "payload_bytes", id="no size"),
+        pytest.param({"payload_bytes": 5}, "payload_bytes", id="no list"),
+        pytest.param({"payload_bytes": [131073]}, "payload_bytes", id="too large"),
+        pytest.param({"shape": "classic"}, "payload_bytes", id="classic with payload"),
+        pytest.param(
+            {"cut_after_s": [2, 1]}, "cut_after_s", id="latest before earliest"
+        ),
+        pytest.param({"cut_after_s": [0, 1]}, "cut_after_s", id="at once"),
+        pytest.param({"cut_after_s": [1]}, "cut_after_s", id="one moment"),
+        pytest.param({"cut_after_s": ["a", "b"]}, "cut_after_s", id="no numbers"),
+        pytest.param(
+            {"cut_after_s": [float("nan"), 2]}, "cut_after_s", id="not a number"
+        ),
+        pytest.param({"rate": -1}, "rate", id="a rate below none"),
+        pytest.param({"rate": "fast"}, "rate", id="a rate in words"),
+        pytest.param({"ramp_s": float("inf")}, "ramp_s", id="an endless ramp"),
+        pytest.param({"ramp_s": True}, "ramp_s", id="a ramp that is a truth value"),
+        pytest.param({"processes": 0}, "processes", id="no process"),
+        pytest.param({"processes": 65}, "processes", id="too many processes"),
+    ],
+)
+def test_what_is_wrong_is_named(change: dict[str, Any], named: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        workload.parse("mine", GOOD | change, where="mine.toml")
+    assert "mine.toml" in str(caught.value)
+    assert named in str(caught.value)
+
+
+def test_a_file_of_ones_own(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text('shape = "ledger"\npayload_bytes = [10]\n')
+    mine = workload.load(str(path))
+    assert mine == Workload("mine", "", Shape.LEDGER, 1, (10,), (3.0, 6.0))
+
+
+@pytest.mark.parametrize(
+    "content",
+    [pytest.param(b"shape = ", id="no TOML"), pytest.param(b"\xff", id="no text")],
+)
+def test_a_file_that_is_no_workload(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_bytes(content)
+    with pytest.raises(UsageError, match="mine.toml"):
+        workload.load(str(path))
+
+
+def test_an_unknown_name_lists_the_known_ones() -> None:
+    with pytest.raises(UsageError) as caught:
+        workload.load("nosuch")
+    assert "classic, insert" in caught.value.hint
+
+
+def test_another_number_of_sessions() -> None:
+    insert = workload.load("insert")
+    assert insert.with_sessions(3).sessions == 3
+    assert insert.with_sessions(None) is insert
+    with pytest.raises(UsageError):
+        insert.with_sessions(0)
+
+
+def test_a_tempo_of_ones_own() -> None:
+    mine = workload.parse("mine", GOOD | {"rate": 5, "ramp_s": 2.5}, where="mine.toml")
+    assert (mine.rate, mine.ramp_s) == (5.0, 2.5)
+    assert mine.with_options(rate=None, ramp_s=None, processes=None) == mine
+    changed = mine.with_options(rate=7, ramp_s=0, processes=None)
+    assert (changed.rate, changed.ramp_s, changed.processes) == (7, 0, 1)
+
+
+def test_there_are_no_more_processes_than_sessions() -> None:
+    mine = workload.parse("mine", GOOD | {"processes": 5}, where="mine.toml")
+    assert mine.processes == GOOD["sessions"] == 2
+    assert mine.with_sessions(1).processes == 1
+    insert = workload.load("insert").with_sessions(3)
+    assert insert.with_options(rate=None, ramp_s=None, processes=64).processes == 3

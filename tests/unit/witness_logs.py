@@ -1,0 +1,72 @@
+"""Logs made in memory, frame by frame, for the tests of their reader."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+
+from dbcheck.core.acks import pack, unpack
+from dbcheck.core.history import Ack
+from dbcheck.ports import Watermark
+from dbcheck.witness import agent
+from dbcheck.witness.log import AckBatch, LogScan
+
+RUN = "20260101-120000-ab12"
+
+
+class LogMaker:
+    """Writes frames as an agent does; every part can be made wrong."""
+
+    def __init__(self, run_id: str = RUN, number: int = 0) -> None:
+        self.sha = hashlib.sha256()
+        self.frames: list[bytes] = []
+        self.acks = 0
+        self.add_header(run_id, number)
+
+    def add_header(self, run_id: str, number: int) -> None:
+        header = {"format": agent.FORMAT, "run": run_id, "log": number}
+        self.add(agent.HEADER, 0, json.dumps(header).encode())
+
+    def add(
+        self, kind: int, count: int, body: bytes, chain: bytes | None = None
+    ) -> None:
+        clock_us = 1_000_000 * len(self.frames)
+        chain = self.sha.digest()[: agent.CHAIN_BYTES] if chain is None else chain
+        self.add_raw(agent.frame(kind, count, clock_us, chain, body))
+        self.acks += count
+
+    def add_raw(self, frame: bytes) -> None:
+        self.sha.update(frame)
+        self.frames.append(frame)
+
+    def add_acks(self, acks: Sequence[Ack]) -> None:
+        for body in pack(acks):
+            self.add(agent.ACKS, len(unpack([body])), body)
+
+    def add_event(self, event: object) -> None:
+        self.add(agent.EVENT, 0, json.dumps(event).encode())
+
+    def watermark(self) -> Watermark:
+        return Watermark(len(self.frames), self.acks, self.sha.hexdigest())
+
+    def data(self) -> bytes:
+        return b"".join(self.frames)
+
+
+def entries(
+    data: bytes | Iterable[bytes],
+    confirmed: Watermark | None = None,
+    *,
+    number: int = 0,
+) -> tuple[list[Ack | str], LogScan]:
+    """Read a log to its end; return its acks, its events as JSON, and the scan."""
+    chunks = [data] if isinstance(data, bytes) else data
+    scan = LogScan(chunks, RUN, confirmed, number=number)
+    found: list[Ack | str] = []
+    for entry in scan:
+        if isinstance(entry, AckBatch):
+            found += [Ack(*row) for row in entry.acks.tolist()]
+        else:
+            found.append(json.dumps(entry.body))
+    return found, scan
