@@ -1,0 +1,94 @@
+"""The target host's side: facts, the server's log, canaries.
+
+This file is sent over the channel, after remote/wire.py and the other host_*.py,
+and run there; nothing is installed and it ends with the channel.  As wire.py, it
+needs Linux and the standard library of Python 3.8, no more.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import Any
+
+from dbcheck.probes.host_canary import Canaries, remove, survivors
+from dbcheck.probes.host_facts import Facts
+from dbcheck.probes.host_log import mark, since
+from dbcheck.remote.wire import (
+    Answers,
+    Outlet,
+    Refusal,
+    obey,
+    serve,
+    settle,
+)
+
+FACTS, MARK_LOG, READ_LOG, START, STOP, READ, REMOVE = range(1, 8)
+COMPLETED = 111  # a report: the numbers completed, buffered first, then by ring
+
+
+def counts(rings: int) -> struct.Struct:
+    """Return how a report of so many rings is packed."""
+    return struct.Struct(f"<{1 + rings}Q")
+
+
+class Agent(Answers):
+    """Answers the messages of one channel; runs one pair of canaries at most."""
+
+    def __init__(self, outlet: Outlet) -> None:
+        """Answer through *outlet*."""
+        super().__init__(outlet)
+        self._canaries: Canaries | None = None
+        self._verbs: dict[int, Callable[[Any], object]] = {
+            FACTS: lambda ask: Facts(ask["data_directory"]).all(),
+            MARK_LOG: lambda ask: mark(ask["path"]),
+            READ_LOG: lambda ask: since(ask["path"], ask["marks"], ask["limit"]),
+            START: self._start,
+            STOP: self._stop,
+            READ: lambda ask: survivors(ask["folder"]),
+            REMOVE: lambda ask: remove(ask["folder"]),
+        }
+
+    def answer(self, verb: int, payload: bytes) -> object:
+        """Do what *verb* says."""
+        if verb not in self._verbs:
+            raise Refusal("protocol", f"no such verb: {verb}")
+        return obey(self._verbs[verb], payload)
+
+    def close(self) -> None:
+        """End the canaries; what they wrote stays."""
+        if self._canaries is not None:
+            self._canaries.stop()
+            self._canaries = None
+
+    def _start(self, ask: Any) -> dict[str, Any]:
+        if self._canaries is not None:
+            raise Refusal("in-use", "canaries are running on this channel already")
+        self._canaries = Canaries(ask, self._tell)
+        return {"folder": self._canaries.folder}
+
+    def _stop(self, _: Any) -> dict[str, Any]:
+        if self._canaries is None:
+            raise Refusal("protocol", "no canaries are running on this channel")
+        ended = self._canaries
+        self.close()
+        return {
+            "buffered": ended.buffered,
+            "direct": ended.direct,
+            "stopped": ended.stopped,
+        }
+
+    def _tell(self, buffered: int, direct: list[int]) -> None:
+        report = counts(len(direct)).pack(buffered, *direct)
+        self._outlet.offer(COMPLETED, report)
+
+
+def main() -> None:
+    """Serve standard input and output."""
+    settle()
+    outlet = Outlet(1)
+    serve(Agent(outlet), outlet, 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,83 @@
+"""Which host is which: addresses and machine ids, as far as this client can see."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+from dbcheck.errors import UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class TargetPlace:
+    """Where a target's URL leads.
+
+    here:      this client's own host (a socket file, loopback, an own address).
+    addresses: what its host name resolves to; empty if it does not.
+    """
+
+    here: bool
+    addresses: frozenset[str]
+
+
+def place(target: str) -> TargetPlace:
+    """Return where the SQLAlchemy URL *target* leads; looks its host name up."""
+    hosts = _hosts(target)
+    if not hosts:
+        return TargetPlace(True, frozenset())
+    addresses = frozenset[str]().union(*map(_resolve, hosts))
+    return TargetPlace(any(_is_own(address) for address in addresses), addresses)
+
+
+def _hosts(target: str) -> list[str]:
+    """Return the hosts that the driver will connect to; none if by a socket file."""
+    try:
+        parts = urlsplit(target)
+        hosts = [parts.hostname or ""]
+    except ValueError:
+        raise UsageError(f"{target} is not a URL") from None
+    # libpq's own parameters win over the URL's host.
+    for name, values in parse_qs(parts.query).items():
+        if name in ("host", "hostaddr"):
+            hosts = [host for value in values for host in value.split(",")]
+    return [host for host in hosts if host and not host.startswith("/")]
+
+
+def machine_id() -> str:
+    """Return this client's machine id, "" if it has none (machine-id(5))."""
+    try:
+        return Path("/etc/machine-id").read_text().strip()
+    except OSError:
+        return ""
+
+
+def boot_id() -> str:
+    """Return the id of this client's kernel since boot, "" if unknown (random(4))."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""
+
+
+def _resolve(host: str) -> frozenset[str]:
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        return frozenset()
+    return frozenset(str(entry[4][0]).partition("%")[0] for entry in found)
+
+
+def _is_own(address: str) -> bool:
+    """Say whether *address* belongs to this host: only such a one can be bound."""
+    if ipaddress.ip_address(address).is_loopback:
+        return True
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.bind((address, 0))
+        except OSError:
+            return False
+    return True

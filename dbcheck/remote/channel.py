@@ -1,0 +1,238 @@
+"""The client's side of the messages of wire.py, over a pair of streams."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+import msgspec
+
+from dbcheck.errors import DbcheckError
+from dbcheck.remote import wire
+
+REPLY_TIMEOUT_S = 60.0  # a slow disk may take long; a silent host is dead
+_NOISE_BYTES_MAX = 1 << 16
+
+T = TypeVar("T")
+
+
+class Pipe(Protocol):
+    """Standard input, output and error of one agent."""
+
+    def send(self, data: bytes) -> None:
+        """Hand over all of *data*; raise OSError if the agent is gone."""
+
+    def receive(self, timeout_s: float | None) -> bytes:
+        """Return what has come, b"" at the end; raise TimeoutError, OSError."""
+
+    def finish(self) -> None:
+        """Send nothing more; the agent ends when it has read everything."""
+
+    def close(self) -> None:
+        """End the agent; calls blocked in other threads return.  Never raises."""
+
+    def is_alive(self) -> bool:
+        """Say whether the agent still runs, as far as is known here."""
+
+    def last_words(self) -> str:
+        """Return what the agent, or the shell, said on standard error."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """One kind of agent, and how its failures are told.
+
+    program:    what is sent and run, see program.py.
+    who:        what the host is to us, e.g. "witness".
+    failure:    raised when it fails.
+    hints:      code of a refusal -> what to do about it.
+    ended_hint: what to do when the agent is gone.
+    """
+
+    program: bytes
+    who: str
+    failure: type[DbcheckError]
+    hints: Mapping[str, str]
+    ended_hint: str
+
+
+class Channel:
+    """A conversation with one wire.
+
+    One thread may send while another receives.  place names the host in errors;
+    they are of the class dialect.failure, called the failure below.
+    """
+
+    def __init__(self, pipe: Pipe, place: str, dialect: Dialect) -> None:
+        """Send the agent its program; raise the failure unless it answers."""
+        self._pipe = pipe
+        self._dialect = dialect
+        self.place = place
+        self._buffer = bytearray()
+        try:
+            pipe.send(dialect.program)
+            self._await_hello()
+        except OSError as error:
+            failure = self._ended()
+            pipe.close()
+            raise failure from error
+        except BaseException:
+            pipe.close()
+            raise
+
+    def send(
+        self, verb: int, payload: bytes, *, token: int = 0, count: int = 0
+    ) -> None:
+        """Send one message; raise OSError if the agent is gone."""
+        head = wire.MESSAGE.pack(verb, token, count, len(payload))
+        self._pipe.send(head + payload)
+
+    def ask(self, verb: int, **question: object) -> None:
+        """Send a request in JSON; raise the failure if the agent is gone."""
+        try:
+            self.send(verb, json.dumps(question).encode())
+        except OSError as error:
+            raise self._ended() from error
+
+    def request(self, verb: int, **question: object) -> Any:
+        """Return the answer to a request."""
+        self.ask(verb, **question)
+        return self.decoded(self.expect(wire.RESULT))
+
+    def answer(self, kind: type[T], verb: int, **question: object) -> T:
+        """Return the answer to a request, which must be a *kind*."""
+        return self.understood(kind, self.request(verb, **question))
+
+    def decoded(self, payload: bytes) -> Any:
+        """Return what *payload* is in JSON; raise the failure if it is not JSON."""
+        try:
+            return json.loads(payload)
+        except (ValueError, RecursionError):
+            raise self.nonsense() from None
+
+    def understood(self, kind: type[T], value: object) -> T:
+        """Return plain values as a *kind*; raise the failure if they are none."""
+        try:
+            return msgspec.convert(value, kind)
+        except (msgspec.ValidationError, UnicodeError):
+            raise self.nonsense() from None
+
+    def stream(self, verb: int, **question: object) -> Iterator[bytes]:
+        """Yield the parts of a long answer."""
+        self.ask(verb, **question)
+        while True:
+            kind, payload = self.receive(REPLY_TIMEOUT_S)
+            if kind == wire.END:
+                return
+            if kind != wire.DATA:
+                raise self.nonsense()
+            yield payload
+
+    def wait(self, timeout_s: float) -> bool:
+        """Return whether anything of a reply comes within *timeout_s* seconds."""
+        if not self._buffer:
+            try:
+                self._take(timeout_s)
+            except TimeoutError:
+                return False
+        return True
+
+    def expect(self, wanted: int, timeout_s: float | None = REPLY_TIMEOUT_S) -> bytes:
+        """Return the payload of the next reply, which must be *wanted*."""
+        kind, payload = self.receive(timeout_s)
+        if kind != wanted:
+            raise self.nonsense()
+        return payload
+
+    def receive(self, timeout_s: float | None) -> tuple[int, bytes]:
+        """Return the kind and the payload of the next reply.
+
+        Raise the failure if it is an error, if none came in time, or if the agent
+        is gone.
+        """
+        self._fill(wire.MESSAGE.size, timeout_s)
+        kind, _, _, length = wire.MESSAGE.unpack_from(self._buffer)
+        if length > wire.MESSAGE_BYTES_MAX:
+            raise self.nonsense()
+        end = wire.MESSAGE.size + length
+        self._fill(end, timeout_s)
+        payload = bytes(self._buffer[wire.MESSAGE.size : end])
+        del self._buffer[:end]
+        if kind == wire.ERROR:
+            raise self._error(payload)
+        return kind, payload
+
+    def end_input(self) -> None:
+        """Send nothing more: the agent ends, and receive() raises."""
+        with contextlib.suppress(OSError):  # it is gone already
+            self._pipe.finish()
+
+    def is_alive(self) -> bool:
+        """Say whether the agent still runs, as far as is known here."""
+        return self._pipe.is_alive()
+
+    def close(self) -> None:
+        """End the agent; never raises."""
+        self._pipe.close()
+
+    def _fill(self, wanted: int, timeout_s: float | None) -> None:
+        """Read until *wanted* bytes are buffered."""
+        while len(self._buffer) < wanted:
+            try:
+                self._take(timeout_s)
+            except TimeoutError:
+                raise self._dialect.failure(
+                    f"{self.place} did not answer for {timeout_s:g} s",
+                    hint="Check its disk and the network between here and there.",
+                ) from None
+
+    def _take(self, timeout_s: float | None) -> None:
+        """Buffer what comes next; raise TimeoutError, or the failure at the end."""
+        try:
+            data = self._pipe.receive(timeout_s)
+        except TimeoutError:
+            raise
+        except OSError as error:
+            raise self._ended() from error
+        if not data:
+            raise self._ended()
+        self._buffer += data
+
+    def _await_hello(self) -> None:
+        """Skip what a login shell prints, until the agent says that it runs."""
+        wanted = len(wire.HELLO)
+        while (at := self._buffer.find(wire.HELLO)) < 0:
+            if len(self._buffer) > _NOISE_BYTES_MAX:
+                raise self.nonsense()
+            self._fill(max(wanted, len(self._buffer) + 1), REPLY_TIMEOUT_S)
+        del self._buffer[: at + wanted]
+
+    def _ended(self) -> DbcheckError:
+        words = self._pipe.last_words().strip().splitlines()
+        said = f": {words[-1][:200]}" if words else ""
+        hint = self._dialect.ended_hint
+        if "python" in said.lower():
+            hint = "That host needs Linux with Python 3.8 or newer as python3."
+        who = self._dialect.who
+        return self._dialect.failure(
+            f"the {who} agent at {self.place} ended{said}", hint=hint
+        )
+
+    def nonsense(self) -> DbcheckError:
+        """Return the error for an answer that no agent would give."""
+        return self._dialect.failure(
+            f"{self.place} answers what no {self._dialect.who} agent says",
+            hint="Check what its login shell prints, and which host it is.",
+        )
+
+    def _error(self, payload: bytes) -> DbcheckError:
+        try:
+            answer = json.loads(payload)
+            hint = self._dialect.hints.get(answer["code"], "")
+            what = f"{self._dialect.who} {self.place}: {answer['message']}"
+            return self._dialect.failure(what, hint=hint)
+        except (ValueError, KeyError, TypeError, RecursionError):
+            return self.nonsense()

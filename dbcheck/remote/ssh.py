@@ -1,0 +1,147 @@
+"""Agents on another host, reached over SSH."""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+import threading
+from collections.abc import Iterator
+
+import paramiko
+
+from dbcheck.errors import HostError
+from dbcheck.remote.program import bootstrap
+from dbcheck.remote.sshconnect import Address, Connection, SshOptions, connect
+
+_READ_BYTES = 1 << 18
+_LAST_WORDS_S = 2.0
+_LAST_WORDS_BYTES_MAX = 1 << 16
+
+
+class SshHost:
+    """Starts agents on a host, over one connection that is made when first needed.
+
+    place names the host in errors; address is whom to connect to.
+    It can be pickled, for another process; the copy is connected to nothing.
+    """
+
+    def __init__(self, place: str, address: Address, options: SshOptions) -> None:
+        """Reach nothing yet."""
+        self.place = place
+        self.address = address
+        self._options = options
+        self._connecting = threading.Lock()
+        self._connection: Connection | None = None
+
+    def __reduce__(self) -> tuple[type[SshHost], tuple[str, Address, SshOptions]]:
+        return SshHost, (self.place, self.address, self._options)
+
+    def run(self, program: bytes) -> SshPipe:
+        """Start a Python that waits for *program*; raise HostError."""
+        transport = self._transport()
+        command = shlex.quote(bootstrap(len(program)))
+        try:
+            channel = transport.open_session(timeout=self._options.connect_timeout_s)
+        except paramiko.ChannelException as error:
+            raise self._refused(error) from error
+        except (paramiko.SSHException, OSError, EOFError) as error:
+            raise HostError(
+                f"{self.place} does not answer any more: {error or 'it hung up'}",
+                hint="Check that host and the network between here and there.",
+            ) from error
+        try:
+            channel.exec_command(f"exec python3 -I -S -c {command}")
+        except (paramiko.SSHException, OSError, EOFError) as error:
+            raise self._refused(error) from error
+        return SshPipe(channel)
+
+    def _refused(self, error: Exception) -> HostError:
+        return HostError(
+            f"{self.place} lets no program be started: {error or 'it hung up'}",
+            hint="Check that this user may run commands there.",
+        )
+
+    def close(self) -> None:
+        """End the connection; never raises."""
+        with self._connecting:
+            if self._connection is not None:
+                self._connection.close()
+            self._connection = None
+
+    def _transport(self) -> paramiko.Transport:
+        """Return a live connection, a new one if there is none."""
+        with self._connecting:
+            old = self._connection
+            if old is not None and old.transport.is_active():
+                return old.transport
+            if old is not None:
+                old.close()
+                self._connection = None
+            self._connection = connect(self.address, self._options)
+            return self._connection.transport
+
+
+@contextlib.contextmanager
+def _gone_as_broken_pipe() -> Iterator[None]:
+    """Raise what paramiko raises if its connection ended meanwhile as an OSError.
+
+    Whatever sends a message, which is also close() and recv(), may raise EOFError
+    (paramiko 5.1, Packetizer.write_all), or SSHException while keys are exchanged.
+    """
+    try:
+        yield
+    except (EOFError, paramiko.SSHException) as error:
+        raise BrokenPipeError(str(error) or "the connection ended") from error
+
+
+class SshPipe:
+    """The streams of one remote command; see channel.Pipe."""
+
+    def __init__(self, channel: paramiko.Channel) -> None:
+        """Own *channel*, on which the command runs."""
+        self._channel = channel
+
+    def send(self, data: bytes) -> None:
+        """Hand over all of *data*; raise OSError if the agent is gone."""
+        while data:
+            # A channel has one timeout for both directions, and this one is
+            # receive()'s; when it has passed, nothing was sent.
+            with contextlib.suppress(TimeoutError), _gone_as_broken_pipe():
+                sent = self._channel.send(data)
+                if not sent:
+                    raise BrokenPipeError("the channel is closed")
+                data = data[sent:]
+
+    def receive(self, timeout_s: float | None) -> bytes:
+        """Return what has come, b"" at the end; raise TimeoutError."""
+        self._channel.settimeout(timeout_s)
+        with _gone_as_broken_pipe():
+            return self._channel.recv(_READ_BYTES)
+
+    def finish(self) -> None:
+        """Send nothing more; the agent ends when it has read everything."""
+        with _gone_as_broken_pipe():
+            self._channel.shutdown_write()
+
+    def close(self) -> None:
+        """End the channel; calls blocked in other threads return.  Never raises."""
+        with contextlib.suppress(OSError), _gone_as_broken_pipe():
+            self._channel.close()
+
+    def is_alive(self) -> bool:
+        """Say whether the agent still runs, as far as is known here."""
+        return not self._channel.closed and not self._channel.eof_received
+
+    def last_words(self) -> str:
+        """Return what came on standard error."""
+        words = b""
+        self._channel.settimeout(_LAST_WORDS_S)
+        try:
+            while len(words) < _LAST_WORDS_BYTES_MAX:
+                part = self._channel.recv_stderr(_READ_BYTES)
+                if not part:
+                    break
+                words += part
+        except (OSError, EOFError, paramiko.SSHException):
+            pass  # nothing more came in time
+        return words.decode(errors="replace")

@@ -1,0 +1,55 @@
+"""What the user's OpenSSH client configuration says about a host (ssh_config(5))."""
+
+from __future__ import annotations
+
+import glob
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import paramiko
+
+from dbcheck.errors import UsageError
+
+_INCLUDES_MAX = 16  # as OpenSSH: READCONF_MAX_DEPTH in readconf.c
+
+
+def settings(host: str, config_file: Path) -> Mapping[str, Any]:
+    """Return what *config_file* says about *host*, by keyword in lower case.
+
+    A file that does not exist says nothing.  Raise UsageError for one that cannot
+    be used.
+    """
+    path = config_file.expanduser()
+    try:
+        text = "\n".join(_lines(path, depth=0))
+        found: Mapping[str, Any] = paramiko.SSHConfig.from_text(text).lookup(host)
+        int(found.get("port", 22))
+    except FileNotFoundError:
+        return {}
+    except (OSError, paramiko.SSHException, ImportError, ValueError) as error:
+        raise UsageError(
+            f"cannot use {path}: {error}",
+            hint="Name host, user and port in the URL.",
+        ) from error
+    return found
+
+
+def _lines(path: Path, *, depth: int) -> Iterator[str]:
+    """Yield the lines of a file with those it includes, which paramiko ignores."""
+    if depth > _INCLUDES_MAX:
+        raise ValueError(f"more than {_INCLUDES_MAX} files include one another")
+    block = "Host *"
+    for line in path.read_text().splitlines():
+        words = line.replace("=", " ", 1).split()
+        keyword = words[0].lower() if words else ""
+        if keyword in ("host", "match"):
+            block = line
+        if keyword != "include":
+            yield line
+            continue
+        for word in words[1:]:
+            pattern = Path("~/.ssh").expanduser() / Path(word.strip('"')).expanduser()
+            for name in sorted(glob.glob(str(pattern))):
+                yield from _lines(Path(name), depth=depth + 1)
+        yield block  # what an included file begins ends with it

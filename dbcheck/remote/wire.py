@@ -1,0 +1,299 @@
+"""What every agent has in common: messages over a pair of streams, and looking round.
+
+An agent is a program that is sent over a channel and run there (see program.py);
+this module travels in front of it.  It needs Linux and the standard library of
+Python 3.8, no more: no newer syntax or function may be used here, and no newer
+type outside of an annotation.
+
+A message: verb or reply, token, count, length of the payload, payload; little
+endian.  Verbs, below 100, and replies above 110 are each agent's own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import select
+import struct
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+MESSAGE = struct.Struct("<BIII")
+MESSAGE_BYTES_MAX = 8 << 20
+RESULT, DATA, END, MARK, ERROR = range(101, 106)
+HELLO = b"dbcheck agent 1\n"
+CHUNK_BYTES = 1 << 18
+READ_BYTES = 1 << 20
+
+T = TypeVar("T")
+
+
+class Refusal(Exception):
+    """What the client asked cannot be done; code is a word for the program."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class Outlet:
+    """The stream to the client, for any thread."""
+
+    def __init__(self, fd: int) -> None:
+        """Write to the descriptor *fd*."""
+        self._fd = fd
+        self._lock = threading.Lock()
+        self._poll = select.poll()
+        self._poll.register(fd, select.POLLOUT)
+
+    def hello(self) -> None:
+        """Tell the client that the agent runs."""
+        write_all(self._fd, HELLO)
+
+    def send(self, kind: int, payload: bytes) -> None:
+        """Send one message; wait as long as it takes."""
+        with self._lock:
+            write_all(self._fd, MESSAGE.pack(kind, 0, 0, len(payload)) + payload)
+
+    def offer(self, kind: int, payload: bytes) -> bool:
+        """Send a short message if that takes no waiting; say whether it was sent."""
+        if not self._lock.acquire(blocking=False):
+            return False
+        try:
+            if not self._poll.poll(0):
+                return False
+            write_all(self._fd, MESSAGE.pack(kind, 0, 0, len(payload)) + payload)
+            return True
+        finally:
+            self._lock.release()
+
+
+def take_messages(buffer: bytearray) -> list[tuple[int, int, int, bytes]]:
+    """Remove the complete messages from the front of *buffer*, and return them."""
+    messages: list[tuple[int, int, int, bytes]] = []
+    start = 0
+    while len(buffer) - start >= MESSAGE.size:
+        verb, token, count, length = MESSAGE.unpack_from(buffer, start)
+        if length > MESSAGE_BYTES_MAX:
+            raise Refusal("protocol", f"a message of {length} bytes")
+        end = start + MESSAGE.size + length
+        if end > len(buffer):
+            break
+        body = bytes(buffer[start + MESSAGE.size : end])
+        messages.append((verb, token, count, body))
+        start = end
+    del buffer[:start]
+    return messages
+
+
+def obey(verb: Callable[[Any], T], payload: bytes) -> T:
+    """Return what *verb* answers to a request; refuse one that it cannot use."""
+    try:
+        return verb(json.loads(payload))
+    except (
+        ArithmeticError,
+        LookupError,
+        RecursionError,
+        TypeError,
+        ValueError,
+    ) as error:
+        raise Refusal("protocol", f"not a request: {error!r}") from error
+
+
+def serve(agent: Any, outlet: Outlet, fd_in: int) -> None:
+    """Let *agent* handle() what comes in until the channel ends, then close() it."""
+    buffer = bytearray()
+    try:
+        outlet.hello()
+        while True:
+            arrived = os.read(fd_in, READ_BYTES)
+            if not arrived:
+                return
+            buffer += arrived
+            agent.handle(take_messages(buffer))
+    except Refusal as refusal:
+        sys.exit(str(refusal))
+    except BrokenPipeError:
+        return  # the client is gone, and so is everything that was not confirmed
+    finally:
+        agent.close()
+
+
+class Answers:
+    """Answers each message of a channel with one result, or with one error."""
+
+    def __init__(self, outlet: Outlet) -> None:
+        """Answer through *outlet*."""
+        self._outlet = outlet
+
+    def answer(self, verb: int, payload: bytes) -> object:
+        """Do what *verb* says and return the result; raise Refusal or OSError."""
+        raise NotImplementedError
+
+    def handle(self, messages: list[tuple[int, int, int, bytes]]) -> None:
+        """Answer all *messages* that have arrived."""
+        for verb, _, _, payload in messages:
+            try:
+                result = self.answer(verb, payload)
+            except Refusal as refusal:
+                self._error(refusal.code, str(refusal))
+            except OSError as error:
+                self._error(errno_name(error), error_words(error, "this host"))
+            else:
+                self._outlet.send(RESULT, to_json(result))
+
+    def _error(self, code: str, message: str) -> None:
+        self._outlet.send(ERROR, to_json({"code": code, "message": message}))
+
+
+def settle() -> None:
+    """Prepare this process to be an agent; end it where it cannot be one."""
+    if not sys.platform.startswith("linux"):
+        sys.exit("an agent must run on Linux, this is " + sys.platform)
+    os.chdir("/")  # keep no filesystem busy
+
+
+def clock_us() -> int:
+    """Return this host's clock in microseconds since the epoch."""
+    return time.time_ns() // 1000
+
+
+def write_all(fd: int, data: bytes) -> None:
+    """Write all of *data*, also where the kernel takes it in parts."""
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]
+
+
+def write_durably(path: str, data: bytes) -> None:
+    """Write a new file; its folder must still be synced."""
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        write_all(fd, data)
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def sync_folder(path: str) -> None:
+    """Make the names in the folder *path* durable."""
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def make_folder(path: str) -> None:
+    """Create *path* and its parents where missing, private and durably."""
+    if not os.path.isabs(path):
+        raise Refusal("protocol", f"not an absolute path: {path!r}")
+    if os.path.isdir(path):
+        return
+    parent = os.path.dirname(path)
+    make_folder(parent)
+    with contextlib.suppress(FileExistsError):  # another agent was quicker
+        os.mkdir(path, 0o700)
+    sync_folder(parent)
+
+
+def first_line(path: str) -> str:
+    """Return the first line of a file, "" if it cannot be read."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.readline().strip()
+    except (OSError, ValueError):
+        return ""
+
+
+def lines(path: str) -> Iterator[str]:
+    """Yield the lines of a file; none if it cannot be read."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            yield from file
+    except OSError:
+        return
+
+
+def host_names() -> dict[str, Any]:
+    """Return what tells this host from another; what cannot be read is empty."""
+    return {
+        "hostname": os.uname().nodename,
+        "machine_id": first_line("/etc/machine-id"),
+        "boot_id": first_line("/proc/sys/kernel/random/boot_id"),
+        "addresses": sorted(addresses()),
+    }
+
+
+def addresses() -> Iterator[str]:
+    """Yield this host's own addresses, without loopback, which every host has.
+
+    From /proc/net/fib_trie (a leaf and then "/32 host LOCAL") and
+    /proc/net/if_inet6 (proc(5)).
+    """
+    leaf = ""
+    for line in lines("/proc/net/fib_trie"):
+        words = line.split()
+        if words[:1] == ["|--"]:
+            leaf = words[1]
+        elif words == ["/32", "host", "LOCAL"] and not leaf.startswith("127."):
+            yield leaf
+    for line in lines("/proc/net/if_inet6"):
+        digits = line.split()[0]
+        if int(digits, 16) != 1:
+            yield ipv6(digits)
+
+
+def ipv6(digits: str) -> str:
+    """Return 32 hex digits as an address in its short form."""
+    import ipaddress  # takes 10 ms to import, and only facts need it
+
+    return str(ipaddress.IPv6Address(int(digits, 16)))
+
+
+def mount_of(path: str) -> dict[str, str]:
+    """Return point, source, type and options of the mount that *path* is on.
+
+    From /proc/self/mountinfo: "... point options ... - type source options"
+    (proc(5)); all are "" if it cannot be read.
+    """
+    path = os.path.realpath(path)
+    found = {"point": "", "source": "", "type": "", "options": ""}
+    for line in lines("/proc/self/mountinfo"):
+        words = line.split()
+        point = unescape(words[4])
+        inside = point == "/" or path == point or path.startswith(point + "/")
+        if inside and len(point) >= len(found["point"]):  # the last covers the others
+            kind, source, options = words[words.index("-") + 1 :][:3]
+            own = words[5].split(",")
+            more = [option for option in options.split(",") if option not in own]
+            found = {"point": point, "source": unescape(source), "type": kind}
+            found["options"] = ",".join(own + more)
+    return found
+
+
+def unescape(word: str) -> str:
+    """Return a word of a mount table with its octal escapes undone."""
+    return re.sub(r"\\([0-7]{3})", lambda m: chr(int(m.group(1), 8)), word)
+
+
+def error_words(error: OSError, place: str) -> str:
+    """Return what went wrong, and where."""
+    return f"{error.filename or place}: {error.strerror or error}"
+
+
+def errno_name(error: OSError) -> str:
+    """Return the symbol of an error, e.g. "ENOSPC"."""
+    import errno
+
+    return errno.errorcode.get(error.errno or 0, "EIO")
+
+
+def to_json(value: object) -> bytes:
+    """Return *value* as JSON."""
+    return json.dumps(value).encode()

@@ -1,0 +1,161 @@
+"""What every witness has in common: agents that answer its requests."""
+
+from __future__ import annotations
+
+import base64
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeVar
+
+from dbcheck.errors import HostError, WitnessError
+from dbcheck.ports import HostFacts, WitnessLog
+from dbcheck.remote import wire
+from dbcheck.remote.channel import Channel, Pipe
+from dbcheck.witness import agent
+from dbcheck.witness.channel import open_channel
+from dbcheck.witness.openlog import OpenLog
+from dbcheck.witness.window import WindowLimits
+
+T = TypeVar("T")
+
+
+class AgentWitness(ABC):
+    """A folder that is served by an agent; see ports.Witness.
+
+    Every request has an agent for itself while it lasts, so requests may come from
+    any thread, and a run's log may be read while another one is written.  One idle
+    agent is kept for the next request: to start one takes a tenth of a second.
+    A witness can be pickled, for another process; the copy is connected to nothing.
+    """
+
+    kind: str
+
+    def __init__(
+        self, url: str, folder: str, limits: WindowLimits, *, volatile: bool
+    ) -> None:
+        """Serve the absolute path *folder*; reach nothing yet.
+
+        volatile: accept a folder in memory, which no power cut spares.
+        """
+        self.url = url
+        self._folder = folder
+        self._limits = limits
+        self._volatile = volatile
+        self._idle: Channel | None = None
+        self._idle_lock = threading.Lock()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_idle": None, "_idle_lock": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._idle_lock = threading.Lock()
+
+    @abstractmethod
+    def _open_pipe(self) -> Pipe:
+        """Start an agent that waits for its program; raise HostError."""
+
+    def facts(self) -> HostFacts:
+        """Describe the host and make sure that the folder can be written."""
+        return self._request(HostFacts, agent.FACTS)
+
+    def probe(self, count: int) -> Sequence[float]:
+        """Append and fsync *count* times there; return each duration in seconds."""
+        return self._request(
+            list[float], agent.PROBE, count=count, volatile=self._volatile
+        )
+
+    def create(self, run_id: str, manifest: bytes) -> WitnessLog:
+        """Store the manifest durably and open a new log; raise if the run exists."""
+        if 2 * len(manifest) > wire.MESSAGE_BYTES_MAX:
+            raise WitnessError(f"a manifest of {len(manifest)} bytes is too long")
+        channel = self._borrow()
+        try:
+            channel.ask(
+                agent.CREATE,
+                folder=self._folder,
+                run=run_id,
+                volatile=self._volatile,
+                manifest=base64.b64encode(manifest).decode(),
+            )
+            return OpenLog(channel, run_id, 0, self._limits)
+        except BaseException:
+            channel.close()
+            raise
+
+    def join(self, run_id: str, number: int) -> WitnessLog:
+        """Open log *number*, 1 or more, of a run; raise if that was done before."""
+        channel = self._borrow()
+        try:
+            channel.ask(agent.JOIN, folder=self._folder, run=run_id, log=number)
+            return OpenLog(channel, run_id, number, self._limits)
+        except BaseException:
+            channel.close()
+            raise
+
+    def runs(self) -> Sequence[str]:
+        """Return the ids of the runs whose logs are there, oldest first."""
+        return self._request(list[str], agent.RUNS)
+
+    def manifest(self, run_id: str) -> bytes:
+        """Return the stored manifest; raise WitnessError if there is none."""
+        return b"".join(self._stream(agent.MANIFEST, run_id))
+
+    def read(self, run_id: str, number: int = 0) -> Iterator[bytes]:
+        """Stream the raw bytes of a log; raise WitnessError if it is not there."""
+        return self._stream(agent.READ, run_id, log=number)
+
+    def remove(self, run_id: str) -> None:
+        """Delete the folder of a run; raise WitnessError if a log of it is in use."""
+        self._request(type(None), agent.REMOVE, run=run_id)
+
+    def close(self) -> None:
+        """End the connection; never raises."""
+        idle = self._take_idle()
+        if idle is not None:
+            idle.close()
+
+    def _request(self, kind: type[T], verb: int, **question: object) -> T:
+        channel = self._borrow()
+        try:
+            answer = channel.answer(kind, verb, folder=self._folder, **question)
+        except BaseException:
+            channel.close()
+            raise
+        self._give_back(channel)
+        return answer
+
+    def _stream(self, verb: int, run_id: str, **question: object) -> Iterator[bytes]:
+        channel = self._borrow()
+        try:
+            yield from channel.stream(verb, folder=self._folder, run=run_id, **question)
+        except BaseException:  # also where the reader stops early
+            channel.close()
+            raise
+        self._give_back(channel)
+
+    def _borrow(self) -> Channel:
+        """Return the channel of an agent that has nothing to do."""
+        idle = self._take_idle()
+        if idle is not None:
+            if idle.is_alive():
+                return idle
+            idle.close()
+        try:
+            pipe = self._open_pipe()
+        except HostError as error:
+            raise WitnessError(str(error), hint=error.hint) from error
+        return open_channel(pipe, self.url)
+
+    def _give_back(self, channel: Channel) -> None:
+        with self._idle_lock:
+            if self._idle is None:
+                self._idle = channel
+                return
+        channel.close()
+
+    def _take_idle(self) -> Channel | None:
+        with self._idle_lock:
+            idle, self._idle = self._idle, None
+            return idle

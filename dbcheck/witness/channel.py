@@ -1,0 +1,39 @@
+"""The client's side of the protocol that agent.py speaks."""
+
+from __future__ import annotations
+
+from dbcheck.errors import WitnessError
+from dbcheck.remote.channel import Channel, Dialect, Pipe
+from dbcheck.remote.program import program
+
+PROGRAM = program("dbcheck.witness.agent")
+HINTS = {
+    "ENOSPC": "Make room in the witness's folder; what was confirmed is kept.",
+    "EDQUOT": "Raise the quota on the witness; what was confirmed is kept.",
+    "EIO": "The witness's own disk fails, or its filesystem has turned read-only; its "
+    "kernel log tells which. Use another witness.",
+    "EROFS": "Its filesystem is mounted read-only, or has turned so after an error, "
+    "of which the witness's kernel log tells; name another folder.",
+    "EACCES": "Name a folder on the witness that its user may write.",
+    "EPERM": "Name a folder on the witness that its user may write.",
+    "ENOTDIR": "Name a folder, not a file, on the witness.",
+    "volatile": "Name a folder that is on a disk; memory forgets.",
+    "exists": "Every run needs an id of its own, and every process a log of its own.",
+    "no-log": "The run's manifest says how many logs it has.",
+    "in-use": "Wait until that run is over, or end its client; if that is lost, end "
+    "its agent on the witness.",
+    "no-run": "`dbcheck witness show --witness URL` lists the runs that are there.",
+    "strangers": "Look at that folder by hand; dbcheck deletes only its own files.",
+}
+_DIALECT = Dialect(
+    program=PROGRAM,
+    who="witness",
+    failure=WitnessError,
+    hints=HINTS,
+    ended_hint="Check that host; acks that it had confirmed are safe there.",
+)
+
+
+def open_channel(pipe: Pipe, place: str) -> Channel:
+    """Send the agent its program; raise WitnessError unless it answers."""
+    return Channel(pipe, place, _DIALECT)

@@ -1,0 +1,350 @@
+"""Reads the log that an agent wrote, and trusts nothing in it.
+
+A log may end in the middle of a frame: the witness was writing when its power or
+the client went, and nothing of that frame was confirmed.  Any other damage voids
+the log, because then nobody can say which acks it once held.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import zlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dbcheck.core.acks import AckArray, count, unpack
+from dbcheck.core.history import PREFLIGHT_SESSION, SESSION_MAX
+from dbcheck.errors import LogDamaged, WitnessError
+from dbcheck.ports import Json, LogFacts, Watermark
+from dbcheck.witness.agent import (
+    ACKS,
+    BODY_BYTES_MAX,
+    CHAIN_BYTES,
+    CRC_END,
+    EVENT,
+    FORMAT,
+    FRAME,
+    HEADER,
+    MAGIC,
+    WRITE_BYTES_MAX,
+)
+
+FRAME_BYTES_MAX = FRAME.size + BODY_BYTES_MAX
+TAIL_BYTES_MAX = WRITE_BYTES_MAX + FRAME_BYTES_MAX  # what one write may hold
+_BROKEN_FRAMES_MAX = 64  # a tail with more starts of frames than this is no accident
+_BATCH_FRAMES = 1024
+_BATCH_ACKS = 1 << 16
+_READ_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class AckBatch:
+    """Acks of some frames in a row.
+
+    clock_us: witness's clock when it received the last of these frames.
+    """
+
+    acks: AckArray
+    clock_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """What WitnessLog.note() logged, and the witness's clock when it came."""
+
+    body: Json
+    clock_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Tail:
+    """An incomplete last frame: where it begins, how long it is (0 if none)."""
+
+    offset: int
+    bytes: int
+
+
+class LogScan:
+    """One pass over a log that comes in *chunks*; iterate it to its end.
+
+    Yields AckBatch and Event, in order.  Raise LogDamaged if it is not log *number*
+    of *run_id*, is damaged before its tail, or does not hold what *confirmed* says.
+    Memory does not grow with the log.  After the pass, tail, watermark and
+    header_clock_us say what was read; before its end nothing is proven.
+    """
+
+    def __init__(
+        self,
+        chunks: Iterable[bytes],
+        run_id: str,
+        confirmed: Watermark | None = None,
+        *,
+        number: int = 0,
+    ) -> None:
+        self._source = _Source(chunks)
+        self._run_id, self._number = run_id, number
+        self._confirmed = confirmed
+        self._sha = hashlib.sha256()
+        self._frames = 0
+        self._acks = 0
+        self._last_seq = np.zeros(SESSION_MAX + 1, np.int64)
+        self._bodies: list[bytes] = []
+        self._first_offset = 0
+        self._batch_acks = 0
+        self.header_clock_us = 0
+        self.tail = Tail(0, 0)
+
+    @property
+    def watermark(self) -> Watermark:
+        """Return how much was read."""
+        return Watermark(self._frames, self._acks, self._sha.hexdigest())
+
+    def __iter__(self) -> Iterator[AckBatch | Event]:
+        """Read the log to its end."""
+        clock_us = 0
+        for frame in self._sound_frames():
+            if frame.kind == ACKS:
+                clock_us = frame.clock_us
+                self._collect(frame)
+            if self._bodies and self._batch_is_due(frame.kind):
+                yield AckBatch(self._decode(), clock_us)
+            if frame.kind == EVENT:
+                yield Event(_event(frame), frame.clock_us)
+        if self._bodies:
+            yield AckBatch(self._decode(), clock_us)
+        if self._frames == 0:
+            raise _damaged(0, "it has no header")
+        if self._confirmed and self._frames < self._confirmed.frames:
+            raise _damaged(
+                self.tail.offset,
+                f"{self._confirmed.frames} frames were confirmed, "
+                f"{self._frames} are there",
+            )
+
+    def _batch_is_due(self, kind: int) -> bool:
+        full = len(self._bodies) >= _BATCH_FRAMES or self._batch_acks >= _BATCH_ACKS
+        return full or kind == EVENT
+
+    def _sound_frames(self) -> Iterator[_Frame]:
+        """Yield the frames whose CRC, chain and place are right."""
+        source = self._source
+        while source.fill(FRAME_BYTES_MAX):
+            frame = _frame_at(source.buffer, source.start, source.offset)
+            if frame is None:
+                self._accept_tail()
+                return
+            if frame.chain != self._sha.digest()[:CHAIN_BYTES]:
+                raise _damaged(frame.offset, "the chain of frames breaks")
+            if (frame.kind == HEADER) != (self._frames == 0):
+                raise _damaged(frame.offset, "a header is not where it belongs")
+            if frame.kind == HEADER:
+                self._check_header(frame)
+            self._sha.update(memoryview(source.buffer)[source.start : frame.end])
+            self._frames += 1
+            self._acks += frame.count
+            source.skip_to(frame.end)
+            self._compare_with_confirmed(frame)
+            yield frame
+        self.tail = Tail(source.offset, 0)
+
+    def _check_header(self, frame: _Frame) -> None:
+        header = _event(frame)
+        if header.get("run") != self._run_id:
+            raise _damaged(0, f"it is the log of run {header.get('run')!r}")
+        if header.get("format") != FORMAT:
+            raise WitnessError(
+                f"the witness log is of format {header.get('format')!r}",
+                hint=f"This dbcheck reads format {FORMAT}; use the one that wrote it.",
+            )
+        if header.get("log") != self._number:
+            raise _damaged(
+                0, f"it is log {header.get('log')!r} of the run, not {self._number}"
+            )
+        self.header_clock_us = frame.clock_us
+
+    def _compare_with_confirmed(self, frame: _Frame) -> None:
+        if (
+            self._confirmed
+            and self._frames == self._confirmed.frames
+            and self.watermark != self._confirmed
+        ):
+            raise _damaged(frame.offset, "it is not what the witness confirmed")
+
+    def _collect(self, frame: _Frame) -> None:
+        """Keep the acks of *frame* for the next batch."""
+        try:
+            acks = count(frame.body)
+        except ValueError as error:
+            raise _damaged(frame.offset, str(error)) from None
+        if acks != frame.count:
+            raise _damaged(frame.offset, f"{frame.count} acks are announced")
+        if not self._bodies:
+            self._first_offset = frame.offset
+        self._bodies.append(frame.body)
+        self._batch_acks += acks
+
+    def _decode(self) -> AckArray:
+        """Return the acks collected; their seqs must grow in every session."""
+        try:
+            acks = unpack(self._bodies)
+        except ValueError as error:
+            raise _damaged(self._first_offset, str(error)) from None
+        self._bodies.clear()
+        self._batch_acks = 0
+        order = np.argsort(acks["session"], kind="stable")
+        session = acks["session"][order]
+        seq = acks["seq"][order].astype(np.int64)
+        new = np.concatenate(([True], session[1:] != session[:-1]))
+        previous = np.concatenate(([0], seq[:-1]))
+        previous[new] = self._last_seq[session[new]]
+        if (seq <= previous).any():
+            raise _damaged(self._first_offset, "a session's seq goes backwards")
+        last = np.concatenate((new[1:], [True]))
+        self._last_seq[session[last]] = seq[last]
+        return acks
+
+    def _accept_tail(self) -> None:
+        """Note the torn tail that begins here; raise LogDamaged if it is none."""
+        offset = self._source.offset
+        rest = self._source.rest(TAIL_BYTES_MAX + 1)
+        if len(rest) > TAIL_BYTES_MAX:
+            raise _damaged(offset, "a broken frame has more behind it than one write")
+        at = rest.find(MAGIC, 1)
+        for _ in range(_BROKEN_FRAMES_MAX):
+            if at < 0:
+                self.tail = Tail(offset, len(rest))
+                return
+            if _frame_at(rest, at, offset + at):
+                break
+            at = rest.find(MAGIC, at + 1)
+        raise _damaged(offset, "a broken frame has others behind it")
+
+
+class FrameLogReader:
+    """Reads copies of logs from files; see ports.LogReader."""
+
+    def facts(
+        self, path: Path, run_id: str, number: int, confirmed: Watermark | None
+    ) -> LogFacts:
+        """Read the whole log and say what it holds."""
+        scan = LogScan(_file_chunks(path), run_id, confirmed, number=number)
+        events: list[Json] = []
+        newest_us = -1
+        for entry in scan:
+            if isinstance(entry, Event):
+                events.append(entry.body)
+            else:
+                of_load = entry.acks["session"] != PREFLIGHT_SESSION
+                acked_us = entry.acks["acked_us"][of_load].max(initial=-1)
+                newest_us = max(newest_us, int(acked_us))
+        mark = scan.watermark
+        return LogFacts(
+            mark.frames,
+            mark.acks,
+            scan.tail.bytes,
+            newest_us if newest_us >= 0 else None,
+            events,
+        )
+
+    def acks(
+        self, path: Path, run_id: str, number: int, confirmed: Watermark | None
+    ) -> Iterator[AckArray]:
+        """Stream the acks, in the order in which the client sent them."""
+        for entry in LogScan(_file_chunks(path), run_id, confirmed, number=number):
+            if isinstance(entry, AckBatch):
+                yield entry.acks
+
+
+@dataclass(frozen=True, slots=True)
+class _Frame:
+    """A frame whose CRC is right; end is its place in the buffer."""
+
+    offset: int
+    end: int
+    kind: int
+    count: int
+    clock_us: int
+    chain: bytes
+    body: bytes
+
+
+class _Source:
+    """Bytes that come in chunks, as a buffer with a place in it."""
+
+    def __init__(self, chunks: Iterable[bytes]) -> None:
+        self._chunks = iter(chunks)
+        self._ended = False
+        self.buffer = bytearray()
+        self.start = 0
+        self.offset = 0
+
+    def fill(self, wanted: int) -> int:
+        """Try to have *wanted* bytes from start on; return how many there are."""
+        if len(self.buffer) - self.start < wanted and not self._ended:
+            del self.buffer[: self.start]
+            self.start = 0
+            while len(self.buffer) < wanted and not self._ended:
+                chunk = next(self._chunks, None)
+                self._ended = chunk is None
+                self.buffer += chunk or b""
+        return len(self.buffer) - self.start
+
+    def skip_to(self, end: int) -> None:
+        """Go on to the place *end* in the buffer."""
+        self.offset += end - self.start
+        self.start = end
+
+    def rest(self, limit: int) -> bytearray:
+        """Return what is left, *limit* bytes at most."""
+        self.fill(limit)
+        return self.buffer[self.start : self.start + limit]
+
+
+def _frame_at(buffer: bytearray, start: int, offset: int) -> _Frame | None:
+    """Return the frame at *start*, None if no sound one is there."""
+    if len(buffer) - start < FRAME.size:
+        return None
+    magic, crc, length, kind, acks, clock_us, chain = FRAME.unpack_from(buffer, start)
+    end = start + FRAME.size + length
+    if magic != MAGIC or length > BODY_BYTES_MAX or end > len(buffer):
+        return None
+    with memoryview(buffer) as view:
+        if zlib.crc32(view[start + CRC_END : end]) != crc:
+            return None
+    body = bytes(buffer[start + FRAME.size : end])
+    if kind not in (HEADER, ACKS, EVENT) or (kind != ACKS and acks):
+        raise _damaged(offset, f"a frame of kind {kind} with {acks} acks")
+    return _Frame(offset, end, kind, acks, clock_us, chain, body)
+
+
+def _event(frame: _Frame) -> dict[str, Any]:
+    """Return the JSON object in *frame*."""
+    try:
+        value = json.loads(frame.body)
+    except (ValueError, RecursionError):
+        value = None
+    if not isinstance(value, dict):
+        raise _damaged(frame.offset, "an event is no JSON object")
+    return value
+
+
+def _file_chunks(path: Path) -> Iterator[bytes]:
+    """Stream a file; raise WitnessError if it cannot be read."""
+    try:
+        with path.open("rb", buffering=0) as file:
+            while chunk := file.read(_READ_BYTES):
+                yield chunk
+    except OSError as error:
+        raise WitnessError(f"cannot read {path}: {error.strerror}") from error
+
+
+def _damaged(offset: int, what: str) -> LogDamaged:
+    return LogDamaged(
+        f"the witness log is damaged at byte {offset}: {what}",
+        hint="Which acks it held cannot be told any more; discard this run.",
+    )

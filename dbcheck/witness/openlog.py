@@ -1,0 +1,179 @@
+"""An open log of a run, as the client sees it: two threads and a window."""
+
+from __future__ import annotations
+
+import json
+import logging
+import struct
+import threading
+import time
+from collections.abc import Sequence
+
+from dbcheck.core.acks import count, pack
+from dbcheck.core.history import Ack, AckValues
+from dbcheck.errors import WitnessError
+from dbcheck.ports import Json, Watermark, WindowFacts
+from dbcheck.remote import wire
+from dbcheck.remote.channel import Channel
+from dbcheck.witness import agent
+from dbcheck.witness.window import Batch, Window, WindowLimits
+
+log = logging.getLogger(__name__)
+
+_END_TIMEOUT_S = 10.0
+_LOOK_S = 0.5  # how often the reader looks whether the witness is silent
+# A batch costs 0.3 ms of this process, however small it is, since paramiko is Python,
+# and as much of the witness's.  A rest between two keeps that to a twentieth of a core;
+# the first ack after a rest goes at once.
+_REST_S = 0.005
+
+
+class OpenLog:
+    """See ports.WitnessLog.
+
+    A writer thread sends whatever is queued, a reader thread takes confirmations;
+    neither waits for the other, and nobody holds a lock while sending or receiving.
+    """
+
+    def __init__(
+        self, channel: Channel, run_id: str, number: int, limits: WindowLimits
+    ) -> None:
+        """Take over *channel*, on which log *number* of the run was just asked for."""
+        self._channel = channel
+        self._token = agent.token_of(run_id, number)
+        self._window = Window(limits)
+        self._lockstep = limits.lockstep
+        self._rest_s = 0.0 if limits.lockstep else _REST_S
+        self._end_s = _END_TIMEOUT_S  # for the agent, once all is confirmed
+        self._mark = Watermark(0, 0, "")
+        try:
+            self._take_mark(channel.expect(wire.MARK))
+        except BaseException:
+            self._window.close()
+            raise
+        self._threads = [
+            threading.Thread(target=body, name=f"witness-{name}", daemon=True)
+            for name, body in (("writer", self._write), ("reader", self._read))
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def append(self, ack: Ack) -> None:
+        """Hand over *ack*; block while the window of unconfirmed acks is full."""
+        self._window.put(ack)
+
+    @property
+    def lockstep(self) -> bool:
+        """Whether a session may send only after its last ack is confirmed."""
+        return self._lockstep
+
+    def append_many(self, acks: Sequence[AckValues]) -> None:
+        """Hand over *acks* in one go; never block, not even if there is no room."""
+        self._window.put_many(acks)
+
+    def room(self) -> int:
+        """Return how many acks there is room for; see ports.WitnessLog."""
+        return self._window.room()
+
+    def confirmed(self) -> int:
+        """Return how many acks are durable; see ports.WitnessLog."""
+        return self._window.confirmed()
+
+    def fileno(self) -> int:
+        """Return a descriptor that is readable once room() or confirmed() has news."""
+        return self._window.ready.fileno()
+
+    def note(self, event: Json) -> None:
+        """Log *event* beside the acks and return once it is durable."""
+        body = json.dumps(event).encode()
+        if len(body) > agent.BODY_BYTES_MAX:
+            raise WitnessError(
+                f"an event of {len(body)} bytes is too long for the witness log",
+                hint=f"An event may take {agent.BODY_BYTES_MAX} bytes.",
+            )
+        self._window.put_event(body)
+
+    def watermark(self) -> Watermark:
+        """Return what the witness has confirmed so far."""
+        return self._mark
+
+    def unconfirmed(self) -> int:
+        """Return how many acks are waiting for their confirmation now."""
+        return self._window.unconfirmed()
+
+    def behind_s(self) -> float:
+        """Return how long the oldest unconfirmed ack has waited, in seconds."""
+        return self._window.age_s()
+
+    def window(self) -> WindowFacts:
+        """Return the largest window seen so far."""
+        return self._window.facts()
+
+    def abandon(self) -> None:
+        """Take no more and wait for no confirmation; see ports.WitnessLog."""
+        self._end_s = 0.0
+        self._window.fail(
+            WitnessError(
+                "nobody waited for the witness to confirm the last acks",
+                hint="What it has confirmed is kept, and the run can be reconciled.",
+            )
+        )
+
+    def close(self) -> Watermark:
+        """Wait until everything appended is confirmed, and close the log.
+
+        Raise WitnessError, with all threads and channels ended, if that fails.
+        """
+        writer, reader = self._threads
+        try:
+            self._window.finish()
+            writer.join(_END_TIMEOUT_S)
+            self._channel.end_input()
+            reader.join(self._end_s)  # until the agent has ended and freed the log
+        finally:
+            self._channel.close()
+            for thread in self._threads:
+                thread.join(_END_TIMEOUT_S)
+            self._window.close()
+        return self._mark
+
+    def _write(self) -> None:
+        """Send batches until there are no more."""
+        try:
+            while batches := self._window.take():
+                for batch in batches:
+                    self._send(batch)
+                time.sleep(self._rest_s)
+        except OSError as error:
+            # The reader knows better why: the agent's last message is still to come.
+            log.debug("cannot write to %s: %s", self._channel.place, error)
+        except ValueError as error:
+            self._window.fail(WitnessError(f"cannot log an ack: {error}"))
+
+    def _send(self, batch: Batch) -> None:
+        if isinstance(batch, bytes):
+            self._channel.send(agent.NOTE, batch, token=self._token)
+            return
+        for body in pack(batch):
+            self._channel.send(agent.APPEND, body, token=self._token, count=count(body))
+
+    def _read(self) -> None:
+        """Take confirmations until the agent ends."""
+        try:
+            while True:
+                if self._channel.wait(_LOOK_S):
+                    self._take_mark(self._channel.expect(wire.MARK, timeout_s=None))
+                else:
+                    self._window.fail_if_silent()
+        except WitnessError as error:
+            if not self._window.is_finished():
+                self._window.fail(error)
+
+    def _take_mark(self, payload: bytes) -> None:
+        """Note a confirmation; raise WitnessError if it cannot be one."""
+        try:
+            frames, acks, events, digest = agent.MARKED.unpack(payload)
+        except struct.error:
+            raise self._channel.nonsense() from None
+        self._mark = Watermark(frames, acks, digest.hex())
+        self._window.confirm(acks, events)

@@ -1,0 +1,309 @@
+"""The acks that were received and are not yet confirmed: bounded, and queued here."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from dbcheck.core.history import Ack, AckValues
+from dbcheck.errors import DbcheckError, UsageError, WitnessError
+from dbcheck.ports import WindowFacts
+
+Batch = list[AckValues] | bytes  # acks, or the JSON of one event
+
+
+@dataclass(frozen=True, slots=True)
+class WindowLimits:
+    """How far the witness may lag behind the sessions.
+
+    acks:      unconfirmed at once; when there are so many, sessions wait.
+    age_s:     of the oldest unconfirmed ack; when it is older, sessions wait.
+    silence_s: when the oldest is older than this, the witness is taken for dead;
+               longer than TCP needs to go on after an outage of 20 s.
+    lockstep:  every session waits for the confirmation of its own ack.
+    """
+
+    acks: int = 4096
+    age_s: float = 2.0
+    silence_s: float = 45.0
+    lockstep: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse limits under which nothing could be logged."""
+        if self.acks < 1 or not 0 < self.age_s <= self.silence_s:
+            raise UsageError(
+                f"a window of {self.acks} acks, {self.age_s:g} s, silence "
+                f"{self.silence_s:g} s makes no sense",
+                hint="Allow at least one ack, and no more age than silence.",
+            )
+
+
+class News:
+    """A descriptor that can be made readable, for whoever waits in an event loop."""
+
+    def __init__(self) -> None:
+        self._reader, self._writer = os.pipe()
+        self._wanted = self._told = False
+
+    def fileno(self) -> int:
+        """Return the descriptor, to be polled for reading; -1 once it is closed."""
+        return self._reader
+
+    def look(self, *, want: bool) -> None:
+        """Make the descriptor unreadable; *want* it to be readable at the next news."""
+        if self._told:
+            os.read(self._reader, 1)
+        self._told = False
+        self._wanted = self._wanted or want
+
+    def tell(self) -> None:
+        """Make the descriptor readable if somebody wants news."""
+        if self._wanted and self._reader >= 0:
+            os.write(self._writer, b"!")
+            self._wanted, self._told = False, True
+
+    def close(self) -> None:
+        """Close the descriptor; idempotent."""
+        if self._reader >= 0:
+            os.close(self._reader)
+            os.close(self._writer)
+        self._reader, self._told = -1, False
+
+
+class Window:
+    """A queue from many sessions to one writer; thread-safe.
+
+    Entries (acks and events) leave it by take() in the order in which they came,
+    and count as unconfirmed until confirm().  After fail() every call that waits
+    or would have to add something raises.  To be closed when it is not used any more.
+    """
+
+    def __init__(
+        self, limits: WindowLimits, *, now: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._limits = limits
+        self._now = now
+        lock = threading.Lock()
+        self._lock = lock
+        self._news = threading.Condition(lock)  # for sessions: confirmed or failed
+        self._work = threading.Condition(lock)  # for the writer: something to take
+        self._waiting = 0  # sessions that wait for news
+        self.ready = News()  # for an event loop: as news, under the same lock
+        self._batches: list[Batch] = []
+        self._acks: list[AckValues] = []  # the batch that still grows
+        self._acks_put = self._events_put = 0
+        self._acks_confirmed = self._events_confirmed = 0
+        # (entries put when the batch was taken, when its first one came)
+        self._taken: deque[tuple[int, float]] = deque()
+        self._first_s: float | None = None  # of what is not taken yet
+        self._acks_largest = 0
+        self._age_largest_s = 0.0
+        self._closed = False
+        self._failure: DbcheckError | None = None
+
+    def put(self, ack: Ack) -> None:
+        """Add *ack*; block while the window is full, in lockstep until confirmed."""
+        with self._lock:
+            if not self._room():
+                self._wait(lambda: self._room() > 0)
+            self._put((ack,))
+            if self._limits.lockstep:
+                number = self._acks_put
+                self._wait(lambda: self._acks_confirmed >= number)
+
+    def put_many(self, acks: Sequence[AckValues]) -> None:
+        """Add *acks*, also where there is no room for them; never blocks."""
+        with self._lock:
+            self._put(acks)
+
+    def room(self) -> int:
+        """Return how many acks there is room for now; raise if the window failed.
+
+        If there is none, ready is told as soon as that may have changed.
+        """
+        with self._lock:
+            self._fail_if_silent()
+            self._raise_failure()
+            room = self._room()
+            self.ready.look(want=room == 0)
+            return room
+
+    def confirmed(self) -> int:
+        """Return how many acks are confirmed; if not all, ready is told of more."""
+        with self._lock:
+            self.ready.look(want=self._acks_confirmed < self._acks_put)
+            if self._failure is not None:
+                self.ready.tell()  # there will be no other news
+            return self._acks_confirmed
+
+    def put_event(self, body: bytes) -> None:
+        """Add an event, behind all acks put so far; return once it is confirmed."""
+        with self._lock:
+            self._require_open()
+            if self._acks:
+                self._batches.append(self._acks)
+                self._acks = []
+            self._batches.append(body)
+            self._events_put += 1
+            number = self._events_put
+            self._note_first()
+            self._wait(lambda: self._events_confirmed >= number)
+
+    def take(self) -> list[Batch]:
+        """Return all that is queued; wait for something; [] if there will be none."""
+        with self._lock:
+            while not (self._acks or self._batches):
+                if self._failure or self._closed:
+                    return []
+                self._work.wait()
+            batches = self._batches
+            if self._acks:
+                batches.append(self._acks)
+            self._batches, self._acks = [], []
+            if self._first_s is not None:
+                entries = self._acks_put + self._events_put
+                self._taken.append((entries, self._first_s))
+            self._first_s = None
+            return batches
+
+    def confirm(self, acks: int, events: int) -> None:
+        """Note that so many, from the start, are durable; wake those who wait.
+
+        Raise WitnessError if nobody put that many, or if it was more before.
+        """
+        with self._lock:
+            if not (
+                self._acks_confirmed <= acks <= self._acks_put
+                and self._events_confirmed <= events <= self._events_put
+            ):
+                raise WitnessError(
+                    f"the witness confirms {acks} acks and {events} events, "
+                    f"{self._acks_put} and {self._events_put} were sent"
+                )
+            self._age_largest_s = max(self._age_largest_s, self._age_s())
+            self._acks_confirmed = acks
+            self._events_confirmed = events
+            while self._taken and self._taken[0][0] <= acks + events:
+                self._taken.popleft()
+            self.ready.tell()
+            if self._waiting:
+                self._news.notify_all()
+
+    def fail(self, failure: DbcheckError) -> None:
+        """Let every call raise *failure* from now on; the first failure stays."""
+        with self._lock:
+            self._fail(failure)
+
+    def finish(self) -> None:
+        """Accept no more, and wait until everything is confirmed."""
+        with self._lock:
+            self._closed = True
+            self._work.notify()
+            self._wait(lambda: self._entries_unconfirmed() == 0)
+
+    def is_finished(self) -> bool:
+        """Say whether nothing is unconfirmed and nothing more is accepted."""
+        with self._lock:
+            return self._closed and self._entries_unconfirmed() == 0
+
+    def unconfirmed(self) -> int:
+        """Return how many acks are unconfirmed now."""
+        with self._lock:
+            return self._acks_put - self._acks_confirmed
+
+    def facts(self) -> WindowFacts:
+        """Return the largest number and age seen so far, the present included."""
+        with self._lock:
+            age_s = max(self._age_largest_s, self._age_s())
+            return WindowFacts(self._acks_largest, age_s)
+
+    def age_s(self) -> float:
+        """Return how long the oldest unconfirmed entry has waited, rather too much."""
+        with self._lock:
+            return self._age_s()
+
+    def fail_if_silent(self) -> None:
+        """Fail if nothing was confirmed for so long that the witness must be dead."""
+        with self._lock:
+            self._fail_if_silent()
+
+    def close(self) -> None:
+        """Free what ready holds."""
+        with self._lock:
+            self.ready.close()
+
+    # All below: the lock is held.
+
+    def _put(self, acks: Sequence[AckValues]) -> None:
+        self._require_open()
+        if not acks:
+            return
+        self._acks += acks
+        self._acks_put += len(acks)
+        self._note_first()
+        unconfirmed = self._acks_put - self._acks_confirmed
+        if unconfirmed > self._acks_largest:
+            self._acks_largest = unconfirmed
+
+    def _entries_unconfirmed(self) -> int:
+        put = self._acks_put + self._events_put
+        return put - self._acks_confirmed - self._events_confirmed
+
+    def _note_first(self) -> None:
+        if self._first_s is None:
+            self._first_s = self._now()
+            self._work.notify()
+
+    def _age_s(self) -> float:
+        """Return the age of the oldest unconfirmed entry, rather too much."""
+        first_s = self._taken[0][1] if self._taken else self._first_s
+        return 0.0 if first_s is None else self._now() - first_s
+
+    def _room(self) -> int:
+        if self._age_s() >= self._limits.age_s:
+            return 0
+        return max(0, self._limits.acks - self._acks_put + self._acks_confirmed)
+
+    def _fail_if_silent(self) -> None:
+        if self._age_s() >= self._limits.silence_s:
+            self._fail(_silent(self._limits.silence_s))
+
+    def _wait(self, done: Callable[[], bool]) -> None:
+        """Wait for *done*; raise if the window fails or the witness stays silent."""
+        self._waiting += 1
+        try:
+            while not done():
+                self._raise_failure()
+                self._fail_if_silent()
+                if self._failure is None:
+                    self._news.wait(self._limits.silence_s - self._age_s())
+        finally:
+            self._waiting -= 1
+
+    def _require_open(self) -> None:
+        self._raise_failure()
+        if self._closed:
+            raise WitnessError("the witness log is closed")
+
+    def _raise_failure(self) -> None:
+        if self._failure is not None:
+            # A new one each time: several threads must not share a traceback.
+            raise type(self._failure)(str(self._failure), hint=self._failure.hint)
+
+    def _fail(self, failure: DbcheckError) -> None:
+        self._failure = self._failure or failure
+        self.ready.tell()
+        self._news.notify_all()
+        self._work.notify_all()
+
+
+def _silent(silence_s: float) -> WitnessError:
+    return WitnessError(
+        f"the witness has confirmed nothing for {silence_s:g} s",
+        hint="Check its disk and the network between here and there; what it has "
+        "confirmed is kept, and the run can be reconciled.",
+    )
