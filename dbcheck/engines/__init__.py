@@ -1,0 +1,1 @@
+"""Database servers: one adapter per family."""

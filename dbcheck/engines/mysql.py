@@ -1,0 +1,271 @@
+"""MySQL and MariaDB, through mysql-connector-python."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from dbcheck.core.survivors import RowBatch
+from dbcheck.engines.link import SCAN_S
+from dbcheck.engines.mysql_check import (
+    product,
+    require_privileges,
+    require_redo_log,
+    require_server,
+    require_table,
+)
+from dbcheck.engines.mysql_link import FAMILY, MysqlLink
+from dbcheck.engines.mysql_options import client_options, url_options
+from dbcheck.engines.mysql_relaxed import (
+    is_remembered,
+    relax,
+    require_relaxed,
+    require_relaxing,
+    tighten,
+)
+from dbcheck.engines.mysql_session import MysqlSession
+from dbcheck.engines.tables import NAMES, SHAPES, table_facts
+from dbcheck.engines.target import read_url
+from dbcheck.errors import EngineError
+from dbcheck.ports import Bystanders, LogPosition, ServerFacts, Shape, TableFacts
+
+CONNECT_S = 10.0
+READY_S = 2.0  # for each of the few answers that connecting takes
+DATABASE = "dbcheck"
+_SYSTEM = "mysql"  # which every server has, and only who may see all databases sees
+
+# All that decides whether, and how fast, a commit is on the drive.
+SETTINGS = (
+    "autocommit",
+    "innodb_flush_log_at_trx_commit",
+    "innodb_flush_log_at_timeout",
+    "innodb_flush_method",
+    "innodb_doublewrite",
+    "innodb_use_native_aio",
+    "innodb_use_fdatasync",
+    "innodb_force_recovery",
+    "innodb_read_only",
+    "innodb_checksum_algorithm",
+    "innodb_log_checksums",
+    "innodb_redo_log_enabled",
+    "innodb_log_file_size",
+    "innodb_redo_log_capacity",
+    "innodb_log_file_buffering",
+    "innodb_log_file_write_through",
+    "innodb_data_file_buffering",
+    "innodb_data_file_write_through",
+    "innodb_log_writer_threads",
+    "log_bin",
+    "sync_binlog",
+    "binlog_format",
+    "binlog_group_commit_sync_delay",
+    "binlog_commit_wait_count",
+    "binlog_error_action",
+    "binlog_order_commits",
+    "read_only",
+    "super_read_only",
+    "wsrep_on",
+    "group_replication_group_name",
+    "rpl_semi_sync_master_enabled",
+    "rpl_semi_sync_source_enabled",
+)
+
+# What must be the same after a restart, where the server has it: server_uuid is
+# MySQL's, server_uid MariaDB's.
+IDENTITY = ("server_uuid", "server_uid", "hostname", "datadir", "port", "version")
+
+# Where the redo log stands, on MySQL and on MariaDB.
+_LOG_POSITIONS = (
+    ("innodb_redo_log_current_lsn", "innodb_redo_log_checkpoint_lsn"),
+    ("innodb_lsn_current", "innodb_lsn_last_checkpoint"),
+)
+
+# A start is a whole second, told the same as long as the process lives (see _uptime);
+# another process's differs by a second at least if it started a second later.
+START_ERROR_US = 250_000
+
+
+class MysqlEngine:
+    """One MySQL or MariaDB server; see ports.Engine for what each call promises.
+
+    The tables are ledger and fs, and while a control runs relaxed, in the URL's
+    database, by default "dbcheck".
+    """
+
+    family = FAMILY
+    checkpoints = False  # no statement of MySQL or MariaDB asks for one
+
+    def __init__(self, url: str, password: str | None = None) -> None:
+        parsed = read_url(url).set(drivername="mysql+mysqlconnector")
+        if not parsed.database:
+            parsed = parsed.set(database=DATABASE)
+        self.target = parsed.render_as_string()
+        self._database: str = parsed.database or DATABASE
+        arguments = url_options(parsed)
+        for name in ("database", "buffered", "use_pure", "autocommit"):
+            arguments.pop(name, None)  # decided here, whatever the URL says
+        self._arguments: dict[str, Any] = {**client_options(), **arguments}
+        self._arguments["conn_attrs"] = {"program_name": "dbcheck"}
+        if password is not None:
+            self._arguments["password"] = password
+
+    def facts(self) -> ServerFacts:
+        """Read the server's facts; raise EngineError if it cannot be reached."""
+        with self._open(None) as link:
+            version, comment, _ = link.row("server")
+            name, _ = product(version, comment)
+            variables = dict(link.rows("variables"))
+            status, second, clock_us = _uptime(link)
+        lower = {name.lower(): value for name, value in {**variables, **status}.items()}
+        return ServerFacts(
+            product=name,
+            version=version.split("-")[0],
+            identity={
+                "database": self._database,
+                **{key: variables[key] for key in IDENTITY if key in variables},
+            },
+            started_us=(second - int(lower["uptime"])) * 1_000_000,
+            started_error_us=START_ERROR_US,
+            clock_us=clock_us,
+            settings={key: lower[key] for key in SETTINGS if key in lower},
+            log=_log_position(lower),
+        )
+
+    def check(self, shape: Shape, *, relaxed: bool = False) -> None:
+        """Raise EngineError (with the mend as hint) if this server is not fit."""
+        with self._open(None) as link:
+            require_server(link, dict(link.rows("variables")))
+            require_redo_log(link)
+            require_privileges(link, shape, self._database)
+            require_table(link, shape, self._database)
+            if relaxed:
+                require_relaxing(link, self._database)
+
+    def bystanders(self) -> Bystanders:
+        """Return who else uses this server, as far as this account may see."""
+        with self._open(None) as link:
+            seen = [w for (w,) in link.rows("others", {"database": self._database})]
+            _, threads = link.row("connections")
+        unreadable = {}
+        if _SYSTEM not in seen:
+            unreadable["databases"] = "this account sees only those it has rights in"
+        databases = tuple(name for name in seen if name != _SYSTEM)
+        return Bystanders(databases, int(threads) - 1, unreadable)
+
+    def prepare(self, shape: Shape) -> TableFacts:
+        """Create the table if it is not there, and say what it holds."""
+        with self._open(None) as link:
+            if not link.rows("database", {"database": self._database}):
+                link.create_database(self._database)
+        with self._open(self._database) as link:
+            if not require_table(link, shape, self._database):
+                link.rows(f"create_{shape.value}")
+                if not require_table(link, shape, self._database):
+                    raise EngineError(
+                        f"{self._database}.{NAMES[shape]} was not created"
+                    )
+            epochs = link.rows(f"epochs_{shape.value}", answer_s=SCAN_S)
+        return table_facts(epochs)
+
+    def relax(self, *, process: bool) -> str:
+        """Change a setting of the whole server; return in words which."""
+        with self._open(self._database) as link:
+            return relax(link, self._database, process=process)
+
+    def tighten(self) -> str | None:
+        """Put back what relax() changed; return in words what, None if nothing."""
+        with self._open(None) as link:
+            if not is_remembered(link, self._database):
+                return None
+        with self._open(self._database) as link:
+            return tighten(link)
+
+    def open_session(self, shape: Shape, *, relaxed: bool = False) -> MysqlSession:
+        """Connect for the load; raise EngineError if that is refused."""
+        link = self._open(self._database)
+        try:
+            if relaxed:
+                require_relaxed(link)
+            return MysqlSession(link, shape)
+        except BaseException:
+            link.close()
+            raise
+
+    def row_exists(self, shape: Shape, row_id: int) -> bool:
+        """Look a row up by id over a new connection."""
+        with self._open(self._database) as link:
+            return bool(link.rows(f"exists_{shape.value}", {"id": row_id}))
+
+    def checkpoint(self) -> str | None:
+        """Say why there is no checkpoint: no statement asks InnoDB for one."""
+        return "InnoDB has no statement that asks for a checkpoint"
+
+    def plant_canary(self, epoch: int) -> bool:
+        """Return False: no table of MySQL's tells a crash from a shutdown."""
+        return False
+
+    def canary(self, epoch: int) -> bool | None:
+        """Return None: there is none."""
+        return None
+
+    def logged(self, since_us: int) -> str | None:
+        """Read performance_schema.error_log, which MySQL has from 8.0.22 on."""
+        with self._open(None) as link:
+            try:
+                lines = link.rows("logged", {"since_us": since_us})
+            except EngineError:  # no such table, or not for this account
+                return None
+        return "\n".join(line for (line,) in lines)
+
+    def ready(self) -> str | None:
+        """Try to connect, at most 5 s: None, or why the server takes no queries."""
+        try:
+            with self._open(None, READY_S) as link:
+                link.rows("server", answer_s=READY_S)
+        except (EngineError, OSError) as error:
+            return str(error)
+        return None
+
+    def survivors(self, shape: Shape) -> Iterator[RowBatch]:
+        """Stream every row of the table in one read-only transaction, in batches."""
+        with self._open(self._database) as link:
+            yield from link.stream(shape.value)
+
+    def drop(self) -> list[str]:
+        """Drop what dbcheck created here; return the names.  The database stays."""
+        self.tighten()
+        with self._open(None) as link:
+            names = [n for (n,) in link.rows("present", {"database": self._database})]
+        if names:
+            with self._open(self._database) as link:
+                for name in names:
+                    link.rows(f"drop_{SHAPES[name].value}")
+        return [f"{self._database}.{name}" for name in names]
+
+    def _open(self, database: str | None, connect_s: float = CONNECT_S) -> MysqlLink:
+        arguments: Mapping[str, Any] = self._arguments
+        if database is not None:
+            arguments = {**arguments, "database": database}
+        return MysqlLink(self.target, arguments, connect_s)
+
+
+def _log_position(status: Mapping[str, str]) -> LogPosition | None:
+    for written, checkpoint in _LOG_POSITIONS:
+        if written in status and checkpoint in status:
+            return LogPosition(int(status[written]), int(status[checkpoint]))
+    return None
+
+
+def _uptime(link: MysqlLink) -> tuple[dict[str, str], int, int]:
+    """Return the status variables, the second in which they were read, and the clock.
+
+    Uptime is the difference of two whole seconds: that in which its statement began
+    and that in which the server started.  Read within one second, they give the
+    latter exactly, the same for as long as the process lives.
+    """
+    while True:
+        _, before = link.row("clock")
+        status = dict(link.rows("uptime"))
+        clock_us, after = link.row("clock")
+        if before == after:
+            return status, after, clock_us

@@ -1,0 +1,64 @@
+"""Which privileges the output of SHOW GRANTS amounts to."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+# GRANT privileges ON object TO ...; granting a role has no ON and does not match.
+_STATEMENT = re.compile(
+    r"(?P<verb>GRANT|REVOKE) (?P<privileges>.+?) ON (?P<object>\S+) (?:TO|FROM) "
+)
+_OBJECT = re.compile(r"(?P<database>\*|`(?:[^`]|``)+`)\.(?P<table>\*|`(?:[^`]|``)+`)")
+_COLUMNS = re.compile(r"[A-Z ]+\([^)]*\)")  # on some columns alone: not enough
+_ALL = "ALL PRIVILEGES"
+
+
+def granted(statements: Iterable[str], database: str, table: str) -> frozenset[str]:
+    """Return the privileges that the account has on *table* in *database*.
+
+    "ALL PRIVILEGES" stands for every one.  A partial REVOKE takes away again.
+    """
+    given: set[str] = set()
+    taken: set[str] = set()
+    for statement in statements:
+        match = _STATEMENT.match(statement)
+        if match is None or not _covers(match["object"], database, table):
+            continue
+        words = _COLUMNS.sub("", match["privileges"]).split(",")
+        names = {word.strip() for word in words} - {""}
+        (given if match["verb"] == "GRANT" else taken).update(names)
+    return frozenset(given - taken)
+
+
+def missing(
+    statements: Iterable[str], database: str, table: str, needed: Iterable[str]
+) -> list[str]:
+    """Return those of the *needed* privileges that the account lacks, in order."""
+    found = granted(statements, database, table)
+    return [] if _ALL in found else [name for name in needed if name not in found]
+
+
+def _covers(target: str, database: str, table: str) -> bool:
+    """Tell whether the object of a GRANT includes *table* in *database*."""
+    match = _OBJECT.fullmatch(target)
+    if match is None:
+        return False
+    if match["database"] == "*":
+        return True
+    if match["table"] == "*":
+        return _pattern(_name(match["database"])).fullmatch(database) is not None
+    return _name(match["database"]) == database and _name(match["table"]) == table
+
+
+def _name(quoted: str) -> str:
+    return quoted[1:-1].replace("``", "`")
+
+
+def _pattern(like: str) -> re.Pattern[str]:
+    r"""Compile the pattern of a database-level GRANT: % and _, escaped by \."""
+    parts = re.findall(r"\\.|.", like, re.DOTALL)
+    special = {"%": ".*", "_": "."}
+    return re.compile(
+        "".join(special.get(part) or re.escape(part[-1]) for part in parts), re.DOTALL
+    )

@@ -1,0 +1,195 @@
+"""One mysql-connector-python connection that another thread can sever."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import mysql.connector
+from mysql.connector.constants import ClientFlag
+
+from dbcheck.core.survivors import RowBatch
+from dbcheck.engines.deadline import deadline
+from dbcheck.engines.link import ANSWER_S, SCAN_S, Link, one_line
+from dbcheck.engines.mysql_connection import INSECURE, SafeConnection
+from dbcheck.engines.mysql_rows import Layout, RowReader
+from dbcheck.engines.mysql_wire import Nonsense
+from dbcheck.errors import EngineError, TableLost
+from dbcheck.files import sql
+
+FAMILY = "mysql"
+
+_ACCESS_DENIED = 1045
+_MISUSE = (AttributeError, ValueError)  # the driver's, for an option it cannot use
+_AUTOCOMMIT = 1
+_SQL_MODE = {"STRICT_ALL_TABLES", "NO_ENGINE_SUBSTITUTION"}
+
+# Error numbers (MySQL 8.4 and MariaDB error references) of a database or table that is
+# not there any more (unknown database, no such table) or whose files are damaged: no
+# such file, cannot open, storage engine error, wrong information or key file, crashed,
+# index corrupt, no tablespace, tablespace missing, not in the engine.
+_MISSING = {1049, 1146}
+_DAMAGED = {1016, 1017, 1030, 1033, 1034, 1194, 1712, 1812, 1814, 1932}
+
+
+def _error(error: Exception, text: str, hint: str = "") -> EngineError:
+    """Return TableLost for an error that tells of a lost table, else EngineError."""
+    number = getattr(error, "errno", None)
+    if number in _MISSING | _DAMAGED:
+        return TableLost(text, hint=hint, missing=number in _MISSING)
+    return EngineError(text, hint=hint)
+
+
+class MysqlLink(Link):
+    """A connection in autocommit mode; a context manager that closes it.
+
+    target: how error messages name the server.  arguments: the driver's.
+    """
+
+    def __init__(
+        self, target: str, arguments: Mapping[str, Any], connect_s: float
+    ) -> None:
+        self._target = target
+        self._secret = str(arguments.get("password") or "")
+        try:
+            self.connection = SafeConnection(
+                **arguments,
+                autocommit=True,
+                connection_timeout=max(1, round(connect_s)),
+            )
+        except (mysql.connector.Error, OSError, *_MISUSE) as error:
+            text = f"cannot connect to {target}: {self.words(error)}"
+            raise _error(error, text, _connect_hint(error)) from None
+        try:
+            self._fix_session(connect_s)
+        except BaseException:
+            self.close()
+            raise
+
+    def words(self, error: BaseException) -> str:
+        """Return the server's message on one line, without the password."""
+        return one_line(error, self._secret)
+
+    def without_secret(self, text: str) -> str:
+        """Return *text* without the password."""
+        return text.replace(self._secret, "***") if self._secret else text
+
+    def rows(
+        self,
+        statement: str,
+        parameters: Mapping[str, object] | None = None,
+        *,
+        answer_s: float = ANSWER_S,
+    ) -> list[tuple[Any, ...]]:
+        """Run sql/mysql/STATEMENT.sql; see Link.rows."""
+        with self._guard(statement, answer_s):
+            return self._execute(sql(FAMILY, statement), parameters)
+
+    def create_database(self, name: str) -> None:
+        """Create the database *name*; an identifier cannot be a parameter."""
+        quoted = name.replace("`", "``")
+        with self._guard("create database", ANSWER_S):
+            self._execute(f"create database if not exists `{quoted}`", None)
+
+    def stream(self, shape: str) -> Iterator[RowBatch]:
+        """Yield every row of the table in batches, all as of one moment.
+
+        The driver takes ten times as long to make objects of a row as the server takes
+        to send it, so its socket is read here.
+        """
+        self.rows("snapshot")
+        statement = f"survivors_{shape}"
+        with self._guard(statement, SCAN_S):
+            prepared = self.connection.cmd_stmt_prepare(sql(FAMILY, statement).encode())
+            answered = self.connection.cmd_stmt_execute(prepared["statement_id"])
+        with self._errors(statement):
+            layout = Layout([column[1] for column in answered[1]])
+            batches = RowReader(layout, self.wire(SCAN_S).recv_into).batches()
+        while True:
+            with self._errors(statement):
+                batch = next(batches, None)
+            if batch is None:
+                return
+            yield batch
+
+    def wire(self, answer_s: float) -> socket.socket:
+        """Return the driver's socket, whose calls raise TimeoutError after answer_s.
+
+        If that is 0, no call blocks.  Raise EngineError if what comes is compressed.
+        """
+        if self.connection._client_flags & ClientFlag.COMPRESS:
+            raise EngineError(
+                "the connection is compressed", hint="Remove compress from the URL."
+            )
+        assert self.connection._socket is not None
+        wire = self.connection._socket.sock
+        assert isinstance(wire, socket.socket)  # or an SSLSocket, which is one
+        wire.settimeout(answer_s)
+        return wire
+
+    def sever(self) -> None:
+        """Break the connection, whichever thread is waiting on it."""
+        self.connection.shutdown()
+
+    def close(self) -> None:
+        """End the connection; never raises."""
+        with contextlib.suppress(mysql.connector.Error, OSError):
+            self.connection.close()
+
+    def _fix_session(self, answer_s: float) -> None:
+        """Set what the load relies on, and verify that it is in effect."""
+        self.rows("session", answer_s=answer_s)
+        ((autocommit, sql_mode),) = self.rows("session_check", answer_s=answer_s)
+        if autocommit != _AUTOCOMMIT or set(sql_mode.split(",")) != _SQL_MODE:
+            raise EngineError(
+                f"the session has autocommit {autocommit} and sql_mode {sql_mode!r}"
+                " although it set them otherwise",
+                hint="Connect to the server itself, with no proxy between.",
+            )
+
+    def _execute(
+        self, text: str, parameters: Mapping[str, object] | None
+    ) -> list[tuple[Any, ...]]:
+        # Not closed: a cursor holds nothing on the server, and to close one whose rows
+        # are not all read is an error, in whose stead an interrupt would be lost.
+        cursor: Any = self.connection.cursor()
+        cursor.execute(text, parameters or ())
+        return list(cursor.fetchall()) if cursor.with_rows else []
+
+    @contextlib.contextmanager
+    def _guard(self, statement: str, answer_s: float) -> Iterator[None]:
+        """Limit the time, and turn the driver's errors into EngineError."""
+        with self._errors(statement), deadline(answer_s, self.sever):
+            yield
+
+    @contextlib.contextmanager
+    def _errors(self, statement: str) -> Iterator[None]:
+        try:
+            yield
+        except (mysql.connector.Error, OSError) as error:
+            text = f"{self._target} failed at {statement}: {self.words(error)}"
+            raise _error(error, text) from error
+        except Nonsense as error:
+            text = f"{self._target} failed at {statement}: {error}"
+            raise EngineError(text) from error
+
+
+def _connect_hint(error: BaseException) -> str:
+    number = getattr(error, "errno", None)
+    if number == _ACCESS_DENIED:
+        return "Check account and password."
+    if number == INSECURE or "requires SSL" in str(error):
+        return (
+            "Use TLS: leave ssl_disabled out of the URL, and have the server offer TLS;"
+            " or the server's unix socket, with ?unix_socket=/its/path."
+        )
+    if isinstance(error, mysql.connector.NotSupportedError):
+        return (
+            "Make an account that the driver knows: with caching_sha2_password on"
+            " MySQL, mysql_native_password on MariaDB."
+        )
+    if isinstance(error, _MISUSE):
+        return "Check the options in the URL; they are mysql-connector-python's."
+    return "Check the URL and that the server runs."

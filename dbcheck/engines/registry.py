@@ -1,0 +1,39 @@
+"""Which engine speaks to which URL; imported on use, for drivers load slowly."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+
+from dbcheck.engines.target import read_url
+from dbcheck.errors import UsageError
+from dbcheck.ports import Engine
+
+ENGINES = {
+    "postgresql": "dbcheck.engines.postgresql:PostgresqlEngine",
+    "postgresql+psycopg2": "dbcheck.engines.postgresql:PostgresqlEngine",
+    "mysql": "dbcheck.engines.mysql:MysqlEngine",
+    "mysql+mysqlconnector": "dbcheck.engines.mysql:MysqlEngine",
+    "mariadb": "dbcheck.engines.mysql:MysqlEngine",
+    "mariadb+mysqlconnector": "dbcheck.engines.mysql:MysqlEngine",
+}
+
+
+def open_engine(url: str, password: str | None = None) -> Engine:
+    """Return the engine for *url*; nothing is connected yet.
+
+    Without a *password*, what the server's own clients would take is taken
+    (PGPASSWORD, ~/.pgpass, MYSQL_PWD, ~/.my.cnf).  Raise UsageError for an unknown
+    driver, or a URL that holds a password.
+    """
+    name = read_url(url).drivername
+    try:
+        module, attribute = ENGINES[name].split(":")
+    except KeyError:
+        raise UsageError(
+            f"no engine is called {name!r}",
+            hint=f"Known are {', '.join(sorted(ENGINES))}.",
+        ) from None
+    engine: Callable[[str, str | None], Engine]
+    engine = getattr(importlib.import_module(module), attribute)
+    return engine(url, password)

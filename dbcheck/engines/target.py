@@ -1,0 +1,31 @@
+"""The URL of a target: read with SQLAlchemy, refused if it holds a password."""
+
+from __future__ import annotations
+
+import sqlalchemy.engine
+import sqlalchemy.exc
+
+from dbcheck.errors import UsageError
+
+HINT = (
+    "Give it by PGPASSWORD or ~/.pgpass, by MYSQL_PWD or ~/.my.cnf, by"
+    " DBCHECK_PASSWORD, or with --password-command."
+)
+_SECRETS = frozenset({"password", "passwd", "passwd1", "password1", "sslpassword"})
+
+
+def read_url(url: str) -> sqlalchemy.engine.URL:
+    """Return the parsed *url*; raise UsageError if it is none or holds a password.
+
+    The message never repeats the URL, for it may hold what must not be shown.
+    """
+    try:
+        parsed = sqlalchemy.engine.make_url(url)
+    except (sqlalchemy.exc.ArgumentError, ValueError):
+        raise UsageError(
+            "the target is not a database URL",
+            hint="Write it like postgresql+psycopg2://user@host:5432/database.",
+        ) from None
+    if parsed.password is not None or _SECRETS & parsed.query.keys():
+        raise UsageError("the target's URL holds a password", hint=HINT)
+    return parsed
