@@ -1,0 +1,53 @@
+"""Any inventory that Ansible itself can read, through its own ansible-inventory."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+from dbcheck.errors import UsageError
+from dbcheck.inventory.document import Value
+from dbcheck.inventory.groups import Variables
+
+_PROGRAM = "ansible-inventory"
+_TIMEOUT_S = 120
+_SAID_MAX = 400
+
+
+def variables(path: Path, why: str) -> dict[str, Variables]:
+    """Return the variables of each host, as Ansible merged them.
+
+    why: what makes this file one for Ansible, e.g. "its name does not end in .yml".
+    Raise UsageError if Ansible is not installed, or cannot read it either.
+    """
+    if shutil.which(_PROGRAM) is None:
+        raise UsageError(
+            f"{path} is to be read with {_PROGRAM}, which is not here: {why}",
+            hint="Install ansible-core, or write the inventory as YAML.",
+        )
+    try:
+        done = subprocess.run(
+            (_PROGRAM, "-i", str(path.resolve()), "--list"),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=_TIMEOUT_S,
+        )
+        if done.returncode:
+            raise ValueError(done.stderr.decode(errors="replace"))
+        hosts = json.loads(done.stdout).get("_meta", {}).get("hostvars", {})
+    except subprocess.TimeoutExpired:
+        raise UsageError(
+            f"{_PROGRAM} did not read {path} within {_TIMEOUT_S} s"
+        ) from None
+    except (OSError, ValueError) as error:
+        words = " ".join(str(error).split())[-_SAID_MAX:]
+        raise UsageError(
+            f"{_PROGRAM} cannot read {path}: {words}",
+            hint=f"Run: {_PROGRAM} -i {path} --list",
+        ) from None
+    return {
+        host: {name: Value(value, str(path)) for name, value in values.items()}
+        for host, values in hosts.items()
+    }

@@ -1,0 +1,156 @@
+"""From an inventory file to its targets."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from dbcheck.errors import UsageError
+from dbcheck.inventory import folders, listed
+from dbcheck.inventory.document import Vaulted, read
+from dbcheck.inventory.entry import KNOWN, Entry, PowerPlan, entry, power
+from dbcheck.inventory.fields import PREFIX, Fields
+from dbcheck.inventory.groups import Tree, Variables, merged
+
+_YAML = (".yml", ".yaml", ".json")
+
+
+@dataclass(frozen=True, slots=True)
+class Inventory:
+    """The targets of one file: the hosts that have a dbcheck_target.
+
+    faults: name -> what is wrong with a host; it stops no command on another one.
+    others: hosts that are no targets.
+    """
+
+    file: str
+    entries: Mapping[str, Entry]
+    faults: Mapping[str, UsageError]
+    others: frozenset[str]
+
+    def entry(self, name: str) -> Entry:
+        """Return the target *name*; raise UsageError if it is wrong or not there."""
+        if name in self.faults:
+            raise self.faults[name]
+        found = self.entries.get(name)
+        if found is not None:
+            return found
+        if name in self.others:
+            raise UsageError(
+                f"{self.file}: host {name}: {PREFIX}target is missing",
+                hint=f"Give {PREFIX}target for the host, or for a group it is in.",
+            )
+        names = sorted([*self.entries, *self.faults])
+        close = difflib.get_close_matches(name, names, 1)
+        known = ", ".join(names) or "none"
+        raise UsageError(
+            f"{self.file} has no host {name}",
+            hint=f"Is it {close[0]}?" if close else f"Its targets are: {known}.",
+        )
+
+
+def load(path: Path) -> Inventory:
+    """Return the inventory in *path*; raise UsageError if it cannot be read.
+
+    What is wrong with one host, with its place and key, is kept for who asks for it.
+    YAML is read here; any other inventory of Ansible's, or one with encrypted files,
+    by ansible-inventory.
+    """
+    if not path.exists():
+        raise UsageError(
+            f"there is no inventory {path}",
+            hint="Run dbcheck init to write one, or name it with --inventory.",
+        )
+    hosts = _variables(path)
+    found = _Found(str(path))
+    for name, variables in hosts.items():
+        found.add(Fields(name, variables, str(path)), variables)
+    return found.inventory()
+
+
+class _Found:
+    """Hosts with what is right and what is wrong about them."""
+
+    def __init__(self, file: str) -> None:
+        self._file = file
+        self._entries: dict[str, Entry] = {}
+        self._switches: dict[str, PowerPlan] = {}
+        self._faults: dict[str, UsageError] = {}
+        self._others: set[str] = set()
+
+    def add(self, fields: Fields, variables: Variables) -> None:
+        """Read a host, as far as it can be."""
+        name = fields.host
+        try:
+            fields.refuse_unknown(KNOWN)
+            if f"{PREFIX}target" not in variables:
+                self._others.add(name)
+                return
+            self._switches[name] = power(fields)
+            self._entries[name] = entry(fields)
+        except UsageError as error:
+            self._faults[name] = error
+
+    def inventory(self) -> Inventory:
+        """Return it all, once every host was added."""
+        for name in sorted(self._faults.keys() - self._switches.keys()):
+            doubt = f"what cuts host {name} cannot be told: {self._faults[name]}"
+            for other, one in self._entries.items():
+                self._entries[other] = replace(one, doubt=doubt)
+        entries = self._entries
+        self._refuse_shared("target", {n: e.target for n, e in entries.items()})
+        witnesses = {n: e.witness.rstrip("/") for n, e in entries.items()}
+        self._refuse_shared("witness", witnesses)
+        switches = {n: _switch(plan) for n, plan in self._switches.items()}
+        self._refuse_shared("power", switches)
+        right = {n: e for n, e in entries.items() if n not in self._faults}
+        return Inventory(self._file, right, self._faults, frozenset(self._others))
+
+    def _refuse_shared(self, what: str, values: Mapping[str, Hashable]) -> None:
+        """Note the fault of hosts that share a witness's folder, a switch or a server.
+
+        A switch of a host that has a fault of its own is compared, too.
+        """
+        users: dict[Hashable, list[str]] = {}
+        for name, value in values.items():
+            if value:
+                users.setdefault(value, []).append(name)
+        for names in users.values():
+            if len(names) == 1:
+                continue
+            error = UsageError(
+                f"{self._file}: hosts {names[0]} and {names[1]} have the same "
+                f"{PREFIX}{what}",
+                hint="Each host needs its own; {{ inventory_hostname }} in a value "
+                "stands for the host's name.",
+            )
+            for name in names:
+                self._faults.setdefault(name, error)
+
+
+def _variables(path: Path) -> dict[str, Variables]:
+    if path.is_dir():
+        return listed.variables(path, "it is a folder")
+    if path.suffix not in _YAML:
+        return listed.variables(path, f"its name ends in none of {', '.join(_YAML)}")
+    try:
+        tree = Tree(read(path))
+        beside = path.resolve().parent
+        return merged(
+            tree,
+            folders.variables(beside / "group_vars", tree.groups),
+            folders.variables(beside / "host_vars", tree.hosts),
+        )
+    except Vaulted as error:
+        return listed.variables(path, f"{error} is encrypted")
+
+
+def _switch(power: PowerPlan) -> Hashable:
+    """Return what may belong to one host only."""
+    if power.kind == "exec":
+        return power.cut
+    if power.kind == "fence":
+        return power.agent, tuple(sorted(power.options.items()))
+    return power.lab

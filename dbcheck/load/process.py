@@ -1,0 +1,126 @@
+"""Sessions that run in a process of their own, as the client sees them."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+import tempfile
+import threading
+from dataclasses import replace
+
+from dbcheck.errors import DbcheckError, LoadError
+from dbcheck.load.crew import END_S, Look, Told
+from dbcheck.load.job import Ended, Job, hear, tell
+
+_ERROR_BYTES = 2000
+
+
+Child = subprocess.Popen[bytes]
+
+
+class ProcessCrew:
+    """See load.crew.Crew; connect() to end() hold a process, a thread and two pipes."""
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self._look = Look()
+        self._told = Told()
+        self._refusal: DbcheckError | None = None
+        self._connected = threading.Event()
+        # Thread.join() may not be called again after an interrupt (CPython 3.11 then
+        # takes the thread for ended, bpo-45274).
+        self._has_read = threading.Event()
+        self._child: Child | None = None
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115
+
+    def connect(self) -> None:
+        """Start the process; return once every session there is connected."""
+        # In a session of its own, so that Ctrl-C reaches the client alone.
+        self._child = subprocess.Popen(
+            [sys.executable, "-P", "-m", "dbcheck.load.worker"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            start_new_session=True,
+        )
+        threading.Thread(
+            target=self._read, args=(self._child,), name="load-process"
+        ).start()
+        _order(self._child, self._job)
+        self._connected.wait()
+        if error := self._refusal or self._told.failure:
+            raise error
+
+    def start(self, began_us: int) -> None:
+        """Let the sessions commit."""
+        assert self._child is not None
+        _order(self._child, began_us)
+
+    def look(self) -> Look:
+        """Return the newest look that came."""
+        return self._look
+
+    def end(self, wait_s: float = END_S) -> Told:
+        """End the sessions, the process and what belongs to it; idempotent."""
+        child, self._child = self._child, None
+        try:
+            if child is not None:
+                self._end(child, wait_s)
+        finally:
+            self._errors.close()
+        return self._told
+
+    def _end(self, child: Child, wait_s: float) -> None:
+        assert child.stdin is not None and child.stdout is not None
+        try:
+            _order(child, None)
+            self._has_read.wait(wait_s)
+        finally:
+            child.kill()
+            child.wait()
+            self._has_read.wait()  # all that there was to read
+            with contextlib.suppress(OSError):
+                child.stdin.close()
+            child.stdout.close()
+
+    def _read(self, child: Child) -> None:
+        """Take what the process tells, until it has told all."""
+        assert child.stdout is not None
+        try:
+            while True:
+                message = hear(child.stdout)
+                if isinstance(message, Look):
+                    self._look = message
+                elif isinstance(message, Ended):
+                    self._told = message.told
+                    return
+                else:
+                    self._refusal = message
+                    return
+                self._connected.set()
+        except EOFError:
+            self._told.failure = self._loss(child)
+            self._look = replace(self._look, running=0, waiting=0, failed=True)
+        finally:
+            self._connected.set()
+            self._has_read.set()
+
+    def _loss(self, child: Child) -> LoadError:
+        """Describe a process that ended without a word."""
+        status = child.wait()
+        self._errors.seek(0)
+        text = self._errors.read()[-_ERROR_BYTES:].decode("utf-8", "replace")
+        said = [line.strip() for line in text.splitlines() if line.strip()]
+        return LoadError(
+            f"process {child.pid} of the load, with {self._job.team.count} sessions,"
+            f" ended by itself ({status}): {said[-1] if said else 'it said nothing'}",
+            hint="What the witness holds can be judged: dbcheck reconcile. Look for"
+            " the reason in the system's log, e.g. memory that ran out.",
+        )
+
+
+def _order(child: Child, order: object) -> None:
+    assert child.stdin is not None
+    with contextlib.suppress(OSError):  # the reader tells that nobody is there
+        tell(child.stdin, order)

@@ -1,0 +1,28 @@
+"""One operation, by itself."""
+
+from __future__ import annotations
+
+import select
+import time
+
+from dbcheck.core.history import Row
+from dbcheck.errors import CommitUnknown
+from dbcheck.ports import Session
+
+ANSWER_S = 30.0
+
+
+def commit(session: Session, row: Row, answer_s: float = ANSWER_S) -> int:
+    """Insert *row* over *session* and wait; return the row's id.
+
+    Raise what the session raises, and CommitUnknown if there is no reply in time.
+    """
+    deadline_s = time.monotonic() + answer_s
+    sent = session.send(row)
+    while (left_s := deadline_s - time.monotonic()) > 0:
+        wanted = [] if sent else [session]
+        readable, writable, _ = select.select([session], wanted, [], left_s)
+        sent = sent or (bool(writable) and session.flush())
+        if readable and (row_id := session.receive()) is not None:
+            return row_id
+    raise CommitUnknown(f"a commit was not answered within {answer_s:g} s")

@@ -1,0 +1,1 @@
+"""Power switches: one adapter per kind."""

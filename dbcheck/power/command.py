@@ -1,0 +1,98 @@
+"""Programs that switch: run without a shell, bounded in time, ended with their kin."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import signal
+import subprocess
+import tempfile
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import IO
+
+from dbcheck.errors import PowerError
+
+SAID_MAX = 400
+_GRACE_S = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """How a program ended, and the text on its two streams."""
+
+    code: int
+    output: str
+    errors: str
+
+    @property
+    def said(self) -> str:
+        """Return the end of what it said, for an error's text."""
+        words = f"{self.output.strip()} {self.errors.strip()}".strip()
+        return words[-SAID_MAX:] or "nothing"
+
+
+def run(
+    command: Sequence[str],
+    what: str,
+    timeout_s: float,
+    *,
+    text: str = "",
+    hidden: Collection[str] = (),
+) -> Finished:
+    """Run *command* with *text* on its standard input; return once it has ended.
+
+    what: names it in errors; hidden: what must not be seen in what it said.  All that
+    it started ends with it.  If this process dies, timeout(1) ends them a little
+    later.  Raise PowerError if it cannot be run, or takes longer than *timeout_s*.
+    """
+    leash = ("timeout", "-s", "KILL", f"{timeout_s + _GRACE_S:g}")
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        try:
+            process = subprocess.Popen(
+                (*leash, *command),
+                stdin=subprocess.PIPE,
+                stdout=out,
+                stderr=err,
+                start_new_session=True,  # which timeout(1) does not leave
+            )
+        except OSError as error:
+            raise PowerError(
+                f"the {what} cannot be run: timeout: {error.strerror}",
+                hint="Install coreutils.",
+            ) from None
+        try:
+            process.communicate(text.encode(), timeout_s)
+        except subprocess.TimeoutExpired:
+            raise PowerError(
+                f"the {what} took longer than {timeout_s:g} s",
+                hint="Raise the power timeout, or mend what it waits for.",
+            ) from None
+        finally:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGKILL)
+            if process.stdin:
+                with contextlib.suppress(OSError):
+                    process.stdin.close()
+            process.wait()
+        finished = Finished(process.returncode, _text(out, hidden), _text(err, hidden))
+    if finished.code == 127:
+        raise PowerError(
+            f"the {what} cannot be run: {finished.said}",
+            hint="Install it, or give its whole path.",
+        )
+    return finished
+
+
+def shown(command: Sequence[str]) -> str:
+    """Return *command* as it would be typed."""
+    return shlex.join(command)
+
+
+def _text(file: IO[bytes], hidden: Collection[str]) -> str:
+    file.seek(0)
+    text = file.read().decode(errors="replace")
+    for secret in hidden:
+        text = text.replace(secret, "***") if secret else text
+    return text

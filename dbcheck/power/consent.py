@@ -1,0 +1,59 @@
+"""The first cut of a host by a switch is asked for twice, once with --yes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+from pathlib import Path
+
+from dbcheck.errors import UsageError
+from dbcheck.inventory.entry import Entry, PowerPlan
+from dbcheck.power.command import shown
+
+
+def require(entry: Entry, *, yes: bool) -> None:
+    """Return if this switch cut this host before, or if *yes*, which is remembered.
+
+    Else raise UsageError, which tells exactly what would be done.  Whatever changes
+    in the entry's host or switch makes it a first time again.
+    """
+    path = _path(entry)
+    if path.exists():
+        return
+    name = entry.name or entry.target
+    if not yes:
+        raise UsageError(
+            f"nothing was done; this would be the first cut of {name} by this switch: "
+            + words(entry.power, entry.host),
+            hint="If that is right, say it once more with --yes.",
+        )
+    note = {"host": name, "switch": words(entry.power, entry.host), "at_s": time.time()}
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path.write_text(json.dumps(note) + "\n")
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {error.strerror}") from None
+
+
+def words(plan: PowerPlan, host: str) -> str:
+    """Return what a cut and a restore by *plan* are, in words without any secret."""
+    after = f"then, after {plan.off_s:g} s or more,"
+    if plan.kind == "fence":
+        options = "".join(f" {k}={v}" for k, v in sorted(plan.options.items()))
+        return f"{plan.agent}{options} is told off, {after} on"
+    if plan.kind == "exec":
+        back = f"{after} `{shown(plan.restore)}`" if plan.restore else "no more"
+        return f"`{shown(plan.cut)}` is run, {back}"
+    if plan.kind == "sysrq":
+        return f"{host} resets itself at once, without a sync"
+    return plan.kind
+
+
+def _path(entry: Entry) -> Path:
+    state = os.environ.get("XDG_STATE_HOME", "")
+    folder = Path(state) if state.startswith("/") else Path("~/.local/state")
+    text = json.dumps((entry.name, entry.target, words(entry.power, entry.host)))
+    digest = hashlib.sha256(text.encode()).hexdigest()[:24]
+    return folder.expanduser() / "dbcheck" / "power" / f"{digest}.json"

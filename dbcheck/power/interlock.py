@@ -1,0 +1,134 @@
+"""What must be true before an unattended switch may cut."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from ipaddress import ip_address
+
+from dbcheck.errors import UsageError
+from dbcheck.inventory.entry import Expected
+from dbcheck.ports import Bystanders
+from dbcheck.power.target import Identity
+from dbcheck.remote.addresses import boot_id
+
+I_KNOW = "--i-know"
+_SHOWN_MAX = 5
+
+
+def require_host(
+    name: str, expected: Expected, seen: Identity | None, server: Mapping[str, str]
+) -> str:
+    """Return in words how the host was recognised; raise UsageError if it was not.
+
+    name:   in the inventory; without any *expected* value it must be the host's name.
+    seen:   what the host says over SSH, None if it was not asked.
+    server: the server's identity (ServerFacts), which may hold the host's name.
+    Nothing overrides this: a cut of the wrong host cannot be taken back.
+    """
+    hostname = seen.hostname if seen else server.get("hostname", "")
+    told = {
+        "hostname": hostname,
+        "serial": seen.serial if seen else "",
+        "machine_id": seen.machine_id if seen else "",
+    }
+    wanted = {
+        key: value for key in told if (value := str(getattr(expected, key)))
+    } or _by_name(name)
+    for key, value in wanted.items():
+        if not told[key]:
+            raise UsageError(
+                f"host {name}: its {key} cannot be read, and {value} is expected",
+                hint="Let dbcheck ask it over SSH (as root for the serial), or expect "
+                "another thing of it: dbcheck_expect_hostname, _serial, _machine_id.",
+            )
+        if not _same(key, value, told[key]):
+            raise UsageError(
+                f"host {name}: its {key} is {told[key]}, not {value}",
+                hint="It is another host, or the inventory is wrong: see "
+                f"dbcheck_expect_{key}.",
+            )
+    if seen and server.get("hostname") and not _same_name(hostname, server["hostname"]):
+        raise UsageError(
+            f"host {name}: the server runs on {server['hostname']}, not on {hostname}",
+            hint="Make ansible_host and dbcheck_target lead to one host.",
+        )
+    return ", ".join(f"{key} {told[key]}" for key in wanted)
+
+
+def require_address(
+    name: str, seen: Identity | None, addresses: frozenset[str], *, i_know: bool
+) -> None:
+    """Raise UsageError if the target's URL leads elsewhere than to the host seen.
+
+    addresses: what the URL's host resolves to; empty if there is nothing to compare.
+    """
+    if seen is None or i_know or not addresses or not seen.addresses:
+        return
+    if not addresses & seen.addresses:
+        raise UsageError(
+            f"{name}: the target's address {min(addresses)} is none of the host's",
+            hint=f"Check ansible_host and dbcheck_target; {I_KNOW} if an address is "
+            "translated on the way.",
+        )
+
+
+def require_elsewhere(name: str, seen: Identity | None) -> None:
+    """Raise UsageError if the host is the client's own: nobody would restore it."""
+    if seen and seen.boot_id and seen.boot_id == boot_id():
+        raise UsageError(
+            f"{name} is the very machine that dbcheck runs on",
+            hint="Run dbcheck on a machine that keeps its power, or cut by hand.",
+        )
+
+
+def require_alone(name: str, found: Bystanders, *, i_know: bool) -> None:
+    """Raise UsageError if the cut would hit others than dbcheck, or might."""
+    if i_know:
+        return
+    others = []
+    if found.databases:
+        names = ", ".join(found.databases[:_SHOWN_MAX])
+        more = len(found.databases) - _SHOWN_MAX
+        others.append(f"holds {names}" + (f" and {more} more" if more > 0 else ""))
+    if found.connections:
+        others.append(f"has {found.connections} connections of other clients")
+    if others:
+        raise UsageError(
+            f"{name}: the server {' and '.join(others)}",
+            hint=f"If all of that may lose its power, add {I_KNOW}.",
+        )
+    if found.unreadable:
+        what, why = next(iter(found.unreadable.items()))
+        raise UsageError(
+            f"{name}: whether the server has other {what} cannot be read: {why}",
+            hint=f"docs/privileges.md has the grant; or add {I_KNOW} if nobody else "
+            "uses this server.",
+        )
+
+
+def _by_name(name: str) -> dict[str, str]:
+    """Expect the inventory's name; one that is an address says nothing of the host."""
+    try:
+        ip_address(name)
+    except ValueError:
+        return {"hostname": name}
+    raise UsageError(
+        f"host {name}: its name in the inventory is an address, by which it cannot "
+        "be recognised",
+        hint="Give dbcheck_expect_hostname, dbcheck_expect_serial or "
+        "dbcheck_expect_machine_id.",
+    )
+
+
+def _same(key: str, wanted: str, found: str) -> bool:
+    if key == "hostname":
+        return _same_name(wanted, found)
+    return wanted.casefold() == found.casefold()
+
+
+def _same_name(one: str, other: str) -> bool:
+    """Compare names of hosts; one without a domain is compared by its first part."""
+    one, other = one.casefold().rstrip("."), other.casefold().rstrip(".")
+    if "." in one and "." in other:
+        return one == other
+    return one.partition(".")[0] == other.partition(".")[0]

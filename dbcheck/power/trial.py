@@ -1,0 +1,78 @@
+"""One cut and restore of an idle host, to see what the switch really does."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from dataclasses import dataclass
+
+from dbcheck.errors import HostError, PowerError
+from dbcheck.ports import Cut, PowerState, PowerSwitch
+from dbcheck.power.target import Target
+
+_POLL_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """What was seen; durations in seconds.
+
+    cut_s:     from telling the switch until it said off.
+    off_s:     from then until it was told on and said so.
+    back_s:    from then until the host answered; None if it was not asked.
+    rebooted:  the host has another boot id; None if it was not asked.
+    states:    what the switch said before, between and after.
+    """
+
+    cut: Cut
+    cut_s: float
+    off_s: float
+    back_s: float | None
+    rebooted: bool | None
+    states: tuple[str, str, str]
+
+
+def try_out(switch: PowerSwitch, target: Target | None, wait_s: float) -> Trial:
+    """Cut, restore, and wait up to *wait_s* for the host; raise PowerError.
+
+    Whatever fails after the cut was asked for, the power is asked back first.
+    """
+    before = target.identity() if target else None
+    first = switch.state()
+    began = time.monotonic()
+    try:
+        cut = switch.cut()
+        cut_at = time.monotonic()
+        between = switch.state()
+    except BaseException:
+        with contextlib.suppress(PowerError):  # the first error is the one to show
+            switch.restore()
+        raise
+    switch.restore()
+    on_at = time.monotonic()
+    last = switch.state()
+    back_s, rebooted = None, None
+    if target and before:
+        rebooted = _wait(target, wait_s) != before.boot_id
+        back_s = time.monotonic() - on_at
+        if last is PowerState.UNKNOWN:
+            last = switch.state()
+    states = (first.value, between.value, last.value)
+    return Trial(cut, cut_at - began, on_at - cut_at, back_s, rebooted, states)
+
+
+def _wait(target: Target, wait_s: float) -> str:
+    """Return the boot id once the host answers."""
+    deadline = time.monotonic() + wait_s
+    while True:
+        try:
+            return target.identity().boot_id
+        except HostError as error:
+            if time.monotonic() > deadline:
+                raise PowerError(
+                    f"{target.place} does not answer {wait_s:g} s after its power "
+                    f"came back: {error}",
+                    hint="Look at its console: does it boot by itself (BIOS: power "
+                    "on after a loss of power)?",
+                ) from None
+            time.sleep(_POLL_S)
