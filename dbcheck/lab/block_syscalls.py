@@ -1,0 +1,57 @@
+"""The system calls of the lab that Python does not wrap, as functions that raise.
+
+Each raises OSError with the number that the kernel gave.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+
+MS_NOSUID = 2  # mount(2), linux/mount.h
+MS_NODEV = 4
+MS_REC = 1 << 14
+MS_PRIVATE = 1 << 18
+MNT_DETACH = 2  # umount2(2)
+CLONE_NEWNS = 0x00020000  # unshare(2)
+PR_SET_PDEATHSIG = 1  # prctl(2), linux/prctl.h
+PR_SET_TIMERSLACK = 29
+PR_SET_IO_FLUSHER = 57
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def _check(result: int, path: str | None = None) -> None:
+    if result != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), path)
+
+
+def mount(
+    source: str, target: str, kind: str | None, flags: int, options: str = ""
+) -> None:
+    """Mount *source* on *target*, as mount(2) does."""
+    result = _libc.mount(
+        source.encode(),
+        os.fsencode(target),
+        None if kind is None else kind.encode(),
+        ctypes.c_ulong(flags),
+        options.encode() or None,
+    )
+    _check(result, target)
+
+
+def umount(target: str, flags: int = 0) -> None:
+    """Unmount what is mounted on *target*, as umount2(2) does."""
+    _check(_libc.umount2(os.fsencode(target), flags), target)
+
+
+def unshare(flags: int) -> None:
+    """Leave the namespaces that *flags* names for new ones, as unshare(2) does."""
+    _check(_libc.unshare(flags))
+
+
+def prctl(option: int, value: int) -> None:
+    """Set one property of this process, as prctl(2) does."""
+    zero = ctypes.c_ulong(0)
+    _check(_libc.prctl(option, ctypes.c_ulong(value), zero, zero, zero))

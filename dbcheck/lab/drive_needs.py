@@ -1,0 +1,59 @@
+"""What the drive rung needs of a machine, besides programs (programs.py)."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from dbcheck.lab import programs
+
+CAP_SYS_ADMIN = 21  # linux/capability.h
+
+
+def missing_for_drive_rung(filesystem: str) -> list[str]:
+    """Return what this machine lacks for a virtual drive with *filesystem* on it.
+
+    Each reason is a clause for a human; none means that a drive can be built.
+    Nothing is changed.
+    """
+    reasons = []
+    if os.geteuid() != 0:
+        reasons.append("this process is not root")
+    elif not has_capability(CAP_SYS_ADMIN):
+        reasons.append("root lacks CAP_SYS_ADMIN here (a container?)")
+    for device in ("/dev/fuse", "/dev/loop-control"):
+        if (why := _cannot_open(device)) is not None:
+            reasons.append(f"{device} cannot be opened: {why}")
+    for kind in ("fuse", filesystem):
+        if not _kernel_has(kind):
+            reasons.append(f"the kernel has no {kind} filesystem")
+    for tool in (f"mkfs.{filesystem}", "mount", "unshare"):
+        if programs.find(tool) is None:
+            reasons.append(programs.lacking(tool))
+    return reasons
+
+
+def has_capability(number: int) -> bool:
+    """Say whether this process has a capability in effect (capabilities(7))."""
+    status = Path("/proc/self/status").read_text()
+    fields = dict(line.split(":", 1) for line in status.splitlines())
+    return bool(int(fields["CapEff"], 16) >> number & 1)
+
+
+def _cannot_open(device: str) -> str | None:
+    try:
+        os.close(os.open(device, os.O_RDWR))
+    except OSError as error:
+        return os.strerror(error.errno or 0).lower()
+    return None
+
+
+def _kernel_has(kind: str) -> bool:
+    """Tell whether the kernel has the filesystem, or a module that it can load."""
+    if kind in Path("/proc/filesystems").read_text().split():
+        return True
+    modules = Path("/lib/modules", os.uname().release, "modules.dep")
+    try:
+        return f"/{kind}.ko" in modules.read_text()
+    except OSError:
+        return False

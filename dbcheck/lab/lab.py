@@ -1,0 +1,285 @@
+"""A lab as its users hold it: started, found again, cut through its switch, ended."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from dbcheck import interrupt
+from dbcheck.errors import LabError
+from dbcheck.lab import control, namespace, programs, sshd, state
+from dbcheck.lab.drive_needs import missing_for_drive_rung
+from dbcheck.lab.machine import SERVERS
+from dbcheck.lab.process import Process
+from dbcheck.lab.spec import LabSpec
+from dbcheck.lab.state import Entry
+from dbcheck.lab.switch import LabSwitch
+
+_START_TIMEOUT_S = 120.0
+_REQUEST_TIMEOUT_S = 60.0
+_DOWN_TIMEOUT_S = 20.0
+_POLL_S = 0.005
+_LOG_TAIL_BYTES = 2000
+
+
+class Lab:
+    """One running lab.
+
+    name:        by which find() and LabSwitch know it.
+    spec:        what it was started from.
+    target_url:  the server's URL, without the password; password is beside it.
+    witness_url: a folder behind the lab's sshd, not on the drive; identity_file
+                 and known_hosts are what ssh needs to get there.
+    host_url:    the same sshd, for whoever wants to see the server's files;
+    log_path:    among them its log.
+    """
+
+    def __init__(self, entry: Entry, daemon: subprocess.Popen[bytes] | None) -> None:
+        """Ask the daemon for the facts; use start() or find()."""
+        self._entry = entry
+        self._daemon = daemon
+        facts = self._ask("describe")
+        self.name = entry.name
+        self.spec = LabSpec.from_json(facts["spec"])
+        self.target_url: str = facts["target_url"]
+        self.password: str = facts["password"]
+        self.witness_url: str = facts["witness_url"]
+        self.host_url: str = facts["host_url"]
+        self.log_path: str = facts["log_path"]
+        self.identity_file = Path(facts["identity_file"])
+        self.known_hosts = Path(facts["known_hosts"])
+
+    @classmethod
+    def start(
+        cls, spec: LabSpec, folder: Path, *, keep: bool = False, name: str = ""
+    ) -> Lab:
+        """Build a lab and return once its server takes queries.
+
+        folder: made here, removed with the lab; holds the witness's logs.
+        keep:   False: the lab ends with this process, whatever ends it; True: it
+                stays until down().
+        Raise LabError, with nothing left behind, if the lab cannot be built.
+        """
+        if lacking := missing(spec):
+            raise LabError(
+                f"no such lab can be built here: {'; '.join(lacking)}",
+                hint="Mend that, or take the rung called process.",
+            )
+        state.mend()
+        entry, lock = state.create(name)
+        daemon = None
+        try:
+            _prepare(entry, spec, folder, keep=keep)
+            with interrupt.held_back():
+                daemon, ready = _spawn(entry, lock, keep=keep)
+            os.close(lock)
+            lock = -1
+            _await_ready(entry, ready)
+            lab = cls(entry, None if keep else daemon)
+            if keep:
+                daemon.returncode = 0  # as if waited for: it is no child to care for
+            return lab
+        except BaseException:
+            if daemon is not None:
+                daemon.kill()
+                daemon.wait()
+            if lock >= 0:
+                os.close(lock)
+            _wipe(entry)
+            raise
+
+    @classmethod
+    def find(cls, name: str) -> Lab:
+        """Return the running lab of that name; raise LabError if there is none."""
+        return cls(state.find(name), None)
+
+    def switch(self) -> LabSwitch:
+        """Return the switch of this lab's power."""
+        return LabSwitch(self.name)
+
+    def counters(self) -> dict[str, int]:
+        """Return what the drive did since power was last applied; {} if no drive."""
+        counters: dict[str, int] = self._ask("counters")
+        return counters
+
+    def server_log(self, lines: int = 20) -> str:
+        """Return the last lines of the server's log."""
+        return str(self._ask("log", lines=lines))
+
+    def freeze_server(self) -> None:
+        """Stop the server in its tracks: connections stay open and fall silent."""
+        self._ask("freeze")
+
+    def thaw_server(self) -> None:
+        """Let a frozen server go on."""
+        self._ask("thaw")
+
+    def set_drive(self, **values: object) -> None:
+        """Change flush_ms, write_ms, survivors or seed of the drive (see DriveSpec)."""
+        self._ask("set", **values)
+
+    def configure(self, settings: Mapping[str, str]) -> None:
+        """Replace the server's settings, with the power off, for its next start."""
+        self._ask("configure", settings=dict(settings))
+
+    def close(self) -> None:
+        """End the lab and remove its files; a dead one's too."""
+        _end(self._entry)
+        if self._daemon is not None:
+            self._daemon.wait()
+
+    def __enter__(self) -> Lab:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _ask(self, command: str, **fields: object) -> Any:
+        timeout_s = _REQUEST_TIMEOUT_S
+        return control.ask(self._entry.control, command, timeout_s=timeout_s, **fields)
+
+
+def standing() -> list[str]:
+    """Return the names of this account's labs that no client holds.
+
+    That is those that were started to stay, and those that are dead.
+    """
+    names = held()
+    return [entry.name for entry in state.entries() if entry.name not in names]
+
+
+def held() -> list[str]:
+    """Return the names of this account's labs that end with their client."""
+    entries = state.entries()
+    return [entry.name for entry in entries if entry.alive() and not entry.stays()]
+
+
+def down(name: str) -> bool:
+    """End the lab of that name and remove its files; a dead one's too.
+
+    Return whether it was alive.  Raise LabError if there is none.
+    """
+    entry = state.place(name)
+    alive = entry.alive()
+    if not alive and not entry.path.exists():
+        state.find(name)  # says so
+    _end(entry)
+    return alive
+
+
+def missing(spec: LabSpec) -> list[str]:
+    """Return what this machine lacks for such a lab, each in words; [] if nothing."""
+    reasons = [] if spec.rung == "process" else missing_for_drive_rung(spec.filesystem)
+    if programs.find("setpriv") is None:
+        reasons.append(programs.lacking("setpriv"))
+    return [*reasons, *SERVERS[spec.engine].missing(), *sshd.missing()]
+
+
+def best_rung(engine: str) -> str:
+    """Return "drive" if this machine has all that takes, else "process"."""
+    return "process" if missing(LabSpec(engine, rung="drive")) else "drive"
+
+
+def _prepare(entry: Entry, spec: LabSpec, folder: Path, *, keep: bool) -> None:
+    """Make the lab's folder, and note it, before anything else is made."""
+    folder = folder.parent.resolve() / folder.name
+    # Without namespaces a server of another account must find its way through.
+    root_alone = os.geteuid() == 0 and not namespace.available()
+    try:
+        folder.mkdir(mode=0o711 if root_alone else 0o700)
+    except FileExistsError:
+        raise LabError(
+            f"{folder} is there already", hint="Name a folder that does not exist."
+        ) from None
+    except OSError as error:
+        raise LabError(f"cannot make {folder}: {error.strerror}") from None
+    entry.note(folder=str(folder), spec=spec.to_json(), stays=keep)
+
+
+def _spawn(
+    entry: Entry, lock: int, *, keep: bool
+) -> tuple[subprocess.Popen[bytes], int]:
+    """Start the daemon; return it and the pipe on which it says that it is ready.
+
+    The daemon watches us by a pidfd: that works through pid namespaces, and is not
+    confused by our threads and forks as a death signal or a pipe would be.
+    """
+    us = -1 if keep else os.pidfd_open(os.getpid())
+    ready, ready_child = os.pipe()
+    # -P: what lies in the current folder is not to be imported, least of all by root.
+    words = [sys.executable, "-P", "-m", "dbcheck.lab.daemon", str(entry.path)]
+    words += [str(lock), str(ready_child), str(us)]
+    if namespace.available():
+        words = namespace.prefix() + words
+    try:
+        with entry.log.open("ab") as log:
+            daemon = subprocess.Popen(
+                words,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                pass_fds=[fd for fd in (lock, ready_child, us) if fd >= 0],
+                start_new_session=True,
+            )
+    except BaseException:
+        os.close(ready)
+        raise
+    finally:
+        os.close(ready_child)
+        if us >= 0:
+            os.close(us)
+    if process := Process.of(daemon.pid):
+        entry.note(daemon=process)
+    return daemon, ready
+
+
+def _await_ready(entry: Entry, ready: int) -> None:
+    """Wait for the daemon's word; close the pipe; raise LabError if it is not good."""
+    with open(ready, "rb") as pipe:
+        if not select.select([pipe], [], [], _START_TIMEOUT_S)[0]:
+            raise LabError(f"the lab is not ready after {_START_TIMEOUT_S:g} s")
+        line = pipe.readline()
+    if not line:
+        raise LabError(
+            f"the lab's daemon died while starting: {_tail(entry.log)}",
+            hint="The daemon's own words tell why.",
+        )
+    reply = json.loads(line)
+    if "error" in reply:
+        raise LabError(reply["error"], hint=reply["hint"])
+
+
+def _tail(log: Path) -> str:
+    try:
+        text = log.read_bytes()[-_LOG_TAIL_BYTES:].decode(errors="replace")
+    except OSError as error:
+        return str(error.strerror)
+    return text.strip() or "no word in its log"
+
+
+def _end(entry: Entry) -> None:
+    """End a lab gently if it answers, by force if not, and remove its files."""
+    daemon = entry.daemon()
+    try:
+        control.ask(entry.control, "down", timeout_s=_DOWN_TIMEOUT_S)
+        deadline = time.monotonic() + _DOWN_TIMEOUT_S
+    except LabError:
+        deadline = time.monotonic()
+    while daemon is not None and daemon.alive():
+        if time.monotonic() >= deadline:
+            daemon.kill()
+        time.sleep(_POLL_S)
+    _wipe(entry)
+
+
+def _wipe(entry: Entry) -> None:
+    if not entry.wait_dead(_DOWN_TIMEOUT_S):
+        raise LabError(f"the daemon of lab {entry.name} does not end")
+    state.mend(frozenset({entry.name}))

@@ -1,0 +1,138 @@
+"""What loses its power: storage and the server on it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+
+from dbcheck.errors import LabError
+from dbcheck.lab.server import DatabaseServer
+from dbcheck.lab.server_mariadb import MariadbServer
+from dbcheck.lab.server_mysql import MysqlServer
+from dbcheck.lab.server_postgresql import PostgresqlServer
+from dbcheck.lab.spec import LabSpec
+from dbcheck.lab.storage import FolderStorage, Storage
+from dbcheck.lab.storage_drive import DriveStorage
+from dbcheck.ports import PowerState
+
+log = logging.getLogger(__name__)
+
+SERVERS: dict[str, type[DatabaseServer]] = {
+    "postgresql": PostgresqlServer,
+    "mariadb": MariadbServer,
+    "mysql": MysqlServer,
+}
+
+_RECOVERY_S = 180.0
+
+# Values under which a commit need not wait for a flush of the drive.
+_NO_FLUSH = {
+    "fsync": {"off", "false", "no", "0"},
+    "synchronous_commit": {"off", "false", "no", "0"},
+    "innodb_flush_log_at_trx_commit": {"0", "2"},
+    "innodb_flush_method": {"nosync"},
+}
+
+
+class Machine:
+    """A server on its storage, behind one switch.
+
+    base:   a folder that the server's account can reach; base/files is there, and
+            is on a disk.
+    power:  ON or OFF; a server that did not come back is ON, and failure() tells.
+    """
+
+    def __init__(self, spec: LabSpec, base: Path) -> None:
+        self._spec = spec
+        self.power = PowerState.OFF
+        self._failure: str | None = None
+        self._storage: Storage
+        if spec.rung == "drive":
+            self._storage = DriveStorage(spec, base)
+        else:
+            self._storage = FolderStorage(base / "files")
+        self.server = SERVERS[spec.engine](
+            self._storage.folder / "data", base / "run", settings=spec.settings
+        )
+
+    def build(self) -> None:
+        """Make storage and server from nothing; return once it takes queries."""
+        self._storage.build()
+        with self._storage.in_no_time():
+            self.server.initialise()
+            self.server.start()
+            self._storage.settle()
+        self._storage.start_counting()
+        self.power = PowerState.ON
+
+    def cut(self) -> tuple[int, dict[str, object]]:
+        """Cut the power.
+
+        Return when it was gone (CLOCK_MONOTONIC, in microseconds) and the report
+        of the storage, with flushes_expected.
+        """
+        if self.power is PowerState.OFF:
+            raise LabError("the power is off already", hint="Restore it first.")
+        expected = self.flushes_expected()
+        cut_us, report = self._storage.cut(self.server, flushes_expected=expected)
+        self.power = PowerState.OFF
+        self._failure = None
+        return cut_us, {**report, "flushes_expected": expected}
+
+    def restore(self) -> None:
+        """Apply power and recover; what does not come back is told by failure()."""
+        if self.power is PowerState.ON:
+            return
+        self.power = PowerState.ON
+        try:
+            with self._storage.in_no_time():
+                self._storage.power_on()
+                self.server.start(_RECOVERY_S)
+            self._storage.start_counting()
+        except LabError as error:
+            log.warning("not back: %s", error)
+            self._failure = str(error)
+
+    def failure(self) -> str | None:
+        """Say why the server is not there though the power is on, or None."""
+        if self.power is PowerState.OFF:
+            return None
+        return self._storage.failure() or self._failure or self.server.failure()
+
+    def counters(self) -> dict[str, int]:
+        """Return what the drive did since power was last applied."""
+        return self._storage.counters()
+
+    def set_drive(self, **values: object) -> None:
+        """Change costs and survivors of the drive."""
+        self._storage.set(**values)
+
+    def configure(self, settings: Mapping[str, str]) -> None:
+        """Replace the server's settings; they count from the next restore on."""
+        if self.power is PowerState.ON:
+            raise LabError("settings change while power is off", hint="Cut it first.")
+        changed = dict(settings)
+        if not all(isinstance(value, str) for value in changed.values()):
+            raise LabError("a server's settings are texts, numbers too")
+        self.server.settings = changed
+
+    def flushes_expected(self) -> bool:
+        """Say whether every commit must make the drive see a flush."""
+        lax = any(
+            self.server.settings.get(name, "").lower() in values
+            for name, values in _NO_FLUSH.items()
+        )
+        return self._storage.sends_flushes and not lax
+
+    def server_log(self, lines: int) -> str:
+        """Return the last lines of the server's log."""
+        try:
+            text = self.server.log_file.read_text("utf-8", "replace")
+        except FileNotFoundError:
+            return ""
+        return "\n".join(text.splitlines()[-lines:])
+
+    def close(self) -> None:
+        """End server and storage; what they hold is lost."""
+        self._storage.close(self.server)

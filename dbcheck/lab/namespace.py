@@ -1,0 +1,74 @@
+"""Namespaces in which a lab's daemon runs, so that nothing outlives it.
+
+With a mount, pid and ipc namespace of its own (namespaces(7)), the kernel itself
+ends the processes, mounts, System V segments and loop devices of a lab when its
+daemon dies, however it dies.  The network stays shared.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+
+from dbcheck.lab import block_syscalls as syscalls
+from dbcheck.lab import programs
+from dbcheck.lab.drive_needs import CAP_SYS_ADMIN, has_capability
+
+_MS_BIND = 4096  # mount(2)
+_MASKED = (Path("/dev/shm"), Path("/run"))
+
+
+def available() -> bool:
+    """Say whether this process may make namespaces."""
+    return has_capability(CAP_SYS_ADMIN) and programs.find("unshare") is not None
+
+
+def prefix() -> list[str]:
+    """Return what to put before a command line to run it in new namespaces.
+
+    The command becomes process 1 there, and is killed if `unshare` is killed.  What
+    it mounts is seen by nobody else; what others unmount goes there too, so that a
+    lab does not keep their devices busy.
+    """
+    namespaces = ["--mount", "--pid", "--ipc", "--propagation=slave"]
+    ends = ["--fork", "--kill-child=SIGKILL"]
+    return [str(programs.require("unshare")), *namespaces, *ends, "--mount-proc"]
+
+
+def leave_init_behind() -> None:
+    """Return in a child; stay behind as process 1 until the child is dead.
+
+    Process 1 inherits orphans, such as the children of a killed server, and must
+    reap them; it also is deaf to signals from within.  When it ends, the kernel
+    kills all others in the namespace.
+    """
+    child = os.fork()
+    if child == 0:
+        return
+    while True:
+        with contextlib.suppress(InterruptedError):
+            if os.wait()[0] == child:
+                os._exit(0)
+
+
+def mask(*visible: Path) -> None:
+    """Cover /dev/shm and /run with empty memory filesystems.
+
+    Servers leave shared memory in the one and want sockets and folders in the
+    other.  The folders *visible* can still be reached by their paths.
+    """
+    held = {folder: os.open(folder, os.O_PATH | os.O_DIRECTORY) for folder in visible}
+    for place in _MASKED:
+        mode = "1777" if place.name == "shm" else "755"
+        syscalls.mount("dbcheck-lab", str(place), "tmpfs", 0, f"mode={mode}")
+    for folder, descriptor in held.items():
+        if any(folder.is_relative_to(place) for place in _MASKED):
+            folder.mkdir(parents=True)
+            bind(Path(f"/proc/self/fd/{descriptor}"), folder)
+        os.close(descriptor)
+
+
+def bind(source: Path, target: Path) -> None:
+    """Make the folder *source* appear as *target*, an empty folder, too."""
+    syscalls.mount(str(source), str(target), None, _MS_BIND)

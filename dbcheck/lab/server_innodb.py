@@ -1,0 +1,93 @@
+"""What MariaDB and MySQL have in common as servers of the lab."""
+
+from __future__ import annotations
+
+import abc
+import signal
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+from typing import ClassVar
+
+from dbcheck.errors import LabError
+from dbcheck.lab.server import USER, DatabaseServer
+
+_PROTOCOL_10 = 0x0A  # fifth byte of the greeting of a server that takes queries
+_SOCKET_PATH_MAX = 107  # sun_path of unix(7), less its final zero
+
+
+class InnodbServer(DatabaseServer, abc.ABC):
+    """A server of the MySQL family; its account dbcheck has every privilege.
+
+    durable:     its settings, durable and small.
+    no_binlog:   the option that switches the binary log off, which is what a lab
+                 has unless its settings say log_bin.
+    """
+
+    stop_signal = signal.SIGTERM
+    accounts = ("mysql",)
+    durable: ClassVar[Mapping[str, str]]
+    no_binlog: ClassVar[str]
+
+    @property
+    def url(self) -> str:
+        """The SQLAlchemy URL of the account dbcheck, without its password."""
+        return f"mysql+mysqlconnector://{USER}@127.0.0.1:{self.port}/dbcheck"
+
+    def _arguments(self) -> list[str]:
+        socket_file = self.run / "socket"
+        if len(str(socket_file)) > _SOCKET_PATH_MAX:
+            raise LabError(
+                f"the path {socket_file} is too long for a socket",
+                hint="Choose a folder with a shorter name.",
+            )
+        settings = {
+            **self.durable,
+            **self.settings,
+            "datadir": str(self.data),
+            "bind_address": "127.0.0.1",
+            "port": str(self.port),
+            "socket": str(socket_file),
+            "pid_file": str(self.run / "pid"),
+            "tmpdir": str(self._temporary()),
+        }
+        if not settings.keys() & {"log_bin", "log-bin"}:
+            settings[self.no_binlog] = ""
+        return ["--no-defaults", *options(settings)]
+
+    def _accounts_file(self, password_file: Path, statements: str) -> Path:
+        """Write *statements*, with user and password filled in; return the file."""
+        accounts_file = self.run / "accounts.sql"
+        password = password_file.read_text("ascii").strip()
+        self._write_secret(
+            accounts_file, statements.format(user=USER, password=password)
+        )
+        return accounts_file
+
+    def _temporary(self) -> Path:
+        """Return a folder for temporary tables that no other server looks into.
+
+        In a shared one, every server that starts removes those of all the others.
+        """
+        folder = self.run / "tmp"
+        folder.mkdir(mode=0o700, exist_ok=True)
+        self._give(folder)
+        return folder
+
+    def _takes_queries(self, pid: int) -> bool:
+        """Wait for the greeting, which comes once recovery is over."""
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), 1.0) as probe:
+                probe.settimeout(1.0)
+                greeting = probe.recv(5)
+        except OSError:
+            return False
+        return len(greeting) == 5 and greeting[4] == _PROTOCOL_10
+
+
+def options(settings: Mapping[str, str]) -> list[str]:
+    """Return *settings* as options of a command line; "" stands for a bare one."""
+    return [
+        f"--{name}={value}" if value else f"--{name}"
+        for name, value in settings.items()
+    ]

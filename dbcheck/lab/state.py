@@ -1,0 +1,249 @@
+"""The folder that lists the labs of this account, and what a dead one left.
+
+ROOT/NAME/ belongs to one lab: `lock` is held as long as its daemon lives (the
+kernel lets go of it, whatever ends the daemon), `control` is the daemon's socket,
+`daemon.log` its log, `lab.json` tells where its files and processes are.  Only the
+account that made it can enter.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import re
+import secrets
+import shutil
+import stat
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from dbcheck.errors import LabError, UsageError
+from dbcheck.lab.process import Process
+from dbcheck.lab.shared_memory import remove_segments
+
+_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
+_POLL_S = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """The place of one lab in the state folder."""
+
+    path: Path
+
+    @property
+    def name(self) -> str:
+        """The lab's name."""
+        return self.path.name
+
+    @property
+    def control(self) -> Path:
+        """The daemon's socket."""
+        return self.path / "control"
+
+    @property
+    def log(self) -> Path:
+        """What the daemon wrote to its standard error."""
+        return self.path / "daemon.log"
+
+    @property
+    def facts(self) -> Path:
+        """The file that note() writes."""
+        return self.path / "lab.json"
+
+    def note(self, **facts: object) -> None:
+        """Add *facts* to what is known of this lab; the file is replaced at once."""
+        text = json.dumps({**self.read(), **facts})
+        draft = self.path / "lab.json.new"
+        draft.touch(mode=0o600)
+        draft.write_text(text)
+        draft.replace(self.facts)
+
+    def read(self) -> dict[str, object]:
+        """Return what is known of this lab; empty if nothing is."""
+        try:
+            facts = json.loads(self.facts.read_text())
+        except (FileNotFoundError, ValueError, RecursionError):
+            return {}
+        return facts if isinstance(facts, dict) else {}
+
+    def folder(self) -> Path | None:
+        """Return the folder that holds the lab's files, if one was noted."""
+        value = self.read().get("folder")
+        return Path(value) if isinstance(value, str) else None
+
+    def daemon(self) -> Process | None:
+        """Return the process that the daemon lives and dies with, if it was noted."""
+        return _process(self.read().get("daemon"))
+
+    def processes(self) -> list[Process]:
+        """Return the processes that the daemon started and noted, dead or alive."""
+        value = self.read().get("processes")
+        found = map(_process, value if isinstance(value, list) else [])
+        return [process for process in found if process is not None]
+
+    def stays(self) -> bool:
+        """Say whether the lab was started to outlive its client."""
+        return bool(self.read().get("stays"))
+
+    def alive(self) -> bool:
+        """Say whether the daemon lives (its lock is held)."""
+        return _is_locked(self.path / "lock")
+
+    def wait_dead(self, timeout_s: float) -> bool:
+        """Wait until the daemon is dead; return whether it is."""
+        deadline = time.monotonic() + timeout_s
+        while self.alive():
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(_POLL_S)
+        return True
+
+
+def _process(noted: object) -> Process | None:
+    """Return the process that was noted so, None if that is none."""
+    match noted:
+        case [int(pid), int(start_ticks)] if pid > 0:
+            return Process(pid, start_ticks)
+    return None
+
+
+def root() -> Path:
+    """Return the state folder of this account; create it if it is not there.
+
+    /run/dbcheck for root, else dbcheck in $XDG_RUNTIME_DIR if that is ours alone,
+    else /tmp/dbcheck-UID.  Raise LabError if somebody else made it, or could look
+    or write into it.
+    """
+    user = os.geteuid()
+    runtime = os.environ.get("XDG_RUNTIME_DIR", "")
+    if user == 0:
+        path = Path("/run/dbcheck")
+    elif runtime and _is_private(Path(runtime)):
+        path = Path(runtime) / "dbcheck"
+    else:
+        path = Path("/tmp") / f"dbcheck-{user}"
+    with contextlib.suppress(FileExistsError):
+        path.mkdir(mode=0o700)
+    if not _is_private(path):
+        raise LabError(
+            f"{path} is not a folder that belongs to this account alone",
+            hint=f"Find out who made {path}, and remove it.",
+        )
+    return path
+
+
+def _is_private(path: Path) -> bool:
+    """Say whether *path* is a folder of ours, not a link, that nobody else may use."""
+    try:
+        found = path.lstat()
+    except OSError:
+        return False
+    ours = found.st_uid == os.geteuid() and not found.st_mode & 0o077
+    return stat.S_ISDIR(found.st_mode) and ours
+
+
+def _is_locked(path: Path) -> bool:
+    """Say whether somebody holds the lock; shared, so that askers do not see askers."""
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+@contextlib.contextmanager
+def _one_at_a_time(folder: Path) -> Iterator[None]:
+    """Keep others from adding and removing labs meanwhile."""
+    descriptor = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def create(name: str) -> tuple[Entry, int]:
+    """Make the place of a new lab; return it and the descriptor that is its lock.
+
+    An empty *name* stands for one drawn at random.  The lab counts as alive until
+    every copy of the descriptor is closed.  Raise UsageError if the name cannot be
+    one, LabError if a lab of that name runs or was not cleaned up.
+    """
+    entry = place(name or f"lab-{secrets.token_hex(4)}")
+    with _one_at_a_time(entry.path.parent):
+        try:
+            entry.path.mkdir(mode=0o700)
+        except FileExistsError:
+            raise LabError(
+                f"a lab called {entry.name} is there already",
+                hint=f"Take another name, or `dbcheck lab down {entry.name}` first.",
+            ) from None
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+        descriptor = os.open(entry.path / "lock", flags, 0o600)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+    return entry, descriptor
+
+
+def entries() -> list[Entry]:
+    """Return all labs of this account, alive or not, by name."""
+    paths = (path for path in root().iterdir() if _NAME.fullmatch(path.name))
+    return [Entry(path) for path in sorted(paths)]
+
+
+def place(name: str) -> Entry:
+    """Return where a lab of that name has its place, whether there is one or not."""
+    if not _NAME.fullmatch(name):
+        raise UsageError(
+            f"a lab cannot be called {name!r}",
+            hint="Use lower-case letters, digits and dashes, 40 at most.",
+        )
+    return Entry(root() / name)
+
+
+def find(name: str) -> Entry:
+    """Return the living lab of that name; raise LabError if there is none."""
+    entry = place(name)
+    if entry.alive():
+        return entry
+    others = ", ".join(entry.name for entry in entries() if entry.alive())
+    raise LabError(
+        f"no lab called {name} is running", hint=f"Running are: {others or 'none'}."
+    )
+
+
+def mend(names: frozenset[str] | None = None) -> list[str]:
+    """Remove everything that dead labs left; return their names.
+
+    names: look at these only; None for all.  Living labs are not touched.  Raise
+    LabError if something cannot be removed.
+    """
+    folder = root()
+    mended = []
+    with _one_at_a_time(folder):
+        for entry in entries():
+            if (names is None or entry.name in names) and not entry.alive():
+                _mend(entry)
+                mended.append(entry.name)
+    return mended
+
+
+def _mend(entry: Entry) -> None:
+    processes = entry.processes()
+    for process in processes:
+        process.kill()
+    remove_segments(processes)
+    folder = entry.folder()
+    if folder is not None and folder.exists():
+        shutil.rmtree(folder)
+    shutil.rmtree(entry.path, ignore_errors=True)

@@ -1,0 +1,66 @@
+"""The power switch of a lab."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from dbcheck.errors import LabError, PowerError
+from dbcheck.lab import control, state
+from dbcheck.ports import Cut, PowerState
+
+_STATUS_TIMEOUT_S = 60.0
+_CUT_TIMEOUT_S = 60.0
+_RESTORE_TIMEOUT_S = 240.0
+
+
+class LabSwitch:
+    """Cuts and restores the power of a running lab (ports.PowerSwitch).
+
+    Needs the lab's name alone, so that any process of the same account can hold
+    it.  What does not come back after a cut is a result: restore() returns, and
+    failure() says why.
+    """
+
+    kind = "lab"
+    attended = False
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def state(self) -> PowerState:
+        """Ask the lab; raise PowerError if it does not answer."""
+        return PowerState(self._ask("status", _STATUS_TIMEOUT_S)["power"])
+
+    def cut(self) -> Cut:
+        """Cut the power; exact_us is when the drive took its last request.
+
+        Raise PowerError if the power did not go, or if the drive saw no flush
+        although this lab must send them: such a cut proves nothing.
+        """
+        asked_us = time.monotonic_ns() // 1000
+        reply = self._ask("cut", _CUT_TIMEOUT_S)
+        report = reply["report"]
+        if report["wiring"]:
+            raise PowerError(
+                f"the lab is wired wrongly: {report['wiring']}",
+                hint="Discard this cycle; end the lab and start a new one.",
+            )
+        return Cut(asked_us=asked_us, exact_us=reply["exact_us"], report=report)
+
+    def restore(self) -> None:
+        """Apply power and let the server recover; returns though that may fail."""
+        self._ask("restore", _RESTORE_TIMEOUT_S)
+
+    def failure(self) -> str | None:
+        """Say why the filesystem or the server did not come back, or None."""
+        reason: str | None = self._ask("status", _STATUS_TIMEOUT_S)["failure"]
+        return reason
+
+    def _ask(self, command: str, timeout_s: float) -> Any:
+        try:
+            socket = state.place(self.name).control
+            return control.ask(socket, command, timeout_s=timeout_s)
+        except LabError as error:
+            text = f"lab {self.name}: {error}"
+            raise PowerError(text, hint=error.hint) from None
