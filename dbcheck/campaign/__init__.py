@@ -1,0 +1,1 @@
+"""The sequence of a cycle; speaks to ports only."""

@@ -1,0 +1,207 @@
+"""Cuts again and again without a hand on the plug, until the count proves enough."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from itertools import takewhile
+
+from dbcheck.campaign.control import facts_of, run_controls
+from dbcheck.campaign.cycle import reconcile_run, run_cycle
+from dbcheck.campaign.folder import CampaignFolder, Cycle, Plan
+from dbcheck.campaign.judging import Outcome, judge_run
+from dbcheck.campaign.recovery import wait_for_server
+from dbcheck.campaign.rig import Rig
+from dbcheck.core.evidence import Verdict
+from dbcheck.core.moments import Moment, Stratum, moment
+from dbcheck.core.statistics import Tally
+from dbcheck.errors import DbcheckError, UsageError
+from dbcheck.ports import PowerState
+from dbcheck.runs import RunFolder
+
+ERROR = "ERROR"
+IDLE_MAX = 5  # cycles in a row that do not count
+_COUNTS = (Verdict.PASS.value, Verdict.FAIL.value)
+
+
+def run_campaign(rig: Rig, folder: CampaignFolder) -> Tally:
+    """Bring the campaign in *folder* to its end on *rig*; return what it shows.
+
+    Goes on where an earlier client ended, whatever it was doing: a run that it left is
+    settled first, with the power given back.  Ends at the first loss unless the plan
+    says otherwise, and at once if the server did not come back.  Raise DbcheckError if
+    IDLE_MAX cycles in a row proved nothing.
+    """
+    plan = folder.plan()
+    rig = replace(rig, runs=folder.runs)
+    if rig.power.attended:
+        raise UsageError(
+            "a campaign cuts without a hand on the plug",
+            hint="Give a switch that does so by itself: exec, fence, sysrq or lab.",
+        )
+    with folder.locked():
+        folder.write_lines()
+        _settle_all(rig, folder)
+        if plan.control and not _is_controlled(folder.cycles()):
+            for outcome in run_controls(rig, plan.workload, plan.seed):
+                _add(folder, outcome)
+        while not finished(plan, cycles := folder.cycles()):
+            _require_progress(cycles)
+            _cycle(rig, folder, plan)
+            rig.listener.phase("campaign", tally(folder.cycles()).sentence)
+        return tally(folder.cycles())
+
+
+def tally(cycles: Sequence[Cycle]) -> Tally:
+    """Count the cycles of a campaign; controls and errors do not count."""
+    return Tally.of(
+        (Verdict(cycle.verdict), cycle.depth)
+        for cycle in cycles
+        if cycle.number and cycle.verdict != ERROR
+    )
+
+
+def finished(plan: Plan, cycles: Sequence[Cycle]) -> bool:
+    """Say whether a campaign is over: enough cuts, a loss, or nothing left to cut."""
+    counted = tally(cycles)
+    return (
+        counted.cuts >= plan.cuts
+        or _last_number(cycles) >= plan.cycles_max
+        or (counted.losses > 0 and not plan.keep_going)
+        or any(c.control is not None and c.verdict == "FAIL" for c in cycles)
+        or any(cycle.gone for cycle in cycles)
+    )
+
+
+def _is_controlled(cycles: Sequence[Cycle]) -> bool:
+    return any(cycle.control for cycle in cycles)
+
+
+def _last_number(cycles: Sequence[Cycle]) -> int:
+    return max((cycle.number for cycle in cycles), default=0)
+
+
+def _require_progress(cycles: Sequence[Cycle]) -> None:
+    """Raise DbcheckError if the last IDLE_MAX cycles proved nothing."""
+    numbered = [cycle for cycle in cycles if cycle.number]
+    idle = list(takewhile(lambda c: c.verdict not in _COUNTS, reversed(numbered)))
+    if len(idle) >= IDLE_MAX:
+        raise DbcheckError(
+            f"{len(idle)} cycles in a row proved nothing, the last: {idle[0].reason}",
+            hint="Mend what it says, and go on with --resume.",
+        )
+
+
+def _cycle(rig: Rig, folder: CampaignFolder, plan: Plan) -> None:
+    """Run the next cycle and store what came of it."""
+    cycles = folder.cycles()
+    drawn = _next_moment(rig, plan, _last_number(cycles) + 1)
+    controls = [cycle.control for cycle in cycles if cycle.control]
+    detail = f"{drawn.number}: {drawn.stratum.value}, {drawn.after_s:.1f} s"
+    rig.listener.phase("cycle", detail)
+    try:
+        seed = plan.seed + drawn.number
+        known = _different(folder, cycles)
+        outcome = run_cycle(rig, plan.workload, seed, controls, drawn, known)
+    except UsageError:
+        raise
+    except DbcheckError as error:
+        rig.listener.phase("cycle", f"{drawn.number}: {error}")
+        if not _settle_all(rig, folder):
+            folder.add(_failed("", drawn, str(error)))
+            wait_for_server(rig)
+    else:
+        _add(folder, outcome)
+
+
+def _different(folder: CampaignFolder, cycles: Sequence[Cycle]) -> Sequence[int]:
+    """Return the ids of the rows that were changed when the table was last read.
+
+    They stay in it: a cut that changed one row must not count in every later cycle.
+    """
+    for cycle in reversed(cycles):
+        ids = RunFolder(folder.runs / cycle.run).different_ids() if cycle.run else None
+        if ids is not None:
+            return ids
+    return ()
+
+
+def _next_moment(rig: Rig, plan: Plan, number: int) -> Moment:
+    strata = list(Stratum)
+    if not rig.engine.checkpoints:
+        strata.remove(Stratum.CHECKPOINT)
+    return moment(plan.seed, number, plan.workload.cut_after_s, strata)
+
+
+def _settle_all(rig: Rig, folder: CampaignFolder) -> bool:
+    """Judge what an error, or the end of a client, left; say whether there was any."""
+    left = list(folder.unsettled())
+    for run in left:
+        drawn = run.manifest().moment
+        rig.listener.phase("cycle", f"settling {run.path.name}")
+        if _began(rig, run):
+            _add(folder, _settled(rig, run), settled=True)
+        else:
+            said = "the client ended before the load began, or the witness lost a log"
+            folder.add(_failed(run.path.name, drawn, said))
+    return bool(left)
+
+
+def _began(rig: Rig, run: RunFolder) -> bool:
+    """Say whether the load of a run may have begun, so that there is more to judge."""
+    known = run.was_read() or run.load() is not None
+    return known or run.path.name in rig.witness.runs()
+
+
+def _settled(rig: Rig, run: RunFolder) -> Outcome:
+    """Give the power back if need be, and judge a run that another client began."""
+    if run.was_read():
+        return judge_run(run, rig.reader)
+    if rig.power.state() is not PowerState.ON:
+        rig.power.restore()
+    return reconcile_run(rig, run, run.manifest())
+
+
+def _add(folder: CampaignFolder, outcome: Outcome, *, settled: bool = False) -> None:
+    """Store what came of a run; drop the rows of one that lost nothing."""
+    drawn, found = outcome.manifest.moment, outcome.found
+    folder.add(
+        Cycle(
+            number=drawn.number if drawn else 0,
+            run=outcome.manifest.run_id,
+            stratum=drawn.stratum.value if drawn else "",
+            after_s=drawn.after_s if drawn else 0.0,
+            verdict=outcome.verdict.value,
+            reason=outcome.judgement.reasons[0],
+            ended=_now(),
+            depth=(outcome.depth.depth.value if outcome.depth.depth else "")
+            if outcome.depth
+            else "",
+            confirmed=found.confirmed if found else None,
+            lost=sum(found.counts.values()) if found else None,
+            acks_per_s=outcome.load.rate if outcome.load else None,
+            settled=settled,
+            gone=bool(outcome.after.failure),
+            control=facts_of(outcome) if outcome.manifest.control else None,
+        )
+    )
+    if outcome.verdict is Verdict.PASS:
+        outcome.run.drop_survivors()
+
+
+def _failed(run: str, drawn: Moment | None, reason: str) -> Cycle:
+    """Return a cycle that came to no verdict."""
+    return Cycle(
+        number=drawn.number if drawn else 0,
+        run=run,
+        stratum=drawn.stratum.value if drawn else "",
+        after_s=drawn.after_s if drawn else 0.0,
+        verdict=ERROR,
+        reason=reason,
+        ended=_now(),
+    )
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

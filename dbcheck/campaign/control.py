@@ -1,0 +1,78 @@
+"""Runs the control: a cycle with relaxed sessions, which must lose."""
+
+from __future__ import annotations
+
+import contextlib
+
+from dbcheck.campaign.cycle import finish_cycle, put_back
+from dbcheck.campaign.host import end_canaries
+from dbcheck.campaign.judging import Outcome
+from dbcheck.campaign.preflight import Started, preflight
+from dbcheck.campaign.rig import Rig
+from dbcheck.core.control import ControlFacts
+from dbcheck.core.evidence import Standing, Verdict
+from dbcheck.errors import WitnessError
+from dbcheck.workload import Workload
+
+TRIES_MAX = 3
+
+
+def run_controls(rig: Rig, workload: Workload, seed: int) -> list[Outcome]:
+    """Run a control, and again while chance may be why it shows nothing.
+
+    PostgreSQL may by luck have written all but the last page of its log; so there are
+    up to TRIES_MAX tries, but only one where a human has to cut.
+    """
+    outcomes: list[Outcome] = []
+    tries = 1 if rig.power.attended else TRIES_MAX
+    for number in range(tries):
+        outcome = run_control(rig, workload, seed + number)
+        rig.listener.phase("control", outcome.judgement.reasons[0])
+        outcomes.append(outcome)
+        if not _may_be_chance(outcome):
+            break
+    return outcomes
+
+
+def run_control(rig: Rig, workload: Workload, seed: int) -> Outcome:
+    """Run one control on *rig*; return the outcome, whose verdict is a control's.
+
+    What it changes on the server is put back also after an error or an interrupt;
+    if this process dies before, by the restart, or by the next cycle or
+    reconciliation on that server.
+    """
+    started = preflight(rig, workload, seed, control=True)
+    try:
+        _relax(rig, started)
+        return finish_cycle(rig, started)
+    finally:
+        put_back(rig)
+
+
+def facts_of(outcome: Outcome) -> ControlFacts:
+    """Return what the cycles after a control must know of it."""
+    judgement = outcome.judgement
+    return ControlFacts(
+        outcome.manifest.run_id, judgement.verdict, judgement.reasons[0]
+    )
+
+
+def _relax(rig: Rig, started: Started) -> None:
+    """Relax the server and tell the witness; end what the preflight began if not."""
+    process = rig.lab.get("rung") == "process"
+    try:
+        said = rig.engine.relax(process=process)
+        started.log.note({"event": "relaxed", "how": said})
+    except BaseException:
+        with contextlib.suppress(WitnessError):  # the first error is the one to show
+            started.log.close()
+        end_canaries(rig, started.canaries, remove=True)
+        raise
+    rig.listener.phase("control", said)
+
+
+def _may_be_chance(outcome: Outcome) -> bool:
+    """Say whether another try could show more: no luck undoes a contradiction."""
+    return outcome.verdict is Verdict.INCONCLUSIVE and not any(
+        item.standing is Standing.CONTRADICTED for item in outcome.judgement.items
+    )

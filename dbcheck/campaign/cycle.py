@@ -1,0 +1,142 @@
+"""One cycle: load, cut, restore, read the survivors, judge."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+
+from dbcheck.campaign.judging import Outcome, judge_run
+from dbcheck.campaign.loading import LOAD_EVENT, Cutter, load_until_cut
+from dbcheck.campaign.preflight import Started, preflight
+from dbcheck.campaign.recovery import read_survivors
+from dbcheck.campaign.rig import Rig
+from dbcheck.core.control import ControlFacts
+from dbcheck.core.moments import Moment
+from dbcheck.errors import EngineError, LogDamaged, PowerError, UsageError
+from dbcheck.runs import Manifest, RunFolder
+from dbcheck.workload import Workload
+
+RESTORING = "the power comes back after its time off (Ctrl-C again: at once)"
+
+
+def run_cycle(
+    rig: Rig,
+    workload: Workload,
+    seed: int,
+    controls: Sequence[ControlFacts] = (),
+    moment: Moment | None = None,
+    different: Sequence[int] = (),
+) -> Outcome:
+    """Run one whole cycle on *rig*, after *controls*, and return its verdict.
+
+    moment: when the cut is to come, None to have it drawn.
+    different: see ports.TableFacts.
+    """
+    started = preflight(
+        rig, workload, seed, controls=controls, moment=moment, different=different
+    )
+    return finish_cycle(rig, started)
+
+
+def finish_cycle(rig: Rig, started: Started) -> Outcome:
+    """Run what comes after the preflight.
+
+    An error or an interrupt leaves a run that reconcile_run can finish, and no
+    target without power that a switch could give back.
+    """
+    with started.run.locked():
+        cutter = Cutter(rig, started)
+        try:
+            load = load_until_cut(rig, started, cutter)
+        except BaseException:
+            if not cutter.asked:
+                rig.listener.phase("stopped", "before the cut: nothing was cut")
+            elif not rig.power.attended:
+                rig.listener.phase("restore", RESTORING)
+                with contextlib.suppress(PowerError):  # the first error is the one
+                    rig.power.restore()
+            raise
+        if cutter.asked or (load.gone and rig.power.attended):
+            rig.power.restore()
+        return _reconcile(rig, started.run, started.manifest)
+
+
+def reconcile_run(rig: Rig, run: RunFolder, manifest: Manifest) -> Outcome:
+    """Read the survivors, fetch the witness's log, and judge.
+
+    Raise UsageError if the survivors were read before: later rows are no evidence; or
+    if the run on the witness is another one of the same id.
+    """
+    with run.locked():
+        _require_same_run(rig, run)
+        if run.was_read():
+            raise UsageError(
+                f"the survivors of run {manifest.run_id} were read already",
+                hint="Judge what was read then: dbcheck reconcile RUN --offline.",
+            )
+        outcome = _reconcile(rig, run, manifest)
+        put_back(rig)
+        return outcome
+
+
+def _require_same_run(rig: Rig, run: RunFolder) -> None:
+    """Refuse a run whose id another client had first, so that the witness refused it.
+
+    Its log is that one's: none of the acks in it is of this run.
+    """
+    ours = run.manifest()
+    run_id = ours.run_id
+    where = f"the manifest of run {run_id} on {rig.witness.url}"
+    theirs = Manifest.from_bytes(rig.witness.manifest(run_id), where)
+    if (theirs.epoch, theirs.seed) != (ours.epoch, ours.seed):  # drawn at random
+        raise UsageError(
+            f"run {run_id} on {rig.witness.url} is that of another client",
+            hint="This one never began there: nothing of it can be judged.",
+        )
+
+
+def put_back(rig: Rig) -> None:
+    """Undo what a control changed on the server, and say so; never raises.
+
+    Only after the survivors were read, or if there will be none.
+    """
+    try:
+        said = rig.engine.tighten()
+    except EngineError as error:
+        said = f"what a control changed lasts until the server restarts: {error}"
+    if said:
+        rig.listener.phase("control", said)
+
+
+def _reconcile(rig: Rig, run: RunFolder, manifest: Manifest) -> Outcome:
+    logged = _fetch_logs(rig, run, manifest)
+    read_survivors(rig, run, manifest)
+    if _fetch_logs(rig, run, manifest) != logged:
+        run.forget_survivors()
+        raise UsageError(
+            f"the load of run {manifest.run_id} is still going on: a log grows",
+            hint="Have the power cut first.",
+        )
+    if run.load() is None:
+        _recall_load(rig, run, manifest)
+    rig.listener.phase("judge", str(run.path))
+    return judge_run(run, rig.reader)
+
+
+def _fetch_logs(rig: Rig, run: RunFolder, manifest: Manifest) -> list[int]:
+    """Store copies of the witness's logs in the run folder; return their lengths."""
+    lengths = []
+    for number in range(manifest.logs):
+        run.write_acks(number, rig.witness.read(manifest.run_id, number))
+        lengths.append(run.acks_path(number).stat().st_size)
+    return lengths
+
+
+def _recall_load(rig: Rig, run: RunFolder, manifest: Manifest) -> None:
+    """Take what the client saw of the load from the witness, if it lived to say it."""
+    with contextlib.suppress(LogDamaged):  # which the judgement will tell
+        path = run.acks_path()
+        for event in rig.reader.facts(path, manifest.run_id, 0, None).events:
+            if event.get("event") == LOAD_EVENT:
+                content = str(event.get("load")).encode()
+                run.recall_load(content, f"the load record in {path}")

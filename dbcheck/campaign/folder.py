@@ -1,0 +1,166 @@
+"""The folder of a campaign: its plan, its runs, a line and a file for each cycle.
+
+    campaign.json    the plan, written once
+    runs/ID/         the run folder of each cycle and of each control
+    cycles/0001.json what came of the cycle, written whole or not at all; the whole
+                     judgement is the verdict.json of its run
+    cycles.jsonl     the same, a short line for each, for people and for tail -f
+
+The files under cycles/ are the truth; a client that was killed leaves at most one run
+that none of them names.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from dbcheck import stored
+from dbcheck.core.control import ControlFacts
+from dbcheck.errors import UsageError
+from dbcheck.runs import RunFolder
+from dbcheck.workload import Workload
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a campaign is to do.
+
+    name:     of the target, as the user calls it.
+    target:   URL without a password.
+    seed:     decides each cycle's moment, sizes and bytes.
+    cuts:     so many cycles that count, unless one fails before.
+    cycles_max: cycles in all, with those that do not count.
+    bound_ppm: what the cuts are to show if none loses, None if only a number was given.
+    keep_going: a loss does not end it.
+    control:  controls come first.
+    """
+
+    created: str
+    dbcheck: str
+    name: str
+    target: str
+    seed: int
+    workload: Workload
+    cuts: int
+    cycles_max: int
+    bound_ppm: int | None
+    keep_going: bool
+    control: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Cycle:
+    """What came of one cycle.
+
+    number:   1-based; 0 for a control.
+    run:      run id, "" if the cycle ended before it had one.
+    stratum, after_s: see core.moments.
+    verdict:  "PASS", "FAIL", "INCONCLUSIVE", or "ERROR" if it came to none.
+    reason:   the first of the verdict, or the error.
+    depth:    how deep the cut went, "" if it was not measured.
+    confirmed, lost: rows; None if the table was not read.
+    acks_per_s: of the load; None if the client did not live to tell.
+    ended:    when, UTC, ISO 8601.
+    settled:  judged by a later client, as the one that began it did not live to do so.
+    gone:     the server, or its table, certainly did not come back.
+    control:  what later cycles must know of a control, None if it is none.
+    """
+
+    number: int
+    run: str
+    stratum: str
+    after_s: float
+    verdict: str
+    reason: str
+    ended: str
+    depth: str = ""
+    confirmed: int | None = None
+    lost: int | None = None
+    acks_per_s: float | None = None
+    settled: bool = False
+    gone: bool = False
+    control: ControlFacts | None = None
+
+
+class CampaignFolder:
+    """One folder on the client's disk."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.runs = path / "runs"
+
+    @classmethod
+    def create(cls, path: Path, plan: Plan) -> CampaignFolder:
+        """Make the folder of a new campaign; raise UsageError if there is one."""
+        folder = cls(path)
+        if folder._plan.exists():
+            raise UsageError(
+                f"{path} holds a campaign already",
+                hint="Go on with it (--resume), or give another folder.",
+            )
+        with stored.writing(path):
+            folder.runs.mkdir(parents=True, exist_ok=True)
+            (path / "cycles").mkdir(exist_ok=True)
+        stored.write(folder._plan, [stored.to_bytes(plan)])
+        return folder
+
+    @classmethod
+    def open(cls, path: Path) -> CampaignFolder:
+        """Open a stored campaign; raise UsageError if there is none."""
+        folder = cls(path)
+        if not folder._plan.is_file():
+            raise UsageError(
+                f"{path} holds no campaign: it has no campaign.json",
+                hint="Give the folder that dbcheck campaign named.",
+            )
+        return folder
+
+    @property
+    def _plan(self) -> Path:
+        return self.path / "campaign.json"
+
+    def locked(self) -> contextlib.AbstractContextManager[None]:
+        """Keep every other dbcheck out; raise RunWriteError if one is in."""
+        return stored.locked(self.path)
+
+    def plan(self) -> Plan:
+        """Read the plan."""
+        return stored.from_bytes(self._plan.read_bytes(), Plan, str(self._plan))
+
+    def cycles(self) -> list[Cycle]:
+        """Read what came of each cycle, in their order; controls come first."""
+        found = (
+            stored.from_bytes(path.read_bytes(), Cycle, str(path))
+            for path in (self.path / "cycles").glob("*.json")
+        )
+        return sorted(found, key=lambda cycle: (cycle.number, cycle.run))
+
+    def add(self, cycle: Cycle) -> None:
+        """Store what came of a cycle."""
+        name = f"{cycle.number:04}" if cycle.number else f"0000-{cycle.run}"
+        path = self.path / "cycles" / f"{name}.json"
+        stored.write(path, [stored.to_bytes(cycle)])
+        self.write_lines()
+
+    def write_lines(self) -> None:
+        """Write cycles.jsonl anew: a killed client may have left it behind."""
+        lines = (line_of(cycle) + "\n" for cycle in self.cycles())
+        stored.write(self.path / "cycles.jsonl", (line.encode() for line in lines))
+
+    def unsettled(self) -> Iterator[RunFolder]:
+        """Yield the runs of which no cycle tells: their client did not live to."""
+        told = {cycle.run for cycle in self.cycles()}
+        for path in sorted(self.runs.glob("*/manifest.json")):
+            if path.parent.name not in told:
+                yield RunFolder.open(path.parent)
+
+
+def line_of(cycle: Cycle) -> str:
+    """Return a cycle as one line of JSON."""
+    names = ("number", "run", "stratum", "after_s", "verdict", "reason", "depth")
+    more = ("confirmed", "lost", "acks_per_s", "ended", "settled")
+    return json.dumps({name: getattr(cycle, name) for name in (*names, *more)})

@@ -1,0 +1,41 @@
+"""A witness that loses power together with the target proves nothing."""
+
+from __future__ import annotations
+
+from dbcheck.errors import UsageError
+from dbcheck.ports import HostFacts
+from dbcheck.remote.addresses import boot_id, machine_id, place
+
+_MEND = (
+    "Use a witness on another machine: --witness ssh://user@host/folder, "
+    "or run dbcheck itself on another machine than the target."
+)
+
+
+def require_independent(target: str, kind: str, witness: HostFacts) -> str:
+    """Return what shows that the witness is not on the target's host.
+
+    Raise UsageError if it is.  What is compared: the addresses that the target's
+    name resolves to with those that the witness has, and the machine and boot
+    ids if the target runs on this client's own host.  Two virtual machines on
+    one hypervisor, or two hosts on one power strip, cannot be told from here.
+    """
+    where = place(target)
+    if where.here:
+        same_ids = {witness.machine_id, witness.boot_id} & {machine_id(), boot_id()}
+        if kind == "file" or same_ids - {""}:
+            raise UsageError(
+                "the witness is on the target's own host: its log would lose power "
+                "together with the server",
+                hint=_MEND,
+            )
+        return "the target runs on this host, the witness has another machine id"
+    shared = where.addresses & witness.addresses
+    if shared:
+        raise UsageError(
+            f"the witness {witness.hostname} has the target's address {min(shared)}",
+            hint=_MEND,
+        )
+    if not where.addresses:
+        return "the target's host name does not resolve here; nothing was compared"
+    return "the target's addresses are not the witness's"

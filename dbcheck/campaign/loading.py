@@ -1,0 +1,306 @@
+"""The load of one cycle: commit, have the power cut, see the server go."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import threading
+import time
+from concurrent.futures import Future
+from dataclasses import replace
+
+from dbcheck import interrupt
+from dbcheck.campaign.host import end_canaries
+from dbcheck.campaign.preflight import WARM_ROWS, Started
+from dbcheck.campaign.rig import Rig
+from dbcheck.core.history import PREFLIGHT_SESSION
+from dbcheck.errors import EngineError, LoadError, WitnessError
+from dbcheck.load.crew import Crew
+from dbcheck.load.job import Job
+from dbcheck.load.load import BROKEN, SILENT, STALLED, UNSEEN, Load
+from dbcheck.load.loop import Loop, now_us
+from dbcheck.load.process import ProcessCrew
+from dbcheck.load.team import Team, is_same_server
+from dbcheck.ports import Cut, LogPosition, ServerFacts, WindowFacts
+from dbcheck.runs import LoadRecord
+
+LOAD_EVENT = "load"
+ENDING = (
+    "ending the load; this waits up to a minute for a witness that lags (Ctrl-C again "
+    "waits no longer; what is confirmed stays so)"
+)
+POLL_S = 0.05
+SHOW_S = 0.25
+BEHIND_MAX_S = 2.0  # when sessions begin to wait, see witness.window.WindowLimits.age_s
+
+
+def load_until_cut(rig: Rig, started: Started, cutter: Cutter) -> LoadRecord:
+    """Run the load until the server is gone; store and return what was seen.
+
+    Whatever ends the load, also an error or an interrupt, every session and the
+    log are closed and what is known is stored first, so the run can be reconciled.
+    A second interrupt ends the waiting for the witness: what it has not confirmed by
+    then is no claim.
+    """
+    load = Load(crews_of(rig, started), rig.limits.silence_s)
+    said = ""
+    try:
+        load.begin()
+        _watch(rig, load, cutter)
+    except KeyboardInterrupt:
+        said = ENDING
+        raise
+    finally:
+        record, failure = _end(rig, started, load, cutter, said)
+    if load.told.failure is not None:
+        raise load.told.failure
+    if load.gone:
+        return record
+    if error := load.told.witness_error or failure or load.told.close_error:
+        raise error
+    if cutter.cut is None:
+        raise EngineError(
+            "every session ended before the cut: "
+            + ("; ".join(load.told.refusals) or "the server closed them"),
+            hint="Nothing was cut. Mend what the server says, then run again.",
+        )
+    return record
+
+
+def crews_of(rig: Rig, started: Started) -> list[Crew]:
+    """Return the sessions, in a thread of this process or in processes of their own."""
+    manifest = started.manifest
+    workload = manifest.workload
+    team = Team(
+        rig.engine,
+        manifest.before,
+        workload.shape,
+        manifest.control,
+        workload.sessions,
+        rate=workload.rate,
+        ramp_s=workload.ramp_s,
+    )
+    if manifest.logs == 1:
+        return [Loop(team, started.schedule, started.log)]
+    parts = enumerate(team.parts(manifest.logs - 1), 1)
+    return [
+        ProcessCrew(Job(part, started.schedule, rig.witness, manifest.run_id, number))
+        for number, part in parts
+    ]
+
+
+def _how_it_went(rig: Rig, started: Started, load: Load, cutter: Cutter) -> str:
+    """Return load.gone, or a better word for it after one more look at the server."""
+    if load.gone == SILENT and rig.engine.ready() is None:
+        with contextlib.suppress(EngineError):
+            same = is_same_server(rig.engine, started.manifest.before)
+            return STALLED if same else SILENT
+    if not load.gone and cutter.asked and load.told.witness_error:
+        return UNSEEN
+    return load.gone
+
+
+class Cutter:
+    """Has the power cut once its moment has come.
+
+    asked:  the switch was told, whatever came of it.
+    before: what the server told at the last look before that, None if nothing.
+    """
+
+    def __init__(self, rig: Rig, started: Started) -> None:
+        self._rig, self._started = rig, started
+        manifest = started.manifest
+        draw = random.Random(manifest.seed)
+        self.after_s = draw.uniform(*manifest.workload.cut_after_s)
+        self._into_s = 0.0
+        if manifest.moment is not None:
+            self.after_s, self._into_s = manifest.moment.after_s, manifest.moment.into_s
+        self.asked = False
+        self.cut: Cut | None = None
+        self._noted: Future[None] | None = None
+        self._begun = self._look()
+        self.before: ServerFacts | None = None
+
+    def cut_if_due(self, load_s: float, behind_s: float) -> None:
+        """Cut the power if the load has run for its time and it is not cut yet.
+
+        Not while the load waits for the witness: nothing would be at risk.
+        """
+        if self.asked or load_s < self.after_s or behind_s >= BEHIND_MAX_S:
+            return
+        if self._into_s:
+            self._begin_checkpoint()
+            self.after_s, self._into_s = load_s + self._into_s, 0.0
+            return
+        if self._noted is None:
+            # A restart undoes what was set for a while: SET GLOBAL, ALTER SYSTEM RESET.
+            self.before = self._look()
+            self._noted = self._note()
+        try:
+            self._noted.result(POLL_S)
+        except TimeoutError:
+            return  # the witness lags: whoever watches is to see that
+        self._rig.listener.phase("cut", f"{self._rig.power.kind}, {load_s:.1f} s")
+        self.asked = True
+        self.cut = self._rig.power.cut()
+
+    def _note(self) -> Future[None]:
+        """Begin to tell the witness that the cut comes; it may be long in answering."""
+        noted: Future[None] = Future()
+
+        def note() -> None:
+            try:
+                event = {"event": "cut asked", "clock_us": now_us()}
+                self._started.log.note(event)
+            except Exception as error:  # of whatever kind: the watch is told
+                noted.set_exception(error)
+            else:
+                noted.set_result(None)
+
+        threading.Thread(target=note, name="cut asked", daemon=True).start()
+        return noted
+
+    def _begin_checkpoint(self) -> None:
+        """Ask for a checkpoint and do not wait: the cut is to come in its midst."""
+
+        def ask() -> None:
+            with contextlib.suppress(EngineError):  # it ends with the server
+                self._rig.engine.checkpoint()
+
+        self._rig.listener.phase("checkpoint", "asked for; the cut comes meanwhile")
+        threading.Thread(target=ask, name="checkpoint", daemon=True).start()
+
+    @property
+    def log(self) -> tuple[LogPosition, LogPosition] | None:
+        """Where the server's log stood when the load began, and before the cut."""
+        begun, before = self._begun, self.before
+        if begun is None or begun.log is None or before is None or before.log is None:
+            return None
+        return begun.log, before.log
+
+    def _look(self) -> ServerFacts | None:
+        with contextlib.suppress(EngineError):
+            return self._rig.engine.facts()
+        return None
+
+    @property
+    def overdue(self) -> bool:
+        """Say whether an unattended cut has not stopped the server in its time."""
+        if self.cut is None or self.cut.asked_us is None:
+            return False
+        return now_us() - self.cut.asked_us > self._rig.limits.cut_s * 1e6
+
+
+def _watch(rig: Rig, load: Load, cutter: Cutter) -> None:
+    rig.listener.phase("load", f"the cut comes after {cutter.after_s:.1f} s")
+    shown = 0.0
+    while not load.poll() and not cutter.overdue:
+        interrupt.require_none()
+        moment = time.monotonic()
+        if moment - shown >= SHOW_S:
+            shown = moment
+            rig.listener.load(load.status())
+        load_s = (now_us() - load.began_us) / 1e6
+        cutter.cut_if_due(load_s, load.behind_s())
+        time.sleep(POLL_S)
+    rig.listener.load(load.status())
+    seen = {
+        BROKEN: "every connection broke",
+        SILENT: f"no reply for {rig.limits.silence_s:g} s",
+    }
+    rig.listener.phase("gone", seen.get(load.gone, "it still answers"))
+
+
+def _end(
+    rig: Rig, started: Started, load: Load, cutter: Cutter, said: str
+) -> tuple[LoadRecord, WitnessError | None]:
+    """End the load and the log; store and return what is known, and what failed.
+
+    said: what is told before that, "" if nothing.  An interrupt ends the waiting.
+    """
+    try:
+        if said:
+            rig.listener.phase("interrupt", said)
+        load.end()
+        end_canaries(rig, started.canaries)
+        load.gone = _how_it_went(rig, started, load, cutter)
+    except KeyboardInterrupt:
+        started.log.abandon()
+        load.end(wait_s=0)
+        raise
+    finally:
+        ended = _store(started, load, cutter)
+    return ended
+
+
+def _store(
+    started: Started, load: Load, cutter: Cutter
+) -> tuple[LoadRecord, WitnessError | None]:
+    record = _record(started, load, cutter)
+    # What a lost process had sent is not known.  A record without that would call
+    # its rows strangers; with none, the run is judged as if this client were lost.
+    is_whole = not isinstance(load.told.failure, LoadError)
+    try:
+        failure = _close(started, record if is_whole else None)
+    finally:
+        watermark, window = started.log.watermark(), started.log.window()
+        record = replace(
+            record,
+            watermarks=(watermark, *record.watermarks[1:]),
+            windows=(window, *record.windows[1:]),
+        )
+        if is_whole:
+            started.run.write_load(record)
+    return record, failure
+
+
+def _close(started: Started, record: LoadRecord | None) -> WitnessError | None:
+    """Leave the record with the witness, in case this client is lost; close the log."""
+    failure: WitnessError | None = None
+    try:
+        if record is not None:
+            event = {"event": LOAD_EVENT, "load": record.to_bytes().decode()}
+            started.log.note(event)
+    except WitnessError as error:
+        failure = error
+    except KeyboardInterrupt:
+        started.log.abandon()
+        with contextlib.suppress(WitnessError):
+            started.log.close()
+        raise
+    try:
+        started.log.close()
+    except WitnessError as error:
+        failure = failure or error
+    return failure
+
+
+def _record(started: Started, load: Load, cutter: Cutter) -> LoadRecord:
+    warm = {PREFLIGHT_SESSION: WARM_ROWS}
+    last_us = load.last_ack_us()
+    told = load.told
+    parts = load.parts if started.manifest.logs > 1 else []
+    acked = sum(told.acked.values())
+    loaded_us = (last_us or load.began_us) - load.began_us
+    return LoadRecord(
+        sent=warm | told.sent,
+        acked=warm | told.acked,
+        began_us=load.began_us,
+        last_ack_us=last_us,
+        gone=load.gone,
+        gone_us=load.gone_us if load.gone else None,
+        in_flight=load.in_flight,
+        rate=acked / (loaded_us / 1e6) if loaded_us else 0.0,
+        latency_ms=load.latency_ms(),
+        watermarks=(started.log.watermark(), *(part.watermark for part in parts)),
+        windows=(
+            started.log.window(),
+            *(part.window or WindowFacts(0, 0.0) for part in parts),
+        ),
+        refusals=tuple(told.refusals),
+        farewells=tuple(told.farewells),
+        cut=cutter.cut,
+        settings=cutter.before.settings if cutter.before else None,
+        log=cutter.log,
+        canaries=started.canaries.completed() if started.canaries else None,
+    )

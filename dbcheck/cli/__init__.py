@@ -1,0 +1,134 @@
+"""The command line: one module for each verb, imported when it is called."""
+
+from __future__ import annotations
+
+import errno
+import importlib
+import os
+import sys
+import traceback
+from typing import NoReturn
+
+import click
+
+import dbcheck
+from dbcheck import interrupt
+from dbcheck.errors import DbcheckError, UsageError
+
+PASS, FAIL, USAGE, INCONCLUSIVE, FAILED = 0, 1, 2, 3, 4
+
+VERBS = {
+    "demo": "Show it on this machine: honest, lying and relaxed, as one table.",
+    "run": "Run one cycle: load, cut, restore, reconcile, verdict.",
+    "campaign": "Cut many times, unattended, and say what the count proves.",
+    "reconcile": "Finish or judge again a run whose power was cut.",
+    "witness": "Check a witness; show or verify a run's log.",
+    "power": "Look at a target's power, cut it, restore it, try its switch out.",
+    "lab": "Run cycles on a virtual drive with real servers.",
+    "matrix": "Run several configurations, and show them side by side.",
+    "init": "Write a commented inventory to begin with.",
+    "clean": "Remove dbcheck's tables from a target, or a run from a witness.",
+}
+
+
+class _Unread(Exception):
+    """Nobody reads what is printed."""
+
+
+class _Verbs(click.Group):
+    """Imports a verb's module only when that verb is called: --help stays quick."""
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Run a verb; a reader that is gone, as of `| head`, is an error of its own.
+
+        click would exit with 1, which means FAIL.
+        """
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as error:
+            raise _Unread from error
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name not in VERBS:
+            return None
+        module = importlib.import_module(f"dbcheck.cli.{name}")
+        command: click.Command = module.command
+        return command
+
+    def format_commands(
+        self, ctx: click.Context, formatter: click.HelpFormatter
+    ) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(VERBS.items()))
+
+
+@click.command(
+    cls=_Verbs,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Exit codes: 0 PASS (or done), 1 FAIL, 2 usage, 3 INCONCLUSIVE, "
+    "4 an operation failed and there is no verdict.",
+)
+@click.version_option(dbcheck.__version__, prog_name="dbcheck")
+def root() -> None:
+    """Check that committed rows are still there after the power goes.
+
+    dbcheck commits rows to a PostgreSQL or MySQL/MariaDB server, has every
+    acknowledgement logged durably on a separate host (the witness), has the
+    server's power cut, and lists the committed rows that are missing afterwards.
+    """
+
+
+def main() -> None:
+    """Run the command line; exit with the codes that README.md lists."""
+    interrupt.install()
+    try:
+        root.main(standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(USAGE)
+    except DbcheckError as error:
+        click.echo(f"dbcheck: {error}", err=True)
+        if error.hint:
+            click.echo(f"  {error.hint}", err=True)
+        sys.exit(USAGE if isinstance(error, UsageError) else FAILED)
+    except (KeyboardInterrupt, click.Abort):
+        _end_interrupted("")
+    except _Unread:
+        mute()
+        sys.exit(FAILED)
+    except Exception as error:
+        _end_unexpectedly(error)
+
+
+def _end_interrupted(at: str) -> NoReturn:
+    click.echo(f"dbcheck: interrupted{at}", err=True)
+    sys.exit(FAILED)
+
+
+def _end_unexpectedly(error: Exception) -> NoReturn:
+    if interrupt.led_to(error):
+        _end_interrupted(f" ({error!r})")
+    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+        give_up_printing(error)  # a run folder's would be a DbcheckError
+    else:  # a defect of ours; Python's own exit code for it means FAIL
+        traceback.print_exc()
+    sys.exit(FAILED)
+
+
+def give_up_printing(error: OSError) -> None:
+    """Say why nothing can be printed, and print to nobody from now on."""
+    mute()
+    said = f"dbcheck: the result cannot be printed: {error.strerror}"
+    click.echo(said, err=True)
+
+
+def mute() -> None:
+    """Print to nobody from now on.
+
+    What is buffered would fail once more as the interpreter ends, which changes the
+    exit code.
+    """
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,182 @@
+"""dbcheck campaign: cut many times, unattended, and say what the count proves."""
+
+from __future__ import annotations
+
+import secrets
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from dbcheck.cli import options
+
+if TYPE_CHECKING:
+    from dbcheck.campaign.folder import Plan
+    from dbcheck.inventory.entry import Entry
+
+CYCLES = click.IntRange(1, 1_000_000)
+
+
+@click.command("campaign")
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+@options.inventory()
+@click.option("--cuts", type=CYCLES, help="So many cuts that count.")
+@options.until()
+@click.option("--max-cuts", type=CYCLES, help="With --until: no more than this.")
+@click.option("--keep-going", is_flag=True, help="A loss does not end it.")
+@click.option("--control", is_flag=True, help="Controls come first; see dbcheck run.")
+@click.option("--seed", type=options.SEED, help="Decides every moment and every byte.")
+@options.consent()
+@click.option(
+    "--folder",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="For the campaign; else a new one under campaigns/.",
+)
+@click.option(
+    "--resume",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="FOLDER",
+    help="Go on with a campaign whose client ended, at whatever point.",
+)
+@options.as_json()
+def command(
+    names: tuple[str, ...],
+    inventory: Path,
+    cuts: int | None,
+    until: float | None,
+    max_cuts: int | None,
+    keep_going: bool,
+    control: bool,
+    seed: int | None,
+    yes: bool,
+    i_know: bool,
+    folder: Path | None,
+    resume: Path | None,
+    as_json: bool,
+) -> None:
+    """Cut the power of targets in an inventory many times, without a hand on the plug.
+
+    \b
+    dbcheck campaign db1 --until 0.05        59 cuts, if none loses
+    dbcheck campaign db1 db2 --cuts 20       two targets at once, each on its own
+    dbcheck campaign --resume FOLDER         go on after Ctrl-C, a crash, a reboot
+
+    The cuts come at random moments: while the sessions begin, under steady load, and
+    in the midst of a checkpoint where one can be asked for. Rows of all earlier cycles
+    are checked again in each. The first loss ends the campaign.
+    """
+    from dbcheck.campaign.folder import CampaignFolder
+    from dbcheck.cli import campaign_run as run
+    from dbcheck.cli import output
+    from dbcheck.inventory.load import load
+
+    found = load(inventory)
+    if resume is not None:
+        _refuse_new(names, cuts, until, folder)
+        folders = run.stored(resume)
+        entries = [found.entry(one.plan().name) for one in folders]
+        for entry, one in zip(entries, folders, strict=True):
+            run.require_same(entry, one, yes=yes)
+        root = resume
+    else:
+        entries = [found.entry(name) for name in _distinct(names)]
+        goal = _goal(cuts, until, max_cuts)
+        for entry in entries:
+            run.require_fit(entry, yes=yes, i_know=i_know)
+        root = folder or Path("campaigns", f"{datetime.now(UTC):%Y%m%d-%H%M%S}")
+        base = secrets.randbits(31) if seed is None else seed
+        folders = [
+            CampaignFolder.create(
+                root if len(entries) == 1 else root / entry.name,
+                _plan(entry, base, goal, keep_going=keep_going, control=control),
+            )
+            for entry in entries
+        ]
+    if len(folders) == 1:
+        shown = run.alone(entries[0], folders[0], as_json=as_json)
+    else:
+        shown = run.together(folders, root, inventory, as_json=as_json)
+    with output.printing():
+        if as_json:
+            output.print_json({"folder": str(root), "targets": shown})
+        else:
+            from dbcheck.report.campaign import campaigns_report
+
+            output.console().print(campaigns_report(str(root), shown))
+    sys.exit(run.exit_code(shown))
+
+
+def _refuse_new(
+    names: tuple[str, ...], cuts: int | None, until: float | None, folder: Path | None
+) -> None:
+    from dbcheck.errors import UsageError
+
+    if names or cuts or until or folder:
+        raise UsageError(
+            "--resume goes on with a plan that is made",
+            hint="Leave out names, --cuts, --until and --folder, or begin anew.",
+        )
+
+
+def _distinct(names: tuple[str, ...]) -> tuple[str, ...]:
+    from dbcheck.errors import UsageError
+
+    if not names:
+        raise UsageError(
+            "no target is named", hint="Name hosts of the inventory, or --resume."
+        )
+    for name in names:
+        if names.count(name) > 1:
+            raise UsageError(f"{name} is named twice", hint="Name it once.")
+    return names
+
+
+def _goal(
+    cuts: int | None, until: float | None, max_cuts: int | None
+) -> tuple[int, int | None]:
+    """Return how many cuts are to be made, and the bound in ppm that they are for."""
+    from dbcheck.core.statistics import PPM, cuts_needed
+    from dbcheck.errors import UsageError
+
+    if (cuts is None) == (until is None):
+        raise UsageError(
+            "say how many cuts: either --cuts or --until",
+            hint="--cuts 20, or --until 0.05 for a bound of 5% of cuts.",
+        )
+    if until is None:
+        if max_cuts is not None:
+            raise UsageError("--max-cuts goes with --until", hint="Give --cuts alone.")
+        return cuts or 1, None
+    bound_ppm = round(until * PPM)
+    needed = cuts_needed(bound_ppm)
+    return min(needed, max_cuts or needed), bound_ppm
+
+
+def _plan(
+    entry: Entry,
+    seed: int,
+    goal: tuple[int, int | None],
+    *,
+    keep_going: bool,
+    control: bool,
+) -> Plan:
+    import dbcheck
+    from dbcheck import workload
+    from dbcheck.campaign.folder import Plan
+
+    cuts, bound_ppm = goal
+    return Plan(
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        dbcheck=dbcheck.__version__,
+        name=entry.name,
+        target=entry.target,
+        seed=seed,
+        workload=workload.load(entry.workload).with_sessions(entry.sessions),
+        cuts=cuts,
+        cycles_max=2 * cuts + 10,
+        bound_ppm=bound_ppm,
+        keep_going=keep_going,
+        control=control,
+    )

@@ -1,0 +1,223 @@
+"""Runs one campaign in this process, or several in processes of their own."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from dbcheck.campaign.campaign import ERROR, finished, run_campaign, tally
+from dbcheck.campaign.folder import CampaignFolder, Cycle
+from dbcheck.cli import FAIL, FAILED, INCONCLUSIVE, PASS, output, rig
+from dbcheck.cli.guard import guard, require_sole
+from dbcheck.core.statistics import cuts_needed
+from dbcheck.errors import DbcheckError, UsageError
+from dbcheck.inventory.entry import Entry
+from dbcheck.lab.process import leashed
+from dbcheck.power import consent
+from dbcheck.report.progress import PlainProgress, progress
+from dbcheck.witness.window import WindowLimits
+
+POLL_S = 0.5
+END_S = 300.0  # a target without power may need as long to get it back
+ERROR_FILE = "error.txt"
+
+
+def require_fit(entry: Entry, *, yes: bool, i_know: bool) -> None:
+    """Raise UsageError if *entry* cannot be cut unattended, or must not be."""
+    if entry.power.attended:
+        raise UsageError(
+            f"host {entry.name}: a campaign cuts without a hand on the plug",
+            hint="Give it dbcheck_power: exec, fence, sysrq or lab.",
+        )
+    guard(entry, rig.engine(entry.target, entry.password), yes=yes, i_know=i_know)
+
+
+def require_same(entry: Entry, folder: CampaignFolder, *, yes: bool) -> None:
+    """Raise UsageError unless *entry* still is what the campaign was begun on.
+
+    The server itself is not asked: an earlier client may have left it without power.
+    """
+    plan = folder.plan()
+    if entry.target != plan.target:
+        raise UsageError(
+            f"host {entry.name}: {folder.path} is a campaign on {plan.target}, and the"
+            f" inventory now says {entry.target}",
+            hint="Begin another campaign, or put the inventory right.",
+        )
+    if not entry.power.attended and entry.power.kind != "lab":
+        require_sole(entry)
+        consent.require(entry, yes=yes)
+
+
+def stored(root: Path) -> list[CampaignFolder]:
+    """Return the campaigns in the folder *root*; raise UsageError if there is none."""
+    if (root / "campaign.json").is_file():
+        return [CampaignFolder.open(root)]
+    found = sorted(path.parent for path in root.glob("*/campaign.json"))
+    if not found:
+        return [CampaignFolder.open(root)]  # which says what is wrong
+    return [CampaignFolder.open(path) for path in found]
+
+
+def alone(
+    entry: Entry, folder: CampaignFolder, *, as_json: bool
+) -> list[dict[str, Any]]:
+    """Run one campaign here; return what it shows."""
+    (folder.path / ERROR_FILE).unlink(missing_ok=True)
+    with progress(output.progress_console(), live=not as_json) as view:
+        try:
+            _run(entry, folder, view)
+        except (KeyboardInterrupt, DbcheckError) as error:
+            said = str(error) or "interrupted"
+            (folder.path / ERROR_FILE).write_text(said + "\n")
+            view.line("ended", f"dbcheck campaign --resume {folder.path}")
+            raise
+    return [result(folder)]
+
+
+def _run(entry: Entry, folder: CampaignFolder, view: PlainProgress) -> None:
+    limits = WindowLimits()
+    with contextlib.closing(rig.entry_witness(entry, limits)) as the_witness:
+        the_rig = rig.entry_rig(entry, the_witness, view, folder.runs, limits)
+        view.line("campaign", f"{folder.path}, seed {folder.plan().seed}")
+        run_campaign(the_rig, folder)
+
+
+def together(
+    folders: Sequence[CampaignFolder], root: Path, inventory: Path, *, as_json: bool
+) -> list[dict[str, Any]]:
+    """Run each campaign in a process of its own; return what each shows.
+
+    One that fails does not disturb the others.  What each says goes to progress.log in
+    its folder.  When this process ends, they end as by Ctrl-C, with the power restored.
+    """
+    view = PlainProgress(output.progress_console())
+    children: list[subprocess.Popen[bytes]] = []
+    told: set[tuple[str, str]] = set()
+    try:
+        for folder in folders:
+            children.append(_started(folder, inventory))
+        while any(child.poll() is None for child in children):
+            time.sleep(POLL_S)
+            _tell(folders, view, told)
+    finally:
+        _end(children)
+    _tell(folders, view, told)
+    return [result(folder) for folder in folders]
+
+
+def _started(folder: CampaignFolder, inventory: Path) -> subprocess.Popen[bytes]:
+    words = [sys.executable, "-m", "dbcheck", "campaign", "--json"]
+    words += ["--resume", str(folder.path), "--inventory", str(inventory)]
+    with (folder.path / "progress.log").open("ab") as log:
+        return subprocess.Popen(
+            leashed(words, signal.SIGTERM),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=log,
+            start_new_session=True,  # Ctrl-C is for us; we pass it on
+        )
+
+
+def _tell(
+    folders: Sequence[CampaignFolder],
+    view: PlainProgress,
+    told: set[tuple[str, str]],
+) -> None:
+    """Write a line for each cycle that has ended meanwhile."""
+    for folder in folders:
+        plan = folder.plan()
+        for cycle in folder.cycles():
+            name = (plan.name, f"{cycle.number}/{cycle.run}")
+            if name not in told:
+                told.add(name)
+                place = f"{cycle.number}/{plan.cuts}" if cycle.number else "control"
+                view.line(plan.name, f"{place} {cycle.verdict}: {cycle.reason}")
+
+
+def _end(children: Sequence[subprocess.Popen[bytes]]) -> None:
+    """Have those that still run end in order, and wait for them."""
+    running = [child for child in children if child.poll() is None]
+    for child in running:
+        child.send_signal(signal.SIGINT)
+    for child in running:
+        try:
+            child.wait(END_S)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            child.wait()
+
+
+def result(folder: CampaignFolder) -> dict[str, Any]:
+    """Return what a campaign shows, as plain values: the form that --json prints."""
+    plan, cycles = folder.plan(), folder.cycles()
+    shown = tally(cycles)
+    over = finished(plan, cycles)
+    more = max(0, plan.cuts - shown.cuts)
+    error = folder.path / ERROR_FILE
+    return {
+        "name": plan.name,
+        "target": plan.target,
+        "folder": str(folder.path),
+        "seed": plan.seed,
+        "verdict": _verdict(plan.cuts, cycles),
+        "finished": over,
+        **shown.to_values(),
+        "planned_cuts": plan.cuts,
+        "bound_ppm": plan.bound_ppm,
+        "cuts_still_needed": _still(plan.bound_ppm, shown.cuts, shown.losses, more),
+        "errors": sum(cycle.verdict == ERROR for cycle in cycles),
+        "error": error.read_text().strip() if error.is_file() and not over else "",
+        "cycles": [
+            {
+                "number": cycle.number,
+                "run": cycle.run,
+                "stratum": cycle.stratum,
+                "after_s": round(cycle.after_s, 3),
+                "verdict": cycle.verdict,
+                "reason": cycle.reason,
+                "depth": cycle.depth,
+                "confirmed": cycle.confirmed,
+                "lost": cycle.lost,
+                "acks_per_s": cycle.acks_per_s,
+                "settled": cycle.settled,
+                "ended": cycle.ended,
+            }
+            for cycle in cycles
+        ],
+    }
+
+
+def _still(bound_ppm: int | None, cuts: int, losses: int, more: int) -> int | None:
+    """Return how many more cuts, without a loss, the wished bound needs."""
+    if losses:
+        return None
+    return more if bound_ppm is None else max(0, cuts_needed(bound_ppm) - cuts)
+
+
+def _verdict(planned: int, cycles: Sequence[Cycle]) -> str:
+    shown = tally(cycles)
+    if shown.losses or any(c.control and c.verdict == "FAIL" for c in cycles):
+        return "FAIL"
+    return "PASS" if shown.cuts >= planned else "INCONCLUSIVE"
+
+
+def exit_code(shown: Sequence[dict[str, Any]]) -> int:
+    """Return the exit code for several campaigns: that of the worst."""
+    codes = {
+        FAIL
+        if one["verdict"] == "FAIL"
+        else FAILED
+        if one["error"]
+        else INCONCLUSIVE
+        if one["verdict"] == "INCONCLUSIVE"
+        else PASS
+        for one in shown
+    }
+    return next(code for code in (FAIL, FAILED, INCONCLUSIVE, PASS) if code in codes)

@@ -1,0 +1,33 @@
+"""dbcheck init: write a commented inventory to begin with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from dbcheck import files
+from dbcheck.cli import options
+
+
+@click.command("init")
+@click.argument(
+    "file", type=click.Path(path_type=Path), default=Path(options.INVENTORY)
+)
+def command(file: Path) -> None:
+    """Write a commented inventory to FILE, by default inventory.yml; replaces nothing.
+
+    It holds invented hosts: edit it, then try dbcheck power state HOST.
+    """
+    from dbcheck.errors import UsageError
+
+    try:
+        with file.open("x", encoding="utf-8") as new:
+            new.write(files.inventory_example())
+    except FileExistsError:
+        raise UsageError(
+            f"{file} is there already", hint="Name another file, or remove that one."
+        ) from None
+    except OSError as error:
+        raise UsageError(f"cannot write {file}: {error.strerror}") from None
+    click.echo(f"{file} is written; edit it, then: dbcheck power state HOST")

@@ -1,0 +1,98 @@
+"""Runs cycles in a lab that is made for them and ends with them."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Generator
+from dataclasses import replace
+from pathlib import Path
+
+from dbcheck.campaign.control import facts_of, run_controls
+from dbcheck.campaign.cycle import run_cycle
+from dbcheck.campaign.judging import Outcome
+from dbcheck.campaign.rig import Limits
+from dbcheck.cli.rig import lab_rig
+from dbcheck.core.evidence import Verdict
+from dbcheck.lab.lab import Lab
+from dbcheck.lab.spec import LabSpec
+from dbcheck.report.progress import PlainProgress
+from dbcheck.workload import Workload
+
+# The moments of the cut, seconds of load: a server on this machine is at its pace soon.
+CUT_AFTER_S = (1.5, 2.5)
+LIMITS = Limits(return_s=120)
+
+
+def lab_cycles(
+    spec: LabSpec,
+    workload: Workload,
+    seed: int,
+    cycles: int,
+    progress: PlainProgress,
+    runs: Path,
+    limits: Limits = LIMITS,
+    *,
+    control: bool = False,
+) -> Generator[Outcome, None, None]:
+    """Yield the outcome of each of *cycles* cycles in one lab; cycle n has seed + n.
+
+    With *control*, those of the controls come first; one that fails ends it all.
+    Ends early after a server that did not come back.
+    """
+    progress.phase("lab", described(spec))
+    with (
+        tempfile.TemporaryDirectory(prefix="dbcheck-lab-") as scratch,
+        Lab.start(spec, Path(scratch) / "lab") as lab,
+    ):
+        rig = lab_rig(lab, progress, runs, limits)
+        with contextlib.closing(rig.witness):
+            controls = run_controls(rig, workload, seed) if control else []
+            yield from controls
+            if controls and controls[-1].verdict is Verdict.FAIL:
+                return
+            facts = [facts_of(outcome) for outcome in controls]
+            for number in range(cycles):
+                outcome = run_cycle(rig, workload, seed + number, facts)
+                yield outcome
+                if outcome.after.failure:
+                    return
+
+
+def until_shown(
+    outcomes: Generator[Outcome, None, None], cuts: int
+) -> Generator[Outcome, None, None]:
+    """Yield *outcomes* up to the first loss, or until *cuts* cuts lost nothing."""
+    kept = 0
+    with contextlib.closing(outcomes):
+        for outcome in outcomes:
+            yield outcome
+            if not outcome.manifest.control:
+                kept += outcome.verdict is Verdict.PASS
+                if outcome.verdict is Verdict.FAIL or kept == cuts:
+                    return
+
+
+def lab_workload(workload: Workload) -> Workload:
+    """Return *workload* with the lab's earlier cut."""
+    return replace(workload, cut_after_s=CUT_AFTER_S)
+
+
+_A = {"honest": "an"}
+
+
+def described(spec: LabSpec) -> str:
+    """Return a lab in words, for one line."""
+    words = [spec.engine]
+    if spec.rung == "process":
+        words.append("process rung (SIGKILL)")
+    else:
+        options = f" -o {spec.mount_options}" if spec.mount_options else ""
+        kind = _A.get(spec.drive.personality, "a")
+        words.append(
+            f"{spec.filesystem}{options} on {kind} {spec.drive.personality} drive"
+        )
+        if spec.write_cache != "auto":
+            words.append(f"said to be {spec.write_cache}")
+    words += [f"{name}={value}" for name, value in spec.settings.items()]
+    return ", ".join(words)

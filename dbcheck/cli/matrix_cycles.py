@@ -1,0 +1,89 @@
+"""Runs the configurations of a matrix, each in a lab of its own."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from dbcheck import interrupt
+from dbcheck.campaign.judging import Outcome, to_json
+from dbcheck.cli.lab_cycles import lab_cycles, lab_workload
+from dbcheck.cli.matrix_rows import Row
+from dbcheck.errors import DbcheckError
+from dbcheck.report.matrix import Line
+from dbcheck.report.progress import PlainProgress
+from dbcheck.workload import Workload
+
+
+@dataclass(slots=True)
+class Measured:
+    """A configuration and what is known of it so far.
+
+    error: why there is no more, "" once it went through all of its cuts.
+    """
+
+    row: Row
+    outcomes: list[Outcome] = field(default_factory=list)
+    error: str = "not run"
+
+    def note(self, outcome: Outcome, view: PlainProgress) -> None:
+        """Add what a cycle showed, and say it."""
+        self.outcomes.append(outcome)
+        view.line(outcome.verdict.value, outcome.judgement.reasons[0])
+
+    @contextlib.contextmanager
+    def running(self, view: PlainProgress) -> Iterator[None]:
+        """Note how the row ends; an expected failure is a part of the matrix."""
+        try:
+            yield
+        except DbcheckError as error:
+            if interrupt.led_to(error):  # and what was to be ended could not be
+                self.error = "interrupted"
+                raise KeyboardInterrupt from error
+            self.fail(error)
+            view.line("failed", self.error)
+        except KeyboardInterrupt:
+            self.error = "interrupted"
+            raise
+        else:
+            self.error = ""
+
+    def fail(self, error: DbcheckError) -> None:
+        """Note why there is no more."""
+        self.error = f"{error}. {error.hint}" if error.hint else str(error)
+
+    def line(self) -> Line:
+        """Return what the report shows of it."""
+        row = self.row
+        return Line(
+            name=row.name,
+            reference=row.reference,
+            expect=row.expect.value if row.expect else "",
+            price=row.price,
+            cycles=[to_json(outcome) for outcome in self.outcomes],
+            error=self.error,
+        )
+
+
+def in_labs(
+    measured: Sequence[Measured],
+    workload: Workload,
+    seed: int,
+    cuts: int,
+    view: PlainProgress,
+    runs: Path,
+) -> None:
+    """Build a lab for each row, cut its power *cuts* times, and note what comes out.
+
+    A row that fails loses no other.
+    """
+    load = lab_workload(workload)
+    for number, one in enumerate(measured, 1):
+        view.line("row", f"{number} of {len(measured)}: {one.row.name}")
+        assert one.row.lab is not None
+        cycles = lab_cycles(one.row.lab, load, seed, cuts, view, runs)
+        with one.running(view), contextlib.closing(cycles):
+            for outcome in cycles:
+                one.note(outcome, view)

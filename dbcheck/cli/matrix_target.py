@@ -1,0 +1,81 @@
+"""Runs the configurations of a matrix on one target, which is left as it was."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from dbcheck.campaign.control import run_control
+from dbcheck.campaign.rig import Rig
+from dbcheck.cli import rig
+from dbcheck.cli.matrix_cycles import Measured
+from dbcheck.cli.run import resumable_cycle
+from dbcheck.engines.target import read_url
+from dbcheck.errors import DbcheckError, UsageError
+from dbcheck.report.progress import PlainProgress
+from dbcheck.secret import Secret
+from dbcheck.workload import Workload
+
+
+def on_target(
+    measured: Sequence[Measured],
+    base: Rig,
+    workload: Workload,
+    seed: int,
+    cuts: int,
+    view: PlainProgress,
+    password: Secret | None,
+) -> None:
+    """Cut the power of *base*'s target *cuts* times under each row.
+
+    A row that the server refuses is found before the first cut, and loses no other.
+    An error after that ends it all: the run that it leaves is to be reconciled before
+    anything else writes to the server.
+    """
+    fit: list[tuple[Measured, Rig]] = []
+    for one in measured:
+        url = session_url(base.engine.target, one.row.settings)
+        engine = rig.engine(url, password) if one.row.settings else base.engine
+        try:
+            engine.check(workload.shape, relaxed=one.row.relaxed)
+        except DbcheckError as error:
+            one.fail(error)
+        else:
+            fit.append((one, replace(base, engine=engine)))
+    for one, its_rig in fit:
+        view.line("row", one.row.name)
+        with one.running(view):
+            for number in range(cuts):
+                if one.row.relaxed:
+                    outcome = run_control(its_rig, workload, seed + number)
+                else:
+                    outcome = resumable_cycle(
+                        its_rig, workload, seed + number, [], view
+                    )
+                one.note(outcome, view)
+        if one.error:
+            return
+
+
+def session_url(url: str, settings: Mapping[str, str]) -> str:
+    """Return *url* with *settings* for each of its sessions; the server has its own.
+
+    Raise UsageError for MySQL and MariaDB, where what decides whether a commit is
+    durable is no setting of a session.
+    """
+    if not settings:
+        return url
+    parsed = read_url(url)
+    if parsed.get_backend_name() != "postgresql":
+        raise UsageError(
+            f"{', '.join(settings)} cannot be set for a session of this server",
+            hint="Change its configuration between two matrices, or take relaxed = "
+            "true, which dbcheck puts back.",
+        )
+    given = parsed.query.get("options", "")
+    words = [given] if isinstance(given, str) else list(given)
+    for name, value in settings.items():
+        escaped = value.replace("\\", "\\\\").replace(" ", "\\ ")
+        words.append(f"-c {name}={escaped}")
+    options = {"options": " ".join(word for word in words if word)}
+    return parsed.update_query_dict(options).render_as_string()

@@ -1,0 +1,169 @@
+"""dbcheck power: look at a target's power, cut it, restore it, try its switch out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from dbcheck.cli import options
+
+if TYPE_CHECKING:
+    from dbcheck.inventory.entry import Entry
+    from dbcheck.ports import Cut, PowerSwitch
+
+
+@click.group("power")
+def command() -> None:
+    """Look at the power of a HOST in an inventory, cut it, restore it.
+
+    docs/power.md says what each kind of switch proves.
+    """
+
+
+def _host() -> Callable[[options.F], options.F]:
+    def decorate(function: options.F) -> options.F:
+        function = options.as_json()(options.inventory()(function))
+        return click.argument("host")(function)
+
+    return decorate
+
+
+@command.command()
+@_host()
+def state(host: str, inventory: Path, as_json: bool) -> None:
+    """Print what the switch says: on, off or unknown."""
+    _, switch = _switch(host, inventory)
+    found = switch.state().value
+    _show({"host": host, "switch": switch.kind, "state": found}, found, as_json=as_json)
+
+
+@command.command()
+@_host()
+@options.consent()
+def cut(host: str, inventory: Path, yes: bool, i_know: bool, as_json: bool) -> None:
+    """Cut the power at once, without any load. The host stays off."""
+    entry, switch = _switch(host, inventory, unattended=True)
+    _guard(entry, yes=yes, i_know=i_know)
+    done = switch.cut()
+    result = {"host": host, "switch": switch.kind, "report": dict(done.report)}
+    _show(result, f"{host}: the power is cut", as_json=as_json)
+
+
+@command.command()
+@_host()
+def restore(host: str, inventory: Path, as_json: bool) -> None:
+    """Apply the power; the host may still be booting on return."""
+    entry, switch = _switch(host, inventory, unattended=True)
+    switch.restore()
+    said = "the power is restored"
+    if switch.kind == "sysrq" or (switch.kind == "exec" and not entry.power.restore):
+        said = "nothing to do: its power comes back by itself"
+    result = {"host": host, "switch": switch.kind}
+    _show(result, f"{host}: {said}", as_json=as_json)
+
+
+@command.command()
+@_host()
+@options.consent()
+@click.option(
+    "--wait",
+    type=options.SECONDS,
+    default=600.0,
+    show_default=True,
+    metavar="S",
+    help="Seconds that the host may take to answer over SSH again.",
+)
+def test(
+    host: str, inventory: Path, yes: bool, i_know: bool, wait: float, as_json: bool
+) -> None:
+    """Try the switch of an idle host: cut, restore, report.
+
+    Over SSH it also sees whether this host went down, and not another one.
+    """
+    from dbcheck.cli import rig
+    from dbcheck.errors import PowerError
+    from dbcheck.power.trial import try_out
+
+    entry, switch = _switch(host, inventory, unattended=True)
+    said = _guard(entry, yes=yes, i_know=i_know)
+    trial = try_out(switch, rig.power_target(entry), wait)
+    if trial.rebooted is False:
+        raise PowerError(
+            f"{host} lived on while its switch was off: its boot id is the same",
+            hint="The switch cuts the power of something else, or the host has a "
+            "second supply.",
+        )
+    result = {
+        "host": host,
+        "switch": switch.kind,
+        "recognised_by": said,
+        "cut_s": round(trial.cut_s, 3),
+        "off_s": round(trial.off_s, 3),
+        "back_s": None if trial.back_s is None else round(trial.back_s, 3),
+        "rebooted": trial.rebooted,
+        "states": list(trial.states),
+        "report": dict(trial.cut.report),
+    }
+    _show(result, _trial_text(result, trial.cut), as_json=as_json)
+
+
+def _trial_text(result: dict[str, Any], cut: Cut) -> str:
+    lines = [
+        f"{result['host']}: the switch works ({result['switch']})",
+        f"  states   {' > '.join(result['states'])}",
+        f"  cut      {result['cut_s']:.1f} s until the switch said so",
+        f"  off      {result['off_s']:.1f} s until it was on again",
+    ]
+    if result["back_s"] is None:
+        lines.append("  host     not asked: whether it went down was not seen")
+    else:
+        lines.append(
+            f"  host     another boot, answering after {result['back_s']:.1f} s"
+        )
+    if depth := cut.report.get("depth_max"):
+        lines.append(f"  depth    {depth} at most: the power itself was never gone")
+    return "\n".join(lines)
+
+
+def _switch(
+    host: str, inventory: Path, *, unattended: bool = False
+) -> tuple[Entry, PowerSwitch]:
+    """Return a host and its switch; raise UsageError if *unattended* and there is none.
+
+    Somebody who is asked to cut, and to restore in the next moment, tries nothing out.
+    """
+    from dbcheck.cli import rig
+    from dbcheck.errors import UsageError
+    from dbcheck.inventory.load import load
+
+    entry = load(inventory).entry(host)
+    if unattended and entry.power.attended:
+        raise UsageError(
+            f"host {host} has no switch: its dbcheck_power is manual",
+            hint="Its power is in your hands; or give it dbcheck_power: exec, fence, "
+            "sysrq or lab.",
+        )
+    return entry, rig.power_switch(entry, lambda text: click.echo(text, err=True))
+
+
+def _guard(entry: Entry, *, yes: bool, i_know: bool) -> str:
+    from dbcheck.cli import rig
+    from dbcheck.cli.guard import guard
+
+    if entry.power.attended or entry.power.kind == "lab":
+        return ""
+    return guard(
+        entry, rig.engine(entry.target, entry.password), yes=yes, i_know=i_know
+    )
+
+
+def _show(result: dict[str, Any], text: str, *, as_json: bool) -> None:
+    from dbcheck.cli import output
+
+    if as_json:
+        output.print_json(result)
+    else:
+        click.echo(text)

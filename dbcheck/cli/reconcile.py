@@ -1,0 +1,106 @@
+"""dbcheck reconcile: finish a run, judge it again, or judge it from anywhere."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from dbcheck.cli import options
+
+if TYPE_CHECKING:
+    from dbcheck.ports import Witness
+    from dbcheck.runs import RunFolder
+
+
+@click.command("reconcile")
+@click.argument("run", required=False, type=click.Path(path_type=Path))
+@click.option(
+    "--run", "run_id", metavar="ID", help="Run id on the witness, without a RUN folder."
+)
+@click.option(
+    "--offline", is_flag=True, help="Judge what is stored in RUN; touch no server."
+)
+@options.name()
+@options.inventory()
+@options.target(required=False)
+@options.witness(required=False)
+@options.host()
+@options.waiting()
+@options.runs()
+@options.as_json()
+def command(
+    run: Path | None,
+    run_id: str | None,
+    offline: bool,
+    accept_new_host_key: bool,
+    runs: Path,
+    as_json: bool,
+    **_: Any,  # what rig.entries reads
+) -> None:
+    """Finish or judge again a run whose power was cut.
+
+    \b
+    dbcheck reconcile runs/ID                    read the survivors, judge
+    dbcheck reconcile runs/ID --offline          judge again what is stored
+    dbcheck reconcile --witness URL --run ID --target URL
+                                                 from any machine, with nothing
+                                                 but the witness's folder
+
+    Reads the table in a read-only transaction. Do it before anything writes to
+    the recovered server.
+    """
+    from dbcheck.campaign.cycle import reconcile_run
+    from dbcheck.campaign.judging import judge_run
+    from dbcheck.cli import output, rig
+    from dbcheck.cli.entries import chosen
+    from dbcheck.errors import UsageError
+    from dbcheck.inventory.entry import PowerPlan
+    from dbcheck.report.progress import progress
+    from dbcheck.runs import RunFolder
+    from dbcheck.witness.log import FrameLogReader
+    from dbcheck.witness.window import WindowLimits
+
+    if (run is None) == (run_id is None):
+        raise UsageError(
+            "give either a run folder or --run with a run id",
+            hint="dbcheck reconcile RUN, or reconcile --witness URL --run ID.",
+        )
+    if offline:
+        if run is None:
+            raise UsageError("--offline needs a run folder")
+        outcome = judge_run(RunFolder.open(run), FrameLogReader())
+        output.end_with(outcome, as_json=as_json)
+    folder = RunFolder.open(run) if run is not None else None
+    # Nothing is cut here, whatever the inventory says.
+    entry = replace(chosen(click.get_current_context()), power=PowerPlan())
+    if folder is not None and not entry.witness:
+        entry = replace(entry, witness=folder.manifest().witness)
+    with progress(output.progress_console(), live=not as_json) as view:
+        lag = WindowLimits()
+        the_witness = rig.entry_witness(
+            entry, lag, accept_new_host_key=accept_new_host_key
+        )
+        with contextlib.closing(the_witness):
+            folder = folder or _recalled(the_witness, run_id or "", runs)
+            manifest = folder.manifest()
+            entry = replace(entry, target=entry.target or manifest.target)
+            the_rig = rig.entry_rig(entry, the_witness, view, runs, lag)
+            outcome = reconcile_run(the_rig, folder, manifest)
+    output.end_with(outcome, as_json=as_json)
+
+
+def _recalled(witness: Witness, run_id: str, runs: Path) -> RunFolder:
+    """Make a run folder from what the witness holds of a run."""
+    from dbcheck.errors import RunFormatError
+    from dbcheck.runs import Manifest, RunFolder, require_run_id
+
+    wanted = require_run_id(run_id)
+    where = f"{witness.url}/{wanted}/manifest.json"
+    manifest = Manifest.from_bytes(witness.manifest(wanted), where)
+    if manifest.run_id != wanted:
+        raise RunFormatError(f"{where} is that of run {manifest.run_id}")
+    return RunFolder.create(runs, manifest)

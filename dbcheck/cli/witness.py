@@ -1,0 +1,237 @@
+"""dbcheck witness: can it be trusted with acks, and what does a log hold?"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import statistics
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from dbcheck.cli import FAIL, options
+
+if TYPE_CHECKING:
+    from dbcheck.inventory.entry import Entry
+    from dbcheck.ports import Witness
+
+PROBES = 200
+_READ_BYTES = 1 << 20
+
+
+@click.group("witness")
+def command() -> None:
+    """Check a witness; show or verify a run's log."""
+
+
+@contextlib.contextmanager
+def _opened(entry: Entry, accept_new_host_key: bool) -> Iterator[Witness]:
+    from dbcheck.cli import rig
+    from dbcheck.witness.window import WindowLimits
+
+    opened = rig.entry_witness(
+        entry, WindowLimits(), accept_new_host_key=accept_new_host_key
+    )
+    with contextlib.closing(opened):
+        yield opened
+
+
+def _chosen() -> Entry:
+    from dbcheck.cli.entries import chosen
+
+    return chosen(click.get_current_context())
+
+
+@command.command()
+@click.argument("name", required=False)
+@options.inventory()
+@options.witness(required=False)
+@click.option("--target", metavar="URL", help="Also: is the witness another host?")
+@options.as_json()
+def check(accept_new_host_key: bool, as_json: bool, **_: Any) -> None:
+    """Can it be used? Writes and fsyncs there, and describes the host.
+
+    It is --witness, or that of the host NAME in an inventory.
+    """
+    from dbcheck.campaign.independence import require_independent
+    from dbcheck.cli import output
+
+    entry = _chosen()
+    with _opened(entry, accept_new_host_key) as opened:
+        facts = opened.facts()
+        independence = "not compared: no --target was given"
+        if entry.target:
+            independence = require_independent(entry.target, opened.kind, facts)
+        latency_ms = sorted(1000 * s for s in opened.probe(PROBES))
+    cuts = statistics.quantiles(latency_ms, n=100)
+    result: dict[str, Any] = {
+        "witness": entry.witness,
+        "hostname": facts.hostname,
+        "folder": facts.folder,
+        "filesystem": facts.filesystem,
+        "free_bytes": facts.free_bytes,
+        "fsync_ms": {"p50": cuts[49], "p99": cuts[98], "max": latency_ms[-1]},
+        "independence": independence,
+    }
+    if as_json:
+        output.print_json(result)
+        return
+    fsync = result["fsync_ms"]
+    console = output.console()
+    console.print(f"[bold]{facts.hostname}[/] can be used as a witness", soft_wrap=True)
+    for name, value in {
+        "folder": f"{facts.folder} ({facts.filesystem}, "
+        f"{facts.free_bytes / 1e9:,.1f} GB free)",
+        "append + fsync": f"p50 {fsync['p50']:.2f} ms, p99 {fsync['p99']:.2f} ms, "
+        f"max {fsync['max']:.2f} ms ({PROBES} times)",
+        "independence": independence,
+    }.items():
+        console.print(f"{name:>16}  {value}", soft_wrap=True)
+
+
+@command.command()
+@click.argument("run", required=False)
+@options.name()
+@options.inventory()
+@options.witness(required=False)
+def show(run: str | None, accept_new_host_key: bool, **_: Any) -> None:
+    """Print the logs of a run, or which runs there are.
+
+    RUN is a run id on the witness, or a run folder; each log is printed as JSON lines.
+    Without RUN: the ids of the runs on the witness, oldest first.
+    """
+    entry = _chosen()
+    if run is None:
+        for run_id in _runs(entry, accept_new_host_key):
+            click.echo(run_id)
+        return
+    with _logs(run, entry, accept_new_host_key) as logs:
+        for log in logs:
+            for line in _json_lines(log):
+                click.echo(line)
+
+
+def _runs(entry: Entry, accept_new_host_key: bool) -> Sequence[str]:
+    from dbcheck.errors import UsageError
+
+    if not entry.witness:
+        raise UsageError(
+            "neither RUN nor a witness is given",
+            hint="Name a run folder; or by --witness or --name the witness whose runs "
+            "are to be listed.",
+        )
+    with _opened(entry, accept_new_host_key) as witness:
+        return witness.runs()
+
+
+@dataclass(frozen=True)
+class _Log:
+    """A copy of log *number* of a run."""
+
+    path: Path
+    run_id: str
+    number: int
+
+
+@contextlib.contextmanager
+def _logs(run: str, entry: Entry, accept_new_host_key: bool) -> Iterator[list[_Log]]:
+    """Give the logs of a run folder, or temporary copies of those on the witness."""
+    from dbcheck.errors import UsageError
+    from dbcheck.runs import Manifest, RunFolder, require_run_id
+
+    if not entry.witness:
+        folder = RunFolder.open(Path(run))
+        manifest = folder.manifest()
+        logs = [
+            _Log(folder.acks_path(number), manifest.run_id, number)
+            for number in range(manifest.logs)
+        ]
+        if not all(log.path.is_file() for log in logs):
+            raise UsageError(
+                f"{run} holds no copy of the witness's log yet",
+                hint="Give the run's id instead, with --witness or --name.",
+            )
+        yield logs
+        return
+    run_id = require_run_id(run)
+    with (
+        _opened(entry, accept_new_host_key) as witness,
+        tempfile.TemporaryDirectory(prefix="dbcheck-") as scratch,
+    ):
+        where = f"{entry.witness}/{run_id}/manifest.json"
+        manifest = Manifest.from_bytes(witness.manifest(run_id), where)
+        logs = []
+        for number in range(manifest.logs):
+            logs.append(_Log(Path(scratch) / str(number), run_id, number))
+            with logs[-1].path.open("wb") as file:
+                file.writelines(witness.read(run_id, number))
+        yield logs
+
+
+def _json_lines(log: _Log) -> Iterator[str]:
+    from dbcheck.witness.log import AckBatch, LogScan
+
+    with log.path.open("rb") as file:
+        chunks = iter(lambda: file.read(_READ_BYTES), b"")
+        for entry in LogScan(chunks, log.run_id, number=log.number):
+            if isinstance(entry, AckBatch):
+                names = entry.acks.dtype.names or ()
+                for ack in entry.acks.tolist():
+                    yield json.dumps(dict(zip(names, ack, strict=True)))
+            else:
+                yield json.dumps(dict(entry.body))
+
+
+@command.command()
+@click.argument("run")
+@options.name()
+@options.inventory()
+@options.witness(required=False)
+@options.as_json()
+def verify(run: str, accept_new_host_key: bool, as_json: bool, **_: Any) -> None:
+    """Are all logs of a run intact? Exits with 1 and says where if not.
+
+    RUN is a run id on the witness, or a run folder.
+    """
+    from dbcheck.cli import output
+
+    with _logs(run, _chosen(), accept_new_host_key) as logs:
+        results = list(map(_verified, logs))
+    intact = all(result["intact"] for result in results)
+    if as_json:
+        output.print_json({"run": logs[0].run_id, "intact": intact, "logs": results})
+    else:
+        for log, result in zip(logs, results, strict=True):
+            click.echo(f"{log.run_id}, log {log.number}, {_in_words(result)}")
+    sys.exit(0 if intact else FAIL)
+
+
+def _verified(log: _Log) -> dict[str, Any]:
+    from dbcheck.errors import LogDamaged
+    from dbcheck.witness.log import FrameLogReader
+
+    try:
+        facts = FrameLogReader().facts(log.path, log.run_id, log.number, None)
+    except LogDamaged as error:
+        return {"intact": False, "damage": str(error)}
+    return {
+        "intact": True,
+        "frames": facts.frames,
+        "acks": facts.acks,
+        "torn_bytes": facts.torn_bytes,
+        "events": list(facts.events),
+    }
+
+
+def _in_words(result: Mapping[str, Any]) -> str:
+    if not result["intact"]:
+        return f"is damaged: {result['damage']}"
+    return (
+        f"is intact: {result['acks']:,} acks in {result['frames']:,} frames, "
+        f"{result['torn_bytes']} bytes of a torn tail"
+    )

@@ -1,0 +1,63 @@
+"""What campaigns show, for people; drawn from the JSON that machines get."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import median
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from dbcheck.core.statistics import unseen_sentence
+from dbcheck.ports import Json
+from dbcheck.report.lab import number, verdict
+
+SHOWN_MAX = 8
+
+
+def campaigns_report(folder: str, results: Sequence[Json]) -> RenderableType:
+    """Return one row for each target, and what its cuts prove."""
+    table = Table(title="Campaign", title_justify="left", title_style="bold")
+    table.add_column("target", overflow="fold")
+    for name in ("cuts", "lossy", "rows lost", "commits", "acks/s"):
+        table.add_column(name, justify="right")
+    table.add_column("verdict")
+    parts: list[RenderableType] = ["", table]
+    for result in results:
+        table.add_row(*_row(result))
+        parts += ["", Text(result["name"], "bold"), *_said(result)]
+    parts += ["", Text(f"All of it: {folder}", "italic"), ""]
+    return Group(*parts)
+
+
+def _row(result: Json) -> list[str | Text]:
+    cycles = [cycle for cycle in result["cycles"] if cycle["number"]]
+    rates = [cycle["acks_per_s"] for cycle in cycles if cycle["acks_per_s"]]
+    return [
+        result["name"],
+        f"{result['cuts']} of {result['planned_cuts']}",
+        number(result["losses"]),
+        number(sum(cycle["lost"] or 0 for cycle in cycles)),
+        number(sum(cycle["confirmed"] or 0 for cycle in cycles)),
+        f"{median(rates):,.0f}" if rates else "-",
+        verdict(result["verdict"]),
+    ]
+
+
+def _said(result: Json) -> list[RenderableType]:
+    said = [result["sentence"]]
+    if result["cuts"] and not result["losses"]:
+        said.append(unseen_sentence(result["cuts"]))
+    if result["cuts_still_needed"]:
+        said.append(f"{result['cuts_still_needed']} more cuts are needed")
+    said += [
+        f"{cycle['verdict']} in cycle {cycle['number']} ({cycle['stratum']}):"
+        f" {cycle['reason']}"
+        for cycle in result["cycles"]
+        if cycle["number"] and cycle["verdict"] != "PASS"
+    ][:SHOWN_MAX]
+    if result["error"]:
+        said += [result["error"], f"dbcheck campaign --resume {result['folder']}"]
+    return [Padding(Text(line), (0, 0, 0, 2)) for line in said]

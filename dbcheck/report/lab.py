@@ -1,0 +1,100 @@
+"""Tables over several cycles in the lab."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich import box
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from dbcheck.core.statistics import Tally, unseen_sentence
+from dbcheck.ports import Json
+from dbcheck.report.verdict import STYLES, tally
+
+
+def cycles_report(
+    results: Sequence[Json], controls: Sequence[Json] = ()
+) -> RenderableType:
+    """Return one row for each cycle, and what they prove together."""
+    proven = tally(*results)
+    return Group(_cycles_table(results, controls), *proof(proven))
+
+
+def proof(proven: Tally) -> list[Text]:
+    """Return what a tally proves, and how easily worse would have passed it."""
+    said = [proven.sentence]
+    if proven.cuts and not proven.losses:
+        said.append(unseen_sentence(proven.cuts))
+    return [Text(f"{line[0].upper()}{line[1:]}.") for line in said]
+
+
+def _cycles_table(results: Sequence[Json], controls: Sequence[Json]) -> Table:
+    """Return one row for each cycle, and a line for the control before them."""
+    table = Table(title="Cycles", title_justify="left", title_style="bold")
+    table.add_column("run")
+    for name in ("acks/s", "confirmed", "lost", "recovered"):
+        table.add_column(name, justify="right")
+    table.add_column("verdict")
+    for result in results:
+        table.add_row(
+            result["run"],
+            rate(result),
+            number(result["confirmed"]),
+            lost(result),
+            number(result["recovered"]),
+            verdict(result["verdict"]),
+        )
+    if controls:
+        table.caption, table.caption_justify = controls[-1]["reasons"][0], "left"
+    return table
+
+
+def demo_table(rows: Sequence[tuple[Json, Json]]) -> Table:
+    """Return one row for each line of the demo: (what was set up, its result)."""
+    table = Table(
+        box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False
+    )
+    table.add_column("server", no_wrap=True)
+    table.add_column("what is under test", no_wrap=True)
+    for name in ("acks/s", "acked", "lost"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("verdict", no_wrap=True)
+    last = ""
+    for about, result in rows:
+        server = result["server"]
+        if last and server != last:
+            table.add_section()
+        table.add_row(
+            server if server != last else "",
+            about["case"],
+            rate(result),
+            number(result["confirmed"]),
+            lost(result),
+            verdict(result["verdict"]),
+        )
+        last = server
+    return table
+
+
+def verdict(name: str) -> Text:
+    """Return a verdict in its colour."""
+    return Text(f" {name} ", STYLES[name])
+
+
+def number(value: int | None) -> str:
+    """Return a count, "-" if it is not known."""
+    return "-" if value is None else f"{value:,}"
+
+
+def rate(result: Json) -> str:
+    """Return the acks per second of a result."""
+    return f"{result['load']['rate']:,.0f}" if result["load"] else "-"
+
+
+def lost(result: Json) -> str:
+    """Return how many rows were lost in a result."""
+    if result["losses"] is None:
+        return "all"
+    return f"{sum(result['losses'].values()):,}"

@@ -1,0 +1,210 @@
+"""Configurations side by side: how fast each commits, and what each cut cost it."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rich import box
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from dbcheck.core.evidence import Verdict, worst
+from dbcheck.core.statistics import Comparison, Tally
+from dbcheck.ports import Json
+from dbcheck.report.lab import verdict
+from dbcheck.report.verdict import depth_of, lab_scope
+
+_UNCLEAR = Verdict.INCONCLUSIVE.value
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """What became of one configuration.
+
+    reference: what was seen elsewhere; "" if nothing.
+    expect:    the verdict that it must get, "" if any will do.
+    price:     of what it runs on, None if not given.
+    cycles:    results of its cycles, as campaign.judging.to_json gives them.
+    error:     why there are no more of them, "" if there are all.
+    """
+
+    name: str
+    reference: str
+    expect: str
+    price: float | None
+    cycles: Sequence[Json]
+    error: str
+
+    @property
+    def tally(self) -> Tally:
+        """What its cycles prove together."""
+        return Tally.of((_verdict(cycle), depth_of(cycle)) for cycle in self.cycles)
+
+    @property
+    def verdict(self) -> str:
+        """The worst verdict of its cycles, "" if it has none."""
+        found = [_verdict(cycle) for cycle in self.cycles]
+        return worst(found).value if found else ""
+
+    @property
+    def as_expected(self) -> bool:
+        """Whether it ran to its end, and to the verdict that it must get, or to any."""
+        good = (
+            (self.expect,) if self.expect else (Verdict.PASS.value, Verdict.FAIL.value)
+        )
+        return not self.error and self.verdict in good
+
+    @property
+    def doubts(self) -> list[str]:
+        """Why cycles of it were inconclusive, each reason once."""
+        said = [c["reasons"][0] for c in self.cycles if c["verdict"] == _UNCLEAR]
+        return list(dict.fromkeys(said))
+
+    @property
+    def rate(self) -> float | None:
+        """Acks per second, the median of its cycles."""
+        loads = [cycle["load"] for cycle in self.cycles if cycle["load"]]
+        return statistics.median(load["rate"] for load in loads) if loads else None
+
+    @property
+    def p99_ms(self) -> float | None:
+        """The 99th percentile of the commit latency, the median of its cycles."""
+        latencies = [
+            cycle["load"]["latency_ms"] for cycle in self.cycles if cycle["load"]
+        ]
+        found = [latency["p99"] for latency in latencies if "p99" in latency]
+        return statistics.median(found) if found else None
+
+    @property
+    def lost(self) -> int | None:
+        """Rows lost in all of its cycles; None if they cannot be counted."""
+        if any(cycle["losses"] is None for cycle in self.cycles):
+            return None
+        return sum(sum(cycle["losses"].values()) for cycle in self.cycles)
+
+    @property
+    def price_per_rate(self) -> float | None:
+        """Price for each durable commit per second; None if they are not durable."""
+        durable = self.verdict == Verdict.PASS.value and not self.error
+        if self.price is None or not self.rate or not durable:
+            return None
+        return self.price / self.rate
+
+    def to_values(self) -> dict[str, Any]:
+        """Return plain values for --json."""
+        return {
+            "name": self.name,
+            "reference": self.reference,
+            "expect": self.expect or None,
+            "as_expected": self.as_expected,
+            "verdict": self.verdict or None,
+            "error": self.error or None,
+            "commits_per_s": self.rate,
+            "p99_ms": self.p99_ms,
+            "lost": self.lost,
+            "price": self.price,
+            "price_per_durable_commit_per_s": self.price_per_rate,
+            "statistics": self.tally.to_values(),
+            "cycles": list(self.cycles),
+        }
+
+
+def _verdict(cycle: Json) -> Verdict:
+    """Return what a cycle says of its configuration; a control that lost has lost."""
+    found = Verdict(cycle["verdict"])
+    return Verdict.FAIL if cycle["control"] and found is Verdict.PASS else found
+
+
+def comparison(lines: Sequence[Line]) -> Comparison | None:
+    """Return how two configurations compare, None unless there are two."""
+    return Comparison(*(line.tally for line in lines)) if len(lines) == 2 else None
+
+
+def matrix_report(
+    lines: Sequence[Line], description: str = "", reference: str = ""
+) -> RenderableType:
+    """Return the table, and below it what it proves and what went wrong."""
+    parts: list[RenderableType] = [""]
+    if description:
+        parts += [Text(description, "bold"), ""]
+    parts += [_table(lines), ""]
+    if reference:
+        parts.append(Text(f"In grey: {reference}.", "dim"))
+    if any(line.price is not None for line in lines):
+        parts.append(Text("price: for each durable commit per second.", "dim"))
+    parts += [Text(said) for said in _proofs(lines)]
+    if (compared := comparison(lines)) and compared.difference_ppm:
+        said = compared.sentence
+        parts.append(Text(f"{lines[0].name} against {lines[1].name}: {said}."))
+    parts += [
+        Text(f"{line.name}: {line.error}", "bold red") for line in lines if line.error
+    ]
+    parts += [
+        Text(f"{line.name}: expected {line.expect}, got {line.verdict}", "bold red")
+        for line in lines
+        if line.expect and not line.error and not line.as_expected
+    ]
+    parts += [
+        Text(f"{line.name}: {doubt}", "yellow")
+        for line in lines
+        for doubt in line.doubts
+    ]
+    labs = [cycle["lab"] for line in lines for cycle in line.cycles if cycle["lab"]]
+    parts += [Text(said, "italic") for said in dict.fromkeys(map(lab_scope, labs))]
+    parts.append("")
+    return Group(*parts)
+
+
+def _table(lines: Sequence[Line]) -> Table:
+    table = Table(
+        box=box.SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+        pad_edge=False,
+        show_edge=False,
+        leading=int(any(line.reference for line in lines)),
+    )
+    table.add_column("configuration", overflow="fold")
+    for name in ("commits/s", "p99 ms", "lost"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("lossy cuts", no_wrap=True)
+    table.add_column("depth", overflow="fold")
+    if any(line.price is not None for line in lines):
+        table.add_column("price", justify="right", no_wrap=True)
+    table.add_column("verdict", no_wrap=True)
+    for line in lines:
+        table.add_row(*_cells(line, lines))
+    return table
+
+
+def _cells(line: Line, lines: Sequence[Line]) -> Iterator[Text | str]:
+    name = Text(line.name)
+    yield name.append(f"\n{line.reference}", "dim") if line.reference else name
+    yield _figure(line.rate, ",.0f")
+    yield _figure(line.p99_ms, ".2f")
+    if not line.cycles:
+        yield "-"
+    else:
+        yield "all" if line.lost is None else f"{line.lost:,}"
+    yield f"{line.tally.losses} of {line.tally.cuts}"
+    yield " ".join(sorted(depth or "?" for depth in line.tally.depths)) or "-"
+    if any(one.price is not None for one in lines):
+        yield _figure(line.price_per_rate, ",.3g")
+    yield verdict(line.verdict) if line.verdict else Text("none", "bold red")
+
+
+def _figure(value: float | None, form: str) -> str:
+    return "-" if value is None else format(value, form)
+
+
+def _proofs(lines: Sequence[Line]) -> Iterator[str]:
+    """Yield what the cuts of the lines without a loss prove, the same thing once."""
+    proven: dict[str, list[str]] = {}
+    for line in lines:
+        if line.tally.cuts and not line.tally.losses:
+            proven.setdefault(line.tally.sentence, []).append(line.name)
+    for sentence, names in proven.items():
+        yield f"{'; '.join(names)}: {sentence}."

@@ -1,0 +1,190 @@
+"""The verdict on one run, for people; drawn from the JSON that machines get."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from dbcheck.core.evidence import Verdict
+from dbcheck.core.statistics import Tally
+from dbcheck.ports import Json
+
+STYLES = {
+    "PASS": "bold white on green",
+    "FAIL": "bold white on red",
+    "INCONCLUSIVE": "bold black on yellow",
+}
+_MARKS = {
+    "present": ("+", "green"),
+    "absent": ("-", "yellow"),
+    "contradicted": ("!", "red"),
+    "not observable": ("?", "yellow"),
+}
+_RANGES_SHOWN = 12
+_BELOW = (
+    "No setting of the server explains this. Look below it: mount options, RAID "
+    "controller, hypervisor, or a drive that answers flushes before they are done."
+)
+
+
+def verdict_report(result: Json) -> RenderableType:
+    """Return the whole report on a judged run."""
+    parts: list[RenderableType] = ["", _headline(result)]
+    parts += [Text(f"  {reason}") for reason in result["reasons"][1:]]
+    parts += ["", _facts(result), "", _evidence(result)]
+    if result["ranges"]:
+        parts += ["", _ranges(result)]
+    if result["settings_at_fault"]:
+        parts += ["", Text("Settings under which an ack is not durable", "bold")]
+        parts += [Text(f"  {reason}") for reason in result["settings_at_fault"]]
+    elif result["losses"] and result["verdict"] == "FAIL":
+        parts += ["", Text(_BELOW)]
+    parts += ["", Text(_scope(result), "italic"), ""]
+    return Group(*parts)
+
+
+def tally(*results: Json) -> Tally:
+    """Return what the cycles with these results prove together."""
+    return Tally.of(
+        (Verdict(result["verdict"]), depth_of(result)) for result in results
+    )
+
+
+def depth_of(result: Json) -> str:
+    """Return the name of the depth of a result's cut, "" if it is not known."""
+    return (result["depth"] or {}).get("depth") or ""
+
+
+def _headline(result: Json) -> Text:
+    verdict = result["verdict"]
+    line = Text()
+    line.append(f" {verdict} ", STYLES[verdict])
+    line.append(f"  {result['reasons'][0]}", "bold")
+    return line
+
+
+def _facts(result: Json) -> Table:
+    table = Table.grid(padding=(0, 2))
+    for name, value in _fact_rows(result):
+        table.add_row(Text(f"  {name}", "dim"), Text(value, overflow="fold"))
+    return table
+
+
+def _fact_rows(result: Json) -> Iterator[tuple[str, str]]:
+    yield "target", f"{result['target']}  ({result['server']})"
+    witness = result["witness"]
+    kind = "lab" if result["lab"] else witness["kind"]
+    yield "witness", f"{witness['url']}  ({_WITNESS_KIND.get(kind, kind)})"
+    yield "run", result["folder"]
+    yield (
+        "workload",
+        f"{result['workload']}, {result['sessions']} sessions, seed {result['seed']}",
+    )
+    load = result["load"]
+    if load:
+        latency = load["latency_ms"]
+        yield (
+            "load",
+            f"{sum(load['acked'].values()):,} acked, {load['rate']:,.0f}/s, "
+            f"p50 {latency.get('p50', 0):.2f} ms, p99 {latency.get('p99', 0):.2f} ms",
+        )
+        yield "server gone", f"connections {load['gone'] or 'never broke'}"
+    if depth := result["depth"]:
+        yield "cut depth", f"{depth['depth'] or 'unknown'}: {depth['reasons'][0]}"
+    if result["confirmed"] is not None:
+        yield (
+            "rows",
+            f"{result['confirmed']:,} confirmed, {result['kept']:,} kept, "
+            f"{result['recovered']:,} recovered without an ack (legal), "
+            f"{result['unconfirmed']:,} without a confirmation (no claim)",
+        )
+
+
+_WITNESS_KIND = {
+    "ssh": "another host, over SSH",
+    "file": "the client's own disk",
+    "lab": "over SSH to this same host, as in a lab only",
+}
+
+
+def _evidence(result: Json) -> Table:
+    table = Table.grid(padding=(0, 2))
+    for item in result["evidence"]:
+        mark, style = _MARKS[item["standing"]]
+        table.add_row(
+            Text(f"  {mark}", style),
+            Text(item["item"]),
+            Text(item["standing"], style),
+            Text(item["reason"], "dim", overflow="fold"),
+        )
+    return table
+
+
+def _ranges(result: Json) -> RenderableType:
+    spans: list[Any] = result["ranges"]
+    table = Table(title="Losses, by id", title_justify="left", title_style="bold")
+    for name, justify in (("kind", "left"), ("ids", "left"), ("rows", "right")):
+        table.add_column(name, justify=justify)  # type: ignore[arg-type]
+    table.add_column("acked before the cut", justify="right")
+    for span in spans[:_RANGES_SHOWN]:
+        first, last = span["first_id"], span["last_id"]
+        table.add_row(
+            span["kind"],
+            f"{first:,}" if first == last else f"{first:,} - {last:,}",
+            f"{span['rows']:,}",
+            _ages(span["first_acked_before_cut_s"], span["last_acked_before_cut_s"]),
+        )
+    left = len(spans) - _RANGES_SHOWN + result["ranges_left_out"]
+    note = f"All of them, with their ack times: {result['folder']}/losses.csv"
+    if left > 0:
+        note = f"{left:,} more ranges. {note}"
+    return Group(table, Text(note, "dim"))
+
+
+def _ages(first_s: float | None, last_s: float | None) -> str:
+    if first_s is None or last_s is None:
+        return "-"
+    if f"{first_s:.3f}" == f"{last_s:.3f}":
+        return f"{first_s:.3f} s"
+    return f"{first_s:.3f} - {last_s:.3f} s"
+
+
+def lab_scope(lab: Json) -> str:
+    """Say what cycles in a lab of that spec prove, and what they do not."""
+    if lab["rung"] == "process":
+        return (
+            "Scope: the server process was killed. Nothing was lost but its memory, so "
+            "this says nothing about the operating system or the drive."
+        )
+    return (
+        "Scope: a power loss of the lab's virtual drive and all that is above it. "
+        "It proves how the server and the filesystem behave, not a real drive."
+    )
+
+
+def _scope(result: Json) -> str:
+    if result["lab"]:
+        return lab_scope(result["lab"])
+    depth = str(result["depth"]["depth"]) if result["depth"] else ""
+    shown = _DEPTHS.get(
+        depth, "Its depth was not measured (--target-host measures it)."
+    )
+    if result["power"] == "sysrq":
+        shown = f"{_RESET} {shown}"
+    proven = tally(result).sentence
+    return f"Scope: one cut. {shown} {proven[0].upper()}{proven[1:]}. Repeat it."
+
+
+_RESET = (
+    "The switch was sysrq, a reset with the power on: OS depth at most, so this says "
+    "nothing about the drive's cache."
+)
+_DEPTHS = {
+    "OS": "The page cache was lost; that the drive's own cache lost its power was not "
+    "seen: it is non-volatile, disabled, or was flushed in time.",
+    "DRIVE": "Page cache and the drive's volatile cache were lost.",
+}
