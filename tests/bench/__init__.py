@@ -1,0 +1,1 @@
+"""Measurements beside the field's own tools: `make bench`."""

@@ -1,0 +1,26 @@
+"""How long, and in how much memory, a stored run of many acks is judged."""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.bench import synthetic
+from tests.bench.shown import console, table
+
+
+def main(words: Sequence[str]) -> None:
+    """Judge synthetic runs of growing size and print a table."""
+    parser = argparse.ArgumentParser("tests.bench memory", description=__doc__)
+    parser.add_argument("--acks", type=int, action="append")
+    given = parser.parse_args(words)
+    result = table("judging a stored run", "acks", "seconds", "acks/s", "peak MiB")
+    for acks in given.acks or (10**6, 10**7, 10**8):
+        with tempfile.TemporaryDirectory(prefix="dbcheck-bench-") as folder:
+            found = synthetic.judge(synthetic.write(Path(folder), acks))
+        rate = found.acks / found.seconds
+        columns = (f"{found.acks:,}", f"{found.seconds:.1f}", f"{rate:,.0f}")
+        result.add_row(*columns, f"{found.peak_mb:.0f}")
+    console().print(result)

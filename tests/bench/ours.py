@@ -1,0 +1,63 @@
+"""dbcheck's side: the load with its witness, and no cut."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from rich.console import Console
+
+from dbcheck import workload
+from dbcheck.campaign.loading import crews_of
+from dbcheck.campaign.preflight import preflight
+from dbcheck.campaign.rig import Limits
+from dbcheck.cli.rig import lab_rig
+from dbcheck.lab.lab import Lab
+from dbcheck.load.load import Load
+from dbcheck.load.process import ProcessCrew
+from dbcheck.report.progress import PlainProgress
+from tests.bench.speed import Speed, cpu_s
+
+PAYLOAD_BYTES = 100
+
+
+def _cpu_s(load: Load) -> float:
+    """Return the CPU time so far of this process and of those of the load."""
+    total_s = cpu_s(resource.RUSAGE_SELF)
+    for crew in load._crews:
+        if isinstance(crew, ProcessCrew) and crew._child is not None:
+            stat = Path(f"/proc/{crew._child.pid}/stat").read_text()
+            user, system = stat.rpartition(")")[2].split()[11:13]
+            total_s += (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+    return total_s
+
+
+def measure(lab: Lab, connections: int, seconds: float, processes: int) -> Speed:
+    """Measure the acks that the witness confirmed within *seconds*."""
+    silent = PlainProgress(Console(quiet=True))
+    runs = Path(lab.known_hosts).parent / "bench-runs"
+    # Nothing is cut here, so no canary has to measure how deep.
+    rig = replace(lab_rig(lab, silent, runs, Limits()), host=None)
+    chosen = replace(
+        workload.load("insert"),
+        payload_bytes=(PAYLOAD_BYTES,),
+        sessions=connections,
+        processes=min(processes, connections),
+    )
+    with contextlib.closing(rig.witness):
+        started = preflight(rig, chosen, seed=1)
+        load = Load(crews_of(rig, started), silence_s=30)
+        try:
+            load.begin()
+            before_s = _cpu_s(load)
+            time.sleep(seconds)
+            status = load.status()
+            spent_s = _cpu_s(load) - before_s
+        finally:
+            load.end()
+            started.log.close()
+    return Speed(status.witnessed / status.seconds, spent_s / status.acked * 1e6)

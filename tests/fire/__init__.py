@@ -1,0 +1,1 @@
+"""The witness under fire: whole cycles, each with one fault, and an oracle apart."""

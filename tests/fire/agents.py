@@ -1,0 +1,48 @@
+"""The witness's agent with a clock that can be set, and with what is planted in it."""
+
+from __future__ import annotations
+
+import functools
+import os
+
+from dbcheck.remote import program
+
+HASTY, CARELESS = "an agent that confirms first", "an agent that syncs nothing"
+
+_CLOCK = """
+_time_ns = time.time_ns
+def _shifted():
+    with open({path!r}) as file:
+        return _time_ns() + int(float(file.read()) * 1e9)
+time.time_ns = _shifted
+"""
+_BEFORE = "\ndef frame("
+_WRITES = "                self._send(MARK, self._log.commit())\n"
+_SYNCS = "            os.fdatasync(self._fd)\n"
+_CONFIRMS_FIRST = """\
+                log = self._log
+                self._send(MARK, MARKED.pack(*log._added, log._sha.digest()))
+                time.sleep(0.3)
+                log.commit()
+"""
+
+
+@functools.cache
+def change_agent(plant: str) -> None:
+    """Change what this process sends to the witness; before it sends the first."""
+    source = program._source
+
+    def changed(module: str) -> str:
+        text = source(module)
+        if module == "dbcheck.witness.agent":
+            assert _BEFORE in text and _WRITES in text
+            clock = _CLOCK.format(path=os.environ["FIRE_CLOCK"])
+            text = text.replace(_BEFORE, clock + _BEFORE)
+            if plant == HASTY:
+                text = text.replace(_WRITES, _CONFIRMS_FIRST)
+            if plant == CARELESS:
+                assert _SYNCS in text
+                text = text.replace(_SYNCS, "")
+        return text
+
+    program._source = changed

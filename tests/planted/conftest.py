@@ -1,0 +1,31 @@
+"""Each fault meets the engines on which it can be planted."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.planted.fault import Fault
+from tests.planted.one_cut import cut as cut
+from tests.planted.one_cut import one_cut as one_cut
+from tests.planted.site import own_site as own_site
+from tests.planted.site import site as site
+from tests.real.rigs import ENGINES
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave out what cannot be planted.
+
+    Engine and fault are two parameters, so that the faults can share a server.
+    """
+    kept = []
+    for item in items:
+        spec = getattr(item, "callspec", None)
+        params = spec.params if spec else {}
+        fault = params.get("fault")
+        if not isinstance(fault, Fault):
+            kept.append(item)
+            continue
+        engine = next(value for value in params.values() if value in ENGINES)
+        if engine in fault.engines:
+            kept.append(item)
+    items[:] = kept

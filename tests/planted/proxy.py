@@ -1,0 +1,141 @@
+"""A TCP proxy between client and server that can die, or change a reply."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Callable
+from typing import Self
+
+from dbcheck.lab.free_port import free_port
+
+PASS_ON, SWALLOW, SWALLOW_AND_CLOSE, FORGE = "", "swallow", "swallow and close", "forge"
+_CHUNK_BYTES = 1 << 18
+
+
+class Proxy:
+    """Listens on a port of its own and passes on what comes; a context manager.
+
+    judge: told each chunk that a client sends; says what becomes of its reply:
+           SWALLOW: the reply never comes; SWALLOW_AND_CLOSE: the connection ends
+           instead; FORGE: the server never sees the request, and the client is
+           given the reply to its last one again.
+    """
+
+    def __init__(self, target_port: int, judge: Callable[[bytes], str]) -> None:
+        self.port = free_port()
+        self._target_port, self._judge = target_port, judge
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._dying = asyncio.Event()
+        self._links: set[asyncio.Task[None]] = set()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+
+    def start(self) -> None:
+        """Listen; return once connections are taken."""
+        listening = threading.Event()
+        self._thread = threading.Thread(target=self._run, args=(listening,))
+        self._thread.start()
+        assert listening.wait(5)
+
+    def kill(self) -> None:
+        """Break every connection and listen no more; return once that is done."""
+        if self._loop is None or self._thread is None:
+            return
+        self._loop.call_soon_threadsafe(self._dying.set)
+        self._thread.join()
+        self._loop = self._thread = None
+
+    def drop(self) -> None:
+        """Break every connection, and go on listening."""
+        assert self._loop is not None
+        self._loop.call_soon_threadsafe(self._cancel)
+
+    def _cancel(self) -> None:
+        for link in self._links:
+            link.cancel()
+
+    def _run(self, listening: threading.Event) -> None:
+        asyncio.run(self._serve(listening))
+
+    async def _serve(self, listening: threading.Event) -> None:
+        self._loop, self._dying = asyncio.get_running_loop(), asyncio.Event()
+        self._links.clear()
+
+        async def accept(
+            reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+        ) -> None:
+            task = asyncio.current_task()
+            assert task is not None
+            self._links.add(task)
+            task.add_done_callback(self._links.discard)
+            with contextlib.suppress(OSError, asyncio.CancelledError):
+                await self._link(reader, writer)
+
+        server = await asyncio.start_server(accept, "127.0.0.1", self.port)
+        listening.set()
+        await self._dying.wait()
+        server.close()
+        links = list(self._links)
+        self._cancel()
+        await asyncio.gather(*links, return_exceptions=True)
+        await server.wait_closed()
+
+    async def _link(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        """Carry one connection until one side, or the proxy, ends."""
+        try:
+            far = await asyncio.open_connection("127.0.0.1", self._target_port)
+        except BaseException:
+            writer.transport.abort()
+            raise
+        link = _Link(self._judge, (reader, writer), far)
+        pumps = [asyncio.create_task(link.forth()), asyncio.create_task(link.back())]
+        try:
+            await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for pump in pumps:
+                pump.cancel()
+            for end in (writer, far[1]):
+                end.transport.abort()
+            await asyncio.gather(*pumps, return_exceptions=True)
+
+
+_End = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+class _Link:
+    """One connection; mute: the server's replies go nowhere."""
+
+    def __init__(self, judge: Callable[[bytes], str], near: _End, far: _End) -> None:
+        self._judge, self._near, self._far = judge, near, far
+        self._mute, self._close = False, False
+        self._last_reply = b""
+
+    async def forth(self) -> None:
+        """Carry requests until the client ends."""
+        while chunk := await self._near[0].read(_CHUNK_BYTES):
+            fate = self._judge(chunk)
+            self._mute = self._mute or fate in (SWALLOW, SWALLOW_AND_CLOSE)
+            self._close = self._close or fate == SWALLOW_AND_CLOSE
+            end = self._near if fate == FORGE else self._far
+            end[1].write(self._last_reply if fate == FORGE else chunk)
+            await end[1].drain()
+
+    async def back(self) -> None:
+        """Carry replies until the server ends."""
+        while chunk := await self._far[0].read(_CHUNK_BYTES):
+            if self._close:
+                return
+            if not self._mute:
+                self._last_reply = chunk
+                self._near[1].write(chunk)
+                await self._near[1].drain()

@@ -1,0 +1,218 @@
+"""A server of the test's own, whose data folder can be copied, moved and damaged."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy.engine import make_url
+
+from dbcheck.campaign.cycle import finish_cycle
+from dbcheck.campaign.judging import Outcome
+from dbcheck.campaign.preflight import preflight
+from dbcheck.campaign.rig import Limits, Rig
+from dbcheck.engines.registry import open_engine
+from dbcheck.lab.server import DatabaseServer
+from dbcheck.ports import Cut, Engine, PowerState, TargetHost
+from dbcheck.witness.log import FrameLogReader
+from dbcheck.witness.url import open_witness
+from dbcheck.workload import Workload
+from tests.real.lab_access import connect
+from tests.real.rigs import SEED, TABLES, Said, quick
+from tests.real.servers import SERVERS, engine_of, skip_without_server
+
+LIMITS = Limits(silence_s=3.0, cut_s=4.0, return_s=60)
+
+
+class HandSwitch:
+    """Does what it is given where it should cut and restore.
+
+    exact: it sees the power go, as a lab's switch does.
+    """
+
+    kind = "exec"
+    attended = False
+
+    def __init__(
+        self,
+        cut: Callable[[], object],
+        restore: Callable[[], object],
+        *,
+        exact: bool = True,
+    ) -> None:
+        self._cut, self._restore, self._exact = cut, restore, exact
+
+    def state(self) -> PowerState:
+        """Return that it does not know."""
+        return PowerState.UNKNOWN
+
+    def cut(self) -> Cut:
+        """Do the one thing."""
+        asked_us = time.monotonic_ns() // 1000
+        self._cut()
+        done_us = time.monotonic_ns() // 1000
+        return Cut(asked_us, done_us if self._exact else None)
+
+    def restore(self) -> None:
+        """Do the other."""
+        self._restore()
+
+    def failure(self) -> str | None:
+        """Return that nothing certainly failed."""
+        return None
+
+
+@dataclass
+class Site:
+    """A server, and the rig that has it as its target.
+
+    clean:   a copy of its data folder from before any test.
+    changed: a fault did more to the data folder than write to dbcheck's tables.
+    """
+
+    server: DatabaseServer
+    rig: Rig
+    clean: Path
+    changed: bool = False
+
+    @property
+    def name(self) -> str:
+        """The kind of server."""
+        return self.server.name
+
+    @property
+    def table(self) -> str:
+        """The ledger's name."""
+        return TABLES[self.name]
+
+    def connect(self) -> Any:
+        """Return a connection of the plain driver."""
+        return connect(self.server.url, self.server.password)
+
+    def execute(self, statement: str, *values: object) -> list[Any]:
+        """Run a statement over the plain driver; return its rows."""
+        with contextlib.closing(self.connect()) as connection:
+            cursor = connection.cursor()
+            cursor.execute(statement, values or None)
+            rows = list(cursor.fetchall()) if cursor.description else []
+            cursor.close()
+            return rows
+
+    def put_back(self) -> None:
+        """Have the server run with nothing that an earlier test did."""
+        if self.changed or self.rig.engine.ready() is not None:
+            self.server.kill()
+            self.replace_data(self.clean)
+            self.server.start()
+            self.changed = False
+        self.rig.engine.drop()
+
+    def replace_data(self, other: Path) -> None:
+        """Put a copy of another data folder in the place of the server's."""
+        self.changed = True
+        shutil.rmtree(self.server.data)
+        copy_folder(other, self.server.data)
+
+    def copy_data(self, name: str) -> Path:
+        """Copy the data folder of the server, which must be down; return the copy."""
+        copy = self.clean.parent / name
+        shutil.rmtree(copy, ignore_errors=True)
+        copy_folder(self.server.data, copy)
+        return copy
+
+    def through(self, port: int) -> Engine:
+        """Return the engine that connects to another port, in clear.
+
+        MariaDB offers TLS by itself from 11.4 on, and a proxy is to read what passes.
+        """
+        url = make_url(self.server.url).set(port=port)
+        if self.name == "mariadb":
+            url = url.update_query_dict({"ssl_disabled": "true"})
+        return open_engine(url.render_as_string(), self.server.password)
+
+    def cycle(
+        self,
+        cut: Callable[[], object] | None = None,
+        restore: Callable[[], object] | None = None,
+        *,
+        engine: Engine | None = None,
+        exact: bool = True,
+        workload: Workload | None = None,
+        limits: Limits = LIMITS,
+        lab: bool = True,
+        host: TargetHost | None = None,
+    ) -> Outcome:
+        """Run a whole cycle; by default the server is killed and started again.
+
+        lab: the run says that it was on a lab, where a kill is all that a cut does.
+        host: the server's host, asked for what it knows.
+        """
+        switch = HandSwitch(
+            cut or self.server.kill, restore or self.server.start, exact=exact
+        )
+        rig = replace(
+            self.rig,
+            power=switch,
+            engine=engine or self.rig.engine,
+            limits=limits,
+            host=host,
+        )
+        started = preflight(rig, workload or quick(), SEED)
+        if not lab:
+            manifest = replace(started.manifest, lab={})
+            (started.run.path / "manifest.json").write_bytes(manifest.to_bytes())
+            started = replace(started, manifest=manifest)
+        return finish_cycle(rig, started)
+
+
+def copy_folder(source: Path, copy: Path) -> None:
+    """Copy a folder with its owners."""
+    subprocess.run(["cp", "-a", str(source), str(copy)], check=True)
+
+
+@pytest.fixture(scope="package")
+def own_site(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Site]:
+    """A server that was started once; the parameter is the engine."""
+    skip_without_server(request.param)
+    base = Path(tempfile.mkdtemp(prefix="dbcheck-"))  # pytest's own is for us alone
+    base.chmod(0o755)
+    server = SERVERS[request.param](base / "data", base / "run")
+    folder = tmp_path_factory.mktemp("site")
+    witness = open_witness(f"file:{folder}/witness", volatile=True)
+    try:
+        server.initialise()
+        server.start()
+        server.stop()
+        copy_folder(server.data, base / "clean")
+        rig = Rig(
+            engine_of(server),
+            witness,
+            HandSwitch(server.kill, server.start),
+            FrameLogReader(),
+            Said(),
+            folder / "runs",
+            LIMITS,
+            lab={"rung": "process"},
+        )
+        yield Site(server, rig, base / "clean")
+    finally:
+        witness.close()
+        server.kill()
+        shutil.rmtree(base)
+
+
+@pytest.fixture
+def site(own_site: Site) -> Site:
+    """The same server with nothing that an earlier test did."""
+    own_site.put_back()
+    return own_site

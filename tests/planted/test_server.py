@@ -1,0 +1,549 @@
+"""Another server, another state of it, or no cut at all: never its fault."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dbcheck.campaign.cycle import reconcile_run
+from dbcheck.campaign.judging import Outcome
+from dbcheck.campaign.rig import Limits
+from dbcheck.core.evidence import Verdict
+from dbcheck.core.schedule import Schedule
+from dbcheck.errors import EngineError
+from dbcheck.lab.server import DatabaseServer
+from dbcheck.lab.server_mariadb import MariadbServer
+from dbcheck.lab.server_postgresql import PostgresqlServer
+from dbcheck.load.single import commit
+from dbcheck.ports import Shape
+from dbcheck.probes.host import open_host
+from dbcheck.runs import RunFolder
+from tests.planted.fault import FAIL, INCONCLUSIVE, PASS, Fault, engines, faults
+from tests.planted.proxy import PASS_ON, Proxy
+from tests.planted.site import Site
+from tests.real.rigs import ENGINES, quick
+from tests.waiting import wait_until
+
+pytestmark = pytest.mark.planted
+
+POSTGRESQL = ("postgresql",)
+PAGE_BYTES = 8192  # of PostgreSQL
+
+
+def killed(site: Site) -> Outcome:
+    return site.cycle()
+
+
+def killed_for_a_cut(site: Site) -> Outcome:
+    """Kill the server alone, behind a switch that says nothing and no lab."""
+    return site.cycle(exact=False, lab=False)
+
+
+def shut_down(site: Site) -> Outcome:
+    return site.cycle(site.server.stop, exact=False, lab=False)
+
+
+def shut_down_at_once(site: Site) -> Outcome:
+    """Send SIGQUIT: sessions are told, and nothing is written any more."""
+
+    def stop() -> None:
+        process = site.server._process
+        assert process is not None
+        process.send_signal(signal.SIGQUIT)
+        process.wait(10)
+        site.server.kill()
+
+    return site.cycle(stop, exact=False, lab=False)
+
+
+def never_restarted(site: Site) -> Outcome:
+    return site.cycle(lambda: None, lambda: None)
+
+
+def view_restarted(site: Site) -> Outcome:
+    """Break all that the client sees of the server, which goes on."""
+    with Proxy(site.server.port, lambda _: PASS_ON) as proxy:
+        return site.cycle(proxy.kill, proxy.start, engine=site.through(proxy.port))
+
+
+def view_broken_under_the_load(site: Site) -> Outcome:
+    """Break every connection once; the sessions come back before the cut."""
+    count = f"select count(distinct session) from {site.table}"
+    sessions = 1 + 2 * quick().sessions
+    with Proxy(site.server.port, lambda _: PASS_ON) as proxy:
+
+        def cut() -> None:
+            proxy.drop()
+            wait_until(lambda: site.execute(count) == [(sessions,)], "new rows")
+            site.server.kill()
+
+        outcome = site.cycle(cut, engine=site.through(proxy.port))
+    assert outcome.load is not None
+    assert len(outcome.load.sent) == sessions
+    return outcome
+
+
+def backend_killed(site: Site) -> Outcome:
+    """Kill one backend: the server recovers all by itself, and is never cut."""
+
+    def cut() -> None:
+        pids = "select pid from pg_stat_activity where application_name = 'dbcheck'"
+        os.kill(site.execute(f"{pids} limit 1")[0][0], signal.SIGKILL)
+
+    return site.cycle(cut, lambda: None)
+
+
+def view_and_server_restarted(site: Site) -> Outcome:
+    with Proxy(site.server.port, lambda _: PASS_ON) as proxy:
+        return site.cycle(engine=site.through(proxy.port))
+
+
+def snapshot_restored(site: Site) -> Outcome:
+    """Put back what was copied before this cycle, with rows of an earlier one."""
+    snapshot = _snapshot(site)
+    with contextlib.closing(open_host("local:")) as host:
+        return site.cycle(restore=lambda: _start_on(site, snapshot), host=host)
+
+
+def snapshot_restored_unseen(site: Site) -> Outcome:
+    """Put it back where nobody looks at the data directory."""
+    snapshot = _snapshot(site)
+    return site.cycle(restore=lambda: _start_on(site, snapshot))
+
+
+def snapshot_without_the_table(site: Site) -> Outcome:
+    with contextlib.closing(open_host("local:")) as host:
+        return site.cycle(restore=lambda: _start_on(site, site.clean), host=host)
+
+
+def snapshot_without_the_table_unseen(site: Site) -> Outcome:
+    return site.cycle(restore=lambda: _start_on(site, site.clean))
+
+
+def table_emptied(site: Site) -> Outcome:
+    """Lose every row, and nothing else: the data directory is the same."""
+
+    def restore() -> None:
+        site.server.start()
+        site.execute(f"delete from {site.table}")
+
+    with contextlib.closing(open_host("local:")) as host:
+        return site.cycle(restore=restore, host=host)
+
+
+def table_dropped(site: Site) -> Outcome:
+    """Lose the table, and nothing else."""
+
+    def restore() -> None:
+        site.server.start()
+        site.rig.engine.drop()
+
+    with contextlib.closing(open_host("local:")) as host:
+        return site.cycle(restore=restore, host=host)
+
+
+def other_server(site: Site) -> Outcome:
+    """Start another server, with data of its own, on the port of the first."""
+    with _other(site, "other") as other:
+        try:
+            return site.cycle(restore=other.start)
+        finally:
+            other.kill()
+
+
+def other_server_in_its_place(site: Site) -> Outcome:
+    """Put another server's data where the first one had its own."""
+    with _other(site, "other") as other:
+        data = other.data
+        return site.cycle(restore=lambda: _start_on(site, data))
+
+
+def promoted_replica(site: Site) -> Outcome:
+    """Bring up a replica that got nothing of the run, where the primary was."""
+    standby = _standby(site)
+    return site.cycle(restore=lambda: _promote(site, standby))
+
+
+def promoted_replica_that_has_all(site: Site) -> Outcome:
+    """Bring up a synchronous replica: no ack is missing, and no drive was read."""
+    standby = _streaming(site)
+    with (standby.data / "postgresql.auto.conf").open("a") as settings:
+        settings.write("synchronous_standby_names = '*'\n")  # as the primary has it
+    try:
+        standby.start()
+        site.execute("alter system set synchronous_standby_names = '*'")
+        site.execute("select pg_reload_conf()")
+        names = "select count(*) from pg_stat_replication where sync_state = 'sync'"
+        wait_until(lambda: site.execute(names) == [(1,)], "the standby is in step")
+
+        def restore() -> None:
+            standby.stop()
+            _promote(site, standby.data)
+
+        return site.cycle(restore=restore)
+    finally:
+        standby.kill()
+        shutil.rmtree(standby.data.parent)
+
+
+def page_lost(site: Site) -> Outcome:
+    """Find zeros where a page of the table was; its index still knows the rows."""
+
+    def restore() -> None:
+        _restart_cleanly(site)
+        table = _table_file(site)
+        site.server.stop()
+        with table.open("r+b") as file:
+            file.seek(2 * PAGE_BYTES)
+            file.write(bytes(PAGE_BYTES))
+        site.server.start()
+
+    return site.cycle(restore=restore)
+
+
+def page_damaged(site: Site) -> Outcome:
+    """Find other bytes in the table's file than the server wrote."""
+
+    def restore() -> None:
+        _restart_cleanly(site)
+        table = _table_file(site)
+        ((payload,),) = site.execute(
+            f"select payload from {site.table} where length(payload) = 128"
+            " order by id limit 1"
+        )
+        site.server.stop()
+        content = bytearray(table.read_bytes())
+        content[content.index(bytes(payload))] ^= 0xFF
+        table.write_bytes(content)
+        site.server.start()
+
+    return site.cycle(restore=restore)
+
+
+def setting_changed(site: Site) -> Outcome:
+    """Change, during the load, a setting that the server has after it."""
+    if site.name != "postgresql":
+        return site.cycle(restore=lambda: _start_with(site, "sync_binlog", "7"))
+    change = "alter role dbcheck set synchronous_commit = off"
+
+    def cut() -> None:
+        site.changed = True
+        site.execute(change)
+        site.server.kill()
+
+    return site.cycle(cut)
+
+
+def system_altered(site: Site) -> Outcome:
+    def cut() -> None:
+        site.changed = True
+        site.execute("alter system set commit_delay = 10")
+        site.server.kill()
+
+    return site.cycle(cut)
+
+
+def global_set_before(site: Site) -> Outcome:
+    """Set what the restart sets back."""
+    site.execute("set global innodb_flush_log_at_trx_commit = 2")
+    return site.cycle()
+
+
+def global_set_during(site: Site) -> Outcome:
+    """Set, under the load, what the restart sets back."""
+    before = _inserts(site)
+
+    def relax() -> None:
+        wait_until(lambda: _inserts(site) > before + 100, "the load")
+        site.execute("set global innodb_flush_log_at_trx_commit = 2")
+
+    meanwhile = threading.Thread(target=relax)
+    meanwhile.start()
+    try:
+        return site.cycle()
+    finally:
+        meanwhile.join()
+
+
+def _inserts(site: Site) -> int:
+    ((_, count),) = site.execute("show global status like 'Com_insert'")
+    return int(count)
+
+
+SHUT_DOWN = {
+    "postgresql": "not shut down contradicted",  # by the farewell, or by the canary
+    "mariadb": "as a shutdown does",
+    "mysql": "it was shut down, not cut",
+}
+KILLED = {
+    "postgresql": "confirmed commits survived",
+    "mariadb": "confirmed commits survived",
+    "mysql": "error log over SQL it says 'was not shutdown normally'",
+}
+INNODB = ("mariadb", "mysql")
+COPY = "the data directory is another one: a copy was put in its place"
+SERVERS = (
+    Fault("killed", killed, PASS, says=KILLED, engines=ENGINES),
+    Fault(
+        "killed for a cut",
+        killed_for_a_cut,
+        INCONCLUSIVE,
+        says="closed",
+        engines=ENGINES,
+    ),
+    Fault("shut down", shut_down, INCONCLUSIVE, says=SHUT_DOWN, engines=ENGINES),
+    Fault(
+        "shut down at once",
+        shut_down_at_once,
+        INCONCLUSIVE,
+        says="closed at once",
+        engines=POSTGRESQL,
+    ),
+    Fault("never restarted", never_restarted, INCONCLUSIVE, says="was not cut"),
+    Fault("the view restarted", view_restarted, INCONCLUSIVE, says="was not cut"),
+    Fault("the view broken under the load", view_broken_under_the_load, PASS),
+    Fault(
+        "a backend killed",
+        backend_killed,
+        INCONCLUSIVE,
+        says="was not cut",
+        engines=POSTGRESQL,
+    ),
+    Fault("view and server restarted", view_and_server_restarted, PASS),
+    Fault("a snapshot restored", snapshot_restored, INCONCLUSIVE, says=COPY),
+    Fault(
+        "a snapshot restored, unseen",
+        snapshot_restored_unseen,
+        INCONCLUSIVE,
+        {"missing-tail": -1},
+        says="an older copy was restored, or a drive",
+    ),
+    Fault(
+        "a snapshot without the table",
+        snapshot_without_the_table,
+        INCONCLUSIVE,
+        says=COPY,
+    ),
+    Fault(
+        "a snapshot without the table, unseen",
+        snapshot_without_the_table_unseen,
+        INCONCLUSIVE,
+        says="an older copy was restored, or a drive",
+    ),
+    Fault("every row gone", table_emptied, FAIL, {"missing-tail": -1}),
+    Fault("the table gone", table_dropped, FAIL, says="unrecoverable"),
+    Fault("another server", other_server, INCONCLUSIVE, says="this is another one"),
+    Fault(
+        "another server in its place",
+        other_server_in_its_place,
+        INCONCLUSIVE,
+        # MariaDB's server_uid names the host and the port, not the data.
+        says={
+            "postgresql": "this is another one",
+            "mariadb": "an older copy",
+            "mysql": "this is another one",
+        },
+        engines=ENGINES,
+    ),
+    Fault(
+        "a promoted replica",
+        promoted_replica,
+        INCONCLUSIVE,
+        says="timeline",
+        engines=POSTGRESQL,
+    ),
+    Fault(
+        "a promoted replica that has all",
+        promoted_replica_that_has_all,
+        INCONCLUSIVE,
+        says="timeline",
+        engines=POSTGRESQL,
+    ),
+    Fault("a page lost", page_lost, FAIL, {"missing-hole": -1}, engines=POSTGRESQL),
+    Fault("a page damaged", page_damaged, FAIL, says="unrecoverable"),
+    Fault(
+        "a setting changed",
+        setting_changed,
+        INCONCLUSIVE,
+        says="same settings",
+        engines=ENGINES,
+    ),
+    Fault(
+        "the system altered",
+        system_altered,
+        INCONCLUSIVE,
+        says="commit_delay was 0, and 10 after",
+        engines=POSTGRESQL,
+    ),
+    Fault(
+        "a global set before",
+        global_set_before,
+        INCONCLUSIVE,
+        says="innodb_flush_log_at_trx_commit was 2, and 1 after",
+        engines=INNODB,
+    ),
+    Fault(
+        "a global set during the load",
+        global_set_during,
+        INCONCLUSIVE,
+        says="innodb_flush_log_at_trx_commit",
+        engines=INNODB,
+    ),
+)
+
+
+@faults(SERVERS)
+@engines("own_site", *ENGINES)
+def test_servers(site: Site, fault: Fault) -> None:
+    settings = dict(site.server.settings)
+    try:
+        fault.require(fault.plant(site), site.name)
+    finally:
+        site.server.settings = settings
+
+
+@engines("own_site", "mysql")
+def test_a_damaged_page_ends_mysql_and_gives_no_verdict(site: Site) -> None:
+    with pytest.raises(EngineError, match="Lost connection"):
+        page_damaged(site)
+
+
+@engines("own_site", "postgresql")
+def test_a_recovery_that_goes_on_is_waited_for(site: Site) -> None:
+    """There is no verdict while it lasts, and the right one once it is over."""
+    standby = site.server.data / "standby.signal"
+
+    def restore() -> None:
+        site.changed = True
+        standby.touch()
+        site.server.start()
+
+    with pytest.raises(EngineError, match="in recovery") as caught:
+        site.cycle(restore=restore, limits=Limits(return_s=1.0))
+    assert "dbcheck reconcile" in caught.value.hint
+    run = RunFolder(max(site.rig.runs.iterdir()))
+    assert not run.was_read()
+    assert not (run.path / "verdict.json").exists()
+    site.server.kill()
+    standby.unlink()
+    site.server.start()
+    assert reconcile_run(site.rig, run, run.manifest()).verdict is Verdict.PASS
+
+
+def _snapshot(site: Site) -> Path:
+    """Copy the data of a server that holds rows of an earlier cycle."""
+    site.rig.engine.prepare(Shape.LEDGER)
+    session = site.rig.engine.open_session(Shape.LEDGER)
+    for seq in range(1, 10):
+        commit(session, Schedule(7, 4711, (128,)).row(1, seq))
+    session.close()
+    site.server.stop()
+    snapshot = site.copy_data("snapshot")
+    site.server.start()
+    return snapshot
+
+
+def _start_on(site: Site, data: Path) -> None:
+    site.replace_data(data)
+    site.server.start()
+
+
+def _start_with(site: Site, setting: str, value: str) -> None:
+    site.changed = True
+    site.server.settings = {**site.server.settings, setting: value}
+    site.server.start()
+
+
+def _restart_cleanly(site: Site) -> None:
+    """Let the server recover, so that nothing mends a page at its next start."""
+    site.changed = True
+    site.server.start()
+    wait_until(lambda: site.rig.engine.ready() is None, "server is back")
+
+
+def _table_file(site: Site) -> Path:
+    if site.name != "postgresql":
+        return site.server.data / "dbcheck" / "ledger.ibd"
+    ((path,),) = site.execute("select pg_relation_filepath('dbcheck.ledger')")
+    return site.server.data / str(path)
+
+
+@contextlib.contextmanager
+def _other(site: Site, name: str) -> Any:
+    """Make a server of the same kind, account and database, with its own data."""
+    base = site.clean.parent / name
+    other: DatabaseServer = type(site.server)(
+        base / "data", base / "run", site.server.port
+    )
+    try:
+        other.initialise()
+        site.execute("select 1")
+        _same_password(site, other)
+        yield other
+    finally:
+        other.kill()
+        shutil.rmtree(base)
+
+
+def _same_password(site: Site, other: DatabaseServer) -> None:
+    """Give the other server the account with the password of the first."""
+    port, other.port = other.port, type(other)(other.data, other.run).port
+    other.start()
+    with contextlib.closing(Site(other, site.rig, site.clean).connect()) as connection:
+        cursor = connection.cursor()
+        secret = site.server.password
+        if isinstance(other, PostgresqlServer):
+            cursor.execute("alter role dbcheck password %s", (secret,))
+        else:
+            mariadb = isinstance(other, MariadbServer)
+            value = "password(%s)" if mariadb else "%s"
+            cursor.execute(f"set password = {value}", (secret,))
+        cursor.close()
+    other.stop()
+    other.port = port
+
+
+def _standby(site: Site) -> Path:
+    """Return the data folder of a replica as it was before the run."""
+    site.rig.engine.drop()
+    site.server.stop()
+    standby = site.copy_data("standby")
+    site.server.start()
+    (standby / "standby.signal").touch()
+    return standby
+
+
+def _promote(site: Site, standby: Path) -> None:
+    _start_on(site, standby)
+    site.execute("select pg_promote()")
+
+
+def _streaming(site: Site) -> DatabaseServer:
+    """Return a standby that follows the server once it is started."""
+    base = site.clean.parent / "streaming"
+    standby = PostgresqlServer(base / "data", base / "run")
+    base.mkdir(mode=0o755)
+    standby.run.mkdir()
+    program = PostgresqlServer.find("postgres")
+    assert program is not None
+    command = [str(program.with_name("pg_basebackup")), "--write-recovery-conf"]
+    command += ["--checkpoint=fast", "--no-sync", "--host=127.0.0.1"]
+    command += [f"--port={site.server.port}", "--username=dbcheck"]
+    subprocess.run(
+        [*command, f"--pgdata={standby.data}"],
+        env={"PGPASSWORD": site.server.password},
+        check=True,
+    )
+    shutil.copy(site.server.run / "password", standby.run / "password")
+    owner = site.server.data.stat()
+    for path in (standby.data, *standby.data.rglob("*")):
+        os.chown(path, owner.st_uid, owner.st_gid)
+    return standby

@@ -1,0 +1,305 @@
+"""Runs that overlap, end early, are judged twice, or whose stored files are damaged."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from dbcheck.campaign.cycle import run_cycle
+from dbcheck.campaign.judging import Outcome, judge_run
+from dbcheck.campaign.preflight import Started, preflight
+from dbcheck.core.evidence import Verdict
+from dbcheck.errors import HostError, RunFormatError, UsageError
+from dbcheck.lab.lab import missing
+from dbcheck.lab.spec import LabSpec
+from tests.planted.fault import FAIL, INCONCLUSIVE, PASS, Fault, engines, faults
+from tests.planted.one_cut import OneCut
+from tests.real.lab_access import connect
+from tests.real.rigs import SEED, Bench, bench, listed_ids, quick
+from tests.waiting import wait_until
+
+pytestmark = pytest.mark.planted
+
+
+# ------------------------------------------------------------- one cut, judged again
+
+
+def not_restarted(cut: OneCut) -> None:
+    """Its connections were killed, yet it never lost power."""
+    tell(cut.second, started_us=cut.bench.rig.engine.facts().started_us)
+
+
+def of_another_identity(cut: OneCut) -> None:
+    cut.bench.execute(f"delete from {cut.bench.table}")
+    identity = cut.second.manifest.before.identity
+    tell(cut.second, identity={**identity, next(iter(identity)): "another"})
+
+
+TOLD = (
+    Fault("the server not restarted", not_restarted, INCONCLUSIVE, says="was not cut"),
+    Fault(
+        "another server's rows",
+        of_another_identity,
+        INCONCLUSIVE,
+        says="this is another one",
+    ),
+)
+
+
+@faults(TOLD)
+@engines("one_cut")
+def test_facts(cut: OneCut, fault: Fault) -> None:
+    fault.plant(cut)
+    # The manifest that is kept goes back with the folder.
+    stored = replace(cut.second, manifest=cut.second.run.manifest())
+    fault.require(cut.bench.judge(stored), cut.bench.engine)
+
+
+@engines("one_cut")
+def test_a_table_that_is_gone_may_be_an_older_copy(cut: OneCut) -> None:
+    """Nobody looked at the host; test_server.py has those where somebody did."""
+    schema, name = "", cut.bench.table
+    if cut.bench.engine == "postgresql":
+        schema, name = name.split(".")
+        schema += "."
+    cut.bench.execute(f"alter table {cut.bench.table} rename to hidden")
+    try:
+        outcome = cut.bench.judge(cut.second)
+    finally:
+        cut.bench.execute(f"alter table {schema}hidden rename to {name}")
+    Fault(
+        "gone", lambda: None, INCONCLUSIVE, says="an older copy was restored"
+    ).require(outcome, cut.bench.engine)
+
+
+@engines("one_cut")
+def test_survivors_are_read_once(cut: OneCut) -> None:
+    """What is read later is no evidence, and what was read must not be lost."""
+    assert cut.bench.judge(cut.second).verdict is PASS
+    cut.bench.execute(f"delete from {cut.bench.table}")
+    with pytest.raises(UsageError, match="read already"):
+        cut.bench.judge(cut.second)
+    assert judge_again(cut).verdict is PASS
+
+
+@engines("one_cut")
+def test_a_stored_run_is_judged_again_without_any_server(cut: OneCut) -> None:
+    cut.delete(1, 5)
+    first = cut.bench.judge(cut.second)
+    again = judge_again(cut)
+    assert again.verdict is first.verdict is FAIL
+    assert again.found is not None
+    assert first.found is not None
+    assert list(again.found.losses) == list(first.found.losses)
+
+
+@engines("one_cut")
+def test_a_damaged_copy_of_the_log_gives_no_verdict(cut: OneCut) -> None:
+    cut.bench.judge(cut.second)
+    log = cut.second.run.acks_path()
+    content = bytearray(log.read_bytes())
+    content[len(content) // 2] ^= 1
+    log.write_bytes(content)
+    outcome = judge_again(cut)
+    assert outcome.verdict is INCONCLUSIVE
+    assert "damaged" in outcome.judgement.reasons[0]
+
+
+@engines("one_cut")
+def test_torn_survivors_are_refused(cut: OneCut) -> None:
+    cut.bench.judge(cut.second)
+    survivors = cut.second.run.path / "survivors.bin"
+    survivors.write_bytes(survivors.read_bytes()[:-1])
+    with pytest.raises(RunFormatError, match=r"survivors\.bin"):
+        judge_again(cut)
+
+
+# ----------------------------------------------------------------- cycles of their own
+
+
+@pytest.fixture(scope="module")
+def lab(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Bench]:
+    """A lab without a drive; the parameter is the engine."""
+    spec = LabSpec(request.param, rung="process")
+    if lacking := missing(spec):
+        pytest.skip("; ".join(lacking))
+    with bench(spec, tmp_path_factory.mktemp("stored")) as started:
+        yield started
+
+
+@pytest.fixture
+def here(lab: Bench) -> Bench:
+    """The lab with none of the rows of an earlier test, and its host left alone."""
+    lab.rig.engine.drop()
+    return replace(lab, rig=replace(lab.rig, host=None, log_path=""))
+
+
+@engines("lab")
+def test_two_runs_at_once_accuse_nobody(here: Bench) -> None:
+    first = preflight(here.rig, quick(), SEED)
+    second, other = loading(here, 600.0)
+    here.loading(first)
+    other.join()
+    here.rig.power.restore()
+    for started in (first, second):
+        outcome = here.judge(started)
+        Fault("two", lambda: None, INCONCLUSIVE, says="two at once").require(
+            outcome, here.engine
+        )
+        assert outcome.found is not None
+        assert outcome.found.foreign > 0
+
+
+@engines("lab")
+def test_a_commit_under_way_when_the_table_is_counted_accuses_nobody(
+    here: Bench,
+) -> None:
+    """Its id is from before, and lower than others that were counted."""
+    other = preflight(here.rig, quick(), SEED + 1)
+    other.log.close()
+    insert = (
+        f"insert into {here.table} (epoch, session, seq, part, payload, checksum)"
+        " values (%s, %s, %s, %s, %s, %s)"
+    )
+    late, soon = (other.schedule.row(session, 1)[1:] for session in (1, 2))
+    with contextlib.closing(
+        connect(here.lab.target_url, here.lab.password)
+    ) as connection:
+        cursor = connection.cursor()
+        cursor.execute("begin")
+        cursor.execute(insert, late)
+        here.execute(insert, *soon)
+        started = preflight(here.rig, quick(), SEED)
+        cursor.execute("commit")
+        cursor.close()
+    here.loading(started)
+    here.rig.power.restore()
+    outcome = here.judge(started)
+    Fault("late", lambda: None, INCONCLUSIVE, says="two at once").require(
+        outcome, here.engine
+    )
+    assert outcome.found is not None
+    assert outcome.found.foreign == 1
+
+
+@engines("lab")
+def test_a_second_run_is_refused_where_the_host_is_asked(lab: Bench) -> None:
+    """Its canaries would write into those of the first, which goes on."""
+    started = preflight(lab.rig, quick(), SEED)
+    with pytest.raises(HostError, match="canaries are writing"):
+        preflight(lab.rig, quick(), SEED)
+    lab.loading(started)
+    lab.rig.power.restore()
+    assert lab.judge(started).verdict is PASS
+
+
+@engines("lab")
+def test_a_load_that_still_runs_is_not_reconciled(here: Bench) -> None:
+    started, other = loading(here, 6.0)
+    wait_until(lambda: rows(here) > 100, "rows")
+    with pytest.raises(UsageError, match="still going on"):
+        here.judge(started)
+    other.join()
+    here.rig.power.restore()
+    assert here.judge(started).verdict is PASS
+
+
+@engines("lab")
+def test_a_server_that_went_by_itself_was_not_cut(here: Bench) -> None:
+    """It is killed before its power was asked to go, as by an out-of-memory kill."""
+    started, other = loading(here, 600.0)
+    wait_until(lambda: rows(here) > 100, "rows")
+    here.rig.power.cut()
+    other.join()
+    here.rig.power.restore()
+    outcome = here.judge(started)
+    assert outcome.verdict is INCONCLUSIVE
+    assert "before its power was asked to go" in outcome.judgement.reasons[0]
+
+
+@engines("lab")
+def test_the_classic_workload(here: Bench) -> None:
+    """The table has an id and nothing else."""
+    classic = quick("classic", sessions=2)
+    assert run_cycle(here.rig, classic, SEED).verdict is Verdict.PASS
+    started = here.cut_cycle(classic)
+    table = here.table.replace("ledger", "fs")
+    ((last,),) = here.execute(f"select max(id) from {table}")
+    here.execute(f"delete from {table} where id = %s", last - 10)
+    outcome = here.judge(started)
+    assert outcome.verdict is FAIL
+    assert listed_ids(started.run) == {last - 10}
+
+
+@engines("lab")
+def test_an_id_that_is_handed_out_twice_in_one_load(here: Bench) -> None:
+    """A row is lost under the load, and the next one gets its id."""
+    started, other = loading(here, quick().cut_after_s[1])
+    wait_until(lambda: rows(here) > 100, "rows")
+    session, seq = take_last(here)
+    other.join()
+    here.rig.power.restore()
+    outcome = here.judge(started)
+    Fault("again", lambda: None, FAIL, {"missing-hole": 1}).require(
+        outcome, here.engine
+    )
+    assert outcome.found is not None
+    assert [loss[1:3] for loss in outcome.found.losses] == [(session, seq)]
+
+
+def take_last(here: Bench) -> tuple[int, int]:
+    """Delete the newest row and have its id handed out again; return its key."""
+    table, own = here.table, connect(here.lab.target_url, here.lab.password)
+    cursor = own.cursor()
+    newest = f"select id, session, seq from {table} order by id desc limit 1"
+    if here.engine == "postgresql":
+        cursor.execute("begin")
+        cursor.execute(f"lock table {table} in access exclusive mode")
+    else:
+        cursor.execute(f"lock tables {table} write")
+    cursor.execute(newest)
+    ((row_id, session, seq),) = cursor.fetchall()
+    cursor.execute(f"delete from {table} where id = %s", (row_id,))
+    if here.engine == "postgresql":
+        cursor.execute(f"alter table {table} alter column id restart with {row_id}")
+        cursor.execute("commit")
+    else:
+        cursor.execute(f"alter table {table} auto_increment = {row_id}")
+        cursor.execute("unlock tables")
+    own.close()
+    again = f"select session, seq from {table} where id = %s"
+    wait_until(lambda: bool(here.execute(again, row_id)), "the id is handed out again")
+    return int(session), int(seq)
+
+
+def judge_again(cut: OneCut) -> Outcome:
+    """Judge what is stored."""
+    return judge_run(cut.second.run, cut.bench.rig.reader)
+
+
+def loading(here: Bench, cut_after_s: float) -> tuple[Started, threading.Thread]:
+    """Start a load in a thread of its own."""
+    late = replace(quick(), cut_after_s=(cut_after_s, cut_after_s))
+    started = preflight(here.rig, late, SEED)
+    thread = threading.Thread(target=here.loading, args=(started,))
+    thread.start()
+    return started, thread
+
+
+def rows(here: Bench) -> int:
+    ((count,),) = here.execute(f"select count(*) from {here.table}")
+    return int(count)
+
+
+def tell(started: Started, **facts: Any) -> None:
+    """Have the stored manifest say something else of the server before the cut."""
+    manifest = started.manifest
+    told = replace(manifest, before=replace(manifest.before, **facts))
+    (started.run.path / "manifest.json").write_bytes(told.to_bytes())

@@ -1,0 +1,28 @@
+"""A mount namespace of their own for tests that mount."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from dbcheck.lab import block_syscalls as syscalls
+
+
+@pytest.fixture(scope="module")
+def own_mounts() -> Iterator[None]:
+    """Hide what the module mounts from the rest of the machine.
+
+    Whoever enters a new mount namespace meanwhile, such as a lab, takes a copy of
+    every mount along, and an unmount here would not free the device any more.
+    """
+    folder = os.getcwd()
+    libc = ctypes.CDLL(None, use_errno=True)
+    with open("/proc/self/ns/mnt", "rb") as before:
+        syscalls.unshare(syscalls.CLONE_NEWNS)
+        syscalls.mount("none", "/", None, syscalls.MS_REC | syscalls.MS_PRIVATE)
+        yield
+        assert libc.setns(before.fileno(), syscalls.CLONE_NEWNS) == 0
+    os.chdir(folder)

@@ -1,0 +1,91 @@
+"""An SSH server on a host of its own, as far as the network can tell."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from dbcheck.lab.sshd import Sshd
+
+# From the block for benchmarks, RFC 2544: nobody else's.
+_HERE, _THERE = "198.18.7.1", "198.18.7.2"
+
+
+class FarSshd(Sshd):
+    """Runs in a network namespace, behind a cable that can be pulled.
+
+    Its server does not look for its client, as is OpenSSH's default.
+    """
+
+    host = _THERE
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.network = f"dbcheck-{os.getpid()}"
+        self._cable = f"dbc{os.getpid()}"
+
+    def connect(self) -> None:
+        """Make the namespace and the cable."""
+        near, far = self._cable, "far"
+        for words in (
+            f"netns add {self.network}",
+            f"link add {near} type veth peer name {far} netns {self.network}",
+            f"address add {_HERE}/30 dev {near}",
+            f"link set {near} up",
+            f"-n {self.network} address add {_THERE}/30 dev {far}",
+            f"-n {self.network} link set {far} up",
+        ):
+            _ip(words)
+
+    def pull(self) -> None:
+        """Pull the cable: nothing arrives any more, and nobody is told."""
+        _ip(f"-n {self.network} link set far down")
+
+    def plug(self) -> None:
+        """Put the cable in again."""
+        _ip(f"-n {self.network} link set far up")
+
+    def disconnect(self) -> None:
+        """Remove the cable and the namespace, which may live on for a while.
+
+        What its sockets have not delivered keeps it, and would keep the cable.
+        """
+        for words in (
+            ["link", "delete", self._cable],
+            ["netns", "delete", self.network],
+        ):
+            subprocess.run(["ip", *words], check=False)
+
+    def _command(self) -> list[str]:
+        command = super()._command()
+        config = Path(command[-1])
+        text = config.read_text().replace("127.0.0.1", self.host)
+        text = text.replace("ClientAliveInterval 5", "ClientAliveInterval 0")
+        config.write_text(text)
+        return ["nsenter", f"--net=/run/netns/{self.network}", *command]
+
+
+@contextmanager
+def far_sshd(folder: Path) -> Iterator[FarSshd]:
+    """Run an SSH server on a host of its own; skip where that cannot be made."""
+    for program in ("ip", "nsenter", "sshd"):
+        if shutil.which(program, path=f"{os.environ['PATH']}:/usr/sbin:/sbin") is None:
+            pytest.skip(f"needs {program}")
+    sshd = FarSshd(folder)
+    try:
+        sshd.connect()
+        sshd.start()
+        yield sshd
+    finally:
+        sshd.close()
+        sshd.disconnect()
+
+
+def _ip(words: str) -> None:
+    subprocess.run(["ip", *words.split()], check=True)

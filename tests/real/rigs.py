@@ -1,0 +1,124 @@
+"""Rigs of real servers for the tests of whole cycles, and hands to tamper with them."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import io
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from dbcheck import workload
+from dbcheck.campaign.cycle import reconcile_run
+from dbcheck.campaign.judging import Outcome
+from dbcheck.campaign.loading import Cutter, load_until_cut
+from dbcheck.campaign.logs import StoredLogs
+from dbcheck.campaign.preflight import Started, preflight
+from dbcheck.campaign.rig import Limits, Rig
+from dbcheck.cli.rig import lab_rig
+from dbcheck.lab.lab import Lab
+from dbcheck.lab.spec import LabSpec
+from dbcheck.report.progress import PlainProgress
+from dbcheck.runs import RunFolder
+from dbcheck.workload import Workload
+from tests.real.lab_access import connect
+from tests.waiting import wait_until
+
+ENGINES = ("postgresql", "mariadb", "mysql")
+# One server of each family, for what does not depend on the server.
+FAMILIES = ("postgresql", "mariadb")
+TABLES = {"postgresql": "dbcheck.ledger", "mariadb": "ledger", "mysql": "ledger"}
+CUT_AFTER_S = (0.6, 1.0)
+SEED = 11
+
+
+def quick(name: str = "insert", sessions: int = 4) -> Workload:
+    """Return a workload whose cut comes as early as the evidence allows."""
+    chosen = workload.load(name).with_sessions(sessions)
+    return replace(chosen, cut_after_s=CUT_AFTER_S)
+
+
+class Said(PlainProgress):
+    """Remembers what a person would have been shown."""
+
+    def __init__(self) -> None:
+        self._file = io.StringIO()
+        super().__init__(Console(file=self._file, width=200))
+
+    @property
+    def text(self) -> str:
+        """All of it."""
+        return self._file.getvalue()
+
+
+@dataclass(frozen=True)
+class Bench:
+    """A running lab and the rig that it is."""
+
+    lab: Lab
+    rig: Rig
+    said: Said
+
+    @property
+    def engine(self) -> str:
+        """The kind of server."""
+        return self.lab.spec.engine
+
+    @property
+    def table(self) -> str:
+        """The ledger's name."""
+        return TABLES[self.engine]
+
+    def execute(self, statement: str, *values: Any) -> list[Any]:
+        """Run a statement over the plain driver; return its rows."""
+        with contextlib.closing(
+            connect(self.lab.target_url, self.lab.password)
+        ) as connection:
+            cursor = connection.cursor()
+            cursor.execute(statement, values or None)
+            rows = list(cursor.fetchall()) if cursor.description else []
+            cursor.close()
+            return rows
+
+    def cut_cycle(self, chosen: Workload | None = None, seed: int = SEED) -> Started:
+        """Run a cycle up to the moment before its survivors are read."""
+        started = preflight(self.rig, chosen or quick(), seed)
+        load = load_until_cut(self.rig, started, Cutter(self.rig, started))
+        assert load.gone
+        self.rig.power.restore()
+        wait_until(lambda: self.rig.engine.ready() is None, "server is back")
+        return started
+
+    def loading(self, started: Started) -> None:
+        """Run the load of a cycle that is under way; the cut comes in its time."""
+        load_until_cut(self.rig, started, Cutter(self.rig, started))
+
+    def judge(self, started: Started) -> Outcome:
+        """Read the survivors and judge."""
+        return reconcile_run(self.rig, started.run, started.manifest)
+
+
+@contextlib.contextmanager
+def bench(spec: LabSpec, folder: Path, limits: Limits | None = None) -> Iterator[Bench]:
+    """Start a lab and hand out its rig; end it afterwards."""
+    said = Said()
+    with Lab.start(spec, folder / "lab") as lab:
+        rig = lab_rig(lab, said, folder / "runs", limits or Limits(return_s=60))
+        with contextlib.closing(rig.witness):
+            yield Bench(lab, rig, said)
+
+
+def listed_ids(run: RunFolder) -> set[int]:
+    """Return the ids in losses.csv."""
+    with (run.path / "losses.csv").open(newline="") as file:
+        return {int(row["row_id"]) for row in csv.DictReader(file)}
+
+
+def acked_ids(rig: Rig, run: RunFolder) -> set[int]:
+    """Return the ids of all acks in the copies of the witness's logs."""
+    logs = StoredLogs(run, rig.reader, run.manifest(), run.load())
+    return {int(row_id) for batch in logs.acks() for row_id in batch["row_id"]}

@@ -1,0 +1,148 @@
+"""Fixtures: real servers of the lab, shared by a session or fresh for one test.
+
+Loaded by tests/conftest.py through pytest_plugins.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from dbcheck.engines.registry import open_engine
+from dbcheck.lab.machine import SERVERS as SERVERS
+from dbcheck.lab.server import DatabaseServer
+from dbcheck.ports import Engine
+
+NewServer = Callable[[str], DatabaseServer]
+
+
+def engine_of(server: DatabaseServer) -> Engine:
+    """Return the engine that speaks to *server* as its account dbcheck."""
+    return open_engine(server.url, server.password)
+
+
+def skip_without_server(engine: str) -> None:
+    """Skip the test if there is no server of this engine here."""
+    if lacking := SERVERS[engine].missing():
+        pytest.skip("; ".join(lacking))
+
+
+def _server_folder() -> Path:
+    """Return a new folder that the server's account can reach; pytest's own is not."""
+    folder = Path(tempfile.mkdtemp(prefix="dbcheck-"))
+    folder.chmod(0o755)
+    return folder
+
+
+def _new_server(name: str, folder: Path) -> DatabaseServer:
+    server = SERVERS[name](folder / "data", folder / "run")
+    server.initialise()
+    return server
+
+
+def _copied(template: DatabaseServer, folder: Path) -> DatabaseServer:
+    """Return a server of *template*'s kind, account and password, but not its uuid."""
+    folder.joinpath("run").mkdir()
+    for part in ("data", "run/password"):
+        command = ["cp", "-a", str(template.run.parent / part), str(folder / part)]
+        subprocess.run(command, check=True)
+    (folder / "data/auto.cnf").unlink()
+    server = SERVERS[template.name](folder / "data", folder / "run")
+    owner = server.data.stat()
+    os.chown(server.run, owner.st_uid, owner.st_gid)
+    return server
+
+
+def _running(name: str) -> Iterator[DatabaseServer]:
+    skip_without_server(name)
+    folder = _server_folder()
+    try:
+        server = _new_server(name, folder)
+        try:
+            server.start()
+            yield server
+        finally:
+            server.kill()
+    finally:
+        shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="session")
+def postgresql_server() -> Iterator[DatabaseServer]:
+    """A running PostgreSQL; leave it running, and nothing behind."""
+    yield from _running("postgresql")
+
+
+@pytest.fixture(scope="session")
+def mariadb_server() -> Iterator[DatabaseServer]:
+    """A running MariaDB; leave it running, and nothing behind."""
+    yield from _running("mariadb")
+
+
+@pytest.fixture(scope="session")
+def mysql_server() -> Iterator[DatabaseServer]:
+    """A running MySQL; leave it running, and nothing behind."""
+    yield from _running("mysql")
+
+
+@pytest.fixture(params=sorted(SERVERS))
+def server(request: pytest.FixtureRequest) -> DatabaseServer:
+    """Each kind of running server in turn; leave it running, and nothing behind."""
+    running: DatabaseServer = request.getfixturevalue(f"{request.param}_server")
+    return running
+
+
+@pytest.fixture
+def engine(server: DatabaseServer) -> Iterator[Engine]:
+    """The engine of a running server, which has none of dbcheck's tables yet."""
+    fresh = engine_of(server)
+    fresh.drop()
+    yield fresh
+    server.thaw()
+    fresh.drop()
+
+
+@pytest.fixture(scope="session")
+def mysql_template() -> Iterator[DatabaseServer]:
+    """An initialised MySQL that is never started: making one takes it seconds."""
+    skip_without_server("mysql")
+    folder = _server_folder()
+    try:
+        yield _new_server("mysql", folder)
+    finally:
+        shutil.rmtree(folder)
+
+
+@pytest.fixture
+def new_server(request: pytest.FixtureRequest) -> Iterator[NewServer]:
+    """Make initialised servers of a kind; they are killed and removed afterwards."""
+    made: list[DatabaseServer] = []
+    folders: list[Path] = []
+
+    def make(name: str) -> DatabaseServer:
+        skip_without_server(name)
+        folders.append(_server_folder())
+        if name == "mysql":
+            template: DatabaseServer = request.getfixturevalue("mysql_template")
+            made.append(_copied(template, folders[-1]))
+        else:
+            made.append(_new_server(name, folders[-1]))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.kill()
+    for folder in folders:
+        shutil.rmtree(folder)
+
+
+@pytest.fixture(params=sorted(SERVERS))
+def own_server(request: pytest.FixtureRequest, new_server: NewServer) -> DatabaseServer:
+    """A fresh server of each kind in turn, initialised, not started."""
+    return new_server(request.param)

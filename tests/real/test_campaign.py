@@ -1,0 +1,340 @@
+"""Campaigns in the lab: cut after cut, errors, and clients that do not live to tell."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dbcheck.campaign.campaign import run_campaign
+from dbcheck.campaign.folder import CampaignFolder, Plan
+from dbcheck.campaign.host import end_canaries
+from dbcheck.campaign.preflight import preflight
+from dbcheck.cli.lab import as_host
+from dbcheck.core.moments import Moment, Stratum
+from dbcheck.errors import DbcheckError, PowerError, RunWriteError, UsageError
+from dbcheck.lab.spec import DriveSpec, LabSpec
+from dbcheck.ports import Cut, PowerState, PowerSwitch
+from tests.real.rigs import SEED, Bench, Said, bench, quick
+
+pytestmark = pytest.mark.root
+HONEST = LabSpec("postgresql")
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Iterator[Bench]:
+    with bench(HONEST, tmp_path) as started:
+        yield started
+
+
+def plan(engine: str = "postgresql", cuts: int = 3, **changed: object) -> Plan:
+    made = Plan(
+        created="2026-01-02T03:04:05+00:00",
+        dbcheck="0",
+        name="lab",
+        target="",
+        seed=SEED,
+        workload=quick(),
+        cuts=cuts,
+        cycles_max=cuts + 10,
+        bound_ppm=None,
+        keep_going=False,
+        control=False,
+    )
+    return replace(made, **changed)  # type: ignore[arg-type]
+
+
+def verdicts(folder: CampaignFolder) -> list[str]:
+    return [cycle.verdict for cycle in folder.cycles()]
+
+
+def test_an_honest_drive_passes_in_each_stratum(here: Bench, tmp_path: Path) -> None:
+    folder = CampaignFolder.create(tmp_path / "campaign", plan())
+    shown = run_campaign(here.rig, folder)
+    cycles = folder.cycles()
+    assert [cycle.verdict for cycle in cycles] == ["PASS"] * 3
+    assert {cycle.stratum for cycle in cycles} == {one.value for one in Stratum}
+    assert (shown.cuts, shown.losses) == (3, 0)
+    assert "no loss in 3 cuts" in shown.sentence
+    assert "the cut comes meanwhile" in here.said.text
+    lines = (folder.path / "cycles.jsonl").read_text().splitlines()
+    assert len(lines) == 3
+    # Rows of all cycles are in the table, and were checked again in each.
+    earlier = [cycle.confirmed or 0 for cycle in cycles]
+    ((rows,),) = here.execute(f"select count(*) from {here.table}")
+    assert rows >= sum(earlier) > 100
+    assert not list(folder.runs.glob("*/survivors.bin"))
+    # It is over: nothing more is cut.
+    assert run_campaign(here.rig, folder) == shown
+
+
+def test_a_loss_ends_it_and_keeps_the_rows(tmp_path: Path) -> None:
+    spec = replace(HONEST, drive=DriveSpec(personality="lying", destage_age_s=0.3))
+    with bench(spec, tmp_path) as here:
+        folder = CampaignFolder.create(tmp_path / "campaign", plan())
+        assert run_campaign(here.rig, folder).losses == 1
+        assert verdicts(folder) == ["FAIL"]
+        assert list(folder.runs.glob("*/survivors.bin"))
+        other = CampaignFolder.create(tmp_path / "other", plan(cuts=2, keep_going=True))
+        assert run_campaign(here.rig, other).losses == 2
+
+
+class Spoiler(Said):
+    """Changes a row once, after a campaign's first cycle, as a bad drive might."""
+
+    def __init__(self, here: Bench) -> None:
+        super().__init__()
+        self._here, self._done = here, False
+
+    def phase(self, name: str, detail: str) -> None:
+        super().phase(name, detail)
+        if name == "campaign" and not self._done:
+            self._done = True
+            self._here.execute(
+                f"update {self._here.table} set payload = %s"
+                f" where id = (select min(id) from {self._here.table})",
+                b"spoilt",
+            )
+
+
+def test_a_row_that_stays_changed_is_one_loss(here: Bench, tmp_path: Path) -> None:
+    chosen = plan(cuts=4, keep_going=True)
+    folder = CampaignFolder.create(tmp_path / "campaign", chosen)
+    shown = run_campaign(replace(here.rig, listener=Spoiler(here)), folder)
+    assert verdicts(folder) == ["PASS", "FAIL", "PASS", "PASS"]
+    assert (shown.losses, shown.cuts) == (1, 4)
+
+
+def test_controls_come_first_and_once(here: Bench, tmp_path: Path) -> None:
+    folder = CampaignFolder.create(tmp_path / "campaign", plan(cuts=1, control=True))
+    assert run_campaign(here.rig, folder).cuts == 1
+    first, *_, last = folder.cycles()
+    assert (first.number, last.number) == (0, 1)
+    assert first.control is not None
+    assert last.verdict == "PASS"
+    assert len(folder.cycles()) == len(list(folder.runs.iterdir()))
+
+
+class Clumsy:
+    """A switch that fails the first time it is asked to *fail*."""
+
+    attended = False
+
+    def __init__(self, real: PowerSwitch, fail: str) -> None:
+        self.real, self.kind, self.fail = real, real.kind, fail
+
+    def state(self) -> PowerState:
+        return self.real.state()
+
+    def cut(self) -> Cut:
+        self._fail("cut")
+        return self.real.cut()
+
+    def restore(self) -> None:
+        self._fail("restore")
+        self.real.restore()
+
+    def failure(self) -> str | None:
+        return self.real.failure()
+
+    def _fail(self, what: str) -> None:
+        if self.fail == what:
+            self.fail = ""
+            raise PowerError(f"the {what} failed")
+
+
+@pytest.mark.parametrize("what", ["cut", "restore"])
+def test_a_switch_that_fails_once(here: Bench, tmp_path: Path, what: str) -> None:
+    folder = CampaignFolder.create(tmp_path / "campaign", plan(cuts=2))
+    rig = replace(here.rig, power=Clumsy(here.rig.power, what))
+    assert run_campaign(rig, folder).cuts == 2
+    first = folder.cycles()[0]
+    assert first.settled
+    # A power that never went proves nothing; one that came back late still does.
+    assert first.verdict == ("INCONCLUSIVE" if what == "cut" else "PASS")
+    assert f"the {what} failed" in here.said.text
+
+
+def test_a_client_that_ended_before_its_processes_began_holds_nothing_up(
+    here: Bench, tmp_path: Path
+) -> None:
+    """Of the logs that the manifest announces there is only the first."""
+    folder = CampaignFolder.create(tmp_path / "campaign", plan(cuts=1))
+    shared = replace(folder.plan().workload, processes=2)
+    first = Moment(1, Stratum.STEADY, 1.0, 0.0)
+    left = preflight(replace(here.rig, runs=folder.runs), shared, SEED, moment=first)
+    left.log.close()
+    end_canaries(here.rig, left.canaries)
+    assert run_campaign(here.rig, folder).cuts == 1
+    assert verdicts(folder) == ["ERROR", "PASS"]
+
+
+def test_cycles_that_prove_nothing_end_it(here: Bench, tmp_path: Path) -> None:
+    """A switch that only pretends: the server is never gone."""
+
+    class Dead(Clumsy):
+        def cut(self) -> Cut:
+            raise PowerError("no answer")
+
+    folder = CampaignFolder.create(tmp_path / "campaign", plan(cuts=1, cycles_max=99))
+    rig = replace(here.rig, power=Dead(here.rig.power, ""))
+    with pytest.raises(DbcheckError, match="5 cycles in a row proved nothing"):
+        run_campaign(rig, folder)
+    assert len(folder.cycles()) == 5
+    with pytest.raises(DbcheckError, match="in a row"):
+        run_campaign(rig, folder)
+
+
+def test_a_human_cannot_be_asked(here: Bench, tmp_path: Path) -> None:
+    folder = CampaignFolder.create(tmp_path / "campaign", plan())
+    power = Clumsy(here.rig.power, "")
+    power.attended = True
+    with pytest.raises(UsageError, match="without a hand"):
+        run_campaign(replace(here.rig, power=power), folder)
+    assert not folder.cycles()
+
+
+def test_one_client_at_a_time(here: Bench, tmp_path: Path) -> None:
+    folder = CampaignFolder.create(tmp_path / "campaign", plan())
+    with folder.locked(), pytest.raises(RunWriteError, match="another dbcheck"):
+        run_campaign(here.rig, folder)
+    with pytest.raises(UsageError, match="holds a campaign already"):
+        CampaignFolder.create(folder.path, plan())
+    with pytest.raises(UsageError, match="holds no campaign"):
+        CampaignFolder.open(tmp_path / "none")
+
+
+class Shell:
+    """dbcheck campaign as people start it."""
+
+    def __init__(self, folder: Path, hosts: Mapping[str, Any]) -> None:
+        self.inventory = folder / "inventory.yml"
+        self.inventory.write_text(json.dumps({"all": {"hosts": hosts}}))
+
+    def start(self, *words: str) -> subprocess.Popen[bytes]:
+        """Start it; what it says on the way is in its stderr."""
+        command = [sys.executable, "-m", "dbcheck", "campaign", *words]
+        command += ["--inventory", str(self.inventory), "--json"]
+        return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=-1, stderr=-1)
+
+    def run(self, *words: str, code: int = 0) -> Any:
+        """Run it to its end; return what it prints."""
+        with self.start(*words) as child:
+            out, err = child.communicate(timeout=280)
+        assert child.returncode == code, err
+        return json.loads(out) if out else err.decode()
+
+
+def kill_at(child: subprocess.Popen[bytes], title: bytes, number: int) -> None:
+    """Send *number* once the client has said *title*, and wait for its end."""
+    assert child.stderr is not None
+    with child:
+        for line in child.stderr:
+            if line.strip().startswith(title):
+                break
+        else:
+            pytest.fail(f"it ended without {title!r}")
+        child.send_signal(number)
+        child.communicate(timeout=60)
+
+
+@pytest.mark.parametrize(
+    ("end", "titles"),
+    [
+        (signal.SIGKILL, (b"preflight", b"load", b"cut", b"read survivors")),
+        (signal.SIGINT, (b"load", b"restore")),
+    ],
+    ids=["SIGKILL", "SIGINT"],
+)
+def test_it_goes_on_wherever_its_client_ended(
+    here: Bench, tmp_path: Path, end: signal.Signals, titles: tuple[bytes, ...]
+) -> None:
+    """Nothing is lost, no cut is counted twice, and the power comes back."""
+    shell = Shell(tmp_path, {here.lab.name: as_host(here.lab)})
+    folder = str(tmp_path / "campaign")
+    words = [here.lab.name, "--cuts", "3", "--seed", "3", "--folder", folder]
+    for title in titles:
+        kill_at(shell.start(*words), title, end)
+        words = ["--resume", folder]
+    ((shown),) = shell.run(*words)["targets"]
+    cycles = shown["cycles"]
+    assert (shown["verdict"], shown["cuts"], shown["losses"]) == ("PASS", 3, 0)
+    assert {cycle["verdict"] for cycle in cycles} <= {"PASS", "INCONCLUSIVE", "ERROR"}
+    assert any(cycle["settled"] for cycle in cycles)
+    runs = [cycle["run"] for cycle in cycles if cycle["run"]]
+    assert len(set(runs)) == len(runs)
+    assert set(runs) == {path.name for path in Path(folder, "runs").iterdir()}
+    assert here.rig.power.state() is PowerState.ON
+    over = shell.run("--resume", folder)["targets"][0]
+    assert over["cycles"] == cycles
+
+
+def test_one_failing_rig_does_not_disturb_the_others(
+    here: Bench, tmp_path: Path
+) -> None:
+    known = as_host(here.lab)
+    broken = {
+        **known,
+        "dbcheck_target": "postgresql://dbcheck@127.0.0.1/none",
+        "dbcheck_witness": known["dbcheck_witness"] + "/broken",
+        "dbcheck_power_lab": "none",
+    }
+    shell = Shell(tmp_path, {here.lab.name: known, "broken": broken})
+    folder = tmp_path / "both"
+    words = [here.lab.name, "broken", "--cuts", "1", "--folder", str(folder)]
+    good, bad = shell.run(*words, code=4)["targets"]
+    assert (good["name"], good["verdict"], good["error"]) == (here.lab.name, "PASS", "")
+    assert (bad["verdict"], bad["cuts"]) == ("INCONCLUSIVE", 0)
+    assert "none" in bad["error"]
+    assert bad["error"] in (folder / "broken" / "progress.log").read_text()
+
+
+def test_another_target_or_switch_is_not_cut_by_an_old_campaign(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    made = plan(name="db", target="postgresql://u@db1/x")
+    folder = str(CampaignFolder.create(tmp_path / "campaign", made).path)
+    host = {
+        "dbcheck_target": made.target,
+        "dbcheck_witness": "ssh://w/l",
+        "dbcheck_power": "exec",
+        "dbcheck_power_cut": ["pdu", "cut", "7"],
+    }
+    shell = Shell(tmp_path, {"db": host})
+    assert "would be the first cut" in shell.run("--resume", folder, code=2)
+    shell = Shell(tmp_path, {"db": {**host, "dbcheck_target": "postgresql://u@db2/x"}})
+    said = shell.run("--resume", folder, "--yes", code=2)
+    assert "is a campaign on postgresql://u@db1/x" in said
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        pytest.param([], "no target is named", id="nothing"),
+        pytest.param(["by-hand"], "either --cuts or --until", id="no goal"),
+        pytest.param(
+            ["by-hand", "--cuts", "1", "--until", "0.1"], "either", id="two goals"
+        ),
+        pytest.param(["x", "x", "--cuts", "1"], "twice", id="one twice"),
+        pytest.param(["x", "--cuts", "1"], "x", id="not in the inventory"),
+        pytest.param(["by-hand", "--cuts", "1"], "without a hand", id="manual"),
+        pytest.param(["--resume", "none"], "holds no campaign", id="none there"),
+        pytest.param(["x", "--resume", "none"], "a plan that is made", id="both"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(
+    tmp_path: Path, words: list[str], said: str
+) -> None:
+    host = {"dbcheck_target": "postgresql://db1/x", "dbcheck_witness": "ssh://w/l"}
+    shell = Shell(tmp_path, {"by-hand": host})
+    before = set(Path().iterdir())
+    assert said in shell.run(*words, code=2)
+    assert set(Path().iterdir()) == before

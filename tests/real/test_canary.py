@@ -1,0 +1,186 @@
+"""Canaries on a real filesystem, started over SSH and here, and what a client sees."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dbcheck.core.depth import Depth, DepthFinding, Ground, find_depth
+from dbcheck.errors import HostError
+from dbcheck.lab.sshd import Sshd
+from dbcheck.probes.canary import Canaries, Pace
+from dbcheck.probes.host import TargetHost, open_host
+from dbcheck.probes.host_canary import BESIDE, BLOCK_BYTES
+from tests.real.witnesses import SERVERS, Place, running_sshd
+from tests.waiting import wait_until
+
+QUICK = Pace(direct_per_s=500, ring_blocks=64, rings=2, file_bytes=1 << 14)
+EXT4 = Ground("ext4")  # whatever it is here: what is lost was planted
+
+
+@pytest.fixture(scope="module", params=[*SERVERS, "local"])
+def sshd(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Sshd | None]:
+    if request.param == "local":
+        yield None
+        return
+    with running_sshd(tmp_path_factory.mktemp("ssh") / "sshd", request.param) as sshd:
+        yield sshd
+
+
+def reach(sshd: Sshd | None) -> TargetHost:
+    if sshd is None:
+        return open_host("local:")
+    return open_host(
+        f"ssh://{sshd.user}@{sshd.host}:{sshd.port}",
+        identity_file=sshd.identity_file,
+        known_hosts=sshd.known_hosts,
+        config_file=Path("/dev/null"),
+    )
+
+
+@pytest.fixture
+def host(sshd: Sshd | None) -> Iterator[TargetHost]:
+    with contextlib.closing(reach(sshd)) as reached:
+        yield reached
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    folder = tmp_path / "parent" / "data"
+    folder.mkdir(parents=True)
+    return folder
+
+
+def wrote(canaries: Canaries, number: int) -> bool:
+    done = canaries.completed()
+    return min(done.buffered.last, *(ring.last for ring in done.direct)) >= number
+
+
+def run(host: TargetHost, data: Path, number: int = 100) -> Canaries:
+    canaries = host.start_canaries(str(data), pace=QUICK)
+    wait_until(lambda: wrote(canaries, number), f"{number} of each")
+    canaries.stop()
+    assert canaries.failure == ""
+    return canaries
+
+
+def judge(host: TargetHost, canaries: Canaries) -> DepthFinding:
+    left = host.read_canaries(canaries.folder, canaries.nonce)
+    return find_depth(canaries.completed(), left, EXT4)
+
+
+def test_without_a_cut_everything_is_there(host: TargetHost, data: Path) -> None:
+    for _ in range(2):  # the second replaces what the first left
+        canaries = run(host, data)
+        assert canaries.folder == str(data.parent / BESIDE)
+        finding = judge(host, canaries)
+        assert finding.depth is Depth.PROCESS
+        assert finding.buffered.checked >= 100
+        assert finding.direct.checked == 2 * QUICK.ring_blocks // 2
+    host.remove_canaries(canaries.folder)
+    host.remove_canaries(canaries.folder)  # twice is fine
+    assert list(data.parent.iterdir()) == [data]
+
+
+def test_buffered_records_are_kept_in_two_files(host: TargetHost, data: Path) -> None:
+    canaries = run(host, data, number=3 * QUICK.file_bytes // 64)
+    files = list(Path(canaries.folder).glob("buffered-*"))
+    assert len(files) == 2
+    assert judge(host, canaries).depth is Depth.PROCESS
+
+
+def test_lost_records_and_blocks_are_seen(host: TargetHost, data: Path) -> None:
+    canaries = run(host, data)
+    folder = Path(canaries.folder)
+    newest = max(folder.glob("buffered-*"))
+    newest.write_bytes(newest.read_bytes()[:-64])
+    finding = judge(host, canaries)
+    assert (finding.depth, finding.buffered.lost) == (Depth.OS, 1)
+    slot = (canaries.completed().direct[1].last - 1) % QUICK.ring_blocks
+    with (folder / "direct-2").open("r+b") as file:
+        file.seek(slot * BLOCK_BYTES)
+        file.write(bytes(BLOCK_BYTES))
+    finding = judge(host, canaries)
+    assert (finding.depth, finding.direct.lost) == (Depth.DRIVE, 1)
+
+
+def test_another_runs_canaries_are_not_taken_for_ours(
+    host: TargetHost, data: Path
+) -> None:
+    first = run(host, data)
+    second = run(host, data)
+    assert judge(host, second).depth is Depth.PROCESS
+    assert "another run" in judge(host, first).reasons[0]
+    host.remove_canaries(second.folder)
+    assert "does not hold" in judge(host, second).reasons[0]
+
+
+def test_one_pair_of_canaries_at_a_time(host: TargetHost, data: Path) -> None:
+    canaries = host.start_canaries(str(data), pace=QUICK)
+    try:
+        with pytest.raises(HostError, match="are writing") as caught:
+            host.start_canaries(str(data), pace=QUICK)
+        assert "other run" in caught.value.hint
+        with pytest.raises(HostError, match="are writing"):
+            host.remove_canaries(canaries.folder)
+    finally:
+        canaries.stop()
+
+
+def test_canaries_end_with_their_client(
+    host: TargetHost, sshd: Sshd | None, data: Path
+) -> None:
+    place = Place(data, sshd)
+    wait_until(lambda: not place.agents(), "earlier agents are gone")
+    canaries = host.start_canaries(str(data), pace=QUICK)
+    wait_until(lambda: wrote(canaries, 10), "they write")
+    assert place.agents()
+    canaries._channel.close()  # as if the client, or the network, had died
+    wait_until(lambda: not place.agents(), "the agent is gone")
+    canaries.stop()
+    assert canaries.failure
+    assert judge(host, canaries).depth is Depth.PROCESS  # the evidence stays
+
+
+def test_a_host_tells_its_facts_and_why_some_are_not_known(
+    host: TargetHost, data: Path
+) -> None:
+    facts = host.facts(str(data))
+    assert facts.boot_id == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    assert facts.data_directory == str(data)
+    assert facts.filesystem
+    assert facts.uptime_s
+    for layer in facts.layers:
+        assert layer.write_cache in ("write back", "write through")
+    known = bool(facts.filesystem_uuid)
+    assert known == ("filesystem_uuid" not in facts.unreadable)
+    for drive in facts.drives:
+        if drive.unsafe_shutdowns is None:
+            assert facts.unreadable[f"{drive.name}.counters"]
+
+
+def test_a_data_directory_that_is_not_there_is_told(
+    host: TargetHost, tmp_path: Path
+) -> None:
+    missing = str(tmp_path / "none" / "data")
+    with pytest.raises(HostError, match="none/data: No such file") as caught:
+        host.facts(missing)
+    assert "Check the path" in caught.value.hint
+    with pytest.raises(HostError, match="No such file"):
+        host.start_canaries(missing)
+
+
+def test_a_server_log_is_followed(host: TargetHost, tmp_path: Path) -> None:
+    log = tmp_path / "server.log"
+    log.write_text("old\n")
+    marks = host.mark_log(str(log))
+    with log.open("a") as file:
+        file.write("database system was interrupted\n")
+    assert host.read_log(str(log), marks).text == "database system was interrupted\n"
+    with pytest.raises(HostError, match="No such file"):
+        host.mark_log(str(tmp_path / "none"))

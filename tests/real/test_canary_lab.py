@@ -1,0 +1,153 @@
+"""Canaries beside real servers in a lab: they measure each kind of cut rightly."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from dbcheck.campaign.cycle import run_cycle
+from dbcheck.core.depth import RECENT_S, Depth, DepthFinding, Ground, find_depth
+from dbcheck.core.evidence import Verdict
+from dbcheck.lab.lab import Lab
+from dbcheck.lab.spec import DriveSpec, LabSpec
+from dbcheck.probes.canary import Canaries
+from dbcheck.probes.host import TargetHost, open_host
+from tests.real.rigs import FAMILIES, SEED, Bench, bench, quick
+from tests.waiting import wait_until
+
+ENGINES = pytest.mark.parametrize("engine", FAMILIES)
+CUTS_MAX = 6
+
+
+@contextlib.contextmanager
+def host_of(lab: Lab) -> Iterator[TargetHost]:
+    """Give the lab's own host: its sshd sees the files that its server sees."""
+    to = urlsplit(lab.witness_url)
+    host = open_host(
+        f"ssh://{to.username}@{to.hostname}:{to.port}",
+        identity_file=lab.identity_file,
+        known_hosts=lab.known_hosts,
+        config_file=Path(os.devnull),
+    )
+    with contextlib.closing(host):
+        yield host
+
+
+def data_directory(here: Bench) -> str:
+    identity = here.rig.engine.facts().identity
+    return identity.get("data_directory") or identity["datadir"]
+
+
+def measured(here: Bench, host: TargetHost, canaries: Canaries) -> DepthFinding:
+    """End the canaries of a server that is back, and judge."""
+    facts = host.facts(data_directory(here))
+    ground = Ground(facts.filesystem, facts.mount_options, facts.layers[0].write_cache)
+    canaries.stop()
+    left = host.read_canaries(canaries.folder, canaries.nonce)
+    return find_depth(canaries.completed(), left, ground)
+
+
+def cut_idle(here: Bench, host: TargetHost) -> DepthFinding:
+    """Cut the power of a server at rest, which flushes nothing."""
+    canaries = host.start_canaries(data_directory(here))
+    wait_until(lambda: canaries.completed().buffered.last > 100, "they write")
+    # What was made durable is, even on a drive that destages but does not flush.
+    destaged_s = time.monotonic() + RECENT_S + 0.2
+    wait_until(lambda: time.monotonic() > destaged_s, "the first writes are destaged")
+    began = time.monotonic()
+    here.rig.power.cut()
+    assert time.monotonic() - began < 5  # the canaries hold nothing that was cut
+    here.rig.power.restore()
+    wait_until(lambda: here.rig.engine.ready() is None, "server is back")
+    finding = measured(here, host, canaries)
+    if here.lab.spec.rung == "drive":
+        assert canaries.failure == "Input/output error"
+    host.remove_canaries(canaries.folder)
+    return finding
+
+
+@pytest.mark.root
+@pytest.mark.parametrize(
+    ("spec", "depth"),
+    [
+        (LabSpec("mariadb"), Depth.DRIVE),
+        (LabSpec("postgresql", filesystem="ext4"), Depth.DRIVE),
+        (LabSpec("mariadb", drive=DriveSpec("lying")), Depth.DRIVE),
+        (LabSpec("mariadb", drive=DriveSpec("write-through")), Depth.OS),
+        (LabSpec("postgresql", drive=DriveSpec("write-through")), Depth.OS),
+        (LabSpec("mariadb", drive=DriveSpec(survivors="all")), Depth.OS),
+    ],
+    ids=lambda value: "",
+)
+def test_a_cut_of_a_server_at_rest_is_measured(
+    spec: LabSpec, depth: Depth, tmp_path: Path
+) -> None:
+    """A busy machine hears of some writes too late; then a cut may tell too little."""
+    with bench(spec, tmp_path) as here, host_of(here.lab) as host:
+        for _ in range(CUTS_MAX):
+            finding = cut_idle(here, host)
+            buffered, direct = finding.buffered, finding.direct
+            assert buffered.lost == buffered.checked
+            if finding.depth is depth:
+                assert buffered.checked > 0
+                return
+            known = Depth.OS if buffered.checked else None
+            assert (finding.depth, direct.checked) == (known, 0), finding
+    pytest.fail(f"{CUTS_MAX} cuts, and the last: {finding}")
+
+
+@ENGINES
+def test_the_end_of_a_process_is_no_cut_of_power(engine: str, tmp_path: Path) -> None:
+    spec = LabSpec(engine, rung="process")
+    with bench(spec, tmp_path) as here, host_of(here.lab) as host:
+        finding = cut_idle(here, host)
+    assert finding.depth is Depth.PROCESS, finding
+
+
+@pytest.mark.root
+@ENGINES
+def test_canaries_beside_a_load_recognise_the_drive(
+    engine: str, tmp_path: Path
+) -> None:
+    """Every commit flushes the canaries too, so a single cut may miss the drive."""
+    depths: list[Depth | None] = []
+    with bench(LabSpec(engine), tmp_path) as here:
+        while Depth.DRIVE not in depths:
+            assert len(depths) < CUTS_MAX, depths
+            outcome = run_cycle(here.rig, quick(), SEED + len(depths))
+            assert outcome.verdict is Verdict.PASS
+            assert outcome.depth is not None
+            buffered = outcome.depth.buffered
+            assert buffered.lost == buffered.checked
+            depths.append(outcome.depth.depth)
+    assert set(depths) <= {Depth.OS, Depth.DRIVE}
+
+
+@pytest.mark.root
+def test_a_lab_tells_what_its_server_lies_on(tmp_path: Path) -> None:
+    with bench(LabSpec("mariadb"), tmp_path) as here, host_of(here.lab) as host:
+        facts = host.facts(data_directory(here))
+    assert facts.filesystem == "xfs"
+    assert [layer.kind for layer in facts.layers] == ["loop"]
+    assert facts.layers[0].write_cache == "write back"
+    assert facts.filesystem_uuid
+
+
+def test_a_folder_inside_the_data_directory_is_no_schema(tmp_path: Path) -> None:
+    spec = LabSpec("mariadb", rung="process")
+    with bench(spec, tmp_path) as here, host_of(here.lab) as host:
+        inside = f"{data_directory(here).rstrip('/')}/#sql-dbcheck-canary"
+        before = here.execute("show databases")
+        canaries = host.start_canaries(data_directory(here), folder=inside)
+        assert here.execute("show databases") == before
+        here.rig.power.cut()
+        here.rig.power.restore()
+        assert here.execute("show databases") == before
+        assert measured(here, host, canaries).depth is Depth.PROCESS
+        host.remove_canaries(inside)

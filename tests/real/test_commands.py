@@ -1,0 +1,482 @@
+"""The commands as people and machines use them, in processes of their own."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any
+
+import pytest
+
+from dbcheck.lab.lab import Lab, missing
+from dbcheck.lab.spec import DriveSpec, LabSpec
+from tests.real.rigs import FAMILIES
+from tests.real.witnesses import is_agent
+from tests.waiting import wait_until
+
+DBCHECK = (sys.executable, "-m", "dbcheck")
+QUICK = (
+    'shape = "ledger"\npayload_bytes = [200]\nsessions = 4\ncut_after_s = [{}, {}]\n'
+)
+
+
+class User:
+    """Somebody at a shell, with a lab that is up and an empty folder."""
+
+    def __init__(self, lab: Lab, folder: Path) -> None:
+        self.lab, self.folder = lab, folder
+        self.environment = os.environ | {"DBCHECK_PASSWORD": lab.password}
+        self.workload(2.5)
+
+    @property
+    def witness(self) -> list[str]:
+        lab = self.lab
+        return [
+            *("--witness", lab.witness_url),
+            *("--identity", str(lab.identity_file)),
+            *("--known-hosts", str(lab.known_hosts)),
+        ]
+
+    @property
+    def rig(self) -> list[str]:
+        power = ["--power", f"lab:{self.lab.name}", "--workload", "quick.toml"]
+        return ["--target", self.lab.target_url, *self.witness, *power]
+
+    def workload(self, cut_after_s: float) -> None:
+        text = QUICK.format(cut_after_s, cut_after_s)
+        (self.folder / "quick.toml").write_text(text)
+
+    def start(
+        self, *words: str, stdout: int | IO[bytes] = subprocess.PIPE
+    ) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            (*DBCHECK, *words),
+            cwd=self.folder,
+            env=self.environment,
+            stdout=stdout,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(self, *words: str, code: int) -> str:
+        done = self.start(*words)
+        out, err = done.communicate(timeout=120)
+        assert done.returncode == code, out + err
+        assert "Traceback" not in err
+        assert self.lab.password not in out + err
+        return out
+
+    def json(self, *words: str, code: int) -> Any:
+        return json.loads(self.run(*words, "--json", code=code))
+
+
+@pytest.fixture(params=FAMILIES)
+def user(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[User]:
+    """A user whose lab has no drive."""
+    spec = LabSpec(request.param, rung="process")
+    if lacking := missing(spec):
+        pytest.skip("; ".join(lacking))
+    with Lab.start(spec, tmp_path / "lab") as lab:
+        yield User(lab, tmp_path)
+
+
+def user_of(engine: str) -> pytest.MarkDecorator:
+    """Run a test on this server alone: what it shows does not depend on the server."""
+    return pytest.mark.parametrize("user", [engine], indirect=True)
+
+
+@pytest.fixture(params=["honest", "lying"])
+def drive_user(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[User]:
+    """A user whose lab has a drive."""
+    drive = DriveSpec(personality=request.param, destage_age_s=0.5)
+    with Lab.start(LabSpec("postgresql", drive=drive), tmp_path / "lab") as lab:
+        yield User(lab, tmp_path)
+
+
+def test_a_run_from_start_to_verdict_and_what_can_be_asked_of_it(user: User) -> None:
+    result = user.json("run", *user.rig, code=0)
+    assert result["verdict"] == "PASS"
+    assert result["confirmed"] == result["kept"] > 100
+    run, folder = result["run"], result["folder"]
+
+    again = user.json("reconcile", folder, "--offline", code=0)
+    assert again["confirmed"] == result["confirmed"]
+    assert "PASS" in user.run("reconcile", folder, "--offline", code=0)
+
+    checked = user.json("witness", "check", *user.witness, code=0)
+    assert 0 < checked["fsync_ms"]["p50"] <= checked["fsync_ms"]["max"]
+    for where in ([run, *user.witness], [folder]):
+        verified = user.json("witness", "verify", *where, code=0)
+        assert verified["intact"]
+        assert sum(log["acks"] for log in verified["logs"]) == result["confirmed"]
+        lines = user.run("witness", "show", *where, code=0).splitlines()
+        acks = [line for line in lines if "row_id" in json.loads(line)]
+        assert len(acks) == result["confirmed"]
+
+    assert run in user.run("witness", "show", *user.witness, code=0).splitlines()
+    for words, code in (
+        (["reconcile", folder, "--offline"], 0),
+        (["reconcile", folder, "--offline", "--json"], 0),
+        (["witness", "show", folder], 4),
+    ):
+        assert unread(user, *words) == (code, "")
+    with Path("/dev/full").open("wb") as full:
+        client = user.start("reconcile", folder, "--offline", stdout=full)
+        _, said = client.communicate(timeout=60)
+    assert client.returncode == 0
+    assert said == "dbcheck: the result cannot be printed: No space left on device\n"
+
+    log = user.folder / folder / "acks.log"
+    content = bytearray(log.read_bytes())
+    content[len(content) // 2] ^= 1
+    log.write_bytes(content)
+    damaged = user.json("witness", "verify", folder, code=1)
+    assert "byte" in damaged["logs"][0]["damage"]
+
+    cleaned = ("clean", "--target", user.lab.target_url)
+    assert "dropped" in user.run(*cleaned, code=0)
+    assert "nothing of dbcheck's" in user.run(*cleaned, code=0)
+    user.run("clean", *user.witness, "--run", run, code=0)
+    user.run("witness", "verify", run, *user.witness, code=4)
+
+
+@pytest.mark.root
+def test_the_client_killed_in_mid_run_is_judged_from_the_witness_alone(
+    drive_user: User,
+) -> None:
+    """It dies before the cut: a loss is a loss, but no loss is no PASS."""
+    user = drive_user
+    user.workload(600)
+    client = user.start("run", *user.rig)
+    runs = user.folder / "runs"
+    wait_until(lambda: acks_logged(user) > 2000, "acks on the witness")
+    client.kill()
+    client.communicate()
+    (run,) = runs.iterdir()
+    assert not (run / "load.json").exists()
+    switch = user.lab.switch()
+    switch.cut()
+    switch.restore()
+    elsewhere = ["--runs", str(user.folder / "elsewhere")]
+    words = ["--run", run.name, "--target", user.lab.target_url, *elsewhere]
+    lies = user.lab.spec.drive.personality == "lying"
+    result = user.json("reconcile", *user.witness, *words, code=1 if lies else 3)
+    assert result["confirmed"] > 2000
+    if lies:
+        assert result["losses"].keys() <= {"missing-tail", "missing-hole"}
+        assert sum(result["losses"].values()) == result["confirmed"] - result["kept"]
+    else:
+        assert result["kept"] == result["confirmed"]
+        assert "did not live to see the cut" in result["reasons"][0]
+
+
+@pytest.mark.root
+def test_the_client_killed_after_the_cut_is_judged_from_the_witness_alone(
+    drive_user: User,
+) -> None:
+    """The witness holds what the client saw of the cut: that is enough for a PASS."""
+    user = drive_user
+    first = user.json("run", *user.rig, code=expected_code(user))
+    words = ["--run", first["run"], "--target", user.lab.target_url]
+    elsewhere = ["--runs", str(user.folder / "elsewhere")]
+    again = user.json(
+        "reconcile", *user.witness, *words, *elsewhere, code=expected_code(user)
+    )
+    for name in ("verdict", "confirmed", "kept", "recovered", "losses", "ranges"):
+        assert again[name] == first[name]
+
+
+@user_of("mariadb")
+def test_an_interrupted_run_says_how_to_go_on(user: User) -> None:
+    user.workload(600)
+    client = user.start("run", *user.rig)
+    wait_until(lambda: acks_logged(user) > 100, "acks on the witness")
+    client.send_signal(signal.SIGINT)
+    _, said = client.communicate(timeout=60)
+    assert client.returncode == 4
+    assert "Traceback" not in said
+    assert "nothing was cut" in said
+    command = shlex.split(said.partition("anything else writes to it: ")[2])
+    (run,) = (user.folder / "runs").iterdir()
+    switch = user.lab.switch()
+    switch.cut()
+    switch.restore()
+    if user.lab.spec.engine == "postgresql":
+        elsewhere = user.lab.target_url.replace("/postgres", "/template1")
+        client = user.start(*reconcile_of(command), "--target", elsewhere)
+        _, said = client.communicate(timeout=60)
+        assert client.returncode == 2, said
+        assert "is not the server of run" in said
+    result = user.json(*reconcile_of(command), code=3)
+    assert result["kept"] == result["confirmed"] > 100
+    # Refused as long as an agent of the interrupted client holds the log.
+    user.run("clean", *user.witness, "--run", run.name, code=0)
+
+
+def reconcile_of(command: list[str]) -> list[str]:
+    """Return the words of the command that a user was told, without what follows."""
+    assert command[:2] == ["dbcheck", "reconcile"]
+    return command[1 : command.index("dbcheck:", 1)]
+
+
+def unread(user: User, *words: str) -> tuple[int, str]:
+    """Return the exit code and the errors of a command whose output nobody reads."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "wb") as pipe:
+        client = user.start(*words, stdout=pipe)
+        _, said = client.communicate(timeout=60)
+    return client.returncode, said
+
+
+@user_of("mariadb")
+def test_a_key_that_is_none_is_named(user: User) -> None:
+    known = ["--known-hosts", str(user.lab.known_hosts)]
+    for identity, said in (
+        ("/nowhere/key", "cannot read the private key /nowhere/key: No such file"),
+        (str(user.lab.known_hosts), "Name the file of a private key"),
+    ):
+        client = user.start(
+            *("witness", "check", "--witness", user.lab.witness_url),
+            *(*known, "--identity", identity),
+        )
+        _, err = client.communicate(timeout=60)
+        assert client.returncode == 4
+        assert said in err
+
+
+def test_memory_is_no_witness_also_when_it_is_only_checked() -> None:
+    if "tmpfs" not in {fs for _, at, fs in mounts() if at == "/dev/shm"}:
+        pytest.skip("needs a tmpfs at /dev/shm")
+    words = ("witness", "check", "--witness", "file:/dev/shm/dbcheck-test")
+    try:
+        done = subprocess.run((*DBCHECK, *words), capture_output=True, text=True)
+    finally:
+        shutil.rmtree("/dev/shm/dbcheck-test", ignore_errors=True)
+    assert done.returncode == 4
+    assert "which is memory" in done.stderr
+
+
+def mounts() -> list[list[str]]:
+    return [line.split()[:3] for line in Path("/proc/mounts").read_text().splitlines()]
+
+
+@pytest.mark.parametrize("processes", ["1", "2"])
+def test_a_second_interrupt_waits_no_longer_for_a_witness_that_lags(
+    user: User, processes: str
+) -> None:
+    """It was told of what it waits for; what was confirmed stays confirmed."""
+    user.workload(600)
+    client = user.start("run", *user.rig, "--processes", processes)
+    agents: list[int] = []
+    try:
+        wait_until(lambda: acks_logged(user) > 100, "acks on the witness", 60)
+        agents += log_keepers(user)
+        signal_all(agents, signal.SIGSTOP)
+        client.send_signal(signal.SIGINT)
+        assert client.stderr is not None
+        said = ""
+        while "Ctrl-C again" not in said:
+            line = client.stderr.readline()
+            assert line, said
+            said += line
+        assert client.poll() is None
+        client.send_signal(signal.SIGINT)
+        _, rest = client.communicate(timeout=9)  # the agents get 10 s to end, else
+    finally:
+        signal_all(agents, signal.SIGCONT)
+        client.kill()
+        client.communicate()
+    assert client.returncode == 4
+    assert "Traceback" not in rest
+    assert "dbcheck reconcile runs/" in rest
+    (run,) = (user.folder / "runs").iterdir()
+    switch = user.lab.switch()
+    switch.cut()
+    switch.restore()
+    result = user.json("reconcile", f"runs/{run.name}", *user.witness, code=3)
+    assert result["kept"] == result["confirmed"] > 100
+    assert result["losses"] == {}
+
+
+def log_keepers(user: User) -> list[int]:
+    """Return the agents that keep a log on the lab's witness."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            opened = [os.readlink(link) for link in process.joinpath("fd").iterdir()]
+            if any(path.startswith(f"{user.folder}/lab/witness/") for path in opened):
+                found.append(int(process.name))
+    return [pid for pid in found if is_agent(pid)]
+
+
+def signal_all(pids: list[int], number: signal.Signals) -> None:
+    for pid in pids:
+        os.kill(pid, number)
+
+
+@user_of("postgresql")
+def test_a_human_is_told_when_to_cut(user: User) -> None:
+    """A lab plays the server on another host; the human is the test."""
+    script = (
+        "import sys; from dbcheck.campaign import preflight as p;"
+        "p.require_independent = lambda *_: 'the test says so';"
+        "from dbcheck.cli import main; main()"
+    )
+    words = ["run", *user.rig, "--silence", "1", "--json"]
+    words[words.index("--power") + 1] = "manual"
+    client = subprocess.Popen(
+        (sys.executable, "-c", script, *words),
+        cwd=user.folder,
+        env=user.environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert client.stderr is not None
+    assert client.stdout is not None
+    said = ""
+    while "NOW" not in said:
+        line = client.stderr.readline()
+        assert line, said
+        said += line
+    user.lab.freeze_server()  # to its clients, what a power cut is: silence
+    switch = user.lab.switch()
+    while "restore" not in said.partition("NOW")[2]:
+        line = client.stderr.readline()
+        assert line, said
+        said += line
+    assert "no reply for 1 s" in said
+    switch.cut()
+    switch.restore()
+    out, err = client.communicate(timeout=60)
+    assert client.returncode == 0, said + err
+    assert json.loads(out)["verdict"] == "PASS"
+
+
+@user_of("postgresql")
+def test_a_witness_on_the_targets_host_is_refused(user: User) -> None:
+    words = ["run", *user.rig]
+    words[words.index("--power") + 1] = "manual"
+    client = user.start(*words)
+    _, said = client.communicate(timeout=60)
+    assert client.returncode == 2
+    assert "on the target's own host" in said
+    assert not (user.folder / "runs").exists()
+    client = user.start(
+        *("run", "--target", user.lab.target_url, "--witness", f"file:{user.folder}/w")
+    )
+    _, said = client.communicate(timeout=60)
+    assert client.returncode == 2
+    assert "on the target's own host" in said
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        pytest.param(["run"], "--target", id="no target"),
+        pytest.param(
+            ["run", "--target", "postgresql://u:geheim@h/d", "--witness", "file:/w"],
+            "password",
+            id="a password in the URL",
+        ),
+        pytest.param(
+            ["run", "--target", "oracle://u@h/d", "--witness", "file:/w"],
+            "oracle",
+            id="no such engine",
+        ),
+        pytest.param(
+            ["run", "--target", "postgresql://u@h/d", "--witness", "ftp://h/w"],
+            "ftp",
+            id="no such witness",
+        ),
+        pytest.param(["reconcile"], "--run", id="nothing to reconcile"),
+        pytest.param(["reconcile", "/nowhere"], "manifest.json", id="no run folder"),
+        pytest.param(
+            ["witness", "show", "x", "--witness", "file:/w"], "run id", id="id"
+        ),
+        pytest.param(["clean"], "--target", id="nothing to clean"),
+        pytest.param(["witness", "show"], "--witness", id="nothing to show"),
+        pytest.param(["run", "--rate", "nan"], "not a number", id="no number"),
+        pytest.param(["lab", "run", "--flush-ms", "nan"], "not a number", id="nan"),
+        pytest.param(
+            ["run", "--target", "postgresql://u@h/d", "--cut-command", "x"],
+            "--cut-command needs --power exec",
+            id="a command that nobody would run",
+        ),
+        pytest.param(
+            ["run", "db1", "--target", "postgresql://u@h/d"],
+            "--target is given beside the name db1",
+            id="a name and flags",
+        ),
+        pytest.param(
+            ["matrix", "--engine", "mariadb", "--sessions", "0"],
+            "0 sessions",
+            id="no sessions",
+        ),
+        pytest.param(
+            ["lab", "run", "--engine", "mariadb", "--setting", "x"],
+            "NAME=VALUE",
+            id="set",
+        ),
+    ],
+)
+def test_bad_usage_is_named_and_touches_nothing(
+    words: list[str], named: str, tmp_path: Path
+) -> None:
+    done = subprocess.run(
+        (*DBCHECK, *words), cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2, done.stderr
+    assert named in done.stderr
+    assert "geheim" not in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("words", ["--version", "demo --list", "init inventory.yml"])
+def test_a_full_disk_takes_no_output_and_is_told(words: str, tmp_path: Path) -> None:
+    with Path("/dev/full").open("wb") as full:
+        command = (*DBCHECK, *words.split())
+        done = subprocess.run(
+            command, cwd=tmp_path, stdout=full, stderr=subprocess.PIPE
+        )
+    assert done.returncode == 4
+    said = b"dbcheck: the result cannot be printed: No space left on device\n"
+    assert done.stderr == said
+
+
+def test_no_line_of_help_is_cut_short_on_a_small_terminal() -> None:
+    environment = os.environ | {"COLUMNS": "80"}
+    for group in ((), ("lab",), ("power",), ("witness",)):
+        words = (*DBCHECK, *group, "--help")
+        said = subprocess.run(words, capture_output=True, text=True, env=environment)
+        listed = said.stdout.partition("Commands:")[2]
+        assert listed.strip() and "..." not in listed
+
+
+def test_what_is_dropped_is_never_left_to_the_environment(tmp_path: Path) -> None:
+    environment = os.environ | {"DBCHECK_TARGET": "postgresql://u@localhost:1/d"}
+    words = (*DBCHECK, "clean")
+    done = subprocess.run(words, capture_output=True, text=True, env=environment)
+    assert done.returncode == 2
+    assert "nothing to clean" in done.stderr
+
+
+def expected_code(user: User) -> int:
+    return 1 if user.lab.spec.drive.personality == "lying" else 0
+
+
+def acks_logged(user: User) -> int:
+    """Return how many acks the witness's logs can hold by their size."""
+    folder = user.folder / "lab" / "witness"
+    logs = list(folder.glob("*/acks*.log")) if folder.is_dir() else []
+    return sum(log.stat().st_size for log in logs) // 100

@@ -1,0 +1,216 @@
+"""Controls on real servers: they lose, and a rig that cannot see it is found out."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from dbcheck.campaign.control import TRIES_MAX, facts_of, run_control, run_controls
+from dbcheck.campaign.cycle import run_cycle
+from dbcheck.campaign.judging import Outcome, judge_run
+from dbcheck.campaign.rig import Limits
+from dbcheck.core.control import NOTHING
+from dbcheck.core.evidence import Verdict
+from dbcheck.errors import PowerError
+from dbcheck.lab.lab import Lab, missing
+from dbcheck.lab.spec import LabSpec
+from dbcheck.ports import Cut, PowerState, Shape
+from tests.real.rigs import ENGINES as ALL
+from tests.real.rigs import FAMILIES, SEED, Bench, bench, quick
+
+ENGINES = pytest.mark.parametrize("engine", ALL)
+FLUSH = "innodb_flush_log_at_trx_commit"
+
+
+@pytest.fixture(params=FAMILIES)
+def here(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Bench]:
+    """A rig whose cut kills the server of each kind, and needs no root."""
+    yield from process_bench(request.param, tmp_path)
+
+
+@pytest.fixture
+def mariadb(tmp_path: Path) -> Iterator[Bench]:
+    """A rig whose cut kills a MariaDB server."""
+    yield from process_bench("mariadb", tmp_path)
+
+
+def process_bench(engine: str, folder: Path) -> Iterator[Bench]:
+    spec = LabSpec(engine, rung="process")
+    if lacking := missing(spec):
+        pytest.skip("; ".join(lacking))
+    with bench(spec, folder, Limits(silence_s=1, return_s=60)) as made:
+        yield made
+
+
+def control_of(outcome: Outcome) -> tuple[str, str]:
+    """Return how the item of the control stands, and why."""
+    (item,) = [i for i in outcome.judgement.items if i.name == "control"]
+    return item.standing.value, item.reason
+
+
+def tables(here: Bench) -> set[str]:
+    return {row[0] for row in here.execute("show tables")}
+
+
+def flush_log(here: Bench) -> int:
+    ((value,),) = here.execute(f"select @@global.{FLUSH}")
+    return int(value)
+
+
+# ------------------------------------------------------------------- it loses
+
+
+def campaign(here: Bench) -> tuple[list[Outcome], Outcome]:
+    """Run controls and the cycle after them."""
+    chosen = quick()
+    controls = run_controls(here.rig, chosen, SEED)
+    facts = [facts_of(control) for control in controls]
+    return controls, run_cycle(here.rig, chosen, SEED, facts)
+
+
+def assert_seen(here: Bench) -> None:
+    """Run a campaign; see that its control lost, and that its cycle passed."""
+    controls, cycle = campaign(here)
+    control = controls[-1]
+    assert control.verdict is Verdict.PASS, control.judgement
+    assert control.found is not None
+    assert control.found.counts.keys() == {"missing-tail"}
+    lost = control.found.counts["missing-tail"]
+    assert cycle.verdict is Verdict.PASS, cycle.judgement
+    assert control_of(cycle) == ("present", f"control lost {lost:,} rows, as it must")
+    assert not control.findings  # its server is as durable as ever
+    assert cycle.found is not None
+    assert cycle.found.earlier > 0
+    assert not cycle.found.earlier_lost
+    for one in (*controls, cycle):  # what is stored says the same again
+        again = judge_run(one.run, here.rig.reader)
+        assert again.judgement == one.judgement
+        assert again.manifest.control == (one is not cycle)
+    if here.engine != "postgresql":
+        assert flush_log(here) == 1
+        assert tables(here) == {"ledger"}
+
+
+@pytest.mark.root
+@ENGINES
+def test_a_power_cut_loses_and_the_cycle_after_it_passes(
+    engine: str, tmp_path: Path
+) -> None:
+    with bench(LabSpec(engine), tmp_path) as here:
+        assert_seen(here)
+
+
+def test_a_killed_server_loses_and_the_cycle_after_it_passes(here: Bench) -> None:
+    assert_seen(here)
+
+
+# ------------------------------------------------------------------- it does not
+
+
+def test_sessions_that_are_not_relaxed_lose_nothing_and_nothing_passes(
+    here: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As if the setting had no effect; the cut and all evidence are sound."""
+    engine = here.rig.engine
+    opened = engine.open_session
+
+    def open_session(shape: Shape, *, relaxed: bool = False) -> object:
+        return opened(shape)
+
+    monkeypatch.setattr(engine, "open_session", open_session)
+    monkeypatch.setattr(engine, "relax", lambda *, process: "nothing at all")
+    controls, cycle = campaign(here)
+    assert [c.judgement.reasons for c in controls] == [(NOTHING,)] * TRIES_MAX
+    assert cycle.verdict is Verdict.INCONCLUSIVE
+    assert control_of(cycle)[0] == "absent"
+    assert cycle.judgement.reasons == (
+        "control absent: control lost nothing, the last of 3 tries: this rig cannot"
+        " see losses",
+    )
+
+
+def test_a_switch_that_only_kills_the_server_is_found_out(
+    mariadb: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is said to be a power switch; what the system holds survives it."""
+    relax = mariadb.rig.engine.relax
+    monkeypatch.setattr(
+        mariadb.rig.engine, "relax", lambda *, process: relax(process=not process)
+    )
+    controls, cycle = campaign(mariadb)
+    assert "= 2 (was 1)" in mariadb.said.text
+    assert {c.judgement.reasons for c in controls} == {(NOTHING,)}
+    assert cycle.verdict is Verdict.INCONCLUSIVE
+
+
+class Pauser:
+    """Stops the server where it should cut, and lets it go on."""
+
+    kind = "exec"
+    attended = False
+
+    def __init__(self, lab: Lab) -> None:
+        self._lab = lab
+
+    def state(self) -> PowerState:
+        return PowerState.UNKNOWN
+
+    def cut(self) -> Cut:
+        self._lab.freeze_server()
+        return Cut(None, None)
+
+    def restore(self) -> None:
+        self._lab.thaw_server()
+
+    def failure(self) -> str | None:
+        return None
+
+
+def test_a_switch_that_only_pauses_is_found_out_at_once(here: Bench) -> None:
+    paused = replace(here.rig, power=Pauser(here.lab))
+    controls, cycle = campaign(dataclasses.replace(here, rig=paused))
+    (control,) = controls  # no luck could undo this
+    assert control.verdict is Verdict.INCONCLUSIVE
+    assert "start time did not change" in " ".join(control.judgement.reasons)
+    assert cycle.verdict is Verdict.INCONCLUSIVE
+    if here.engine != "postgresql":
+        assert flush_log(here) == 1
+        assert f"{FLUSH} is 1 again; a control had set it to 0" in here.said.text
+
+
+# ------------------------------------------------------------------- put back
+
+
+class Broken(Pauser):
+    """Cannot cut."""
+
+    def cut(self) -> Cut:
+        raise PowerError("the switch does not answer")
+
+
+def test_an_error_before_the_cut_puts_the_setting_back(mariadb: Bench) -> None:
+    (started,) = mariadb.execute("show global status like 'Uptime'")
+    rig = replace(mariadb.rig, power=Broken(mariadb.lab))
+    with pytest.raises(PowerError):
+        run_control(rig, quick(), SEED)
+    (now,) = mariadb.execute("show global status like 'Uptime'")
+    assert int(now[1]) > int(started[1])  # it is the same process
+    assert flush_log(mariadb) == 1
+    assert tables(mariadb) == {"ledger"}
+
+
+def test_a_server_that_is_relaxed_already_is_left_so(tmp_path: Path) -> None:
+    spec = LabSpec("mariadb", rung="process", settings={FLUSH: "0"})
+    if lacking := missing(spec):
+        pytest.skip("; ".join(lacking))
+    with bench(spec, tmp_path) as here:
+        control = run_control(here.rig, quick(), SEED)
+        assert control.verdict is Verdict.PASS
+        said = f"{FLUSH} is 0 on the server already, and is left so"
+        assert said in here.said.text
+        assert "again" not in here.said.text
+        assert flush_log(here) == 0

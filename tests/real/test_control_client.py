@@ -1,0 +1,219 @@
+"""Controls as people run them, and what is left when their client is killed."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from dbcheck.campaign.preflight import preflight
+from dbcheck.lab.lab import Lab, missing
+from dbcheck.lab.spec import LabSpec
+from tests.real.rigs import SEED, Bench, bench, quick
+from tests.real.test_commands import DBCHECK, User, user_of
+from tests.waiting import wait_until
+
+FLUSH = "innodb_flush_log_at_trx_commit"
+AGAIN = f"{FLUSH} is 1 again; a control had set it to 0"
+
+
+def process_lab(engine: str) -> LabSpec:
+    """Return a lab that needs no root; skip if there can be none."""
+    spec = LabSpec(engine, rung="process")
+    if lacking := missing(spec):
+        pytest.skip("; ".join(lacking))
+    return spec
+
+
+@pytest.fixture(params=["postgresql", "mariadb"])
+def user(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[User]:
+    """A user whose lab has no drive."""
+    with Lab.start(process_lab(request.param), tmp_path / "lab") as lab:
+        yield User(lab, tmp_path)
+
+
+def test_a_control_comes_first_and_stands_in_the_result(user: User) -> None:
+    result = user.json("run", *user.rig, "--control", code=0)
+    assert result["verdict"] == "PASS"
+    assert not result["control"]
+    control = result["controls"][-1]
+    assert control["control"]
+    assert control["verdict"] == "PASS"
+    lost = control["losses"]["missing-tail"]
+    said = f"control lost {lost:,} rows, as it must"
+    assert control["reasons"] == [said]
+    (item,) = [item for item in result["evidence"] if item["item"] == "control"]
+    assert item["reason"] == said
+    shown = user.run("reconcile", control["folder"], "--offline", code=0)
+    assert said in shown
+    shown = user.run("reconcile", result["folder"], "--offline", code=0)
+    assert said in shown.replace("\n", "")
+
+
+def test_cycles_in_a_lab_share_one_control(tmp_path: Path) -> None:
+    process_lab("postgresql")
+    (tmp_path / "quick.toml").write_text(
+        'shape = "ledger"\npayload_bytes = [200]\nsessions = 4\n'
+    )
+    words = ("lab", "run", "--engine", "postgresql", "--rung", "process", "--control")
+    more = ("--cycles", "2", "--workload", "quick.toml", "--json")
+    done = subprocess.run(
+        (*DBCHECK, *words, *more), cwd=tmp_path, capture_output=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert [cycle["verdict"] for cycle in result["cycles"]] == ["PASS", "PASS"]
+    assert result["controls"][-1]["verdict"] == "PASS"
+    assert result["controls"][-1]["losses"]
+
+
+# ------------------------------------------------------------ the client is killed
+
+
+@pytest.fixture
+def abandoned(tmp_path: Path) -> Iterator[Bench]:
+    """A MariaDB that a control had relaxed when its client was killed."""
+    with bench(process_lab("mariadb"), tmp_path) as here:
+        user = User(here.lab, tmp_path)
+        user.workload(600)
+        client = user.start("run", *user.rig, "--control")
+        try:
+            wait_until(lambda: flush_log(here) == 0, "the server is relaxed")
+        finally:
+            client.kill()
+            client.communicate()
+        assert flush_log(here) == 0
+        user.workload(2.5)
+        yield here
+
+
+def flush_log(here: Bench) -> int:
+    ((value,),) = here.execute(f"select @@global.{FLUSH}")
+    return int(value)
+
+
+def tables(here: Bench) -> set[str]:
+    return {row[0] for row in here.execute("show tables")}
+
+
+def of_the_next_run(here: Bench) -> None:
+    started = preflight(here.rig, quick(), SEED)
+    started.log.close()
+    assert started.manifest.before.settings[FLUSH] == "1"
+    assert AGAIN in here.said.text
+
+
+def of_the_reconciliation(here: Bench) -> None:
+    user = User(here.lab, here.rig.runs.parent)
+    (run,) = here.rig.runs.iterdir()
+    done = user.start("reconcile", str(run), *user.witness)
+    out, err = done.communicate(timeout=60)
+    assert done.returncode == 3, err
+    assert AGAIN in err
+    assert "control lost nothing, but" in out.replace("\n", "")
+
+
+def of_cleaning(here: Bench) -> None:
+    user = User(here.lab, here.rig.runs.parent)
+    user.run("clean", "--target", here.lab.target_url, code=0)
+
+
+@pytest.mark.parametrize(
+    "preparation", [of_the_next_run, of_the_reconciliation, of_cleaning]
+)
+def test_what_a_killed_client_left_is_put_back_by_what_comes_next(
+    abandoned: Bench, preparation: Callable[[Bench], None]
+) -> None:
+    preparation(abandoned)
+    assert flush_log(abandoned) == 1
+    assert "relaxed" not in tables(abandoned)
+
+
+def test_a_restart_puts_it_back_by_itself(abandoned: Bench) -> None:
+    """The note of it goes with it, so that nobody undoes it again."""
+    switch = abandoned.rig.power
+    switch.cut()
+    switch.restore()
+    assert flush_log(abandoned) == 1
+    abandoned.execute(f"set global {FLUSH} = 0")  # an administrator's own change
+    assert abandoned.rig.engine.tighten() is None
+    assert flush_log(abandoned) == 0
+    assert "relaxed" not in tables(abandoned)
+
+
+def test_an_interrupt_puts_it_back(tmp_path: Path) -> None:
+    with bench(process_lab("mariadb"), tmp_path) as here:
+        user = User(here.lab, tmp_path)
+        user.workload(600)
+        client = user.start("run", *user.rig, "--control")
+        try:
+            wait_until(lambda: flush_log(here) == 0, "the server is relaxed")
+            client.send_signal(signal.SIGINT)
+            _, said = client.communicate(timeout=60)
+        finally:
+            client.kill()
+            client.communicate()
+        assert client.returncode == 4
+        assert "Traceback" not in said
+        assert AGAIN in said
+        assert flush_log(here) == 1
+        assert tables(here) == {"ledger"}
+
+
+# ------------------------------------------------------------------ a human cuts
+
+
+@user_of("mariadb")
+def test_a_human_is_asked_twice(user: User) -> None:
+    """A lab plays the server on another host; the human is the test."""
+    script = (
+        "import sys; from dbcheck.campaign import preflight as p;"
+        "p.require_independent = lambda *_: 'the test says so';"
+        "from dbcheck.cli import main; main()"
+    )
+    words = ["run", *user.rig, "--silence", "1", "--json", "--control"]
+    words[words.index("--power") + 1] = "manual"
+    client = subprocess.Popen(
+        (sys.executable, "-c", script, *words),
+        cwd=user.folder,
+        env=user.environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    said = told_until(client, "NOW")
+    assert "cut the power twice" in said
+    cut_by_hand(user, client)
+    said = told_until(client, "NOW")
+    assert "the control is over; now the cycle that counts" in said
+    cut_by_hand(user, client)
+    out, err = client.communicate(timeout=60)
+    assert client.returncode in (0, 3), err
+    result = json.loads(out)
+    lost = result["controls"][0]["losses"]
+    assert len(result["controls"]) == 1
+    assert result["verdict"] == ("PASS" if lost else "INCONCLUSIVE")
+
+
+def cut_by_hand(user: User, client: subprocess.Popen[str]) -> None:
+    user.lab.freeze_server()  # to its clients, what a power cut is: silence
+    told_until(client, "restore")
+    switch = user.lab.switch()
+    switch.cut()
+    switch.restore()
+
+
+def told_until(client: subprocess.Popen[str], word: str) -> str:
+    """Return what the client says, up to the line that holds *word*."""
+    assert client.stderr is not None
+    said = ""
+    for line in client.stderr:
+        said += line
+        if word in line:
+            return said
+    raise AssertionError(said)

@@ -1,0 +1,224 @@
+"""What relaxed sessions need of a server, and what they change there."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from dbcheck.campaign.control import run_control
+from dbcheck.campaign.rig import Rig
+from dbcheck.core.schedule import Schedule
+from dbcheck.engines.mysql_relaxed import SETTING, TABLE
+from dbcheck.engines.registry import open_engine
+from dbcheck.errors import EngineError
+from dbcheck.lab.server import DatabaseServer
+from dbcheck.load.single import commit
+from dbcheck.ports import Engine, Shape
+from dbcheck.power.manual import ManualSwitch
+from dbcheck.witness.log import FrameLogReader
+from dbcheck.witness.url import open_witness
+from tests.real.aside import run_on
+from tests.real.rigs import SEED, Said, quick
+from tests.real.servers import engine_of
+from tests.real.test_engine_privileges import ACCOUNT, Least, connect, statements
+from tests.real.test_engine_privileges import new_least as new_least
+
+
+class Administrator:
+    """Looks at a MariaDB or MySQL over a connection of its own."""
+
+    def __init__(self, server: DatabaseServer) -> None:
+        self._server = server
+
+    def execute(self, statement: str) -> list[tuple[object, ...]]:
+        with contextlib.closing(connect(self._server, "dbcheck")) as connection:
+            cursor = connection.cursor()
+            cursor.execute(statement)
+            return list(cursor.fetchall()) if cursor.with_rows else []
+
+    @property
+    def flush_log(self) -> object:
+        return self.execute(f"select @@global.{SETTING}")[0][0]
+
+    @property
+    def tables(self) -> set[object]:
+        return {row[0] for row in self.execute("show tables")}
+
+
+@pytest.fixture(params=["mariadb", "mysql"])
+def innodb_server(request: pytest.FixtureRequest) -> DatabaseServer:
+    """MariaDB and MySQL in turn."""
+    running: DatabaseServer = request.getfixturevalue(f"{request.param}_server")
+    return running
+
+
+@pytest.fixture
+def innodb(innodb_server: DatabaseServer) -> Engine:
+    engine = engine_of(innodb_server)
+    engine.drop()
+    return engine
+
+
+def test_a_relaxed_session_of_postgresql_alone_is_relaxed(
+    postgresql_server: DatabaseServer,
+) -> None:
+    engine = engine_of(postgresql_server)
+    engine.prepare(Shape.LEDGER)
+    said = engine.relax(process=False)
+    assert said == "synchronous_commit = off (else on) in its own sessions"
+    shown: dict[bool, str] = {}
+    for relaxed in (False, True):
+        session = engine.open_session(Shape.LEDGER, relaxed=relaxed)
+        try:
+            row = Schedule(1, 1 + relaxed, (10,)).row(1, 1)
+            assert commit(session, row) > 0
+            ((shown[relaxed],),) = run_on(session, "show synchronous_commit")
+        finally:
+            session.close()
+    assert shown == {False: "on", True: "off"}
+    assert engine.facts().settings["synchronous_commit"] == "on"
+    assert engine.tighten() is None
+    engine.drop()
+
+
+@pytest.mark.parametrize(("process", "value"), [(True, 0), (False, 2)])
+def test_a_server_is_relaxed_and_put_back(
+    innodb: Engine, innodb_server: DatabaseServer, process: bool, value: int
+) -> None:
+    look = Administrator(innodb_server)
+    innodb.prepare(Shape.LEDGER)
+    with pytest.raises(EngineError, match="is 1 although a control"):
+        innodb.open_session(Shape.LEDGER, relaxed=True)
+    innodb.check(Shape.LEDGER, relaxed=True)
+    said = innodb.relax(process=process)
+    assert said == f"{SETTING} = {value} (was 1) on the whole server until the cut"
+    assert look.flush_log == value
+    innodb.open_session(Shape.LEDGER, relaxed=True).close()
+    elsewhere = engine_of(innodb_server)  # all that another client knows
+    said = f"{SETTING} is 1 again; a control had set it to {value}"
+    assert elsewhere.tighten() == said
+    assert look.flush_log == 1
+    assert look.tables == {"ledger"}
+    assert innodb.tighten() is None
+
+
+def test_what_somebody_else_set_meanwhile_is_left(
+    innodb: Engine, innodb_server: DatabaseServer
+) -> None:
+    look = Administrator(innodb_server)
+    innodb.prepare(Shape.LEDGER)
+    innodb.relax(process=True)
+    look.execute(f"set global {SETTING} = 2")
+    try:
+        assert innodb.tighten() is None
+        assert look.flush_log == 2
+        assert look.tables == {"ledger"}
+        said = innodb.relax(process=True)
+        assert said == f"{SETTING} is 2 on the server already, and is left so"
+        assert look.tables == {"ledger"}
+    finally:
+        look.execute(f"set global {SETTING} = 1")
+
+
+def test_the_note_of_another_server_is_not_ours(
+    innodb: Engine, innodb_server: DatabaseServer
+) -> None:
+    """A replica gets the row, and not the setting."""
+    look = Administrator(innodb_server)
+    innodb.prepare(Shape.LEDGER)
+    innodb.relax(process=True)
+    look.execute(f"update {TABLE} set server = server + 1")
+    try:
+        assert innodb.tighten() is None
+        assert look.flush_log == 0
+    finally:
+        look.execute(f"set global {SETTING} = 1")
+
+
+def test_somebody_elses_table_of_that_name_is_respected(
+    innodb: Engine, innodb_server: DatabaseServer
+) -> None:
+    look = Administrator(innodb_server)
+    look.execute(f"create table {TABLE} (n int)")
+    try:
+        innodb.check(Shape.LEDGER)
+        for refused in (
+            lambda: innodb.check(Shape.LEDGER, relaxed=True),
+            lambda: innodb.relax(process=True),
+        ):
+            with pytest.raises(EngineError, match="does not bear dbcheck's mark"):
+                refused()
+        assert look.flush_log == 1
+        assert innodb.tighten() is None
+        assert innodb.drop() == []
+        assert look.tables == {TABLE}
+    finally:
+        look.execute(f"drop table {TABLE}")
+
+
+@pytest.mark.parametrize(
+    ("name", "privilege"),
+    [("mariadb", "super"), ("mysql", "system_variables_admin")],
+)
+def test_without_the_privilege_nothing_is_begun(
+    new_least: Callable[[str], Least], tmp_path: Path, name: str, privilege: str
+) -> None:
+    least = new_least(name)
+    for statement in statements(name):
+        least.run(statement)
+    witness = open_witness(f"file:{tmp_path}/witness", volatile=True)
+    switch = ManualSwitch(lambda text: None)
+    with contextlib.closing(witness):
+        rig = Rig(
+            least.engine(),
+            witness,
+            switch,
+            FrameLogReader(),
+            Said(),
+            tmp_path / "runs",
+            lab={"rung": "drive"},
+        )
+        with pytest.raises(EngineError, match=f"lacks {privilege.upper()}") as caught:
+            run_control(rig, quick(), SEED)
+    assert caught.value.hint == f"Run: grant {privilege} on *.* to '{ACCOUNT}'@'%';"
+    assert list(tmp_path.iterdir()) == []
+    least.engine().check(Shape.LEDGER)  # no control needs no more than before
+    for statement in statements(name, optional=True):
+        least.run(statement)
+    engine = least.engine()
+    engine.check(Shape.LEDGER, relaxed=True)
+    engine.prepare(Shape.LEDGER)
+    assert "(was 1)" in engine.relax(process=False)
+    assert "is 1 again" in str(engine.tighten())
+
+
+def test_the_privilege_on_a_database_is_not_enough(
+    new_least: Callable[[str], Least],
+) -> None:
+    least = new_least("mariadb")
+    for statement in statements("mariadb"):
+        least.run(statement)
+    least.run("grant all on dbcheck.* to dbcheck@'%';")
+    with pytest.raises(EngineError, match="lacks SUPER"):
+        least.engine().check(Shape.LEDGER, relaxed=True)
+    least.run("grant all on *.* to dbcheck@'%';")
+    least.engine().check(Shape.LEDGER, relaxed=True)
+
+
+def test_who_may_not_put_it_back_is_told(
+    new_least: Callable[[str], Least],
+) -> None:
+    least = new_least("mariadb")
+    for statement in statements("mariadb"):
+        least.run(statement)
+    url = least.url.set(username="dbcheck").render_as_string()
+    may = open_engine(url, least.server.password)
+    may.prepare(Shape.LEDGER)
+    may.relax(process=False)
+    with pytest.raises(EngineError, match="lacks SUPER") as caught:
+        least.engine().tighten()
+    assert "grant super" in caught.value.hint
+    assert "is 1 again" in str(may.tighten())

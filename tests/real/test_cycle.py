@@ -1,0 +1,117 @@
+"""Whole cycles on the virtual drive: the verdict and the rows it names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dbcheck.campaign.cycle import run_cycle
+from dbcheck.campaign.judging import Outcome
+from dbcheck.core.evidence import RESTORED, Standing, Verdict
+from dbcheck.lab.spec import DriveSpec, LabSpec
+from tests.real.rigs import (
+    ENGINES,
+    FAMILIES,
+    SEED,
+    acked_ids,
+    bench,
+    listed_ids,
+    quick,
+)
+
+pytestmark = pytest.mark.root
+EVERY_ENGINE = pytest.mark.parametrize("engine", ENGINES)
+CUTS_MAX = 3
+RELAXED = {
+    "postgresql": ("synchronous_commit", "off"),
+    "mariadb": ("innodb_flush_log_at_trx_commit", "2"),
+    "mysql": ("innodb_flush_log_at_trx_commit", "2"),
+}
+
+
+def standing(outcome: Outcome, name: str) -> Standing:
+    (item,) = [item for item in outcome.judgement.items if item.name == name]
+    return item.standing
+
+
+@EVERY_ENGINE
+@pytest.mark.parametrize("filesystem", ["xfs", "ext4"])
+def test_an_honest_drive_passes_cut_after_cut(
+    engine: str, filesystem: str, tmp_path: Path
+) -> None:
+    drive = DriveSpec(survivors="torn", seed=3)
+    spec = LabSpec(engine, filesystem=filesystem, drive=drive)
+    with bench(spec, tmp_path) as here:
+        for cycle in range(2):
+            outcome = run_cycle(here.rig, quick(sessions=8), SEED + cycle)
+            assert outcome.verdict is Verdict.PASS, outcome.judgement
+            assert outcome.found is not None
+            assert outcome.found.kept == outcome.found.confirmed > 100
+            assert outcome.load is not None
+            assert outcome.load.cut is not None
+            assert outcome.load.gone == "broken"
+            assert standing(outcome, "since the checkpoint") is Standing.PRESENT
+            assert standing(outcome, RESTORED) is Standing.PRESENT
+        assert outcome.found is not None
+        assert outcome.found.earlier > 100  # the first cycle's rows, still there
+
+
+@EVERY_ENGINE
+def test_a_lying_drive_fails_and_exactly_the_absent_rows_are_listed(
+    engine: str, tmp_path: Path
+) -> None:
+    drive = DriveSpec(personality="lying", destage_age_s=0.3)
+    with bench(LabSpec(engine, drive=drive), tmp_path) as here:
+        started = here.cut_cycle()
+        selected = {row[0] for row in here.execute(f"select id from {here.table}")}
+        outcome = here.judge(started)
+        assert outcome.verdict is Verdict.FAIL
+        absent = acked_ids(here.rig, started.run) - selected
+        assert absent
+        assert listed_ids(started.run) == absent
+        assert outcome.found is not None
+        assert outcome.found.counts == {"missing-tail": len(absent)}
+
+
+@pytest.mark.parametrize("engine", FAMILIES)
+def test_a_fickle_drive_passes_until_it_lies(engine: str, tmp_path: Path) -> None:
+    # With this seed the drive lies at its second power-on, not at its first or third.
+    drive = DriveSpec(personality="fickle", destage_age_s=0.3, seed=6)
+    with bench(LabSpec(engine, drive=drive), tmp_path) as here:
+        cycles = [run_cycle(here.rig, quick(), SEED + n) for n in range(3)]
+    verdicts = [outcome.verdict for outcome in cycles]
+    assert verdicts == [Verdict.PASS, Verdict.FAIL, Verdict.PASS]
+    assert cycles[1].found is not None
+    assert cycles[1].found.counts.keys() == {"missing-tail"}
+    for outcome in cycles:
+        assert outcome.load is not None
+        assert outcome.load.cut is not None
+        report = outcome.load.cut.report
+        assert report["flushes"] > 100
+        assert (report["flushes_honoured"] > 100) == (outcome.verdict is Verdict.PASS)
+
+
+@pytest.mark.parametrize("engine", FAMILIES)
+def test_a_write_through_drive_passes(engine: str, tmp_path: Path) -> None:
+    spec = LabSpec(engine, drive=DriveSpec(personality="write-through"))
+    with bench(spec, tmp_path) as here:
+        assert run_cycle(here.rig, quick(), SEED).verdict is Verdict.PASS
+
+
+@EVERY_ENGINE
+def test_a_relaxed_setting_fails_and_is_named(engine: str, tmp_path: Path) -> None:
+    name, value = RELAXED[engine]
+    with bench(LabSpec(engine, settings={name: value}), tmp_path) as here:
+        for number in range(CUTS_MAX):  # one may come just after a flush
+            outcome = run_cycle(here.rig, quick(), SEED + number)
+            if outcome.verdict is not Verdict.PASS:
+                break
+        assert outcome.verdict is Verdict.FAIL
+        assert [finding.rule.fact for finding in outcome.findings] == [name]
+
+
+def test_a_filesystem_without_barriers_fails(tmp_path: Path) -> None:
+    spec = LabSpec("mariadb", filesystem="ext4", mount_options="barrier=0")
+    with bench(spec, tmp_path) as here:
+        assert run_cycle(here.rig, quick(), SEED).verdict is Verdict.FAIL

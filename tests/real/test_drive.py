@@ -1,0 +1,302 @@
+"""Power cuts of a virtual drive below a real filesystem."""
+
+from __future__ import annotations
+
+import dataclasses
+import mmap
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from dbcheck.errors import LabError
+from dbcheck.lab import block, block_filesystem
+from dbcheck.lab.drive import CutReport
+from dbcheck.lab.drive_control import DriveProcess
+from dbcheck.lab.spec import FILESYSTEMS, DriveSpec
+from tests.real.drive_mounts import own_mounts as own_mounts
+
+pytestmark = [pytest.mark.root, pytest.mark.usefixtures("own_mounts")]
+
+FILES = 60
+# Nothing becomes stable by itself: what a lying drive has is lost for certain.
+QUICK = DriveSpec(flush_ms=0.1, destage_age_s=0.0)
+
+
+class Storage:
+    """A drive, a loop device and a filesystem, one upon the other."""
+
+    def __init__(
+        self,
+        folder: Path,
+        spec: DriveSpec,
+        filesystem: str,
+        options: str = "",
+        write_cache: str = block.WRITE_BACK,
+    ) -> None:
+        self.filesystem, self.options = filesystem, options
+        self.write_cache = write_cache
+        self.mountpoint = folder / "mnt"
+        self.mountpoint.mkdir()
+        file = folder / "drive"
+        file.touch()
+        self.drive = DriveProcess.start(spec, file)
+        self.device: block.LoopDevice | None = None
+        try:
+            self.device = block.attach(self.drive.descriptor, write_cache)
+            block_filesystem.mkfs(self.device.path, filesystem)
+            self.mount()
+            self.drive.settle()
+        except BaseException:
+            self.close()
+            raise
+
+    def mount(self) -> None:
+        if self.device is None:
+            self.device = block.attach(self.drive.descriptor, self.write_cache)
+        block_filesystem.mount(
+            self.device.path, self.mountpoint, self.filesystem, self.options
+        )
+
+    def unmount(self) -> None:
+        block_filesystem.umount(self.mountpoint)
+        if self.device is not None:
+            self.device.detach()
+            self.device = None
+
+    def cut(self, survivors: str | None = None, seed: int | None = None) -> CutReport:
+        """Cut the power and restore it."""
+        self.drive.freeze()
+        self.drive.fail()
+        self.unmount()
+        report = self.drive.cut(survivors, seed)
+        self.drive.power_on()
+        self.mount()
+        return report
+
+    def close(self) -> None:
+        self.drive.fail()
+        self.unmount()
+        self.drive.close()
+
+
+@pytest.fixture
+def stack() -> Iterator[ExitStack]:
+    with ExitStack() as found:
+        yield found
+
+
+def build(
+    stack: ExitStack,
+    folder: Path,
+    filesystem: str,
+    personality: str = "honest",
+    options: str = "",
+    write_cache: str = block.WRITE_BACK,
+) -> Storage:
+    spec = dataclasses.replace(QUICK, personality=personality, size_bytes=320 << 20)
+    storage = Storage(folder, spec, filesystem, options, write_cache)
+    stack.callback(storage.close)
+    return storage
+
+
+def text(number: int) -> bytes:
+    return b"%d " % number * 700
+
+
+def write_synced(storage: Storage, start: int = 0) -> None:
+    """Write FILES files; each is synced, and so is its name, before the next."""
+    folder = os.open(storage.mountpoint, os.O_RDONLY)
+    for number in range(start, start + FILES):
+        path = storage.mountpoint / str(number)
+        file = os.open(path, os.O_WRONLY | os.O_CREAT)
+        os.write(file, text(number))
+        os.fdatasync(file)
+        os.close(file)
+        os.fsync(folder)
+    os.close(folder)
+
+
+def write_unsynced(storage: Storage) -> None:
+    """Send the drive writes that no flush follows."""
+    with mmap.mmap(-1, 1 << 16) as buffer:
+        buffer.write(b"u" * len(buffer))
+        flags = os.O_WRONLY | os.O_CREAT | os.O_DIRECT
+        file = os.open(storage.mountpoint / "unsynced", flags)
+        for place in range(50):
+            os.pwrite(file, buffer, place * len(buffer))
+        os.close(file)
+
+
+def lost(storage: Storage, start: int = 0) -> int:
+    """Count the files that are not there whole."""
+    count = 0
+    for number in range(start, start + FILES):
+        path = storage.mountpoint / str(number)
+        if not path.exists() or path.read_bytes() != text(number):
+            count += 1
+    return count
+
+
+@pytest.mark.parametrize("filesystem", FILESYSTEMS)
+def test_an_honest_drive_keeps_what_was_synced(
+    stack: ExitStack, tmp_path: Path, filesystem: str
+) -> None:
+    storage = build(stack, tmp_path, filesystem)
+    before = storage.drive.counters()
+    write_synced(storage)
+    after = storage.drive.counters()
+    assert after.flushes - before.flushes >= FILES
+    assert after.flushes_honoured - before.flushes_honoured >= FILES
+    write_unsynced(storage)
+    report = storage.cut("none")
+    assert report.lost_sectors > 0, "nothing was at risk"
+    assert lost(storage) == 0
+
+
+@pytest.mark.parametrize("filesystem", FILESYSTEMS)
+def test_a_lying_drive_loses_what_was_synced(
+    stack: ExitStack, tmp_path: Path, filesystem: str
+) -> None:
+    storage = build(stack, tmp_path, filesystem, "lying")
+    before = storage.drive.counters()
+    write_synced(storage)
+    after = storage.drive.counters()
+    assert after.flushes - before.flushes >= FILES
+    assert after.flushes_honoured == 0
+    assert storage.cut("none").lost_sectors > 0
+    assert lost(storage) == FILES
+
+
+@pytest.mark.parametrize("filesystem", FILESYSTEMS)
+def test_a_lying_drive_that_happens_to_keep_all_loses_nothing(
+    stack: ExitStack, tmp_path: Path, filesystem: str
+) -> None:
+    storage = build(stack, tmp_path, filesystem, "lying")
+    write_synced(storage)
+    assert storage.cut("all").lost_sectors == 0
+    assert lost(storage) == 0
+
+
+@pytest.mark.parametrize("filesystem", FILESYSTEMS)
+def test_a_write_through_drive_needs_no_flush(
+    stack: ExitStack, tmp_path: Path, filesystem: str
+) -> None:
+    storage = build(
+        stack,
+        tmp_path,
+        filesystem,
+        "write-through",
+        write_cache=block.WRITE_THROUGH,
+    )
+    before = storage.drive.counters()
+    write_synced(storage)
+    assert storage.drive.counters().flushes == before.flushes
+    assert storage.cut("none").cached_writes == 0
+    assert lost(storage) == 0
+
+
+def test_ext4_without_barriers_sends_no_flush_and_loses(
+    stack: ExitStack, tmp_path: Path
+) -> None:
+    storage = build(stack, tmp_path, "ext4", options="barrier=0")
+    before = storage.drive.counters()
+    write_synced(storage)
+    assert storage.drive.counters().flushes == before.flushes
+    storage.cut("none")
+    assert lost(storage) == FILES
+
+
+@pytest.mark.parametrize("filesystem", FILESYSTEMS)
+def test_a_kernel_that_believes_in_write_through_loses(
+    stack: ExitStack, tmp_path: Path, filesystem: str
+) -> None:
+    storage = build(stack, tmp_path, filesystem, write_cache=block.WRITE_THROUGH)
+    before = storage.drive.counters()
+    write_synced(storage)
+    assert storage.drive.counters().flushes == before.flushes
+    storage.cut("none")
+    assert lost(storage) == FILES
+
+
+@pytest.mark.parametrize("survivors", ["prefix", "random", "torn"])
+@pytest.mark.parametrize("filesystem", FILESYSTEMS)
+def test_an_honest_drive_keeps_what_was_synced_whatever_else_survives(
+    stack: ExitStack, tmp_path: Path, filesystem: str, survivors: str
+) -> None:
+    storage = build(stack, tmp_path, filesystem)
+    for seed in range(5):
+        write_synced(storage, start=seed * FILES)
+        write_unsynced(storage)
+        report = storage.cut(survivors, seed)
+        assert report.cached_writes > 0, "nothing was at risk"
+        assert sum(lost(storage, start * FILES) for start in range(seed + 1)) == 0
+
+
+def test_a_write_cache_setting_left_by_another_is_corrected(
+    stack: ExitStack, tmp_path: Path
+) -> None:
+    file = tmp_path / "drive"
+    file.touch()
+    drive = stack.enter_context(DriveProcess.start(QUICK, file))
+    for _ in range(50):
+        with block.attach(drive.descriptor, block.WRITE_THROUGH) as stale:
+            setting = Path("/sys/block", Path(stale.path).name, "queue/write_cache")
+        left = setting.read_text().strip()
+        device = stack.enter_context(block.attach(drive.descriptor))
+        if (device.path, left) == (stale.path, "write through"):
+            break
+        device.detach()  # others took the device meanwhile
+    else:
+        pytest.fail("others take every device")
+    assert setting.read_text().strip() == "write back"
+    with open(device.path, "r+b", buffering=0) as opened:
+        opened.write(bytes(4096))
+        os.fsync(opened)
+    assert drive.counters().flushes > 0
+
+
+@pytest.mark.parametrize(
+    ("filesystem", "option"), [("xfs", "nobarrier"), ("ext4", "no_such_option")]
+)
+def test_a_rejected_mount_option_is_said_in_the_kernels_words(
+    stack: ExitStack, tmp_path: Path, filesystem: str, option: str
+) -> None:
+    with pytest.raises(LabError, match=rf"Unknown parameter '{option}'"):
+        build(stack, tmp_path, filesystem, options=option)
+
+
+def test_a_busy_mount_names_who_uses_it(stack: ExitStack, tmp_path: Path) -> None:
+    storage = build(stack, tmp_path, "ext4")
+    with (storage.mountpoint / "open").open("wb"):
+        with pytest.raises(LabError, match="busy") as caught:
+            block_filesystem.umount(storage.mountpoint, timeout_s=0.05)
+        assert str(os.getpid()) in caught.value.hint
+
+
+def test_what_is_not_mounted_is_unmounted_already(tmp_path: Path) -> None:
+    block_filesystem.umount(tmp_path)
+
+
+def test_a_device_in_use_is_not_reported_as_detached(
+    stack: ExitStack, tmp_path: Path
+) -> None:
+    storage = build(stack, tmp_path, "ext4")
+    assert storage.device is not None
+    with pytest.raises(LabError, match="still in use"):
+        storage.device.detach(timeout_s=0.05)
+    block_filesystem.umount(storage.mountpoint)
+    storage.device.detach()
+    assert not storage.device.attached()
+
+
+def test_a_write_cache_that_does_not_exist_leaves_no_device(tmp_path: Path) -> None:
+    before = Path("/sys/block").glob("loop*/loop/backing_file")
+    with (tmp_path / "file").open("w+b") as file:
+        file.truncate(1 << 20)
+        with pytest.raises(LabError, match="write_cache"):
+            block.attach(file.fileno(), "write nowhere")
+        inside = [path for path in before if path.read_text().startswith(file.name)]
+    assert inside == []

@@ -1,0 +1,240 @@
+"""The drive's process: it dies with its parent, and never makes anybody wait."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dbcheck.errors import LabError
+from dbcheck.lab import block, block_filesystem, drive_control
+from dbcheck.lab.drive import DriveCounters
+from dbcheck.lab.drive_control import DriveProcess
+from dbcheck.lab.spec import DriveSpec
+from tests.real.drive_mounts import own_mounts as own_mounts
+from tests.waiting import wait_until
+
+pytestmark = [pytest.mark.root, pytest.mark.usefixtures("own_mounts")]
+
+SPEC = DriveSpec(size_bytes=64 << 20, flush_ms=0.0, destage_age_s=0.0)
+
+
+def running(pid: int) -> bool:
+    """Tell whether a process is there, as a zombie at least."""
+    return Path(f"/proc/{pid}").exists()
+
+
+def file_in(folder: Path) -> Path:
+    path = folder / "drive"
+    path.touch()
+    return path
+
+
+@pytest.fixture
+def drive(tmp_path: Path) -> Iterator[DriveProcess]:
+    with DriveProcess.start(SPEC, file_in(tmp_path), watchdog_s=0.3) as found:
+        yield found
+
+
+@pytest.mark.parametrize(
+    ("command", "values"),
+    [
+        ("spin", {}),
+        ("freeze", {"seed": 1}),
+        ("set_times", {"flush_ms": float("nan"), "write_ms": 0}),
+        ("set_times", {"flush_ms": "1", "write_ms": 0}),
+        ("cut", {"survivors": "none", "seed": [1]}),
+        ("cut", {"survivors": "some", "seed": 1}),
+    ],
+)
+def test_a_command_that_makes_no_sense_is_refused_and_changes_nothing(
+    drive: DriveProcess, command: str, values: dict[str, object]
+) -> None:
+    os.pwrite(drive.descriptor, b"x" * 4096, 0)
+    before = drive.counters()
+    with pytest.raises(LabError, match=f"refused '{command}'"):
+        drive._ask(command, **values)
+    assert drive.counters().cached_bytes == before.cached_bytes == 4096
+    os.fsync(drive.descriptor)  # it is on
+    assert drive.counters().cached_bytes == 0
+
+
+def test_a_started_drive_is_empty_and_no_mount_is_left(
+    drive: DriveProcess, tmp_path: Path
+) -> None:
+    assert os.fstat(drive.descriptor).st_size == SPEC.size_bytes
+    assert os.pread(drive.descriptor, 4096, 0) == bytes(4096)
+    assert (tmp_path / "drive").stat().st_size == 0
+    assert str(tmp_path) not in Path("/proc/self/mountinfo").read_text()
+    assert Path(f"/proc/{drive.pid}/mountinfo").read_text() == ""
+
+
+def test_commands_reach_the_drive(drive: DriveProcess) -> None:
+    os.pwrite(drive.descriptor, b"kept", 0)
+    os.fsync(drive.descriptor)
+    os.pwrite(drive.descriptor, b"lost", 4)
+    assert drive.counters() == DriveCounters(
+        reads=0,
+        writes=2,
+        write_bytes=8,
+        flushes=1,
+        flushes_honoured=1,
+        cached_writes=1,
+        cached_bytes=4,
+    )
+    before_us = time.monotonic_ns() // 1000
+    assert before_us <= drive.freeze() <= time.monotonic_ns() // 1000
+    report = drive.cut()
+    assert (report.cached_bytes, report.lost_sectors) == (4, 1)
+    drive.fail()
+    with pytest.raises(OSError) as caught:
+        os.pread(drive.descriptor, 8, 0)
+    assert caught.value.errno == errno.EIO
+    drive.power_on()
+    assert os.pread(drive.descriptor, 8, 0) == b"kept\0\0\0\0"
+    os.pwrite(drive.descriptor, b"more", 4)
+    drive.settle()
+    drive.cut()
+    drive.power_on()
+    assert os.pread(drive.descriptor, 8, 0) == b"keptmore"
+
+
+def test_a_flush_takes_its_time_until_it_is_made_free(drive: DriveProcess) -> None:
+    drive.set_times(flush_ms=60.0, write_ms=0.0)
+    start = time.monotonic()
+    os.fsync(drive.descriptor)
+    assert time.monotonic() - start >= 0.06
+    drive.set_times(flush_ms=0.0, write_ms=0.0)
+    start = time.monotonic()
+    os.fsync(drive.descriptor)
+    assert time.monotonic() - start < 0.06
+
+
+def test_a_drive_frozen_for_too_long_fails_by_itself(drive: DriveProcess) -> None:
+    drive.freeze()
+    start = time.monotonic()
+    with pytest.raises(OSError) as caught:
+        os.fsync(drive.descriptor)
+    assert caught.value.errno == errno.EIO
+    assert time.monotonic() - start < 5
+
+
+def test_held_requests_fail_when_the_drive_fails(drive: DriveProcess) -> None:
+    drive.set_times(flush_ms=60_000.0, write_ms=0.0)
+    errors: list[int | None] = []
+
+    def flush() -> None:
+        try:
+            os.fsync(drive.descriptor)
+        except OSError as error:
+            errors.append(error.errno)
+
+    waiter = threading.Thread(target=flush)
+    waiter.start()
+    wait_until(lambda: drive.counters().flushes == 1, "the flush")
+    drive.freeze()
+    drive.fail()
+    waiter.join(10)
+    assert errors == [errno.EIO]
+    assert drive.counters().flushes_honoured == 0
+
+
+def test_closing_leaves_no_process_and_may_be_repeated(tmp_path: Path) -> None:
+    drive = DriveProcess.start(SPEC, file_in(tmp_path))
+    drive.close()
+    assert not running(drive.pid)
+    drive.close()
+    with pytest.raises(LabError, match="closed"):
+        drive.counters()
+
+
+def test_who_uses_a_closed_drive_gets_errors(tmp_path: Path) -> None:
+    with DriveProcess.start(SPEC, file_in(tmp_path)) as drive:
+        other = os.dup(drive.descriptor)
+    with pytest.raises(OSError):
+        os.pread(other, 1, 0)
+    os.close(other)
+
+
+def test_a_drive_that_cannot_start_says_why(tmp_path: Path) -> None:
+    with pytest.raises(LabError, match="No such file or directory") as caught:
+        DriveProcess.start(SPEC, tmp_path / "missing")
+    assert "missing" in str(caught.value)
+
+
+def test_a_drive_that_does_not_answer_is_killed(
+    drive: DriveProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(drive_control, "_ANSWER_S", 0.1)
+    os.kill(drive.pid, signal.SIGSTOP)
+    with pytest.raises(LabError, match="did not answer 'counters'"):
+        drive.counters()
+    with pytest.raises(LabError, match="SIGKILL"):
+        drive.counters()
+
+
+@pytest.mark.parametrize("filesystem", ["xfs", "ext4"])
+def test_a_killed_drive_gives_errors_and_all_can_be_cleaned_up(
+    tmp_path: Path, filesystem: str
+) -> None:
+    spec = DriveSpec(size_bytes=320 << 20, flush_ms=0.0)
+    mountpoint = tmp_path / "mnt"
+    mountpoint.mkdir()
+    with (
+        DriveProcess.start(spec, file_in(tmp_path)) as drive,
+        block.attach(drive.descriptor) as device,
+    ):
+        block_filesystem.mkfs(device.path, filesystem)
+        block_filesystem.mount(device.path, mountpoint, filesystem)
+        file = os.open(mountpoint / "file", os.O_WRONLY | os.O_CREAT)
+        os.kill(drive.pid, signal.SIGKILL)
+        with pytest.raises(OSError):
+            while True:
+                os.write(file, bytes(4096))
+                os.fsync(file)
+        os.close(file)
+        with pytest.raises(LabError, match="was killed by SIGKILL"):
+            drive.freeze()
+        block_filesystem.umount(mountpoint)
+    assert not device.attached()
+    assert not running(drive.pid)
+
+
+PARENT = """
+import json, os, sys, time
+from pathlib import Path
+from dbcheck.lab import block
+from dbcheck.lab.drive_control import DriveProcess
+from dbcheck.lab.spec import DriveSpec
+
+drive = DriveProcess.start(DriveSpec(), Path(sys.argv[1]))
+device = block.attach(drive.descriptor)
+file = os.fstat(drive.descriptor)
+told = {"pid": drive.pid, "path": device.path, "file": [file.st_dev, file.st_ino]}
+print(json.dumps(told), flush=True)
+time.sleep(600)
+"""
+
+
+def test_a_killed_parent_leaves_nothing(tmp_path: Path) -> None:
+    parent = subprocess.Popen(
+        [sys.executable, "-c", PARENT, str(file_in(tmp_path))], stdout=subprocess.PIPE
+    )
+    with parent:
+        assert parent.stdout is not None
+        told = json.loads(parent.stdout.readline())
+        device = block.LoopDevice(told["path"], -1, tuple(told["file"]))
+        assert device.attached()
+        parent.kill()
+    wait_until(lambda: not running(told["pid"]), "the drive ended")
+    wait_until(lambda: not device.attached(), "the device is free")
+    assert str(tmp_path) not in Path("/proc/self/mountinfo").read_text()

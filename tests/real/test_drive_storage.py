@@ -1,0 +1,112 @@
+"""The storage of a lab: a filesystem on a drive, its times and its mounts."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dbcheck.errors import LabError
+from dbcheck.lab import namespace
+from dbcheck.lab.server_mariadb import MariadbServer
+from dbcheck.lab.spec import DriveSpec, LabSpec
+from dbcheck.lab.storage_drive import DriveStorage
+from tests.real.drive_mounts import own_mounts as own_mounts
+
+pytestmark = [pytest.mark.root, pytest.mark.usefixtures("own_mounts")]
+
+APPENDS = 4000
+
+
+@pytest.fixture
+def idle(tmp_path: Path) -> MariadbServer:
+    """A server that has nothing on the drive; it is never started."""
+    return MariadbServer(tmp_path / "none", tmp_path / "none")
+
+
+@pytest.fixture
+def storage(tmp_path: Path, idle: MariadbServer) -> Iterator[DriveStorage]:
+    spec = LabSpec("mariadb", drive=DriveSpec(flush_ms=40, size_bytes=300 << 20))
+    (tmp_path / "files").mkdir()
+    storage = DriveStorage(spec, tmp_path)
+    try:
+        storage.build()
+        yield storage
+    finally:
+        storage.close(idle)
+
+
+def flush_s(storage: DriveStorage) -> float:
+    """Return how long a write and its flush take."""
+    with (storage.folder / "file").open("wb", buffering=0) as file:
+        file.write(b"x")
+        start = time.monotonic()
+        os.fdatasync(file)
+        return time.monotonic() - start
+
+
+def test_time_counts_again_after_a_failure(storage: DriveStorage) -> None:
+    with storage.in_no_time():
+        assert flush_s(storage) < 0.04
+    assert flush_s(storage) >= 0.04
+    with pytest.raises(LabError, match="on the way"), storage.in_no_time():
+        raise LabError("failed on the way")
+    assert flush_s(storage) >= 0.04
+
+
+def test_a_long_journal_is_replayed_quickly(
+    storage: DriveStorage, idle: MariadbServer
+) -> None:
+    storage.set(flush_ms=0)
+    file = os.open(storage.folder / "file", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    for _ in range(APPENDS):
+        os.write(file, b"x" * 100)
+        os.fdatasync(file)
+    os.close(file)
+    storage.cut(idle, flushes_expected=True)
+    before = storage.counters()["reads"]
+    storage.power_on()
+    # Six for each record; with records as short as can be it would be 24,000.
+    assert storage.counters()["reads"] - before < 13_000
+    assert (storage.folder / "file").stat().st_size == 100 * APPENDS
+
+
+# argv: a folder; in it is "inner" to be mounted on.
+INSIDE = """
+import sys
+from pathlib import Path
+from dbcheck.lab import block_syscalls, namespace
+
+folder = Path(sys.argv[1])
+namespace.mask(folder)
+block_syscalls.mount("inner", str(folder / "inner"), "tmpfs", 0)
+print(Path("/proc/self/mountinfo").read_text().count(sys.argv[1]), flush=True)
+sys.stdin.readline()
+print(Path("/proc/self/mountinfo").read_text().count(sys.argv[1]), flush=True)
+"""
+
+
+def test_mounts_stay_inside_and_do_not_pin_those_outside(tmp_path: Path) -> None:
+    for name in ("inner", "outer"):
+        (tmp_path / name).mkdir()
+    outer = str(tmp_path / "outer")
+    subprocess.run(["mount", "--make-rshared", "/"], check=True)  # of our own alone
+    subprocess.run(["mount", "-t", "tmpfs", "outer", outer], check=True)
+    before = Path("/proc/self/mountinfo").read_text()
+    words = [*namespace.prefix(), sys.executable, "-c", INSIDE, str(tmp_path)]
+    with subprocess.Popen(
+        words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as inside:
+        assert inside.stdin is not None
+        assert inside.stdout is not None
+        assert inside.stdout.readline() == "2\n"
+        assert Path("/proc/self/mountinfo").read_text() == before
+        subprocess.run(["umount", outer], check=True)
+        inside.stdin.write("\n")
+        inside.stdin.flush()
+        assert inside.stdout.readline() == "1\n"

@@ -1,0 +1,328 @@
+"""The contract of ports.Engine, on every real server."""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from dbcheck.audit.rules import flagged
+from dbcheck.core.evidence import Standing, restarted
+from dbcheck.core.history import Row
+from dbcheck.core.schedule import Schedule
+from dbcheck.engines.mysql import MysqlEngine
+from dbcheck.engines.postgresql import PostgresqlEngine
+from dbcheck.engines.registry import open_engine
+from dbcheck.errors import CommitUnknown, EngineError
+from dbcheck.lab.server import DatabaseServer
+from dbcheck.load.single import commit
+from dbcheck.ports import Engine, Session, Shape
+from tests.real.aside import run_on
+from tests.real.servers import engine_of
+from tests.waiting import wait_until
+
+EPOCH = 2**62  # the largest
+SCHEDULE = Schedule(seed=2**63 - 1, epoch=EPOCH, payload_bytes=(1, 300, 4096, 131072))
+
+
+def stored(engine: Engine, shape: Shape) -> list[Row]:
+    return [row for batch in engine.survivors(shape) for row in batch]
+
+
+def commit_all(
+    engine: Engine, rows: list[Row], shape: Shape = Shape.LEDGER
+) -> list[int]:
+    session = engine.open_session(shape)
+    try:
+        return [commit(session, row) for row in rows]
+    finally:
+        session.close()
+
+
+def in_thread(call: Callable[[], object]) -> tuple[threading.Thread, list[Exception]]:
+    """Run *call* in a thread; the list receives what it raises."""
+    raised: list[Exception] = []
+
+    def run() -> None:
+        try:
+            call()
+        except Exception as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    return thread, raised
+
+
+def commit_until_broken(session: Session, acked: list[int]) -> None:
+    for seq in range(1, 2**32):
+        commit(session, SCHEDULE.row(1, seq))
+        acked.append(seq)
+
+
+def test_rows_come_back_as_they_were_sent(engine: Engine) -> None:
+    engine.check(Shape.LEDGER)
+    assert engine.prepare(Shape.LEDGER).rows_by_epoch == {}
+    every_byte = Row(0, EPOCH, 65535, 2**32 - 1, 0, bytes(range(256)), 2**32 - 1)
+    rows = [every_byte, *(SCHEDULE.row(7, seq) for seq in range(1, 41))]
+    assert {len(row.payload) for row in rows} >= {1, 300, 4096, 131072}
+    ids = commit_all(engine, rows)
+    expected = [row._replace(row_id=i) for row, i in zip(rows, ids, strict=True)]
+    assert sorted(stored(engine, Shape.LEDGER)) == sorted(expected)
+    assert all(isinstance(r.payload, bytes) for r in stored(engine, Shape.LEDGER))
+    table = engine.prepare(Shape.LEDGER)
+    assert table.rows_by_epoch == {EPOCH: len(rows)}
+    assert table.row_id_max == max(ids)
+    assert engine.row_exists(Shape.LEDGER, ids[0])
+    assert not engine.row_exists(Shape.LEDGER, max(ids) + 1)
+    engine.check(Shape.LEDGER)
+
+
+def test_the_classic_shape_holds_ids_alone(engine: Engine) -> None:
+    assert engine.prepare(Shape.CLASSIC).rows_by_epoch == {0: 0}
+    schedule = Schedule(seed=1, epoch=EPOCH, payload_bytes=())
+    rows = [schedule.row(1, seq) for seq in range(1, 6)]
+    ids = commit_all(engine, rows, Shape.CLASSIC)
+    expected = [Row(row_id, 0, 0, 0, 0, b"", 0) for row_id in ids]
+    assert sorted(stored(engine, Shape.CLASSIC)) == expected
+    assert engine.prepare(Shape.CLASSIC).rows_by_epoch == {0: 5}
+    assert engine.row_exists(Shape.CLASSIC, ids[-1])
+    engine.check(Shape.CLASSIC)
+
+
+FILL = {
+    "postgresql": "insert into dbcheck.ledger"
+    " (epoch, session, seq, part, payload, checksum)"
+    " select 5, 1, n, 0, repeat('x', 1000)::bytea, 1 from generate_series(1, 4001) n",
+    "mysql": "insert into ledger (epoch, session, seq, part, payload, checksum)"
+    " with recursive numbers (n) as"
+    " (select 1 union all select n + 1 from numbers where n < 1000)"
+    " select 5, 1, n + 1000 * k, 0, repeat('x', 1000), 1 from numbers,"
+    " (select 0 as k union select 1 union select 2 union select 3) thousands"
+    " union all select 5, 1, 4001, 0, repeat('x', 1000), 1",
+}
+FILLED = 4001
+
+
+def fill(engine: Engine) -> None:
+    """Put FILLED rows into the ledger at once."""
+    assert isinstance(engine, PostgresqlEngine | MysqlEngine)
+    engine.prepare(Shape.LEDGER)
+    session = engine.open_session(Shape.LEDGER)
+    run_on(session, FILL[engine.family])
+    session.close()
+
+
+def test_rows_are_streamed_in_small_batches(engine: Engine) -> None:
+    fill(engine)
+    sizes = [len(batch) for batch in engine.survivors(Shape.LEDGER)]
+    assert sum(sizes) == FILLED
+    assert max(sizes) <= 2100  # two megabytes
+
+
+def test_any_row_that_the_columns_allow_comes_back(engine: Engine) -> None:
+    engine.prepare(Shape.LEDGER)
+    rows = [
+        Row(0, -(2**63), -(2**31), -(2**63), -(2**15), b"", -(2**63)),
+        Row(0, 2**63 - 1, 2**31 - 1, 2**63 - 1, 2**15 - 1, bytes(251), 2**63 - 1),
+        Row(0, 0, 0, 0, 0, os.urandom(5 << 20), 0),
+        *(Row(0, 1, 1, 1, 0, bytes(n), 1) for n in (0, 1, 250, 252, 65535, 65536)),
+    ]
+    commit_all(engine, rows)
+    found = stored(engine, Shape.LEDGER)
+    assert [row._replace(row_id=0) for row in found] == rows
+    assert sorted({row.row_id for row in found}) == [row.row_id for row in found]
+
+
+def test_survivors_are_as_of_one_moment(engine: Engine) -> None:
+    fill(engine)
+    batches = engine.survivors(Shape.LEDGER)
+    found = len(next(iter(batches)))
+    commit_all(engine, [SCHEDULE.row(2, 1)])
+    assert found + sum(len(batch) for batch in batches) == FILLED
+    assert len(stored(engine, Shape.LEDGER)) == FILLED + 1
+
+
+def test_a_reader_that_stops_early_leaves_no_connection(engine: Engine) -> None:
+    fill(engine)
+    batches = engine.survivors(Shape.LEDGER)
+    next(batches)
+    batches.close()  # type: ignore[attr-defined]
+    assert engine.drop()  # would wait for a transaction that is still open
+
+
+def test_without_a_table_there_are_no_survivors(engine: Engine) -> None:
+    with pytest.raises(EngineError, match="survivors"):
+        stored(engine, Shape.LEDGER)
+
+
+def test_drop_names_what_it_dropped(engine: Engine) -> None:
+    engine.prepare(Shape.LEDGER)
+    engine.prepare(Shape.CLASSIC)
+    names = engine.drop()
+    assert names[:2] == ["dbcheck.fs", "dbcheck.ledger"]
+    assert engine.drop() == []
+
+
+def test_no_call_blocks_on_a_silent_server(
+    engine: Engine, server: DatabaseServer
+) -> None:
+    """Nor does close(), with an operation half sent."""
+    engine.prepare(Shape.LEDGER)
+    session = engine.open_session(Shape.LEDGER)
+    wire = socket.socket(fileno=os.dup(session.fileno()))
+    wire.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)
+    server.freeze()
+    row = SCHEDULE.row(1, 1)._replace(payload=bytes(12 << 20))
+    assert not session.send(row)
+    assert not session.flush()
+    assert session.receive() is None
+    session.close()
+    wire.close()
+
+
+def test_what_is_sent_and_answered_in_pieces_is_whole(
+    engine: Engine, server: DatabaseServer
+) -> None:
+    engine.prepare(Shape.LEDGER)
+    session = engine.open_session(Shape.LEDGER)
+    wire = socket.socket(fileno=os.dup(session.fileno()))
+    wire.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)
+    wire.close()
+    row = SCHEDULE.row(1, 1)._replace(payload=os.urandom(8 << 20))
+    server.freeze()
+    assert not session.send(row)
+    server.thaw()
+    until = select.poll()
+    until.register(session, select.POLLOUT)
+    while not session.flush():
+        until.poll(1000)
+    until.modify(session, select.POLLIN)
+    while (row_id := session.receive()) is None:
+        until.poll(1000)
+    assert stored(engine, Shape.LEDGER) == [row._replace(row_id=row_id)]
+    assert commit(session, SCHEDULE.row(1, 2)) > row_id
+    session.close()
+
+
+def test_a_kill_leaves_at_most_one_commit_unknown(own_server: DatabaseServer) -> None:
+    own_server.start()
+    engine = engine_of(own_server)
+    engine.prepare(Shape.LEDGER)
+    before = engine.facts()
+    session = engine.open_session(Shape.LEDGER)
+    acked: list[int] = []
+    thread, raised = in_thread(lambda: commit_until_broken(session, acked))
+    while len(acked) < 200:
+        assert thread.is_alive()
+    own_server.kill()
+    thread.join(10)
+    session.close()
+    assert isinstance(raised[0], CommitUnknown)
+    assert engine.ready() is not None
+    own_server.start()
+    assert engine.ready() is None
+    survivors = {row.seq: row for row in stored(engine, Shape.LEDGER)}
+    assert survivors.keys() - {acked[-1] + 1} == set(acked)
+    for seq, row in survivors.items():
+        assert row._replace(row_id=0) == SCHEDULE.row(1, seq)
+    after = engine.facts()
+    assert after.identity == before.identity
+    assert after.settings == before.settings
+    error_us = before.started_error_us + after.started_error_us
+    assert after.started_us >= before.started_us - error_us
+    if before.started_error_us == 1:
+        assert after.started_us > before.clock_us
+
+
+def test_facts_tell_the_server_apart(engine: Engine, server: DatabaseServer) -> None:
+    facts = engine.facts()
+    assert facts.product.lower() == server.name
+    assert facts.started_us <= facts.clock_us + facts.started_error_us
+    assert len(facts.identity) >= 3
+    assert any(str(server.data) in value for value in facts.identity.values())
+    assert facts.unreadable == {}
+    assert flagged(engine.family, facts.settings) == []
+
+
+def test_a_start_is_told_the_same_until_the_next(own_server: DatabaseServer) -> None:
+    own_server.start()
+    engine = engine_of(own_server)
+    before = facts = engine.facts()
+    while facts.clock_us < before.clock_us + 2_500_000:
+        facts = engine.facts()
+        assert facts.started_us == before.started_us
+    own_server.kill()
+    own_server.start()
+    first = engine.facts()
+    wait_until(lambda: engine.facts().young_us <= 0, "a later start can be told")
+    own_server.kill()
+    own_server.start()
+    for earlier, later in ((before, first), (first, engine.facts())):
+        item = restarted(
+            earlier.started_us,
+            earlier.started_error_us,
+            later.started_us,
+            later.started_error_us,
+        )
+        assert item.standing is Standing.PRESENT, item
+
+
+def test_the_canary_of_another_cycle_is_left_alone(engine: Engine) -> None:
+    engine.prepare(Shape.LEDGER)
+    if engine.plant_canary(1):
+        engine.plant_canary(2)
+        assert engine.canary(1) is True
+        assert engine.canary(2) is True
+        assert engine.canary(3) is False
+
+
+def test_a_checkpoint_is_made_or_explained(engine: Engine) -> None:
+    why = engine.checkpoint()
+    assert why is None if engine.family == "postgresql" else "InnoDB" in (why or "")
+
+
+def test_a_refused_commit_is_no_unknown_one(engine: Engine) -> None:
+    engine.prepare(Shape.LEDGER)
+    session = engine.open_session(Shape.LEDGER)
+    try:
+        too_large = SCHEDULE.row(1, 1)._replace(part=2**15)
+        with pytest.raises(EngineError) as caught:
+            commit(session, too_large)
+        assert not isinstance(caught.value, CommitUnknown)
+        commit(session, SCHEDULE.row(1, 2))  # the session goes on
+    finally:
+        session.close()
+    assert [row.seq for row in stored(engine, Shape.LEDGER)] == [2]
+
+
+def test_a_wrong_password_is_never_repeated(server: DatabaseServer) -> None:
+    engine = open_engine(server.url, "wrong-and-secret")
+    why = engine.ready()
+    assert why is not None and "wrong-and-secret" not in why
+    with pytest.raises(EngineError) as caught:
+        engine.facts()
+    assert "wrong-and-secret" not in str(caught.value)
+    assert caught.value.hint
+
+
+def test_a_silent_server_is_not_ready(engine: Engine, server: DatabaseServer) -> None:
+    server.freeze()
+    assert engine.ready() is not None
+
+
+def test_a_server_that_dies_ends_the_survivors(own_server: DatabaseServer) -> None:
+    own_server.start()
+    engine = engine_of(own_server)
+    engine.prepare(Shape.LEDGER)
+    large = Schedule(1, 5, (131072,))
+    commit_all(engine, [large.row(1, seq) for seq in range(1, 400)])
+    batches = engine.survivors(Shape.LEDGER)
+    next(batches)
+    own_server.kill()
+    with pytest.raises(EngineError, match="survivors"):
+        list(batches)

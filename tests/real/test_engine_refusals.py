@@ -1,0 +1,432 @@
+"""What check() and commit() refuse: each with the fault really there."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import psycopg.errors
+import pytest
+
+from dbcheck.audit.rules import flagged
+from dbcheck.core.schedule import Schedule
+from dbcheck.engines.mysql import MysqlEngine
+from dbcheck.engines.mysql_link import MysqlLink
+from dbcheck.engines.mysql_session import MysqlSession
+from dbcheck.engines.postgresql import PostgresqlEngine
+from dbcheck.engines.postgresql_link import PostgresqlLink
+from dbcheck.engines.postgresql_session import PostgresqlSession
+from dbcheck.errors import CommitUnknown, EngineError
+from dbcheck.lab.server import DatabaseServer
+from dbcheck.load.single import commit
+from dbcheck.ports import Engine, Shape
+from tests.real.aside import SendsInstead, run_on, server_id
+from tests.real.servers import NewServer, engine_of
+
+SCHEDULE = Schedule(seed=1, epoch=3, payload_bytes=(100,))
+
+
+def run(engine: Engine, *statements: str) -> list[tuple[Any, ...]]:
+    """Run statements behind dbcheck's back; return the rows of the last one."""
+    link: PostgresqlLink | MysqlLink
+    if isinstance(engine, PostgresqlEngine):
+        link = engine._open()
+    else:
+        assert isinstance(engine, MysqlEngine)
+        link = engine._open("dbcheck")
+    with link:
+        cursor: Any = link.connection.cursor()
+        for statement in statements:
+            cursor.execute(statement)
+        return list(cursor.fetchall()) if cursor.description else []
+
+
+@pytest.fixture
+def postgresql(postgresql_server: DatabaseServer) -> Engine:
+    engine = engine_of(postgresql_server)
+    engine.drop()
+    return engine
+
+
+@pytest.fixture
+def mariadb(mariadb_server: DatabaseServer) -> Engine:
+    engine = engine_of(mariadb_server)
+    engine.drop()
+    return engine
+
+
+@pytest.fixture
+def mysql(mysql_server: DatabaseServer) -> Engine:
+    engine = engine_of(mysql_server)
+    engine.drop()
+    return engine
+
+
+@pytest.fixture(params=["mariadb", "mysql"])
+def innodb(request: pytest.FixtureRequest) -> Engine:
+    """MariaDB and MySQL in turn."""
+    engine: Engine = request.getfixturevalue(request.param)
+    return engine
+
+
+@pytest.fixture
+def engine(request: pytest.FixtureRequest) -> Engine:
+    """The engine that a table of cases names."""
+    found: Engine = request.getfixturevalue(request.param)
+    return found
+
+
+# ------------------------------------------------------------------- sessions
+
+
+def test_an_open_transaction_is_no_commit_on_postgresql(postgresql: Engine) -> None:
+    postgresql.prepare(Shape.LEDGER)
+    session = postgresql.open_session(Shape.LEDGER)
+    assert isinstance(session, PostgresqlSession)
+    run_on(session, "begin")
+    with pytest.raises(EngineError, match="still open") as caught:
+        commit(session, SCHEDULE.row(1, 1))
+    session.close()
+    assert not isinstance(caught.value, CommitUnknown)
+    assert list(postgresql.survivors(Shape.LEDGER)) == []
+
+
+@pytest.mark.parametrize("plant", ["set autocommit = 0", "start transaction"])
+def test_an_open_transaction_is_no_commit_on_innodb(innodb: Engine, plant: str) -> None:
+    innodb.prepare(Shape.LEDGER)
+    session = innodb.open_session(Shape.LEDGER)
+    assert isinstance(session, MysqlSession)
+    run_on(session, plant)
+    with pytest.raises(EngineError, match="still open") as caught:
+        commit(session, SCHEDULE.row(1, 1))
+    session.close()
+    assert not isinstance(caught.value, CommitUnknown)
+    assert list(innodb.survivors(Shape.LEDGER)) == []
+
+
+def test_an_aborted_transaction_is_no_commit(postgresql: Engine) -> None:
+    postgresql.prepare(Shape.LEDGER)
+    session = postgresql.open_session(Shape.LEDGER)
+    assert isinstance(session, PostgresqlSession)
+    run_on(session, "begin")
+    with pytest.raises(psycopg.errors.DivisionByZero):
+        run_on(session, "select 1 / 0")
+    SendsInstead(session, b"commit")  # answered with ROLLBACK, and with no error
+    with pytest.raises(EngineError, match="'ROLLBACK'") as caught:
+        commit(session, SCHEDULE.row(1, 1))
+    session.close()
+    assert not isinstance(caught.value, CommitUnknown)
+
+
+def test_a_terminated_session_leaves_its_commit_unknown(postgresql: Engine) -> None:
+    postgresql.prepare(Shape.LEDGER)
+    session = postgresql.open_session(Shape.LEDGER)
+    assert isinstance(session, PostgresqlSession)
+    run(postgresql, f"select pg_terminate_backend({server_id(session)}, 5000)")
+    with pytest.raises(CommitUnknown):
+        commit(session, SCHEDULE.row(1, 1))
+    session.close()
+
+
+def test_a_killed_session_leaves_its_commit_unknown(innodb: Engine) -> None:
+    innodb.prepare(Shape.LEDGER)
+    session = innodb.open_session(Shape.LEDGER)
+    assert isinstance(session, MysqlSession)
+    run(innodb, f"kill {server_id(session)}")
+    with pytest.raises(CommitUnknown):
+        commit(session, SCHEDULE.row(1, 1))
+    session.close()
+
+
+def test_a_global_sql_mode_does_not_reach_the_session(innodb: Engine) -> None:
+    innodb.prepare(Shape.CLASSIC)
+    run(innodb, "set global sql_mode = 'NO_AUTO_VALUE_ON_ZERO'")
+    try:
+        session = innodb.open_session(Shape.CLASSIC)
+        assert commit(session, SCHEDULE.row(1, 1)) == 1
+        session.close()
+    finally:
+        run(innodb, "set global sql_mode = default")
+
+
+def test_an_override_for_the_account_is_seen_in_the_session(
+    postgresql: Engine,
+) -> None:
+    run(postgresql, "alter role dbcheck set synchronous_commit = off")
+    try:
+        settings = postgresql.facts().settings
+        assert [f.rule.id for f in flagged("postgresql", settings)] == [
+            "pg-synchronous-commit"
+        ]
+    finally:
+        run(postgresql, "alter role dbcheck reset synchronous_commit")
+
+
+# --------------------------------------------------------------------- tables
+
+PG_COLUMNS = (
+    "(id bigint generated by default as identity primary key, epoch bigint,"
+    " session int, seq bigint, part smallint, payload bytea, checksum bigint)"
+)
+MY_COLUMNS = (
+    "(id bigint auto_increment primary key, epoch bigint, session int, seq bigint,"
+    " part smallint, payload longblob, checksum bigint)"
+)
+
+
+@pytest.mark.parametrize(
+    ("statements", "words"),
+    [
+        pytest.param(
+            [
+                f"create unlogged table dbcheck.ledger {PG_COLUMNS}",
+                "comment on table dbcheck.ledger is 'dbcheck 1'",
+            ],
+            "unlogged",
+            id="unlogged",
+        ),
+        pytest.param(
+            [
+                "create table dbcheck.ledger (id bigint, epoch bigint)"
+                " partition by range (epoch)"
+            ],
+            "partitioned",
+            id="partitioned",
+        ),
+        pytest.param(["create view dbcheck.ledger as select 1"], "view", id="view"),
+        pytest.param(
+            ["create materialized view dbcheck.ledger as select 1"],
+            "materialised",
+            id="materialised view",
+        ),
+        pytest.param(["create sequence dbcheck.ledger"], "relkind S", id="sequence"),
+        pytest.param(
+            [f"create table dbcheck.ledger {PG_COLUMNS}"], "mark", id="not ours"
+        ),
+        pytest.param(
+            [
+                "create table dbcheck.ledger (id bigint primary key)",
+                "comment on table dbcheck.ledger is 'dbcheck 1'",
+            ],
+            "columns",
+            id="other columns",
+        ),
+    ],
+)
+def test_postgresql_tables_that_prove_nothing(
+    postgresql: Engine, statements: list[str], words: str
+) -> None:
+    run(postgresql, "create schema dbcheck", *statements)
+    try:
+        for refuse in (postgresql.check, postgresql.prepare):
+            with pytest.raises(EngineError, match=words) as caught:
+                refuse(Shape.LEDGER)
+            assert "rop" in caught.value.hint
+    finally:
+        run(postgresql, "drop schema dbcheck cascade")
+
+
+@pytest.mark.parametrize(
+    ("statement", "words"),
+    [
+        (f"create table ledger {MY_COLUMNS} engine=MyISAM comment 'dbcheck 1'", "MyI"),
+        ("create table ledger (id int) engine=MEMORY", "MEMORY"),
+        ("create view ledger as select 1", "view"),
+        (f"create table ledger {MY_COLUMNS} engine=InnoDB", "mark"),
+        ("create table ledger (id bigint) comment 'dbcheck 1'", "columns"),
+    ],
+)
+def test_innodb_tables_that_prove_nothing(
+    innodb: Engine, statement: str, words: str
+) -> None:
+    require_refused(innodb, statement, words)
+
+
+def test_a_table_of_aria_proves_nothing(mariadb: Engine) -> None:
+    statement = f"create table ledger {MY_COLUMNS} engine=Aria comment 'dbcheck 1'"
+    require_refused(mariadb, statement, "Aria")
+
+
+def require_refused(engine: Engine, statement: str, words: str) -> None:
+    """Run the statement; see that the table is refused with these words."""
+    run(engine, statement)
+    try:
+        for refuse in (engine.check, engine.prepare):
+            with pytest.raises(EngineError, match=words) as caught:
+                refuse(Shape.LEDGER)
+            assert "rop" in caught.value.hint
+    finally:
+        # MySQL 8.0 refuses to drop a table as a view, but not the other way round.
+        run(engine, "drop table if exists ledger", "drop view if exists ledger")
+
+
+def test_drop_leaves_the_tables_of_others(postgresql: Engine, mariadb: Engine) -> None:
+    run(postgresql, "create schema dbcheck", "create table dbcheck.ledger (a int)")
+    run(mariadb, "create table ledger (a int)")
+    try:
+        assert postgresql.drop() == mariadb.drop() == []
+    finally:
+        run(postgresql, "drop schema dbcheck cascade")
+        run(mariadb, "drop table ledger")
+
+
+# -------------------------------------------------------------------- servers
+
+
+def test_a_standby_is_refused(new_server: NewServer) -> None:
+    server = new_server("postgresql")
+    (server.data / "standby.signal").touch()
+    server.start()
+    engine = engine_of(server)
+    with pytest.raises(EngineError, match="standby"):
+        engine.check(Shape.LEDGER)
+    assert "recovery" in (engine.ready() or "")
+
+
+def test_a_read_only_postgresql_is_refused(postgresql: Engine) -> None:
+    run(postgresql, "alter role dbcheck set default_transaction_read_only = on")
+    try:
+        with pytest.raises(EngineError, match="read-only"):
+            postgresql.check(Shape.LEDGER)
+    finally:
+        run(
+            postgresql,
+            "set default_transaction_read_only = off",
+            "alter role dbcheck reset default_transaction_read_only",
+        )
+
+
+@pytest.mark.parametrize(
+    ("engine", "setting"),
+    [
+        ("mariadb", "read_only"),
+        ("mariadb", "tx_read_only"),
+        ("mysql", "read_only"),
+        ("mysql", "super_read_only"),
+        ("mysql", "transaction_read_only"),
+    ],
+    indirect=["engine"],
+)
+def test_a_read_only_server_is_refused(engine: Engine, setting: str) -> None:
+    run(engine, f"set global {setting} = 1")
+    named = setting.replace("tx_", "(tx|transaction)_")  # renamed in newer MariaDBs
+    try:
+        with pytest.raises(EngineError, match=named) as caught:
+            engine.check(Shape.LEDGER)
+        assert re.search(named, caught.value.hint)
+    finally:
+        run(engine, f"set global {setting} = 0", "set global read_only = 0")
+
+
+@pytest.mark.parametrize(
+    ("engine", "start", "end"),
+    [
+        (
+            "mariadb",
+            "change master to master_host='127.0.0.1', master_port=1",
+            "reset slave all",
+        ),
+        (
+            "mysql",
+            "change replication source to source_host='127.0.0.1', source_port=1",
+            "reset replica all",
+        ),
+    ],
+    indirect=["engine"],
+)
+def test_a_replica_is_refused(engine: Engine, start: str, end: str) -> None:
+    run(engine, start)
+    try:
+        with pytest.raises(EngineError, match="replica"):
+            engine.check(Shape.LEDGER)
+    finally:
+        run(engine, end)
+
+
+def test_a_server_without_a_redo_log_is_refused(mysql: Engine) -> None:
+    run(mysql, "alter instance disable innodb redo_log")
+    try:
+        with pytest.raises(EngineError, match="would destroy its data") as caught:
+            mysql.check(Shape.LEDGER)
+        assert [f.rule.id for f in flagged("mysql", mysql.facts().settings)] == [
+            "my-redo-log"
+        ]
+    finally:
+        run(mysql, caught.value.hint.removeprefix("Run: "))
+    mysql.check(Shape.LEDGER)
+
+
+def test_a_member_of_a_group_is_refused(new_server: NewServer) -> None:
+    server = new_server("mysql")
+    group = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
+    server.settings["plugin_load_add"] = "group_replication.so"
+    server.settings["group_replication_group_name"] = group
+    server.settings["group_replication_start_on_boot"] = "OFF"
+    server.start()
+    engine = engine_of(server)
+    engine.check(Shape.LEDGER)  # what it loses, nobody gives back
+    run(engine, "set global group_replication_start_on_boot = ON")
+    with pytest.raises(EngineError, match="joins a replication group"):
+        engine.check(Shape.LEDGER)
+
+
+# --------------------------------------------------------------------- damage
+
+
+def data_file(engine: Engine, server: DatabaseServer) -> tuple[Path, int]:
+    """Return the file that holds the ledger, and the size of its pages."""
+    if engine.family == "mysql":
+        return server.data / "dbcheck" / "ledger.ibd", 16384
+    ((path,),) = run(engine, "select pg_relation_filepath('dbcheck.ledger')")
+    return server.data / path, 8192
+
+
+def filled(server: DatabaseServer) -> Engine:
+    server.start()
+    engine = engine_of(server)
+    engine.prepare(Shape.LEDGER)
+    session = engine.open_session(Shape.LEDGER)
+    for seq in range(1, 501):
+        commit(session, SCHEDULE.row(1, seq))
+    session.close()
+    return engine
+
+
+def test_rows_that_only_an_index_knows_are_gone(new_server: NewServer) -> None:
+    server = new_server("postgresql")
+    server.start()
+    engine = engine_of(server)
+    engine.prepare(Shape.CLASSIC)
+    ((path,),) = run(
+        engine,
+        "insert into dbcheck.fs select from generate_series(1, 1000)",
+        "vacuum dbcheck.fs",
+        "alter role dbcheck set enable_seqscan = off",
+        "select pg_relation_filepath('dbcheck.fs')",
+    )
+    server.stop()
+    with (server.data / path).open("r+b") as stream:
+        stream.seek(8192)
+        stream.write(bytes(8192))  # an all-zero page is a valid, empty one
+    server.start()
+    assert run(engine, "select count(*) from dbcheck.fs") == [(1000,)]  # the index
+    assert 0 < sum(len(batch) for batch in engine.survivors(Shape.CLASSIC)) < 1000
+
+
+def test_a_damaged_page_is_an_error_not_an_end(own_server: DatabaseServer) -> None:
+    engine = filled(own_server)
+    file, page_bytes = data_file(engine, own_server)
+    own_server.stop()
+    with file.open("r+b") as stream:
+        stream.seek(-page_bytes if own_server.name == "postgresql" else 0, 2)
+        size = stream.tell()
+        # InnoDB: its pages from the root of the table's tree onwards; on MySQL that
+        # of the table's description comes before it
+        root = {"mariadb": 3, "mysql": 4}
+        start = root[own_server.name] * page_bytes if own_server.name in root else size
+        stream.seek(start + 200)
+        stream.write(b"\xa5" * 2000)
+    own_server.start()
+    with pytest.raises(EngineError):
+        list(engine.survivors(Shape.LEDGER))

@@ -1,0 +1,108 @@
+"""An interrupt in any function that talks to the server or the witness comes out."""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from types import CodeType, FrameType
+from typing import Any
+
+import pytest
+
+from dbcheck.campaign.preflight import preflight
+from dbcheck.errors import DbcheckError
+from dbcheck.interrupt import led_to
+from tests.real.rigs import FAMILIES, SEED, Bench, bench, quick
+from tests.real.test_control_client import process_lab
+
+FUNCTIONS = 100
+# There an interrupt may leave a lock held for ever (bpo-29988 and its like).
+UNSAFE = "threading.py"
+
+
+class Interrupter:
+    """Interrupts the thread as *function* begins for the *nth* time.
+
+    CPython looks for signals there.  called: how often each function began.
+    forgotten: Python had nobody to raise it to, see dbcheck.interrupt.
+    """
+
+    def __init__(self, function: CodeType | None = None, nth: int = 0) -> None:
+        self._function, self._nth = function, nth
+        self.called = Counter[CodeType]()
+        self.forgotten = False
+
+    def __call__(self, frame: FrameType, event: str, _: Any) -> None:
+        if event != "call" or frame.f_code.co_filename.endswith(UNSAFE):
+            return
+        self.called[frame.f_code] += 1
+        if frame.f_code is self._function and self.called[frame.f_code] == self._nth:
+            raise KeyboardInterrupt
+
+    def run(self, action: Callable[[Bench], None], here: Bench) -> BaseException | None:
+        """Return what *action* raised."""
+        hook, sys.unraisablehook = sys.unraisablehook, self._forget
+        sys.settrace(self)
+        try:
+            action(here)
+        except BaseException as error:
+            return error
+        finally:
+            sys.settrace(None)
+            sys.unraisablehook = hook
+        return None
+
+    def _forget(self, what: Any) -> None:
+        self.forgotten |= isinstance(what.exc_value, KeyboardInterrupt)
+
+
+@pytest.fixture(scope="module", params=FAMILIES)
+def here(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Bench]:
+    """A server without a drive, with its table."""
+    folder = tmp_path_factory.mktemp("bench")
+    with bench(process_lab(request.param), folder) as made:
+        made.rig.engine.prepare(quick().shape)
+        yield made
+
+
+def look(here: Bench) -> None:
+    here.rig.engine.facts()
+
+
+def relax(here: Bench) -> None:
+    here.rig.engine.relax(process=True)
+    here.rig.engine.tighten()
+
+
+def begin(here: Bench) -> None:
+    """Without canaries: they write on until the process ends that was interrupted."""
+    preflight(replace(here.rig, host=None), quick(), SEED).log.close()
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")  # of what was being opened
+@pytest.mark.parametrize("action", [look, relax, begin])
+def test_an_interrupt_in_any_function_comes_out(
+    here: Bench, action: Callable[[Bench], None]
+) -> None:
+    action(here)  # with the imports that a first time takes
+    whole = Interrupter()
+    assert whole.run(action, here) is None
+    draw = random.Random(SEED)
+    functions = draw.sample(list(whole.called), min(len(whole.called), FUNCTIONS))
+    reached, lost = 0, []
+    for function in functions:
+        nth = draw.randint(1, whole.called[function])
+        one = Interrupter(function, nth)
+        error = one.run(action, here)
+        if one.called[function] < nth or one.forgotten:
+            continue
+        reached += 1
+        if isinstance(error, DbcheckError) or not led_to(error):  # one may be handled
+            lost.append(f"{function}, {nth}: {error!r}")
+    assert reached > 0.8 * len(functions)
+    assert not lost

@@ -1,0 +1,147 @@
+"""dbcheck lab up, password and down, as people use them at a shell."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dbcheck.lab import block_syscalls as syscalls
+from dbcheck.lab import state
+from dbcheck.lab.lab import Lab
+from dbcheck.lab.spec import LabSpec
+from tests.real.drive_mounts import own_mounts as own_mounts
+from tests.real.servers import skip_without_server
+
+QUICK = (
+    'shape = "ledger"\npayload_bytes = [200]\nsessions = 4\ncut_after_s = [2.5, 2.5]\n'
+)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def own_state(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Give the module a state folder of its own: `lab down` ends all labs in one."""
+    with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as folder:
+        if os.geteuid() == 0:
+            request.getfixturevalue("own_mounts")
+            syscalls.mount("none", "/run", "tmpfs", 0)
+        else:
+            patch.setenv("XDG_RUNTIME_DIR", folder)
+        yield
+
+
+@pytest.fixture(autouse=True)
+def no_labs() -> Iterator[None]:
+    """End the labs that a test started."""
+    yield
+    dbcheck("lab", "down")
+    assert state.entries() == []
+
+
+def dbcheck(*words: str, code: int = 0) -> str:
+    """Run a command; return what it said."""
+    done = subprocess.run(
+        [sys.executable, "-m", "dbcheck", *words],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == code, done.stdout
+    return done.stdout
+
+
+def up(engine: str, name: str, *words: str) -> str:
+    """Bring a lab up; skip if there can be none."""
+    skip_without_server(engine)
+    return dbcheck("lab", "up", "--engine", engine, "--name", name, *words)
+
+
+def commands(printed: str) -> list[str]:
+    """Return the commands that `lab up` printed, each as it would be pasted."""
+    blocks = printed.split("\n\n")
+    return [block for block in blocks if block.startswith("  ")]
+
+
+@pytest.mark.parametrize("engine", ["postgresql", "mariadb"])
+def test_what_up_prints_can_be_pasted(engine: str, tmp_path: Path) -> None:
+    printed = up(engine, "pasted")
+    assert Lab.find("pasted").password not in printed
+    run, down = commands(printed)
+    (tmp_path / "quick.toml").write_text(QUICK)
+    pasted = f"cd {tmp_path}\n{run.rstrip()} --workload quick.toml\n{down}"
+    shell = ["sh", "-e", "-c", pasted]
+    done = subprocess.run(shell, stdout=subprocess.PIPE, text=True, timeout=100)
+    assert done.returncode == 0
+    assert "PASS" in done.stdout
+    assert done.stdout.endswith("lab pasted is down\n")
+
+
+def test_labs_that_are_up_are_an_inventory(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        dbcheck("lab", "up", "--engine", "postgresql", "--name", name)
+    inventory, folder = tmp_path / "inventory.yml", str(tmp_path / "campaign")
+    inventory.write_text(dbcheck("lab", "inventory"))
+    words = ["one", "two", "--inventory", str(inventory), "--cuts", "1"]
+    said = dbcheck("campaign", *words, "--folder", folder)
+    assert said.count("no loss in 1 cut") == 2
+    where = ["--name", "two", "--inventory", str(inventory)]
+    (run,) = dbcheck("witness", "show", *where).split()
+    assert "is intact" in dbcheck("witness", "verify", run, *where)
+    said = dbcheck("clean", "two", "--inventory", str(inventory), "--run", run)
+    assert "dropped" in said
+    assert f"removed run {run}" in said
+    assert dbcheck("witness", "show", *where) == ""
+    assert dbcheck("witness", "show", "--name", "one", *where[2:])
+
+
+def test_a_lab_is_ended_by_its_name() -> None:
+    up("postgresql", "one", "--rung", "process")
+    assert "no lab called two is running" in dbcheck("lab", "down", "two", code=4)
+    assert dbcheck("lab", "down", "one") == "lab one is down\n"
+    assert "no lab called one is running" in dbcheck("lab", "down", "one", code=4)
+
+
+def test_a_dead_lab_is_removed_by_its_name() -> None:
+    up("postgresql", "dead", "--rung", "process")
+    entry = state.find("dead")
+    daemon, folder = entry.daemon(), entry.folder()
+    assert daemon is not None
+    assert folder is not None
+    daemon.kill()
+    assert entry.wait_dead(5)
+    said = dbcheck("lab", "down", "dead")
+    assert said == "lab dead was dead; what it had left is removed\n"
+    assert not folder.exists()
+
+
+def test_a_lab_that_somebody_works_with_is_left_alone(tmp_path: Path) -> None:
+    spec = LabSpec("postgresql", rung="process")
+    skip_without_server("postgresql")
+    with Lab.start(spec, tmp_path / "lab", name="held") as lab:
+        said = dbcheck("lab", "down")
+        assert said == "lab held ends with the command that runs it\n"
+        assert lab.switch().failure() is None
+        assert dbcheck("lab", "down", "held") == "lab held is down\n"
+
+
+def test_without_a_name_all_are_ended() -> None:
+    assert dbcheck("lab", "down") == "no lab is running\n"
+    up("postgresql", "one", "--rung", "process")
+    up("postgresql", "two", "--rung", "process")
+    daemon = state.find("two").daemon()
+    assert daemon is not None
+    os.kill(daemon.pid, signal.SIGKILL)
+    assert state.find("one").alive()
+    assert state.place("two").wait_dead(5)
+    assert dbcheck("lab", "down").splitlines() == [
+        "lab one is down",
+        "lab two was dead; what it had left is removed",
+    ]

@@ -1,0 +1,190 @@
+"""How the load decides that the server is gone, on real servers."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from dbcheck.campaign.cycle import reconcile_run, run_cycle
+from dbcheck.campaign.preflight import Started, preflight
+from dbcheck.campaign.rig import Limits
+from dbcheck.core.evidence import Verdict
+from dbcheck.errors import EngineError, UsageError
+from dbcheck.lab.lab import missing
+from dbcheck.lab.spec import LabSpec
+from dbcheck.ports import Cut, PowerState
+from dbcheck.runs import RunFolder
+from tests.real.rigs import ENGINES, SEED, Bench, bench, quick
+from tests.waiting import wait_until
+
+SESSIONS = 4
+
+
+@pytest.fixture(scope="module", params=ENGINES)
+def here(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Bench]:
+    """A lab without a drive, for each engine."""
+    spec = LabSpec(request.param, rung="process")
+    if lacking := missing(spec):
+        pytest.skip("; ".join(lacking))
+    limits = Limits(silence_s=1.0, cut_s=2.0, return_s=60)
+    with bench(spec, tmp_path_factory.mktemp("load"), limits) as started:
+        yield started
+
+
+class FreezingSwitch:
+    """Makes the server fall silent, as a cut does: nothing tells its clients."""
+
+    kind = "exec"
+    attended = False
+
+    def __init__(self, here: Bench) -> None:
+        self._lab = here.lab
+
+    def state(self) -> PowerState:
+        return PowerState.UNKNOWN
+
+    def cut(self) -> Cut:
+        asked_us = time.monotonic_ns() // 1000
+        self._lab.freeze_server()
+        return Cut(asked_us, None)
+
+    def restore(self) -> None:
+        self._lab.thaw_server()
+
+    def failure(self) -> str | None:
+        return None
+
+
+class IdleSwitch(FreezingSwitch):
+    """Says that it has cut, and has not."""
+
+    def cut(self) -> Cut:
+        return Cut(time.monotonic_ns() // 1000, None)
+
+
+def test_a_server_gone_silent_is_gone(here: Bench) -> None:
+    rig = replace(here.rig, power=FreezingSwitch(here))
+    began = time.monotonic()
+    outcome = run_cycle(rig, quick(sessions=SESSIONS), SEED)
+    assert time.monotonic() - began < 30
+    assert outcome.load is not None
+    assert (outcome.load.gone, outcome.load.in_flight) == ("silent", SESSIONS)
+    # Thawed, it is the same process: silence was no cut, and nothing is missing.
+    assert outcome.verdict is Verdict.INCONCLUSIVE
+    assert any("was not cut" in reason for reason in outcome.judgement.reasons)
+    assert outcome.found is not None
+    assert not outcome.found.losses
+
+
+def test_a_server_that_was_killed_broke_its_connections(here: Bench) -> None:
+    outcome = here.judge(here.cut_cycle(quick(sessions=SESSIONS)))
+    assert outcome.load is not None
+    assert (outcome.load.gone, outcome.load.in_flight) == ("broken", SESSIONS)
+    assert outcome.verdict is Verdict.PASS
+
+
+def test_a_run_is_not_judged_by_the_log_of_another(here: Bench, tmp_path: Path) -> None:
+    """Its id was another client's first, so the witness refused to create it."""
+    started = here.cut_cycle(quick())
+    other = replace(started.manifest, epoch=started.manifest.epoch ^ 1)
+    refused = RunFolder.create(tmp_path, other)
+    with pytest.raises(UsageError, match="that of another client") as caught:
+        reconcile_run(here.rig, refused, other)
+    assert "never began" in caught.value.hint
+    assert here.judge(started).verdict is Verdict.PASS
+
+
+def test_a_cut_that_did_not_cut_is_no_pass(here: Bench) -> None:
+    rig = replace(here.rig, power=IdleSwitch(here))
+    outcome = run_cycle(rig, quick(), SEED)
+    assert outcome.load is not None
+    assert outcome.load.gone == ""
+    assert outcome.verdict is Verdict.INCONCLUSIVE
+    assert "went on answering" in outcome.judgement.reasons[0]
+
+
+def await_load(here: Bench, started: Started) -> None:
+    """Wait until every session of a cycle has committed."""
+    epoch, sessions = started.manifest.epoch, started.manifest.workload.sessions
+    seen = f"select count(distinct session) from {here.table} where epoch = {epoch}"
+    wait_until(lambda: here.execute(seen) == [(1 + sessions,)], "the load")
+
+
+def test_one_broken_session_is_replaced_by_a_new_number(here: Bench) -> None:
+    workload = replace(quick(), cut_after_s=(2.5, 2.5))
+    started = preflight(here.rig, workload, SEED)
+    loading = threading.Thread(target=here.loading, args=(started,))
+    loading.start()
+    await_load(here, started)
+    end_connection(here, a_connection(here))
+    loading.join()
+    here.rig.power.restore()
+    outcome = here.judge(started)
+    assert outcome.verdict is Verdict.PASS, outcome.judgement
+    assert outcome.load is not None
+    assert outcome.load.sent.keys() == {0, *range(1, workload.sessions + 2)}
+    assert outcome.load.acked[workload.sessions + 1] > 0
+
+
+def test_a_server_that_refuses_ends_the_run_with_its_words(here: Bench) -> None:
+    workload = replace(quick(), cut_after_s=(60.0, 60.0))
+    started = preflight(here.rig, workload, SEED)
+
+    def drop() -> None:
+        await_load(here, started)
+        here.execute(f"drop table {here.table}")
+
+    dropping = threading.Thread(target=drop)
+    dropping.start()
+    with pytest.raises(EngineError, match="before the cut") as caught:
+        here.loading(started)
+    dropping.join()
+    assert "ledger" in str(caught.value)
+    assert "Nothing was cut" in caught.value.hint
+
+
+def a_connection(here: Bench) -> int:
+    """Return the server's id of a connection that the load uses."""
+    found: list[int] = []
+
+    def seen() -> bool:
+        found.extend(connections(here))
+        return bool(found)
+
+    wait_until(seen, "a session inserts")
+    return found[0]
+
+
+def connections(here: Bench) -> list[int]:
+    """Return the server's ids of the connections that insert just now."""
+    if here.engine == "postgresql":
+        rows = here.execute(
+            "select pid from pg_stat_activity where application_name = 'dbcheck'"
+            " and query like '%insert%'"
+        )
+    elif here.engine == "mysql":  # 8.0.36 crashes when it is asked for the statement
+        rows = here.execute(
+            "select processlist_id from performance_schema.threads"
+            " where processlist_user = 'dbcheck' and processlist_command = 'Execute'"
+        )
+    else:
+        rows = here.execute(
+            "select id from information_schema.processlist"
+            " where user = 'dbcheck' and info like 'insert%'"
+        )
+    return [row[0] for row in rows]
+
+
+def end_connection(here: Bench, number: int) -> None:
+    """Have the server close one of its connections."""
+    if here.engine == "postgresql":
+        here.execute("select pg_terminate_backend(%s)", number)
+    else:
+        here.execute(f"kill connection {number}")

@@ -1,0 +1,154 @@
+"""How an account logs in: with TLS, over the socket, and never with a bare password."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+from sqlalchemy.engine import make_url
+
+from dbcheck.engines.registry import open_engine
+from dbcheck.errors import EngineError, UsageError
+from dbcheck.lab.server import DatabaseServer
+from dbcheck.ports import Engine, Shape
+from tests.real.test_engine_privileges import connect
+
+SECRET = "hunter2-and-more"
+
+
+def engine_at(server: DatabaseServer, secret: str, **changed: str) -> Engine:
+    """Return the engine for another account, with options in the URL."""
+    url = make_url(server.url).set(username="eve").update_query_dict(changed)
+    return open_engine(url.render_as_string(), secret)
+
+
+@contextlib.contextmanager
+def account(server: DatabaseServer, identified: str) -> Iterator[None]:
+    """Give the server the account eve, with the cache of passwords cold."""
+    with contextlib.closing(connect(server, "dbcheck")) as connection:
+        cursor = connection.cursor()
+        for host in ("127.0.0.1", "localhost"):
+            cursor.execute(f"create user eve@'{host}' identified {identified}")
+            cursor.execute(f"grant all on *.* to eve@'{host}'")
+        cursor.execute("flush privileges")
+        try:
+            yield
+        finally:
+            cursor.execute("drop user eve@'127.0.0.1', eve@'localhost'")
+
+
+@pytest.fixture
+def cold(mysql_server: DatabaseServer) -> Iterator[DatabaseServer]:
+    """A MySQL that has not seen eve's password since it was set."""
+    with account(mysql_server, f"with caching_sha2_password by '{SECRET}'"):
+        yield mysql_server
+
+
+def test_tls_is_used_wherever_the_server_offers_it(cold: DatabaseServer) -> None:
+    engine_at(cold, SECRET).check(Shape.LEDGER)
+    engine_at(cold, SECRET, ssl_disabled="false").check(Shape.LEDGER)
+
+
+def test_the_servers_certificate_is_verified(cold: DatabaseServer) -> None:
+    authority = str(cold.data / "ca.pem")
+    engine_at(cold, SECRET, ssl_ca=authority, ssl_verify_cert="true").facts()
+    other = str(cold.data / "public_key.pem")
+    with pytest.raises(EngineError):
+        engine_at(cold, SECRET, ssl_ca=other, ssl_verify_cert="true").facts()
+    with pytest.raises(EngineError):  # made for no host name at all
+        engine_at(
+            cold,
+            SECRET,
+            ssl_ca=authority,
+            ssl_verify_cert="true",
+            ssl_verify_identity="true",
+        ).facts()
+
+
+def test_the_socket_needs_no_tls(cold: DatabaseServer) -> None:
+    where = str(cold.run / "socket")
+    engine_at(cold, SECRET, unix_socket=where, ssl_disabled="true").facts()
+
+
+@contextlib.contextmanager
+def overheard(port: int) -> Iterator[tuple[int, list[bytes]]]:
+    """Listen on a port before the server's; collect what the client sends."""
+    heard: list[bytes] = []
+
+    def pass_on(source: socket.socket, target: socket.socket, note: bool) -> None:
+        with contextlib.suppress(OSError):
+            while data := source.recv(1 << 16):
+                if note:
+                    heard.append(data)
+                target.sendall(data)
+        with contextlib.suppress(OSError):
+            target.shutdown(socket.SHUT_WR)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            client, _ = listener.accept()
+            server = socket.create_connection(("127.0.0.1", port))
+            with client, server:
+                back = threading.Thread(target=pass_on, args=(server, client, False))
+                back.start()
+                pass_on(client, server, True)
+                back.join()
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        yield listener.getsockname()[1], heard
+        thread.join()
+
+
+def test_without_tls_the_password_stays_here(cold: DatabaseServer) -> None:
+    with overheard(cold.port) as (port, heard):
+        url = make_url(cold.url).set(username="eve", port=port)
+        bare = url.update_query_dict({"ssl_disabled": "true"}).render_as_string()
+        with pytest.raises(EngineError, match="has no TLS") as caught:
+            open_engine(bare, SECRET).facts()
+    assert "ssl_disabled" in caught.value.hint and "socket" in caught.value.hint
+    assert heard
+    assert SECRET.encode() not in b"".join(heard)
+    engine_at(cold, SECRET).facts()  # the server's cache is warm now
+    engine_at(cold, SECRET, ssl_disabled="true").facts()
+
+
+def test_a_plugin_that_the_driver_lacks_is_named(
+    mariadb_server: DatabaseServer,
+) -> None:
+    with contextlib.closing(connect(mariadb_server, "dbcheck")) as connection:
+        try:
+            connection.cursor().execute("install soname 'auth_ed25519'")
+        except Exception as error:
+            pytest.skip(f"MariaDB has no ed25519 here: {error}")
+    try:
+        with account(mariadb_server, f"via ed25519 using password('{SECRET}')"):
+            with pytest.raises(EngineError, match="ed25519") as caught:
+                engine_at(mariadb_server, SECRET).facts()
+            assert "mysql_native_password" in caught.value.hint
+    finally:
+        with contextlib.closing(connect(mariadb_server, "dbcheck")) as connection:
+            connection.cursor().execute("uninstall soname 'auth_ed25519'")
+
+
+@pytest.mark.parametrize(
+    ("option", "refuse"),
+    [
+        ("ssl_disabled", UsageError),
+        ("ssl_verify_cert", UsageError),
+        ("ssl_mode", EngineError),
+    ],
+)
+def test_an_option_that_means_nothing_is_refused(
+    mysql_server: DatabaseServer, option: str, refuse: type[Exception]
+) -> None:
+    call: Callable[[], object] = lambda: engine_at(  # noqa: E731
+        mysql_server, SECRET, **{option: "perhaps"}
+    ).facts()
+    with pytest.raises(refuse) as caught:
+        call()
+    assert getattr(caught.value, "hint", "")

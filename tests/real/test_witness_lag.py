@@ -1,0 +1,181 @@
+"""A witness that lags when the cut is due: what is told, and what proves nothing."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from dbcheck.campaign.cycle import finish_cycle
+from dbcheck.campaign.preflight import preflight
+from dbcheck.core.evidence import Standing, Verdict
+from dbcheck.errors import HostError
+from dbcheck.lab.spec import DriveSpec, LabSpec
+from dbcheck.ports import Cut, PowerState, PowerSwitch
+from dbcheck.remote.ssh import SshHost
+from dbcheck.remote.sshconnect import Address, SshOptions
+from tests.real.far_host import far_sshd
+from tests.real.lab_access import children
+from tests.real.rigs import SEED, Bench, bench, quick
+from tests.real.test_load_processes import process_lab, workers_of
+from tests.real.witnesses import Place, is_agent
+from tests.waiting import wait_until
+
+ITEM = "witness at the cut"
+
+
+class Late:
+    """A switch that does something in between being told and cutting."""
+
+    kind, attended = "lab", False
+
+    def __init__(self, real: PowerSwitch, meanwhile: Callable[[], None]) -> None:
+        self._real, self._meanwhile = real, meanwhile
+
+    def state(self) -> PowerState:
+        """Ask the real one."""
+        return self._real.state()
+
+    def cut(self) -> Cut:
+        """Do it, then cut."""
+        self._meanwhile()
+        return self._real.cut()
+
+    def restore(self) -> None:
+        """Have the real one restore."""
+        self._real.restore()
+
+    def failure(self) -> str | None:
+        """Ask the real one."""
+        return self._real.failure()
+
+
+@contextmanager
+def beside(here: Bench, folder: Path) -> Iterator[tuple[Bench, Place]]:
+    """Give the lab a witness whose agents are our children."""
+    place = Place(folder / "logs", None)
+    with closing(place.witness()) as witness:
+        yield replace(here, rig=replace(here.rig, witness=witness)), place
+
+
+def signal_all(pids: Iterable[int], number: signal.Signals) -> None:
+    for pid in pids:
+        os.kill(pid, number)
+
+
+def loads(here: Bench) -> bool:
+    """Say whether acks come in, as far as was shown."""
+    shown = here.said._last
+    return shown is not None and shown.acked > 0
+
+
+def behind_s(here: Bench) -> float:
+    """Return what was shown last."""
+    shown = here.said._last
+    return shown.behind_s if shown else 0.0
+
+
+def loads_agents(place: Place, processes: int) -> list[int]:
+    """Return the agents that keep the logs of the load's sessions."""
+    if processes == 1:
+        return place.agents()
+    workers = workers_of(os.getpid())
+    return [pid for worker in workers for pid in children(worker) if is_agent(pid)]
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("personality", ["lying", "honest"])
+def test_a_witness_that_is_never_heard_again_before_the_cut_proves_nothing(
+    tmp_path: Path, personality: str
+) -> None:
+    """All that it holds is older than what such a drive loses."""
+    drive = DriveSpec(personality=personality, destage_age_s=0.3)
+    with (
+        bench(LabSpec("postgresql", drive=drive), tmp_path) as lab,
+        beside(lab, tmp_path) as (here, place),
+    ):
+        started = preflight(here.rig, replace(quick(), rate=200.0), SEED)
+
+        def stop() -> None:
+            signal_all(place.agents(), signal.SIGSTOP)
+            wait_until(lambda: started.log.behind_s() > 1.3, "it lags")
+
+        rig = replace(here.rig, power=Late(here.rig.power, stop))
+        ending = threading.Thread(target=_end_agents_after_the_cut, args=(here, place))
+        ending.start()
+        outcome = finish_cycle(rig, started)
+        ending.join()
+    assert outcome.load is not None and outcome.load.gone == "broken"
+    assert outcome.verdict is Verdict.INCONCLUSIVE, outcome.judgement
+    (item,) = [one for one in outcome.judgement.items if one.name == ITEM]
+    assert item.standing is Standing.ABSENT
+    assert "it lagged" in item.reason
+
+
+def _end_agents_after_the_cut(here: Bench, place: Place) -> None:
+    """Have the witness gone before it can confirm what it never held."""
+    wait_until(lambda: "server gone" in here.said.text, "the cut")
+    signal_all(place.agents(), signal.SIGKILL)
+
+
+@pytest.mark.parametrize(
+    ("processes", "due_s", "lag_s"), [(1, 1.5, 2.0), (2, 5.0, 5.0)]
+)
+def test_a_cut_waits_for_the_witness_and_says_so(
+    tmp_path: Path, processes: int, due_s: float, lag_s: float
+) -> None:
+    """Else it would come while all sessions wait, and nobody would know why not.
+
+    It becomes due just after the one log is late, whose answer the cut waits for; or
+    long after the logs of two processes are, of which log 0, the cutter's, is none.
+    """
+    with (
+        bench(process_lab("postgresql"), tmp_path) as lab,
+        beside(lab, tmp_path) as (here, place),
+    ):
+        chosen = quick().with_options(rate=None, ramp_s=None, processes=processes)
+        chosen = replace(chosen, cut_after_s=(due_s, due_s))
+        started = preflight(here.rig, chosen, SEED)
+        outcomes = []
+
+        def run() -> None:
+            outcomes.append(finish_cycle(here.rig, started))
+
+        running = threading.Thread(target=run)
+        running.start()
+        try:
+            wait_until(lambda: loads(here), "it loads")
+            late = loads_agents(place, processes)
+            signal_all(late, signal.SIGSTOP)
+            told = "behind; the load waits for it"
+            wait_until(lambda: behind_s(here) > lag_s, "it lags")
+            assert told in here.said.text
+            assert "server gone" not in here.said.text
+        finally:
+            signal_all(late, signal.SIGCONT)
+            running.join()
+    assert "confirms again" in here.said.text
+    assert outcomes[0].verdict is Verdict.PASS, outcomes[0].judgement
+
+
+@pytest.mark.root
+def test_a_host_that_is_gone_is_not_blamed_for_a_refusal(tmp_path: Path) -> None:
+    with far_sshd(tmp_path / "sshd") as sshd:
+        options = SshOptions(
+            identity_file=sshd.identity_file,
+            known_hosts=sshd.known_hosts,
+            connect_timeout_s=2.0,
+        )
+        host = SshHost("far", Address(sshd.host, sshd.user, sshd.port), options)
+        with closing(host):
+            host.run(b"pass").close()
+            sshd.pull()
+            with pytest.raises(HostError, match="does not answer any more") as caught:
+                host.run(b"pass")
+            assert "network" in caught.value.hint
