@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from dbcheck.lab import block_syscalls as syscalls
+from tests.waiting import wait_until
 
 
 @pytest.fixture(scope="module")
@@ -24,5 +25,10 @@ def own_mounts() -> Iterator[None]:
         syscalls.unshare(syscalls.CLONE_NEWNS)
         syscalls.mount("none", "/", None, syscalls.MS_REC | syscalls.MS_PRIVATE)
         yield
-        assert libc.setns(before.fileno(), syscalls.CLONE_NEWNS) == 0
+        # Refused while a thread that started meanwhile shares this one's folder, and
+        # the kernel ends a thread a little later than join() returns: setns(2).
+        wait_until(
+            lambda: libc.setns(before.fileno(), syscalls.CLONE_NEWNS) == 0,
+            "the namespace is that of before",
+        )
     os.chdir(folder)

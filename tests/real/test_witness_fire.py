@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import select
@@ -17,7 +18,7 @@ import pytest
 from dbcheck.errors import WitnessError
 from dbcheck.lab.server_mariadb import MariadbServer
 from dbcheck.lab.spec import DriveSpec, LabSpec
-from dbcheck.lab.sshd import _descendants
+from dbcheck.lab.sshd import Sshd, _descendants
 from dbcheck.lab.storage_drive import DriveStorage
 from dbcheck.ports import Watermark, WitnessLog
 from dbcheck.witness.base import AgentWitness
@@ -165,14 +166,13 @@ def test_silence_is_told_though_nothing_is_appended(
 
 def test_a_session_of_the_server_that_is_killed_ends_the_log(tmp_path: Path) -> None:
     with running_sshd(tmp_path / "sshd", "openssh") as sshd:
-        place = Place(tmp_path / "logs", sshd)
-        witness = place.witness()
+        witness = Place(tmp_path / "logs", sshd).witness()
         log = witness.create("killed", b"{}")
         with appending(log) as loop:
             wait_until(grows(log), "acks are confirmed")
-            assert sshd._child is not None
-            for pid in _descendants(sshd._child.pid):
-                os.kill(pid, signal.SIGKILL)
+            signal_sessions(sshd, signal.SIGSTOP)
+            wait_until(lambda: log.behind_s() > 0.5, "acks wait for it")
+            signal_sessions(sshd, signal.SIGKILL)
             wait_until(lambda: loop.error is not None, "it is told")
         assert "ended" in str(loop.error)
         with pytest.raises(WitnessError, match="ended"):
@@ -180,6 +180,31 @@ def test_a_session_of_the_server_that_is_killed_ends_the_log(tmp_path: Path) -> 
         # The server itself is there: what was confirmed can be read.
         assert require_sound(witness, "killed", log.watermark()) <= loop.sent
         witness.close()
+
+
+def test_a_session_that_is_killed_when_all_is_confirmed_costs_nothing(
+    tmp_path: Path,
+) -> None:
+    with running_sshd(tmp_path / "sshd", "openssh") as sshd:
+        witness = Place(tmp_path / "logs", sshd).witness()
+        log = witness.create("confirmed", b"{}")
+        log.append_many([ack_of(1, seq) for seq in range(1, 101)])
+        wait_until(lambda: log.unconfirmed() == 0, "all is confirmed")
+        signal_sessions(sshd, signal.SIGKILL)
+        with pytest.raises(WitnessError, match="ended"):
+            wait_until(lambda: log.room() == 0, "it is told")
+        mark = log.close()
+        assert mark.acks == 100
+        assert require_sound(witness, "confirmed", mark) == 100
+        witness.close()
+
+
+def signal_sessions(sshd: Sshd, number: signal.Signals) -> None:
+    """Send a signal to all that *sshd* has started, and not to itself."""
+    assert sshd._child is not None
+    for pid in _descendants(sshd._child.pid):
+        with contextlib.suppress(ProcessLookupError):  # it may end with its parent
+            os.kill(pid, number)
 
 
 def test_a_slow_disk_slows_the_acks_and_no_more(tmp_path: Path) -> None:
