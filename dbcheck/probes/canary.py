@@ -138,7 +138,9 @@ class Canaries:
         try:
             ended = self._next_result(_Ended, timeout_s=None)
             self._failure = ended.stopped
-            self._note(ended.buffered, *ended.direct)
+            # However late this is heard, they wrote hardly longer than they reported.
+            told_us = self._reports[-1][0] if self._reports else _now_us()
+            self._note(told_us, ended.buffered, *ended.direct)
         except HostError as error:
             self._failure = str(error)
 
@@ -153,13 +155,17 @@ class Canaries:
             if kind != host_agent.COMPLETED:
                 raise self._channel.nonsense()
             try:
-                self._note(*self._counts.unpack(payload))
+                self._note(_now_us(), *self._counts.unpack(payload))
             except struct.error:
                 raise self._channel.nonsense() from None
 
-    def _note(self, *completed: int) -> None:
-        """Note one report; raise HostError if it is of other canaries."""
+    def _note(self, moment_us: int, *completed: int) -> None:
+        """Note a report of *moment_us*; raise HostError if it is of other canaries."""
         if len(completed) != self._counts.size // 8 or min(completed) < 0:
             raise self._channel.nonsense()
         with self._noting:
-            self._reports.append((time.monotonic_ns() // 1000, completed))
+            self._reports.append((moment_us, completed))
+
+
+def _now_us() -> int:
+    return time.monotonic_ns() // 1000

@@ -145,11 +145,11 @@ _LOOP = " /dev/loop"
 
 def children(pid: int) -> list[int]:
     """Return the processes that *pid* has started and that still are its own."""
-    return [
-        int(child)
-        for task in Path(f"/proc/{pid}/task").iterdir()
-        for child in (task / "children").read_text().split()
-    ]
+    found: list[int] = []
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it ends
+            found += map(int, (task / "children").read_text().split())  # proc(5)
+    return found
 
 
 def _use(loop: str) -> str:

@@ -176,7 +176,7 @@ def test_a_human_is_asked_twice(user: User) -> None:
         "p.require_independent = lambda *_: 'the test says so';"
         "from dbcheck.cli import main; main()"
     )
-    words = ["run", *user.rig, "--silence", "1", "--json", "--control"]
+    words = ["run", *user.rig, "--json", "--control"]
     words[words.index("--power") + 1] = "manual"
     client = subprocess.Popen(
         (sys.executable, "-c", script, *words),

@@ -109,14 +109,16 @@ def test_commands_reach_the_drive(drive: DriveProcess) -> None:
 
 
 def test_a_flush_takes_its_time_until_it_is_made_free(drive: DriveProcess) -> None:
+    def flush_s() -> float:
+        start = time.monotonic()
+        os.fsync(drive.descriptor)
+        return time.monotonic() - start
+
     drive.set_times(flush_ms=60.0, write_ms=0.0)
-    start = time.monotonic()
-    os.fsync(drive.descriptor)
-    assert time.monotonic() - start >= 0.06
+    assert flush_s() >= 0.06
     drive.set_times(flush_ms=0.0, write_ms=0.0)
-    start = time.monotonic()
-    os.fsync(drive.descriptor)
-    assert time.monotonic() - start < 0.06
+    # A busy machine may add to one, and not to all.
+    wait_until(lambda: flush_s() < 0.06, "a flush that costs nothing")
 
 
 def test_a_drive_frozen_for_too_long_fails_by_itself(drive: DriveProcess) -> None:
@@ -178,6 +180,7 @@ def test_a_drive_that_does_not_answer_is_killed(
     os.kill(drive.pid, signal.SIGSTOP)
     with pytest.raises(LabError, match="did not answer 'counters'"):
         drive.counters()
+    wait_until(lambda: drive._process.poll() is not None, "it is killed")
     with pytest.raises(LabError, match="SIGKILL"):
         drive.counters()
 

@@ -17,6 +17,7 @@ from dbcheck.lab.server_mariadb import MariadbServer
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.lab.storage_drive import DriveStorage
 from tests.real.drive_mounts import own_mounts as own_mounts
+from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.root, pytest.mark.usefixtures("own_mounts")]
 
@@ -51,8 +52,8 @@ def flush_s(storage: DriveStorage) -> float:
 
 
 def test_time_counts_again_after_a_failure(storage: DriveStorage) -> None:
-    with storage.in_no_time():
-        assert flush_s(storage) < 0.04
+    with storage.in_no_time():  # a busy machine may add to one, and not to all
+        wait_until(lambda: flush_s(storage) < 0.04, "a flush that costs nothing")
     assert flush_s(storage) >= 0.04
     with pytest.raises(LabError, match="on the way"), storage.in_no_time():
         raise LabError("failed on the way")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +18,7 @@ from dbcheck.witness.base import AgentWitness
 from dbcheck.witness.log import AckBatch, Event, LogScan
 from dbcheck.witness.url import open_witness
 from dbcheck.witness.window import WindowLimits
+from tests.real.lab_access import children
 
 SERVERS = ("openssh", "asyncssh")
 _AGENT = b"-I\0-S\0-c\0"
@@ -67,8 +69,7 @@ class Place:
         A local one is our own child; what a lab has started is further down.
         """
         if self.sshd is None:
-            tasks = Path("/proc/self/task").glob("*/children")  # proc(5)
-            pids = [int(pid) for task in tasks for pid in task.read_text().split()]
+            pids = children(os.getpid())
         else:
             assert self.sshd._child is not None
             pids = sshd_module._descendants(self.sshd._child.pid)
