@@ -7,7 +7,10 @@ import os
 
 from dbcheck.remote import program
 
-HASTY, CARELESS = "an agent that confirms first", "an agent that syncs nothing"
+HASTY, CARELESS = (
+    "an agent that confirms and does not write",
+    "an agent that syncs nothing",
+)
 
 _CLOCK = """
 _time_ns = time.time_ns
@@ -19,11 +22,9 @@ time.time_ns = _shifted
 _BEFORE = "\ndef frame("
 _WRITES = "                self._send(MARK, self._log.commit())\n"
 _SYNCS = "            os.fdatasync(self._fd)\n"
-_CONFIRMS_FIRST = """\
+_CONFIRMS_ALONE = """\
                 log = self._log
                 self._send(MARK, MARKED.pack(*log._added, log._sha.digest()))
-                time.sleep(0.3)
-                log.commit()
 """
 
 
@@ -39,7 +40,7 @@ def change_agent(plant: str) -> None:
             clock = _CLOCK.format(path=os.environ["FIRE_CLOCK"])
             text = text.replace(_BEFORE, clock + _BEFORE)
             if plant == HASTY:
-                text = text.replace(_WRITES, _CONFIRMS_FIRST)
+                text = text.replace(_WRITES, _CONFIRMS_ALONE)
             if plant == CARELESS:
                 assert _SYNCS in text
                 text = text.replace(_SYNCS, "")

@@ -14,7 +14,7 @@ from tests.real.rigs import FAMILIES, acked_ids, bench, listed_ids
 pytestmark = [pytest.mark.planted, pytest.mark.root]
 
 HONEST, WRITE_THROUGH = DriveSpec(seed=3), DriveSpec(personality="write-through")
-LYING = DriveSpec(personality="lying", destage_age_s=0.3)
+LYING = DriveSpec(personality="lying", destage_age_s=0.6)
 DRIVES = (
     Fault("honest", lambda: HONEST, PASS),
     Fault("write-through", lambda: WRITE_THROUGH, PASS),

@@ -7,7 +7,6 @@ import os
 import shutil
 import signal
 import subprocess
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +28,7 @@ from dbcheck.runs import RunFolder
 from tests.planted.fault import FAIL, INCONCLUSIVE, PASS, Fault, engines, faults
 from tests.planted.proxy import PASS_ON, Proxy
 from tests.planted.site import Site
+from tests.planted.wrapped import Meanwhile, wrapped
 from tests.real.rigs import ENGINES, quick
 from tests.waiting import wait_until
 
@@ -96,7 +96,9 @@ def backend_killed(site: Site) -> Outcome:
 
     def cut() -> None:
         pids = "select pid from pg_stat_activity where application_name = 'dbcheck'"
-        os.kill(site.execute(f"{pids} limit 1")[0][0], signal.SIGKILL)
+        os.kill(
+            site.execute(f"{pids} order by backend_start limit 1")[0][0], signal.SIGKILL
+        )
 
     return site.cycle(cut, lambda: None)
 
@@ -259,23 +261,12 @@ def global_set_before(site: Site) -> Outcome:
 
 def global_set_during(site: Site) -> Outcome:
     """Set, under the load, what the restart sets back."""
-    before = _inserts(site)
 
     def relax() -> None:
-        wait_until(lambda: _inserts(site) > before + 100, "the load")
         site.execute("set global innodb_flush_log_at_trx_commit = 2")
 
-    meanwhile = threading.Thread(target=relax)
-    meanwhile.start()
-    try:
-        return site.cycle()
-    finally:
-        meanwhile.join()
-
-
-def _inserts(site: Site) -> int:
-    ((_, count),) = site.execute("show global status like 'Com_insert'")
-    return int(count)
+    engine = wrapped(site.rig.engine, lambda opened: Meanwhile(opened, 1, 20, relax))
+    return site.cycle(engine=engine)
 
 
 SHUT_DOWN = {

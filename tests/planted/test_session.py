@@ -25,7 +25,7 @@ from tests.planted.proxy import (
     SWALLOW_AND_CLOSE,
     Proxy,
 )
-from tests.planted.site import Site
+from tests.planted.site import LIMITS, Site
 from tests.planted.wrapped import RollsBack, Stalls, autocommit_off, wrapped
 from tests.real.aside import SendsInstead, run_on
 from tests.real.rigs import TABLES, quick
@@ -80,7 +80,8 @@ def locked_for_a_moment(site: Site) -> Outcome:
 def load_over(site: Site) -> Outcome:
     """Send nothing more long before the cut."""
     engine = wrapped(site.rig.engine, lambda opened: Stalls(opened, 20))
-    return site.cycle(engine=engine, workload=_late(site))
+    limits = replace(LIMITS, silence_s=30.0)  # the cut must come before it is gone
+    return site.cycle(engine=engine, workload=_late(site), limits=limits)
 
 
 SESSIONS = (

@@ -101,6 +101,22 @@ class RollsBack(Changed):
         return True
 
 
+class Meanwhile(Changed):
+    """Has something else done first when one operation is to be sent."""
+
+    def __init__(
+        self, session: Any, number: int, seq: int, do: Callable[[], None]
+    ) -> None:
+        super().__init__(session)
+        self._key, self._do = (number, seq), do
+
+    def send(self, row: Row) -> bool:
+        """Insert *row*, perhaps after the other thing."""
+        if (row.session, row.seq) == self._key:
+            self._do()
+        return super().send(row)
+
+
 def _insert(session: Any) -> str:
     is_postgresql = isinstance(session, PostgresqlSession)
     table = "dbcheck.ledger" if is_postgresql else "ledger"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import shutil
 import subprocess
@@ -14,7 +15,7 @@ import pytest
 from dbcheck.lab.sshd import Sshd
 
 # From the block for benchmarks, RFC 2544: nobody else's.
-_HERE, _THERE = "198.18.7.1", "198.18.7.2"
+_BLOCK = ipaddress.ip_network("198.18.0.0/15")
 
 
 class FarSshd(Sshd):
@@ -23,10 +24,11 @@ class FarSshd(Sshd):
     Its server does not look for its client, as is OpenSSH's default.
     """
 
-    host = _THERE
-
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
+        # Two addresses that no other process of the tests uses: of a /30 of our own.
+        self._near = _BLOCK[os.getpid() * 4 % _BLOCK.num_addresses + 1]
+        self.host = str(self._near + 1)
         self.network = f"dbcheck-{os.getpid()}"
         self._cable = f"dbc{os.getpid()}"
 
@@ -36,9 +38,9 @@ class FarSshd(Sshd):
         for words in (
             f"netns add {self.network}",
             f"link add {near} type veth peer name {far} netns {self.network}",
-            f"address add {_HERE}/30 dev {near}",
+            f"address add {self._near}/30 dev {near}",
             f"link set {near} up",
-            f"-n {self.network} address add {_THERE}/30 dev {far}",
+            f"-n {self.network} address add {self.host}/30 dev {far}",
             f"-n {self.network} link set {far} up",
         ):
             _ip(words)

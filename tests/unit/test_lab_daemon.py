@@ -12,7 +12,7 @@ import pytest
 _DAEMON = """
 import os, signal, sys, time
 from dbcheck.lab import daemon
-daemon._ORDERLY_END_S = 0.1
+daemon._ORDERLY_END_S = 0.1 if sys.argv[2] == "deaf" else 60
 signal.signal(signal.SIGTERM, signal.SIG_IGN if sys.argv[2] == "deaf" else daemon._stop)
 daemon._watch(int(sys.argv[1]))
 time.sleep(60)

@@ -170,7 +170,10 @@ def make() -> Iterator[Make]:
         site.loop.end()
         assert site.server.open == []
         site.log.close()
-    assert [t.name for t in threading.enumerate() if "load" in t.name] == []
+    wait_until(
+        lambda: not [t for t in threading.enumerate() if "load" in t.name],
+        "the loop's thread is gone, which end() does not wait for",
+    )
     assert [t.name for t in threading.enumerate() if "session" in t.name] == []
 
 

@@ -63,7 +63,7 @@ def test_without_a_state_command_nothing_is_known(plug: Path) -> None:
         pytest.param({"state": "echo maybe"}, "'maybe'", id="state says neither"),
         pytest.param({"state": "true"}, "''", id="state says nothing"),
         pytest.param({"state": "echo off"}, "off already", id="it is off already"),
-        pytest.param({"cut": "true", "timeout_s": 0.2}, "still on", id="nothing cut"),
+        pytest.param({"cut": "true", "timeout_s": 2.0}, "still on", id="nothing cut"),
         pytest.param({"cut": "nosuchcommand"}, "cannot be run", id="no such command"),
     ],
 )
@@ -77,8 +77,8 @@ def test_what_went_wrong_is_said(
 def test_a_command_that_hangs_is_ended_with_all_it_started(plug: Path) -> None:
     pid = plug.with_name("pid")
     hanging = f"sleep 1000 & echo $! > {pid}; wait"
-    with pytest.raises(PowerError, match="longer than 0.5 s"):
-        switch(plug, cut=hanging, timeout_s=0.5).cut()
+    with pytest.raises(PowerError, match="longer than 2 s"):
+        switch(plug, cut=hanging, state="", timeout_s=2.0).cut()
     child = int(pid.read_text())
     deadline = time.monotonic() + 5
     while _is_alive(child):
