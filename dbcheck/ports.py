@@ -313,9 +313,10 @@ class WitnessLog(Protocol):
         operations than there is room() for their acks.
         """
 
-    def room(self) -> int:
+    def room(self, wanted: int = 1) -> int:
         """Return how many acks there is room for now, 0 also if the oldest is too old.
 
+        wanted: if they are fewer, there is to be news once they may be more.
         Raise WitnessError if the log can take no more.  Only one thread may call
         room() and confirmed(), that which watches fileno().
         """
@@ -327,7 +328,8 @@ class WitnessLog(Protocol):
         """Return a descriptor for an event loop, -1 once the log is closed.
 
         It becomes readable at the first confirmation, or failure, after a room()
-        that was 0 or a confirmed() that was not all; either call makes it unreadable.
+        that was too little or a confirmed() that was not all.  room() alone makes it
+        unreadable, so that what a confirmed() after it has seen hides no news from it.
         """
 
     def note(self, event: Json) -> None:

@@ -78,6 +78,7 @@ class Loop:
         self._numbers = team.numbers()
         self._lanes: dict[int, _Lane] = {}
         self._ready: deque[_Lane] = deque()  # may send, as soon as pace and log allow
+        self._is_paced = False  # some of them wait for the rate, and not for the log
         self._waiting = 0
         self._acks = 0
         self._last_ack_us = 0
@@ -203,14 +204,20 @@ class Loop:
     def _send_ready(self, moment_us: int) -> None:
         """Send the next operations, as many as the log has room for their acks."""
         ready = self._ready
+        self._is_paced = False
         if not ready:
             return
-        wanted = min(len(ready), self._log.room() - self._waiting)
+        room = self._log.room(self._waiting + len(ready))
+        wanted = min(len(ready), room - self._waiting)
         if self._log.lockstep:
             confirmed = self._log.confirmed()
             free = takewhile(lambda lane: lane.place <= confirmed, ready)
             wanted = min(wanted, sum(1 for _ in free))
-        for _ in range(self._pace.granted(moment_us, wanted) if wanted > 0 else 0):
+        if wanted <= 0:
+            return
+        granted = self._pace.granted(moment_us, wanted)
+        self._is_paced = granted < wanted
+        for _ in range(granted):
             lane = ready.popleft()
             lane.seq += 1
             row = self._row_of(lane.number, lane.seq)
@@ -230,8 +237,12 @@ class Loop:
                 self._ready.append(lane)
 
     def _idle_s(self) -> float:
-        """Return how long the loop may wait for replies."""
-        return min(LOOK_S, self._pace.wait_s(now_us())) if self._ready else LOOK_S
+        """Return how long the loop may wait for replies and for news of the log.
+
+        While sessions wait for the log it must not run: it would take the interpreter
+        from the threads that bring the news.
+        """
+        return min(LOOK_S, self._pace.wait_s(now_us())) if self._is_paced else LOOK_S
 
     def _heard(self, fd: int) -> None:
         """Take what came beside the replies: news of the log, a session, the end."""

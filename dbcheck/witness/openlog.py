@@ -71,9 +71,9 @@ class OpenLog:
         """Hand over *acks* in one go; never block, not even if there is no room."""
         self._window.put_many(acks)
 
-    def room(self) -> int:
+    def room(self, wanted: int = 1) -> int:
         """Return how many acks there is room for; see ports.WitnessLog."""
-        return self._window.room()
+        return self._window.room(wanted)
 
     def confirmed(self) -> int:
         """Return how many acks are durable; see ports.WitnessLog."""

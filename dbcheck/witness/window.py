@@ -53,18 +53,23 @@ class News:
         """Return the descriptor, to be polled for reading; -1 once it is closed."""
         return self._reader
 
-    def look(self, *, want: bool) -> None:
-        """Make the descriptor unreadable; *want* it to be readable at the next news."""
+    def want(self) -> None:
+        """Have the descriptor readable at the next news."""
+        self._wanted = True
+
+    def look(self) -> None:
+        """Make the descriptor unreadable; what it told of is to be read after that."""
         if self._told:
             os.read(self._reader, 1)
         self._told = False
-        self._wanted = self._wanted or want
 
     def tell(self) -> None:
         """Make the descriptor readable if somebody wants news."""
-        if self._wanted and self._reader >= 0:
+        if not self._wanted or self._reader < 0:
+            return
+        if not self._told:
             os.write(self._writer, b"!")
-            self._wanted, self._told = False, True
+        self._wanted, self._told = False, True
 
     def close(self) -> None:
         """Close the descriptor; idempotent."""
@@ -120,22 +125,25 @@ class Window:
         with self._lock:
             self._put(acks)
 
-    def room(self) -> int:
+    def room(self, wanted: int = 1) -> int:
         """Return how many acks there is room for now; raise if the window failed.
 
-        If there is none, ready is told as soon as that may have changed.
+        If they are fewer than *wanted*, ready is told as soon as that may have changed.
         """
         with self._lock:
             self._fail_if_silent()
             self._raise_failure()
+            self.ready.look()
             room = self._room()
-            self.ready.look(want=room == 0)
+            if room < wanted:
+                self.ready.want()
             return room
 
     def confirmed(self) -> int:
         """Return how many acks are confirmed; if not all, ready is told of more."""
         with self._lock:
-            self.ready.look(want=self._acks_confirmed < self._acks_put)
+            if self._acks_confirmed < self._acks_put:
+                self.ready.want()
             if self._failure is not None:
                 self.ready.tell()  # there will be no other news
             return self._acks_confirmed

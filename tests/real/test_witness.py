@@ -85,6 +85,7 @@ def test_an_event_loop_appends_without_waiting(place: Place) -> None:
         at += room
     while log.confirmed() < len(sent):
         assert select.select([log], [], [], SOON_S)[0]
+        log.room()
     mark = log.close()
     assert log.fileno() == -1
     assert (mark.acks, log.window().acks) == (20_000, 500)

@@ -13,57 +13,65 @@ import pytest
 from dbcheck.core.history import AckValues, Row
 from dbcheck.core.schedule import Schedule
 from dbcheck.errors import CommitUnknown, EngineError, WitnessError
+from dbcheck.load import loop as loop_module
 from dbcheck.load.crew import Told
 from dbcheck.load.load import BROKEN, Load
 from dbcheck.load.loop import Loop, now_us
 from dbcheck.load.team import Team
 from dbcheck.ports import Engine, ServerFacts, Session, Shape, WitnessLog
+from dbcheck.witness.window import Window, WindowLimits
 from tests.waiting import wait_until
 
 SCHEDULE = Schedule(1, 2, (10,))
 FACTS = ServerFacts("Fake", "1", {"id": "1"}, 10, 1, 10, {})
 LAST = 50  # operation that a session of these tests does not answer
+NEVER_S = 1e6
 
 Answer = Callable[[Row], int]
 
 
 class FakeLog:
-    """Confirms when it is told to; checks what a loop may do."""
+    """Confirms when it is told to; checks what a loop may do; asked: for its room."""
 
     def __init__(self, room: int = 10**6, *, lockstep: bool = False) -> None:
         self.limit, self.lockstep = room, lockstep
         self.acks: list[AckValues] = []
-        self.held = 0  # confirmed
+        self.asked = 0
         self.error: WitnessError | None = None
-        self._news = os.eventfd(0, os.EFD_NONBLOCK)
+        limits = WindowLimits(room, NEVER_S, NEVER_S, lockstep)
+        self._window = Window(limits)
 
     def append_many(self, acks: Sequence[AckValues]) -> None:
         if self.error:
             raise self.error
+        self._window.put_many(acks)
         self.acks += acks
         assert self.unconfirmed() <= self.limit
 
-    def room(self) -> int:
-        return self.limit - self.unconfirmed()
+    def room(self, wanted: int = 1) -> int:
+        self.asked += 1
+        return self._window.room(wanted)
 
     def confirmed(self) -> int:
-        return self.held
+        return self._window.confirmed()
 
     def confirm(self) -> None:
-        self.held = len(self.acks)
-        os.eventfd_write(self._news, 1)
+        """Confirm what has come, some of which must be new."""
+        count = len(self.acks)
+        self._window.take()
+        self._window.confirm(count, 0)
 
     def unconfirmed(self) -> int:
-        return len(self.acks) - self.held
+        return self._window.unconfirmed()
 
     def behind_s(self) -> float:
         return 0.0
 
     def fileno(self) -> int:
-        return self._news
+        return self._window.ready.fileno()
 
     def close(self) -> None:
-        os.close(self._news)
+        self._window.close()
 
 
 class FakeSession:
@@ -228,6 +236,66 @@ def test_in_lockstep_a_session_waits_for_its_own_ack(make: Make) -> None:
         assert len(site.server.sent) == so_far
         site.log.confirm()
     assert site.loop.end().failure is None
+
+
+def require_rest(site: Site) -> None:
+    """Fail if the loop has many more rounds than looks at its sessions."""
+    seen: set[int] = set()
+    asked = site.log.asked
+
+    def looked() -> bool:
+        seen.add(site.loop.look().clock_us)
+        return len(seen) > 10
+
+    wait_until(looked, "looks at the sessions")
+    assert site.log.asked - asked <= 2 * len(seen)
+
+
+@pytest.mark.parametrize("lockstep", [False, True])
+def test_a_loop_that_waits_for_the_log_rests(make: Make, lockstep: bool) -> None:
+    """The threads that bring the confirmations need the interpreter."""
+    log = FakeLog(10**6 if lockstep else 2, lockstep=lockstep)
+    site = make(lambda row: row.seq, log=log)
+    site.start()
+    wait_until(lambda: len(log.acks) == (3 if lockstep else 2), "acks")
+    require_rest(site)
+
+
+@pytest.mark.parametrize("lockstep", [False, True])
+def test_a_confirmation_wakes_the_loop(
+    make: Make, monkeypatch: pytest.MonkeyPatch, lockstep: bool
+) -> None:
+    count = 3 if lockstep else 2
+    log = FakeLog(10**6 if lockstep else count, lockstep=lockstep)
+    site = make(lambda row: row.seq, log=log)
+    site.start()
+    wait_until(lambda: len(log.acks) == count, "acks")
+    monkeypatch.setattr(loop_module, "LOOK_S", NEVER_S)
+    for so_far in range(count, 300, count):
+        wait_until(lambda so_far=so_far: len(log.acks) == so_far, "acks")  # type: ignore[misc]
+        log.confirm()
+
+
+def test_room_for_more_than_what_is_in_flight_wakes_the_loop(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One session gets no reply, and the room that is left is for its ack."""
+    log = FakeLog(2)
+    site = make(lambda row: 0 if row.session == 2 else row.seq, log=log)
+    site.start()
+    wait_until(lambda: len(log.acks) == 1, "an ack")
+    monkeypatch.setattr(loop_module, "LOOK_S", NEVER_S)
+    for so_far in range(1, 100):
+        wait_until(lambda so_far=so_far: len(log.acks) == so_far, "acks")  # type: ignore[misc]
+        log.confirm()
+
+
+def test_a_rate_that_the_log_holds_back_lets_the_loop_rest(make: Make) -> None:
+    log = FakeLog(1)
+    site = make(lambda row: row.seq, log=log, rate=1e6)
+    site.start()
+    wait_until(lambda: len(log.acks) == 1, "an ack")
+    require_rest(site)
 
 
 def test_what_cannot_be_sent_at_once_is_flushed(make: Make) -> None:

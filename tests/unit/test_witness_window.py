@@ -212,12 +212,17 @@ def test_a_loop_is_told_when_there_is_room_again(made: Made) -> None:
     assert window.room() == 1
     window.confirm(1, 0)
     assert not is_ready(window)  # it had room, and asked for no news
+    assert window.room(3) == 2
+    window.put_many([ACK])
+    window.confirm(2, 0)
+    assert is_ready(window)  # some room, and less than was wanted
+    assert window.room() == 2
     window.put_many([ACK, ACK])
     assert window.room() == 0
     assert not is_ready(window)
-    window.confirm(2, 0)
-    assert is_ready(window)
     window.confirm(3, 0)
+    assert is_ready(window)
+    window.confirm(4, 0)
     assert window.room() == 2
     assert not is_ready(window)
 
@@ -232,7 +237,17 @@ def test_a_loop_in_lockstep_is_told_of_each_confirmation(made: Made) -> None:
         window.confirm(confirmed + 1, 0)
         assert is_ready(window)
     assert window.confirmed() == 2
+    assert window.room() > 0
     assert not is_ready(window)
+
+
+def test_what_is_seen_of_confirmations_hides_no_news_of_room(made: Made) -> None:
+    window = made(WindowLimits(acks=1, lockstep=True))
+    window.put_many([ACK])
+    assert window.room() == 0
+    window.confirm(1, 0)
+    assert window.confirmed() == 1
+    assert is_ready(window)
 
 
 def test_a_loop_is_told_of_a_failure(made: Made) -> None:
