@@ -14,7 +14,7 @@ from dbcheck.campaign.host import end_canaries
 from dbcheck.campaign.preflight import WARM_ROWS, Started
 from dbcheck.campaign.rig import Rig
 from dbcheck.core.history import PREFLIGHT_SESSION
-from dbcheck.errors import EngineError, LoadError, WitnessError
+from dbcheck.errors import EngineError, WitnessError
 from dbcheck.load.crew import Crew
 from dbcheck.load.job import Job
 from dbcheck.load.load import BROKEN, SILENT, STALLED, UNSEEN, Load
@@ -40,7 +40,8 @@ def load_until_cut(rig: Rig, started: Started, cutter: Cutter) -> LoadRecord:
     Whatever ends the load, also an error or an interrupt, every session and the
     log are closed and what is known is stored first, so the run can be reconciled.
     A second interrupt ends the waiting for the witness: what it has not confirmed by
-    then is no claim.
+    then is no claim.  If more of them leave a part of the sessions unheard, nothing
+    is stored: half a record is none.
     """
     load = Load(crews_of(rig, started), rig.limits.silence_s)
     said = ""
@@ -237,11 +238,11 @@ def _store(
     started: Started, load: Load, cutter: Cutter
 ) -> tuple[LoadRecord, WitnessError | None]:
     record = _record(started, load, cutter)
-    # What a lost process had sent is not known.  A record without that would call
-    # its rows strangers; with none, the run is judged as if this client were lost.
-    is_whole = not isinstance(load.told.failure, LoadError)
+    # What a part had sent that was lost or not heard is not known.  A record without
+    # that would call its rows strangers; with none, the run is judged as if this client
+    # were lost.
     try:
-        failure = _close(started, record if is_whole else None)
+        failure = _close(started, record if load.is_whole else None)
     finally:
         watermark, window = started.log.watermark(), started.log.window()
         record = replace(
@@ -249,7 +250,7 @@ def _store(
             watermarks=(watermark, *record.watermarks[1:]),
             windows=(window, *record.windows[1:]),
         )
-        if is_whole:
+        if load.is_whole:
             started.run.write_load(record)
     return record, failure
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -77,6 +78,26 @@ def note(said: list[str], words: str) -> None:
     """Keep what the server said, once; a few different words are enough."""
     if words and words not in said and len(said) < WORDS_MAX:
         said.append(words)
+
+
+def together(parts: Iterable[Told]) -> Told:
+    """Return what several parts went through, as that of one without a log."""
+    whole = Told()
+    for told in parts:
+        whole.sent |= told.sent
+        whole.acked |= told.acked
+        if told.broken:
+            whole.broken_us = min(whole.broken_us or told.broken_us, told.broken_us)
+        whole.broken += told.broken
+        whole.in_flight += told.in_flight
+        for words in told.refusals:
+            note(whole.refusals, words)
+        for words in told.farewells:
+            note(whole.farewells, words)
+        whole.failure = whole.failure or told.failure
+        whole.close_error = whole.close_error or told.close_error
+        whole.witness_error = whole.witness_error or told.witness_error
+    return whole
 
 
 class Crew(Protocol):

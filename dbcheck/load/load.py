@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from dbcheck.load.crew import END_S, Crew, Look, Told, note
+from dbcheck.errors import LoadError
+from dbcheck.load.crew import END_S, Crew, Look, Told, together
 from dbcheck.load.latency import percentiles_ms
 from dbcheck.load.loop import now_us
 from dbcheck.ports import LoadStatus
@@ -25,13 +26,13 @@ class Load:
     read first.  (PostgreSQL stays the same process when it recovers from the crash of
     one of its backends; its rows are told apart by their keys.)
 
-    After end(): told says what the sessions went through, parts the same by crew; gone,
-    gone_us and in_flight what was seen of the server's end; gone is "" if nothing was.
+    After end(): parts says by crew what the sessions went through; gone, gone_us and
+    in_flight what was seen of the server's end; gone is "" if nothing was.
     """
 
     def __init__(self, crews: Sequence[Crew], silence_s: float) -> None:
         self._crews, self._silence_s = crews, silence_s
-        self.told, self.parts = Told(), list[Told]()
+        self.parts: list[Told] = []
         self.gone, self.gone_us, self.in_flight = "", 0, 0
         self.began_us = 0
         self._rates = [(0, 0)]
@@ -59,9 +60,10 @@ class Load:
             look.running for look in looks
         ):
             self.end()
-            if self.told.broken and not self._has_failed():
-                self.gone, self.gone_us = BROKEN, self.told.broken_us
-                self.in_flight = self.told.in_flight
+            told = self.told
+            if told.broken and not (told.failure or told.witness_error):
+                self.gone, self.gone_us = BROKEN, told.broken_us
+                self.in_flight = told.in_flight
             return True
         waiting = [look for look in looks if look.waiting]
         if not waiting or not self._is_silent(waiting):
@@ -78,9 +80,18 @@ class Load:
         called again: no process may go on loading.
         """
         for crew in self._crews[len(self.parts) :]:
-            told = crew.end(wait_s)
-            self.parts.append(told)
-            self._hear(told)
+            self.parts.append(crew.end(wait_s))
+
+    @property
+    def told(self) -> Told:
+        """What the sessions of all parts that have ended went through."""
+        return together(self.parts)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every part told what it sent: none is lost, no interrupt hid one."""
+        lost = any(isinstance(part.failure, LoadError) for part in self.parts)
+        return len(self.parts) == len(self._crews) and not lost
 
     def last_ack_us(self) -> int | None:
         """Return when the last ack of all came, None if there was none."""
@@ -125,24 +136,3 @@ class Load:
         seen_us = min(look.clock_us for look in waiting)
         newest_us = max(look.newest_sent_us for look in waiting)
         return seen_us - newest_us > self._silence_s * 1e6
-
-    def _has_failed(self) -> bool:
-        return bool(self.told.failure or self.told.witness_error)
-
-    def _hear(self, told: Told) -> None:
-        """Add what a part of the sessions went through."""
-        self.told.sent |= told.sent
-        self.told.acked |= told.acked
-        if told.broken:
-            self.told.broken_us = min(
-                self.told.broken_us or told.broken_us, told.broken_us
-            )
-        self.told.broken += told.broken
-        self.told.in_flight += told.in_flight
-        for words in told.refusals:
-            note(self.told.refusals, words)
-        for words in told.farewells:
-            note(self.told.farewells, words)
-        self.told.failure = self.told.failure or told.failure
-        self.told.close_error = self.told.close_error or told.close_error
-        self.told.witness_error = self.told.witness_error or told.witness_error

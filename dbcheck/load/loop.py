@@ -345,6 +345,7 @@ class Loop:
                 session.close()
         for lane in list(self._lanes.values()):
             self._drop(lane)
+        # Noted first: after an interrupt, its number may be that of another file.
+        self._closed = True
         self._epoll.close()
         os.close(self._alarm)
-        self._closed = True

@@ -1,0 +1,123 @@
+"""How a load ends that is interrupted while it ends, and what is stored of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import cast
+
+import pytest
+from rich.console import Console
+
+from dbcheck.campaign import loading
+from dbcheck.campaign.loading import Cutter, load_until_cut
+from dbcheck.campaign.preflight import WARM_ROWS, Started
+from dbcheck.campaign.rig import Rig
+from dbcheck.core.schedule import Schedule
+from dbcheck.errors import EngineError, LoadError
+from dbcheck.load.crew import END_S, Crew, Look, Told
+from dbcheck.load.load import Load
+from dbcheck.ports import Engine, PowerSwitch, ServerFacts
+from dbcheck.report.progress import PlainProgress
+from dbcheck.runs import RunFolder
+from dbcheck.witness.log import FrameLogReader
+from dbcheck.witness.url import open_witness
+from tests.unit.test_runs import MANIFEST
+
+
+class EndedCrew:
+    """A part whose sessions have ended; to hear of it is interrupted so many times."""
+
+    def __init__(self, told: Told, interrupts: int = 0) -> None:
+        self._told, self._interrupts = told, interrupts
+
+    def connect(self) -> None:
+        pass
+
+    def start(self, began_us: int) -> None:
+        pass
+
+    def look(self) -> Look:
+        return Look()
+
+    def end(self, wait_s: float = END_S) -> Told:
+        if self._interrupts:
+            self._interrupts -= 1
+            raise KeyboardInterrupt
+        return self._told
+
+
+def broken(session: int) -> Told:
+    return Told(sent={session: 5}, acked={session: 4}, broken=1, broken_us=session)
+
+
+class SilentEngine:
+    """A server that tells nothing of itself."""
+
+    def facts(self) -> ServerFacts:
+        raise EngineError("it does not answer")
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Iterator[Rig]:
+    """A rig with a real witness, whose server and switch nobody needs."""
+    witness = open_witness(f"file:{tmp_path}/witness", volatile=True)
+    yield Rig(
+        cast(Engine, SilentEngine()),
+        witness,
+        cast(PowerSwitch, None),
+        FrameLogReader(),
+        PlainProgress(Console(quiet=True)),
+        tmp_path / "runs",
+    )
+    witness.close()
+
+
+@pytest.fixture
+def started(rig: Rig) -> Started:
+    """A run that is about to begin its load."""
+    run = RunFolder.create(rig.runs, MANIFEST)
+    log = rig.witness.create(MANIFEST.run_id, MANIFEST.to_bytes())
+    return Started(run, MANIFEST, Schedule(1, 2, (10,)), log, None)
+
+
+@pytest.mark.parametrize("interrupts", [1, 2, 3])
+def test_the_load_is_stored_only_if_every_part_was_heard(
+    rig: Rig, started: Started, monkeypatch: pytest.MonkeyPatch, interrupts: int
+) -> None:
+    crews = [EndedCrew(broken(1)), EndedCrew(broken(2), interrupts)]
+    monkeypatch.setattr(loading, "crews_of", lambda *_: crews)
+    with pytest.raises(KeyboardInterrupt):
+        load_until_cut(rig, started, Cutter(rig, started))
+    stored = started.run.load()
+    if interrupts == 3:
+        assert stored is None
+    else:
+        assert stored is not None
+        assert stored.sent == {0: WARM_ROWS, 1: 5, 2: 5}
+        assert stored.acked == {0: WARM_ROWS, 1: 4, 2: 4}
+
+
+def test_a_part_is_heard_once_wherever_an_interrupt_comes() -> None:
+    """Also between its end and the moment at which that is noted."""
+    crews = [EndedCrew(broken(1)), EndedCrew(broken(2), 2)]
+    load = Load(cast(list[Crew], crews), 1)
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            load.end()
+        assert not load.is_whole
+    load.end()
+    load.end()
+    assert load.is_whole
+    assert (load.told.broken, load.told.broken_us) == (2, 1)
+    assert load.told.sent == {1: 5, 2: 5}
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_one_lost_part_of_several_makes_no_whole(place: int) -> None:
+    """Whatever befell another one before."""
+    told = [Told(failure=ValueError("a defect")), Told(failure=ValueError("another"))]
+    told[place].failure = LoadError("lost")
+    load = Load(cast(list[Crew], [EndedCrew(one) for one in told]), 1)
+    load.end()
+    assert not load.is_whole
