@@ -14,7 +14,7 @@ from dbcheck.load.crew import END_S, Look, Told
 from dbcheck.load.job import Ended, Job, hear, tell
 
 _ERROR_BYTES = 2000
-
+_JUDGE = "What the witness holds can be judged: dbcheck reconcile."
 
 Child = subprocess.Popen[bytes]
 
@@ -25,7 +25,7 @@ class ProcessCrew:
     def __init__(self, job: Job) -> None:
         self._job = job
         self._look = Look()
-        self._told = Told()
+        self._told: Told | None = Told()  # None: the process has not told yet
         self._refusal: DbcheckError | None = None
         self._connected = threading.Event()
         # Thread.join() may not be called again after an interrupt (CPython 3.11 then
@@ -36,6 +36,7 @@ class ProcessCrew:
 
     def connect(self) -> None:
         """Start the process; return once every session there is connected."""
+        self._told = None
         # In a session of its own, so that Ctrl-C reaches the client alone.
         self._child = subprocess.Popen(
             [sys.executable, "-P", "-m", "dbcheck.load.worker"],
@@ -49,7 +50,7 @@ class ProcessCrew:
         ).start()
         _order(self._child, self._job)
         self._connected.wait()
-        if error := self._refusal or self._told.failure:
+        if error := self._refusal or (self._told and self._told.failure):
             raise error
 
     def start(self, began_us: int) -> None:
@@ -62,14 +63,15 @@ class ProcessCrew:
         return self._look
 
     def end(self, wait_s: float = END_S) -> Told:
-        """End the sessions, the process and what belongs to it; idempotent."""
-        child, self._child = self._child, None
-        try:
-            if child is not None:
-                self._end(child, wait_s)
-        finally:
-            self._errors.close()
-        return self._told
+        """End the sessions, the process and what belongs to it; idempotent.
+
+        What an interrupt has left of that is done by the next call.
+        """
+        if self._child is not None:
+            self._end(self._child, wait_s)
+            self._child = None
+        self._errors.close()  # no sooner: the reader may have to tell what is in it
+        return self._told or Told(failure=self._silence())
 
     def _end(self, child: Child, wait_s: float) -> None:
         assert child.stdin is not None and child.stdout is not None
@@ -96,11 +98,11 @@ class ProcessCrew:
                     self._told = message.told
                     return
                 else:
-                    self._refusal = message
+                    self._refusal, self._told = message, Told()
                     return
                 self._connected.set()
         except EOFError:
-            self._told.failure = self._loss(child)
+            self._told = Told(failure=self._loss(child))
             self._look = replace(self._look, running=0, waiting=0, failed=True)
         finally:
             self._connected.set()
@@ -115,12 +117,21 @@ class ProcessCrew:
         return LoadError(
             f"process {child.pid} of the load, with {self._job.team.count} sessions,"
             f" ended by itself ({status}): {said[-1] if said else 'it said nothing'}",
-            hint="What the witness holds can be judged: dbcheck reconcile. Look for"
-            " the reason in the system's log, e.g. memory that ran out.",
+            hint=f"{_JUDGE} Look for the reason in the system's log, e.g. memory that"
+            " ran out.",
+        )
+
+    def _silence(self) -> LoadError:
+        """Describe a process of whose end nothing was heard."""
+        return LoadError(
+            f"a process of the load, with {self._job.team.count} sessions, was not"
+            " heard to its end",
+            hint=_JUDGE,
         )
 
 
 def _order(child: Child, order: object) -> None:
     assert child.stdin is not None
-    with contextlib.suppress(OSError):  # the reader tells that nobody is there
+    # Nobody is there, as the reader tells, or the pipe was closed by an earlier end().
+    with contextlib.suppress(OSError, ValueError):
         tell(child.stdin, order)
