@@ -109,16 +109,22 @@ def put_back(rig: Rig) -> None:
 
 
 def _reconcile(rig: Rig, run: RunFolder, manifest: Manifest) -> Outcome:
-    logged = _fetch_logs(rig, run, manifest)
+    """Fetch all that the witness holds, read the survivors, judge.
+
+    What is judged, now or --offline, is there as soon as the survivors are: no ack that
+    is held against them came after them, and a client's record of its load, which it
+    left when all its sessions had ended, stays true of a log that grows.
+    """
+    fetched = _fetch_logs(rig, run, manifest)
+    if run.load() is None:
+        _recall_load(rig, run, manifest)
     read_survivors(rig, run, manifest)
-    if _fetch_logs(rig, run, manifest) != logged:
+    if _log_lengths(rig, manifest) != fetched:
         run.forget_survivors()
         raise UsageError(
             f"the load of run {manifest.run_id} is still going on: a log grows",
             hint="Have the power cut first.",
         )
-    if run.load() is None:
-        _recall_load(rig, run, manifest)
     rig.listener.phase("judge", str(run.path))
     return judge_run(run, rig.reader)
 
@@ -130,6 +136,14 @@ def _fetch_logs(rig: Rig, run: RunFolder, manifest: Manifest) -> list[int]:
         run.write_acks(number, rig.witness.read(manifest.run_id, number))
         lengths.append(run.acks_path(number).stat().st_size)
     return lengths
+
+
+def _log_lengths(rig: Rig, manifest: Manifest) -> list[int]:
+    """Return how long the witness's logs are now, and keep nothing of them."""
+    return [
+        sum(map(len, rig.witness.read(manifest.run_id, number)))
+        for number in range(manifest.logs)
+    ]
 
 
 def _recall_load(rig: Rig, run: RunFolder, manifest: Manifest) -> None:

@@ -1,0 +1,166 @@
+"""A run whose witness fails between the reading of the rows and the judgement."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from rich.console import Console
+
+from dbcheck.campaign.cycle import reconcile_run
+from dbcheck.campaign.judging import judge_run
+from dbcheck.campaign.loading import LOAD_EVENT
+from dbcheck.campaign.rig import Rig
+from dbcheck.core.history import Ack
+from dbcheck.core.schedule import Schedule
+from dbcheck.core.survivors import RowBatch
+from dbcheck.errors import UsageError, WitnessError
+from dbcheck.ports import (
+    Engine,
+    PowerSwitch,
+    ServerFacts,
+    Shape,
+    TableFacts,
+    Witness,
+    WitnessLog,
+)
+from dbcheck.report.progress import PlainProgress
+from dbcheck.runs import Manifest, RunFolder
+from dbcheck.witness.base import AgentWitness
+from dbcheck.witness.log import FrameLogReader
+from dbcheck.witness.url import open_witness
+from tests.unit.test_runs import FACTS, LOAD, MANIFEST
+
+ACKED = 5  # of session 1, before the rows are read
+
+
+class FakeEngine:
+    """A server that came back with every row; *reading* is called as they are read."""
+
+    target = MANIFEST.target
+
+    def __init__(self, reading: Callable[[], None]) -> None:
+        self._reading = reading
+
+    def ready(self) -> None:
+        return None
+
+    def facts(self) -> ServerFacts:
+        return replace(FACTS, started_us=FACTS.started_us + 10**9)
+
+    def canary(self, epoch: int) -> None:
+        return None
+
+    def logged(self, since_us: int) -> None:
+        return None
+
+    def survivors(self, shape: Shape) -> Iterator[RowBatch]:
+        schedule = Schedule(
+            MANIFEST.seed, MANIFEST.epoch, MANIFEST.workload.payload_bytes
+        )
+        rows = [schedule.row(1, seq) for seq in range(1, ACKED + 1)]
+        yield RowBatch.of(row._replace(row_id=row.seq) for row in rows)
+        self._reading()
+
+    def tighten(self) -> None:
+        return None
+
+
+class FailingWitness:
+    """A witness of which *reads* logs can be read, and no more."""
+
+    def __init__(self, witness: AgentWitness, reads: int) -> None:
+        self._witness, self._left = witness, reads
+
+    def read(self, run_id: str, number: int) -> Iterator[bytes]:
+        if not self._left:
+            raise WitnessError("the witness is gone")
+        self._left -= 1
+        return self._witness.read(run_id, number)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._witness, name)
+
+
+@dataclass(frozen=True)
+class Site:
+    """A run of two logs, with acks in the second, whose client has lost its record."""
+
+    run: RunFolder
+    manifest: Manifest
+    witness: AgentWitness
+    logs: tuple[WitnessLog, WitnessLog]
+
+    def reconcile(self, reads: int, reading: Callable[[], None] = lambda: None) -> None:
+        """Read the rows and judge, as far as the witness allows."""
+        rig = Rig(
+            cast(Engine, FakeEngine(reading)),
+            cast(Witness, FailingWitness(self.witness, reads)),
+            cast(PowerSwitch, None),
+            FrameLogReader(),
+            PlainProgress(Console(quiet=True)),
+            self.run.path.parent,
+        )
+        reconcile_run(rig, self.run, self.manifest)
+
+    def ack(self, number: int, session: int, seq: int) -> None:
+        """Have a log hold one more ack."""
+        log = self.logs[number]
+        log.append(Ack(session, seq, seq, seq))
+        log.note({"event": "held"})
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    """A witness in processes of their own, with a run in it."""
+    manifest = replace(MANIFEST, logs=2, table=TableFacts({}, 0))
+    witness = open_witness(f"file:{tmp_path}/witness", volatile=True)
+    first = witness.create(manifest.run_id, manifest.to_bytes())
+    second = witness.join(manifest.run_id, 1)
+    made = Site(
+        RunFolder.create(tmp_path / "runs", manifest),
+        manifest,
+        witness,
+        (first, second),
+    )
+    for seq in range(1, ACKED + 1):
+        made.ack(1, 1, seq)
+    yield made
+    first.close()
+    second.close()
+    witness.close()
+
+
+def test_the_record_left_with_the_witness_is_there_with_the_survivors(
+    site: Site,
+) -> None:
+    """They are read once: what is not there then, no later judgement has."""
+    load = replace(LOAD, watermarks=(None, None), windows=LOAD.windows * 2)
+    content = load.to_bytes().decode()
+    site.logs[0].note({"event": LOAD_EVENT, "load": content})
+    with pytest.raises(WitnessError, match="gone"):
+        site.reconcile(reads=2)
+    assert site.run.was_read()
+    assert judge_run(site.run, FrameLogReader()).load == load
+
+
+@pytest.mark.parametrize("reads", [2, 3])
+def test_no_ack_is_held_against_rows_that_were_read_before_it(
+    site: Site, reads: int
+) -> None:
+    """The load goes on, and what would tell it fails."""
+    with pytest.raises(WitnessError, match="gone"):
+        site.reconcile(reads, lambda: site.ack(0, 2, 1))
+    outcome = judge_run(site.run, FrameLogReader())
+    assert outcome.found is not None
+    assert (outcome.found.confirmed, outcome.found.kept) == (ACKED, ACKED)
+    assert not outcome.found.losses
+
+
+def test_rows_that_were_read_while_a_log_grew_are_forgotten(site: Site) -> None:
+    with pytest.raises(UsageError, match="still going on"):
+        site.reconcile(10, lambda: site.ack(1, 1, ACKED + 1))
+    assert not site.run.was_read()
