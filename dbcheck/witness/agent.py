@@ -323,8 +323,8 @@ class Agent:
                 made_ns = os.stat(manifest).st_mtime_ns
                 for number in range(logs_announced(manifest)):
                     os.stat(os.path.join(path, log_name(number)))
-            except (FileNotFoundError, NotADirectoryError):
-                continue
+            except (FileNotFoundError, NotADirectoryError, Refusal):
+                continue  # no run, or one that is being removed
             if RUN_ID.fullmatch(run_id):
                 found.append((made_ns, run_id))
         self._send(RESULT, to_json([run_id for _, run_id in sorted(found)]))

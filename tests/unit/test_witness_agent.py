@@ -292,6 +292,23 @@ def test_runs_are_listed_oldest_first(replies: Replies) -> None:
     assert json.loads(replies.ask(agent.RUNS)[0][1]) == ["zebra", "ant", "bee"]
 
 
+def test_a_run_that_is_removed_meanwhile_does_not_spoil_the_list(
+    replies: Replies, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for run_id in ("gone", "here"):
+        replies.create(run_id)
+        replies.agent.close()
+    read = agent.logs_announced
+
+    def logs_announced(path: str) -> int:
+        if "gone" in path:
+            Path(path).unlink()
+        return read(path)
+
+    monkeypatch.setattr(agent, "logs_announced", logs_announced)
+    assert replies.ask(agent.RUNS) == [(wire.RESULT, b'["here"]')]
+
+
 def test_a_run_is_listed_once_all_of_its_logs_are_there(tmp_path: Path) -> None:
     first, second = Replies(tmp_path), Replies(tmp_path)
     first.manifest = b'{"logs": 2}'
