@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from pathlib import Path
@@ -12,6 +13,7 @@ from dbcheck.errors import UsageError
 from dbcheck.probes import host_log
 from dbcheck.probes.host import open_host
 from dbcheck.probes.host_facts import parse_nvme, parse_smartctl
+from dbcheck.remote.channel import Channel
 
 ATA = {
     "power_cycle_count": 40,
@@ -81,6 +83,25 @@ def test_a_folder_of_logs_is_read_whole(tmp_path: Path) -> None:
     marks = host_log.mark(str(tmp_path))
     (tmp_path / "tuesday.log").write_text("new\n")
     assert host_log.since(str(tmp_path), marks, 100)["text"] == "new\n"
+
+
+def test_an_interrupted_answer_is_not_taken_for_the_next_one_s(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(channel: Channel, *_: object) -> None:
+        assert channel.wait(60)  # the answer has come
+        raise KeyboardInterrupt
+
+    log = tmp_path / "server.log"
+    log.write_text("old\n")
+    with contextlib.closing(open_host("local:")) as host:
+        marks = host.mark_log(str(log))
+        with monkeypatch.context() as patch:
+            patch.setattr(Channel, "receive", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                host.mark_log(str(tmp_path))
+        assert host.mark_log(str(log)) == marks
+        assert host.read_log(str(log), marks).text == ""
 
 
 @pytest.mark.parametrize("url", ["", "host", "http://host", "ssh://", "ssh://a:b"])
