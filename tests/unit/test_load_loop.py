@@ -389,6 +389,26 @@ def test_a_session_that_cannot_connect_leaves_none_open(make: Make) -> None:
     assert site.server.open == []
 
 
+def test_what_an_interrupted_end_has_closed_is_not_used_again(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = make(until_last)
+    site.start()
+    wait_until(lambda: len(site.log.acks) == 3 * (LAST - 1), "acks")
+    close, alarm = os.close, site.loop._alarm
+
+    def interrupted(fd: int) -> None:
+        close(fd)
+        if fd == alarm:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "close", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            site.loop.end()
+    assert site.loop.end().sent.keys() == {1, 2, 3}
+
+
 def test_a_ramp_begins_with_one_session(make: Make) -> None:
     site = make(until_last, ramp_s=86_400.0)
     told = site.run(lambda: len(site.log.acks) == LAST - 1)
