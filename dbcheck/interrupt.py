@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import contextlib
 import signal
+import threading
 from collections.abc import Iterator
 from types import FrameType
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _came: list[int] = []  # no Event: a second signal would wait for the lock of the first
-_holding: list[bool] = []  # not empty: an interrupt has to wait
+_holding: list[bool] = []  # the last one counts: an interrupt has to wait
 
 
 def install() -> None:
@@ -31,18 +32,44 @@ def install() -> None:
 
 @contextlib.contextmanager
 def held_back() -> Iterator[None]:
-    """Let an interrupt that comes in the body, which must be short, come after it.
+    """Let an interrupt that comes in the body come after it, and after all around it.
 
-    For what would be lost if it were begun and not yet known by a name.
+    The body must be short, or end early if so_far() grows.  For what would be lost if
+    it were begun and not yet known by a name, and for what must not be left half done.
+    An error of the body comes instead of the interrupt, which stays noted.
     """
-    before = len(_came)
-    _holding.append(True)
+    if threading.current_thread() is not threading.main_thread():
+        yield  # no interrupt is raised here
+        return
+    with _ctrl_c_noted():
+        before, depth = len(_came), len(_holding)
+        _holding.append(True)
+        try:
+            yield
+        finally:
+            del _holding[depth:]
+    if len(_came) > before and not _waits():
+        raise KeyboardInterrupt
+
+
+@contextlib.contextmanager
+def let_through() -> Iterator[None]:
+    """Let interrupts come at once in the body, which is part of one of held_back().
+
+    One that came before comes now.
+    """
+    depth = len(_holding)
+    _holding.append(False)
     try:
+        require_none()
         yield
     finally:
-        _holding.pop()
-    if len(_came) > before:
-        raise KeyboardInterrupt
+        del _holding[depth:]
+
+
+def so_far() -> int:
+    """Return how many interrupts have come."""
+    return len(_came)
 
 
 def led_to(error: BaseException | None) -> bool:
@@ -60,7 +87,24 @@ def require_none() -> None:
         raise KeyboardInterrupt
 
 
+@contextlib.contextmanager
+def _ctrl_c_noted() -> Iterator[None]:
+    """Have Ctrl-C noted also in a program that did not call install()."""
+    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield
+        return
+    signal.signal(signal.SIGINT, _raise)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _waits() -> bool:
+    return bool(_holding) and _holding[-1]
+
+
 def _raise(number: int, frame: FrameType | None) -> None:
     _came.append(number)
-    if not _holding:
+    if not _waits():
         raise KeyboardInterrupt

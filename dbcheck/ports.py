@@ -477,7 +477,8 @@ class Cut:
 
     asked_us: when the switch was told, None if a human cuts at a moment of theirs.
     exact_us: when the power was gone, if the switch knows.
-    report:   what the switch has to say (counters, output).
+    report:   what the switch has to say (counters, output); off_s: for how many
+              seconds it means to keep the power off, if it does.
     """
 
     asked_us: int | None
@@ -501,8 +502,12 @@ class PowerSwitch(Protocol):
         raise PowerError if the power did not go.
         """
 
-    def restore(self) -> None:
-        """Apply power.  Return once state() is ON; the system may still be booting."""
+    def restore(self) -> float | None:
+        """Apply power.  Return once state() is ON; the system may still be booting.
+
+        Return for how many seconds it was off before, None if the switch has not
+        measured that.
+        """
 
     def failure(self) -> str | None:
         """Say why the target will certainly not come back, or None."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Sequence
 
+from dbcheck import interrupt
 from dbcheck.campaign.judging import Outcome, judge_run
 from dbcheck.campaign.loading import LOAD_EVENT, Cutter, load_until_cut
 from dbcheck.campaign.preflight import Started, preflight
@@ -46,18 +47,20 @@ def finish_cycle(rig: Rig, started: Started) -> Outcome:
     """
     with started.run.locked():
         cutter = Cutter(rig, started)
-        try:
-            load = load_until_cut(rig, started, cutter)
-        except BaseException:
-            if not cutter.asked:
-                rig.listener.phase("stopped", "before the cut: nothing was cut")
-            elif not rig.power.attended:
-                rig.listener.phase("restore", RESTORING)
-                with contextlib.suppress(PowerError):  # the first error is the one
-                    rig.power.restore()
-            raise
-        if cutter.asked or (load.gone and rig.power.attended):
-            rig.power.restore()
+        with interrupt.held_back():
+            try:
+                with interrupt.let_through():
+                    load = load_until_cut(rig, started, cutter)
+            except BaseException:
+                if not cutter.asked:
+                    rig.listener.phase("stopped", "before the cut: nothing was cut")
+                elif not rig.power.attended:
+                    rig.listener.phase("restore", RESTORING)
+                    with contextlib.suppress(PowerError):  # the first error is the one
+                        rig.power.restore()
+                raise
+            if cutter.asked or (load.gone and rig.power.attended):
+                rig.power.restore()
         return _reconcile(rig, started.run, started.manifest)
 
 

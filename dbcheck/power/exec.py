@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
+from dbcheck import interrupt
 from dbcheck.errors import PowerError
 from dbcheck.ports import Cut, PowerState
 from dbcheck.power.command import SAID_MAX, run, shown
@@ -73,17 +74,18 @@ class ExecSwitch:
             report["off_s"] = self._hold.off_s
         return Cut(asked_us, None, report)
 
-    def restore(self) -> None:
+    def restore(self) -> float | None:
         """Run the restore program after the hold, see the power on.
 
-        An interrupt ends the hold, never the restore.
+        An interrupt ends the hold, never the restore, and comes once that is done.
         """
-        try:
-            self._hold.wait()
-        finally:
-            if self._commands.restore:
-                self._run("restore", self._commands.restore)
-                self._wait(PowerState.ON)
+        if not self._commands.restore:
+            return None
+        with interrupt.held_back():
+            off_s = self._hold.wait(self.state)
+            self._run("restore", self._commands.restore)
+            self._wait(PowerState.ON)
+        return off_s
 
     def failure(self) -> str | None:
         """Return None: only the server's answers can tell."""

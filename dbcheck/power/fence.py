@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from dbcheck import interrupt
 from dbcheck.errors import PowerError, UsageError
 from dbcheck.ports import Cut, PowerState
 from dbcheck.power import fence_metadata
@@ -109,15 +110,15 @@ class FenceSwitch:
         report = {"agent": self._name, "output": said, "off_s": self._hold.off_s}
         return Cut(asked_us, None, report)
 
-    def restore(self) -> None:
+    def restore(self) -> float | None:
         """Say on after the hold, see the power on.
 
-        An interrupt ends the hold, never the restore.
+        An interrupt ends the hold, never the restore, and comes once that is done.
         """
-        try:
-            self._hold.wait()
-        finally:
+        with interrupt.held_back():
+            off_s = self._hold.wait(self.state)
             self._switch("on", PowerState.ON)
+        return off_s
 
     def failure(self) -> str | None:
         """Return None: only the server's answers can tell."""

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable
 
+from dbcheck import interrupt
 from dbcheck.errors import PowerError
 from dbcheck.ports import PowerState
 
 POLL_S = 0.5
+_LOOK_S = 0.1  # how long an interrupt may have to wait
 
 
 class Hold:
@@ -27,11 +30,35 @@ class Hold:
         """Note that the power is off now."""
         self._off_since_s = time.monotonic()
 
-    def wait(self) -> None:
-        """Wait until the time is over; at once if no cut was noted."""
+    def wait(self, read: Callable[[], PowerState]) -> float | None:
+        """Wait until the time is over; return how long the power was off, in seconds.
+
+        read: tells the power's state.  Where no cut was noted, as in another process
+        than the one that cut, the time begins when that is first seen off; without
+        that there is nothing to wait for.  None if the power may have been on.
+        An interrupt that comes meanwhile, held back by the caller, ends the time.
+        """
+        before = interrupt.so_far()
         since_s, self._off_since_s = self._off_since_s, None
-        if since_s is not None:
-            time.sleep(max(0.0, since_s + self.off_s - time.monotonic()))
+        if since_s is None and _seen(read) is PowerState.OFF:
+            since_s = time.monotonic()
+        if since_s is None:
+            return None
+        while (off_s := time.monotonic() - since_s) < self.off_s:
+            if interrupt.so_far() > before:
+                break
+            time.sleep(min(_LOOK_S, self.off_s - off_s))
+        return off_s if _seen(read) in (PowerState.OFF, PowerState.UNKNOWN) else None
+
+
+def _seen(read: Callable[[], PowerState]) -> PowerState | None:
+    """Return what read() says, None if it fails: the power must come back all the same.
+
+    A switch that cannot tell says UNKNOWN.
+    """
+    with contextlib.suppress(PowerError):
+        return read()
+    return None
 
 
 def wait_for(

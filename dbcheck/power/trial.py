@@ -6,6 +6,7 @@ import contextlib
 import time
 from dataclasses import dataclass
 
+from dbcheck import interrupt
 from dbcheck.errors import HostError, PowerError
 from dbcheck.ports import Cut, PowerState, PowerSwitch
 from dbcheck.power.target import Target
@@ -40,15 +41,17 @@ def try_out(switch: PowerSwitch, target: Target | None, wait_s: float) -> Trial:
     before = target.identity() if target else None
     first = switch.state()
     began = time.monotonic()
-    try:
-        cut = switch.cut()
-        cut_at = time.monotonic()
-        between = switch.state()
-    except BaseException:
-        with contextlib.suppress(PowerError):  # the first error is the one to show
-            switch.restore()
-        raise
-    switch.restore()
+    with interrupt.held_back():
+        try:
+            with interrupt.let_through():
+                cut = switch.cut()
+                cut_at = time.monotonic()
+                between = switch.state()
+        except BaseException:
+            with contextlib.suppress(PowerError):  # the first error is the one to show
+                switch.restore()
+            raise
+        switch.restore()
     on_at = time.monotonic()
     last = switch.state()
     back_s, rebooted = None, None

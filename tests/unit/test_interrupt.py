@@ -42,6 +42,55 @@ with interrupt.held_back():
     print("not again")
 """
 
+NESTED = """
+import signal
+from dbcheck import interrupt
+
+try:
+    with interrupt.held_back():
+        try:
+            with interrupt.let_through():
+                signal.raise_signal(signal.SIGINT)
+        except KeyboardInterrupt:
+            print("let through")
+        before = interrupt.so_far()
+        with interrupt.held_back():
+            signal.raise_signal(signal.SIGINT)
+            print("held", interrupt.so_far() - before)
+        print("still held")
+        with interrupt.let_through():
+            print("not here")
+except KeyboardInterrupt:
+    print("interrupted")
+try:
+    signal.raise_signal(signal.SIGINT)
+except KeyboardInterrupt:
+    print("as before", signal.getsignal(signal.SIGINT) is signal.default_int_handler)
+"""
+
+ELSEWHERE = """
+import signal
+import threading
+from dbcheck import interrupt
+
+interrupt.install()
+held, done = threading.Event(), threading.Event()
+
+def hold():
+    with interrupt.held_back():
+        held.set()
+        done.wait()
+
+thread = threading.Thread(target=hold)
+thread.start()
+held.wait()
+try:
+    signal.raise_signal(signal.SIGINT)
+except KeyboardInterrupt:
+    print("interrupted")
+done.set()
+"""
+
 IGNORED = """
 import signal
 from dbcheck import interrupt
@@ -87,6 +136,17 @@ def test_one_that_a_destructor_lost_is_found(name: str) -> None:
 
 def test_one_that_has_to_wait_comes_afterwards() -> None:
     assert python(HELD).stdout == "done\ninterrupted\nnot again\n"
+
+
+def test_a_part_can_be_let_through_and_the_outermost_decides() -> None:
+    """Also in a program that did not call install()."""
+    assert python(NESTED).stdout == (
+        "let through\nheld 1\nstill held\ninterrupted\nas before True\n"
+    )
+
+
+def test_another_thread_holds_nothing_back() -> None:
+    assert python(ELSEWHERE).stdout == "interrupted\n"
 
 
 def test_what_nohup_ignores_stays_ignored() -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 import time
@@ -12,6 +13,7 @@ from dbcheck.errors import PowerError
 from dbcheck.ports import PowerState
 from dbcheck.power.exec import ExecCommands, ExecSwitch
 from dbcheck.power.manual import ManualSwitch
+from tests.waiting import wait_until
 
 
 @pytest.fixture
@@ -134,29 +136,92 @@ def test_words_are_not_read_by_a_shell(plug: Path) -> None:
     )
 
 
-def test_the_power_is_kept_off_and_given_back_even_on_an_interrupt(
-    plug: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    held: list[float] = []
-    sleep = time.sleep
-
-    def hold(seconds: float) -> None:
-        if seconds < 800:
-            return sleep(seconds)  # of those who wait for a program
-        held.append(seconds)
-        if len(held) == 2:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(time, "sleep", hold)
-    power = switch(plug, off_s=900)
-    assert power.cut().report["off_s"] == 900
-    power.restore()
-    power.restore()  # without a cut there is nothing to wait for
-    assert len(held) == 1
-    power.cut()
-    with pytest.raises(KeyboardInterrupt):
-        power.restore()
+def test_the_power_is_kept_off_for_its_time(plug: Path) -> None:
+    power = switch(plug, off_s=0.3)
+    assert power.cut().report["off_s"] == 0.3
+    off_s = power.restore()
+    assert off_s is not None
+    assert off_s >= 0.3
+    assert power.restore() is None  # it is on: there is nothing to wait for
     assert power.state() is PowerState.ON
+
+
+def test_another_process_keeps_it_off_anew(plug: Path) -> None:
+    """When the power went is not known there, only that it is off."""
+    switch(plug, off_s=900).cut()
+    off_s = switch(plug, off_s=0.3).restore()
+    assert off_s is not None
+    assert off_s >= 0.3
+
+
+def test_a_time_without_power_that_nobody_saw_is_not_claimed(plug: Path) -> None:
+    power = switch(plug, off_s=0.1)
+    power.cut()
+    plug.write_text("on")  # by somebody else, nobody knows when
+    assert power.restore() is None
+    plug.write_text("off")
+    assert switch(plug, off_s=900, state="").restore() is None
+    assert plug.read_text() == "on\n"
+
+
+def test_a_state_that_cannot_be_read_keeps_no_host_without_power(plug: Path) -> None:
+    """It fails once the time is over, and then no more."""
+    broken = plug.with_name("broken")
+    power = switch(plug, state=f"rm {broken} 2>&- && exit 3; cat {plug}")
+    power.cut()
+    broken.touch()
+    assert power.restore() is None
+    assert plug.read_text() == "on\n"
+
+
+RESTORES = """
+import sys
+from dbcheck import interrupt
+from dbcheck.power.exec import ExecCommands, ExecSwitch
+
+installed, off_s, state, restore = sys.argv[1:]
+if installed == "installed":
+    interrupt.install()
+words = {"state": ("sh", "-c", state), "restore": ("sh", "-c", restore)}
+try:
+    ExecSwitch(ExecCommands(("true",), off_s=float(off_s), **words)).restore()
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+@pytest.mark.parametrize(
+    ("who", "number"),
+    [
+        ("installed", signal.SIGINT),
+        ("installed", signal.SIGTERM),
+        ("installed", signal.SIGHUP),
+        ("plain", signal.SIGINT),
+    ],
+)
+@pytest.mark.parametrize("off_s", [0, 900])
+def test_no_interrupt_leaves_the_target_without_power(
+    plug: Path, who: str, number: signal.Signals, off_s: int
+) -> None:
+    """One ends the time without power; one more, in the restore, ends nothing."""
+    plug.write_text("off")
+    asked, began = plug.with_name("asked"), plug.with_name("began")
+    state = f"touch {asked}; cat {plug}"
+    restore = f"touch {began}; sleep 0.5; echo on > {plug}"
+    client = subprocess.Popen(
+        (sys.executable, "-c", RESTORES, who, str(off_s), state, restore),
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with client:
+        wait_until(asked.exists, "the state is asked for")
+        if off_s:
+            client.send_signal(number)
+        wait_until(began.exists, "the restore began")
+        client.send_signal(number)
+        said, _ = client.communicate(timeout=60)
+    assert plug.read_text() == "on\n"
+    assert said == "interrupted\n"
 
 
 def test_a_human_is_asked_and_nothing_is_claimed() -> None:

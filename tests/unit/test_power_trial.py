@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import signal
 from typing import Any, cast
 
 import pytest
 
+from dbcheck import interrupt
 from dbcheck.errors import HostError, PowerError
 from dbcheck.ports import Cut, PowerState
 from dbcheck.power.target import Identity, Target
@@ -76,3 +78,18 @@ def test_a_host_that_does_not_come_back_is_told() -> None:
     plug: Any = Plug("no boot")
     with pytest.raises(PowerError, match="does not answer 0 s after"):
         try_out(plug, plug, 0)
+
+
+def test_an_interrupt_in_the_restore_comes_once_the_power_is_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Interrupted(Plug):
+        def restore(self) -> None:
+            signal.raise_signal(signal.SIGINT)
+            super().restore()
+
+    monkeypatch.setattr(interrupt, "_came", [])  # it is remembered for good
+    plug = Interrupted()
+    with pytest.raises(KeyboardInterrupt):
+        try_out(plug, None, 5)
+    assert plug.power is PowerState.ON
