@@ -2,6 +2,7 @@
 
     manifest.json    before the load: seed, epoch, workload, target, facts
     load.json        after the load: what the client sent and received, the cut
+    restore.json     after the restore: how long the power was off, if that was measured
     after.json       after recovery: the server's facts, the power switch's failure
     acks.log         a copy of the witness's log; acks-1.log ... if there are more
     survivors.bin    every row that was read back, as core.survivors.RECORD
@@ -17,6 +18,7 @@ rots here is never held against a server.
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 import secrets
 from collections.abc import Iterable, Iterator, Mapping
@@ -167,6 +169,18 @@ class LoadRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class RestoreRecord:
+    """What the switch measured; off_s: seconds without power, 0 or more."""
+
+    off_s: float
+
+    def __post_init__(self) -> None:
+        """Refuse a time that no clock can have measured."""
+        if not 0 <= self.off_s < math.inf:
+            raise ValueError(f"no power is off for {self.off_s} s")
+
+
+@dataclass(frozen=True, slots=True)
 class AfterRecord:
     """What was found after the power came back.
 
@@ -248,6 +262,22 @@ class RunFolder:
         if not path.is_file():
             return None
         return stored.from_bytes(path.read_bytes(), LoadRecord, str(path))
+
+    def write_restore(self, restore: RestoreRecord) -> None:
+        """Store how long the power was off, unless that is stored.
+
+        The first time counts: a drive's cache that had power again is no longer at
+        risk, however long it is without power later.
+        """
+        if not (self.path / "restore.json").is_file():
+            self._write("restore.json", [stored.to_bytes(restore)])
+
+    def restore(self) -> RestoreRecord | None:
+        """Read how long the power was off; None if nobody measured that."""
+        path = self.path / "restore.json"
+        if not path.is_file():
+            return None
+        return stored.from_bytes(path.read_bytes(), RestoreRecord, str(path))
 
     def write_after(self, after: AfterRecord) -> None:
         """Store what was found after recovery."""

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from itertools import takewhile
 
 from dbcheck.campaign.control import facts_of, run_controls
-from dbcheck.campaign.cycle import reconcile_run, run_cycle
+from dbcheck.campaign.cycle import reconcile_run, restore, run_cycle
 from dbcheck.campaign.folder import CampaignFolder, Cycle, Plan
 from dbcheck.campaign.judging import Outcome, judge_run
 from dbcheck.campaign.recovery import wait_for_server
@@ -159,7 +159,7 @@ def _settled(rig: Rig, run: RunFolder) -> Outcome:
     if run.was_read():
         return judge_run(run, rig.reader)
     if rig.power.state() is not PowerState.ON:
-        rig.power.restore()
+        restore(rig, run)
     return reconcile_run(rig, run, run.manifest())
 
 

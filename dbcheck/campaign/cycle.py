@@ -13,11 +13,19 @@ from dbcheck.campaign.recovery import read_survivors
 from dbcheck.campaign.rig import Rig
 from dbcheck.core.control import ControlFacts
 from dbcheck.core.moments import Moment
-from dbcheck.errors import EngineError, LogDamaged, PowerError, UsageError
-from dbcheck.runs import Manifest, RunFolder
+from dbcheck.errors import (
+    EngineError,
+    LogDamaged,
+    PowerError,
+    RunWriteError,
+    UsageError,
+)
+from dbcheck.runs import Manifest, RestoreRecord, RunFolder
 from dbcheck.workload import Workload
 
-RESTORING = "the power comes back after its time off (Ctrl-C again: at once)"
+RESTORING = (
+    "the power comes back after its time off (Ctrl-C again: at once, and no PASS)"
+)
 
 
 def run_cycle(
@@ -56,12 +64,19 @@ def finish_cycle(rig: Rig, started: Started) -> Outcome:
                     rig.listener.phase("stopped", "before the cut: nothing was cut")
                 elif not rig.power.attended:
                     rig.listener.phase("restore", RESTORING)
-                    with contextlib.suppress(PowerError):  # the first error is the one
-                        rig.power.restore()
+                    with contextlib.suppress(PowerError, RunWriteError):
+                        restore(rig, started.run)  # the first error is the one
                 raise
             if cutter.asked or (load.gone and rig.power.attended):
-                rig.power.restore()
+                restore(rig, started.run)
         return _reconcile(rig, started.run, started.manifest)
+
+
+def restore(rig: Rig, run: RunFolder) -> None:
+    """Apply power, and store how long it was off if the switch measured that."""
+    off_s = rig.power.restore()
+    if off_s is not None:
+        run.write_restore(RestoreRecord(off_s))
 
 
 def reconcile_run(rig: Rig, run: RunFolder, manifest: Manifest) -> Outcome:

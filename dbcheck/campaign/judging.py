@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -22,7 +23,7 @@ from dbcheck.core.evidence import AtTheCut, Item, Judgement, Standing, Verdict
 from dbcheck.core.reconcile import Claim, Reconciliation, reconcile
 from dbcheck.errors import LogDamaged
 from dbcheck.ports import LogFacts, LogReader, ServerFacts, Shape
-from dbcheck.runs import AfterRecord, LoadRecord, Manifest, RunFolder
+from dbcheck.runs import AfterRecord, LoadRecord, Manifest, RestoreRecord, RunFolder
 
 RANGES_MAX = 10_000
 
@@ -67,6 +68,8 @@ def judge_run(run: RunFolder, reader: LogReader) -> Outcome:
     completed = load.canaries if load else None
     depth = hostevidence.depth_of(manifest.host, completed, after.host)
     items = _items(manifest, load, after, depth)
+    if time_off := _without_power(load, run.restore(), depth):
+        items.append(time_off)
     if manifest.controls:
         items.append(control_item(manifest.controls))
     flagged = rules.flagged(manifest.family, manifest.before.settings)
@@ -158,6 +161,20 @@ def _logs(after: AfterRecord) -> dict[str, str]:
     if after.log is not None:
         logs["error log over SQL"] = after.log
     return logs
+
+
+def _without_power(
+    load: LoadRecord | None, restore: RestoreRecord | None, depth: DepthFinding | None
+) -> Item | None:
+    if load is None or load.cut is None or "off_s" not in load.cut.report:
+        return None
+    meant = load.cut.report["off_s"]
+    return evidence.without_power(
+        # What is no number cannot be reached.
+        meant if isinstance(meant, int | float) else math.inf,
+        restore.off_s if restore else None,
+        depth.depth if depth else None,
+    )
 
 
 def _since_checkpoint(load: LoadRecord | None) -> Item | None:

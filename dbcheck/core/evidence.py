@@ -6,6 +6,7 @@ import enum
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from dbcheck.core.depth import Depth
 from dbcheck.core.loss import LossKind
 from dbcheck.core.reconcile import Reconciliation
 
@@ -200,6 +201,33 @@ def held_at_the_cut(newest_us: int | None, cut_us: int | None) -> Item:
     if age_s >= LAST_ACK_AGE_MAX_S:
         return Item(name, Standing.ABSENT, f"{said}: it lagged", True)
     return Item(name, Standing.PRESENT, said, True)
+
+
+def without_power(
+    meant_s: float | None, off_s: float | None, depth: Depth | None
+) -> Item | None:
+    """Judge whether the power was off for long enough, in seconds.
+
+    meant_s: how long the switch meant to keep it off; None, and there is no item, if
+    it keeps nothing off.  off_s: how long it was off, None if nobody measured that.
+    depth: how deep the cut went, None if that was not measured.
+    Supplies hold a charge for seconds: a drive's cache whose rail never fell cannot
+    lose, and the cut would say nothing of the drive.
+    """
+    if meant_s is None:
+        return None
+    name = "time without power"
+    if depth is Depth.DRIVE:
+        said = "the drive's own cache lost its power, however long it was off"
+        return Item(name, Standing.PRESENT, said, True)
+    if off_s is not None and off_s >= meant_s:
+        said = f"off for {off_s:.2f} s, {meant_s:g} s or more as was meant"
+        return Item(name, Standing.PRESENT, said, True)
+    said = f"nobody saw it stay off for {meant_s:g} s"
+    if off_s is not None:
+        said = f"it was back after {off_s:.2f} s, not {meant_s:g} s"
+    said += ": a drive's cache may have kept its charge; cut again, and let it end"
+    return Item(name, Standing.NOT_OBSERVABLE, said, True)
 
 
 def since_checkpoint(

@@ -14,7 +14,7 @@ from dbcheck.errors import DbcheckError, RunFormatError
 from dbcheck.lab.spec import LabSpec
 from dbcheck.lab.state import Entry
 from dbcheck.report.verdict import verdict_report
-from dbcheck.runs import AfterRecord, LoadRecord, Manifest, RunFolder
+from dbcheck.runs import AfterRecord, LoadRecord, Manifest, RestoreRecord, RunFolder
 from dbcheck.witness.log import FrameLogReader
 from tests.fuzz.memory import scratch
 from tests.fuzz.script import Script, edit_bytes, edit_value
@@ -22,7 +22,7 @@ from tests.fuzz.stored_run import RUN, campaign_files, run_files
 from tests.fuzz.target import Target
 
 _STAMP = ("format", "sha256")
-KINDS = (Manifest, LoadRecord, AfterRecord, Plan, Cycle)
+KINDS = (Manifest, LoadRecord, RestoreRecord, AfterRecord, Plan, Cycle)
 
 
 def restamped(content: bytes, edit: Callable[[object], object]) -> bytes:

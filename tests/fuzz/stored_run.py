@@ -13,7 +13,7 @@ from dbcheck.core.history import Ack
 from dbcheck.core.moments import Moment, Stratum
 from dbcheck.core.target import Drive, HostAfter, HostBefore, Layer, LogTail
 from dbcheck.ports import Cut, LogPosition, ServerFacts, TableFacts, WindowFacts
-from dbcheck.runs import AfterRecord, LoadRecord, Manifest, RunFolder
+from dbcheck.runs import AfterRecord, LoadRecord, Manifest, RestoreRecord, RunFolder
 from dbcheck.workload import load
 from tests.fuzz.memory import scratch
 from tests.unit.cycles import record, records_of
@@ -93,7 +93,7 @@ def load_record() -> LoadRecord:
         windows=(WindowFacts(1, 0.5), WindowFacts(2, 0.1)),
         refusals=(),
         farewells=(),
-        cut=Cut(10**6 + 600, 10**6 + 800, {"x": 1}),
+        cut=Cut(10**6 + 600, 10**6 + 800, {"off_s": 15.0}),
         canaries=Completed(Counted(9, 2), (Counted(9, 2),)),
         settings=_SETTINGS,
         log=(LogPosition(10, 5), LogPosition(90, 5)),
@@ -103,6 +103,7 @@ def load_record() -> LoadRecord:
 def stored_run(run: RunFolder) -> RunFolder:
     """Store all of a run whose rows are all there, but one that came beyond."""
     run.write_load(load_record())
+    run.write_restore(RestoreRecord(15.25))
     for number, maker in enumerate(makers()):
         run.write_acks(number, [maker.data()])
     rows = [

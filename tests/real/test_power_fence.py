@@ -58,7 +58,7 @@ def test_the_packages_own_agent_cuts_and_restores(dummy: FenceDevice) -> None:
     assert switch.state() is PowerState.OFF
     with pytest.raises(PowerError, match="off already"):
         switch.cut()  # for which the agent itself would report success
-    switch.restore()
+    assert switch.restore() is not None  # the seconds that it was off
     assert switch.state() is PowerState.ON
 
 
@@ -136,4 +136,7 @@ def test_cuts_by_an_agent_are_cuts(
         assert load is not None
         assert load.cut is not None
         assert load.cut.report["off_s"] == 0.5
+        measured = outcome.run.restore()
+        assert measured is not None
+        assert measured.off_s >= 0.5
         assert outcome.manifest.power == "fence"

@@ -5,6 +5,7 @@ import dataclasses
 import pytest
 
 from dbcheck.core import evidence
+from dbcheck.core.depth import Depth
 from dbcheck.core.evidence import AtTheCut, Item, Standing, Verdict
 from dbcheck.core.loss import Loss, Losses, LossKind
 from dbcheck.core.reconcile import Reconciliation
@@ -132,6 +133,27 @@ def test_not_shut_down(
 ) -> None:
     item = evidence.not_shut_down(load, canary, exact)
     assert (item.standing, item.required) == (standing, True)
+
+
+@pytest.mark.parametrize(
+    ("off_s", "depth", "standing", "said"),
+    [
+        pytest.param(15.0, None, Standing.PRESENT, "15.00 s", id="whole"),
+        pytest.param(14.9, None, Standing.NOT_OBSERVABLE, "after 14.90 s", id="short"),
+        pytest.param(14.9, Depth.OS, Standing.NOT_OBSERVABLE, "again", id="shallow"),
+        pytest.param(None, None, Standing.NOT_OBSERVABLE, "nobody saw", id="unseen"),
+        pytest.param(2.0, Depth.DRIVE, Standing.PRESENT, "own cache", id="deep"),
+        pytest.param(None, Depth.DRIVE, Standing.PRESENT, "own cache", id="only deep"),
+    ],
+)
+def test_without_power(
+    off_s: float | None, depth: Depth | None, standing: Standing, said: str
+) -> None:
+    item = evidence.without_power(15.0, off_s, depth)
+    assert item is not None
+    assert (item.standing, item.required) == (standing, True)
+    assert said in item.reason
+    assert evidence.without_power(None, off_s, depth) is None
 
 
 def test_another_identity_is_another_server() -> None:

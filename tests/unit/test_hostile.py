@@ -15,6 +15,7 @@ from dbcheck import workload
 from dbcheck.campaign.judging import judge_run
 from dbcheck.cli.matrix_rows import read_matrix
 from dbcheck.core.depth import Completed, Counted, Ground, Remains, Ring, find_depth
+from dbcheck.core.evidence import Standing
 from dbcheck.core.history import Ack
 from dbcheck.engines.mysql_wire import Nonsense, answer
 from dbcheck.errors import DbcheckError, HostError, LabError, RunFormatError, UsageError
@@ -253,3 +254,18 @@ def test_a_moment_beyond_the_calendar_is_left_out(tmp_path: Path) -> None:
     assert outcome.found is not None
     assert outcome.found.counts
     assert ",,\n" in (run.path / "losses.csv").read_text()
+
+
+@pytest.mark.parametrize("meant_s", ["15", None, [], float("nan")])
+def test_a_time_without_power_that_is_no_number_is_not_reached(
+    tmp_path: Path, meant_s: object
+) -> None:
+    run = stored_run(RunFolder.create(tmp_path, manifest()))
+    load = run.load()
+    assert load is not None
+    assert load.cut is not None
+    cut = replace(load.cut, report={"off_s": meant_s})
+    run.write_load(replace(load, cut=cut, canaries=None))  # no depth is known
+    items = judge_run(run, FrameLogReader()).judgement.items
+    (item,) = [item for item in items if item.name == "time without power"]
+    assert item.standing is Standing.NOT_OBSERVABLE

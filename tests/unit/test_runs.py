@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import tempfile
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +19,7 @@ from dbcheck.runs import (
     AfterRecord,
     LoadRecord,
     Manifest,
+    RestoreRecord,
     RunFolder,
     new_run_id,
     require_run_id,
@@ -74,6 +76,17 @@ def test_everything_stored_is_read_back(tmp_path: Path) -> None:
     assert again.after() == after
     assert [batch.tolist() for batch in again.survivors()] == [[record(1, 1)]]
     assert not list(run.path.glob("*.part"))
+
+
+def test_the_first_time_without_power_counts(tmp_path: Path) -> None:
+    run = RunFolder.create(tmp_path, MANIFEST)
+    assert run.restore() is None
+    for off_s in (3.5, 15.25):
+        run.write_restore(RestoreRecord(off_s))
+    assert run.restore() == RestoreRecord(3.5)
+    for off_s in (-1.0, math.nan, math.inf):
+        with pytest.raises(ValueError, match="no power is off"):
+            RestoreRecord(off_s)
 
 
 def test_a_server_that_did_not_come_back_is_stored(tmp_path: Path) -> None:
@@ -153,7 +166,8 @@ def _stored(tmp: Path) -> dict[str, Any]:
     run = RunFolder.create(tmp, MANIFEST)
     run.write_load(LOAD)
     run.write_after(AfterRecord(FACTS, "", 1, "", None))
-    names = ("manifest.json", "load.json", "after.json")
+    run.write_restore(RestoreRecord(15.25))
+    names = ("manifest.json", "load.json", "restore.json", "after.json")
     return {name: json.loads((run.path / name).read_bytes()) for name in names}
 
 
@@ -181,6 +195,7 @@ def test_damage_is_told_or_harmless(
     read = {
         "manifest.json": run.manifest,
         "load.json": run.load,
+        "restore.json": run.restore,
         "after.json": run.after,
     }
     try:
@@ -196,6 +211,7 @@ def test_a_torn_file_is_told(tmp_path: Path, name: str) -> None:
     read = {
         "manifest.json": run.manifest,
         "load.json": run.load,
+        "restore.json": run.restore,
         "after.json": run.after,
     }
     for length in range(0, len(whole), 7):

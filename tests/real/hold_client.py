@@ -1,0 +1,52 @@
+"""A campaign of one cut on a lab whose switch is three programs, to be ended in it.
+
+python -m tests.real.hold_client LAB FOLDER OFF_S
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from dbcheck import interrupt
+from dbcheck.campaign.campaign import run_campaign
+from dbcheck.campaign.folder import CampaignFolder
+from dbcheck.campaign.rig import Limits
+from dbcheck.cli.rig import lab_rig
+from dbcheck.lab.lab import Lab
+from dbcheck.power.exec import ExecCommands, ExecSwitch
+from tests.real.rigs import Said
+
+
+def programs(lab: str, off_s: float) -> ExecSwitch:
+    """Return a switch of the lab's power that is programs of a user's."""
+
+    def python(code: str) -> tuple[str, ...]:
+        use = f"from dbcheck.lab.switch import LabSwitch; lab = LabSwitch({lab!r}); "
+        return (sys.executable, "-c", use + code)
+
+    return ExecSwitch(
+        ExecCommands(
+            cut=python("lab.cut()"),
+            restore=python("lab.restore()"),
+            state=python("print(lab.state().value)"),
+            off_s=off_s,
+        )
+    )
+
+
+def main() -> None:
+    """Run the campaign in FOLDER to its end."""
+    name, folder, off_s = sys.argv[1:]
+    interrupt.install()
+    campaign = CampaignFolder.open(Path(folder))
+    rig = lab_rig(Lab.find(name), Said(), campaign.runs, Limits(return_s=60))
+    power = programs(name, float(off_s))
+    with contextlib.closing(rig.witness), contextlib.suppress(KeyboardInterrupt):
+        run_campaign(replace(rig, power=power), campaign)
+
+
+if __name__ == "__main__":
+    main()

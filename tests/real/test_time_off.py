@@ -1,0 +1,117 @@
+"""The time without power: whole, cut short, and outlived by a client."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from dbcheck.campaign.campaign import run_campaign
+from dbcheck.campaign.cycle import reconcile_run, run_cycle
+from dbcheck.campaign.folder import CampaignFolder
+from dbcheck.campaign.judging import Outcome, judge_run
+from dbcheck.core.evidence import Standing, Verdict
+from dbcheck.ports import PowerState
+from dbcheck.runs import RunFolder
+from tests.real.hold_client import programs
+from tests.real.rigs import SEED, Bench, bench, quick
+from tests.real.test_campaign import plan
+from tests.real.test_control_client import process_lab
+from tests.waiting import wait_until
+
+LONG_S = 5.0  # so that a client can be killed within
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Iterator[Bench]:
+    with bench(process_lab("postgresql"), tmp_path) as started:
+        yield started
+
+
+@pytest.fixture
+def campaign(tmp_path: Path) -> CampaignFolder:
+    return CampaignFolder.create(tmp_path / "campaign", plan(cuts=1))
+
+
+def begun(
+    here: Bench, campaign: CampaignFolder, off_s: float
+) -> tuple[subprocess.Popen[bytes], RunFolder]:
+    """Start a client; return it and its run once the load is over and stored."""
+    words = ("-m", "tests.real.hold_client", here.lab.name, campaign.path, str(off_s))
+    client = subprocess.Popen((sys.executable, *words))
+    loads = "*/load.json"
+    wait_until(lambda: any(campaign.runs.glob(loads)), "the load is stored")
+    (load,) = campaign.runs.glob(loads)
+    return client, RunFolder.open(load.parent)
+
+
+def settled(here: Bench, run: RunFolder) -> Outcome:
+    """Judge a run whose power is back, as dbcheck reconcile does."""
+    return reconcile_run(here.rig, run, run.manifest())
+
+
+def require_doubt(outcome: Outcome, said: str) -> None:
+    assert outcome.verdict is Verdict.INCONCLUSIVE
+    (reason,) = outcome.judgement.reasons
+    assert reason.startswith(f"time without power not observable: {said}")
+    assert "cut again" in reason
+
+
+def test_a_whole_time_passes_and_is_kept(here: Bench) -> None:
+    rig = replace(here.rig, power=programs(here.lab.name, 0.5))
+    outcome = run_cycle(rig, quick(), SEED)
+    assert outcome.verdict is Verdict.PASS, outcome.judgement
+    names = {item.name: item.standing for item in outcome.judgement.items}
+    assert names["time without power"] is Standing.PRESENT
+    measured = outcome.run.restore()
+    assert measured is not None
+    assert measured.off_s >= 0.5
+    (outcome.run.path / "restore.json").unlink()
+    again = judge_run(outcome.run, here.rig.reader)
+    require_doubt(again, "nobody saw it stay off for 0.5 s")
+
+
+def test_a_time_cut_short_by_interrupts_is_no_pass(
+    here: Bench, campaign: CampaignFolder
+) -> None:
+    client, run = begun(here, campaign, 900)
+    with client:
+
+        def ended() -> bool:
+            client.send_signal(signal.SIGHUP)
+            return client.poll() is not None
+
+        wait_until(ended, "the client has ended")
+    assert here.rig.power.state() is PowerState.ON
+    require_doubt(settled(here, run), "it was back after ")
+
+
+def test_a_client_killed_meanwhile_is_followed_by_a_whole_time(
+    here: Bench, campaign: CampaignFolder
+) -> None:
+    client, run = begun(here, campaign, LONG_S)
+    with client:
+        client.kill()
+    assert here.rig.power.state() is PowerState.OFF
+    rig = replace(here.rig, power=programs(here.lab.name, LONG_S))
+    assert run_campaign(rig, campaign).cuts == 1
+    (cycle,) = campaign.cycles()
+    assert (cycle.run, cycle.verdict, cycle.settled) == (run.path.name, "PASS", True)
+    measured = run.restore()
+    assert measured is not None
+    assert measured.off_s >= LONG_S
+
+
+def test_power_that_somebody_gave_back_is_no_pass(
+    here: Bench, campaign: CampaignFolder
+) -> None:
+    client, run = begun(here, campaign, 900)
+    with client:
+        client.kill()
+    here.rig.power.restore()
+    require_doubt(settled(here, run), "nobody saw it stay off for 900 s")
