@@ -23,7 +23,7 @@ EXIT_CODES = {
 }
 
 
-class _Results(Console):
+class _Console(Console):
     """rich would exit with 1, which means FAIL, when nobody reads what it prints."""
 
     def on_broken_pipe(self) -> None:
@@ -33,12 +33,12 @@ class _Results(Console):
 
 def console() -> Console:
     """Return the console for results."""
-    return _Results(highlight=False)
+    return _Console(highlight=False)
 
 
 def progress_console() -> Console:
     """Return the console for what is going on, which is no result."""
-    return Console(stderr=True, highlight=False)
+    return _Console(stderr=True, highlight=False)
 
 
 def print_json(value: Any) -> None:

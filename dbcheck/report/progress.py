@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Set
 from types import TracebackType
@@ -38,6 +39,8 @@ BEHIND_S = 2.0  # when sessions begin to wait, see witness.window.WindowLimits.a
 class PlainProgress:
     """Writes a line for each phase to stderr; for pipes, logs and --json.
 
+    Where nobody reads that any more, as after a terminal was closed, it writes nothing
+    and raises nothing: a target may be without power then.
     only: the phases to write; all if None.
     """
 
@@ -68,7 +71,8 @@ class PlainProgress:
 
     def ask(self, text: str) -> None:
         """Write what a human is asked to do."""
-        self._console.print(f"\n>>> {text}\n", style="bold", highlight=False)
+        with contextlib.suppress(OSError):
+            self._console.print(f"\n>>> {text}\n", style="bold", highlight=False)
 
     def __enter__(self) -> PlainProgress:
         return self
@@ -84,7 +88,8 @@ class PlainProgress:
     def line(self, title: str, detail: str) -> None:
         """Write one line."""
         line = Text(f"{title:>15}  ", "bold").append(detail, "default not bold")
-        self._console.print(line, soft_wrap=True)
+        with contextlib.suppress(OSError):
+            self._console.print(line, soft_wrap=True)
 
 
 class LiveProgress(PlainProgress):
@@ -108,7 +113,8 @@ class LiveProgress(PlainProgress):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._live.stop()
+        with contextlib.suppress(OSError):
+            self._live.stop()
 
     def phase(self, name: str, detail: str) -> None:
         """Write the phase above the live part."""

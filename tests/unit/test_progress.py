@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import errno
 import io
+import sys
 
 import pytest
 from rich.console import Console
 
+from dbcheck.cli import output
 from dbcheck.ports import LoadStatus
 from dbcheck.report.progress import LiveProgress, PlainProgress
 
@@ -47,3 +50,27 @@ def test_the_load_is_shown_whole_on_80_columns() -> None:
         *("86400", "9,999,999", "9,995,903", "4,096", "99,999"),
         *("120.25", "999.99", "45000.75", "4096"),
     ]
+
+
+class Gone(io.StringIO):
+    """A terminal, or a pipe, that nobody reads any more."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self._number = number
+
+    def write(self, text: str) -> int:
+        raise OSError(self._number, "gone")  # which Python makes a BrokenPipeError
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.EPIPE])
+@pytest.mark.parametrize("kind", [PlainProgress, LiveProgress])
+def test_a_cycle_goes_on_though_nobody_reads_how_it_goes(
+    kind: type[PlainProgress], number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stderr", Gone(number))
+    view = kind(output.progress_console())
+    view.phase("restore", "the power comes back")
+    view.ask("restore")
+    view.load(status(9.0))
+    view.__exit__(None, None, None)
