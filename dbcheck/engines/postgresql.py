@@ -119,7 +119,7 @@ class PostgresqlEngine:
         """Create the table if it is not there, and say what it holds."""
         with self._open() as link:
             if not require_table(link, shape):
-                with link.connection:  # one transaction: no table without its mark
+                with link.transaction():  # no table without its mark
                     if not link.row("schema")[3]:
                         link.rows("create_schema")
                     link.rows(f"create_{shape.value}")
@@ -164,7 +164,7 @@ class PostgresqlEngine:
 
         Rows of other cycles stay: taking one away would show a crash that was none.
         """
-        with self._open() as link, link.connection:
+        with self._open() as link, link.transaction():
             link.rows("create_canary")
             link.rows("mark_canary")
             link.rows("plant_canary", {"epoch": epoch})

@@ -80,12 +80,35 @@ class PostgresqlLink(Link):
             cursor.execute(sql(FAMILY, statement), parameters)
             return cursor.fetchall() if cursor.description else []
 
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Commit all that the body runs, or none of it if it raises.
+
+        Raise EngineError if the commit fails.  psycopg2's own context manager would
+        raise its error of a connection that is gone in place of the body's.
+        """
+        with self._guard("begin", ANSWER_S):
+            self.connection.autocommit = False
+        try:
+            yield
+        except BaseException:
+            with contextlib.suppress(psycopg2.Error), deadline(ANSWER_S, self.sever):
+                self.connection.rollback()
+                self.connection.autocommit = True
+            raise
+        with self._guard("commit", ANSWER_S):
+            self.connection.commit()
+            self.connection.autocommit = True
+
     def stream(self, shape: str) -> Iterator[RowBatch]:
         """Yield every row of the table in batches, all as of one moment.
 
         A batch has about BATCH_BYTES bytes, or ends with the row that exceeds them.
         """
-        self.connection.set_session("REPEATABLE READ", readonly=True, autocommit=False)
+        with self._guard("begin", ANSWER_S):
+            self.connection.set_session(
+                "REPEATABLE READ", readonly=True, autocommit=False
+            )
         self.rows("heap_scan")
         statement = f"survivors_{shape}"
         parser = CopyParser()

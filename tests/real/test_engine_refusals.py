@@ -23,6 +23,7 @@ from dbcheck.load.single import commit
 from dbcheck.ports import Engine, Shape
 from tests.real.aside import SendsInstead, run_on, server_id
 from tests.real.servers import NewServer, engine_of
+from tests.waiting import wait_until
 
 SCHEDULE = Schedule(seed=1, epoch=3, payload_bytes=(100,))
 
@@ -75,6 +76,41 @@ def engine(request: pytest.FixtureRequest) -> Engine:
     """The engine that a table of cases names."""
     found: Engine = request.getfixturevalue(request.param)
     return found
+
+
+# --------------------------------------------------------------- transactions
+
+
+@pytest.mark.parametrize(
+    ("statement", "said"),
+    [("mark_canary", "failed at mark_canary"), ("plant_canary", "failed at commit")],
+    ids=["amid the statements", "before the commit"],
+)
+def test_a_connection_that_dies_in_a_transaction_is_an_error_of_the_engine(
+    postgresql: Engine, monkeypatch: pytest.MonkeyPatch, statement: str, said: str
+) -> None:
+    """Terminated between two statements, or after the last one."""
+    rows = PostgresqlLink.rows
+
+    def terminate(link: PostgresqlLink) -> None:
+        pid = link.connection.get_backend_pid()
+        run(postgresql, f"select pg_terminate_backend({pid})")
+        here = f"select from pg_stat_activity where pid = {pid}"
+        wait_until(lambda: not run(postgresql, here), "the backend is gone")
+
+    def spoilt(link: PostgresqlLink, name: str, *args: Any, **more: Any) -> Any:
+        if name == statement == "mark_canary":
+            terminate(link)
+        found = rows(link, name, *args, **more)
+        if name == statement == "plant_canary":
+            terminate(link)
+        return found
+
+    postgresql.prepare(Shape.LEDGER)
+    monkeypatch.setattr(PostgresqlLink, "rows", spoilt)
+    with pytest.raises(EngineError, match=said):
+        postgresql.plant_canary(1)
+    assert run(postgresql, "select to_regclass('dbcheck.canary')") == [(None,)]
 
 
 # ------------------------------------------------------------------- sessions

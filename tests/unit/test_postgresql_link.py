@@ -1,0 +1,103 @@
+"""What comes out of a transaction whose connection dies, over a driver that is not."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+
+import psycopg2
+import pytest
+
+from dbcheck.engines.postgresql_link import PostgresqlLink
+from dbcheck.errors import EngineError
+
+
+class Connection:
+    """Stands in for psycopg2's; each call that *broken* names fails, as on a dead one.
+
+    called: those that were made, in order.
+    """
+
+    autocommit = False
+
+    def __init__(self) -> None:
+        self.broken: set[str] = set()
+        self.called: list[str] = []
+        self._socket = socket.socket()
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    def commit(self) -> None:
+        self._call("commit")
+
+    def rollback(self) -> None:
+        self._call("rollback")
+
+    def set_session(self, *_: object, **__: object) -> None:
+        self._call("set_session")
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def _call(self, name: str) -> None:
+        assert self.autocommit == (name == "set_session")
+        self.called.append(name)
+        if name in self.broken:
+            raise psycopg2.InterfaceError("connection already closed")
+
+
+@pytest.fixture
+def connection() -> Connection:
+    return Connection()
+
+
+@pytest.fixture
+def link(
+    connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[PostgresqlLink]:
+    monkeypatch.setattr(psycopg2, "connect", lambda **_: connection)
+    with PostgresqlLink("db1", {}, 1) as opened:
+        yield opened
+
+
+def test_a_body_that_ends_is_committed(
+    link: PostgresqlLink, connection: Connection
+) -> None:
+    with link.transaction():
+        assert not connection.called
+    assert connection.called == ["commit"]
+    assert connection.autocommit
+
+
+@pytest.mark.parametrize("error", [EngineError("refused"), KeyboardInterrupt()])
+@pytest.mark.parametrize("broken", [set(), {"rollback"}], ids=["alive", "dead"])
+def test_what_the_body_raised_comes_out(
+    link: PostgresqlLink,
+    connection: Connection,
+    error: BaseException,
+    broken: set[str],
+) -> None:
+    connection.broken = broken
+    with pytest.raises(type(error)) as caught, link.transaction():
+        raise error
+    assert caught.value is error
+    assert connection.called == ["rollback"]
+    assert connection.autocommit == (not broken)
+
+
+def test_a_commit_that_fails_is_an_error_of_the_engine(
+    link: PostgresqlLink, connection: Connection
+) -> None:
+    connection.broken = {"commit"}
+    said = "db1 failed at commit: connection already"
+    with pytest.raises(EngineError, match=said), link.transaction():
+        assert not connection.called
+
+
+def test_a_snapshot_that_fails_is_an_error_of_the_engine(
+    link: PostgresqlLink, connection: Connection
+) -> None:
+    connection.broken = {"set_session"}
+    with pytest.raises(EngineError, match="db1 failed at begin: connection already"):
+        next(link.stream("ledger"))
