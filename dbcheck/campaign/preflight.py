@@ -26,6 +26,8 @@ from dbcheck.runs import Manifest, RunFolder, new_run_id
 from dbcheck.workload import Workload
 
 WARM_ROWS = 4
+YOUNG_MAX_S = 10.0  # far more than a server's clock needs to tell two starts apart
+_MOMENT_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,13 +101,25 @@ def preflight(
 def _facts(rig: Rig) -> ServerFacts:
     """Read the server's facts once any later start can be told from its own.
 
-    A server that tells its start to the second must be older than that first.
+    A server that tells its start to the second must be older than that first.  Raise
+    EngineError if that would take long: then its clock went back since it started.
     """
     while True:
+        interrupt.require_none()
         facts = rig.engine.facts()
-        if facts.young_us <= 0:
+        wait_s = facts.young_us / 1e6
+        if wait_s <= 0:
             return facts
-        time.sleep(facts.young_us / 1e6)
+        if wait_s > YOUNG_MAX_S:
+            raise EngineError(
+                f"the server says that it started about {wait_s:.0f} s from now:"
+                " its clock went back meanwhile",
+                hint="Restart the server now that its clock is right; if each boot"
+                " begins with a wrong one, set the hardware clock: hwclock --systohc.",
+            )
+        if wait_s > _MOMENT_S:
+            rig.listener.phase("preflight", f"the server is young: {wait_s:.0f} s")
+        time.sleep(wait_s)
 
 
 def _manifest(

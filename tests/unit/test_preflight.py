@@ -1,0 +1,79 @@
+"""How the preflight waits until a server's start can be told from a later one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from dbcheck.campaign import preflight
+from dbcheck.errors import EngineError
+from dbcheck.ports import ServerFacts
+from tests.unit.rigs import Told, rig_of
+from tests.unit.test_runs import FACTS
+
+HOUR_US = 3_600_000_000
+POSTGRESQL_US, MYSQL_US = 1, 250_000  # how exactly each tells its start
+
+
+class Server:
+    """Started at HOUR_US; its clock goes on while its client sleeps, and no more."""
+
+    def __init__(self, clock_us: int, started_error_us: int) -> None:
+        self.clock_us, self._error_us = clock_us, started_error_us
+        self.slept_s: list[float] = []
+
+    def facts(self) -> ServerFacts:
+        return replace(
+            FACTS,
+            started_us=HOUR_US,
+            started_error_us=self._error_us,
+            clock_us=self.clock_us,
+        )
+
+    def sleep(self, seconds: float) -> None:
+        self.slept_s.append(seconds)
+        self.clock_us += round(seconds * 1e6)
+
+
+def asked(server: Server, monkeypatch: pytest.MonkeyPatch) -> Told:
+    told = Told()
+    monkeypatch.setattr("time.sleep", server.sleep)
+    facts = preflight._facts(rig_of(told, engine=server))
+    assert facts.young_us <= 0
+    return told
+
+
+@pytest.mark.parametrize(
+    ("later_us", "error_us", "slept_s"),
+    [
+        pytest.param(HOUR_US, MYSQL_US, [], id="an hour old"),
+        pytest.param(4, POSTGRESQL_US, [], id="four microseconds old"),
+        pytest.param(0, MYSQL_US, [1.0], id="started in this second"),
+        pytest.param(-300_000, POSTGRESQL_US, [0.300004], id="a small step back"),
+    ],
+)
+def test_a_short_wait_is_not_worth_a_word(
+    monkeypatch: pytest.MonkeyPatch, later_us: int, error_us: int, slept_s: list[float]
+) -> None:
+    server = Server(HOUR_US + later_us, error_us)
+    assert not asked(server, monkeypatch).phases
+    assert server.slept_s == slept_s
+
+
+def test_a_longer_wait_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = Server(HOUR_US - 5_000_000, MYSQL_US)
+    told = asked(server, monkeypatch)
+    assert told.phases == [("preflight", "the server is young: 6 s")]
+    assert server.slept_s == [6.0]
+
+
+@pytest.mark.parametrize("error_us", [POSTGRESQL_US, MYSQL_US])
+def test_a_clock_that_went_back_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch, error_us: int
+) -> None:
+    server = Server(HOUR_US - 2 * HOUR_US, error_us)
+    with pytest.raises(EngineError, match=r"720. s from now: its clock went") as caught:
+        asked(server, monkeypatch)
+    assert "Restart the server" in caught.value.hint
+    assert not server.slept_s
