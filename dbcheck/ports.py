@@ -242,6 +242,9 @@ class Canaries(Protocol):
 class TargetHost(Protocol):
     """The host that the server runs on; every call may raise HostError."""
 
+    def reach(self) -> None:
+        """Connect, unless that was done; every other call does so by itself."""
+
     def facts(self, data_directory: str) -> TargetFacts:
         """Describe the host and what the data directory lies on."""
 

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable
 from typing import TypeVar
 
+from dbcheck import interrupt
 from dbcheck.campaign.rig import Rig
 from dbcheck.core.target import HostAfter, HostBefore
 from dbcheck.errors import HostError
-from dbcheck.ports import Canaries, ServerFacts
+from dbcheck.ports import Canaries, Listener, ServerFacts, TargetHost
 from dbcheck.runs import Manifest
+
+BOOT_S = 60.0  # for so long a booted host may let nobody in though its server answers
+POLL_S = 1.0
 
 T = TypeVar("T")
 
@@ -59,6 +64,10 @@ def ask_host(rig: Rig, manifest: Manifest) -> HostAfter | None:
     host, before = rig.host, manifest.host
     if host is None or before is None:
         return None
+    try:
+        _await_host(host, rig.listener)
+    except HostError as error:
+        return HostAfter(None, None, None, str(error))
     failures: list[str] = []
 
     def told(question: Callable[[], T]) -> T | None:
@@ -77,3 +86,26 @@ def ask_host(rig: Rig, manifest: Manifest) -> HostAfter | None:
         log = told(lambda: host.read_log(before.log_path, before.log_marks))
     told(lambda: host.remove_canaries(before.canary_folder))
     return HostAfter(facts, remains, log, failures[0] if failures else "")
+
+
+def _await_host(host: TargetHost, listener: Listener) -> None:
+    """Return once the host lets us in; raise HostError if it does not within BOOT_S.
+
+    The database may be started before sshd, or before that lets anybody in: until the
+    boot is over, pam_nologin(8) turns ordinary users away.  What the host is asked is
+    asked only once, for the answers are as final as the survivors.
+    """
+    ends_s, told = time.monotonic() + BOOT_S, False
+    while True:
+        interrupt.require_none()
+        try:
+            return host.reach()
+        except HostError as error:
+            if time.monotonic() >= ends_s:
+                raise
+            if not told:
+                listener.phase(
+                    "restore", f"trying its host for {BOOT_S:.0f} s: {error}"
+                )
+                told = True
+        time.sleep(POLL_S)

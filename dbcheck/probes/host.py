@@ -87,6 +87,11 @@ class TargetHost:
         self._channel: Channel | None = None
         self._asking = threading.Lock()
 
+    def reach(self) -> None:
+        """Have an agent there that answers; raise HostError."""
+        with self._asking:
+            self._agent()
+
     def facts(self, data_directory: str) -> TargetFacts:
         """Describe the host and what *data_directory* lies on; raise HostError."""
         return self._request(
@@ -149,19 +154,23 @@ class TargetHost:
         self._close()
 
     def _request(self, kind: type[T], verb: int, **question: object) -> T:
-        """Ask the agent that is kept, or a new one if that died with a cut."""
         with self._asking:
-            if self._channel is not None and not self._channel.is_alive():
-                self._channel.close()
-                self._channel = None
-            if self._channel is None:
-                self._channel = self._open()
+            agent = self._agent()
             try:
-                return self._channel.answer(kind, verb, **question)
+                return agent.answer(kind, verb, **question)
             except BaseException:  # its answer would be taken for that of the next
-                self._channel.close()
+                agent.close()
                 self._channel = None
                 raise
+
+    def _agent(self) -> Channel:
+        """Return the agent that is kept, or a new one if that died with a cut."""
+        if self._channel is not None and not self._channel.is_alive():
+            self._channel.close()
+            self._channel = None
+        if self._channel is None:
+            self._channel = self._open()
+        return self._channel
 
     def _open(self) -> Channel:
         return Channel(self._open_pipe(PROGRAM), self.place, _DIALECT)

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from dbcheck.campaign.host import ask_host
 from dbcheck.core.depth import Depth, DepthFinding, Ground, find_depth
+from dbcheck.core.target import HostBefore
 from dbcheck.errors import HostError
 from dbcheck.lab.sshd import Sshd
 from dbcheck.probes.canary import Canaries, Pace
 from dbcheck.probes.host import TargetHost, open_host
 from dbcheck.probes.host_canary import BESIDE, BLOCK_BYTES
 from tests.real.witnesses import SERVERS, Place, running_sshd
+from tests.unit.rigs import Told, rig_of
+from tests.unit.test_runs import MANIFEST
 from tests.waiting import wait_until
 
 QUICK = Pace(direct_per_s=500, ring_blocks=64, rings=2, file_bytes=1 << 14)
@@ -184,3 +189,55 @@ def test_a_server_log_is_followed(host: TargetHost, tmp_path: Path) -> None:
     assert host.read_log(str(log), marks).text == "database system was interrupted\n"
     with pytest.raises(HostError, match="No such file"):
         host.mark_log(str(tmp_path / "none"))
+
+
+def test_a_host_is_reached_once(host: TargetHost, data: Path) -> None:
+    host.close()
+    host.reach()
+    agent = host._channel
+    assert agent is not None
+    host.reach()
+    host.facts(str(data))
+    assert host._channel is agent
+
+
+class Starter(Told):
+    """Starts the SSH server as soon as it is told that nobody answers."""
+
+    def __init__(self, sshd: Sshd) -> None:
+        super().__init__()
+        self._sshd = sshd
+
+    def phase(self, name: str, detail: str) -> None:
+        super().phase(name, detail)
+        self._sshd._launch(self._sshd._command())
+
+
+def test_an_ssh_server_that_starts_after_the_database_is_waited_for(
+    tmp_path: Path, data: Path
+) -> None:
+    log = tmp_path / "server.log"
+    log.touch()
+    with (
+        running_sshd(tmp_path / "sshd", "openssh") as sshd,
+        contextlib.closing(reach(sshd)) as host,
+    ):
+        facts, marks = host.facts(str(data)), host.mark_log(str(log))
+        canaries = run(host, data)
+        before = HostBefore(facts, canaries.folder, canaries.nonce, str(log), marks)
+        host.close()
+        sshd.close()
+        log.write_text("database system was interrupted\n")
+        told = Starter(sshd)
+        after = ask_host(rig_of(told, host=host), replace(MANIFEST, host=before))
+    assert len(told.phases) == 1
+    assert after is not None
+    assert after.failure == ""
+    assert after.facts is not None
+    assert after.facts.boot_id == facts.boot_id
+    assert after.log is not None
+    assert after.log.text == "database system was interrupted\n"
+    assert after.remains is not None
+    finding = find_depth(canaries.completed(), after.remains, EXT4)
+    assert finding.depth is Depth.PROCESS
+    assert not Path(canaries.folder).exists()

@@ -1,0 +1,114 @@
+"""How a host is asked that boots longer than its database."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from dbcheck.campaign import host as campaign_host
+from dbcheck.campaign.host import ask_host
+from dbcheck.core.depth import Remains
+from dbcheck.core.target import HostAfter, LogMarks, LogTail, TargetFacts
+from dbcheck.errors import HostError
+from dbcheck.ports import Canaries
+from dbcheck.runs import Manifest
+from tests.unit.rigs import Told, rig_of
+from tests.unit.test_hostevidence import BEFORE, FACTS
+from tests.unit.test_runs import MANIFEST
+
+ASKED: Manifest = replace(MANIFEST, host=BEFORE)
+REMAINS = Remains("", (), 1, (), 1)
+TAIL = LogTail("interrupted", False, False)
+
+
+class Booting:
+    """A host that refuses *refusals* times before it lets us in.
+
+    called: what it was asked, in order.  lacks_data: it has no data directory.
+    """
+
+    def __init__(self, refusals: int, *, lacks_data: bool = False) -> None:
+        self.called: list[str] = []
+        self._refusals, self._lacks_data = refusals, lacks_data
+
+    def reach(self) -> None:
+        self.called.append("reach")
+        if self._refusals:
+            self._refusals -= 1
+            raise HostError("System is booting up")
+
+    def facts(self, data_directory: str) -> TargetFacts:
+        self.called.append("facts")
+        if self._lacks_data:
+            raise HostError(f"no {data_directory}")
+        return FACTS
+
+    def mark_log(self, path: str) -> LogMarks:
+        raise NotImplementedError
+
+    def read_log(self, path: str, marks: LogMarks) -> LogTail:
+        self.called.append("read_log")
+        return TAIL
+
+    def start_canaries(self, data_directory: str) -> Canaries:
+        raise NotImplementedError
+
+    def read_canaries(self, folder: str, nonce: str) -> Remains:
+        self.called.append("read_canaries")
+        return REMAINS
+
+    def remove_canaries(self, folder: str) -> None:
+        self.called.append("remove_canaries")
+
+    def close(self) -> None:
+        raise NotImplementedError
+
+
+QUESTIONS = ["facts", "read_canaries", "read_log", "remove_canaries"]
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(campaign_host, "POLL_S", 0.0)
+
+
+def ask(host: Booting) -> tuple[HostAfter | None, Told]:
+    told = Told()
+    return ask_host(rig_of(told, host=host), ASKED), told
+
+
+def test_a_host_that_lets_us_in_is_asked_at_once() -> None:
+    host = Booting(0)
+    after, told = ask(host)
+    assert after == HostAfter(FACTS, REMAINS, TAIL, "")
+    assert host.called == ["reach", *QUESTIONS]
+    assert not told.phases
+
+
+def test_a_host_that_still_boots_is_waited_for() -> None:
+    host = Booting(3)
+    after, told = ask(host)
+    assert after == HostAfter(FACTS, REMAINS, TAIL, "")
+    assert host.called == ["reach"] * 4 + QUESTIONS
+    said = "trying its host for 60 s: System is booting up"
+    assert told.phases == [("restore", said)]
+
+
+def test_a_host_that_never_lets_us_in_is_given_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(campaign_host, "BOOT_S", 0.01)
+    host = Booting(10**9)
+    after, _ = ask(host)
+    assert after == HostAfter(None, None, None, "System is booting up")
+    assert set(host.called) == {"reach"}
+    assert len(host.called) > 1
+
+
+def test_what_it_cannot_answer_is_asked_once_and_the_rest_all_the_same() -> None:
+    host = Booting(0, lacks_data=True)
+    after, told = ask(host)
+    assert after == HostAfter(None, REMAINS, TAIL, "no /d")
+    assert host.called == ["reach", *QUESTIONS]
+    assert not told.phases
