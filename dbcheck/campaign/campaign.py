@@ -13,6 +13,7 @@ from dbcheck.campaign.folder import CampaignFolder, Cycle, Plan
 from dbcheck.campaign.judging import Outcome, judge_run
 from dbcheck.campaign.recovery import wait_for_server
 from dbcheck.campaign.rig import Rig
+from dbcheck.core.control import ControlFacts
 from dbcheck.core.evidence import Verdict
 from dbcheck.core.moments import Moment, Stratum, moment
 from dbcheck.core.statistics import Tally
@@ -31,7 +32,8 @@ def run_campaign(rig: Rig, folder: CampaignFolder) -> Tally:
     Goes on where an earlier client ended, whatever it was doing: a run that it left is
     settled first, with the power given back.  Ends at the first loss unless the plan
     says otherwise, and at once if the server did not come back.  Raise DbcheckError if
-    IDLE_MAX cycles in a row proved nothing.
+    IDLE_MAX cycles in a row proved nothing; those of earlier clients do not count, as
+    what was wrong may have been mended.
     """
     plan = folder.plan()
     rig = replace(rig, runs=folder.runs)
@@ -43,11 +45,11 @@ def run_campaign(rig: Rig, folder: CampaignFolder) -> Tally:
     with folder.locked():
         folder.write_lines()
         _settle_all(rig, folder)
-        if plan.control and not _is_controlled(folder.cycles()):
-            for outcome in run_controls(rig, plan.workload, plan.seed):
-                _add(folder, outcome)
+        if plan.control:
+            _control(rig, folder, plan)
+        earlier = _last_number(folder.cycles())
         while not finished(plan, cycles := folder.cycles()):
-            _require_progress(cycles)
+            _require_progress([cycle for cycle in cycles if cycle.number > earlier])
             _cycle(rig, folder, plan)
             rig.listener.phase("campaign", tally(folder.cycles()).sentence)
         return tally(folder.cycles())
@@ -74,8 +76,30 @@ def finished(plan: Plan, cycles: Sequence[Cycle]) -> bool:
     )
 
 
-def _is_controlled(cycles: Sequence[Cycle]) -> bool:
-    return any(cycle.control for cycle in cycles)
+def _control(rig: Rig, folder: CampaignFolder, plan: Plan) -> None:
+    """Run controls, unless one lost already or nothing is left to cut.
+
+    One that showed nothing, or whose client did not live to see it through, would make
+    all that follows INCONCLUSIVE, so it is no reason to run none.
+    """
+    cycles = folder.cycles()
+    if finished(plan, cycles) or any(map(_lost, _controls(cycles))):
+        return
+    for outcome in run_controls(rig, plan.workload, plan.seed):
+        _add(folder, outcome)
+
+
+def _controls(cycles: Sequence[Cycle]) -> list[ControlFacts]:
+    """Return what the controls showed, in the order in which they ran.
+
+    None runs after one that lost.  The cycles alone do not tell: their order is that of
+    the client's clock, which may have gone back.
+    """
+    return sorted((cycle.control for cycle in cycles if cycle.control), key=_lost)
+
+
+def _lost(control: ControlFacts) -> bool:
+    return control.verdict is Verdict.PASS
 
 
 def _last_number(cycles: Sequence[Cycle]) -> int:
@@ -83,9 +107,8 @@ def _last_number(cycles: Sequence[Cycle]) -> int:
 
 
 def _require_progress(cycles: Sequence[Cycle]) -> None:
-    """Raise DbcheckError if the last IDLE_MAX cycles proved nothing."""
-    numbered = [cycle for cycle in cycles if cycle.number]
-    idle = list(takewhile(lambda c: c.verdict not in _COUNTS, reversed(numbered)))
+    """Raise DbcheckError if the last IDLE_MAX of *cycles* proved nothing."""
+    idle = list(takewhile(lambda c: c.verdict not in _COUNTS, reversed(cycles)))
     if len(idle) >= IDLE_MAX:
         raise DbcheckError(
             f"{len(idle)} cycles in a row proved nothing, the last: {idle[0].reason}",
@@ -97,12 +120,12 @@ def _cycle(rig: Rig, folder: CampaignFolder, plan: Plan) -> None:
     """Run the next cycle and store what came of it."""
     cycles = folder.cycles()
     drawn = _next_moment(rig, plan, _last_number(cycles) + 1)
-    controls = [cycle.control for cycle in cycles if cycle.control]
     detail = f"{drawn.number}: {drawn.stratum.value}, {drawn.after_s:.1f} s"
     rig.listener.phase("cycle", detail)
     try:
         seed = plan.seed + drawn.number
         known = _different(folder, cycles)
+        controls = _controls(cycles)
         outcome = run_cycle(rig, plan.workload, seed, controls, drawn, known)
     except UsageError:
         raise

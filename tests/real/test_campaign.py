@@ -188,8 +188,12 @@ def test_cycles_that_prove_nothing_end_it(here: Bench, tmp_path: Path) -> None:
     with pytest.raises(DbcheckError, match="5 cycles in a row proved nothing"):
         run_campaign(rig, folder)
     assert len(folder.cycles()) == 5
-    with pytest.raises(DbcheckError, match="in a row"):
+    # Another client looks for itself whether anything was mended.
+    with pytest.raises(DbcheckError, match="5 cycles in a row proved nothing"):
         run_campaign(rig, folder)
+    assert len(folder.cycles()) == 10
+    assert run_campaign(here.rig, folder).cuts == 1
+    assert len(folder.cycles()) == 11
 
 
 def test_a_human_cannot_be_asked(here: Bench, tmp_path: Path) -> None:
@@ -246,20 +250,26 @@ def kill_at(child: subprocess.Popen[bytes], title: bytes, number: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("end", "titles"),
+    ("end", "titles", "flags"),
     [
-        (signal.SIGKILL, (b"preflight", b"load", b"cut", b"read survivors")),
-        (signal.SIGINT, (b"load", b"restore")),
+        (signal.SIGKILL, (b"preflight", b"load", b"cut", b"read survivors"), []),
+        (signal.SIGINT, (b"load", b"restore"), []),
+        (signal.SIGKILL, (b"load", b"cut", b"judge"), ["--control"]),
+        (signal.SIGINT, (b"control", b"restore"), ["--control"]),
     ],
-    ids=["SIGKILL", "SIGINT"],
+    ids=["SIGKILL", "SIGINT", "SIGKILL in a control", "SIGINT in a control"],
 )
 def test_it_goes_on_wherever_its_client_ended(
-    here: Bench, tmp_path: Path, end: signal.Signals, titles: tuple[bytes, ...]
+    here: Bench,
+    tmp_path: Path,
+    end: signal.Signals,
+    titles: tuple[bytes, ...],
+    flags: list[str],
 ) -> None:
     """Nothing is lost, no cut is counted twice, and the power comes back."""
     shell = Shell(tmp_path, {here.lab.name: as_host(here.lab)})
     folder = str(tmp_path / "campaign")
-    words = [here.lab.name, "--cuts", "3", "--seed", "3", "--folder", folder]
+    words = [here.lab.name, "--cuts", "3", "--seed", "3", "--folder", folder, *flags]
     for title in titles:
         kill_at(shell.start(*words), title, end)
         words = ["--resume", folder]

@@ -1,0 +1,58 @@
+"""Which control decides, and when there are to be more of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from dbcheck.campaign import campaign
+from dbcheck.campaign.folder import CampaignFolder, Cycle
+from dbcheck.core.control import ControlFacts, control_item
+from dbcheck.core.evidence import Standing, Verdict
+from tests.unit.rigs import Told, rig_of
+from tests.unit.test_campaign_folder import PLAN
+
+PASS, FAIL, INCONCLUSIVE = Verdict.PASS, Verdict.FAIL, Verdict.INCONCLUSIVE
+
+
+def control(run: str, verdict: Verdict, *, gone: bool = False) -> Cycle:
+    facts = ControlFacts(run, verdict, "as it was")
+    made = Cycle(0, run, "", 0.0, verdict.value, "", "", gone=gone)
+    return replace(made, settled=True, control=facts)
+
+
+@pytest.mark.parametrize("first", [PASS, INCONCLUSIVE])
+def test_the_control_that_lost_decides_whatever_the_clock_said(first: Verdict) -> None:
+    second = {PASS: INCONCLUSIVE, INCONCLUSIVE: PASS}[first]
+    cycles = [control("a", first), control("b", second)]
+    item = control_item(campaign._controls(cycles))
+    assert item.standing is Standing.PRESENT
+
+
+@pytest.mark.parametrize(
+    ("cycles", "more"),
+    [
+        pytest.param([], True, id="none yet"),
+        pytest.param([control("a", INCONCLUSIVE)], True, id="none that lost"),
+        pytest.param([control("a", INCONCLUSIVE), control("b", PASS)], False, id="one"),
+        pytest.param([control("a", FAIL)], False, id="a failure"),
+        pytest.param([control("a", INCONCLUSIVE, gone=True)], False, id="no server"),
+    ],
+)
+def test_controls_run_until_one_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cycles: list[Cycle], more: bool
+) -> None:
+    folder = CampaignFolder.create(tmp_path / "campaign", PLAN)
+    for cycle in cycles:
+        folder.add(cycle)
+    asked: list[tuple[object, ...]] = []
+
+    def run_controls(*arguments: object) -> list[object]:
+        asked.append(arguments)
+        return []
+
+    monkeypatch.setattr(campaign, "run_controls", run_controls)
+    campaign._control(rig_of(Told()), folder, PLAN)
+    assert bool(asked) == more
