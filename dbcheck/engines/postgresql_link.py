@@ -13,6 +13,7 @@ import psycopg2.extensions
 
 from dbcheck.core.survivors import RowBatch
 from dbcheck.engines.deadline import deadline
+from dbcheck.engines.interruptible import interruptible
 from dbcheck.engines.link import ANSWER_S, SCAN_S, Link, one_line
 from dbcheck.engines.postgresql_copy import Copy
 from dbcheck.engines.postgresql_rows import CopyParser, Nonsense
@@ -76,9 +77,14 @@ class PostgresqlLink(Link):
         answer_s: float = ANSWER_S,
     ) -> list[tuple[Any, ...]]:
         """Run sql/postgresql/STATEMENT.sql; see Link.rows."""
-        with self._guard(statement, answer_s), self.connection.cursor() as cursor:
-            cursor.execute(sql(FAMILY, statement), parameters)
-            return cursor.fetchall() if cursor.description else []
+
+        def run() -> list[tuple[Any, ...]]:
+            with self.connection.cursor() as cursor:
+                cursor.execute(sql(FAMILY, statement), parameters)
+                return cursor.fetchall() if cursor.description else []
+
+        with self._guard(statement, answer_s):
+            return interruptible(run, self.sever)
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[None]:
@@ -97,7 +103,7 @@ class PostgresqlLink(Link):
                 self.connection.autocommit = True
             raise
         with self._guard("commit", ANSWER_S):
-            self.connection.commit()
+            interruptible(self.connection.commit, self.sever)
             self.connection.autocommit = True
 
     def stream(self, shape: str) -> Iterator[RowBatch]:

@@ -1,0 +1,38 @@
+"""Waits for a driver in C so that an interrupt can end it."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+def interruptible(call: Callable[[], T], sever: Callable[[], None]) -> T:
+    """Return what *call* returns, raise what it raises; *sever* if an interrupt comes.
+
+    A signal's handler runs in the main thread between two steps of Python, so not while
+    libpq waits there for an answer.  So *call* runs in a thread of its own; once it is
+    severed, it is not waited for.
+    """
+    outcome: Future[T] = Future()
+    ended: queue.SimpleQueue[None] = queue.SimpleQueue()
+
+    def run() -> None:
+        try:
+            outcome.set_result(call())
+        except BaseException as error:
+            outcome.set_exception(error)
+        ended.put(None)
+
+    thread = threading.Thread(target=run, daemon=True)
+    try:
+        thread.start()
+        ended.get()
+    except BaseException:
+        sever()
+        raise
+    return outcome.result()

@@ -1,0 +1,56 @@
+"""A call that an interrupt can end although it never looks for one."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from types import FrameType
+
+import pytest
+
+from dbcheck.engines.interruptible import interruptible
+
+
+def interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.fixture
+def main() -> Iterator[int]:
+    """The thread of this test, which SIGUSR1 interrupts."""
+    former = signal.signal(signal.SIGUSR1, interrupt)
+    yield threading.get_ident()
+    signal.signal(signal.SIGUSR1, former)
+
+
+def test_what_it_returns_is_returned() -> None:
+    severed = threading.Event()
+    assert interruptible(lambda: [7], severed.set) == [7]
+    assert not severed.is_set()
+
+
+def test_what_it_raises_is_raised() -> None:
+    severed, error = threading.Event(), ValueError("x")
+
+    def call() -> None:
+        raise error
+
+    with pytest.raises(ValueError, match="x") as caught:
+        interruptible(call, severed.set)
+    assert caught.value is error
+    assert not severed.is_set()
+
+
+def test_an_interrupt_severs_it_and_comes_out(main: int) -> None:
+    severed, ended = threading.Event(), threading.Event()
+
+    def call() -> None:
+        signal.pthread_kill(main, signal.SIGUSR1)
+        severed.wait()
+        ended.set()
+
+    with pytest.raises(KeyboardInterrupt):
+        interruptible(call, severed.set)
+    assert severed.is_set()
+    assert ended.wait(60)
