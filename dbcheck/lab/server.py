@@ -21,7 +21,7 @@ from pathlib import Path
 
 from dbcheck.errors import LabError
 from dbcheck.lab import programs
-from dbcheck.lab.free_port import free_port
+from dbcheck.lab.held_port import HeldPort
 from dbcheck.lab.process import leashed
 from dbcheck.lab.server_tree import ServerTree
 
@@ -63,7 +63,7 @@ class DatabaseServer(abc.ABC):
 
     data:     its data folder; on the drive under test, if there is one.
     run:      folder for log, socket, pid and password; must outlive a power cut.
-    port:     0 chooses a free one.
+    port:     0 takes a free one, and keeps it as long as this object lives.
     settings: server settings over dbcheck's durable ones; may be changed, and
               take effect at the next start.  The value "" stands for a bare option.
     """
@@ -82,7 +82,8 @@ class DatabaseServer(abc.ABC):
     ) -> None:
         self.data = data
         self.run = run
-        self.port = port or free_port()
+        self._held = None if port else HeldPort()
+        self.port = self._held.number if self._held else port
         self.settings = dict(settings or {})
         self._account = unprivileged_account(*self.accounts)
         self._process: subprocess.Popen[bytes] | None = None

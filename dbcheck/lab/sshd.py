@@ -18,13 +18,12 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from dbcheck.errors import LabError
 from dbcheck.lab import programs
-from dbcheck.lab.free_port import free_port
+from dbcheck.lab.held_port import HeldPort
 from dbcheck.lab.process import leashed
 
-_READY_TIMEOUT_S = 10.0
+_READY_TIMEOUT_S = 30.0
 _END_TIMEOUT_S = 5.0
 _POLL_S = 0.02
-_PORT_TRIES = 5  # somebody may take a free port before the server does
 # Of a shell that an sshd starts, Bash reads the user's ~/.bashrc only if SHLVL is below
 # 2 (Debian's bash, shell.c): what stands there may be slow, and is not the lab's.
 _CONFIG = """\
@@ -65,7 +64,8 @@ class Sshd:
         """Keep keys, configuration and log in *folder*, which start() creates."""
         self._folder = folder
         self._child: subprocess.Popen[bytes] | None = None
-        self.port = 0  # known after start()
+        self._held = HeldPort()
+        self.port = self._held.number
         self.user = pwd.getpwuid(os.getuid()).pw_name
         self.identity_file = folder / "client_key"
         self.known_hosts = folder / "known_hosts"
@@ -78,13 +78,11 @@ class Sshd:
         self._folder.mkdir(mode=0o700, exist_ok=True)
         host_key = _make_key(self._folder / "host_key")
         (self._folder / "authorized_keys").write_text(_make_key(self.identity_file))
-        for _ in range(_PORT_TRIES):
-            self.port = free_port()
-            self.known_hosts.write_text(f"[{self.host}]:{self.port} {host_key}")
-            self._launch(self._command())
-            if self._wait_until_ready():
-                return
-            self.close()
+        self.known_hosts.write_text(f"[{self.host}]:{self.port} {host_key}")
+        self._launch(self._command())
+        if self._wait_until_ready():
+            return
+        self.close()
         words = (self._folder / "log").read_text(errors="replace").splitlines()
         raise LabError(
             f"the lab's SSH server does not start: {' | '.join(words[-3:])}",

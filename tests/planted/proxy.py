@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable
 from typing import Self
 
-from dbcheck.lab.free_port import free_port
+from dbcheck.lab.held_port import HeldPort
 
 PASS_ON, SWALLOW, SWALLOW_AND_CLOSE, FORGE = "", "swallow", "swallow and close", "forge"
 _CHUNK_BYTES = 1 << 18
@@ -24,7 +24,8 @@ class Proxy:
     """
 
     def __init__(self, target_port: int, judge: Callable[[bytes], str]) -> None:
-        self.port = free_port()
+        self._held = HeldPort()
+        self.port = self._held.number
         self._target_port, self._judge = target_port, judge
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None

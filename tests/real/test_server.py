@@ -13,7 +13,8 @@ import mysql.connector
 import pytest
 
 from dbcheck.errors import LabError
-from dbcheck.lab.free_port import free_port
+from dbcheck.lab import held_port
+from dbcheck.lab.held_port import HeldPort
 from dbcheck.lab.server import DatabaseServer
 from tests.real.servers import SERVERS, NewServer, engine_of
 from tests.waiting import wait_until
@@ -80,9 +81,30 @@ def test_its_port_is_none_that_a_connection_gets(own_server: DatabaseServer) -> 
     file = Path("/proc/sys/net/ipv4/ip_local_port_range")
     first, last = map(int, file.read_text().split())
     assert not first <= own_server.port <= last
-    with socket.create_server(("127.0.0.1", own_server.port)):
-        taken = [free_port() for _ in range(500)]
-    assert own_server.port not in taken
+
+
+def test_its_port_stays_its_own_while_it_is_down(own_server: DatabaseServer) -> None:
+    """Neither another lab nor a connection can take it during a cut."""
+    own_server.start()
+    own_server.kill()
+    with socket.socket() as other, pytest.raises(OSError, match="in use"):
+        other.bind(("127.0.0.1", own_server.port))
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", own_server.port))
+    own_server.start()
+    assert engine_of(own_server).ready() is None
+
+
+def test_a_port_is_free_again_once_nobody_keeps_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    first = HeldPort()
+    number = first.number
+    monkeypatch.setattr(held_port, "candidates", lambda _: [number])
+    with pytest.raises(LabError, match="no free TCP port"):
+        HeldPort()
+    del first
+    assert HeldPort().number == number
 
 
 def test_it_listens_on_the_loopback_address_alone(server: DatabaseServer) -> None:

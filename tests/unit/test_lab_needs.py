@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dbcheck.errors import LabError, UsageError
-from dbcheck.lab import drive_needs, free_port, programs
+from dbcheck.lab import drive_needs, held_port, programs
 from dbcheck.lab.lab import missing
 from dbcheck.lab.spec import DriveSpec, LabSpec
 
@@ -54,13 +54,13 @@ def test_a_program_that_fails_is_quoted() -> None:
 
 
 def test_ports_that_connections_may_get_are_left_out() -> None:
-    assert free_port.candidates("32768\t60999\n")[0] == 10_000
-    assert not {32_768, 50_000, 60_999} & set(free_port.candidates("32768 60999"))
-    assert {32_767, 61_000, 65_535} <= set(free_port.candidates("32768 60999"))
+    assert held_port.candidates("32768\t60999\n")[0] == 10_000
+    assert not {32_768, 50_000, 60_999} & set(held_port.candidates("32768 60999"))
+    assert {32_767, 61_000, 65_535} <= set(held_port.candidates("32768 60999"))
 
 
 def test_where_connections_may_get_any_port_any_will_do() -> None:
-    assert 5_000 < min(free_port.candidates("1024 65535")) < 65_535
+    assert 5_000 < min(held_port.candidates("1024 65535")) < 65_535
 
 
 def test_a_drive_too_small_for_xfs_is_refused() -> None:

@@ -1,0 +1,59 @@
+"""TCP ports for the lab's servers, which keep theirs while their power is off."""
+
+from __future__ import annotations
+
+import os
+import random
+import socket
+import weakref
+from pathlib import Path
+
+from dbcheck.errors import LabError
+
+_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")  # ip(7)
+_LOWEST, _HIGHEST = 10_000, 65_535  # below are the ports that services are known by
+_TRIES = 100
+
+
+class HeldPort:
+    """A TCP port of 127.0.0.1 that is kept for one server as long as this lives.
+
+    A socket is bound to it and never listens, so a connection is refused until the
+    server listens.  It allows its address to be used again (SO_REUSEADDR, socket(7)),
+    which lets in a server that allows the same, as PostgreSQL, mysqld, mariadbd, sshd
+    and asyncio do; whoever looks for a port that is free, as another lab does, finds
+    this one taken, and the kernel gives it to no connection.
+
+    number: of the port.
+    """
+
+    def __init__(self) -> None:
+        """Take a port that nothing is bound to; raise LabError if there is none."""
+        held = _bound()
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self.number: int = held.getsockname()[1]
+        weakref.finalize(self, os.close, held.detach())
+
+
+def _bound() -> socket.socket:
+    """Return a socket that alone is bound to a port, as SO_REUSEADDR is not yet set."""
+    choice = candidates(_RANGE.read_text())
+    for port in random.SystemRandom().sample(choice, min(_TRIES, len(choice))):
+        probe = socket.socket()
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            probe.close()
+            continue
+        return probe
+    raise LabError(
+        "no free TCP port for a server of the lab",
+        hint=f"Look with `ss -tan` who uses those from {_LOWEST} to {_HIGHEST}.",
+    )
+
+
+def candidates(ephemeral: str) -> list[int]:
+    """Return the ports to choose from; *ephemeral* is "first last", as in _RANGE."""
+    first, last = map(int, ephemeral.split())
+    every = range(_LOWEST, _HIGHEST + 1)
+    return [port for port in every if not first <= port <= last] or list(every)
