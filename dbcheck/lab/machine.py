@@ -70,20 +70,27 @@ class Machine:
         """Cut the power.
 
         Return when it was gone (CLOCK_MONOTONIC, in microseconds) and the report
-        of the storage, with flushes_expected.
+        of the storage, with flushes_expected.  Raise LabError if it is off already,
+        or if the cut stops halfway: the power is off then, and restore() ends it.
         """
         if self.power is PowerState.OFF:
             raise LabError("the power is off already", hint="Restore it first.")
         expected = self.flushes_expected()
-        cut_us, report = self._storage.cut(self.server, flushes_expected=expected)
         self.power = PowerState.OFF
         self._failure = None
+        cut_us, report = self._storage.cut(self.server, flushes_expected=expected)
+        self._storage.end_cut(self.server)
         return cut_us, {**report, "flushes_expected": expected}
 
     def restore(self) -> None:
-        """Apply power and recover; what does not come back is told by failure()."""
+        """Apply power and recover; what does not come back is told by failure().
+
+        Raise LabError, with the power still off, if a cut that stopped halfway cannot
+        be ended.
+        """
         if self.power is PowerState.ON:
             return
+        self._storage.end_cut(self.server)
         self.power = PowerState.ON
         try:
             with self._storage.in_no_time():

@@ -33,11 +33,18 @@ class Storage(Protocol):
     def cut(
         self, server: DatabaseServer, *, flushes_expected: bool
     ) -> tuple[int, dict[str, object]]:
-        """Take the power away and end *server*.
+        """Take the power away and strike *server*; end_cut() is to follow.
 
         Return when the power was gone (CLOCK_MONOTONIC, in microseconds) and a
         report: what the drive did since start_counting(), what it lost; and, as
         "wiring", what contradicts the expectation that it saw flushes, or None.
+        """
+
+    def end_cut(self, server: DatabaseServer) -> None:
+        """End *server* and what still holds the storage that lost its power.
+
+        May be repeated, also after a power_on() that failed; raise LabError if
+        something does not end in its time.
         """
 
     def power_on(self) -> None:
@@ -80,10 +87,14 @@ class FolderStorage:
     def cut(
         self, server: DatabaseServer, *, flushes_expected: bool
     ) -> tuple[int, dict[str, object]]:
-        """Kill the server."""
+        """Strike the server."""
         cut_us = time.monotonic_ns() // 1000
-        server.kill()
+        server.strike()
         return cut_us, {"wiring": None}
+
+    def end_cut(self, server: DatabaseServer) -> None:
+        """Kill the server."""
+        server.kill()
 
     def power_on(self) -> None:
         """Do nothing: the folder is there."""

@@ -74,11 +74,7 @@ class DriveStorage:
     def cut(
         self, server: DatabaseServer, *, flushes_expected: bool
     ) -> tuple[int, dict[str, object]]:
-        """Freeze the drive, kill the server, lose the cache, drop the filesystem.
-
-        The server may sleep on the frozen drive, so it can end only once the drive
-        fails; the filesystem can be unmounted only once the server has ended.
-        """
+        """Freeze the drive, strike the server, lose the cache, fail the drive."""
         drive = self._running()
         cut_us = drive.freeze()
         server.strike()
@@ -86,11 +82,18 @@ class DriveStorage:
         spec = self._drive_spec
         lost = drive.cut(spec.survivors, spec.seed)
         drive.fail()
-        server.kill()
         wiring = self._contradiction(counters) if flushes_expected else None
-        self._unmount()
         report = {**counters, **dataclasses.asdict(lost)}
         return cut_us, {**report, "wiring": wiring}
+
+    def end_cut(self, server: DatabaseServer) -> None:
+        """Kill the server, unmount the filesystem, detach the drive.
+
+        The server may have slept on the frozen drive, so it can end only now that the
+        drive fails; the filesystem can be unmounted only once the server has ended.
+        """
+        server.kill()
+        self._unmount()
 
     def power_on(self) -> None:
         """Attach the drive and mount the filesystem, which replays its journal."""
@@ -134,8 +137,7 @@ class DriveStorage:
         with contextlib.suppress(LabError):
             self._running().fail()
         try:
-            server.kill()
-            self._unmount()
+            self.end_cut(server)
         finally:
             if self._drive is not None:
                 self._drive.close()

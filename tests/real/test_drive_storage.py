@@ -70,6 +70,7 @@ def test_a_long_journal_is_replayed_quickly(
         os.fdatasync(file)
     os.close(file)
     storage.cut(idle, flushes_expected=True)
+    storage.end_cut(idle)
     before = storage.counters()["reads"]
     storage.power_on()
     # Six for each record; with records as short as can be it would be 24,000.
