@@ -11,6 +11,7 @@ DbcheckError
 ├── PowerError       the power switch did not reach the state asked for
 ├── HostError        a command on a host failed or timed out
 ├── LabError         a part of the lab could not be built or ended
+│   └── Unrecoverable    a filesystem or server does not come up from what is stored
 ├── RunFormatError   a stored run is torn, incomplete or of another version
 └── RunWriteError    the run folder cannot be written, or is in use
 
@@ -85,6 +86,14 @@ class HostError(DbcheckError):
 
 class LabError(DbcheckError):
     """A part of the lab could not be built or ended."""
+
+
+class Unrecoverable(LabError):
+    """A filesystem or a server does not come up from what is stored.
+
+    After a cut that is what the cut has done; any other LabError is the lab's own
+    trouble, and nothing that could be held against a server.
+    """
 
 
 class RunFormatError(DbcheckError):

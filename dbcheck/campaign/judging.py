@@ -89,7 +89,11 @@ def judge_run(run: RunFolder, reader: LogReader) -> Outcome:
         explained = bool(findings)
         if after.failure and evidence.stranger(items) is None:
             judgement = evidence.judge_unrecoverable(
-                after.failure, items, missing=after.missing, explained=explained
+                after.failure,
+                items,
+                missing=after.missing,
+                explained=explained,
+                uncut=_is_gone_uncut(load, after),
             )
         else:
             named = depth.depth.value if depth and depth.depth else ""
@@ -100,6 +104,14 @@ def judge_run(run: RunFolder, reader: LogReader) -> Outcome:
     run.write_lines("losses.csv", _loss_lines(outcome))
     run.write_verdict(to_json(outcome))
     return outcome
+
+
+def _is_gone_uncut(load: LoadRecord | None, after: AfterRecord) -> bool:
+    """Say whether no server answers although nobody is known to have cut its power.
+
+    A record that was lost with the client may have told of a cut.
+    """
+    return after.facts is None and load is not None and load.cut is None
 
 
 def _items(

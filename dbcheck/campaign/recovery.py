@@ -30,7 +30,8 @@ def read_survivors(rig: Rig, run: RunFolder, manifest: Manifest) -> AfterRecord:
 
     Nothing is written to the server.  A table that is gone or damaged, or a
     server that certainly does not come back, is a finding and not an error;
-    raise EngineError if the server does not answer within limits.return_s.
+    raise EngineError if the server does not answer within limits.return_s, and
+    PowerError if what failed was the rig and not the server.
     """
     failure = wait_for_server(rig)
     missing = False
@@ -45,6 +46,7 @@ def read_survivors(rig: Rig, run: RunFolder, manifest: Manifest) -> AfterRecord:
             logged = rig.engine.logged(manifest.before.clock_us)
             stored = run.write_survivors(_records(rig, run, manifest))
         except TableLost as error:
+            rig.power.failure()  # raises if it was the drive that went meanwhile
             failure, missing = str(error), error.missing
     host = ask_host(rig, manifest)
     after = AfterRecord(facts, failure, *stored, canary, host, missing, logged)
@@ -55,7 +57,8 @@ def read_survivors(rig: Rig, run: RunFolder, manifest: Manifest) -> AfterRecord:
 def wait_for_server(rig: Rig) -> str:
     """Return "" once the server takes queries, or why it certainly never will.
 
-    Raise EngineError if it does not within limits.return_s.
+    Raise EngineError if it does not within limits.return_s, PowerError if what failed
+    was the rig and not the server.
     """
     rig.listener.phase("restore", f"waiting up to {rig.limits.return_s:.0f} s")
     began, told = time.monotonic(), ""

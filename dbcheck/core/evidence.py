@@ -353,12 +353,22 @@ def judge(
 
 
 def judge_unrecoverable(
-    reason: str, items: Sequence[Item], *, missing: bool, explained: bool
+    reason: str,
+    items: Sequence[Item],
+    *,
+    missing: bool,
+    explained: bool,
+    uncut: bool = False,
 ) -> Judgement:
     """Return the verdict on a server, or a table, that did not come back.
 
     missing: the server has no such table, and nothing else is wrong with it.
+    uncut: it is the server that is gone, and its power was not cut: whoever ended it
+    did not start it again, so its data were not asked.
     """
+    if uncut:
+        doubt = f"the server is gone, and no cut of its power is on record: {reason}"
+        return Judgement(Verdict.INCONCLUSIVE, (doubt,), tuple(items))
     if missing and (doubt := _restored(items, explained)):
         return Judgement(Verdict.INCONCLUSIVE, (doubt,), tuple(items))
     return Judgement(Verdict.FAIL, (f"unrecoverable: {reason}",), tuple(items))

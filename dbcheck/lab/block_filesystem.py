@@ -9,9 +9,9 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from dbcheck.errors import LabError
+from dbcheck.errors import LabError, Unrecoverable
 from dbcheck.lab import block_syscalls as syscalls
-from dbcheck.lab import programs
+from dbcheck.lab import programs, shortage
 
 # Neither discards nor leaves work for later: after mkfs the drive is quiet.
 # A mount after a cut reads the log of XFS in small pieces, six for each record.  In
@@ -22,6 +22,7 @@ _MKFS = {
     "ext4": ("-q", "-F", "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0"),
 }
 _POLL_S = 0.005
+_NOT_MOUNTED = 32  # mount(8): the kernel refused; others are of mount itself
 
 
 def mkfs(device: str, filesystem: str) -> None:
@@ -32,21 +33,22 @@ def mkfs(device: str, filesystem: str) -> None:
 def mount(device: str, mountpoint: Path, filesystem: str, options: str = "") -> None:
     """Mount *device*, after recovery of its journal, with *options* as mount -o.
 
-    Raise LabError, with what the kernel logged meanwhile, if it cannot be mounted
-    or an option is rejected.
+    Raise Unrecoverable, with what the kernel logged meanwhile, if the kernel refuses
+    what is on the device, or an option; another LabError if it was not asked, lacked
+    memory or did not end.
     """
     arguments = ["-t", filesystem, *(["-o", options] if options else [])]
     with _kernel_log() as log:
         try:
             programs.run("mount", *arguments, device, str(mountpoint))
-        except LabError as error:
-            said = [line for line in log if filesystem in line.lower()]
-            if not said:
+        except programs.Failed as error:
+            if error.status != _NOT_MOUNTED or shortage.is_told(str(error)):
                 raise
+            said = [line for line in log if filesystem in line.lower()]
             how = f" with {options!r}" if options else ""
-            raise LabError(
+            raise Unrecoverable(
                 f"the kernel does not mount {device} as {filesystem}{how}: "
-                + "; ".join(said),
+                + ("; ".join(said) or str(error)),
                 hint="A rejected option is the lab's mount_options; a damaged "
                 "filesystem is what the cut left.",
             ) from error

@@ -106,7 +106,8 @@ class Daemon:
 
     def _status(self) -> dict[str, str | None]:
         power = self._machine.power.value
-        return {"power": power, "failure": self._machine.failure()}
+        failure, broken = self._machine.failure(), self._machine.broken()
+        return {"power": power, "failure": failure, "broken": broken}
 
     def _cut(self) -> dict[str, object]:
         exact_us, report = self._machine.cut()

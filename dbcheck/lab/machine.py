@@ -6,7 +6,7 @@ import logging
 from collections.abc import Mapping
 from pathlib import Path
 
-from dbcheck.errors import LabError
+from dbcheck.errors import LabError, Unrecoverable
 from dbcheck.lab.server import DatabaseServer
 from dbcheck.lab.server_mariadb import MariadbServer
 from dbcheck.lab.server_mysql import MysqlServer
@@ -41,6 +41,9 @@ class Machine:
     base:   a folder that the server's account can reach; base/files is there, and
             is on a disk.
     power:  ON or OFF; a server that did not come back is ON, and failure() tells.
+
+    What a cut has done to the server is a failure(); what the machine itself has done
+    to it is an error, or broken().
     """
 
     def __init__(self, spec: LabSpec, base: Path) -> None:
@@ -86,26 +89,39 @@ class Machine:
         """Apply power and recover; what does not come back is told by failure().
 
         Raise LabError, with the power still off, if a cut that stopped halfway cannot
-        be ended.
+        be ended, or if this machine lacks what the drive or the server needs: it may
+        be tried again.
         """
         if self.power is PowerState.ON:
             return
         self._storage.end_cut(self.server)
-        self.power = PowerState.ON
         try:
             with self._storage.in_no_time():
                 self._storage.power_on()
                 self.server.start(_RECOVERY_S)
             self._storage.start_counting()
-        except LabError as error:
+        except Unrecoverable as error:
             log.warning("not back: %s", error)
             self._failure = str(error)
+        self.power = PowerState.ON
 
     def failure(self) -> str | None:
         """Say why the server is not there though the power is on, or None."""
-        if self.power is PowerState.OFF:
+        if self.power is PowerState.OFF or self.broken():
             return None
-        return self._storage.failure() or self._failure or self.server.failure()
+        return self._failure or self.server.failure()
+
+    def broken(self) -> str | None:
+        """Say what became of storage or server without any cut, or None.
+
+        It says nothing of the server under test: its drive died, or was too slow for
+        the lab; or the machine ended it, as where memory was short.
+        """
+        if dead := self._storage.failure():
+            return dead
+        if self.power is PowerState.ON and self.server.was_ended():
+            return f"the server was ended without a cut: {self.server.failure()}"
+        return None
 
     def counters(self) -> dict[str, int]:
         """Return what the drive did since power was last applied."""

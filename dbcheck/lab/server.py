@@ -19,8 +19,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from dbcheck.errors import LabError
-from dbcheck.lab import programs
+from dbcheck.errors import LabError, Unrecoverable
+from dbcheck.lab import programs, shortage
 from dbcheck.lab.held_port import HeldPort
 from dbcheck.lab.process import leashed
 from dbcheck.lab.server_tree import ServerTree
@@ -158,8 +158,9 @@ class DatabaseServer(abc.ABC):
         """Start the server; return once it takes queries, its recovery being over.
 
         It ends with the thread that calls this, so call it from one that stays.
-        Raise LabError with the end of its log, and with no process left, if it
-        exits or is not ready after timeout_s seconds.
+        Raise Unrecoverable with the end of its log, and with no process left, if it
+        exits or is not ready after timeout_s seconds; another LabError if it could
+        not be started, or if what ended it was this machine.
         """
         if self._process is not None:
             raise LabError(f"the {self.name} server is running already")
@@ -168,9 +169,10 @@ class DatabaseServer(abc.ABC):
         try:
             while not self._ready():
                 if (why := self.failure()) is not None:
-                    raise LabError(f"the {self.name} server did not start: {why}")
+                    kind = LabError if self.was_ended() else Unrecoverable
+                    raise kind(f"the {self.name} server did not start: {why}")
                 if time.monotonic() >= deadline:
-                    raise LabError(
+                    raise Unrecoverable(
                         f"the {self.name} server took no queries for {timeout_s:g} s"
                         f"\n{self._log_end()}"
                     )
@@ -226,6 +228,16 @@ class DatabaseServer(abc.ABC):
         if self._process is None or self._process.poll() is None:
             return None
         return f"exit status {self._process.returncode}\n{self._log_end()}"
+
+    def was_ended(self) -> bool:
+        """Say whether this machine ended it: by SIGKILL, or for want of something.
+
+        No server sends itself that signal; whoever is short of memory does.
+        """
+        if self._process is None or self._process.poll() is None:
+            return False
+        killed = self._process.returncode == -signal.SIGKILL
+        return killed or shortage.is_told(self._log_end())
 
     def pids(self) -> list[int]:
         """Return its processes that live now, the first one first."""

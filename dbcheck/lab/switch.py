@@ -19,7 +19,7 @@ class LabSwitch:
 
     Needs the lab's name alone, so that any process of the same account can hold
     it.  What does not come back after a cut is a result: restore() returns, and
-    failure() says why.
+    failure() says why.  What the lab itself did to its server is an error.
     """
 
     kind = "lab"
@@ -49,12 +49,24 @@ class LabSwitch:
         return Cut(asked_us=asked_us, exact_us=reply["exact_us"], report=report)
 
     def restore(self) -> None:
-        """Apply power and let the server recover; returns though that may fail."""
+        """Apply power and let the server recover; returns though that may fail.
+
+        Raise PowerError if the lab could not do its part.
+        """
         self._ask("restore", _RESTORE_TIMEOUT_S)
 
     def failure(self) -> str | None:
-        """Say why the filesystem or the server did not come back, or None."""
-        reason: str | None = self._ask("status", _STATUS_TIMEOUT_S)["failure"]
+        """Say why the filesystem or the server did not come back, or None.
+
+        Raise PowerError if the drive is dead, or the server was ended without a cut.
+        """
+        status = self._ask("status", _STATUS_TIMEOUT_S)
+        if status["broken"]:
+            raise PowerError(
+                f"lab {self.name} is broken: {status['broken']}",
+                hint="This says nothing of the server: end the lab and start another.",
+            )
+        reason: str | None = status["failure"]
         return reason
 
     def _ask(self, command: str, timeout_s: float) -> Any:

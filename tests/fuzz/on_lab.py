@@ -219,7 +219,7 @@ class _Storage(DriveStorage):
 def _server(folder: Path) -> DatabaseServer:
     """Return what can be started, killed and configured."""
     does: Callable[..., None] = lambda *_: None  # noqa: E731
-    names = ("strike", "kill", "start", "freeze", "thaw", "failure")
+    names = ("strike", "kill", "start", "freeze", "thaw", "failure", "was_ended")
     log = folder / "server.log"
     log.write_text("one\ntwo\n")
     facts = {"settings": {}, "url": "u", "password": "p", "log_file": log}
@@ -339,7 +339,7 @@ def _works(path: Path, real: InlineDrive) -> None:
     assert ask("cut")["report"]["wiring"] is None
     ask("configure", settings={})
     ask("restore")
-    assert ask("status") == {"power": "on", "failure": None}
+    assert ask("status") == {"power": "on", "failure": None, "broken": None}
 
 
 def answers(data: bytes) -> None:
@@ -369,7 +369,7 @@ def _say(listener: socket.socket, data: bytes) -> None:
 
 
 def replies() -> Iterator[bytes]:
-    yield b'{"ok": {"power": "on", "failure": null}}\n'
+    yield b'{"ok": {"power": "on", "failure": null, "broken": null}}\n'
     yield b'{"error": "no", "hint": "Do not ask."}\n'
     yield b'{"error": "no"}\n'
     yield b'{"error": 7, "hint": null}\n'

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import signal
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -10,17 +12,19 @@ from typing import Any
 
 import pytest
 
-from dbcheck.campaign.cycle import run_cycle
+from dbcheck.campaign.cycle import reconcile_run, run_cycle
 from dbcheck.campaign.judging import Outcome, judge_run
 from dbcheck.campaign.preflight import Started, preflight
 from dbcheck.core.evidence import Verdict
-from dbcheck.errors import HostError, RunFormatError, UsageError
+from dbcheck.errors import HostError, PowerError, RunFormatError, UsageError
 from dbcheck.lab.lab import missing
 from dbcheck.lab.spec import LabSpec
+from dbcheck.lab.switch import LabSwitch
 from tests.planted.fault import FAIL, INCONCLUSIVE, PASS, Fault, engines, faults
 from tests.planted.one_cut import OneCut
-from tests.real.lab_access import connect
+from tests.real.lab_access import connect, server_pid
 from tests.real.rigs import SEED, Bench, bench, listed_ids, quick
+from tests.real.servers import SERVERS
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.planted
@@ -63,18 +67,41 @@ def test_facts(cut: OneCut, fault: Fault) -> None:
 @engines("one_cut")
 def test_a_table_that_is_gone_may_be_an_older_copy(cut: OneCut) -> None:
     """Nobody looked at the host; test_server.py has those where somebody did."""
+    with hidden_table(cut):
+        outcome = cut.bench.judge(cut.second)
+    Fault(
+        "gone", lambda: None, INCONCLUSIVE, says="an older copy was restored"
+    ).require(outcome, cut.bench.engine)
+
+
+@contextlib.contextmanager
+def hidden_table(cut: OneCut) -> Iterator[None]:
+    """Have the ledger bear another name for a while."""
     schema, name = "", cut.bench.table
     if cut.bench.engine == "postgresql":
         schema, name = name.split(".")
         schema += "."
     cut.bench.execute(f"alter table {cut.bench.table} rename to hidden")
     try:
-        outcome = cut.bench.judge(cut.second)
+        yield
     finally:
         cut.bench.execute(f"alter table {schema}hidden rename to {name}")
-    Fault(
-        "gone", lambda: None, INCONCLUSIVE, says="an older copy was restored"
-    ).require(outcome, cut.bench.engine)
+
+
+class Broken(LabSwitch):
+    """A switch whose rig broke after the cut."""
+
+    def failure(self) -> str | None:
+        raise PowerError("the drive is dead")
+
+
+@engines("one_cut")
+def test_a_table_that_the_rig_has_taken_gets_no_verdict(cut: OneCut) -> None:
+    """The server came back, and then its drive died: it cannot read any more."""
+    rig = replace(cut.bench.rig, power=Broken(cut.bench.lab.name))
+    with hidden_table(cut), pytest.raises(PowerError, match="the drive is dead"):
+        reconcile_run(rig, cut.second.run, cut.second.manifest)
+    assert cut.bench.judge(cut.second).verdict is PASS
 
 
 @engines("one_cut")
@@ -222,6 +249,39 @@ def test_a_server_that_went_by_itself_was_not_cut(here: Bench) -> None:
     outcome = here.judge(started)
     assert outcome.verdict is INCONCLUSIVE
     assert "before its power was asked to go" in outcome.judgement.reasons[0]
+
+
+@engines("lab")
+def test_a_server_that_somebody_killed_gets_no_verdict(here: Bench) -> None:
+    """It is killed in mid-load, and nobody starts it again."""
+    with ended_in_mid_load(here, signal.SIGKILL) as started:
+        with pytest.raises(PowerError, match="ended without a cut"):
+            here.judge(started)
+        assert not started.run.was_read()
+
+
+@engines("lab")
+def test_a_server_that_ended_by_itself_was_not_cut(here: Bench) -> None:
+    """It shuts down in mid-load, and nobody starts it again."""
+    asked = SERVERS[here.engine].stop_signal
+    with ended_in_mid_load(here, asked) as started:
+        outcome = here.judge(started)
+    assert outcome.verdict is INCONCLUSIVE
+    assert "no cut of its power is on record" in outcome.judgement.reasons[0]
+
+
+@contextlib.contextmanager
+def ended_in_mid_load(here: Bench, number: signal.Signals) -> Iterator[Started]:
+    """Send the server a signal under a load that is far from its cut."""
+    started, other = loading(here, 600.0)
+    wait_until(lambda: rows(here) > 100, "rows")
+    os.kill(server_pid(here.lab), number)
+    other.join()
+    try:
+        yield started
+    finally:
+        here.rig.power.cut()
+        here.rig.power.restore()
 
 
 @engines("lab")

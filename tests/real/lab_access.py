@@ -73,6 +73,18 @@ class Table:
             _close(connection)
 
 
+def server_pid(lab: Lab) -> int:
+    """Return the first process of the lab's server, as seen from outside."""
+    daemon = state.find(lab.name).daemon()
+    assert daemon is not None
+    below = [daemon.pid]
+    for pid in below:  # grows while it is walked
+        below += children(pid)
+        if Path(f"/proc/{pid}/comm").read_text().strip() in _SERVERS:
+            return pid
+    raise AssertionError("no server process")
+
+
 def _close(connection: Any) -> None:
     with contextlib.suppress(psycopg2.Error, mysql.connector.Error):
         connection.close()
@@ -141,6 +153,7 @@ class Inside:
 
 
 _LOOP = " /dev/loop"
+_SERVERS = {"postgres", "mariadbd", "mysqld"}
 
 
 def children(pid: int) -> list[int]:

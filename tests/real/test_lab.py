@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import mmap
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -20,8 +21,9 @@ from dbcheck.lab.lab import Lab
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.lab.switch import LabSwitch
 from dbcheck.ports import PowerState
-from tests.real.lab_access import Inside, Table, connect
+from tests.real.lab_access import Inside, Table, connect, server_pid
 from tests.real.servers import skip_without_server
+from tests.waiting import wait_until
 
 Start = Callable[..., Lab]
 ENGINES = pytest.mark.parametrize("engine", ["postgresql", "mariadb"])
@@ -218,6 +220,31 @@ def test_a_server_that_does_not_recover_is_a_result(start: Start, engine: str) -
     assert switch.state() is PowerState.ON
     assert "did not start" in str(switch.failure())
     assert lab.server_log()
+
+
+@ALL
+def test_a_server_that_somebody_kills_is_not_to_blame(
+    start: Start, engine: str
+) -> None:
+    """As the kernel does where memory is short; a cut and a restore bring it back."""
+    lab = start(engine, rung="process")
+    switch = lab.switch()
+    os.kill(server_pid(lab), signal.SIGKILL)
+    wait_until(lambda: _broken(switch), "it is noticed")
+    with pytest.raises(PowerError, match="ended without a cut: exit status -9"):
+        switch.failure()
+    switch.cut()
+    switch.restore()
+    assert switch.failure() is None
+    assert connect(lab.target_url, lab.password).close() is None
+
+
+def _broken(switch: LabSwitch) -> bool:
+    try:
+        assert switch.failure() is None
+    except PowerError:
+        return True
+    return False
 
 
 @ENGINES

@@ -17,7 +17,7 @@ import mysql.connector
 import psycopg2
 import pytest
 
-from dbcheck.errors import LabError
+from dbcheck.errors import LabError, PowerError
 from dbcheck.lab import lab as labs
 from dbcheck.lab import state
 from dbcheck.lab.lab import Lab
@@ -161,14 +161,20 @@ def test_a_killed_daemon_takes_all_along(
 @pytest.mark.root
 @ENGINES
 @pytest.mark.parametrize("filesystem", ["xfs", "ext4"])
-def test_a_killed_drive_is_a_failure_and_no_more(
+def test_a_killed_drive_is_the_labs_fault_and_no_more(
     start: Start, tmp_path: Path, engine: str, filesystem: str
 ) -> None:
     lab = start(LabSpec(engine, filesystem=filesystem), tmp_path / "lab")
     load = _load(lab)
     inside = Inside.of(lab)
     os.kill(inside.drive(), signal.SIGKILL)
-    wait_until(lambda: "SIGKILL" in str(lab.switch().failure()), "failure")
+    with pytest.raises(PowerError, match="is broken: .*SIGKILL") as caught:
+        lab.switch().failure()
+    assert "says nothing of the server" in caught.value.hint
+    with pytest.raises(PowerError, match="SIGKILL"):
+        lab.switch().cut()
+    with pytest.raises(PowerError, match="SIGKILL"):
+        lab.switch().restore()
     lab.close()
     load.join()
     _assert_nothing_left(inside)

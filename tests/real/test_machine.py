@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import os
 import shutil
+import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from dbcheck.errors import LabError
-from dbcheck.lab import block_filesystem
+from dbcheck.errors import LabError, Unrecoverable
+from dbcheck.lab import block, block_filesystem
 from dbcheck.lab.machine import Machine
+from dbcheck.lab.server import DatabaseServer
 from dbcheck.lab.spec import LabSpec
 from dbcheck.ports import PowerState
 from tests.real.drive_mounts import own_mounts as own_mounts
@@ -59,3 +63,49 @@ def test_a_cut_that_stops_halfway_is_ended_by_the_restore(
     assert not is_off(machine)
     assert machine.failure() is None
     assert engine_of(machine.server).ready() is None
+
+
+def test_what_this_machine_lacks_is_no_failure_of_the_server(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine.cut()
+    with monkeypatch.context() as patch:
+        patch.setattr(block, "_TRIES", 0)
+        with pytest.raises(LabError, match="free loop devices"):
+            machine.restore()
+    assert is_off(machine)
+    with monkeypatch.context() as patch:
+        patch.setattr(block, "_set_write_cache", _refuse)
+        with pytest.raises(LabError, match="refused"):
+            machine.restore()
+    assert is_off(machine)
+    assert machine.failure() is machine.broken() is None
+    machine.restore()
+    assert machine.failure() is machine.broken() is None
+    assert engine_of(machine.server).ready() is None
+
+
+def test_a_server_that_is_killed_while_it_recovers_may_try_again(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine.cut()
+    with monkeypatch.context() as patch:
+        patch.setattr(type(machine.server), "_takes_queries", _kill)
+        with pytest.raises(LabError, match="exit status -9") as caught:
+            machine.restore()
+    assert not isinstance(caught.value, Unrecoverable)
+    assert is_off(machine)
+    assert machine.failure() is machine.broken() is None
+    machine.restore()
+    assert machine.failure() is machine.broken() is None
+    assert engine_of(machine.server).ready() is None
+
+
+def _refuse(*_: object) -> None:
+    raise LabError("refused")
+
+
+def _kill(_server: DatabaseServer, pid: int) -> bool:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+    return False

@@ -280,6 +280,14 @@ def test_a_server_that_does_not_come_back_fails() -> None:
     assert judgement.verdict is Verdict.FAIL
 
 
+def test_a_server_that_nobody_cut_is_not_to_blame_for_its_absence() -> None:
+    judgement = evidence.judge_unrecoverable(
+        "exit status 1", [], missing=False, explained=True, uncut=True
+    )
+    assert judgement.verdict is Verdict.INCONCLUSIVE
+    assert "no cut of its power is on record" in judgement.reasons[0]
+
+
 @pytest.mark.parametrize(
     ("standing", "explained", "verdict"),
     [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dbcheck.errors import LabError, UsageError
-from dbcheck.lab import drive_needs, held_port, programs
+from dbcheck.lab import drive_needs, held_port, programs, shortage
 from dbcheck.lab.lab import missing
 from dbcheck.lab.spec import DriveSpec, LabSpec
 
@@ -71,3 +71,24 @@ def test_a_drive_too_small_for_xfs_is_refused() -> None:
     LabSpec("postgresql", drive=small, filesystem="ext4")
     LabSpec("postgresql", drive=small, rung="process")
     LabSpec("postgresql", drive=DriveSpec(size_bytes=300 << 20))
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("FATAL:  could not map anonymous shared memory: Cannot allocate memory", True),
+        (
+            "LOG:  could not fork startup process: Resource temporarily unavailable",
+            True,
+        ),
+        ('could not bind IPv4 address "127.0.0.1": Address already in use', True),
+        ("LOG:  startup process (PID 7) was terminated by signal 9: Killed", True),
+        ("[ERROR] InnoDB: Cannot allocate memory for the buffer pool", True),
+        ("PANIC:  could not locate a valid checkpoint record", False),
+        ("LOG:  startup process (PID 7) was terminated by signal 6: Aborted", False),
+        ("[ERROR] InnoDB: Database page corruption on disk", False),
+        ("mount(2) system call failed: Structure needs cleaning.", False),
+    ],
+)
+def test_what_this_machine_lacks_is_told_from_damage(said: str, told: bool) -> None:
+    assert shortage.is_told(f"exit status 1\n{said}\n") is told
