@@ -22,6 +22,7 @@ from dbcheck.remote.wire import clock_us, first_line, host_names, mount_of
 
 TOOL_TIMEOUT_S = 10
 LAYERS_MAX = 64
+BY_UUID = "/dev/disk/by-uuid"
 TOOL_PATHS = os.pathsep.join((os.environ.get("PATH", ""), "/usr/sbin", "/sbin"))
 # SMART attributes of ATA drives that count losses of power, by their usual names.
 QUOTED = re.compile(r"[0-9][0-9,]{0,30}")
@@ -89,25 +90,22 @@ class Facts:
         return float(words[0])
 
     def uuid(self) -> str:
-        """Return the filesystem's UUID: udev's, else blkid's."""
-        source = self.mount["source"]
-        folder = "/dev/disk/by-uuid"
-        with contextlib.suppress(OSError):  # no udev here
-            for name in os.listdir(folder):
-                path = os.path.join(folder, name)
-                if os.path.realpath(path) == os.path.realpath(source):
-                    return name
+        """Return the filesystem's UUID: the device's own, else udev's.
+
+        udev may have left a link of a device that has another filesystem by now, as
+        loop devices have; only root can read the device (blkid(8), -p).
+        """
+        key, source = "filesystem_uuid", self.mount["source"]
         if not source.startswith("/dev/"):
-            self.unreadable["filesystem_uuid"] = f"{source} is no block device"
+            self.unreadable[key] = f"{source} is no block device"
             return ""
-        text = self.tool(
-            "filesystem_uuid", "blkid", "-s", "UUID", "-o", "value", source
-        )
-        if not text.strip():
-            self.unreadable.setdefault(
-                "filesystem_uuid", f"blkid knows none of {source}"
-            )
-        return text.strip()
+        text = self.tool(key, "blkid", "-p", "-s", "UUID", "-o", "value", source)
+        found = text.strip() or linked_uuid(source)
+        if found:
+            self.unreadable.pop(key, None)
+        else:
+            self.unreadable.setdefault(key, f"blkid knows none of {source}")
+        return found
 
     def layers(self) -> list[dict[str, Any]]:
         """Return the block devices under the filesystem, the topmost first.
@@ -219,6 +217,16 @@ class Facts:
             self.unreadable[fact] = f"{name}: {said}"
             return ""
         return done.stdout.decode(errors="replace")
+
+
+def linked_uuid(device: str) -> str:
+    """Return the UUID by which udev has a link to *device*, "" if there is none."""
+    with contextlib.suppress(OSError):  # no udev here
+        for name in os.listdir(BY_UUID):
+            path = os.path.join(BY_UUID, name)
+            if os.path.realpath(path) == os.path.realpath(device):
+                return name
+    return ""
 
 
 def born(path: str) -> str:

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import time
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from dbcheck.lab import namespace
 from dbcheck.lab.server_mariadb import MariadbServer
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.lab.storage_drive import DriveStorage
+from dbcheck.probes import host_facts
 from tests.real.drive_mounts import own_mounts as own_mounts
 from tests.waiting import wait_until
 
@@ -76,6 +78,22 @@ def test_a_long_journal_is_replayed_quickly(
     # Six for each record; with records as short as can be it would be 24,000.
     assert storage.counters()["reads"] - before < 13_000
     assert (storage.folder / "file").stat().st_size == 100 * APPENDS
+
+
+def test_a_stale_link_does_not_name_the_filesystem(
+    storage: DriveStorage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    links = tmp_path / "by-uuid"
+    links.mkdir()
+    facts = host_facts.Facts(str(storage.folder))
+    (links / "of-another").symlink_to(facts.mount["source"])
+    monkeypatch.setattr(host_facts, "BY_UUID", str(links))
+    with open(facts.mount["source"], "rb") as device:
+        superblock = device.read(48)
+    assert uuid.UUID(facts.uuid()).bytes == superblock[32:]  # sb_uuid of XFS
+    monkeypatch.setattr(host_facts, "TOOL_PATHS", "/nowhere")
+    assert facts.uuid() == "of-another"
+    assert facts.unreadable == {}
 
 
 # argv: a folder; in it is "inner" to be mounted on.
