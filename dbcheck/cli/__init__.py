@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import importlib
 import os
 import sys
 import traceback
-from typing import NoReturn
+from collections.abc import Iterator
+from typing import NoReturn, TextIO
 
 import click
 
@@ -87,24 +89,27 @@ def main() -> None:
     try:
         root.main(standalone_mode=False)
     except click.ClickException as error:
-        error.show()
+        with _telling():
+            error.show()
         sys.exit(USAGE)
     except DbcheckError as error:
-        click.echo(f"dbcheck: {error}", err=True)
-        if error.hint:
-            click.echo(f"  {error.hint}", err=True)
+        with _telling():
+            click.echo(f"dbcheck: {error}", err=True)
+            if error.hint:
+                click.echo(f"  {error.hint}", err=True)
         sys.exit(USAGE if isinstance(error, UsageError) else FAILED)
     except (KeyboardInterrupt, click.Abort):
         _end_interrupted("")
     except _Unread:
-        mute()
+        mute(sys.stdout)
         sys.exit(FAILED)
     except Exception as error:
         _end_unexpectedly(error)
 
 
 def _end_interrupted(at: str) -> NoReturn:
-    click.echo(f"dbcheck: interrupted{at}", err=True)
+    with _telling():
+        click.echo(f"dbcheck: interrupted{at}", err=True)
     sys.exit(FAILED)
 
 
@@ -114,21 +119,32 @@ def _end_unexpectedly(error: Exception) -> NoReturn:
     if isinstance(error, OSError) and error.errno == errno.ENOSPC:
         give_up_printing(error)  # a run folder's would be a DbcheckError
     else:  # a defect of ours; Python's own exit code for it means FAIL
-        traceback.print_exc()
+        with _telling():
+            traceback.print_exc()
     sys.exit(FAILED)
 
 
 def give_up_printing(error: OSError) -> None:
     """Say why nothing can be printed, and print to nobody from now on."""
-    mute()
-    said = f"dbcheck: the result cannot be printed: {error.strerror}"
-    click.echo(said, err=True)
+    mute(sys.stdout)
+    with _telling():
+        said = f"dbcheck: the result cannot be printed: {error.strerror}"
+        click.echo(said, err=True)
 
 
-def mute() -> None:
-    """Print to nobody from now on.
+@contextlib.contextmanager
+def _telling() -> Iterator[None]:
+    """Say something on stderr, if anybody can read it: the exit code holds anyway."""
+    try:
+        yield
+    except OSError:  # as on a terminal that was closed
+        mute(sys.stderr)
+
+
+def mute(stream: TextIO) -> None:
+    """Let what is written to *stream* be read by nobody from now on.
 
     What is buffered would fail once more as the interpreter ends, which changes the
     exit code.
     """
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

@@ -52,7 +52,7 @@ def printing() -> Iterator[None]:
     try:
         yield
     except BrokenPipeError:
-        mute()
+        mute(sys.stdout)
     except OSError as error:
         give_up_printing(error)
 

@@ -454,6 +454,30 @@ def test_a_full_disk_takes_no_output_and_is_told(words: str, tmp_path: Path) -> 
     assert done.stderr == said
 
 
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        ("nosuch", 2),
+        ("reconcile nowhere", 2),
+        ("witness verify 20260102-030405-a1b2c3 --witness file:.", 4),
+    ],
+)
+def test_a_terminal_that_was_closed_changes_no_exit_code(
+    words: str, code: int, tmp_path: Path
+) -> None:
+    """Python's own would be 1, which means FAIL."""
+    terminal, end = os.openpty()
+    os.close(terminal)
+    with open(end, "wb") as closed:
+        done = subprocess.run(
+            (*DBCHECK, *words.split()),
+            cwd=tmp_path,
+            stdout=closed,
+            stderr=closed,
+        )
+    assert done.returncode == code
+
+
 def test_no_line_of_help_is_cut_short_on_a_small_terminal() -> None:
     environment = os.environ | {"COLUMNS": "80"}
     for group in ((), ("lab",), ("power",), ("witness",)):
