@@ -64,8 +64,11 @@ def finish_cycle(rig: Rig, started: Started) -> Outcome:
                     rig.listener.phase("stopped", "before the cut: nothing was cut")
                 elif not rig.power.attended:
                     rig.listener.phase("restore", RESTORING)
-                    with contextlib.suppress(PowerError, RunWriteError):
-                        restore(rig, started.run)  # the first error is the one
+                    try:
+                        restore(rig, started.run)
+                    except (PowerError, RunWriteError) as error:
+                        # What ended the cycle is the error; the user must know both.
+                        rig.listener.phase("restore", f"failed: {error}")
                 raise
             if cutter.asked or (load.gone and rig.power.attended):
                 restore(rig, started.run)

@@ -16,7 +16,9 @@ from dbcheck.campaign.cycle import reconcile_run, run_cycle
 from dbcheck.campaign.folder import CampaignFolder
 from dbcheck.campaign.judging import Outcome, judge_run
 from dbcheck.core.evidence import Standing, Verdict
+from dbcheck.errors import PowerError
 from dbcheck.ports import PowerState
+from dbcheck.power.exec import ExecCommands, ExecSwitch
 from dbcheck.runs import RunFolder
 from tests.real.hold_client import programs
 from tests.real.rigs import SEED, Bench, bench, quick
@@ -115,3 +117,14 @@ def test_power_that_somebody_gave_back_is_no_pass(
         client.kill()
     here.rig.power.restore()
     require_doubt(settled(here, run), "nobody saw it stay off for 900 s")
+
+
+def test_power_that_does_not_come_back_is_told_beside_what_ended_the_cycle(
+    here: Bench,
+) -> None:
+    stuck = ("sh", "-c", "echo stuck; exit 1")
+    power = ExecSwitch(ExecCommands(cut=("false",), restore=stuck))
+    with pytest.raises(PowerError, match="the cut command exited with 1"):
+        run_cycle(replace(here.rig, power=power), quick(), SEED)
+    told = "failed: the restore command exited with 1, saying: stuck"
+    assert told in here.said.text
