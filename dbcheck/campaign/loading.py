@@ -30,6 +30,7 @@ ENDING = (
     "waits no longer; what is confirmed stays so)"
 )
 POLL_S = 0.05
+RESUMED_S = 0.5  # so young an ack shows that a load which had to wait goes on
 SHOW_S = 0.25
 BEHIND_MAX_S = 2.0  # when sessions begin to wait, see witness.window.WindowLimits.age_s
 
@@ -117,17 +118,24 @@ class Cutter:
         if manifest.moment is not None:
             self.after_s, self._into_s = manifest.moment.after_s, manifest.moment.into_s
         self.asked = False
+        self._waited = False  # for the witness; the sessions may yet be waiting
         self.cut: Cut | None = None
         self._noted: Future[None] | None = None
         self._begun = self._look()
         self.before: ServerFacts | None = None
 
-    def cut_if_due(self, load_s: float, behind_s: float) -> None:
+    def cut_if_due(self, load_s: float, behind_s: float, ack_us: int | None) -> None:
         """Cut the power if the load has run for its time and it is not cut yet.
 
-        Not while the load waits for the witness: nothing would be at risk.
+        Not while the load waits for the witness, or before an ack shows that it no
+        longer does: nothing would be at risk.  ack_us: when the last one came.
         """
-        if self.asked or load_s < self.after_s or behind_s >= BEHIND_MAX_S:
+        if self.asked or load_s < self.after_s:
+            return
+        if behind_s >= BEHIND_MAX_S:
+            self._waited = True
+            return
+        if self._waited and (ack_us is None or now_us() - ack_us > RESUMED_S * 1e6):
             return
         if self._into_s:
             self._begin_checkpoint()
@@ -140,6 +148,7 @@ class Cutter:
         try:
             self._noted.result(POLL_S)
         except TimeoutError:
+            self._waited = True
             return  # the witness lags: whoever watches is to see that
         self._rig.listener.phase("cut", f"{self._rig.power.kind}, {load_s:.1f} s")
         self.asked = True
@@ -202,7 +211,7 @@ def _watch(rig: Rig, load: Load, cutter: Cutter) -> None:
             shown = moment
             rig.listener.load(load.status())
         load_s = (now_us() - load.began_us) / 1e6
-        cutter.cut_if_due(load_s, load.behind_s())
+        cutter.cut_if_due(load_s, load.behind_s(), load.last_ack_us())
         time.sleep(POLL_S)
     rig.listener.load(load.status())
     seen = {

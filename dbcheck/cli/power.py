@@ -55,7 +55,7 @@ def cut(host: str, inventory: Path, yes: bool, i_know: bool, as_json: bool) -> N
 @command.command()
 @_host()
 def restore(host: str, inventory: Path, as_json: bool) -> None:
-    """Apply the power, after its time off; the host may still be booting on return."""
+    """Apply the power after its time off; the host may still boot."""
     entry, switch = _switch(host, inventory, unattended=True)
     switch.restore()
     said = "the power is restored"

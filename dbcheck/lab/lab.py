@@ -25,6 +25,7 @@ from dbcheck.lab.switch import LabSwitch
 _START_TIMEOUT_S = 120.0
 _REQUEST_TIMEOUT_S = 60.0
 _DOWN_TIMEOUT_S = 20.0
+_DEAD_TIMEOUT_S = 20.0  # for what the kernel does once the daemon is killed
 _POLL_S = 0.005
 _LOG_TAIL_BYTES = 2000
 
@@ -280,6 +281,6 @@ def _end(entry: Entry) -> None:
 
 
 def _wipe(entry: Entry) -> None:
-    if not entry.wait_dead(_DOWN_TIMEOUT_S):
+    if not entry.wait_dead(_DEAD_TIMEOUT_S):
         raise LabError(f"the daemon of lab {entry.name} does not end")
     state.mend(frozenset({entry.name}))

@@ -260,7 +260,9 @@ def test_a_killed_server_keeps_its_commits(start: Start, engine: str) -> None:
 
 @pytest.mark.root
 def test_commits_that_need_no_flush_are_lost(start: Start) -> None:
-    lab = start("postgresql", settings={"synchronous_commit": "off"})
+    # The WAL writer, which would make them durable by itself, sleeps that long at most.
+    settings = {"synchronous_commit": "off", "wal_writer_delay": "10s"}
+    lab = start("postgresql", settings=settings)
     table = Table(lab)
     table.insert(50)
     cut = lab.switch().cut()

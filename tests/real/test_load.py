@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from dbcheck.campaign.cycle import reconcile_run, run_cycle
+from dbcheck.campaign.loading import Cutter, load_until_cut
 from dbcheck.campaign.preflight import Started, preflight
 from dbcheck.campaign.rig import Limits
 from dbcheck.core.evidence import Verdict
@@ -33,7 +34,7 @@ def here(
     spec = LabSpec(request.param, rung="process")
     if lacking := missing(spec):
         pytest.skip("; ".join(lacking))
-    limits = Limits(silence_s=1.0, cut_s=2.0, return_s=60)
+    limits = Limits(cut_s=2.0, return_s=60)
     with bench(spec, tmp_path_factory.mktemp("load"), limits) as started:
         yield started
 
@@ -70,7 +71,8 @@ class IdleSwitch(FreezingSwitch):
 
 
 def test_a_server_gone_silent_is_gone(here: Bench) -> None:
-    rig = replace(here.rig, power=FreezingSwitch(here))
+    limits = Limits(silence_s=1.0, return_s=60)
+    rig = replace(here.rig, power=FreezingSwitch(here), limits=limits)
     began = time.monotonic()
     outcome = run_cycle(rig, quick(sessions=SESSIONS), SEED)
     assert time.monotonic() - began < 30
@@ -118,19 +120,32 @@ def await_load(here: Bench, started: Started) -> None:
 
 
 def test_one_broken_session_is_replaced_by_a_new_number(here: Bench) -> None:
-    workload = replace(quick(), cut_after_s=(2.5, 2.5))
+    workload = replace(quick(), cut_after_s=(600, 600))
     started = preflight(here.rig, workload, SEED)
-    loading = threading.Thread(target=here.loading, args=(started,))
-    loading.start()
-    await_load(here, started)
-    end_connection(here, a_connection(here))
-    loading.join()
-    here.rig.power.restore()
+    load_with_a_broken_session(here, started)
     outcome = here.judge(started)
     assert outcome.verdict is Verdict.PASS, outcome.judgement
     assert outcome.load is not None
     assert outcome.load.sent.keys() == {0, *range(1, workload.sessions + 2)}
     assert outcome.load.acked[workload.sessions + 1] > 0
+
+
+def load_with_a_broken_session(here: Bench, started: Started) -> None:
+    """Break one session of the load, have the power cut once another works."""
+    cutter = Cutter(here.rig, started)
+    loading = threading.Thread(target=load_until_cut, args=(here.rig, started, cutter))
+    loading.start()
+    await_load(here, started)
+    end_connection(here, a_connection(here))
+    epoch, sessions = started.manifest.epoch, started.manifest.workload.sessions
+    new = (
+        f"select seq from {here.table} where epoch = {epoch}"
+        f" and session > {sessions} and seq > 1"
+    )
+    wait_until(lambda: bool(here.execute(new)), "the new session's first ack")
+    cutter.after_s = 0.0
+    loading.join()
+    here.rig.power.restore()
 
 
 def test_a_server_that_refuses_ends_the_run_with_its_words(here: Bench) -> None:

@@ -27,7 +27,7 @@ from dbcheck.witness.window import WindowLimits
 from dbcheck.workload import Workload
 from tests.real.rigs import FAMILIES, SEED, Bench, bench, quick
 from tests.real.test_commands import User
-from tests.real.test_load import a_connection, await_load, end_connection
+from tests.real.test_load import await_load, load_with_a_broken_session
 from tests.waiting import wait_until
 
 PROCESSES, SESSIONS = 2, 5
@@ -78,7 +78,7 @@ def is_alive(pid: int) -> bool:
 
 
 def test_a_cycle_in_two_processes(here: Bench) -> None:
-    started = here.cut_cycle(shared(here.engine))
+    started = here.cut_cycle(shared(here.engine, cut_after_s=(2.0, 2.0)))
     outcome = here.judge(started)
     assert outcome.verdict is Verdict.PASS, outcome.judgement
     assert outcome.load is not None and outcome.found is not None
@@ -94,13 +94,8 @@ def test_a_cycle_in_two_processes(here: Bench) -> None:
 
 
 def test_one_broken_session_of_a_process_is_replaced(here: Bench) -> None:
-    started = preflight(here.rig, shared(here.engine, cut_after_s=(4.0, 4.0)), SEED)
-    loading = threading.Thread(target=here.loading, args=(started,))
-    loading.start()
-    await_load(here, started)
-    end_connection(here, a_connection(here))
-    loading.join()
-    here.rig.power.restore()
+    started = preflight(here.rig, shared(here.engine, cut_after_s=(600, 600)), SEED)
+    load_with_a_broken_session(here, started)
     outcome = here.judge(started)
     assert outcome.verdict is Verdict.PASS, outcome.judgement
     assert outcome.load is not None

@@ -25,29 +25,34 @@ def least(own_server: DatabaseServer) -> Iterator[Least]:
         yield found
 
 
-def alone(engine: Engine) -> Bystanders:
-    """Return what is found once nobody else is connected."""
-    wait_until(lambda: engine.bystanders().connections == 0, "all others are gone")
-    return engine.bystanders()
+def found_by(engine: Engine, connections: int) -> Bystanders:
+    """Return what is found once so many others are connected; some are yet leaving."""
+    found: list[Bystanders] = []
+
+    def are_there() -> bool:
+        found.append(engine.bystanders())
+        return found[-1].connections == connections
+
+    wait_until(are_there, f"{connections} others")
+    return found[-1]
 
 
 def test_nobody_is_accused_on_a_server_of_dbchecks_own(engine: Engine) -> None:
     engine.prepare(Shape.LEDGER)
     engine.prepare(Shape.CLASSIC)
-    found = alone(engine)
+    found = found_by(engine, 0)
     assert found.databases == ()
 
 
 def test_another_client_and_another_table_are_seen(
     engine: Engine, server: DatabaseServer
 ) -> None:
-    alone(engine)
+    found_by(engine, 0)
     with contextlib.closing(connect(server.url, server.password)) as other:
         cursor = other.cursor()
         cursor.execute("create table somebodys (n int)")
         try:
-            found = engine.bystanders()
-            assert found.connections == 1
+            found = found_by(engine, 1)
             assert len(found.databases) == 1
         finally:
             cursor.execute("drop table somebodys")
@@ -57,8 +62,7 @@ def test_another_client_and_another_table_are_seen(
 def test_the_least_account_sees_them_or_says_that_it_does_not(least: Least) -> None:
     least.execute("create database shop")
     engine = least.engine()
-    found = engine.bystanders()
-    assert found.connections == 1  # the administrator's
+    found = found_by(engine, 1)  # the administrator
     if least.server.name != "postgresql":
         assert found.databases == ()
         assert "databases" in found.unreadable

@@ -28,6 +28,7 @@ from tests.real.far_host import FarSshd, far_sshd
 from tests.real.witnesses import (
     Place,
     ack_of,
+    give_up_after,
     read_back,
     running_sshd,
     witness_threads,
@@ -129,10 +130,11 @@ def test_a_network_that_comes_back_costs_nothing(far: FarSshd, tmp_path: Path) -
 
 def test_a_network_that_stays_away_ends_the_log(far: FarSshd, tmp_path: Path) -> None:
     place = Place(tmp_path / "logs", far)
-    witness = place.witness(limits=WindowLimits(acks=64, age_s=0.2, silence_s=1))
+    witness = place.witness(limits=SMALL)
     log = witness.create("gone", b"{}")
     with appending(log) as loop:
         wait_until(grows(log), "acks are confirmed")
+        give_up_after(log, 1)
         far.pull()
         wait_until(lambda: loop.error is not None, "it is told")
     assert "confirmed nothing for 1 s" in str(loop.error)

@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 
 from dbcheck.errors import UsageError, WitnessError
-from dbcheck.lab.sshd import Sshd, _descendants, _make_key
+from dbcheck.lab.sshd import Sshd, _make_key
 from dbcheck.remote.sshconnect import Address, SshOptions
 from dbcheck.witness.ssh import SshWitness
 from dbcheck.witness.url import open_witness
+from tests.real.lab_access import children
 from tests.real.witnesses import SERVERS, running_sshd
 
 
@@ -212,7 +213,7 @@ def test_jump_hosts_are_passed_through(tmp_path: Path) -> None:
 @pytest.mark.skipif(not shutil.which("ssh"), reason="needs the ssh client")
 def test_a_proxy_command_is_run_and_ended(tmp_path: Path) -> None:
     config = tmp_path / "config"
-    before = _descendants(os.getpid())
+    before = children(os.getpid())
     with running_sshd(tmp_path / "sshd", "openssh") as sshd:
         command = (
             f"ssh -F none -i {sshd.identity_file} -p {sshd.port} "
@@ -220,7 +221,7 @@ def test_a_proxy_command_is_run_and_ended(tmp_path: Path) -> None:
         )
         config.write_text(config_of(sshd, f"ProxyCommand {command}"))
         assert runs_by_config(config, tmp_path) == []
-    assert _descendants(os.getpid()) == before
+    assert children(os.getpid()) == before
 
 
 def test_a_proxy_command_that_fails_is_told(sshd: Sshd, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from dbcheck.lab.sshd import Sshd
 from dbcheck.ports import Watermark, WitnessLog
 from dbcheck.witness.base import AgentWitness
 from dbcheck.witness.log import AckBatch, Event, LogScan
+from dbcheck.witness.openlog import OpenLog
 from dbcheck.witness.url import open_witness
 from dbcheck.witness.window import WindowLimits
 from tests.real.lab_access import children
@@ -121,6 +123,13 @@ def read_back(
         elif isinstance(entry, Event):
             events.append(entry.body)
     return acks, events
+
+
+def give_up_after(log: WitnessLog, silence_s: float) -> None:
+    """Have a witness that worked so far be given up after a shorter silence."""
+    assert isinstance(log, OpenLog)
+    window = log._window
+    window._limits = replace(window._limits, silence_s=silence_s)
 
 
 def witness_threads() -> list[str]:
