@@ -126,6 +126,7 @@ def run(name: str, *arguments: str) -> None:
             stderr=subprocess.PIPE,
             text=True,
             errors="replace",
+            env=os.environ | {"LC_ALL": "C"},  # what it says may have to be understood
             timeout=_RUN_S,
         )
     except subprocess.TimeoutExpired as error:
