@@ -38,7 +38,7 @@ def held_back() -> Iterator[None]:
     it were begun and not yet known by a name, and for what must not be left half done.
     An error of the body comes instead of the interrupt, which stays noted.
     """
-    if threading.current_thread() is not threading.main_thread():
+    if not _is_main():
         yield  # no interrupt is raised here
         return
     with _ctrl_c_noted():
@@ -58,6 +58,9 @@ def let_through() -> Iterator[None]:
 
     One that came before comes now.
     """
+    if not _is_main():
+        yield
+        return
     depth = len(_holding)
     _holding.append(False)
     try:
@@ -98,6 +101,10 @@ def _ctrl_c_noted() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _is_main() -> bool:
+    return threading.current_thread() is threading.main_thread()
 
 
 def _waits() -> bool:

@@ -91,6 +91,31 @@ except KeyboardInterrupt:
 done.set()
 """
 
+LET_ELSEWHERE = """
+import signal
+import threading
+from dbcheck import interrupt
+
+interrupt.install()
+let, done = threading.Event(), threading.Event()
+
+def let_through():
+    with interrupt.let_through():
+        let.set()
+        done.wait()
+
+thread = threading.Thread(target=let_through)
+try:
+    with interrupt.held_back():
+        thread.start()
+        let.wait()
+        signal.raise_signal(signal.SIGINT)
+        print("held")
+except KeyboardInterrupt:
+    print("interrupted")
+done.set()
+"""
+
 IGNORED = """
 import signal
 from dbcheck import interrupt
@@ -147,6 +172,10 @@ def test_a_part_can_be_let_through_and_the_outermost_decides() -> None:
 
 def test_another_thread_holds_nothing_back() -> None:
     assert python(ELSEWHERE).stdout == "interrupted\n"
+
+
+def test_another_thread_lets_nothing_through() -> None:
+    assert python(LET_ELSEWHERE).stdout == "held\ninterrupted\n"
 
 
 def test_what_nohup_ignores_stays_ignored() -> None:
