@@ -19,7 +19,7 @@ mysql: setup
 
 test: setup
 	-$(BIN)/python -m tests.mysql
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 check: setup
 	$(BIN)/ruff format --check --quiet .
