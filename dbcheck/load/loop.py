@@ -28,6 +28,7 @@ LOOK_S = 0.05
 _IN, _OUT = select.EPOLLIN, select.EPOLLOUT
 _REPLIES_MAX = 64  # taken in one round, so that the first of them need not wait long
 _CONNECTING_MAX = 16  # replacements at once
+_YOUNG_US = 1_000_000  # so old an ack may be that a session in lockstep is under way
 
 
 def now_us() -> int:
@@ -258,7 +259,7 @@ class Loop:
     def _ended(self, lane: _Lane, error: EngineError) -> None:
         """Take leave of a session that broke or was refused."""
         log.debug("session %d ended: %s", lane.number, error)
-        in_flight = lane.waiting
+        in_flight = self._is_under_way(lane)
         self._drop(lane)
         if not isinstance(error, CommitUnknown):
             note(self._told.refusals, str(error))
@@ -270,6 +271,16 @@ class Loop:
             self._connecting.submit(self._replace, gone)
         else:
             self._arrived(gone)
+
+    def _is_under_way(self, lane: _Lane) -> bool:
+        """Say whether a session is in the midst of a commit.
+
+        In lockstep one lasts until the witness has its ack; if that takes long, nothing
+        of it is at risk any more.
+        """
+        if lane.waiting or not (self._log.lockstep and lane.acked):
+            return lane.waiting
+        return now_us() - self._last_ack_us < _YOUNG_US
 
     def _replace(self, gone: _Arrival) -> None:
         """Open a session in place of one, in a thread beside the loop."""

@@ -351,6 +351,21 @@ def test_a_session_that_breaks_while_it_waits_for_the_log_held_nothing_in_flight
     assert (told.broken, told.in_flight) == (1, 0)
 
 
+@pytest.mark.parametrize(("young_us", "in_flight"), [(60_000_000, 1), (0, 0)])
+def test_in_lockstep_a_commit_lasts_until_the_log_has_its_ack(
+    make: Make, monkeypatch: pytest.MonkeyPatch, young_us: int, in_flight: int
+) -> None:
+    monkeypatch.setattr(loop_module, "_YOUNG_US", young_us)
+    log = FakeLog(lockstep=True)
+    site = make(lambda row: row.seq, 1, log=log, shape=Shape.CLASSIC)
+    site.start()
+    wait_until(lambda: len(site.log.acks) == 1, "an ack")
+    site.server.open[0].reply(CommitUnknown("broke"))
+    wait_until(lambda: site.loop.look().running == 0, "the end")
+    told = site.loop.end()
+    assert (told.broken, told.in_flight) == (1, in_flight)
+
+
 def test_a_refused_session_ends_and_is_no_broken_one(make: Make) -> None:
     def answer(row: Row) -> int:
         raise EngineError(f"no room {row.session}")
