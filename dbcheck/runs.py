@@ -133,8 +133,8 @@ class LoadRecord:
     sent, acked: session -> operations sent, acks received.
     gone:        "broken", "silent", or "" if the server never went.
     gone_us:     when the sessions broke, or the silence began.
-    in_flight:   sessions that waited for a reply when the server went; in lockstep
-                 also for the witness to confirm one, if it was not older than a second.
+    in_flight:   sessions that waited for a reply when the server went; in lockstep or
+                 under a rate also for their turn, within a second of an ack.
     watermarks:  what the witness had confirmed at the end, by the log's number;
                  None if that is not known of a log.
     windows:     the largest windows seen, by the log's number.

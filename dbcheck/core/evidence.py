@@ -131,8 +131,8 @@ class AtTheCut:
     asked:       the power was asked to go before the server went.
     gone:        "broken", "silent"; "stalled" if it then went on answering, "unseen"
                  if the client stopped looking, "" if it never went.
-    in_flight:   sessions that waited for a reply when the server went; in lockstep
-                 also for the witness to confirm one, if it was not older than a second.
+    in_flight:   sessions that waited for a reply when the server went; in lockstep or
+                 under a rate also for their turn, within a second of an ack.
     farewells:   what the server said to sessions that it ended itself.
     """
 

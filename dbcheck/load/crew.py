@@ -48,8 +48,8 @@ class Told:
 
     sent, acked: session number -> how many.
     broken:      sessions that broke and could not be replaced; broken_us: when the
-                 first of them did; in_flight: how many did during a commit, which in
-                 lockstep lasts until the witness has its ack, for a second at most.
+                 first of them did; in_flight: how many waited for a reply; in
+                 lockstep or under a rate also for their turn, if an ack is young.
     refusals, farewells: what the server said, each once.
     witness_error: ended the load; failure: so did this, a defect or a lost process.
     watermark, window, close_error: of the log, if the part has one of its own.

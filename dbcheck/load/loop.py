@@ -28,7 +28,7 @@ LOOK_S = 0.05
 _IN, _OUT = select.EPOLLIN, select.EPOLLOUT
 _REPLIES_MAX = 64  # taken in one round, so that the first of them need not wait long
 _CONNECTING_MAX = 16  # replacements at once
-_YOUNG_US = 1_000_000  # so old an ack may be that a session in lockstep is under way
+_YOUNG_US = 1_000_000  # for so long after an ack a load that is held back goes on
 
 
 def now_us() -> int:
@@ -273,12 +273,13 @@ class Loop:
             self._arrived(gone)
 
     def _is_under_way(self, lane: _Lane) -> bool:
-        """Say whether a session is in the midst of a commit.
+        """Say whether a session waits for a reply, or only for its turn.
 
-        In lockstep one lasts until the witness has its ack; if that takes long, nothing
-        of it is at risk any more.
+        In lockstep that comes once the witness has its ack, under a rate in its time.
+        If no ack is young, it idles, and nothing is at risk any more.
         """
-        if lane.waiting or not (self._log.lockstep and lane.acked):
+        in_turn = lane.acked and (self._log.lockstep or self._team.rate)
+        if lane.waiting or not in_turn:
             return lane.waiting
         return now_us() - self._last_ack_us < _YOUNG_US
 

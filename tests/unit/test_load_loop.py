@@ -352,12 +352,17 @@ def test_a_session_that_breaks_while_it_waits_for_the_log_held_nothing_in_flight
 
 
 @pytest.mark.parametrize(("young_us", "in_flight"), [(60_000_000, 1), (0, 0)])
-def test_in_lockstep_a_commit_lasts_until_the_log_has_its_ack(
-    make: Make, monkeypatch: pytest.MonkeyPatch, young_us: int, in_flight: int
+@pytest.mark.parametrize("lockstep", [True, False])
+def test_a_session_that_breaks_while_it_waits_for_its_turn_was_not_idle(
+    make: Make,
+    monkeypatch: pytest.MonkeyPatch,
+    young_us: int,
+    in_flight: int,
+    lockstep: bool,
 ) -> None:
     monkeypatch.setattr(loop_module, "_YOUNG_US", young_us)
-    log = FakeLog(lockstep=True)
-    site = make(lambda row: row.seq, 1, log=log, shape=Shape.CLASSIC)
+    log, rate = FakeLog(lockstep=lockstep), 0.0 if lockstep else 0.01
+    site = make(lambda row: row.seq, 1, log=log, shape=Shape.CLASSIC, rate=rate)
     site.start()
     wait_until(lambda: len(site.log.acks) == 1, "an ack")
     site.server.open[0].reply(CommitUnknown("broke"))
