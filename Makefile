@@ -26,7 +26,7 @@ check: setup
 	$(BIN)/ruff check --quiet .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
-	$(BIN)/python -m pytest -q tests/unit tests/property
+	$(BIN)/python -m pytest -q -n 2 tests/unit tests/property
 
 fix: setup
 	$(BIN)/ruff format .
