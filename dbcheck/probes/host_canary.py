@@ -49,7 +49,6 @@ SECTOR_BYTES = 512
 RECORD_BYTES = 64
 HEAD = struct.Struct("<8s16sQ")  # magic, nonce, number
 MAGIC = b"dbcanary"
-NONCE_BYTES = 16
 ROOM = 2  # so many times what the canaries take must be free
 END_S = 5.0
 IDLE_REPORT_S = 0.02

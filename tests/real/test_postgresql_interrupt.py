@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Iterator
-from types import FrameType
 
 import pytest
 
@@ -13,22 +12,11 @@ from dbcheck.engines.postgresql import PostgresqlEngine
 from dbcheck.engines.postgresql_link import PostgresqlLink
 from dbcheck.lab.server import DatabaseServer
 from dbcheck.ports import Shape
+from tests.interrupts import main as main
 from tests.real.servers import engine_of
 from tests.waiting import wait_until
 
 _LATE_S = 20.0
-
-
-def interrupt(number: int, frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
-
-
-@pytest.fixture
-def main() -> Iterator[int]:
-    """The thread of this test, which SIGUSR1 interrupts."""
-    former = signal.signal(signal.SIGUSR1, interrupt)
-    yield threading.get_ident()
-    signal.signal(signal.SIGUSR1, former)
 
 
 @pytest.fixture

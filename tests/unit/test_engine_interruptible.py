@@ -4,24 +4,11 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
-from types import FrameType
 
 import pytest
 
 from dbcheck.engines.interruptible import interruptible
-
-
-def interrupt(number: int, frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
-
-
-@pytest.fixture
-def main() -> Iterator[int]:
-    """The thread of this test, which SIGUSR1 interrupts."""
-    former = signal.signal(signal.SIGUSR1, interrupt)
-    yield threading.get_ident()
-    signal.signal(signal.SIGUSR1, former)
+from tests.interrupts import main as main
 
 
 def test_what_it_returns_is_returned() -> None:
