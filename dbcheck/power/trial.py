@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 from dataclasses import dataclass
 
@@ -47,9 +46,13 @@ def try_out(switch: PowerSwitch, target: Target | None, wait_s: float) -> Trial:
                 cut = switch.cut()
                 cut_at = time.monotonic()
                 between = switch.state()
-        except BaseException:
-            with contextlib.suppress(PowerError):  # the first error is the one to show
+        except BaseException as cause:
+            try:
                 switch.restore()
+            except PowerError as error:
+                why = str(cause) or "interrupted"
+                said = f"{why}; and the power may be off: {error}"
+                raise PowerError(said, hint=error.hint) from cause
             raise
         switch.restore()
     on_at = time.monotonic()

@@ -74,6 +74,26 @@ def test_the_power_is_asked_back_whatever_fails() -> None:
     assert plug.calls == ["cut", "restore"]
 
 
+@pytest.mark.parametrize(
+    ("ended_by", "why"),
+    [(PowerError("no answer"), "no answer"), (KeyboardInterrupt(), "interrupted")],
+)
+def test_a_power_that_does_not_come_back_is_told_with_what_came_first(
+    ended_by: BaseException, why: str
+) -> None:
+    class Stuck(Plug):
+        def cut(self) -> Cut:
+            raise ended_by
+
+        def restore(self) -> None:
+            raise PowerError("it is stuck", hint="Go there.")
+
+    told = f"^{why}; and the power may be off: it is stuck$"
+    with pytest.raises(PowerError, match=told) as caught:
+        try_out(Stuck(), None, 5)
+    assert caught.value.hint == "Go there."
+
+
 def test_a_host_that_does_not_come_back_is_told() -> None:
     plug: Any = Plug("no boot")
     with pytest.raises(PowerError, match="does not answer 0 s after"):
