@@ -3,7 +3,7 @@
 
 BIN := .venv/bin
 
-.PHONY: setup mysql demo test check fix fuzz bench clean
+.PHONY: setup mysql demo test check fix soak fuzz bench clean
 
 setup: .venv/.ready
 
@@ -20,6 +20,11 @@ mysql: setup
 test: setup
 	-$(BIN)/python -m tests.mysql
 	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
+
+# The long suites, each of which takes minutes.
+soak: setup
+	-$(BIN)/python -m tests.mysql
+	$(BIN)/python -m pytest -m soak --timeout 3600
 
 check: setup
 	$(BIN)/ruff format --check --quiet .

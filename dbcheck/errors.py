@@ -4,7 +4,10 @@ DbcheckError
 ├── UsageError       a flag, inventory or workload is wrong; nothing was touched
 ├── EngineError      the database refused or broke a request
 │   ├── CommitUnknown    the connection died between COMMIT and its reply
-│   └── TableLost        the table is gone, or cannot be read to its end
+│   ├── NotBack          the server takes no queries within its time after a cut
+│   ├── TableLost        the table is gone, or cannot be read to its end
+│   ├── IndexDamaged     the table was read whole; its index disagrees with it
+│   └── NoCanary         this server or account has no row that tells a crash
 ├── WitnessError     an ack could not be stored durably on the witness
 │   └── LogDamaged       a witness log is damaged before its tail
 ├── LoadError        a process that the load runs in ended by itself
@@ -53,6 +56,14 @@ class CommitUnknown(EngineError):
         self.farewell = farewell
 
 
+class NoCanary(EngineError):
+    """This server or account allows for no row that tells a crash from a shutdown."""
+
+
+class NotBack(EngineError):
+    """The server takes no queries within its time; whose fault that is is open."""
+
+
 class TableLost(EngineError):
     """The server answers, but the table is gone or cannot be read to its end.
 
@@ -62,6 +73,17 @@ class TableLost(EngineError):
     def __init__(self, message: str, *, hint: str = "", missing: bool = False) -> None:
         super().__init__(message, hint=hint)
         self.missing = missing
+
+
+class IndexDamaged(EngineError):
+    """The table was read to its end, and its index cannot be read or has other rows.
+
+    rows: how many of them, at least.
+    """
+
+    def __init__(self, message: str, rows: int) -> None:
+        super().__init__(message)
+        self.rows = rows
 
 
 class WitnessError(DbcheckError):

@@ -8,26 +8,54 @@ a RuntimeError.  So it is also noted, and whatever takes long looks at the note.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import os
 import signal
+import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import FrameType
+from typing import Any
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _came: list[int] = []  # no Event: a second signal would wait for the lock of the first
 _holding: list[bool] = []  # the last one counts: an interrupt has to wait
+ended: list[int] = []  # the exit code, once the program's work is over
 
 
 def install() -> None:
     """Let each signal that asks for an end take the way of Ctrl-C.
 
     So everything is closed and removed.  A signal that whoever started this process
-    has ignored, as nohup does, stays ignored.
+    has ignored, as nohup does, stays ignored.  Once *ended* holds an exit code, a
+    signal ends the process at once, with that code.
     """
+    sys.unraisablehook = _quiet(sys.unraisablehook)
+    atexit.register(_ignore_all)  # the first to be registered is the last to be called
     for number in _SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _raise)
+
+
+def _quiet(hook: Callable[[Any], None]) -> Callable[[Any], None]:
+    """Return *hook*, which is not called for an interrupt that is noted anyway."""
+
+    def tell(what: Any) -> None:
+        if not isinstance(what.exc_value, KeyboardInterrupt):
+            hook(what)
+
+    return tell
+
+
+def _ignore_all() -> None:
+    """Ignore all further signals: Python is about to end, and undoes their handlers.
+
+    _PySignal_Fini() in Modules/signalmodule.c gives each signal with a handler in
+    Python its default action back, which is to die by it.
+    """
+    for number in _SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
 
 
 @contextlib.contextmanager
@@ -112,6 +140,8 @@ def _waits() -> bool:
 
 
 def _raise(number: int, frame: FrameType | None) -> None:
+    if ended:
+        os._exit(ended[0])
     _came.append(number)
     if not _waits():
         raise KeyboardInterrupt

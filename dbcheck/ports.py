@@ -13,8 +13,13 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from dbcheck.core.acks import AckArray
+from dbcheck.core.cut import Cut as Cut
+from dbcheck.core.cut import PowerState as PowerState
+from dbcheck.core.cutclass import CutClass
 from dbcheck.core.depth import Completed, Remains
+from dbcheck.core.ended import HeldCanary
 from dbcheck.core.history import Ack, AckValues, Row
+from dbcheck.core.places import Place
 from dbcheck.core.survivors import RowBatch
 from dbcheck.core.target import LogMarks, LogTail, TargetFacts
 
@@ -58,6 +63,7 @@ class ServerFacts:
     settings:   effective in the session that asked: name -> value as text.
     unreadable: fact -> why it could not be read.
     log:      see LogPosition; None if the server does not tell.
+    server_log: path of its log on its host, see engines.server_log; "" if unknown.
     """
 
     product: str
@@ -69,6 +75,7 @@ class ServerFacts:
     settings: Mapping[str, str]
     unreadable: Mapping[str, str] = field(default_factory=dict)
     log: LogPosition | None = None
+    server_log: str = ""
 
     @property
     def young_us(self) -> int:
@@ -155,7 +162,13 @@ class Engine(Protocol):
         relaxed: also refuse what relax() would be refused for.
         Nothing is created.  Refuses an unsupported version, a replica, a server
         in recovery or read-only, a missing privilege, a table that is unlogged,
-        temporary, not transactional or not dbcheck's.
+        temporary, not transactional, not dbcheck's, or changed since (a trigger ...).
+        """
+
+    def places(self, shape: Shape) -> tuple[Place, ...]:
+        """Return the directories that an ack depends on, as far as SQL shows them.
+
+        The data directory comes first; the table need not exist yet.
         """
 
     def bystanders(self) -> Bystanders:
@@ -184,20 +197,20 @@ class Engine(Protocol):
         relaxed: commits are acked before they are durable, as only a control wants.
         """
 
-    def row_exists(self, shape: Shape, row_id: int) -> bool:
-        """Look a row up by id over a new connection."""
+    def row(self, shape: Shape, row_id: int) -> Row | None:
+        """Return the row with that id over a new connection; classic: only its id."""
 
     def checkpoint(self) -> str | None:
         """Ask for a checkpoint; return None, or why there was none."""
 
-    def plant_canary(self, epoch: int) -> bool:
+    def plant_canary(self, epoch: int) -> HeldCanary | None:
         """Leave a row that recovery from a crash removes and a shutdown keeps.
 
-        Return False if this server has no kind of table that does so.
+        Return what has to be held until the server is back; raise NoCanary.
         """
 
     def canary(self, epoch: int) -> bool | None:
-        """Return whether the canary of that cycle is still there, None if unknown."""
+        """Return whether the canary that was planted is there, None if unknown."""
 
     def logged(self, since_us: int) -> str | None:
         """Return what the server logged of crashes and shutdowns since then.
@@ -235,6 +248,9 @@ class Canaries(Protocol):
     def completed(self) -> Completed:
         """Return how far they came, as far as is known here."""
 
+    def heard_us(self) -> int | None:
+        """Return when their last report came, on the client's clock, or None."""
+
     def stop(self) -> None:
         """End them; never raises."""
 
@@ -245,14 +261,17 @@ class TargetHost(Protocol):
     def reach(self) -> None:
         """Connect, unless that was done; every other call does so by itself."""
 
-    def facts(self, data_directory: str) -> TargetFacts:
-        """Describe the host and what the data directory lies on."""
+    def facts(self, data_directory: str, places: Sequence[Place] = ()) -> TargetFacts:
+        """Describe the host, and what the data directory and *places* lie on."""
 
     def mark_log(self, path: str) -> LogMarks:
         """Return where the log, or each log of a folder, ends now."""
 
     def read_log(self, path: str, marks: LogMarks) -> LogTail:
         """Return what was logged since the marks."""
+
+    def shutdown_record(self, boot_id: str, since_us: int) -> str:
+        """Return what it recorded of an orderly shutdown of that boot, or ""."""
 
     def start_canaries(self, data_directory: str) -> Canaries:
         """Start canaries on the filesystem of the data directory."""
@@ -466,34 +485,12 @@ class LogReader(Protocol):
 # ---------------------------------------------------------------------- power
 
 
-class PowerState(enum.Enum):
-    """What the switch says; UNKNOWN where it has no way to tell."""
-
-    ON = "on"
-    OFF = "off"
-    UNKNOWN = "unknown"
-
-
-@dataclass(frozen=True, slots=True)
-class Cut:
-    """When the power went, on the client's monotonic clock in microseconds.
-
-    asked_us: when the switch was told, None if a human cuts at a moment of theirs.
-    exact_us: when the power was gone, if the switch knows.
-    report:   what the switch has to say (counters, output); off_s: for how many
-              seconds it means to keep the power off, if it does.
-    """
-
-    asked_us: int | None
-    exact_us: int | None
-    report: Json = field(default_factory=dict)
-
-
 class PowerSwitch(Protocol):
     """Cuts and restores the power of one target.  Calls block."""
 
     kind: str
     attended: bool  # a human pulls the plug: wait as long as it takes
+    cut_class: CutClass  # what its cuts take the power from, if known or declared
 
     def state(self) -> PowerState:
         """Read the state from the device, never from memory."""

@@ -4,6 +4,7 @@
     load.json        after the load: what the client sent and received, the cut
     restore.json     after the restore: how long the power was off, if that was measured
     after.json       after recovery: the server's facts, the power switch's failure
+    server.log       what the server logged since the preflight, if its log was read
     acks.log         a copy of the witness's log; acks-1.log ... if there are more
     survivors.bin    every row that was read back, as core.survivors.RECORD
     different.jsonl  the rows whose content is not what it must be, whole
@@ -32,9 +33,14 @@ import numpy as np
 
 from dbcheck import stored
 from dbcheck.audit.rules import RULES
+from dbcheck.core.apart import Apart
 from dbcheck.core.control import ControlFacts
+from dbcheck.core.cutclass import CutClass
 from dbcheck.core.depth import Completed
+from dbcheck.core.indexloss import IndexLoss
 from dbcheck.core.moments import Moment
+from dbcheck.core.places import Place
+from dbcheck.core.reached import Reached
 from dbcheck.core.survivors import RECORD, Records
 from dbcheck.core.target import HostAfter, HostBefore
 from dbcheck.errors import RunFormatError, UsageError
@@ -79,11 +85,19 @@ class Manifest:
     window_acks:   most acks that may be unconfirmed at once.
     logs:          how many logs the witness holds of the run, numbered from 0.
     clock_us, wall_us: the client's monotonic and wall clocks at one moment.
+    cut_class:     what the switch cuts, as far as that is known or declared.
+    reached:       how deep the switch was seen to go on the idle host, if it was.
     lab:           the lab's spec, if the rig is a lab; {} else.
     host:          what the target's host told, None if nobody asked it.
     control:       this run is a control: its sessions were relaxed.
     controls:      what the controls before this run showed, if there were any.
     moment:        when the cut is to come, if a campaign drew it.
+    places:        the directories that an ack depends on.
+    no_canary:     why there is no crash canary, "" if there is one.
+    apart:         what showed that the witness is not on the target's host, None in a
+                   lab.
+    restore_command: what a user types to give back the power that this run cuts; "" if
+                   nothing can be typed, as where a human cuts.
     """
 
     run_id: str
@@ -102,12 +116,18 @@ class Manifest:
     wall_us: int
     before: ServerFacts
     table: TableFacts
+    cut_class: CutClass = CutClass.UNKNOWN
+    reached: Reached | None = None
     lab: Mapping[str, Any] = field(default_factory=dict)
     host: HostBefore | None = None
     control: bool = False
     controls: tuple[ControlFacts, ...] = ()
     moment: Moment | None = None
     logs: int = 1
+    places: tuple[Place, ...] = ()
+    no_canary: str = ""
+    apart: Apart | None = None
+    restore_command: str = ""
 
     def __post_init__(self) -> None:
         """Refuse a run that no dbcheck can have made."""
@@ -141,9 +161,15 @@ class LoadRecord:
     refusals:    errors that the server answered instead of an ack.
     farewells:   what it said to the sessions that it ended itself.
     canaries:    how far the canaries came, None if there were none.
+    canaries_elsewhere: the same of HostBefore.elsewhere, each.
+    heard_us:    when their last report came: the host had its power until then.
+    due_us:      when the cut was to come; None if it never was.
+    no_checkpoint: why there was none although the cut was to come in its midst.
     settings:    the server's just before the cut, None if they were not read.
     log:         where the server's log stood when the load began and just before the
                  cut; None if either is not known.
+    canary_held: the session that holds the crash canary, if it needs one, still lived
+                 just before the cut.
     """
 
     sent: Mapping[int, int]
@@ -163,6 +189,11 @@ class LoadRecord:
     canaries: Completed | None = None
     settings: Mapping[str, str] | None = None
     log: tuple[LogPosition, LogPosition] | None = None
+    canaries_elsewhere: tuple[Completed | None, ...] = ()
+    canary_held: bool = True
+    heard_us: int | None = None
+    due_us: int | None = None
+    no_checkpoint: str = ""
 
     def to_bytes(self) -> bytes:
         """Return the record as it is stored here and left with the witness."""
@@ -195,6 +226,11 @@ class AfterRecord:
     missing: the server is there and has no such table.
     log:    what the server said over SQL that it logged since the preflight, None if
             it does not tell.
+    index:  why the table's index, read after the table, disagrees with it; None if it
+            does not.
+    unanswered: why the server took no queries in its time, where its data may not be
+            to blame; "" if it did, or if they are.  Nothing is final then: the run can
+            be reconciled once the server is back.
     """
 
     facts: ServerFacts | None
@@ -205,6 +241,8 @@ class AfterRecord:
     host: HostAfter | None = None
     missing: bool = False
     log: str | None = None
+    index: IndexLoss | None = None
+    unanswered: str = ""
 
 
 class _Id(msgspec.Struct):
@@ -290,13 +328,13 @@ class RunFolder:
             (self.path / "after.json").unlink()
 
     def was_read(self) -> bool:
-        """Say whether the survivors, or why there are none, were stored already."""
-        return (self.path / "after.json").is_file()
+        """Say whether the survivors, or why there are none, were stored for good."""
+        return (self.path / "after.json").is_file() and not self.after().unanswered
 
     def after(self) -> AfterRecord:
         """Read what was found after recovery; raise UsageError if nothing was read."""
         path = self.path / "after.json"
-        if not self.was_read():
+        if not path.is_file():
             raise UsageError(
                 f"the survivors of run {self.path.name} were never read",
                 hint="Run dbcheck reconcile without --offline first.",

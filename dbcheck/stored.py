@@ -19,7 +19,7 @@ import msgspec
 
 from dbcheck.errors import RunFormatError, RunWriteError
 
-FORMAT = 2
+FORMAT = 3
 
 T = TypeVar("T")
 

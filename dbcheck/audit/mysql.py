@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dbcheck.audit.rule import Rule
+from dbcheck.audit.rule import Harm, Rule
+from dbcheck.core.depth import Depth
 
 _ON = frozenset({"on", "1"})
 _OFF = frozenset({"off", "0"})
@@ -16,6 +17,7 @@ RULES = (
         why="With autocommit off an INSERT is acknowledged inside an open transaction"
         " that a cut rolls back; set autocommit = 1.",
         source="MySQL 8.4 manual, 17.7.2.2 autocommit, Commit, and Rollback",
+        harm=Harm(Depth.PROCESS),
     ),
     Rule(
         id="my-flush-log-at-trx-commit",
@@ -25,6 +27,8 @@ RULES = (
         " once a second, so a power cut loses the commits of that second; set it to 1.",
         source=f"{_INNODB}, innodb_flush_log_at_trx_commit; MariaDB documentation,"
         " InnoDB System Variables",
+        harm=Harm(Depth.PROCESS),
+        harms={"2": Harm(Depth.OS)},  # 2 writes at each commit, and flushes later
     ),
     Rule(
         id="my-flush-method",
@@ -36,6 +40,11 @@ RULES = (
         " on a drive cache that survives the cut; set innodb_flush_method = O_DIRECT.",
         source=f"{_INNODB}, innodb_flush_method (O_DIRECT_NO_FSYNC, littlesync,"
         " nosync)",
+        harm=Harm(Depth.DRIVE),
+        harms={
+            "nosync": Harm(Depth.OS, everything=True),
+            "littlesync": Harm(Depth.OS, everything=True),
+        },
         absent_is_safe=True,  # removed in favour of settings that all flush
     ),
     Rule(
@@ -47,6 +56,7 @@ RULES = (
         " whole pages or none.",
         source=f"{_INNODB}, innodb_doublewrite; MariaDB documentation, InnoDB"
         " Doublewrite Buffer",
+        harm=Harm(Depth.OS, tears=True),
     ),
     Rule(
         id="my-redo-log",
@@ -55,6 +65,7 @@ RULES = (
         why="With the redo log disabled a cut loses commits and may make the server"
         " unusable; run ALTER INSTANCE ENABLE INNODB REDO_LOG.",
         source="MySQL 8.4 manual, 17.6.5 Redo Log, Disabling Redo Logging",
+        harm=Harm(Depth.PROCESS, everything=True),
         absent_is_safe=True,  # MariaDB, and MySQL before 8.0.21, cannot disable it
     ),
     Rule(
@@ -65,7 +76,8 @@ RULES = (
         " sync_binlog other than 1 lets a cut shorten it; set sync_binlog = 1.",
         source="MySQL 8.4 manual, 19.1.6.4 Binary Logging Options and Variables,"
         " sync_binlog",
-        only_if=("log_bin", _ON),
+        harm=Harm(Depth.OS),
+        unless=("log_bin", _OFF),
     ),
     Rule(
         id="my-binlog-error-action",
@@ -76,7 +88,8 @@ RULES = (
         " ABORT_SERVER.",
         source="MySQL 8.4 manual, 19.1.6.4 Binary Logging Options and Variables,"
         " binlog_error_action",
-        only_if=("log_bin", _ON),
+        harm=Harm(),
+        unless=("log_bin", _OFF),
         absent_is_safe=True,  # MySQL only
     ),
     Rule(
@@ -86,6 +99,7 @@ RULES = (
         why="With innodb_force_recovery above 0 recovery leaves work out, so what is"
         " read afterwards proves nothing; set innodb_force_recovery = 0.",
         source="MySQL 8.4 manual, 17.20.3 Forcing InnoDB Recovery",
+        harm=Harm(),
     ),
     Rule(
         id="my-checksum-algorithm",
@@ -103,6 +117,7 @@ RULES = (
         why="Without page checksums a damaged page passes for a good one; set"
         " innodb_checksum_algorithm = crc32.",
         source=f"{_INNODB}, innodb_checksum_algorithm",
+        harm=Harm(),
         absent_is_safe=True,
     ),
     Rule(
@@ -112,6 +127,7 @@ RULES = (
         why="Without checksums in the redo log recovery takes a torn end of it for a"
         " good one; set innodb_log_checksums = ON.",
         source=f"{_INNODB}, innodb_log_checksums",
+        harm=Harm(),
         absent_is_safe=True,  # MariaDB always has them
     ),
     Rule(
@@ -120,7 +136,10 @@ RULES = (
         safe=_OFF,
         why="A Galera node may fetch lost rows from its peers when it rejoins, which"
         " hides what its own drive lost; test it alone, with wsrep_on = OFF.",
-        source="MariaDB documentation, Galera Cluster System Variables, wsrep_on",
+        source="MariaDB documentation, Galera Cluster System Variables, wsrep_on"
+        " and wsrep_provider",
+        harm=Harm(hides=True),
+        unless=("wsrep_provider", frozenset({"none", ""})),  # replicates nothing
         absent_is_safe=True,
     ),
     Rule(
@@ -129,7 +148,10 @@ RULES = (
         safe=frozenset({""}),
         why="A member of a group may fetch lost rows from its peers when it rejoins,"
         " which hides what its own drive lost; test it outside of the group.",
-        source="MySQL 8.4 manual, 20.9 Group Replication Variables",
+        source="MySQL 8.4 manual, 20.9 Group Replication Variables,"
+        " group_replication_group_name and group_replication_start_on_boot",
+        harm=Harm(hides=True),
+        unless=("group_replication_start_on_boot", _OFF),  # it does not rejoin
         absent_is_safe=True,
     ),
 )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dbcheck.audit.rule import Rule
+from dbcheck.audit.rule import Harm, Rule
+from dbcheck.core.depth import Depth
 
 _ON = frozenset({"on"})
 _OFF = frozenset({"off"})
@@ -15,6 +16,7 @@ RULES = (
         why="With fsync off nothing is flushed: a power cut may lose every commit and"
         " corrupt the cluster; set fsync = on.",
         source="PostgreSQL 18 manual, 19.5 Write Ahead Log, fsync",
+        harm=Harm(Depth.OS, everything=True),
     ),
     Rule(
         id="pg-synchronous-commit",
@@ -26,6 +28,7 @@ RULES = (
         " account and database.",
         source="PostgreSQL 18 manual, 19.5 Write Ahead Log, synchronous_commit, and"
         " 28.4 Asynchronous Commit",
+        harm=Harm(Depth.PROCESS),
     ),
     Rule(
         id="pg-full-page-writes",
@@ -35,6 +38,7 @@ RULES = (
         " repaired in recovery; set full_page_writes = on unless the storage writes"
         " whole pages or none.",
         source="PostgreSQL 18 manual, 19.5 Write Ahead Log, full_page_writes",
+        harm=Harm(Depth.OS, tears=True),
     ),
     Rule(
         id="pg-data-sync-retry",
@@ -44,6 +48,7 @@ RULES = (
         " may have dropped the data, so a checkpoint can count what is not on the"
         " drive; set data_sync_retry = off.",
         source="PostgreSQL 18 manual, 19.14 Error Handling, data_sync_retry",
+        harm=Harm(),
     ),
     Rule(
         id="pg-zero-damaged-pages",
@@ -52,6 +57,7 @@ RULES = (
         why="With zero_damaged_pages on a damaged page is read as empty, so its rows"
         " vanish without an error; set zero_damaged_pages = off.",
         source="PostgreSQL 18 manual, 19.17 Developer Options, zero_damaged_pages",
+        harm=Harm(),
     ),
     Rule(
         id="pg-ignore-checksum-failure",
@@ -60,6 +66,7 @@ RULES = (
         why="With ignore_checksum_failure on a damaged page passes for a good one; set"
         " ignore_checksum_failure = off.",
         source="PostgreSQL 18 manual, 19.17 Developer Options, ignore_checksum_failure",
+        harm=Harm(),
     ),
     Rule(
         id="pg-ignore-invalid-pages",
@@ -68,5 +75,6 @@ RULES = (
         why="With ignore_invalid_pages on recovery goes on past log records whose pages"
         " are missing, and loses them; set ignore_invalid_pages = off.",
         source="PostgreSQL 18 manual, 19.17 Developer Options, ignore_invalid_pages",
+        harm=Harm(),
     ),
 )

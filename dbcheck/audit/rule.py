@@ -2,7 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from dbcheck.core.depth import Depth
+
+
+@dataclass(frozen=True, slots=True)
+class Harm:
+    """What an unsafe value of a setting can do.
+
+    depth:      the shallowest cut that loses commits under it; None if no cut does so
+                by this setting alone.
+    everything: it can lose all rows, also those that were committed long before.
+    hides:      lost rows may come back from other servers before they are looked for.
+    tears:      it loses commits only where the storage lets a cut tear a page in two;
+                where pages are written whole or not at all, it loses nothing.
+    """
+
+    depth: Depth | None = None
+    everything: bool = False
+    hides: bool = False
+    tears: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,8 +35,9 @@ class Rule:
     safe:    the values, in lower case, under which an ack is durable.
     why:     one sentence an operator can act on.
     source:  page and version that the claim rests on.
-    only_if: another setting and the values, in lower case, under which the rule
-             applies at all; None if it always does.
+    harm:    what its other values can do; harms: for some of them, in lower case.
+    unless:  another setting and the values, in lower case, under which the rule does
+             not apply; None if it always does.
     absent_is_safe: servers without that setting behave as if it were safe.
     """
 
@@ -24,5 +46,11 @@ class Rule:
     safe: frozenset[str]
     why: str
     source: str
-    only_if: tuple[str, frozenset[str]] | None = None
+    harm: Harm
+    harms: Mapping[str, Harm] = field(default_factory=dict)
+    unless: tuple[str, frozenset[str]] | None = None
     absent_is_safe: bool = False
+
+    def harm_of(self, value: str | None) -> Harm:
+        """Return what an unsafe *value* can do; None: it could not be read."""
+        return self.harms.get((value or "").lower(), self.harm)

@@ -6,8 +6,9 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from dbcheck.audit import mysql, postgresql
-from dbcheck.audit.rule import Rule
+from dbcheck.audit import mysql, postgresql, storage
+from dbcheck.audit.rule import Harm, Rule
+from dbcheck.core.depth import Depth
 
 RULES: Mapping[str, tuple[Rule, ...]] = {
     "postgresql": postgresql.RULES,
@@ -34,12 +35,29 @@ class Finding:
     standing: Standing
     value: str | None
 
+    @property
+    def harm(self) -> Harm:
+        """What the setting can do as it stands."""
+        return self.rule.harm_of(self.value)
+
+    def loses_at(self, depth: Depth) -> bool:
+        """Say whether commits are lost under it by a cut of *depth*."""
+        least = self.harm.depth
+        order = list(Depth)
+        return least is not None and order.index(least) <= order.index(depth)
+
+    @property
+    def sentence(self) -> str:
+        """What it is and what to do about it, for a person."""
+        value = "unknown" if self.value is None else self.value
+        return f"{self.rule.fact} = {value}: {self.rule.why}"
+
 
 def judge(rule: Rule, settings: Mapping[str, str]) -> Standing:
     """Return where *settings* stand under *rule*; an unread one is never SAFE."""
-    if rule.only_if is not None:
-        name, values = rule.only_if
-        if name in settings and settings[name].lower() not in values:
+    if rule.unless is not None:
+        name, values = rule.unless
+        if name in settings and settings[name].lower() in values:
             return Standing.SAFE
     value = settings.get(rule.fact)
     if value is None:
@@ -51,7 +69,7 @@ def findings(family: str, settings: Mapping[str, str]) -> list[Finding]:
     """Return where *settings* stand under every rule of *family*."""
     return [
         Finding(rule, judge(rule, settings), settings.get(rule.fact))
-        for rule in RULES[family]
+        for rule in (*RULES[family], *storage.RULES)
     ]
 
 

@@ -8,9 +8,14 @@ from datetime import UTC, datetime
 from itertools import takewhile
 
 from dbcheck.campaign.control import facts_of, run_controls
-from dbcheck.campaign.cycle import reconcile_run, restore, run_cycle
+from dbcheck.campaign.cycle import (
+    reconcile_run,
+    require_answered,
+    restore,
+    run_cycle,
+)
 from dbcheck.campaign.folder import CampaignFolder, Cycle, Plan
-from dbcheck.campaign.judging import Outcome, judge_run
+from dbcheck.campaign.judging import Outcome, judge_run, missed_stratum
 from dbcheck.campaign.recovery import wait_for_server
 from dbcheck.campaign.rig import Rig
 from dbcheck.core.control import ControlFacts
@@ -23,7 +28,7 @@ from dbcheck.runs import RunFolder
 
 ERROR = "ERROR"
 IDLE_MAX = 5  # cycles in a row that do not count
-_COUNTS = (Verdict.PASS.value, Verdict.FAIL.value)
+COUNTS = (Verdict.PASS.value, Verdict.FAIL.value)
 
 
 def run_campaign(rig: Rig, folder: CampaignFolder) -> Tally:
@@ -108,7 +113,7 @@ def _last_number(cycles: Sequence[Cycle]) -> int:
 
 def _require_progress(cycles: Sequence[Cycle]) -> None:
     """Raise DbcheckError if the last IDLE_MAX of *cycles* proved nothing."""
-    idle = list(takewhile(lambda c: c.verdict not in _COUNTS, reversed(cycles)))
+    idle = list(takewhile(lambda c: c.verdict not in COUNTS, reversed(cycles)))
     if len(idle) >= IDLE_MAX:
         raise DbcheckError(
             f"{len(idle)} cycles in a row proved nothing, the last: {idle[0].reason}",
@@ -183,17 +188,20 @@ def _settled(rig: Rig, run: RunFolder) -> Outcome:
         return judge_run(run, rig.reader)
     if rig.power.state() is not PowerState.ON:
         restore(rig, run)
-    return reconcile_run(rig, run, run.manifest())
+    return require_answered(reconcile_run(rig, run, run.manifest()))
 
 
 def _add(folder: CampaignFolder, outcome: Outcome, *, settled: bool = False) -> None:
     """Store what came of a run; drop the rows of one that lost nothing."""
     drawn, found = outcome.manifest.moment, outcome.found
+    missed = missed_stratum(outcome)
+    at_fault = outcome.settings.at_fault(lost=outcome.verdict is Verdict.FAIL)
+    stratum = (Stratum.STEADY if missed else drawn.stratum) if drawn else None
     folder.add(
         Cycle(
             number=drawn.number if drawn else 0,
             run=outcome.manifest.run_id,
-            stratum=drawn.stratum.value if drawn else "",
+            stratum=stratum.value if stratum else "",
             after_s=drawn.after_s if drawn else 0.0,
             verdict=outcome.verdict.value,
             reason=outcome.judgement.reasons[0],
@@ -207,6 +215,9 @@ def _add(folder: CampaignFolder, outcome: Outcome, *, settled: bool = False) -> 
             settled=settled,
             gone=bool(outcome.after.failure),
             control=facts_of(outcome) if outcome.manifest.control else None,
+            at_fault=tuple(f.sentence for f in at_fault),
+            cut_class=outcome.manifest.cut_class.value,
+            missed=missed,
         )
     )
     if outcome.verdict is Verdict.PASS:

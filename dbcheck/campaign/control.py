@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 
-from dbcheck.campaign.cycle import finish_cycle, put_back
+from dbcheck.campaign.cycle import finish_cycle, put_back, require_answered
 from dbcheck.campaign.host import end_canaries
 from dbcheck.campaign.judging import Outcome
 from dbcheck.campaign.preflight import Started, preflight
@@ -44,7 +44,7 @@ def run_control(rig: Rig, workload: Workload, seed: int) -> Outcome:
     started = preflight(rig, workload, seed, control=True)
     try:
         _relax(rig, started)
-        return finish_cycle(rig, started)
+        return require_answered(finish_cycle(rig, started))
     finally:
         put_back(rig)
 
@@ -66,6 +66,8 @@ def _relax(rig: Rig, started: Started) -> None:
     except BaseException:
         with contextlib.suppress(WitnessError):  # the first error is the one to show
             started.log.close()
+        if started.held is not None:
+            started.held.close()
         end_canaries(rig, started.canaries, remove=True)
         raise
     rig.listener.phase("control", said)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from dbcheck import interrupt
 from dbcheck.campaign.judging import Outcome, judge_run
-from dbcheck.campaign.loading import LOAD_EVENT, Cutter, load_until_cut
+from dbcheck.campaign.loading import CUT_EVENT, LOAD_EVENT, Cutter, load_until_cut
 from dbcheck.campaign.preflight import Started, preflight
 from dbcheck.campaign.recovery import read_survivors
 from dbcheck.campaign.rig import Rig
@@ -16,6 +17,7 @@ from dbcheck.core.moments import Moment
 from dbcheck.errors import (
     EngineError,
     LogDamaged,
+    NotBack,
     PowerError,
     RunWriteError,
     UsageError,
@@ -23,8 +25,17 @@ from dbcheck.errors import (
 from dbcheck.runs import Manifest, RestoreRecord, RunFolder
 from dbcheck.workload import Workload
 
+INTERRUPTED = (
+    "interrupted: the power is given back after its time off (Ctrl-C again gives it "
+    "back now, and this run then cannot pass)"
+)
 RESTORING = (
-    "the power comes back after its time off (Ctrl-C again: at once, and no PASS)"
+    "after an error: the power is given back after its time off (Ctrl-C gives it back "
+    "now)"
+)
+LEFT_OFF = (
+    "this run {cut} the power ({kind}), and has no record that it gave the power back. "
+    "If the host is still off, run: {command}"
 )
 
 
@@ -39,12 +50,26 @@ def run_cycle(
     """Run one whole cycle on *rig*, after *controls*, and return its verdict.
 
     moment: when the cut is to come, None to have it drawn.
-    different: see ports.TableFacts.
+    different: see ports.TableFacts.  Raise NotBack as require_answered() does.
     """
     started = preflight(
         rig, workload, seed, controls=controls, moment=moment, different=different
     )
-    return finish_cycle(rig, started)
+    return require_answered(finish_cycle(rig, started))
+
+
+def require_answered(outcome: Outcome) -> Outcome:
+    """Return *outcome*; raise NotBack if the server is not back: no cycle can follow.
+
+    Its run is INCONCLUSIVE until somebody reconciles it.
+    """
+    if outcome.after.unanswered:
+        raise NotBack(
+            outcome.after.unanswered,
+            hint="Once it is back, before anything writes to it: dbcheck reconcile "
+            f"{outcome.run.path}",
+        )
+    return outcome
 
 
 def finish_cycle(rig: Rig, started: Started) -> Outcome:
@@ -53,26 +78,39 @@ def finish_cycle(rig: Rig, started: Started) -> Outcome:
     An error or an interrupt leaves a run that reconcile_run can finish, and no
     target without power that a switch could give back.
     """
-    with started.run.locked():
+    with _holding(started), started.run.locked():
         cutter = Cutter(rig, started)
         with interrupt.held_back():
             try:
                 with interrupt.let_through():
                     load = load_until_cut(rig, started, cutter)
-            except BaseException:
+            except BaseException as error:
                 if not cutter.asked:
                     rig.listener.phase("stopped", "before the cut: nothing was cut")
                 elif not rig.power.attended:
-                    rig.listener.phase("restore", RESTORING)
+                    pressed = interrupt.led_to(error)
+                    said = INTERRUPTED if pressed else RESTORING
+                    rig.listener.phase("restore", said)
                     try:
                         restore(rig, started.run)
-                    except (PowerError, RunWriteError) as error:
+                    except (PowerError, RunWriteError) as failed:
                         # What ended the cycle is the error; the user must know both.
-                        rig.listener.phase("restore", f"failed: {error}")
+                        rig.listener.phase("restore", f"failed: {failed}")
                 raise
             if cutter.asked or (load.gone and rig.power.attended):
                 restore(rig, started.run)
-        return _reconcile(rig, started.run, started.manifest)
+        fetched = _fetch_logs(rig, started.run, started.manifest)
+        return _reconcile(rig, started.run, started.manifest, fetched)
+
+
+@contextlib.contextmanager
+def _holding(started: Started) -> Iterator[None]:
+    """Keep the session of the crash canary until the survivors are read."""
+    try:
+        yield
+    finally:
+        if started.held is not None:
+            started.held.close()
 
 
 def restore(rig: Rig, run: RunFolder) -> None:
@@ -95,9 +133,43 @@ def reconcile_run(rig: Rig, run: RunFolder, manifest: Manifest) -> Outcome:
                 f"the survivors of run {manifest.run_id} were read already",
                 hint="Judge what was read then: dbcheck reconcile RUN --offline.",
             )
-        outcome = _reconcile(rig, run, manifest)
+        fetched = _fetch_logs(rig, run, manifest)
+        if left_off := _left_without_power(rig, run, manifest):
+            rig.listener.phase("power", left_off)
+        try:
+            outcome = _reconcile(rig, run, manifest, fetched)
+        except EngineError as error:
+            error.hint = f"{left_off}\n  {error.hint}" if left_off else error.hint
+            raise
         put_back(rig)
         return outcome
+
+
+def _left_without_power(rig: Rig, run: RunFolder, manifest: Manifest) -> str:
+    """Say how to give back the power that a client cut and then did not restore.
+
+    "" if it restored it, or never cut it, or if nothing but a hand gives it back.  The
+    power itself is left alone: somebody may be at work on the host by now.
+    """
+    if not manifest.restore_command or run.restore() is not None:
+        return ""
+    load = run.load()
+    cut = load is not None and load.cut is not None
+    if not cut and CUT_EVENT not in {e.get("event") for e in _events(rig, run)}:
+        return ""
+    return LEFT_OFF.format(
+        cut="cut" if cut else "may have cut",
+        kind=manifest.power,
+        command=manifest.restore_command,
+    )
+
+
+def _events(rig: Rig, run: RunFolder) -> Sequence[Mapping[str, Any]]:
+    """Return what the client noted in the run's first log, as far as it is intact."""
+    with contextlib.suppress(LogDamaged):  # which the judgement will tell
+        run_id = run.manifest().run_id
+        return rig.reader.facts(run.acks_path(), run_id, 0, None).events
+    return ()
 
 
 def _require_same_run(rig: Rig, run: RunFolder) -> None:
@@ -111,8 +183,9 @@ def _require_same_run(rig: Rig, run: RunFolder) -> None:
     theirs = Manifest.from_bytes(rig.witness.manifest(run_id), where)
     if (theirs.epoch, theirs.seed) != (ours.epoch, ours.seed):  # drawn at random
         raise UsageError(
-            f"run {run_id} on {rig.witness.url} is that of another client",
-            hint="This one never began there: nothing of it can be judged.",
+            f"run {run_id} on {rig.witness.url} belongs to another client",
+            hint="This run was never started on that witness; there is nothing to "
+            "judge.",
         )
 
 
@@ -129,22 +202,24 @@ def put_back(rig: Rig) -> None:
         rig.listener.phase("control", said)
 
 
-def _reconcile(rig: Rig, run: RunFolder, manifest: Manifest) -> Outcome:
-    """Fetch all that the witness holds, read the survivors, judge.
+def _reconcile(
+    rig: Rig, run: RunFolder, manifest: Manifest, fetched: Sequence[int]
+) -> Outcome:
+    """Read the survivors, judge.
 
+    fetched: how long the witness's logs were when all that they hold was fetched.
     What is judged, now or --offline, is there as soon as the survivors are: no ack that
     is held against them came after them, and a client's record of its load, which it
     left when all its sessions had ended, stays true of a log that grows.
     """
-    fetched = _fetch_logs(rig, run, manifest)
     if run.load() is None:
-        _recall_load(rig, run, manifest)
+        _recall_load(rig, run)
     read_survivors(rig, run, manifest)
     if _log_lengths(rig, manifest) != fetched:
         run.forget_survivors()
         raise UsageError(
-            f"the load of run {manifest.run_id} is still going on: a log grows",
-            hint="Have the power cut first.",
+            f"run {manifest.run_id} is still under load: its witness log is growing",
+            hint="Cut the power first.",
         )
     rig.listener.phase("judge", str(run.path))
     return judge_run(run, rig.reader)
@@ -167,11 +242,9 @@ def _log_lengths(rig: Rig, manifest: Manifest) -> list[int]:
     ]
 
 
-def _recall_load(rig: Rig, run: RunFolder, manifest: Manifest) -> None:
+def _recall_load(rig: Rig, run: RunFolder) -> None:
     """Take what the client saw of the load from the witness, if it lived to say it."""
-    with contextlib.suppress(LogDamaged):  # which the judgement will tell
-        path = run.acks_path()
-        for event in rig.reader.facts(path, manifest.run_id, 0, None).events:
-            if event.get("event") == LOAD_EVENT:
-                content = str(event.get("load")).encode()
-                run.recall_load(content, f"the load record in {path}")
+    for event in _events(rig, run):
+        if event.get("event") == LOAD_EVENT:
+            content = str(event.get("load")).encode()
+            run.recall_load(content, f"the load record in {run.acks_path()}")

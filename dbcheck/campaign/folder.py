@@ -31,7 +31,8 @@ class Plan:
 
     name:     of the target, as the user calls it.
     target:   URL without a password.
-    seed:     decides each cycle's moment, sizes and bytes.
+    inventory: the file that names the target, "" if it is not known.
+    seed:     decides each cycle's moment and sizes.
     cuts:     so many cycles that count, unless one fails before.
     cycles_max: cycles in all, with those that do not count.
     bound_ppm: what the cuts are to show if none loses, None if only a number was given.
@@ -50,6 +51,7 @@ class Plan:
     bound_ppm: int | None
     keep_going: bool
     control: bool
+    inventory: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +60,9 @@ class Cycle:
 
     number:   1-based; 0 for a control.
     run:      run id, "" if the cycle ended before it had one.
-    stratum, after_s: see core.moments.
+    stratum:  what went on at the cut, see core.moments: "steady" where the one that was
+              drawn was missed; missed: why that was, "" if it was met.
+    after_s:  see core.moments.
     verdict:  "PASS", "FAIL", "INCONCLUSIVE", or "ERROR" if it came to none.
     reason:   the first of the verdict, or the error.
     depth:    how deep the cut went, "" if it was not measured.
@@ -68,6 +72,8 @@ class Cycle:
     settled:  judged by a later client, as the one that began it did not live to do so.
     gone:     the server, or its table, certainly did not come back.
     control:  what later cycles must know of a control, None if it is none.
+    cut_class: what the switch cut, as core.cutclass names it; "" if it cut nothing.
+    at_fault: settings under which such a cut loses commits, a sentence for each.
     """
 
     number: int
@@ -84,6 +90,9 @@ class Cycle:
     settled: bool = False
     gone: bool = False
     control: ControlFacts | None = None
+    cut_class: str = ""
+    missed: str = ""
+    at_fault: tuple[str, ...] = ()
 
 
 class CampaignFolder:
@@ -161,6 +170,15 @@ class CampaignFolder:
 
 def line_of(cycle: Cycle) -> str:
     """Return a cycle as one line of JSON."""
-    names = ("number", "run", "stratum", "after_s", "verdict", "reason", "depth")
-    more = ("confirmed", "lost", "acks_per_s", "ended", "settled")
+    names = (
+        "number",
+        "run",
+        "stratum",
+        "after_s",
+        "verdict",
+        "reason",
+        "cut_class",
+        "depth",
+    )
+    more = ("missed", "confirmed", "lost", "acks_per_s", "ended", "settled")
     return json.dumps({name: getattr(cycle, name) for name in (*names, *more)})

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 from dbcheck import interrupt
 from dbcheck.campaign.rig import Rig
-from dbcheck.core.target import HostAfter, HostBefore
+from dbcheck.core.depth import Completed
+from dbcheck.core.places import Place
+from dbcheck.core.target import HostAfter, HostBefore, Volume, VolumeCanaries
 from dbcheck.errors import HostError
 from dbcheck.ports import Canaries, Listener, ServerFacts, TargetHost
 from dbcheck.runs import Manifest
@@ -20,21 +25,92 @@ POLL_S = 1.0
 T = TypeVar("T")
 
 
-def look_at_host(
-    rig: Rig, server: ServerFacts
-) -> tuple[HostBefore | None, Canaries | None]:
-    """Describe the host, note where the log ends, start the canaries.
+@dataclass(frozen=True, slots=True)
+class HostCanaries:
+    """The canaries that run on a host.
 
-    Raise HostError if the host was named and one of these cannot be done.
+    data: beside the data directory.  elsewhere: on each other volume, in the order of
+    the host's facts; None where none could be started.
+    """
+
+    data: Canaries
+    elsewhere: tuple[Canaries | None, ...] = ()
+
+    def completed_elsewhere(self) -> tuple[Completed | None, ...]:
+        """Return how far those on the other volumes came."""
+        return tuple(one.completed() if one else None for one in self.elsewhere)
+
+    def stop(self) -> None:
+        """End all of them; never raises.  Together: a host that is gone takes time."""
+        running = [self.data, *filter(None, self.elsewhere)]
+        ends = [threading.Thread(target=one.stop, daemon=True) for one in running]
+        for end in ends:
+            end.start()
+        for end in ends:
+            end.join()
+
+
+def look_at_host(
+    rig: Rig, server: ServerFacts, places: Sequence[Place] = ()
+) -> tuple[HostBefore | None, HostCanaries | None]:
+    """Describe the host, note where the log ends, start canaries on each volume.
+
+    Raise HostError if the host was named and one of these cannot be done for the
+    data directory; of other volumes, what cannot be done is noted.
     """
     if rig.host is None:
         return None, None
+    log_path = rig.log_path or _found_log(rig, rig.host, server.server_log)
+    return begin(rig.host, log_path, server, places)
+
+
+def begin(
+    host: TargetHost, log_path: str, server: ServerFacts, places: Sequence[Place]
+) -> tuple[HostBefore, HostCanaries]:
+    """Do what look_at_host() does on a host that is to be asked."""
     directory = data_directory(server)
-    facts = rig.host.facts(directory)
-    marks = rig.host.mark_log(rig.log_path) if rig.log_path else {}
-    canaries = rig.host.start_canaries(directory)
-    before = HostBefore(facts, canaries.folder, canaries.nonce, rig.log_path, marks)
-    return before, canaries
+    facts = host.facts(directory, places)
+    marks = host.mark_log(log_path) if log_path else {}
+    data = host.start_canaries(directory)
+    others: list[Canaries | None] = []
+    try:
+        notes = []
+        for volume in facts.volumes[1:]:
+            canaries, note = _start_elsewhere(host, volume)
+            others.append(canaries)
+            notes.append(note)
+    except BaseException:
+        end(host, HostCanaries(data, tuple(others)), remove=True)
+        raise
+    before = HostBefore(facts, data.folder, data.nonce, log_path, marks, tuple(notes))
+    return before, HostCanaries(data, tuple(others))
+
+
+def _found_log(rig: Rig, host: TargetHost, told: str) -> str:
+    """Return *told*, where the server says that its log is, if it can be read there."""
+    try:
+        if told:
+            host.mark_log(told)
+    except HostError as error:
+        said = f"the server's log is not read: {error} (--server-log names it)"
+        rig.listener.phase("preflight", said)
+        return ""
+    return told
+
+
+def _start_elsewhere(
+    host: TargetHost, volume: Volume
+) -> tuple[Canaries | None, VolumeCanaries]:
+    """Start canaries beside one of the places on a volume, if any lets us."""
+    failure = ""
+    for path in volume.places.values():
+        try:
+            canaries = host.start_canaries(path)
+        except HostError as error:
+            failure = failure or str(error)
+        else:
+            return canaries, VolumeCanaries(canaries.folder, canaries.nonce)
+    return None, VolumeCanaries("", "", failure)
 
 
 def data_directory(server: ServerFacts) -> str:
@@ -48,26 +124,47 @@ def data_directory(server: ServerFacts) -> str:
     )
 
 
-def end_canaries(rig: Rig, canaries: Canaries | None, *, remove: bool = False) -> None:
+def end_canaries(
+    rig: Rig, canaries: HostCanaries | None, *, remove: bool = False
+) -> None:
     """Stop the canaries, and forget the connection that a cut has ended."""
-    if rig.host is None or canaries is None:
-        return
+    if rig.host is not None and canaries is not None:
+        end(rig.host, canaries, remove=remove)
+
+
+def end(host: TargetHost, canaries: HostCanaries, *, remove: bool = False) -> None:
+    """Do what end_canaries() does on a host that was asked."""
     canaries.stop()
-    if remove:
+    for each in (canaries.data, *filter(None, canaries.elsewhere)) if remove else ():
         with contextlib.suppress(HostError):
-            rig.host.remove_canaries(canaries.folder)
-    rig.host.close()
+            host.remove_canaries(each.folder)
+    host.close()
 
 
-def ask_host(rig: Rig, manifest: Manifest) -> HostAfter | None:
-    """Describe the host again, and read what is left of the canaries and the log."""
-    host, before = rig.host, manifest.host
-    if host is None or before is None:
+def ask_host(rig: Rig, manifest: Manifest, *, remove: bool = True) -> HostAfter | None:
+    """Describe the host again, and read what is left of the canaries and the log.
+
+    remove: the canaries are deleted after that, as nobody will read them again.
+    """
+    if rig.host is None or manifest.host is None:
         return None
+    return ask(rig.host, rig.listener, manifest.host, manifest.places, remove=remove)
+
+
+def ask(
+    host: TargetHost,
+    listener: Listener,
+    before: HostBefore,
+    places: Sequence[Place],
+    *,
+    remove: bool = True,
+) -> HostAfter:
+    """Do what ask_host() does on a host that was asked before."""
     try:
-        _await_host(host, rig.listener)
+        _await_host(host, listener)
     except HostError as error:
-        return HostAfter(None, None, None, str(error))
+        left = before.canary_folders
+        return HostAfter(None, None, None, str(error), left=left)
     failures: list[str] = []
 
     def told(question: Callable[[], T]) -> T | None:
@@ -77,15 +174,44 @@ def ask_host(rig: Rig, manifest: Manifest) -> HostAfter | None:
             failures.append(str(error))
             return None
 
-    facts = told(lambda: host.facts(before.facts.data_directory))
-    remains = told(
-        lambda: host.read_canaries(before.canary_folder, before.canary_nonce)
+    facts = told(lambda: host.facts(before.facts.data_directory, places))
+    wall_us = time.time_ns() // 1000 if facts is not None else None
+    remains, *elsewhere = (
+        told(partial(host.read_canaries, folder, nonce)) if folder else None
+        for folder, nonce in (
+            (before.canary_folder, before.canary_nonce),
+            *((each.folder, each.nonce) for each in before.elsewhere),
+        )
     )
     log = None
     if before.log_path:
         log = told(lambda: host.read_log(before.log_path, before.log_marks))
-    told(lambda: host.remove_canaries(before.canary_folder))
-    return HostAfter(facts, remains, log, failures[0] if failures else "")
+    recorded = told(
+        lambda: host.shutdown_record(before.facts.boot_id, before.facts.clock_us)
+    )
+    failure = failures[0] if failures else ""
+    left = before.canary_folders
+    if remove:
+        left = tuple(folder for folder in left if not _removed(host, folder))
+    return HostAfter(
+        facts,
+        remains,
+        log,
+        failure,
+        tuple(elsewhere),
+        wall_us,
+        left,
+        recorded,
+    )
+
+
+def _removed(host: TargetHost, folder: str) -> bool:
+    """Remove canaries; return whether they are gone.  The report names what stays."""
+    try:
+        host.remove_canaries(folder)
+    except HostError:
+        return False
+    return True
 
 
 def _await_host(host: TargetHost, listener: Listener) -> None:

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from dbcheck.core.apart import Apart, same_host
+from dbcheck.core.target import HostBefore
 from dbcheck.errors import UsageError
 from dbcheck.ports import HostFacts
 from dbcheck.remote.addresses import boot_id, machine_id, place
 
+_ON_TARGET = (
+    "the witness is on the target's own host: its log would lose power "
+    "together with the server"
+)
 _MEND = (
     "Use a witness on another machine: --witness ssh://user@host/folder, "
     "or run dbcheck itself on another machine than the target."
@@ -22,14 +28,10 @@ def require_independent(target: str, kind: str, witness: HostFacts) -> str:
     """
     where = place(target)
     if where.here:
-        same_ids = {witness.machine_id, witness.boot_id} & {machine_id(), boot_id()}
-        if kind == "file" or same_ids - {""}:
-            raise UsageError(
-                "the witness is on the target's own host: its log would lose power "
-                "together with the server",
-                hint=_MEND,
-            )
-        return "the target runs on this host, the witness has another machine id"
+        theirs = (witness.machine_id, witness.boot_id)
+        if kind == "file" or same_host((machine_id(), boot_id()), theirs):
+            raise UsageError(_ON_TARGET, hint=_MEND)
+        return "the target's address is this host's, the witness is another host"
     shared = where.addresses & witness.addresses
     if shared:
         raise UsageError(
@@ -39,3 +41,18 @@ def require_independent(target: str, kind: str, witness: HostFacts) -> str:
     if not where.addresses:
         return "the target's host name does not resolve here; nothing was compared"
     return "the target's addresses are not the witness's"
+
+
+def require_other_host(host: HostBefore | None, witness: HostFacts) -> Apart:
+    """Compare the ids that the target's host and the witness tell of themselves.
+
+    Raise UsageError if they are of one host, whatever the addresses say: a tunnel or a
+    forwarder has other addresses than where it leads.  host: None if nobody asked it.
+    """
+    if host is None:
+        return Apart.ADDRESSES
+    target = (host.facts.machine_id, host.facts.boot_id)
+    same = same_host(target, (witness.machine_id, witness.boot_id))
+    if same:
+        raise UsageError(_ON_TARGET, hint=_MEND)
+    return Apart.ADDRESSES if same is None else Apart.IDS

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -11,16 +12,25 @@ from typing import Any
 
 import msgspec
 
-from dbcheck.audit import rules
-from dbcheck.audit.rules import Finding
 from dbcheck.campaign.logs import StoredLogs
-from dbcheck.core import evidence, hostevidence, serverlog
+from dbcheck.campaign.settings import Settings, made_durable, settings_of
+from dbcheck.core import evidence, hostevidence, placeevidence, serverlog
+from dbcheck.core.apart import witness_apart
 from dbcheck.core.classic import reconcile_ids
 from dbcheck.core.control import control_item, judge_control
-from dbcheck.core.depth import DepthFinding
+from dbcheck.core.cutclass import CutClass
+from dbcheck.core.depth import Depth, DepthFinding
 from dbcheck.core.earlier import Before
+from dbcheck.core.ended import SILENT, Ended, not_shut_down
 from dbcheck.core.evidence import AtTheCut, Item, Judgement, Standing, Verdict
+from dbcheck.core.indexloss import IndexLoss, judge_index
+from dbcheck.core.moments import missed
+from dbcheck.core.reached import reached_item
 from dbcheck.core.reconcile import Claim, Reconciliation, reconcile
+from dbcheck.core.statistics import Tally
+from dbcheck.core.target import HostAfter, LogTail
+from dbcheck.core.timeoff import TimeOff, time_without_power
+from dbcheck.core.writecache import WRITE_CACHE, write_cache_item
 from dbcheck.errors import LogDamaged
 from dbcheck.ports import LogFacts, LogReader, ServerFacts, Shape
 from dbcheck.runs import AfterRecord, LoadRecord, Manifest, RestoreRecord, RunFolder
@@ -32,8 +42,9 @@ RANGES_MAX = 10_000
 class Outcome:
     """A judged run.
 
-    found:    None if the server did not come back or the log is damaged.
-    findings: settings under which an ack is not durable.
+    found:    None if the server did not come back or the log is damaged.  If it took
+              no queries in its time (after.unanswered), nothing is final.
+    settings: those that are not safe, and what they explain.
     depth:    how deep the cut went, None if it was not measured.
     """
 
@@ -43,7 +54,7 @@ class Outcome:
     after: AfterRecord
     found: Reconciliation | None
     judgement: Judgement
-    findings: tuple[Finding, ...]
+    settings: Settings
     depth: DepthFinding | None
 
     @property
@@ -62,48 +73,107 @@ class Outcome:
         return max(0, cut_us - acked_us) / 1e6
 
 
+def missed_stratum(outcome: Outcome) -> str:
+    """Return why the cut did not come in the stratum drawn for it, "" if it did."""
+    drawn, load = outcome.manifest.moment, outcome.load
+    if drawn is None:
+        return ""
+    if load is None:
+        return missed(drawn.stratum, None, None)
+    went_us, refused = _cut_us(load), load.no_checkpoint
+    return missed(drawn.stratum, load.due_us, went_us, refused, load.last_ack_us)
+
+
 def judge_run(run: RunFolder, reader: LogReader) -> Outcome:
     """Reconcile a run whose log and survivors are stored; write losses and verdict."""
     manifest, load, after = run.manifest(), run.load(), run.after()
-    completed = load.canaries if load else None
-    depth = hostevidence.depth_of(manifest.host, completed, after.host)
-    items = _items(manifest, load, after, depth)
-    if time_off := _without_power(load, run.restore(), depth):
+    restore = run.restore()
+    depths = placeevidence.volume_depths(
+        manifest.host,
+        load.canaries if load else None,
+        load.canaries_elsewhere if load else (),
+        after.host,
+        manifest.cut_class,
+    )
+    host_facts = manifest.host.facts if manifest.host else None
+    depth = placeevidence.least_depth(depths, host_facts)
+    shallowest = placeevidence.shallowest(depths)
+    items = _items(manifest, load, after, restore, shallowest)
+    if flushes := write_cache_item(host_facts, depths):
+        items.append(flushes)
+    if time_off := _without_power(manifest, load, restore, after, depth):
         items.append(time_off)
     if manifest.controls:
         items.append(control_item(manifest.controls))
-    flagged = rules.flagged(manifest.family, manifest.before.settings)
-    findings = tuple(f for f in flagged if f.standing is rules.Standing.UNSAFE)
+    settings = settings_of(manifest, [each.depth for each in depths])
+    if not manifest.control:  # which is to lose by a setting
+        items.append(settings.item)
     found: Reconciliation | None = None
     try:
         logs = StoredLogs(run, reader, manifest, load)
         facts = logs.facts()
         items += [_log_item(facts, load), _held_item(facts, load)]
-        if not after.failure and evidence.stranger(items) is None:
+        if after.facts is not None and not after.failure and not _strange(items):
             found = _reconcile(run, logs, manifest, load)
     except LogDamaged as error:
-        damaged = Item("witness log", Standing.CONTRADICTED, str(error), True)
-        reasons = (f"the witness log is damaged: {error}",)
-        judgement = Judgement(Verdict.INCONCLUSIVE, reasons, (*items, damaged))
+        judgement = _on_a_damaged_log(error, items)
     else:
-        explained = bool(findings)
-        if after.failure and evidence.stranger(items) is None:
-            judgement = evidence.judge_unrecoverable(
-                after.failure,
-                items,
-                missing=after.missing,
-                explained=explained,
-                uncut=_is_gone_uncut(load, after),
-            )
-        else:
-            named = depth.depth.value if depth and depth.depth else ""
-            judgement = evidence.judge(found, items, named, explained=explained)
-    if manifest.control:
-        judgement = judge_control(judgement, found)
-    outcome = Outcome(run, manifest, load, after, found, judgement, findings, depth)
+        deep = depth.depth if depth else None
+        judgement = _judgement(found, items, manifest, load, after, settings, deep)
+    judgement = _with_the_rest(judgement, found, manifest, load, after)
+    outcome = Outcome(run, manifest, load, after, found, judgement, settings, depth)
     run.write_lines("losses.csv", _loss_lines(outcome))
     run.write_verdict(to_json(outcome))
     return outcome
+
+
+def _on_a_damaged_log(error: LogDamaged, items: Sequence[Item]) -> Judgement:
+    damaged = Item("witness log", Standing.CONTRADICTED, str(error), True)
+    reasons = (f"the witness log is damaged: {error}",)
+    return Judgement(Verdict.INCONCLUSIVE, reasons, (*items, damaged))
+
+
+def _with_the_rest(
+    judgement: Judgement,
+    found: Reconciliation | None,
+    manifest: Manifest,
+    load: LoadRecord | None,
+    after: AfterRecord,
+) -> Judgement:
+    """Return *judgement*, that on the rows, as a control and an index change it."""
+    if manifest.control:
+        judgement = judge_control(judgement, found, made_durable(manifest, load))
+    return judge_index(judgement, found, after.index)
+
+
+def _judgement(
+    found: Reconciliation | None,
+    items: Sequence[Item],
+    manifest: Manifest,
+    load: LoadRecord | None,
+    after: AfterRecord,
+    settings: Settings,
+    depth: Depth | None,
+) -> Judgement:
+    """Judge a run whose witness log is intact, as an ordinary cycle."""
+    explained = settings.explains_everything
+    if after.unanswered:
+        return Judgement(Verdict.INCONCLUSIVE, (after.unanswered,), tuple(items))
+    if after.failure and not _strange(items):
+        return evidence.judge_unrecoverable(
+            after.failure,
+            items,
+            missing=after.missing,
+            explained=explained,
+            uncut=_is_gone_uncut(load, after),
+        )
+    cut = manifest.cut_class
+    return evidence.judge(found, items, cut, depth, explained=explained)
+
+
+def _strange(items: Sequence[Item]) -> bool:
+    """Say whether other data answered than those that took the load."""
+    return evidence.stranger(items) is not None
 
 
 def _is_gone_uncut(load: LoadRecord | None, after: AfterRecord) -> bool:
@@ -118,75 +188,154 @@ def _items(
     manifest: Manifest,
     load: LoadRecord | None,
     after: AfterRecord,
+    restore: RestoreRecord | None,
     depth: DepthFinding | None,
 ) -> list[Item]:
-    at_the_cut = _at_the_cut(load)
-    exact = bool(load and load.cut and load.cut.exact_us is not None)
+    at_the_cut = _at_the_cut(load, manifest.window_acks)
     logs = _logs(after)
-    told = [serverlog.told(name, text) for name, text in logs.items()]
-    crashed = any(item.standing is Standing.PRESENT for item in told)
+    told = [serverlog.told(name, log) for name, log in logs.items()]
+    restarted = _restarted(manifest, after)
+    ended = _ended(manifest, load, after, restore, depth, told, restarted)
     items = [
         evidence.at_risk(at_the_cut),
-        evidence.not_shut_down(at_the_cut, after.canary, exact or crashed),
-        hostevidence.host_went_down(
-            manifest.host,
-            after.host,
-            depth,
-            lab=str(manifest.lab.get("rung", "")),
-            silent=load is not None and load.gone == "silent",
-        ),
+        not_shut_down(at_the_cut, ended),
     ]
     items += [
         item
         for item in (
+            hostevidence.host_went_down(
+                manifest.host,
+                after.host,
+                depth,
+                ended,
+                lab=str(manifest.lab.get("rung", "")),
+                silent=load is not None and load.gone == SILENT,
+                reset=manifest.cut_class is CutClass.RESET,
+            ),
             *told,
             _since_checkpoint(load),
             next(filter(None, map(serverlog.replayed, logs.values())), None),
+            placeevidence.places_item(manifest.places, manifest.host),
             hostevidence.same_storage(manifest.host, after.host),
             hostevidence.not_restored(
                 manifest.host, after.host, lab=str(manifest.lab.get("rung", ""))
             ),
             hostevidence.unsafe_shutdowns(manifest.host, after.host),
+            hostevidence.asked_again(manifest.host, after.host),
+            witness_apart(manifest.apart) if manifest.apart else None,
+            reached_item(manifest.reached, manifest.host),
         )
         if item is not None
     ]
     if after.facts is not None:
         before, now = manifest.before, after.facts
         items += [
-            evidence.restarted(
-                before.started_us,
-                before.started_error_us,
-                now.started_us,
-                now.started_error_us,
-            ),
+            *restarted,
             evidence.same_server(before.identity, now.identity),
             evidence.same_settings(before.settings, *_later(manifest, load, now)),
         ]
     return items
 
 
-def _logs(after: AfterRecord) -> dict[str, str]:
+def _restarted(manifest: Manifest, after: AfterRecord) -> list[Item]:
+    """Return the item that compares the starts, none if no server answered."""
+    if after.facts is None:
+        return []
+    before, now = manifest.before, after.facts
+    return [
+        evidence.restarted(
+            before.started_us,
+            before.started_error_us,
+            now.started_us,
+            now.started_error_us,
+        )
+    ]
+
+
+def _ended(
+    manifest: Manifest,
+    load: LoadRecord | None,
+    after: AfterRecord,
+    restore: RestoreRecord | None,
+    depth: DepthFinding | None,
+    told: Sequence[Item],
+    restarted: Sequence[Item],
+) -> Ended:
+    """Return what is known of the server's end.
+
+    told:      one item for each log of the server.
+    restarted: what _restarted() returned.
+    """
+    cut = load.cut if load else None
+    held = load.canary_held if load else True
+    return Ended(
+        restarted=restarted[0].standing is not Standing.CONTRADICTED
+        if restarted
+        else None,
+        canary=after.canary if held or after.canary is False else None,
+        by_session=manifest.family == "mysql",  # see engines.mysql_canary
+        unflushed=manifest.before.product == "MySQL",
+        no_canary=manifest.no_canary
+        or ("" if held else "the canary's session ended before the cut"),
+        logged=any(item.standing is Standing.PRESENT for item in told),
+        exact=cut is not None and cut.exact_us is not None,
+        seen_off=restore is not None and cut is not None and cut.off_seen,
+        recorded=(after.host.shut_down or "") if after.host else "",
+        cache_lost=depth is not None and depth.depth in (Depth.OS, Depth.DRIVE),
+    )
+
+
+def _logs(after: AfterRecord) -> dict[str, LogTail]:
     """Return what the server logged since the preflight, by where it was read."""
     logs = {}
     if after.host is not None and after.host.log is not None:
-        logs["server's log"] = after.host.log.text
+        logs["server's log"] = after.host.log
     if after.log is not None:
-        logs["error log over SQL"] = after.log
+        logs["error log over SQL"] = LogTail(after.log, False, False)
     return logs
 
 
 def _without_power(
-    load: LoadRecord | None, restore: RestoreRecord | None, depth: DepthFinding | None
+    manifest: Manifest,
+    load: LoadRecord | None,
+    restore: RestoreRecord | None,
+    after: AfterRecord,
+    depth: DepthFinding | None,
 ) -> Item | None:
-    if load is None or load.cut is None or "off_s" not in load.cut.report:
+    if load is None or load.cut is None:
         return None
-    meant = load.cut.report["off_s"]
-    return evidence.without_power(
-        # What is no number cannot be reached.
-        meant if isinstance(meant, int | float) else math.inf,
-        restore.off_s if restore else None,
-        depth.depth if depth else None,
+    report, meant = load.cut.report, None
+    if "off_s" in report:
+        meant = report["off_s"]
+        # What is not a number cannot be reached.
+        meant = float(meant) if isinstance(meant, int | float) else math.inf
+    time = TimeOff(
+        meant_s=meant,
+        off_s=restore.off_s if restore else None,
+        seen=load.cut.off_seen,
+        by_hand=load.cut.by_hand,
+        at_most_s=_dark_s(manifest, load, after.host),
     )
+    found = depth.depth if depth else None
+    return time_without_power(manifest.cut_class, time, found)
+
+
+def _dark_s(
+    manifest: Manifest, load: LoadRecord, after: HostAfter | None
+) -> float | None:
+    """Return how long after it was last heard the host's kernel started, in seconds.
+
+    None if that is not known.  The power was off for no longer than that.
+    """
+    if after is None or after.facts is None or after.wall_us is None:
+        return None
+    uptime_s = after.facts.uptime_s
+    last_us = max(load.last_ack_us or 0, load.heard_us or 0)
+    rebooted = hostevidence.boots(manifest.host, after) == "new"
+    if not rebooted or uptime_s is None or not last_us:
+        return None
+    heard_us = last_us + manifest.wall_us - manifest.clock_us
+    return (after.wall_us - heard_us) / 1e6 - uptime_s
 
 
 def _since_checkpoint(load: LoadRecord | None) -> Item | None:
@@ -202,12 +351,12 @@ def _later(
     """Return the settings as they were read again, and when."""
     later = [("after the cut", now.settings)]
     # A control relaxes the server itself where it cannot relax its sessions.
-    if load is not None and load.settings is not None and not manifest.control:
-        later.insert(0, ("before the cut", load.settings))
+    if load is not None and not manifest.control:
+        later.insert(0, ("before the cut", load.settings or {}))
     return later
 
 
-def _at_the_cut(load: LoadRecord | None) -> AtTheCut | None:
+def _at_the_cut(load: LoadRecord | None, window_acks: int) -> AtTheCut | None:
     if load is None:
         return None
     return AtTheCut(
@@ -217,6 +366,8 @@ def _at_the_cut(load: LoadRecord | None) -> AtTheCut | None:
         gone=load.gone,
         in_flight=load.in_flight,
         farewells=load.farewells,
+        assumed=load.cut is not None and load.cut.by_hand and load.heard_us is None,
+        window_full=sum(one.acks for one in load.windows) >= window_acks,
     )
 
 
@@ -224,7 +375,8 @@ def _cut_us(load: LoadRecord | None) -> int | None:
     """Return the moment of the cut as well as it is known, or None.
 
     The cut cannot be earlier than the moment at which the switch was told, whatever
-    happened to the sessions before.
+    happened to the sessions before; nor, by whomever it was made, than the last report
+    of the canaries on the host.
     """
     if load is None:
         return None
@@ -233,6 +385,8 @@ def _cut_us(load: LoadRecord | None) -> int | None:
             return load.cut.exact_us
         if load.cut.asked_us is not None:
             return max(load.cut.asked_us, load.gone_us or 0)
+        if load.gone_us is not None and load.heard_us is not None:
+            return max(load.gone_us, load.heard_us)
     return load.gone_us
 
 
@@ -306,22 +460,25 @@ def _utc(wall_us: int) -> str:
 def to_json(outcome: Outcome) -> dict[str, Any]:
     """Return the judged run as plain values, the form that --json prints."""
     load, manifest = outcome.load, outcome.manifest
+    lost = outcome.verdict is Verdict.FAIL
     return {
         "run": manifest.run_id,
         "control": manifest.control,
         "folder": str(outcome.run.path),
         "verdict": outcome.verdict.value,
         "reasons": list(outcome.judgement.reasons),
+        "final": not outcome.after.unanswered,
         "target": manifest.target,
         "server": f"{manifest.before.product} {manifest.before.version}",
         "workload": manifest.workload.name,
         "sessions": manifest.workload.sessions,
         "seed": manifest.seed,
         "power": manifest.power,
+        "cut_class": manifest.cut_class.value,
         "witness": {"url": manifest.witness, "kind": manifest.witness_kind},
         "load": msgspec.to_builtins(load, str_keys=True),
-        "depth": _depth_json(outcome.depth),
-        **_rows_json(outcome.found),
+        **_proof_json(outcome),
+        **_rows_json(outcome.found, outcome.after.index),
         **_ranges_json(outcome),
         "evidence": [
             {
@@ -333,26 +490,53 @@ def to_json(outcome: Outcome) -> dict[str, Any]:
             for item in outcome.judgement.items
         ],
         "settings_at_fault": [
-            f"{finding.rule.fact} = {finding.value}: {finding.rule.why}"
-            for finding in outcome.findings
+            finding.sentence for finding in outcome.settings.at_fault(lost=lost)
         ],
+        "layers_at_fault": [
+            item.reason
+            for item in outcome.judgement.items
+            if item.name == WRITE_CACHE
+            and item.standing in (Standing.ABSENT, Standing.CONTRADICTED)
+        ],
+        "other_settings": [
+            finding.sentence for finding in outcome.settings.others(lost=lost)
+        ],
+        "left_on_host": _left_on_host(outcome),
         "lab": dict(manifest.lab),
     }
 
 
-def _depth_json(depth: DepthFinding | None) -> dict[str, Any] | None:
-    if depth is None:
+def _left_on_host(outcome: Outcome) -> dict[str, str] | None:
+    """Return where the canaries still lie on the target's host, None if nowhere."""
+    before, after = outcome.manifest.host, outcome.after
+    if before is None or after.unanswered or (after.host and not after.host.left):
         return None
-    named = depth.depth.value if depth.depth else None
-    return {"depth": named, "reasons": list(depth.reasons)}
+    folders = after.host.left if after.host else before.canary_folders
+    command = shlex.join(["rm", "-r", "--", *folders])
+    return {"host": before.facts.hostname, "command": command}
 
 
-def _rows_json(found: Reconciliation | None) -> dict[str, Any]:
+def _proof_json(outcome: Outcome) -> dict[str, Any]:
+    """Return the depth of this one cut, and what it proves.
+
+    A control's proves nothing, as it was to lose.
+    """
+    depth = outcome.depth
+    named = depth.depth.value if depth and depth.depth else None
+    proven = Tally.of([(outcome.verdict, named or "")]).to_values()
+    return {
+        "depth": {"depth": named, "reasons": list(depth.reasons)} if depth else None,
+        "statistics": None if outcome.manifest.control else proven,
+    }
+
+
+def _rows_json(found: Reconciliation | None, index: IndexLoss | None) -> dict[str, Any]:
+    other = index.counts if index else {}
     names = ("confirmed", "kept", "recovered", "unconfirmed", "foreign", "earlier")
     return {
         **{name: getattr(found, name, None) for name in names},
         "earlier_lost": dict(found.earlier_lost) if found else None,
-        "losses": found.counts if found else None,
+        "losses": {**found.counts, **other} if found else None,
     }
 
 

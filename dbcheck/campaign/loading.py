@@ -6,14 +6,16 @@ import contextlib
 import random
 import threading
 import time
+from collections.abc import Iterator
 from concurrent.futures import Future
 from dataclasses import replace
 
 from dbcheck import interrupt
 from dbcheck.campaign.host import end_canaries
 from dbcheck.campaign.preflight import WARM_ROWS, Started
-from dbcheck.campaign.rig import Rig
+from dbcheck.campaign.rig import Preparing, Rig
 from dbcheck.core.history import PREFLIGHT_SESSION
+from dbcheck.core.moments import Stratum
 from dbcheck.errors import EngineError, WitnessError
 from dbcheck.load.crew import Crew
 from dbcheck.load.job import Job
@@ -25,11 +27,13 @@ from dbcheck.ports import Cut, LogPosition, ServerFacts, WindowFacts
 from dbcheck.runs import LoadRecord
 
 LOAD_EVENT = "load"
+CUT_EVENT = "cut asked"  # the switch is told next
 ENDING = (
     "ending the load; this waits up to a minute for a witness that lags (Ctrl-C again "
     "waits no longer; what is confirmed stays so)"
 )
 POLL_S = 0.05
+HOLD_MORE_S = 0.3  # a switch of a lab, or a reset, acts within it
 RESUMED_S = 0.5  # so young an ack shows that a load which had to wait goes on
 SHOW_S = 0.25
 BEHIND_MAX_S = 2.0  # when sessions begin to wait, see witness.window.WindowLimits.age_s
@@ -45,8 +49,11 @@ def load_until_cut(rig: Rig, started: Started, cutter: Cutter) -> LoadRecord:
     is stored: half a record is none.
     """
     load = Load(crews_of(rig, started), rig.limits.silence_s)
+    cutter.load = load
     said = ""
     try:
+        if isinstance(rig.power, Preparing):
+            rig.power.prepare()
         load.begin()
         _watch(rig, load, cutter)
     except KeyboardInterrupt:
@@ -64,7 +71,7 @@ def load_until_cut(rig: Rig, started: Started, cutter: Cutter) -> LoadRecord:
         raise EngineError(
             "every session ended before the cut: "
             + ("; ".join(load.told.refusals) or "the server closed them"),
-            hint="Nothing was cut. Mend what the server says, then run again.",
+            hint="Nothing was cut. Fix what the server reports, then run again.",
         )
     return record
 
@@ -107,6 +114,9 @@ class Cutter:
 
     asked:  the switch was told, whatever came of it.
     before: what the server told at the last look before that, None if nothing.
+    canary_held: see runs.LoadRecord.
+    due_us: when the cut was to come, on the client's clock; None before that is known.
+    no_checkpoint: why there was none, if the cut was to come in its midst.
     """
 
     def __init__(self, rig: Rig, started: Started) -> None:
@@ -114,15 +124,23 @@ class Cutter:
         manifest = started.manifest
         draw = random.Random(manifest.seed)
         self.after_s = draw.uniform(*manifest.workload.cut_after_s)
-        self._into_s = 0.0
+        self._into_s, self._hold_s = 0.0, 0.0
         if manifest.moment is not None:
             self.after_s, self._into_s = manifest.moment.after_s, manifest.moment.into_s
+            if manifest.moment.stratum is Stratum.HOLD:
+                self._hold_s, self._into_s = self._into_s, 0.0
+        self.load: Load | None = None
+        self.due_us: int | None = None
+        self.no_checkpoint = ""
+        if self._into_s and started.no_checkpoint:
+            self.no_checkpoint, self._into_s = started.no_checkpoint, 0.0
         self.asked = False
         self._waited = False  # for the witness; the sessions may yet be waiting
         self.cut: Cut | None = None
         self._noted: Future[None] | None = None
         self._begun = self._look()
         self.before: ServerFacts | None = None
+        self.canary_held = True
 
     def cut_if_due(self, load_s: float, behind_s: float, ack_us: int | None) -> None:
         """Cut the power if the load has run for its time and it is not cut yet.
@@ -132,6 +150,8 @@ class Cutter:
         """
         if self.asked or load_s < self.after_s:
             return
+        if self.due_us is None:
+            self.due_us = now_us() - int((load_s - self.after_s) * 1e6)
         if behind_s >= BEHIND_MAX_S:
             self._waited = True
             return
@@ -139,6 +159,7 @@ class Cutter:
             return
         if self._into_s:
             self._begin_checkpoint()
+            self.due_us = now_us() + int(self._into_s * 1e6)
             self.after_s, self._into_s = load_s + self._into_s, 0.0
             return
         if self._noted is None:
@@ -151,8 +172,37 @@ class Cutter:
             self._waited = True
             return  # the witness lags: whoever watches is to see that
         self._rig.listener.phase("cut", f"{self._rig.power.kind}, {load_s:.1f} s")
-        self.asked = True
-        self.cut = self._rig.power.cut()
+        with self._holding():
+            self.asked = True
+            held = self._started.held
+            self.canary_held = held is None or held.is_held()
+            self.cut = self._rig.power.cut()
+
+    @contextlib.contextmanager
+    def _holding(self) -> Iterator[None]:
+        """Hold the sessions for the time drawn, and through a cut that comes at once.
+
+        A switch that takes longer finds them at work again: acks are to be young.
+        """
+        if not self._hold_s or self.load is None:
+            yield
+            return
+        load, over = self.load, threading.Event()
+
+        def let_go() -> None:
+            over.wait(self._hold_s + HOLD_MORE_S)
+            load.hold(held=False)
+
+        load.hold(held=True)
+        waiter = threading.Thread(target=let_go, name="hold", daemon=True)
+        waiter.start()
+        try:
+            time.sleep(self._hold_s)
+            self.due_us = now_us()
+            yield
+        finally:
+            over.set()
+            waiter.join()  # before anybody ends the load
 
     def _note(self) -> Future[None]:
         """Begin to tell the witness that the cut comes; it may be long in answering."""
@@ -160,22 +210,26 @@ class Cutter:
 
         def note() -> None:
             try:
-                event = {"event": "cut asked", "clock_us": now_us()}
+                event = {"event": CUT_EVENT, "clock_us": now_us()}
                 self._started.log.note(event)
             except Exception as error:  # of whatever kind: the watch is told
                 noted.set_exception(error)
             else:
                 noted.set_result(None)
 
-        threading.Thread(target=note, name="cut asked", daemon=True).start()
+        threading.Thread(target=note, name=CUT_EVENT, daemon=True).start()
         return noted
 
     def _begin_checkpoint(self) -> None:
         """Ask for a checkpoint and do not wait: the cut is to come in its midst."""
 
         def ask() -> None:
-            with contextlib.suppress(EngineError):  # it ends with the server
-                self._rig.engine.checkpoint()
+            try:
+                refused = self._rig.engine.checkpoint() or ""
+            except EngineError as error:
+                refused = str(error)
+            if not self.asked:  # else it ended with the server
+                self.no_checkpoint = refused
 
         self._rig.listener.phase("checkpoint", "asked for; the cut comes meanwhile")
         threading.Thread(target=ask, name="checkpoint", daemon=True).start()
@@ -312,5 +366,12 @@ def _record(started: Started, load: Load, cutter: Cutter) -> LoadRecord:
         cut=cutter.cut,
         settings=cutter.before.settings if cutter.before else None,
         log=cutter.log,
-        canaries=started.canaries.completed() if started.canaries else None,
+        canaries=started.canaries.data.completed() if started.canaries else None,
+        canaries_elsewhere=(
+            started.canaries.completed_elsewhere() if started.canaries else ()
+        ),
+        canary_held=cutter.canary_held,
+        heard_us=started.canaries.data.heard_us() if started.canaries else None,
+        due_us=cutter.due_us,
+        no_checkpoint=cutter.no_checkpoint,
     )

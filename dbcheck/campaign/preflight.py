@@ -11,17 +11,19 @@ from datetime import UTC, datetime
 
 import dbcheck
 from dbcheck import interrupt
-from dbcheck.campaign.host import end_canaries, look_at_host
-from dbcheck.campaign.independence import require_independent
+from dbcheck.campaign.host import HostCanaries, end_canaries, look_at_host
+from dbcheck.campaign.independence import require_independent, require_other_host
 from dbcheck.campaign.rig import Rig
 from dbcheck.core.control import ControlFacts
-from dbcheck.core.history import PREFLIGHT_SESSION, Ack
+from dbcheck.core.cutclass import CutClass
+from dbcheck.core.ended import HeldCanary
+from dbcheck.core.history import PREFLIGHT_SESSION, Ack, Row
 from dbcheck.core.moments import Moment
-from dbcheck.core.schedule import Schedule
+from dbcheck.core.schedule import EPOCH_MAX, Schedule, epoch_of
 from dbcheck.core.target import HostBefore
-from dbcheck.errors import EngineError, WitnessError
+from dbcheck.errors import EngineError, NoCanary, WitnessError
 from dbcheck.load.single import commit
-from dbcheck.ports import Canaries, ServerFacts, WitnessLog
+from dbcheck.ports import ServerFacts, Shape, WitnessLog
 from dbcheck.runs import Manifest, RunFolder, new_run_id
 from dbcheck.workload import Workload
 
@@ -32,13 +34,20 @@ _MOMENT_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """A cycle that is ready for its load."""
+    """A cycle that is ready for its load.
+
+    held: the session of the crash canary, to be closed once the survivors are read;
+          None if the canary needs no session, or there is none.
+    no_checkpoint: why the server made none just now, "" if it did.
+    """
 
     run: RunFolder
     manifest: Manifest
     schedule: Schedule
     log: WitnessLog
-    canaries: Canaries | None
+    canaries: HostCanaries | None
+    held: HeldCanary | None = None
+    no_checkpoint: str = ""
 
 
 def preflight(
@@ -68,34 +77,55 @@ def preflight(
     if said := rig.engine.tighten():
         rig.listener.phase("control", said)
     before = _facts(rig)
-    host, canaries = look_at_host(rig, before)
+    for name, why in before.unreadable.items():
+        rig.listener.phase("preflight", f"{name} cannot be read: {why}")
+    places = rig.engine.places(workload.shape)
+    host, canaries = look_at_host(rig, before, places)
+    held: HeldCanary | None = None
     try:
-        manifest = _manifest(rig, workload, seed, before, host)
+        apart = None if rig.lab else require_other_host(host, witness)
+        epoch = _epoch(rig, seed, control=control)
+        manifest = _manifest(rig, workload, (seed, epoch), before, host)
         manifest = replace(
             manifest,
             control=control,
             controls=tuple(controls),
+            restore_command=rig.restore_command,
             moment=moment,
+            places=places,
             table=replace(manifest.table, different=tuple(different)),
         )
+        held, no_canary = _plant_canary(rig, manifest.epoch)
+        manifest = replace(manifest, no_canary=no_canary, apart=apart)
         run = RunFolder.create(rig.runs, manifest)
         log = rig.witness.create(manifest.run_id, manifest.to_bytes())
         schedule = Schedule(seed, manifest.epoch, workload.payload_bytes)
-        started = Started(run, manifest, schedule, log, canaries)
+        started = Started(run, manifest, schedule, log, canaries, held)
         try:
-            rig.engine.plant_canary(manifest.epoch)
             _warm(rig, started)
+            skipped = rig.engine.checkpoint() or ""
+            detail = f"no checkpoint: {skipped}" if skipped else "checkpointed"
+            rig.listener.phase("warm", f"{WARM_ROWS} rows committed and seen; {detail}")
         except BaseException:
             with contextlib.suppress(WitnessError):
                 log.close()  # the error that ended the preflight is the one to show
             raise
     except BaseException:
+        if held is not None:
+            held.close()
         end_canaries(rig, canaries, remove=True)
         raise
-    skipped = rig.engine.checkpoint()
-    detail = f"no checkpoint: {skipped}" if skipped else "checkpointed"
-    rig.listener.phase("warm", f"{WARM_ROWS} rows committed and seen; {detail}")
-    return started
+    return replace(started, no_checkpoint=skipped)
+
+
+def _plant_canary(rig: Rig, epoch: int) -> tuple[HeldCanary | None, str]:
+    """Plant the crash canary; return what holds it, and why there is none, or ""."""
+    try:
+        return rig.engine.plant_canary(epoch), ""
+    except NoCanary as error:
+        said = f"{error}. {error.hint}" if error.hint else str(error)
+        rig.listener.phase("preflight", said)
+        return None, said
 
 
 def _facts(rig: Rig) -> ServerFacts:
@@ -122,14 +152,30 @@ def _facts(rig: Rig) -> ServerFacts:
         time.sleep(wait_s)
 
 
+def _epoch(rig: Rig, seed: int, *, control: bool) -> int:
+    """Return an epoch that no cycle on this server ever had.
+
+    Drawn, as most servers have a past that nobody knows: rows that their drives kept
+    of it, and could give back, must be no rows of this cycle.
+    """
+    if rig.used_epochs is None:
+        return secrets.randbelow(EPOCH_MAX) + 1
+    epoch = epoch_of(seed, control=control, used=rig.used_epochs)
+    rig.used_epochs.add(epoch)
+    return epoch
+
+
 def _manifest(
     rig: Rig,
     workload: Workload,
-    seed: int,
+    seed_epoch: tuple[int, int],
     before: ServerFacts,
     host: HostBefore | None,
 ) -> Manifest:
+    seed, epoch = seed_epoch
     table = rig.engine.prepare(workload.shape)
+    # Preparing may have given the data a name by which they are recognised.
+    before = replace(before, identity=rig.engine.facts().identity)
     logs = workload.processes + 1 if workload.processes > 1 else 1  # see crews_of()
     moment = datetime.now(UTC)
     return Manifest(
@@ -137,7 +183,7 @@ def _manifest(
         created=moment.isoformat(timespec="seconds"),
         dbcheck=dbcheck.__version__,
         seed=seed,
-        epoch=secrets.randbelow(2**62) + 1,
+        epoch=epoch,
         family=rig.engine.family,
         target=rig.engine.target,
         workload=workload,
@@ -152,27 +198,53 @@ def _manifest(
         table=table,
         lab=rig.lab,
         host=host,
+        cut_class=_cut_class(rig),
+        reached=rig.reached,
     )
 
 
-def _warm(rig: Rig, started: Started) -> None:
-    """Commit the first rows and see each of them over another connection.
+def _cut_class(rig: Rig) -> CutClass:
+    """Return what the switch cuts; in a lab without a drive that is a process."""
+    declared = rig.power.cut_class
+    if declared is CutClass.LAB_DRIVE and rig.lab.get("rung") == "process":
+        return CutClass.PROCESS
+    return declared
 
-    A driver that left a transaction open would make every ack of the load a
-    lie; here it is caught.
+
+def _warm(rig: Rig, started: Started) -> None:
+    """Commit the first rows; see each of them, as it was sent, over another connection.
+
+    A driver that left a transaction open would make every ack of the load a lie, and
+    a trigger that changes rows every row of it a loss; here they are caught.
     """
     shape = started.manifest.workload.shape
     session = rig.engine.open_session(shape)
     try:
         for seq in range(1, WARM_ROWS + 1):
-            row_id = commit(session, started.schedule.row(PREFLIGHT_SESSION, seq))
+            sent = started.schedule.row(PREFLIGHT_SESSION, seq)
+            row_id = commit(session, sent)
             acked_us = time.monotonic_ns() // 1000
-            if not rig.engine.row_exists(shape, row_id):
-                raise EngineError(
-                    f"row {row_id} was acked, but a second connection cannot see it",
-                    hint="Something between dbcheck and the server, perhaps a "
-                    "pooler, keeps a transaction open; connect to the server itself.",
-                )
+            _require_stored(rig, shape, sent._replace(row_id=row_id))
             started.log.append(Ack(PREFLIGHT_SESSION, seq, row_id, acked_us))
     finally:
         session.close()
+
+
+def _require_stored(rig: Rig, shape: Shape, sent: Row) -> None:
+    """Raise EngineError unless another connection finds the row as it was *sent*."""
+    found = rig.engine.row(shape, sent.row_id)
+    if found is None:
+        raise EngineError(
+            f"row {sent.row_id} was acked, but a second connection cannot see it",
+            hint="Something between dbcheck and the server, perhaps a "
+            "pooler, keeps a transaction open; connect to the server itself.",
+        )
+    if shape is Shape.CLASSIC:  # which has nothing but its id
+        return
+    if changed := [n for n in Row._fields if getattr(found, n) != getattr(sent, n)]:
+        raise EngineError(
+            f"row {sent.row_id} was stored with another {', '.join(changed)} than was"
+            " sent",
+            hint="Look for a trigger on the table, or a proxy that rewrites statements;"
+            " remove it, since every row would look corrupt.",
+        )

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol, runtime_checkable
 
+from dbcheck.core.reached import Reached
 from dbcheck.ports import (
     Engine,
     Json,
@@ -14,6 +16,17 @@ from dbcheck.ports import (
     TargetHost,
     Witness,
 )
+
+
+@runtime_checkable
+class Preparing(Protocol):
+    """A power switch with work to do before it can cut at once."""
+
+    def prepare(self) -> None:
+        """Connect, and look whether a cut can be made; raise PowerError if not.
+
+        cut() does so itself where it was not done.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +53,12 @@ class Rig:
     lab:      the lab's spec; {} on real hardware.  Only a lab may have its
               witness on the target's own host.
     host:     the target's host, None if it is not to be asked.
-    log_path: the server's log there, "" if it is not known.
+    log_path: the server's log there, as the user named it; "" to take the one that
+              the server names.
+    restore_command: see runs.Manifest.
+    used_epochs: of all cycles that the server ever saw, where each is known and the
+              seed may decide the next; None else.
+    reached:  how deep this switch was seen to go on the idle host, if it was.
     """
 
     engine: Engine
@@ -53,3 +71,6 @@ class Rig:
     lab: Json = field(default_factory=dict)
     host: TargetHost | None = None
     log_path: str = ""
+    restore_command: str = ""
+    used_epochs: set[int] | None = None
+    reached: Reached | None = None

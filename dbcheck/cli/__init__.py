@@ -1,150 +1,50 @@
-"""The command line: one module for each verb, imported when it is called."""
+"""The command line, from its first line to its last.
 
-from __future__ import annotations
+What this module imports, a Ctrl-C would meet before anything can catch it; so it
+imports only what the interpreter has loaded by then.
+"""
 
-import contextlib
-import errno
-import importlib
 import os
 import sys
-import traceback
-from collections.abc import Iterator
-from typing import NoReturn, TextIO
-
-import click
-
-import dbcheck
-from dbcheck import interrupt
-from dbcheck.errors import DbcheckError, UsageError
 
 PASS, FAIL, USAGE, INCONCLUSIVE, FAILED = 0, 1, 2, 3, 4
 
-VERBS = {
-    "demo": "Show it on this machine: honest, lying and relaxed, as one table.",
-    "run": "Run one cycle: load, cut, restore, reconcile, verdict.",
-    "campaign": "Cut many times, unattended, and say what the count proves.",
-    "reconcile": "Finish or judge again a run whose power was cut.",
-    "witness": "Check a witness; show or verify a run's log.",
-    "power": "Look at a target's power, cut it, restore it, try its switch out.",
-    "lab": "Run cycles on a virtual drive with real servers.",
-    "matrix": "Run several configurations, and show them side by side.",
-    "init": "Write a commented inventory to begin with.",
-    "clean": "Remove dbcheck's tables from a target, or a run from a witness.",
-}
-
-
-class _Unread(Exception):
-    """Nobody reads what is printed."""
-
-
-class _Verbs(click.Group):
-    """Imports a verb's module only when that verb is called: --help stays quick."""
-
-    def invoke(self, ctx: click.Context) -> object:
-        """Run a verb; a reader that is gone, as of `| head`, is an error of its own.
-
-        click would exit with 1, which means FAIL.
-        """
-        try:
-            return super().invoke(ctx)
-        except BrokenPipeError as error:
-            raise _Unread from error
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(VERBS)
-
-    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        if name not in VERBS:
-            return None
-        module = importlib.import_module(f"dbcheck.cli.{name}")
-        command: click.Command = module.command
-        return command
-
-    def format_commands(
-        self, ctx: click.Context, formatter: click.HelpFormatter
-    ) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl(list(VERBS.items()))
-
-
-@click.command(
-    cls=_Verbs,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="Exit codes: 0 PASS (or done), 1 FAIL, 2 usage, 3 INCONCLUSIVE, "
-    "4 an operation failed and there is no verdict.",
-)
-@click.version_option(dbcheck.__version__, prog_name="dbcheck")
-def root() -> None:
-    """Check that committed rows are still there after the power goes.
-
-    dbcheck commits rows to a PostgreSQL or MySQL/MariaDB server, has every
-    acknowledgement logged durably on a separate host (the witness), has the
-    server's power cut, and lists the committed rows that are missing afterwards.
-    """
-
 
 def main() -> None:
-    """Run the command line; exit with the codes that README.md lists."""
-    interrupt.install()
-    try:
-        root.main(standalone_mode=False)
-    except click.ClickException as error:
-        with _telling():
-            error.show()
-        sys.exit(USAGE)
-    except DbcheckError as error:
-        with _telling():
-            click.echo(f"dbcheck: {error}", err=True)
-            if error.hint:
-                click.echo(f"  {error.hint}", err=True)
-        sys.exit(USAGE if isinstance(error, UsageError) else FAILED)
-    except (KeyboardInterrupt, click.Abort):
-        _end_interrupted("")
-    except _Unread:
-        mute(sys.stdout)
-        sys.exit(FAILED)
-    except Exception as error:
-        _end_unexpectedly(error)
+    """Run the command line; exit with the codes that README.md lists.
 
-
-def _end_interrupted(at: str) -> NoReturn:
-    with _telling():
-        click.echo(f"dbcheck: interrupted{at}", err=True)
-    sys.exit(FAILED)
-
-
-def _end_unexpectedly(error: Exception) -> NoReturn:
-    if interrupt.led_to(error):
-        _end_interrupted(f" ({error!r})")
-    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
-        give_up_printing(error)  # a run folder's would be a DbcheckError
-    else:  # a defect of ours; Python's own exit code for it means FAIL
-        with _telling():
-            traceback.print_exc()
-    sys.exit(FAILED)
-
-
-def give_up_printing(error: OSError) -> None:
-    """Say why nothing can be printed, and print to nobody from now on."""
-    mute(sys.stdout)
-    with _telling():
-        said = f"dbcheck: the result cannot be printed: {error.strerror}"
-        click.echo(said, err=True)
-
-
-@contextlib.contextmanager
-def _telling() -> Iterator[None]:
-    """Say something on stderr, if anybody can read it: the exit code holds anyway."""
-    try:
-        yield
-    except OSError:  # as on a terminal that was closed
-        mute(sys.stderr)
-
-
-def mute(stream: TextIO) -> None:
-    """Let what is written to *stream* be read by nobody from now on.
-
-    What is buffered would fail once more as the interpreter ends, which changes the
-    exit code.
+    Ctrl-C ends it with FAILED at any moment, also while modules are imported; Python
+    would print a traceback and end by the signal (exit_sigint() in Modules/main.c).
+    Once the exit code is known, it holds.
     """
-    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    try:
+        from dbcheck import interrupt
+
+        interrupt.install()
+    except KeyboardInterrupt:
+        _end_at_once()
+    try:
+        from dbcheck.cli.root import run
+
+        interrupt.require_none()  # an import may have lost one
+        code = run()
+        interrupt.ended.append(code)
+    except KeyboardInterrupt:
+        interrupt.ended.append(FAILED)  # first of all: no other is raised after this
+        _say_interrupted()
+    sys.exit(interrupt.ended[0])
+
+
+def _end_at_once() -> None:
+    """End before anything was begun; a second Ctrl-C changes nothing."""
+    try:
+        _say_interrupted()
+    finally:
+        os._exit(FAILED)
+
+
+def _say_interrupted() -> None:
+    try:
+        os.write(2, b"dbcheck: interrupted\n")
+    except OSError:  # as on a terminal that was closed
+        return

@@ -13,7 +13,7 @@ import click
 from dbcheck.cli import options
 
 if TYPE_CHECKING:
-    from dbcheck.campaign.folder import Plan
+    from dbcheck.campaign.folder import CampaignFolder, Plan
     from dbcheck.inventory.entry import Entry
 
 CYCLES = click.IntRange(1, 1_000_000)
@@ -27,7 +27,7 @@ CYCLES = click.IntRange(1, 1_000_000)
 @click.option("--max-cuts", type=CYCLES, help="With --until: no more than this.")
 @click.option("--keep-going", is_flag=True, help="A loss does not end it.")
 @click.option("--control", is_flag=True, help="Controls come first; see dbcheck run.")
-@click.option("--seed", type=options.SEED, help="Decides every moment and every byte.")
+@click.option("--seed", type=options.SEED, help="Decides each moment and the sizes.")
 @options.consent()
 @click.option(
     "--folder",
@@ -72,15 +72,17 @@ def command(
     from dbcheck.cli import output
     from dbcheck.inventory.load import load
 
-    found = load(inventory)
     if resume is not None:
         _refuse_new(names, cuts, until, folder)
         folders = run.stored(resume)
+        inventory = _begun_with(folders[0], inventory)
+        found = load(inventory)
         entries = [found.entry(one.plan().name) for one in folders]
         for entry, one in zip(entries, folders, strict=True):
             run.require_same(entry, one, yes=yes)
         root = resume
     else:
+        found = load(inventory)
         entries = [found.entry(name) for name in _distinct(names)]
         goal = _goal(cuts, until, max_cuts)
         for entry in entries:
@@ -106,6 +108,16 @@ def command(
 
             output.console().print(campaigns_report(str(root), shown))
     sys.exit(run.exit_code(shown))
+
+
+def _begun_with(folder: CampaignFolder, inventory: Path) -> Path:
+    """Return the inventory of a campaign that is resumed, unless another is named."""
+    from dbcheck.cli.entries import is_given
+
+    stored = folder.plan().inventory
+    if is_given(click.get_current_context(), "inventory") or not stored:
+        return inventory
+    return Path(stored)
 
 
 def _refuse_new(
@@ -179,4 +191,5 @@ def _plan(
         bound_ppm=bound_ppm,
         keep_going=keep_going,
         control=control,
+        inventory=entry.inventory,
     )

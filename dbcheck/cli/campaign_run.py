@@ -7,11 +7,12 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from dbcheck.campaign.campaign import ERROR, finished, run_campaign, tally
+from dbcheck.campaign.campaign import COUNTS, ERROR, finished, run_campaign, tally
 from dbcheck.campaign.folder import CampaignFolder, Cycle
 from dbcheck.cli import FAIL, FAILED, INCONCLUSIVE, PASS, output, rig
 from dbcheck.cli.guard import guard, require_sole
@@ -166,9 +167,11 @@ def result(folder: CampaignFolder) -> dict[str, Any]:
         "target": plan.target,
         "folder": str(folder.path),
         "seed": plan.seed,
+        "cut_classes": list(dict.fromkeys(c.cut_class for c in cycles if c.cut_class)),
         "verdict": _verdict(plan.cuts, cycles),
         "finished": over,
         **shown.to_values(),
+        "strata": strata(cycles),
         "planned_cuts": plan.cuts,
         "bound_ppm": plan.bound_ppm,
         "cuts_still_needed": _still(plan.bound_ppm, shown.cuts, shown.losses, more),
@@ -179,10 +182,13 @@ def result(folder: CampaignFolder) -> dict[str, Any]:
                 "number": cycle.number,
                 "run": cycle.run,
                 "stratum": cycle.stratum,
+                "missed": cycle.missed,
                 "after_s": round(cycle.after_s, 3),
                 "verdict": cycle.verdict,
                 "reason": cycle.reason,
+                "cut_class": cycle.cut_class,
                 "depth": cycle.depth,
+                "settings_at_fault": list(cycle.at_fault),
                 "confirmed": cycle.confirmed,
                 "lost": cycle.lost,
                 "acks_per_s": cycle.acks_per_s,
@@ -192,6 +198,12 @@ def result(folder: CampaignFolder) -> dict[str, Any]:
             for cycle in cycles
         ],
     }
+
+
+def strata(cycles: Sequence[Cycle]) -> dict[str, int]:
+    """Return how many of the cuts that count came in each stratum."""
+    counted = [c for c in cycles if c.number and c.verdict in COUNTS]
+    return dict(Counter(cycle.stratum for cycle in counted))
 
 
 def _still(bound_ppm: int | None, cuts: int, losses: int, more: int) -> int | None:

@@ -93,7 +93,9 @@ def rows(rung: str) -> list[Row]:
     show_default=True,
     help="drive needs root; process kills the server and proves less.",
 )
-@click.option("--seed", type=options.SEED, help="Decides everything random.")
+@click.option(
+    "--seed", type=options.SEED, help="Decides rows, moments, and what a drive loses."
+)
 @options.runs()
 @options.as_json()
 def command(
@@ -126,7 +128,7 @@ def _show(lines: list[Row], seed: int, runs: Path, *, as_json: bool) -> bool:
     """Run every line, print the table; return whether all came out as expected."""
     from dbcheck.campaign.judging import to_json
     from dbcheck.cli import output
-    from dbcheck.report.lab import demo_table
+    from dbcheck.report.lab import demo_bounds, demo_table
     from dbcheck.report.progress import progress
 
     shown = []
@@ -142,6 +144,8 @@ def _show(lines: list[Row], seed: int, runs: Path, *, as_json: bool) -> bool:
     console = output.console()
     console.print(demo_table(shown))
     console.print(RUNGS[lines[0].spec.rung], style="italic")
+    for bound in demo_bounds(shown):
+        console.print(bound)
     for about, result in shown:
         if about["expected"] != result["verdict"]:
             text = f"{result['server']}, {about['case']}: expected {about['expected']}"

@@ -10,6 +10,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
+from dbcheck.core.cutclass import CutClass
 from dbcheck.errors import UsageError
 from dbcheck.inventory.entry import Entry, PowerPlan
 from dbcheck.inventory.load import load
@@ -30,6 +31,7 @@ _INSTEAD = (
     "state_command",
     "power_timeout",
     "off_seconds",
+    "power_class",
 )
 _OF_EXEC = (
     "cut_command",
@@ -90,9 +92,15 @@ def password_secret(command: str | None) -> Secret | None:
 
 def _power(flags: dict[str, Any]) -> PowerPlan:
     kind = flags.get("power", "manual")
+    declared = CutClass(flags["power_class"]) if flags.get("power_class") else None
     if kind == "manual":
-        return PowerPlan()
+        return PowerPlan(cut_class=declared)
     if kind.startswith("lab:"):
+        if declared:
+            raise UsageError(
+                "--power-class is for --power exec or manual",
+                hint="A lab's drive is cut as the lab does it: leave it out.",
+            )
         return PowerPlan("lab", lab=kind.removeprefix("lab:"))
     if kind != "exec":
         raise UsageError(
@@ -111,6 +119,7 @@ def _power(flags: dict[str, Any]) -> PowerPlan:
         restore=_split(flags, "restore_command"),
         off_s=flags["off_seconds"],
         timeout_s=flags["power_timeout"],
+        cut_class=declared,
     )
 
 

@@ -122,7 +122,9 @@ _SPEC_OPTIONS = (
         type=click.Choice(SURVIVORS),
         default="none",
         show_default=True,
-        help="What a cut leaves of the writes that were not flushed.",
+        help="What a cut leaves of the writes that were not flushed: nothing, all, a "
+        "prefix, a prefix with a torn write at its end, any whole writes, any blocks "
+        "of 4096 bytes, any sectors of 512 bytes (random).",
     ),
     click.option(
         "--setting",
@@ -131,7 +133,11 @@ _SPEC_OPTIONS = (
         metavar="NAME=VALUE",
         help="A server setting, e.g. innodb_flush_log_at_trx_commit=2.",
     ),
-    click.option("--seed", type=options.SEED, help="Decides everything random."),
+    click.option(
+        "--seed",
+        type=options.SEED,
+        help="Decides rows, moments, and what a drive loses.",
+    ),
 )
 
 
@@ -161,15 +167,45 @@ def spec_of(
     wrong = [name for name, equals, _ in pairs if not (name and equals)]
     if wrong:
         raise UsageError(f"--setting {wrong[0]} has no value", hint="Give NAME=VALUE.")
+    rung = best_rung(engine) if rung == "auto" else rung
+    if rung == "process":
+        _refuse_storage_options()
     return LabSpec(
         engine=engine,
-        rung=best_rung(engine) if rung == "auto" else rung,
+        rung=rung,
         filesystem=filesystem,
         mount_options=mount_options,
         write_cache=write_cache,
         drive=DriveSpec(destage_age_s=destage_s, cache_bytes=cache_mib << 20, **drive),
         settings={name: value for name, _, value in pairs},
     )
+
+
+_STORAGE = frozenset(
+    {
+        *("filesystem", "mount_options", "write_cache", "personality", "lie_fraction"),
+        *("flush_ms", "write_ms", "destage_s", "cache_mib", "survivors"),
+    }
+)
+
+
+def _refuse_storage_options() -> None:
+    """Raise UsageError if an option was given that only a virtual drive heeds."""
+    from dbcheck.cli.entries import is_given
+    from dbcheck.errors import UsageError
+
+    context = click.get_current_context()
+    names = {
+        option.name: option.opts[0]
+        for option in context.command.params
+        if option.name in _STORAGE and is_given(context, option.name)
+    }
+    if names:
+        raise UsageError(
+            f"{', '.join(names.values())} needs a virtual drive, which --rung process "
+            "does not have",
+            hint="Leave it out, or use --rung drive.",
+        )
 
 
 @command.command()

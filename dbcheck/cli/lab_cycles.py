@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import secrets
 import tempfile
 from collections.abc import Generator
 from dataclasses import replace
@@ -41,11 +42,11 @@ def lab_cycles(
     Ends early after a server that did not come back.
     """
     progress.phase("lab", described(spec))
-    with (
-        tempfile.TemporaryDirectory(prefix="dbcheck-lab-") as scratch,
-        Lab.start(spec, Path(scratch) / "lab") as lab,
-    ):
-        rig = lab_rig(lab, progress, runs, limits)
+    # The lab itself makes and removes it: a folder of ours would outlive our SIGKILL.
+    folder = Path(tempfile.gettempdir(), f"dbcheck-lab-{secrets.token_hex(4)}")
+    with Lab.start(spec, folder) as lab:
+        # All that ever happens to this lab's server happens here.
+        rig = replace(lab_rig(lab, progress, runs, limits), used_epochs=set())
         with contextlib.closing(rig.witness):
             controls = run_controls(rig, workload, seed) if control else []
             yield from controls

@@ -40,7 +40,9 @@ if TYPE_CHECKING:
 @click.option("--cuts", type=click.IntRange(1), help="Of each row; else the file's, 3.")
 @click.option("--workload", metavar="NAME|FILE", help="Else the file's, or insert.")
 @click.option("--sessions", type=int, help="Connections; else the file's.")
-@click.option("--seed", type=options.SEED, help="Decides everything random.")
+@click.option(
+    "--seed", type=options.SEED, help="As for dbcheck lab run, or dbcheck run."
+)
 @options.inventory()
 @options.target(required=False)
 @options.witness(required=False)

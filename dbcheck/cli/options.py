@@ -9,6 +9,8 @@ from typing import Any, TypeVar
 
 import click
 
+from dbcheck.core.cutclass import DECLARABLE
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -93,7 +95,7 @@ def consent() -> Callable[[F], F]:
             "--i-know",
             is_flag=True,
             help="Cut although the server holds other databases, has other clients, "
-            "or does not tell.",
+            "or does not tell; or although its address is not one of the host's.",
         ),
     )
 
@@ -140,7 +142,8 @@ def host() -> Callable[[F], F]:
             "--server-log",
             metavar="PATH",
             default="",
-            help="The server's log on --target-host, a file or a folder of them.",
+            help="The server's log on --target-host, a file or a folder of them; else "
+            "where the server says that it is.",
         ),
     )
 
@@ -177,12 +180,13 @@ def power() -> Callable[[F], F]:
         ),
         click.option(
             "--off-seconds",
-            type=Number(0, 86_400),
+            type=Number(1, 86_400),
             default=15.0,
             show_default=True,
             metavar="S",
             help="exec: seconds without power, at least.",
         ),
+        _power_class(),
         click.option(
             "--power-timeout",
             type=SECONDS,
@@ -191,6 +195,15 @@ def power() -> Callable[[F], F]:
             metavar="S",
             help="exec: seconds that each command may take.",
         ),
+    )
+
+
+def _power_class() -> Callable[[F], F]:
+    return click.option(
+        "--power-class",
+        type=click.Choice(DECLARABLE, case_sensitive=False),
+        help="exec, manual: what the cut takes the power from; it caps what a PASS "
+        "claims. Without it manual is AC, and exec unknown.",
     )
 
 
@@ -231,7 +244,12 @@ def load() -> Callable[[F], F]:
             help="insert, classic, or a TOML file of your own.",
         ),
         tempo(),
-        click.option("--seed", type=SEED, help="Decides sizes, bytes and the moment."),
+        click.option(
+            "--seed",
+            type=SEED,
+            help="Decides the moment of the cut and the size of each row; their bytes "
+            "are new in each run.",
+        ),
         click.option(
             "--silence",
             type=SECONDS,

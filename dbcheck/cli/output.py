@@ -12,7 +12,8 @@ import click
 from rich.console import Console
 
 from dbcheck.campaign.judging import Outcome, to_json
-from dbcheck.cli import FAIL, INCONCLUSIVE, PASS, give_up_printing, mute
+from dbcheck.cli import FAIL, INCONCLUSIVE, PASS
+from dbcheck.cli.root import give_up_printing, mute
 from dbcheck.core.evidence import Verdict
 from dbcheck.report.verdict import verdict_report
 

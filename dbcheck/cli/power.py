@@ -11,8 +11,10 @@ import click
 from dbcheck.cli import options
 
 if TYPE_CHECKING:
+    from dbcheck.core.cutclass import CutClass
     from dbcheck.inventory.entry import Entry
-    from dbcheck.ports import Cut, PowerSwitch
+    from dbcheck.ports import PowerSwitch
+    from dbcheck.power.trial import Trial
 
 
 @click.group("power")
@@ -83,22 +85,21 @@ def test(
 
     Over SSH it also sees whether this host went down, and not another one.
     """
-    from dbcheck.cli import rig
     from dbcheck.errors import PowerError
-    from dbcheck.power.trial import try_out
 
     entry, switch = _switch(host, inventory, unattended=True)
     said = _guard(entry, yes=yes, i_know=i_know)
-    trial = try_out(switch, rig.power_target(entry), wait)
+    trial, depths = _tried(entry, switch, wait)
     if trial.rebooted is False:
         raise PowerError(
-            f"{host} lived on while its switch was off: its boot id is the same",
-            hint="The switch cuts the power of something else, or the host has a "
-            "second supply.",
+            f"{host} stayed up while its switch was off (its boot id has not changed)",
+            hint="The switch controls another host, or this host has a second power "
+            "supply.",
         )
     result = {
         "host": host,
         "switch": switch.kind,
+        "cut_class": switch.cut_class.value,
         "recognised_by": said,
         "cut_s": round(trial.cut_s, 3),
         "off_s": round(trial.off_s, 3),
@@ -106,11 +107,45 @@ def test(
         "rebooted": trial.rebooted,
         "states": list(trial.states),
         "report": dict(trial.cut.report),
+        "depths": depths,
     }
-    _show(result, _trial_text(result, trial.cut), as_json=as_json)
+    _show(result, _trial_text(result, switch.cut_class), as_json=as_json)
 
 
-def _trial_text(result: dict[str, Any], cut: Cut) -> str:
+def _tried(entry: Entry, switch: PowerSwitch, wait_s: float) -> tuple[Trial, list[str]]:
+    """Cut and restore; return what was seen, and how deep it went on each filesystem.
+
+    That is measured where the host can be asked, and remembered unless the host went
+    on: then the switch cuts something else.
+    """
+    from dbcheck.campaign.idle import measured
+    from dbcheck.cli import output, rig
+    from dbcheck.ports import Shape
+    from dbcheck.power.reached import remember
+    from dbcheck.power.trial import try_out
+    from dbcheck.report.progress import PlainProgress
+
+    target, asked = rig.power_target(entry), rig.entry_host(entry)
+    if asked is None:
+        return try_out(switch, target, wait_s), []
+    engine = rig.engine(entry.target, entry.password)
+    trial, depths, reached = measured(
+        asked,
+        PlainProgress(output.progress_console()),
+        engine.facts(),
+        engine.places(Shape.LEDGER),
+        lambda: try_out(switch, target, wait_s),
+        switch.cut_class,
+    )
+    if reached is not None and trial.rebooted is not False:
+        remember(entry, reached)
+    return trial, [
+        f"{each}: {each.finding.reasons[0] if each.finding else each.unmeasured}"
+        for each in depths
+    ]
+
+
+def _trial_text(result: dict[str, Any], cut_class: CutClass) -> str:
     lines = [
         f"{result['host']}: the switch works ({result['switch']})",
         f"  states   {' > '.join(result['states'])}",
@@ -123,8 +158,12 @@ def _trial_text(result: dict[str, Any], cut: Cut) -> str:
         lines.append(
             f"  host     another boot, answering after {result['back_s']:.1f} s"
         )
-    if depth := cut.report.get("depth_max"):
-        lines.append(f"  depth    {depth} at most: the power itself was never gone")
+    said = f"  class    {cut_class.value}"
+    if left_open := cut_class.leaves_open(None):
+        said += f": {left_open}"
+    lines.append(said)
+    depths = result["depths"] or ["not measured"]
+    lines += [f"  depth    {depth}" for depth in depths]
     return "\n".join(lines)
 
 

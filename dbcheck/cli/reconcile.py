@@ -39,7 +39,7 @@ def command(
     accept_new_host_key: bool,
     runs: Path,
     as_json: bool,
-    **_: Any,  # what rig.entries reads
+    **_: Any,  # what entries.chosen() reads
 ) -> None:
     """Finish or judge again a run whose power was cut.
 

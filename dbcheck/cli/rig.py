@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from dbcheck.campaign.rig import Limits, Rig
+from dbcheck.core.cutclass import CutClass
 from dbcheck.engines.registry import open_engine
 from dbcheck.errors import UsageError
 from dbcheck.inventory.entry import Entry
 from dbcheck.lab.lab import Lab
 from dbcheck.lab.switch import LabSwitch
 from dbcheck.ports import Engine, Json, PowerSwitch, Witness
+from dbcheck.power.classes import agreed
 from dbcheck.power.exec import ExecCommands, ExecSwitch
 from dbcheck.power.fence import FenceDevice, FenceSwitch
 from dbcheck.power.manual import ManualSwitch
+from dbcheck.power.reached import recall
 from dbcheck.power.sysrq import SysrqSwitch
 from dbcheck.power.target import Target
 from dbcheck.probes.host import TargetHost, open_host
@@ -44,20 +48,19 @@ def power_switch(entry: Entry, ask: Callable[[str], None]) -> PowerSwitch:
     ask: shows a text to the human who cuts.
     """
     plan = entry.power
+    declared = plan.cut_class
     if plan.kind == "manual":
-        return ManualSwitch(ask, plan.off_s)
+        return ManualSwitch(ask, plan.off_s, declared or CutClass.AC)
     if plan.kind == "lab":
+        agreed("a lab", LabSwitch.cut_class, declared)
         return LabSwitch(plan.lab)
     if plan.kind == "exec":
-        return ExecSwitch(
-            ExecCommands(plan.cut, plan.restore, plan.state, plan.off_s, plan.timeout_s)
-        )
+        commands = (plan.cut, plan.restore, plan.state, plan.off_s, plan.timeout_s)
+        return ExecSwitch(ExecCommands(*commands, declared or CutClass.UNKNOWN))
     if plan.kind == "fence":
-        return FenceSwitch(
-            FenceDevice(
-                plan.agent, plan.options, plan.secrets, plan.off_s, plan.timeout_s
-            )
-        )
+        device = (plan.agent, plan.options, plan.secrets, plan.off_s, plan.timeout_s)
+        return FenceSwitch(FenceDevice(*device, declared))
+    agreed("sysrq", SysrqSwitch.cut_class, declared)
     target = power_target(entry)
     if target is None or entry.host == "local:":
         raise UsageError(
@@ -75,7 +78,7 @@ def power_target(entry: Entry) -> Target | None:
 
 
 def entry_witness(
-    entry: Entry, window: WindowLimits, *, accept_new_host_key: bool = False
+    entry: Entry, window: WindowLimits, *, accept_new_host_key: bool | None = None
 ) -> Witness:
     """Return the witness of *entry*; nothing is connected yet; the caller closes it."""
     if not entry.witness:
@@ -90,6 +93,15 @@ def entry_witness(
     )
 
 
+def entry_host(entry: Entry) -> TargetHost | None:
+    """Return the host that *entry* names, None if it is not to be asked."""
+    if entry.power.kind == "lab" and not entry.host:
+        return _host_of(Lab.find(entry.power.lab))
+    if not entry.host:
+        return None
+    return open_host(entry.host, identity_file=entry.host_identity)
+
+
 def entry_rig(
     entry: Entry,
     the_witness: Witness,
@@ -98,13 +110,11 @@ def entry_rig(
     window: WindowLimits,
 ) -> Rig:
     """Return the rig that *entry* describes; raise UsageError if it cannot be used."""
-    host = None
-    if entry.host:
-        host = open_host(entry.host, identity_file=entry.host_identity)
+    host = entry_host(entry)
     limits = Limits(
         silence_s=entry.silence_s, return_s=entry.return_s, window_acks=window.acks
     )
-    return real_rig(
+    rig = real_rig(
         engine(entry.target, entry.password),
         the_witness,
         power_switch(entry, progress.ask),
@@ -114,6 +124,7 @@ def entry_rig(
         host,
         entry.server_log,
     )
+    return replace(rig, restore_command=entry.restore_command, reached=recall(entry))
 
 
 def real_rig(

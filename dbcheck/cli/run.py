@@ -25,6 +25,11 @@ PAUSED = (
     "what the witness holds can still be judged, once the server answers and before "
     "anything else writes to it: {command}"
 )
+UNCUT = (
+    "nothing was cut, so there is nothing to judge. Should its power go all the same, "
+    "the run can be judged once the server answers and before anything else writes to "
+    "it: {command}"
+)
 # What dbcheck reconcile must be told again, to get in and to see as much.
 AGAIN = (
     "inventory",
@@ -71,7 +76,7 @@ def command(
     control: bool,
     runs: Path,
     as_json: bool,
-    **_: Any,  # what rig.entries reads
+    **_: Any,  # what entries.chosen() reads
 ) -> None:
     """Run one cycle: load, cut, restore, reconcile, verdict.
 
@@ -152,12 +157,17 @@ def resumable_cycle(
     from dbcheck.errors import DbcheckError
 
     started = preflight(rig, workload, seed, controls=controls)
+    command = _to_go_on(click.get_current_context(), started.run.path)
     try:
-        return finish_cycle(rig, started)
+        outcome = finish_cycle(rig, started)
     except (KeyboardInterrupt, DbcheckError):
-        command = _to_go_on(click.get_current_context(), started.run.path)
-        view.line("no verdict", PAUSED.format(command=command))
+        load = started.run.load()
+        uncut = load is not None and not load.cut and not load.gone
+        view.line("no verdict", (UNCUT if uncut else PAUSED).format(command=command))
         raise
+    if outcome.after.unanswered:
+        view.line("not final", PAUSED.format(command=command))
+    return outcome
 
 
 def _to_go_on(ctx: click.Context, run: Path) -> str:

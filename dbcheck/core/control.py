@@ -37,8 +37,13 @@ class ControlFacts:
     reason: str
 
 
-def judge_control(judgement: Judgement, found: Reconciliation | None) -> Judgement:
+def judge_control(
+    judgement: Judgement, found: Reconciliation | None, strong: str = ""
+) -> Judgement:
     """Return the verdict on a control, given the one on it as an ordinary cycle.
+
+    strong: what made its commits durable all the same, "" if it was seen to be weak.
+    Only a weak control that lost nothing says that the rig sees no losses.
 
     A late flush can lose the last commits of each relaxed session and nothing else, so
     any other loss is a FAIL, and so is a server that did not come back.  Where nothing
@@ -63,7 +68,8 @@ def judge_control(judgement: Judgement, found: Reconciliation | None) -> Judgeme
         reasons = (f"{said}, but {fairness.reasons[0]}", *fairness.reasons[1:])
         return Judgement(Verdict.INCONCLUSIVE, reasons, items)
     if not lost:
-        return Judgement(Verdict.INCONCLUSIVE, (NOTHING,), items)
+        reason = f"{NOTHING}, but it was not weak: {strong}" if strong else NOTHING
+        return Judgement(Verdict.INCONCLUSIVE, (reason,), items)
     return Judgement(Verdict.PASS, (f"control lost {lost:,} rows, as it must",), items)
 
 

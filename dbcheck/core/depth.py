@@ -10,7 +10,9 @@ memory that lost its power:
     completed blocks lost from a drive DRIVE: its volatile write cache is gone
 
 Only a loss proves depth.  Blocks that survive may have been flushed in time, since
-every commit of the server flushes the canary's drive as well.
+every commit of the server flushes the canary's drive as well.  Records that survive
+show a page cache that did only where nothing writes them out at once: see
+Ground.written_at_once().
 """
 
 from __future__ import annotations
@@ -28,6 +30,22 @@ RING_BLOCKS_MAX = 1 << 20  # 4 GiB
 _IN_PLACE = frozenset({"ext2", "ext3", "ext4", "xfs"})
 # With it, ext4 turns O_DIRECT into buffered writes (ext4(5), data=journal).
 _NOT_DIRECT = "data=journal"
+# On these an appended record waits in the page cache, whatever other files are synced:
+# XFS, Btrfs and ext4 do not even allocate its blocks before it is written back.  ext3
+# has no delayed allocation, and writes the data of every file with its journal.
+_CACHING = frozenset({"btrfs", "ext2", "ext4", "tmpfs", "xfs"})
+# What writes a record out at once, or with the next sync of any file: mount(8) for
+# sync, ext4(5) for data=journal and nodelalloc (data=ordered writes allocated blocks
+# before each commit of the journal), btrfs(5) for flushoncommit.
+_AT_ONCE = {
+    "sync": "each write",
+    "data=journal": "each commit of its journal",
+    "nodelalloc": "each commit of its journal",
+    "flushoncommit": "each commit of a transaction",
+}
+# Attributes of a file, inherited from its folder: FS_IOC_GETFLAGS of linux/fs.h and
+# ext4(5), chattr(1) +S and +j.
+_ATTRIBUTES = {0x8: ("+S", "sync"), 0x4000: ("+j", "data=journal")}
 
 
 class Depth(enum.Enum):
@@ -101,6 +119,7 @@ class Remains:
     buffered:    numbers that are whole, as rising pairs of first and last.
     first:       the first number that was not deleted to make room for later ones.
     ring_blocks: number n of a ring lies in its slot (n - 1) % ring_blocks.
+    attributes:  of their files, as FS_IOC_GETFLAGS gives them; 0 if unknown.
     """
 
     missing: str
@@ -108,6 +127,7 @@ class Remains:
     first: int
     rings: tuple[Ring, ...]
     ring_blocks: int
+    attributes: int = 0
 
     def __post_init__(self) -> None:
         """Refuse what no canaries leave, or what would take ages to look through."""
@@ -129,6 +149,7 @@ class Remains:
             "first": self.first,
             "rings": rings,
             "ring_blocks": self.ring_blocks,
+            "attributes": self.attributes,
         }
 
     @classmethod
@@ -144,6 +165,7 @@ class Remains:
             values["first"],
             tuple(rings),
             values["ring_blocks"],
+            values.get("attributes", 0),
         )
 
 
@@ -151,21 +173,53 @@ class Remains:
 class Ground:
     """What the canaries wrote on; "" where it is not known.
 
-    write_cache: what the kernel believes of the topmost block device.
+    attributes: see Remains.
+    above:      why a lost block was lost above the drives, "" if nothing shows that.
     """
 
     filesystem: str
     mount_options: str = ""
-    write_cache: str = ""
+    attributes: int = 0
+    above: str = ""
+
+    @property
+    def _options(self) -> dict[str, str]:
+        """Return the mount options in force, each with the words that it is set by."""
+        mounted = {option: option for option in self.mount_options.split(",")}
+        of_files = {
+            option: f"the attribute {name}"
+            for bit, (name, option) in _ATTRIBUTES.items()
+            if self.attributes & bit
+        }
+        return {**of_files, **mounted}
+
+    @property
+    def _kind(self) -> str:
+        return self.filesystem or "an unknown filesystem"
 
     def objection(self) -> str:
         """Return why a lost block is no proof against the drive here, "" if it is."""
         if self.filesystem not in _IN_PLACE:
-            kind = self.filesystem or "an unknown filesystem"
-            return f"{kind} does not overwrite in place"
-        if _NOT_DIRECT in self.mount_options.split(","):
-            return f"{self.filesystem} with {_NOT_DIRECT} writes through the page cache"
+            return f"{self._kind} does not overwrite in place"
+        if option := self._options.get(_NOT_DIRECT):
+            return f"{self.filesystem} with {option} writes through the page cache"
+        return self.above
+
+    def written_at_once(self) -> str:
+        """Return why records may survive the loss of the page cache here, "" if not."""
+        if self.filesystem not in _CACHING:
+            return f"{self._kind} may write buffered data out before a sync asks for it"
+        for option, when in _AT_ONCE.items():
+            if shown := self._options.get(option):
+                return (
+                    f"{self.filesystem} with {shown} writes buffered data out at {when}"
+                )
         return ""
+
+    @property
+    def flushes_direct(self) -> bool:
+        """Say whether each O_DIRECT write is flushed as well, by the mount (sync)."""
+        return "sync" in self._options
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,20 +274,15 @@ def find_depth(completed: Completed, remains: Remains, ground: Ground) -> DepthF
         )
     buffered = _buffered(completed.buffered, remains)
     direct = _direct(completed.direct, remains)
+    ground = dataclasses.replace(ground, attributes=remains.attributes)
     depth, reason = _decide(buffered, direct, ground)
     counts = f"buffered canary {buffered}; unflushed O_DIRECT canary {direct}"
-    reasons = [reason, counts]
-    if depth is Depth.DRIVE and ground.write_cache == "write through":
-        reasons.append(
-            "the kernel believes that this drive has no volatile write cache, so it "
-            "never flushes it: a misconfiguration that loses commits"
-        )
-    return DepthFinding(depth, buffered, direct, tuple(reasons))
+    return DepthFinding(depth, buffered, direct, (reason, counts))
 
 
 def _decide(buffered: Tally, direct: Tally, ground: Ground) -> tuple[Depth | None, str]:
-    objection = ground.objection()
-    if direct.lost and buffered.kept_all:
+    objection, at_once = ground.objection(), ground.written_at_once()
+    if direct.lost and buffered.kept_all and not at_once:
         return None, (
             "blocks that the drive had completed are gone, but the page cache is "
             "not: no cut of the host's power does that"
@@ -244,8 +293,13 @@ def _decide(buffered: Tally, direct: Tally, ground: Ground) -> tuple[Depth | Non
             "volatile write cache lost its power"
         )
     if direct.lost or buffered.lost:
-        why = f"{objection}, so no more is shown" if objection else _no_more(direct)
-        return Depth.OS, f"the page cache is gone; {why}"
+        why = f"{objection}, so no more is shown" if objection else ""
+        return Depth.OS, f"the page cache is gone; {why or _no_more(direct, ground)}"
+    if buffered.kept_all and at_once:
+        return None, (
+            f"{at_once}, so records that survived do not show whether the page cache "
+            f"did; {_no_more(direct, ground)}"
+        )
     if buffered.kept_all:
         return Depth.PROCESS, (
             "the page cache survived: the operating system kept running, or shut "
@@ -254,9 +308,11 @@ def _decide(buffered: Tally, direct: Tally, ground: Ground) -> tuple[Depth | Non
     return None, "the buffered canary completed nothing that could be looked for"
 
 
-def _no_more(direct: Tally) -> str:
+def _no_more(direct: Tally, ground: Ground) -> str:
     if not direct.checked:
         return "the O_DIRECT canary did not write, so the drive's part is unknown"
+    if ground.flushes_direct:
+        return "the O_DIRECT canary was flushed too, so the drive's part is unknown"
     return "no unflushed write was lost, so a volatile drive cache is not shown"
 
 
@@ -304,45 +360,3 @@ def _lost_in(ring: Ring, numbers: range, ring_blocks: int) -> int:
         else:
             lost += newest.get(slot, 0) < number
     return lost
-
-
-@dataclass(frozen=True, slots=True)
-class DepthSummary:
-    """What the cuts of a campaign show together.
-
-    counts: how many cuts went how deep; None: not measured.
-    text:   sentences for the report.
-    """
-
-    cuts: int
-    counts: Mapping[Depth | None, int]
-    unflushed: int
-    unflushed_lost: int
-    text: str
-
-    def at_least(self, depth: Depth) -> int:
-        """Return how many cuts went that deep or deeper."""
-        order = list(Depth)
-        deep = order[order.index(depth) :]
-        return sum(self.counts.get(each, 0) for each in deep)
-
-
-def summarise(findings: Sequence[DepthFinding]) -> DepthSummary:
-    """Return what the cuts show together."""
-    counts: dict[Depth | None, int] = {}
-    for finding in findings:
-        counts[finding.depth] = counts.get(finding.depth, 0) + 1
-    unflushed = sum(finding.direct.checked for finding in findings)
-    lost = sum(finding.direct.lost for finding in findings)
-    parts = [
-        f"{counts[depth]} at {depth.value} depth" for depth in Depth if depth in counts
-    ]
-    if None in counts:
-        parts.append(f"{counts[None]} of unknown depth")
-    text = f"{len(findings)} cuts: {', '.join(parts) or 'none'}"
-    if Depth.OS in counts and Depth.DRIVE not in counts and unflushed and not lost:
-        text += (
-            f"; no volatile write cache was seen (0 of {unflushed:,} unflushed writes "
-            "lost): it is non-volatile, disabled, or was flushed in time every time"
-        )
-    return DepthSummary(len(findings), counts, unflushed, lost, text)

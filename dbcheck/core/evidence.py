@@ -6,11 +6,14 @@ import enum
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from dbcheck.core.cutclass import CutClass
 from dbcheck.core.depth import Depth
 from dbcheck.core.loss import LossKind
 from dbcheck.core.reconcile import Reconciliation
 
 LAST_ACK_AGE_MAX_S = 1.0
+PLACES = "places"
+UNSAFE_SHUTDOWNS = "unsafe shutdowns"
 SAME, RESTORED = "same server", "not restored"  # items that a loss must not contradict
 
 
@@ -29,9 +32,14 @@ def worst(verdicts: Iterable[Verdict]) -> Verdict:
 
 
 class Standing(enum.Enum):
-    """How an item of evidence stands."""
+    """How an item of evidence stands.
+
+    ASSUMED: it rests on what a human was asked to do or declared, or on what something
+    else would explain as well but nothing contradicts; a PASS names it.
+    """
 
     PRESENT = "present"
+    ASSUMED = "assumed"
     ABSENT = "absent"
     CONTRADICTED = "contradicted"
     NOT_OBSERVABLE = "not observable"
@@ -83,20 +91,40 @@ def restarted(
     )
 
 
+# What names the data themselves (see ServerFacts.identity), and how to read it.
+_NAMES_OF_DATA = {
+    "system_identifier": "on PostgreSQL, let the account execute pg_control_system(), "
+    "pg_current_wal_lsn() and pg_walfile_name()",
+    "server_uuid": "on MySQL, SHOW VARIABLES shows server_uuid",
+    "dbcheck.identity": "on MariaDB, let the account create and select from the table "
+    "identity in dbcheck's database",
+}
+
+
 def same_server(before: Mapping[str, str], after: Mapping[str, str]) -> Item:
     """Judge whether the server that came back is the one that took the load."""
     shared = sorted(before.keys() & after.keys())
     other = [name for name in shared if before[name] != after[name]]
     if other:
-        name = other[0]
-        return Item(
-            SAME,
-            Standing.CONTRADICTED,
-            f"{name} was {before[name]} and is {after[name]}: this is another one",
-            True,
-        )
-    if not shared:
-        return Item(SAME, Standing.NOT_OBSERVABLE, "it names no identity", False)
+        name = "timeline" if "timeline" in other else other[0]
+        said = f"{name} was {before[name]} and is {after[name]}"
+        cluster = "system_identifier"
+        if name == "timeline" and before.get(cluster) == after.get(cluster):
+            said += (
+                ": a failover, a standby was promoted in place of the one that was cut"
+            )
+        else:
+            said += ": this is another one"
+        return Item(SAME, Standing.CONTRADICTED, said, True)
+    named = before.keys() & _NAMES_OF_DATA.keys()
+    if unread := sorted(named - after.keys()):
+        said = f"{unread[0]} was read before the cut and could not be read after it"
+        said += f": {_NAMES_OF_DATA[unread[0]]}"
+        return Item(SAME, Standing.NOT_OBSERVABLE, said, True)
+    if not named:
+        hints = "; ".join(_NAMES_OF_DATA.values())
+        said = f"nothing that names its data was read before the cut: {hints}"
+        return Item(SAME, Standing.NOT_OBSERVABLE, said, True)
     return Item(SAME, Standing.PRESENT, f"same {', '.join(shared)}", True)
 
 
@@ -109,6 +137,7 @@ def same_settings(
     """
     name = "same settings"
     compared: list[str] = []
+    unread = [when for when, settings in later if before and not settings]
     for when, settings in later:
         shared = sorted(before.keys() & settings.keys())
         for setting in shared:
@@ -119,6 +148,9 @@ def same_settings(
         compared += [f"{len(shared)} compared {when}"] if shared else []
     if not compared:
         return Item(name, Standing.NOT_OBSERVABLE, "none was read again", True)
+    if unread:
+        said = f"they could not be read {' and '.join(unread)}"
+        return Item(name, Standing.NOT_OBSERVABLE, said, True)
     return Item(name, Standing.PRESENT, ", ".join(compared), True)
 
 
@@ -128,12 +160,15 @@ class AtTheCut:
 
     last_ack_us: the last ack that was received, None if there was none.
     cut_us:      when the power went, as well as it is known; None if not at all.
-    asked:       the power was asked to go before the server went.
+    asked:       the power was to be cut before the server went.
     gone:        "broken", "silent"; "stalled" if it then went on answering, "unseen"
                  if the client stopped looking, "" if it never went.
     in_flight:   sessions that waited for a reply when the server went; in lockstep or
                  under a rate also for their turn, within a second of an ack.
     farewells:   what the server said to sessions that it ended itself.
+    window_full: as many acks waited for the witness as may, so that no session sent.
+    assumed:     nothing but the load itself tells when the power went, as where a human
+                 cut it and nobody could ask the host.
     """
 
     last_ack_us: int | None
@@ -142,8 +177,11 @@ class AtTheCut:
     gone: str
     in_flight: int
     farewells: Sequence[str] = ()
+    assumed: bool = False
+    window_full: bool = False
 
 
+_ENOUGH = (Standing.PRESENT, Standing.ASSUMED)  # for a PASS
 _NOT_GONE = {
     "": (Standing.CONTRADICTED, "the server went on answering: no cut"),
     "stalled": (Standing.CONTRADICTED, "the server stalled, and then went on: no cut"),
@@ -161,7 +199,7 @@ def at_risk(load: AtTheCut | None) -> Item:
         return Item(
             name,
             Standing.NOT_OBSERVABLE,
-            "the client did not live to see the cut, so the load may have been over",
+            "the client was lost before the cut, so the load may have been over",
             True,
         )
     if load.last_ack_us is None:
@@ -169,10 +207,12 @@ def at_risk(load: AtTheCut | None) -> Item:
     if odd := _NOT_GONE.get(load.gone):
         return Item(name, *odd, True)
     if not load.asked:
-        said = "the server went before its power was asked to go"
+        said = "the server stopped before its power was cut"
         return Item(name, Standing.ABSENT, said, True)
     if not load.in_flight:
-        return Item(name, Standing.ABSENT, "no session waited for a reply: idle", True)
+        why = "the witness lagged and held them back" if load.window_full else "idle"
+        said = f"no session waited for a reply: {why}"
+        return Item(name, Standing.ABSENT, said, True)
     if load.cut_us is None:
         return Item(
             name, Standing.NOT_OBSERVABLE, "the moment of the cut is not known", True
@@ -181,6 +221,12 @@ def at_risk(load: AtTheCut | None) -> Item:
     said = f"last ack {age_s:.3f} s before the cut, {load.in_flight} sessions in flight"
     if age_s >= LAST_ACK_AGE_MAX_S:
         return Item(name, Standing.ABSENT, f"{said}: idle or stalled", True)
+    if load.assumed:
+        said = (
+            f"{load.in_flight} sessions in flight; when the power was cut by hand was "
+            "not seen, so it is taken to be the moment at which the server went"
+        )
+        return Item(name, Standing.ASSUMED, said, True)
     return Item(name, Standing.PRESENT, said, True)
 
 
@@ -204,33 +250,6 @@ def held_at_the_cut(newest_us: int | None, cut_us: int | None) -> Item:
     return Item(name, Standing.PRESENT, said, True)
 
 
-def without_power(
-    meant_s: float | None, off_s: float | None, depth: Depth | None
-) -> Item | None:
-    """Judge whether the power was off for long enough, in seconds.
-
-    meant_s: how long the switch meant to keep it off; None, and there is no item, if
-    it keeps nothing off.  off_s: how long it was off, None if nobody measured that.
-    depth: how deep the cut went, None if that was not measured.
-    Supplies hold a charge for seconds: a drive's cache whose rail never fell cannot
-    lose, and the cut would say nothing of the drive.
-    """
-    if meant_s is None:
-        return None
-    name = "time without power"
-    if depth is Depth.DRIVE:
-        said = "the drive's own cache lost its power, however long it was off"
-        return Item(name, Standing.PRESENT, said, True)
-    if off_s is not None and off_s >= meant_s:
-        said = f"off for {off_s:.2f} s, {meant_s:g} s or more as was meant"
-        return Item(name, Standing.PRESENT, said, True)
-    said = f"nobody saw it stay off for {meant_s:g} s"
-    if off_s is not None:
-        said = f"it was back after {off_s:.2f} s, not {meant_s:g} s"
-    said += ": a drive's cache may have kept its charge; cut again, and let it end"
-    return Item(name, Standing.NOT_OBSERVABLE, said, True)
-
-
 def since_checkpoint(
     begun: tuple[int, int], before: tuple[int, int], acked: int
 ) -> Item:
@@ -247,37 +266,6 @@ def since_checkpoint(
     if begun[1] == before[1]:
         said += f", with all {acked:,} acks of the load"
     return Item(name, Standing.PRESENT, said, False)
-
-
-def not_shut_down(load: AtTheCut | None, canary: bool | None, exact: bool) -> Item:
-    """Judge whether the server ended without an orderly shutdown.
-
-    canary: whether the row that recovery from a crash removes was still there, None
-            if nobody knows.
-    exact:  the switch itself saw the power go, or the server's log tells of a crash.
-    """
-    name = "not shut down"
-    if load is not None and load.farewells:
-        said = f"it told a session {load.farewells[0]!r}: a shutdown, not a cut"
-        return Item(name, Standing.CONTRADICTED, said, True)
-    if canary is True:
-        said = "recovery left the canary alone: it was shut down, not cut"
-        return Item(name, Standing.CONTRADICTED, said, True)
-    if canary is False:
-        said = "recovery from a crash removed the canary"
-        return Item(name, Standing.PRESENT, said, True)
-    if exact:
-        said = "the switch, or the server's own log, tells of a cut"
-        return Item(name, Standing.PRESENT, said, True)
-    if load is not None and load.gone == "silent":
-        said = "it fell silent; a shutdown closes its connections"
-        return Item(name, Standing.PRESENT, said, True)
-    return Item(
-        name,
-        Standing.NOT_OBSERVABLE,
-        "its connections were closed, as a shutdown does; a power cut leaves silence",
-        True,
-    )
 
 
 def stranger(items: Sequence[Item]) -> Item | None:
@@ -313,14 +301,15 @@ def _restored(items: Sequence[Item], explained: bool) -> str:
 def judge(
     found: Reconciliation | None,
     items: Sequence[Item],
-    depth: str = "",
+    cut: CutClass = CutClass.UNKNOWN,
+    depth: Depth | None = None,
     *,
     explained: bool = False,
 ) -> Judgement:
     """Return the verdict on a cycle whose table was read to its end.
 
     found: None only if another server answered, whose table says nothing.
-    depth: how deep the cut went, by name, "" if it was not measured.
+    cut, depth: what was cut, and how deep that went, None if it was not measured.
     explained: a setting was in force under which commits are lost.
     A loss is a FAIL.  Without one, each required item must be present, and none
     contradicted, for a PASS.
@@ -339,18 +328,47 @@ def judge(
         f"{item.name} {item.standing.value}: {item.reason}"
         for item in items
         if item.standing is Standing.CONTRADICTED
-        or (item.required and item.standing is not Standing.PRESENT)
+        or (item.required and item.standing not in _ENOUGH)
     )
     if found.foreign:
-        doubts = (f"{found.foreign:,} rows of another run: two at once?", *doubts)
+        said = (
+            f"{found.foreign:,} rows belong to another run;"
+            " was a second dbcheck running?"
+        )
+        doubts = (said, *doubts)
     if not found.confirmed:
         doubts = ("the witness confirmed no commit", *doubts)
     if doubts:
         return Judgement(Verdict.INCONCLUSIVE, doubts, tuple(items))
-    reason = f"all {found.confirmed:,} confirmed commits survived this cut"
+    return Judgement(Verdict.PASS, (_passed(found, items, cut, depth),), tuple(items))
+
+
+def _passed(
+    found: Reconciliation, items: Sequence[Item], cut: CutClass, depth: Depth | None
+) -> str:
+    """Return what a PASS claims, what it leaves open and what it only assumes."""
+    said = f"all {found.confirmed:,} confirmed commits survived this {cut.words}"
     if depth:
-        reason += f" at {depth} depth"
-    return Judgement(Verdict.PASS, (reason,), tuple(items))
+        said += f" at {depth.value} depth"
+    assumed = [
+        f"assumed, not seen: {item.name} ({item.reason})"
+        for item in items
+        if item.standing is Standing.ASSUMED
+    ]
+    unseen = [
+        item.reason
+        for item in items
+        if item.name == PLACES and item.standing is Standing.NOT_OBSERVABLE
+    ]
+    left_open = (cut.leaves_open(depth), *unseen)
+    if depth is not Depth.DRIVE and cut in (CutClass.AC, CutClass.DC_RAIL):
+        left_open += tuple(
+            f"unsafe shutdowns did not rise: {item.reason}, so this says nothing about "
+            "the drives' caches"
+            for item in items
+            if item.name == UNSAFE_SHUTDOWNS and item.standing is Standing.ABSENT
+        )
+    return "; ".join(filter(None, (said, *left_open, *assumed)))
 
 
 def judge_unrecoverable(
@@ -368,7 +386,7 @@ def judge_unrecoverable(
     did not start it again, so its data were not asked.
     """
     if uncut:
-        doubt = f"the server is gone, and no cut of its power is on record: {reason}"
+        doubt = f"the server is gone, but no power cut was recorded: {reason}"
         return Judgement(Verdict.INCONCLUSIVE, (doubt,), tuple(items))
     if missing and (doubt := _restored(items, explained)):
         return Judgement(Verdict.INCONCLUSIVE, (doubt,), tuple(items))

@@ -2,40 +2,100 @@
 
 from __future__ import annotations
 
-from dbcheck.core.depth import Completed, Depth, DepthFinding, Ground, find_depth
-from dbcheck.core.evidence import RESTORED, Item, Standing
-from dbcheck.core.target import HostAfter, HostBefore, TargetFacts
+from dbcheck.core.depth import Depth, DepthFinding, Remains
+from dbcheck.core.ended import Ended
+from dbcheck.core.evidence import RESTORED, UNSAFE_SHUTDOWNS, Item, Standing
+from dbcheck.core.target import Drive, HostAfter, HostBefore, TargetFacts
 
 _PRESENT, _CONTRADICTED = Standing.PRESENT, Standing.CONTRADICTED
 _UNSEEN = Standing.NOT_OBSERVABLE
 
 
-def depth_of(
-    before: HostBefore | None, completed: Completed | None, after: HostAfter | None
-) -> DepthFinding | None:
-    """Return how deep the cut went, None if there were no canaries to tell."""
-    if before is None or completed is None or after is None or after.remains is None:
+def asked_again(before: HostBefore | None, after: HostAfter | None) -> Item | None:
+    """Judge whether all that the host told before the load was read again after it.
+
+    What was gathered before and is not there afterwards might have contradicted a PASS.
+    None if nothing was gathered.
+    """
+    if before is None:
         return None
-    facts = before.facts
-    cache = facts.layers[0].write_cache if facts.layers else ""
-    ground = Ground(facts.filesystem, facts.mount_options, cache)
-    return find_depth(completed, after.remains, ground)
+    name = "host asked again"
+    if after is None:
+        said = f"host {before.facts.hostname} was asked before the load and not after"
+        said += " it, so its boot_id and canaries say nothing; name it (--target-host)"
+        return Item(name, _UNSEEN, said, True)
+    lacking = [
+        what
+        for what, there in (
+            ("boot_id and storage", after.facts is not None),
+            ("canaries", _all_read(before, after)),
+            ("server's log", after.log is not None or not before.log_path),
+            ("the host's records of a shutdown", after.shut_down is not None),
+        )
+        if not there
+    ]
+    if not lacking:
+        return Item(name, _PRESENT, "all that it told before was read again", True)
+    missing = [one.missing for one in _remains(after) if one is not None]
+    why = after.failure or next(filter(None, missing), "")
+    said = f"not read after the cut: {', '.join(lacking)}"
+    return Item(name, _UNSEEN, f"{said}: {why}" if why else said, True)
+
+
+def _all_read(before: HostBefore, after: HostAfter) -> bool:
+    """Say whether all canaries that were started could be read."""
+    found = [one for one in _remains(after) if one is not None and not one.missing]
+    return len(found) == len(before.canary_folders)
+
+
+def _remains(after: HostAfter) -> tuple[Remains | None, ...]:
+    return (after.remains, *after.remains_elsewhere)
 
 
 def same_storage(before: HostBefore | None, after: HostAfter | None) -> Item | None:
-    """Judge whether the host and its drives are those from before."""
+    """Judge whether the host, and what each place lies on, are those from before."""
     if before is None or after is None or after.facts is None:
         return None
     name = "same storage"
     then, now = _storage(before.facts), _storage(after.facts)
-    shared = sorted(then.keys() & now.keys())
-    for what in shared:
-        if then[what] != now[what]:
-            said = f"{what} was {then[what]} and is {now[what]}"
+    shared = [key for key in then if key in now]
+    for what, place in shared:
+        was, is_now = then[what, place], now[what, place]
+        if was != is_now:
+            said = f"{what}{_of(place)} was {was} and is {is_now}"
             return Item(name, _CONTRADICTED, said, True)
-    if not shared:
+    seen = [place for volume in before.facts.volumes for place in volume.places]
+    if lost := [place for place in seen if place in after.facts.unseen]:
+        said = f"{lost[0]} cannot be looked at again: {after.facts.unseen[lost[0]]}"
+        return Item(name, _UNSEEN, said, True)
+    same = [what for what, place in shared if not place]
+    for volume in before.facts.volumes:
+        first = next(iter(volume.places))
+        of = _of(first) if before.facts.volumes[1:] else ""
+        same += [f"{w}{of}" for w, place in shared if place == first and w != "path"]
+    if not same:
         return Item(name, _UNSEEN, "the host tells nothing of it", False)
-    return Item(name, _PRESENT, f"same {', '.join(shared)}", True)
+    return Item(name, _PRESENT, f"same {', '.join(same)}", True)
+
+
+def _of(place: str) -> str:
+    return f" of {place}" if place else ""
+
+
+def _storage(facts: TargetFacts) -> dict[tuple[str, str], str]:
+    """Return what tells hosts and drives apart: (what, place) -> its value.
+
+    The place is "" for what is the host's.
+    """
+    known = {("machine id", ""): facts.machine_id}
+    for volume in facts.volumes:
+        # With multipath a drive is listed once for each of its paths that is up.
+        drives = sorted({d.serial or d.wwid for d in volume.drives} - {""})
+        for place, path in volume.places.items():
+            known["path", place] = path
+            known["filesystem", place] = volume.filesystem_uuid
+            known["drives", place] = ", ".join(drives)
+    return {key: value for key, value in known.items() if value}
 
 
 def not_restored(
@@ -51,7 +111,7 @@ def not_restored(
     if lab == "drive":
         return Item(name, _PRESENT, "the lab's drive keeps its own data", False)
     if before is None or after is None or after.facts is None:
-        said = "nobody looked at the data directory itself (--target-host)"
+        said = "data directory not inspected (--target-host does)"
         return Item(name, _UNSEEN, said, False)
     then, now = before.facts.made, after.facts.made
     shared = sorted(then.keys() & now.keys())
@@ -68,75 +128,115 @@ def not_restored(
     return Item(name, _PRESENT, "the data directory and its files are the same", False)
 
 
-def _storage(facts: TargetFacts) -> dict[str, str]:
-    drives = ", ".join(sorted(d.serial or d.wwid for d in facts.drives))
-    known = {
-        "machine id": facts.machine_id,
-        "filesystem": facts.filesystem_uuid,
-        "drives": drives.strip(", "),
-    }
-    return {what: value for what, value in known.items() if value}
-
-
 def unsafe_shutdowns(before: HostBefore | None, after: HostAfter | None) -> Item | None:
-    """Judge the drives' own count of shutdowns without warning, None if none counts."""
+    """Judge the drives' own counts of shutdowns without warning, None if none counts.
+
+    Every drive below a place is compared; a drive is known by its serial, for its name
+    may change with each boot.
+    """
     if before is None or after is None or after.facts is None:
         return None
-    then = {drive.name: drive.unsafe_shutdowns for drive in before.facts.drives}
-    for drive in after.facts.drives:
-        old, new = then.get(drive.name), drive.unsafe_shutdowns
-        if old is not None and new is not None:
-            more = new - old
-            return Item(
-                "unsafe shutdowns",
-                _PRESENT if more > 0 else Standing.ABSENT,
-                f"drive {drive.name} counted {more} more",
-                False,
-            )
-    return None
+    then, now = _drives(before.facts), _drives(after.facts)
+    more: list[str] = []
+    silent: list[str] = []
+    absent = False
+    for key, drive in then.items():
+        later = now[key].unsafe_shutdowns if key in now else None
+        if drive.unsafe_shutdowns is None or later is None:
+            silent.append(drive.name)
+            continue
+        counted = later - drive.unsafe_shutdowns
+        absent = absent or counted <= 0
+        more.append(f"{drive.name} {counted}")
+    if not more:
+        return None
+    said = f"counted since: {', '.join(more)}"
+    if silent:
+        said += f"; {', '.join(silent)} cannot be read"
+    standing = Standing.ABSENT if absent else _PRESENT
+    return Item(UNSAFE_SHUTDOWNS, standing, said, False)
+
+
+def _drives(facts: TargetFacts) -> dict[str, Drive]:
+    """Return every drive below a place, by what is its own."""
+    return {
+        drive.serial or drive.wwid or drive.name: drive
+        for volume in facts.volumes
+        for drive in volume.drives
+    }
 
 
 def host_went_down(
     before: HostBefore | None,
     after: HostAfter | None,
     depth: DepthFinding | None,
+    ended: Ended,
     *,
     lab: str,
     silent: bool,
-) -> Item:
+    reset: bool = False,
+) -> Item | None:
     """Judge whether the host itself lost its power, and not the server alone.
 
+    None on the process rung, which kills the server alone and claims no more.
     lab:    the lab's rung, "" on real hardware; its kernel always lives on.
-    silent: the sessions fell silent, as they do when their peer has no power.
+    silent: the sessions fell silent, as they do when their peer has no power, and also
+            when the network between fails.
+    reset:  the cut was a reset, after which the host comes back at once.
     """
     name = "host went down"
     measured = depth.depth if depth else None
-    said = depth.reasons[0] if depth else ""
+    said = depth.reasons[0] if depth and measured else ""
     if lab == "process":
-        return Item(name, _PRESENT, "the process rung only kills the server", True)
+        return None
     if measured is Depth.PROCESS:
         return Item(name, _CONTRADICTED, said, True)
     if lab:
         return Item(name, _PRESENT, said or "the lab's drive lost its power", True)
-    boots = _boots(before, after)
-    if boots == "same":
-        said = "its boot_id is the same: the server ended, the host went on"
-        return Item(name, _CONTRADICTED, said, True)
-    if boots == "new":
+    booted = boots(before, after)
+    if against := _against(booted, ended):
+        return Item(name, _CONTRADICTED, against, True)
+    if booted == "new" and not silent and measured is None and not reset:
+        said = (
+            "it has another boot_id, but its connections were closed, as a reboot "
+            "closes them, and the depth of the cut was not measured; cut again"
+        )
+        return Item(name, _UNSEEN, said, True)
+    if booted == "new":
         return Item(name, _PRESENT, "it has another boot_id", True)
     if measured is not None:
         return Item(name, _PRESENT, said, True)
-    if silent:
-        return Item(name, _PRESENT, "its connections fell silent", True)
-    return Item(
-        name,
-        Standing.ABSENT,
-        "its connections were closed at once; a host without power cannot do that",
-        True,
-    )
+    return _from_afar(name, ended, silent=silent)
 
 
-def _boots(before: HostBefore | None, after: HostAfter | None) -> str:
+def _against(booted: str, ended: Ended) -> str:
+    """Return what the host tells against a loss of its power, "" if nothing."""
+    if booted == "same":
+        return "its boot_id has not changed: the host kept running"
+    if ended.recorded:
+        return f"it shut down in an orderly way: {ended.recorded}"
+    return ""
+
+
+def _from_afar(name: str, ended: Ended, *, silent: bool) -> Item:
+    """Judge by what the connections, the switch and the server's recovery showed."""
+    if not silent:
+        said = "its connections were closed at once, as no host without power can"
+        return Item(name, Standing.ABSENT, said, True)
+    if ended.seen_off:
+        return Item(name, _PRESENT, "the switch saw the power off", True)
+    if ended.crashed:
+        said = (
+            "the server crashed in silence: its host lost its power, or the network"
+            " failed and the server was killed; --target-host tells which"
+        )
+        return Item(name, Standing.ASSUMED, said, True)
+    said = "its connections fell silent, as they also do if the network fails"
+    return Item(name, _UNSEEN, f"{said}; name the host (--target-host)", True)
+
+
+def boots(before: HostBefore | None, after: HostAfter | None) -> str:
+    """Return whether the host was booted since: "new", "same", "" if unknown."""
     if before is None or after is None or after.facts is None:
         return ""
     then, now = before.facts.boot_id, after.facts.boot_id

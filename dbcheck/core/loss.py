@@ -24,6 +24,7 @@ class LossKind(enum.Enum):
     UNEXPECTED = (
         "unexpected"  # there, but no operation of the run can have put it there
     )
+    INDEX_MISMATCH = "index-mismatch"  # there, and its index does not find it
     UNRECOVERABLE = "unrecoverable"  # the server or its table did not come back
 
 

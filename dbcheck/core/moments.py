@@ -14,10 +14,14 @@ class Stratum(enum.Enum):
     RAMP_UP = "ramp-up"  # the sessions have just begun
     STEADY = "steady"
     CHECKPOINT = "checkpoint"  # the server writes back what its log protects
+    # The sessions are held just before the cut, so that no commit flushes the drives:
+    # what a canary wrote meanwhile shows whether a drive's cache lost its power.
+    HOLD = "hold"
 
 
+LATE_MAX_S = 1.0  # a cut that comes later than that has missed its stratum
 RAMP_UP_S = (0.2, 1.0)
-INTO_CHECKPOINT_S = (0.0, 0.2)
+INTO_S = {Stratum.CHECKPOINT: (0.0, 0.2), Stratum.HOLD: (0.05, 0.2)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +29,9 @@ class Moment:
     """The moment of one cut.
 
     number:  of the cut in its campaign, 1-based.
-    after_s: seconds of load before the cut, or before the checkpoint is asked for.
-    into_s:  seconds from then to the cut; 0 but in a checkpoint.
+    after_s: seconds of load before the cut, or before the checkpoint is asked for,
+             or before the sessions are held.
+    into_s:  seconds from then to the cut; 0 in the other strata.
     """
 
     number: int
@@ -53,7 +58,31 @@ def moment(
     draw = random.Random(f"{seed}/cut {number}")
     stratum = order[place]
     after_s = draw.uniform(*(RAMP_UP_S if stratum is Stratum.RAMP_UP else steady_s))
-    into_s = draw.uniform(*INTO_CHECKPOINT_S)
-    if stratum is not Stratum.CHECKPOINT:
-        into_s = 0.0
+    into_s = draw.uniform(*INTO_S[stratum]) if stratum in INTO_S else 0.0
     return Moment(number, stratum, after_s, into_s)
+
+
+def missed(
+    stratum: Stratum,
+    due_us: int | None,
+    went_us: int | None,
+    refused: str = "",
+    last_ack_us: int | None = None,
+) -> str:
+    """Return why a cut did not come in *stratum*, "" if it did.
+
+    due_us:  when it was to come, None if that is not known; went_us: when the power
+             went, as well as it is known; both on the client's clock.
+    refused: why there was no checkpoint, "" if there was one.
+    last_ack_us: when the last ack came, None if there was none.
+    """
+    if stratum is Stratum.STEADY:
+        return ""
+    if stratum is Stratum.CHECKPOINT and refused:
+        return f"no checkpoint was under way: {refused}"
+    if due_us is None or went_us is None:
+        return "when the cut came is not known"
+    if stratum is Stratum.HOLD and last_ack_us is not None and last_ack_us > due_us:
+        return "the sessions went on before the power went"
+    late_s = (went_us - due_us) / 1e6
+    return f"the cut came {late_s:.1f} s late" if late_s > LATE_MAX_S else ""

@@ -7,9 +7,11 @@ and anyone who holds the seed can judge a stored run again.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import struct
 import threading
 import zlib
+from collections.abc import Container
 from dataclasses import dataclass
 
 from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext
@@ -20,11 +22,29 @@ from dbcheck.core.history import Key, Row
 
 BLOCK_BYTES = 16  # of AES
 
-_SEED_KEY_PART = struct.Struct("<QQQQQ")
+EPOCH_MAX = 2**62
+
+_SEED_OPERATION = struct.Struct("<QQQ")
 _KEY_PART = struct.Struct("<QQQQ")
-_SEED_BYTES = _SEED_KEY_PART.size - _KEY_PART.size
 _SEED_EPOCH = struct.Struct("<QQ")
+_EPOCH = struct.Struct("<Q?Q")
 _COUNTER = struct.Struct(">HHIQ")  # session, part, seq, place of the block in the row
+
+
+def epoch_of(seed: int, *, control: bool, used: Container[int]) -> int:
+    """Return the first epoch that *seed* decides and that is not among *used*.
+
+    Only for a server whose whole life is known: a seed that is used again on the same
+    drive would make the same rows, and those that the drive had kept of the first run
+    would stand in for those that it lost of the second.
+    control: of a control, whose epochs are others.
+    """
+    digests = (
+        hashlib.sha256(_EPOCH.pack(seed, control, number)).digest()
+        for number in itertools.count()
+    )
+    epochs = (int.from_bytes(digest[:8]) % EPOCH_MAX + 1 for digest in digests)
+    return next(epoch for epoch in epochs if epoch not in used)
 
 
 def payload(seed: int, key: Key, part: int, size: int) -> bytes:
@@ -53,7 +73,7 @@ def checksum(key: Key, part: int, content: bytes) -> int:
 class Schedule:
     """The operations of one cycle.
 
-    seed:          0..2^63-1, decides every size and byte.
+    seed:          0..2^63-1, decides every size, and with the epoch every byte.
     epoch:         see Key.
     payload_bytes: sizes to draw from, each 1..131072; empty for the classic shape.
     """
@@ -68,12 +88,15 @@ class Schedule:
         if not sizes:
             return Row(0, epoch, session, seq, 0, b"", 0)
         # As payload() and checksum() say, in half the time: this is what a load does.
-        name = _SEED_KEY_PART.pack(self.seed, epoch, session, seq, 0)
-        size = sizes[zlib.crc32(name) % len(sizes) if len(sizes) > 1 else 0]
+        size = sizes[0]
+        if len(sizes) > 1:
+            name = _SEED_OPERATION.pack(self.seed, session, seq)
+            size = sizes[zlib.crc32(name) % len(sizes)]
         stream = _ciphers.stream(self.seed, epoch)
         stream.reset_nonce(_COUNTER.pack(session, 0, seq, 0))
         content = stream.update(bytes(size))
-        check = zlib.crc32(content, zlib.crc32(name[_SEED_BYTES:]))
+        key = _KEY_PART.pack(epoch, session, seq, 0)
+        check = zlib.crc32(content, zlib.crc32(key))
         return Row(0, epoch, session, seq, 0, content, check)
 
 

@@ -5,12 +5,16 @@ from __future__ import annotations
 import re
 
 from dbcheck.core.evidence import Item, Standing
+from dbcheck.core.target import LogTail
 
 # What a server logs when it starts after a crash, and when it was shut down (sources:
 # PostgreSQL 15 xlogrecovery.c; MariaDB 10.11 log.cc and log0recv.cc; MySQL 9.7
 # messages_to_error_log.txt, and its logs as read).  "Crash recovery finished" is no
-# sign: MySQL logs it (MY-013911) at every start.  The search for the name before a
-# shutdown ends at the next one, or a line of names would take minutes.
+# sign: MySQL logs it (MY-013911) at every start.  The words stand in JSON and CSV logs
+# too.  InnoDB's and MySQL's are English whatever lc_messages is; PostgreSQL's are not,
+# and bear no code of their own, so its log in another language tells nothing.  The
+# search for the name before a shutdown ends at the next one, or a line of names would
+# take minutes.
 _CRASHED = re.compile(
     r"was not properly shut down|was interrupted; last known up|"
     r"[Ss]tarting (?:XA |table )?crash recovery|was not shutdown normally"
@@ -23,11 +27,22 @@ _SHUT_DOWN = re.compile(
 )
 
 
-def told(name: str, text: str) -> Item:
-    """Judge what the log called *name* says since the preflight."""
+def told(name: str, log: LogTail) -> Item:
+    """Judge what the log called *name* says since the preflight.
+
+    Where more was logged than was read, a shutdown may stand in the rest; where a log
+    is shorter than it was, its lines may be older than the load.
+    """
+    text = log.text
+    if log.rewound:
+        said = "it is shorter than before the load, so its lines may be older"
+        return Item(name, Standing.NOT_OBSERVABLE, said, False)
     if found := _SHUT_DOWN.search(text):
         said = f"it says {found[0]!r}: it was shut down, not cut"
         return Item(name, Standing.CONTRADICTED, said, True)
+    if log.truncated:
+        said = "more was logged since the preflight than is read"
+        return Item(name, Standing.NOT_OBSERVABLE, said, False)
     if found := _CRASHED.search(text):
         said = f"it says {found[0]!r}: crash recovery"
         return Item(name, Standing.PRESENT, said, True)
@@ -35,12 +50,15 @@ def told(name: str, text: str) -> Item:
     return Item(name, Standing.NOT_OBSERVABLE, said, False)
 
 
-def replayed(text: str) -> Item | None:
-    """Judge how much of its redo log the server replayed, None if *text* is silent.
+def replayed(log: LogTail) -> Item | None:
+    """Judge how much of its redo log the server replayed, None if *log* is silent.
 
     It replays what was written since the last checkpoint: only that was at risk in
     the redo log alone.  Of several recoveries the last counts that came to its end.
     """
+    if log.rewound or log.truncated:
+        return None
+    text = log.text
     for first, last, base in _REPLAYS:
         ends = list(last.finditer(text))
         begins = first.findall(text, 0, ends[-1].start()) if ends else []

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
 
 from dbcheck.core.depth import Remains
 
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """One block device under the data directory.
+    """One block device under a filesystem.
 
     kind:        disk, partition, dm, md or loop.
     write_cache: what the kernel believes, "write back" or "write through"; without
                  the former it sends no flush.
     below:       the devices that this one is made of; () for a drive.
+    direct:      a loop device that goes past the page cache of its file (O_DIRECT).
     """
 
     name: str
@@ -27,6 +27,7 @@ class Layer:
     write_cache: str
     fua: str
     below: tuple[str, ...]
+    direct: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,14 +44,47 @@ class Drive:
 
 
 @dataclass(frozen=True, slots=True)
+class Volume:
+    """One filesystem, and the block devices below it.
+
+    places:     name of a place -> its path, with links followed, for each on it.
+    layers:     from the device that is mounted down to the drives.
+    unreadable: fact -> why it could not be read; such a fact is "" or None.
+    """
+
+    places: Mapping[str, str]
+    mount_point: str
+    filesystem: str
+    mount_options: str
+    source: str
+    filesystem_uuid: str
+    layers: tuple[Layer, ...]
+    drives: tuple[Drive, ...]
+    unreadable: Mapping[str, str]
+
+    def __post_init__(self) -> None:
+        """Refuse a volume that nobody asked about."""
+        if not self.places:
+            raise ValueError("a volume without a place on it")
+
+    @property
+    def medium(self) -> str:
+        """The drives by name, else what is mounted, for reports."""
+        return ", ".join(drive.name for drive in self.drives) or (
+            self.source or self.filesystem or "an unknown drive"
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class TargetFacts:
-    """The target's host and what its data directory lies on.
+    """The target's host, and what its server's places lie on.
 
     clock_us:   the host's clock, microseconds since the epoch.
     uptime_s:   since its kernel started, in seconds; None if unknown.
     made:       inode and birth of the data directory (".") and of files that a
                 server never replaces, by name.
-    layers:     from the device that is mounted down to the drives.
+    volumes:    what the places lie on, that of the data directory first.
+    unseen:     name of a place -> why it could not be looked at.
     unreadable: fact -> why it could not be read; such a fact is "" or None.
     """
 
@@ -62,28 +96,19 @@ class TargetFacts:
     uptime_s: float | None
     data_directory: str
     made: Mapping[str, str]
-    mount_point: str
-    filesystem: str
-    mount_options: str
-    source: str
-    filesystem_uuid: str
-    layers: tuple[Layer, ...]
-    drives: tuple[Drive, ...]
+    volumes: tuple[Volume, ...]
+    unseen: Mapping[str, str]
     unreadable: Mapping[str, str]
 
-    @classmethod
-    def from_values(cls, values: Mapping[str, Any]) -> TargetFacts:
-        """Return the facts that dataclasses.asdict(), or the host's agent, gave."""
-        layers = (
-            Layer(**{**layer, "below": tuple(layer["below"])})
-            for layer in values["layers"]
-        )
-        changed = {
-            "addresses": frozenset(values["addresses"]),
-            "layers": tuple(layers),
-            "drives": tuple(Drive(**drive) for drive in values["drives"]),
-        }
-        return cls(**{**values, **changed})
+    def __post_init__(self) -> None:
+        """Refuse facts without the data directory's volume."""
+        if not self.volumes:
+            raise ValueError("no volume holds the data directory")
+
+    @property
+    def data(self) -> Volume:
+        """The volume of the data directory."""
+        return self.volumes[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +124,21 @@ class LogTail:
     rewound: bool
 
 
+JOURNAL = "journal:"  # before a data directory: its server's journal, not a file
 LogMarks = Mapping[str, Sequence[int]]  # path -> inode, size
+
+
+@dataclass(frozen=True, slots=True)
+class VolumeCanaries:
+    """Canaries on another volume than that of the data directory.
+
+    folder, nonce: where they write, and what names them; "" if there are none.
+    failure: why there are none, "" if there are.
+    """
+
+    folder: str
+    nonce: str
+    failure: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +147,7 @@ class HostBefore:
 
     canary_folder, canary_nonce: where the canaries write, and what names them.
     log_path: of the server's log, "" if nobody named it; log_marks: where it ended.
+    elsewhere: the canaries of each volume but the first, in the order of the facts.
     """
 
     facts: TargetFacts
@@ -115,6 +155,18 @@ class HostBefore:
     canary_nonce: str
     log_path: str
     log_marks: LogMarks
+    elsewhere: tuple[VolumeCanaries, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse canaries on volumes that there are not."""
+        if len(self.elsewhere) != len(self.facts.volumes) - 1:
+            raise ValueError("canaries and volumes do not match")
+
+    @property
+    def canary_folders(self) -> tuple[str, ...]:
+        """Every folder that canaries were left in."""
+        others = (each.folder for each in self.elsewhere if each.folder)
+        return (self.canary_folder, *others)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,9 +174,19 @@ class HostAfter:
     """What the target's host told after recovery; None where it could not.
 
     failure: why the first thing that failed did so, "" if nothing did.
+    remains_elsewhere: of HostBefore.elsewhere, each; () if nobody could ask.
+    wall_us: the client's wall clock when the facts were read, microseconds since the
+             epoch; None if they were not.
+    left:    the folders in which canaries still lie; () if all were removed.
+    shut_down: what the host itself recorded of an orderly shutdown, "" if nothing;
+             None if its records could not be asked for.
     """
 
     facts: TargetFacts | None
     remains: Remains | None
     log: LogTail | None
     failure: str
+    remains_elsewhere: tuple[Remains | None, ...] = ()
+    wall_us: int | None = field(default=None, compare=False)
+    left: tuple[str, ...] = ()
+    shut_down: str | None = ""

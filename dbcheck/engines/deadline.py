@@ -8,17 +8,24 @@ from collections.abc import Callable, Iterator
 
 
 @contextlib.contextmanager
-def deadline(seconds: float, sever: Callable[[], None]) -> Iterator[None]:
+def deadline(seconds: float, sever: Callable[[], None]) -> Iterator[threading.Event]:
     """Call *sever*, from another thread, if the body takes longer than *seconds*.
 
     The drivers know no timeout of their own for an answer; a power cut sends
-    nothing, so without this a reader would wait for ever.
+    nothing, so without this a reader would wait for ever.  Yield what is set once the
+    time is over, before *sever* is called.
     """
-    timer = threading.Timer(seconds, sever)
+    over = threading.Event()
+
+    def end() -> None:
+        over.set()
+        sever()
+
+    timer = threading.Timer(seconds, end)
     timer.daemon = True
     timer.start()
     try:
-        yield
+        yield over
     finally:
         timer.cancel()
         timer.join()

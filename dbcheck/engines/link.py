@@ -6,6 +6,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, Self
 
+from dbcheck.errors import EngineError
+
 ANSWER_S = 30.0  # a catalogue query on a server that works
 SCAN_S = 3600.0  # a scan of a whole table
 
@@ -15,6 +17,38 @@ def one_line(error: BaseException, secret: str) -> str:
     text = "; ".join(line.strip() for line in str(error).splitlines() if line)
     text = text or type(error).__name__
     return text.replace(secret, "***") if secret else text
+
+
+def require_all(table: str, read: int, counted: int) -> None:
+    """Raise EngineError unless as many rows were *read* as the server *counted*.
+
+    Both in one snapshot.  What does not arrive was not shown to be missing: something
+    on the way, or a limit of the session, left it out.
+    """
+    if read != counted:
+        raise EngineError(
+            f"{read:,} rows of {table} were read, and the server counts {counted:,} in"
+            " the same snapshot",
+            hint="Connect to the server itself, with no proxy between; then run"
+            " dbcheck reconcile, before anything writes to the table.",
+        )
+
+
+def unanswered(target: str, statement: str, answer_s: float) -> EngineError:
+    """Return the error for a server that was cut off, as it did not answer in time."""
+    return EngineError(
+        f"{target} did not answer {statement} within {answer_s:g} s",
+        hint="See what the server waits for: a lock, a full disk, a standby that is not"
+        " there.",
+    )
+
+
+def set_otherwise(name: str, found: object, wanted: object) -> EngineError:
+    """Return the error for a setting that is not what the session set it to."""
+    return EngineError(
+        f"the session's {name} is {found!r} although it was set to {wanted!r}",
+        hint="Connect to the server itself, with no pooler or proxy between.",
+    )
 
 
 class Link(ABC):

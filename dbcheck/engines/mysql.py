@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
+from dbcheck.core.history import Row
+from dbcheck.core.places import Place
 from dbcheck.core.survivors import RowBatch
+from dbcheck.engines import mysql_canary, mysql_identity
 from dbcheck.engines.link import SCAN_S
+from dbcheck.engines.mysql_canary import HeldRow
 from dbcheck.engines.mysql_check import (
     product,
     require_privileges,
@@ -16,6 +22,7 @@ from dbcheck.engines.mysql_check import (
 )
 from dbcheck.engines.mysql_link import FAMILY, MysqlLink
 from dbcheck.engines.mysql_options import client_options, url_options
+from dbcheck.engines.mysql_places import places
 from dbcheck.engines.mysql_relaxed import (
     is_remembered,
     relax,
@@ -24,13 +31,15 @@ from dbcheck.engines.mysql_relaxed import (
     tighten,
 )
 from dbcheck.engines.mysql_session import MysqlSession
-from dbcheck.engines.tables import NAMES, SHAPES, table_facts
+from dbcheck.engines.server_log import innodb_log
+from dbcheck.engines.tables import NAMES, SHAPES, row_of, table_facts
 from dbcheck.engines.target import read_url
 from dbcheck.errors import EngineError
 from dbcheck.ports import Bystanders, LogPosition, ServerFacts, Shape, TableFacts
 
 CONNECT_S = 10.0
 READY_S = 2.0  # for each of the few answers that connecting takes
+LOG_LINES_MAX = 1000  # one less than logged.sql asks for
 DATABASE = "dbcheck"
 _SYSTEM = "mysql"  # which every server has, and only who may see all databases sees
 
@@ -55,6 +64,13 @@ SETTINGS = (
     "innodb_data_file_buffering",
     "innodb_data_file_write_through",
     "innodb_log_writer_threads",
+    # Where all of that lies.
+    "innodb_log_group_home_dir",
+    "innodb_undo_directory",
+    "innodb_doublewrite_dir",
+    "innodb_data_home_dir",
+    "innodb_data_file_path",
+    "log_bin_basename",
     "log_bin",
     "sync_binlog",
     "binlog_format",
@@ -65,14 +81,20 @@ SETTINGS = (
     "read_only",
     "super_read_only",
     "wsrep_on",
+    "wsrep_provider",
     "group_replication_group_name",
+    "group_replication_start_on_boot",
     "rpl_semi_sync_master_enabled",
     "rpl_semi_sync_source_enabled",
 )
 
-# What must be the same after a restart, where the server has it: server_uuid is
-# MySQL's, server_uid MariaDB's.
-IDENTITY = ("server_uuid", "server_uid", "hostname", "datadir", "port", "version")
+# Arguments of the driver that are decided here, whatever the URL says.
+_DECIDED = ("database", "buffered", "use_pure", "autocommit", "charset", "collation")
+
+# The statement that drops each table but the canary.
+_DROPS = {mysql_identity.TABLE: "identity"} | {
+    name: shape.value for name, shape in SHAPES.items()
+}
 
 # Where the redo log stands, on MySQL and on MariaDB.
 _LOG_POSITIONS = (
@@ -88,8 +110,8 @@ START_ERROR_US = 250_000
 class MysqlEngine:
     """One MySQL or MariaDB server; see ports.Engine for what each call promises.
 
-    The tables are ledger and fs, and while a control runs relaxed, in the URL's
-    database, by default "dbcheck".
+    The tables are ledger, fs, canary, on MariaDB identity, and while a control runs
+    relaxed, in the URL's database, by default "dbcheck".
     """
 
     family = FAMILY
@@ -102,8 +124,8 @@ class MysqlEngine:
         self.target = parsed.render_as_string()
         self._database: str = parsed.database or DATABASE
         arguments = url_options(parsed)
-        for name in ("database", "buffered", "use_pure", "autocommit"):
-            arguments.pop(name, None)  # decided here, whatever the URL says
+        for name in _DECIDED:
+            arguments.pop(name, None)
         self._arguments: dict[str, Any] = {**client_options(), **arguments}
         self._arguments["conn_attrs"] = {"program_name": "dbcheck"}
         if password is not None:
@@ -122,13 +144,16 @@ class MysqlEngine:
             version=version.split("-")[0],
             identity={
                 "database": self._database,
-                **{key: variables[key] for key in IDENTITY if key in variables},
+                **mysql_identity.identity(
+                    name, variables, partial(self._open, self._database)
+                ),
             },
             started_us=(second - int(lower["uptime"])) * 1_000_000,
             started_error_us=START_ERROR_US,
             clock_us=clock_us,
             settings={key: lower[key] for key in SETTINGS if key in lower},
             log=_log_position(lower),
+            server_log=innodb_log(variables),
         )
 
     def check(self, shape: Shape, *, relaxed: bool = False) -> None:
@@ -140,6 +165,25 @@ class MysqlEngine:
             require_table(link, shape, self._database)
             if relaxed:
                 require_relaxing(link, self._database)
+
+    def places(self, shape: Shape) -> tuple[Place, ...]:
+        """Return the directories that an ack depends on."""
+        statement, undo_files = "", None
+        with self._open(None) as link:
+            variables = dict(link.rows("variables"))
+            known = bool(link.rows("database", {"database": self._database}))
+            present = known and require_table(link, shape, self._database)
+            with contextlib.suppress(EngineError):  # not for this account
+                undo_files = [file for (file,) in link.rows("undo_files")]
+        if present:
+            with self._open(self._database) as link:
+                _, statement, *_ = link.row(f"create_statement_{shape.value}")
+        return places(
+            {name.lower(): value for name, value in variables.items()},
+            self._database if known else "",
+            statement=statement,
+            undo_files=undo_files,
+        )
 
     def bystanders(self) -> Bystanders:
         """Return who else uses this server, as far as this account may see."""
@@ -164,6 +208,8 @@ class MysqlEngine:
                     raise EngineError(
                         f"{self._database}.{NAMES[shape]} was not created"
                     )
+            version, comment, _ = link.row("server")
+            mysql_identity.name_data(link, product(version, comment)[0], self._database)
             epochs = link.rows(f"epochs_{shape.value}", answer_s=SCAN_S)
         return table_facts(epochs)
 
@@ -191,22 +237,25 @@ class MysqlEngine:
             link.close()
             raise
 
-    def row_exists(self, shape: Shape, row_id: int) -> bool:
-        """Look a row up by id over a new connection."""
+    def row(self, shape: Shape, row_id: int) -> Row | None:
+        """Return the row with that id, read over a new connection; None if none is."""
         with self._open(self._database) as link:
-            return bool(link.rows(f"exists_{shape.value}", {"id": row_id}))
+            found = link.rows(f"row_{shape.value}", {"id": row_id})
+        return row_of(found[0]) if found else None
 
     def checkpoint(self) -> str | None:
         """Say why there is no checkpoint: no statement asks InnoDB for one."""
         return "InnoDB has no statement that asks for a checkpoint"
 
-    def plant_canary(self, epoch: int) -> bool:
-        """Return False: no table of MySQL's tells a crash from a shutdown."""
-        return False
+    def plant_canary(self, epoch: int) -> HeldRow:
+        """Leave a row that only the orderly end of its session commits."""
+        return mysql_canary.plant(
+            partial(self._open, self._database), self._database, epoch
+        )
 
     def canary(self, epoch: int) -> bool | None:
-        """Return None: there is none."""
-        return None
+        """Return whether that row is there, None if its table is not."""
+        return mysql_canary.is_there(partial(self._open, self._database), epoch)
 
     def logged(self, since_us: int) -> str | None:
         """Read performance_schema.error_log, which MySQL has from 8.0.22 on."""
@@ -215,6 +264,8 @@ class MysqlEngine:
                 lines = link.rows("logged", {"since_us": since_us})
             except EngineError:  # no such table, or not for this account
                 return None
+        if len(lines) > LOG_LINES_MAX:  # a shutdown may stand in the rest
+            return None
         return "\n".join(line for (line,) in lines)
 
     def ready(self) -> str | None:
@@ -238,8 +289,12 @@ class MysqlEngine:
             names = [n for (n,) in link.rows("present", {"database": self._database})]
         if names:
             with self._open(self._database) as link:
+                # The canary first: it is locked while a run uses the others.
+                if mysql_canary.TABLE in names:
+                    mysql_canary.drop(link)
                 for name in names:
-                    link.rows(f"drop_{SHAPES[name].value}")
+                    if name in _DROPS:
+                        link.rows(f"drop_{_DROPS[name]}")
         return [f"{self._database}.{name}" for name in names]
 
     def _open(self, database: str | None, connect_s: float = CONNECT_S) -> MysqlLink:

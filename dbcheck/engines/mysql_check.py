@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from dbcheck.engines.mysql_grants import missing
 from dbcheck.engines.mysql_link import MysqlLink
-from dbcheck.engines.tables import NAMES, require_ours
+from dbcheck.engines.tables import NAMES, require_ours, require_plain
 from dbcheck.errors import EngineError
 from dbcheck.ports import Shape
 
@@ -162,6 +162,7 @@ def require_table(link: MysqlLink, shape: Shape, database: str) -> bool:
             hint=f"Drop {table}; dbcheck creates it with engine = InnoDB.",
         )
     require_ours(shape, table, comment, link.rows("columns", where))
+    require_plain(table, link.rows("foreign", where))
     return True
 
 

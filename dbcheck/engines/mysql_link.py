@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import mysql.connector
@@ -12,26 +12,42 @@ from mysql.connector.constants import ClientFlag
 
 from dbcheck.core.survivors import RowBatch
 from dbcheck.engines.deadline import deadline
-from dbcheck.engines.link import ANSWER_S, SCAN_S, Link, one_line
+from dbcheck.engines.link import (
+    ANSWER_S,
+    SCAN_S,
+    Link,
+    one_line,
+    require_all,
+    set_otherwise,
+    unanswered,
+)
 from dbcheck.engines.mysql_connection import INSECURE, SafeConnection
 from dbcheck.engines.mysql_rows import Layout, RowReader
+from dbcheck.engines.mysql_settings import (
+    SESSION,
+    is_in_effect,
+    read_statement,
+    set_statement,
+)
 from dbcheck.engines.mysql_wire import Nonsense
+from dbcheck.engines.tables import NAMES
 from dbcheck.errors import EngineError, TableLost
 from dbcheck.files import sql
+from dbcheck.ports import Shape
 
 FAMILY = "mysql"
 
 _ACCESS_DENIED = 1045
 _MISUSE = (AttributeError, ValueError)  # the driver's, for an option it cannot use
-_AUTOCOMMIT = 1
-_SQL_MODE = {"STRICT_ALL_TABLES", "NO_ENGINE_SUBSTITUTION"}
 
 # Error numbers (MySQL 8.4 and MariaDB error references) of a database or table that is
 # not there any more (unknown database, no such table) or whose files are damaged: no
 # such file, cannot open, storage engine error, wrong information or key file, crashed,
-# index corrupt, no tablespace, tablespace missing, not in the engine.
+# not repaired, index corrupt, no tablespace, tablespace missing, index or table corrupt
+# in InnoDB's own words, not in the engine.
 _MISSING = {1049, 1146}
-_DAMAGED = {1016, 1017, 1030, 1033, 1034, 1194, 1712, 1812, 1814, 1932}
+_DAMAGED = {1016, 1017, 1030, 1033, 1034, 1194, 1195}
+_DAMAGED |= {1712, 1812, 1814, 1817, 1877, 1932}
 
 
 def _error(error: Exception, text: str, hint: str = "") -> EngineError:
@@ -97,7 +113,8 @@ class MysqlLink(Link):
         """Yield every row of the table in batches, all as of one moment.
 
         The driver takes ten times as long to make objects of a row as the server takes
-        to send it, so its socket is read here.
+        to send it, so its socket is read here.  Raise EngineError if the server counts
+        more rows, or fewer.
         """
         self.rows("snapshot")
         statement = f"survivors_{shape}"
@@ -107,12 +124,17 @@ class MysqlLink(Link):
         with self._errors(statement):
             layout = Layout([column[1] for column in answered[1]])
             batches = RowReader(layout, self.wire(SCAN_S).recv_into).batches()
+        read = 0
         while True:
             with self._errors(statement):
                 batch = next(batches, None)
             if batch is None:
-                return
+                break
+            read += len(batch)
             yield batch
+        self.connection.unread_result = False  # for the driver did not read it
+        ((counted,),) = self.rows(f"count_{shape}", answer_s=SCAN_S)
+        require_all(NAMES[Shape(shape)], read, counted)
 
     def wire(self, answer_s: float) -> socket.socket:
         """Return the driver's socket, whose calls raise TimeoutError after answer_s.
@@ -139,18 +161,19 @@ class MysqlLink(Link):
             self.connection.close()
 
     def _fix_session(self, answer_s: float) -> None:
-        """Set what the load relies on, and verify that it is in effect."""
-        self.rows("session", answer_s=answer_s)
-        ((autocommit, sql_mode),) = self.rows("session_check", answer_s=answer_s)
-        if autocommit != _AUTOCOMMIT or set(sql_mode.split(",")) != _SQL_MODE:
-            raise EngineError(
-                f"the session has autocommit {autocommit} and sql_mode {sql_mode!r}"
-                " although it set them otherwise",
-                hint="Connect to the server itself, with no proxy between.",
-            )
+        """Set what a session depends on, and verify that it is in effect."""
+        named = (self.connection.server_info or "").lower()
+        wanted = SESSION["MariaDB" if "mariadb" in named else "MySQL"]
+        with self._guard("setting the session", answer_s):
+            self._execute(sql(FAMILY, "session_clock"), None)
+            self._execute(*set_statement(wanted))
+            (found,) = self._execute(read_statement(wanted), None)
+        for (name, value), now in zip(wanted.items(), found, strict=True):
+            if not is_in_effect(value, now):
+                raise set_otherwise(name, now, value)
 
     def _execute(
-        self, text: str, parameters: Mapping[str, object] | None
+        self, text: str, parameters: Mapping[str, object] | Sequence[object] | None
     ) -> list[tuple[Any, ...]]:
         # Not closed: a cursor holds nothing on the server, and to close one whose rows
         # are not all read is an error, in whose stead an interrupt would be lost.
@@ -161,8 +184,13 @@ class MysqlLink(Link):
     @contextlib.contextmanager
     def _guard(self, statement: str, answer_s: float) -> Iterator[None]:
         """Limit the time, and turn the driver's errors into EngineError."""
-        with self._errors(statement), deadline(answer_s, self.sever):
-            yield
+        with self._errors(statement), deadline(answer_s, self.sever) as over:
+            try:
+                yield
+            except (mysql.connector.Error, OSError):
+                if over.is_set():
+                    raise unanswered(self._target, statement, answer_s) from None
+                raise
 
     @contextlib.contextmanager
     def _errors(self, statement: str) -> Iterator[None]:

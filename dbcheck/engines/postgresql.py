@@ -6,6 +6,8 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
+from dbcheck.core.history import Row
+from dbcheck.core.places import Place
 from dbcheck.core.survivors import RowBatch
 from dbcheck.engines.link import SCAN_S
 from dbcheck.engines.postgresql_check import (
@@ -14,8 +16,10 @@ from dbcheck.engines.postgresql_check import (
     require_table,
 )
 from dbcheck.engines.postgresql_link import FAMILY, PostgresqlLink
+from dbcheck.engines.postgresql_places import places
 from dbcheck.engines.postgresql_session import RELAXED, PostgresqlSession
-from dbcheck.engines.tables import NAMES, SHAPES, table_facts
+from dbcheck.engines.server_log import postgresql_log
+from dbcheck.engines.tables import NAMES, SHAPES, row_of, table_facts
 from dbcheck.engines.target import read_url
 from dbcheck.errors import EngineError, TableLost
 from dbcheck.ports import Bystanders, LogPosition, ServerFacts, Shape, TableFacts
@@ -99,6 +103,7 @@ class PostgresqlEngine:
             settings={name: seen[name] for name in SETTINGS if name in seen},
             unreadable=unreadable,
             log=log,
+            server_log=postgresql_log(seen),
         )
 
     def check(self, shape: Shape, *, relaxed: bool = False) -> None:
@@ -107,6 +112,13 @@ class PostgresqlEngine:
             require_server(link)
             require_table(link, shape)
             require_privileges(link, shape)
+
+    def places(self, shape: Shape) -> tuple[Place, ...]:
+        """Return the directories that an ack depends on."""
+        with self._open() as link:
+            data = dict(link.rows("settings")).get("data_directory", "")
+            spaces = dict(link.rows("places", {"name": NAMES[shape]}))
+        return places(data, spaces)
 
     def bystanders(self) -> Bystanders:
         """Return who else uses this server; every account may see that."""
@@ -145,10 +157,11 @@ class PostgresqlEngine:
         """Connect for the load; raise EngineError if that is refused."""
         return PostgresqlSession(self.target, self._arguments, shape, relaxed=relaxed)
 
-    def row_exists(self, shape: Shape, row_id: int) -> bool:
-        """Look a row up by id over a new connection."""
+    def row(self, shape: Shape, row_id: int) -> Row | None:
+        """Return the row with that id, read over a new connection; None if none is."""
         with self._open() as link:
-            return bool(link.rows(f"exists_{shape.value}", {"id": row_id}))
+            found = link.rows(f"row_{shape.value}", {"id": row_id})
+        return row_of(found[0]) if found else None
 
     def checkpoint(self) -> str | None:
         """Ask for a checkpoint; return None, or why there was none."""
@@ -159,7 +172,7 @@ class PostgresqlEngine:
             return str(error)
         return None
 
-    def plant_canary(self, epoch: int) -> bool:
+    def plant_canary(self, epoch: int) -> None:
         """Leave a row in an unlogged table; recovery from a crash removes it.
 
         Rows of other cycles stay: taking one away would show a crash that was none.
@@ -168,7 +181,6 @@ class PostgresqlEngine:
             link.rows("create_canary")
             link.rows("mark_canary")
             link.rows("plant_canary", {"epoch": epoch})
-        return True
 
     def canary(self, epoch: int) -> bool | None:
         """Return whether that row is still there, None if its table is not."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dbcheck.engines.postgresql_link import PostgresqlLink
-from dbcheck.engines.tables import NAMES, require_ours
+from dbcheck.engines.tables import NAMES, require_ours, require_plain
 from dbcheck.errors import EngineError
 from dbcheck.ports import Shape
 
@@ -61,6 +61,22 @@ def require_server(link: PostgresqlLink) -> None:
             "transactions of this account are read-only",
             hint="Set default_transaction_read_only = off for it.",
         )
+    _require_standby(link)
+
+
+def _require_standby(link: PostgresqlLink) -> None:
+    """Raise EngineError if each commit would wait for a standby that is not there.
+
+    PostgreSQL 17 manual, 26.2.8; with synchronous_commit local or off none waits.
+    """
+    names, commits, standbys = link.row("standbys")
+    if names and commits not in ("local", "off") and not standbys:
+        raise EngineError(
+            "commits would wait forever: synchronous_standby_names is"
+            f" {names!r}, and no such standby is connected",
+            hint="Start the standby, or run: alter system set"
+            " synchronous_standby_names = ''; select pg_reload_conf();",
+        )
 
 
 def require_table(link: PostgresqlLink, shape: Shape) -> bool:
@@ -80,6 +96,7 @@ def require_table(link: PostgresqlLink, shape: Shape) -> bool:
             hint=f"Drop {table}; dbcheck creates an ordinary, logged table.",
         )
     require_ours(shape, table, comment, link.rows("columns", {"name": name}))
+    require_plain(table, link.rows("foreign", {"name": name}))
     return True
 
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
+import re
 import socket
+import threading
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -14,17 +17,30 @@ import psycopg2.extensions
 from dbcheck.core.survivors import RowBatch
 from dbcheck.engines.deadline import deadline
 from dbcheck.engines.interruptible import interruptible
-from dbcheck.engines.link import ANSWER_S, SCAN_S, Link, one_line
+from dbcheck.engines.link import (
+    ANSWER_S,
+    SCAN_S,
+    Link,
+    one_line,
+    set_otherwise,
+    unanswered,
+)
 from dbcheck.engines.postgresql_copy import Copy
+from dbcheck.engines.postgresql_index import IdsRead, require_index
 from dbcheck.engines.postgresql_rows import CopyParser, Nonsense
+from dbcheck.engines.postgresql_settings import HEAP, SESSION, SNAPSHOT
 from dbcheck.errors import EngineError, TableLost
 from dbcheck.files import sql
+from dbcheck.ports import Shape
 
 FAMILY = "postgresql"
 
 # SQLSTATEs (PostgreSQL 17, appendix A) of a table that is not there any more or whose
-# files are damaged: undefined table or schema; system error, internal error.
-_MISSING, _DAMAGED = ("42P01", "3F000"), ("58", "XX")
+# files are damaged: undefined table or schema; I/O error, internal error (among them
+# XX001 data_corrupted, XX002 index_corrupted).  An undefined file (58P01) is damage
+# only if it is one of a relation: libraries are files as well (md.c, dfmgr.c).
+_MISSING, _DAMAGED, _NO_FILE = ("42P01", "3F000"), ("58030", "XX"), "58P01"
+_OF_A_RELATION = re.compile(r"\b(?:base|global|pg_tblspc)/[0-9]")
 
 
 def connect_hint(error: BaseException, otherwise: str) -> str:
@@ -64,6 +80,13 @@ class PostgresqlLink(Link):
         self.connection.autocommit = True
         # A duplicate stays ours when libpq closes its own on an error.
         self._wire = socket.socket(fileno=os.dup(self.connection.fileno()))
+        try:
+            self.fix(SESSION, max(2, connect_s))
+            # Cached by the driver, which is not told of the statement's change.
+            self.connection.set_client_encoding("UTF8")
+        except BaseException:
+            self.close()
+            raise
 
     def words(self, error: BaseException) -> str:
         """Return the server's message on one line, without the password."""
@@ -110,13 +133,17 @@ class PostgresqlLink(Link):
         """Yield every row of the table in batches, all as of one moment.
 
         A batch has about BATCH_BYTES bytes, or ends with the row that exceeds them.
+        After the last one, raise EngineError if the server counts more rows, or fewer,
+        and IndexDamaged if the table's primary key disagrees with it.
         """
         with self._guard("begin", ANSWER_S):
             self.connection.set_session(
                 "REPEATABLE READ", readonly=True, autocommit=False
             )
-        self.rows("heap_scan")
-        statement = f"survivors_{shape}"
+        self.fix(HEAP)
+        self._require(SNAPSHOT)
+        self.require_plan(f"count_{shape}", "Seq Scan")
+        statement, read = f"survivors_{shape}", IdsRead()
         parser = CopyParser()
         with Copy(self.connection, sql(FAMILY, statement), self.sever) as copy:
             while True:
@@ -124,9 +151,28 @@ class PostgresqlLink(Link):
                     messages = copy.read()
                     batch = parser.parse(messages)
                 if batch:
+                    read.add(batch.records["row_id"])
                     yield batch
                 if not messages:
-                    return
+                    break
+        require_index(self, Shape(shape), read)
+
+    def require_plan(self, statement: str, scan: str) -> None:
+        """Raise EngineError unless the server runs the statement by *scan*."""
+        explain = f"explain (costs off) {sql(FAMILY, statement)}"
+        with self._guard("the plan to read survivors", ANSWER_S):
+            cursor = self.connection.cursor()
+            cursor.execute(explain)
+            plan = "\n".join(line for (line,) in cursor.fetchall())
+        if f"{scan} " not in plan:
+            raise EngineError(
+                f"{self._target} plans no {scan.lower()} for {statement}, but: {plan}"
+            )
+
+    def is_failed(self) -> bool:
+        """Say whether an error ended the transaction, or the connection."""
+        status = self.connection.info.transaction_status
+        return status != psycopg2.extensions.TRANSACTION_STATUS_INTRANS
 
     def sever(self) -> None:
         """Break the connection, whichever thread is waiting on it."""
@@ -139,19 +185,41 @@ class PostgresqlLink(Link):
             self.connection.close()
         self._wire.close()
 
+    def fix(self, settings: Mapping[str, str], answer_s: float = ANSWER_S) -> None:
+        """Set *settings*, as far as the server has them, and read them back."""
+        parameters = {"settings": json.dumps(settings)}
+        self.rows("session", parameters, answer_s=answer_s)
+        self._require(settings, answer_s)
+
+    def _require(self, settings: Mapping[str, str], answer_s: float = ANSWER_S) -> None:
+        """Raise EngineError unless *settings* are in effect."""
+        parameters = {"settings": json.dumps(settings)}
+        for name, found in self.rows("session_check", parameters, answer_s=answer_s):
+            raise set_otherwise(name, found, settings[name])
+
     @contextlib.contextmanager
     def _guard(self, statement: str, answer_s: float) -> Iterator[None]:
         """Limit the time, and turn the driver's errors into EngineError."""
+        over = threading.Event()
         try:
-            with deadline(answer_s, self.sever):
+            with deadline(answer_s, self.sever) as over:
                 yield
         except psycopg2.Error as error:
+            if over.is_set():
+                raise unanswered(self._target, statement, answer_s) from None
             text = f"{self._target} failed at {statement}: {self.words(error)}"
-            state = error.pgcode or ""
-            if state.startswith(_MISSING + _DAMAGED):
-                missing = state.startswith(_MISSING)
+            missing = (error.pgcode or "").startswith(_MISSING)
+            if missing or _is_damage(error):
                 raise TableLost(text, missing=missing) from error
             raise EngineError(text) from error
         except Nonsense as error:
             text = f"{self._target} failed at {statement}: {error}"
             raise EngineError(text) from error
+
+
+def _is_damage(error: psycopg2.Error) -> bool:
+    """Say whether an error names damaged data, and not another file."""
+    state = error.pgcode or ""
+    if state == _NO_FILE:
+        return _OF_A_RELATION.search(str(error)) is not None
+    return state.startswith(_DAMAGED)

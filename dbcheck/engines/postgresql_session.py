@@ -7,6 +7,7 @@ TLS or without, and keeps the protocol its own affair.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import socket
 import struct
@@ -20,8 +21,9 @@ from psycopg.pq.abc import PGresult
 
 from dbcheck.core.history import Row
 from dbcheck.engines.deadline import deadline
-from dbcheck.engines.link import ANSWER_S, one_line
+from dbcheck.engines.link import ANSWER_S, one_line, set_otherwise
 from dbcheck.engines.postgresql_link import FAMILY, connect_hint
+from dbcheck.engines.postgresql_settings import SESSION
 from dbcheck.errors import CommitUnknown, EngineError
 from dbcheck.files import sql
 from dbcheck.ports import Shape
@@ -43,6 +45,16 @@ _IDLE = TransactionStatus.IDLE  # looked up once: it takes as long as a call of 
 # failed, or the server says itself that it does not know.
 _UNKNOWN = ("08", "40003")
 _FAREWELLS = ("57P01", "57P02")  # admin_shutdown, crash_shutdown (of another backend)
+
+
+# A statement that another session prepared on this server connection, or that it did
+# not (duplicate_prepared_statement, invalid_sql_statement_name).
+_POOLED = ("42P05", "26000")
+_SHARED = "several sessions share a connection to the server"
+_POOLER = (
+    "A pooler in transaction mode does that (PgBouncer: pool_mode = transaction);"
+    " connect to the server itself."
+)
 
 
 class PostgresqlSession:
@@ -68,12 +80,14 @@ class PostgresqlSession:
         self._farewell = ""
         with self._guard("connect"):
             self.connection = psycopg.connect(
-                **{**arguments, "connect_timeout": _CONNECT_S}, autocommit=True
+                **{**arguments, "connect_timeout": _CONNECT_S},
+                autocommit=True,
             )
         # A duplicate stays ours when libpq closes its own on an error.
         self._wire = socket.socket(fileno=os.dup(self.connection.fileno()))
         try:
             with self._guard("prepare"), deadline(ANSWER_S, self._sever):
+                self._set()
                 if relaxed:
                     self._relax()
                 self._run(f"insert_{shape.value}")
@@ -184,6 +198,8 @@ class PostgresqlSession:
             and error.sqlstate is not None
             and not error.sqlstate.startswith(_UNKNOWN)
         )
+        if definite and error.sqlstate in _POOLED:
+            return EngineError(f"{_SHARED}: {words}", hint=_POOLER)
         if definite:
             return EngineError(f"the server refused a commit: {words}")
         farewell = words if error.sqlstate in _FAREWELLS else self._farewell
@@ -195,6 +211,13 @@ class PostgresqlSession:
         if said.sqlstate in _FAREWELLS:
             self._farewell = f"{said.severity}: {said.message_primary}"
 
+    def _set(self) -> None:
+        """Set what a session depends on, and read it back."""
+        parameters = {"settings": json.dumps(SESSION)}
+        self._run("session", parameters)
+        for name, found in self._run("session_check", parameters).fetchall():
+            raise set_otherwise(name, found, SESSION[name])
+
     def _relax(self) -> None:
         """Have commits acked before they are durable, and see it so."""
         self._run("relax")
@@ -205,8 +228,10 @@ class PostgresqlSession:
                 hint="Connect to the server itself, with no pooler or proxy between.",
             )
 
-    def _run(self, statement: str) -> psycopg.Cursor[Any]:
-        return self.connection.execute(sql(FAMILY, statement).encode())
+    def _run(
+        self, statement: str, parameters: Mapping[str, str] | None = None
+    ) -> psycopg.Cursor[Any]:
+        return self.connection.execute(sql(FAMILY, statement).encode(), parameters)
 
     def _sever(self) -> None:
         """Break the connection, whichever thread is waiting on it."""
@@ -218,6 +243,9 @@ class PostgresqlSession:
         try:
             yield
         except psycopg.Error as error:
+            if error.sqlstate in _POOLED:
+                said = f"{_SHARED}: {one_line(error, self._secret)}"
+                raise EngineError(said, hint=_POOLER) from None
             raise EngineError(
                 f"cannot {what} a session on {self._target}:"
                 f" {one_line(error, self._secret)}",

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from dbcheck.core.earlier import WEIGHT_MODULUS
+from dbcheck.core.history import Row
 from dbcheck.errors import EngineError
 from dbcheck.ports import Shape, TableFacts
 
@@ -39,6 +40,27 @@ def require_ours(
         f"the table {table} {problem}",
         hint="Rename or drop that table, or give dbcheck a database of its own.",
     )
+
+
+def require_plain(table: str, foreign: Sequence[Sequence[Any]]) -> None:
+    """Raise EngineError if *table* bears more than dbcheck gave it.
+
+    foreign: what foreign.sql found.  A trigger that changes a payload makes every row
+    look corrupt, and a policy that hides rows makes them look lost.
+    """
+    if foreign:
+        raise EngineError(
+            f"the table {table} has {', '.join(what for (what,) in foreign)}",
+            hint="Remove that, or drop the table and have dbcheck create it anew; what"
+            " changes, hides or adds rows there would be mistaken for a loss.",
+        )
+
+
+def row_of(values: Sequence[Any]) -> Row:
+    """Return what row_ledger.sql or row_classic.sql found."""
+    row_id, epoch, session, seq, part, payload, checksum = values
+    content = payload.encode() if isinstance(payload, str) else bytes(payload)
+    return Row(row_id, epoch, session, seq, part, content, checksum)
 
 
 def table_facts(epochs: Sequence[Sequence[Any]]) -> TableFacts:

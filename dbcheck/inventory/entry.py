@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from dbcheck.core.cutclass import DECLARABLE, CutClass
 from dbcheck.inventory.fields import PREFIX, SOURCES, Fields
 from dbcheck.secret import Secret
 
 KINDS = ("manual", "exec", "fence", "sysrq", "lab")
 _CONNECTIONS = ("ssh", "paramiko", "paramiko_ssh", "smart", "local")
 OFF_S = 15.0
+OFF_S_MIN = 1.0  # no supply's capacitors run empty in less
 TIMEOUT_S = 60.0
 _SECONDS_MAX = 10_000_000.0
 _PORT_MAX = 65_535
@@ -35,6 +38,7 @@ _TEXTS = (
     "power_state",
     "power_cut",
     "power_restore",
+    "power_class",
     "power_off_s",
     "power_timeout_s",
     "ask_host",
@@ -64,6 +68,7 @@ class PowerPlan:
     secrets:   fence: name -> where the value is to be had.
     off_s:     seconds without power, at least; what is charged must run empty.
     timeout_s: for one call of a command or an agent, in seconds.
+    cut_class: what it cuts, if that is declared.
     """
 
     kind: str = "manual"
@@ -76,6 +81,7 @@ class PowerPlan:
     secrets: Mapping[str, Secret] = field(default_factory=dict)
     off_s: float = OFF_S
     timeout_s: float = TIMEOUT_S
+    cut_class: CutClass | None = None
 
     @property
     def attended(self) -> bool:
@@ -97,6 +103,7 @@ class Entry:
     """One target with all that belongs to it; a rig can be built from it anywhere.
 
     name:      in the inventory; "" if it was put together from flags.
+    inventory: the file that names it; "" if none does.
     witness:   "" if none is named.
     host, host_identity: the target's host as "ssh://[user@]host[:port]" or "local:",
                and the private key for it; "" if it is not to be asked, or if SSH's
@@ -124,6 +131,20 @@ class Entry:
     silence_s: float = 5.0
     return_s: float = 1800.0
     doubt: str = ""
+    inventory: str = ""
+
+    @property
+    def restore_command(self) -> str:
+        """Return what a user types to give the power back, "" if there is nothing."""
+        plan = self.power
+        if plan.kind not in ("exec", "fence") or (
+            plan.kind == "exec" and not plan.restore
+        ):
+            return ""
+        if not self.name:
+            return shlex.join(plan.restore)
+        words = ["dbcheck", "power", "restore", self.name]
+        return shlex.join([*words, "--inventory", self.inventory])
 
 
 def entry(fields: Fields) -> Entry:
@@ -194,7 +215,10 @@ def power(fields: Fields) -> PowerPlan:
         options["plug"] = plug
     if password := fields.secret(f"{PREFIX}power_password"):
         secrets["password"] = Secret("password", password.kind, password.source)
-    off_s = fields.number(f"{PREFIX}power_off_s", 0, 86_400)
+    off_s = fields.number(f"{PREFIX}power_off_s", OFF_S_MIN, 86_400)
+    declared = ""
+    if fields.text(f"{PREFIX}power_class"):
+        declared = fields.choice(f"{PREFIX}power_class", DECLARABLE, "")
     return PowerPlan(
         kind=kind,
         lab=fields.text(f"{PREFIX}power_lab"),
@@ -206,6 +230,7 @@ def power(fields: Fields) -> PowerPlan:
         secrets=secrets,
         off_s=OFF_S if off_s is None else off_s,
         timeout_s=_seconds(fields, "power_timeout_s", TIMEOUT_S),
+        cut_class=CutClass(declared) if declared else None,
     )
 
 

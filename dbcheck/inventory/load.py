@@ -99,7 +99,10 @@ class _Found:
             doubt = f"what cuts host {name} cannot be told: {self._faults[name]}"
             for other, one in self._entries.items():
                 self._entries[other] = replace(one, doubt=doubt)
-        entries = self._entries
+        file = str(Path(self._file).resolve())
+        entries = {
+            name: replace(one, inventory=file) for name, one in self._entries.items()
+        }
         self._refuse_shared("target", {n: e.target for n, e in entries.items()})
         witnesses = {n: e.witness.rstrip("/") for n, e in entries.items()}
         self._refuse_shared("witness", witnesses)

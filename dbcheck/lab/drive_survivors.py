@@ -1,8 +1,15 @@
 """What a power cut leaves of a drive's write cache.
 
-A drive promises no more than that a sector of 512 bytes is written as a whole or
-not at all; of anything larger, any part may be left (NVMe calls this unit AWUPF,
-"atomic write unit power fail"; at least one logical block).
+Each kind is what some drive may do and keep its word; docs/method.md has the sources.
+
+none    the cache is lost as a whole.
+all     the cache outlived the cut, as one with a battery does.
+prefix  writes reached the medium in the order in which they came, each as a whole.
+torn    the same, and the next one was cut in two at the end of a sector.
+writes  any of them, in any order, each as a whole or not at all.
+blocks  the same for each 4096 bytes, the physical sector of most drives.
+random  the same for each sector of 512 bytes, the least that a drive writes at once
+        (NVMe: AWUPF, "atomic write unit power fail", is one logical block or more).
 """
 
 from __future__ import annotations
@@ -11,6 +18,7 @@ import random
 from collections.abc import Iterator, Sequence
 
 SECTOR_BYTES = 512
+_UNITS = {"random": SECTOR_BYTES, "blocks": 4096}
 
 Write = tuple[int, bytes]  # where it begins, in bytes from the start; its content
 
@@ -30,9 +38,11 @@ def surviving(kind: str, writes: Sequence[Write], seed: int) -> Iterator[Write]:
     draw = random.Random(seed)
     if kind == "all":
         yield from writes
-    elif kind == "random":
+    elif kind == "writes":
+        yield from (write for write in writes if draw.getrandbits(1))
+    elif kind in _UNITS:
         for offset, content in writes:
-            yield from _random_sectors(draw, offset, content)
+            yield from _random_units(draw, offset, content, _UNITS[kind])
     elif kind in ("prefix", "torn"):
         whole = draw.randrange(len(writes) + 1)
         yield from writes[:whole]
@@ -42,15 +52,15 @@ def surviving(kind: str, writes: Sequence[Write], seed: int) -> Iterator[Write]:
         raise ValueError(f"no kind of survivors is called {kind!r}")
 
 
-def _random_sectors(
-    draw: random.Random, offset: int, content: bytes
+def _random_units(
+    draw: random.Random, offset: int, content: bytes, unit: int
 ) -> Iterator[Write]:
-    """Yield each sector of one write with probability one half."""
+    """Yield each unit of the drive in one write with probability one half."""
     end = offset + len(content)
     chosen = draw.getrandbits(sectors(offset, len(content)) or 1)
     start = offset
     while start < end:
-        stop = min(end, start - start % SECTOR_BYTES + SECTOR_BYTES)
+        stop = min(end, start - start % unit + unit)
         if chosen & 1:
             yield start, content[start - offset : stop - offset]
         chosen >>= 1

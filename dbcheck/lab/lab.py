@@ -66,8 +66,10 @@ class Lab:
         folder: made here, removed with the lab; holds the witness's logs.
         keep:   False: the lab ends with this process, whatever ends it; True: it
                 stays until down().
-        Raise LabError, with nothing left behind, if the lab cannot be built.
+        Raise LabError, with nothing left behind, if the lab cannot be built;
+        UsageError if a setting is the lab's own to decide.
         """
+        SERVERS[spec.engine].refuse_own(spec.settings)
         if lacking := missing(spec):
             raise LabError(
                 f"no such lab can be built here: {'; '.join(lacking)}",

@@ -18,8 +18,10 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
-from dbcheck.errors import LabError, Unrecoverable
+from dbcheck.core.startlog import decisive
+from dbcheck.errors import LabError, Unrecoverable, UsageError
 from dbcheck.lab import programs, shortage
 from dbcheck.lab.held_port import HeldPort
 from dbcheck.lab.process import leashed
@@ -72,6 +74,7 @@ class DatabaseServer(abc.ABC):
     stop_signal: signal.Signals  # asks for an orderly shutdown
     accounts: tuple[str, ...]  # preferred when we are root
     needs: tuple[str, ...]  # of programs.PACKAGES, the server itself first
+    own: ClassVar[frozenset[str]]  # settings that the lab alone decides
 
     def __init__(
         self,
@@ -120,6 +123,16 @@ class DatabaseServer(abc.ABC):
     def missing(cls) -> list[str]:
         """Say of each program it needs and that is not here what to install."""
         return [programs.lacking(name) for name in cls.needs if cls.find(name) is None]
+
+    @classmethod
+    def refuse_own(cls, settings: Mapping[str, str]) -> None:
+        """Raise UsageError if *settings* name one that the lab would override."""
+        for name in settings:
+            if name.replace("-", "_").lower() in cls.own:
+                raise UsageError(
+                    f"the lab decides the {cls.name} server's {name} itself",
+                    hint="Leave that setting out.",
+                )
 
     @property
     def password(self) -> str:
@@ -174,7 +187,7 @@ class DatabaseServer(abc.ABC):
                 if time.monotonic() >= deadline:
                     raise Unrecoverable(
                         f"the {self.name} server took no queries for {timeout_s:g} s"
-                        f"\n{self._log_end()}"
+                        f"\n{self._why()}"
                     )
                 time.sleep(POLL_S)
         except BaseException:
@@ -227,7 +240,7 @@ class DatabaseServer(abc.ABC):
         """Say why it ended by itself, or None while it runs or is meant not to."""
         if self._process is None or self._process.poll() is None:
             return None
-        return f"exit status {self._process.returncode}\n{self._log_end()}"
+        return f"exit status {self._process.returncode}\n{self._why()}"
 
     def was_ended(self) -> bool:
         """Say whether this machine ended it: by SIGKILL, or for want of something.
@@ -325,6 +338,14 @@ class DatabaseServer(abc.ABC):
     def _give(self, path: Path) -> None:
         if self._account is not None:
             os.chown(path, self._account.uid, self._account.gid)
+
+    def _why(self) -> str:
+        """Return the decisive lines of its log, or its end if none is decisive."""
+        with contextlib.suppress(OSError), self.log_file.open("rb") as stream:
+            stream.seek(self._log_start)
+            if lines := decisive(stream.read().decode("utf-8", "replace")):
+                return "\n".join(lines)
+        return self._log_end()
 
     def _log_end(self) -> str:
         return _last_lines(self.log_file, self._log_start)

@@ -15,17 +15,36 @@ from dbcheck.lab.server import USER, DatabaseServer
 _PROTOCOL_10 = 0x0A  # fifth byte of the greeting of a server that takes queries
 _SOCKET_PATH_MAX = 107  # sun_path of unix(7), less its final zero
 
+# Settings that decide where a new data folder's files lie, and of what form they are:
+# a server does not start on files that were made under other values.
+_SHAPE = frozenset(
+    {
+        "innodb_page_size",
+        "innodb_checksum_algorithm",
+        "innodb_data_home_dir",
+        "innodb_data_file_path",
+        "innodb_log_group_home_dir",
+        "innodb_undo_directory",
+        "innodb_undo_tablespaces",
+        "lower_case_table_names",
+    }
+)
+
 
 class InnodbServer(DatabaseServer, abc.ABC):
     """A server of the MySQL family; its account dbcheck has every privilege.
 
     durable:     its settings, durable and small.
-    no_binlog:   the option that switches the binary log off, which is what a lab
-                 has unless its settings say log_bin.
+    no_binlog:   the option that switches the binary log off.  Without the setting
+                 log_bin, whose values are ON and OFF here, it is as the product's
+                 default: on in MySQL, off in MariaDB.
     """
 
     stop_signal = signal.SIGTERM
     accounts = ("mysql",)
+    own: ClassVar[frozenset[str]] = frozenset(
+        {"datadir", "bind_address", "port", "socket", "pid_file", "tmpdir"}
+    )
     durable: ClassVar[Mapping[str, str]]
     no_binlog: ClassVar[str]
 
@@ -51,9 +70,18 @@ class InnodbServer(DatabaseServer, abc.ABC):
             "pid_file": str(self.run / "pid"),
             "tmpdir": str(self._temporary()),
         }
-        if not settings.keys() & {"log_bin", "log-bin"}:
-            settings[self.no_binlog] = ""
+        if (log_bin := settings.get("log_bin", "").upper()) in ("ON", "OFF"):
+            del settings["log_bin"]  # whose value is the name of its files
+            settings["log_bin" if log_bin == "ON" else self.no_binlog] = ""
         return ["--no-defaults", *options(settings)]
+
+    def _shape(self) -> dict[str, str]:
+        """Return the settings that the files must be made with, too."""
+        return {
+            name: value
+            for name, value in self.settings.items()
+            if name.replace("-", "_") in _SHAPE
+        }
 
     def _accounts_file(self, password_file: Path, statements: str) -> Path:
         """Write *statements*, with user and password filled in; return the file."""

@@ -44,6 +44,7 @@ class MariadbServer(InnodbServer):
         accounts_file = self._accounts_file(password_file, _ACCOUNTS)
         settings = {
             **_CREATE_SETTINGS,
+            **self._shape(),
             "datadir": str(self.data),
             "tmpdir": str(self._temporary()),
         }

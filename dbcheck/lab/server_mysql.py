@@ -39,6 +39,10 @@ class MysqlServer(InnodbServer):
 
     name = "mysql"
     needs = ("mysqld",)
+    own = InnodbServer.own | {
+        *("basedir", "lc_messages_dir", "character_sets_dir", "secure_file_priv"),
+        *("plugin_dir", "log_error"),
+    }
     durable = {
         **_SIZES,
         "innodb_flush_log_at_trx_commit": "1",
@@ -69,6 +73,7 @@ class MysqlServer(InnodbServer):
         accounts_file = self._accounts_file(password_file, _ACCOUNTS)
         settings = {
             **_CREATE_SETTINGS,
+            **self._shape(),
             **self._places(),
             "datadir": str(self.data),
             "tmpdir": str(self._temporary()),

@@ -43,6 +43,7 @@ class PostgresqlServer(DatabaseServer):
     stop_signal = signal.SIGINT  # a fast shutdown
     accounts = ("postgres",)
     needs = ("postgres", "initdb")
+    own = frozenset({"port", "data_directory", "listen_addresses"})
     _shared_memory: int | None = None
 
     @property

@@ -13,7 +13,7 @@ from dbcheck.errors import UsageError
 ENGINES = ("postgresql", "mariadb", "mysql")
 FILESYSTEMS = ("xfs", "ext4")
 PERSONALITIES = ("honest", "lying", "fickle", "write-through")
-SURVIVORS = ("none", "all", "prefix", "random", "torn")
+SURVIVORS = ("none", "all", "prefix", "torn", "writes", "blocks", "random")
 RUNGS = ("drive", "process")
 WRITE_CACHES = ("auto", "write back", "write through")
 XFS_BYTES_MIN = 300 << 20  # mkfs.xfs refuses less
@@ -49,9 +49,9 @@ class DriveSpec:
                    flush at once; a fickle one never shows by it what it is.
     destage_age_s: a cached write becomes stable after so many seconds; 0 = never.
     cache_bytes:   more than this is destaged at once, oldest first.
-    survivors:     what a cut leaves of the cached writes: none, all, a prefix,
-                   random sectors, or torn (a prefix, its last write cut in two).
-    seed:          decides prefix, random and torn, and what a fickle drive is.
+    survivors:     what a cut leaves of the cached writes, a kind of SURVIVORS
+                   (drive_survivors.py says what each is).
+    seed:          decides what survives, and what a fickle drive is.
     lie_fraction:  share of its power-ons, 0 to 1, at which a fickle drive lies.
     """
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from dbcheck.core.cutclass import CutClass
 from dbcheck.errors import LabError, PowerError
 from dbcheck.lab import control, state
 from dbcheck.ports import Cut, PowerState
@@ -24,6 +25,7 @@ class LabSwitch:
 
     kind = "lab"
     attended = False
+    cut_class = CutClass.LAB_DRIVE  # preflight knows a lab that has no drive
 
     def __init__(self, name: str) -> None:
         self.name = name

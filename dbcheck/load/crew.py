@@ -49,7 +49,8 @@ class Told:
     sent, acked: session number -> how many.
     broken:      sessions that broke and could not be replaced; broken_us: when the
                  first of them did; in_flight: how many waited for a reply; in
-                 lockstep or under a rate also for their turn, if an ack is young.
+                 lockstep, under a rate or while they are held also for their turn, if
+                 an ack is young.
     refusals, farewells: what the server said, each once.
     witness_error: ended the load; failure: so did this, a defect or a lost process.
     watermark, window, close_error: of the log, if the part has one of its own.
@@ -109,6 +110,9 @@ class Crew(Protocol):
 
     def start(self, began_us: int) -> None:
         """Let them commit, in a thread or process of their own."""
+
+    def hold(self, *, held: bool) -> None:
+        """Have the sessions send nothing more, or go on; replies are still taken."""
 
     def look(self) -> Look:
         """Return the newest look at the sessions, as fresh as LOOK_S seconds."""

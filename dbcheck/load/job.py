@@ -1,9 +1,9 @@
 """What goes over the pipes between the client and a process of the load.
 
 Both ends are this program, and nobody else has the pipes, so objects go as pickles.
-To the process: a Job, when to start (an int), and None for the end; from it: Looks, the
-first of which says that every session is connected, and in the end Ended or the error
-that kept it from connecting.
+To the process: a Job, when to start (an int), whether to hold the sessions (a bool) and
+None for the end; from it: Looks, the first of which says that every session is
+connected, and in the end Ended or the error that kept it from connecting.
 """
 
 from __future__ import annotations

@@ -82,6 +82,11 @@ class Load:
         for crew in self._crews[len(self.parts) :]:
             self.parts.append(crew.end(wait_s))
 
+    def hold(self, *, held: bool) -> None:
+        """Have all sessions send nothing more, or go on: no commit is flushed then."""
+        for crew in self._crews:
+            crew.hold(held=held)
+
     @property
     def told(self) -> Told:
         """What the sessions of all parts that have ended went through."""

@@ -81,6 +81,7 @@ class Loop:
         self._ready: deque[_Lane] = deque()  # may send, as soon as pace and log allow
         self._is_paced = False  # some of them wait for the rate, and not for the log
         self._waiting = 0
+        self._held = False
         self._acks = 0
         self._last_ack_us = 0
         self._latencies = Latencies()
@@ -95,6 +96,7 @@ class Loop:
         self._has_run.set()
         self._epoll = select.epoll()
         self._alarm = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._closing = threading.Lock()  # its number is not another file's while held
 
     # ------------------------------------------------------------- see load.crew.Crew
 
@@ -120,6 +122,13 @@ class Loop:
         self._handed_over = self._log.confirmed()
         self._has_run.clear()
         threading.Thread(target=self._run, name="load").start()
+
+    def hold(self, *, held: bool) -> None:
+        """Send nothing more, or go on; from any thread."""
+        self._held = held
+        with self._closing:
+            if not self._closed:
+                os.eventfd_write(self._alarm, 1)
 
     def look(self) -> Look:
         """Return the newest look at the sessions."""
@@ -206,7 +215,7 @@ class Loop:
         """Send the next operations, as many as the log has room for their acks."""
         ready = self._ready
         self._is_paced = False
-        if not ready:
+        if not ready or self._held:
             return
         room = self._log.room(self._waiting + len(ready))
         wanted = min(len(ready), room - self._waiting)
@@ -275,10 +284,12 @@ class Loop:
     def _is_under_way(self, lane: _Lane) -> bool:
         """Say whether a session waits for a reply, or only for its turn.
 
-        In lockstep that comes once the witness has its ack, under a rate in its time.
-        If no ack is young, it idles, and nothing is at risk any more.
+        In lockstep that comes once the witness has its ack, under a rate in its time,
+        and while they are held soon.  If no ack is young, it idles, and nothing is at
+        risk any more.
         """
-        in_turn = lane.acked and (self._log.lockstep or self._team.rate)
+        turns = self._log.lockstep or self._team.rate or self._held
+        in_turn = lane.acked and turns
         if lane.waiting or not in_turn:
             return lane.waiting
         return now_us() - self._last_ack_us < _YOUNG_US
@@ -358,6 +369,7 @@ class Loop:
         for lane in list(self._lanes.values()):
             self._drop(lane)
         # Noted first: after an interrupt, its number may be that of another file.
-        self._closed = True
-        self._epoll.close()
-        os.close(self._alarm)
+        with self._closing:
+            self._closed = True
+            self._epoll.close()
+            os.close(self._alarm)

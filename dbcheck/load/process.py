@@ -58,6 +58,11 @@ class ProcessCrew:
         assert self._child is not None
         _order(self._child, began_us)
 
+    def hold(self, *, held: bool) -> None:
+        """Have the sessions send nothing more, or go on."""
+        if self._child is not None:
+            _order(self._child, held)
+
     def look(self) -> Look:
         """Return the newest look that came."""
         return self._look

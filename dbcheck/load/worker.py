@@ -17,7 +17,7 @@ from dbcheck.load.job import Ended, Job, hear, tell
 from dbcheck.load.loop import LOOK_S, Loop
 from dbcheck.ports import WitnessLog
 
-Orders = SimpleQueue[int | None]
+Orders = SimpleQueue[int | bool | None]
 
 
 def main() -> None:
@@ -64,8 +64,10 @@ def _work(loop: Loop, orders: Orders, outbox: BinaryIO) -> None:
     look = loop.look()
     while True:
         try:
-            orders.get(timeout=LOOK_S)
-            return
+            order = orders.get(timeout=LOOK_S)
+            if not isinstance(order, bool):
+                return
+            loop.hold(held=order)
         except Empty:
             before, look = look, loop.look()
             if look is not before:

@@ -19,15 +19,15 @@ def require(entry: Entry, *, yes: bool) -> None:
     Else raise UsageError, which tells exactly what would be done.  Whatever changes
     in the entry's host or switch makes it a first time again.
     """
-    path = _path(entry)
+    path = note_path(entry, "power")
     if path.exists():
         return
     name = entry.name or entry.target
     if not yes:
         raise UsageError(
-            f"nothing was done; this would be the first cut of {name} by this switch: "
-            + words(entry.power, entry.host),
-            hint="If that is right, say it once more with --yes.",
+            f"nothing was cut. This switch has never cut {name} before. "
+            "It would do this: " + words(entry.power, entry.host),
+            hint="If this is correct, repeat the command with --yes.",
         )
     note = {"host": name, "switch": words(entry.power, entry.host), "at_s": time.time()}
     try:
@@ -42,18 +42,29 @@ def words(plan: PowerPlan, host: str) -> str:
     after = f"then, after {plan.off_s:g} s or more,"
     if plan.kind == "fence":
         options = "".join(f" {k}={v}" for k, v in sorted(plan.options.items()))
-        return f"{plan.agent}{options} is told off, {after} on"
+        return f"run {plan.agent}{options} with action=off, {after} with action=on"
     if plan.kind == "exec":
-        back = f"{after} `{shown(plan.restore)}`" if plan.restore else "no more"
-        return f"`{shown(plan.cut)}` is run, {back}"
+        back = f"{after} `{shown(plan.restore)}`" if plan.restore else "nothing more"
+        return f"run `{shown(plan.cut)}`, {back}"
     if plan.kind == "sysrq":
         return f"{host} resets itself at once, without a sync"
     return plan.kind
 
 
-def _path(entry: Entry) -> Path:
+def note_path(entry: Entry, subject: str) -> Path:
+    """Return where the client keeps what it knows of this switch of this host.
+
+    The name comes from the data that words() describes, so another wording of the
+    prompt forgets nothing.
+    """
     state = os.environ.get("XDG_STATE_HOME", "")
     folder = Path(state) if state.startswith("/") else Path("~/.local/state")
-    text = json.dumps((entry.name, entry.target, words(entry.power, entry.host)))
+    plan = entry.power
+    options = sorted(plan.options.items())
+    switch = (
+        *(plan.kind, plan.lab, plan.agent, options),
+        *(plan.cut, plan.restore, plan.off_s),
+    )
+    text = json.dumps((entry.name, entry.target, entry.host, *switch))
     digest = hashlib.sha256(text.encode()).hexdigest()[:24]
-    return folder.expanduser() / "dbcheck" / "power" / f"{digest}.json"
+    return folder.expanduser() / "dbcheck" / subject / f"{digest}.json"

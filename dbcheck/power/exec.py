@@ -6,6 +6,7 @@ import time
 from dataclasses import dataclass
 
 from dbcheck import interrupt
+from dbcheck.core.cutclass import CutClass
 from dbcheck.errors import PowerError
 from dbcheck.ports import Cut, PowerState
 from dbcheck.power.command import SAID_MAX, run, shown
@@ -22,6 +23,7 @@ class ExecCommands:
              and with or without a full stop; () if there is none.
     off_s:   seconds between power off and restore, at least.
     timeout_s: for each program, and for the state that it leads to.
+    cut_class: what the cut takes the power from, as its user declares it.
     """
 
     cut: tuple[str, ...]
@@ -29,6 +31,7 @@ class ExecCommands:
     state: tuple[str, ...] = ()
     off_s: float = 15.0
     timeout_s: float = 60.0
+    cut_class: CutClass = CutClass.UNKNOWN
 
 
 class ExecSwitch:
@@ -42,6 +45,8 @@ class ExecSwitch:
 
     def __init__(self, commands: ExecCommands) -> None:
         self._commands = commands
+        self.cut_class = commands.cut_class
+        self._prepared = False
         self._hold = Hold(commands.off_s)
 
     def state(self) -> PowerState:
@@ -58,13 +63,20 @@ class ExecSwitch:
                 hint="It must print on or off.",
             ) from None
 
-    def cut(self) -> Cut:
-        """Make sure that the power is on, run the cut program, see the power off."""
+    def prepare(self) -> None:
+        """Make sure that the power is on; raise PowerError if it is off."""
         if self.state() is PowerState.OFF:
             raise PowerError(
                 "the power is off already, yet the server answered",
                 hint="The state command looks at another host than the target.",
             )
+        self._prepared = True
+
+    def cut(self) -> Cut:
+        """Make sure that the power is on, run the cut program, see the power off."""
+        if not self._prepared:
+            self.prepare()
+        self._prepared = False
         asked_us = time.monotonic_ns() // 1000
         output = self._run("cut", self._commands.cut)
         self._wait(PowerState.OFF)
@@ -72,6 +84,7 @@ class ExecSwitch:
         if self._commands.restore:
             self._hold.begin()
             report["off_s"] = self._hold.off_s
+            report["off_seen"] = bool(self._commands.state)
         return Cut(asked_us, None, report)
 
     def restore(self) -> float | None:

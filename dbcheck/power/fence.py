@@ -11,9 +11,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from dbcheck import interrupt
+from dbcheck.core.cutclass import CutClass
 from dbcheck.errors import PowerError, UsageError
 from dbcheck.ports import Cut, PowerState
 from dbcheck.power import fence_metadata
+from dbcheck.power.classes import of_agent
 from dbcheck.power.command import SAID_MAX, Finished, run
 from dbcheck.power.hold import Hold, wait_for
 from dbcheck.secret import Secret
@@ -33,6 +35,7 @@ class FenceDevice:
     secrets:   name -> where the value is to be had.
     off_s:     seconds between power off and on, at least.
     timeout_s: for one call of the agent, which may take several seconds.
+    cut_class: what its user declares that it cuts, None to go by the agent's name.
     """
 
     agent: str
@@ -40,6 +43,7 @@ class FenceDevice:
     secrets: Mapping[str, Secret] = field(default_factory=dict)
     off_s: float = 15.0
     timeout_s: float = 60.0
+    cut_class: CutClass | None = None
 
 
 class FenceSwitch:
@@ -60,6 +64,7 @@ class FenceSwitch:
         """
         self._device = device
         self._name = Path(device.agent).name
+        self.cut_class = of_agent(device.agent, device.cut_class)
         fence_metadata.require_name(self._name)
         path = os.pathsep.join((*_SYSTEM, os.environ.get("PATH", "")))
         program = shutil.which(device.agent, path=path)
@@ -77,6 +82,7 @@ class FenceSwitch:
         metadata.require_power(self._name)
         given = device.options.keys() | device.secrets.keys()
         metadata.require_options(self._name, given)
+        self._prepared = False
         self._hold = Hold(device.off_s)
         secrets = {name: one.read() for name, one in device.secrets.items()}
         # A function, so that no repr() of this object's parts shows them.
@@ -94,21 +100,29 @@ class FenceSwitch:
             return PowerState(found[1].lower())
         raise self._failed("status", done, "Run it by hand with the action status.")
 
-    def cut(self) -> Cut:
-        """Make sure that the power is on, say off, see the power off.
-
-        An agent that is told off while the power is off says that it did it.
-        """
+    def prepare(self) -> None:
+        """Make sure that the power is on; raise PowerError if it is off."""
         if self.state() is not PowerState.ON:
             raise PowerError(
                 "the power is off already, yet the server answered",
                 hint="The agent switches another outlet than the target's.",
             )
+        self._prepared = True
+
+    def cut(self) -> Cut:
+        """Make sure that the power is on, say off, see the power off.
+
+        An agent that is told off while the power is off says that it did it.
+        """
+        if not self._prepared:
+            self.prepare()
+        self._prepared = False
         asked_us = time.monotonic_ns() // 1000
         said = self._switch("off", PowerState.OFF)
         self._hold.begin()
-        report = {"agent": self._name, "output": said, "off_s": self._hold.off_s}
-        return Cut(asked_us, None, report)
+        report = {"agent": self._name, "output": said}
+        held = {"off_s": self._hold.off_s, "off_seen": True}
+        return Cut(asked_us, None, {**report, **held})
 
     def restore(self) -> float | None:
         """Say on after the hold, see the power on.

@@ -55,25 +55,54 @@ class Target:
         with self._channel() as channel:
             return channel.answer(Identity, target_agent.IDENTITY)
 
-    def require_reset(self, trigger: str) -> None:
-        """Raise HostError unless the user there may write to *trigger*."""
-        with self._channel() as channel:
-            channel.request(target_agent.MAY_RESET, trigger=trigger)
+    def arm(self, trigger: str) -> Armed:
+        """Connect, and have the host hold *trigger* open; raise HostError.
 
-    def reset(self, trigger: str) -> None:
-        """Write to *trigger*; the host that obeys can say no more."""
-        with self._channel() as channel:
-            channel.ask(target_agent.RESET, trigger=trigger)
-            with contextlib.suppress(HostError):
-                channel.receive(_RESET_REPLY_S)
+        The user there must be allowed to write to it.  The caller closes what is
+        returned.
+        """
+        channel = self._open()
+        try:
+            identity = channel.answer(Identity, target_agent.IDENTITY)
+            channel.request(target_agent.ARM, trigger=trigger)
+        except BaseException:
+            channel.close()
+            self._way.close()
+            raise
+        return Armed(identity, channel, self._way)
 
     @contextlib.contextmanager
     def _channel(self) -> Iterator[Channel]:
         try:
-            channel = Channel(
-                self._way.run(self._dialect.program), self.place, self._dialect
-            )
-            with contextlib.closing(channel):
+            with contextlib.closing(self._open()) as channel:
                 yield channel
         finally:
             self._way.close()
+
+    def _open(self) -> Channel:
+        return Channel(self._way.run(self._dialect.program), self.place, self._dialect)
+
+
+class Armed:
+    """A host that resets itself at the next word; identity: what it said it is."""
+
+    def __init__(self, identity: Identity, channel: Channel, way: Way) -> None:
+        """Take over *channel* and *way*, to close them."""
+        self.identity = identity
+        self._channel = channel
+        self._way = way
+
+    def is_alive(self) -> bool:
+        """Say whether the host can still be told, as far as is known here."""
+        return self._channel.is_alive()
+
+    def reset(self) -> None:
+        """Send the word, in one message; the host that obeys can say no more."""
+        self._channel.ask(target_agent.RESET)
+        with contextlib.suppress(HostError):
+            self._channel.receive(_RESET_REPLY_S)
+
+    def close(self) -> None:
+        """End the connection; never raises."""
+        self._channel.close()
+        self._way.close()

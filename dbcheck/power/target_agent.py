@@ -24,7 +24,7 @@ from dbcheck.remote.wire import (
     settle,
 )
 
-IDENTITY, MAY_RESET, RESET = range(1, 4)
+IDENTITY, ARM, RESET = range(1, 4)
 SERIAL = "/sys/class/dmi/id/product_serial"  # only root may read it
 SUDO_TIMEOUT_S = 10
 
@@ -32,46 +32,81 @@ SUDO_TIMEOUT_S = 10
 class Agent(Answers):
     """Answers the messages of one channel."""
 
+    def __init__(self, outlet: Outlet) -> None:
+        """Hold no trigger yet."""
+        super().__init__(outlet)
+        self._trigger: Trigger | None = None
+
     def answer(self, verb: int, payload: bytes) -> object:
         """Do what *verb* says."""
         return obey(functools.partial(self._answer, verb), payload)
 
     def close(self) -> None:
-        """Do nothing: nothing is left to end."""
+        """Let go of the trigger, unpulled."""
+        if self._trigger is not None:
+            self._trigger.close()
 
     def _answer(self, verb: int, ask: Any) -> Any:
         if verb == IDENTITY:
             return {**host_names(), "serial": serial()}
-        if verb == MAY_RESET:
-            require_reset(ask["trigger"])
+        if verb == ARM:
+            self.close()
+            self._trigger = Trigger(ask["trigger"])
             return {}
-        if verb == RESET:
-            require_reset(ask["trigger"])
-            reset(ask["trigger"])
+        if verb == RESET and self._trigger is not None:
+            self._trigger.pull()
             return {}
         raise Refusal("protocol", "no such verb: " + str(verb))
 
 
-def require_reset(trigger: str) -> None:
-    """Refuse unless this user may write to *trigger*, itself or by sudo -n."""
-    if os.geteuid() == 0 and os.access(trigger, os.W_OK):
-        return
-    if os.geteuid() == 0:
-        raise Refusal("trigger", trigger + " cannot be written")
-    if _sudo("-l", "tee", trigger) is None:
-        raise Refusal("sudo", "sudo -n lets this user run no tee " + trigger)
+class Trigger:
+    """The file that resets the host, held open: a loaded host starts programs late."""
 
+    def __init__(self, path: str) -> None:
+        """Open *path*, as root or by sudo -n; refuse what this user may not do."""
+        self._path = path
+        self._tee: Any = None
+        self._fd = -1
+        if os.geteuid() == 0:
+            try:
+                self._fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+            except OSError as error:
+                said = error.strerror or str(error)
+                raise Refusal("trigger", f"{path} cannot be written: {said}") from None
+            return
+        if _sudo("-l", "tee", path) is None:
+            raise Refusal("sudo", f"sudo -n does not let this user run tee {path}")
+        self._tee = subprocess.Popen(
+            ("sudo", "-n", "tee", path),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
 
-def reset(trigger: str) -> None:
-    """Reboot at once, without a sync or an unmount (kernel: admin-guide/sysrq)."""
-    if os.geteuid() == 0:
-        fd = os.open(trigger, os.O_WRONLY)
+    def pull(self) -> None:
+        """Reboot at once, without a sync or an unmount (kernel: admin-guide/sysrq)."""
+        if self._tee is None:
+            os.write(self._fd, b"b")
+            return
         try:
-            os.write(fd, b"b")
-        finally:
-            os.close(fd)
-    elif _sudo("tee", trigger, text="b") is None:
-        raise Refusal("sudo", "sudo -n tee " + trigger + " failed")
+            self._tee.communicate(b"b", timeout=SUDO_TIMEOUT_S)
+        except (OSError, subprocess.TimeoutExpired):
+            self._tee.kill()
+        if self._tee.wait():
+            raise Refusal("sudo", f"sudo -n tee {self._path} failed")
+
+    def close(self) -> None:
+        """Let go of it."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+        if self._tee is not None and self._tee.poll() is None:
+            self._tee.stdin.close()
+            try:
+                self._tee.wait(SUDO_TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                self._tee.kill()
+                self._tee.wait()
 
 
 def serial() -> str:

@@ -122,6 +122,11 @@ class Canaries:
         buffered, *direct = map(Counted, last, before)
         return Completed(buffered, tuple(direct))
 
+    def heard_us(self) -> int | None:
+        """Return when the last report came; None if there was none."""
+        with self._noting:
+            return self._reports[-1][0] if self._reports else None
+
     def stop(self) -> None:
         """End them; never raises.  A host that is gone costs a few seconds."""
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, TypeVar
@@ -12,6 +12,7 @@ from typing import Annotated, TypeVar
 import msgspec
 
 from dbcheck.core.depth import Ranges, Remains, Ring
+from dbcheck.core.places import DATA, Place
 from dbcheck.core.target import LogMarks, LogTail, TargetFacts
 from dbcheck.errors import HostError
 from dbcheck.probes import host_agent
@@ -24,7 +25,9 @@ PROGRAM = program(
     "dbcheck.probes.host_agent",
     "dbcheck.probes.host_canary",
     "dbcheck.probes.host_facts",
+    "dbcheck.probes.host_journal",
     "dbcheck.probes.host_log",
+    "dbcheck.probes.host_shutdown",
 )
 LOG_BYTES_MAX = 1 << 20
 
@@ -56,6 +59,7 @@ class _Run:
 
     nonce: str
     ring_blocks: Annotated[int, msgspec.Meta(ge=1)]
+    attributes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,11 +96,14 @@ class TargetHost:
         with self._asking:
             self._agent()
 
-    def facts(self, data_directory: str) -> TargetFacts:
-        """Describe the host and what *data_directory* lies on; raise HostError."""
-        return self._request(
-            TargetFacts, host_agent.FACTS, data_directory=data_directory
-        )
+    def facts(self, data_directory: str, places: Sequence[Place] = ()) -> TargetFacts:
+        """Describe the host, and what the data directory and *places* lie on.
+
+        Raise HostError, also if the data directory is not there.
+        """
+        asked = [(DATA, data_directory)]
+        asked += [(each.name, each.path) for each in places if each.name != DATA]
+        return self._request(TargetFacts, host_agent.FACTS, places=asked)
 
     def mark_log(self, path: str) -> LogMarks:
         """Return where the log *path*, or each log of a folder, ends now."""
@@ -108,6 +115,12 @@ class TargetHost:
         """Return what was logged since *marks*, also where the log was rotated."""
         return self._request(
             LogTail, host_agent.READ_LOG, path=path, marks=marks, limit=limit_bytes
+        )
+
+    def shutdown_record(self, boot_id: str, since_us: int) -> str:
+        """Return what the host recorded of an orderly shutdown of that boot, or ""."""
+        return self._request(
+            str, host_agent.SHUTDOWN, boot_id=boot_id, since_us=since_us
         )
 
     def start_canaries(
@@ -129,9 +142,16 @@ class TargetHost:
             missing = f"{folder} does not hold what was made durable there"
         elif found.run.nonce != nonce:
             missing = f"{folder} holds the canaries of another run"
-        blocks = 1 if found.run is None else found.run.ring_blocks
+        run = found.run or _Run("", 1)
         try:
-            return Remains(missing, found.buffered, found.first, found.rings, blocks)
+            return Remains(
+                missing,
+                found.buffered,
+                found.first,
+                found.rings,
+                run.ring_blocks,
+                run.attributes,
+            )
         except ValueError as error:
             raise HostError(
                 f"{self.place}: the canaries in {folder}: {error}"
@@ -179,7 +199,7 @@ class TargetHost:
 def open_host(
     url: str,
     *,
-    accept_new_host_key: bool = False,
+    accept_new_host_key: bool | None = None,
     identity_file: Path | None = None,
     known_hosts: Path | None = None,
     config_file: Path | None = None,

@@ -12,8 +12,9 @@ from collections.abc import Callable
 from typing import Any
 
 from dbcheck.probes.host_canary import Canaries, remove, survivors
-from dbcheck.probes.host_facts import Facts
+from dbcheck.probes.host_facts import host_facts
 from dbcheck.probes.host_log import mark, since
+from dbcheck.probes.host_shutdown import shutdown_record
 from dbcheck.remote.wire import (
     Answers,
     Outlet,
@@ -23,7 +24,7 @@ from dbcheck.remote.wire import (
     settle,
 )
 
-FACTS, MARK_LOG, READ_LOG, START, STOP, READ, REMOVE = range(1, 8)
+FACTS, MARK_LOG, READ_LOG, START, STOP, READ, REMOVE, SHUTDOWN = range(1, 9)
 COMPLETED = 111  # a report: the numbers completed, buffered first, then by ring
 
 
@@ -40,12 +41,13 @@ class Agent(Answers):
         super().__init__(outlet)
         self._canaries: Canaries | None = None
         self._verbs: dict[int, Callable[[Any], object]] = {
-            FACTS: lambda ask: Facts(ask["data_directory"]).all(),
+            FACTS: lambda ask: host_facts(ask["places"]),
             MARK_LOG: lambda ask: mark(ask["path"]),
             READ_LOG: lambda ask: since(ask["path"], ask["marks"], ask["limit"]),
             START: self._start,
             STOP: self._stop,
             READ: lambda ask: survivors(ask["folder"]),
+            SHUTDOWN: lambda ask: shutdown_record(ask["boot_id"], ask["since_us"]),
             REMOVE: lambda ask: remove(ask["folder"]),
         }
 

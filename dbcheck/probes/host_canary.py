@@ -52,6 +52,8 @@ MAGIC = b"dbcanary"
 ROOM = 2  # so many times what the canaries take must be free
 END_S = 5.0
 IDLE_REPORT_S = 0.02
+# FS_IOC_GETFLAGS of linux/fs.h, as most machines number it: _IOR('f', 1, long)
+GET_ATTRIBUTES = 2 << 30 | struct.calcsize("l") << 16 | ord("f") << 8 | 1
 
 
 def record(nonce: bytes, number: int, size: int) -> bytes:
@@ -82,6 +84,16 @@ def ranges(numbers: Iterable[int]) -> list[list[int]]:
         else:
             found.append([number, number])
     return found
+
+
+def attributes(fd: int) -> int:
+    """Return the attributes of an open file (chattr(1)), 0 where there are none."""
+    found = bytearray(struct.calcsize("l"))  # the kernel fills in an int
+    try:
+        fcntl.ioctl(fd, GET_ATTRIBUTES, found)
+    except OSError:
+        return 0
+    return int(struct.unpack_from("I", found)[0])
 
 
 def choose_folder(data_directory: str, wanted: str) -> str:
@@ -209,6 +221,7 @@ class Canaries:
                 "rings": len(self.direct),
                 "ring_blocks": self._ring_blocks,
                 "records_per_file": self._file_bytes // RECORD_BYTES,
+                "attributes": attributes(self._lock),
             }
             write_durably(self._path(RUN), json.dumps(run).encode())
             for ring in range(len(self.direct)):

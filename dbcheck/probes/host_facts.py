@@ -1,4 +1,4 @@
-"""What a host's data directory lies on: filesystem, block devices, drives.
+"""What a server's directories lie on: filesystems, block devices, drives.
 
 This file is sent to the target's host, see host_agent.py: Python 3.8, no more than
 the standard library and remote/wire.py.  What cannot be read is "" or None, and
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import glob
 import json
 import os
 import re
@@ -18,10 +19,18 @@ import subprocess
 from collections.abc import Iterator
 from typing import Any
 
-from dbcheck.remote.wire import clock_us, first_line, host_names, mount_of
+from dbcheck.remote.wire import (
+    clock_us,
+    error_words,
+    first_line,
+    host_names,
+    mount_of,
+)
 
 TOOL_TIMEOUT_S = 10
 LAYERS_MAX = 64
+BLOCK = "/sys/class/block"
+BTRFS = "/sys/fs/btrfs/*/devices"
 BY_UUID = "/dev/disk/by-uuid"
 TOOL_PATHS = os.pathsep.join((os.environ.get("PATH", ""), "/usr/sbin", "/sbin"))
 # SMART attributes of ATA drives that count losses of power, by their usual names.
@@ -32,62 +41,37 @@ ATA_CYCLES = 12
 LASTING = ("", "global/pg_control", "ibdata1")
 
 
-class Facts:
-    """Collects the facts of one data directory."""
+class Volume:
+    """The filesystem that a directory lies on, and the block devices below it.
 
-    def __init__(self, data_directory: str) -> None:
-        """Look at *data_directory*, which must be there."""
-        self.path = os.path.realpath(data_directory)
+    places: name -> path, with links followed, of the directories on it.
+    device: st_dev of the filesystem.
+    """
+
+    def __init__(self, path: str) -> None:
+        """Look at the directory *path*, which must be there."""
+        self.path = os.path.realpath(path)
         self.device = os.stat(self.path).st_dev
         self.mount = mount_of(self.path)
+        self.places: dict[str, str] = {}
         self.unreadable: dict[str, str] = {}
 
     def all(self) -> dict[str, Any]:
         """Return everything, as plain values."""
         layers = self.layers()
-        drives = [self.drive(layer) for layer in layers if not layer["below"]]
         facts = {
-            **host_names(),
-            "clock_us": clock_us(),
-            "uptime_s": self.uptime_s(),
-            "data_directory": self.path,
-            "made": self.made(),
+            "places": self.places,
             "mount_point": self.mount["point"],
             "filesystem": self.mount["type"],
             "mount_options": self.mount["options"],
             "source": self.mount["source"],
             "filesystem_uuid": self.uuid(),
             "layers": layers,
-            "drives": drives,
+            "drives": [self.drive(each) for each in layers if not each["below"]],
         }
-        for name in ("hostname", "machine_id", "boot_id", "filesystem"):
-            if not facts[name]:
-                self.unreadable[name] = "the host does not tell"
+        if not facts["filesystem"]:
+            self.unreadable["filesystem"] = "the host does not tell"
         return {**facts, "unreadable": self.unreadable}
-
-    def made(self) -> dict[str, str]:
-        """Return inode and birth of the data directory and of what lasts in it.
-
-        A copy that is put in its place has others.
-        """
-        found = {}
-        for name in LASTING:
-            path = os.path.join(self.path, name)
-            try:
-                found[name or "."] = f"inode {os.stat(path).st_ino}{born(path)}"
-            except FileNotFoundError:
-                continue
-            except OSError as error:
-                self.unreadable[f"made {name}"] = error.strerror or str(error)
-        return found
-
-    def uptime_s(self) -> float | None:
-        """Return how long the kernel has run, from /proc/uptime (proc(5))."""
-        words = first_line("/proc/uptime").split()
-        if not words:
-            self.unreadable["uptime_s"] = "/proc/uptime cannot be read"
-            return None
-        return float(words[0])
 
     def uuid(self) -> str:
         """Return the filesystem's UUID: the device's own, else udev's.
@@ -111,10 +95,12 @@ class Facts:
         """Return the block devices under the filesystem, the topmost first.
 
         below names the devices that each is made of: dm and md keep them in
-        slaves/, a partition lies in its disk's folder (sysfs-block).
+        slaves/, a partition lies in its disk's folder (sysfs-block).  Btrfs, and XFS
+        with a log of its own, lie on several devices, none below another.
         """
         found: list[dict[str, Any]] = []
-        queue = [self.top()]
+        top = self.top()
+        queue = [top, *self.members(os.path.basename(top)), *self.journal()]
         for folder in queue:  # grows while it is walked
             name = os.path.basename(folder)
             if not folder or any(layer["name"] == name for layer in found):
@@ -145,7 +131,7 @@ class Facts:
         link = f"/sys/dev/block/{os.major(number)}:{os.minor(number)}"
         if os.path.exists(link):
             return os.path.realpath(link)
-        named = os.path.join("/sys/class/block", os.path.basename(source))
+        named = os.path.join(BLOCK, os.path.basename(source))
         if source.startswith("/dev/") and os.path.exists(named):
             return os.path.realpath(named)
         kind = self.mount["type"] or "unknown"
@@ -154,10 +140,31 @@ class Facts:
         )
         return ""
 
+    def members(self, top: str) -> list[str]:
+        """Return the sysfs folders of all devices of a Btrfs (/sys/fs/btrfs)."""
+        if self.mount["type"] != "btrfs" or not top:
+            return []
+        for folder in glob.glob(BTRFS):
+            names = os.listdir(folder)
+            if top in names:
+                return [os.path.realpath(os.path.join(BLOCK, name)) for name in names]
+        return []
+
+    def journal(self) -> list[str]:
+        """Return the sysfs folder of a device that holds the journal alone (xfs(5))."""
+        options = (each.partition("=") for each in self.mount["options"].split(","))
+        paths = [value for name, _, value in options if name == "logdev"]
+        names = (os.path.basename(os.path.realpath(path)) for path in paths)
+        return [os.path.realpath(os.path.join(BLOCK, name)) for name in names]
+
     def drive(self, layer: dict[str, Any]) -> dict[str, Any]:
-        """Return what one drive says of itself and of the power it lost."""
+        """Return what one drive says of itself and of the power it lost.
+
+        virtio-blk has its serial beside the queue (drivers/block/virtio_blk.c,
+        virtblk_attrs), NVMe in the controller's folder.
+        """
         name = layer["name"]
-        folder = os.path.join("/sys/class/block", name, "device")
+        folder = os.path.join(BLOCK, name, "device")
         counters: dict[str, int] = {}
         if layer["kind"] == "disk" and os.path.exists(folder):
             counters = self.counters(name)
@@ -166,9 +173,10 @@ class Facts:
         return {
             "name": name,
             "model": first_line(os.path.join(folder, "model")),
-            "serial": first_line(os.path.join(folder, "serial")),
+            "serial": first_line(os.path.join(folder, "serial"))
+            or first_line(os.path.join(BLOCK, name, "serial")),
             "wwid": first_line(os.path.join(folder, "wwid"))
-            or first_line(os.path.join("/sys/class/block", name, "wwid")),
+            or first_line(os.path.join(BLOCK, name, "wwid")),
             "write_cache": layer["write_cache"],
             "unsafe_shutdowns": counters.get("unsafe_shutdowns"),
             "power_cycles": counters.get("power_cycles"),
@@ -219,6 +227,73 @@ class Facts:
         return done.stdout.decode(errors="replace")
 
 
+def host_facts(places: list[list[str]]) -> dict[str, Any]:
+    """Return what the host says of itself and of what *places* lie on.
+
+    places: name and path of each, the data directory first, which must be there.
+    Places on one filesystem share a volume.  unseen: why others cannot be looked at.
+    """
+    (name, data), *others = places
+    volumes, unseen = [Volume(data)], {}
+    volumes[0].places[name] = volumes[0].path
+    for name, path in others:
+        if not os.path.isabs(path):
+            unseen[name] = "the server does not show where it is"
+            continue
+        try:
+            found = Volume(path)
+        except OSError as error:
+            unseen[name] = error_words(error, path)
+            continue
+        same = [volume for volume in volumes if volume.device == found.device]
+        (same or [found])[0].places[name] = found.path
+        volumes += [] if same else [found]
+    for volume in volumes:
+        if volume.journal():
+            name = f"journal of {next(iter(volume.places))}"
+            unseen[name] = "it has a device of its own, which takes no canaries"
+    unreadable: dict[str, str] = {}
+    told = {
+        **host_names(),
+        "clock_us": clock_us(),
+        "uptime_s": uptime_s(unreadable),
+        "data_directory": volumes[0].path,
+        "made": made(volumes[0].path, unreadable),
+        "volumes": [volume.all() for volume in volumes],
+        "unseen": unseen,
+    }
+    for name in ("hostname", "machine_id", "boot_id"):
+        if not told[name]:
+            unreadable[name] = "the host does not tell"
+    return {**told, "unreadable": unreadable}
+
+
+def made(data: str, unreadable: dict[str, str]) -> dict[str, str]:
+    """Return inode and birth of the data directory and of what lasts in it.
+
+    A copy that is put in its place has others.
+    """
+    found = {}
+    for name in LASTING:
+        path = os.path.join(data, name)
+        try:
+            found[name or "."] = f"inode {os.stat(path).st_ino}{born(path)}"
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            unreadable[f"made {name}"] = error.strerror or str(error)
+    return found
+
+
+def uptime_s(unreadable: dict[str, str]) -> float | None:
+    """Return how long the kernel has run, from /proc/uptime (proc(5))."""
+    words = first_line("/proc/uptime").split()
+    if not words:
+        unreadable["uptime_s"] = "/proc/uptime cannot be read"
+        return None
+    return float(words[0])
+
+
 def linked_uuid(device: str) -> str:
     """Return the UUID by which udev has a link to *device*, "" if there is none."""
     with contextlib.suppress(OSError):  # no udev here
@@ -263,6 +338,7 @@ def layer_of(folder: str, name: str, below: list[str]) -> dict[str, Any]:
         "write_cache": first_line(os.path.join(queue, "write_cache")),
         "fua": first_line(os.path.join(queue, "fua")),
         "below": below,
+        "direct": first_line(os.path.join(folder, "loop", "dio")) == "1",
     }
 
 

@@ -33,6 +33,7 @@ _SILENCE_MS = 60_000
 _JUMPS_MAX = 8
 _GRACE_S = 2.0
 _GLOBAL_KNOWN_HOSTS = "/etc/ssh/ssh_known_hosts /etc/ssh/ssh_known_hosts2"
+_OR_ACCEPT = ", or pass --accept-new-host-key"
 _USER_KNOWN_HOSTS = "~/.ssh/known_hosts ~/.ssh/known_hosts2"
 
 
@@ -41,13 +42,14 @@ class SshOptions:
     """How to reach and to trust hosts, where ssh_config(5) is not to decide.
 
     accept_new_host_key: store the key of a host that is not known yet; a key that
-                         has changed is refused always.
+                         has changed is refused always.  None: no, and the user has
+                         no option to ask for it, so no error advises one.
     identity_file:       the only key to offer; else config, agent and ~/.ssh/id_*.
     known_hosts:         the only file to know hosts from, and to store new ones in.
     config_file:         the user's configuration; it need not exist.
     """
 
-    accept_new_host_key: bool = False
+    accept_new_host_key: bool | None = None
     identity_file: Path | None = None
     known_hosts: Path | None = None
     config_file: Path = USER_CONFIG
@@ -147,7 +149,8 @@ def _connect(
             through = _connect(hop, options, stack, depth=depth + 1, through=through)
     client = paramiko.SSHClient()
     files = _trust(client, config, options)
-    with _translated(user, host, port, files):
+    choice = "" if options.accept_new_host_key is None else _OR_ACCEPT
+    with _translated(user, host, port, f"{files[0]}`){choice}."):
         sock = _socket(host, port, config, options, through, stack)
         stack.enter_context(contextlib.closing(client))
         identity = options.identity_file
@@ -277,10 +280,11 @@ def _proxy(command: str) -> Iterator[socket.socket]:
 
 
 @contextlib.contextmanager
-def _translated(
-    user: str, host: str, port: int, known_hosts: list[Path]
-) -> Iterator[None]:
-    """Turn what can go wrong in connecting to a host into HostError."""
+def _translated(user: str, host: str, port: int, store: str) -> Iterator[None]:
+    """Turn what can go wrong in connecting to a host into HostError.
+
+    store: the file for a key that is to be known, and how an advice on it ends.
+    """
     place = f"{host}:{port}"
     name = host if port == 22 else f"[{host}]:{port}"  # in known_hosts
     try:
@@ -289,7 +293,7 @@ def _translated(
         raise HostError(
             f"the host key of {place} is not known: {error}",
             hint=f"Compare it with the host's own and add it (`ssh-keyscan -p {port} "
-            f"{host} >> {known_hosts[0]}`), or pass --accept-new-host-key.",
+            f"{host} >> {store}",
         ) from error
     except paramiko.BadHostKeyException as error:
         raise HostError(

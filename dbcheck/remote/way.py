@@ -27,7 +27,7 @@ class Way:
 def way_to(
     url: str,
     *,
-    accept_new_host_key: bool = False,
+    accept_new_host_key: bool | None = None,
     identity_file: Path | None = None,
     known_hosts: Path | None = None,
     config_file: Path | None = None,

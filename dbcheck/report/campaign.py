@@ -10,6 +10,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from dbcheck.core.cutclass import shown
 from dbcheck.core.statistics import unseen_sentence
 from dbcheck.ports import Json
 from dbcheck.report.lab import number, verdict
@@ -50,6 +51,18 @@ def _said(result: Json) -> list[RenderableType]:
     said = [result["sentence"]]
     if result["cuts"] and not result["losses"]:
         said.append(unseen_sentence(result["cuts"]))
+    if result["cuts"]:
+        counts = ", ".join(f"{n} {name}" for name, n in result["strata"].items())
+        said.append(f"what went on at the cuts: {counts}")
+    missed = [cycle for cycle in result["cycles"] if cycle["missed"]]
+    if missed:
+        said.append(
+            f"{len(missed)} cuts missed what was drawn for them, the first: "
+            + missed[0]["missed"]
+        )
+    cuts = ((cycle["cut_class"], cycle["depth"]) for cycle in result["cycles"])
+    if classes := shown(cuts):
+        said.append(f"class of the cuts: {classes}")
     if result["cuts_still_needed"]:
         said.append(f"{result['cuts_still_needed']} more cuts are needed")
     said += [
@@ -58,6 +71,14 @@ def _said(result: Json) -> list[RenderableType]:
         for cycle in result["cycles"]
         if cycle["number"] and cycle["verdict"] != "PASS"
     ][:SHOWN_MAX]
+    said += _at_fault(result["cycles"])
     if result["error"]:
         said += [result["error"], f"dbcheck campaign --resume {result['folder']}"]
     return [Padding(Text(line), (0, 0, 0, 2)) for line in said]
+
+
+def _at_fault(cycles: Sequence[Json]) -> list[str]:
+    """Return the settings that explain the losses, each once."""
+    losses = [cycle for cycle in cycles if cycle["verdict"] == "FAIL"]
+    found = [said for cycle in losses for said in cycle["settings_at_fault"]]
+    return [f"setting at fault: {said}" for said in dict.fromkeys(found)]

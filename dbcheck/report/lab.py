@@ -11,15 +11,17 @@ from rich.text import Text
 
 from dbcheck.core.statistics import Tally, unseen_sentence
 from dbcheck.ports import Json
-from dbcheck.report.verdict import STYLES, tally
+from dbcheck.report.verdict import STYLES, lab_scope, sentence, tally
 
 
 def cycles_report(
     results: Sequence[Json], controls: Sequence[Json] = ()
 ) -> RenderableType:
-    """Return one row for each cycle, and what they prove together."""
+    """Return one row for each cycle, what they prove together, and of what."""
     proven = tally(*results)
-    return Group(_cycles_table(results, controls), *proof(proven))
+    scopes = {lab_scope(result["lab"]): None for result in results if result["lab"]}
+    said = [*proof(proven), *map(Text, scopes)]
+    return Group(_cycles_table(results, controls), *said)
 
 
 def proof(proven: Tally) -> list[Text]:
@@ -27,7 +29,7 @@ def proof(proven: Tally) -> list[Text]:
     said = [proven.sentence]
     if proven.cuts and not proven.losses:
         said.append(unseen_sentence(proven.cuts))
-    return [Text(f"{line[0].upper()}{line[1:]}.") for line in said]
+    return [Text(sentence(line)) for line in said]
 
 
 def _cycles_table(results: Sequence[Json], controls: Sequence[Json]) -> Table:
@@ -76,6 +78,13 @@ def demo_table(rows: Sequence[tuple[Json, Json]]) -> Table:
         )
         last = server
     return table
+
+
+def demo_bounds(rows: Sequence[tuple[Json, Json]]) -> list[str]:
+    """Return what the cuts of the lines that passed prove, the same thing once."""
+    passed = [result for _, result in rows if result["verdict"] == "PASS"]
+    bounds = dict.fromkeys(tally(result).sentence for result in passed)
+    return [f"Each PASS is one cut. {sentence(bound)}" for bound in bounds]
 
 
 def verdict(name: str) -> Text:

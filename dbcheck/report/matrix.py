@@ -12,6 +12,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from dbcheck.core.cutclass import shown
 from dbcheck.core.evidence import Verdict, worst
 from dbcheck.core.statistics import Comparison, Tally
 from dbcheck.ports import Json
@@ -153,6 +154,10 @@ def matrix_report(
         for line in lines
         for doubt in line.doubts
     ]
+    cycles = [cycle for line in lines for cycle in line.cycles]
+    classes = shown((cycle["cut_class"], depth_of(cycle)) for cycle in cycles)
+    if classes:
+        parts.append(Text(f"Class of the cuts: {classes}.", "italic"))
     labs = [cycle["lab"] for line in lines for cycle in line.cycles if cycle["lab"]]
     parts += [Text(said, "italic") for said in dict.fromkeys(map(lab_scope, labs))]
     parts.append("")

@@ -25,6 +25,7 @@ _TITLES = {
     "gone": "server gone",
     "interrupt": "interrupted",
     "stopped": "stopped",
+    "power": "power",
     "restore": "restore",
     "read": "read survivors",
     "judge": "judge",

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from dbcheck.core.cutclass import CutClass
+from dbcheck.core.depth import Depth
 from dbcheck.core.evidence import Verdict
 from dbcheck.core.statistics import Tally
 from dbcheck.ports import Json
@@ -20,14 +22,23 @@ STYLES = {
 }
 _MARKS = {
     "present": ("+", "green"),
+    "assumed": ("~", "yellow"),
     "absent": ("-", "yellow"),
     "contradicted": ("!", "red"),
     "not observable": ("?", "yellow"),
 }
 _RANGES_SHOWN = 12
+_NOT_FINAL = (
+    "This is not final. Once the server is back, and before anything writes to it:"
+)
 _BELOW = (
     "No setting of the server explains this. Look below it: mount options, RAID "
     "controller, hypervisor, or a drive that answers flushes before they are done."
+)
+
+_WRITE_CACHE = (
+    "Write 'write back' to /sys/block/NAME/queue/write_cache of each layer named, with "
+    "a udev rule so that it lasts, or switch the drive's own cache off."
 )
 
 
@@ -35,16 +46,32 @@ def verdict_report(result: Json) -> RenderableType:
     """Return the whole report on a judged run."""
     parts: list[RenderableType] = ["", _headline(result)]
     parts += [Text(f"  {reason}") for reason in result["reasons"][1:]]
+    if not result["final"]:
+        parts.append(Text(f"  {_NOT_FINAL} dbcheck reconcile {result['folder']}"))
     parts += ["", _facts(result), "", _evidence(result)]
     if result["ranges"]:
         parts += ["", _ranges(result)]
     if result["settings_at_fault"]:
         parts += ["", Text("Settings under which an ack is not durable", "bold")]
         parts += [Text(f"  {reason}") for reason in result["settings_at_fault"]]
-    elif result["losses"] and result["verdict"] == "FAIL":
+    if result["layers_at_fault"]:
+        parts += ["", Text("Layers below the server that hold flushes back", "bold")]
+        parts += [Text(f"  {reason}") for reason in result["layers_at_fault"]]
+        parts += [Text(f"  {_WRITE_CACHE}")]
+    if result["losses"] and result["verdict"] == "FAIL" and not _is_explained(result):
         parts += ["", Text(_BELOW)]
+    if result["other_settings"]:
+        parts += ["", Text("Other settings that are not safe, or not known", "bold")]
+        parts += [Text(f"  {reason}") for reason in result["other_settings"]]
+    if left := result["left_on_host"]:
+        said = f"The canaries (about 22 MB in each folder) are still on {left['host']}."
+        parts += ["", Text(f"{said} Remove them there: {left['command']}")]
     parts += ["", Text(_scope(result), "italic"), ""]
     return Group(*parts)
+
+
+def _is_explained(result: Json) -> bool:
+    return bool(result["settings_at_fault"] or result["layers_at_fault"])
 
 
 def tally(*results: Json) -> Tally:
@@ -84,6 +111,7 @@ def _fact_rows(result: Json) -> Iterator[tuple[str, str]]:
         "workload",
         f"{result['workload']}, {result['sessions']} sessions, seed {result['seed']}",
     )
+    yield "power", f"{result['power']}, class of the cut: {result['cut_class']}"
     load = result["load"]
     if load:
         latency = load["latency_ms"]
@@ -153,37 +181,68 @@ def _ages(first_s: float | None, last_s: float | None) -> str:
     return f"{first_s:.3f} - {last_s:.3f} s"
 
 
+# What a lab's cut leaves of the drive's cache, by the name of the kind.
+SURVIVORS = {
+    "none": "nothing",
+    "all": "everything",
+    "prefix": "the oldest, up to a random moment",
+    "torn": "the oldest, up to a random moment, and a part of the next one",
+    "writes": "a random half, each as a whole or not at all",
+    "blocks": "a random half of their blocks of 4096 bytes",
+    "random": "a random half of their sectors of 512 bytes",
+}
+
+
 def lab_scope(lab: Json) -> str:
     """Say what cycles in a lab of that spec prove, and what they do not."""
-    if lab["rung"] == "process":
+    if lab.get("rung") == "process":
         return (
             "Scope: the server process was killed. Nothing was lost but its memory, so "
             "this says nothing about the operating system or the drive."
         )
+    drive = lab.get("drive")  # a stored run may have been forged
+    kind = str(drive.get("survivors")) if isinstance(drive, Mapping) else ""
+    left = (
+        f"Of the writes that were not flushed, each cut left {SURVIVORS[kind]}. "
+        if kind in SURVIVORS
+        else ""
+    )
     return (
         "Scope: a power loss of the lab's virtual drive and all that is above it. "
-        "It proves how the server and the filesystem behave, not a real drive."
+        f"{left}It proves how the server and the filesystem behave, not a real drive."
     )
 
 
 def _scope(result: Json) -> str:
     if result["lab"]:
-        return lab_scope(result["lab"])
-    depth = str(result["depth"]["depth"]) if result["depth"] else ""
-    shown = _DEPTHS.get(
-        depth, "Its depth was not measured (--target-host measures it)."
-    )
-    if result["power"] == "sysrq":
-        shown = f"{_RESET} {shown}"
-    proven = tally(result).sentence
-    return f"Scope: one cut. {shown} {proven[0].upper()}{proven[1:]}. Repeat it."
+        return f"{lab_scope(result['lab'])}{_bound(result)}"
+    depth = depth_of(result)
+    unknown = "Its depth was not measured (--target-host measures it)."
+    if result["depth"]:
+        unknown = "The canaries do not tell its depth."
+    shown = _DEPTHS.get(depth, unknown)
+    cut = CutClass(result["cut_class"])
+    if cut.depth_max is not Depth.DRIVE and depth != Depth.DRIVE.value:
+        said = cut.leaves_open(None)
+        shown = f"It was a {cut.words}: {said}. {shown}"
+    return f"Scope: one cut. {shown}{_bound(result)}"
 
 
-_RESET = (
-    "The switch was sysrq, a reset with the power on: OS depth at most, so this says "
-    "nothing about the drive's cache."
-)
+def _bound(result: Json) -> str:
+    """Say what this one cut proves; a control's proves nothing of the server."""
+    if result["control"]:
+        return ""
+    return f" {sentence(tally(result).sentence)} Repeat it."
+
+
+def sentence(said: str) -> str:
+    """Return what was said with a capital letter and a full stop."""
+    return f"{said[0].upper()}{said[1:]}."
+
+
 _DEPTHS = {
+    "PROCESS": "Only the server's process ended: the page cache survived, so this says "
+    "nothing about the operating system or the drive.",
     "OS": "The page cache was lost; that the drive's own cache lost its power was not "
     "seen: it is non-volatile, disabled, or was flushed in time.",
     "DRIVE": "Page cache and the drive's volatile cache were lost.",

@@ -18,7 +18,7 @@ def open_witness(
     *,
     limits: WindowLimits | None = None,
     volatile: bool = False,
-    accept_new_host_key: bool = False,
+    accept_new_host_key: bool | None = None,
     identity_file: Path | None = None,
     known_hosts: Path | None = None,
     config_file: Path | None = None,

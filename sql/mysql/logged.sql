@@ -1,8 +1,10 @@
 -- line: of the server's error log since %(since_us)s, where it tells of a shutdown or
---       of recovery; needs SELECT on performance_schema.error_log (MySQL 8.0.22)
-select concat('[', error_code, '] [', subsystem, '] ', data) as line
+--       of recovery, or of damage; needs SELECT on performance_schema.error_log
+--       (MySQL 8.0.22)
+select concat('[', upper(prio), '] [', error_code, '] [', subsystem, '] ', data) as line
   from performance_schema.error_log
  where unix_timestamp(logged) * 1000000 > %(since_us)s
-   and data regexp 'shutdown|crash|recover|checkpoint_lsn|log sequence number'
+   and data regexp
+       'shutdown|crash|recover|corrupt|checkpoint_lsn|log sequence number'
  order by logged
- limit 1000;
+ limit 1001;

@@ -1,2 +1,4 @@
--- former, changed: see create_relaxed; no row if nothing is changed on this server.
-select former, changed from relaxed where server = @@global.server_id;
+-- setting, former, changed: see create_relaxed; no row if nothing is changed on this
+-- server.
+select setting, former, changed from relaxed where server = @@global.server_id
+ order by setting;

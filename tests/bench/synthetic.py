@@ -18,6 +18,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
+from dbcheck import workload
 from dbcheck.campaign.judging import judge_run
 from dbcheck.core.survivors import RECORD, Records
 from dbcheck.ports import TableFacts, Watermark
@@ -44,9 +45,13 @@ class Judged:
     peak_mb: float
 
 
-def write(parent: Path, acks: int) -> RunFolder:
-    """Store a run of SESSIONS sessions that were acked in turn, and lost nothing."""
-    run = RunFolder.create(parent, replace(MANIFEST, table=TableFacts({}, 0)))
+def write(parent: Path, acks: int, kind: str = "insert") -> RunFolder:
+    """Store a run of SESSIONS sessions that were acked in turn, and lost nothing.
+
+    kind: of workload, "insert" or "classic".
+    """
+    manifest = replace(MANIFEST, workload=workload.load(kind))
+    run = RunFolder.create(parent, replace(manifest, table=TableFacts({}, 0)))
     counts = {
         session: (acks + SESSIONS - session) // SESSIONS
         for session in range(1, SESSIONS + 1)

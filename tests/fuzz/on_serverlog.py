@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from dbcheck.core.evidence import Standing
 from dbcheck.core.serverlog import replayed, told
+from dbcheck.core.target import LogTail
 from tests.fuzz.script import Script, edit_bytes
 from tests.fuzz.target import Target
 
@@ -98,8 +99,9 @@ def bytes_replayed(text: str) -> int | None:
 
 
 def read(text: str) -> None:
+    log = LogTail(text, False, False)
     began_s = time.process_time()
-    item, found = told("log", text), replayed(text)
+    item, found = told("log", log), replayed(log)
     assert time.process_time() - began_s < _READ_S
     if was_shut_down(text):
         assert item.standing is Standing.CONTRADICTED

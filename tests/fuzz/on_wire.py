@@ -196,8 +196,8 @@ _DRIVE = {"name": "sda", "model": "m", "serial": "s", "wwid": "w"} | {
     "unsafe_shutdowns": 4,
     "power_cycles": None,
 }
-_FACTS = {**_NAMES, "clock_us": 5, "uptime_s": 1.5, "data_directory": "/d"} | {
-    "made": {".": "1"},
+_VOLUME = {
+    "places": {"data": "/d", "WAL": "/d/w"},
     "mount_point": "/",
     "filesystem": "xfs",
     "mount_options": "rw",
@@ -205,6 +205,12 @@ _FACTS = {**_NAMES, "clock_us": 5, "uptime_s": 1.5, "data_directory": "/d"} | {
     "filesystem_uuid": "u",
     "layers": [_LAYER],
     "drives": [_DRIVE],
+    "unreadable": {},
+}
+_FACTS = {**_NAMES, "clock_us": 5, "uptime_s": 1.5, "data_directory": "/d"} | {
+    "made": {".": "1"},
+    "volumes": [_VOLUME],
+    "unseen": {"undo": "why"},
     "unreadable": {},
 }
 _RUN = {"nonce": "ab", "rings": 1, "ring_blocks": 8, "records_per_file": 4}

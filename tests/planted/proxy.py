@@ -31,6 +31,7 @@ class Proxy:
         self._thread: threading.Thread | None = None
         self._dying = asyncio.Event()
         self._links: set[asyncio.Task[None]] = set()
+        self._dark = False
 
     def __enter__(self) -> Self:
         self.start()
@@ -42,6 +43,7 @@ class Proxy:
     def start(self) -> None:
         """Listen; return once connections are taken."""
         listening = threading.Event()
+        self._dark = False
         self._thread = threading.Thread(target=self._run, args=(listening,))
         self._thread.start()
         assert listening.wait(5)
@@ -53,6 +55,10 @@ class Proxy:
         self._loop.call_soon_threadsafe(self._dying.set)
         self._thread.join()
         self._loop = self._thread = None
+
+    def go_dark(self) -> None:
+        """Pass on nothing any more, not even the end of a connection, until kill()."""
+        self._dark = True
 
     def drop(self) -> None:
         """Break every connection, and go on listening."""
@@ -94,14 +100,18 @@ class Proxy:
     ) -> None:
         """Carry one connection until one side, or the proxy, ends."""
         try:
+            if self._dark:
+                await self._dying.wait()
             far = await asyncio.open_connection("127.0.0.1", self._target_port)
         except BaseException:
             writer.transport.abort()
             raise
-        link = _Link(self._judge, (reader, writer), far)
+        link = _Link(self._judge, (reader, writer), far, lambda: self._dark)
         pumps = [asyncio.create_task(link.forth()), asyncio.create_task(link.back())]
         try:
             await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
+            if self._dark:
+                await self._dying.wait()
         finally:
             for pump in pumps:
                 pump.cancel()
@@ -116,14 +126,23 @@ _End = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 class _Link:
     """One connection; mute: the server's replies go nowhere."""
 
-    def __init__(self, judge: Callable[[bytes], str], near: _End, far: _End) -> None:
+    def __init__(
+        self,
+        judge: Callable[[bytes], str],
+        near: _End,
+        far: _End,
+        is_dark: Callable[[], bool],
+    ) -> None:
         self._judge, self._near, self._far = judge, near, far
+        self._is_dark = is_dark
         self._mute, self._close = False, False
         self._last_reply = b""
 
     async def forth(self) -> None:
         """Carry requests until the client ends."""
         while chunk := await self._near[0].read(_CHUNK_BYTES):
+            if self._is_dark():
+                continue
             fate = self._judge(chunk)
             self._mute = self._mute or fate in (SWALLOW, SWALLOW_AND_CLOSE)
             self._close = self._close or fate == SWALLOW_AND_CLOSE
@@ -136,7 +155,7 @@ class _Link:
         while chunk := await self._far[0].read(_CHUNK_BYTES):
             if self._close:
                 return
-            if not self._mute:
+            if not self._mute and not self._is_dark():
                 self._last_reply = chunk
                 self._near[1].write(chunk)
                 await self._near[1].drain()

@@ -19,6 +19,7 @@ from dbcheck.campaign.cycle import finish_cycle
 from dbcheck.campaign.judging import Outcome
 from dbcheck.campaign.preflight import preflight
 from dbcheck.campaign.rig import Limits, Rig
+from dbcheck.core.cutclass import CutClass
 from dbcheck.engines.registry import open_engine
 from dbcheck.lab.server import DatabaseServer
 from dbcheck.ports import Cut, Engine, PowerState, TargetHost
@@ -40,6 +41,7 @@ class HandSwitch:
 
     kind = "exec"
     attended = False
+    cut_class = CutClass.UNKNOWN
 
     def __init__(
         self,
@@ -149,11 +151,12 @@ class Site:
         limits: Limits = LIMITS,
         lab: bool = True,
         host: TargetHost | None = None,
+        log: bool = False,
     ) -> Outcome:
         """Run a whole cycle; by default the server is killed and started again.
 
         lab: the run says that it was on a lab, where a kill is all that a cut does.
-        host: the server's host, asked for what it knows.
+        host: the server's host, asked for what it knows; log: also for the log.
         """
         switch = HandSwitch(
             cut or self.server.kill, restore or self.server.start, exact=exact
@@ -164,6 +167,7 @@ class Site:
             engine=engine or self.rig.engine,
             limits=limits,
             host=host,
+            log_path=str(self.server.log_file) if log else "",
         )
         started = preflight(rig, workload or quick(), SEED)
         if not lab:

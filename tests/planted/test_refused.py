@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from dbcheck.campaign.preflight import preflight
+from dbcheck.engines import mysql_check, postgresql_check
 from dbcheck.errors import EngineError, UsageError
 from dbcheck.ports import Shape
 from dbcheck.witness.url import open_witness
@@ -96,6 +97,34 @@ def refuse(site: Site, refused: Refused) -> None:
         preflight(site.rig, quick(), SEED)
     assert caught.value.hint
     assert set(site.rig.witness.runs()) == runs
+
+
+SPOILS = {
+    "postgresql": "create function public.spoils() returns trigger language plpgsql as"
+    " $$begin new.payload := 'x'; return new; end$$;"
+    " create trigger spoils before insert on dbcheck.ledger for each row"
+    " execute function public.spoils()",
+    "mariadb": "create trigger spoils before insert on ledger for each row"
+    " set new.payload = 'x'",
+}
+
+
+@engines("own_site")
+def test_a_row_that_is_changed_on_its_way_is_seen_before_the_load(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a trigger that the account may not see, say."""
+    site.rig.engine.prepare(Shape.LEDGER)
+    site.execute(SPOILS[site.name])
+    for module in (postgresql_check, mysql_check):
+        monkeypatch.setattr(module, "require_plain", lambda *_: None)
+    try:
+        with pytest.raises(EngineError, match="with another payload") as caught:
+            preflight(site.rig, quick(), SEED)
+        assert "trigger" in caught.value.hint
+    finally:
+        if site.name == "postgresql":
+            site.execute("drop function public.spoils() cascade")
 
 
 @engines("own_site")

@@ -242,7 +242,7 @@ ROWS = (
     Fault("garbage", garbage, FAIL, {"unexpected": 1}),
     Fault("garbage of this epoch", garbage_of_this_epoch, FAIL, {"unexpected": 1}),
     Fault("a row that nobody sent", never_sent, FAIL, {"unexpected": 1}),
-    Fault("a row of another run", of_another_run, INCONCLUSIVE, {}, "two at once"),
+    Fault("a row of another run", of_another_run, INCONCLUSIVE, {}, "a second dbcheck"),
     Fault("a row twice", twice, FAIL, {"duplicate": 1}),
     Fault("an id given to another run", id_given_to_another_run, FAIL, {HOLE.value: 1}),
     Fault(

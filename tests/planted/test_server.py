@@ -7,16 +7,20 @@ import os
 import shutil
 import signal
 import subprocess
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from dbcheck.campaign import ending
 from dbcheck.campaign.cycle import reconcile_run
 from dbcheck.campaign.judging import Outcome
 from dbcheck.campaign.rig import Limits
 from dbcheck.core.evidence import Verdict
 from dbcheck.core.schedule import Schedule
+from dbcheck.engines.registry import open_engine
 from dbcheck.errors import EngineError
 from dbcheck.lab.server import DatabaseServer
 from dbcheck.lab.server_mariadb import MariadbServer
@@ -24,7 +28,6 @@ from dbcheck.lab.server_postgresql import PostgresqlServer
 from dbcheck.load.single import commit
 from dbcheck.ports import Shape
 from dbcheck.probes.host import open_host
-from dbcheck.runs import RunFolder
 from tests.planted.fault import FAIL, INCONCLUSIVE, PASS, Fault, engines, faults
 from tests.planted.proxy import PASS_ON, Proxy
 from tests.planted.site import Site
@@ -36,6 +39,7 @@ pytestmark = pytest.mark.planted
 
 POSTGRESQL = ("postgresql",)
 PAGE_BYTES = 8192  # of PostgreSQL
+INNODB_PAGE_BYTES = 16384
 
 
 def killed(site: Site) -> Outcome:
@@ -62,6 +66,34 @@ def shut_down_at_once(site: Site) -> Outcome:
         site.server.kill()
 
     return site.cycle(stop, exact=False, lab=False)
+
+
+def shut_down_in_the_dark(site: Site) -> Outcome:
+    """Let the network fail first, as where a UPS feeds the host and not its switch."""
+    return _in_the_dark(site, site.server.stop)
+
+
+def killed_in_the_dark(site: Site) -> Outcome:
+    return _in_the_dark(site, site.server.kill)
+
+
+def _in_the_dark(site: Site, end: Callable[[], None]) -> Outcome:
+    """Have the server end once nothing of it is seen any more."""
+    with Proxy(site.server.port, lambda _: PASS_ON) as proxy:
+
+        def restore() -> None:
+            end()
+            proxy.kill()
+            site.server.start()
+            proxy.start()
+
+        engine = site.through(proxy.port)
+        outcome = site.cycle(
+            proxy.go_dark, restore, engine=engine, exact=False, lab=False
+        )
+    assert outcome.load is not None
+    assert outcome.load.gone == "silent"
+    return outcome
 
 
 def never_restarted(site: Site) -> Outcome:
@@ -211,7 +243,7 @@ def page_lost(site: Site) -> Outcome:
     return site.cycle(restore=restore)
 
 
-def page_damaged(site: Site) -> Outcome:
+def page_damaged(site: Site, *, log: bool = True) -> Outcome:
     """Find other bytes in the table's file than the server wrote."""
 
     def restore() -> None:
@@ -225,6 +257,22 @@ def page_damaged(site: Site) -> Outcome:
         content = bytearray(table.read_bytes())
         content[content.index(bytes(payload))] ^= 0xFF
         table.write_bytes(content)
+        site.server.start()
+
+    with contextlib.closing(open_host("local:")) as host:
+        return site.cycle(restore=restore, host=host, log=log)
+
+
+def root_page_damaged(site: Site) -> Outcome:
+    """Find noise where the tree of the table begins: the server names the table."""
+
+    def restore() -> None:
+        _restart_cleanly(site)
+        table = _table_file(site)
+        site.server.stop()
+        with table.open("r+b") as file:
+            file.seek(3 * INNODB_PAGE_BYTES + 200)
+            file.write(os.urandom(4000))
         site.server.start()
 
     return site.cycle(restore=restore)
@@ -271,7 +319,7 @@ def global_set_during(site: Site) -> Outcome:
 
 SHUT_DOWN = {
     "postgresql": "not shut down contradicted",  # by the farewell, or by the canary
-    "mariadb": "as a shutdown does",
+    "mariadb": "it was shut down, not cut",
     "mysql": "it was shut down, not cut",
 }
 KILLED = {
@@ -297,6 +345,20 @@ SERVERS = (
         INCONCLUSIVE,
         says="closed at once",
         engines=POSTGRESQL,
+    ),
+    Fault(
+        "shut down in the dark",
+        shut_down_in_the_dark,
+        INCONCLUSIVE,
+        says="it was shut down, not cut",
+        engines=ENGINES,
+    ),
+    Fault(
+        "killed in the dark",
+        killed_in_the_dark,
+        PASS,
+        says="assumed, not seen: host went down",
+        engines=ENGINES,
     ),
     Fault("never restarted", never_restarted, INCONCLUSIVE, says="was not cut"),
     Fault("the view restarted", view_restarted, INCONCLUSIVE, says="was not cut"),
@@ -336,12 +398,7 @@ SERVERS = (
         "another server in its place",
         other_server_in_its_place,
         INCONCLUSIVE,
-        # MariaDB's server_uid names the host and the port, not the data.
-        says={
-            "postgresql": "this is another one",
-            "mariadb": "an older copy",
-            "mysql": "this is another one",
-        },
+        says="this is another one",
         engines=ENGINES,
     ),
     Fault(
@@ -359,7 +416,25 @@ SERVERS = (
         engines=POSTGRESQL,
     ),
     Fault("a page lost", page_lost, FAIL, {"missing-hole": -1}, engines=POSTGRESQL),
-    Fault("a page damaged", page_damaged, FAIL, says="unrecoverable"),
+    Fault(
+        "a page damaged",
+        page_damaged,
+        FAIL,
+        # MySQL ends itself when it reads the page, and says so in its log.
+        says={
+            "postgresql": "unrecoverable",
+            "mariadb": "unrecoverable",
+            "mysql": "Database page corruption on disk",
+        },
+        engines=ENGINES,
+    ),
+    Fault(
+        "a root page damaged",
+        root_page_damaged,
+        FAIL,
+        says="1877 (HY000): Table `dbcheck`.`ledger` is corrupted",
+        engines=("mariadb",),
+    ),
     Fault(
         "a setting changed",
         setting_changed,
@@ -402,14 +477,21 @@ def test_servers(site: Site, fault: Fault) -> None:
 
 
 @engines("own_site", "mysql")
-def test_a_damaged_page_ends_mysql_and_gives_no_verdict(site: Site) -> None:
+def test_without_its_log_nobody_knows_why_mysql_ended(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A damaged page ends it; the client sees no more than a lost connection."""
+    engine = site.rig.engine
+    tell = engine.facts
+    monkeypatch.setattr(engine, "facts", lambda: replace(tell(), server_log=""))
+    monkeypatch.setattr(ending, "LOOK_S", 0.0)
     with pytest.raises(EngineError, match="Lost connection"):
-        page_damaged(site)
+        page_damaged(site, log=False)
 
 
 @engines("own_site", "postgresql")
 def test_a_recovery_that_goes_on_is_waited_for(site: Site) -> None:
-    """There is no verdict while it lasts, and the right one once it is over."""
+    """Nothing is final while it lasts, and the right verdict comes once it is over."""
     standby = site.server.data / "standby.signal"
 
     def restore() -> None:
@@ -417,12 +499,11 @@ def test_a_recovery_that_goes_on_is_waited_for(site: Site) -> None:
         standby.touch()
         site.server.start()
 
-    with pytest.raises(EngineError, match="in recovery") as caught:
-        site.cycle(restore=restore, limits=Limits(return_s=1.0))
-    assert "dbcheck reconcile" in caught.value.hint
-    run = RunFolder(max(site.rig.runs.iterdir()))
+    outcome = site.cycle(restore=restore, limits=Limits(return_s=1.0))
+    assert outcome.verdict is Verdict.INCONCLUSIVE
+    assert "in recovery" in outcome.judgement.reasons[0]
+    run = outcome.run
     assert not run.was_read()
-    assert not (run.path / "verdict.json").exists()
     site.server.kill()
     standby.unlink()
     site.server.start()
@@ -498,6 +579,8 @@ def _same_password(site: Site, other: DatabaseServer) -> None:
             value = "password(%s)" if mariadb else "%s"
             cursor.execute(f"set password = {value}", (secret,))
         cursor.close()
+    # It is not new to dbcheck, so on MariaDB, too, its data bear a name.
+    open_engine(other.url, site.server.password).prepare(Shape.LEDGER)
     other.stop()
     other.port = port
 

@@ -133,7 +133,7 @@ LOGS = (
         "cut off, the client lost",
         cut_off_and_client_lost,
         INCONCLUSIVE,
-        says="did not live to see",
+        says="client was lost before the cut",
     ),
     Fault("the client lost", client_lost, PASS),
     Fault("a frame left out", frame_left_out, INCONCLUSIVE, says="chain"),

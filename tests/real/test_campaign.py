@@ -22,6 +22,7 @@ from dbcheck.core.moments import Moment, Stratum
 from dbcheck.errors import DbcheckError, PowerError, RunWriteError, UsageError
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.ports import Cut, PowerState, PowerSwitch
+from dbcheck.runs import RunFolder
 from tests.real.rigs import SEED, Bench, Said, bench, quick
 
 pytestmark = pytest.mark.root
@@ -56,16 +57,21 @@ def verdicts(folder: CampaignFolder) -> list[str]:
 
 
 def test_an_honest_drive_passes_in_each_stratum(here: Bench, tmp_path: Path) -> None:
-    folder = CampaignFolder.create(tmp_path / "campaign", plan())
+    folder = CampaignFolder.create(tmp_path / "campaign", plan(cuts=4))
     shown = run_campaign(here.rig, folder)
     cycles = folder.cycles()
-    assert [cycle.verdict for cycle in cycles] == ["PASS"] * 3
-    assert {cycle.stratum for cycle in cycles} == {one.value for one in Stratum}
-    assert (shown.cuts, shown.losses) == (3, 0)
-    assert "no loss in 3 cuts" in shown.sentence
+    assert [cycle.verdict for cycle in cycles] == ["PASS"] * 4
+    moments = [RunFolder.open(folder.runs / c.run).manifest().moment for c in cycles]
+    drawn = [moment.stratum for moment in moments if moment]
+    assert set(drawn) == set(Stratum)
+    for cycle, stratum in zip(cycles, drawn, strict=True):
+        assert cycle.stratum == (stratum.value if not cycle.missed else "steady")
+    assert {cycle.cut_class for cycle in cycles} == {"lab drive"}
+    assert (shown.cuts, shown.losses) == (4, 0)
+    assert "no loss in 4 cuts" in shown.sentence
     assert "the cut comes meanwhile" in here.said.text
     lines = (folder.path / "cycles.jsonl").read_text().splitlines()
-    assert len(lines) == 3
+    assert len(lines) == 4
     # Rows of all cycles are in the table, and were checked again in each.
     earlier = [cycle.confirmed or 0 for cycle in cycles]
     ((rows,),) = here.execute(f"select count(*) from {here.table}")
@@ -129,6 +135,7 @@ class Clumsy:
 
     def __init__(self, real: PowerSwitch, fail: str) -> None:
         self.real, self.kind, self.fail = real, real.kind, fail
+        self.cut_class = real.cut_class
 
     def state(self) -> PowerState:
         return self.real.state()
@@ -319,7 +326,7 @@ def test_another_target_or_switch_is_not_cut_by_an_old_campaign(
         "dbcheck_power_cut": ["pdu", "cut", "7"],
     }
     shell = Shell(tmp_path, {"db": host})
-    assert "would be the first cut" in shell.run("--resume", folder, code=2)
+    assert "has never cut" in shell.run("--resume", folder, code=2)
     shell = Shell(tmp_path, {"db": {**host, "dbcheck_target": "postgresql://u@db2/x"}})
     said = shell.run("--resume", folder, "--yes", code=2)
     assert "is a campaign on postgresql://u@db1/x" in said

@@ -158,15 +158,16 @@ def test_a_host_tells_its_facts_and_why_some_are_not_known(
     facts = host.facts(str(data))
     assert facts.boot_id == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     assert facts.data_directory == str(data)
-    assert facts.filesystem
+    volume = facts.data
+    assert volume.filesystem
     assert facts.uptime_s
-    for layer in facts.layers:
+    for layer in volume.layers:
         assert layer.write_cache in ("write back", "write through")
-    known = bool(facts.filesystem_uuid)
-    assert known == ("filesystem_uuid" not in facts.unreadable)
-    for drive in facts.drives:
+    known = bool(volume.filesystem_uuid)
+    assert known == ("filesystem_uuid" not in volume.unreadable)
+    for drive in volume.drives:
         if drive.unsafe_shutdowns is None:
-            assert facts.unreadable[f"{drive.name}.counters"]
+            assert volume.unreadable[f"{drive.name}.counters"]
 
 
 def test_a_data_directory_that_is_not_there_is_told(

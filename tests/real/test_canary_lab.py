@@ -12,8 +12,11 @@ from urllib.parse import urlsplit
 import pytest
 
 from dbcheck.campaign.cycle import run_cycle
+from dbcheck.campaign.judging import Outcome, missed_stratum
 from dbcheck.core.depth import RECENT_S, Depth, DepthFinding, Ground, find_depth
 from dbcheck.core.evidence import Verdict
+from dbcheck.core.hostcache import host_cache
+from dbcheck.core.moments import Moment, Stratum
 from dbcheck.lab.lab import Lab
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.probes.canary import Canaries
@@ -44,10 +47,22 @@ def data_directory(here: Bench) -> str:
     return identity.get("data_directory") or identity["datadir"]
 
 
+def ground_of(here: Bench, host: TargetHost) -> Ground:
+    """Return what the canaries write on."""
+    facts = host.facts(data_directory(here)).data
+    above = host_cache(facts.layers)
+    return Ground(facts.filesystem, facts.mount_options, above=above)
+
+
+def of_a_process(here: Bench, host: TargetHost) -> Depth | None:
+    """Return how deep the end of a process can be seen to go here."""
+    unknown = ground_of(here, host).written_at_once()
+    return None if unknown else Depth.PROCESS
+
+
 def measured(here: Bench, host: TargetHost, canaries: Canaries) -> DepthFinding:
     """End the canaries of a server that is back, and judge."""
-    facts = host.facts(data_directory(here))
-    ground = Ground(facts.filesystem, facts.mount_options, facts.layers[0].write_cache)
+    ground = ground_of(here, host)
     canaries.stop()
     left = host.read_canaries(canaries.folder, canaries.nonce)
     return find_depth(canaries.completed(), left, ground)
@@ -107,7 +122,7 @@ def test_the_end_of_a_process_is_no_cut_of_power(engine: str, tmp_path: Path) ->
     spec = LabSpec(engine, rung="process")
     with bench(spec, tmp_path) as here, host_of(here.lab) as host:
         finding = cut_idle(here, host)
-    assert finding.depth is Depth.PROCESS, finding
+        assert finding.depth is of_a_process(here, host), finding
 
 
 @pytest.mark.root
@@ -130,9 +145,93 @@ def test_canaries_beside_a_load_recognise_the_drive(
 
 
 @pytest.mark.root
+@pytest.mark.parametrize(
+    ("engine", "filesystem", "options", "says"),
+    [
+        ("mariadb", "xfs", "sync", "xfs with sync writes buffered data out"),
+        pytest.param(
+            *("postgresql", "ext4", "sync", "ext4 with sync writes buffered data out"),
+            marks=pytest.mark.soak,
+        ),
+        pytest.param(
+            *("mariadb", "ext4", "data=journal", "ext4 with data=journal writes"),
+            marks=pytest.mark.soak,
+        ),
+    ],
+)
+def test_a_cut_below_a_filesystem_that_writes_at_once_is_a_cut(
+    engine: str, filesystem: str, options: str, says: str, tmp_path: Path
+) -> None:
+    """Such a mount keeps what others lose: that shows no system that kept running."""
+    spec = LabSpec(engine, filesystem=filesystem, mount_options=options)
+    with bench(spec, tmp_path) as here:
+        outcome = run_cycle(here.rig, quick(), SEED)
+    assert outcome.verdict is Verdict.PASS, outcome.judgement
+    assert outcome.depth is not None
+    assert outcome.depth.depth in (None, Depth.OS)
+    assert says in outcome.depth.reasons[0] or outcome.depth.depth is Depth.OS
+    told = [item.reason for item in outcome.judgement.items]
+    assert "kept running" not in " ".join((*told, *outcome.depth.reasons))
+
+
+def held(here: Bench, number: int) -> Outcome:
+    """Cut while the sessions are held, for the time that their number gives."""
+    moment = Moment(number, Stratum.HOLD, 0.6, 0.05 + 0.015 * number)
+    outcome = run_cycle(here.rig, quick(sessions=8), SEED + number, moment=moment)
+    assert outcome.verdict is Verdict.PASS, outcome.judgement
+    assert missed_stratum(outcome) == ""
+    return outcome
+
+
+def depth_of(outcome: Outcome) -> Depth | None:
+    return outcome.depth.depth if outcome.depth else None
+
+
+@pytest.mark.root
+def test_a_busy_drive_hides_no_depth_while_the_sessions_are_held(
+    tmp_path: Path,
+) -> None:
+    """A machine that is busy itself may hear of the writes too late."""
+    with bench(LabSpec("mariadb"), tmp_path) as here:
+        depths: list[Depth | None] = []
+        while Depth.DRIVE not in depths:
+            assert len(depths) < CUTS_MAX, depths
+            depths.append(depth_of(held(here, len(depths))))
+
+
+@pytest.mark.root
+@pytest.mark.soak
+@ENGINES
+@pytest.mark.parametrize("flush_ms", [1.0, 20.0])
+def test_nine_of_ten_honest_cuts_show_the_drive_while_the_sessions_are_held(
+    engine: str, flush_ms: float, tmp_path: Path
+) -> None:
+    spec = LabSpec(engine, drive=DriveSpec(flush_ms=flush_ms))
+    with bench(spec, tmp_path) as here:
+        depths = [depth_of(held(here, number)) for number in range(10)]
+    assert depths.count(Depth.DRIVE) >= 9, depths
+
+
+@pytest.mark.root
+@pytest.mark.soak
+@ENGINES
+@pytest.mark.parametrize(
+    "drive",
+    [DriveSpec("write-through"), DriveSpec(survivors="all")],
+    ids=["write-through", "survivors"],
+)
+def test_a_drive_whose_cache_survived_never_looks_lost(
+    engine: str, drive: DriveSpec, tmp_path: Path
+) -> None:
+    with bench(LabSpec(engine, drive=drive), tmp_path) as here:
+        depths = [depth_of(held(here, number)) for number in range(10)]
+    assert set(depths) == {Depth.OS}, depths
+
+
+@pytest.mark.root
 def test_a_lab_tells_what_its_server_lies_on(tmp_path: Path) -> None:
     with bench(LabSpec("mariadb"), tmp_path) as here, host_of(here.lab) as host:
-        facts = host.facts(data_directory(here))
+        facts = host.facts(data_directory(here)).data
     assert facts.filesystem == "xfs"
     assert [layer.kind for layer in facts.layers] == ["loop"]
     assert facts.layers[0].write_cache == "write back"
@@ -149,5 +248,6 @@ def test_a_folder_inside_the_data_directory_is_no_schema(tmp_path: Path) -> None
         here.rig.power.cut()
         here.rig.power.restore()
         assert here.execute("show databases") == before
-        assert measured(here, host, canaries).depth is Depth.PROCESS
+        expected = of_a_process(here, host)
+        assert measured(here, host, canaries).depth is expected
         host.remove_canaries(inside)

@@ -14,73 +14,16 @@ import pytest
 
 from dbcheck.errors import LabError
 from dbcheck.lab import block, block_filesystem
-from dbcheck.lab.drive import CutReport
 from dbcheck.lab.drive_control import DriveProcess
 from dbcheck.lab.spec import FILESYSTEMS, DriveSpec
 from tests.real.drive_mounts import own_mounts as own_mounts
+from tests.real.drive_stack import Storage
 
 pytestmark = [pytest.mark.root, pytest.mark.usefixtures("own_mounts")]
 
 FILES = 60
 # Nothing becomes stable by itself: what a lying drive has is lost for certain.
 QUICK = DriveSpec(flush_ms=0.1, destage_age_s=0.0)
-
-
-class Storage:
-    """A drive, a loop device and a filesystem, one upon the other."""
-
-    def __init__(
-        self,
-        folder: Path,
-        spec: DriveSpec,
-        filesystem: str,
-        options: str = "",
-        write_cache: str = block.WRITE_BACK,
-    ) -> None:
-        self.filesystem, self.options = filesystem, options
-        self.write_cache = write_cache
-        self.mountpoint = folder / "mnt"
-        self.mountpoint.mkdir()
-        file = folder / "drive"
-        file.touch()
-        self.drive = DriveProcess.start(spec, file)
-        self.device: block.LoopDevice | None = None
-        try:
-            self.device = block.attach(self.drive.descriptor, write_cache)
-            block_filesystem.mkfs(self.device.path, filesystem)
-            self.mount()
-            self.drive.settle()
-        except BaseException:
-            self.close()
-            raise
-
-    def mount(self) -> None:
-        if self.device is None:
-            self.device = block.attach(self.drive.descriptor, self.write_cache)
-        block_filesystem.mount(
-            self.device.path, self.mountpoint, self.filesystem, self.options
-        )
-
-    def unmount(self) -> None:
-        block_filesystem.umount(self.mountpoint)
-        if self.device is not None:
-            self.device.detach()
-            self.device = None
-
-    def cut(self, survivors: str | None = None, seed: int | None = None) -> CutReport:
-        """Cut the power and restore it."""
-        self.drive.freeze()
-        self.drive.fail()
-        self.unmount()
-        report = self.drive.cut(survivors, seed)
-        self.drive.power_on()
-        self.mount()
-        return report
-
-    def close(self) -> None:
-        self.drive.fail()
-        self.unmount()
-        self.drive.close()
 
 
 @pytest.fixture

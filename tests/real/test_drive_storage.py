@@ -85,7 +85,7 @@ def test_a_stale_link_does_not_name_the_filesystem(
 ) -> None:
     links = tmp_path / "by-uuid"
     links.mkdir()
-    facts = host_facts.Facts(str(storage.folder))
+    facts = host_facts.Volume(str(storage.folder))
     (links / "of-another").symlink_to(facts.mount["source"])
     monkeypatch.setattr(host_facts, "BY_UUID", str(links))
     with open(facts.mount["source"], "rb") as device:

@@ -77,8 +77,9 @@ def test_rows_come_back_as_they_were_sent(engine: Engine) -> None:
     table = engine.prepare(Shape.LEDGER)
     assert table.rows_by_epoch == {EPOCH: len(rows)}
     assert table.row_id_max == max(ids)
-    assert engine.row_exists(Shape.LEDGER, ids[0])
-    assert not engine.row_exists(Shape.LEDGER, max(ids) + 1)
+    for row in expected:
+        assert engine.row(Shape.LEDGER, row.row_id) == row
+    assert not engine.row(Shape.LEDGER, max(ids) + 1)
     engine.check(Shape.LEDGER)
 
 
@@ -90,7 +91,7 @@ def test_the_classic_shape_holds_ids_alone(engine: Engine) -> None:
     expected = [Row(row_id, 0, 0, 0, 0, b"", 0) for row_id in ids]
     assert sorted(stored(engine, Shape.CLASSIC)) == expected
     assert engine.prepare(Shape.CLASSIC).rows_by_epoch == {0: 5}
-    assert engine.row_exists(Shape.CLASSIC, ids[-1])
+    assert engine.row(Shape.CLASSIC, ids[-1]) == expected[-1]
     engine.check(Shape.CLASSIC)
 
 
@@ -164,7 +165,7 @@ def test_drop_names_what_it_dropped(engine: Engine) -> None:
     engine.prepare(Shape.LEDGER)
     engine.prepare(Shape.CLASSIC)
     names = engine.drop()
-    assert names[:2] == ["dbcheck.fs", "dbcheck.ledger"]
+    assert {"dbcheck.fs", "dbcheck.ledger"} <= set(names)
     assert engine.drop() == []
 
 
@@ -274,11 +275,12 @@ def test_a_start_is_told_the_same_until_the_next(own_server: DatabaseServer) -> 
 
 def test_the_canary_of_another_cycle_is_left_alone(engine: Engine) -> None:
     engine.prepare(Shape.LEDGER)
-    if engine.plant_canary(1):
-        engine.plant_canary(2)
-        assert engine.canary(1) is True
-        assert engine.canary(2) is True
-        assert engine.canary(3) is False
+    for epoch in (1, 2):
+        if held := engine.plant_canary(epoch):
+            held.close()
+    assert engine.canary(1) is True
+    assert engine.canary(2) is True
+    assert engine.canary(3) is False
 
 
 def test_a_checkpoint_is_made_or_explained(engine: Engine) -> None:

@@ -6,18 +6,21 @@ import re
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import psycopg.errors
 import pytest
 
+from dbcheck import files
 from dbcheck.audit.rules import flagged
 from dbcheck.core.schedule import Schedule
+from dbcheck.engines import postgresql_link
 from dbcheck.engines.mysql import MysqlEngine
 from dbcheck.engines.mysql_link import MysqlLink
 from dbcheck.engines.mysql_session import MysqlSession
 from dbcheck.engines.postgresql import PostgresqlEngine
 from dbcheck.engines.postgresql_link import PostgresqlLink
 from dbcheck.engines.postgresql_session import PostgresqlSession
-from dbcheck.errors import CommitUnknown, EngineError
+from dbcheck.errors import CommitUnknown, EngineError, IndexDamaged, TableLost
 from dbcheck.lab.server import DatabaseServer
 from dbcheck.load.single import commit
 from dbcheck.ports import Engine, Shape
@@ -199,6 +202,28 @@ def test_an_override_for_the_account_is_seen_in_the_session(
         run(postgresql, "alter role dbcheck reset synchronous_commit")
 
 
+def test_sessions_that_share_a_connection_name_the_pooler(
+    postgresql: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pooler in transaction mode gives the second the connection of the first."""
+    postgresql.prepare(Shape.LEDGER)
+    first = postgresql.open_session(Shape.LEDGER)
+    assert isinstance(first, PostgresqlSession)
+    first._pgconn.nonblocking = 0
+    with monkeypatch.context() as patch:
+        patch.setattr(psycopg, "connect", lambda **_: first.connection)
+        with pytest.raises(EngineError, match="sessions share a connection") as caught:
+            postgresql.open_session(Shape.LEDGER)
+    assert "pooler in transaction mode" in caught.value.hint
+    first.close()
+    other = postgresql.open_session(Shape.LEDGER)
+    run_on(other, "deallocate all")
+    with pytest.raises(EngineError, match="sessions share a connection") as caught:
+        commit(other, SCHEDULE.row(1, 1))
+    assert "pooler in transaction mode" in caught.value.hint
+    other.close()
+
+
 # --------------------------------------------------------------------- tables
 
 PG_COLUMNS = (
@@ -297,6 +322,96 @@ def require_refused(engine: Engine, statement: str, words: str) -> None:
         run(engine, "drop table if exists ledger", "drop view if exists ledger")
 
 
+PG_FUNCTION = (
+    "create function dbcheck.changed() returns trigger language plpgsql as"
+    " $$begin new.payload := 'x'; return new; end$$"
+)
+PG_FOREIGN = {
+    "the trigger spoils": [
+        PG_FUNCTION,
+        "create trigger spoils before insert on dbcheck.ledger"
+        " for each row execute function dbcheck.changed()",
+    ],
+    "the rule spoils": [
+        "create rule spoils as on insert to dbcheck.ledger do also select 1"
+    ],
+    "row security": ["alter table dbcheck.ledger enable row level security"],
+    "a default of the column payload": [
+        "alter table dbcheck.ledger alter payload set default 'x'"
+    ],
+    "the generated column checksum": [
+        "alter table dbcheck.ledger drop checksum",
+        "alter table dbcheck.ledger"
+        " add checksum bigint generated always as (session) stored",
+    ],
+    "no identity of the column id": [
+        "alter table dbcheck.ledger alter id drop identity"
+    ],
+    "inheritance with dbcheck.child": [
+        "create table dbcheck.child () inherits (dbcheck.ledger)"
+    ],
+    "the constraint spoils": [
+        "alter table dbcheck.ledger add constraint spoils check (seq < 9)"
+    ],
+    "the index dbcheck.spoils": ["create index spoils on dbcheck.ledger (seq)"],
+    "no primary key": ["alter table dbcheck.ledger drop constraint ledger_pkey"],
+}
+MY_FOREIGN = {
+    "the trigger spoils": [
+        "create trigger spoils before insert on ledger"
+        " for each row set new.payload = 'x'"
+    ],
+    "the generated column checksum": [
+        "alter table ledger drop checksum",
+        "alter table ledger add checksum bigint as (session) stored",
+    ],
+    "a default of the column part": ["alter table ledger alter part set default 7"],
+    "no auto_increment of the column id": [
+        "alter table ledger modify id bigint not null"
+    ],
+    "the partition p0": [
+        "alter table ledger partition by range (id) (partition p0 values less than"
+        " maxvalue)"
+    ],
+    "the constraint spoils": [
+        "alter table ledger add constraint spoils check (seq < 9)"
+    ],
+    "the index spoils": ["create index spoils on ledger (seq)"],
+    "the primary key's column seq": [
+        "alter table ledger drop primary key, add primary key (id, seq)"
+    ],
+    "no primary key": [
+        "alter table ledger modify id bigint not null",
+        "alter table ledger drop primary key",
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("engine", "words"),
+    [
+        *(("postgresql", words) for words in PG_FOREIGN),
+        *((name, words) for name in ("mariadb", "mysql") for words in MY_FOREIGN),
+    ],
+    indirect=["engine"],
+)
+def test_a_table_that_bears_more_than_dbcheck_made(engine: Engine, words: str) -> None:
+    engine.prepare(Shape.LEDGER)
+    engine.check(Shape.LEDGER)
+    table = PG_FOREIGN if engine.family == "postgresql" else MY_FOREIGN
+    try:
+        run(engine, *table[words])
+        for refuse in (engine.check, engine.prepare):
+            with pytest.raises(EngineError, match=words) as caught:
+                refuse(Shape.LEDGER)
+            assert "drop the table" in caught.value.hint
+    finally:
+        if engine.family == "postgresql":
+            run(engine, "drop schema dbcheck cascade")
+        else:
+            run(engine, "drop table ledger")
+
+
 def test_drop_leaves_the_tables_of_others(postgresql: Engine, mariadb: Engine) -> None:
     run(postgresql, "create schema dbcheck", "create table dbcheck.ledger (a int)")
     run(mariadb, "create table ledger (a int)")
@@ -331,6 +446,32 @@ def test_a_read_only_postgresql_is_refused(postgresql: Engine) -> None:
             "set default_transaction_read_only = off",
             "alter role dbcheck reset default_transaction_read_only",
         )
+
+
+def test_a_server_that_waits_for_a_standby_is_refused(postgresql: Engine) -> None:
+    """No commit would ever be answered."""
+    named = "synchronous_standby_names"
+    shown = f"select current_setting('{named}')"
+    run(postgresql, f"alter system set {named} = '*'", "select pg_reload_conf()")
+    try:
+        wait_until(lambda: run(postgresql, shown) == [("*",)], "the setting")
+        with pytest.raises(EngineError, match="no such standby is connected") as caught:
+            postgresql.check(Shape.LEDGER)
+        assert named in caught.value.hint
+        run(
+            postgresql,
+            "set synchronous_commit = local",
+            "alter role dbcheck set synchronous_commit = local",
+        )
+        postgresql.check(Shape.LEDGER)
+    finally:
+        for statement in (
+            f"alter system reset {named}",
+            "select pg_reload_conf()",
+            "alter role dbcheck reset synchronous_commit",
+        ):
+            run(postgresql, statement)
+        wait_until(lambda: run(postgresql, shown) == [("",)], "the setting")
 
 
 @pytest.mark.parametrize(
@@ -447,7 +588,12 @@ def test_rows_that_only_an_index_knows_are_gone(new_server: NewServer) -> None:
         stream.write(bytes(8192))  # an all-zero page is a valid, empty one
     server.start()
     assert run(engine, "select count(*) from dbcheck.fs") == [(1000,)]  # the index
-    assert 0 < sum(len(batch) for batch in engine.survivors(Shape.CLASSIC)) < 1000
+    read = 0
+    with pytest.raises(IndexDamaged, match="has 1,000 rows where the table has") as e:
+        for batch in engine.survivors(Shape.CLASSIC):
+            read += len(batch)
+    assert 0 < read < 1000
+    assert e.value.rows == 1000 - read
 
 
 def test_a_damaged_page_is_an_error_not_an_end(own_server: DatabaseServer) -> None:
@@ -466,3 +612,23 @@ def test_a_damaged_page_is_an_error_not_an_end(own_server: DatabaseServer) -> No
     own_server.start()
     with pytest.raises(EngineError):
         list(engine.survivors(Shape.LEDGER))
+
+
+@pytest.mark.parametrize(
+    "statement",
+    ["load 'dbcheck_has_no_such_library'", "select pg_read_file('/dbcheck/none')"],
+)
+def test_a_file_that_is_not_of_the_table_is_not_its_damage(
+    postgresql: Engine, monkeypatch: pytest.MonkeyPatch, statement: str
+) -> None:
+    """PostgreSQL has one SQLSTATE for every file that it cannot find."""
+    postgresql.prepare(Shape.LEDGER)
+
+    def broken(family: str, name: str) -> str:
+        return statement if name.startswith("count_") else files.sql(family, name)
+
+    monkeypatch.setattr(postgresql_link, "sql", broken)
+    monkeypatch.setattr(PostgresqlLink, "require_plan", lambda *_: None)
+    with pytest.raises(EngineError, match="dbcheck") as caught:
+        list(postgresql.survivors(Shape.LEDGER))
+    assert not isinstance(caught.value, TableLost | IndexDamaged)

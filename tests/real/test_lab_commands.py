@@ -18,6 +18,7 @@ from dbcheck.lab.lab import Lab
 from dbcheck.lab.spec import LabSpec
 from tests.real.drive_mounts import own_mounts as own_mounts
 from tests.real.servers import skip_without_server
+from tests.waiting import wait_until
 
 QUICK = (
     'shape = "ledger"\npayload_bytes = [200]\nsessions = 4\ncut_after_s = [2.5, 2.5]\n'
@@ -145,3 +146,42 @@ def test_without_a_name_all_are_ended() -> None:
         "lab one is down",
         "lab two was dead; what it had left is removed",
     ]
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (("--rung", "process", "--drive", "lying"), "--drive"),
+        (("--rung", "process", "--fs", "ext4", "--survivors", "torn"), "--survivors"),
+        (("--setting", "port=1"), "port"),
+        (("--setting", "bind-address=::"), "bind-address"),
+    ],
+)
+@pytest.mark.parametrize("verb", ["run", "up"])
+def test_what_would_be_ignored_is_refused(
+    verb: str, words: tuple[str, ...], named: str
+) -> None:
+    said = dbcheck("lab", verb, "--engine", "mariadb", *words, code=2)
+    assert named in said.splitlines()[-2]
+    assert state.entries() == []
+
+
+def test_a_killed_lab_run_leaves_no_folder(tmp_path: Path) -> None:
+    """Not even one that is empty; `lab down` removes what the daemon could not."""
+    skip_without_server("postgresql")
+    words = ("lab", "run", "--engine", "postgresql", "--rung", "process")
+    with subprocess.Popen(
+        [sys.executable, "-m", "dbcheck", *words, "--runs", str(tmp_path / "runs")],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+    ) as client:
+        wait_until(lambda: any(e.folder() for e in state.entries()), "a lab is made")
+        (entry,) = state.entries()
+        wait_until(lambda: entry.daemon() is not None, "its daemon is started")
+        assert list(tmp_path.glob("dbcheck-lab-*"))
+        client.kill()
+    entry.wait_dead(30)
+    dbcheck("lab", "down")
+    assert list(tmp_path.glob("dbcheck-lab-*")) == []

@@ -14,6 +14,7 @@ from dbcheck.campaign.cycle import reconcile_run, run_cycle
 from dbcheck.campaign.loading import Cutter, load_until_cut
 from dbcheck.campaign.preflight import Started, preflight
 from dbcheck.campaign.rig import Limits
+from dbcheck.core.cutclass import CutClass
 from dbcheck.core.evidence import Verdict
 from dbcheck.errors import EngineError, UsageError
 from dbcheck.lab.lab import missing
@@ -44,6 +45,7 @@ class FreezingSwitch:
 
     kind = "exec"
     attended = False
+    cut_class = CutClass.UNKNOWN
 
     def __init__(self, here: Bench) -> None:
         self._lab = here.lab
@@ -97,9 +99,9 @@ def test_a_run_is_not_judged_by_the_log_of_another(here: Bench, tmp_path: Path) 
     started = here.cut_cycle(quick())
     other = replace(started.manifest, epoch=started.manifest.epoch ^ 1)
     refused = RunFolder.create(tmp_path, other)
-    with pytest.raises(UsageError, match="that of another client") as caught:
+    with pytest.raises(UsageError, match="belongs to another client") as caught:
         reconcile_run(here.rig, refused, other)
-    assert "never began" in caught.value.hint
+    assert "never started" in caught.value.hint
     assert here.judge(started).verdict is Verdict.PASS
 
 

@@ -201,7 +201,7 @@ def test_rows_are_committed_and_read_over_tls(fresh: Secured, mode: str) -> None
     stored = [row for batch in engine.survivors(Shape.LEDGER) for row in batch]
     sent = [row._replace(row_id=i) for row, i in zip(rows, ids, strict=True)]
     assert sorted(stored) == sorted(sent)
-    assert engine.row_exists(Shape.LEDGER, ids[-1])
+    assert engine.row(Shape.LEDGER, ids[-1])
 
 
 @pytest.mark.parametrize(
@@ -363,7 +363,7 @@ def test_a_reply_may_come_byte_by_byte(
         assert select.select([relayed], [], [], 30)[0], "no byte came"
         received.append(relayed.receive())
     assert len(received) > 20
-    assert fresh.engine("require").row_exists(Shape.LEDGER, received[-1])
+    assert fresh.engine("require").row(Shape.LEDGER, received[-1])
 
 
 def test_sixteen_sessions_are_acked_what_they_committed(fresh: Secured) -> None:

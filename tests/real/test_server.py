@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import mysql.connector
@@ -17,8 +18,8 @@ import pytest
 from dbcheck.errors import LabError
 from dbcheck.lab import held_port
 from dbcheck.lab.held_port import HeldPort
-from dbcheck.lab.server import DatabaseServer
-from tests.real.servers import SERVERS, NewServer, engine_of
+from dbcheck.lab.server import DatabaseServer, unprivileged_account
+from tests.real.servers import SERVERS, NewServer, engine_of, skip_without_server
 from tests.waiting import wait_until
 
 
@@ -201,6 +202,31 @@ def test_settings_take_effect_at_the_next_start(new_server: NewServer) -> None:
             server.start()
             assert engine_of(server).facts().settings[setting] == value
             server.stop()
+
+
+@pytest.mark.parametrize("engine", ["mariadb", "mysql"])
+def test_files_are_made_as_the_settings_want_them(engine: str) -> None:
+    """A page size, or a place of the redo log, is settled when the files are made."""
+    skip_without_server(engine)
+    with tempfile.TemporaryDirectory(prefix="dbcheck-") as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        settings = {"innodb-page-size": "4k"}
+        settings["innodb_log_group_home_dir"] = str(folder / "run/redo")
+        server = SERVERS[engine](folder / "data", folder / "run", settings=settings)
+        for made in ("run", "run/redo"):
+            (folder / made).mkdir()
+            if account := unprivileged_account(*server.accounts):
+                os.chown(folder / made, account.uid, account.gid)
+        try:
+            server.initialise()
+            server.start()
+            assert engine_of(server).ready() is None
+        finally:
+            server.kill()
+        assert not list((folder / "data").glob("*redo*/*redo?*"))
+        assert not list((folder / "data").glob("ib_logfile*"))
+        assert list((folder / "run/redo").iterdir())
 
 
 def test_an_end_by_itself_is_a_failure(own_server: DatabaseServer) -> None:

@@ -37,6 +37,7 @@ class Late:
 
     def __init__(self, real: PowerSwitch, meanwhile: Callable[[], None]) -> None:
         self._real, self._meanwhile = real, meanwhile
+        self.cut_class = real.cut_class
 
     def state(self) -> PowerState:
         """Ask the real one."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from dbcheck.campaign import host as campaign_host
 from dbcheck.campaign.host import ask_host
 from dbcheck.core.depth import Remains
+from dbcheck.core.places import Place
 from dbcheck.core.target import HostAfter, LogMarks, LogTail, TargetFacts
 from dbcheck.errors import HostError
 from dbcheck.ports import Canaries
@@ -20,6 +22,7 @@ from tests.unit.test_runs import MANIFEST
 ASKED: Manifest = replace(MANIFEST, host=BEFORE)
 REMAINS = Remains("", (), 1, (), 1)
 TAIL = LogTail("interrupted", False, False)
+RECORD = "wtmp has the shutdown"
 
 
 class Booting:
@@ -38,7 +41,7 @@ class Booting:
             self._refusals -= 1
             raise HostError("System is booting up")
 
-    def facts(self, data_directory: str) -> TargetFacts:
+    def facts(self, data_directory: str, places: Sequence[Place] = ()) -> TargetFacts:
         self.called.append("facts")
         if self._lacks_data:
             raise HostError(f"no {data_directory}")
@@ -50,6 +53,10 @@ class Booting:
     def read_log(self, path: str, marks: LogMarks) -> LogTail:
         self.called.append("read_log")
         return TAIL
+
+    def shutdown_record(self, boot_id: str, since_us: int) -> str:
+        self.called.append("shutdown_record")
+        return RECORD
 
     def start_canaries(self, data_directory: str) -> Canaries:
         raise NotImplementedError
@@ -65,7 +72,13 @@ class Booting:
         raise NotImplementedError
 
 
-QUESTIONS = ["facts", "read_canaries", "read_log", "remove_canaries"]
+QUESTIONS = [
+    "facts",
+    "read_canaries",
+    "read_log",
+    "shutdown_record",
+    "remove_canaries",
+]
 
 
 @pytest.fixture(autouse=True)
@@ -81,7 +94,7 @@ def ask(host: Booting) -> tuple[HostAfter | None, Told]:
 def test_a_host_that_lets_us_in_is_asked_at_once() -> None:
     host = Booting(0)
     after, told = ask(host)
-    assert after == HostAfter(FACTS, REMAINS, TAIL, "")
+    assert after == HostAfter(FACTS, REMAINS, TAIL, "", shut_down=RECORD)
     assert host.called == ["reach", *QUESTIONS]
     assert not told.phases
 
@@ -89,7 +102,7 @@ def test_a_host_that_lets_us_in_is_asked_at_once() -> None:
 def test_a_host_that_still_boots_is_waited_for() -> None:
     host = Booting(3)
     after, told = ask(host)
-    assert after == HostAfter(FACTS, REMAINS, TAIL, "")
+    assert after == HostAfter(FACTS, REMAINS, TAIL, "", shut_down=RECORD)
     assert host.called == ["reach"] * 4 + QUESTIONS
     said = "trying its host for 60 s: System is booting up"
     assert told.phases == [("restore", said)]
@@ -101,7 +114,9 @@ def test_a_host_that_never_lets_us_in_is_given_up(
     monkeypatch.setattr(campaign_host, "BOOT_S", 0.01)
     host = Booting(10**9)
     after, _ = ask(host)
-    assert after == HostAfter(None, None, None, "System is booting up")
+    assert after == HostAfter(
+        None, None, None, "System is booting up", left=BEFORE.canary_folders
+    )
     assert set(host.called) == {"reach"}
     assert len(host.called) > 1
 
@@ -109,6 +124,6 @@ def test_a_host_that_never_lets_us_in_is_given_up(
 def test_what_it_cannot_answer_is_asked_once_and_the_rest_all_the_same() -> None:
     host = Booting(0, lacks_data=True)
     after, told = ask(host)
-    assert after == HostAfter(None, REMAINS, TAIL, "no /d")
+    assert after == HostAfter(None, REMAINS, TAIL, "no /d", shut_down=RECORD)
     assert host.called == ["reach", *QUESTIONS]
     assert not told.phases

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import subprocess
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from dbcheck.probes import host_agent
+from dbcheck.core.depth import Completed, Counted, Ground, Remains, find_depth
+from dbcheck.probes import host_agent, host_facts
 from dbcheck.probes.host_canary import BESIDE, Canaries
 from dbcheck.remote import wire
 
@@ -86,7 +88,65 @@ def data(tmp_path: Path) -> Path:
 def test_what_makes_no_sense_is_refused(asked: Asked, data: Path) -> None:
     assert asked.ask(99) == "protocol"
     assert asked.ask(host_agent.STOP) == "protocol"
-    assert asked.ask(host_agent.FACTS, data_directory=str(data / "none")) == "ENOENT"
+    places = [["data", str(data / "none")]]
+    assert asked.ask(host_agent.FACTS, places=places) == "ENOENT"
+    assert asked.ask(host_agent.FACTS, places=[]) == "protocol"
+
+
+def test_each_place_is_found_on_its_own_volume(asked: Asked, data: Path) -> None:
+    (data / "wal").symlink_to("/proc/self")
+    (data / "base").mkdir()
+    places = [["data", str(data)], ["WAL", str(data / "wal")]]
+    places += [["database", str(data / "base")], ["undo", str(data / "none")]]
+    facts = asked.ask(host_agent.FACTS, places=[*places, ["tablespace t", ""]])
+    on_data, on_proc = facts["volumes"]
+    assert on_data["places"] == {"data": str(data), "database": str(data / "base")}
+    assert on_proc["places"] == {"WAL": f"/proc/{os.getpid()}"}
+    assert on_proc["filesystem"] == "proc"
+    assert (on_proc["layers"], on_proc["drives"]) == ([], [])
+    assert "no block device" in on_proc["unreadable"]["layers"]
+    assert facts["unseen"] == {
+        "undo": f"{data}/none: No such file or directory",
+        "tablespace t": "the server does not show where it is",
+    }
+
+
+def test_a_filesystem_may_lie_on_several_devices(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("sda", "sdb", "sdc"):
+        (tmp_path / "block" / name).mkdir(parents=True)
+        (tmp_path / "btrfs/u/devices" / name).mkdir(parents=True)
+    monkeypatch.setattr(host_facts, "BLOCK", str(tmp_path / "block"))
+    monkeypatch.setattr(host_facts, "BTRFS", str(tmp_path / "btrfs/*/devices"))
+    volume = host_facts.Volume(str(tmp_path))
+    volume.mount = {"type": "btrfs", "options": "rw", "source": "/dev/sdb"}
+    monkeypatch.setattr(volume, "top", lambda: str(tmp_path / "block/sdb"))
+    layers = [layer["name"] for layer in volume.layers()]
+    assert (layers[0], sorted(layers)) == ("sdb", ["sda", "sdb", "sdc"])
+    volume.mount |= {"type": "xfs", "options": "rw,logdev=/dev/sdc,noquota"}
+    assert [layer["name"] for layer in volume.layers()] == ["sdb", "sdc"]
+
+
+VIRTIO = Path("/sys/class/block/vda/serial")
+
+
+@pytest.mark.skipif(not VIRTIO.is_file(), reason="no virtio-blk drive in this machine")
+def test_a_virtio_drive_has_its_serial_beside_its_queue() -> None:
+    layer = host_facts.layer_of("/sys/class/block/vda", "vda", [])
+    drive = host_facts.Volume("/").drive(layer)
+    assert drive["serial"] == VIRTIO.read_text().strip()
+
+
+def test_a_serial_is_read_where_a_driver_puts_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(host_facts, "BLOCK", str(tmp_path))
+    for name, place in (("vda", "serial"), ("nvme0n1", "device/serial")):
+        (tmp_path / name / "device").mkdir(parents=True)
+        (tmp_path / name / place).write_text(f"{name}-7\n")
+        layer = host_facts.layer_of(str(tmp_path / name), name, [])
+        assert host_facts.Volume("/").drive(layer)["serial"] == f"{name}-7"
 
 
 def test_canaries_run_once_and_report(asked: Asked, data: Path) -> None:
@@ -102,6 +162,26 @@ def test_canaries_run_once_and_report(asked: Asked, data: Path) -> None:
     assert [ring["found"][-1][1] for ring in left["rings"]] == ended["direct"]
     assert asked.ask(host_agent.REMOVE, folder=folder) is None
     assert list(data.parent.iterdir()) == [data]
+
+
+def test_they_tell_of_files_that_are_written_at_once(asked: Asked, data: Path) -> None:
+    """Files inherit the attribute of their folder, see chattr(1)."""
+    if subprocess.run(
+        ["chattr", "+S", str(data.parent)], capture_output=True
+    ).returncode:
+        pytest.skip("no chattr, or a filesystem that has no such attribute")
+    folder = asked.start(data)["folder"]
+    assert asked.ask(host_agent.STOP)["stopped"] == ""
+    run = asked.ask(host_agent.READ, folder=folder)["run"]
+    assert (
+        find_depth(
+            Completed(Counted(1, 0), ()),
+            Remains("", ((1, 1),), 1, (), 1, run["attributes"]),
+            Ground("ext4"),
+        ).depth
+        is None
+    )
+    asked.ask(host_agent.REMOVE, folder=folder)
 
 
 def run_with(

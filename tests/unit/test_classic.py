@@ -1,13 +1,17 @@
 from __future__ import annotations
 
-from collections.abc import Iterable
+import tracemalloc
+from collections.abc import Iterable, Iterator
 
+import numpy as np
 import pytest
 
+from dbcheck.core.acks import ACK_DTYPE, AckArray
 from dbcheck.core.classic import reconcile_ids
 from dbcheck.core.earlier import Before
 from dbcheck.core.history import Ack
 from dbcheck.core.reconcile import Claim, Reconciliation
+from dbcheck.core.survivors import RECORD, Records
 from tests.unit.cycles import NOTHING_BEFORE, array_of, records_of
 
 ACKS = [Ack(1, 1, 11, 100), Ack(2, 1, 12, 200), Ack(1, 2, 13, 300), Ack(1, 3, 15, 400)]
@@ -102,3 +106,45 @@ def test_a_copy_does_not_stand_for_a_row_that_is_gone() -> None:
 def test_a_row_that_was_being_committed_when_the_table_was_counted_is_foreign() -> None:
     result = found([8, 9, 10, 11, 12, 13, 15], before=Before({0: 2}, 10))
     assert (result.counts, result.foreign) == ({}, 1)
+
+
+@pytest.mark.parametrize("step", [1, 7, 65535, 2**40])
+def test_ids_may_lie_as_far_apart_as_the_server_likes(step: int) -> None:
+    """auto_increment_increment is 1 to 65535."""
+    acks = [Ack(ack.session, ack.seq, ack.row_id * step, 1) for ack in ACKS]
+    there = [ack.row_id for ack in acks]
+    assert found(there, acks=acks).counts == {}
+    result = found([*there[:1], *there[2:], 16 * step, 16 * step], acks=acks)
+    assert result.counts == {"missing-tail": 1, "duplicate": 1}
+    assert {loss.row_id for loss in result.losses} == {12 * step, 16 * step}
+
+
+@pytest.mark.parametrize("lost", [0, 1])
+def test_no_id_is_kept(lost: int) -> None:
+    """Ten million ids once took a gigabyte: an id has 8 bytes, its mark has one."""
+    count, at_once = 1 << 19, 1 << 12
+
+    def batches() -> Iterator[AckArray]:
+        for begin in range(0, count, at_once):
+            batch = np.zeros(at_once, ACK_DTYPE)
+            batch["session"] = 1
+            batch["seq"] = np.arange(begin, begin + at_once) + 1
+            batch["row_id"] = batch["seq"]
+            yield batch
+
+    def rows() -> Iterator[Records]:
+        for batch in batches():
+            records = np.zeros(len(batch), RECORD)
+            records["row_id"] = batch["row_id"]
+            yield records[lost if batch["seq"][0] == 1 else 0 :]
+
+    tracemalloc.start()
+    try:
+        result = reconcile_ids(
+            batches, rows, before=NOTHING_BEFORE, claim=None, window_acks=0
+        )
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert (result.confirmed, result.kept) == (count, count - lost)
+    assert peak < 8 * count

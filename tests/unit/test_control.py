@@ -60,7 +60,8 @@ TAIL = lost(LossKind.MISSING_TAIL, LossKind.MISSING_TAIL)
             dataclasses.replace(TAIL, foreign=1),
             FAIR,
             Verdict.INCONCLUSIVE,
-            "control lost 2 rows, but 1 rows of another run: two at once?",
+            "control lost 2 rows, but 1 rows belong to another run;"
+            " was a second dbcheck running?",
             id="another run",
         ),
         pytest.param(
@@ -109,6 +110,16 @@ def test_a_control_that_loses_more_than_a_tail_fails(
     judgement = judge_control(evidence.judge(found, [item]), found)
     assert judgement.verdict is Verdict.FAIL
     assert judgement.reasons[0].endswith(f": 1 {kind.value}")
+
+
+def test_a_control_that_was_not_weak_does_not_call_the_rig_blind() -> None:
+    judgement = judge_control(evidence.judge(CLEAN, [FAIR]), CLEAN, "sync_binlog = 1")
+    assert judgement.verdict is Verdict.INCONCLUSIVE
+    assert judgement.reasons == (f"{NOTHING}, but it was not weak: sync_binlog = 1",)
+    item = control_item([ControlFacts(RUN, judgement.verdict, judgement.reasons[0])])
+    assert "cannot see losses" not in item.reason
+    lost_all_the_same = judge_control(evidence.judge(TAIL, [FAIR]), TAIL, "unknown")
+    assert lost_all_the_same.verdict is Verdict.PASS
 
 
 def test_a_server_that_a_control_killed_for_good_fails() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any, cast
@@ -11,9 +12,12 @@ import pytest
 from dbcheck.campaign.loading import BEHIND_MAX_S, RESUMED_S, Cutter
 from dbcheck.campaign.preflight import Started
 from dbcheck.campaign.rig import Rig
-from dbcheck.errors import EngineError
+from dbcheck.core.moments import Moment, Stratum
+from dbcheck.errors import EngineError, PowerError
+from dbcheck.load.load import Load
 from dbcheck.load.loop import now_us
 from dbcheck.ports import Cut
+from tests.waiting import wait_until
 
 DUE_S = 1.0
 
@@ -42,7 +46,7 @@ def cutter() -> Cutter:
     rig = SimpleNamespace(engine=quiet, power=quiet, listener=quiet)
     workload = SimpleNamespace(cut_after_s=(DUE_S, DUE_S))
     manifest = SimpleNamespace(seed=1, workload=workload, moment=None)
-    started = SimpleNamespace(manifest=manifest, log=quiet)
+    started = SimpleNamespace(manifest=manifest, log=quiet, held=None)
     return Cutter(cast(Rig, rig), cast(Started, started))
 
 
@@ -69,3 +73,106 @@ def test_after_a_lag_it_comes_once_an_ack_shows_that_sessions_go_on(
     assert not cutter.asked
     cutter.cut_if_due(DUE_S, 0.0, now_us())
     assert cutter.asked
+
+
+class Refusing(Quiet):
+    """A server that makes no checkpoint for this account, asked or not."""
+
+    def checkpoint(self) -> str | None:
+        return REFUSED
+
+
+class Breaking(Quiet):
+    """A server whose checkpoint fails."""
+
+    def checkpoint(self) -> str | None:
+        raise EngineError(REFUSED)
+
+
+class Making(Quiet):
+    """A server that makes one."""
+
+    def checkpoint(self) -> str | None:
+        return None
+
+
+REFUSED = "must be superuser to do CHECKPOINT"
+
+
+def in_checkpoint(parts: Any, refused: str = "") -> Cutter:
+    """A cut that is to come within a checkpoint."""
+    rig = SimpleNamespace(engine=parts, power=parts, listener=parts)
+    drawn = Moment(1, Stratum.CHECKPOINT, DUE_S, 0.05)
+    manifest = SimpleNamespace(
+        seed=1, workload=SimpleNamespace(cut_after_s=(DUE_S, DUE_S)), moment=drawn
+    )
+    started = SimpleNamespace(
+        manifest=manifest, log=parts, no_checkpoint=refused, held=None
+    )
+    return Cutter(cast(Rig, rig), cast(Started, started))
+
+
+@pytest.mark.parametrize(
+    ("parts", "known", "refused"),
+    [
+        (Making(), "", ""),
+        (Refusing(), "", REFUSED),
+        (Breaking(), "", REFUSED),
+        (Making(), REFUSED, REFUSED),  # the preflight asked in vain
+    ],
+)
+def test_a_checkpoint_that_was_refused_is_remembered(
+    parts: Any, known: str, refused: str
+) -> None:
+    cutter = in_checkpoint(parts, known)
+    cutter.cut_if_due(DUE_S, 0.0, now_us())
+    assert cutter.asked is bool(known)
+    wait_until(lambda: cutter.no_checkpoint == refused, "the server answered")
+    cutter.cut_if_due(DUE_S + 0.1, 0.0, now_us())
+    assert cutter.asked
+    assert cutter.no_checkpoint == refused
+    assert cutter.due_us is not None
+
+
+def test_what_was_due_is_remembered_however_late_the_cut(cutter: Cutter) -> None:
+    cutter.cut_if_due(DUE_S + 7, BEHIND_MAX_S, now_us())  # the witness lags
+    assert not cutter.asked
+    cutter.cut_if_due(DUE_S + 9, 0.0, now_us())
+    assert cutter.asked
+    assert cutter.due_us is not None
+    assert 7 <= (now_us() - cutter.due_us) / 1e6 < 8.5
+
+
+class Failing(Quiet):
+    """A switch that does not work."""
+
+    def cut(self) -> Cut:
+        raise PowerError("the outlet does not answer")
+
+
+class Held:
+    """Stands for a load; its sessions are slow to go on."""
+
+    def __init__(self) -> None:
+        self.orders: list[bool] = []
+
+    def hold(self, *, held: bool) -> None:
+        if not held:
+            time.sleep(0.2)
+        self.orders.append(held)
+
+
+def test_sessions_that_were_held_have_gone_on_before_the_load_can_end() -> None:
+    """What ends the load closes what the sessions are told to go on by."""
+    parts: Any = Failing()
+    rig = SimpleNamespace(engine=parts, power=parts, listener=parts)
+    drawn = Moment(1, Stratum.HOLD, DUE_S, 0.05)
+    manifest = SimpleNamespace(
+        seed=1, workload=SimpleNamespace(cut_after_s=(DUE_S, DUE_S)), moment=drawn
+    )
+    started = SimpleNamespace(manifest=manifest, log=parts, no_checkpoint="", held=None)
+    cutter, load = Cutter(cast(Rig, rig), cast(Started, started)), Held()
+    cutter.load = cast(Load, load)
+    with pytest.raises(PowerError):
+        cutter.cut_if_due(DUE_S, 0.0, now_us())
+    assert load.orders == [True, False]

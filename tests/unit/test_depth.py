@@ -13,17 +13,14 @@ from dbcheck.core.depth import (
     Completed,
     Counted,
     Depth,
-    DepthFinding,
     Ground,
     Remains,
     Ring,
-    Tally,
     find_depth,
-    summarise,
 )
 
 BLOCKS = 100
-XFS = Ground("xfs", "rw,noatime", "write back")
+XFS = Ground("xfs", "rw,noatime")
 # 1..500 completed in both rings; the last second began after 450.
 DONE = Completed(Counted(5000, 4000), (Counted(500, 450), Counted(500, 450)))
 
@@ -131,7 +128,6 @@ def test_depth(left: Remains, depth: Depth | None, lost: tuple[int, int]) -> Non
         (Ground("btrfs"), Depth.OS, "btrfs does not overwrite in place"),
         (Ground("zfs"), Depth.OS, "zfs"),
         (Ground(""), Depth.OS, "unknown filesystem"),
-        (Ground("xfs", "", "write through"), Depth.DRIVE, "never flushes it"),
     ],
 )
 def test_a_lost_block_counts_against_the_drive_only_where_it_must(
@@ -140,6 +136,53 @@ def test_a_lost_block_counts_against_the_drive_only_where_it_must(
     finding = find_depth(DONE, remains(KEPT, ring((400, 499))), ground)
     assert finding.depth is depth
     assert word in " ".join(finding.reasons)
+
+
+SYNC = Ground("xfs", "rw,relatime,sync,wsync,inode64")
+
+
+@pytest.mark.parametrize(
+    ("ground", "attributes", "words"),
+    [
+        (SYNC, 0, "xfs with sync writes buffered data out at each write"),
+        (Ground("ext4", "rw,nodelalloc,data=journal"), 0, "ext4 with data=journal"),
+        (Ground("ext4", "rw,relatime,nodelalloc"), 0, "ext4 with nodelalloc"),
+        (Ground("btrfs", "rw,flushoncommit"), 0, "btrfs with flushoncommit"),
+        (Ground("ext4", "rw"), 0x80008, "ext4 with the attribute +S"),
+        (Ground("ext4", "rw"), 0x84000, "ext4 with the attribute +j"),
+        (Ground("ext3", "rw"), 0, "ext3 may write"),
+        (Ground("nfs4", "rw,hard"), 0, "nfs4 may write"),
+        (Ground("fuse.glusterfs", "rw"), 0, "fuse.glusterfs may write"),
+        (Ground("overlay", "rw,upperdir=/a"), 0, "overlay may write"),
+        (Ground(""), 0, "an unknown filesystem may write"),
+    ],
+)
+def test_records_that_are_written_at_once_show_no_page_cache(
+    ground: Ground, attributes: int, words: str
+) -> None:
+    found = find_depth(DONE, replace(REMAINS, attributes=attributes), ground)
+    assert found.depth is None
+    assert found.reasons[0].startswith(words)
+    assert "kept running" not in " ".join(found.reasons)
+
+
+def test_on_a_synchronous_mount_the_drive_may_still_be_seen_to_lose() -> None:
+    """A lost block was flushed, and is gone: the drive lies, and lost its power."""
+    left = replace(REMAINS, rings=(KEPT, ring((400, 499))))
+    assert find_depth(DONE, left, SYNC).depth is Depth.DRIVE
+    kept = find_depth(DONE, REMAINS, SYNC)
+    assert "O_DIRECT canary was flushed too" in kept.reasons[0]
+
+
+@pytest.mark.parametrize("kind", ["btrfs", "ext2", "ext4", "tmpfs", "xfs"])
+@pytest.mark.parametrize("options", ["", "rw,relatime,wsync,async,data=ordered"])
+def test_where_records_wait_in_the_page_cache_their_survival_tells(
+    kind: str, options: str
+) -> None:
+    found = find_depth(
+        DONE, replace(REMAINS, attributes=0x80000), Ground(kind, options)
+    )
+    assert found.depth is Depth.PROCESS
 
 
 @pytest.mark.parametrize("left", [REMAINS, PAGE_CACHE_GONE])
@@ -171,33 +214,11 @@ def test_counts_that_run_backwards_are_refused() -> None:
 
 
 def test_values_are_the_same_after_json() -> None:
-    left = remains(KEPT, ring((400, 499), torn=(3, 1)))
+    left = replace(remains(KEPT, ring((400, 499), torn=(3, 1))), attributes=8)
     text = json.dumps([DONE.to_values(), left.to_values()])
     done, again = json.loads(text)
     assert Completed.from_values(done) == DONE
     assert Remains.from_values(again) == left
-
-
-def finding(depth: Depth | None, lost: int = 0) -> DepthFinding:
-    return DepthFinding(depth, Tally(9, 9, 9), Tally(100, 50, lost), ("why",))
-
-
-def test_a_summary_counts_by_depth() -> None:
-    cuts = [finding(Depth.DRIVE, 3)] * 3 + [finding(Depth.OS)] * 2 + [finding(None)]
-    summary = summarise(cuts)
-    deep = [summary.at_least(depth) for depth in Depth]
-    assert deep == [5, 5, 3]
-    assert (summary.unflushed, summary.unflushed_lost) == (300, 9)
-    assert summary.text == (
-        "6 cuts: 2 at OS depth, 3 at DRIVE depth, 1 of unknown depth"
-    )
-
-
-def test_a_summary_says_that_no_volatile_cache_was_seen() -> None:
-    text = summarise([finding(Depth.OS)] * 20).text
-    assert "no volatile write cache was seen (0 of 1,000 unflushed" in text
-    assert "no volatile" not in summarise([finding(Depth.PROCESS)]).text
-    assert summarise([]).text == "0 cuts: none"
 
 
 def left_of(written: int, kept: int, blocks: int) -> Ring:

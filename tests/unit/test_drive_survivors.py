@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dbcheck.lab.drive_survivors import Write, sectors, surviving
+from dbcheck.lab.spec import SURVIVORS
 
 EIGHT = [(4096 * n, bytes([n + 1]) * 4096) for n in range(8)]
 
@@ -58,6 +59,23 @@ def test_random_sectors_fall_independently_within_one_write() -> None:
     assert all(60 < count < 140 for count in kept)
 
 
+def test_any_whole_writes_may_be_left_and_none_in_part() -> None:
+    found = outcomes("writes", EIGHT)
+    assert all(write in EIGHT for left in found for write in left)
+    assert all(left == sorted(left) for left in found)
+    kept = [sum(write in left for left in found) for write in EIGHT]
+    assert all(60 < count < 140 for count in kept)
+
+
+def test_blocks_of_4096_bytes_are_never_torn() -> None:
+    write = (8192 - 512, bytes([1]) * 512 + bytes([2]) * 4096 + bytes([3]) * 1024)
+    whole = {(7680, 512), (8192, 4096), (12288, 1024)}
+    found = outcomes("blocks", [write])
+    left = [(offset, len(content)) for one in found for offset, content in one]
+    assert set(left) == whole
+    assert all(60 < left.count(part) < 140 for part in whole)
+
+
 @pytest.mark.parametrize("kind", ["random", "torn"])
 def test_an_unaligned_write_breaks_at_the_sectors_of_the_drive(kind: str) -> None:
     edges = {700, 1024, 1536, 1700}
@@ -67,7 +85,7 @@ def test_an_unaligned_write_breaks_at_the_sectors_of_the_drive(kind: str) -> Non
 
 
 def test_no_writes_leave_nothing() -> None:
-    for kind in ("none", "all", "prefix", "random", "torn"):
+    for kind in SURVIVORS:
         assert list(surviving(kind, [], 3)) == []
 
 

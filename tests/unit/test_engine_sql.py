@@ -25,7 +25,9 @@ def test_a_file_holds_one_statement_and_says_what_for(family: str, name: str) ->
 
 
 @pytest.mark.parametrize("family", ["mysql", "postgresql"])
-@pytest.mark.parametrize("verb", ["create", "insert", "epochs", "exists", "survivors"])
+@pytest.mark.parametrize(
+    "verb", ["create", "insert", "epochs", "row", "survivors", "count"]
+)
 @pytest.mark.parametrize("shape", Shape)
 def test_both_families_have_every_verb(family: str, verb: str, shape: Shape) -> None:
     assert (family, f"{verb}_{shape.value}") in FILES

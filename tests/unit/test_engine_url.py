@@ -18,6 +18,13 @@ def test_every_driver_opens_an_engine(driver: str) -> None:
     assert SECRET not in engine.target + repr(engine)
 
 
+@pytest.mark.parametrize("driver", ["postgres", "postgres+psycopg2"])
+def test_the_old_name_of_postgresql_is_told_the_new_one(driver: str) -> None:
+    with pytest.raises(UsageError, match="no engine is called") as caught:
+        open_engine(f"{driver}://dbcheck@db1/orders")
+    assert caught.value.hint == "Write postgresql:// in place of postgres://."
+
+
 def test_mysql_has_a_default_database() -> None:
     assert open_engine("mysql://dbcheck@db1").target.endswith("@db1/dbcheck")
 

@@ -7,18 +7,19 @@ import pytest
 
 from dbcheck.core import hostevidence
 from dbcheck.core.depth import Depth, DepthFinding, Remains, Tally
+from dbcheck.core.ended import Ended
 from dbcheck.core.evidence import RESTORED, Item, Standing
-from dbcheck.core.target import Drive, HostAfter, HostBefore, LogTail, TargetFacts
+from dbcheck.core.target import (
+    Drive,
+    HostAfter,
+    HostBefore,
+    LogTail,
+    TargetFacts,
+    Volume,
+)
 
-FACTS = TargetFacts(
-    hostname="db1",
-    machine_id="m1",
-    boot_id="b1",
-    addresses=frozenset(),
-    clock_us=0,
-    uptime_s=1.0,
-    data_directory="/d",
-    made={".": "inode 1 of 5.0", "ibdata1": "inode 2 of 6.0"},
+VOLUME = Volume(
+    places={"data": "/d"},
     mount_point="/",
     filesystem="xfs",
     mount_options="rw",
@@ -28,7 +29,25 @@ FACTS = TargetFacts(
     drives=(Drive("sda", "model", "s1", "w1", "write back", 7, 9),),
     unreadable={},
 )
+FACTS = TargetFacts(
+    hostname="db1",
+    machine_id="m1",
+    boot_id="b1",
+    addresses=frozenset(),
+    clock_us=0,
+    uptime_s=1.0,
+    data_directory="/d",
+    made={".": "inode 1 of 5.0", "ibdata1": "inode 2 of 6.0"},
+    volumes=(VOLUME,),
+    unseen={},
+    unreadable={},
+)
 BEFORE = HostBefore(FACTS, "/c", "n", "/log", {})
+
+
+def on(**changed: Any) -> dict[str, Any]:
+    """Return facts of a data directory on a volume that differs."""
+    return {"volumes": (dataclasses.replace(VOLUME, **changed),)}
 
 
 def after(log: str = "", **changed: Any) -> HostAfter:
@@ -45,10 +64,10 @@ def finding(depth: Depth | None) -> DepthFinding:
     [
         pytest.param({}, Standing.PRESENT, id="the same"),
         pytest.param({"machine_id": "m2"}, Standing.CONTRADICTED, id="other machine"),
-        pytest.param({"filesystem_uuid": "u2"}, Standing.CONTRADICTED, id="other fs"),
-        pytest.param({"drives": ()}, Standing.PRESENT, id="drives cannot be read now"),
+        pytest.param(on(filesystem_uuid="u2"), Standing.CONTRADICTED, id="other fs"),
+        pytest.param(on(drives=()), Standing.PRESENT, id="drives cannot be read now"),
         pytest.param(
-            {"drives": (dataclasses.replace(FACTS.drives[0], serial="s2"),)},
+            on(drives=(dataclasses.replace(VOLUME.drives[0], serial="s2"),)),
             Standing.CONTRADICTED,
             id="other drive",
         ),
@@ -60,42 +79,69 @@ def test_same_storage(changed: dict[str, Any], standing: Standing) -> None:
     assert item.standing is standing
 
 
+def test_a_drive_is_one_whatever_the_number_of_its_paths() -> None:
+    path = VOLUME.drives[0]
+    other = dataclasses.replace(path, name="sdb")
+    two = on(drives=(path, other))
+    for before, now in ((two, {}), ({}, two)):
+        facts = dataclasses.replace(FACTS, **before)
+        item = hostevidence.same_storage(
+            dataclasses.replace(BEFORE, facts=facts), after(**now)
+        )
+        assert item is not None
+        assert item.standing is Standing.PRESENT, item.reason
+
+
 def test_only_what_was_read_twice_is_called_the_same() -> None:
-    some = hostevidence.same_storage(BEFORE, after(drives=(), machine_id=""))
+    some = hostevidence.same_storage(BEFORE, after(machine_id="", **on(drives=())))
     assert some is not None
     assert some.reason == "same filesystem"
     nothing = hostevidence.same_storage(
-        BEFORE, after(drives=(), machine_id="", filesystem_uuid="")
+        BEFORE, after(machine_id="", **on(drives=(), filesystem_uuid=""))
     )
     assert nothing is not None
     assert nothing.standing is Standing.NOT_OBSERVABLE
 
 
 def test_the_drives_own_counter() -> None:
-    drive = FACTS.drives[0]
+    drive = VOLUME.drives[0]
     more = dataclasses.replace(drive, unsafe_shutdowns=8)
     unread = dataclasses.replace(drive, unsafe_shutdowns=None)
-    counted = hostevidence.unsafe_shutdowns(BEFORE, after(drives=(more,)))
+    counted = hostevidence.unsafe_shutdowns(BEFORE, after(**on(drives=(more,))))
     assert counted is not None
     assert counted.standing is Standing.PRESENT
     same = hostevidence.unsafe_shutdowns(BEFORE, after())
     assert same is not None
     assert same.standing is Standing.ABSENT
-    assert hostevidence.unsafe_shutdowns(BEFORE, after(drives=(unread,))) is None
+    assert hostevidence.unsafe_shutdowns(BEFORE, after(**on(drives=(unread,)))) is None
 
 
 def went(
-    host: HostAfter | None, depth: Depth | None, *, lab: str = "", silent: bool = False
-) -> Item:
+    host: HostAfter | None,
+    depth: Depth | None,
+    ended: Ended | None = None,
+    *,
+    lab: str = "",
+    silent: bool = False,
+    reset: bool = False,
+) -> Item | None:
     found = finding(depth) if host else None
-    return hostevidence.host_went_down(BEFORE, host, found, lab=lab, silent=silent)
+    return hostevidence.host_went_down(
+        BEFORE, host, found, ended or Ended(), lab=lab, silent=silent, reset=reset
+    )
 
 
 @pytest.mark.parametrize(
     ("item", "standing"),
     [
         pytest.param(went(after(), Depth.DRIVE), Standing.PRESENT, id="rebooted"),
-        pytest.param(went(after(), None), Standing.PRESENT, id="rebooted, no depth"),
+        pytest.param(
+            went(after(), None), Standing.NOT_OBSERVABLE, id="rebooted, no depth"
+        ),
+        pytest.param(
+            went(after(), None, silent=True), Standing.PRESENT, id="rebooted, silent"
+        ),
+        pytest.param(went(after(), None, reset=True), Standing.PRESENT, id="reset"),
         pytest.param(
             went(after(), Depth.PROCESS), Standing.CONTRADICTED, id="cache survived"
         ),
@@ -105,7 +151,27 @@ def went(
         pytest.param(
             went(after(boot_id=""), Depth.OS), Standing.PRESENT, id="boot unknown"
         ),
-        pytest.param(went(None, None, silent=True), Standing.PRESENT, id="silence"),
+        pytest.param(
+            went(None, None, silent=True), Standing.NOT_OBSERVABLE, id="silence alone"
+        ),
+        pytest.param(
+            went(None, None, Ended(canary=False), silent=True),
+            Standing.ASSUMED,
+            id="crashed in silence",
+        ),
+        pytest.param(
+            went(None, None, Ended(logged=True)), Standing.ABSENT, id="crashed, closed"
+        ),
+        pytest.param(
+            went(after(), None, Ended(recorded="wtmp has the shutdown")),
+            Standing.CONTRADICTED,
+            id="rebooted, after a shutdown",
+        ),
+        pytest.param(
+            went(None, None, Ended(seen_off=True), silent=True),
+            Standing.PRESENT,
+            id="the switch saw the power off",
+        ),
         pytest.param(went(None, None), Standing.ABSENT, id="closed at once"),
         pytest.param(went(None, None, lab="drive"), Standing.PRESENT, id="lab"),
         pytest.param(
@@ -118,21 +184,20 @@ def went(
             Standing.CONTRADICTED,
             id="a lab whose drive lost nothing",
         ),
-        pytest.param(
-            went(after(boot_id="b1"), Depth.PROCESS, lab="process"),
-            Standing.PRESENT,
-            id="the process rung claims no more",
-        ),
     ],
 )
-def test_host_went_down(item: Item, standing: Standing) -> None:
+def test_host_went_down(item: Item | None, standing: Standing) -> None:
+    assert item is not None
     assert (item.standing, item.required) == (standing, True)
+
+
+def test_the_process_rung_does_not_say_that_a_host_went_down() -> None:
+    assert went(after(boot_id="b1"), Depth.PROCESS, lab="process") is None
 
 
 def test_nothing_is_said_where_nobody_was_asked() -> None:
     assert hostevidence.same_storage(None, None) is None
     assert hostevidence.unsafe_shutdowns(None, None) is None
-    assert hostevidence.depth_of(None, None, None) is None
 
 
 THERE, GONE = Remains("", (), 1, (), 1), Remains("it does not hold them", (), 1, (), 1)
@@ -177,3 +242,15 @@ def test_where_nobody_looks_data_may_have_been_put_back() -> None:
         assert item.standing is Standing.NOT_OBSERVABLE
     item = hostevidence.not_restored(None, None, lab="drive")
     assert item.standing is Standing.PRESENT
+
+
+def test_records_of_a_shutdown_that_could_not_be_asked_for_are_named() -> None:
+    kept = Remains("", ((1, 50),), 1, (), 100)
+    told = dataclasses.replace(after(), remains=kept)
+    whole = hostevidence.asked_again(BEFORE, told)
+    assert whole is not None
+    assert whole.standing is Standing.PRESENT
+    item = hostevidence.asked_again(BEFORE, dataclasses.replace(told, shut_down=None))
+    assert item is not None
+    assert (item.standing, item.required) == (Standing.NOT_OBSERVABLE, True)
+    assert "the host's records of a shutdown" in item.reason

@@ -7,7 +7,7 @@ import pytest
 
 from dbcheck import files
 from dbcheck.errors import UsageError
-from dbcheck.inventory.entry import KNOWN, Entry
+from dbcheck.inventory.entry import KNOWN, Entry, PowerPlan
 from dbcheck.inventory.load import Inventory, load
 from dbcheck.inventory.ranges import expand
 
@@ -245,3 +245,40 @@ def test_a_broken_file_is_refused(tmp_path: Path, text: str, said: str) -> None:
     with pytest.raises(UsageError) as caught:
         loaded(tmp_path, text + "\n")
     assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("lines", "command"),
+    [
+        pytest.param(["dbcheck_power: manual"], "", id="a human"),
+        pytest.param(
+            ["dbcheck_power: exec", "dbcheck_power_cut: [pdu, cycle]"], "", id="a reset"
+        ),
+        pytest.param(
+            [
+                "dbcheck_power: exec",
+                "dbcheck_power_cut: [pdu, cut]",
+                "dbcheck_power_restore: [pdu, back]",
+            ],
+            "dbcheck power restore db1 --inventory {}",
+            id="programs",
+        ),
+        pytest.param(
+            ["dbcheck_power: fence", "dbcheck_power_agent: fence_dummy"],
+            "dbcheck power restore db1 --inventory {}",
+            id="an agent",
+        ),
+    ],
+)
+def test_an_entry_says_how_its_power_is_given_back(
+    tmp_path: Path, lines: list[str], command: str
+) -> None:
+    found = db1(tmp_path, *lines)
+    assert found.restore_command == command.format(tmp_path / "hosts.yml")
+
+
+def test_flags_say_how_the_power_is_given_back() -> None:
+    plan = PowerPlan("exec", cut=("pdu", "cut"), restore=("pdu", "on", "outlet 7"))
+    assert Entry("", "postgresql://db1/d", power=plan).restore_command == (
+        "pdu on 'outlet 7'"
+    )

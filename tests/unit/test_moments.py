@@ -1,19 +1,21 @@
 from __future__ import annotations
 
-from dbcheck.core.moments import INTO_CHECKPOINT_S, RAMP_UP_S, Stratum, moment
+import pytest
+
+from dbcheck.core.moments import INTO_S, RAMP_UP_S, Stratum, missed, moment
 
 STEADY_S = (3.0, 6.0)
 
 
-def test_each_three_cuts_meet_each_stratum() -> None:
-    drawn = [moment(5, number, STEADY_S) for number in range(1, 301)]
-    for first in range(0, 300, 3):
-        assert {one.stratum for one in drawn[first : first + 3]} == set(Stratum)
-    threes = {
-        tuple(one.stratum for one in drawn[first : first + 3])
-        for first in range(0, 300, 3)
+def test_each_four_cuts_meet_each_stratum() -> None:
+    drawn = [moment(5, number, STEADY_S) for number in range(1, 801)]
+    for first in range(0, 800, 4):
+        assert {one.stratum for one in drawn[first : first + 4]} == set(Stratum)
+    fours = {
+        tuple(one.stratum for one in drawn[first : first + 4])
+        for first in range(0, 800, 4)
     }
-    assert len(threes) == 6  # in every order there is
+    assert len(fours) == 24  # in every order there is
 
 
 def test_a_moment_is_within_its_stratum() -> None:
@@ -21,15 +23,14 @@ def test_a_moment_is_within_its_stratum() -> None:
         Stratum.RAMP_UP: RAMP_UP_S,
         Stratum.STEADY: STEADY_S,
         Stratum.CHECKPOINT: STEADY_S,
+        Stratum.HOLD: STEADY_S,
     }
     for number in range(1, 301):
         drawn = moment(5, number, STEADY_S)
         earliest, latest = ranges[drawn.stratum]
         assert earliest <= drawn.after_s <= latest
-        if drawn.stratum is Stratum.CHECKPOINT:
-            assert INTO_CHECKPOINT_S[0] <= drawn.into_s <= INTO_CHECKPOINT_S[1]
-        else:
-            assert drawn.into_s == 0
+        least_s, most_s = INTO_S.get(drawn.stratum, (0, 0))
+        assert least_s <= drawn.into_s <= most_s
 
 
 def test_the_seed_and_the_number_decide() -> None:
@@ -42,3 +43,36 @@ def test_a_server_without_checkpoints_meets_the_others() -> None:
     strata = (Stratum.RAMP_UP, Stratum.STEADY)
     drawn = [moment(5, number, STEADY_S, strata).stratum for number in range(1, 101)]
     assert drawn.count(Stratum.STEADY) == drawn.count(Stratum.RAMP_UP) == 50
+
+
+@pytest.mark.parametrize(
+    ("stratum", "late_s", "refused", "said"),
+    [
+        (Stratum.CHECKPOINT, 0.1, "", ""),
+        (Stratum.CHECKPOINT, -0.1, "", ""),
+        (Stratum.CHECKPOINT, 0.1, "must be superuser", "under way: must be superuser"),
+        (Stratum.CHECKPOINT, 48.0, "", "the cut came 48.0 s late"),
+        (Stratum.RAMP_UP, 0.9, "", ""),
+        (Stratum.RAMP_UP, 1.1, "", "the cut came 1.1 s late"),
+        (Stratum.RAMP_UP, None, "", "is not known"),
+        (Stratum.STEADY, 70.0, "must be superuser", ""),
+        (Stratum.STEADY, None, "", ""),
+        (Stratum.HOLD, 0.01, "", ""),
+        (Stratum.HOLD, 2.0, "", "the cut came 2.0 s late"),
+    ],
+)
+def test_a_cut_that_missed_its_stratum_is_none_of_it(
+    stratum: Stratum, late_s: float | None, refused: str, said: str
+) -> None:
+    due_us = 5_000_000
+    went_us = None if late_s is None else due_us + int(late_s * 1e6)
+    found = missed(stratum, due_us, went_us, refused)
+    assert said in found
+    assert bool(found) is bool(said)
+
+
+def test_sessions_that_went_on_were_not_held() -> None:
+    """A switch that takes its time finds them at work again."""
+    found = missed(Stratum.HOLD, 5_000_000, 5_400_000, last_ack_us=5_390_000)
+    assert "went on" in found
+    assert not missed(Stratum.HOLD, 5_000_000, 5_400_000, last_ack_us=4_900_000)

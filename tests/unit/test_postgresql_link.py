@@ -28,6 +28,9 @@ class Connection:
     def fileno(self) -> int:
         return self._socket.fileno()
 
+    def set_client_encoding(self, _: str) -> None:
+        """Take any."""
+
     def commit(self) -> None:
         self._call("commit")
 
@@ -57,6 +60,8 @@ def link(
     connection: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[PostgresqlLink]:
     monkeypatch.setattr(psycopg2, "connect", lambda **_: connection)
+    # No setting is another one than was set.
+    monkeypatch.setattr(PostgresqlLink, "rows", lambda *_, **__: [])
     with PostgresqlLink("db1", {}, 1) as opened:
         yield opened
 

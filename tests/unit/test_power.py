@@ -34,7 +34,8 @@ def switch(
         "restore": f"echo on > {plug}",
     } | changed
     words = {name: ("sh", "-c", text) if text else () for name, text in scripts.items()}
-    return ExecSwitch(ExecCommands(**words, off_s=off_s, timeout_s=timeout_s))
+    cut, restore, state = (words[name] for name in ("cut", "restore", "state"))
+    return ExecSwitch(ExecCommands(cut, restore, state, off_s, timeout_s))
 
 
 def test_the_commands_cut_and_restore(plug: Path) -> None:
@@ -45,7 +46,7 @@ def test_the_commands_cut_and_restore(plug: Path) -> None:
     assert power.state() is PowerState.OFF
     assert cut.asked_us is not None
     assert cut.asked_us >= before_us
-    assert cut.report == {"output": "done\n", "off_s": 0.0}
+    assert cut.report == {"output": "done\n", "off_s": 0.0, "off_seen": True}
     power.restore()
     assert power.state() is PowerState.ON
 

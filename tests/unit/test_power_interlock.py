@@ -112,7 +112,7 @@ def test_the_first_cut_is_only_told(
     plan = PowerPlan("exec", cut=("pdu", "off", "7"), restore=("pdu", "on", "7"))
     entry = Entry("db1", "postgresql://u@db1/d", power=plan)
     for _ in range(2):
-        with pytest.raises(UsageError, match="`pdu off 7` is run, then") as caught:
+        with pytest.raises(UsageError, match="run `pdu off 7`, then") as caught:
             consent.require(entry, yes=False)
         assert "--yes" in caught.value.hint
     consent.require(entry, yes=True)
@@ -122,5 +122,5 @@ def test_the_first_cut_is_only_told(
         replace(entry, name="db2"),
         replace(entry, target="postgresql://u@db2/d"),
     ):
-        with pytest.raises(UsageError, match="first cut"):
+        with pytest.raises(UsageError, match="has never cut"):
             consent.require(changed, yes=False)

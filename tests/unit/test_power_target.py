@@ -26,33 +26,53 @@ def trigger(tmp_path: Path) -> Path:
     return path
 
 
+def sudo_stand_in(
+    trigger: Path, monkeypatch: pytest.MonkeyPatch, *, allowed: bool
+) -> Path:
+    """Put a program called sudo first in the path; return where it notes its words."""
+    note = trigger.with_name("note")
+    sudo = trigger.with_name("sudo")
+    sudo.write_text(SUDO.format(note=note, allowed=0 if allowed else 1))
+    sudo.chmod(0o755)
+    monkeypatch.setenv("PATH", str(trigger.parent), prepend=":")
+    return note
+
+
 def test_root_writes_the_one_letter(
     trigger: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    target_agent.require_reset(str(trigger))
+    held = target_agent.Trigger(str(trigger))
     assert trigger.read_text() == ""
-    target_agent.reset(str(trigger))
+    held.pull()
+    held.close()
     assert trigger.read_text() == "b"
+
+
+def test_what_is_let_go_resets_nothing(
+    trigger: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for euid in (0, 1000):
+        monkeypatch.setattr(os, "geteuid", lambda euid=euid: euid)
+        sudo_stand_in(trigger, monkeypatch, allowed=True)
+        target_agent.Trigger(str(trigger)).close()
+        assert trigger.read_text() == ""
 
 
 @pytest.mark.parametrize("allowed", [True, False])
 def test_others_need_sudo_without_a_password(
     trigger: Path, monkeypatch: pytest.MonkeyPatch, allowed: bool
 ) -> None:
-    note = trigger.with_name("note")
-    sudo = trigger.with_name("sudo")
-    sudo.write_text(SUDO.format(note=note, allowed=0 if allowed else 1))
-    sudo.chmod(0o755)
-    monkeypatch.setenv("PATH", str(trigger.parent), prepend=":")
+    note = sudo_stand_in(trigger, monkeypatch, allowed=allowed)
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     if not allowed:
-        with pytest.raises(Refusal, match="lets this user run no tee"):
-            target_agent.require_reset(str(trigger))
+        with pytest.raises(Refusal, match="does not let this user run tee"):
+            target_agent.Trigger(str(trigger))
         assert trigger.read_text() == ""
         return
-    target_agent.require_reset(str(trigger))
-    target_agent.reset(str(trigger))
+    held = target_agent.Trigger(str(trigger))
+    held.pull()
+    held.close()
     assert trigger.read_text() == "b"
     assert note.read_text() == f"-l tee {trigger}\ntee {trigger}\n"
 
@@ -62,4 +82,4 @@ def test_what_cannot_be_written_is_refused(
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     with pytest.raises(Refusal, match="cannot be written"):
-        target_agent.require_reset(str(tmp_path / "no" / "trigger"))
+        target_agent.Trigger(str(tmp_path / "no" / "trigger"))

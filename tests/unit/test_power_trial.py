@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import signal
 from typing import Any, cast
+from unittest.mock import MagicMock
 
 import pytest
 
 from dbcheck import interrupt
+from dbcheck.campaign import idle
+from dbcheck.cli import power, rig
+from dbcheck.core.cutclass import CutClass
+from dbcheck.core.placeevidence import VolumeDepth
+from dbcheck.core.reached import Reached
+from dbcheck.core.target import Volume
 from dbcheck.errors import HostError, PowerError
+from dbcheck.inventory.entry import Entry
 from dbcheck.ports import Cut, PowerState
+from dbcheck.power import reached
 from dbcheck.power.target import Identity, Target
 from dbcheck.power.trial import try_out
 
@@ -18,6 +27,7 @@ class Plug:
     """A switch and the host behind it; told to fail by `broken`."""
 
     kind, attended, place = "fake", False, "ssh://db1"
+    cut_class = CutClass.UNKNOWN
 
     def __init__(self, broken: str = "") -> None:
         self.broken, self.calls = broken, list[str]()
@@ -113,3 +123,26 @@ def test_an_interrupt_in_the_restore_comes_once_the_power_is_back(
     with pytest.raises(KeyboardInterrupt):
         try_out(plug, None, 5)
     assert plug.power is PowerState.ON
+
+
+@pytest.mark.parametrize(("broken", "kept"), [("", 1), ("wrong outlet", 0)])
+def test_a_depth_is_remembered_unless_the_host_lived_on(
+    broken: str, kept: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plug: Any = Plug(broken)
+    volume = Volume({"data": "/d"}, "/", "xfs", "rw", "/dev/a", "u", (), (), {})
+    depth = VolumeDepth(volume, None, "no canaries")
+    remembered: list[Reached] = []
+    found = Reached("now", "m", ())
+    monkeypatch.setattr(rig, "power_target", lambda _: plug)
+    monkeypatch.setattr(rig, "entry_host", lambda _: plug)
+    monkeypatch.setattr(rig, "engine", MagicMock())
+    monkeypatch.setattr(
+        idle,
+        "measured",
+        lambda *arguments: (arguments[-2](), [depth], found),
+    )
+    monkeypatch.setattr(reached, "remember", lambda _, it: remembered.append(it))
+    _, depths = power._tried(Entry("db1", "postgresql://db1/x"), plug, 5)
+    assert len(remembered) == kept
+    assert depths == [f"{depth}: no canaries"]

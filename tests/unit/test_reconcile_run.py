@@ -161,6 +161,6 @@ def test_no_ack_is_held_against_rows_that_were_read_before_it(
 
 
 def test_rows_that_were_read_while_a_log_grew_are_forgotten(site: Site) -> None:
-    with pytest.raises(UsageError, match="still going on"):
+    with pytest.raises(UsageError, match="still under load"):
         site.reconcile(10, lambda: site.ack(1, 1, ACKED + 1))
     assert not site.run.was_read()

@@ -20,7 +20,9 @@ AGENTS = {
     "dbcheck.probes.host_agent": (
         "dbcheck.probes.host_canary",
         "dbcheck.probes.host_facts",
+        "dbcheck.probes.host_journal",
         "dbcheck.probes.host_log",
+        "dbcheck.probes.host_shutdown",
     ),
 }
 SENT = {"dbcheck.remote.wire", *AGENTS, *(part for p in AGENTS.values() for part in p)}

@@ -8,7 +8,8 @@ from typing import Any
 
 from rich.console import Console, RenderableType
 
-from dbcheck.report.lab import cycles_report
+from dbcheck.lab.spec import DriveSpec, LabSpec
+from dbcheck.report.lab import cycles_report, demo_bounds
 from dbcheck.report.verdict import tally
 
 
@@ -30,6 +31,7 @@ def results(verdicts: Sequence[str], depth: str | None) -> list[Mapping[str, Any
             "recovered": 0,
             "verdict": verdict,
             "depth": {"depth": depth},
+            "lab": LabSpec("mysql", drive=DriveSpec(survivors="blocks")).to_values(),
         }
         for number, verdict in enumerate(verdicts)
     ]
@@ -45,11 +47,23 @@ def test_passes_are_told_with_their_bound_and_what_they_would_have_missed() -> N
 
 
 def test_losses_are_told_with_both_bounds() -> None:
-    text = said(cycles_report(results(["PASS", "FAIL"], None)))
+    text = said(cycles_report(results(["PASS", "FAIL"], None)), columns=400)
     assert "1 loss in 2 cuts: at least 2.5% of cuts lose" in text
     assert "would pass" not in text
+    assert text.count("each cut left a random half of their blocks of 4096 bytes") == 1
 
 
 def test_a_cycle_without_a_measured_depth_is_counted_without_one() -> None:
     unmeasured = {**results(["PASS"], None)[0], "depth": None}
     assert tally(unmeasured, *results(["PASS"], "OS")).depths == {"": 1, "OS": 1}
+
+
+def test_the_demo_says_what_its_passes_bound() -> None:
+    rows: list[tuple[Mapping[str, Any], Mapping[str, Any]]] = [
+        ({}, result) for result in results(["PASS", "FAIL", "PASS"], "DRIVE")
+    ]
+    assert demo_bounds(rows) == [
+        "Each PASS is one cut. No loss in 1 cut at DRIVE depth: at most 95% of cuts"
+        " lose, 95% confidence."
+    ]
+    assert demo_bounds(rows[1:2]) == []

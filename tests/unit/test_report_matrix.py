@@ -26,7 +26,8 @@ def cycle(
         "load": {"rate": rate, "latency_ms": {"p99": rate / 100}},
         "losses": None if lost is None else {"missing-tail": lost},
         "depth": {"depth": "DRIVE"},
-        "lab": {"rung": "drive"},
+        "lab": {"rung": "drive", "drive": {"survivors": "none"}},
+        "cut_class": "lab drive",
     }
 
 

@@ -4,13 +4,16 @@ import io
 from typing import Any
 
 import pytest
-from rich.console import Console
+from rich.console import Console, RenderableType
 
-from dbcheck.report.verdict import verdict_report
+from dbcheck.lab.spec import SURVIVORS, DriveSpec, LabSpec
+from dbcheck.report import verdict
+from dbcheck.report.verdict import lab_scope, verdict_report
 
 RESULT: dict[str, Any] = {
     "verdict": "PASS",
     "reasons": ["all kept"],
+    "final": True,
     "target": "postgresql://db1/dbcheck",
     "server": "PostgreSQL 15",
     "witness": {"url": "ssh://w/acks", "kind": "ssh"},
@@ -23,10 +26,21 @@ RESULT: dict[str, Any] = {
     "evidence": [],
     "ranges": [],
     "settings_at_fault": [],
+    "layers_at_fault": [],
+    "other_settings": [],
+    "left_on_host": None,
     "losses": {},
     "lab": {},
     "control": False,
+    "cut_class": "AC",
 }
+
+
+def printed(report: RenderableType) -> str:
+    """Return what a person sees of a report, in long lines."""
+    file = io.StringIO()
+    Console(file=file, width=400).print(report)
+    return file.getvalue()
 
 
 @pytest.mark.parametrize(
@@ -34,8 +48,70 @@ RESULT: dict[str, Any] = {
     [None, {"depth": None, "reasons": ["?"]}, {"depth": "OS", "reasons": ["!"]}],
 )
 def test_a_reset_is_always_told(depth: dict[str, Any] | None) -> None:
-    for power, told in (("sysrq", True), ("fence", False)):
-        file = io.StringIO()
-        report = verdict_report({**RESULT, "power": power, "depth": depth})
-        Console(file=file, width=400).print(report)
-        assert ("a reset with the power on" in file.getvalue()) is told
+    for cut_class, told in (("reset", True), ("AC", False)):
+        result = {**RESULT, "power": "sysrq", "cut_class": cut_class, "depth": depth}
+        shown = printed(verdict_report(result))
+        assert f"sysrq, class of the cut: {cut_class}" in shown
+        assert ("It was a reset: the drives kept their power" in shown) is told
+
+
+def test_a_layer_that_holds_flushes_back_is_shown_instead_of_advice() -> None:
+    loss = {"losses": {"missing-tail": 9}, "verdict": "FAIL", "depth": None}
+    for layers in ([], ["dm-0 is 'write through'"]):
+        changed = {
+            **RESULT,
+            **loss,
+            "power": "fence",
+            "cut_class": "AC",
+            "layers_at_fault": layers,
+        }
+        shown = printed(verdict_report(changed))
+        assert ("RAID controller" in shown) is not bool(layers)
+        assert all(said in shown for said in layers)
+
+
+@pytest.mark.parametrize(
+    "lab",
+    [{}, {"rung": "drive", "drive": {"survivors": "none"}}, {"rung": "process"}],
+    ids=["target", "lab", "killed"],
+)
+@pytest.mark.parametrize(("depth", "where"), [("OS", " at OS depth"), (None, "")])
+def test_every_pass_says_what_it_bounds(
+    lab: dict[str, Any], depth: str | None, where: str
+) -> None:
+    measured = {"depth": depth, "reasons": ["!"]} if depth else None
+    shown = {**RESULT, "power": "exec", "lab": lab, "depth": measured}
+    said = printed(verdict_report(shown))
+    bound = f"No loss in 1 cut{where}: at most 95% of cuts lose, 95% confidence."
+    assert bound in said
+
+
+def test_a_control_bounds_nothing() -> None:
+    """It passes because it lost."""
+    shown = {
+        **RESULT,
+        "power": "lab",
+        "lab": {"rung": "drive", "drive": {"survivors": "none"}},
+        "depth": None,
+    }
+    said = printed(verdict_report({**shown, "control": True}))
+    assert "Scope" in said
+    assert "confidence" not in said
+
+
+@pytest.mark.parametrize("kind", SURVIVORS)
+def test_a_lab_says_what_its_cuts_left(kind: str) -> None:
+    spec = LabSpec("mysql", drive=DriveSpec(survivors=kind))
+    said = lab_scope(spec.to_values())
+    assert f"each cut left {verdict.SURVIVORS[kind]}" in said
+    of_a_process = LabSpec("mysql", rung="process").to_values()
+    assert "each cut left" not in lab_scope(of_a_process)
+
+
+@pytest.mark.parametrize(
+    "lab", [{"x": 1}, {"drive": 3}, {"rung": 1, "drive": {"survivors": ["none"]}}]
+)
+def test_a_lab_that_was_forged_is_told_of_without_what_it_left(
+    lab: dict[str, Any],
+) -> None:
+    assert "each cut left" not in lab_scope(lab)

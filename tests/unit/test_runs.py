@@ -26,7 +26,9 @@ from dbcheck.runs import (
 )
 from tests.unit.cycles import record, records_of
 
-FACTS = ServerFacts("PostgreSQL", "15.1", {"id": "1"}, 5, 0, 9, {"fsync": "on"})
+FACTS = ServerFacts(
+    "PostgreSQL", "15.1", {"system_identifier": "1"}, 5, 0, 9, {"fsync": "on"}
+)
 MANIFEST = Manifest(
     run_id="20260102-030405-a1b2c3",
     created="2026-01-02T03:04:05+00:00",
@@ -116,18 +118,18 @@ def test_another_version_is_refused(tmp_path: Path) -> None:
     run = RunFolder.create(tmp_path, MANIFEST)
     path = run.path / "manifest.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"format": 99}))
-    with pytest.raises(RunFormatError, match="format 2"):
+    with pytest.raises(RunFormatError, match="format 3"):
         run.manifest()
 
 
 @pytest.mark.parametrize("name", ["manifest.json", "load.json"])
 def test_a_run_of_the_format_before_is_refused(tmp_path: Path, name: str) -> None:
-    """It tells of one log, and could be read as if others had been lost."""
+    """Its seed decided other sizes: every row of the load would look corrupt."""
     run = RunFolder.create(tmp_path, MANIFEST)
     run.write_load(LOAD)
     path = run.path / name
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"format": 1}))
-    with pytest.raises(RunFormatError, match="not of format 2") as caught:
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"format": 2}))
+    with pytest.raises(RunFormatError, match="not of format 3") as caught:
         run.load() if name == "load.json" else run.manifest()
     assert "version" in caught.value.hint
 

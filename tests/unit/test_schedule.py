@@ -3,7 +3,7 @@ from __future__ import annotations
 import zlib
 
 from dbcheck.core.history import Key, Row
-from dbcheck.core.schedule import Schedule, checksum, payload
+from dbcheck.core.schedule import EPOCH_MAX, Schedule, checksum, epoch_of, payload
 from dbcheck.core.survivors import DIFFERENT, INTACT, Inspector, Records, RowBatch
 
 SCHEDULE = Schedule(seed=7, epoch=9, payload_bytes=(10, 100, 5000))
@@ -38,6 +38,32 @@ def test_every_size_is_drawn_about_equally() -> None:
     sizes = [len(SCHEDULE.row(1, seq).payload) for seq in range(1, 3001)]
     for size in SCHEDULE.payload_bytes:
         assert 800 < sizes.count(size) < 1200
+
+
+def test_a_seed_decides_the_sizes_whatever_the_epoch() -> None:
+    """So a run that is repeated with its seed sends rows of the same sizes."""
+    again = Schedule(7, 4711, SCHEDULE.payload_bytes)
+    other = Schedule(8, 9, SCHEDULE.payload_bytes)
+
+    def sizes(schedule: Schedule) -> list[int]:
+        return [len(schedule.row(1, seq).payload) for seq in range(1, 200)]
+
+    assert sizes(again) == sizes(SCHEDULE) != sizes(other)
+    # The bytes are others: what a drive kept of the first run is not the second's.
+    assert again.row(1, 1).payload != SCHEDULE.row(1, 1).payload
+
+
+def test_a_seed_decides_epochs_that_are_never_used_twice() -> None:
+    used: set[int] = set()
+    for _ in range(20):
+        used.add(epoch_of(7, control=False, used=used))
+        used.add(epoch_of(7, control=True, used=used))
+    assert len(used) == 40
+    assert all(1 <= epoch <= EPOCH_MAX for epoch in used)
+    first = epoch_of(7, control=False, used=())
+    assert first == epoch_of(7, control=False, used=())
+    assert first in used
+    assert first != epoch_of(8, control=False, used=())
 
 
 def test_a_payload_cannot_be_compressed() -> None:

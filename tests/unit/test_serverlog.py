@@ -6,9 +6,18 @@ import time
 
 import pytest
 
-from dbcheck.core.evidence import Standing
-from dbcheck.core.serverlog import replayed, told
+from dbcheck.core import serverlog
+from dbcheck.core.evidence import Item, Standing
+from dbcheck.core.target import LogTail
 from dbcheck.probes.host import LOG_BYTES_MAX
+
+
+def told(name: str, text: str) -> Item:
+    return serverlog.told(name, LogTail(text, False, False))
+
+
+def replayed(text: str) -> Item | None:
+    return serverlog.replayed(LogTail(text, False, False))
 
 
 @pytest.mark.parametrize(
@@ -70,12 +79,41 @@ from dbcheck.probes.host import LOG_BYTES_MAX
             Standing.CONTRADICTED,
             id="MySQL, asked to shut down",
         ),
+        pytest.param(
+            '{ "err_code" : 12551, "msg" : "Database was not shutdown normally!" }',
+            Standing.PRESENT,
+            id="MySQL, crash, as JSON",
+        ),
+        pytest.param(
+            '2026-01-01 UTC,,,7,,1,,2026-01-01 UTC,,0,LOG,00000,"Datenbanksystem wurde'
+            ' nicht richtig heruntergefahren"',
+            Standing.NOT_OBSERVABLE,
+            id="PostgreSQL, crash, in German",
+        ),
         pytest.param("ready for connections", Standing.NOT_OBSERVABLE, id="neither"),
     ],
 )
 def test_the_servers_log(line: str, standing: Standing) -> None:
     item = told("log", f"before\n{line}\nafter")
     assert item.standing is standing
+
+
+@pytest.mark.parametrize(
+    ("truncated", "rewound", "text", "standing"),
+    [
+        (True, False, "Starting crash recovery", Standing.NOT_OBSERVABLE),
+        (False, True, "Starting crash recovery", Standing.NOT_OBSERVABLE),
+        (False, True, "Shutdown completed; log", Standing.NOT_OBSERVABLE),
+        (True, False, "Shutdown completed; log", Standing.CONTRADICTED),
+    ],
+)
+def test_a_log_of_which_only_a_part_is_known_proves_no_crash(
+    truncated: bool, rewound: bool, text: str, standing: Standing
+) -> None:
+    log = LogTail(text, truncated, rewound)
+    assert serverlog.told("log", log).standing is standing
+    replay = "redo starts at 0/10\nredo done at 0/20\n"
+    assert serverlog.replayed(LogTail(replay, truncated, rewound)) is None
 
 
 def test_a_shutdown_outweighs_a_crash_in_the_log() -> None:

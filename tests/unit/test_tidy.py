@@ -49,7 +49,7 @@ def test_a_statement_stands_alone_and_says_what_it_is_for(path: Path) -> None:
 
 
 def test_every_verb_has_its_module_and_its_help() -> None:
-    from dbcheck.cli import VERBS
+    from dbcheck.cli.root import VERBS
 
     for verb, text in VERBS.items():
         assert (ROOT / "dbcheck" / "cli" / f"{verb}.py").is_file()

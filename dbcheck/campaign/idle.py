@@ -1,0 +1,66 @@
+"""Measures how deep a cut of an idle host goes, where nothing flushes its drives."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import TypeVar
+
+from dbcheck import interrupt
+from dbcheck.campaign.host import ask, begin, end
+from dbcheck.core.cutclass import CutClass
+from dbcheck.core.depth import RECENT_S
+from dbcheck.core.placeevidence import VolumeDepth, volume_depths
+from dbcheck.core.places import Place
+from dbcheck.core.reached import Reached, ReachedVolume
+from dbcheck.ports import Listener, ServerFacts, TargetHost
+
+# Only the writes of the last RECENT_S are looked for, and what the canaries made
+# durable before them is to be older than that.
+WRITE_S = RECENT_S + 0.5
+POLL_S = 0.05
+
+T = TypeVar("T")
+
+
+def measured(
+    host: TargetHost,
+    listener: Listener,
+    server: ServerFacts,
+    places: Sequence[Place],
+    cut: Callable[[], T],
+    cut_class: CutClass,
+) -> tuple[T, list[VolumeDepth], Reached | None]:
+    """Start canaries, do *cut*, and read what is left; return what it gave and reached.
+
+    cut: cuts and restores the power, and returns once the host answers again.
+    Raise HostError if the host cannot be asked before that.
+    """
+    before, canaries = begin(host, "", server, places)
+    try:
+        _let_write()
+        done = cut()
+    finally:
+        end(host, canaries)
+    after = ask(host, listener, before, places)
+    completed, elsewhere = canaries.data.completed(), canaries.completed_elsewhere()
+    depths = volume_depths(before, completed, elsewhere, after, cut_class)
+    if not depths:
+        return done, [], None
+    volumes = tuple(
+        ReachedVolume(
+            each.volume.filesystem_uuid, each.depth.value if each.depth else ""
+        )
+        for each in depths
+    )
+    at = datetime.now(UTC).isoformat(timespec="seconds")
+    return done, depths, Reached(at, before.facts.machine_id, volumes)
+
+
+def _let_write() -> None:
+    """Return once the canaries have written for long enough."""
+    ends_s = time.monotonic() + WRITE_S
+    while time.monotonic() < ends_s:
+        interrupt.require_none()
+        time.sleep(POLL_S)

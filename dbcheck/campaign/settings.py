@@ -1,0 +1,177 @@
+"""What a run's settings explain of its losses, and what they forbid to claim."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from dbcheck.audit import rules, storage
+from dbcheck.audit.rules import Finding
+from dbcheck.core.depth import Depth
+from dbcheck.core.evidence import Item, Standing
+from dbcheck.runs import LoadRecord, Manifest
+
+NAME = "durable settings"
+_COPIES_ON_WRITE = "zfs"  # the filesystem's name in /proc/mounts
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Settings that are not safe, the unsafe before the unreadable.
+
+    depth: the deepest that the cut may have gone: what is unknown counts as deepest.
+    whole_pages: all places lie on storage that is known to tear no page.
+    """
+
+    flagged: tuple[Finding, ...]
+    depth: Depth
+    whole_pages: bool = False
+
+    def at_fault(self, *, lost: bool) -> tuple[Finding, ...]:
+        """Return those under which such a cut loses commits.
+
+        lost: the cut lost some, which torn pages too may explain.
+        """
+        return (*self._losing, *self._tearing) if lost else self._losing
+
+    def others(self, *, lost: bool) -> tuple[Finding, ...]:
+        """Return the other ones, those that could not be read among them."""
+        at_fault = self.at_fault(lost=lost)
+        return tuple(f for f in self.flagged if f not in at_fault)
+
+    @property
+    def explains_everything(self) -> bool:
+        """Say whether one of them can have lost all rows, the oldest too."""
+        return any(finding.harm.everything for finding in self._losing)
+
+    @property
+    def item(self) -> Item:
+        """What they mean for a cut that lost nothing."""
+        if self._losing:
+            first = self._losing[0]
+            said = (
+                f"{first.rule.fact} = {first.value} is documented to lose commits;"
+                " this cut happened to lose none"
+            )
+            return Item(NAME, Standing.ABSENT, said, True)
+        if hiding := [f for f in self._unsafe if f.harm.hides]:
+            fact, value = hiding[0].rule.fact, hiding[0].value
+            said = f"{fact} = {value} may hide what was lost"
+            return Item(NAME, Standing.ABSENT, said, True)
+        if unread := [f for f in self.flagged if f.value is None and _matters(f)]:
+            names = ", ".join(finding.rule.fact for finding in unread)
+            said = f"not readable, though commits may depend on it: {names}"
+            return Item(NAME, Standing.NOT_OBSERVABLE, said, True)
+        if self._tearing:
+            first = self._tearing[0]
+            said = (
+                f"{first.rule.fact} = {first.value}: the storage is taken to write"
+                " whole pages"
+            )
+            return Item(NAME, Standing.ASSUMED, said, True)
+        if self._unsafe:
+            said = self._harmless(self._unsafe[0])
+            return Item(NAME, Standing.PRESENT, said, True)
+        said = "none is known to lose commits"
+        return Item(NAME, Standing.PRESENT, said, True)
+
+    def _harmless(self, finding: Finding) -> str:
+        """Return why an unsafe setting loses no commit in such a cut."""
+        said, least = f"{finding.rule.fact} = {finding.value}", finding.harm.depth
+        if finding.loses_at(self.depth):
+            return f"{said} loses no commit on {_COPIES_ON_WRITE}, which tears no page"
+        at = f" before {least.value} depth" if least else " by itself"
+        return f"{said} loses no commit{at}"
+
+    @property
+    def _losing(self) -> tuple[Finding, ...]:
+        """Those under which such a cut loses commits on any storage."""
+        found = (f for f in self._unsafe if f.loses_at(self.depth))
+        return tuple(f for f in found if not f.harm.tears)
+
+    @property
+    def _tearing(self) -> tuple[Finding, ...]:
+        """Those under which such a cut loses commits if it tears a page."""
+        if self.whole_pages:
+            return ()
+        found = (f for f in self._unsafe if f.loses_at(self.depth))
+        return tuple(f for f in found if f.harm.tears)
+
+    @property
+    def _unsafe(self) -> Sequence[Finding]:
+        return [f for f in self.flagged if f.standing is rules.Standing.UNSAFE]
+
+
+def settings_of(manifest: Manifest, depths: Sequence[Depth | None]) -> Settings:
+    """Return the settings of a run that are not safe, those of its storage too.
+
+    depths: how deep the cut went on each volume, None where that is not known.
+    """
+    flagged = rules.flagged(
+        manifest.family, {**manifest.before.settings, **_storage(manifest)}
+    )
+    return Settings(
+        tuple(flagged), _deepest(manifest, depths), _writes_whole_pages(manifest)
+    )
+
+
+# What a control of MySQL or MariaDB changes on the server; one of PostgreSQL changes
+# its own sessions, each of which reads it back when it begins.
+_RELAXED = ("innodb_flush_log_at_trx_commit", "sync_binlog")
+
+
+def made_durable(manifest: Manifest, load: LoadRecord | None) -> str:
+    """Return what kept the commits of a control durable just before the cut, or "".
+
+    With a binary log that is flushed at each commit, its flush reaches the redo log's
+    drive too, so both must be weak.
+    """
+    if manifest.family != "mysql":
+        return ""
+    if load is None or load.settings is None:
+        return "its settings were not read just before the cut"
+    unsafe = {
+        finding.rule.fact
+        for finding in rules.flagged(manifest.family, load.settings)
+        if finding.standing is rules.Standing.UNSAFE
+    }
+    has_binlog = load.settings.get("log_bin", "").lower() in ("on", "1")
+    for name in _RELAXED if has_binlog else _RELAXED[:1]:
+        if name not in unsafe:
+            return f"{name} = {load.settings.get(name, 'unknown')} just before the cut"
+    return ""
+
+
+def _matters(finding: Finding) -> bool:
+    return finding.harm.depth is not None or finding.harm.hides
+
+
+def _storage(manifest: Manifest) -> Mapping[str, str]:
+    if manifest.host is not None:
+        volumes = manifest.host.facts.volumes
+        return storage.settings_of([volume.mount_options for volume in volumes])
+    return storage.settings_of([str(manifest.lab.get("mount_options", ""))])
+
+
+def _writes_whole_pages(manifest: Manifest) -> bool:
+    """Say whether all that the host showed lies on a filesystem that tears no page.
+
+    ZFS never commits a part of a write (OpenZFS documentation, Workload Tuning), as
+    long as its records are no smaller than a page; they are 128 KiB by default.
+    """
+    if manifest.host is None or manifest.host.facts.unseen:
+        return False
+    volumes = manifest.host.facts.volumes
+    return all(volume.filesystem == _COPIES_ON_WRITE for volume in volumes)
+
+
+def _deepest(manifest: Manifest, depths: Sequence[Depth | None]) -> Depth:
+    rung = manifest.lab.get("rung")
+    if rung == "process":
+        return Depth.PROCESS
+    if manifest.host is not None and manifest.host.facts.unseen:
+        return Depth.DRIVE  # how deep it went there is not known
+    known = [depth for depth in depths if depth is not None]
+    if rung == "drive" or not known or len(known) < len(depths):
+        return Depth.DRIVE
+    return max(known, key=list(Depth).index)

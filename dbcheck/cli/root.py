@@ -1,0 +1,159 @@
+"""The verbs, one module for each, imported when it is called; how they end."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import importlib
+import os
+import sys
+import traceback
+from collections.abc import Iterator
+from typing import TextIO
+
+import click
+
+import dbcheck
+from dbcheck import interrupt
+from dbcheck.cli import FAILED, PASS, USAGE
+from dbcheck.errors import DbcheckError, UsageError
+
+VERBS = {
+    "demo": "Show it on this machine: honest, lying and relaxed, as one table.",
+    "run": "Run one cycle: load, cut, restore, reconcile, verdict.",
+    "campaign": "Cut many times, unattended, and say what the count proves.",
+    "reconcile": "Finish or judge again a run whose power was cut.",
+    "witness": "Check a witness; show or verify a run's log.",
+    "power": "Look at a target's power, cut it, restore it, try its switch out.",
+    "lab": "Run cycles on a virtual drive with real servers.",
+    "matrix": "Run several configurations, and show them side by side.",
+    "init": "Write a commented inventory to begin with.",
+    "clean": "Remove dbcheck's tables from a target, or a run from a witness.",
+}
+
+
+class _Unread(Exception):
+    """Nobody reads what is printed."""
+
+
+class _Verbs(click.Group):
+    """Imports a verb's module only when that verb is called: --help stays quick."""
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Run a verb; a reader that is gone, as of `| head`, is an error of its own.
+
+        click would exit with 1, which means FAIL.
+        """
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as error:
+            raise _Unread from error
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name not in VERBS:
+            return None
+        module = importlib.import_module(f"dbcheck.cli.{name}")
+        command: click.Command = module.command
+        return command
+
+    def format_commands(
+        self, ctx: click.Context, formatter: click.HelpFormatter
+    ) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(VERBS.items()))
+
+
+@click.command(
+    cls=_Verbs,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Exit codes: 0 PASS (or done), 1 FAIL, 2 usage, 3 INCONCLUSIVE, "
+    "4 an operation failed and there is no verdict.",
+)
+@click.version_option(dbcheck.__version__, prog_name="dbcheck")
+def root() -> None:
+    """Check that committed rows are still there after the power goes.
+
+    dbcheck commits rows to a PostgreSQL or MySQL/MariaDB server, has every
+    acknowledgement logged durably on a separate host (the witness), has the
+    server's power cut, and lists the committed rows that are missing afterwards.
+    """
+
+
+def run() -> int:
+    """Run the command line; return the exit code, with all output written.
+
+    Raise KeyboardInterrupt if another one comes while the first is being handled.
+    """
+    try:
+        root.main(standalone_mode=False)
+        sys.stdout.flush()
+    except SystemExit as error:  # a verb's verdict; its result is printed
+        return _exit_code(error)
+    except click.ClickException as error:
+        with _telling():
+            error.show()
+        return USAGE
+    except DbcheckError as error:
+        with _telling():
+            click.echo(f"dbcheck: {error}", err=True)
+            if error.hint:
+                click.echo(f"  {error.hint}", err=True)
+        return USAGE if isinstance(error, UsageError) else FAILED
+    except (KeyboardInterrupt, click.Abort):
+        _tell_interrupted("")
+        return FAILED
+    except (_Unread, BrokenPipeError):
+        mute(sys.stdout)
+        return FAILED
+    except BaseException as error:  # a panic of cryptography's Rust is no Exception
+        _tell_unexpected(error)
+        return FAILED
+    return PASS
+
+
+def _exit_code(error: SystemExit) -> int:
+    return error.code if isinstance(error.code, int) else PASS
+
+
+def _tell_interrupted(at: str) -> None:
+    with _telling():
+        click.echo(f"dbcheck: interrupted{at}", err=True)
+
+
+def _tell_unexpected(error: BaseException) -> None:
+    if interrupt.led_to(error) or interrupt.so_far():
+        _tell_interrupted(f" ({error!r})")
+    elif isinstance(error, OSError) and error.errno == errno.ENOSPC:
+        give_up_printing(error)  # a run folder's would be a DbcheckError
+    else:  # a defect of ours; Python's own exit code for it means FAIL
+        with _telling():
+            traceback.print_exc()
+
+
+def give_up_printing(error: OSError) -> None:
+    """Say why nothing can be printed, and print to nobody from now on."""
+    mute(sys.stdout)
+    with _telling():
+        said = f"dbcheck: the result cannot be printed: {error.strerror}"
+        click.echo(said, err=True)
+
+
+@contextlib.contextmanager
+def _telling() -> Iterator[None]:
+    """Say something on stderr, if anybody can read it: the exit code holds anyway."""
+    try:
+        yield
+    except OSError:  # as on a terminal that was closed
+        mute(sys.stderr)
+
+
+def mute(stream: TextIO) -> None:
+    """Let what is written to *stream* be read by nobody from now on.
+
+    What is buffered would fail once more as the interpreter ends, which changes the
+    exit code.
+    """
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

@@ -1,0 +1,42 @@
+"""What a power switch says of its state, and of a cut."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+class PowerState(enum.Enum):
+    """What the switch says; UNKNOWN where it has no way to tell."""
+
+    ON = "on"
+    OFF = "off"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """When the power went, on the client's monotonic clock in microseconds.
+
+    asked_us: when the switch was told, None if a human cuts at a moment of theirs.
+    exact_us: when the power was gone, if the switch knows.
+    report:   what the switch has to say (counters, output); off_s: for how many
+              seconds it means to keep the power off, if it does; off_seen: it sees
+              that it is off.
+    """
+
+    asked_us: int | None
+    exact_us: int | None
+    report: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def off_seen(self) -> bool:
+        """Whether the switch reads from its device that the power is off."""
+        return self.report.get("off_seen") is True
+
+    @property
+    def by_hand(self) -> bool:
+        """Whether a human made the cut, at a moment of theirs."""
+        return self.asked_us is None and self.exact_us is None

@@ -1,0 +1,210 @@
+"""What is known of the drives below the places that an ack depends on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from dbcheck.core.cutclass import CutClass
+from dbcheck.core.depth import (
+    Completed,
+    Depth,
+    DepthFinding,
+    Ground,
+    Remains,
+    Tally,
+    find_depth,
+)
+from dbcheck.core.evidence import PLACES, Item, Standing
+from dbcheck.core.hostcache import host_cache
+from dbcheck.core.places import Place, outside
+from dbcheck.core.target import HostAfter, HostBefore, TargetFacts, Volume
+
+_NONE = Tally(0, 0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class VolumeDepth:
+    """How deep the cut went on one volume.
+
+    finding:    None if nobody could tell; unmeasured: why.
+    were_running: there were canaries on it.
+    """
+
+    volume: Volume
+    finding: DepthFinding | None
+    unmeasured: str = ""
+    were_running: bool = True
+
+    @property
+    def depth(self) -> Depth | None:
+        """The depth alone, None if it is not known."""
+        return self.finding.depth if self.finding else None
+
+    def __str__(self) -> str:
+        shown = self.depth.value if self.depth else "unknown"
+        return f"{shown} on {_named(self.volume)}"
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Why, in sentences that name the places."""
+        found = self.finding.reasons if self.finding else (self.unmeasured,)
+        return tuple(f"{', '.join(self.volume.places)}: {reason}" for reason in found)
+
+
+def _named(volume: Volume) -> str:
+    """Return the places on a volume and its drives, e.g. "WAL, undo (sdb)"."""
+    return f"{', '.join(volume.places)} ({volume.medium})"
+
+
+def volume_depths(
+    before: HostBefore | None,
+    completed: Completed | None,
+    elsewhere: Sequence[Completed | None],
+    after: HostAfter | None,
+    cut: CutClass = CutClass.UNKNOWN,
+) -> list[VolumeDepth]:
+    """Return how deep the cut went on each volume, that of the data directory first.
+
+    cut: its declared class; one that keeps the drives' power reaches OS depth at most.
+    completed, elsewhere: as in runs.LoadRecord.  [] if there were no canaries beside
+    the data directory to tell.
+    """
+    if before is None or completed is None or after is None or after.remains is None:
+        return []
+    data = before.facts.data
+    depths = [VolumeDepth(data, _measured(data, completed, after.remains, cut))]
+    for number, volume in enumerate(before.facts.volumes[1:]):
+        canaries = before.elsewhere[number]
+        done = elsewhere[number] if number < len(elsewhere) else None
+        remains = after.remains_elsewhere
+        left = remains[number] if number < len(remains) else None
+        if done is None or left is None:
+            why = canaries.failure or "its canaries could not be read after the cut"
+            depths.append(VolumeDepth(volume, None, why, not canaries.failure))
+        else:
+            depths.append(VolumeDepth(volume, _measured(volume, done, left, cut)))
+    return [_by_its_drive(each, depths) for each in depths]
+
+
+def _by_its_drive(one: VolumeDepth, depths: Sequence[VolumeDepth]) -> VolumeDepth:
+    """Return the depth of a volume, also as another one on the same drive shows it.
+
+    Partitions, or volumes of LVM, share the volatile cache of their drive: whose writes
+    are lost from it is chance.
+    """
+    without_canaries = one.finding is None and not one.were_running
+    drives = [drive.name for drive in one.volume.drives]
+    if len(drives) != 1 or not (without_canaries or one.depth is Depth.OS):
+        return one
+    for other in depths:
+        theirs = [drive.name for drive in other.volume.drives]
+        if other.depth is Depth.DRIVE and theirs == drives:
+            lost = (
+                f"{one.volume.medium} lost writes of {', '.join(other.volume.places)}"
+            )
+            own = one.finding or DepthFinding(None, _NONE, _NONE, (one.unmeasured,))
+            reasons = (lost, *own.reasons)
+            finding = replace(own, depth=Depth.DRIVE, reasons=reasons)
+            return replace(one, finding=finding)
+    return one
+
+
+def _measured(
+    volume: Volume, completed: Completed, remains: Remains, cut: CutClass
+) -> DepthFinding:
+    above = host_cache(volume.layers)
+    if cut.keeps_power:
+        above = "the drives kept their power, so a layer above them lost this"
+    ground = Ground(volume.filesystem, volume.mount_options, above=above)
+    return find_depth(completed, remains, ground)
+
+
+def least_depth(
+    depths: Sequence[VolumeDepth], facts: TargetFacts | None
+) -> DepthFinding | None:
+    """Return how deep the cut went for all places together, None if nobody can tell.
+
+    That is the least depth of all.  It is unknown if it is unknown of a place, unless
+    another shows a cut that reached the server's process alone.
+    """
+    if not depths or facts is None:
+        return None
+    if len(depths) == 1 and not facts.unseen:
+        return depths[0].finding
+    unseen = [f"unknown on {place} ({why})" for place, why in facts.unseen.items()]
+    known = [each.depth for each in depths if each.depth is not None]
+    least = min(known, key=list(Depth).index, default=None)
+    if least is not Depth.PROCESS and (unseen or len(known) < len(depths)):
+        least = None
+    reasons = ["; ".join((*map(str, depths), *unseen))]
+    reasons += [reason for each in depths for reason in each.reasons]
+    findings = [each.finding for each in depths if each.finding]
+    return DepthFinding(
+        least,
+        _together([finding.buffered for finding in findings]),
+        _together([finding.direct for finding in findings]),
+        tuple(reasons),
+    )
+
+
+def _together(tallies: Sequence[Tally]) -> Tally:
+    return Tally(
+        sum(tally.wrote for tally in tallies),
+        sum(tally.checked for tally in tallies),
+        sum(tally.lost for tally in tallies),
+    )
+
+
+def shallowest(depths: Sequence[VolumeDepth]) -> DepthFinding | None:
+    """Return the finding of the least depth that is known, of whichever volume.
+
+    It tells of the host alone: a page cache is that of all filesystems.  Without any
+    that is known, return the data directory's.
+    """
+    if not depths:
+        return None
+    chosen = min(depths, key=_rank)
+    if chosen.finding is None or len(depths) == 1:
+        return chosen.finding
+    return replace(chosen.finding, reasons=chosen.reasons)
+
+
+def _rank(one: VolumeDepth) -> int:
+    """Return the place of a depth in their order; an unknown one comes last."""
+    order = list(Depth)
+    return len(order) if one.depth is None else order.index(one.depth)
+
+
+def places_item(places: Sequence[Place], before: HostBefore | None) -> Item | None:
+    """Say on which drives the places lie, as far as anybody looked.
+
+    None if no host was asked and the server names none outside its data directory.
+    """
+    if before is None:
+        return _not_looked_at(places)
+    facts = before.facts
+    said = "; ".join(f"{each.filesystem}: {_named(each)}" for each in facts.volumes)
+    unseen = [
+        f"{place} was not looked at ({why})" for place, why in facts.unseen.items()
+    ]
+    unseen += [
+        f"no canaries are on {_named(volume)} ({canaries.failure})"
+        for volume, canaries in zip(facts.volumes[1:], before.elsewhere, strict=True)
+        if canaries.failure
+    ]
+    if not unseen:
+        return Item(PLACES, Standing.PRESENT, said, False)
+    return Item(PLACES, Standing.NOT_OBSERVABLE, "; ".join((*unseen, said)), False)
+
+
+def _not_looked_at(places: Sequence[Place]) -> Item | None:
+    apart = outside(places)
+    if not apart:
+        return None
+    named = ", ".join(f"{place.name} ({place.path or 'unknown'})" for place in apart)
+    said = (
+        f"outside of the data directory: {named}; on which drives is not known "
+        "(--target-host looks)"
+    )
+    return Item(PLACES, Standing.NOT_OBSERVABLE, said, False)

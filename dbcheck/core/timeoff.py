@@ -1,0 +1,95 @@
+"""Was the power off for long enough?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dbcheck.core.cutclass import CutClass
+from dbcheck.core.depth import Depth
+from dbcheck.core.evidence import Item, Standing
+
+NAME = "time without power"
+CLOCKS_S = 1.0  # how far the clocks of client and host may differ from one another
+_AGAIN = "a drive's cache may have stayed powered; cut again"
+
+
+@dataclass(frozen=True, slots=True)
+class TimeOff:
+    """What is known of the time without power of one cut, in seconds.
+
+    meant_s:   for how long the switch was to keep it off, or a human was asked to;
+               None if it comes back by itself.
+    off_s:     from the end of the cut to the beginning of the restore, by the client's
+               clock; None if that was not measured.
+    seen:      the switch read that the power was off, at the beginning and at the end.
+    by_hand:   a human cut it, and restored it.
+    at_most_s: the host's kernel started so long after the host was last heard; None if
+               that is not known.
+    """
+
+    meant_s: float | None
+    off_s: float | None
+    seen: bool
+    by_hand: bool = False
+    at_most_s: float | None = None
+
+
+def time_without_power(
+    cut_class: CutClass, time: TimeOff, depth: Depth | None
+) -> Item | None:
+    """Judge whether the drives were without power for long enough.
+
+    depth: how deep the cut went, None if that was not measured.
+    Supplies hold a charge for seconds: a drive's cache whose rail never fell cannot
+    lose, and the cut would say nothing of the drive.  None for a lab, which knows.
+    """
+    if cut_class in (CutClass.LAB_DRIVE, CutClass.PROCESS):
+        return None
+    if cut_class.keeps_power:
+        said = f"none: a {cut_class.value} leaves the drives powered"
+        return Item(NAME, Standing.ABSENT, said, False)
+    if depth is Depth.DRIVE:
+        said = "the drive's own cache lost its power, however long it was off"
+        return Item(NAME, Standing.PRESENT, said, True)
+    if time.meant_s is None:
+        said = "the power comes back by itself, after a time that was not measured"
+        # An undeclared cut claims nothing of the drives.
+        required = cut_class is not CutClass.UNKNOWN
+        return Item(NAME, Standing.NOT_OBSERVABLE, said, required)
+    standing, said = _kept(time, time.meant_s)
+    return Item(NAME, standing, said, True)
+
+
+def _kept(time: TimeOff, meant_s: float) -> tuple[Standing, str]:
+    """Return the standing of a time that somebody, or something, was to keep."""
+    wanted = f"{meant_s:g} s"
+    if not meant_s > 0:
+        return Standing.NOT_OBSERVABLE, f"{wanted} were intended: {_AGAIN}, for longer"
+    most_s = time.at_most_s
+    if most_s is not None and most_s + CLOCKS_S < meant_s:
+        return Standing.NOT_OBSERVABLE, (
+            f"the host's kernel started {most_s:.1f} s after the host was last heard, "
+            f"so the power was off for less than the {wanted} intended: {_AGAIN}"
+        )
+    if time.by_hand:
+        return Standing.ASSUMED, (
+            f"the power was left off by hand for the {wanted} asked for; that was not "
+            "measured"
+        )
+    if time.off_s is None:
+        return Standing.NOT_OBSERVABLE, (
+            f"how long it was off was not measured ({wanted} intended): {_AGAIN}, and "
+            "let it end"
+        )
+    if time.off_s < meant_s:
+        return Standing.NOT_OBSERVABLE, (
+            f"it was back after {time.off_s:.2f} s instead of {wanted}: {_AGAIN}, and "
+            "let it end"
+        )
+    said = f"off for {time.off_s:.2f} s (at least {wanted} intended)"
+    if time.seen:
+        return Standing.PRESENT, said
+    return Standing.ASSUMED, (
+        f"{time.off_s:.2f} s passed between the cut and the restore command; the "
+        "switch has no state command, so that the power was off was not seen"
+    )

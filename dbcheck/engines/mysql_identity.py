@@ -1,0 +1,60 @@
+"""By what a server of the MySQL family is recognised after a cut.
+
+MySQL keeps server_uuid in its data directory (auto.cnf).  MariaDB has nothing like it:
+its server_uid is computed at each start from the network card's hardware address and
+the port (sql/mysqld.cc, calculate_server_uid()), so it changes with the card and stays
+with another data directory.  There dbcheck keeps a UUID of its own in a table, which
+goes where the data go.  A replica has that row as well, but another server_id.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import uuid
+from collections.abc import Callable, Mapping
+
+from dbcheck.engines.mysql_link import MysqlLink
+from dbcheck.engines.tables import MARK
+from dbcheck.errors import EngineError
+
+TABLE = "identity"
+_KEY = "dbcheck.identity"
+_BOTH = ("hostname", "datadir", "port", "version")
+_VARIABLES = {"MySQL": ("server_uuid", *_BOTH), "MariaDB": ("server_id", *_BOTH)}
+
+Open = Callable[[], MysqlLink]
+
+
+def identity(
+    product: str, variables: Mapping[str, str], connect: Open
+) -> dict[str, str]:
+    """Return what must be the same after a restart.
+
+    connect: opens a connection in dbcheck's database.  Where that, or the row in it, is
+    not there or cannot be read, there is no name of the data to compare.
+    """
+    found = {key: variables[key] for key in _VARIABLES[product] if key in variables}
+    if product == "MariaDB":
+        with contextlib.suppress(EngineError), connect() as link:
+            for (name,) in link.rows("identity"):
+                found[_KEY] = name
+    return found
+
+
+def name_data(link: MysqlLink, product: str, database: str) -> None:
+    """Give the data a name that they keep, unless they have one.
+
+    link: in *database*.  Raise EngineError if a table there is in the way.
+    """
+    if product != "MariaDB":
+        return
+    link.rows("create_identity")
+    ((kind, engine, comment),) = link.rows(
+        "table", {"database": database, "name": TABLE}
+    )
+    if (kind, engine, comment) != ("BASE TABLE", "InnoDB", MARK):
+        raise EngineError(
+            f"the table {database}.{TABLE} was not made by dbcheck",
+            hint="Rename or drop that table, or give dbcheck a database of its own.",
+        )
+    link.rows("draw_identity", {"uuid": str(uuid.uuid4())})

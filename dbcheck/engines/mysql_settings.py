@@ -1,0 +1,82 @@
+"""The settings that a session of ours depends on, and the values it needs.
+
+Each can be changed for the whole server, or by its init_connect (MySQL 8.4 manual,
+7.1.8; MariaDB's "Server System Variables"), so every connection sets them and reads
+them back.  What decides whether a commit is durable, or goes to the binary log, is
+under test and never set here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+Value = int | str
+
+_NO_LIMIT = 2**64 - 1
+_DAY_S = 86_400
+
+_BOTH: Mapping[str, Value] = {
+    # Every statement is a transaction of its own.
+    "autocommit": 1,
+    "completion_type": "NO_CHAIN",
+    # 0 asks for the next id (no NO_AUTO_VALUE_ON_ZERO), backslashes escape, "..." is a
+    # string, and no other engine comes in place of InnoDB.
+    "sql_mode": "STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION",
+    # Every row that there is, whatever the optimizer thinks of it.
+    "sql_select_limit": _NO_LIMIT,
+    "sql_big_selects": 1,
+    "sql_safe_updates": 0,
+    "sql_auto_is_null": 0,
+    "sql_buffer_result": 0,
+    "sql_quote_show_create": 1,
+    "unique_checks": 1,
+    "foreign_key_checks": 1,
+    # How long anything may take, in seconds: dbcheck has limits of its own.
+    "wait_timeout": _DAY_S,
+    "net_read_timeout": 3600,
+    "net_write_timeout": 3600,  # a reader of many rows may pause this long
+    "lock_wait_timeout": _DAY_S,
+    "innodb_lock_wait_timeout": 50,
+    # How values are written and read.
+    "time_zone": "+00:00",
+    "character_set_client": "utf8mb4",
+    "character_set_connection": "utf8mb4",
+    "character_set_results": "utf8mb4",
+}
+
+SESSION: Mapping[str, Mapping[str, Value]] = {
+    "MySQL": {
+        **_BOTH,
+        "transaction_isolation": "REPEATABLE-READ",
+        "max_execution_time": 0,
+    },
+    "MariaDB": {
+        **_BOTH,
+        "tx_isolation": "REPEATABLE-READ",
+        "max_statement_time": 0,
+        "idle_transaction_timeout": 0,
+        "idle_readonly_transaction_timeout": 0,
+        "idle_write_transaction_timeout": 0,
+    },
+}
+
+
+def set_statement(settings: Mapping[str, Value]) -> tuple[str, tuple[Value, ...]]:
+    """Return the statement that sets *settings*, and its values.
+
+    A variable's name cannot be a parameter; these are all from this file.
+    """
+    names = ", ".join(f"{name} = %s" for name in settings)
+    return f"set session {names}", tuple(settings.values())
+
+
+def read_statement(settings: Mapping[str, Value]) -> str:
+    """Return the statement that reads *settings* back, in their order."""
+    return "select " + ", ".join(f"@@session.{name}" for name in settings)
+
+
+def is_in_effect(wanted: Value, found: object) -> bool:
+    """Say whether *found* is the value that was *wanted*; a set has no order."""
+    if isinstance(wanted, str):
+        return set(str(found).split(",")) == set(wanted.split(","))
+    return found == wanted

@@ -1,0 +1,2 @@
+-- thread: of this session, for KILL
+select connection_id() as thread;

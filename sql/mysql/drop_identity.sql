@@ -1,0 +1,2 @@
+-- Removes the name of this server's data.
+drop table identity;

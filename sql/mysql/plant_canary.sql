@@ -1,0 +1,2 @@
+-- Leaves the row that the end of this session commits.
+insert into canary (epoch) values (%(epoch)s);

@@ -1,0 +1,1 @@
+"""Defects of released servers, shown with the server alone: no lab, no drive."""

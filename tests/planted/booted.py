@@ -1,0 +1,49 @@
+"""A host that was booted while its power was cut, as far as it tells."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any, cast
+
+from dbcheck.core.places import Place
+from dbcheck.core.target import TargetFacts
+from dbcheck.errors import HostError
+from dbcheck.ports import TargetHost
+from dbcheck.probes.host import open_host
+
+
+class _Booted:
+    """This very host, which cannot be booted for a test: only its boot_id is made up.
+
+    cut, back: to be set when its power is cut, and when somebody may log in again.
+    """
+
+    def __init__(self, host: Any) -> None:
+        self._host = host
+        self.cut, self.back = False, True
+
+    def reach(self) -> None:
+        if not self.back:
+            raise HostError("no route to host")
+        self._host.reach()
+
+    def facts(self, data_directory: str, places: Sequence[Place] = ()) -> TargetFacts:
+        facts: TargetFacts = self._host.facts(data_directory, places)
+        return replace(facts, boot_id="another") if self.cut else facts
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._host, name)
+
+    @property
+    def port(self) -> TargetHost:
+        """What a rig is given."""
+        return cast(TargetHost, self)
+
+
+@contextlib.contextmanager
+def booted() -> Iterator[_Booted]:
+    """Hand out this host, and end the agent on it afterwards."""
+    with contextlib.closing(open_host("local:")) as host:
+        yield _Booted(host)

@@ -1,0 +1,175 @@
+"""Servers that take no queries after a cut: whose fault that is, and whose not."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from dataclasses import replace
+
+import pytest
+
+from dbcheck.campaign import host as campaign_host
+from dbcheck.campaign.cycle import reconcile_run
+from dbcheck.campaign.judging import Outcome, judge_run
+from dbcheck.campaign.rig import Limits
+from dbcheck.core.evidence import Verdict
+from dbcheck.errors import Unrecoverable
+from tests.planted.booted import booted
+from tests.planted.fault import engines
+from tests.planted.site import Site
+from tests.real.rigs import ENGINES
+
+pytestmark = pytest.mark.planted
+
+SOON = Limits(silence_s=3.0, cut_s=4.0, return_s=1.0)
+LOGS = {
+    "postgresql": "pg_wal/0*",
+    "mariadb": "ib_logfile0",
+    "mysql": "#innodb_redo/#ib_redo*[0-9]",
+}
+SAYS = {
+    "postgresql": "PANIC:  could not locate a valid checkpoint record",
+    "mariadb": "[ERROR] InnoDB: Invalid log header checksum",
+    "mysql": "[ERROR] [MY-013089] [InnoDB] Invalid redo log header checksum",
+}
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a host that is down be given up at once."""
+    monkeypatch.setattr(campaign_host, "BOOT_S", 0.1)
+
+
+def overwrite_log(site: Site) -> None:
+    """Put noise where the log is from which the server would recover."""
+    site.changed = True
+    for path in site.server.data.glob(LOGS[site.name]):
+        path.write_bytes(os.urandom(path.stat().st_size))
+
+
+def try_to_start(site: Site) -> None:
+    with contextlib.suppress(Unrecoverable):
+        site.server.start(20)
+
+
+def overwritten(site: Site, *, log: bool = True) -> Outcome:
+    """Cut, overwrite the log, have it started: all as on real hardware."""
+    with booted() as host:
+
+        def cut() -> None:
+            site.server.kill()
+            host.cut = True
+
+        def restore() -> None:
+            overwrite_log(site)
+            try_to_start(site)
+
+        return site.cycle(cut, restore, limits=SOON, lab=False, host=host.port, log=log)
+
+
+@engines("own_site", *ENGINES)
+def test_a_server_that_the_cut_destroyed_fails_with_the_words_of_its_log(
+    site: Site,
+) -> None:
+    outcome = overwritten(site)
+    assert outcome.verdict is Verdict.FAIL, outcome.judgement
+    (reason,) = outcome.judgement.reasons
+    assert reason.startswith("unrecoverable: the server took no queries")
+    assert SAYS[site.name] in reason
+    assert outcome.run.was_read()
+    assert SAYS[site.name] in (outcome.run.path / "server.log").read_text()
+    again = judge_run(outcome.run, site.rig.reader)
+    assert again.judgement == outcome.judgement
+    assert outcome.after.host is not None
+    assert outcome.after.host.left == ()
+
+
+@engines("own_site", "mariadb")
+def test_without_its_log_nobody_knows_why_it_is_absent(site: Site) -> None:
+    outcome = overwritten(site, log=False)
+    assert outcome.verdict is Verdict.INCONCLUSIVE, outcome.judgement
+    assert "--server-log" in outcome.judgement.reasons[0]
+    assert not outcome.run.was_read()
+
+
+@engines("own_site", "postgresql")
+def test_a_server_that_nobody_started_is_judged_once_it_runs(site: Site) -> None:
+    """Its service is not enabled: the host boots, and the server does not."""
+    with booted() as host:
+
+        def cut() -> None:
+            site.server.kill()
+            host.cut = True
+
+        outcome = site.cycle(
+            cut, lambda: None, limits=SOON, lab=False, host=host.port, log=True
+        )
+        assert outcome.verdict is Verdict.INCONCLUSIVE, outcome.judgement
+        assert "shows no start since the cut" in outcome.judgement.reasons[0]
+        assert judge_run(outcome.run, site.rig.reader).judgement == outcome.judgement
+        assert not outcome.run.was_read()
+        site.server.start()
+        rig = replace(site.rig, host=host.port)
+        later = reconcile_run(rig, outcome.run, outcome.run.manifest())
+    assert later.verdict is not Verdict.FAIL, later.judgement
+    assert later.found is not None
+    assert not later.found.counts
+    # The canaries were left for this: a process was killed, and no power cut.
+    assert later.depth is not None
+    assert "page cache survived" in later.depth.reasons[0]
+
+
+@engines("own_site", "mariadb")
+def test_a_host_that_is_down_is_no_loss(site: Site) -> None:
+    with booted() as host:
+
+        def cut() -> None:
+            site.server.kill()
+            host.cut, host.back = True, False
+
+        outcome = site.cycle(
+            cut, lambda: None, limits=SOON, lab=False, host=host.port, log=True
+        )
+    assert outcome.verdict is Verdict.INCONCLUSIVE, outcome.judgement
+    assert "its host does not answer" in outcome.judgement.reasons[0]
+    assert not outcome.run.was_read()
+
+
+@engines("own_site", "postgresql")
+def test_a_server_whose_host_was_not_booted_is_not_accused(site: Site) -> None:
+    """Somebody killed it and overwrote its WAL; no power was cut."""
+    with booted() as host:
+
+        def restore() -> None:
+            overwrite_log(site)
+            try_to_start(site)
+
+        outcome = site.cycle(
+            restore=restore, limits=SOON, lab=False, host=host.port, log=True
+        )
+    assert outcome.verdict is Verdict.INCONCLUSIVE, outcome.judgement
+    assert "same boot_id" in outcome.judgement.reasons[0]
+
+
+@engines("own_site", "mariadb")
+def test_a_server_that_its_surroundings_keep_from_starting_is_not_accused(
+    site: Site,
+) -> None:
+    with booted() as host:
+
+        def cut() -> None:
+            site.server.kill()
+            host.cut = True
+
+        def restore() -> None:
+            site.changed = True
+            settings = site.server.settings
+            site.server.settings = {**settings, "innodb_buffer_pool_size": "90000G"}
+            try_to_start(site)
+            site.server.settings = settings
+
+        outcome = site.cycle(
+            cut, restore, limits=SOON, lab=False, host=host.port, log=True
+        )
+    assert outcome.verdict is Verdict.INCONCLUSIVE, outcome.judgement
+    assert "does not blame the data: [ERROR] InnoDB:" in outcome.judgement.reasons[0]

@@ -1,0 +1,118 @@
+"""A primary key that lost something, over a table that is whole."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from dbcheck.campaign.judging import to_json
+from tests.planted.fault import FAIL, Fault, engines, faults
+from tests.planted.site import Site
+from tests.waiting import wait_until
+
+pytestmark = pytest.mark.planted
+
+PAGE_BYTES = 8192
+
+
+def garbage(index: Path) -> None:
+    """Write over every page behind the meta page."""
+    with index.open("r+b") as file:
+        file.seek(PAGE_BYTES)
+        file.write(b"\xa5" * (index.stat().st_size - PAGE_BYTES))
+
+
+def root_garbled(index: Path) -> None:
+    """Leave every leaf alone; only a search for an id leads through the root.
+
+    The root is the page that the first leaf's split made (PostgreSQL,
+    src/backend/access/nbtree/README), page 3; the meta page and two leaves come before.
+    """
+    with index.open("r+b") as file:
+        file.seek(3 * PAGE_BYTES + 200)
+        file.write(b"\xa5" * 4000)
+
+
+def spoiled(spoil: Callable[[Path], None]) -> Callable[[Site], object]:
+    def plant(site: Site) -> object:
+        def restore() -> None:
+            site.changed = True
+            site.server.start()
+            wait_until(lambda: site.rig.engine.ready() is None, "server is back")
+            index = _index(site)
+            site.server.stop()
+            spoil(index)
+            site.server.start()
+
+        return site.cycle(restore=restore)
+
+    return plant
+
+
+def half_gone(site: Site) -> object:
+    """Lose the entries of a hundred rows, as when an older page is read again.
+
+    Made by an index of fewer rows in the place of the whole one, as no garbage and no
+    checksum would show it.
+    """
+
+    def restore() -> None:
+        site.changed = True
+        site.server.start()
+        wait_until(lambda: site.rig.engine.ready() is None, "server is back")
+        site.execute(
+            "create unique index fewer on dbcheck.ledger (id) where id % 10 > 0;"
+            " checkpoint"
+        )
+        index, fewer = _index(site), _file(site, "fewer")
+        site.server.stop()
+        shutil.copyfile(fewer, index)
+        site.server.start()
+
+    return site.cycle(restore=restore)
+
+
+def _index(site: Site) -> Path:
+    return _file(site, "ledger_pkey")
+
+
+def _file(site: Site, name: str) -> Path:
+    statement = f"select pg_relation_filepath('dbcheck.{name}')"
+    ((path,),) = site.execute(statement)
+    return site.server.data / str(path)
+
+
+INDEXES = (
+    Fault(
+        "an index full of garbage",
+        spoiled(garbage),
+        FAIL,
+        says="index-mismatch: the primary key of dbcheck.ledger cannot be read",
+    ),
+    Fault(
+        "the root of an index garbled",
+        spoiled(root_garbled),
+        FAIL,
+        says="index-mismatch: the primary key of dbcheck.ledger cannot be read",
+    ),
+    Fault(
+        "an index that lost a tenth of its rows",
+        half_gone,
+        FAIL,
+        says="index-mismatch: the primary key of dbcheck.ledger has",
+    ),
+)
+
+
+@faults(INDEXES)
+@engines("own_site", "postgresql")
+def test_an_index_that_disagrees_with_its_table(site: Site, fault: Fault) -> None:
+    outcome = fault.plant(site)
+    fault.require(outcome, site.name)
+    losses = to_json(outcome)["losses"]
+    assert losses.keys() == {"index-mismatch"}
+    assert outcome.found is not None
+    assert outcome.found.kept == outcome.found.confirmed

@@ -1,0 +1,82 @@
+"""A drive, a loop device and a filesystem, one upon the other, for tests that cut."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from dbcheck.lab import block, block_filesystem
+from dbcheck.lab.drive import CutReport
+from dbcheck.lab.drive_control import DriveProcess
+from dbcheck.lab.spec import DriveSpec
+
+
+class Storage:
+    """A drive and what is on it; "" for no filesystem, but the bare device."""
+
+    def __init__(
+        self,
+        folder: Path,
+        spec: DriveSpec,
+        filesystem: str,
+        options: str = "",
+        write_cache: str = block.WRITE_BACK,
+    ) -> None:
+        self.filesystem, self.options = filesystem, options
+        self.write_cache = write_cache
+        self.mountpoint = folder / "mnt"
+        self.mountpoint.mkdir()
+        file = folder / "drive"
+        file.touch()
+        self.drive = DriveProcess.start(spec, file)
+        self.device: block.LoopDevice | None = None
+        try:
+            self.device = block.attach(self.drive.descriptor, write_cache)
+            if filesystem:
+                block_filesystem.mkfs(self.device.path, filesystem)
+            self.mount()
+            self.drive.settle()
+        except BaseException:
+            self.close()
+            raise
+
+    def mount(self) -> None:
+        """Attach the device, if it is not, and mount it."""
+        if self.device is None:
+            self.device = block.attach(self.drive.descriptor, self.write_cache)
+        if self.filesystem:
+            block_filesystem.mount(
+                self.device.path, self.mountpoint, self.filesystem, self.options
+            )
+
+    def unmount(self) -> None:
+        """Unmount the filesystem and detach the device."""
+        block_filesystem.umount(self.mountpoint)
+        if self.device is not None:
+            self.device.detach()
+            self.device = None
+
+    def cut(self, survivors: str | None = None, seed: int | None = None) -> CutReport:
+        """Cut the power and restore it."""
+        self.fail()
+        return self.restore(survivors, seed)
+
+    def fail(self) -> None:
+        """Take the power away; whoever uses the drive gets I/O errors from now on."""
+        self.drive.freeze()
+        self.drive.fail()
+
+    def restore(
+        self, survivors: str | None = None, seed: int | None = None
+    ) -> CutReport:
+        """Lose the cache of the drive that failed, and mount what is left."""
+        self.unmount()
+        report = self.drive.cut(survivors, seed)
+        self.drive.power_on()
+        self.mount()
+        return report
+
+    def close(self) -> None:
+        """End it all."""
+        self.drive.fail()
+        self.unmount()
+        self.drive.close()

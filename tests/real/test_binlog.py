@@ -1,0 +1,70 @@
+"""MariaDB and MySQL with a binary log: what a commit hangs on then, cut for real."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dbcheck.campaign.control import run_control
+from dbcheck.campaign.cycle import run_cycle
+from dbcheck.core.evidence import Verdict
+from dbcheck.errors import EngineError
+from dbcheck.lab.spec import LabSpec
+from dbcheck.ports import Shape
+from tests.real.rigs import SEED, Bench, bench, quick
+
+pytestmark = pytest.mark.root
+
+FLUSHED = {"log_bin": "ON", "sync_binlog": "1"}
+LEFT = {"log_bin": "ON", "sync_binlog": "0"}
+
+
+def restart_with(here: Bench, settings: dict[str, str]) -> None:
+    switch = here.lab.switch()
+    switch.cut()
+    here.lab.configure(settings)
+    switch.restore()
+
+
+@pytest.mark.parametrize("engine", ["mariadb", "mysql"])
+def test_a_flushed_binary_log_keeps_all_and_another_is_never_cleared(
+    engine: str, tmp_path: Path
+) -> None:
+    with bench(LabSpec(engine, settings=FLUSHED), tmp_path) as here:
+        kept = run_cycle(here.rig, quick(), SEED)
+        assert kept.verdict is Verdict.PASS, kept.judgement
+        restart_with(here, LEFT)
+        lax = run_cycle(here.rig, quick(), SEED + 1)
+    at_fault = lax.settings.at_fault(lost=True)
+    assert [finding.rule.fact for finding in at_fault] == ["sync_binlog"]
+    assert lax.found is not None
+    if lax.found.counts:  # in about every second cut, and few
+        assert lax.verdict is Verdict.FAIL
+        assert lax.found.counts.keys() <= {"missing-tail", "missing-hole"}
+    else:
+        assert lax.verdict is Verdict.INCONCLUSIVE
+        assert "sync_binlog = 0 is documented" in lax.judgement.reasons[0]
+
+
+def test_a_control_weakens_the_binary_log_too(tmp_path: Path) -> None:
+    """MariaDB writes its redo log past the page cache: any flush makes it durable."""
+    with bench(LabSpec("mariadb", settings=FLUSHED), tmp_path) as here:
+        control = run_control(here.rig, quick(), SEED)
+        assert control.verdict is Verdict.PASS, control.judgement
+        assert "sync_binlog = 0 (was 1)" in here.said.text
+        here.rig.engine.prepare(Shape.LEDGER)
+        here.execute("set global innodb_flush_log_at_trx_commit = 2")
+        with pytest.raises(EngineError, match="sync_binlog is 1 although a control"):
+            here.rig.engine.open_session(Shape.LEDGER, relaxed=True)
+
+
+@pytest.mark.parametrize(("engine", "default"), [("mariadb", 0), ("mysql", 1)])
+def test_a_lab_has_the_binary_log_that_its_product_has(
+    engine: str, default: int, tmp_path: Path
+) -> None:
+    with bench(LabSpec(engine, rung="process"), tmp_path) as here:
+        ask = "select @@global.log_bin"
+        assert here.execute(ask) == [(default,)]
+        restart_with(here, {"log_bin": "OFF" if default else "ON"})
+        assert here.execute(ask) == [(1 - default,)]

@@ -1,0 +1,105 @@
+"""The row that tells a crash from a shutdown, on real servers that end in each way."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dbcheck.core.ended import HeldCanary
+from dbcheck.engines.registry import open_engine
+from dbcheck.errors import EngineError, NoCanary
+from dbcheck.lab.server import DatabaseServer
+from dbcheck.lab.spec import LabSpec
+from dbcheck.ports import Engine, Shape
+from tests.real.lab_access import connect
+from tests.real.rigs import bench
+from tests.real.servers import NewServer, engine_of
+from tests.waiting import wait_until
+
+
+def planted(engine: Engine, epoch: int) -> HeldCanary | None:
+    engine.prepare(Shape.LEDGER)
+    return engine.plant_canary(epoch)
+
+
+@contextlib.contextmanager
+def cursor_on(server: DatabaseServer) -> Iterator[Any]:
+    with contextlib.closing(connect(server.url, server.password)) as connection:
+        yield connection.cursor()
+
+
+def asked_to_end(server: DatabaseServer, speed: int) -> None:
+    """Have a statement shut the server down, as fast as *speed* says."""
+    with cursor_on(server) as cursor:
+        cursor.execute(f"set global innodb_fast_shutdown = {speed}")
+        cursor.execute("shutdown")
+    assert server._process is not None
+    server._process.wait(60)
+    server.kill()
+
+
+def test_a_crash_takes_the_row_and_a_shutdown_keeps_it(
+    own_server: DatabaseServer,
+) -> None:
+    own_server.start()
+    engine = engine_of(own_server)
+    ends: list[tuple[Callable[[], None], bool]] = [
+        (own_server.kill, False),
+        (own_server.stop, True),
+    ]
+    if own_server.name == "mariadb":
+        ends += [(partial(asked_to_end, own_server, n), True) for n in (0, 2)]
+    for epoch, (end, kept) in enumerate(ends, 1):
+        held = planted(engine, epoch)
+        assert held is None or held.is_held()
+        end()
+        own_server.start()
+        assert engine.canary(epoch) is kept, epoch
+    engine.drop()
+
+
+def test_another_run_and_a_poor_account_are_told_that_they_have_none(
+    new_server: NewServer,
+) -> None:
+    server = new_server("mariadb")
+    server.start()
+    rich = engine_of(server)
+    with cursor_on(server) as cursor:
+        cursor.execute("create user poor@'127.0.0.1' identified by 'secret'")
+        cursor.execute(
+            "grant select, insert, create, drop on dbcheck.* to poor@'127.0.0.1'"
+        )
+    poor = open_engine(server.url.replace("dbcheck@", "poor@"), "secret")
+    with pytest.raises(NoCanary, match="lacks LOCK TABLES") as caught:
+        poor.plant_canary(1)
+    assert "grant lock tables on `dbcheck`.* to 'poor'" in caught.value.hint
+    held = planted(rich, 2)
+    assert held is not None
+    with pytest.raises(NoCanary, match="[Ll]ock wait timeout"):
+        rich.plant_canary(3)
+    assert held.is_held()
+    with pytest.raises(EngineError, match="another session has the table") as locked:
+        rich.drop()
+    assert "SHOW PROCESSLIST" in locked.value.hint
+    assert rich.prepare(Shape.LEDGER).rows_by_epoch == {}  # the run still has its table
+    with cursor_on(server) as cursor:
+        cursor.execute("show processlist")
+        others = {row[0] for row in cursor.fetchall() if row[4] == "Sleep"}
+        for thread in others:
+            cursor.execute(f"kill {thread}")
+    wait_until(lambda: not held.is_held(), "its session is seen to be gone")
+    assert rich.canary(2) is True
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("kind", ["mariadb", "mysql"])
+def test_a_cut_of_power_takes_the_row(kind: str, tmp_path: Path) -> None:
+    with bench(LabSpec(kind), tmp_path) as here:
+        started = here.cut_cycle()
+        assert not started.manifest.no_canary
+        assert here.rig.engine.canary(started.manifest.epoch) is False

@@ -1,0 +1,65 @@
+"""A server is recognised by its data: not by its network card, not by its place."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dbcheck.core.evidence import Standing, same_server
+from dbcheck.engines.mysql_link import MysqlLink
+from dbcheck.lab.server import DatabaseServer
+from dbcheck.ports import Engine, Shape
+from tests.real.servers import NewServer, engine_of
+
+
+def identity(engine: Engine) -> dict[str, str]:
+    """Return by what *engine* is recognised once its table is there."""
+    engine.prepare(Shape.LEDGER)
+    return dict(engine.facts().identity)
+
+
+def test_mariadb_with_another_network_card_is_the_same(
+    mariadb_server: DatabaseServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its server_uid is another one then; no test can change the machine's card."""
+    engine = engine_of(mariadb_server)
+    before = identity(engine)
+    rows = MysqlLink.rows
+
+    def other_card(link: MysqlLink, name: str, *args: Any, **more: Any) -> Any:
+        found = rows(link, name, *args, **more)
+        if name == "variables":
+            found = [(n, "another" if n == "server_uid" else v) for n, v in found]
+        return found
+
+    monkeypatch.setattr(MysqlLink, "rows", other_card)
+    assert same_server(before, engine.facts().identity).standing is Standing.PRESENT
+
+
+def test_the_data_of_mariadb_keep_their_name(
+    new_server: NewServer, mariadb_server: DatabaseServer
+) -> None:
+    server = new_server("mariadb")
+    server.start()
+    engine = engine_of(server)
+    before = identity(engine)
+    assert identity(engine) == before
+    server.kill()
+    server.start()
+    after = engine.facts().identity
+    assert after == before
+    assert same_server(before, after).standing is Standing.PRESENT
+    other = identity(engine_of(mariadb_server))
+    in_its_place = {**before, "dbcheck.identity": other["dbcheck.identity"]}
+    assert same_server(before, in_its_place).standing is Standing.CONTRADICTED
+    assert "dbcheck.identity" in engine.drop()
+    assert "dbcheck.identity" not in engine.facts().identity
+
+
+def test_a_replica_of_mariadb_is_another_one(mariadb_server: DatabaseServer) -> None:
+    """It has every row of its primary, and a server_id of its own."""
+    before = identity(engine_of(mariadb_server))
+    item = same_server(before, {**before, "server_id": "2"})
+    assert before["server_id"] == "1"
+    assert item.standing is Standing.CONTRADICTED

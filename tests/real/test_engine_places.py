@@ -1,0 +1,95 @@
+"""Where real servers say that they keep what an ack depends on."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dbcheck.files import sql
+from dbcheck.lab.server import DatabaseServer
+from dbcheck.ports import Engine, Shape
+from tests.real.lab_access import connect
+from tests.real.servers import engine_of
+
+INSIDE = {
+    "postgresql": {"data", "WAL", "commit status", "database", "table"},
+    "mariadb": {"data", "redo log", "undo", "system tablespace", "database"},
+    "mysql": {"data", "redo log", "undo", "system tablespace", "database"},
+}
+
+
+def execute(server: DatabaseServer, *statements: str) -> None:
+    with contextlib.closing(connect(server.url, server.password)) as connection:
+        for statement in statements:
+            connection.cursor().execute(statement)
+
+
+@pytest.fixture
+def elsewhere(request: pytest.FixtureRequest) -> Iterator[Path]:
+    """A folder that any server may write to."""
+    folder = Path(tempfile.mkdtemp(prefix="dbcheck-"))
+    folder.chmod(0o777)
+    yield folder
+    shutil.rmtree(folder)
+
+
+def test_a_server_names_places_that_are_there(
+    server: DatabaseServer, engine: Engine
+) -> None:
+    for _ in range(2):
+        places = {place.name: Path(place.path) for place in engine.places(Shape.LEDGER)}
+        assert places.keys() - {"binary log"} == INSIDE[server.name]
+        assert places["data"] == server.data
+        for path in places.values():
+            assert path.is_dir()
+            assert path.is_relative_to(server.data)
+        engine.prepare(Shape.LEDGER)
+
+
+def test_a_tablespace_of_postgresql_is_named_before_and_after_the_table_is_made(
+    postgresql_server: DatabaseServer, elsewhere: Path
+) -> None:
+    engine = engine_of(postgresql_server)
+    engine.drop()
+    if os.geteuid() == 0:
+        owner = postgresql_server.data.stat()
+        os.chown(elsewhere, owner.st_uid, owner.st_gid)
+    create = f"create tablespace apart location '{elsewhere}'"
+    execute(
+        postgresql_server, create, "alter role dbcheck set default_tablespace = apart"
+    )
+    try:
+        for _ in range(2):
+            places = {p.name: p.path for p in engine.places(Shape.LEDGER)}
+            assert places["table"] == str(elsewhere)
+            assert places["database"] == f"{postgresql_server.data}/base"
+            engine.prepare(Shape.LEDGER)
+            execute(postgresql_server, "alter role dbcheck reset default_tablespace")
+    finally:
+        engine.drop()
+        execute(
+            postgresql_server,
+            "alter role dbcheck reset default_tablespace",
+            "drop tablespace apart",
+        )
+
+
+def test_a_table_of_mariadb_that_lies_elsewhere(
+    mariadb_server: DatabaseServer, elsewhere: Path
+) -> None:
+    engine = engine_of(mariadb_server)
+    engine.drop()
+    statement = sql("mysql", "create_ledger").rstrip("; \n")
+    execute(mariadb_server, f"{statement} data directory = '{elsewhere}'")
+    try:
+        places = {p.name: Path(p.path) for p in engine.places(Shape.LEDGER)}
+        assert places["table"] == elsewhere / "dbcheck"
+        assert (places["table"] / "ledger.ibd").is_file()
+    finally:
+        engine.drop()

@@ -1,0 +1,68 @@
+"""A session whose settings do not hold, and a reading that leaves rows out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dbcheck import files
+from dbcheck.core.schedule import Schedule
+from dbcheck.engines import mysql_link, postgresql_link, postgresql_session
+from dbcheck.errors import EngineError, TableLost
+from dbcheck.load.single import commit
+from dbcheck.ports import Engine, Shape
+
+SCHEDULE = Schedule(seed=1, epoch=3, payload_bytes=(100,))
+
+
+@pytest.mark.parametrize("shape", Shape)
+def test_rows_that_do_not_arrive_are_not_missing(
+    engine: Engine, shape: Shape, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Something between server and client leaves all but three rows out."""
+    engine.prepare(shape)
+    session = engine.open_session(shape)
+    for seq in range(1, 6):
+        commit(session, SCHEDULE.row(1, seq))
+    session.close()
+
+    def limited(family: str, statement: str) -> str:
+        text = files.sql(family, statement)
+        if not statement.startswith("survivors"):
+            return text
+        at = ")\n  to stdout" if family == "postgresql" else text
+        return text.replace(at, f" limit 3{at}") if at in text[:-1] else f"{at} limit 3"
+
+    for module in (mysql_link, postgresql_link):
+        monkeypatch.setattr(module, "sql", limited)
+    read = 0
+    with pytest.raises(EngineError, match="counts 5 in the same snapshot") as caught:
+        for batch in engine.survivors(shape):
+            read += len(batch)
+    assert read == 3
+    assert not isinstance(caught.value, TableLost)
+    assert caught.value.hint
+
+
+def test_settings_that_do_not_hold_are_refused(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pooler gives each statement to another connection of its own."""
+    engine.prepare(Shape.LEDGER)
+
+    def nothing(family: str, statement: str) -> str:
+        if statement == "session":
+            return "select %(settings)s"
+        return files.sql(family, statement)
+
+    def nowhere(_: Any) -> tuple[str, tuple[str, ...]]:
+        return "do 0", ()
+
+    monkeypatch.setattr(postgresql_link, "sql", nothing)
+    monkeypatch.setattr(postgresql_session, "sql", nothing)
+    monkeypatch.setattr(mysql_link, "set_statement", nowhere)
+    for ask in (engine.facts, lambda: engine.open_session(Shape.LEDGER)):
+        with pytest.raises(EngineError, match="although it was set to") as caught:
+            ask()
+        assert "no pooler or proxy" in caught.value.hint

@@ -1,0 +1,88 @@
+"""Traps of docs/method.md that take a whole cycle, or an account without privileges."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from dbcheck.campaign.cycle import run_cycle
+from dbcheck.campaign.preflight import preflight
+from dbcheck.campaign.rig import Rig
+from dbcheck.core.evidence import Standing, Verdict
+from dbcheck.errors import EngineError
+from dbcheck.power.manual import ManualSwitch
+from dbcheck.witness.log import FrameLogReader
+from dbcheck.witness.url import open_witness
+from tests.real.rigs import SEED, Said, bench, quick
+from tests.real.test_control_client import process_lab
+from tests.real.test_engine_privileges import Least, statements
+from tests.real.test_engine_privileges import new_least as new_least
+
+TEMPORARY = (
+    "create temporary table if not exists dbcheck.ledger (id bigint not null"
+    " auto_increment primary key, epoch bigint not null, session int not null, seq"
+    " bigint not null, part smallint not null, payload longblob not null, checksum"
+    " bigint not null) engine = InnoDB comment = ''dbcheck 1''"
+)
+
+
+def test_a_cut_of_an_idle_server_is_no_pass(tmp_path: Path) -> None:
+    """Trap 11: each session commits once in a minute, and nothing is at risk."""
+    with bench(process_lab("postgresql"), tmp_path) as here:
+        idle = replace(quick(sessions=1), rate=0.02, cut_after_s=(1.5, 1.5))
+        outcome = run_cycle(here.rig, idle, SEED)
+    assert outcome.verdict is Verdict.INCONCLUSIVE
+    items = {item.name: item for item in outcome.judgement.items}
+    assert items["load at the cut"].standing is Standing.ABSENT
+    assert outcome.found is not None
+    assert outcome.found.counts == {}
+
+
+def test_rows_on_both_sides_of_a_page_are_sent_and_compared(tmp_path: Path) -> None:
+    """Trap 20: some drives lose only what is larger than 4 KiB."""
+    with bench(process_lab("postgresql"), tmp_path) as here:
+        outcome = run_cycle(here.rig, quick(), SEED)
+        lengths = here.execute(
+            f"select distinct length(payload) from {here.table} where session > 0"
+        )
+    sizes = sorted(size for (size,) in lengths)
+    assert sizes[0] < 4096 < sizes[-1]
+    assert sizes == sorted(set(outcome.manifest.workload.payload_bytes))
+    assert outcome.verdict is Verdict.PASS, outcome.judgement
+
+
+@pytest.mark.parametrize("name", ["mariadb", "mysql"])
+def test_a_temporary_table_of_each_session_is_refused(
+    new_least: Callable[[str], Least], tmp_path: Path, name: str
+) -> None:
+    """Trap 5: it hides the real table from its own session, and dies with it.
+
+    The server makes one for every session as it begins (init_connect of MySQL 8.0 and
+    MariaDB 10.5: run for each client without SUPER or CONNECTION_ADMIN).
+    """
+    least = new_least(name)
+    for statement in statements(name):
+        least.run(statement)
+    least.engine().prepare(quick().shape)
+    least.run("grant create temporary tables on dbcheck.* to dbcheck@'%'")
+    least.execute(f"set global init_connect = '{TEMPORARY}'")
+    said = Said()
+    rig = Rig(
+        least.engine(),
+        open_witness(f"file:{tmp_path}/acks", volatile=True),
+        ManualSwitch(said.ask),
+        FrameLogReader(),
+        said,
+        tmp_path / "runs",
+        lab={"rung": "process"},  # so the witness may be here
+    )
+    try:
+        with contextlib.closing(rig.witness), pytest.raises(EngineError) as caught:
+            preflight(rig, quick(), SEED)
+    finally:
+        least.execute("set global init_connect = ''")
+    assert "row" in str(caught.value)

@@ -1,0 +1,33 @@
+"""A drive with a volatile cache of which the kernel believes that it has none."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from dbcheck.campaign.cycle import run_cycle
+from dbcheck.campaign.judging import to_json
+from dbcheck.core.depth import Depth
+from dbcheck.core.evidence import Standing, Verdict
+from dbcheck.core.writecache import WRITE_CACHE
+from dbcheck.lab.spec import LabSpec
+from dbcheck.report.verdict import verdict_report
+from tests.real.rigs import SEED, bench, quick
+
+
+@pytest.mark.root
+def test_a_drive_that_is_never_flushed_is_shown_to_be_volatile(tmp_path: Path) -> None:
+    with bench(LabSpec("mariadb", write_cache="write through"), tmp_path) as here:
+        outcome = run_cycle(here.rig, quick(), SEED)
+    assert outcome.verdict is Verdict.FAIL
+    assert outcome.depth is not None
+    assert outcome.depth.depth is Depth.DRIVE
+    (item,) = (i for i in outcome.judgement.items if i.name == WRITE_CACHE)
+    assert item.standing is Standing.CONTRADICTED
+    file = io.StringIO()
+    Console(file=file, width=400).print(verdict_report(to_json(outcome)))
+    assert file.getvalue().count("sends no flush to loop") == 2
+    assert "RAID controller" not in file.getvalue()

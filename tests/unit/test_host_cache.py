@@ -1,0 +1,70 @@
+"""Writes that a layer above the drives lost do not show that a drive lost its power."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from dbcheck.core.cutclass import CutClass
+from dbcheck.core.depth import Depth
+from dbcheck.core.placeevidence import volume_depths
+from dbcheck.core.target import HostBefore, Layer
+from tests.unit.test_hostevidence import FACTS, VOLUME
+from tests.unit.test_place_depth import DONE, LEFT, after
+
+
+def layer(
+    name: str, kind: str = "disk", *, uuid: str = "", direct: bool = False
+) -> Layer:
+    return Layer(name, kind, name, uuid, "", "write back", "0", (), direct)
+
+
+def found(*layers: Layer, cut: CutClass = CutClass.AC) -> tuple[Depth | None, str]:
+    """Return the depth of a cut that lost completed O_DIRECT blocks, and why."""
+    facts = replace(FACTS, volumes=(replace(VOLUME, layers=layers),))
+    before = HostBefore(facts, "/c", "n", "", {})
+    lost = after(LEFT[Depth.DRIVE], facts=facts)
+    (one,) = volume_depths(before, DONE, (), lost, cut)
+    return one.depth, one.reasons[0]
+
+
+@pytest.mark.parametrize(
+    "top",
+    [
+        pytest.param(layer("sda"), id="a drive"),
+        pytest.param(layer("loop0", "loop", direct=True), id="a loop with O_DIRECT"),
+        pytest.param(layer("dm-0", "dm", uuid="LVM-x"), id="LVM"),
+        pytest.param(layer("dm-0", "dm", uuid="CRYPT-LUKS2-x"), id="LUKS"),
+        pytest.param(layer("dm-0", "dm", uuid="part2-mpath-x"), id="multipath"),
+        pytest.param(layer("nbd0"), id="a remote drive"),
+    ],
+)
+def test_layers_that_pass_writes_on_leave_the_drive_to_blame(top: Layer) -> None:
+    assert found(top, layer("sda"))[0] is Depth.DRIVE
+
+
+@pytest.mark.parametrize(
+    ("top", "said"),
+    [
+        (layer("loop0", "loop"), "loop0 is a loop device that writes through the page"),
+        (layer("zd16"), "zd16 may keep completed writes in the host's memory"),
+        (layer("bcache0"), "bcache0 may keep completed writes"),
+        (layer("dm-0", "dm"), "dm-0 is a device-mapper device of an unknown kind"),
+        (layer("dm-0", "dm", uuid="CRYPT-INTEGRITY-x"), "of an unknown kind"),
+    ],
+)
+def test_layers_in_the_hosts_memory_cap_the_depth(top: Layer, said: str) -> None:
+    depth, reason = found(top, layer("sda"))
+    assert depth is Depth.OS
+    assert said in reason
+
+
+@pytest.mark.parametrize("cut", [CutClass.RESET, CutClass.HYPERVISOR_KILL])
+def test_a_cut_that_keeps_the_drives_powered_takes_nothing_from_them(
+    cut: CutClass,
+) -> None:
+    depth, reason = found(layer("sda"), cut=cut)
+    assert depth is Depth.OS
+    assert "the drives kept their power, so a layer above them lost this" in reason
+    assert "says nothing about" in cut.leaves_open(Depth.DRIVE)

@@ -1,0 +1,179 @@
+"""A stored run judged: what its switch, or the hand at the plug, leaves unproven."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dbcheck.campaign import campaign
+from dbcheck.campaign.folder import CampaignFolder, Plan
+from dbcheck.campaign.judging import Outcome, judge_run, to_json
+from dbcheck.cli.campaign_run import result
+from dbcheck.core.cutclass import CutClass
+from dbcheck.core.evidence import Item, Standing, Verdict
+from dbcheck.core.moments import Moment, Stratum
+from dbcheck.ports import Cut
+from dbcheck.runs import LoadRecord, Manifest, RunFolder
+from dbcheck.witness.log import FrameLogReader
+from dbcheck.workload import load
+from tests.fuzz.stored_run import load_record, manifest, stored_run
+
+LOAD = replace(load_record(), canaries=None, gone="silent")  # no depth is known
+LAST_US = LOAD.last_ack_us or 0
+BY_HAND = replace(LOAD, cut=Cut(None, None, {"off_s": 15.0}), gone_us=LAST_US)
+DARK_S = 40.0
+
+
+def switched(**report: object) -> LoadRecord:
+    """What a switch that was told at the moment of the last ack reported."""
+    return replace(LOAD, cut=Cut(LAST_US, None, report))
+
+
+def judged(
+    folder: Path,
+    record: LoadRecord,
+    cut: CutClass,
+    *,
+    dark_s: float = DARK_S,
+    first: Manifest | None = None,
+) -> Outcome:
+    """Judge a run whose host started its kernel so long after it was last heard."""
+    first = replace(first or manifest(), cut_class=cut)
+    run = stored_run(RunFolder.create(folder, first))
+    run.write_load(record)
+    after = run.after()
+    assert after.host is not None
+    assert after.host.facts is not None
+    last_us = max(LAST_US, record.heard_us or 0)
+    heard_us = last_us + first.wall_us - first.clock_us
+    facts = replace(after.host.facts, uptime_s=60.0)
+    wall_us = heard_us + int((dark_s + 60) * 1e6)
+    run.write_after(
+        replace(after, host=replace(after.host, facts=facts, wall_us=wall_us))
+    )
+    return judge_run(run, FrameLogReader())
+
+
+def item(outcome: Outcome, name: str) -> Item:
+    (found,) = (one for one in outcome.judgement.items if one.name == name)
+    return found
+
+
+def test_a_cut_by_hand_passes_and_says_what_nobody_saw(tmp_path: Path) -> None:
+    outcome = judged(tmp_path, BY_HAND, CutClass.AC)
+    assert outcome.verdict is Verdict.PASS
+    (reason,) = outcome.judgement.reasons
+    for name in ("time without power", "load at the cut"):
+        assert item(outcome, name).standing is Standing.ASSUMED
+        assert f"assumed, not seen: {name} (" in reason
+
+
+def test_an_unknown_boot_before_the_load_bounds_no_time_off(tmp_path: Path) -> None:
+    first = manifest()
+    assert first.host is not None
+    unknown = replace(first.host, facts=replace(first.host.facts, boot_id=""))
+    outcome = judged(
+        tmp_path, BY_HAND, CutClass.AC, dark_s=4.0, first=replace(first, host=unknown)
+    )
+    assert "kernel started" not in " ".join(outcome.judgement.reasons)
+
+
+def test_a_hand_that_gave_the_power_back_at_once_is_no_pass(tmp_path: Path) -> None:
+    outcome = judged(tmp_path, BY_HAND, CutClass.AC, dark_s=4.0)
+    assert outcome.verdict is Verdict.INCONCLUSIVE
+    assert "kernel started 4.0 s after" in " ".join(outcome.judgement.reasons)
+
+
+@pytest.mark.parametrize(
+    ("later_s", "standing"),
+    [(0.4, Standing.PRESENT), (0.0, Standing.PRESENT), (30.0, Standing.ABSENT)],
+)
+def test_the_last_report_of_the_host_dates_a_cut_by_hand(
+    later_s: float, standing: Standing, tmp_path: Path
+) -> None:
+    """A server that hung while its host lived on was idle when the power went."""
+    record = replace(BY_HAND, heard_us=LAST_US + int(later_s * 1e6))
+    found = item(judged(tmp_path, record, CutClass.AC), "load at the cut")
+    assert found.standing is standing
+    assert f"last ack {later_s:.3f} s before the cut" in found.reason
+
+
+@pytest.mark.parametrize(
+    ("cut", "report", "verdict", "standing"),
+    [
+        pytest.param(
+            *(CutClass.AC, {"off_s": 15.0, "off_seen": True}, Verdict.PASS),
+            *(Standing.PRESENT,),
+            id="a switch that looks",
+        ),
+        pytest.param(
+            *(CutClass.AC, {"off_s": 15.0, "off_seen": False}, Verdict.PASS),
+            *(Standing.ASSUMED,),
+            id="one that cannot look",
+        ),
+        pytest.param(
+            *(CutClass.AC, {}, Verdict.INCONCLUSIVE, Standing.NOT_OBSERVABLE),
+            id="an outlet that comes back by itself",
+        ),
+        pytest.param(
+            *(CutClass.AC, {"off_s": 0, "off_seen": True}, Verdict.INCONCLUSIVE),
+            *(Standing.NOT_OBSERVABLE,),
+            id="for no time at all",
+        ),
+        pytest.param(
+            *(CutClass.RESET, {}, Verdict.PASS, Standing.ABSENT), id="a reset"
+        ),
+        pytest.param(
+            *(CutClass.UNKNOWN, {}, Verdict.PASS, Standing.NOT_OBSERVABLE),
+            id="undeclared",
+        ),
+    ],
+)
+def test_what_is_known_of_the_time_decides(
+    cut: CutClass,
+    report: dict[str, Any],
+    verdict: Verdict,
+    standing: Standing,
+    tmp_path: Path,
+) -> None:
+    outcome = judged(tmp_path, switched(**report), cut)
+    assert outcome.verdict is verdict, outcome.judgement
+    assert item(outcome, "time without power").standing is standing
+    reason = outcome.judgement.reasons[0]
+    if cut in (CutClass.RESET, CutClass.UNKNOWN):
+        assert "says nothing about their caches" in reason
+    assert ("assumed, not seen" in reason) is (standing is Standing.ASSUMED)
+    assert to_json(outcome)["cut_class"] == cut.value
+
+
+@pytest.mark.parametrize(
+    ("late_s", "refused", "stratum"),
+    [
+        (0.1, "", "checkpoint"),
+        (48.0, "", "steady"),
+        (0.1, "must be superuser", "steady"),
+    ],
+)
+def test_a_campaign_counts_what_went_on_and_not_what_was_drawn(
+    late_s: float, refused: str, stratum: str, tmp_path: Path
+) -> None:
+    drawn = Moment(1, Stratum.CHECKPOINT, 1.0, 0.1)
+    run = RunFolder.create(tmp_path, replace(manifest(), moment=drawn))
+    stored_run(run)
+    due_us = LAST_US + 300 - int(late_s * 1e6)  # and it went 300 us after the ack
+    run.write_load(replace(LOAD, due_us=due_us, no_checkpoint=refused))
+    folder = CampaignFolder.create(tmp_path / "campaign", campaign_plan())
+    campaign._add(folder, judge_run(run, FrameLogReader()))
+    (cycle,) = folder.cycles()
+    assert cycle.stratum == stratum
+    assert bool(cycle.missed) is (stratum != "checkpoint")
+    assert result(folder)["strata"] == {stratum: 1}
+
+
+def campaign_plan() -> Plan:
+    return Plan(
+        "c", "0", "n", "postgresql://u@h/d", 1, load("insert"), 3, 9, None, False, True
+    )

@@ -1,0 +1,21 @@
+"""Which servers have no crash canary."""
+
+from __future__ import annotations
+
+import pytest
+
+from dbcheck.engines.mysql_canary import _require_myisam
+from dbcheck.errors import NoCanary
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("myisam_recover_options", "BACKUP"), ("sql_require_primary_key", "ON")],
+)
+def test_a_server_whose_settings_forbid_a_canary_is_told_what_to_do(
+    name: str, value: str
+) -> None:
+    with pytest.raises(NoCanary, match=f"{name} is {value}") as caught:
+        _require_myisam({name: value}, "dbcheck@%")
+    for way in (f"{name} = OFF", "--target-host", "grant select on"):
+        assert way in caught.value.hint

@@ -1,0 +1,398 @@
+"""What several volumes show together, and how each of them is asked for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dbcheck.campaign.host import ask_host, end_canaries, look_at_host
+from dbcheck.campaign.judging import judge_run
+from dbcheck.core import hostevidence
+from dbcheck.core.cutclass import CutClass
+from dbcheck.core.depth import Completed, Counted, Depth, Remains, Ring
+from dbcheck.core.evidence import PLACES, Standing, Verdict, judge
+from dbcheck.core.placeevidence import (
+    least_depth,
+    places_item,
+    shallowest,
+    volume_depths,
+)
+from dbcheck.core.places import Place
+from dbcheck.core.target import (
+    HostAfter,
+    HostBefore,
+    LogMarks,
+    LogTail,
+    TargetFacts,
+    VolumeCanaries,
+)
+from dbcheck.errors import HostError
+from dbcheck.ports import ServerFacts
+from dbcheck.runs import Manifest, RunFolder
+from dbcheck.witness.log import FrameLogReader
+from tests.fuzz.stored_run import manifest, stored_run
+from tests.unit.rigs import Told, rig_of
+from tests.unit.test_evidence import CLEAN
+from tests.unit.test_hostevidence import FACTS as HOST
+from tests.unit.test_hostevidence import VOLUME
+from tests.unit.test_runs import FACTS, MANIFEST
+
+DATA = replace(VOLUME, places={"data": "/d", "undo": "/d/u"})
+WAL = replace(
+    VOLUME,
+    places={"WAL": "/wal"},
+    filesystem_uuid="u2",
+    drives=(replace(VOLUME.drives[0], name="sdb", serial="s2"),),
+)
+TWO = replace(HOST, volumes=(DATA, WAL))
+BEFORE = HostBefore(TWO, "/c", "n", "", {}, (VolumeCanaries("/wal/c", "m"),))
+DONE = Completed(Counted(50, 10), (Counted(50, 10),))
+KEPT = Remains("", ((1, 50),), 1, (Ring(((1, 50),)),), 100)
+GONE = replace(KEPT, missing="nothing is there")
+LEFT: dict[Depth | None, Remains] = {
+    Depth.PROCESS: KEPT,
+    Depth.OS: replace(KEPT, buffered=()),
+    Depth.DRIVE: replace(KEPT, buffered=(), rings=(Ring(((1, 40),)),)),
+    None: GONE,
+}
+NOT_COPIED = {".": "inode 1 of 5.0"}
+
+
+def after(data: Remains, *others: Remains | None, facts: Any = TWO) -> HostAfter:
+    return HostAfter(replace(facts, boot_id="b2"), data, None, "", others)
+
+
+@pytest.mark.parametrize(
+    ("data", "wal", "claim", "host", "said"),
+    [
+        (Depth.DRIVE, Depth.DRIVE, Depth.DRIVE, Depth.DRIVE, "DRIVE on WAL (sdb)"),
+        (Depth.DRIVE, Depth.OS, Depth.OS, Depth.OS, "OS on WAL (sdb)"),
+        (Depth.OS, Depth.DRIVE, Depth.OS, Depth.OS, "OS on data, undo (sda)"),
+        (Depth.DRIVE, Depth.PROCESS, Depth.PROCESS, Depth.PROCESS, "PROCESS on WAL"),
+        (Depth.DRIVE, None, None, Depth.DRIVE, "unknown on WAL (sdb)"),
+        (None, Depth.DRIVE, None, Depth.DRIVE, "unknown on data, undo (sda)"),
+        (None, Depth.PROCESS, Depth.PROCESS, Depth.PROCESS, "PROCESS on WAL"),
+        (None, None, None, None, "unknown on WAL (sdb)"),
+    ],
+)
+def test_the_claim_is_the_least_of_all_volumes(
+    data: Depth | None,
+    wal: Depth | None,
+    claim: Depth | None,
+    host: Depth | None,
+    said: str,
+) -> None:
+    depths = volume_depths(BEFORE, DONE, (DONE,), after(LEFT[data], LEFT[wal]))
+    found, of_host = least_depth(depths, TWO), shallowest(depths)
+    assert found is not None
+    assert of_host is not None
+    assert (found.depth, of_host.depth) == (claim, host)
+    assert said in found.reasons[0]
+    assert any(reason.startswith("WAL: ") for reason in found.reasons)
+    names = ("WAL: ", "data, undo: ")
+    assert of_host.reasons[0].startswith(names) or host is None
+
+
+NO_ROOM = VolumeCanaries("", "", "no room")
+
+
+@pytest.mark.parametrize(
+    ("drives", "data", "wal", "claim"),
+    [
+        pytest.param(1, Depth.DRIVE, Depth.OS, Depth.DRIVE, id="flushed in time"),
+        pytest.param(1, Depth.OS, Depth.DRIVE, Depth.DRIVE, id="the other way round"),
+        pytest.param(1, Depth.DRIVE, NO_ROOM, Depth.DRIVE, id="no room for canaries"),
+        pytest.param(1, Depth.OS, NO_ROOM, None, id="no room, and nothing lost"),
+        pytest.param(1, Depth.DRIVE, Depth.PROCESS, Depth.PROCESS, id="cache kept"),
+        pytest.param(1, Depth.DRIVE, None, None, id="the canaries are gone"),
+        pytest.param(2, Depth.DRIVE, Depth.OS, Depth.OS, id="perhaps the other drive"),
+    ],
+)
+def test_volumes_on_one_drive_share_its_cache(
+    drives: int, data: Depth, wal: Any, claim: Depth | None
+) -> None:
+    shared = (VOLUME.drives[0], WAL.drives[0])[:drives]
+    facts = replace(
+        HOST, volumes=(replace(DATA, drives=shared), replace(WAL, drives=shared))
+    )
+    refused = wal is NO_ROOM
+    before = replace(BEFORE, facts=facts)
+    before = replace(before, elsewhere=(NO_ROOM,)) if refused else before
+    done, left = (None, None) if refused else (DONE, LEFT[wal])
+    depths = volume_depths(before, DONE, (done,), after(LEFT[data], left))
+    found = least_depth(depths, facts)
+    assert found is not None
+    assert found.depth is claim
+    said = any("sda lost writes of" in reason for reason in found.reasons)
+    assert said is (claim is Depth.DRIVE)
+
+
+@pytest.mark.parametrize(
+    ("done", "left", "canaries"),
+    [
+        pytest.param((None,), (None,), NO_ROOM, id="no room"),
+        pytest.param((DONE,), (None,), VolumeCanaries("/w/c", "m"), id="not read"),
+        pytest.param((DONE,), (), VolumeCanaries("/w/c", "m"), id="not asked"),
+        pytest.param((), (KEPT,), VolumeCanaries("/w/c", "m"), id="not known how far"),
+    ],
+)
+def test_a_volume_without_canaries_caps_the_claim(
+    done: Any, left: Any, canaries: VolumeCanaries
+) -> None:
+    before = replace(BEFORE, elsewhere=(canaries,))
+    depths = volume_depths(before, DONE, done, after(LEFT[Depth.DRIVE], *left))
+    found = least_depth(depths, TWO)
+    assert found is not None
+    assert found.depth is None
+    why = canaries.failure or "could not be read after the cut"
+    assert any("WAL" in reason and why in reason for reason in found.reasons)
+
+
+def test_a_place_that_nobody_could_look_at_caps_the_claim() -> None:
+    facts = replace(HOST, unseen={"WAL": "/wal: Permission denied"})
+    before = replace(BEFORE, facts=facts, elsewhere=())
+    depths = volume_depths(before, DONE, (), after(LEFT[Depth.DRIVE], facts=facts))
+    found = least_depth(depths, facts)
+    assert found is not None
+    assert found.depth is None
+    assert "unknown on WAL (/wal: Permission denied)" in found.reasons[0]
+    item = places_item((), before)
+    assert item is not None
+    assert item.standing is Standing.NOT_OBSERVABLE
+    assert item.reason.startswith("WAL was not looked at (/wal: Permission denied); ")
+
+
+def test_a_pass_says_what_was_not_looked_at() -> None:
+    full = replace(BEFORE, elsewhere=(VolumeCanaries("", "", "no room"),))
+    item = places_item((), full)
+    assert item is not None
+    assert item.standing is Standing.NOT_OBSERVABLE
+    assert item.reason.startswith("no canaries are on WAL (sdb) (no room); ")
+    judgement = judge(CLEAN, [item], CutClass.AC, None)
+    assert judgement.verdict is Verdict.PASS
+    assert "depth was not measured; no canaries are on WAL" in judgement.reasons[0]
+    seen = places_item((), BEFORE)
+    assert seen is not None
+    assert "WAL" not in judge(CLEAN, [seen], CutClass.AC, None).reasons[0]
+
+
+def test_places_on_one_volume_need_no_names() -> None:
+    before = replace(BEFORE, facts=replace(HOST, volumes=(DATA,)), elsewhere=())
+    depths = volume_depths(before, DONE, (), after(LEFT[Depth.DRIVE]))
+    found = least_depth(depths, before.facts)
+    assert found is not None
+    assert found.reasons[0].startswith("10 writes that the drive had completed")
+    assert volume_depths(before, None, (), after(KEPT)) == []
+    assert least_depth([], before.facts) is None
+    assert shallowest([]) is None
+
+
+def test_every_place_is_named_with_its_drives() -> None:
+    item = places_item((), BEFORE)
+    assert item is not None
+    assert item.standing is Standing.PRESENT
+    assert item.reason == "xfs: data, undo (sda); xfs: WAL (sdb)"
+
+
+def changed(**values: Any) -> TargetFacts:
+    return replace(TWO, volumes=(DATA, replace(WAL, **values)))
+
+
+@pytest.mark.parametrize(
+    ("now", "standing", "said"),
+    [
+        (TWO, Standing.PRESENT, "drives of data, filesystem of WAL, drives of WAL"),
+        (changed(filesystem_uuid="u9"), Standing.CONTRADICTED, "filesystem of WAL"),
+        (changed(places={"WAL": "/w2"}), Standing.CONTRADICTED, "path of WAL was /wal"),
+        (changed(drives=()), Standing.PRESENT, "filesystem of WAL"),
+        (
+            replace(
+                TWO, volumes=(replace(DATA, places={**DATA.places, "WAL": "/wal"}),)
+            ),
+            Standing.CONTRADICTED,
+            "filesystem of WAL was u2 and is u1",
+        ),
+        (
+            replace(TWO, volumes=(DATA,), unseen={"WAL": "/wal: No such file"}),
+            Standing.NOT_OBSERVABLE,
+            "WAL cannot be looked at again: /wal: No such file",
+        ),
+    ],
+)
+def test_storage_is_compared_for_every_place(
+    now: TargetFacts, standing: Standing, said: str
+) -> None:
+    item = hostevidence.same_storage(BEFORE, after(KEPT, KEPT, facts=now))
+    assert item is not None
+    assert (item.standing, item.required) == (standing, True)
+    assert said in item.reason
+
+
+def counted(*counts: int | None) -> TargetFacts:
+    drives = tuple(
+        replace(VOLUME.drives[0], name=f"sd{n}", serial=f"s{n}", unsafe_shutdowns=count)
+        for n, count in enumerate(counts)
+    )
+    return replace(TWO, volumes=(replace(DATA, drives=drives[:2]), WAL))
+
+
+@pytest.mark.parametrize(
+    ("then", "now", "standing", "said"),
+    [
+        ((7, 7), (8, 9), Standing.PRESENT, "sd0 1, sd1 2"),
+        ((7, 7), (8, 7), Standing.ABSENT, "sd0 1, sd1 0"),
+        ((7, None), (8, 9), Standing.PRESENT, "sd0 1; sd1"),
+        ((None, 7), (8, 7), Standing.ABSENT, "sd1 0"),
+    ],
+)
+def test_every_drive_of_an_array_counts(
+    then: Any, now: Any, standing: Standing, said: str
+) -> None:
+    array = replace(TWO, volumes=counted(*then).volumes[:1])
+    before = replace(BEFORE, facts=array, elsewhere=())
+    item = hostevidence.unsafe_shutdowns(before, after(KEPT, facts=counted(*now)))
+    assert item is not None
+    assert item.standing is standing
+    assert said in item.reason
+
+
+def test_a_drive_whose_name_changed_is_known_by_its_serial() -> None:
+    first, second = counted(7, 7).volumes[0].drives
+    swapped = (replace(first, name="sd1"), replace(second, name="sd0"))
+    now = replace(TWO, volumes=(replace(DATA, drives=swapped), WAL))
+    item = hostevidence.unsafe_shutdowns(
+        replace(BEFORE, facts=counted(6, 7)), after(KEPT, KEPT, facts=now)
+    )
+    assert item is not None
+    assert item.reason == "counted since: sd0 1, sd1 0, sdb 0"
+
+
+class Writing:
+    """Canaries in one folder."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder, self.nonce = folder, f"nonce of {folder}"
+        self.stopped = False
+
+    def completed(self) -> Completed:
+        return DONE
+
+    def stop(self) -> None:
+        self.stopped = True
+
+
+class TwoVolumes:
+    """A host with two volumes; refuses canaries beside some paths, with an error."""
+
+    def __init__(self, refused: Sequence[str] = (), error: type = HostError) -> None:
+        self.asked: list[Place] = []
+        self.running: list[Writing] = []
+        self.removed: list[str] = []
+        self._refused, self._error = refused, error
+
+    def reach(self) -> None:
+        pass
+
+    def facts(self, data_directory: str, places: Sequence[Place] = ()) -> TargetFacts:
+        self.asked = list(places)
+        return TWO
+
+    def mark_log(self, path: str) -> LogMarks:
+        raise AssertionError(path)
+
+    def read_log(self, path: str, marks: LogMarks) -> LogTail:
+        raise AssertionError(path)
+
+    def start_canaries(self, data_directory: str) -> Writing:
+        if data_directory in self._refused:
+            raise self._error("no room")
+        self.running.append(Writing(f"{data_directory}/c"))
+        return self.running[-1]
+
+    def read_canaries(self, folder: str, nonce: str) -> Remains:
+        assert nonce == f"nonce of {folder}"
+        return KEPT if folder == "/d/c" else GONE
+
+    def shutdown_record(self, boot_id: str, since_us: int) -> str:
+        return ""
+
+    def remove_canaries(self, folder: str) -> None:
+        self.removed.append(folder)
+
+    def close(self) -> None:
+        pass
+
+
+ASKED = (Place("data", "/d"), Place("WAL", "/wal"))
+SERVER: ServerFacts = replace(FACTS, identity={"data_directory": "/d"})
+
+
+def test_each_volume_has_canaries_that_are_asked_for_and_removed() -> None:
+    host = TwoVolumes()
+    rig = rig_of(Told(), host=host)
+    before, canaries = look_at_host(rig, SERVER, ASKED)
+    assert before is not None
+    assert canaries is not None
+    assert before.canary_folders == ("/d/c", "/wal/c")
+    assert canaries.completed_elsewhere() == (DONE,)
+    end_canaries(rig, canaries)
+    assert [each.stopped for each in host.running] == [True, True]
+    found = ask_host(rig, replace(MANIFEST, host=before, places=ASKED))
+    assert found is not None
+    assert (found.remains, found.remains_elsewhere) == (KEPT, (GONE,))
+    assert host.asked == list(ASKED)
+    assert host.removed == ["/d/c", "/wal/c"]
+
+
+def test_a_volume_that_lets_nobody_write_is_noted() -> None:
+    host = TwoVolumes(refused=["/wal"])
+    rig = rig_of(Told(), host=host)
+    before, canaries = look_at_host(rig, SERVER, ASKED)
+    assert before is not None
+    assert canaries is not None
+    assert before.elsewhere == (VolumeCanaries("", "", "no room"),)
+    assert canaries.completed_elsewhere() == (None,)
+    found = ask_host(rig, replace(MANIFEST, host=before, places=ASKED))
+    assert found is not None
+    assert (found.remains_elsewhere, found.failure) == ((None,), "")
+    assert host.removed == ["/d/c"]
+
+
+@pytest.mark.parametrize(
+    ("refused", "error"), [("/d", HostError), ("/wal", KeyboardInterrupt)]
+)
+def test_no_canaries_are_left_if_the_host_cannot_be_described(
+    refused: str, error: type
+) -> None:
+    host = TwoVolumes(refused=[refused], error=error)
+    with pytest.raises(error):
+        look_at_host(rig_of(Told(), host=host), SERVER, ASKED)
+    assert all(each.stopped for each in host.running)
+    assert host.removed == [each.folder for each in host.running]
+
+
+def test_a_stored_run_is_judged_with_all_of_its_places(tmp_path: Path) -> None:
+    """As by whoever has only what the witness holds."""
+    known = Manifest.from_bytes(manifest().to_bytes(), "here")
+    assert known.places == manifest().places
+    assert known.to_bytes() == manifest().to_bytes()
+    run = stored_run(RunFolder.create(tmp_path, known))
+    outcome = judge_run(run, FrameLogReader())
+    assert outcome.depth is not None
+    assert " on data (sda); " in outcome.depth.reasons[0]
+    assert " on WAL (sda)" in outcome.depth.reasons[0]
+    assert json.loads((run.path / "verdict.json").read_text())["depth"]["reasons"]
+
+
+def test_without_a_host_the_report_names_what_is_on_other_paths(tmp_path: Path) -> None:
+    places = (Place("data", "/d"), Place("binary log", "/l"))
+    blind = replace(manifest(), host=None, places=places)
+    outcome = judge_run(stored_run(RunFolder.create(tmp_path, blind)), FrameLogReader())
+    (item,) = (i for i in outcome.judgement.items if i.name == PLACES)
+    assert item.standing is Standing.NOT_OBSERVABLE
+    assert "binary log (/l)" in item.reason

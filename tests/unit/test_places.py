@@ -1,0 +1,150 @@
+"""Where a server keeps what an ack depends on, from its settings, and what is said."""
+
+from __future__ import annotations
+
+import pytest
+
+from dbcheck.core.evidence import Standing
+from dbcheck.core.placeevidence import places_item
+from dbcheck.core.places import Place, outside
+from dbcheck.engines import mysql_places, postgresql_places
+
+MARIADB = {
+    "datadir": "/d/",
+    "innodb_log_group_home_dir": "./",
+    "innodb_undo_directory": "./",
+    "innodb_doublewrite": "ON",
+    "innodb_data_home_dir": "",
+    "innodb_data_file_path": "ibdata1:12M:autoextend",
+    "log_bin": "OFF",
+    "log_bin_basename": "",
+}
+MYSQL = MARIADB | {"innodb_redo_log_capacity": "1", "innodb_doublewrite_dir": ""}
+
+
+def innodb(
+    given: dict[str, str],
+    statement: str = "",
+    database: str = "dbcheck",
+    undo_files: list[str] | None = None,
+    base: dict[str, str] = MARIADB,
+) -> dict[str, str]:
+    found = mysql_places.places(
+        base | given, database, statement=statement, undo_files=undo_files
+    )
+    assert len({place.name for place in found}) == len(found)
+    return {place.name: place.path for place in found}
+
+
+def test_all_of_mariadb_is_in_its_data_directory_by_default() -> None:
+    assert innodb({}) == {
+        "data": "/d",
+        "redo log": "/d",
+        "undo": "/d",
+        "system tablespace": "/d",
+        "database": "/d/dbcheck",
+    }
+
+
+def test_mysql_has_a_folder_for_its_redo_log() -> None:
+    assert innodb({}, base=MYSQL)["redo log"] == "/d/#innodb_redo"
+    apart = innodb({"innodb_log_group_home_dir": "/r"}, base=MYSQL)
+    assert apart["redo log"] == "/r/#innodb_redo"
+
+
+@pytest.mark.parametrize(
+    ("given", "name", "path"),
+    [
+        ({"innodb_log_group_home_dir": "/r/"}, "redo log", "/r"),
+        ({"innodb_log_group_home_dir": "../r"}, "redo log", "/r"),
+        ({"innodb_undo_directory": "/u"}, "undo", "/u"),
+        ({"innodb_directories": "/u2; /u3"}, "undo 3", "/u3"),
+        ({"innodb_doublewrite_dir": "/w"}, "doublewrite", "/w"),
+        (
+            {"innodb_doublewrite_dir": "", "innodb_data_home_dir": "/h"},
+            "doublewrite",
+            "/h",
+        ),
+        ({"innodb_data_home_dir": "/h"}, "system tablespace", "/h"),
+        (
+            {"innodb_data_file_path": "a:10M;/b/c:1G:autoextend:max:2G"},
+            "system tablespace 2",
+            "/b",
+        ),
+        ({"log_bin": "ON", "log_bin_basename": "/l/bin"}, "binary log", "/l"),
+        ({"log_bin": "1", "log_bin_basename": "/d/bin"}, "binary log", "/d"),
+    ],
+)
+def test_settings_of_innodb_put_things_elsewhere(
+    given: dict[str, str], name: str, path: str
+) -> None:
+    assert innodb(given)[name] == path
+
+
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [
+        ({"log_bin_basename": "/l/bin"}, "binary log"),
+        ({"innodb_doublewrite": "OFF", "innodb_doublewrite_dir": "/w"}, "doublewrite"),
+    ],
+)
+def test_what_is_switched_off_is_in_no_place(given: dict[str, str], name: str) -> None:
+    assert name not in innodb(given)
+
+
+def test_undo_tablespaces_that_the_server_names() -> None:
+    found = innodb({"innodb_directories": "/x"}, undo_files=["./undo_001", "/u/a.ibu"])
+    assert (found["undo"], found["undo 2"]) == ("/d", "/u")
+    assert "/x" not in found.values()
+
+
+def test_a_database_has_a_folder_of_its_own_name() -> None:
+    assert innodb({}, database="my-db")["database"] == "/d/my@002ddb"
+    lower = innodb({"lower_case_table_names": "1"}, database="Db")
+    assert lower["database"] == "/d/db"
+    assert "database" not in innodb({}, database="")
+
+
+@pytest.mark.parametrize(
+    ("statement", "name", "path"),
+    [
+        ("create table `t` (...) ENGINE=InnoDB COMMENT='dbcheck 1'", "table", None),
+        (
+            "... ENGINE=InnoDB DATA DIRECTORY='/x/y/' COMMENT='z'",
+            "table",
+            "/x/y/dbcheck",
+        ),
+        ("... DATA DIRECTORY = '/it''s'", "table", "/it's/dbcheck"),
+        ("... /*!50100 TABLESPACE `fast` */ ENGINE", "tablespace fast", ""),
+        ("... TABLESPACE=`innodb_system`", "tablespace innodb_system", None),
+    ],
+)
+def test_a_table_may_lie_elsewhere(statement: str, name: str, path: str | None) -> None:
+    assert innodb({}, statement).get(name) == path
+
+
+def test_of_postgresql_some_places_are_known_by_their_names_alone() -> None:
+    found = postgresql_places.places("/d", {"table": "/fast", "database": ""})
+    assert {place.name: place.path for place in found} == {
+        "data": "/d",
+        "WAL": "/d/pg_wal",
+        "commit status": "/d/pg_xact",
+        "database": "/d/base",
+        "table": "/fast",
+    }
+    hidden = postgresql_places.places("", {"table": "/fast", "database": ""})
+    assert hidden == (Place("table", "/fast"),)
+    inside = postgresql_places.places("/d", {"table": "pg_tblspc/5", "database": ""})
+    assert Place("table", "/d/pg_tblspc/5") in inside
+
+
+def test_without_its_host_what_is_outside_of_the_data_directory_is_named() -> None:
+    inside = [Place("data", "/d"), Place("redo log", "/d/r"), Place("undo", "/d")]
+    apart = [Place("binary log", "/dd/l"), Place("tablespace t", "")]
+    assert outside([*inside, *apart]) == apart
+    assert outside(apart) == apart
+    item = places_item([*inside, *apart], None)
+    assert item is not None
+    assert (item.standing, item.required) == (Standing.NOT_OBSERVABLE, False)
+    assert "binary log (/dd/l), tablespace t (unknown)" in item.reason
+    assert places_item(inside, None) is None

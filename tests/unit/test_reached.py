@@ -1,0 +1,116 @@
+"""What power test saw on the idle host, and what a later verdict says of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from dbcheck.campaign.judging import judge_run
+from dbcheck.core.evidence import Standing
+from dbcheck.core.reached import NAME, Reached, ReachedVolume, reached_item
+from dbcheck.core.target import HostBefore
+from dbcheck.errors import UsageError
+from dbcheck.inventory.entry import Entry, PowerPlan
+from dbcheck.power import consent
+from dbcheck.power.reached import recall, remember
+from dbcheck.runs import RunFolder
+from dbcheck.witness.log import FrameLogReader
+from tests.fuzz.stored_run import manifest, stored_run
+
+HOST = manifest().host
+ENTRY = Entry("db1", "postgresql://db1/x", power=PowerPlan("exec", cut=("pdu", "7")))
+
+
+def seen(host: HostBefore, depth: str = "DRIVE") -> Reached:
+    """What a test on that host measured."""
+    uuid = host.facts.data.filesystem_uuid
+    at = "2026-01-02T03:04:05+00:00"
+    return Reached(at, host.facts.machine_id, (ReachedVolume(uuid, depth),))
+
+
+@pytest.fixture
+def host() -> HostBefore:
+    assert HOST is not None
+    return HOST
+
+
+def test_a_verdict_cites_what_the_switch_reached(
+    host: HostBefore, tmp_path: Path
+) -> None:
+    first = replace(manifest(), reached=seen(host))
+    run = stored_run(RunFolder.create(tmp_path, first))
+    items = judge_run(run, FrameLogReader()).judgement.items
+    (item,) = [item for item in items if item.name == NAME]
+    assert (item.standing, item.required) == (Standing.PRESENT, False)
+    assert item.reason.startswith("power test of 2026-01-02T03:04:05+00:00")
+    assert "DRIVE on " in item.reason
+
+
+def test_of_another_host_or_filesystem_nothing_is_known(host: HostBefore) -> None:
+    reached = seen(host)
+    assert reached_item(reached, host) is not None
+    assert reached_item(None, host) is None
+    assert reached_item(reached, None) is None
+    assert reached_item(replace(reached, machine_id="another"), host) is None
+    other = replace(reached, volumes=(ReachedVolume("another", "DRIVE"),))
+    assert reached_item(other, host) is None
+    unmeasured = reached_item(seen(host, ""), host)
+    assert unmeasured is not None
+    assert "unknown on " in unmeasured.reason
+
+
+def test_it_is_remembered_by_host_and_switch(
+    host: HostBefore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    assert recall(ENTRY) is None
+    path = remember(ENTRY, seen(host, "OS"))
+    assert recall(ENTRY) == seen(host, "OS")
+    remember(ENTRY, seen(host))
+    assert recall(ENTRY) == seen(host)
+    other = replace(ENTRY, power=PowerPlan("exec", cut=("pdu", "8")))
+    assert recall(other) is None
+    path.write_text("{}")
+    assert recall(ENTRY) is None
+
+
+def test_another_wording_forgets_nothing(
+    host: HostBefore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    consent.require(ENTRY, yes=True)
+    remember(ENTRY, seen(host))
+    monkeypatch.setattr(consent, "words", lambda *_: "said in other words")
+    consent.require(ENTRY, yes=False)
+    assert recall(ENTRY) == seen(host)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        replace(ENTRY, name="db2"),
+        replace(ENTRY, target="postgresql://db2/x"),
+        replace(ENTRY, host="ssh://db2"),
+        *(
+            replace(ENTRY, power=replace(ENTRY.power, **changed))
+            for changed in (
+                {"kind": "fence"},
+                {"lab": "one"},
+                {"agent": "fence_apc"},
+                {"options": {"plug": "8"}},
+                {"cut": ("pdu 7",)},
+                {"restore": ("pdu", "7")},
+                {"off_s": 9.0},
+            )
+        ),
+    ],
+)
+def test_another_host_or_switch_is_asked_for_again(
+    other: Entry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    consent.require(ENTRY, yes=True)
+    with pytest.raises(UsageError, match="nothing was cut"):
+        consent.require(other, yes=False)

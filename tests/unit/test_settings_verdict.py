@@ -1,0 +1,399 @@
+"""What settings and the host's answers make of a stored run that lost no row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dbcheck.campaign.judging import judge_run, to_json
+from dbcheck.campaign.settings import made_durable, settings_of
+from dbcheck.core.depth import Depth, Remains, Ring
+from dbcheck.core.evidence import Verdict
+from dbcheck.core.target import HostAfter
+from dbcheck.report.campaign import campaigns_report
+from dbcheck.report.verdict import verdict_report
+from dbcheck.runs import AfterRecord, Manifest, RunFolder
+from dbcheck.witness.log import FrameLogReader
+from tests.fuzz.stored_run import load_record, manifest, stored_run
+from tests.unit.test_report_verdict import printed
+
+SAFE_PG = {"fsync": "on", "synchronous_commit": "on", "full_page_writes": "on"}
+SAFE_MY = {
+    "autocommit": "ON",
+    "innodb_flush_log_at_trx_commit": "1",
+    "innodb_doublewrite": "ON",
+    "innodb_force_recovery": "0",
+    "log_bin": "OFF",
+}
+BUFFERED_LOST = ((1, 3),)
+KEPT = ((1, 9),)
+REMAINS = {
+    Depth.PROCESS: Remains("", KEPT, 1, (Ring(KEPT),), 8),
+    Depth.OS: Remains("", BUFFERED_LOST, 1, (Ring(KEPT),), 8),
+    Depth.DRIVE: Remains("", BUFFERED_LOST, 1, (Ring(BUFFERED_LOST),), 8),
+}
+
+
+def judged(
+    folder: Path,
+    *,
+    change: Callable[[Manifest], Manifest] = lambda manifest: manifest,
+    settings: dict[str, str] = SAFE_PG,
+    depth: Depth = Depth.DRIVE,
+    after: Callable[[AfterRecord], AfterRecord] = lambda after: after,
+) -> dict[str, Any]:
+    """Return the judgement on the run as it would be with these settings."""
+    made = manifest()
+    family = "postgresql" if "fsync" in settings else "mysql"
+    before = replace(made.before, settings=settings)
+    made = change(replace(made, family=family, before=before))
+    run = stored_run(RunFolder.create(folder, made))
+    load, found = run.load(), run.after()
+    assert load is not None and found.facts is not None and found.host is not None
+    run.write_load(replace(load, settings=settings))
+    facts = replace(found.facts, settings=settings)
+    remains = REMAINS[depth]
+    host = replace(found.host, remains=remains, remains_elsewhere=(remains,))
+    run.write_after(after(replace(found, facts=facts, host=host)))
+    return to_json(judge_run(run, FrameLogReader()))
+
+
+def test_safe_settings_pass(tmp_path: Path) -> None:
+    for number, settings in enumerate((SAFE_PG, SAFE_MY)):
+        result = judged(tmp_path / str(number), settings=settings)
+        assert result["verdict"] == "PASS", result["reasons"]
+        assert not result["settings_at_fault"]
+
+
+@pytest.mark.parametrize(
+    ("change", "least"),
+    [
+        ({"synchronous_commit": "off"}, Depth.PROCESS),
+        ({"fsync": "off"}, Depth.OS),
+        ({"innodb_flush_log_at_trx_commit": "0"}, Depth.PROCESS),
+        ({"innodb_flush_log_at_trx_commit": "2"}, Depth.OS),
+        ({"innodb_flush_method": "nosync"}, Depth.OS),
+        ({"innodb_flush_method": "O_DIRECT_NO_FSYNC"}, Depth.DRIVE),
+        ({"innodb_redo_log_enabled": "OFF"}, Depth.PROCESS),
+        ({"log_bin": "ON", "sync_binlog": "0"}, Depth.OS),
+    ],
+)
+@pytest.mark.parametrize("depth", [Depth.OS, Depth.DRIVE])
+def test_a_setting_that_loses_at_such_a_depth_holds_the_pass_back(
+    change: dict[str, str], least: Depth, depth: Depth, tmp_path: Path
+) -> None:
+    order = list(Depth)
+    is_pg = change.keys() <= SAFE_PG.keys()
+    settings = {**(SAFE_PG if is_pg else SAFE_MY), **change}
+    result = judged(tmp_path, settings=settings, depth=depth)
+    name = list(change)[-1]
+    if order.index(least) <= order.index(depth):
+        assert result["verdict"] == "INCONCLUSIVE"
+        assert "is documented to lose commits" in result["reasons"][0]
+        assert "this cut happened to lose none" in result["reasons"][0]
+        (said,) = result["settings_at_fault"]
+        assert said.startswith(f"{name} = ")
+    else:
+        assert result["verdict"] == "PASS", result["reasons"]
+        assert not result["settings_at_fault"]
+        assert any(said.startswith(name) for said in result["other_settings"])
+
+
+def on_filesystem(name: str) -> Callable[[Manifest], Manifest]:
+    """Return what puts every volume of the host on a filesystem *name*."""
+
+    def change(made: Manifest) -> Manifest:
+        assert made.host is not None
+        volumes = made.host.facts.volumes
+        facts = replace(
+            made.host.facts,
+            volumes=tuple(replace(volume, filesystem=name) for volume in volumes),
+        )
+        return replace(made, host=replace(made.host, facts=facts))
+
+    return change
+
+
+TORN_PAGES = [
+    pytest.param({**SAFE_PG, "full_page_writes": "off"}, id="postgresql"),
+    pytest.param({**SAFE_MY, "innodb_doublewrite": "OFF"}, id="mysql"),
+]
+
+
+@pytest.mark.parametrize("settings", TORN_PAGES)
+@pytest.mark.parametrize(
+    ("filesystem", "standing"), [("xfs", "assumed"), ("zfs", "present")]
+)
+def test_a_pass_without_a_guard_against_torn_pages_names_what_it_assumes(
+    settings: dict[str, str], filesystem: str, standing: str, tmp_path: Path
+) -> None:
+    result = judged(tmp_path, change=on_filesystem(filesystem), settings=settings)
+    assert result["verdict"] == "PASS", result["reasons"]
+    (item,) = (i for i in result["evidence"] if i["item"] == "durable settings")
+    assert item["standing"] == standing
+    assert ("whole pages" in result["reasons"][0]) is (standing == "assumed")
+    assert not result["settings_at_fault"]
+    assert any("tore in two" in said for said in result["other_settings"])
+
+
+@pytest.mark.parametrize("settings", TORN_PAGES)
+def test_torn_pages_may_explain_a_loss_where_the_storage_is_not_known_to_prevent_them(
+    settings: dict[str, str], tmp_path: Path
+) -> None:
+    def broken(after: AfterRecord) -> AfterRecord:
+        return replace(after, failure="could not read block 7: checksum mismatch")
+
+    for filesystem, explains in (("xfs", True), ("zfs", False)):
+        result = judged(
+            tmp_path / filesystem,
+            change=on_filesystem(filesystem),
+            settings=settings,
+            after=broken,
+        )
+        assert result["verdict"] == "FAIL"
+        assert bool(result["settings_at_fault"]) is explains
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {
+            "group_replication_group_name": "3e11fa47-71ca-11e1-9e33-c80aa9429562",
+            "group_replication_start_on_boot": "OFF",
+        },
+        {"wsrep_on": "ON", "wsrep_provider": "none"},
+    ],
+)
+def test_a_server_that_does_not_rejoin_its_peers_hides_nothing(
+    settings: dict[str, str], tmp_path: Path
+) -> None:
+    result = judged(tmp_path, settings={**SAFE_MY, **settings})
+    assert result["verdict"] == "PASS", result["reasons"]
+
+
+def test_a_setting_that_could_not_be_read_is_shown_and_holds_the_pass_back(
+    tmp_path: Path,
+) -> None:
+    settings = {k: v for k, v in SAFE_PG.items() if k != "synchronous_commit"}
+    result = judged(tmp_path, settings=settings)
+    assert result["verdict"] == "INCONCLUSIVE"
+    assert "not readable" in result["reasons"][0]
+    assert any(
+        said.startswith("synchronous_commit = unknown")
+        for said in result["other_settings"]
+    )
+    assert "synchronous_commit = unknown" in printed(verdict_report(result))
+
+
+def test_a_server_that_may_fetch_lost_rows_from_others_does_not_pass(
+    tmp_path: Path,
+) -> None:
+    result = judged(tmp_path, settings={**SAFE_MY, "wsrep_on": "ON"})
+    assert result["verdict"] == "INCONCLUSIVE"
+    assert "wsrep_on = ON may hide what was lost" in result["reasons"][0]
+
+
+@pytest.mark.parametrize("options", ["rw,relatime,nobarrier", "rw,barrier=0"])
+def test_a_mount_without_barriers_is_a_setting_at_fault(
+    options: str, tmp_path: Path
+) -> None:
+    def change(made: Manifest) -> Manifest:
+        assert made.host is not None
+        volume = replace(made.host.facts.data, mount_options=options)
+        others = made.host.facts.volumes[1:]
+        facts = replace(made.host.facts, volumes=(volume, *others))
+        return replace(made, host=replace(made.host, facts=facts))
+
+    result = judged(tmp_path, change=change)
+    assert result["verdict"] == "INCONCLUSIVE"
+    assert result["settings_at_fault"][0].startswith("mount option barrier = ")
+
+
+@pytest.mark.parametrize(
+    ("settings", "verdict"),
+    [
+        pytest.param({"full_page_writes": "off"}, "INCONCLUSIVE", id="torn pages"),
+        pytest.param({"synchronous_commit": "off"}, "INCONCLUSIVE", id="the last acks"),
+        pytest.param({"ignore_checksum_failure": "on"}, "INCONCLUSIVE", id="checksums"),
+        pytest.param({"fsync": "off"}, "FAIL", id="everything"),
+    ],
+)
+def test_a_setting_explains_only_what_it_can_cause(
+    settings: dict[str, str], verdict: str, tmp_path: Path
+) -> None:
+    """Nothing of the run is there: a restored copy, unless a setting does that."""
+
+    def emptied(after: AfterRecord) -> AfterRecord:
+        host = replace(after.host, facts=None) if after.host else None
+        run = RunFolder(next(tmp_path.iterdir()))
+        count, digest = run.write_survivors(())
+        return replace(after, host=host, survivors=count, survivors_sha256=digest)
+
+    def fresh(made: Manifest) -> Manifest:
+        return replace(made, table=replace(made.table, rows_by_epoch={}))
+
+    result = judged(
+        tmp_path, change=fresh, settings={**SAFE_PG, **settings}, after=emptied
+    )
+    assert result["verdict"] == verdict, result["reasons"]
+
+
+def host_of(after: AfterRecord) -> HostAfter:
+    assert after.host is not None
+    return after.host
+
+
+@pytest.mark.parametrize(
+    ("after", "said"),
+    [
+        pytest.param(
+            lambda after: replace(after, host=None),
+            "host asked again not observable: host",
+            id="reconciled without --target-host",
+        ),
+        pytest.param(
+            lambda after: replace(
+                after, host=HostAfter(None, None, None, "no route to host")
+            ),
+            "not read after the cut: boot_id and storage, canaries, server's log: no"
+            " route to host",
+            id="SSH failed",
+        ),
+        pytest.param(
+            lambda after: replace(
+                after, host=replace(host_of(after), log=None, failure="no such file")
+            ),
+            "not read after the cut: server's log: no such file",
+            id="the log is gone",
+        ),
+        pytest.param(
+            lambda after: replace(
+                after,
+                host=replace(
+                    host_of(after), remains=Remains("/c holds nothing", (), 1, (), 1)
+                ),
+            ),
+            "not read after the cut: canaries: /c holds nothing",
+            id="the canaries are gone",
+        ),
+    ],
+)
+def test_what_was_gathered_before_and_not_after_holds_the_pass_back(
+    after: Callable[[AfterRecord], AfterRecord], said: str, tmp_path: Path
+) -> None:
+    result = judged(tmp_path, after=after)
+    assert result["verdict"] == Verdict.INCONCLUSIVE.value
+    assert any(said in reason for reason in result["reasons"]), result["reasons"]
+
+
+def test_canaries_that_were_left_behind_are_named_with_what_removes_them(
+    tmp_path: Path,
+) -> None:
+    gone = judged(tmp_path / "1")
+    assert gone["left_on_host"] is None
+    left = judged(tmp_path / "2", after=lambda after: replace(after, host=None))
+    assert left["left_on_host"]["command"] == "rm -r -- /c /wal/c"
+    assert "Remove them there: rm -r -- /c /wal/c" in printed(verdict_report(left))
+    assert "Remove them" not in printed(verdict_report(gone))
+
+
+def test_a_log_that_was_never_asked_for_is_not_missed(tmp_path: Path) -> None:
+    def change(made: Manifest) -> Manifest:
+        assert made.host is not None
+        return replace(made, host=replace(made.host, log_path=""))
+
+    def after(found: AfterRecord) -> AfterRecord:
+        return replace(found, host=replace(host_of(found), log=None))
+
+    result = judged(tmp_path, change=change, after=after)
+    assert result["verdict"] == "PASS", result["reasons"]
+
+
+def test_a_measured_depth_is_never_called_unmeasured(tmp_path: Path) -> None:
+    for depth in Depth:
+        result = judged(tmp_path / depth.value, depth=depth)
+        shown = printed(verdict_report(result))
+        assert "was not measured" not in shown
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"innodb_flush_log_at_trx_commit": "2", "log_bin": "OFF"}, ""),
+        (
+            {
+                "innodb_flush_log_at_trx_commit": "2",
+                "log_bin": "ON",
+                "sync_binlog": "0",
+            },
+            "",
+        ),
+        (
+            {
+                "innodb_flush_log_at_trx_commit": "2",
+                "log_bin": "ON",
+                "sync_binlog": "1",
+            },
+            "sync_binlog = 1 just before the cut",
+        ),
+        (
+            {"innodb_flush_log_at_trx_commit": "1", "log_bin": "OFF"},
+            "innodb_flush_log_at_trx_commit = 1 just before the cut",
+        ),
+    ],
+)
+def test_a_control_is_weak_only_if_all_that_a_commit_hangs_on_is(
+    settings: dict[str, str], said: str
+) -> None:
+    made = replace(manifest(), family="mysql")
+    load = replace(load_record(), settings=settings)
+    assert made_durable(made, load) == said
+    assert made_durable(manifest(), load) == ""  # PostgreSQL's sessions look themselves
+    assert "were not read" in made_durable(made, None)
+
+
+def test_a_campaign_names_the_setting_at_fault() -> None:
+    said = "fsync = off: With fsync off nothing is flushed."
+    cycle = {
+        "number": 1,
+        "stratum": "steady",
+        "missed": "",
+        "verdict": "FAIL",
+        "reason": "9 missing-tail of 9 confirmed commits",
+        "confirmed": 9,
+        "lost": 9,
+        "acks_per_s": 1.0,
+        "settings_at_fault": [said],
+        "cut_class": "reset",
+        "depth": "OS",
+    }
+    result = {
+        "name": "db1",
+        "cuts": 1,
+        "planned_cuts": 3,
+        "losses": 1,
+        "verdict": "FAIL",
+        "sentence": "one cut lost",
+        "strata": {"steady": 1},
+        "cut_classes": [],
+        "depths": {},
+        "cuts_still_needed": 0,
+        "error": "",
+        "folder": "/c",
+        "cycles": [cycle, cycle],
+    }
+    shown = printed(campaigns_report("/c", [result]))
+    assert shown.count(f"setting at fault: {said}") == 1
+
+
+def test_a_place_that_was_not_looked_at_counts_as_the_deepest() -> None:
+    made = manifest()
+    assert made.host is not None
+    facts = replace(made.host.facts, unseen={"WAL": "/wal: Permission denied"})
+    unseen = replace(made, host=replace(made.host, facts=facts))
+    assert settings_of(made, [Depth.OS]).depth is Depth.OS
+    assert settings_of(unseen, [Depth.OS]).depth is Depth.DRIVE

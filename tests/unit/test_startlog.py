@@ -1,0 +1,383 @@
+"""What servers logged of starts that came to nothing; all in a server's words."""
+
+from __future__ import annotations
+
+import pytest
+
+from dbcheck.core.startlog import (
+    Ending,
+    before_starts,
+    damage,
+    damage_that_ended,
+    decisive,
+    starts_in,
+)
+
+PG = "2026-11-22 01:16:32.595 UTC [14225] "
+PG_START = (
+    f"{PG}LOG:  starting PostgreSQL 15.18 (Debian 15.18-0+deb12u1) on x86_64\n"
+    f'{PG}LOG:  listening on IPv4 address "127.0.0.1", port 21782\n'
+    f"{PG}LOG:  database system was interrupted; last known up at 2026-11-22\n"
+)
+PG_EARLY = f"{PG}FATAL:  the database system is starting up\n"
+PG_WAL = (
+    f"{PG_START}{PG_EARLY}"
+    f"{PG}LOG:  invalid magic number BE09 in log segment 000000010000000000000001\n"
+    f"{PG}LOG:  invalid primary checkpoint record\n"
+    f"{PG}PANIC:  could not locate a valid checkpoint record\n"
+    f"{PG}LOG:  startup process (PID 14228) was terminated by signal 6: Aborted\n"
+    f"{PG}LOG:  shutting down due to startup process failure\n"
+    f"{PG}LOG:  database system is shut down\n"
+)
+PG_READY = f"{PG}LOG:  database system is ready to accept connections\n"
+PG_REDO_CRASH = (
+    f"{PG_START}{PG}LOG:  redo starts at 0/17418D8\n"
+    f"{PG}LOG:  startup process (PID 14228) was terminated by signal 11: Segmentation"
+    f" fault\n{PG}LOG:  aborting startup due to startup process failure\n"
+)
+PG_KILLED = PG_REDO_CRASH.replace("signal 11: Segmentation fault", "signal 9: Killed")
+PG_FULL = (
+    f'{PG_START}{PG}FATAL:  could not write to file "pg_wal/xlogtemp.9": No space left'
+    f" on device\n{PG}LOG:  shutting down due to startup process failure\n"
+)
+PG_SETTING = f'{PG}FATAL:  invalid value for parameter "shared_buffers": "90000GB"\n'
+PG_UNMOUNTED = (
+    f'{PG_START}{PG}FATAL:  required WAL directory "pg_wal" does not exist\n'
+    f"{PG}LOG:  startup process (PID 14228) exited with exit code 1\n"
+)
+
+MARIA = "2026-11-22  1:16:34 0 "
+MARIA_START = (
+    f"{MARIA}[Note] Starting MariaDB 10.11.19-MariaDB-0+deb12u1 source revision 5843d8"
+    " server_uid jkeF/2YV89o= as process 14282\n"
+)
+MARIA_END = f"{MARIA}[ERROR] Unknown/unsupported storage engine: InnoDB\n"
+MARIA_END += f"{MARIA}[ERROR] Aborting\n"
+MARIA_REDO = (
+    f"{MARIA_START}{MARIA}[ERROR] InnoDB: Invalid log header checksum\n"
+    f"{MARIA}[ERROR] InnoDB: Plugin initialization aborted with error Data structure"
+    f" corruption\n{MARIA_END}"
+)
+MARIA_ARIA = (
+    f"{MARIA_START}{MARIA}[ERROR] mariadbd: Got error 'Missing valid id at start of"
+    " file. File is not a valid aria control file' when trying to use aria control file"
+    f" '/data/aria_log_control'\n{MARIA}[ERROR] Failed to initialize plugins.\n"
+    f"{MARIA}[ERROR] Aborting\n"
+)
+MARIA_MEMORY = (
+    f"{MARIA_START}{MARIA}[ERROR] InnoDB: Cannot map innodb_buffer_pool_size_max\n"
+    f"{MARIA}[ERROR] InnoDB: Plugin initialization aborted with error Generic error\n"
+    f"{MARIA_END}"
+)
+
+MYSQL = "2026-11-22T01:16:36.741377Z 0 "
+MYSQL_START = (
+    f"{MYSQL}[System] [MY-010116] [Server] /usr/sbin/mysqld (mysqld 9.7.4-2) starting"
+    " as process 14412\n"
+)
+MYSQL_REDO = (
+    f"{MYSQL_START}{MYSQL}[ERROR] [MY-013089] [InnoDB] Invalid redo log header"
+    f" checksum.\n{MYSQL}[ERROR] [MY-010119] [Server] Aborting\n"
+    f"{MYSQL}[System] [MY-010910] [Server] /usr/sbin/mysqld: Shutdown complete (mysqld"
+    " 9.7.4-2)  (Debian).\n"
+)
+MYSQL_PAGE = (
+    f"{MYSQL_START}{MYSQL}[ERROR] [MY-011906] [InnoDB] Database page corruption on disk"
+    " or a failed file read of page [page id: space=0, page number=5]. You may have to"
+    " recover from a backup.\n"
+    f"{MYSQL}[Note] [MY-011876] [InnoDB] Page dump in ascii and hex (16384 bytes):\n"
+    " len 16384; hex 901437a3ecacad98\n"
+)
+MYSQL_TRACE = (
+    f"{MYSQL_PAGE}{MYSQL}[ERROR] [MY-013183] [InnoDB] Assertion failure:"
+    " buf0dblwr.cc:3096 thread 140\nstack_bottom = 7fd6261feaa0 thread_stack 0x100000\n"
+    " #0 0x557404051e84 <unknown>\n #1 0x557404052484 _Z15my_server_abortv\n"
+)
+MYSQL_PAGE_SIZE = (
+    f"{MYSQL_START}{MYSQL}[ERROR] [MY-012222] [InnoDB] Data file './ibdata1' uses page"
+    " size 16384, but the innodb_page_size start-up parameter is 4096\n"
+    f"{MYSQL}[ERROR] [MY-012237] [InnoDB] Corrupted page [page id: space=0, page"
+    " number=0] of datafile './ibdata1' could not be found in the doublewrite buffer.\n"
+    f"{MYSQL}[ERROR] [MY-010119] [Server] Aborting\n"
+)
+MYSQL_PORT = (
+    f"{MYSQL_START}{MYSQL}[ERROR] [MY-010262] [Server] Can't start server: Bind on"
+    f" TCP/IP port: Address already in use\n{MYSQL}[ERROR] [MY-010119] [Server]"
+    " Aborting\n"
+)
+PG_SHUT = (
+    f"{PG}LOG:  received fast shutdown request\n"
+    f"{PG}LOG:  database system is shut down\n"
+)
+PG_ABORTS = (
+    f"{PG}LOG:  startup process (PID 14228) exited with exit code 1\n"
+    f"{PG}LOG:  aborting startup due to startup process failure\n"
+    f"{PG}LOG:  database system is shut down\n"
+)
+PG_SCANNED = (
+    f"{PG_START}{PG}LOG:  redo starts at 0/17418D8\n"
+    f"{PG}FATAL:  unsupported frontend protocol 65363.19778: server supports 3.0"
+    " to 3.0\n"
+    f"{PG}FATAL:  no PostgreSQL user name specified in startup packet\n"
+    f'{PG}FATAL:  password authentication failed for user "checksum"\n'
+)
+PG_SLOT = (
+    f'{PG_START}{PG}FATAL:  logical replication slot "debezium" exists, but wal_level <'
+    f" logical\n{PG_ABORTS}"
+)
+PG_SLOTS = (
+    f"{PG_START}{PG}FATAL:  too many replication slots active before shutdown\n"
+    f"{PG}HINT:  Increase max_replication_slots and try again.\n{PG_ABORTS}"
+)
+PG_ORIGINS = (
+    f"{PG_START}{PG}PANIC:  could not find free replication state, increase"
+    " max_replication_slots\n"
+    f"{PG}LOG:  startup process (PID 14228) was terminated by signal 6: Aborted\n"
+    f"{PG_ABORTS}"
+)
+PG_TIMELINE = (
+    f"{PG_START}{PG}FATAL:  requested timeline 3 is not a child of this server's"
+    f" history\n{PG_ABORTS}"
+)
+PG_WORKER = (
+    f'{PG_START}{PG}LOG:  background worker "scheduler" (PID 9) was terminated by'
+    " signal 11: Segmentation fault\n"
+    f"{PG}LOG:  terminating any other active server processes\n"
+    f"{PG}LOG:  all server processes terminated; reinitializing\n{PG_SHUT}"
+)
+PG_INVALID_PAGES = (
+    "PANIC:  WAL contains references to invalid pages\n"
+    f"{PG}LOG:  startup process (PID 14228) was terminated by signal 6: Aborted\n"
+    f"{PG_ABORTS}"
+)
+PG_TABLESPACE = (
+    f"{PG_START}{PG}WARNING:  page 0 of relation pg_tblspc/16400/PG_15_202209061/5"
+    f"/16402 does not exist\n{PG}{PG_INVALID_PAGES}"
+)
+PG_RELATION = PG_TABLESPACE.replace("pg_tblspc/16400/PG_15_202209061/5", "base/5")
+PG_BENIGN = f'{PG}FATAL:  archive file "1" is corrupt\n'
+PG_CRASH = (
+    f"{PG}PANIC:  corrupted item pointer: 0\n{PG}LOG:  server process (PID 9) was"
+    " terminated by signal 6: Aborted\n"
+)
+PG_DIES_IN_REINIT = (
+    f"{PG_START}{PG_READY}{PG_CRASH}"
+    f"{PG}LOG:  all server processes terminated; reinitializing\n"
+    f"{PG}LOG:  database system was interrupted; last known up at 2026-11-22\n"
+    f"{PG}PANIC:  corrupted item pointer: 0\n"
+    f"{PG}LOG:  startup process (PID 14230) was terminated by signal 6: Aborted\n"
+    f"{PG_ABORTS}"
+)
+
+MARIA_READY = f"{MARIA}[Note] /usr/sbin/mariadbd: ready for connections.\n"
+MARIA_SHUT = f"{MARIA}[Note] /usr/sbin/mariadbd: Shutdown complete\n"
+MARIA_MYISAM = (
+    f"{MARIA}[ERROR] mariadbd: Index for table './app/log.MYI' is corrupt; try to"
+    " repair it\n"
+    f"{MARIA}[ERROR] Got an error from thread_id=31, ./storage/myisam/ha_myisam.cc\n"
+)
+MARIA_APP = f"{MARIA}[ERROR] InnoDB: Index `i` of table `app`.`t` is corrupted\n"
+MARIA_PAGE = (
+    f"{MARIA}[ERROR] InnoDB: Database page corruption on disk or a failed read of file"
+    " './app/t.ibd' page [page id: space=5, page number=3].\n"
+)
+MARIA_KILLED = "261122  1:16:34 [ERROR] mysqld got signal 6 ;\n"
+MARIA_KEY = (
+    f"{MARIA_START}{MARIA}[ERROR] Plugin 'file_key_management' registration as a"
+    " ENCRYPTION failed.\n"
+    f"{MARIA}[ERROR] InnoDB: Encrypted page [page id: space=0, page number=7] in file"
+    " ./ibdata1 looks corrupted; key_version=1\n"
+    f"{MARIA}[ERROR] InnoDB: Plugin initialization aborted with error Data structure"
+    f" corruption\n{MARIA_END}"
+)
+MARIA_KEY_ONLY = MARIA_KEY.replace(" registration as a ENCRYPTION failed", " is odd")
+MARIA_MISSING = (
+    f"{MARIA_START}{MARIA}[ERROR] InnoDB: Tablespace 5 was not found at"
+    " '/mnt/fast/app/t.ibd'.\n"
+    f"{MARIA}[ERROR] InnoDB: Missing FILE_DELETE or FILE_MODIFY for [page id: space=5,"
+    " page number=3] at 57312; set innodb_force_recovery=1 to ignore the record.\n"
+    f"{MARIA_END}"
+)
+MARIA_MISSING_INSIDE = MARIA_MISSING.replace("/mnt/fast", ".")
+MARIA_PREPARED = (
+    f"{MARIA_START}{MARIA}[ERROR] Found 1 prepared transactions! It means that server"
+    " was not shut down properly last time and critical recovery information (last"
+    " binlog or tc.log file) was manually deleted after a crash.\n"
+    f"{MARIA}[ERROR] Can't init tc log\n{MARIA}[ERROR] Aborting\n"
+)
+MARIA_READY_SHUT = f"{MARIA_START}{MARIA_READY}{MARIA_APP}{MARIA_SHUT}"
+MARIA_READY_DIES = f"{MARIA_START}{MARIA_READY}{MARIA_PAGE}{MARIA_KILLED}"
+MYSQL_KEYRING = (
+    f"{MYSQL_START}{MYSQL}[ERROR] [MY-012657] [InnoDB] Encryption can't find master"
+    " key, please check the keyring is loaded.\n"
+    f"{MYSQL}[ERROR] [MY-012237] [InnoDB] Corrupted page [page id: space=0, page"
+    " number=0] of datafile './ibdata1' could not be found in the doublewrite buffer.\n"
+    f"{MYSQL}[ERROR] [MY-010119] [Server] Aborting\n"
+)
+NEVER, RUNNING, DESTROYED, FAILED = Ending
+
+
+@pytest.mark.parametrize(
+    ("text", "ending", "first"),
+    [
+        pytest.param(
+            PG_WAL,
+            DESTROYED,
+            "PANIC:  could not locate a valid checkpoint record",
+            id="PostgreSQL, its WAL overwritten",
+        ),
+        pytest.param(
+            PG_REDO_CRASH,
+            DESTROYED,
+            f"{PG}LOG:  startup process (PID 14228) was terminated by signal 11:"
+            " Segmentation fault",
+            id="PostgreSQL, a crash in redo",
+        ),
+        pytest.param(PG_KILLED, FAILED, None, id="PostgreSQL, killed in recovery"),
+        pytest.param(
+            PG_FULL,
+            FAILED,
+            'FATAL:  could not write to file "pg_wal/xlogtemp.9": No space left on'
+            " device",
+            id="PostgreSQL, a full disk",
+        ),
+        pytest.param(PG_UNMOUNTED, FAILED, None, id="PostgreSQL, WAL not mounted"),
+        pytest.param(PG_SETTING, NEVER, None, id="PostgreSQL, a wrong setting"),
+        pytest.param(PG_START + PG_EARLY, RUNNING, None, id="PostgreSQL, recovering"),
+        pytest.param(PG_START + PG_READY, RUNNING, None, id="PostgreSQL, ready"),
+        pytest.param(PG_WAL + PG_START, RUNNING, None, id="it tries once more"),
+        pytest.param(
+            PG_WAL + PG_WAL + PG_START,
+            DESTROYED,
+            "PANIC:  could not locate a valid checkpoint record",
+            id="it tries again and again",
+        ),
+        pytest.param(PG_WAL + PG_START + PG_READY, RUNNING, None, id="mended"),
+        pytest.param(
+            MARIA_REDO,
+            DESTROYED,
+            "[ERROR] InnoDB: Invalid log header checksum",
+            id="MariaDB, its redo log overwritten",
+        ),
+        pytest.param(
+            MARIA_ARIA,
+            DESTROYED,
+            "[ERROR] mariadbd: Got error 'Missing valid id at start of file. File is"
+            " not a valid aria control file' when trying to use aria control file"
+            " '/data/aria_log_control'",
+            id="MariaDB, Aria's control file overwritten",
+        ),
+        pytest.param(MARIA_MEMORY, FAILED, None, id="MariaDB, no memory"),
+        pytest.param(
+            MYSQL_REDO,
+            DESTROYED,
+            "[ERROR] [MY-013089] [InnoDB] Invalid redo log header checksum.",
+            id="MySQL, its redo log overwritten",
+        ),
+        pytest.param(
+            MYSQL_TRACE,
+            DESTROYED,
+            "[ERROR] [MY-011906] [InnoDB] Database page corruption on disk or a failed"
+            " file read of page [page id: space=0, page number=5]. You may have to"
+            " recover from a backup.",
+            id="MySQL, a page and a stack trace",
+        ),
+        pytest.param(MYSQL_PAGE, DESTROYED, None, id="MySQL, a page, and it hangs"),
+        pytest.param(MYSQL_PAGE_SIZE, FAILED, None, id="MySQL, another page size"),
+        pytest.param(MYSQL_PORT, FAILED, None, id="MySQL, its port is taken"),
+        pytest.param(MYSQL_START, RUNNING, None, id="MySQL, starting"),
+        pytest.param("", NEVER, None, id="nobody started it"),
+        pytest.param(PG_SCANNED, RUNNING, None, id="PostgreSQL, a port scanner"),
+        pytest.param(PG_SCANNED + PG_START, RUNNING, None, id="scanned, and cut again"),
+        pytest.param(
+            PG_SCANNED + PG_ABORTS, FAILED, None, id="PostgreSQL, scanned, then aborted"
+        ),
+        pytest.param(PG_SLOT, FAILED, None, id="PostgreSQL, wal_level"),
+        pytest.param(PG_SLOTS, FAILED, None, id="PostgreSQL, too few slots"),
+        pytest.param(PG_ORIGINS, FAILED, None, id="PostgreSQL, too few origins"),
+        pytest.param(PG_TIMELINE, FAILED, None, id="PostgreSQL, a bare FATAL"),
+        pytest.param(PG_WORKER, FAILED, None, id="PostgreSQL, a worker crashes"),
+        pytest.param(PG_TABLESPACE, FAILED, None, id="PostgreSQL, no tablespace"),
+        pytest.param(PG_RELATION, DESTROYED, None, id="PostgreSQL, no pages"),
+        pytest.param(
+            PG_START + PG_READY + PG_BENIGN + PG_SHUT,
+            FAILED,
+            None,
+            id="PostgreSQL, ready and shut down",
+        ),
+        pytest.param(
+            PG_START + PG_READY + PG_CRASH, DESTROYED, None, id="PostgreSQL, it panics"
+        ),
+        pytest.param(
+            PG_DIES_IN_REINIT, DESTROYED, None, id="PostgreSQL, it cannot start over"
+        ),
+        pytest.param(MARIA_KEY, FAILED, None, id="MariaDB, no encryption"),
+        pytest.param(MARIA_KEY_ONLY, FAILED, None, id="MariaDB, no key"),
+        pytest.param(MYSQL_KEYRING, FAILED, None, id="MySQL, no keyring"),
+        pytest.param(MARIA_MISSING, FAILED, None, id="MariaDB, no tablespace"),
+        pytest.param(MARIA_MISSING_INSIDE, DESTROYED, None, id="MariaDB, no file"),
+        pytest.param(MARIA_PREPARED, FAILED, None, id="MariaDB, prepared"),
+        pytest.param(MARIA_READY_SHUT, FAILED, None, id="MariaDB, ready and shut down"),
+        pytest.param(
+            MARIA_READY_SHUT + MARIA_READY_SHUT + MARIA_START,
+            RUNNING,
+            None,
+            id="MariaDB, shut down twice",
+        ),
+        pytest.param(
+            MARIA_READY_DIES, DESTROYED, None, id="MariaDB, ready and crashed"
+        ),
+        pytest.param(
+            MARIA_READY_DIES + MARIA_READY_DIES + MARIA_START + MARIA_READY,
+            RUNNING,
+            None,
+            id="MariaDB, ready in the end",
+        ),
+    ],
+)
+def test_what_came_of_a_start(text: str, ending: Ending, first: str | None) -> None:
+    starts = starts_in(text)
+    assert starts.ending is ending, starts
+    if first is not None:
+        assert starts.lines[0] == first
+
+
+def test_the_decisive_lines_are_not_the_tail_of_a_stack_trace() -> None:
+    lines = decisive(MYSQL_TRACE)
+    assert "MY-011906" in lines[0]
+    assert not any("0x5574" in line for line in lines)
+    assert decisive("nothing of note\n") == ()
+    assert decisive(MYSQL_PORT)[0].startswith("[ERROR] [MY-010262]")
+
+
+def test_damage_is_only_what_names_it() -> None:
+    assert damage(MYSQL_TRACE)
+    assert not damage(MYSQL_PORT)
+    assert not damage(PG_EARLY)
+
+
+@pytest.mark.parametrize(
+    ("text", "ended"),
+    [
+        pytest.param(MARIA_MYISAM, False, id="MyISAM, in an application"),
+        pytest.param(MARIA_MYISAM + MARIA_KILLED, False, id="MyISAM, and a crash"),
+        pytest.param(MARIA_PAGE, False, id="a page, and it goes on"),
+        pytest.param(MARIA_PAGE + MARIA_KILLED, True, id="a page, and a crash"),
+        pytest.param(MARIA_PAGE + MARIA_START, True, id="a page, and another start"),
+        pytest.param(
+            MARIA_PAGE + MARIA_SHUT + MARIA_START, False, id="a page, and a shutdown"
+        ),
+        pytest.param(MARIA_KILLED, False, id="a crash alone"),
+        pytest.param(MARIA_START + MARIA_PAGE, False, id="a page after the start"),
+        pytest.param(MYSQL_TRACE.removeprefix(MYSQL_START), True, id="MySQL"),
+        pytest.param(PG_CRASH, True, id="PostgreSQL"),
+    ],
+)
+def test_damage_ended_a_server_only_if_it_says_both(text: str, ended: bool) -> None:
+    assert bool(damage_that_ended(text)) is ended
+
+
+def test_what_came_before_the_first_start() -> None:
+    shut = f"{PG}LOG:  database system is shut down\n"
+    assert "is shut down" in before_starts(shut + PG_WAL)
+    assert "is shut down" not in before_starts(PG_WAL)

@@ -1,0 +1,84 @@
+"""The time without power: who kept it, who saw it, and when it does not matter."""
+
+from __future__ import annotations
+
+import pytest
+
+from dbcheck.core.cutclass import CutClass
+from dbcheck.core.depth import Depth
+from dbcheck.core.evidence import Standing
+from dbcheck.core.timeoff import TimeOff, time_without_power
+
+MEANT_S = 15.0
+SEEN = TimeOff(MEANT_S, 15.2, seen=True)
+UNSEEN = TimeOff(MEANT_S, 15.2, seen=False)
+BY_HAND = TimeOff(MEANT_S, None, seen=False, by_hand=True)
+UNKNOWN = Standing.NOT_OBSERVABLE
+
+
+def late(at_most_s: float, *, seen: bool = False, by_hand: bool = False) -> TimeOff:
+    """A host whose kernel started so long after it was last heard."""
+    off_s = None if by_hand else 15.2
+    return TimeOff(MEANT_S, off_s, seen, by_hand, at_most_s)
+
+
+@pytest.mark.parametrize(
+    ("time", "standing", "said"),
+    [
+        pytest.param(SEEN, Standing.PRESENT, "off for 15.20 s", id="whole, seen"),
+        pytest.param(UNSEEN, Standing.ASSUMED, "no state command", id="nothing looked"),
+        pytest.param(BY_HAND, Standing.ASSUMED, "not measured", id="by hand"),
+        pytest.param(TimeOff(MEANT_S, 14.9, seen=True), UNKNOWN, "14.90 s", id="short"),
+        pytest.param(
+            TimeOff(MEANT_S, None, seen=True), UNKNOWN, "not measured", id="unknown"
+        ),
+        pytest.param(TimeOff(0, 3.0, seen=True), UNKNOWN, "longer", id="none meant"),
+        pytest.param(
+            TimeOff(None, None, seen=False), UNKNOWN, "comes back by itself", id="alone"
+        ),
+        pytest.param(
+            late(3.0, by_hand=True), UNKNOWN, "started 3.0 s after", id="hasty hand"
+        ),
+        pytest.param(late(3.0), UNKNOWN, "started 3.0 s after", id="never off"),
+        pytest.param(
+            late(3.0, seen=True), UNKNOWN, "started 3.0 s after", id="other outlet"
+        ),
+        pytest.param(late(15.1), Standing.ASSUMED, "state command", id="late enough"),
+        pytest.param(late(95.0, seen=True), Standing.PRESENT, "15.20", id="slow boot"),
+    ],
+)
+@pytest.mark.parametrize("cut", [CutClass.AC, CutClass.DC_RAIL, CutClass.BMC_OFF])
+def test_a_cut_of_a_supply_must_last(
+    cut: CutClass, time: TimeOff, standing: Standing, said: str
+) -> None:
+    for depth in (None, Depth.OS):
+        item = time_without_power(cut, time, depth)
+        assert item is not None
+        assert (item.standing, item.required) == (standing, True)
+        assert said in item.reason
+    deep = time_without_power(cut, time, Depth.DRIVE)
+    assert deep is not None
+    assert deep.standing is Standing.PRESENT
+
+
+@pytest.mark.parametrize("cut", [CutClass.RESET, CutClass.HYPERVISOR_KILL])
+def test_what_takes_no_power_says_so(cut: CutClass) -> None:
+    for depth in (Depth.OS, Depth.DRIVE):
+        item = time_without_power(cut, TimeOff(None, None, seen=False), depth)
+        assert item is not None
+        assert (item.standing, item.required) == (Standing.ABSENT, False)
+        assert "leaves the drives powered" in item.reason
+
+
+def test_an_undeclared_cut_that_ends_by_itself_claims_nothing_of_the_drives() -> None:
+    item = time_without_power(CutClass.UNKNOWN, TimeOff(None, None, seen=False), None)
+    assert item is not None
+    assert (item.standing, item.required) == (Standing.NOT_OBSERVABLE, False)
+    kept = time_without_power(CutClass.UNKNOWN, UNSEEN, Depth.OS)
+    assert kept is not None
+    assert (kept.standing, kept.required) == (Standing.ASSUMED, True)
+
+
+@pytest.mark.parametrize("cut", [CutClass.LAB_DRIVE, CutClass.PROCESS])
+def test_a_lab_keeps_no_time(cut: CutClass) -> None:
+    assert time_without_power(cut, TimeOff(None, None, seen=False), None) is None
