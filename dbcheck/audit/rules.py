@@ -49,8 +49,11 @@ class Finding:
     @property
     def sentence(self) -> str:
         """What it is and what to do about it, for a person."""
+        return f"{self}: {self.rule.why}"
+
+    def __str__(self) -> str:
         value = "unknown" if self.value is None else self.value
-        return f"{self.rule.fact} = {value}: {self.rule.why}"
+        return f"{self.rule.fact} = {value}"
 
 
 def judge(rule: Rule, settings: Mapping[str, str]) -> Standing:

@@ -19,7 +19,7 @@ from dbcheck.errors import HostError
 from dbcheck.ports import Canaries, Listener, ServerFacts, TargetHost
 from dbcheck.runs import Manifest
 
-BOOT_S = 60.0  # for so long a booted host may let nobody in though its server answers
+BOOT_S = 60.0  # a booted host may refuse logins for so long while its server answers
 POLL_S = 1.0
 
 T = TypeVar("T")
@@ -86,16 +86,16 @@ def begin(
     return before, HostCanaries(data, tuple(others))
 
 
-def _found_log(rig: Rig, host: TargetHost, told: str) -> str:
-    """Return *told*, where the server says that its log is, if it can be read there."""
+def _found_log(rig: Rig, host: TargetHost, path: str) -> str:
+    """Return *path*, the server's own log, or "" if it cannot be read there."""
     try:
-        if told:
-            host.mark_log(told)
+        if path:
+            host.mark_log(path)
     except HostError as error:
-        said = f"the server's log is not read: {error} (--server-log names it)"
-        rig.listener.phase("preflight", said)
+        warning = f"the server's log is not read: {error} (--server-log names it)"
+        rig.listener.phase("preflight", warning)
         return ""
-    return told
+    return path
 
 
 def _start_elsewhere(
@@ -114,12 +114,12 @@ def _start_elsewhere(
 
 
 def data_directory(server: ServerFacts) -> str:
-    """Return where the server keeps its data; raise HostError if it does not tell."""
+    """Return where the server keeps its data; raise HostError if unreadable."""
     for name in ("data_directory", "datadir"):
         if name in server.identity:
             return server.identity[name]
     raise HostError(
-        "the server does not tell where its data directory is",
+        "the account may not read where the server's data directory is",
         hint="Run: grant pg_read_all_settings to the account.",
     )
 
@@ -144,7 +144,7 @@ def end(host: TargetHost, canaries: HostCanaries, *, remove: bool = False) -> No
 def ask_host(rig: Rig, manifest: Manifest, *, remove: bool = True) -> HostAfter | None:
     """Describe the host again, and read what is left of the canaries and the log.
 
-    remove: the canaries are deleted after that, as nobody will read them again.
+    remove: whether the canaries are deleted then.
     """
     if rig.host is None or manifest.host is None:
         return None
@@ -167,17 +167,17 @@ def ask(
         return HostAfter(None, None, None, str(error), left=left)
     failures: list[str] = []
 
-    def told(question: Callable[[], T]) -> T | None:
+    def answer(question: Callable[[], T]) -> T | None:
         try:
             return question()
         except HostError as error:
             failures.append(str(error))
             return None
 
-    facts = told(lambda: host.facts(before.facts.data_directory, places))
+    facts = answer(lambda: host.facts(before.facts.data_directory, places))
     wall_us = time.time_ns() // 1000 if facts is not None else None
     remains, *elsewhere = (
-        told(partial(host.read_canaries, folder, nonce)) if folder else None
+        answer(partial(host.read_canaries, folder, nonce)) if folder else None
         for folder, nonce in (
             (before.canary_folder, before.canary_nonce),
             *((each.folder, each.nonce) for each in before.elsewhere),
@@ -185,8 +185,8 @@ def ask(
     )
     log = None
     if before.log_path:
-        log = told(lambda: host.read_log(before.log_path, before.log_marks))
-    recorded = told(
+        log = answer(lambda: host.read_log(before.log_path, before.log_marks))
+    recorded = answer(
         lambda: host.shutdown_record(before.facts.boot_id, before.facts.clock_us)
     )
     failure = failures[0] if failures else ""
@@ -221,7 +221,7 @@ def _await_host(host: TargetHost, listener: Listener) -> None:
     boot is over, pam_nologin(8) turns ordinary users away.  What the host is asked is
     asked only once, for the answers are as final as the survivors.
     """
-    ends_s, told = time.monotonic() + BOOT_S, False
+    ends_s, reported = time.monotonic() + BOOT_S, False
     while True:
         interrupt.require_none()
         try:
@@ -229,9 +229,9 @@ def _await_host(host: TargetHost, listener: Listener) -> None:
         except HostError as error:
             if time.monotonic() >= ends_s:
                 raise
-            if not told:
+            if not reported:
                 listener.phase(
                     "restore", f"trying its host for {BOOT_S:.0f} s: {error}"
                 )
-                told = True
+                reported = True
         time.sleep(POLL_S)

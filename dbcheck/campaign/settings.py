@@ -47,41 +47,41 @@ class Settings:
     @property
     def item(self) -> Item:
         """What they mean for a cut that lost nothing."""
+        standing, detail = self._meaning()
+        return Item(NAME, standing, detail, True)
+
+    def _meaning(self) -> tuple[Standing, str]:
         if self._losing:
-            first = self._losing[0]
-            said = (
-                f"{first.rule.fact} = {first.value} is documented to lose commits;"
+            return Standing.ABSENT, (
+                f"{self._losing[0]} is documented to lose commits;"
                 " this cut happened to lose none"
             )
-            return Item(NAME, Standing.ABSENT, said, True)
         if hiding := [f for f in self._unsafe if f.harm.hides]:
-            fact, value = hiding[0].rule.fact, hiding[0].value
-            said = f"{fact} = {value} may hide what was lost"
-            return Item(NAME, Standing.ABSENT, said, True)
+            return Standing.ABSENT, f"{hiding[0]} may hide what was lost"
         if unread := [f for f in self.flagged if f.value is None and _matters(f)]:
             names = ", ".join(finding.rule.fact for finding in unread)
-            said = f"not readable, though commits may depend on it: {names}"
-            return Item(NAME, Standing.NOT_OBSERVABLE, said, True)
-        if self._tearing:
-            first = self._tearing[0]
-            said = (
-                f"{first.rule.fact} = {first.value}: the storage is taken to write"
-                " whole pages"
+            return (
+                Standing.NOT_OBSERVABLE,
+                f"not readable, though commits may depend on it: {names}",
             )
-            return Item(NAME, Standing.ASSUMED, said, True)
+        if self._tearing:
+            return (
+                Standing.ASSUMED,
+                f"{self._tearing[0]}: the storage is assumed to write whole pages",
+            )
         if self._unsafe:
-            said = self._harmless(self._unsafe[0])
-            return Item(NAME, Standing.PRESENT, said, True)
-        said = "none is known to lose commits"
-        return Item(NAME, Standing.PRESENT, said, True)
+            return Standing.PRESENT, self._harmless(self._unsafe[0])
+        return Standing.PRESENT, "none is known to lose commits"
 
     def _harmless(self, finding: Finding) -> str:
         """Return why an unsafe setting loses no commit in such a cut."""
-        said, least = f"{finding.rule.fact} = {finding.value}", finding.harm.depth
         if finding.loses_at(self.depth):
-            return f"{said} loses no commit on {_COPIES_ON_WRITE}, which tears no page"
-        at = f" before {least.value} depth" if least else " by itself"
-        return f"{said} loses no commit{at}"
+            why = f"on {_COPIES_ON_WRITE}, which tears no page"
+        elif finding.harm.depth:
+            why = f"before {finding.harm.depth.value} depth"
+        else:
+            why = "by itself"
+        return f"{finding} loses no commit {why}"
 
     @property
     def _losing(self) -> tuple[Finding, ...]:

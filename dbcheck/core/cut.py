@@ -1,4 +1,4 @@
-"""What a power switch says of its state, and of a cut."""
+"""What a power switch reports of its state, and of a cut."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 class PowerState(enum.Enum):
-    """What the switch says; UNKNOWN where it has no way to tell."""
+    """The state that the switch reports; UNKNOWN if it cannot read one."""
 
     ON = "on"
     OFF = "off"
@@ -20,11 +20,11 @@ class PowerState(enum.Enum):
 class Cut:
     """When the power went, on the client's monotonic clock in microseconds.
 
-    asked_us: when the switch was told, None if a human cuts at a moment of theirs.
+    asked_us: when the switch was asked to cut; None if a person cuts, at any time.
     exact_us: when the power was gone, if the switch knows.
-    report:   what the switch has to say (counters, output); off_s: for how many
-              seconds it means to keep the power off, if it does; off_seen: it sees
-              that it is off.
+    report:   what the switch reports (counters, output); off_s: for how many
+              seconds it is to keep the power off, if it does; off_seen: it reads
+              from its device that the power is off.
     """
 
     asked_us: int | None
