@@ -43,8 +43,7 @@ class Finding:
     def loses_at(self, depth: Depth) -> bool:
         """Say whether commits are lost under it by a cut of *depth*."""
         least = self.harm.depth
-        order = list(Depth)
-        return least is not None and order.index(least) <= order.index(depth)
+        return least is not None and least.rank <= depth.rank
 
     @property
     def sentence(self) -> str:

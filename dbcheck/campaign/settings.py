@@ -174,4 +174,4 @@ def _deepest(manifest: Manifest, depths: Sequence[Depth | None]) -> Depth:
     known = [depth for depth in depths if depth is not None]
     if rung == "drive" or not known or len(known) < len(depths):
         return Depth.DRIVE
-    return max(known, key=list(Depth).index)
+    return max(known, key=lambda depth: depth.rank)

@@ -31,12 +31,9 @@ class CutClass(enum.Enum):
         return _WORDS[self]
 
     @property
-    def depth_max(self) -> Depth | None:
-        """Return how deep a cut may be said to go that was not measured.
-
-        None where nothing is known of it.
-        """
-        return _DEPTHS.get(self)
+    def reaches_drives(self) -> bool:
+        """Say whether a cut takes the drives' power too, though nobody measured it."""
+        return self in (CutClass.AC, CutClass.DC_RAIL, CutClass.LAB_DRIVE)
 
     @property
     def keeps_power(self) -> bool:
@@ -69,7 +66,7 @@ def shown(cuts: Iterable[tuple[str, str]]) -> str:
             of_class.update({Depth(depth)} if depth else ())
     said = []
     for one, depths in seen.items():
-        deepest = max(depths, key=list(Depth).index, default=None)
+        deepest = max(depths, key=lambda depth: depth.rank, default=None)
         said.append("; ".join(filter(None, (one.value, one.leaves_open(deepest)))))
     return ". ".join(said)
 
@@ -90,15 +87,6 @@ _WORDS = {
     CutClass.PROCESS: "kill of the server's process",
     CutClass.LAB_DRIVE: "cut",
     CutClass.UNKNOWN: "cut of an undeclared class",
-}
-_DEPTHS = {
-    CutClass.AC: Depth.DRIVE,
-    CutClass.DC_RAIL: Depth.DRIVE,
-    CutClass.BMC_OFF: Depth.OS,
-    CutClass.HYPERVISOR_KILL: Depth.OS,
-    CutClass.RESET: Depth.OS,
-    CutClass.PROCESS: Depth.PROCESS,
-    CutClass.LAB_DRIVE: Depth.DRIVE,
 }
 _OPEN = {
     CutClass.BMC_OFF: "a BMC may leave the drives powered, so this says nothing about "

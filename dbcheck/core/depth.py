@@ -55,6 +55,11 @@ class Depth(enum.Enum):
     OS = "OS"  # and the page cache
     DRIVE = "DRIVE"  # and the drive's volatile write cache
 
+    @property
+    def rank(self) -> int:
+        """How deep it is, from 0 on."""
+        return list(Depth).index(self)
+
 
 @dataclass(frozen=True, slots=True)
 class Counted:

@@ -43,18 +43,13 @@ class VolumeDepth:
 
     def __str__(self) -> str:
         shown = self.depth.value if self.depth else "unknown"
-        return f"{shown} on {_named(self.volume)}"
+        return f"{shown} on {self.volume.named}"
 
     @property
     def reasons(self) -> tuple[str, ...]:
         """Why, in sentences that name the places."""
         found = self.finding.reasons if self.finding else (self.unmeasured,)
         return tuple(f"{', '.join(self.volume.places)}: {reason}" for reason in found)
-
-
-def _named(volume: Volume) -> str:
-    """Return the places on a volume and its drives, e.g. "WAL, undo (sdb)"."""
-    return f"{', '.join(volume.places)} ({volume.medium})"
 
 
 def volume_depths(
@@ -134,7 +129,7 @@ def least_depth(
         return depths[0].finding
     unseen = [f"unknown on {place} ({why})" for place, why in facts.unseen.items()]
     known = [each.depth for each in depths if each.depth is not None]
-    least = min(known, key=list(Depth).index, default=None)
+    least = min(known, key=lambda depth: depth.rank, default=None)
     if least is not Depth.PROCESS and (unseen or len(known) < len(depths)):
         least = None
     reasons = ["; ".join((*map(str, depths), *unseen))]
@@ -172,8 +167,7 @@ def shallowest(depths: Sequence[VolumeDepth]) -> DepthFinding | None:
 
 def _rank(one: VolumeDepth) -> int:
     """Return the place of a depth in their order; an unknown one comes last."""
-    order = list(Depth)
-    return len(order) if one.depth is None else order.index(one.depth)
+    return len(Depth) if one.depth is None else one.depth.rank
 
 
 def places_item(places: Sequence[Place], before: HostBefore | None) -> Item | None:
@@ -184,12 +178,12 @@ def places_item(places: Sequence[Place], before: HostBefore | None) -> Item | No
     if before is None:
         return _not_looked_at(places)
     facts = before.facts
-    said = "; ".join(f"{each.filesystem}: {_named(each)}" for each in facts.volumes)
+    said = "; ".join(f"{each.filesystem}: {each.named}" for each in facts.volumes)
     unseen = [
         f"{place} was not looked at ({why})" for place, why in facts.unseen.items()
     ]
     unseen += [
-        f"no canaries are on {_named(volume)} ({canaries.failure})"
+        f"no canaries are on {volume.named} ({canaries.failure})"
         for volume, canaries in zip(facts.volumes[1:], before.elsewhere, strict=True)
         if canaries.failure
     ]

@@ -43,8 +43,7 @@ def reached_item(reached: Reached | None, before: HostBefore | None) -> Item | N
         return None
     depths = {v.filesystem_uuid: v.depth for v in reached.volumes if v.filesystem_uuid}
     said = [
-        f"{depths.get(volume.filesystem_uuid) or 'unknown'} on "
-        f"{', '.join(volume.places)} ({volume.medium})"
+        f"{depths.get(volume.filesystem_uuid) or 'unknown'} on {volume.named}"
         for volume in facts.volumes
     ]
     known = any(volume.filesystem_uuid in depths for volume in facts.volumes)

@@ -74,6 +74,11 @@ class Volume:
             self.source or self.filesystem or "an unknown drive"
         )
 
+    @property
+    def named(self) -> str:
+        """The places on it and its drives, for reports, e.g. "WAL, undo (sdb)"."""
+        return f"{', '.join(self.places)} ({self.medium})"
+
 
 @dataclass(frozen=True, slots=True)
 class TargetFacts:

@@ -222,7 +222,7 @@ def _scope(result: Json) -> str:
         unknown = "The canaries do not tell its depth."
     shown = _DEPTHS.get(depth, unknown)
     cut = CutClass(result["cut_class"])
-    if cut.depth_max is not Depth.DRIVE and depth != Depth.DRIVE.value:
+    if not cut.reaches_drives and depth != Depth.DRIVE.value:
         said = cut.leaves_open(None)
         shown = f"It was a {cut.words}: {said}. {shown}"
     return f"Scope: one cut. {shown}{_bound(result)}"

@@ -86,12 +86,11 @@ def test_safe_settings_pass(tmp_path: Path) -> None:
 def test_a_setting_that_loses_at_such_a_depth_holds_the_pass_back(
     change: dict[str, str], least: Depth, depth: Depth, tmp_path: Path
 ) -> None:
-    order = list(Depth)
     is_pg = change.keys() <= SAFE_PG.keys()
     settings = {**(SAFE_PG if is_pg else SAFE_MY), **change}
     result = judged(tmp_path, settings=settings, depth=depth)
     name = list(change)[-1]
-    if order.index(least) <= order.index(depth):
+    if least.rank <= depth.rank:
         assert result["verdict"] == "INCONCLUSIVE"
         assert "is documented to lose commits" in result["reasons"][0]
         assert "this cut happened to lose none" in result["reasons"][0]
