@@ -251,6 +251,10 @@ class Canaries(Protocol):
     def heard_us(self) -> int | None:
         """Return when their last report came, on the client's clock, or None."""
 
+    @property
+    def answered(self) -> bool:
+        """Whether the host answered stop(), and so had its power until then."""
+
     def stop(self) -> None:
         """End them; never raises."""
 

@@ -163,13 +163,14 @@ class LoadRecord:
     canaries:    how far the canaries came, None if there were none.
     canaries_elsewhere: the same of HostBefore.elsewhere, each.
     heard_us:    when their last report came: the host had its power until then.
+    host_lived:  the host still answered when the load was over.
     due_us:      when the cut was to come; None if it never was.
     no_checkpoint: why there was none although the cut was to come in its midst.
     settings:    the server's just before the cut, None if they were not read.
     log:         where the server's log stood when the load began and just before the
                  cut; None if either is not known.
     canary_held: the session that holds the crash canary, if it needs one, still lived
-                 just before the cut.
+                 just before the cut; before one by hand, as far as is known.
     """
 
     sent: Mapping[int, int]
@@ -192,6 +193,7 @@ class LoadRecord:
     canaries_elsewhere: tuple[Completed | None, ...] = ()
     canary_held: bool = True
     heard_us: int | None = None
+    host_lived: bool = False
     due_us: int | None = None
     no_checkpoint: str = ""
 

@@ -40,6 +40,11 @@ class HostCanaries:
         """Return how far those on the other volumes came."""
         return tuple(one.completed() if one else None for one in self.elsewhere)
 
+    @property
+    def answered(self) -> bool:
+        """Whether the host answered stop(), and so had its power until then."""
+        return any(one.answered for one in (self.data, *filter(None, self.elsewhere)))
+
     def stop(self) -> None:
         """End all of them; never raises.  Together: a host that is gone takes time."""
         running = [self.data, *filter(None, self.elsewhere)]

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from dbcheck.campaign.cutmoment import at_the_cut, cut_us
 from dbcheck.campaign.logs import StoredLogs
 from dbcheck.campaign.settings import Settings, made_durable, settings_of
 from dbcheck.core import evidence, hostevidence, placeevidence, serverlog
@@ -22,7 +23,7 @@ from dbcheck.core.cutclass import CutClass
 from dbcheck.core.depth import Depth, DepthFinding
 from dbcheck.core.earlier import Before
 from dbcheck.core.ended import SILENT, Ended, not_shut_down
-from dbcheck.core.evidence import AtTheCut, Item, Judgement, Standing, Verdict
+from dbcheck.core.evidence import Item, Judgement, Standing, Verdict
 from dbcheck.core.indexloss import IndexLoss, judge_index
 from dbcheck.core.moments import missed
 from dbcheck.core.reached import reached_item
@@ -67,10 +68,10 @@ class Outcome:
 
         A reply that was on its way at the cut is read after it; that counts as 0.
         """
-        cut_us = _cut_us(self.load)
-        if cut_us is None or acked_us < 0:
+        went_us = cut_us(self.load)
+        if went_us is None or acked_us < 0:
             return None
-        return max(0, cut_us - acked_us) / 1e6
+        return max(0, went_us - acked_us) / 1e6
 
 
 def missed_stratum(outcome: Outcome) -> str:
@@ -80,7 +81,7 @@ def missed_stratum(outcome: Outcome) -> str:
         return ""
     if load is None:
         return missed(drawn.stratum, None, None)
-    went_us, refused = _cut_us(load), load.no_checkpoint
+    went_us, refused = cut_us(load), load.no_checkpoint
     return missed(drawn.stratum, load.due_us, went_us, refused, load.last_ack_us)
 
 
@@ -191,14 +192,14 @@ def _items(
     restore: RestoreRecord | None,
     depth: DepthFinding | None,
 ) -> list[Item]:
-    at_the_cut = _at_the_cut(load, manifest.window_acks)
+    when_cut = at_the_cut(load, manifest.window_acks)
     logs = _logs(after)
     told = [serverlog.told(name, log) for name, log in logs.items()]
     restarted = _restarted(manifest, after)
     ended = _ended(manifest, load, after, restore, depth, told, restarted)
     items = [
-        evidence.at_risk(at_the_cut),
-        not_shut_down(at_the_cut, ended),
+        evidence.at_risk(when_cut),
+        not_shut_down(when_cut, ended),
     ]
     items += [
         item
@@ -356,43 +357,9 @@ def _later(
     return later
 
 
-def _at_the_cut(load: LoadRecord | None, window_acks: int) -> AtTheCut | None:
-    if load is None:
-        return None
-    return AtTheCut(
-        last_ack_us=load.last_ack_us,
-        cut_us=_cut_us(load),
-        asked=load.cut is not None,
-        gone=load.gone,
-        in_flight=load.in_flight,
-        farewells=load.farewells,
-        assumed=load.cut is not None and load.cut.by_hand and load.heard_us is None,
-        window_full=sum(one.acks for one in load.windows) >= window_acks,
-    )
-
-
-def _cut_us(load: LoadRecord | None) -> int | None:
-    """Return the moment of the cut as well as it is known, or None.
-
-    The cut cannot be earlier than the moment at which the switch was told, whatever
-    happened to the sessions before; nor, by whomever it was made, than the last report
-    of the canaries on the host.
-    """
-    if load is None:
-        return None
-    if load.cut is not None:
-        if load.cut.exact_us is not None:
-            return load.cut.exact_us
-        if load.cut.asked_us is not None:
-            return max(load.cut.asked_us, load.gone_us or 0)
-        if load.gone_us is not None and load.heard_us is not None:
-            return max(load.gone_us, load.heard_us)
-    return load.gone_us
-
-
 def _held_item(facts: Sequence[LogFacts], load: LoadRecord | None) -> Item:
     newest = [one.newest_us for one in facts if one.newest_us is not None]
-    return evidence.held_at_the_cut(max(newest, default=None), _cut_us(load))
+    return evidence.held_at_the_cut(max(newest, default=None), cut_us(load))
 
 
 def _log_item(facts: Sequence[LogFacts], load: LoadRecord | None) -> Item:

@@ -14,12 +14,13 @@ from dbcheck import interrupt
 from dbcheck.campaign.host import end_canaries
 from dbcheck.campaign.preflight import WARM_ROWS, Started
 from dbcheck.campaign.rig import Preparing, Rig
+from dbcheck.core.ended import BROKEN, SILENT
 from dbcheck.core.history import PREFLIGHT_SESSION
 from dbcheck.core.moments import Stratum
 from dbcheck.errors import EngineError, WitnessError
 from dbcheck.load.crew import Crew
 from dbcheck.load.job import Job
-from dbcheck.load.load import BROKEN, SILENT, STALLED, UNSEEN, Load
+from dbcheck.load.load import STALLED, UNSEEN, Load
 from dbcheck.load.loop import Loop, now_us
 from dbcheck.load.process import ProcessCrew
 from dbcheck.load.team import Team, is_same_server
@@ -178,6 +179,16 @@ class Cutter:
             self.canary_held = held is None or held.is_held()
             self.cut = self._rig.power.cut()
 
+    def look_at_held(self) -> None:
+        """Look again whether the canary's session lives, after a cut by hand.
+
+        A hand takes minutes, in which that connection may break.  Only a server that
+        fell silent can tell: one that ended closes it as well.
+        """
+        held = self._started.held
+        if held is not None and self.cut is not None and self.cut.by_hand:
+            self.canary_held = self.canary_held and held.is_held()
+
     @contextlib.contextmanager
     def _holding(self) -> Iterator[None]:
         """Hold the sessions for the time drawn, and through a cut that comes at once.
@@ -286,6 +297,8 @@ def _end(
         if said:
             rig.listener.phase("interrupt", said)
         load.end()
+        if load.gone == SILENT:
+            cutter.look_at_held()
         end_canaries(rig, started.canaries)
         load.gone = _how_it_went(rig, started, load, cutter)
     except KeyboardInterrupt:
@@ -372,6 +385,7 @@ def _record(started: Started, load: Load, cutter: Cutter) -> LoadRecord:
         ),
         canary_held=cutter.canary_held,
         heard_us=started.canaries.data.heard_us() if started.canaries else None,
+        host_lived=started.canaries is not None and started.canaries.answered,
         due_us=cutter.due_us,
         no_checkpoint=cutter.no_checkpoint,
     )

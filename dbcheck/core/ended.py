@@ -8,7 +8,7 @@ from typing import Protocol
 from dbcheck.core.evidence import AtTheCut, Item, Standing
 
 NAME = "not shut down"
-SILENT = "silent"
+BROKEN, SILENT = "broken", "silent"  # of a load: how its server went
 
 
 class HeldCanary(Protocol):

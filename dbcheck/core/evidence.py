@@ -167,8 +167,8 @@ class AtTheCut:
                  under a rate also for their turn, within a second of an ack.
     farewells:   what the server said to sessions that it ended itself.
     window_full: as many acks waited for the witness as may, so that no session sent.
-    assumed:     nothing but the load itself tells when the power went, as where a human
-                 cut it and nobody could ask the host.
+    by_hand:     a human cut, so that its moment is at best assumed.
+    undated:     why the moment of a cut by hand is not known, "" if it is assumed.
     """
 
     last_ack_us: int | None
@@ -177,7 +177,8 @@ class AtTheCut:
     gone: str
     in_flight: int
     farewells: Sequence[str] = ()
-    assumed: bool = False
+    by_hand: bool = False
+    undated: str = ""
     window_full: bool = False
 
 
@@ -214,17 +215,17 @@ def at_risk(load: AtTheCut | None) -> Item:
         said = f"no session waited for a reply: {why}"
         return Item(name, Standing.ABSENT, said, True)
     if load.cut_us is None:
-        return Item(
-            name, Standing.NOT_OBSERVABLE, "the moment of the cut is not known", True
-        )
+        said = load.undated or "the moment of the cut is not known"
+        return Item(name, Standing.NOT_OBSERVABLE, said, True)
     age_s = max(0, load.cut_us - load.last_ack_us) / 1e6
     said = f"last ack {age_s:.3f} s before the cut, {load.in_flight} sessions in flight"
     if age_s >= LAST_ACK_AGE_MAX_S:
         return Item(name, Standing.ABSENT, f"{said}: idle or stalled", True)
-    if load.assumed:
+    if load.by_hand:
         said = (
             f"{load.in_flight} sessions in flight; when the power was cut by hand was "
-            "not seen, so it is taken to be the moment at which the server went"
+            "not seen, so it is taken to be the moment at which the server was last "
+            f"heard, or its host, {age_s:.3f} s after the last ack"
         )
         return Item(name, Standing.ASSUMED, said, True)
     return Item(name, Standing.PRESENT, said, True)

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
+from dbcheck.core.ended import BROKEN, SILENT
 from dbcheck.errors import LoadError
 from dbcheck.load.crew import END_S, Crew, Look, Told, together
 from dbcheck.load.latency import percentiles_ms
 from dbcheck.load.loop import now_us
 from dbcheck.ports import LoadStatus
 
-BROKEN, SILENT, STALLED, UNSEEN = "broken", "silent", "stalled", "unseen"
+STALLED, UNSEEN = "stalled", "unseen"
 
 
 class Load:

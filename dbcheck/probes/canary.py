@@ -73,7 +73,7 @@ class Canaries:
         self._reports: deque[_Report] = deque(maxlen=_REPORTS_MAX)
         self._noting = threading.Lock()
         self._counts = host_agent.counts(pace.rings)
-        self._failure = ""
+        self._failure, self._answered = "", False
         try:
             channel.ask(
                 host_agent.START,
@@ -100,6 +100,11 @@ class Canaries:
     def failure(self) -> str:
         """Why they ended or stopped before stop(), "" as far as is known."""
         return self._failure
+
+    @property
+    def answered(self) -> bool:
+        """Whether the host answered stop(), and so had its power until then."""
+        return self._answered
 
     def completed(self, until_us: int | None = None) -> Completed:
         """Return what was completed by *until_us* on the client's monotonic clock.
@@ -142,7 +147,7 @@ class Canaries:
         """Take reports until the canaries are stopped or the host is gone."""
         try:
             ended = self._next_result(_Ended, timeout_s=None)
-            self._failure = ended.stopped
+            self._failure, self._answered = ended.stopped, True
             # However late this is heard, they wrote hardly longer than they reported.
             told_us = self._reports[-1][0] if self._reports else _now_us()
             self._note(told_us, ended.buffered, *ended.direct)

@@ -89,16 +89,39 @@ def test_a_hand_that_gave_the_power_back_at_once_is_no_pass(tmp_path: Path) -> N
 
 @pytest.mark.parametrize(
     ("later_s", "standing"),
-    [(0.4, Standing.PRESENT), (0.0, Standing.PRESENT), (30.0, Standing.ABSENT)],
+    [(0.4, Standing.ASSUMED), (0.0, Standing.ASSUMED), (30.0, Standing.ABSENT)],
 )
-def test_the_last_report_of_the_host_dates_a_cut_by_hand(
+def test_the_last_report_of_the_host_is_taken_to_date_a_cut_by_hand(
     later_s: float, standing: Standing, tmp_path: Path
 ) -> None:
     """A server that hung while its host lived on was idle when the power went."""
     record = replace(BY_HAND, heard_us=LAST_US + int(later_s * 1e6))
     found = item(judged(tmp_path, record, CutClass.AC), "load at the cut")
     assert found.standing is standing
-    assert f"last ack {later_s:.3f} s before the cut" in found.reason
+    assert f"{later_s:.3f} s" in found.reason
+
+
+@pytest.mark.parametrize(
+    ("seen", "words"),
+    [
+        pytest.param({"gone": "broken"}, "ended by itself", id="it crashed first"),
+        pytest.param(
+            {"host_lived": True}, "host still answered", id="its host lived on"
+        ),
+    ],
+)
+@pytest.mark.parametrize("heard_us", [None, LAST_US + 1000])
+def test_a_server_that_went_before_the_hand_cut_is_no_pass(
+    seen: dict[str, Any], words: str, heard_us: int | None, tmp_path: Path
+) -> None:
+    """The canaries end with the load, so their last report dates nothing then."""
+    record = replace(BY_HAND, heard_us=heard_us, **seen)
+    outcome = judged(tmp_path, record, CutClass.AC)
+    assert outcome.verdict is Verdict.INCONCLUSIVE
+    found = item(outcome, "load at the cut")
+    assert found.standing is Standing.NOT_OBSERVABLE
+    assert words in found.reason
+    assert outcome.before_cut_s(LAST_US) is None
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
@@ -10,14 +11,16 @@ import pytest
 from rich.console import Console
 
 from dbcheck.campaign import loading
+from dbcheck.campaign.host import HostCanaries
 from dbcheck.campaign.loading import Cutter, load_until_cut
 from dbcheck.campaign.preflight import WARM_ROWS, Started
 from dbcheck.campaign.rig import Rig
+from dbcheck.core.depth import Completed, Counted
 from dbcheck.core.schedule import Schedule
 from dbcheck.errors import EngineError, LoadError
 from dbcheck.load.crew import END_S, Crew, Look, Told
 from dbcheck.load.load import Load
-from dbcheck.ports import Engine, PowerSwitch, ServerFacts
+from dbcheck.ports import Cut, Engine, PowerSwitch, ServerFacts, TargetHost
 from dbcheck.report.progress import PlainProgress
 from dbcheck.runs import RunFolder
 from dbcheck.witness.log import FrameLogReader
@@ -96,6 +99,71 @@ def test_the_load_is_stored_only_if_every_part_was_heard(
         assert stored is not None
         assert stored.sent == {0: WARM_ROWS, 1: 5, 2: 5}
         assert stored.acked == {0: WARM_ROWS, 1: 4, 2: 4}
+
+
+class Stopped:
+    """Canaries that were stopped on a host that answered, or did not."""
+
+    folder, nonce = "/beside", "n"
+
+    def __init__(self, *, answered: bool) -> None:
+        self._answers, self.answered = answered, False
+
+    def completed(self) -> Completed:
+        return Completed(Counted(0, 0), ())
+
+    def heard_us(self) -> int | None:
+        return 7
+
+    def stop(self) -> None:
+        self.answered = self._answers
+
+
+class Gone:
+    """A host whose connection is closed."""
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("answered", [True, False])
+def test_whether_the_host_outlived_the_load_is_stored(
+    rig: Rig, started: Started, monkeypatch: pytest.MonkeyPatch, answered: bool
+) -> None:
+    monkeypatch.setattr(loading, "crews_of", lambda *_: [EndedCrew(broken(1))])
+    asked = replace(rig, host=cast(TargetHost, Gone()))
+    canaries = HostCanaries(Stopped(answered=answered), (None,))
+    begun = replace(started, canaries=canaries)
+    record = load_until_cut(asked, begun, Cutter(asked, begun))
+    assert record.host_lived is answered
+
+
+class Held:
+    """The session of a crash canary."""
+
+    def __init__(self) -> None:
+        self.lives = True
+
+    def is_held(self) -> bool:
+        return self.lives
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("cut", "held"), [(Cut(None, None), False), (Cut(5, None), True)]
+)
+def test_a_canary_lost_between_the_prompt_and_the_hand_is_noticed(
+    rig: Rig, started: Started, cut: Cut, held: bool
+) -> None:
+    """A switch cuts at once: what is closed after that, the cut closed."""
+    session = Held()
+    cutter = Cutter(rig, replace(started, held=session))
+    cutter.cut = cut
+    session.lives = False
+    cutter.look_at_held()
+    assert cutter.canary_held is held
 
 
 def test_a_part_is_heard_once_wherever_an_interrupt_comes() -> None:

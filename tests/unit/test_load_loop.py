@@ -10,12 +10,13 @@ from typing import Any, cast
 
 import pytest
 
+from dbcheck.core.ended import BROKEN
 from dbcheck.core.history import AckValues, Row
 from dbcheck.core.schedule import Schedule
 from dbcheck.errors import CommitUnknown, EngineError, WitnessError
 from dbcheck.load import loop as loop_module
 from dbcheck.load.crew import Told
-from dbcheck.load.load import BROKEN, Load
+from dbcheck.load.load import Load
 from dbcheck.load.loop import Loop, now_us
 from dbcheck.load.team import Team
 from dbcheck.ports import Engine, ServerFacts, Session, Shape, WitnessLog
