@@ -7,8 +7,10 @@ from dataclasses import dataclass
 
 from dbcheck.audit import rules, storage
 from dbcheck.audit.rules import Finding
+from dbcheck.core import placeevidence
 from dbcheck.core.depth import Depth
 from dbcheck.core.evidence import Item, Standing
+from dbcheck.core.target import TargetFacts
 from dbcheck.runs import LoadRecord, Manifest
 
 NAME = "durable settings"
@@ -165,11 +167,15 @@ def _writes_whole_pages(manifest: Manifest) -> bool:
     return all(volume.filesystem == _COPIES_ON_WRITE for volume in volumes)
 
 
+def _hides_drives(facts: TargetFacts) -> bool:
+    return bool(facts.unseen or placeevidence.hidden_drives(facts.volumes))
+
+
 def _deepest(manifest: Manifest, depths: Sequence[Depth | None]) -> Depth:
     rung = manifest.lab.get("rung")
     if rung == "process":
         return Depth.PROCESS
-    if manifest.host is not None and manifest.host.facts.unseen:
+    if manifest.host is not None and _hides_drives(manifest.host.facts):
         return Depth.DRIVE  # how deep it went there is not known
     known = [depth for depth in depths if depth is not None]
     if rung == "drive" or not known or len(known) < len(depths):

@@ -89,15 +89,12 @@ def _by_its_drive(one: VolumeDepth, depths: Sequence[VolumeDepth]) -> VolumeDept
     are lost from it is chance.
     """
     without_canaries = one.finding is None and not one.were_running
-    drives = [drive.name for drive in one.volume.drives]
+    drives = one.volume.file_drives
     if len(drives) != 1 or not (without_canaries or one.depth is Depth.OS):
         return one
     for other in depths:
-        theirs = [drive.name for drive in other.volume.drives]
-        if other.depth is Depth.DRIVE and theirs == drives:
-            lost = (
-                f"{one.volume.medium} lost writes of {', '.join(other.volume.places)}"
-            )
+        if other.depth is Depth.DRIVE and other.volume.file_drives == drives:
+            lost = f"{drives[0]} lost writes of {', '.join(other.volume.places)}"
             own = one.finding or DepthFinding(None, _NONE, _NONE, (one.unmeasured,))
             reasons = (lost, *own.reasons)
             finding = replace(own, depth=Depth.DRIVE, reasons=reasons)
@@ -121,18 +118,23 @@ def least_depth(
     """Return how deep the cut went for all places together, None if nobody can tell.
 
     That is the least depth of all.  It is unknown if it is unknown of a place, unless
-    another shows a cut that reached the server's process alone.
+    another shows a cut that reached the server's process alone.  A journal on a drive
+    of its own takes no canaries: the page cache is lost for it as well, but what its
+    drive lost is not known.
     """
     if not depths or facts is None:
         return None
-    if len(depths) == 1 and not facts.unseen:
+    hidden = hidden_drives(facts.volumes, depths)
+    if len(depths) == 1 and not facts.unseen and not hidden:
         return depths[0].finding
     unseen = [f"unknown on {place} ({why})" for place, why in facts.unseen.items()]
     known = [each.depth for each in depths if each.depth is not None]
     least = min(known, key=lambda depth: depth.rank, default=None)
     if least is not Depth.PROCESS and (unseen or len(known) < len(depths)):
         least = None
-    reasons = ["; ".join((*map(str, depths), *unseen))]
+    if hidden and least is Depth.DRIVE:
+        least = Depth.OS
+    reasons = ["; ".join((*map(str, depths), *hidden, *unseen))]
     reasons += [reason for each in depths for reason in each.reasons]
     findings = [each.finding for each in depths if each.finding]
     return DepthFinding(
@@ -141,6 +143,27 @@ def least_depth(
         _together([finding.direct for finding in findings]),
         tuple(reasons),
     )
+
+
+def hidden_drives(
+    volumes: Sequence[Volume], depths: Sequence[VolumeDepth] = ()
+) -> list[str]:
+    """Return what no canary can show: journals on drives that no file lies on.
+
+    Unless another volume, whose files lie on the very same drive, shows DRIVE depth.
+    """
+    shown = [each.volume.file_drives for each in depths if each.depth is Depth.DRIVE]
+    found = []
+    for volume in volumes:
+        of = f"of {', '.join(volume.places)}"
+        for role, layer in volume.apart.items():
+            drives = volume.drives_below(layer)
+            if not drives or drives not in (volume.file_drives, *shown):
+                on = ", ".join(drives) or layer
+                found.append(f"the {role} {of} ({on}) takes no canaries")
+        if why := volume.unreadable.get("journal"):
+            found.append(f"where the journal {of} lies is not known ({why})")
+    return found
 
 
 def _together(tallies: Sequence[Tally]) -> Tally:
@@ -179,7 +202,8 @@ def places_item(places: Sequence[Place], before: HostBefore | None) -> Item | No
         return _not_looked_at(places)
     facts = before.facts
     said = "; ".join(f"{each.filesystem}: {each.named}" for each in facts.volumes)
-    unseen = [
+    unseen = hidden_drives(facts.volumes)
+    unseen += [
         f"{place} was not looked at ({why})" for place, why in facts.unseen.items()
     ]
     unseen += [

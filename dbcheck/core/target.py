@@ -50,6 +50,8 @@ class Volume:
     places:     name of a place -> its path, with links followed, for each on it.
     layers:     from the device that is mounted down to the drives.
     unreadable: fact -> why it could not be read; such a fact is "" or None.
+    apart:      "journal" or "realtime section" -> the layer that holds it alone, where
+                no file can be put.
     """
 
     places: Mapping[str, str]
@@ -61,6 +63,7 @@ class Volume:
     layers: tuple[Layer, ...]
     drives: tuple[Drive, ...]
     unreadable: Mapping[str, str]
+    apart: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Refuse a volume that nobody asked about."""
@@ -68,11 +71,33 @@ class Volume:
             raise ValueError("a volume without a place on it")
 
     @property
+    def file_drives(self) -> list[str]:
+        """The drives that its files lie on, by name."""
+        if not self.apart:
+            return [drive.name for drive in self.drives]
+        inner = {name for layer in self.layers for name in layer.below}
+        tops = {layer.name for layer in self.layers} - inner
+        return self.drives_below(*tops.difference(self.apart.values()))
+
+    def drives_below(self, *names: str) -> list[str]:
+        """Return the drives that the layers *names* lie on, or are, by name."""
+        below = {layer.name: layer.below for layer in self.layers}
+        reached = list(names)
+        for name in reached:  # grows while it is walked
+            reached += [each for each in below.get(name, ()) if each not in reached]
+        return [drive.name for drive in self.drives if drive.name in reached]
+
+    @property
     def medium(self) -> str:
         """The drives by name, else what is mounted, for reports."""
-        return ", ".join(drive.name for drive in self.drives) or (
+        files = ", ".join(self.file_drives) or (
             self.source or self.filesystem or "an unknown drive"
         )
+        others = (
+            f"{role} on {', '.join(self.drives_below(layer)) or layer}"
+            for role, layer in self.apart.items()
+        )
+        return "; ".join((files, *others))
 
     @property
     def named(self) -> str:

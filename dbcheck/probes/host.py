@@ -23,6 +23,7 @@ from dbcheck.remote.way import way_to
 
 PROGRAM = program(
     "dbcheck.probes.host_agent",
+    "dbcheck.probes.host_apart",
     "dbcheck.probes.host_canary",
     "dbcheck.probes.host_facts",
     "dbcheck.probes.host_journal",

@@ -19,6 +19,7 @@ import subprocess
 from collections.abc import Iterator
 from typing import Any
 
+from dbcheck.probes.host_apart import JOURNAL, apart
 from dbcheck.remote.wire import (
     clock_us,
     error_words,
@@ -67,6 +68,7 @@ class Volume:
             "source": self.mount["source"],
             "filesystem_uuid": self.uuid(),
             "layers": layers,
+            "apart": {role: os.path.basename(at) for role, at in self.apart().items()},
             "drives": [self.drive(each) for each in layers if not each["below"]],
         }
         if not facts["filesystem"]:
@@ -95,12 +97,12 @@ class Volume:
         """Return the block devices under the filesystem, the topmost first.
 
         below names the devices that each is made of: dm and md keep them in
-        slaves/, a partition lies in its disk's folder (sysfs-block).  Btrfs, and XFS
-        with a log of its own, lie on several devices, none below another.
+        slaves/, a partition lies in its disk's folder (sysfs-block).  Btrfs, and a
+        filesystem whose journal is apart, lie on several devices, none below another.
         """
         found: list[dict[str, Any]] = []
         top = self.top()
-        queue = [top, *self.members(os.path.basename(top)), *self.journal()]
+        queue = [top, *self.members(os.path.basename(top)), *self.apart().values()]
         for folder in queue:  # grows while it is walked
             name = os.path.basename(folder)
             if not folder or any(layer["name"] == name for layer in found):
@@ -150,12 +152,16 @@ class Volume:
                 return [os.path.realpath(os.path.join(BLOCK, name)) for name in names]
         return []
 
-    def journal(self) -> list[str]:
-        """Return the sysfs folder of a device that holds the journal alone (xfs(5))."""
-        options = (each.partition("=") for each in self.mount["options"].split(","))
-        paths = [value for name, _, value in options if name == "logdev"]
-        names = (os.path.basename(os.path.realpath(path)) for path in paths)
-        return [os.path.realpath(os.path.join(BLOCK, name)) for name in names]
+    def apart(self) -> dict[str, str]:
+        """Return the sysfs folders of devices that take no files of ours, by role."""
+        named, why = apart(self.mount, os.path.basename(self.top()))
+        found = {role: block_folder(device) for role, device in named.items()}
+        for role, folder in found.items():
+            if not folder:
+                why = f"{role}: {named[role]} is not known here"
+        if why:
+            self.unreadable[JOURNAL] = why
+        return {role: folder for role, folder in found.items() if folder}
 
     def drive(self, layer: dict[str, Any]) -> dict[str, Any]:
         """Return what one drive says of itself and of the power it lost.
@@ -248,10 +254,6 @@ def host_facts(places: list[list[str]]) -> dict[str, Any]:
         same = [volume for volume in volumes if volume.device == found.device]
         (same or [found])[0].places[name] = found.path
         volumes += [] if same else [found]
-    for volume in volumes:
-        if volume.journal():
-            name = f"journal of {next(iter(volume.places))}"
-            unseen[name] = "it has a device of its own, which takes no canaries"
     unreadable: dict[str, str] = {}
     told = {
         **host_names(),
@@ -292,6 +294,17 @@ def uptime_s(unreadable: dict[str, str]) -> float | None:
         unreadable["uptime_s"] = "/proc/uptime cannot be read"
         return None
     return float(words[0])
+
+
+def block_folder(device: str) -> str:
+    """Return the sysfs folder of a device, by its path or name; "" if there is none."""
+    with contextlib.suppress(OSError):  # not in every container's /dev
+        number = os.stat(device).st_rdev if device.startswith("/") else 0
+        link = f"/sys/dev/block/{os.major(number)}:{os.minor(number)}"
+        if number and os.path.exists(link):
+            return os.path.realpath(link)
+    named = os.path.join(BLOCK, os.path.basename(os.path.realpath(device)))
+    return os.path.realpath(named) if os.path.exists(named) else ""
 
 
 def linked_uuid(device: str) -> str:

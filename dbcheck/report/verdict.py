@@ -244,6 +244,6 @@ _DEPTHS = {
     "PROCESS": "Only the server's process ended: the page cache survived, so this says "
     "nothing about the operating system or the drive.",
     "OS": "The page cache was lost; that the drive's own cache lost its power was not "
-    "seen: it is non-volatile, disabled, or was flushed in time.",
+    "seen: it is non-volatile, disabled, was flushed in time, or takes no canaries.",
     "DRIVE": "Page cache and the drive's volatile cache were lost.",
 }
