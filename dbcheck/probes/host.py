@@ -21,8 +21,7 @@ from dbcheck.remote.channel import Channel, Dialect, Pipe
 from dbcheck.remote.program import program
 from dbcheck.remote.way import way_to
 
-PROGRAM = program(
-    "dbcheck.probes.host_agent",
+PARTS = (  # of its agent's program; each imports only those before it
     "dbcheck.probes.host_apart",
     "dbcheck.probes.host_canary",
     "dbcheck.probes.host_facts",
@@ -30,6 +29,7 @@ PROGRAM = program(
     "dbcheck.probes.host_log",
     "dbcheck.probes.host_shutdown",
 )
+PROGRAM = program("dbcheck.probes.host_agent", *PARTS)
 LOG_BYTES_MAX = 1 << 20
 
 T = TypeVar("T")

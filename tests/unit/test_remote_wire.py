@@ -12,19 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from dbcheck.probes.host import PARTS
 from dbcheck.remote import wire
 from dbcheck.remote.program import bootstrap, program
 
-AGENTS = {
-    "dbcheck.witness.agent": (),
-    "dbcheck.probes.host_agent": (
-        "dbcheck.probes.host_canary",
-        "dbcheck.probes.host_facts",
-        "dbcheck.probes.host_journal",
-        "dbcheck.probes.host_log",
-        "dbcheck.probes.host_shutdown",
-    ),
-}
+AGENTS = {"dbcheck.witness.agent": (), "dbcheck.probes.host_agent": PARTS}
 SENT = {"dbcheck.remote.wire", *AGENTS, *(part for p in AGENTS.values() for part in p)}
 
 
