@@ -55,6 +55,20 @@ def connect_hint(error: BaseException, otherwise: str) -> str:
     return otherwise
 
 
+def own_wire(target: str, fd: int) -> socket.socket:
+    """Return a duplicate of libpq's socket *fd*: it stays ours when libpq closes that.
+
+    Raise EngineError if this process may open no more files.
+    """
+    try:
+        return socket.socket(fileno=os.dup(fd))
+    except OSError as error:
+        raise EngineError(
+            f"cannot keep a connection to {target}: {error.strerror}",
+            hint="Let dbcheck open more files (ulimit -n), or ask for fewer sessions.",
+        ) from error
+
+
 class PostgresqlLink(Link):
     """A connection in autocommit mode; a context manager that closes it.
 
@@ -77,10 +91,13 @@ class PostgresqlLink(Link):
                     error, "Check the URL, that the server runs, and the password."
                 ),
             ) from None
-        self.connection.autocommit = True
-        # A duplicate stays ours when libpq closes its own on an error.
-        self._wire = socket.socket(fileno=os.dup(self.connection.fileno()))
         try:
+            self._wire = own_wire(target, self.connection.fileno())
+        except BaseException:
+            self.connection.close()
+            raise
+        try:
+            self.connection.autocommit = True
             self.fix(SESSION, max(2, connect_s))
             # Cached by the driver, which is not told of the statement's change.
             self.connection.set_client_encoding("UTF8")

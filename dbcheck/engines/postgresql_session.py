@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import socket
 import struct
 from collections.abc import Iterator, Mapping
@@ -22,7 +21,7 @@ from psycopg.pq.abc import PGresult
 from dbcheck.core.history import Row
 from dbcheck.engines.deadline import deadline
 from dbcheck.engines.link import ANSWER_S, one_line, set_otherwise
-from dbcheck.engines.postgresql_link import FAMILY, connect_hint
+from dbcheck.engines.postgresql_link import FAMILY, connect_hint, own_wire
 from dbcheck.engines.postgresql_settings import SESSION
 from dbcheck.errors import CommitUnknown, EngineError
 from dbcheck.files import sql
@@ -83,8 +82,11 @@ class PostgresqlSession:
                 **{**arguments, "connect_timeout": _CONNECT_S},
                 autocommit=True,
             )
-        # A duplicate stays ours when libpq closes its own on an error.
-        self._wire = socket.socket(fileno=os.dup(self.connection.fileno()))
+        try:
+            self._wire = own_wire(target, self.connection.fileno())
+        except BaseException:
+            self.connection.close()
+            raise
         try:
             with self._guard("prepare"), deadline(ANSWER_S, self._sever):
                 self._set()

@@ -92,7 +92,8 @@ class Loop:
         self._replacing = 0
         self._arrivals: SimpleQueue[_Arrival] = SimpleQueue()
         self._connecting = ThreadPoolExecutor(_CONNECTING_MAX, "session")
-        self._has_run = threading.Event()  # and not join(): see ProcessCrew
+        # Nothing connects or runs in another thread; and not join(): see ProcessCrew.
+        self._has_run = threading.Event()
         self._has_run.set()
         self._epoll = select.epoll()
         self._alarm = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
@@ -102,12 +103,18 @@ class Loop:
 
     def connect(self) -> None:
         """Open every session; raise EngineError, with none left open, if one fails."""
+        self._has_run.clear()
         try:
             for _ in range(self._team.count):
+                if self._stopping:  # as an interrupt in another thread demands
+                    break
                 self._add(self._team.open_session(), next(self._numbers))
         except BaseException:
-            self.end()
+            for lane in list(self._lanes.values()):
+                self._drop(lane)
             raise
+        finally:
+            self._has_run.set()
         self._look = Look(now_us(), running=len(self._lanes))
 
     def start(self, began_us: int) -> None:
@@ -309,8 +316,12 @@ class Loop:
         if session is not None and not may_stay:
             session.close()
             session = None
-        self._arrivals.put(replace(gone, session=session))
-        os.eventfd_write(self._alarm, 1)
+        with self._closing:
+            if not self._closed:
+                self._arrivals.put(replace(gone, session=session))
+                os.eventfd_write(self._alarm, 1)
+            elif session is not None:  # an interrupt ended the wait for this thread
+                session.close()
 
     def _arrived(self, arrival: _Arrival) -> None:
         self._replacing -= 1
@@ -324,8 +335,12 @@ class Loop:
 
     def _add(self, session: Session, number: int) -> _Lane:
         lane = _Lane(session, number, session.fileno())
+        try:
+            self._epoll.register(lane.fd, _IN)
+        except BaseException:
+            session.close()
+            raise
         self._lanes[lane.fd] = lane
-        self._epoll.register(lane.fd, _IN)
         return lane
 
     def _drop(self, lane: _Lane) -> None:
@@ -363,13 +378,13 @@ class Loop:
     def _close(self) -> None:
         """Close what is open; the loop's thread has ended, or never began."""
         self._connecting.shutdown(cancel_futures=True)
-        while not self._arrivals.empty():
-            if (session := self._arrivals.get().session) is not None:
-                session.close()
         for lane in list(self._lanes.values()):
             self._drop(lane)
-        # Noted first: after an interrupt, its number may be that of another file.
         with self._closing:
+            while not self._arrivals.empty():
+                if (session := self._arrivals.get().session) is not None:
+                    session.close()
+            # Noted first: after an interrupt, its number may be that of another file.
             self._closed = True
             self._epoll.close()
             os.close(self._alarm)

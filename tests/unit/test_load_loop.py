@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -21,6 +22,7 @@ from dbcheck.load.loop import Loop, now_us
 from dbcheck.load.team import Team
 from dbcheck.ports import Engine, ServerFacts, Session, Shape, WitnessLog
 from dbcheck.witness.window import Window, WindowLimits
+from tests.interrupts import main as main
 from tests.waiting import wait_until
 
 SCHEDULE = Schedule(1, 2, (10,))
@@ -407,6 +409,89 @@ def test_a_session_that_cannot_connect_leaves_none_open(make: Make) -> None:
     site.server.open_session = open_session  # type: ignore[method-assign]
     with pytest.raises(EngineError, match="too many"):
         site.loop.connect()
+    assert site.server.open == []
+
+
+def test_a_session_that_cannot_be_watched_leaves_none_open(make: Make) -> None:
+    site = make(until_last)
+    opened = site.server.open_session
+
+    def open_session(shape: Shape, *, relaxed: bool = False) -> Session:
+        session = opened(shape)
+        session.fileno = site.server.open[0].fileno  # type: ignore[method-assign]
+        return session
+
+    site.server.open_session = open_session  # type: ignore[method-assign]
+    with pytest.raises(FileExistsError):
+        site.loop.connect()
+    assert site.server.open == []
+
+
+class Gate:
+    """Holds back whoever opens a session of *server*, after so many of them."""
+
+    def __init__(self, server: FakeServer, free: int) -> None:
+        self.reached, self.free = threading.Event(), threading.Event()
+        opened = server.open_session
+
+        def open_session(shape: Shape, *, relaxed: bool = False) -> Session:
+            nonlocal free
+            free -= 1
+            if free < 0:
+                self.reached.set()
+                assert self.free.wait(60)
+            return opened(shape)
+
+        server.open_session = open_session  # type: ignore[method-assign]
+
+
+def test_a_load_that_ends_while_it_connects_leaves_no_session(make: Make) -> None:
+    """After an interrupt: the thread that connects is another one than that."""
+    site = make(until_last)
+    gate = Gate(site.server, 1)
+    connecting = threading.Thread(target=site.loop.connect)
+    ending = threading.Thread(target=site.loop.end)
+    connecting.start()
+    assert gate.reached.wait(60)
+    ending.start()
+    ending.join(0.2)  # it waits for the other thread
+    gate.free.set()
+    connecting.join()
+    ending.join()
+    assert site.server.open == []
+    assert len(site.server.sent) == 0
+
+
+def test_an_interrupt_while_a_session_is_replaced_leaves_none_open(
+    make: Make, main: int
+) -> None:
+    """Python then takes the thread that connects it for ended (bpo-45274)."""
+
+    def answer(row: Row) -> int:
+        if row.session == 1:
+            raise CommitUnknown("the connection broke")
+        return until_last(row)
+
+    site = make(answer)
+    gate = Gate(site.server, 3)
+    site.start()
+    assert gate.reached.wait(60)
+
+    def interrupt() -> None:
+        wait_until(lambda: site.loop._connecting._shutdown, "the end waits")
+        signal.pthread_kill(main, signal.SIGUSR1)
+
+    interrupting = threading.Thread(target=interrupt)
+    interrupting.start()
+    with pytest.raises(KeyboardInterrupt):
+        site.loop.end()
+    ending = threading.Thread(target=site.loop.end)
+    ending.start()
+    ending.join(0.2)  # it waits where Python knows that the thread lives
+    gate.free.set()
+    ending.join()
+    interrupting.join()
+    wait_until(lambda: threading.active_count() == 1, "the thread that connects ended")
     assert site.server.open == []
 
 

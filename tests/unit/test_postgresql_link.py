@@ -1,15 +1,21 @@
-"""What comes out of a transaction whose connection dies, over a driver that is not."""
+"""What comes out of a connection that fails, over a driver that is none."""
 
 from __future__ import annotations
 
+import errno
+import os
 import socket
 from collections.abc import Iterator
+from types import ModuleType
 
+import psycopg
 import psycopg2
 import pytest
 
 from dbcheck.engines.postgresql_link import PostgresqlLink
+from dbcheck.engines.postgresql_session import PostgresqlSession
 from dbcheck.errors import EngineError
+from dbcheck.ports import Shape
 
 
 class Connection:
@@ -106,3 +112,24 @@ def test_a_snapshot_that_fails_is_an_error_of_the_engine(
     connection.broken = {"set_session"}
     with pytest.raises(EngineError, match="db1 failed at begin: connection already"):
         next(link.stream("ledger"))
+
+
+@pytest.mark.parametrize("driver", [psycopg, psycopg2])
+def test_a_connection_that_cannot_be_kept_is_closed(
+    connection: Connection, monkeypatch: pytest.MonkeyPatch, driver: ModuleType
+) -> None:
+    """This process has no descriptor left for a second name of its socket."""
+
+    def dup(_: int) -> int:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr(driver, "connect", lambda **_: connection)
+    with monkeypatch.context() as patch, pytest.raises(EngineError) as caught:
+        patch.setattr(os, "dup", dup)
+        if driver is psycopg:
+            PostgresqlSession("db1", {}, Shape.LEDGER)
+        else:
+            PostgresqlLink("db1", {}, 1)
+    assert "connection to db1: Too many open files" in str(caught.value)
+    assert "ulimit -n" in caught.value.hint
+    assert connection.fileno() == -1  # it is closed
