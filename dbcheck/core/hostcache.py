@@ -1,41 +1,63 @@
-"""Block devices that keep completed writes in the memory of the host."""
+"""Block devices above the drives that can lose completed writes by themselves."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from dbcheck.core import layers
 from dbcheck.core.target import Layer
 
 # zvols cache in the ARC (OpenZFS, zvol_os.c), bcache keeps its journal and its index in
-# memory until a flush (Documentation/admin-guide/bcache.rst).
-_CACHING = ("zd", "bcache")
-# Device-mapper targets that keep no write: what LVM, multipath-tools and cryptsetup
-# name by these prefixes of the UUID.  dm-writecache, dm-cache and dm-integrity keep
-# data or metadata until a flush; LVM names its own of these like any other volume.
-_PASSING = ("LVM-", "mpath-", "CRYPT-LUKS1-", "CRYPT-LUKS2-", "CRYPT-PLAIN-")
+# memory until a flush (Documentation/admin-guide/bcache.rst).  So do dm-cache with the
+# place of a block, dm-thin with the map of its blocks, dm-writecache with its index,
+# dm-integrity with its journal, and VDO with its own (Linux,
+# Documentation/admin-guide/device-mapper/: cache.rst, thin-provisioning.rst,
+# writecache.rst, dm-integrity.rst, vdo.rst).
+_HOLDING = (
+    layers.ZVOL,
+    layers.BCACHE,
+    layers.CACHE,
+    layers.WRITECACHE,
+    layers.THIN,
+    layers.VDO,
+    layers.INTEGRITY,
+    layers.UNKNOWN,
+)
+_PARITY = ("raid4", "raid5", "raid6")
 
 
-def host_cache(layers: Sequence[Layer]) -> str:
-    """Return which layer may keep completed writes in the host's memory, "" if none.
+def host_cache(stack: Sequence[Layer]) -> str:
+    """Return which layer may lose completed writes though no drive did, "" if none.
 
-    A block that is lost from there says nothing of a drive's own cache.
+    A block that is lost there says nothing of a drive's own cache.
     """
-    return next(filter(None, map(_caching, layers)), "")
+    return next(filter(None, map(_losing, stack)), "")
 
 
-def _caching(layer: Layer) -> str:
+def _losing(layer: Layer) -> str:
     if layer.kind == "loop" and not layer.direct:
         return f"{layer.name} is a loop device that writes through the page cache"
-    if layer.name.startswith(_CACHING):
-        return f"{layer.name} may keep completed writes in the host's memory"
-    # kpartx puts "partN-" before the UUID of what it divides.
-    uuid = layer.dm_uuid
-    if uuid.startswith("part"):
-        uuid = uuid.partition("-")[2]
-    if layer.kind == "dm" and not uuid.startswith(_PASSING):
+    if layer.kind == "md":
+        return _array(layer)
+    kind = layers.kind_of(layer)
+    if kind in _HOLDING:
         named = layer.dm_name or layer.name
         return (
-            f"{named} is a device-mapper device of an unknown kind, which may keep "
-            "completed writes in the host's memory"
+            f"{named} ({kind}) may keep completed writes, or where they are, in the "
+            "host's memory"
         )
+    return ""
+
+
+def _array(layer: Layer) -> str:
+    """Return what makes an md array lose a block by itself (Linux, admin-guide/md)."""
+    if layer.md.get("policy") == "journal":
+        return f"{layer.name} has a journal of its own, whose drive may have lost this"
+    if layer.md.get("level") in _PARITY and layer.md.get("degraded") != "0":
+        return (
+            f"{layer.name} lacks a drive, or does not show that it has all: a write "
+            "that a cut interrupts may then change other blocks"
+        )
+    if layer.md.get("backlog", "0") != "0":
+        return f"{layer.name} completes writes before all its drives have them"
     return ""

@@ -17,6 +17,7 @@ from dbcheck.core.depth import (
 )
 from dbcheck.core.evidence import PLACES, Item, Standing
 from dbcheck.core.hostcache import host_cache
+from dbcheck.core.layers import kinds
 from dbcheck.core.places import Place, outside
 from dbcheck.core.target import HostAfter, HostBefore, TargetFacts, Volume
 
@@ -201,7 +202,7 @@ def places_item(places: Sequence[Place], before: HostBefore | None) -> Item | No
     if before is None:
         return _not_looked_at(places)
     facts = before.facts
-    said = "; ".join(f"{each.filesystem}: {each.named}" for each in facts.volumes)
+    said = "; ".join(map(_on_its_layers, facts.volumes))
     unseen = hidden_drives(facts.volumes)
     unseen += [
         f"{place} was not looked at ({why})" for place, why in facts.unseen.items()
@@ -214,6 +215,13 @@ def places_item(places: Sequence[Place], before: HostBefore | None) -> Item | No
     if not unseen:
         return Item(PLACES, Standing.PRESENT, said, False)
     return Item(PLACES, Standing.NOT_OBSERVABLE, "; ".join((*unseen, said)), False)
+
+
+def _on_its_layers(volume: Volume) -> str:
+    """Return what a place lies on, e.g. "xfs on dm-crypt, LVM: data (sda)"."""
+    between = ", ".join(kinds(volume.layers))
+    on = f" on {between}" if between else ""
+    return f"{volume.filesystem}{on}: {volume.named}"
 
 
 def _not_looked_at(places: Sequence[Place]) -> Item | None:

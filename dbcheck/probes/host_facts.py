@@ -34,6 +34,13 @@ BLOCK = "/sys/class/block"
 BTRFS = "/sys/fs/btrfs/*/devices"
 BY_UUID = "/dev/disk/by-uuid"
 TOOL_PATHS = os.pathsep.join((os.environ.get("PATH", ""), "/usr/sbin", "/sbin"))
+# Files of an array in /sys (Documentation/admin-guide/md.rst), by core.target.Layer.md.
+MD = {
+    "level": "level",
+    "degraded": "degraded",
+    "policy": "consistency_policy",
+    "backlog": "bitmap/backlog",
+}
 # SMART attributes of ATA drives that count losses of power, by their usual names.
 QUOTED = re.compile(r"[0-9][0-9,]{0,30}")
 ATA_UNSAFE = (174, 192)
@@ -352,7 +359,14 @@ def layer_of(folder: str, name: str, below: list[str]) -> dict[str, Any]:
         "fua": first_line(os.path.join(queue, "fua")),
         "below": below,
         "direct": first_line(os.path.join(folder, "loop", "dio")) == "1",
+        "md": md_of(os.path.join(folder, "md")),
     }
+
+
+def md_of(folder: str) -> dict[str, str]:
+    """Return what is known of an array, {} of what is none."""
+    facts = {name: first_line(os.path.join(folder, file)) for name, file in MD.items()}
+    return {name: value for name, value in facts.items() if value}
 
 
 def parse_nvme(text: str) -> dict[str, int]:

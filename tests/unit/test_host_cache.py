@@ -20,6 +20,10 @@ def layer(
     return Layer(name, kind, name, uuid, "", "write back", "0", (), direct)
 
 
+def array(**facts: str) -> Layer:
+    return replace(layer("md0", "md"), md=facts)
+
+
 def found(*layers: Layer, cut: CutClass = CutClass.AC) -> tuple[Depth | None, str]:
     """Return the depth of a cut that lost completed O_DIRECT blocks, and why."""
     facts = replace(FACTS, volumes=(replace(VOLUME, layers=layers),))
@@ -38,6 +42,8 @@ def found(*layers: Layer, cut: CutClass = CutClass.AC) -> tuple[Depth | None, st
         pytest.param(layer("dm-0", "dm", uuid="CRYPT-LUKS2-x"), id="LUKS"),
         pytest.param(layer("dm-0", "dm", uuid="part2-mpath-x"), id="multipath"),
         pytest.param(layer("nbd0"), id="a remote drive"),
+        pytest.param(array(level="raid1", degraded="1"), id="half a mirror"),
+        pytest.param(array(level="raid5", degraded="0", policy="bitmap"), id="RAID 5"),
     ],
 )
 def test_layers_that_pass_writes_on_leave_the_drive_to_blame(top: Layer) -> None:
@@ -48,13 +54,36 @@ def test_layers_that_pass_writes_on_leave_the_drive_to_blame(top: Layer) -> None
     ("top", "said"),
     [
         (layer("loop0", "loop"), "loop0 is a loop device that writes through the page"),
-        (layer("zd16"), "zd16 may keep completed writes in the host's memory"),
-        (layer("bcache0"), "bcache0 may keep completed writes"),
-        (layer("dm-0", "dm"), "dm-0 is a device-mapper device of an unknown kind"),
-        (layer("dm-0", "dm", uuid="CRYPT-INTEGRITY-x"), "of an unknown kind"),
+        (
+            layer("zd16"),
+            "zd16 (zvol) may keep completed writes, or where they are, in the host's",
+        ),
+        (layer("bcache0"), "bcache0 (bcache) may keep completed writes"),
+        (layer("dm-0", "dm"), "dm-0 (device-mapper of an unknown kind) may keep"),
+        (layer("dm-0", "dm", uuid="DMRAID-x"), "of an unknown kind"),
+        (layer("dm-0", "dm", uuid="CRYPT-INTEGRITY-x"), "(dm-integrity) may keep"),
+        (layer("dm-0", "dm", uuid="CRYPT-SUBDEV-x"), "(dm-integrity) may keep"),
+        (layer("dm-0", "dm", uuid="VDO-x"), "(VDO) may keep"),
     ],
 )
 def test_layers_in_the_hosts_memory_cap_the_depth(top: Layer, said: str) -> None:
+    depth, reason = found(top, layer("sda"))
+    assert depth is Depth.OS
+    assert said in reason
+
+
+@pytest.mark.parametrize(
+    ("top", "said"),
+    [
+        (array(level="raid5", policy="journal", degraded="0"), "a journal of its own"),
+        (array(level="raid6", degraded="1"), "md0 lacks a drive"),
+        (array(level="raid5"), "or does not show that it has all"),
+        (array(level="raid1", backlog="256"), "before all its drives have them"),
+    ],
+)
+def test_arrays_that_can_lose_a_block_by_themselves_cap_the_depth(
+    top: Layer, said: str
+) -> None:
     depth, reason = found(top, layer("sda"))
     assert depth is Depth.OS
     assert said in reason
