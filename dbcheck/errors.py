@@ -5,6 +5,7 @@ DbcheckError
 ├── EngineError      the database refused or broke a request
 │   ├── CommitUnknown    the connection died between COMMIT and its reply
 │   ├── NotBack          the server takes no queries within its time after a cut
+│   ├── ConnectionLost   the connection broke while the server worked for it
 │   ├── TableLost        the table is gone, or cannot be read to its end
 │   ├── IndexDamaged     the table was read whole; its index disagrees with it
 │   └── NoCanary         this server or account has no row that tells a crash
@@ -62,6 +63,18 @@ class NoCanary(EngineError):
 
 class NotBack(EngineError):
     """The server takes no queries within its time; whose fault that is is open."""
+
+
+class ConnectionLost(EngineError):
+    """The connection broke; a crash, a shutdown, a kill and a network all look so.
+
+    session: by what number the server's log names the process (PostgreSQL) or the
+             connection (MySQL, MariaDB) that served it.
+    """
+
+    def __init__(self, message: str, session: int) -> None:
+        super().__init__(message)
+        self.session = session
 
 
 class TableLost(EngineError):

@@ -227,7 +227,7 @@ class Engine(Protocol):
         """Stream every row of the table in one read-only transaction, in batches.
 
         Reads the table itself, not an index.  Raise TableLost if the server says
-        that the table is gone or damaged, EngineError if the connection failed.
+        that the table is gone or damaged, ConnectionLost if the connection broke.
         """
 
     def drop(self) -> list[str]:

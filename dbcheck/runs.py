@@ -333,6 +333,11 @@ class RunFolder:
         """Say whether the survivors, or why there are none, were stored for good."""
         return (self.path / "after.json").is_file() and not self.after().unanswered
 
+    def canary(self) -> bool | None:
+        """Return what AfterRecord.canary says already, None if it says nothing."""
+        known = (self.path / "after.json").is_file()
+        return self.after().canary if known else None
+
     def after(self) -> AfterRecord:
         """Read what was found after recovery; raise UsageError if nothing was read."""
         path = self.path / "after.json"

@@ -16,8 +16,8 @@ from dbcheck.campaign.cycle import (
 )
 from dbcheck.campaign.folder import CampaignFolder, Cycle, Plan
 from dbcheck.campaign.judging import Outcome, judge_run, missed_stratum
-from dbcheck.campaign.recovery import wait_for_server
 from dbcheck.campaign.rig import Rig
+from dbcheck.campaign.waiting import wait_for_server
 from dbcheck.core.control import ControlFacts
 from dbcheck.core.evidence import Verdict
 from dbcheck.core.moments import Moment, Stratum, moment

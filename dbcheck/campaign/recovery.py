@@ -2,27 +2,15 @@
 
 from __future__ import annotations
 
-import json
-import time
-from collections.abc import Iterator
-
-from dbcheck import interrupt
-from dbcheck.campaign.ending import Ending
 from dbcheck.campaign.host import ask_host
+from dbcheck.campaign.reading import Reading
 from dbcheck.campaign.rig import Rig
+from dbcheck.campaign.waiting import wait_for_server
 from dbcheck.core.absence import CutFacts, judge_absence
 from dbcheck.core.evidence import Standing, same_server
-from dbcheck.core.history import Row
-from dbcheck.core.indexloss import IndexLoss
-from dbcheck.core.schedule import Schedule
-from dbcheck.core.survivors import Inspector, Records
-from dbcheck.errors import EngineError, IndexDamaged, NotBack, TableLost, UsageError
+from dbcheck.errors import NotBack, TableLost, UsageError
 from dbcheck.ports import ServerFacts
 from dbcheck.runs import AfterRecord, Manifest, RunFolder
-
-POLL_S = 0.2
-PATIENCE_S = 5.0
-DIFFERENT_MAX = 1000  # rows kept whole; all are counted and listed
 
 
 def read_survivors(rig: Rig, run: RunFolder, manifest: Manifest) -> AfterRecord:
@@ -36,7 +24,7 @@ def read_survivors(rig: Rig, run: RunFolder, manifest: Manifest) -> AfterRecord:
     that is not back in its time for another reason, which is final in no way.  Raise
     PowerError if what failed was the rig and not the server.
     """
-    missing, index = False, None
+    missing = False
     try:
         failure = wait_for_server(rig)
         facts = None if failure else rig.engine.facts()
@@ -46,27 +34,24 @@ def read_survivors(rig: Rig, run: RunFolder, manifest: Manifest) -> AfterRecord:
         return _absent(rig, run, manifest, str(error))
     if facts is not None and rig.engine.target != manifest.target:
         _require_same(rig.engine.target, manifest, facts)
-    stored, canary, logged = run.write_survivors(()), None, None
+    reading = Reading(rig, run, manifest)
     if facts is not None and _is_same(manifest.before, facts):
-        rig.listener.phase("read", "every row, in a read-only transaction")
-        ending = Ending(rig, manifest, facts)
         try:
-            if not manifest.no_canary:
-                canary = rig.engine.canary(manifest.epoch)
-            logged = rig.engine.logged(manifest.before.clock_us)
-            survivors = _Survivors(rig, run, manifest)
-            stored = run.write_survivors(survivors.records())
-            index = survivors.index
-        except TableLost as error:
-            rig.power.failure()  # raises if it was the drive that went meanwhile
-            failure, missing = str(error), error.missing
-        except EngineError as error:
-            if not (why := ending.why()):
-                raise
-            failure = f"{error}: {why}"
-    host = ask_host(rig, manifest)
+            reading.read(facts)
+        except NotBack as error:
+            return _absent(rig, run, manifest, str(error))
+        failure, missing = reading.failure or failure, missing or reading.missing
+    host = ask_host(rig, manifest, remove=not reading.unanswered)
     after = AfterRecord(
-        facts, failure, *stored, canary, host, missing, logged, index=index
+        None if reading.unanswered else facts,
+        failure,
+        *reading.stored,
+        reading.canary,
+        host,
+        missing,
+        reading.logged,
+        reading.index,
+        reading.unanswered,
     )
     return _stored(run, after)
 
@@ -104,33 +89,6 @@ def _stored(run: RunFolder, after: AfterRecord) -> AfterRecord:
     return after
 
 
-def wait_for_server(rig: Rig) -> str:
-    """Return "" once the server takes queries, or why it certainly never will.
-
-    Raise NotBack if it does not within limits.return_s, PowerError if what failed was
-    the rig and not the server.
-    """
-    rig.listener.phase("restore", f"waiting up to {rig.limits.return_s:.0f} s")
-    began, told = time.monotonic(), ""
-    while True:
-        interrupt.require_none()
-        reason = rig.engine.ready()
-        if reason is None:
-            return ""
-        if failure := rig.power.failure():
-            return failure
-        waited_s = time.monotonic() - began
-        if waited_s > rig.limits.return_s:
-            raise NotBack(
-                f"the server took no queries within {waited_s:.0f} s: {reason}",
-                hint="Once it is back, before anything writes to it: dbcheck reconcile",
-            )
-        if reason != told and waited_s > PATIENCE_S:
-            rig.listener.phase("restore", reason)
-            told = reason
-        time.sleep(POLL_S)
-
-
 def _require_same(target: str, manifest: Manifest, facts: ServerFacts) -> None:
     item = same_server(manifest.before.identity, facts.identity)
     if item.standing is Standing.CONTRADICTED:
@@ -144,35 +102,3 @@ def _require_same(target: str, manifest: Manifest, facts: ServerFacts) -> None:
 def _is_same(before: ServerFacts, after: ServerFacts) -> bool:
     item = same_server(before.identity, after.identity)
     return item.standing is not Standing.CONTRADICTED
-
-
-class _Survivors:
-    """The rows of the table, inspected.
-
-    index: why the table's index disagrees with it, known once all were read.
-    """
-
-    def __init__(self, rig: Rig, run: RunFolder, manifest: Manifest) -> None:
-        self._rig, self._run, self._manifest = rig, run, manifest
-        self.index: IndexLoss | None = None
-
-    def records(self) -> Iterator[Records]:
-        """Yield every row without its payload, and keep those that are different."""
-        manifest = self._manifest
-        sizes = manifest.workload.payload_bytes
-        inspector = Inspector(Schedule(manifest.seed, manifest.epoch, sizes))
-        different: list[Row] = []
-        try:
-            for batch in self._rig.engine.survivors(manifest.workload.shape):
-                records, wrong = inspector.inspect(batch)
-                room = DIFFERENT_MAX - len(different)
-                different += [batch.row(at) for at in wrong[:room].tolist()]
-                yield records
-        except IndexDamaged as error:  # after the last row
-            self._rig.power.failure()  # raises if it was the drive that went meanwhile
-            self.index = IndexLoss(str(error), error.rows)
-        self._run.write_lines("different.jsonl", map(_line, different))
-
-
-def _line(row: Row) -> str:
-    return json.dumps({**row._asdict(), "payload": row.payload.hex()}) + "\n"

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from dbcheck.core.evidence import Standing
 from dbcheck.core.hostevidence import boots, not_restored, same_storage
 from dbcheck.core.serverlog import told
-from dbcheck.core.startlog import Ending, Starts, before_starts, starts_in
+from dbcheck.core.startlog import StartOutcome, Starts, before_starts, starts_in
 from dbcheck.core.target import HostAfter, HostBefore, LogTail
 
 
@@ -106,11 +106,11 @@ def _told(log: LogTail | None) -> Absence:
             "start may not be in it"
         )
     starts = starts_in(log.text)
-    if starts.ending is Ending.DESTROYED:
+    if starts.ending is StartOutcome.DESTROYED:
         return Absence(failure=f"it does not start: {_joined(starts)}")
-    if starts.ending is Ending.NEVER_STARTED:
+    if starts.ending is StartOutcome.NEVER_STARTED:
         return Absence(doubt="its log shows no start since the cut: start the service")
-    if starts.ending is Ending.RUNNING:
+    if starts.ending is StartOutcome.RUNNING:
         return Absence(doubt="its log names no error: it may still be recovering")
     said = _joined(starts) or "its log does not say why"
     return Absence(

@@ -60,6 +60,10 @@ _CRASHED = re.compile(
 _START_CRASHED = re.compile(
     r"Assertion failure|got signal (?:4|6|7|8|11)\b|" + _STARTUP_CRASHED
 )
+# A fault of the program itself: an illegal instruction, an abort, a division by zero, a
+# wrong address.  SIGBUS is not among them: a machine without huge pages raises it.
+_FAULT = r"signal (?:4|6|8|11)\b"
+_THREAD_CRASHED = re.compile(rf"Assertion failure|got {_FAULT}|got exception")
 _ENDED_ITSELF = re.compile(
     rf"{_CRASHED.pattern}|{_PANIC.pattern}|\[FATAL\]|d got exception"
 )
@@ -117,7 +121,7 @@ _SURROUNDINGS = re.compile(
 )
 
 
-class Ending(enum.Enum):
+class StartOutcome(enum.Enum):
     """What came of a server's attempts to start."""
 
     NEVER_STARTED = "never started"
@@ -133,7 +137,7 @@ class Starts:
     lines: the decisive ones, in the log's order; () if there are none.
     """
 
-    ending: Ending
+    ending: StartOutcome
     lines: tuple[str, ...] = ()
 
 
@@ -145,15 +149,15 @@ def starts_in(text: str) -> Starts:
     """
     begins = [match.start() for match in _START.finditer(text)]
     if not begins:
-        return Starts(Ending.NEVER_STARTED)
+        return Starts(StartOutcome.NEVER_STARTED)
     ends = [*begins[1:], len(text)]
     attempts = [
         _attempt(text[begin:end], last=end == len(text))
         for begin, end in zip(begins, ends, strict=True)
     ]
-    destroyed = [one for one in attempts if one.ending is Ending.DESTROYED]
+    destroyed = [one for one in attempts if one.ending is StartOutcome.DESTROYED]
     if (
-        attempts[-1].ending is Ending.RUNNING
+        attempts[-1].ending is StartOutcome.RUNNING
         and len(destroyed) > 1
         and not _READY.search(text, begins[-1])
     ):
@@ -198,31 +202,48 @@ def damage_that_ended(text: str) -> tuple[str, ...]:
     return damage(running) if again or _ENDED_ITSELF.search(running) else ()
 
 
+def crash_of(text: str, session: int) -> tuple[str, ...]:
+    """Return what *text* says of a crash of what served that session, () if nothing.
+
+    session: PostgreSQL's process or, for the others, the connection's number.  A signal
+    that no fault of a program raises, as SIGKILL and SIGTERM, is no crash.
+    """
+    lines = text.splitlines()
+    process = re.compile(rf"\(PID {session}\) was terminated by {_FAULT}")
+    for at, line in enumerate(lines):
+        if process.search(line):
+            return _shown([line, *lines[at + 1 : at + 2]])
+    thread = re.compile(rf"Connection ID \(thread ID\): {session}\b")
+    if any(map(thread.search, lines)):
+        return _shown([line for line in lines if _THREAD_CRASHED.search(line)])
+    return ()
+
+
 def _attempt(text: str, *, last: bool) -> Starts:
     text = _REINITIALIZING.split(text)[-1]
     ready = max((found.end() for found in _READY.finditer(text)), default=None)
     ended = not last or _ENDED.search(_without_clients(text[ready or 0 :])) is not None
     if ready is not None:
-        return _ended_ready(text[ready:]) if ended else Starts(Ending.RUNNING)
+        return _ended_ready(text[ready:]) if ended else Starts(StartOutcome.RUNNING)
     lines = damage(text)
     if not ended and not _HOPELESS.search("".join(lines)):
-        return Starts(Ending.RUNNING)
+        return Starts(StartOutcome.RUNNING)
     if lines:
-        return Starts(Ending.DESTROYED, lines)
+        return Starts(StartOutcome.DESTROYED, lines)
     recovering = _RECOVERING.search(text)
     errors = decisive(text[recovering.start() :] if recovering else text)
     crashed = _START_CRASHED.search(text) or (recovering and _PANIC.search(text))
     if errors and crashed and not _blameless(text):
-        return Starts(Ending.DESTROYED, errors)
-    return Starts(Ending.FAILED, errors)
+        return Starts(StartOutcome.DESTROYED, errors)
+    return Starts(StartOutcome.FAILED, errors)
 
 
 def _ended_ready(text: str) -> Starts:
     """Return what ended a server that took queries before it logged *text*."""
     lines = damage(text)
     if lines and _ENDED_ITSELF.search(text) and not _ORDERLY.search(text):
-        return Starts(Ending.DESTROYED, lines)
-    return Starts(Ending.FAILED, decisive(text))
+        return Starts(StartOutcome.DESTROYED, lines)
+    return Starts(StartOutcome.FAILED, decisive(text))
 
 
 def _blameless(text: str) -> bool:

@@ -29,9 +29,9 @@ from dbcheck.engines.mysql_settings import (
     read_statement,
     set_statement,
 )
-from dbcheck.engines.mysql_wire import Nonsense
+from dbcheck.engines.mysql_wire import Ended, Nonsense
 from dbcheck.engines.tables import NAMES
-from dbcheck.errors import EngineError, TableLost
+from dbcheck.errors import ConnectionLost, EngineError, TableLost
 from dbcheck.files import sql
 from dbcheck.ports import Shape
 
@@ -48,6 +48,9 @@ _MISUSE = (AttributeError, ValueError)  # the driver's, for an option it cannot 
 _MISSING = {1049, 1146}
 _DAMAGED = {1016, 1017, 1030, 1033, 1034, 1194, 1195}
 _DAMAGED |= {1712, 1812, 1814, 1817, 1877, 1932}
+# Those of a connection that broke: the driver's own (server gone, server lost), and the
+# server's where it shuts down or was asked to end the session.
+_LOST = {2006, 2013, 2055, 1053, 1927, 3169}
 
 
 def _error(error: Exception, text: str, hint: str = "") -> EngineError:
@@ -78,6 +81,7 @@ class MysqlLink(Link):
         except (mysql.connector.Error, OSError, *_MISUSE) as error:
             text = f"cannot connect to {target}: {self.words(error)}"
             raise _error(error, text, _connect_hint(error)) from None
+        self._session = self.connection.connection_id or 0
         try:
             self._fix_session(connect_s)
         except BaseException:
@@ -198,10 +202,23 @@ class MysqlLink(Link):
             yield
         except (mysql.connector.Error, OSError) as error:
             text = f"{self._target} failed at {statement}: {self.words(error)}"
+            if _is_lost(error):
+                raise ConnectionLost(text, self._session) from error
             raise _error(error, text) from error
         except Nonsense as error:
             text = f"{self._target} failed at {statement}: {error}"
+            if isinstance(error, Ended):
+                raise ConnectionLost(text, self._session) from error
             raise EngineError(text) from error
+
+
+def _is_lost(error: Exception) -> bool:
+    """Say whether the connection broke; one that waits too long did not."""
+    if isinstance(error, OSError):
+        return not isinstance(error, TimeoutError)
+    if isinstance(error, mysql.connector.OperationalError) and error.errno == -1:
+        return True  # the driver's, of a connection that it has closed
+    return getattr(error, "errno", None) in _LOST
 
 
 def _connect_hint(error: BaseException) -> str:

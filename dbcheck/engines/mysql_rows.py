@@ -15,7 +15,7 @@ from mysql.connector.constants import FieldType
 from mysql.connector.errors import get_exception
 
 from dbcheck.core.survivors import INTACT, RECORD, RowBatch, items_at
-from dbcheck.engines.mysql_wire import HEADER_BYTES, Nonsense
+from dbcheck.engines.mysql_wire import HEADER_BYTES, Ended, Nonsense
 
 BATCH_BYTES = 1 << 20
 
@@ -195,5 +195,5 @@ class RowReader:
         with memoryview(self._buffer) as buffer, buffer[self._end :] as free:
             read = self._read(free)
         if not read:
-            raise Nonsense("the connection ended amid the rows")
+            raise Ended("the connection ended amid the rows")
         self._end += read

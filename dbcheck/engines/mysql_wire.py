@@ -32,6 +32,10 @@ class Nonsense(Exception):
     """The server sent what is no answer to an insert."""
 
 
+class Ended(Nonsense):
+    """The connection ended in the middle of an answer."""
+
+
 class Ok(NamedTuple):
     """The server's success reply.
 

@@ -29,7 +29,7 @@ from dbcheck.engines.postgresql_copy import Copy
 from dbcheck.engines.postgresql_index import IdsRead, require_index
 from dbcheck.engines.postgresql_rows import CopyParser, Nonsense
 from dbcheck.engines.postgresql_settings import HEAP, SESSION, SNAPSHOT
-from dbcheck.errors import EngineError, TableLost
+from dbcheck.errors import ConnectionLost, EngineError, TableLost
 from dbcheck.files import sql
 from dbcheck.ports import Shape
 
@@ -98,6 +98,7 @@ class PostgresqlLink(Link):
             raise
         try:
             self.connection.autocommit = True
+            self._pid = self.connection.get_backend_pid()
             self.fix(SESSION, max(2, connect_s))
             # Cached by the driver, which is not told of the statement's change.
             self.connection.set_client_encoding("UTF8")
@@ -228,6 +229,8 @@ class PostgresqlLink(Link):
             missing = (error.pgcode or "").startswith(_MISSING)
             if missing or _is_damage(error):
                 raise TableLost(text, missing=missing) from error
+            if self.connection.closed:
+                raise ConnectionLost(text, self._pid) from error
             raise EngineError(text) from error
         except Nonsense as error:
             text = f"{self._target} failed at {statement}: {error}"

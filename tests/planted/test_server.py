@@ -14,14 +14,13 @@ from typing import Any
 
 import pytest
 
-from dbcheck.campaign import ending
+from dbcheck.campaign import reading_log
 from dbcheck.campaign.cycle import reconcile_run
 from dbcheck.campaign.judging import Outcome
 from dbcheck.campaign.rig import Limits
 from dbcheck.core.evidence import Verdict
 from dbcheck.core.schedule import Schedule
 from dbcheck.engines.registry import open_engine
-from dbcheck.errors import EngineError
 from dbcheck.lab.server import DatabaseServer
 from dbcheck.lab.server_mariadb import MariadbServer
 from dbcheck.lab.server_postgresql import PostgresqlServer
@@ -30,7 +29,7 @@ from dbcheck.ports import Shape
 from dbcheck.probes.host import open_host
 from tests.planted.fault import FAIL, INCONCLUSIVE, PASS, Fault, engines, faults
 from tests.planted.proxy import PASS_ON, Proxy
-from tests.planted.site import Site
+from tests.planted.site import LIMITS, Site
 from tests.planted.wrapped import Meanwhile, wrapped
 from tests.real.rigs import ENGINES, quick
 from tests.waiting import wait_until
@@ -243,7 +242,7 @@ def page_lost(site: Site) -> Outcome:
     return site.cycle(restore=restore)
 
 
-def page_damaged(site: Site, *, log: bool = True) -> Outcome:
+def page_damaged(site: Site, *, log: bool = True, limits: Limits = LIMITS) -> Outcome:
     """Find other bytes in the table's file than the server wrote."""
 
     def restore() -> None:
@@ -260,7 +259,7 @@ def page_damaged(site: Site, *, log: bool = True) -> Outcome:
         site.server.start()
 
     with contextlib.closing(open_host("local:")) as host:
-        return site.cycle(restore=restore, host=host, log=log)
+        return site.cycle(restore=restore, host=host, log=log, limits=limits)
 
 
 def root_page_damaged(site: Site) -> Outcome:
@@ -484,9 +483,13 @@ def test_without_its_log_nobody_knows_why_mysql_ended(
     engine = site.rig.engine
     tell = engine.facts
     monkeypatch.setattr(engine, "facts", lambda: replace(tell(), server_log=""))
-    monkeypatch.setattr(ending, "LOOK_S", 0.0)
-    with pytest.raises(EngineError, match="Lost connection"):
-        page_damaged(site, log=False)
+    monkeypatch.setattr(reading_log, "LOOK_S", 0.0)
+    outcome = page_damaged(site, log=False, limits=replace(LIMITS, return_s=1.0))
+    assert outcome.verdict is Verdict.INCONCLUSIVE, outcome.judgement
+    (reason,) = outcome.judgement.reasons
+    assert "Lost connection" in reason
+    assert "--server-log" in reason
+    assert not outcome.run.was_read()
 
 
 @engines("own_site", "postgresql")

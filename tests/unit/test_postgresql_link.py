@@ -30,9 +30,13 @@ class Connection:
         self.broken: set[str] = set()
         self.called: list[str] = []
         self._socket = socket.socket()
+        self.closed = 0
 
     def fileno(self) -> int:
         return self._socket.fileno()
+
+    def get_backend_pid(self) -> int:
+        return 9
 
     def set_client_encoding(self, _: str) -> None:
         """Take any."""

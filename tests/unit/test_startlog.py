@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from dbcheck.core.startlog import (
-    Ending,
+    StartOutcome,
     before_starts,
+    crash_of,
     damage,
     damage_that_ended,
     decisive,
@@ -214,7 +215,7 @@ MYSQL_KEYRING = (
     " number=0] of datafile './ibdata1' could not be found in the doublewrite buffer.\n"
     f"{MYSQL}[ERROR] [MY-010119] [Server] Aborting\n"
 )
-NEVER, RUNNING, DESTROYED, FAILED = Ending
+NEVER, RUNNING, DESTROYED, FAILED = StartOutcome
 
 
 @pytest.mark.parametrize(
@@ -335,7 +336,9 @@ NEVER, RUNNING, DESTROYED, FAILED = Ending
         ),
     ],
 )
-def test_what_came_of_a_start(text: str, ending: Ending, first: str | None) -> None:
+def test_what_came_of_a_start(
+    text: str, ending: StartOutcome, first: str | None
+) -> None:
     starts = starts_in(text)
     assert starts.ending is ending, starts
     if first is not None:
@@ -375,6 +378,42 @@ def test_damage_is_only_what_names_it() -> None:
 )
 def test_damage_ended_a_server_only_if_it_says_both(text: str, ended: bool) -> None:
     assert bool(damage_that_ended(text)) is ended
+
+
+PG_READER = (
+    f"{PG}LOG:  server process (PID 9) was terminated by signal 11: Segmentation"
+    f" fault\n{PG}DETAIL:  Failed process was running: copy (select id)\n"
+    f"{PG}LOG:  terminating any other active server processes\n"
+)
+MARIA_READER = (
+    "261122  1:16:34 [ERROR] mysqld got signal 11 ;\n"
+    "Sorry, we probably made a mistake, and this is a bug.\n"
+    "Query (0x7f): SELECT id FROM ledger\n\nConnection ID (thread ID): 9\n"
+    "Status: NOT_KILLED\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "first"),
+    [
+        pytest.param(PG_READER, "LOG:  server process (PID 9) was term", id="PG 15"),
+        pytest.param(
+            PG_READER.replace("server process", "client backend"),
+            "LOG:  client backend (PID 9)",
+            id="PG 18",
+        ),
+        pytest.param(PG_READER.replace("PID 9", "PID 99"), "", id="another process"),
+        pytest.param(PG_READER.replace("11: S", "9: Killed"), "", id="SIGKILL"),
+        pytest.param(PG_READER.replace("11: S", "7: Bus error"), "", id="huge pages"),
+        pytest.param(MARIA_READER, "[ERROR] mysqld got signal 11", id="MariaDB"),
+        pytest.param(MARIA_READER.replace(": 9", ": 99"), "", id="another thread"),
+        pytest.param(MARIA_READER.replace("11 ;", "9 ;"), "", id="no fault"),
+    ],
+)
+def test_a_crash_of_the_very_process_that_read(text: str, first: str) -> None:
+    lines = crash_of(f"{PG_EARLY}{text}{PG_EARLY}", 9)
+    assert bool(lines) is bool(first)
+    assert not first or first in lines[0]
 
 
 def test_what_came_before_the_first_start() -> None:

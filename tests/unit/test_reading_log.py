@@ -7,14 +7,15 @@ from typing import Any
 
 import pytest
 
-from dbcheck.campaign import ending
+from dbcheck.campaign import reading_log
 from dbcheck.core.target import LogTail
+from dbcheck.errors import EngineError
 from tests.unit.test_startlog import MARIA_KILLED, MARIA_MYISAM, MARIA_PAGE
 
 
 @pytest.fixture(autouse=True)
 def one_look(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ending, "LOOK_S", 0.0)
+    monkeypatch.setattr(reading_log, "LOOK_S", 0.0)
 
 
 def _why(logged: str) -> str:
@@ -26,7 +27,7 @@ def _why(logged: str) -> str:
     manifest = SimpleNamespace(host=SimpleNamespace(log_path="/log"))
     facts = SimpleNamespace(clock_us=0)
     parts: list[Any] = [rig, manifest, facts]
-    return ending.Ending(*parts).why()
+    return reading_log.ReadingLog(*parts).why(EngineError("lost")).damage
 
 
 @pytest.mark.parametrize(

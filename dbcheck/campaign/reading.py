@@ -1,0 +1,168 @@
+"""Reads every survivor, and once more if the connection breaks meanwhile.
+
+A crash, a kill by an administrator, a restart and a network that fails all look like a
+broken connection.  Of these only a page that the server cannot read does it again: a
+server whose log says twice that the very process that read the rows crashed did not
+bring them back.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from dbcheck.campaign.reading_log import ReadingLog
+from dbcheck.campaign.rig import Rig
+from dbcheck.campaign.waiting import wait_for_server
+from dbcheck.core.evidence import Standing, same_server
+from dbcheck.core.history import Row
+from dbcheck.core.indexloss import IndexLoss
+from dbcheck.core.schedule import Schedule
+from dbcheck.core.survivors import Inspector, Records
+from dbcheck.errors import (
+    ConnectionLost,
+    EngineError,
+    IndexDamaged,
+    NotBack,
+    TableLost,
+)
+from dbcheck.ports import ServerFacts
+from dbcheck.runs import Manifest, RunFolder
+
+READINGS_MAX = 2
+DIFFERENT_MAX = 1000  # rows kept whole; all are counted and listed
+
+
+@dataclass(frozen=True, slots=True)
+class _Broken:
+    """A reading that broke off.
+
+    error:   the client's words.
+    crashed: the log's words of a crash of what read the rows, "" if it has none.
+    """
+
+    error: str
+    crashed: str
+
+
+class Reading:
+    """What was read of a server that answers.
+
+    stored: how many rows, and the SHA-256 of the file that holds them.
+    canary, logged, index, failure, missing, unanswered: as in AfterRecord.
+    """
+
+    def __init__(self, rig: Rig, run: RunFolder, manifest: Manifest) -> None:
+        self._rig, self._run, self._manifest = rig, run, manifest
+        self.stored = run.write_survivors(())
+        self.canary: bool | None = None
+        self.logged: str | None = None
+        self.index: IndexLoss | None = None
+        self.failure = self.unanswered = ""
+        self.missing = False
+
+    def read(self, facts: ServerFacts) -> None:
+        """Read what the server holds, and say of itself.
+
+        facts: its answer of just before.  Raise NotBack if it ended meanwhile and
+        takes no queries in its time, EngineError if it refuses to be read, PowerError
+        if what failed was the rig and not the server.
+        """
+        broken: list[_Broken] = []
+        now: ServerFacts | None = facts
+        while now is not None:
+            self._rig.listener.phase("read", "every row, in a read-only transaction")
+            if (broke := self._attempt(now, first=not broken)) is None:
+                return
+            broken.append(broke)
+            if len(broken) == READINGS_MAX:
+                return self._give_up(broken)
+            self._rig.listener.phase("read", f"{broke.error}: reading once more")
+            now = self._again(broke)
+
+    def _attempt(self, facts: ServerFacts, *, first: bool) -> _Broken | None:
+        """Read once; return how the connection broke, None if more is not to be had."""
+        log = ReadingLog(self._rig, self._manifest, facts)
+        try:
+            if first:  # a crash since then would empty the canary's table as well
+                self._ask()
+            survivors = _Survivors(self._rig, self._run, self._manifest)
+            self.stored = self._run.write_survivors(survivors.records())
+            self.index = survivors.index
+        except TableLost as error:
+            self._rig.power.failure()  # raises if it was the drive that went meanwhile
+            self.failure, self.missing = str(error), error.missing
+        except EngineError as error:
+            said = log.why(error)
+            if not said.damage and not isinstance(error, ConnectionLost):
+                raise
+            if not said.damage:
+                return _Broken(str(error), said.crashed)
+            self.failure = f"{error}: {said.damage}"
+        return None
+
+    def _ask(self) -> None:
+        if not self._manifest.no_canary:
+            self.canary = self._run.canary()
+        if not self._manifest.no_canary and self.canary is None:
+            self.canary = self._rig.engine.canary(self._manifest.epoch)
+        self.logged = self._rig.engine.logged(self._manifest.before.clock_us)
+
+    def _again(self, broke: _Broken) -> ServerFacts | None:
+        """Return the facts of the same server once it is back, None if it is not."""
+        try:
+            if failure := wait_for_server(self._rig):
+                self.failure = failure
+                return None
+        except NotBack as error:
+            said = "; ".join(filter(None, [broke.error, broke.crashed, str(error)]))
+            raise NotBack(said, hint=error.hint) from None
+        facts = self._rig.engine.facts()
+        item = same_server(self._manifest.before.identity, facts.identity)
+        if item.standing is Standing.CONTRADICTED:
+            self.unanswered = f"{broke.error}; then another server: {item.reason}"
+            return None
+        return facts
+
+    def _give_up(self, broken: list[_Broken]) -> None:
+        """Blame the server if each reading crashed what read; else leave it open."""
+        last, times = broken[-1], f"{len(broken)} times"
+        if all(broke.crashed for broke in broken):
+            self.failure = f"{last.error}, {times}: {last.crashed}"
+            return
+        why = next((broke.crashed for broke in broken if broke.crashed), "")
+        why = why or "no log says why (--target-host and --server-log read it)"
+        self.unanswered = f"{last.error}, {times}: {why}"
+
+
+class _Survivors:
+    """The rows of the table, inspected.
+
+    index: why the table's index disagrees with it, known once all were read.
+    """
+
+    def __init__(self, rig: Rig, run: RunFolder, manifest: Manifest) -> None:
+        self._rig, self._run, self._manifest = rig, run, manifest
+        self.index: IndexLoss | None = None
+
+    def records(self) -> Iterator[Records]:
+        """Yield every row without its payload, and keep those that are different."""
+        manifest = self._manifest
+        sizes = manifest.workload.payload_bytes
+        inspector = Inspector(Schedule(manifest.seed, manifest.epoch, sizes))
+        different: list[Row] = []
+        try:
+            for batch in self._rig.engine.survivors(manifest.workload.shape):
+                records, wrong = inspector.inspect(batch)
+                room = DIFFERENT_MAX - len(different)
+                different += [batch.row(at) for at in wrong[:room].tolist()]
+                yield records
+        except IndexDamaged as error:  # after the last row
+            self._rig.power.failure()  # raises if it was the drive that went meanwhile
+            self.index = IndexLoss(str(error), error.rows)
+        self._run.write_lines("different.jsonl", map(_line, different))
+
+
+def _line(row: Row) -> str:
+    return json.dumps({**row._asdict(), "payload": row.payload.hex()}) + "\n"

@@ -1,0 +1,84 @@
+"""What does the server's log say of the time in which its rows were read?
+
+A server may end itself at a page that its recovery left damaged.  The client sees a
+lost connection, which proves nothing; the server's own log, from the moment at which
+the reading began, does: it names the damage and the crash, or the start after it
+(MySQL, buf0buf.cc: "Aborting because of a corrupt database page"), or it says that the
+process that read the rows crashed (PostgreSQL, postmaster.c, LogChildExit).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from dataclasses import dataclass
+
+from dbcheck import interrupt
+from dbcheck.campaign.rig import Rig
+from dbcheck.core.startlog import crash_of, damage_that_ended
+from dbcheck.core.target import LogMarks
+from dbcheck.errors import ConnectionLost, EngineError, HostError
+from dbcheck.ports import ServerFacts
+from dbcheck.runs import Manifest
+
+LOOK_S = 10.0  # a server that dumps a page and a stack trace takes a second
+POLL_S = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What is known of why the reading broke off; both are "" if nothing is.
+
+    damage:  the server ended itself at damaged data; certain.
+    crashed: the process or thread that read the rows crashed, for whatever reason.
+    """
+
+    damage: str = ""
+    crashed: str = ""
+
+
+class ReadingLog:
+    """Notes where the server's log ends before the rows are read; reads it there."""
+
+    def __init__(self, rig: Rig, manifest: Manifest, facts: ServerFacts) -> None:
+        """Note where the log ends, if the run has one; never raises."""
+        self._rig, self._since_us = rig, facts.clock_us
+        self._path = manifest.host.log_path if manifest.host and rig.host else ""
+        self._marks: LogMarks | None = None
+        if rig.host is not None and self._path:
+            with contextlib.suppress(HostError):
+                self._marks = rig.host.mark_log(self._path)
+
+    def why(self, error: EngineError) -> Said:
+        """Return what the log says of *error*, once it says anything of that.
+
+        Raise PowerError if what failed was the rig and not the server.
+        """
+        session = error.session if isinstance(error, ConnectionLost) else None
+        ends_s = time.monotonic() + LOOK_S
+        while True:
+            interrupt.require_none()
+            if failure := self._rig.power.failure():
+                return Said(damage=failure)
+            text = self._logged()
+            if text is None:
+                return Said()
+            said = Said(
+                "; ".join(damage_that_ended(text)),
+                "; ".join(crash_of(text, session)) if session is not None else "",
+            )
+            if said != Said() or time.monotonic() >= ends_s:
+                return said
+            time.sleep(POLL_S)
+
+    def _logged(self) -> str | None:
+        """Return what the server logged since the reading began, as far as known.
+
+        None if there is no log to ask.
+        """
+        with contextlib.suppress(HostError):
+            if self._rig.host is not None and self._marks is not None:
+                return self._rig.host.read_log(self._path, self._marks).text
+        with contextlib.suppress(EngineError):  # it may be down
+            return self._rig.engine.logged(self._since_us)
+        return ""

@@ -1,0 +1,39 @@
+"""Waits until the server takes queries."""
+
+from __future__ import annotations
+
+import time
+
+from dbcheck import interrupt
+from dbcheck.campaign.rig import Rig
+from dbcheck.errors import NotBack
+
+POLL_S = 0.2
+PATIENCE_S = 5.0
+
+
+def wait_for_server(rig: Rig) -> str:
+    """Return "" once the server takes queries, or why it certainly never will.
+
+    Raise NotBack if it does not within limits.return_s, PowerError if what failed was
+    the rig and not the server.
+    """
+    rig.listener.phase("restore", f"waiting up to {rig.limits.return_s:.0f} s")
+    began, told = time.monotonic(), ""
+    while True:
+        interrupt.require_none()
+        reason = rig.engine.ready()
+        if reason is None:
+            return ""
+        if failure := rig.power.failure():
+            return failure
+        waited_s = time.monotonic() - began
+        if waited_s > rig.limits.return_s:
+            raise NotBack(
+                f"the server took no queries within {waited_s:.0f} s: {reason}",
+                hint="Once it is back, before anything writes to it: dbcheck reconcile",
+            )
+        if reason != told and waited_s > PATIENCE_S:
+            rig.listener.phase("restore", reason)
+            told = reason
+        time.sleep(POLL_S)
