@@ -31,11 +31,11 @@ def told(name: str, log: LogTail) -> Item:
     """Judge what the log called *name* says since the preflight.
 
     Where more was logged than was read, a shutdown may stand in the rest; where a log
-    is shorter than it was, its lines may be older than the load.
+    does not continue what it was, its lines may be older than the load.
     """
     text = log.text
     if log.rewound:
-        said = "it is shorter than before the load, so its lines may be older"
+        said = "it does not go on from before the load, so its lines may be older"
         return Item(name, Standing.NOT_OBSERVABLE, said, False)
     if found := _SHUT_DOWN.search(text):
         said = f"it says {found[0]!r}: it was shut down, not cut"

@@ -149,8 +149,8 @@ class TargetFacts:
 class LogTail:
     """What a server logged since a mark.
 
-    truncated: there was more.  rewound: a log is shorter than it was at the mark,
-    so the text may begin with older lines.
+    truncated: there was more.  rewound: a log does not continue what it was at the
+    mark, so the text may begin with older lines.
     """
 
     text: str
@@ -158,8 +158,10 @@ class LogTail:
     rewound: bool
 
 
-JOURNAL = "journal:"  # before a data directory: its server's journal, not a file
-LogMarks = Mapping[str, Sequence[int]]  # path -> inode, size
+# Before a data directory, instead of a path: its server logs by way of syslog, or to
+# standard error, which its host takes to a file or to the journal.
+JOURNAL, STDERR = "journal:", "stderr:"
+LogMarks = Mapping[str, Sequence[int]]  # path -> see probes.host_log.mark_files()
 
 
 @dataclass(frozen=True, slots=True)

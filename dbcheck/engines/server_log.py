@@ -5,33 +5,41 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Mapping
 
-from dbcheck.core.target import JOURNAL
+from dbcheck.core.target import JOURNAL, STDERR
+
+_INTO_FILES = ("stderr", "csvlog", "jsonlog")  # PostgreSQL's log_destination
 
 
 def innodb_log(variables: Mapping[str, str]) -> str:
-    """Return MySQL's or MariaDB's log; JOURNAL and the data directory for stderr.
+    """Return MySQL's or MariaDB's log; JOURNAL or STDERR and the data directory.
 
     log_error is relative to the data directory; "" (MariaDB) and "stderr" (MySQL) are
-    standard error, which systemd keeps in its journal.
+    standard error.  With a sink of its own, MySQL logs by way of syslog instead (MySQL
+    Reference Manual, Error Logging to the System Log).
     """
     if "log_error" not in variables:
         return ""
     value = variables["log_error"]
-    if value in ("", "stderr"):
+    sinks = variables.get("log_error_services", "log_sink_internal")
+    if "log_sink_syseventlog" in sinks and "log_sink_internal" not in sinks:
         return JOURNAL + variables.get("datadir", "")
+    if value in ("", "stderr"):
+        return STDERR + variables.get("datadir", "")
     return posixpath.join(variables.get("datadir", ""), value)
 
 
 def postgresql_log(settings: Mapping[str, str]) -> str:
-    """Return the folder that the collector writes to; JOURNAL and the data without one.
+    """Return the collector's folder; JOURNAL or STDERR and the data directory without.
 
     "" if the account may not see where; needs pg_read_all_settings.
     """
     data = settings.get("data_directory", "")
     if not data:
         return ""
+    destination = settings.get("log_destination", "stderr")
+    if not any(each in destination for each in _INTO_FILES):
+        return JOURNAL + data if "syslog" in destination else ""
     if settings.get("logging_collector") == "off":
-        to_stderr = "stderr" in settings.get("log_destination", "")
-        return JOURNAL + data if to_stderr else ""
+        return STDERR + data if "stderr" in destination else ""
     folder = settings.get("log_directory", "")
     return posixpath.join(data, folder) if folder else ""

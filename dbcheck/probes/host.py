@@ -25,6 +25,7 @@ PARTS = (  # of its agent's program; each imports only those before it
     "dbcheck.probes.host_apart",
     "dbcheck.probes.host_canary",
     "dbcheck.probes.host_facts",
+    "dbcheck.probes.host_process",
     "dbcheck.probes.host_journal",
     "dbcheck.probes.host_log",
     "dbcheck.probes.host_shutdown",
@@ -108,7 +109,7 @@ class TargetHost:
 
     def mark_log(self, path: str) -> LogMarks:
         """Return where the log *path*, or each log of a folder, ends now."""
-        return self._request(dict[str, tuple[int, int]], host_agent.MARK_LOG, path=path)
+        return self._request(dict[str, tuple[int, ...]], host_agent.MARK_LOG, path=path)
 
     def read_log(
         self, path: str, marks: LogMarks, limit_bytes: int = LOG_BYTES_MAX

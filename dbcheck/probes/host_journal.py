@@ -7,27 +7,27 @@ the standard library and remote/wire.py.
 from __future__ import annotations
 
 import math
-import os
 import re
 import shutil
 import subprocess
 import time
 from typing import Any
 
-from dbcheck.remote.wire import Refusal
+from dbcheck.probes.host_process import of_server
+from dbcheck.remote.wire import Refusal, lines
 
-JOURNAL = "journal:"  # and a data directory: where a server logs to standard error
+JOURNAL = "journal:"  # and a data directory: its server logs by way of syslog
 UNIT = re.compile(r"/([^/\n]+\.service)(?:/|$)", re.MULTILINE)
 JOURNALCTL_TIMEOUT_S = 60
 
 
-def mark_journal(path: str, processes: str = "/proc") -> dict[str, list[int]]:
+def mark_journal(directory: str) -> dict[str, list[int]]:
     """Return the server's unit, and from which second on its journal is to be read.
 
     Raise Refusal if the server is no systemd service, or the journal holds nothing of
     it that we may see.
     """
-    unit = unit_of(path[len(JOURNAL) :], processes)
+    unit = unit_of(directory)
     if not unit:
         raise Refusal("journal", "the server is not known as a service of systemd")
     if not journalctl(unit, "--lines=1", 1)[0]:
@@ -35,22 +35,13 @@ def mark_journal(path: str, processes: str = "/proc") -> dict[str, list[int]]:
     return {unit: [math.ceil(time.time()), 0]}
 
 
-def unit_of(directory: str, processes: str) -> str:
-    """Return the service whose process works in *directory*, "" if none is found.
+def unit_of(directory: str) -> str:
+    """Return the service of the server that works in *directory*, "" if none is found.
 
-    PostgreSQL, MySQL and MariaDB all change to their data directory (proc(5), cwd;
-    systemd names a service's cgroup after it).
+    systemd names a service's cgroup after it.
     """
-    wanted = os.path.realpath(directory)
-    for name in os.listdir(processes):
-        folder = os.path.join(processes, name)
-        try:
-            if not name.isdigit() or os.readlink(folder + "/cwd") != wanted:
-                continue
-            with open(folder + "/cgroup") as file:
-                found = UNIT.search(file.read())
-        except OSError:  # it ended, or is another account's
-            continue
+    for folder in of_server(directory):
+        found = UNIT.search("".join(lines(folder + "/cgroup")))
         if found:
             return found.group(1)
     return ""

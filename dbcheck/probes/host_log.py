@@ -8,11 +8,15 @@ from __future__ import annotations
 
 import os
 import stat
+import zlib
 from typing import IO, Any
 
 from dbcheck.probes.host_journal import JOURNAL, mark_journal, since_journal
+from dbcheck.probes.host_process import error_file
 
 PACKED = (".gz", ".xz", ".bz2", ".zst")
+STDERR = "stderr:"  # and a data directory: a file, or the journal of its service
+END_BYTES = 4096  # before a mark, by which a file is known to go on from there
 LINE_BYTES_MAX = 4096  # what is longer is a dump
 
 
@@ -20,27 +24,38 @@ def mark(path: str) -> dict[str, list[int]]:
     """Return where the log ends now: in the journal, or in files.
 
     path: the log, or a folder of logs, as PostgreSQL's collector writes them, or
-          JOURNAL and a data directory.
+          JOURNAL or STDERR and a data directory.
     """
-    return mark_journal(path) if path.startswith(JOURNAL) else mark_files(path)
+    if path.startswith(STDERR):
+        directory = path[len(STDERR) :]
+        file = error_file(directory)
+        return mark_files(file) if file else mark_journal(directory)
+    if path.startswith(JOURNAL):
+        return mark_journal(path[len(JOURNAL) :])
+    return mark_files(path)
 
 
 def mark_files(path: str) -> dict[str, list[int]]:
-    """Return inode and size of each file of a log, by its path.
+    """Return inode, size, time and the CRC of the end of each file of a log, by path.
 
     What is there is made durable, or a cut could take it and later lines would
     stand where it was.
     """
     found = {}
     for file in files(path):
-        fd = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            os.fsync(fd)
-            status = os.fstat(fd)
-        finally:
-            os.close(fd)
-        found[file] = [status.st_ino, status.st_size]
+        with open(file, "rb") as stream:
+            os.fsync(stream.fileno())
+            status = os.fstat(stream.fileno())
+            end = end_before(stream, status.st_size)
+        found[file] = [status.st_ino, status.st_size, status.st_mtime_ns, end]
     return found
+
+
+def end_before(stream: IO[bytes], size: int) -> int:
+    """Return the CRC-32 of the last bytes of *stream* before *size*."""
+    start = max(0, size - END_BYTES)
+    stream.seek(start)
+    return zlib.crc32(stream.read(size - start))
 
 
 def since(path: str, marks: dict[str, list[int]], limit: int) -> dict[str, Any]:
@@ -48,25 +63,35 @@ def since(path: str, marks: dict[str, list[int]], limit: int) -> dict[str, Any]:
 
     Long lines are cut: MySQL dumps a damaged page a hundred times, 48 KiB each, before
     it says that it ends itself (buf0buf.cc, Buf_fetch::read_page).
-    A file that was renamed since is known by its inode.  truncated: there was more.
-    rewound: a file is shorter than it was, and was read from its start.
+    A file that was renamed since is known by its inode.  truncated: there was more, or
+    the file that was written to last is gone.  rewound: a file does not continue what
+    it was, as one that is truncated in place, and was read from its start.
     """
-    if path.startswith(JOURNAL):
-        return since_journal(marks, limit)
-    known = {mark[0]: mark[1] for mark in marks.values()}
+    if path.startswith((JOURNAL, STDERR)):
+        if not all(map(os.path.isabs, marks)):
+            return since_journal(marks, limit)
+        path = min(marks, key=len)  # the others were rotated out of it
+    known = {mark[0]: mark for mark in marks.values()}
+    newest = max(marks.values(), key=lambda mark: mark[2:3], default=None)
     text = b""
-    rewound = False
+    rewound, seen = False, set()
     for file in sorted(files(path), key=lambda file: os.stat(file).st_mtime_ns):
-        status = os.stat(file)
-        start = known.get(status.st_ino, 0)
-        if start > status.st_size:
-            start, rewound = 0, True
         with open(file, "rb") as stream:
+            status = os.fstat(stream.fileno())
+            mark = known.get(status.st_ino, [0, 0])
+            start = mark[1]
+            if start > status.st_size or mark[3:] not in (
+                [],
+                [end_before(stream, start)],
+            ):
+                start, rewound = 0, True
             stream.seek(start)
             text += _lines(stream, limit + 1 - len(text))
+        seen.add(status.st_ino)
+    gone = newest is not None and newest[0] not in seen
     return {
         "text": text[:limit].decode("utf-8", "replace"),
-        "truncated": len(text) > limit,
+        "truncated": len(text) > limit or gone,
         "rewound": rewound,
     }
 

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import contextlib
 
-from dbcheck.core.target import JOURNAL
+from dbcheck.core.target import STDERR
 from dbcheck.lab.server import DatabaseServer
 from dbcheck.probes.host import open_host
 from tests.real.servers import engine_of
 
 
 def test_a_server_says_where_it_logs(server: DatabaseServer) -> None:
+    """The lab redirects standard error into a file, as pg_ctl -l and others do."""
     told = engine_of(server).facts().server_log
-    if server.name != "mysql":  # the lab has it write to standard error
-        assert told.rstrip("/") == f"{JOURNAL}{server.data}"
-        return
-    assert told == str(server.log_file)
+    if server.name == "mysql":
+        assert told == str(server.log_file)
+    else:
+        assert told.rstrip("/") == f"{STDERR}{server.data}"
     with contextlib.closing(open_host("local:")) as host:
-        assert host.mark_log(told)[told][1] > 0
+        marks = host.mark_log(told)
+        assert marks[str(server.log_file)][1] > 0
+        assert host.read_log(told, marks).text == ""

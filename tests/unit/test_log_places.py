@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from dbcheck.core.target import JOURNAL
+from dbcheck.core.target import JOURNAL, STDERR
 from dbcheck.engines.server_log import innodb_log, postgresql_log
-from dbcheck.probes import host_journal, host_log
+from dbcheck.probes import host_journal, host_log, host_process
 from dbcheck.remote.wire import Refusal
 
 JOURNALCTL = """#!/bin/sh
@@ -17,6 +21,14 @@ case "$*" in
 *--since=@*_SYSTEMD_UNIT=mariadb.service) echo "Starting crash recovery";;
 esac
 """
+PIPES: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+RENAMED = """
+import ctypes, sys
+PR_SET_NAME = 15
+ctypes.CDLL(None).prctl(PR_SET_NAME, b"postgres", 0, 0, 0)
+print(flush=True)
+sys.stdin.read()
+"""
 
 
 @pytest.mark.parametrize(
@@ -24,8 +36,24 @@ esac
     [
         ({"log_error": "/var/log/m.err", "datadir": "/d/"}, "/var/log/m.err"),
         ({"log_error": "./m.err", "datadir": "/d/"}, "/d/./m.err"),
-        ({"log_error": "stderr", "datadir": "/d/"}, "journal:/d/"),
-        ({"log_error": "", "datadir": "/d/"}, "journal:/d/"),
+        ({"log_error": "stderr", "datadir": "/d/"}, "stderr:/d/"),
+        ({"log_error": "", "datadir": "/d/"}, "stderr:/d/"),
+        (
+            {
+                "log_error": "/var/log/m.err",
+                "log_error_services": "log_filter_internal; log_sink_syseventlog",
+                "datadir": "/d/",
+            },
+            "journal:/d/",
+        ),
+        (
+            {
+                "log_error": "/var/log/m.err",
+                "log_error_services": "log_sink_internal; log_sink_syseventlog",
+                "datadir": "/d/",
+            },
+            "/var/log/m.err",
+        ),
         ({"datadir": "/d/"}, ""),
     ],
 )
@@ -39,8 +67,18 @@ def test_where_mysql_logs(variables: dict[str, str], where: str) -> None:
         ({"logging_collector": "on", "log_directory": "log"}, "/d/log"),
         ({"logging_collector": "on", "log_directory": "/l"}, "/l"),
         ({"logging_collector": "on"}, ""),
-        ({"logging_collector": "off", "log_destination": "stderr"}, "journal:/d"),
-        ({"logging_collector": "off", "log_destination": "syslog"}, ""),
+        ({"logging_collector": "off", "log_destination": "stderr"}, "stderr:/d"),
+        ({"logging_collector": "off", "log_destination": "stderr,syslog"}, "stderr:/d"),
+        ({"logging_collector": "off", "log_destination": "syslog"}, "journal:/d"),
+        ({"logging_collector": "off", "log_destination": "csvlog"}, ""),
+        (
+            {
+                "logging_collector": "on",
+                "log_destination": "syslog",
+                "log_directory": "log",
+            },
+            "journal:/d",
+        ),
         ({"data_directory": "", "logging_collector": "off"}, ""),
     ],
 )
@@ -52,11 +90,17 @@ def test_where_postgresql_logs(settings: dict[str, str], where: str) -> None:
 def processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A made-up /proc and journalctl: no test has a machine that systemd runs."""
     folder = tmp_path / "proc"
-    for pid, cwd, unit in ((7, "other", "x.service"), (8, "data", "mariadb.service")):
-        (tmp_path / cwd).mkdir()
-        (folder / str(pid)).mkdir(parents=True)
+    for pid, cwd, unit, comm in (
+        (6, "data", "user@0.service", "bash"),
+        (7, "other", "x.service", "nginx"),
+        (8, "data", "mariadb.service", "mariadbd"),
+    ):
+        (tmp_path / cwd).mkdir(exist_ok=True)
+        (folder / str(pid) / "fd").mkdir(parents=True)
         (folder / str(pid) / "cwd").symlink_to(tmp_path / cwd)
         (folder / str(pid) / "cgroup").write_text(f"0::/system.slice/{unit}\n")
+        (folder / str(pid) / "comm").write_text(f"{comm}\n")
+    monkeypatch.setattr(host_process, "PROCESSES", str(folder))
     program = tmp_path / "bin" / "journalctl"
     program.parent.mkdir()
     program.write_text(JOURNALCTL)
@@ -69,21 +113,103 @@ def test_the_journal_of_the_servers_own_service_is_read(
     processes: Path, tmp_path: Path
 ) -> None:
     path = f"{host_journal.JOURNAL}{tmp_path}/data"
-    marks = host_journal.mark_journal(path, str(processes))
+    marks = host_log.mark(path)
     assert list(marks) == ["mariadb.service"]
     found = host_log.since(path, marks, 100)
     assert (found["text"], found["truncated"]) == ("Starting crash recovery\n", False)
     assert host_log.since(path, marks, 5)["truncated"]
-    assert host_journal.JOURNAL == JOURNAL
+    assert (host_journal.JOURNAL, host_log.STDERR) == (JOURNAL, STDERR)
 
 
 @pytest.mark.parametrize("directory", ["other", "absent"])
 def test_a_journal_that_shows_nothing_of_the_server_is_not_read(
     directory: str, processes: Path, tmp_path: Path
 ) -> None:
-    path = f"{JOURNAL}{tmp_path}/{directory}"
-    with pytest.raises(Refusal):
-        host_journal.mark_journal(path, str(processes))
+    for way in (JOURNAL, STDERR):
+        with pytest.raises(Refusal):
+            host_log.mark(f"{way}{tmp_path}/{directory}")
+
+
+def test_standard_error_is_followed_into_its_file(
+    processes: Path, tmp_path: Path
+) -> None:
+    """As pg_ctl -l and pg_ctlcluster redirect it."""
+    log = tmp_path / "server.log"
+    log.write_text("old\n")
+    (processes / "8/fd/2").symlink_to(log)
+    path = f"{STDERR}{tmp_path}/data"
+    marks = host_log.mark(path)
+    assert list(marks) == [str(log)]
+    (processes / "8/fd/2").unlink()  # the server is another process after a cut
+    log.rename(tmp_path / "server.log.1")
+    with (tmp_path / "server.log.1").open("a") as file:
+        file.write("one\n")
+    log.write_text("two\n")
+    found = host_log.since(path, marks, 100)
+    assert found == {"text": "one\ntwo\n", "truncated": False, "rewound": False}
+
+
+def test_standard_error_that_is_no_file_is_the_journal_s(
+    processes: Path, tmp_path: Path
+) -> None:
+    """A pipe of mysqld_safe to logger is its service's as well as a socket."""
+    os.mkfifo(tmp_path / "pipe")
+    (processes / "8/fd/2").symlink_to(tmp_path / "pipe")
+    path = f"{STDERR}{tmp_path}/data"
+    marks = host_log.mark(path)
+    assert list(marks) == ["mariadb.service"]
+    assert host_log.since(path, marks, 100)["text"] == "Starting crash recovery\n"
+
+
+def test_standard_error_that_is_kept_nowhere_is_not_read(
+    processes: Path, tmp_path: Path
+) -> None:
+    (processes / "8/fd/2").symlink_to("/dev/null")
+    with pytest.raises(Refusal, match="standard error goes to /dev/null"):
+        host_log.mark(f"{STDERR}{tmp_path}/data")
+
+
+def test_a_log_that_was_deleted_is_not_read(tmp_path: Path) -> None:
+    """Only a real /proc has a link to what has no name any more."""
+    log = tmp_path / "log"
+    with log.open("w") as stream:
+        server = subprocess.Popen(
+            [sys.executable, "-c", RENAMED], cwd=tmp_path, stderr=stream, **PIPES
+        )
+    with server:
+        assert server.stdin and server.stdout
+        server.stdout.readline()
+        assert host_process.error_file(str(tmp_path)) == str(log)
+        log.unlink()
+        with pytest.raises(Refusal, match="log is not here"):
+            host_process.error_file(str(tmp_path))
+        server.stdin.close()
+
+
+def test_a_log_that_lost_a_part_is_known_to_be_incomplete(tmp_path: Path) -> None:
+    """A shutdown may stand in what was packed, or truncated in place and overgrown."""
+    log = tmp_path / "log"
+    log.write_text("old, and what was there\n")
+    marks = host_log.mark(str(log))
+    log.rename(tmp_path / "log.1")
+    log.write_text("Starting crash recovery\n")
+    assert not host_log.since(str(log), marks, 100)["truncated"]
+    (tmp_path / "log.1").rename(tmp_path / "log.1.gz")
+    assert host_log.since(str(log), marks, 100)["truncated"]
+
+    log.write_text("old\n")
+    marks = host_log.mark(str(log))
+    log.write_text("new, and longer than what was there\n")
+    found = host_log.since(str(log), marks, 100)
+    assert found["rewound"]
+    assert found["text"].startswith("new, and longer")
+
+
+def test_marks_of_an_earlier_release_are_followed(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_text("old\nnew\n")
+    found = host_log.since(str(log), {str(log): [log.stat().st_ino, 4]}, 100)
+    assert found == {"text": "new\n", "truncated": False, "rewound": False}
 
 
 def test_dumps_of_pages_do_not_hide_what_is_logged_after_them(tmp_path: Path) -> None:

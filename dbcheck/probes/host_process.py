@@ -1,0 +1,55 @@
+"""The processes of a database server on this host.
+
+This file is sent to the target's host, see host_agent.py: Python 3.8, no more than
+the standard library and remote/wire.py.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+
+from dbcheck.remote.wire import Refusal, first_line
+
+PROCESSES = "/proc"
+SERVERS = ("postgres", "mysqld", "mariadbd")  # proc(5), comm; a title changes it not
+
+
+def of_server(directory: str) -> Iterator[str]:
+    """Yield the folder in /proc of each process of the server of *directory*.
+
+    PostgreSQL, MySQL and MariaDB all change to their data directory (proc(5), cwd),
+    which only their own account and root may see.
+    """
+    wanted = os.path.realpath(directory)
+    for name in os.listdir(PROCESSES):
+        folder = os.path.join(PROCESSES, name)
+        try:
+            works_there = name.isdigit() and os.readlink(folder + "/cwd") == wanted
+        except OSError:  # it ended, or is another account's
+            continue
+        if works_there and first_line(folder + "/comm") in SERVERS:
+            yield folder
+
+
+def error_file(directory: str) -> str:
+    """Return the file that the server's standard error goes to, "" if it is none.
+
+    Raise Refusal if nobody else can read what is written there.
+    """
+    for folder in of_server(directory):
+        link = folder + "/fd/2"
+        try:
+            path, status = os.readlink(link), os.stat(link)
+        except OSError:
+            continue
+        if stat.S_ISCHR(status.st_mode):
+            raise Refusal("log", "the server's standard error goes to " + path)
+        if not stat.S_ISREG(status.st_mode):  # a pipe, or the socket of the journal
+            return ""
+        if not (os.path.exists(path) and os.path.samestat(os.stat(path), status)):
+            # It was deleted, or the path is one inside a container.
+            raise Refusal("log", "the server's log is not here: " + path)
+        return path
+    return ""
