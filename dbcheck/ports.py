@@ -16,6 +16,7 @@ from dbcheck.core.acks import AckArray
 from dbcheck.core.cut import Cut as Cut
 from dbcheck.core.cut import PowerState as PowerState
 from dbcheck.core.cutclass import CutClass
+from dbcheck.core.datadir import DataNames
 from dbcheck.core.depth import Completed, Remains
 from dbcheck.core.ended import HeldCanary
 from dbcheck.core.history import Ack, AckValues, Row
@@ -171,6 +172,9 @@ class Engine(Protocol):
         The data directory comes first; the table need not exist yet.
         """
 
+    def mark_data(self) -> str:
+        """Leave a word in the data directory; return it, "" if its files name it."""
+
     def bystanders(self) -> Bystanders:
         """Return who else uses this server, as far as this account may see."""
 
@@ -251,7 +255,6 @@ class Canaries(Protocol):
     def heard_us(self) -> int | None:
         """Return when their last report came, on the client's clock, or None."""
 
-    @property
     def answered(self) -> bool:
         """Whether the host answered stop(), and so had its power until then."""
 
@@ -267,6 +270,9 @@ class TargetHost(Protocol):
 
     def facts(self, data_directory: str, places: Sequence[Place] = ()) -> TargetFacts:
         """Describe the host, and what the data directory and *places* lie on."""
+
+    def data_names(self, data_directory: str) -> DataNames:
+        """Return what the files in it say of whose data it holds."""
 
     def mark_log(self, path: str) -> LogMarks:
         """Return where the log, or each log of a folder, ends now."""

@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from dbcheck import interrupt
 from dbcheck.campaign.rig import Rig
+from dbcheck.core.datadir import other_data, unmarked
 from dbcheck.core.depth import Completed
 from dbcheck.core.places import Place
 from dbcheck.core.target import HostAfter, HostBefore, Volume, VolumeCanaries
@@ -40,10 +41,9 @@ class HostCanaries:
         """Return how far those on the other volumes came."""
         return tuple(one.completed() if one else None for one in self.elsewhere)
 
-    @property
     def answered(self) -> bool:
         """Whether the host answered stop(), and so had its power until then."""
-        return any(one.answered for one in (self.data, *filter(None, self.elsewhere)))
+        return any(one.answered() for one in (self.data, *filter(None, self.elsewhere)))
 
     def stop(self) -> None:
         """End all of them; never raises.  Together: a host that is gone takes time."""
@@ -66,14 +66,22 @@ def look_at_host(
     if rig.host is None:
         return None, None
     log_path = rig.log_path or _found_log(rig, rig.host, server.server_log)
-    return begin(rig.host, log_path, server, places)
+    return begin(rig.host, log_path, server, places, rig.engine.mark_data)
 
 
 def begin(
-    host: TargetHost, log_path: str, server: ServerFacts, places: Sequence[Place]
+    host: TargetHost,
+    log_path: str,
+    server: ServerFacts,
+    places: Sequence[Place],
+    mark_data: Callable[[], str],
 ) -> tuple[HostBefore, HostCanaries]:
-    """Do what look_at_host() does on a host that is to be asked."""
+    """Do what look_at_host() does on a host that is to be asked.
+
+    mark_data: see ports.Engine.
+    """
     directory = data_directory(server)
+    require_own_data(host, directory, server, mark_data)
     facts = host.facts(directory, places)
     marks = host.mark_log(log_path) if log_path else {}
     data = host.start_canaries(directory)
@@ -89,6 +97,24 @@ def begin(
         raise
     before = HostBefore(facts, data.folder, data.nonce, log_path, marks, tuple(notes))
     return before, HostCanaries(data, tuple(others))
+
+
+def require_own_data(
+    host: TargetHost, directory: str, server: ServerFacts, mark_data: Callable[[], str]
+) -> None:
+    """Raise HostError unless *directory* on the host holds the server's own data."""
+    found = host.data_names(directory)
+    said = other_data(server.identity, server.started_us, found)
+    if not said and (mark := mark_data()):
+        said = unmarked(mark, host.data_names(directory))
+    if said:
+        raise HostError(
+            f"{directory} on the target's host is not the data directory of this "
+            f"server: {said}",
+            hint="Name the host on which that path leads to the server's files, as "
+            "root or the server's own user; a container has paths of its own. Or leave "
+            "the host out.",
+        )
 
 
 def _found_log(rig: Rig, host: TargetHost, path: str) -> str:

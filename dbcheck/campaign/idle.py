@@ -29,15 +29,17 @@ def measured(
     listener: Listener,
     server: ServerFacts,
     places: Sequence[Place],
+    mark_data: Callable[[], str],
     cut: Callable[[], T],
     cut_class: CutClass,
 ) -> tuple[T, list[VolumeDepth], Reached | None]:
     """Start canaries, do *cut*, and read what is left; return what it gave and reached.
 
+    mark_data: see ports.Engine.
     cut: cuts and restores the power, and returns once the host answers again.
     Raise HostError if the host cannot be asked before that.
     """
-    before, canaries = begin(host, "", server, places)
+    before, canaries = begin(host, "", server, places, mark_data)
     try:
         _let_write()
         done = cut()

@@ -385,7 +385,7 @@ def _record(started: Started, load: Load, cutter: Cutter) -> LoadRecord:
         ),
         canary_held=cutter.canary_held,
         heard_us=started.canaries.data.heard_us() if started.canaries else None,
-        host_lived=started.canaries is not None and started.canaries.answered,
+        host_lived=started.canaries is not None and started.canaries.answered(),
         due_us=cutter.due_us,
         no_checkpoint=cutter.no_checkpoint,
     )

@@ -134,6 +134,7 @@ def _tried(entry: Entry, switch: PowerSwitch, wait_s: float) -> tuple[Trial, lis
         PlainProgress(output.progress_console()),
         engine.facts(),
         engine.places(Shape.LEDGER),
+        engine.mark_data,
         lambda: try_out(switch, target, wait_s),
         switch.cut_class,
     )

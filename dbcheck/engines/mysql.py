@@ -92,8 +92,10 @@ SETTINGS = (
 _DECIDED = ("database", "buffered", "use_pure", "autocommit", "charset", "collation")
 
 # The statement that drops each table but the canary.
-_DROPS = {mysql_identity.TABLE: "identity"} | {
-    name: shape.value for name, shape in SHAPES.items()
+_DROPS = {
+    mysql_identity.TABLE: "identity",
+    mysql_identity.MARKER: "marker",
+    **{name: shape.value for name, shape in SHAPES.items()},
 }
 
 # Where the redo log stands, on MySQL and on MariaDB.
@@ -110,8 +112,8 @@ START_ERROR_US = 250_000
 class MysqlEngine:
     """One MySQL or MariaDB server; see ports.Engine for what each call promises.
 
-    The tables are ledger, fs, canary, on MariaDB identity, and while a control runs
-    relaxed, in the URL's database, by default "dbcheck".
+    The tables are ledger, fs, canary, on MariaDB identity and marker, and while a
+    control runs relaxed, in the URL's database, by default "dbcheck".
     """
 
     family = FAMILY
@@ -184,6 +186,17 @@ class MysqlEngine:
             statement=statement,
             undo_files=undo_files,
         )
+
+    def mark_data(self) -> str:
+        """Leave a new word in the data directory of MariaDB; "" on MySQL."""
+        with self._open(None) as link:
+            version, comment, _ = link.row("server")
+            if product(version, comment)[0] != "MariaDB":  # auto.cnf names the data
+                return ""
+            if not link.rows("database", {"database": self._database}):
+                link.create_database(self._database)
+        with self._open(self._database) as link:
+            return mysql_identity.mark_data(link, self._database)
 
     def bystanders(self) -> Bystanders:
         """Return who else uses this server, as far as this account may see."""

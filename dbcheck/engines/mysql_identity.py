@@ -17,7 +17,7 @@ from dbcheck.engines.mysql_link import MysqlLink
 from dbcheck.engines.tables import MARK
 from dbcheck.errors import EngineError
 
-TABLE = "identity"
+TABLE, MARKER = "identity", "marker"
 _KEY = "dbcheck.identity"
 _BOTH = ("hostname", "datadir", "port", "version")
 _VARIABLES = {"MySQL": ("server_uuid", *_BOTH), "MariaDB": ("server_id", *_BOTH)}
@@ -49,12 +49,27 @@ def name_data(link: MysqlLink, product: str, database: str) -> None:
     if product != "MariaDB":
         return
     link.rows("create_identity")
-    ((kind, engine, comment),) = link.rows(
-        "table", {"database": database, "name": TABLE}
-    )
-    if (kind, engine, comment) != ("BASE TABLE", "InnoDB", MARK):
+    _require_ours(link, database, TABLE)
+    link.rows("draw_identity", {"uuid": str(uuid.uuid4())})
+
+
+def mark_data(link: MysqlLink, database: str) -> str:
+    """Leave a new word in a file of MariaDB's data directory, and return it.
+
+    A table's .frm holds the comments of its columns, and is there once the table is.
+    link: in *database*.  Raise EngineError if a table there is in the way.
+    """
+    _require_ours(link, database, MARKER)
+    word = f"dbcheck-mark-{uuid.uuid4().hex}"
+    link.rows("mark_data", {"word": word})
+    return word
+
+
+def _require_ours(link: MysqlLink, database: str, name: str) -> None:
+    """Raise EngineError if there is such a table and dbcheck did not make it."""
+    found = link.rows("table", {"database": database, "name": name})
+    if found and tuple(found[0]) != ("BASE TABLE", "InnoDB", MARK):
         raise EngineError(
-            f"the table {database}.{TABLE} was not made by dbcheck",
+            f"the table {database}.{name} was not made by dbcheck",
             hint="Rename or drop that table, or give dbcheck a database of its own.",
         )
-    link.rows("draw_identity", {"uuid": str(uuid.uuid4())})

@@ -120,6 +120,10 @@ class PostgresqlEngine:
             spaces = dict(link.rows("places", {"name": NAMES[shape]}))
         return places(data, spaces)
 
+    def mark_data(self) -> str:
+        """Return "": global/pg_control names the data."""
+        return ""
+
     def bystanders(self) -> Bystanders:
         """Return who else uses this server; every account may see that."""
         with self._open() as link:

@@ -101,7 +101,6 @@ class Canaries:
         """Why they ended or stopped before stop(), "" as far as is known."""
         return self._failure
 
-    @property
     def answered(self) -> bool:
         """Whether the host answered stop(), and so had its power until then."""
         return self._answered

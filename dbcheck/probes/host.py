@@ -11,6 +11,7 @@ from typing import Annotated, TypeVar
 
 import msgspec
 
+from dbcheck.core.datadir import DataNames
 from dbcheck.core.depth import Ranges, Remains, Ring
 from dbcheck.core.places import DATA, Place
 from dbcheck.core.target import LogMarks, LogTail, TargetFacts
@@ -24,6 +25,7 @@ from dbcheck.remote.way import way_to
 PARTS = (  # of its agent's program; each imports only those before it
     "dbcheck.probes.host_apart",
     "dbcheck.probes.host_canary",
+    "dbcheck.probes.host_data",
     "dbcheck.probes.host_facts",
     "dbcheck.probes.host_process",
     "dbcheck.probes.host_journal",
@@ -106,6 +108,13 @@ class TargetHost:
         asked = [(DATA, data_directory)]
         asked += [(each.name, each.path) for each in places if each.name != DATA]
         return self._request(TargetFacts, host_agent.FACTS, places=asked)
+
+    def data_names(self, data_directory: str) -> DataNames:
+        """Return what the files in it say of whose data it holds.
+
+        Raise HostError, also if the data directory is not there.
+        """
+        return self._request(DataNames, host_agent.DATA_NAMES, path=data_directory)
 
     def mark_log(self, path: str) -> LogMarks:
         """Return where the log *path*, or each log of a folder, ends now."""

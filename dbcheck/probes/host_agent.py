@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from dbcheck.probes.host_canary import Canaries, remove, survivors
+from dbcheck.probes.host_data import data_names
 from dbcheck.probes.host_facts import host_facts
 from dbcheck.probes.host_log import mark, since
 from dbcheck.probes.host_shutdown import shutdown_record
@@ -24,7 +25,9 @@ from dbcheck.remote.wire import (
     settle,
 )
 
-FACTS, MARK_LOG, READ_LOG, START, STOP, READ, REMOVE, SHUTDOWN = range(1, 9)
+FACTS, MARK_LOG, READ_LOG, START, STOP, READ, REMOVE, SHUTDOWN, DATA_NAMES = range(
+    1, 10
+)
 COMPLETED = 111  # a report: the numbers completed, buffered first, then by ring
 
 
@@ -49,6 +52,7 @@ class Agent(Answers):
             READ: lambda ask: survivors(ask["folder"]),
             SHUTDOWN: lambda ask: shutdown_record(ask["boot_id"], ask["since_us"]),
             REMOVE: lambda ask: remove(ask["folder"]),
+            DATA_NAMES: lambda ask: data_names(ask["path"]),
         }
 
     def answer(self, verb: int, payload: bytes) -> object:

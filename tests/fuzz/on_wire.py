@@ -178,6 +178,7 @@ QUESTIONS: tuple[Callable[[Pipe], object], ...] = (
     lambda pipe: list(_Witness(pipe).read(RUN)),
     _created,
     lambda pipe: _host(pipe).facts("/d"),
+    lambda pipe: _host(pipe).data_names("/d"),
     lambda pipe: _host(pipe).mark_log("/l"),
     lambda pipe: _host(pipe).read_log("/l", {"/l": [1, 2]}),
     lambda pipe: _host(pipe).read_canaries("/c", "ab"),
@@ -222,6 +223,8 @@ ANSWERS: tuple[Any, ...] = (
     None,
     None,
     _FACTS,
+    {"empty": False, "system_identifier": "7", "started_s": 5, "server_uuid": ""}
+    | {"marks": ["m"], "unreadable": {"server_uuid": "why"}},
     {"/l": [3, 4]},
     {"text": "x", "truncated": False, "rewound": False},
     {"run": _RUN, "buffered": [[1, 4]], "first": 1}

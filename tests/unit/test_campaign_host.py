@@ -9,6 +9,7 @@ import pytest
 
 from dbcheck.campaign import host as campaign_host
 from dbcheck.campaign.host import ask_host
+from dbcheck.core.datadir import DataNames
 from dbcheck.core.depth import Remains
 from dbcheck.core.places import Place
 from dbcheck.core.target import HostAfter, LogMarks, LogTail, TargetFacts
@@ -46,6 +47,9 @@ class Booting:
         if self._lacks_data:
             raise HostError(f"no {data_directory}")
         return FACTS
+
+    def data_names(self, data_directory: str) -> DataNames:
+        raise NotImplementedError
 
     def mark_log(self, path: str) -> LogMarks:
         raise NotImplementedError

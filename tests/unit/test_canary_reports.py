@@ -45,11 +45,11 @@ def test_an_answer_heard_late_tells_of_when_they_wrote(
     assert done.buffered == Counted(35, 10)
     assert done.direct == (Counted(31, 10), Counted(32, 10))
     assert canaries.failure == "Input/output error"
-    assert canaries.answered
+    assert canaries.answered()
 
 
 def test_a_host_that_is_gone_did_not_answer() -> None:
     script = Script(wire.HELLO, result({"folder": "/beside"}), report(10))
     canaries = TargetHost("here", lambda _: script, lambda: None).start_canaries("/d")
     canaries.stop()
-    assert not canaries.answered
+    assert not canaries.answered()

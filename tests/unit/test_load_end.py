@@ -107,7 +107,7 @@ class Stopped:
     folder, nonce = "/beside", "n"
 
     def __init__(self, *, answered: bool) -> None:
-        self._answers, self.answered = answered, False
+        self._answers, self._answered = answered, False
 
     def completed(self) -> Completed:
         return Completed(Counted(0, 0), ())
@@ -115,8 +115,11 @@ class Stopped:
     def heard_us(self) -> int | None:
         return 7
 
+    def answered(self) -> bool:
+        return self._answered
+
     def stop(self) -> None:
-        self.answered = self._answers
+        self._answered = self._answers
 
 
 class Gone:

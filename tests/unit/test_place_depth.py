@@ -14,6 +14,7 @@ from dbcheck.campaign.host import ask_host, end_canaries, look_at_host
 from dbcheck.campaign.judging import judge_run
 from dbcheck.core import hostevidence
 from dbcheck.core.cutclass import CutClass
+from dbcheck.core.datadir import DataNames
 from dbcheck.core.depth import Completed, Counted, Depth, Remains, Ring
 from dbcheck.core.evidence import PLACES, Standing, Verdict, judge
 from dbcheck.core.placeevidence import (
@@ -286,6 +287,13 @@ class Writing:
         self.stopped = True
 
 
+class Known:
+    """A server whose own files name its data."""
+
+    def mark_data(self) -> str:
+        return ""
+
+
 class TwoVolumes:
     """A host with two volumes; refuses canaries beside some paths, with an error."""
 
@@ -301,6 +309,10 @@ class TwoVolumes:
     def facts(self, data_directory: str, places: Sequence[Place] = ()) -> TargetFacts:
         self.asked = list(places)
         return TWO
+
+    def data_names(self, data_directory: str) -> DataNames:
+        assert data_directory == "/d"
+        return DataNames(False, "", 0, "", frozenset(), {})
 
     def mark_log(self, path: str) -> LogMarks:
         raise AssertionError(path)
@@ -334,7 +346,7 @@ SERVER: ServerFacts = replace(FACTS, identity={"data_directory": "/d"})
 
 def test_each_volume_has_canaries_that_are_asked_for_and_removed() -> None:
     host = TwoVolumes()
-    rig = rig_of(Told(), host=host)
+    rig = rig_of(Told(), engine=Known(), host=host)
     before, canaries = look_at_host(rig, SERVER, ASKED)
     assert before is not None
     assert canaries is not None
@@ -351,7 +363,7 @@ def test_each_volume_has_canaries_that_are_asked_for_and_removed() -> None:
 
 def test_a_volume_that_lets_nobody_write_is_noted() -> None:
     host = TwoVolumes(refused=["/wal"])
-    rig = rig_of(Told(), host=host)
+    rig = rig_of(Told(), engine=Known(), host=host)
     before, canaries = look_at_host(rig, SERVER, ASKED)
     assert before is not None
     assert canaries is not None
@@ -371,7 +383,7 @@ def test_no_canaries_are_left_if_the_host_cannot_be_described(
 ) -> None:
     host = TwoVolumes(refused=[refused], error=error)
     with pytest.raises(error):
-        look_at_host(rig_of(Told(), host=host), SERVER, ASKED)
+        look_at_host(rig_of(Told(), engine=Known(), host=host), SERVER, ASKED)
     assert all(each.stopped for each in host.running)
     assert host.removed == [each.folder for each in host.running]
 

@@ -1,0 +1,151 @@
+"""Whose data a directory holds, by its files, and a rig that names another."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import replace
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from dbcheck.campaign.host import look_at_host
+from dbcheck.core.datadir import DataNames, other_data, unmarked
+from dbcheck.errors import HostError
+from dbcheck.ports import ServerFacts
+from dbcheck.probes.host_data import data_names
+from tests.unit.rigs import Told, rig_of
+
+STARTED_S = 1_700_000_000
+NAMES = DataNames(
+    empty=False,
+    system_identifier="7",
+    started_s=STARTED_S,
+    server_uuid="ab-1",
+    marks=frozenset(["dbcheck-mark-1"]),
+    unreadable={},
+)
+POSTGRESQL = {"system_identifier": "7", "data_directory": "/d"}
+MYSQL = {"server_uuid": "AB-1", "datadir": "/d"}
+MARIADB = {"server_id": "1", "datadir": "/d"}
+
+
+def other(identity: dict[str, str], later_s: int = 0, **found: object) -> str:
+    """Compare a server that started so long after the one on the directory."""
+    names = replace(NAMES, **found)  # type: ignore[arg-type]
+    return other_data(identity, (STARTED_S + later_s) * 1_000_000 + 999_999, names)
+
+
+@pytest.mark.parametrize("identity", [POSTGRESQL, MYSQL, MARIADB])
+@pytest.mark.parametrize("later_s", [-5, 0, 300])
+def test_its_own_directory_is_recognised(
+    identity: dict[str, str], later_s: int
+) -> None:
+    assert not other(identity, later_s)
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        (other(MARIADB, empty=True), "empty"),
+        (other(POSTGRESQL, system_identifier="8"), "is 8, and the server's is 7"),
+        (other(POSTGRESQL, system_identifier=""), "no system_identifier"),
+        (
+            other(
+                POSTGRESQL,
+                system_identifier="",
+                unreadable={"system_identifier": "global/pg_control: No such file"},
+            ),
+            "global/pg_control: No such file",
+        ),
+        (other(POSTGRESQL, started_s=None), "no server runs on it"),
+        (other({"data_directory": "/d"}, 301), "301 s before"),
+        (other(POSTGRESQL, -6), "6 s after"),
+        (other(MYSQL, server_uuid="ab-2"), "is ab-2, and the server's is AB-1"),
+        (other(MYSQL, server_uuid=""), "no server_uuid"),
+        (unmarked("dbcheck-mark-2", NAMES), "just wrote"),
+        (
+            unmarked("dbcheck-mark-2", replace(NAMES, unreadable={"marks": "denied"})),
+            "denied",
+        ),
+    ],
+)
+def test_what_is_not_the_servers_is_named(said: str, words: str) -> None:
+    assert words in said
+
+
+def test_the_mark_that_was_just_written_is_enough() -> None:
+    assert not unmarked("dbcheck-mark-1", NAMES)
+
+
+def test_the_agent_reads_the_names_in_the_files(tmp_path: Path) -> None:
+    assert data_names(str(tmp_path))["empty"]
+    (tmp_path / "global").mkdir()
+    (tmp_path / "global/pg_control").write_bytes(struct.pack("=QI", 2**63 - 1, 1300))
+    (tmp_path / "postmaster.pid").write_text(f"12\n/data\n{STARTED_S}\n5432\n")
+    uuid = "0a1b2c3d-0000-1111-2222-333344445555"
+    (tmp_path / "auto.cnf").write_text(f"[auto]\nserver-uuid={uuid}\n")
+    for number in range(2):
+        folder = tmp_path / f"database{number}"
+        folder.mkdir()
+        mark = f"dbcheck-mark-{number:032x}".encode()
+        (folder / "marker.frm").write_bytes(b"\xfe\x01\x00" + mark + b"\x00")
+    assert data_names(str(tmp_path)) == {
+        "empty": False,
+        "system_identifier": str(2**63 - 1),
+        "started_s": STARTED_S,
+        "server_uuid": uuid,
+        "marks": [f"dbcheck-mark-{number:032x}" for number in range(2)],
+        "unreadable": {},
+    }
+
+
+def test_the_agent_says_why_there_is_no_name(tmp_path: Path) -> None:
+    (tmp_path / "global").mkdir()
+    (tmp_path / "global/pg_control").write_bytes(b"short")
+    (tmp_path / "postmaster.pid").write_text("12\n")
+    found = data_names(str(tmp_path))
+    assert (found["system_identifier"], found["started_s"]) == ("", None)
+    assert "too short" in found["unreadable"]["system_identifier"]
+    assert "No such file" in found["unreadable"]["server_uuid"]
+
+
+class Elsewhere:
+    """A host on which the server's path leads to other data; it is asked no more."""
+
+    def __init__(self, names: DataNames) -> None:
+        self._names = names
+
+    def data_names(self, data_directory: str) -> DataNames:
+        return self._names
+
+
+class Marking:
+    """A server; marked: it was made to write."""
+
+    def __init__(self, mark: str) -> None:
+        self._mark, self.marked = mark, False
+
+    def mark_data(self) -> str:
+        self.marked = True
+        return self._mark
+
+
+@pytest.mark.parametrize(
+    ("identity", "mark", "names", "marked"),
+    [
+        (POSTGRESQL, "", replace(NAMES, system_identifier="8"), False),
+        (MYSQL, "", replace(NAMES, server_uuid="ab-2"), False),
+        (MARIADB, "dbcheck-mark-2", replace(NAMES, empty=True), False),
+        (MARIADB, "dbcheck-mark-2", NAMES, True),
+    ],
+)
+def test_a_host_with_other_data_is_refused_before_anything_runs_there(
+    identity: dict[str, str], mark: str, names: DataNames, marked: bool
+) -> None:
+    server = ServerFacts("p", "1", identity, STARTED_S * 1_000_000, 0, 0, {})
+    engine = Marking(mark)
+    rig = rig_of(Told(), engine=engine, host=cast(object, Elsewhere(names)))
+    with pytest.raises(HostError, match="/d on the target's host is not the data"):
+        look_at_host(rig, server)
+    assert engine.marked is marked
