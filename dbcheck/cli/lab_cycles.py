@@ -10,8 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from dbcheck.campaign.control import facts_of, run_controls
-from dbcheck.campaign.cycle import run_cycle
+from dbcheck.campaign.cycle import finish_cycle
 from dbcheck.campaign.judging import Outcome
+from dbcheck.campaign.preflight import preflight
 from dbcheck.campaign.rig import Limits
 from dbcheck.cli.rig import lab_rig
 from dbcheck.core.evidence import Verdict
@@ -54,9 +55,10 @@ def lab_cycles(
                 return
             facts = [facts_of(outcome) for outcome in controls]
             for number in range(cycles):
-                outcome = run_cycle(rig, workload, seed + number, facts)
+                started = preflight(rig, workload, seed + number, controls=facts)
+                outcome = finish_cycle(rig, started)
                 yield outcome
-                if outcome.after.failure:
+                if outcome.after.failure or outcome.after.unanswered:
                     return
 
 

@@ -50,7 +50,13 @@ def judge_absence(
     cut: CutFacts, before: HostBefore | None, after: HostAfter | None
 ) -> Absence:
     """Return whether the data of a server that does not answer are to blame."""
-    doubt = _no_cut(cut, before, after) or _host_not_back(before, after)
+    doubt = _no_cut(cut, before, after)
+    if not doubt and cut.lab and before is None:  # which tells if it ended itself
+        doubt = (
+            "it runs, and no error ended it: it may still be recovering, so try again "
+            "with less else to do on this machine"
+        )
+    doubt = doubt or _host_not_back(before, after)
     if doubt:
         return Absence(doubt=doubt)
     assert after is not None

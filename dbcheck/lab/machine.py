@@ -88,6 +88,7 @@ class Machine:
     def restore(self) -> None:
         """Apply power and recover; what does not come back is told by failure().
 
+        A server that still recovers after a while is left to it, and is no failure.
         Raise LabError, with the power still off, if a cut that stopped halfway cannot
         be ended, or if this machine lacks what the drive or the server needs: it may
         be tried again.
@@ -98,7 +99,8 @@ class Machine:
         try:
             with self._storage.in_no_time():
                 self._storage.power_on()
-                self.server.start(_RECOVERY_S)
+                if not self.server.begin(_RECOVERY_S):
+                    log.warning("the server still recovers after %g s", _RECOVERY_S)
             self._storage.start_counting()
         except Unrecoverable as error:
             log.warning("not back: %s", error)

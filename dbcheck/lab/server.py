@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from dbcheck.core.startlog import decisive
+from dbcheck.core.startlog import StartOutcome, decisive, starts_in
 from dbcheck.errors import LabError, Unrecoverable, UsageError
 from dbcheck.lab import programs, shortage
 from dbcheck.lab.held_port import HeldPort
@@ -34,6 +34,10 @@ POLL_S = 0.005
 LOG_LINES = 30  # shown when a server does not start
 GONE_S = 10.0  # a killed server that sleeps on no drive is gone in milliseconds
 INITIALISE_S = 120.0
+
+# How a process exits that was asked to end, or made to.
+_SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+_ASKED = {0} | {-number for number in _SIGNALS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,10 +174,22 @@ class DatabaseServer(abc.ABC):
     def start(self, timeout_s: float = 60.0) -> None:
         """Start the server; return once it takes queries, its recovery being over.
 
-        It ends with the thread that calls this, so call it from one that stays.
-        Raise Unrecoverable with the end of its log, and with no process left, if it
-        exits or is not ready after timeout_s seconds; another LabError if it could
-        not be started, or if what ended it was this machine.
+        Raise as begin() does, and LabError with no process left if it is not ready
+        after timeout_s seconds.
+        """
+        if not self.begin(timeout_s):
+            said = f"{self._late(timeout_s)}\n{self._why()}"
+            self.kill()
+            raise LabError(said)
+
+    def begin(self, timeout_s: float) -> bool:
+        """Start the server; return whether it takes queries after timeout_s seconds.
+
+        If not, it still recovers, and is left to that.  It ends with the thread that
+        calls this, so call it from one that stays.  Raise Unrecoverable with the end
+        of its log, and with no process left, if it ends itself, or says by then that
+        its data are beyond recovery; another LabError if it could not be started, or
+        if what ended it was this machine.
         """
         if self._process is not None:
             raise LabError(f"the {self.name} server is running already")
@@ -185,14 +201,14 @@ class DatabaseServer(abc.ABC):
                     kind = LabError if self.was_ended() else Unrecoverable
                     raise kind(f"the {self.name} server did not start: {why}")
                 if time.monotonic() >= deadline:
-                    raise Unrecoverable(
-                        f"the {self.name} server took no queries for {timeout_s:g} s"
-                        f"\n{self._why()}"
-                    )
+                    if starts_in(self._logged()).ending is StartOutcome.DESTROYED:
+                        raise Unrecoverable(f"{self._late(timeout_s)}\n{self._why()}")
+                    return False
                 time.sleep(POLL_S)
         except BaseException:
             self.kill()
             raise
+        return True
 
     def strike(self) -> None:
         """Send SIGKILL to all its processes and return at once; kill() waits."""
@@ -243,14 +259,15 @@ class DatabaseServer(abc.ABC):
         return f"exit status {self._process.returncode}\n{self._why()}"
 
     def was_ended(self) -> bool:
-        """Say whether this machine ended it: by SIGKILL, or for want of something.
+        """Say whether something else ended it: a signal, a shutdown, want of something.
 
-        No server sends itself that signal; whoever is short of memory does.
+        No server sends itself one of these signals; whoever is short of memory does, or
+        shuts it down.  One that gives up by itself does not exit with 0.
         """
         if self._process is None or self._process.poll() is None:
             return False
-        killed = self._process.returncode == -signal.SIGKILL
-        return killed or shortage.is_told(self._log_end())
+        asked = self._process.returncode in _ASKED
+        return asked or shortage.is_told(self._log_end())
 
     def pids(self) -> list[int]:
         """Return its processes that live now, the first one first."""
@@ -339,13 +356,16 @@ class DatabaseServer(abc.ABC):
         if self._account is not None:
             os.chown(path, self._account.uid, self._account.gid)
 
+    def _late(self, timeout_s: float) -> str:
+        return f"the {self.name} server took no queries for {timeout_s:g} s"
+
     def _why(self) -> str:
         """Return the decisive lines of its log, or its end if none is decisive."""
-        with contextlib.suppress(OSError), self.log_file.open("rb") as stream:
-            stream.seek(self._log_start)
-            if lines := decisive(stream.read().decode("utf-8", "replace")):
-                return "\n".join(lines)
-        return self._log_end()
+        return "\n".join(decisive(self._logged())) or self._log_end()
+
+    def _logged(self) -> str:
+        """Return what it logged since its last start."""
+        return _written_since(self.log_file, self._log_start)
 
     def _log_end(self) -> str:
         return _last_lines(self.log_file, self._log_start)
@@ -358,8 +378,12 @@ class DatabaseServer(abc.ABC):
 
 def _last_lines(file: Path, start: int) -> str:
     """Return the last lines of *file* that were written after byte *start*."""
+    return "\n".join(_written_since(file, start).splitlines()[-LOG_LINES:])
+
+
+def _written_since(file: Path, start: int) -> str:
+    """Return what was written to *file* after byte *start*, "" if nothing."""
     with contextlib.suppress(OSError), file.open("rb") as stream:
         stream.seek(start)
-        text = stream.read().decode("utf-8", "replace")
-        return "\n".join(text.splitlines()[-LOG_LINES:])
+        return stream.read().decode("utf-8", "replace")
     return ""

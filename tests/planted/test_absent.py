@@ -18,6 +18,7 @@ from tests.planted.booted import booted
 from tests.planted.fault import engines
 from tests.planted.site import Site
 from tests.real.rigs import ENGINES
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.planted
 
@@ -82,6 +83,24 @@ def test_a_server_that_the_cut_destroyed_fails_with_the_words_of_its_log(
     assert again.judgement == outcome.judgement
     assert outcome.after.host is not None
     assert outcome.after.host.left == ()
+
+
+@engines("own_site", "mariadb")
+def test_a_server_of_the_lab_that_hangs_after_the_cut_is_no_pass(site: Site) -> None:
+    """Nor a FAIL: on a machine that is busy, recovery takes as long as it takes."""
+
+    def restore() -> None:
+        site.server.begin(0)
+        site.server.freeze()
+
+    outcome = site.cycle(restore=restore, limits=SOON)
+    assert outcome.verdict is Verdict.INCONCLUSIVE, outcome.judgement
+    assert "may still be recovering" in outcome.judgement.reasons[0]
+    assert not outcome.run.was_read()
+    site.server.thaw()
+    wait_until(lambda: site.rig.engine.ready() is None, "server is back")
+    later = reconcile_run(site.rig, outcome.run, outcome.manifest)
+    assert later.verdict is Verdict.PASS, later.judgement
 
 
 @engines("own_site", "mariadb")

@@ -21,6 +21,7 @@ from dbcheck.lab.spec import LabSpec
 from dbcheck.ports import PowerState
 from tests.real.drive_mounts import own_mounts as own_mounts
 from tests.real.servers import engine_of, skip_without_server
+from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.root, pytest.mark.usefixtures("own_mounts")]
 
@@ -99,6 +100,27 @@ def test_a_server_that_is_killed_while_it_recovers_may_try_again(
     machine.restore()
     assert machine.failure() is machine.broken() is None
     assert engine_of(machine.server).ready() is None
+
+
+def test_a_server_that_still_recovers_is_left_to_it(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine.cut()
+    with monkeypatch.context() as patch:
+        patch.setattr("dbcheck.lab.machine._RECOVERY_S", 0.3)
+        patch.setattr(type(machine.server), "_takes_queries", _freeze)
+        machine.restore()
+    assert not is_off(machine)
+    assert machine.failure() is machine.broken() is None
+    assert engine_of(machine.server).ready() is not None
+    machine.server.thaw()
+    wait_until(lambda: engine_of(machine.server).ready() is None, "server is back")
+    assert machine.failure() is None
+
+
+def _freeze(server: DatabaseServer, pid: int) -> bool:
+    server.freeze()
+    return False
 
 
 def _refuse(*_: object) -> None:

@@ -15,11 +15,12 @@ from pathlib import Path
 import mysql.connector
 import pytest
 
-from dbcheck.errors import LabError
+from dbcheck.errors import LabError, Unrecoverable
 from dbcheck.lab import held_port
 from dbcheck.lab.held_port import HeldPort
 from dbcheck.lab.server import DatabaseServer, unprivileged_account
 from tests.real.servers import SERVERS, NewServer, engine_of, skip_without_server
+from tests.unit.test_startlog import MYSQL_PAGE
 from tests.waiting import wait_until
 
 
@@ -184,10 +185,43 @@ def test_a_bad_setting_is_reported_with_the_log(own_server: DatabaseServer) -> N
 def test_a_server_that_is_not_ready_in_time_is_killed(
     own_server: DatabaseServer,
 ) -> None:
-    with pytest.raises(LabError, match="took no queries for 0 s"):
+    """On a slow machine that takes long, and is nothing that the server did."""
+    with pytest.raises(LabError, match="took no queries for 0 s") as caught:
         own_server.start(timeout_s=0)
+    assert not isinstance(caught.value, Unrecoverable)
     assert own_server.pids() == []
     own_server.start()
+
+
+def test_a_server_that_hangs_over_damage_is_beyond_recovery(
+    new_server: NewServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As MySQL does at times, once it has said so (MY-011906)."""
+
+    server = new_server("postgresql")
+
+    def hang(pid: int) -> bool:
+        server.freeze()
+        server.log_file.write_text(MYSQL_PAGE)
+        return False
+
+    server.log_file.unlink(missing_ok=True)
+    monkeypatch.setattr(server, "_takes_queries", hang)
+    with pytest.raises(Unrecoverable, match="page corruption on disk"):
+        server.start(timeout_s=0.2)
+    assert server.pids() == []
+
+
+def test_a_server_that_somebody_shuts_down_did_not_fail_by_itself(
+    own_server: DatabaseServer,
+) -> None:
+    own_server.start()
+    process = own_server._process
+    assert process is not None
+    process.send_signal(own_server.stop_signal)
+    process.wait(10)
+    assert own_server.failure() is not None
+    assert own_server.was_ended()
 
 
 def test_settings_take_effect_at_the_next_start(new_server: NewServer) -> None:
