@@ -1,0 +1,43 @@
+"""dbcheck as people start it, for a target whose host boots when its power comes back.
+
+python -m tests.real.far_client FOLDER ARGUMENTS, where FOLDER/boots holds how often
+the host has booted, and FOLDER/known_hosts its key.  Target, witness and client are
+this one machine, which cannot be booted for a test and which no guard lets be cut.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from dbcheck.campaign import host as campaign_host
+from dbcheck.campaign import preflight
+from dbcheck.cli import campaign_run, main, rig
+from dbcheck.core.target import TargetFacts
+from dbcheck.probes.host import TargetHost, open_host
+
+
+def play(folder: Path) -> None:
+    """Let the host seem to be another one than this."""
+    tell = TargetHost.facts
+
+    def facts(self: TargetHost, *asked: Any) -> TargetFacts:
+        found = tell(self, *asked)
+        booted = (folder / "boots").read_text()
+        return replace(found, boot_id=f"{found.boot_id}-{booted}")
+
+    TargetHost.facts = facts  # type: ignore[method-assign, assignment]
+    known_hosts = folder / "known_hosts"
+    vars(rig).update(open_host=partial(open_host, known_hosts=known_hosts))
+    vars(preflight).update(require_other_host=lambda *_: None)
+    vars(preflight).update(require_independent=lambda *_: "the test says so")
+    vars(campaign_run).update(guard=lambda *_, **__: "", require_sole=lambda *_: None)
+    vars(campaign_host).update(BOOT_S=0.5)
+
+
+if __name__ == "__main__":
+    play(Path(sys.argv.pop(1)))
+    main()
