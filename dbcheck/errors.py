@@ -91,12 +91,13 @@ class TableLost(EngineError):
 class IndexDamaged(EngineError):
     """The table was read to its end, and its index cannot be read or has other rows.
 
-    rows: how many of them, at least.
+    rows: how many of them, at least.  ids: of those that it does not find, as far as
+    they were looked up.
     """
 
-    def __init__(self, message: str, rows: int) -> None:
+    def __init__(self, message: str, rows: int, ids: tuple[int, ...] = ()) -> None:
         super().__init__(message)
-        self.rows = rows
+        self.rows, self.ids = rows, ids
 
 
 class WitnessError(DbcheckError):

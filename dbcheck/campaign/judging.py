@@ -5,15 +5,15 @@ from __future__ import annotations
 import itertools
 import math
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 
 from dbcheck.campaign.cutmoment import at_the_cut, cut_us
 from dbcheck.campaign.logs import StoredLogs
+from dbcheck.campaign.losscsv import loss_lines
 from dbcheck.campaign.settings import Settings, made_durable, settings_of
 from dbcheck.core import evidence, hostevidence, placeevidence, serverlog
 from dbcheck.core.apart import witness_apart
@@ -123,7 +123,9 @@ def judge_run(run: RunFolder, reader: LogReader) -> Outcome:
         judgement = _judgement(found, items, manifest, load, after, settings, deep)
     judgement = _with_the_rest(judgement, found, manifest, load, after)
     outcome = Outcome(run, manifest, load, after, found, judgement, settings, depth)
-    run.write_lines("losses.csv", _loss_lines(outcome))
+    shift_us = manifest.wall_us - manifest.clock_us
+    lines = loss_lines(found, after.index, shift_us, outcome.before_cut_s)
+    run.write_lines("losses.csv", lines)
     run.write_verdict(to_json(outcome))
     return outcome
 
@@ -400,28 +402,6 @@ def _reconcile(
         claim=claim,
         window_acks=manifest.window_acks,
     )
-
-
-def _loss_lines(outcome: Outcome) -> Iterator[str]:
-    """Yield losses.csv: one line for each loss, in the order of the ids."""
-    yield "kind,session,seq,row_id,acked_utc,acked_before_cut_s\n"
-    if outcome.found is None:
-        return
-    shift_us = outcome.manifest.wall_us - outcome.manifest.clock_us
-    for kind, session, seq, row_id, acked_us in outcome.found.losses.by_id():
-        acked = _utc(acked_us + shift_us) if acked_us >= 0 else ""
-        before_s = outcome.before_cut_s(acked_us)
-        before = "" if before_s is None else f"{before_s:.4f}"
-        yield f"{kind.value},{session},{seq},{row_id},{acked},{before}\n"
-
-
-def _utc(wall_us: int) -> str:
-    """Return a moment as ISO 8601, "" if it is none: a log may say anything."""
-    try:
-        moment = datetime.fromtimestamp(wall_us / 1e6, UTC)
-    except (OverflowError, ValueError):
-        return ""
-    return moment.isoformat(timespec="milliseconds")
 
 
 def to_json(outcome: Outcome) -> dict[str, Any]:

@@ -160,7 +160,7 @@ class _Survivors:
                 yield records
         except IndexDamaged as error:  # after the last row
             self._rig.power.failure()  # raises if it was the drive that went meanwhile
-            self.index = IndexLoss(str(error), error.rows)
+            self.index = IndexLoss(str(error), error.rows, error.ids)
         self._run.write_lines("different.jsonl", map(_line, different))
 
 

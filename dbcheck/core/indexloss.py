@@ -15,14 +15,17 @@ class IndexLoss:
 
     reason: why table and index disagree.
     rows:   on how many rows, at least.
+    ids:    of the rows that the index does not find, in their order, as far as they
+            were looked up.
     """
 
     reason: str
     rows: int
+    ids: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse what no reading can have found."""
-        if not self.reason or self.rows < 1:
+        if not self.reason or self.rows < max(1, len(self.ids)):
             raise ValueError(f"an index lost {self.rows} rows: {self.reason!r}")
 
     @property

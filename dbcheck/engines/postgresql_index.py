@@ -75,7 +75,7 @@ def require_index(link: PostgresqlLink, shape: Shape, ids: IdsRead) -> None:
         link.fix(INDEX)
         link.require_plan(f"count_{shape.value}", "Index Only Scan")
         counted, digest = _count(link, shape)
-        lost = _not_found(link, shape, ids) if counted == ids.count else []
+        lost = _not_found(link, shape, ids)
     except TableLost as error:
         _require_table(link, table, shape, ids)
         said = f"the primary key of {table} cannot be read: {error}"
@@ -87,7 +87,8 @@ def require_index(link: PostgresqlLink, shape: Shape, ids: IdsRead) -> None:
         raise IndexDamaged(
             f"the primary key of {table} has {counted:,} rows where the table has"
             f" {ids.count:,}",
-            abs(counted - ids.count),
+            max(abs(counted - ids.count), len(lost)),
+            lost,
         )
     if lost:
         shown = ", ".join(map(str, lost[:_SHOWN]))
@@ -95,6 +96,7 @@ def require_index(link: PostgresqlLink, shape: Shape, ids: IdsRead) -> None:
             f"the primary key of {table} does not find {len(lost):,} rows that the"
             f" table has, among them those with the ids {shown}",
             len(lost),
+            lost,
         )
     raise IndexDamaged(f"the primary key of {table} has other ids than the table", 1)
 
@@ -104,10 +106,10 @@ def _count(link: PostgresqlLink, shape: Shape) -> tuple[int, int]:
     return counted, int(digest)
 
 
-def _not_found(link: PostgresqlLink, shape: Shape, ids: IdsRead) -> list[int]:
+def _not_found(link: PostgresqlLink, shape: Shape, ids: IdsRead) -> tuple[int, ...]:
     array = "{" + ",".join(map(str, ids.some.tolist())) + "}"
     rows = link.rows(f"lookup_{shape.value}", {"ids": array}, answer_s=SCAN_S)
-    return [row_id for (row_id,) in rows]
+    return tuple(row_id for (row_id,) in rows)
 
 
 def _require_table(

@@ -1,0 +1,47 @@
+"""losses.csv: every loss, for whoever wants more than the ranges of the report."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+
+from dbcheck.core.indexloss import IndexLoss
+from dbcheck.core.loss import LossKind
+from dbcheck.core.reconcile import Reconciliation
+
+HEADER = "kind,session,seq,row_id,acked_utc,acked_before_cut_s\n"
+
+
+def loss_lines(
+    found: Reconciliation | None,
+    index: IndexLoss | None,
+    shift_us: int,
+    before_cut_s: Callable[[int], float | None],
+) -> Iterator[str]:
+    """Yield a line for each loss, in the order of the ids; those of the index last.
+
+    An index is asked for ids alone: its rows are in the table, and session, seq and
+    the time of the ack stay empty.
+
+    shift_us:     from the clock of the acks to that of the wall.
+    before_cut_s: how long before the cut an ack came, None if that is not known.
+    """
+    yield HEADER
+    if found is None:
+        return
+    for kind, session, seq, row_id, acked_us in found.losses.by_id():
+        acked = _utc(acked_us + shift_us) if acked_us >= 0 else ""
+        before_s = before_cut_s(acked_us)
+        before = "" if before_s is None else f"{before_s:.4f}"
+        yield f"{kind.value},{session},{seq},{row_id},{acked},{before}\n"
+    for row_id in index.ids if index else ():
+        yield f"{LossKind.INDEX_MISMATCH.value},,,{row_id},,\n"
+
+
+def _utc(wall_us: int) -> str:
+    """Return a moment as ISO 8601, "" if it is none: a log may say anything."""
+    try:
+        moment = datetime.fromtimestamp(wall_us / 1e6, UTC)
+    except (OverflowError, ValueError):
+        return ""
+    return moment.isoformat(timespec="milliseconds")
