@@ -47,12 +47,15 @@ def _new_server(name: str, folder: Path) -> DatabaseServer:
 
 
 def _copied(template: DatabaseServer, folder: Path) -> DatabaseServer:
-    """Return a server of *template*'s kind, account and password, but not its uuid."""
+    """Return a server of *template*'s kind, account and password.
+
+    A MySQL draws a server_uuid of its own; a PostgreSQL has the template's identifier.
+    """
     folder.joinpath("run").mkdir()
     for part in ("data", "run/password"):
         command = ["cp", "-a", str(template.run.parent / part), str(folder / part)]
         subprocess.run(command, check=True)
-    (folder / "data/auto.cnf").unlink()
+    (folder / "data/auto.cnf").unlink(missing_ok=True)
     server = SERVERS[template.name](folder / "data", folder / "run")
     owner = server.data.stat()
     os.chown(server.run, owner.st_uid, owner.st_gid)
@@ -109,18 +112,24 @@ def engine(server: DatabaseServer) -> Iterator[Engine]:
 
 
 @pytest.fixture(scope="session")
-def mysql_template() -> Iterator[DatabaseServer]:
-    """An initialised MySQL that is never started: making one takes it seconds."""
-    skip_without_server("mysql")
-    folder = _server_folder()
-    try:
-        yield _new_server("mysql", folder)
-    finally:
+def template() -> Iterator[NewServer]:
+    """Give an initialised server of a kind, never started: making one takes seconds."""
+    made: dict[str, DatabaseServer] = {}
+    folders: list[Path] = []
+
+    def find(name: str) -> DatabaseServer:
+        if name not in made:
+            folders.append(_server_folder())
+            made[name] = _new_server(name, folders[-1])
+        return made[name]
+
+    yield find
+    for folder in folders:
         shutil.rmtree(folder)
 
 
 @pytest.fixture
-def new_server(request: pytest.FixtureRequest) -> Iterator[NewServer]:
+def new_server(template: NewServer) -> Iterator[NewServer]:
     """Make initialised servers of a kind; they are killed and removed afterwards."""
     made: list[DatabaseServer] = []
     folders: list[Path] = []
@@ -128,11 +137,7 @@ def new_server(request: pytest.FixtureRequest) -> Iterator[NewServer]:
     def make(name: str) -> DatabaseServer:
         skip_without_server(name)
         folders.append(_server_folder())
-        if name == "mysql":
-            template: DatabaseServer = request.getfixturevalue("mysql_template")
-            made.append(_copied(template, folders[-1]))
-        else:
-            made.append(_new_server(name, folders[-1]))
+        made.append(_copied(template(name), folders[-1]))
         return made[-1]
 
     yield make

@@ -34,7 +34,7 @@ class User:
     def __init__(self, lab: Lab, folder: Path) -> None:
         self.lab, self.folder = lab, folder
         self.environment = os.environ | {"DBCHECK_PASSWORD": lab.password}
-        self.workload(2.5)
+        self.workload(1.2)
 
     @property
     def witness(self) -> list[str]:
@@ -101,6 +101,7 @@ def drive_user(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[User]
         yield User(lab, tmp_path)
 
 
+@user_of("postgresql")
 def test_a_run_from_start_to_verdict_and_what_can_be_asked_of_it(user: User) -> None:
     result = user.json("run", *user.rig, code=0)
     assert result["verdict"] == "PASS"
@@ -201,7 +202,7 @@ def test_the_client_killed_after_the_cut_is_judged_from_the_witness_alone(
         assert "host asked again not observable" in again["reasons"][0]
 
 
-@user_of("mariadb")
+@user_of("postgresql")
 def test_an_interrupted_run_says_how_to_go_on(user: User) -> None:
     user.workload(600)
     client = user.start("run", *user.rig)
@@ -216,12 +217,11 @@ def test_an_interrupted_run_says_how_to_go_on(user: User) -> None:
     switch = user.lab.switch()
     switch.cut()
     switch.restore()
-    if user.lab.spec.engine == "postgresql":
-        elsewhere = user.lab.target_url.replace("/postgres", "/template1")
-        client = user.start(*reconcile_of(command), "--target", elsewhere)
-        _, said = client.communicate(timeout=60)
-        assert client.returncode == 2, said
-        assert "is not the server of run" in said
+    elsewhere = user.lab.target_url.replace("/postgres", "/template1")
+    client = user.start(*reconcile_of(command), "--target", elsewhere)
+    _, said = client.communicate(timeout=60)
+    assert client.returncode == 2, said
+    assert "is not the server of run" in said
     result = user.json(*reconcile_of(command), code=3)
     assert result["kept"] == result["confirmed"] > 100
     # Refused as long as an agent of the interrupted client holds the log.
@@ -276,7 +276,9 @@ def mounts() -> list[list[str]]:
     return [line.split()[:3] for line in Path("/proc/mounts").read_text().splitlines()]
 
 
-@pytest.mark.parametrize("processes", ["1", "2"])
+@pytest.mark.parametrize(
+    ("user", "processes"), [("postgresql", "1"), ("mariadb", "2")], indirect=["user"]
+)
 def test_a_second_interrupt_waits_no_longer_for_a_witness_that_lags(
     user: User, processes: str
 ) -> None:

@@ -88,7 +88,7 @@ def abandoned(tmp_path: Path) -> Iterator[Bench]:
             client.kill()
             client.communicate()
         assert flush_log(here) == 0
-        user.workload(2.5)
+        user.workload(1.2)
         yield here
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from dbcheck.core.ended import HeldCanary
+from dbcheck.engines import mysql_canary
 from dbcheck.engines.registry import open_engine
 from dbcheck.errors import EngineError, NoCanary
 from dbcheck.lab.server import DatabaseServer
@@ -64,8 +65,10 @@ def test_a_crash_takes_the_row_and_a_shutdown_keeps_it(
 
 
 def test_another_run_and_a_poor_account_are_told_that_they_have_none(
-    new_server: NewServer,
+    new_server: NewServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    for wait in ("_PLANT_S", "_DROP_S"):
+        monkeypatch.setattr(mysql_canary, wait, 1)
     server = new_server("mariadb")
     server.start()
     rich = engine_of(server)

@@ -35,8 +35,17 @@ def standing(outcome: Outcome, name: str) -> Standing:
     return item.standing
 
 
-@EVERY_ENGINE
-@pytest.mark.parametrize("filesystem", ["xfs", "ext4"])
+@pytest.mark.parametrize(
+    ("engine", "filesystem"),
+    [
+        ("postgresql", "xfs"),
+        ("postgresql", "ext4"),
+        pytest.param("mariadb", "xfs", marks=pytest.mark.soak),
+        ("mariadb", "ext4"),
+        ("mysql", "xfs"),
+        pytest.param("mysql", "ext4", marks=pytest.mark.soak),
+    ],
+)
 def test_an_honest_drive_passes_cut_after_cut(
     engine: str, filesystem: str, tmp_path: Path
 ) -> None:

@@ -172,7 +172,7 @@ def test_a_client_killed_in_a_relaxed_row_is_made_good_by_the_next(
         wait_until(lambda: flush_setting(user) == 0, "the server is relaxed")
         client.kill()
         client.communicate()
-        user.workload(2.5)
+        user.workload(1.2)
         result = user.json(*words, "relaxed=false", code=0)
         assert result["rows"][0]["verdict"] == "PASS"
         assert flush_setting(user) == 1
