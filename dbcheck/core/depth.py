@@ -28,24 +28,33 @@ RING_BLOCKS_MAX = 1 << 20  # 4 GiB
 # These overwrite allocated blocks where they are: no metadata goes with it that
 # could be lost in the page cache instead of the block in the drive.
 _IN_PLACE = frozenset({"ext2", "ext3", "ext4", "xfs"})
-# With it, ext4 turns O_DIRECT into buffered writes (ext4(5), data=journal).
-_NOT_DIRECT = "data=journal"
+# With these, ext4 turns O_DIRECT into buffered writes (ext4(5), data=journal; Linux,
+# Documentation/filesystems/fscrypt.rst, which knows exceptions that nothing shows).
+_NOT_DIRECT = ("data=journal", "encryption")
 # On these an appended record waits in the page cache, whatever other files are synced:
 # XFS, Btrfs and ext4 do not even allocate its blocks before it is written back.  ext3
 # has no delayed allocation, and writes the data of every file with its journal.
 _CACHING = frozenset({"btrfs", "ext2", "ext4", "tmpfs", "xfs"})
 # What writes a record out at once, or with the next sync of any file: mount(8) for
 # sync, ext4(5) for data=journal and nodelalloc (data=ordered writes allocated blocks
-# before each commit of the journal), btrfs(5) for flushoncommit.
+# before each commit of the journal), btrfs(5) for flushoncommit, and for dax, which
+# has no page cache, Documentation/filesystems/dax.rst.
 _AT_ONCE = {
     "sync": "each write",
     "data=journal": "each commit of its journal",
     "nodelalloc": "each commit of its journal",
     "flushoncommit": "each commit of a transaction",
+    "dax": "each write",
+    "dax=always": "each write",
 }
 # Attributes of a file, inherited from its folder: FS_IOC_GETFLAGS of linux/fs.h and
-# ext4(5), chattr(1) +S and +j.
-_ATTRIBUTES = {0x8: ("+S", "sync"), 0x4000: ("+j", "data=journal")}
+# ext4(5), chattr(1) +S, +j, E and +x.
+_ATTRIBUTES = {
+    0x8: ("+S", "sync"),
+    0x800: ("E", "encryption"),
+    0x4000: ("+j", "data=journal"),
+    0x2000000: ("+x", "dax"),
+}
 
 
 class Depth(enum.Enum):
@@ -206,7 +215,7 @@ class Ground:
         """Return why a lost block is no proof against the drive here, "" if it is."""
         if self.filesystem not in _IN_PLACE:
             return f"{self._kind} does not overwrite in place"
-        if option := self._options.get(_NOT_DIRECT):
+        for option in filter(None, map(self._options.get, _NOT_DIRECT)):
             return f"{self.filesystem} with {option} writes through the page cache"
         return self.above
 
@@ -220,6 +229,11 @@ class Ground:
                     f"{self.filesystem} with {shown} writes buffered data out at {when}"
                 )
         return ""
+
+    @property
+    def may_be_remote(self) -> bool:
+        """Say whether the filesystem may be another host's, for all that is known."""
+        return self.filesystem not in _CACHING | _IN_PLACE
 
     @property
     def flushes_direct(self) -> bool:
@@ -291,6 +305,11 @@ def _decide(buffered: Tally, direct: Tally, ground: Ground) -> tuple[Depth | Non
         return None, (
             "blocks that the drive had completed are gone, but the page cache is "
             "not: no cut of the host's power does that"
+        )
+    if direct.lost and buffered.kept_all and ground.may_be_remote:
+        return None, (
+            "completed blocks are gone, but no record is: another host may have lost "
+            f"them, as {objection}"
         )
     if direct.lost and not objection:
         return Depth.DRIVE, (

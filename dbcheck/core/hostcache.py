@@ -1,4 +1,4 @@
-"""Block devices above the drives that can lose completed writes by themselves."""
+"""Block devices that can lose completed writes though no drive loses its power."""
 
 from __future__ import annotations
 
@@ -45,6 +45,11 @@ def _losing(layer: Layer) -> str:
         return (
             f"{named} ({kind}) may keep completed writes, or where they are, in the "
             "host's memory"
+        )
+    if layer.foreign:
+        return (
+            f"{layer.name} is no drive of this host ({layer.foreign}): what makes it "
+            "may have lost this from its own memory"
         )
     return ""
 

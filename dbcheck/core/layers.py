@@ -64,7 +64,7 @@ def kind_of(layer: Layer) -> str:
         return "loop device"
     if layer.name.startswith("zd"):
         return ZVOL
-    return BCACHE if layer.name.startswith("bcache") else ""
+    return BCACHE if layer.name.startswith("bcache") else layer.foreign
 
 
 def kinds(layers: Sequence[Layer]) -> list[str]:

@@ -107,10 +107,17 @@ def _measured(
     volume: Volume, completed: Completed, remains: Remains, cut: CutClass
 ) -> DepthFinding:
     above = host_cache(volume.layers)
+    if unknown := volume.unreadable.get("layers"):
+        above = f"what lies below it is not known ({unknown})"
     if cut.keeps_power:
         above = "the drives kept their power, so a layer above them lost this"
     ground = Ground(volume.filesystem, volume.mount_options, above=above)
-    return find_depth(completed, remains, ground)
+    found = find_depth(completed, remains, ground)
+    if found.depth is not Depth.DRIVE or len(volume.file_drives) < 2:
+        return found
+    lost, *counts = found.reasons
+    which = f"{lost}; which of {', '.join(volume.file_drives)} is not known"
+    return replace(found, reasons=(which, *counts))
 
 
 def least_depth(

@@ -20,6 +20,8 @@ class Layer:
     md:          of an array its level, degraded (number of drives that it lacks),
                  policy (how it stays consistent) and backlog (of write-behind), as
                  its files in /sys have them; what is not there is left out.
+    foreign:     what makes a disk that is no drive of this host, e.g. "virtio" or
+                 "iSCSI"; "" if nothing shows that.
     """
 
     name: str
@@ -32,6 +34,7 @@ class Layer:
     below: tuple[str, ...]
     direct: bool = False
     md: Mapping[str, str] = field(default_factory=dict)
+    foreign: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,7 @@ PARTS = (  # of its agent's program; each imports only those before it
     "dbcheck.probes.host_apart",
     "dbcheck.probes.host_canary",
     "dbcheck.probes.host_data",
+    "dbcheck.probes.host_foreign",
     "dbcheck.probes.host_facts",
     "dbcheck.probes.host_process",
     "dbcheck.probes.host_journal",

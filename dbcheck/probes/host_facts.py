@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from dbcheck.probes.host_apart import JOURNAL, apart
+from dbcheck.probes.host_foreign import foreign
 from dbcheck.remote.wire import (
     clock_us,
     error_words,
@@ -127,6 +128,7 @@ class Volume:
             found.append(layer_of(folder, name, [os.path.basename(b) for b in below]))
             queue += below
             if len(found) > LAYERS_MAX:
+                self.unreadable["layers"] = f"more than {LAYERS_MAX} block devices"
                 break
         return found
 
@@ -360,6 +362,7 @@ def layer_of(folder: str, name: str, below: list[str]) -> dict[str, Any]:
         "below": below,
         "direct": first_line(os.path.join(folder, "loop", "dio")) == "1",
         "md": md_of(os.path.join(folder, "md")),
+        "foreign": foreign(folder) if kind == "disk" else "",
     }
 
 

@@ -150,6 +150,8 @@ SYNC = Ground("xfs", "rw,relatime,sync,wsync,inode64")
         (Ground("btrfs", "rw,flushoncommit"), 0, "btrfs with flushoncommit"),
         (Ground("ext4", "rw"), 0x80008, "ext4 with the attribute +S"),
         (Ground("ext4", "rw"), 0x84000, "ext4 with the attribute +j"),
+        (Ground("ext4", "rw,dax=always"), 0, "ext4 with dax=always writes"),
+        (Ground("xfs", "rw"), 0x2000000, "xfs with the attribute +x"),
         (Ground("ext3", "rw"), 0, "ext3 may write"),
         (Ground("nfs4", "rw,hard"), 0, "nfs4 may write"),
         (Ground("fuse.glusterfs", "rw"), 0, "fuse.glusterfs may write"),
@@ -164,6 +166,24 @@ def test_records_that_are_written_at_once_show_no_page_cache(
     assert found.depth is None
     assert found.reasons[0].startswith(words)
     assert "kept running" not in " ".join(found.reasons)
+
+
+def test_an_encrypted_file_goes_through_the_page_cache() -> None:
+    left = replace(remains(KEPT, ring((400, 499))), attributes=0x80800)
+    found = find_depth(DONE, left, Ground("ext4", "rw"))
+    assert found.depth is Depth.OS
+    assert "ext4 with the attribute E writes through the page cache" in found.reasons[0]
+
+
+@pytest.mark.parametrize("kind", ["nfs4", "fuse.glusterfs", "overlay", ""])
+def test_a_host_that_holds_the_files_may_have_lost_them_alone(kind: str) -> None:
+    """All that its client wrote to it through the page cache is there."""
+    left = replace(REMAINS, rings=(KEPT, ring((400, 499))))
+    found = find_depth(DONE, left, Ground(kind))
+    assert found.depth is None
+    assert "another host may have lost them" in found.reasons[0]
+    lost = replace(left, buffered=())
+    assert find_depth(DONE, lost, Ground(kind)).depth is Depth.OS
 
 
 def test_on_a_synchronous_mount_the_drive_may_still_be_seen_to_lose() -> None:

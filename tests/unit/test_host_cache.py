@@ -20,6 +20,10 @@ def layer(
     return Layer(name, kind, name, uuid, "", "write back", "0", (), direct)
 
 
+def made(name: str, by: str) -> Layer:
+    return replace(layer(name), foreign=by)
+
+
 def array(**facts: str) -> Layer:
     return replace(layer("md0", "md"), md=facts)
 
@@ -41,7 +45,6 @@ def found(*layers: Layer, cut: CutClass = CutClass.AC) -> tuple[Depth | None, st
         pytest.param(layer("dm-0", "dm", uuid="LVM-x"), id="LVM"),
         pytest.param(layer("dm-0", "dm", uuid="CRYPT-LUKS2-x"), id="LUKS"),
         pytest.param(layer("dm-0", "dm", uuid="part2-mpath-x"), id="multipath"),
-        pytest.param(layer("nbd0"), id="a remote drive"),
         pytest.param(array(level="raid1", degraded="1"), id="half a mirror"),
         pytest.param(array(level="raid5", degraded="0", policy="bitmap"), id="RAID 5"),
     ],
@@ -64,6 +67,8 @@ def test_layers_that_pass_writes_on_leave_the_drive_to_blame(top: Layer) -> None
         (layer("dm-0", "dm", uuid="CRYPT-INTEGRITY-x"), "(dm-integrity) may keep"),
         (layer("dm-0", "dm", uuid="CRYPT-SUBDEV-x"), "(dm-integrity) may keep"),
         (layer("dm-0", "dm", uuid="VDO-x"), "(VDO) may keep"),
+        (made("nbd0", "a virtual device"), "nbd0 is no drive of this host (a virtual"),
+        (made("vda", "virtio"), "(virtio): what makes it may have lost this from its"),
     ],
 )
 def test_layers_in_the_hosts_memory_cap_the_depth(top: Layer, said: str) -> None:
@@ -87,6 +92,27 @@ def test_arrays_that_can_lose_a_block_by_themselves_cap_the_depth(
     depth, reason = found(top, layer("sda"))
     assert depth is Depth.OS
     assert said in reason
+
+
+def test_a_filesystem_on_what_is_not_known_shows_no_drive() -> None:
+    unreadable = {"layers": "ext4 on /dev/root: no block device is known"}
+    facts = replace(FACTS, volumes=(replace(VOLUME, unreadable=unreadable),))
+    before = HostBefore(facts, "/c", "n", "", {})
+    host = after(LEFT[Depth.DRIVE], facts=facts)
+    (one,) = volume_depths(before, DONE, (), host, CutClass.AC)
+    assert one.depth is Depth.OS
+    assert "what lies below it is not known (ext4 on /dev/root" in one.reasons[0]
+
+
+def test_which_of_several_drives_lost_is_not_known() -> None:
+    other = replace(VOLUME.drives[0], name="sdb", serial="s2")
+    volume = replace(VOLUME, drives=(*VOLUME.drives, other))
+    facts = replace(FACTS, volumes=(volume,))
+    before = HostBefore(facts, "/c", "n", "", {})
+    host = after(LEFT[Depth.DRIVE], facts=facts)
+    (one,) = volume_depths(before, DONE, (), host, CutClass.AC)
+    assert one.depth is Depth.DRIVE
+    assert "which of sda, sdb is not known" in one.reasons[0]
 
 
 @pytest.mark.parametrize("cut", [CutClass.RESET, CutClass.HYPERVISOR_KILL])
