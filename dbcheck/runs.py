@@ -86,6 +86,7 @@ class Manifest:
     logs:          how many logs the witness holds of the run, numbered from 0.
     clock_us, wall_us: the client's monotonic and wall clocks at one moment.
     cut_class:     what the switch cuts, as far as that is known or declared.
+    class_assumed: nobody declared it: a human cuts, and AC is assumed.
     reached:       how deep the switch was seen to go on the idle host, if it was.
     lab:           the lab's spec, if the rig is a lab; {} else.
     host:          what the target's host told, None if nobody asked it.
@@ -117,6 +118,7 @@ class Manifest:
     before: ServerFacts
     table: TableFacts
     cut_class: CutClass = CutClass.UNKNOWN
+    class_assumed: bool = False
     reached: Reached | None = None
     lab: Mapping[str, Any] = field(default_factory=dict)
     host: HostBefore | None = None

@@ -227,6 +227,11 @@ def _items(
             hostevidence.asked_again(manifest.host, after.host),
             witness_apart(manifest.apart) if manifest.apart else None,
             reached_item(manifest.reached, manifest.host),
+            evidence.class_of_cut(
+                manifest.cut_class,
+                depth.depth if depth else None,
+                assumed=manifest.class_assumed,
+            ),
         )
         if item is not None
     ]
@@ -422,6 +427,7 @@ def to_json(outcome: Outcome) -> dict[str, Any]:
         "seed": manifest.seed,
         "power": manifest.power,
         "cut_class": manifest.cut_class.value,
+        "class_assumed": manifest.class_assumed,
         "witness": {"url": manifest.witness, "kind": manifest.witness_kind},
         "load": msgspec.to_builtins(load, str_keys=True),
         **_proof_json(outcome),

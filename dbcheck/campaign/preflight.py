@@ -199,6 +199,7 @@ def _manifest(
         lab=rig.lab,
         host=host,
         cut_class=_cut_class(rig),
+        class_assumed=rig.class_assumed,
         reached=rig.reached,
     )
 

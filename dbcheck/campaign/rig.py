@@ -59,6 +59,7 @@ class Rig:
     used_epochs: of all cycles that the server ever saw, where each is known and the
               seed may decide the next; None else.
     reached:  how deep this switch was seen to go on the idle host, if it was.
+    class_assumed: nobody declared what the human who cuts takes the power from.
     """
 
     engine: Engine
@@ -74,3 +75,4 @@ class Rig:
     restore_command: str = ""
     used_epochs: set[int] | None = None
     reached: Reached | None = None
+    class_assumed: bool = False

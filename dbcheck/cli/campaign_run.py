@@ -15,7 +15,7 @@ from typing import Any
 from dbcheck.campaign.campaign import COUNTS, ERROR, finished, run_campaign, tally
 from dbcheck.campaign.folder import CampaignFolder, Cycle
 from dbcheck.cli import FAIL, FAILED, INCONCLUSIVE, PASS, output, rig
-from dbcheck.cli.guard import guard, require_sole
+from dbcheck.cli.guard import guard, require_passable, require_sole
 from dbcheck.core.statistics import cuts_needed
 from dbcheck.errors import DbcheckError, UsageError
 from dbcheck.inventory.entry import Entry
@@ -36,6 +36,7 @@ def require_fit(entry: Entry, *, yes: bool, i_know: bool) -> None:
             f"host {entry.name}: a campaign cuts without a hand on the plug",
             hint="Give it dbcheck_power: exec, fence, sysrq or lab.",
         )
+    require_passable(entry)
     guard(entry, rig.engine(entry.target, entry.password), yes=yes, i_know=i_know)
 
 

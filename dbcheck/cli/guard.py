@@ -40,6 +40,29 @@ def guard(entry: Entry, engine: Engine, *, yes: bool, i_know: bool) -> str:
     return said
 
 
+def require_passable(entry: Entry) -> None:
+    """Raise UsageError if no cut of this switch could ever pass.
+
+    A cut of a supply passes only if its time without power is known, or if the canaries
+    on the host see the drive's own cache lost (core.timeoff).
+    """
+    plan, cut_class = entry.power, entry.power.cut_class
+    if plan.kind != "exec" or plan.restore or entry.host:
+        return
+    if cut_class is None or cut_class.keeps_power:
+        return
+    name = f"host {entry.name}: " if entry.name else ""
+    raise UsageError(
+        f"{name}no cut by this switch could pass: it is declared to cut the class "
+        f"{cut_class.value!r}, and without a restore command nothing measures for how "
+        "long the power was off",
+        hint="Add the command that gives the power back (--restore-command, or "
+        "dbcheck_power_restore). If it comes back by itself, add --target-host (or "
+        "dbcheck_ask_host): the canaries on that host may show that the drive's own "
+        "cache was lost.",
+    )
+
+
 def require_sole(entry: Entry) -> None:
     """Raise UsageError if the switch of *entry* may be another host's as well."""
     if entry.doubt:

@@ -113,12 +113,13 @@ def _on_target(
     """Put the rig together, have the guard look at it, and run every row on it."""
     from dbcheck.cli import rig
     from dbcheck.cli.entries import chosen
-    from dbcheck.cli.guard import guard
+    from dbcheck.cli.guard import guard, require_passable
     from dbcheck.cli.matrix_target import on_target
     from dbcheck.witness.window import WindowLimits
 
     context = click.get_current_context()
     flags, entry = context.params, chosen(context)
+    require_passable(entry)
     for one in measured:
         if one.row.price is None:
             one.row = replace(one.row, price=entry.price)

@@ -124,7 +124,12 @@ def entry_rig(
         host,
         entry.server_log,
     )
-    return replace(rig, restore_command=entry.restore_command, reached=recall(entry))
+    return replace(
+        rig,
+        restore_command=entry.restore_command,
+        reached=recall(entry),
+        class_assumed=entry.power.assumes_class,
+    )
 
 
 def real_rig(

@@ -94,7 +94,7 @@ def command(
     from dbcheck.campaign.judging import to_json
     from dbcheck.cli import output, rig
     from dbcheck.cli.entries import chosen
-    from dbcheck.cli.guard import guard
+    from dbcheck.cli.guard import guard, require_passable
     from dbcheck.core.evidence import Verdict
     from dbcheck.errors import UsageError
     from dbcheck.report.progress import progress
@@ -106,6 +106,7 @@ def command(
             "neither a NAME nor --target is given",
             hint="Name a host of an inventory (dbcheck init writes one), or a URL.",
         )
+    require_passable(entry)
     workload = workloads.load(entry.workload).with_sessions(entry.sessions)
     workload = workload.with_options(rate=rate, ramp_s=ramp, processes=processes)
     lag = WindowLimits(acks=window, lockstep=lockstep)

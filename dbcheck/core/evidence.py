@@ -251,6 +251,20 @@ def held_at_the_cut(newest_us: int | None, cut_us: int | None) -> Item:
     return Item(name, Standing.PRESENT, said, True)
 
 
+def class_of_cut(cut: CutClass, depth: Depth | None, *, assumed: bool) -> Item | None:
+    """Say that nobody declared what a human cut, None where nothing rests on that.
+
+    depth: how deep the cut was seen to go, None if that was not measured.
+    """
+    if not assumed or depth is Depth.DRIVE:
+        return None
+    said = (
+        f"a {cut.words} is assumed, as nobody declared what was cut by hand "
+        "(--power-class or dbcheck_power_class declares it)"
+    )
+    return Item("class of the cut", Standing.ASSUMED, said, True)
+
+
 def since_checkpoint(
     begun: tuple[int, int], before: tuple[int, int], acked: int
 ) -> Item:

@@ -88,6 +88,11 @@ class PowerPlan:
         """Say whether a human cuts."""
         return self.kind == "manual"
 
+    @property
+    def assumes_class(self) -> bool:
+        """Say whether the cut is taken to be AC though nobody declared it."""
+        return self.attended and self.cut_class is None
+
 
 @dataclass(frozen=True, slots=True)
 class Expected:

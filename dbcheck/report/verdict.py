@@ -111,7 +111,11 @@ def _fact_rows(result: Json) -> Iterator[tuple[str, str]]:
         "workload",
         f"{result['workload']}, {result['sessions']} sessions, seed {result['seed']}",
     )
-    yield "power", f"{result['power']}, class of the cut: {result['cut_class']}"
+    assumed = " (assumed)" if result["class_assumed"] else ""
+    yield (
+        "power",
+        f"{result['power']}, class of the cut: {result['cut_class']}{assumed}",
+    )
     load = result["load"]
     if load:
         latency = load["latency_ms"]

@@ -422,6 +422,14 @@ def test_a_witness_on_the_targets_host_is_refused(user: User) -> None:
             id="a command that nobody would run",
         ),
         pytest.param(
+            [
+                *("run", "--target", "postgresql://u@h/d", "--witness", "file:/w"),
+                *("--power", "exec", "--cut-command", "x", "--power-class", "AC"),
+            ],
+            "--restore-command",
+            id="a cut that could never pass",
+        ),
+        pytest.param(
             ["run", "db1", "--target", "postgresql://u@h/d"],
             "--target is given beside the name db1",
             id="a name and flags",

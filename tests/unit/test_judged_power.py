@@ -71,6 +71,19 @@ def test_a_cut_by_hand_passes_and_says_what_nobody_saw(tmp_path: Path) -> None:
         assert f"assumed, not seen: {name} (" in reason
 
 
+@pytest.mark.parametrize("assumed", [True, False])
+def test_a_class_that_nobody_declared_is_assumed(assumed: bool, tmp_path: Path) -> None:
+    first = replace(manifest(), class_assumed=assumed)
+    outcome = judged(tmp_path, BY_HAND, CutClass.AC, first=first)
+    assert outcome.verdict is Verdict.PASS
+    (reason,) = outcome.judgement.reasons
+    said = "assumed, not seen: class of the cut (a cut of the AC supply is assumed"
+    assert (said in reason) is assumed
+    if assumed:
+        assert item(outcome, "class of the cut").standing is Standing.ASSUMED
+    assert to_json(outcome)["class_assumed"] is assumed
+
+
 def test_an_unknown_boot_before_the_load_bounds_no_time_off(tmp_path: Path) -> None:
     first = manifest()
     assert first.host is not None

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
-from dbcheck.cli.rig import power_switch
+from dbcheck.cli.guard import require_passable
+from dbcheck.cli.rig import entry_rig, power_switch
 from dbcheck.core.cutclass import DECLARABLE, CutClass, shown
 from dbcheck.errors import UsageError
 from dbcheck.inventory.entry import Entry, PowerPlan
 from dbcheck.inventory.load import load
 from dbcheck.power.classes import agreed, of_agent
+from dbcheck.report.progress import PlainProgress
+from dbcheck.witness.url import open_witness
+from dbcheck.witness.window import WindowLimits
 
 
 @pytest.mark.parametrize(
@@ -55,6 +61,54 @@ def test_no_declaration_makes_a_cut_deeper_than_it_is() -> None:
 def test_each_switch_tells_its_class(plan: PowerPlan, expected: CutClass) -> None:
     entry = Entry("db1", "postgresql://db1/x", power=plan)
     assert power_switch(entry, print).cut_class is expected
+
+
+@pytest.mark.parametrize(
+    ("plan", "assumed"),
+    [
+        (PowerPlan("manual"), True),
+        (PowerPlan("manual", cut_class=CutClass.AC), False),
+        (PowerPlan("exec", cut=("true",)), False),
+    ],
+)
+def test_only_the_class_of_an_undeclared_hand_is_assumed(
+    plan: PowerPlan, assumed: bool, tmp_path: Path
+) -> None:
+    entry = Entry("db1", "postgresql://u@db1/x", power=plan)
+    witness = open_witness(f"file:{tmp_path}/witness", volatile=True)
+    progress, window = PlainProgress(Console(quiet=True)), WindowLimits()
+    with contextlib.closing(witness):
+        rig = entry_rig(entry, witness, progress, tmp_path, window)
+    assert rig.class_assumed is assumed
+
+
+CUT, BACK = ("pdu", "off"), ("pdu", "on")
+
+
+@pytest.mark.parametrize(
+    ("cut_class", "restore", "host", "refused"),
+    [
+        (CutClass.AC, (), "", True),
+        (CutClass.DC_RAIL, (), "", True),
+        (CutClass.BMC_OFF, (), "", True),
+        (CutClass.AC, BACK, "", False),
+        (CutClass.AC, (), "ssh://db1", False),  # its canaries may see DRIVE depth
+        (CutClass.RESET, (), "", False),
+        (CutClass.HYPERVISOR_KILL, (), "", False),
+        (None, (), "", False),  # claims nothing of the drives
+    ],
+)
+def test_a_switch_whose_cuts_could_never_pass_is_refused(
+    cut_class: CutClass | None, restore: tuple[str, ...], host: str, refused: bool
+) -> None:
+    plan = PowerPlan("exec", cut=CUT, restore=restore, cut_class=cut_class)
+    entry = Entry("db1", "postgresql://db1/x", power=plan, host=host)
+    if not refused:
+        return require_passable(entry)
+    with pytest.raises(UsageError, match="without a restore command") as caught:
+        require_passable(entry)
+    assert "--restore-command" in caught.value.hint
+    assert "--target-host" in caught.value.hint
 
 
 @pytest.mark.parametrize("deep", [CutClass.AC, CutClass.DC_RAIL])

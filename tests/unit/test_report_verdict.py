@@ -33,6 +33,7 @@ RESULT: dict[str, Any] = {
     "lab": {},
     "control": False,
     "cut_class": "AC",
+    "class_assumed": False,
 }
 
 
@@ -53,6 +54,13 @@ def test_a_reset_is_always_told(depth: dict[str, Any] | None) -> None:
         shown = printed(verdict_report(result))
         assert f"sysrq, class of the cut: {cut_class}" in shown
         assert ("It was a reset: the drives kept their power" in shown) is told
+
+
+def test_a_class_that_nobody_declared_is_shown_as_assumed() -> None:
+    for assumed, words in ((False, "cut: AC\n"), (True, "cut: AC (assumed)\n")):
+        result = {**RESULT, "power": "manual", "depth": None, "class_assumed": assumed}
+        shown = "\n".join(map(str.rstrip, printed(verdict_report(result)).split("\n")))
+        assert words in shown
 
 
 def test_a_layer_that_holds_flushes_back_is_shown_instead_of_advice() -> None:
