@@ -86,3 +86,21 @@ def test_a_temporary_table_of_each_session_is_refused(
     finally:
         least.execute("set global init_connect = ''")
     assert "row" in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["mariadb", "mysql"])
+def test_a_clock_that_was_set_for_a_session_dates_nothing(
+    new_least: Callable[[str], Least], name: str
+) -> None:
+    """SET TIMESTAMP stops NOW(), from which on the server's log is read."""
+    least = new_least(name)
+    for statement in statements(name):
+        least.run(statement)
+    before = least.engine().facts()
+    least.execute("set global init_connect = 'set timestamp = 1000000000'")
+    try:
+        after = least.engine().facts()
+    finally:
+        least.execute("set global init_connect = ''")
+    assert after.started_us == before.started_us
+    assert 0 <= after.clock_us - before.clock_us < 60_000_000
