@@ -80,6 +80,27 @@ def test_a_long_journal_is_replayed_quickly(
     assert (storage.folder / "file").stat().st_size == 100 * APPENDS
 
 
+def test_flushes_that_vanish_on_their_way_are_noticed(
+    storage: DriveStorage, idle: MariadbServer
+) -> None:
+    device = host_facts.Volume(str(storage.folder)).mount["source"]
+    queue = Path("/sys/block", Path(device).name, "queue/write_cache")
+    file = os.open(storage.folder / "file", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    os.fsync(file)
+    for cache in ("write back", "write through"):
+        queue.write_text(cache)
+        storage.start_counting()
+        for _ in range(20):
+            os.write(file, b"x" * 100)
+            os.fdatasync(file)
+        flushes = storage.counters()["flushes"]
+        assert (flushes > 0) == (cache == "write back")
+    os.close(file)
+    queue.write_text("write back")  # so that only what the drive saw can show it
+    _, report = storage.cut(idle, flushes_expected=True)
+    assert "writes and no flush" in str(report["wiring"])
+
+
 def test_a_stale_link_does_not_name_the_filesystem(
     storage: DriveStorage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

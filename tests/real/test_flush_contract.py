@@ -115,6 +115,8 @@ class Bench:
                 "every writer has flushed",
             )
             assert all(writer.alive() for writer in writers)
+            for writer in writers:
+                writer.failing.set()
             self.storage.fail()
         finally:
             for writer in writers:
