@@ -10,6 +10,7 @@
     different.jsonl  the rows whose content is not what it must be, whole
     losses.csv       every loss
     verdict.json     the judgement
+    drive.img        a lab's drive as the cut left it, if that was asked for
 
 The manifest is stored on the witness too, so a run can be judged without the
 client that made it.  Each file bears a digest of its content, so that a bit that
@@ -392,6 +393,16 @@ class RunFolder:
                 hint="Read the survivors again with the witness's copy of the run: "
                 "dbcheck reconcile --witness URL --run ID --target URL.",
             )
+
+    @property
+    def image_path(self) -> Path:
+        """Where the image of a lab's drive lies, if there is one."""
+        return self.path / "drive.img"
+
+    def drop_image(self) -> None:
+        """Delete the image of the drive: a run that passed needs none."""
+        with stored.writing(self.path):
+            self.image_path.unlink(missing_ok=True)
 
     def drop_survivors(self) -> None:
         """Delete the stored rows, which grow with every cycle on one table."""

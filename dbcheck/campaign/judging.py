@@ -413,6 +413,8 @@ def to_json(outcome: Outcome) -> dict[str, Any]:
     """Return the judged run as plain values, the form that --json prints."""
     load, manifest = outcome.load, outcome.manifest
     lost = outcome.verdict is Verdict.FAIL
+    image = outcome.run.image_path
+    kept = outcome.verdict is not Verdict.PASS and image.is_file()
     return {
         "run": manifest.run_id,
         "control": manifest.control,
@@ -456,6 +458,7 @@ def to_json(outcome: Outcome) -> dict[str, Any]:
         ],
         "left_on_host": _left_on_host(outcome),
         "lab": dict(manifest.lab),
+        "image": str(image) if kept else "",
     }
 
 

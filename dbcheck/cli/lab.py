@@ -184,7 +184,7 @@ def spec_of(
 _STORAGE = frozenset(
     {
         *("filesystem", "mount_options", "write_cache", "personality", "lie_fraction"),
-        *("flush_ms", "write_ms", "destage_s", "cache_mib", "survivors"),
+        *("flush_ms", "write_ms", "destage_s", "cache_mib", "survivors", "keep_image"),
     }
 )
 
@@ -217,6 +217,12 @@ def _refuse_storage_options() -> None:
     is_flag=True,
     help="First a cycle with relaxed sessions, which must lose.",
 )
+@click.option(
+    "--keep-image",
+    is_flag=True,
+    help="Keep the drive as the cut left it, before any recovery, in the folder of "
+    "each run that does not pass.",
+)
 @click.option("--workload", default="insert", show_default=True, metavar="NAME|FILE")
 @options.tempo()
 @options.runs()
@@ -226,6 +232,7 @@ def run(
     cycles: int,
     until: float | None,
     control: bool,
+    keep_image: bool,
     workload: str,
     sessions: int | None,
     processes: int | None,
@@ -258,7 +265,11 @@ def run(
     load = load.with_options(rate=rate, ramp_s=ramp, processes=processes)
     outcomes: list[Outcome] = []
     with progress(output.progress_console(), live=not as_json) as view:
-        each = lab_cycles(spec, load, drawn, cycles, view, runs, control=control)
+        each = lab_cycles(
+            *(spec, load, drawn, cycles, view, runs),
+            control=control,
+            keep_image=keep_image,
+        )
         for outcome in each if needed is None else until_shown(each, needed):
             outcomes.append(outcome)
             if outcome.manifest.control:

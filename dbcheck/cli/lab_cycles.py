@@ -16,6 +16,7 @@ from dbcheck.campaign.preflight import preflight
 from dbcheck.campaign.rig import Limits
 from dbcheck.cli.rig import lab_rig
 from dbcheck.core.evidence import Verdict
+from dbcheck.lab.drive_image import require_room
 from dbcheck.lab.lab import Lab
 from dbcheck.lab.spec import LabSpec
 from dbcheck.report.progress import PlainProgress
@@ -36,18 +37,26 @@ def lab_cycles(
     limits: Limits = LIMITS,
     *,
     control: bool = False,
+    keep_image: bool = False,
 ) -> Generator[Outcome, None, None]:
     """Yield the outcome of each of *cycles* cycles in one lab; cycle n has seed + n.
 
     With *control*, those of the controls come first; one that fails ends it all.
+    keep_image: of each that does not pass, the drive as the cut left it stays in its
+    run folder; raise UsageError if there is no room for that.
     Ends early after a server that did not come back.
     """
+    if keep_image:
+        runs.mkdir(parents=True, exist_ok=True)
+        require_room(runs, spec.drive.size_bytes)
     progress.phase("lab", described(spec))
     # The lab itself makes and removes it: a folder of ours would outlive our SIGKILL.
     folder = Path(tempfile.gettempdir(), f"dbcheck-lab-{secrets.token_hex(4)}")
     with Lab.start(spec, folder) as lab:
         # All that ever happens to this lab's server happens here.
         rig = replace(lab_rig(lab, progress, runs, limits), used_epochs=set())
+        switch = lab.switch()
+        rig = replace(rig, power=switch)
         with contextlib.closing(rig.witness):
             controls = run_controls(rig, workload, seed) if control else []
             yield from controls
@@ -55,8 +64,14 @@ def lab_cycles(
                 return
             facts = [facts_of(outcome) for outcome in controls]
             for number in range(cycles):
+                if keep_image:
+                    require_room(runs, spec.drive.size_bytes)
                 started = preflight(rig, workload, seed + number, controls=facts)
+                if keep_image:
+                    switch.image = started.run.image_path
                 outcome = finish_cycle(rig, started)
+                if outcome.verdict is Verdict.PASS:
+                    outcome.run.drop_image()
                 yield outcome
                 if outcome.after.failure or outcome.after.unanswered:
                     return

@@ -113,8 +113,8 @@ class Daemon:
         exact_us, report = self._machine.cut()
         return {"exact_us": exact_us, "report": report}
 
-    def _restore(self) -> None:
-        self._machine.restore()
+    def _restore(self, image: str = "") -> None:
+        self._machine.restore(Path(image) if image else None)
         self._note_processes()
 
     def _freeze(self) -> None:

@@ -85,10 +85,11 @@ class Machine:
         self._storage.end_cut(self.server)
         return cut_us, {**report, "flushes_expected": expected}
 
-    def restore(self) -> None:
+    def restore(self, image: Path | None = None) -> None:
         """Apply power and recover; what does not come back is told by failure().
 
         A server that still recovers after a while is left to it, and is no failure.
+        image: a new file that is to hold the drive as the cut left it.
         Raise LabError, with the power still off, if a cut that stopped halfway cannot
         be ended, or if this machine lacks what the drive or the server needs: it may
         be tried again.
@@ -98,7 +99,7 @@ class Machine:
         self._storage.end_cut(self.server)
         try:
             with self._storage.in_no_time():
-                self._storage.power_on()
+                self._storage.power_on(image)
                 if not self.server.begin(_RECOVERY_S):
                     log.warning("the server still recovers after %g s", _RECOVERY_S)
             self._storage.start_counting()

@@ -47,8 +47,11 @@ class Storage(Protocol):
         something does not end in its time.
         """
 
-    def power_on(self) -> None:
-        """Make the files reachable again; raise LabError if that fails."""
+    def power_on(self, image: Path | None = None) -> None:
+        """Make the files reachable again; raise LabError if that fails.
+
+        image: a new file that is first to hold what the cut left of the drive.
+        """
 
     def start_counting(self) -> None:
         """Count from zero."""
@@ -96,8 +99,8 @@ class FolderStorage:
         """Kill the server."""
         server.kill()
 
-    def power_on(self) -> None:
-        """Do nothing: the folder is there."""
+    def power_on(self, image: Path | None = None) -> None:
+        """Do nothing: the folder is there, and no drive is."""
 
     def start_counting(self) -> None:
         """Do nothing: nobody counts."""

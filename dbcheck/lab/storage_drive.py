@@ -12,6 +12,7 @@ from typing import Any
 from dbcheck.errors import LabError
 from dbcheck.lab import block, block_filesystem
 from dbcheck.lab.drive_control import DriveProcess
+from dbcheck.lab.drive_image import copy_drive
 from dbcheck.lab.server import DatabaseServer
 from dbcheck.lab.spec import LabSpec
 
@@ -95,10 +96,15 @@ class DriveStorage:
         server.kill()
         self._unmount()
 
-    def power_on(self) -> None:
-        """Attach the drive and mount the filesystem, which replays its journal."""
+    def power_on(self, image: Path | None = None) -> None:
+        """Attach the drive and mount the filesystem, which replays its journal.
+
+        image: where to copy the drive before that, if anywhere.
+        """
         drive = self._running()
         drive.power_on()
+        if image is not None:
+            copy_drive(drive.descriptor, drive.spec.size_bytes, image)
         self._loop = block.attach(drive.descriptor, self._write_cache)
         self._mount(self._loop)
 

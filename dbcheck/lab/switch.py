@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import Any
 
 from dbcheck.core.cutclass import CutClass
@@ -21,6 +22,9 @@ class LabSwitch:
     Needs the lab's name alone, so that any process of the same account can hold
     it.  What does not come back after a cut is a result: restore() returns, and
     failure() says why.  What the lab itself did to its server is an error.
+
+    image: a new file into which the next restore() first copies the drive as the cut
+           left it; None for no copy.
     """
 
     kind = "lab"
@@ -29,6 +33,7 @@ class LabSwitch:
 
     def __init__(self, name: str) -> None:
         self.name = name
+        self.image: Path | None = None
 
     def state(self) -> PowerState:
         """Ask the lab; raise PowerError if it does not answer."""
@@ -55,7 +60,9 @@ class LabSwitch:
 
         Raise PowerError if the lab could not do its part.
         """
-        self._ask("restore", _RESTORE_TIMEOUT_S)
+        image, self.image = self.image, None
+        fields = {} if image is None else {"image": str(image.resolve())}
+        self._ask("restore", _RESTORE_TIMEOUT_S, **fields)
 
     def failure(self) -> str | None:
         """Say why the filesystem or the server did not come back, or None.
@@ -71,10 +78,10 @@ class LabSwitch:
         reason: str | None = status["failure"]
         return reason
 
-    def _ask(self, command: str, timeout_s: float) -> Any:
+    def _ask(self, command: str, timeout_s: float, **fields: str) -> Any:
         try:
             socket = state.place(self.name).control
-            return control.ask(socket, command, timeout_s=timeout_s)
+            return control.ask(socket, command, timeout_s=timeout_s, **fields)
         except LabError as error:
             text = f"lab {self.name}: {error}"
             raise PowerError(text, hint=error.hint) from None

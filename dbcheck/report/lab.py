@@ -20,7 +20,9 @@ def cycles_report(
     """Return one row for each cycle, what they prove together, and of what."""
     proven = tally(*results)
     scopes = {lab_scope(result["lab"]): None for result in results if result["lab"]}
-    said = [*proof(proven), *map(Text, scopes)]
+    images = [result["image"] for result in results if result["image"]]
+    kept = [Text(f"The drive as the cut left it: {image}") for image in images]
+    said = [*proof(proven), *map(Text, scopes), *kept]
     return Group(_cycles_table(results, controls), *said)
 
 

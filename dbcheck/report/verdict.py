@@ -107,6 +107,8 @@ def _fact_rows(result: Json) -> Iterator[tuple[str, str]]:
     kind = "lab" if result["lab"] else witness["kind"]
     yield "witness", f"{witness['url']}  ({_WITNESS_KIND.get(kind, kind)})"
     yield "run", result["folder"]
+    if result["image"]:
+        yield "image", f"{result['image']}, the drive as the cut left it"
     yield (
         "workload",
         f"{result['workload']}, {result['sessions']} sessions, seed {result['seed']}",

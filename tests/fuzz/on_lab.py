@@ -212,14 +212,23 @@ def _sectors(real: InlineDrive) -> list[bytes]:
 class _Storage(DriveStorage):
     """A drive without a filesystem on it."""
 
-    def power_on(self) -> None:
+    def power_on(self, image: Path | None = None) -> None:
         self._running().power_on()
 
 
 def _server(folder: Path) -> DatabaseServer:
     """Return what can be started, killed and configured."""
     does: Callable[..., None] = lambda *_: None  # noqa: E731
-    names = ("strike", "kill", "start", "freeze", "thaw", "failure", "was_ended")
+    names = (
+        "strike",
+        "kill",
+        "start",
+        "begin",
+        "freeze",
+        "thaw",
+        "failure",
+        "was_ended",
+    )
     log = folder / "server.log"
     log.write_text("one\ntwo\n")
     facts = {"settings": {}, "url": "u", "password": "p", "log_file": log}

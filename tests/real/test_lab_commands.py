@@ -166,6 +166,30 @@ def test_what_would_be_ignored_is_refused(
     assert state.entries() == []
 
 
+def test_an_image_needs_a_drive() -> None:
+    words = ("lab", "run", "--engine", "mariadb", "--rung", "process", "--keep-image")
+    assert "--keep-image needs a virtual drive" in dbcheck(*words, code=2)
+
+
+@pytest.mark.root
+def test_the_drive_is_kept_as_the_cut_left_it(tmp_path: Path) -> None:
+    """What the report names can be mounted, and holds a server that was not shut."""
+    skip_without_server("postgresql")
+    words = ("lab", "run", "--engine", "postgresql", "--fs", "ext4", "--drive", "lying")
+    said = dbcheck(*words, "--keep-image", "--runs", str(tmp_path / "runs"), code=1)
+    (image,) = tmp_path.glob("runs/*/drive.img")
+    assert f"{image},thedriveasthecutleftit" in "".join(said.split())
+    assert image.stat().st_blocks * 512 < image.stat().st_size / 2
+    folder = tmp_path / "mounted"
+    folder.mkdir()
+    mount = ["mount", "-o", "loop,ro,noload", str(image), str(folder)]
+    subprocess.run(mount, check=True)
+    try:
+        assert (folder / "data/postmaster.pid").exists()
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)
+
+
 def test_a_killed_lab_run_leaves_no_folder(tmp_path: Path) -> None:
     """Not even one that is empty; `lab down` removes what the daemon could not."""
     skip_without_server("postgresql")

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Generator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
 import pytest
+from rich.console import Console
 
 from dbcheck.campaign.judging import Outcome
-from dbcheck.cli.lab_cycles import until_shown
+from dbcheck.cli.lab_cycles import lab_cycles, until_shown
 from dbcheck.core.evidence import Verdict
+from dbcheck.errors import LabError, UsageError
+from dbcheck.lab.drive_image import copy_drive
+from dbcheck.lab.spec import LabSpec
+from dbcheck.report.progress import PlainProgress
+from dbcheck.workload import load
 
 
 def outcomes(letters: str, closed: list[bool]) -> Generator[Outcome, None, None]:
@@ -43,3 +52,31 @@ def test_it_ends_at_the_first_loss_or_when_enough_is_shown(
     closed: list[bool] = []
     assert len(list(until_shown(outcomes(letters, closed), 3))) == cycles
     assert closed, "the lab has ended too"
+
+
+def test_an_image_that_has_no_room_is_refused_before_the_lab(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    room = SimpleNamespace(free=(1 << 30) - 1)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: room)
+    quiet = PlainProgress(Console(quiet=True))
+    given = (LabSpec("postgresql"), load("insert"), 1, 1, quiet, tmp_path / "runs")
+    with pytest.raises(UsageError, match="may need 1,024 MiB, and .*1,023 MiB free"):
+        next(lab_cycles(*given, keep_image=True))
+
+
+def test_an_image_is_the_drive_without_its_zeros(tmp_path: Path) -> None:
+    drive = tmp_path / "drive"
+    drive.write_bytes(bytes(1 << 20) + b"a" + bytes((3 << 20) - 1))
+    descriptor = os.open(drive, os.O_RDONLY)
+    try:
+        copy_drive(descriptor, 4 << 20, tmp_path / "image")
+        with pytest.raises(LabError, match="there already"):
+            copy_drive(descriptor, 4 << 20, tmp_path / "image")
+        with pytest.raises(LabError, match="none/image cannot be written"):
+            copy_drive(descriptor, 4 << 20, tmp_path / "none" / "image")
+    finally:
+        os.close(descriptor)
+    image = tmp_path / "image"
+    assert image.read_bytes() == drive.read_bytes()
+    assert image.stat().st_blocks * 512 < 1 << 20

@@ -31,6 +31,7 @@ def results(verdicts: Sequence[str], depth: str | None) -> list[Mapping[str, Any
             "recovered": 0,
             "verdict": verdict,
             "depth": {"depth": depth},
+            "image": f"runs/{number}/drive.img" if verdict == "FAIL" else "",
             "lab": LabSpec("mysql", drive=DriveSpec(survivors="blocks")).to_values(),
         }
         for number, verdict in enumerate(verdicts)
@@ -49,6 +50,8 @@ def test_passes_are_told_with_their_bound_and_what_they_would_have_missed() -> N
 def test_losses_are_told_with_both_bounds() -> None:
     text = said(cycles_report(results(["PASS", "FAIL"], None)), columns=400)
     assert "1 loss in 2 cuts: at least 2.5% of cuts lose" in text
+    assert text.count("The drive as the cut left it: runs/1/drive.img\n") == 1
+    assert "runs/0" not in text
     assert "would pass" not in text
     assert text.count("each cut left a random half of their blocks of 4096 bytes") == 1
 

@@ -31,6 +31,7 @@ RESULT: dict[str, Any] = {
     "left_on_host": None,
     "losses": {},
     "lab": {},
+    "image": "",
     "control": False,
     "cut_class": "AC",
     "class_assumed": False,
