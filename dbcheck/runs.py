@@ -166,7 +166,8 @@ class LoadRecord:
     canaries:    how far the canaries came, None if there were none.
     canaries_elsewhere: the same of HostBefore.elsewhere, each.
     heard_us:    when their last report came: the host had its power until then.
-    host_lived:  the host still answered when the load was over.
+    host_lived:  the host still answered when the load was over; not asked of a lab's.
+    switched_us: when the switch said that it had cut, None if it did not.
     due_us:      when the cut was to come; None if it never was.
     no_checkpoint: why there was none although the cut was to come in its midst.
     settings:    the server's just before the cut, None if they were not read.
@@ -197,6 +198,7 @@ class LoadRecord:
     canary_held: bool = True
     heard_us: int | None = None
     host_lived: bool = False
+    switched_us: int | None = None
     due_us: int | None = None
     no_checkpoint: str = ""
 

@@ -1,6 +1,6 @@
 """When the power of a stored run went, by what evidence.
 
-A switch was asked at a moment that the client knows, and a lab knows the cut itself.  A
+A lab knows the cut itself, and a switch was asked at a moment that the client knows.  A
 cut by hand comes at a moment that nobody tells.  What is known of it:
 
 - The server went silent, and so did its host: a power cut looks like that.  The host's
@@ -8,7 +8,8 @@ cut by hand comes at a moment that nobody tells.  What is known of it:
   after it.  That is assumed, never seen: a network that failed first looks the same.
 - The connections broke: a power cut leaves silence, so the server ended by itself, and
   the power was cut at some time after that.  What the drive held may have been written.
-- The host still answered when the load was over: the power was cut after that.
+- The host still answered when the load was over: the power was cut after that.  So it
+  is with a switch that acts late.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _ENDED_FIRST = (
 )
 _CUT_LATER = (
     "the host still answered when the load was over: how much later its power was cut "
-    f"by hand is not known; {_AGAIN}"
+    f"is not known; {_AGAIN}"
 )
 
 
@@ -52,8 +53,8 @@ def cut_us(load: LoadRecord | None) -> int | None:
     """Return the moment of the cut as well as it is known, or None.
 
     In microseconds of the client's clock.  The cut cannot be earlier than the moment at
-    which the switch was asked, whatever happened to the sessions before; nor, by
-    whomever it was made, than the last report of the canaries on the host.
+    which the switch was asked, whatever happened to the sessions before; nor, if it was
+    made by hand, than the last report of the canaries on the host.
     """
     if load is None or _undated(load):
         return None
@@ -68,9 +69,9 @@ def cut_us(load: LoadRecord | None) -> int | None:
 
 
 def _undated(load: LoadRecord) -> str:
-    """Return why nothing dates a cut by hand, "" if something does."""
-    if load.cut is None or not load.cut.by_hand:
+    """Return why nothing dates a cut, "" if something does."""
+    if load.cut is None or load.cut.exact_us is not None:
         return ""
-    if load.gone == BROKEN:
+    if load.cut.by_hand and load.gone == BROKEN:
         return _ENDED_FIRST
     return _CUT_LATER if load.host_lived else ""

@@ -323,6 +323,7 @@ def _without_power(
         seen=load.cut.off_seen,
         by_hand=load.cut.by_hand,
         at_most_s=_dark_s(manifest, load, after.host),
+        late_s=max(0, (load.last_ack_us or 0) - (load.switched_us or math.inf)) / 1e6,
     )
     found = depth.depth if depth else None
     return time_without_power(manifest.cut_class, time, found)

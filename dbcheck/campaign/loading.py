@@ -115,7 +115,7 @@ class Cutter:
 
     asked:  the switch was told, whatever came of it.
     before: what the server told at the last look before that, None if nothing.
-    canary_held: see runs.LoadRecord.
+    canary_held, switched_us: see runs.LoadRecord.
     due_us: when the cut was to come, on the client's clock; None before that is known.
     no_checkpoint: why there was none, if the cut was to come in its midst.
     """
@@ -138,6 +138,7 @@ class Cutter:
         self.asked = False
         self._waited = False  # for the witness; the sessions may yet be waiting
         self.cut: Cut | None = None
+        self.switched_us: int | None = None
         self._noted: Future[None] | None = None
         self._begun = self._look()
         self.before: ServerFacts | None = None
@@ -178,6 +179,7 @@ class Cutter:
             held = self._started.held
             self.canary_held = held is None or held.is_held()
             self.cut = self._rig.power.cut()
+            self.switched_us = now_us()
 
     def look_at_held(self) -> None:
         """Look again whether the canary's session lives, after a cut by hand.
@@ -385,7 +387,12 @@ def _record(started: Started, load: Load, cutter: Cutter) -> LoadRecord:
         ),
         canary_held=cutter.canary_held,
         heard_us=started.canaries.data.heard_us() if started.canaries else None,
-        host_lived=started.canaries is not None and started.canaries.answered(),
+        host_lived=(
+            not started.manifest.lab  # whose host always lives on
+            and started.canaries is not None
+            and started.canaries.answered()
+        ),
+        switched_us=cutter.switched_us,
         due_us=cutter.due_us,
         no_checkpoint=cutter.no_checkpoint,
     )

@@ -168,7 +168,7 @@ class AtTheCut:
     farewells:   what the server said to sessions that it ended itself.
     window_full: as many acks waited for the witness as may, so that no session sent.
     by_hand:     a human cut, so that its moment is at best assumed.
-    undated:     why the moment of a cut by hand is not known, "" if it is assumed.
+    undated:     why the moment of the cut is not known, "" if it is known or assumed.
     """
 
     last_ack_us: int | None

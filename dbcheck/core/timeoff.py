@@ -25,6 +25,7 @@ class TimeOff:
     by_hand:   a human cut it, and restored it.
     at_most_s: the host's kernel started so long after the host was last heard; None if
                that is not known.
+    late_s:    the last ack came so long after the switch said that it had cut.
     """
 
     meant_s: float | None
@@ -32,6 +33,7 @@ class TimeOff:
     seen: bool
     by_hand: bool = False
     at_most_s: float | None = None
+    late_s: float = 0.0
 
 
 def time_without_power(
@@ -80,6 +82,14 @@ def _kept(time: TimeOff, meant_s: float) -> tuple[Standing, str]:
         return Standing.NOT_OBSERVABLE, (
             f"how long it was off was not measured ({wanted} intended): {_AGAIN}, and "
             "let it end"
+        )
+    left_s = time.off_s - time.late_s
+    if time.late_s > CLOCKS_S and left_s < meant_s:
+        return Standing.NOT_OBSERVABLE, (
+            f"acks came for {time.late_s:.1f} s after the switch said that it had cut, "
+            f"so the power was off for {max(0, left_s):.1f} s at most instead of "
+            f"{wanted}: the switch acts late; keep the power off for longer "
+            "(--off-seconds, dbcheck_power_off_s) and cut again"
         )
     if time.off_s < meant_s:
         return Standing.NOT_OBSERVABLE, (

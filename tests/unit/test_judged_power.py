@@ -71,6 +71,37 @@ def test_a_cut_by_hand_passes_and_says_what_nobody_saw(tmp_path: Path) -> None:
         assert f"assumed, not seen: {name} (" in reason
 
 
+@pytest.mark.parametrize(
+    ("later_s", "verdict"), [(0.5, Verdict.PASS), (3.0, Verdict.INCONCLUSIVE)]
+)
+def test_acks_after_a_switch_had_cut_shorten_its_time(
+    later_s: float, verdict: Verdict, tmp_path: Path
+) -> None:
+    """An outlet with a delay of its own says that it is off before it is."""
+    record = replace(
+        switched(off_s=15.0, off_seen=True),
+        gone_us=LAST_US,
+        switched_us=LAST_US - int(later_s * 1e6),
+    )
+    outcome = judged(tmp_path, record, CutClass.AC)
+    assert outcome.verdict is verdict, outcome.judgement
+    said = f"acks came for {later_s:.1f} s after"
+    assert (said in outcome.judgement.reasons[0]) is (verdict is not Verdict.PASS)
+
+
+@pytest.mark.parametrize("gone", ["broken", "silent"])
+def test_a_host_that_outlived_the_load_was_not_cut_by_a_switch_either(
+    gone: str, tmp_path: Path
+) -> None:
+    """The server crashed while the switch was yet to act."""
+    record = replace(switched(off_s=15.0, off_seen=True), gone=gone, host_lived=True)
+    outcome = judged(tmp_path, record, CutClass.AC)
+    assert outcome.verdict is Verdict.INCONCLUSIVE
+    found = item(outcome, "load at the cut")
+    assert found.standing is Standing.NOT_OBSERVABLE
+    assert "host still answered" in found.reason
+
+
 @pytest.mark.parametrize("assumed", [True, False])
 def test_a_class_that_nobody_declared_is_assumed(assumed: bool, tmp_path: Path) -> None:
     first = replace(manifest(), class_assumed=assumed)

@@ -32,6 +32,21 @@ def late(at_most_s: float, *, seen: bool = False, by_hand: bool = False) -> Time
         pytest.param(
             TimeOff(MEANT_S, None, seen=True), UNKNOWN, "not measured", id="unknown"
         ),
+        pytest.param(
+            TimeOff(MEANT_S, 15.2, seen=True, late_s=8.0),
+            *(UNKNOWN, "off for 7.2 s at most instead of 15 s"),
+            id="a delayed outlet",
+        ),
+        pytest.param(
+            TimeOff(MEANT_S, 25.2, seen=True, late_s=8.0),
+            *(Standing.PRESENT, "25.20"),
+            id="a delayed outlet, long enough",
+        ),
+        pytest.param(
+            TimeOff(MEANT_S, 15.2, seen=True, late_s=0.9),
+            *(Standing.PRESENT, "15.20"),
+            id="the charge of a supply",
+        ),
         pytest.param(TimeOff(0, 3.0, seen=True), UNKNOWN, "longer", id="none meant"),
         pytest.param(
             TimeOff(None, None, seen=False), UNKNOWN, "comes back by itself", id="alone"
