@@ -27,7 +27,7 @@ RECENT_S = 1.0
 RING_BLOCKS_MAX = 1 << 20  # 4 GiB
 # These overwrite allocated blocks where they are: no metadata goes with it that
 # could be lost in the page cache instead of the block in the drive.
-_IN_PLACE = frozenset({"ext2", "ext3", "ext4", "xfs"})
+IN_PLACE = frozenset({"ext2", "ext3", "ext4", "xfs"})
 # With these, ext4 turns O_DIRECT into buffered writes (ext4(5), data=journal; Linux,
 # Documentation/filesystems/fscrypt.rst, which knows exceptions that nothing shows).
 _NOT_DIRECT = ("data=journal", "encryption")
@@ -213,7 +213,7 @@ class Ground:
 
     def objection(self) -> str:
         """Return why a lost block is no proof against the drive here, "" if it is."""
-        if self.filesystem not in _IN_PLACE:
+        if self.filesystem not in IN_PLACE:
             return f"{self._kind} does not overwrite in place"
         for option in filter(None, map(self._options.get, _NOT_DIRECT)):
             return f"{self.filesystem} with {option} writes through the page cache"
@@ -233,7 +233,7 @@ class Ground:
     @property
     def may_be_remote(self) -> bool:
         """Say whether the filesystem may be another host's, for all that is known."""
-        return self.filesystem not in _CACHING | _IN_PLACE
+        return self.filesystem not in _CACHING | IN_PLACE
 
     @property
     def flushes_direct(self) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dbcheck.core import layers
+from dbcheck.core.depth import IN_PLACE
 from dbcheck.core.target import Layer
 
 # zvols cache in the ARC (OpenZFS, zvol_os.c), bcache keeps its journal and its index in
@@ -37,6 +38,11 @@ def host_cache(stack: Sequence[Layer]) -> str:
 def _losing(layer: Layer) -> str:
     if layer.kind == "loop" and not layer.direct:
         return f"{layer.name} is a loop device that writes through the page cache"
+    if layer.kind == "loop" and layer.backing and layer.backing not in IN_PLACE:
+        return (
+            f"{layer.name} is a loop device on {layer.backing}, which does not "
+            "overwrite in place"
+        )
     if layer.kind == "md":
         return _array(layer)
     kind = layers.kind_of(layer)

@@ -17,6 +17,7 @@ class Layer:
                  the former it sends no flush.
     below:       the devices that this one is made of; () for a drive.
     direct:      a loop device that goes past the page cache of its file (O_DIRECT).
+    backing:     the filesystem of that file, "" if it is not known.
     md:          of an array its level, degraded (number of drives that it lacks),
                  policy (how it stays consistent) and backlog (of write-behind), as
                  its files in /sys have them; what is not there is left out.
@@ -35,6 +36,7 @@ class Layer:
     direct: bool = False
     md: Mapping[str, str] = field(default_factory=dict)
     foreign: str = ""
+    backing: str = ""
 
 
 @dataclass(frozen=True, slots=True)

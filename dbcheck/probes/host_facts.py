@@ -363,7 +363,13 @@ def layer_of(folder: str, name: str, below: list[str]) -> dict[str, Any]:
         "direct": first_line(os.path.join(folder, "loop", "dio")) == "1",
         "md": md_of(os.path.join(folder, "md")),
         "foreign": foreign(folder) if kind == "disk" else "",
+        "backing": backing_of(first_line(os.path.join(folder, "loop", "backing_file"))),
     }
+
+
+def backing_of(file: str) -> str:
+    """Return the filesystem of a loop device's file, "" if it cannot be seen here."""
+    return mount_of(file)["type"] if os.path.isfile(file) else ""
 
 
 def md_of(folder: str) -> dict[str, str]:

@@ -138,6 +138,14 @@ def test_a_virtio_drive_has_its_serial_beside_its_queue() -> None:
     assert drive["serial"] == VIRTIO.read_text().strip()
 
 
+def test_the_filesystem_of_a_loop_devices_file_is_known(tmp_path: Path) -> None:
+    (tmp_path / "loop0/loop").mkdir(parents=True)
+    for file, kind in (("/proc/self/status", "proc"), ("/", ""), ("/no/such", "")):
+        (tmp_path / "loop0/loop/backing_file").write_text(f"{file}\n")
+        layer = host_facts.layer_of(str(tmp_path / "loop0"), "loop0", [])
+        assert (layer["kind"], layer["backing"]) == ("loop", kind)
+
+
 def test_a_serial_is_read_where_a_driver_puts_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

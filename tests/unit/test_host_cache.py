@@ -42,6 +42,10 @@ def found(*layers: Layer, cut: CutClass = CutClass.AC) -> tuple[Depth | None, st
     [
         pytest.param(layer("sda"), id="a drive"),
         pytest.param(layer("loop0", "loop", direct=True), id="a loop with O_DIRECT"),
+        pytest.param(
+            replace(layer("loop0", "loop", direct=True), backing="xfs"),
+            id="a loop on a file that is overwritten in place",
+        ),
         pytest.param(layer("dm-0", "dm", uuid="LVM-x"), id="LVM"),
         pytest.param(layer("dm-0", "dm", uuid="CRYPT-LUKS2-x"), id="LUKS"),
         pytest.param(layer("dm-0", "dm", uuid="part2-mpath-x"), id="multipath"),
@@ -57,6 +61,10 @@ def test_layers_that_pass_writes_on_leave_the_drive_to_blame(top: Layer) -> None
     ("top", "said"),
     [
         (layer("loop0", "loop"), "loop0 is a loop device that writes through the page"),
+        (
+            replace(layer("loop0", "loop", direct=True), backing="btrfs"),
+            "loop0 is a loop device on btrfs, which does not overwrite in place",
+        ),
         (
             layer("zd16"),
             "zd16 (zvol) may keep completed writes, or where they are, in the host's",
