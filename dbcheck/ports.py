@@ -10,19 +10,20 @@ import enum
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from dbcheck.core.acks import AckArray
 from dbcheck.core.cut import Cut as Cut
 from dbcheck.core.cut import PowerState as PowerState
 from dbcheck.core.cutclass import CutClass
 from dbcheck.core.datadir import DataNames
 from dbcheck.core.depth import Completed, Remains
-from dbcheck.core.ended import HeldCanary
 from dbcheck.core.history import Ack, AckValues, Row
 from dbcheck.core.places import Place
-from dbcheck.core.survivors import RowBatch
 from dbcheck.core.target import LogMarks, LogTail, TargetFacts
+
+if TYPE_CHECKING:  # numpy takes every small program of the lab a tenth of a second
+    from dbcheck.core.acks import AckArray
+    from dbcheck.core.survivors import RowBatch
 
 Json = Mapping[str, Any]
 
@@ -145,6 +146,16 @@ class Session(Protocol):
 
     def close(self) -> None:
         """End the connection, also in the middle of an operation; never raises."""
+
+
+class HeldCanary(Protocol):
+    """A session whose orderly end commits the canary that it planted."""
+
+    def is_held(self) -> bool:
+        """Say whether the session still lives, as far as is seen without asking."""
+
+    def close(self) -> None:
+        """End the session; never raises."""
 
 
 class Engine(Protocol):

@@ -16,14 +16,13 @@ from dbcheck.campaign.independence import require_independent, require_other_hos
 from dbcheck.campaign.rig import Rig
 from dbcheck.core.control import ControlFacts
 from dbcheck.core.cutclass import CutClass
-from dbcheck.core.ended import HeldCanary
 from dbcheck.core.history import PREFLIGHT_SESSION, Ack, Row
 from dbcheck.core.moments import Moment
 from dbcheck.core.schedule import EPOCH_MAX, Schedule, epoch_of
 from dbcheck.core.target import HostBefore
 from dbcheck.errors import EngineError, NoCanary, WitnessError
 from dbcheck.load.single import commit
-from dbcheck.ports import ServerFacts, Shape, WitnessLog
+from dbcheck.ports import HeldCanary, ServerFacts, Shape, WitnessLog
 from dbcheck.runs import Manifest, RunFolder, new_run_id
 from dbcheck.workload import Workload
 

@@ -3,22 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
 
 from dbcheck.core.evidence import AtTheCut, Item, Standing
 
 NAME = "not shut down"
 BROKEN, SILENT = "broken", "silent"  # of a load: how its server went
-
-
-class HeldCanary(Protocol):
-    """A session whose orderly end commits the canary that it planted."""
-
-    def is_held(self) -> bool:
-        """Say whether the session still lives, as far as is seen without asking."""
-
-    def close(self) -> None:
-        """End the session; never raises."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Mapping
 from pathlib import Path
 
+from dbcheck.core.cut import PowerState
 from dbcheck.errors import LabError, Unrecoverable
 from dbcheck.lab.server import DatabaseServer
 from dbcheck.lab.server_mariadb import MariadbServer
@@ -14,7 +15,6 @@ from dbcheck.lab.server_postgresql import PostgresqlServer
 from dbcheck.lab.spec import LabSpec
 from dbcheck.lab.storage import FolderStorage, Storage
 from dbcheck.lab.storage_drive import DriveStorage
-from dbcheck.ports import PowerState
 
 log = logging.getLogger(__name__)
 

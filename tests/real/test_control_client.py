@@ -37,6 +37,7 @@ def user(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[User]:
         yield User(lab, tmp_path)
 
 
+@user_of("mariadb")
 def test_a_control_comes_first_and_stands_in_the_result(user: User) -> None:
     result = user.json("run", *user.rig, "--control", code=0)
     assert result["verdict"] == "PASS"

@@ -10,13 +10,12 @@ from typing import Any
 
 import pytest
 
-from dbcheck.core.ended import HeldCanary
 from dbcheck.engines import mysql_canary
 from dbcheck.engines.registry import open_engine
 from dbcheck.errors import EngineError, NoCanary
 from dbcheck.lab.server import DatabaseServer
 from dbcheck.lab.spec import LabSpec
-from dbcheck.ports import Engine, Shape
+from dbcheck.ports import Engine, HeldCanary, Shape
 from tests.real.lab_access import connect
 from tests.real.rigs import bench
 from tests.real.servers import NewServer, engine_of

@@ -6,6 +6,7 @@ import os
 import select
 import socket
 import threading
+import time
 from collections.abc import Callable
 
 import pytest
@@ -255,6 +256,7 @@ def test_a_start_is_told_the_same_until_the_next(own_server: DatabaseServer) -> 
     engine = engine_of(own_server)
     before = facts = engine.facts()
     while facts.clock_us < before.clock_us + 2_500_000:
+        time.sleep(0.1)
         facts = engine.facts()
         assert facts.started_us == before.started_us
     own_server.kill()

@@ -18,7 +18,7 @@ from dbcheck.interrupt import led_to
 from tests.real.rigs import FAMILIES, SEED, Bench, bench, quick
 from tests.real.test_control_client import process_lab
 
-FUNCTIONS = 100
+FUNCTIONS = 60
 # There an interrupt may leave a lock held for ever (bpo-29988 and its like).
 UNSAFE = "threading.py"
 

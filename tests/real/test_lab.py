@@ -82,7 +82,10 @@ def test_an_honest_drive_loses_no_commit(
 
 
 @pytest.mark.root
-@ALL
+@pytest.mark.parametrize(
+    "engine",
+    ["postgresql", "mariadb", pytest.param("mysql", marks=pytest.mark.soak)],
+)
 def test_whatever_survives_an_honest_drive_loses_no_commit(
     start: Start, engine: str
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -87,9 +88,12 @@ def test_what_up_prints_can_be_pasted(engine: str, tmp_path: Path) -> None:
 
 def test_labs_that_are_up_are_an_inventory(tmp_path: Path) -> None:
     for name in ("one", "two"):
-        dbcheck("lab", "up", "--engine", "postgresql", "--name", name)
+        up("postgresql", name, "--rung", "process")
+    (tmp_path / "quick.toml").write_text(QUICK)
     inventory, folder = tmp_path / "inventory.yml", str(tmp_path / "campaign")
-    inventory.write_text(dbcheck("lab", "inventory"))
+    listed = json.loads(dbcheck("lab", "inventory"))
+    listed["all"]["vars"] = {"dbcheck_workload": str(tmp_path / "quick.toml")}
+    inventory.write_text(json.dumps(listed))
     words = ["one", "two", "--inventory", str(inventory), "--cuts", "1"]
     said = dbcheck("campaign", *words, "--folder", folder)
     assert said.count("no loss in 1 cut") == 2
