@@ -69,7 +69,8 @@ def volume_depths(
     if before is None or completed is None or after is None or after.remains is None:
         return []
     data = before.facts.data
-    depths = [VolumeDepth(data, _measured(data, completed, after.remains, cut))]
+    above = _above(data, after, cut)
+    depths = [VolumeDepth(data, _measured(data, completed, after.remains, above))]
     for number, volume in enumerate(before.facts.volumes[1:]):
         canaries = before.elsewhere[number]
         done = elsewhere[number] if number < len(elsewhere) else None
@@ -79,7 +80,8 @@ def volume_depths(
             why = canaries.failure or "its canaries could not be read after the cut"
             depths.append(VolumeDepth(volume, None, why, not canaries.failure))
         else:
-            depths.append(VolumeDepth(volume, _measured(volume, done, left, cut)))
+            above = _above(volume, after, cut)
+            depths.append(VolumeDepth(volume, _measured(volume, done, left, above)))
     return [_by_its_drive(each, depths) for each in depths]
 
 
@@ -103,14 +105,25 @@ def _by_its_drive(one: VolumeDepth, depths: Sequence[VolumeDepth]) -> VolumeDept
     return one
 
 
-def _measured(
-    volume: Volume, completed: Completed, remains: Remains, cut: CutClass
-) -> DepthFinding:
-    above = host_cache(volume.layers)
-    if unknown := volume.unreadable.get("layers"):
-        above = f"what lies below it is not known ({unknown})"
+def _above(volume: Volume, after: HostAfter, cut: CutClass) -> str:
+    """Return why a lost block may have been lost above the drives, "" if nothing shows.
+
+    The layers count as they were before and after the cut, in which an array may have
+    lost a drive.
+    """
     if cut.keeps_power:
-        above = "the drives kept their power, so a layer above them lost this"
+        return "the drives kept their power, so a layer above them lost this"
+    if unknown := volume.unreadable.get("layers"):
+        return f"what lies below it is not known ({unknown})"
+    now = after.facts.volumes if after.facts else ()
+    place = next(iter(volume.places))
+    later = next((each.layers for each in now if place in each.places), ())
+    return host_cache((*volume.layers, *later))
+
+
+def _measured(
+    volume: Volume, completed: Completed, remains: Remains, above: str
+) -> DepthFinding:
     ground = Ground(volume.filesystem, volume.mount_options, above=above)
     found = find_depth(completed, remains, ground)
     if found.depth is not Depth.DRIVE or len(volume.file_drives) < 2:

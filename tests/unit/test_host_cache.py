@@ -112,6 +112,17 @@ def test_a_filesystem_on_what_is_not_known_shows_no_drive() -> None:
     assert "what lies below it is not known (ext4 on /dev/root" in one.reasons[0]
 
 
+def test_an_array_that_lost_a_drive_in_the_cut_caps_the_depth() -> None:
+    whole = replace(VOLUME, layers=(array(level="raid5", degraded="0"),))
+    lacking = replace(VOLUME, layers=(array(level="raid5", degraded="1"),))
+    facts = replace(FACTS, volumes=(whole,))
+    before = HostBefore(facts, "/c", "n", "", {})
+    for now, depth in ((whole, Depth.DRIVE), (lacking, Depth.OS)):
+        host = after(LEFT[Depth.DRIVE], facts=replace(facts, volumes=(now,)))
+        (one,) = volume_depths(before, DONE, (), host, CutClass.AC)
+        assert one.depth is depth
+
+
 def test_which_of_several_drives_lost_is_not_known() -> None:
     other = replace(VOLUME.drives[0], name="sdb", serial="s2")
     volume = replace(VOLUME, drives=(*VOLUME.drives, other))
