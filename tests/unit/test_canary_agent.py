@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from typing import Any
 import pytest
 
 from dbcheck.core.depth import Completed, Counted, Ground, Remains, find_depth
-from dbcheck.probes import host_agent, host_facts
+from dbcheck.probes import canary, host_agent, host_canary, host_facts
 from dbcheck.probes.host_canary import BESIDE, Canaries
 from dbcheck.remote import wire
 
@@ -236,6 +237,34 @@ def test_an_error_of_the_drive_ends_all_and_closes_every_file(
     assert not any(thread.is_alive() for thread in canaries._threads)
     assert open_files(canaries.folder) == []
     assert canaries.stopped == "Input/output error"
+
+
+def test_a_host_answers_in_time_although_its_drive_hangs(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else it looks like one without power, whose cut its last report dates."""
+    assert host_canary.END_S < canary._END_S / 2
+    monkeypatch.setattr(host_canary, "END_S", 0.3)
+    release, hanging = threading.Event(), threading.Semaphore(0)
+
+    def pwrite(fd: int, page: Any, at: int) -> int:
+        hanging.release()
+        release.wait(WAIT_S)
+        return len(page)
+
+    monkeypatch.setattr(os, "pwrite", pwrite)
+    rings = 10
+    canaries = Canaries({**pace(data), "rings": rings}, lambda *_: None)
+    try:
+        for _ in range(rings):
+            assert hanging.acquire(timeout=WAIT_S)
+        began_s = time.monotonic()
+        canaries.stop()
+        assert time.monotonic() - began_s < rings * 0.3 / 2
+    finally:
+        release.set()
+    for thread in canaries._threads:
+        thread.join(WAIT_S)
 
 
 def test_without_o_direct_the_buffered_canary_goes_on(
