@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -77,11 +78,12 @@ def rig(tmp_path: Path) -> Iterator[Rig]:
 
 
 @pytest.fixture
-def started(rig: Rig) -> Started:
+def started(rig: Rig) -> Iterator[Started]:
     """A run that is about to begin its load."""
     run = RunFolder.create(rig.runs, MANIFEST)
     log = rig.witness.create(MANIFEST.run_id, MANIFEST.to_bytes())
-    return Started(run, MANIFEST, Schedule(1, 2, (10,)), log, None)
+    with contextlib.closing(log):
+        yield Started(run, MANIFEST, Schedule(1, 2, (10,)), log, None)
 
 
 @pytest.mark.parametrize("interrupts", [1, 2, 3])
