@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from dbcheck.core.bystanders import Bystanders
 from dbcheck.core.cut import Cut as Cut
 from dbcheck.core.cut import PowerState as PowerState
 from dbcheck.core.cutclass import CutClass
@@ -99,20 +100,6 @@ class TableFacts:
     row_id_max: int
     weights_by_epoch: Mapping[int, int] = field(default_factory=dict)
     different: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Bystanders:
-    """Who else would be hit if this server's power were cut.
-
-    databases:   names of databases, schemas or tables that are not dbcheck's.
-    connections: of other clients, at this moment.
-    unreadable:  "databases" or "connections" -> why that could not be read.
-    """
-
-    databases: tuple[str, ...]
-    connections: int
-    unreadable: Mapping[str, str] = field(default_factory=dict)
 
 
 class Session(Protocol):

@@ -6,9 +6,10 @@ import time
 from collections.abc import Mapping
 
 from dbcheck.cli import rig
+from dbcheck.core.bystanders import Bystanders
 from dbcheck.errors import EngineError, UsageError
 from dbcheck.inventory.entry import Entry
-from dbcheck.ports import Bystanders, Engine
+from dbcheck.ports import Engine
 from dbcheck.power import consent, interlock
 from dbcheck.remote.addresses import place
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
+from dbcheck.core.bystanders import Bystanders
 from dbcheck.core.history import Row
 from dbcheck.core.places import Place
 from dbcheck.core.survivors import RowBatch
@@ -35,7 +36,7 @@ from dbcheck.engines.server_log import innodb_log
 from dbcheck.engines.tables import NAMES, SHAPES, row_of, table_facts
 from dbcheck.engines.target import read_url
 from dbcheck.errors import EngineError
-from dbcheck.ports import Bystanders, LogPosition, ServerFacts, Shape, TableFacts
+from dbcheck.ports import LogPosition, ServerFacts, Shape, TableFacts
 
 CONNECT_S = 10.0
 READY_S = 2.0  # for each of the few answers that connecting takes

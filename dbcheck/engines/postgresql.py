@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
+from dbcheck.core.bystanders import Bystanders
 from dbcheck.core.history import Row
 from dbcheck.core.places import Place
 from dbcheck.core.survivors import RowBatch
@@ -22,7 +23,7 @@ from dbcheck.engines.server_log import postgresql_log
 from dbcheck.engines.tables import NAMES, SHAPES, row_of, table_facts
 from dbcheck.engines.target import read_url
 from dbcheck.errors import EngineError, TableLost
-from dbcheck.ports import Bystanders, LogPosition, ServerFacts, Shape, TableFacts
+from dbcheck.ports import LogPosition, ServerFacts, Shape, TableFacts
 
 CONNECT_S = 10.0
 READY_CONNECT_S, READY_ANSWER_S = 3.0, 2.0

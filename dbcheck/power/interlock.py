@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from ipaddress import ip_address
 
+from dbcheck.core.bystanders import Bystanders
 from dbcheck.errors import UsageError
 from dbcheck.inventory.entry import Expected
-from dbcheck.ports import Bystanders
 from dbcheck.power.target import Identity
 from dbcheck.remote.addresses import boot_id
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from dbcheck.core.bystanders import Bystanders
 from dbcheck.errors import UsageError
 from dbcheck.inventory.entry import Entry, Expected, PowerPlan
-from dbcheck.ports import Bystanders
 from dbcheck.power import consent, interlock
 from dbcheck.power.target import Identity
 
