@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from dbcheck.campaign.reading_log import ReadingLog
 from dbcheck.campaign.rig import Rig
-from dbcheck.campaign.waiting import wait_for_server
+from dbcheck.campaign.waiting import await_facts
 from dbcheck.core.evidence import Standing, same_server
 from dbcheck.core.history import Row
 from dbcheck.core.indexloss import IndexLoss
@@ -112,13 +112,12 @@ class Reading:
     def _again(self, broke: _Broken) -> ServerFacts | None:
         """Return the facts of the same server once it is back, None if it is not."""
         try:
-            if failure := wait_for_server(self._rig):
-                self.failure = failure
-                return None
+            facts, self.failure = await_facts(self._rig)
         except NotBack as error:
             said = "; ".join(filter(None, [broke.error, broke.crashed, str(error)]))
             raise NotBack(said, hint=error.hint) from None
-        facts = self._rig.engine.facts()
+        if facts is None:
+            return None
         item = same_server(self._manifest.before.identity, facts.identity)
         if item.standing is Standing.CONTRADICTED:
             self.unanswered = f"{broke.error}; then another server: {item.reason}"

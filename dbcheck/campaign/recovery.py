@@ -5,7 +5,7 @@ from __future__ import annotations
 from dbcheck.campaign.host import ask_host
 from dbcheck.campaign.reading import Reading
 from dbcheck.campaign.rig import Rig
-from dbcheck.campaign.waiting import wait_for_server
+from dbcheck.campaign.waiting import await_facts
 from dbcheck.core.absence import CutFacts, judge_absence
 from dbcheck.core.evidence import Standing, same_server
 from dbcheck.errors import NotBack, TableLost, UsageError
@@ -26,8 +26,7 @@ def read_survivors(rig: Rig, run: RunFolder, manifest: Manifest) -> AfterRecord:
     """
     missing = False
     try:
-        failure = wait_for_server(rig)
-        facts = None if failure else rig.engine.facts()
+        facts, failure = await_facts(rig)
     except TableLost as error:
         failure, facts, missing = str(error), None, error.missing
     except NotBack as error:

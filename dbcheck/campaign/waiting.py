@@ -6,10 +6,12 @@ import time
 
 from dbcheck import interrupt
 from dbcheck.campaign.rig import Rig
-from dbcheck.errors import NotBack
+from dbcheck.errors import ConnectionLost, NotBack
+from dbcheck.ports import ServerFacts
 
 POLL_S = 0.2
 PATIENCE_S = 5.0
+RECONCILE = "Once it is back, before anything writes to it: dbcheck reconcile"
 
 
 def wait_for_server(rig: Rig) -> str:
@@ -31,9 +33,27 @@ def wait_for_server(rig: Rig) -> str:
         if waited_s > rig.limits.return_s:
             raise NotBack(
                 f"the server took no queries within {waited_s:.0f} s: {reason}",
-                hint="Once it is back, before anything writes to it: dbcheck reconcile",
+                hint=RECONCILE,
             )
         if reason != told and waited_s > PATIENCE_S:
             rig.listener.phase("restore", reason)
             told = reason
+        time.sleep(POLL_S)
+
+
+def await_facts(rig: Rig) -> tuple[ServerFacts | None, str]:
+    """Return the server's facts once it takes queries, or None and why it never will.
+
+    A server that crashes still takes queries for a moment: a connection that breaks is
+    no answer, and it is asked again.  Raise as wait_for_server() does.
+    """
+    ends_s = time.monotonic() + rig.limits.return_s
+    while True:
+        if failure := wait_for_server(rig):
+            return None, failure
+        try:
+            return rig.engine.facts(), ""
+        except ConnectionLost as error:
+            if time.monotonic() >= ends_s:
+                raise NotBack(str(error), hint=RECONCILE) from error
         time.sleep(POLL_S)

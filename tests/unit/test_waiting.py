@@ -1,0 +1,41 @@
+"""A server that crashes takes queries until somebody notices."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from dbcheck.campaign import waiting
+from dbcheck.campaign.rig import Limits, Rig
+from dbcheck.errors import ConnectionLost, NotBack
+from dbcheck.ports import ServerFacts
+from tests.unit.test_runs import FACTS
+
+
+def rig(answers: list[ServerFacts | None], return_s: float) -> Rig:
+    """Return a rig whose server breaks the connection for each None."""
+
+    def facts() -> ServerFacts:
+        answer = answers.pop(0) if answers else None
+        if answer is None:
+            raise ConnectionLost("the connection broke", 9)
+        return answer
+
+    made: Any = SimpleNamespace(
+        limits=Limits(return_s=return_s),
+        engine=SimpleNamespace(ready=lambda: None, facts=facts),
+        listener=SimpleNamespace(phase=lambda *_: None),
+    )
+    return cast(Rig, made)
+
+
+def test_it_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waiting, "POLL_S", 0.0)
+    assert waiting.await_facts(rig([None, None, FACTS], 60.0)) == (FACTS, "")
+
+
+def test_one_that_always_ends_is_not_back() -> None:
+    with pytest.raises(NotBack, match="the connection broke"):
+        waiting.await_facts(rig([], 0.0))
