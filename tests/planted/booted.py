@@ -14,18 +14,18 @@ from dbcheck.ports import TargetHost
 from dbcheck.probes.host import open_host
 
 
-class _Booted:
+class Booted:
     """This very host, which cannot be booted for a test: only its boot_id is made up.
 
-    cut, back: to be set when its power is cut, and when somebody may log in again.
+    cut: to be set when its power is cut.  up_after_cut: somebody may log in again then.
     """
 
     def __init__(self, host: Any) -> None:
         self._host = host
-        self.cut, self.back = False, True
+        self.cut, self.up_after_cut = False, True
 
     def reach(self) -> None:
-        if not self.back:
+        if self.cut and not self.up_after_cut:
             raise HostError("no route to host")
         self._host.reach()
 
@@ -43,7 +43,7 @@ class _Booted:
 
 
 @contextlib.contextmanager
-def booted() -> Iterator[_Booted]:
+def booted() -> Iterator[Booted]:
     """Hand out this host, and end the agent on it afterwards."""
     with contextlib.closing(open_host("local:")) as host:
-        yield _Booted(host)
+        yield Booted(host)

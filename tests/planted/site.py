@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from sqlalchemy.engine import make_url
@@ -22,7 +22,7 @@ from dbcheck.campaign.rig import Limits, Rig
 from dbcheck.core.cutclass import CutClass
 from dbcheck.engines.registry import open_engine
 from dbcheck.lab.server import DatabaseServer
-from dbcheck.ports import Cut, Engine, PowerState, TargetHost
+from dbcheck.ports import Cut, Engine, PowerState, ServerFacts, TargetHost
 from dbcheck.witness.log import FrameLogReader
 from dbcheck.witness.url import open_witness
 from dbcheck.workload import Workload
@@ -70,6 +70,19 @@ class HandSwitch:
     def failure(self) -> str | None:
         """Return that nothing certainly failed."""
         return None
+
+
+class _Unlogged:
+    """An engine whose server does not say where its log is."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def facts(self) -> ServerFacts:
+        return replace(self._engine.facts(), server_log="")
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._engine, name)
 
 
 @dataclass
@@ -156,15 +169,17 @@ class Site:
         """Run a whole cycle; by default the server is killed and started again.
 
         lab: the run says that it was on a lab, where a kill is all that a cut does.
-        host: the server's host, asked for what it knows; log: also for the log.
+        host: the server's host, asked for what it knows; log: also for the log, which
+        nobody finds otherwise.
         """
         switch = HandSwitch(
             cut or self.server.kill, restore or self.server.start, exact=exact
         )
+        asked = engine or self.rig.engine
         rig = replace(
             self.rig,
             power=switch,
-            engine=engine or self.rig.engine,
+            engine=asked if log else cast(Engine, _Unlogged(asked)),
             limits=limits,
             host=host,
             log_path=str(self.server.log_file) if log else "",

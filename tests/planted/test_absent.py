@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -14,7 +15,7 @@ from dbcheck.campaign.judging import Outcome, judge_run
 from dbcheck.campaign.rig import Limits
 from dbcheck.core.evidence import Verdict
 from dbcheck.errors import Unrecoverable
-from tests.planted.booted import booted
+from tests.planted.booted import Booted, booted
 from tests.planted.fault import engines
 from tests.planted.site import Site
 from tests.real.rigs import ENGINES
@@ -53,26 +54,44 @@ def try_to_start(site: Site) -> None:
         site.server.start(20)
 
 
-def overwritten(site: Site, *, log: bool = True) -> Outcome:
-    """Cut, overwrite the log, have it started: all as on real hardware."""
-    with booted() as host:
+def cycle(
+    site: Site,
+    restore: Callable[[], object],
+    host: Booted,
+    *,
+    cut: bool = True,
+    log: bool = True,
+) -> Outcome:
+    """Run a cycle as on real hardware.
 
-        def cut() -> None:
-            site.server.kill()
-            host.cut = True
+    restore: what becomes of the server as the host boots; cut: whether it boots.
+    """
 
-        def restore() -> None:
-            overwrite_log(site)
-            try_to_start(site)
+    def kill() -> None:
+        site.server.kill()
+        host.cut = cut
 
-        return site.cycle(cut, restore, limits=SOON, lab=False, host=host.port, log=log)
+    return site.cycle(kill, restore, limits=SOON, lab=False, host=host.port, log=log)
+
+
+def require_open(outcome: Outcome, words: str) -> None:
+    """Fail unless *outcome* accuses nobody, says why, and is not final."""
+    assert outcome.verdict is Verdict.INCONCLUSIVE, outcome.judgement
+    assert words in outcome.judgement.reasons[0]
+    assert not outcome.run.was_read()
+
+
+def overwrite_and_start(site: Site) -> None:
+    overwrite_log(site)
+    try_to_start(site)
 
 
 @engines("own_site", *ENGINES)
 def test_a_server_that_the_cut_destroyed_fails_with_the_words_of_its_log(
     site: Site,
 ) -> None:
-    outcome = overwritten(site)
+    with booted() as host:
+        outcome = cycle(site, lambda: overwrite_and_start(site), host)
     assert outcome.verdict is Verdict.FAIL, outcome.judgement
     (reason,) = outcome.judgement.reasons
     assert reason.startswith("unrecoverable: the server took no queries")
@@ -94,9 +113,7 @@ def test_a_server_of_the_lab_that_hangs_after_the_cut_is_no_pass(site: Site) -> 
         site.server.freeze()
 
     outcome = site.cycle(restore=restore, limits=SOON)
-    assert outcome.verdict is Verdict.INCONCLUSIVE, outcome.judgement
-    assert "may still be recovering" in outcome.judgement.reasons[0]
-    assert not outcome.run.was_read()
+    require_open(outcome, "may still be recovering")
     site.server.thaw()
     wait_until(lambda: site.rig.engine.ready() is None, "server is back")
     later = reconcile_run(site.rig, outcome.run, outcome.manifest)
@@ -105,28 +122,18 @@ def test_a_server_of_the_lab_that_hangs_after_the_cut_is_no_pass(site: Site) -> 
 
 @engines("own_site", "mariadb")
 def test_without_its_log_nobody_knows_why_it_is_absent(site: Site) -> None:
-    outcome = overwritten(site, log=False)
-    assert outcome.verdict is Verdict.INCONCLUSIVE, outcome.judgement
-    assert "--server-log" in outcome.judgement.reasons[0]
-    assert not outcome.run.was_read()
+    with booted() as host:
+        outcome = cycle(site, lambda: overwrite_and_start(site), host, log=False)
+    require_open(outcome, "--server-log")
 
 
 @engines("own_site", "postgresql")
 def test_a_server_that_nobody_started_is_judged_once_it_runs(site: Site) -> None:
     """Its service is not enabled: the host boots, and the server does not."""
     with booted() as host:
-
-        def cut() -> None:
-            site.server.kill()
-            host.cut = True
-
-        outcome = site.cycle(
-            cut, lambda: None, limits=SOON, lab=False, host=host.port, log=True
-        )
-        assert outcome.verdict is Verdict.INCONCLUSIVE, outcome.judgement
-        assert "shows no start since the cut" in outcome.judgement.reasons[0]
+        outcome = cycle(site, lambda: None, host)
+        require_open(outcome, "shows no start since the cut")
         assert judge_run(outcome.run, site.rig.reader).judgement == outcome.judgement
-        assert not outcome.run.was_read()
         site.server.start()
         rig = replace(site.rig, host=host.port)
         later = reconcile_run(rig, outcome.run, outcome.run.manifest())
@@ -141,54 +148,31 @@ def test_a_server_that_nobody_started_is_judged_once_it_runs(site: Site) -> None
 @engines("own_site", "mariadb")
 def test_a_host_that_is_down_is_no_loss(site: Site) -> None:
     with booted() as host:
-
-        def cut() -> None:
-            site.server.kill()
-            host.cut, host.back = True, False
-
-        outcome = site.cycle(
-            cut, lambda: None, limits=SOON, lab=False, host=host.port, log=True
-        )
-    assert outcome.verdict is Verdict.INCONCLUSIVE, outcome.judgement
-    assert "its host does not answer" in outcome.judgement.reasons[0]
-    assert not outcome.run.was_read()
+        host.up_after_cut = False
+        outcome = cycle(site, lambda: None, host)
+    require_open(outcome, "its host does not answer")
 
 
 @engines("own_site", "postgresql")
 def test_a_server_whose_host_was_not_booted_is_not_accused(site: Site) -> None:
     """Somebody killed it and overwrote its WAL; no power was cut."""
     with booted() as host:
-
-        def restore() -> None:
-            overwrite_log(site)
-            try_to_start(site)
-
-        outcome = site.cycle(
-            restore=restore, limits=SOON, lab=False, host=host.port, log=True
-        )
-    assert outcome.verdict is Verdict.INCONCLUSIVE, outcome.judgement
-    assert "same boot_id" in outcome.judgement.reasons[0]
+        outcome = cycle(site, lambda: overwrite_and_start(site), host, cut=False)
+    require_open(outcome, "same boot_id")
 
 
 @engines("own_site", "mariadb")
 def test_a_server_that_its_surroundings_keep_from_starting_is_not_accused(
     site: Site,
 ) -> None:
+
+    def start() -> None:
+        site.changed = True
+        settings = site.server.settings
+        site.server.settings = {**settings, "innodb_buffer_pool_size": "90000G"}
+        try_to_start(site)
+        site.server.settings = settings
+
     with booted() as host:
-
-        def cut() -> None:
-            site.server.kill()
-            host.cut = True
-
-        def restore() -> None:
-            site.changed = True
-            settings = site.server.settings
-            site.server.settings = {**settings, "innodb_buffer_pool_size": "90000G"}
-            try_to_start(site)
-            site.server.settings = settings
-
-        outcome = site.cycle(
-            cut, restore, limits=SOON, lab=False, host=host.port, log=True
-        )
-    assert outcome.verdict is Verdict.INCONCLUSIVE, outcome.judgement
-    assert "does not blame the data: [ERROR] InnoDB:" in outcome.judgement.reasons[0]
+        outcome = cycle(site, start, host)
+    require_open(outcome, "does not blame the data: [ERROR] InnoDB:")

@@ -480,9 +480,6 @@ def test_without_its_log_nobody_knows_why_mysql_ended(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A damaged page ends it; the client sees no more than a lost connection."""
-    engine = site.rig.engine
-    tell = engine.facts
-    monkeypatch.setattr(engine, "facts", lambda: replace(tell(), server_log=""))
     monkeypatch.setattr(reading_log, "LOOK_S", 0.0)
     outcome = page_damaged(site, log=False, limits=replace(LIMITS, return_s=1.0))
     assert outcome.verdict is Verdict.INCONCLUSIVE, outcome.judgement

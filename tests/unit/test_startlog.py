@@ -218,131 +218,122 @@ MYSQL_KEYRING = (
 NEVER, RUNNING, DESTROYED, FAILED = StartOutcome
 
 
+def start(name: str, text: str, ending: StartOutcome, first: str = "") -> object:
+    """Return a case: *text* tells of this ending, *first* being the decisive line."""
+    return pytest.param(text, ending, first, id=name)
+
+
 @pytest.mark.parametrize(
     ("text", "ending", "first"),
     [
-        pytest.param(
+        start(
+            "PostgreSQL, its WAL overwritten",
             PG_WAL,
             DESTROYED,
             "PANIC:  could not locate a valid checkpoint record",
-            id="PostgreSQL, its WAL overwritten",
         ),
-        pytest.param(
+        start(
+            "PostgreSQL, a crash in redo",
             PG_REDO_CRASH,
             DESTROYED,
             f"{PG}LOG:  startup process (PID 14228) was terminated by signal 11:"
             " Segmentation fault",
-            id="PostgreSQL, a crash in redo",
         ),
-        pytest.param(PG_KILLED, FAILED, None, id="PostgreSQL, killed in recovery"),
-        pytest.param(
+        start("PostgreSQL, killed in recovery", PG_KILLED, FAILED),
+        start(
+            "PostgreSQL, a full disk",
             PG_FULL,
             FAILED,
             'FATAL:  could not write to file "pg_wal/xlogtemp.9": No space left on'
             " device",
-            id="PostgreSQL, a full disk",
         ),
-        pytest.param(PG_UNMOUNTED, FAILED, None, id="PostgreSQL, WAL not mounted"),
-        pytest.param(PG_SETTING, NEVER, None, id="PostgreSQL, a wrong setting"),
-        pytest.param(PG_START + PG_EARLY, RUNNING, None, id="PostgreSQL, recovering"),
-        pytest.param(PG_START + PG_READY, RUNNING, None, id="PostgreSQL, ready"),
-        pytest.param(PG_WAL + PG_START, RUNNING, None, id="it tries once more"),
-        pytest.param(
+        start("PostgreSQL, WAL not mounted", PG_UNMOUNTED, FAILED),
+        start("PostgreSQL, a wrong setting", PG_SETTING, NEVER),
+        start("PostgreSQL, recovering", PG_START + PG_EARLY, RUNNING),
+        start("PostgreSQL, ready", PG_START + PG_READY, RUNNING),
+        start("it tries once more", PG_WAL + PG_START, RUNNING),
+        start(
+            "it tries again and again",
             PG_WAL + PG_WAL + PG_START,
             DESTROYED,
             "PANIC:  could not locate a valid checkpoint record",
-            id="it tries again and again",
         ),
-        pytest.param(PG_WAL + PG_START + PG_READY, RUNNING, None, id="mended"),
-        pytest.param(
+        start("mended", PG_WAL + PG_START + PG_READY, RUNNING),
+        start(
+            "MariaDB, its redo log overwritten",
             MARIA_REDO,
             DESTROYED,
             "[ERROR] InnoDB: Invalid log header checksum",
-            id="MariaDB, its redo log overwritten",
         ),
-        pytest.param(
+        start(
+            "MariaDB, Aria's control file overwritten",
             MARIA_ARIA,
             DESTROYED,
             "[ERROR] mariadbd: Got error 'Missing valid id at start of file. File is"
             " not a valid aria control file' when trying to use aria control file"
             " '/data/aria_log_control'",
-            id="MariaDB, Aria's control file overwritten",
         ),
-        pytest.param(MARIA_MEMORY, FAILED, None, id="MariaDB, no memory"),
-        pytest.param(
+        start("MariaDB, no memory", MARIA_MEMORY, FAILED),
+        start(
+            "MySQL, its redo log overwritten",
             MYSQL_REDO,
             DESTROYED,
             "[ERROR] [MY-013089] [InnoDB] Invalid redo log header checksum.",
-            id="MySQL, its redo log overwritten",
         ),
-        pytest.param(
+        start(
+            "MySQL, a page and a stack trace",
             MYSQL_TRACE,
             DESTROYED,
             "[ERROR] [MY-011906] [InnoDB] Database page corruption on disk or a failed"
             " file read of page [page id: space=0, page number=5]. You may have to"
             " recover from a backup.",
-            id="MySQL, a page and a stack trace",
         ),
-        pytest.param(MYSQL_PAGE, DESTROYED, None, id="MySQL, a page, and it hangs"),
-        pytest.param(MYSQL_PAGE_SIZE, FAILED, None, id="MySQL, another page size"),
-        pytest.param(MYSQL_PORT, FAILED, None, id="MySQL, its port is taken"),
-        pytest.param(MYSQL_START, RUNNING, None, id="MySQL, starting"),
-        pytest.param("", NEVER, None, id="nobody started it"),
-        pytest.param(PG_SCANNED, RUNNING, None, id="PostgreSQL, a port scanner"),
-        pytest.param(PG_SCANNED + PG_START, RUNNING, None, id="scanned, and cut again"),
-        pytest.param(
-            PG_SCANNED + PG_ABORTS, FAILED, None, id="PostgreSQL, scanned, then aborted"
-        ),
-        pytest.param(PG_SLOT, FAILED, None, id="PostgreSQL, wal_level"),
-        pytest.param(PG_SLOTS, FAILED, None, id="PostgreSQL, too few slots"),
-        pytest.param(PG_ORIGINS, FAILED, None, id="PostgreSQL, too few origins"),
-        pytest.param(PG_TIMELINE, FAILED, None, id="PostgreSQL, a bare FATAL"),
-        pytest.param(PG_WORKER, FAILED, None, id="PostgreSQL, a worker crashes"),
-        pytest.param(PG_TABLESPACE, FAILED, None, id="PostgreSQL, no tablespace"),
-        pytest.param(PG_RELATION, DESTROYED, None, id="PostgreSQL, no pages"),
-        pytest.param(
+        start("MySQL, a page, and it hangs", MYSQL_PAGE, DESTROYED),
+        start("MySQL, another page size", MYSQL_PAGE_SIZE, FAILED),
+        start("MySQL, its port is taken", MYSQL_PORT, FAILED),
+        start("MySQL, starting", MYSQL_START, RUNNING),
+        start("nobody started it", "", NEVER),
+        start("PostgreSQL, a port scanner", PG_SCANNED, RUNNING),
+        start("scanned, and cut again", PG_SCANNED + PG_START, RUNNING),
+        start("PostgreSQL, scanned, then aborted", PG_SCANNED + PG_ABORTS, FAILED),
+        start("PostgreSQL, wal_level", PG_SLOT, FAILED),
+        start("PostgreSQL, too few slots", PG_SLOTS, FAILED),
+        start("PostgreSQL, too few origins", PG_ORIGINS, FAILED),
+        start("PostgreSQL, a bare FATAL", PG_TIMELINE, FAILED),
+        start("PostgreSQL, a worker crashes", PG_WORKER, FAILED),
+        start("PostgreSQL, no tablespace", PG_TABLESPACE, FAILED),
+        start("PostgreSQL, no pages", PG_RELATION, DESTROYED),
+        start(
+            "PostgreSQL, ready and shut down",
             PG_START + PG_READY + PG_BENIGN + PG_SHUT,
             FAILED,
-            None,
-            id="PostgreSQL, ready and shut down",
         ),
-        pytest.param(
-            PG_START + PG_READY + PG_CRASH, DESTROYED, None, id="PostgreSQL, it panics"
-        ),
-        pytest.param(
-            PG_DIES_IN_REINIT, DESTROYED, None, id="PostgreSQL, it cannot start over"
-        ),
-        pytest.param(MARIA_KEY, FAILED, None, id="MariaDB, no encryption"),
-        pytest.param(MARIA_KEY_ONLY, FAILED, None, id="MariaDB, no key"),
-        pytest.param(MYSQL_KEYRING, FAILED, None, id="MySQL, no keyring"),
-        pytest.param(MARIA_MISSING, FAILED, None, id="MariaDB, no tablespace"),
-        pytest.param(MARIA_MISSING_INSIDE, DESTROYED, None, id="MariaDB, no file"),
-        pytest.param(MARIA_PREPARED, FAILED, None, id="MariaDB, prepared"),
-        pytest.param(MARIA_READY_SHUT, FAILED, None, id="MariaDB, ready and shut down"),
-        pytest.param(
+        start("PostgreSQL, it panics", PG_START + PG_READY + PG_CRASH, DESTROYED),
+        start("PostgreSQL, it cannot start over", PG_DIES_IN_REINIT, DESTROYED),
+        start("MariaDB, no encryption", MARIA_KEY, FAILED),
+        start("MariaDB, no key", MARIA_KEY_ONLY, FAILED),
+        start("MySQL, no keyring", MYSQL_KEYRING, FAILED),
+        start("MariaDB, no tablespace", MARIA_MISSING, FAILED),
+        start("MariaDB, no file", MARIA_MISSING_INSIDE, DESTROYED),
+        start("MariaDB, prepared", MARIA_PREPARED, FAILED),
+        start("MariaDB, ready and shut down", MARIA_READY_SHUT, FAILED),
+        start(
+            "MariaDB, shut down twice",
             MARIA_READY_SHUT + MARIA_READY_SHUT + MARIA_START,
             RUNNING,
-            None,
-            id="MariaDB, shut down twice",
         ),
-        pytest.param(
-            MARIA_READY_DIES, DESTROYED, None, id="MariaDB, ready and crashed"
-        ),
-        pytest.param(
+        start("MariaDB, ready and crashed", MARIA_READY_DIES, DESTROYED),
+        start(
+            "MariaDB, ready in the end",
             MARIA_READY_DIES + MARIA_READY_DIES + MARIA_START + MARIA_READY,
             RUNNING,
-            None,
-            id="MariaDB, ready in the end",
         ),
     ],
 )
-def test_what_came_of_a_start(
-    text: str, ending: StartOutcome, first: str | None
-) -> None:
+def test_what_came_of_a_start(text: str, ending: StartOutcome, first: str) -> None:
     starts = starts_in(text)
     assert starts.ending is ending, starts
-    if first is not None:
-        assert starts.lines[0] == first
+    assert not first or starts.lines[0] == first
 
 
 def test_the_decisive_lines_are_not_the_tail_of_a_stack_trace() -> None:
