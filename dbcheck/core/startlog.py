@@ -100,8 +100,11 @@ def crash_of(text: str, session: int) -> tuple[str, ...]:
     """Return what *text* says of a crash of what served that session, () if nothing.
 
     session: PostgreSQL's process or, for the others, the connection's number.  A signal
-    that no fault of a program raises, as SIGKILL and SIGTERM, is no crash.
+    that no fault of a program raises, as SIGKILL and SIGTERM, is no crash; nor is one
+    beside errors about memory, space and the like.
     """
+    if words.SURROUNDINGS.search("\n".join(_errors(text))):
+        return ()
     lines = text.splitlines()
     process = re.compile(rf"\(PID {session}\) was terminated by {words.FAULT}")
     for at, line in enumerate(lines):

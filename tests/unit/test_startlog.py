@@ -396,6 +396,11 @@ MARIA_READER = (
         pytest.param(PG_READER.replace("PID 9", "PID 99"), "", id="another process"),
         pytest.param(PG_READER.replace("11: S", "9: Killed"), "", id="SIGKILL"),
         pytest.param(PG_READER.replace("11: S", "7: Bus error"), "", id="huge pages"),
+        pytest.param(
+            f"{MARIA}[ERROR] mariadbd: Out of memory (Needed 9 bytes)\n{MARIA_READER}",
+            "",
+            id="no memory",
+        ),
         pytest.param(MARIA_READER, "[ERROR] mysqld got signal 11", id="MariaDB"),
         pytest.param(MARIA_READER.replace(": 9", ": 99"), "", id="another thread"),
         pytest.param(MARIA_READER.replace("11 ;", "9 ;"), "", id="no fault"),
