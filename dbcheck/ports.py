@@ -18,6 +18,7 @@ from dbcheck.core.cut import PowerState as PowerState
 from dbcheck.core.cutclass import CutClass
 from dbcheck.core.datadir import DataNames
 from dbcheck.core.depth import Completed, Remains
+from dbcheck.core.held import HeldCanary as HeldCanary
 from dbcheck.core.history import Ack, AckValues, Row
 from dbcheck.core.places import Place
 from dbcheck.core.target import LogMarks, LogTail, TargetFacts
@@ -133,16 +134,6 @@ class Session(Protocol):
 
     def close(self) -> None:
         """End the connection, also in the middle of an operation; never raises."""
-
-
-class HeldCanary(Protocol):
-    """A session whose orderly end commits the canary that it planted."""
-
-    def is_held(self) -> bool:
-        """Say whether the session still lives, as far as is seen without asking."""
-
-    def close(self) -> None:
-        """End the session; never raises."""
 
 
 class Engine(Protocol):
