@@ -168,6 +168,7 @@ def test_a_canary_lost_between_the_prompt_and_the_hand_is_noticed(
     cutter.cut = cut
     session.lives = False
     cutter.look_at_held()
+    started.log.close()
     assert cutter.canary_held is held
 
 
