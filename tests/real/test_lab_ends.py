@@ -42,6 +42,9 @@ with Lab.start(LabSpec.from_json(sys.argv[1]), Path(sys.argv[2])) as lab:
 
 Start = Callable[[LabSpec, Path], Lab]
 ENGINES = pytest.mark.parametrize("engine", ["postgresql", "mariadb"])
+ON_EACH = pytest.mark.parametrize(
+    ("engine", "filesystem"), [("postgresql", "xfs"), ("mariadb", "ext4")]
+)
 
 
 @pytest.fixture
@@ -132,13 +135,12 @@ _Victim = Callable[[Inside], int]
 
 
 @pytest.mark.root
-@ENGINES
 @pytest.mark.parametrize(
-    "victim",
+    ("engine", "victim"),
     [
-        pytest.param(lambda inside: inside.pids[0], id="unshare"),
-        pytest.param(lambda inside: inside.pids[1], id="process 1"),
-        pytest.param(lambda inside: inside.pids[2], id="daemon"),
+        pytest.param("postgresql", lambda inside: inside.pids[0], id="unshare"),
+        pytest.param("postgresql", lambda inside: inside.pids[1], id="process 1"),
+        pytest.param("mariadb", lambda inside: inside.pids[2], id="daemon"),
     ],
 )
 def test_a_killed_daemon_takes_all_along(
@@ -159,8 +161,7 @@ def test_a_killed_daemon_takes_all_along(
 
 
 @pytest.mark.root
-@ENGINES
-@pytest.mark.parametrize("filesystem", ["xfs", "ext4"])
+@ON_EACH
 def test_a_killed_drive_is_the_labs_fault_and_no_more(
     start: Start, tmp_path: Path, engine: str, filesystem: str
 ) -> None:
@@ -231,8 +232,9 @@ def test_without_namespaces_close_leaves_nothing(
         _assert_no_trace(lab.name, folder / "lab")
 
 
-@ENGINES
-@pytest.mark.parametrize("frozen", [False, True])
+@pytest.mark.parametrize(
+    ("engine", "frozen"), [("postgresql", False), ("mariadb", True)]
+)
 def test_without_namespaces_a_killed_daemon_takes_all_along(
     start: Start, engine: str, frozen: bool, unisolated: None
 ) -> None:

@@ -41,6 +41,10 @@ def process_lab(engine: str) -> LabSpec:
     return spec
 
 
+# For what depends on the processes alone.
+ONE_SERVER = pytest.mark.parametrize("here", ["postgresql"], indirect=True)
+
+
 @pytest.fixture(scope="module", params=FAMILIES)
 def here(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
@@ -93,6 +97,7 @@ def test_a_cycle_in_two_processes(here: Bench) -> None:
     assert workers_of(os.getpid()) == []
 
 
+@ONE_SERVER
 def test_one_broken_session_of_a_process_is_replaced(here: Bench) -> None:
     started = preflight(here.rig, shared(here.engine, cut_after_s=(600, 600)), SEED)
     load_with_a_broken_session(here, started)
@@ -104,6 +109,7 @@ def test_one_broken_session_of_a_process_is_replaced(here: Bench) -> None:
     assert outcome.load.acked[new] > 0
 
 
+@ONE_SERVER
 def test_a_process_that_dies_ends_the_load_with_its_name(here: Bench) -> None:
     started = preflight(here.rig, shared(here.engine, cut_after_s=(60, 60)), SEED)
     died: list[int] = []
@@ -130,6 +136,7 @@ def test_a_process_that_dies_ends_the_load_with_its_name(here: Bench) -> None:
     assert outcome.verdict is Verdict.INCONCLUSIVE
 
 
+@ONE_SERVER
 def test_a_process_that_cannot_connect_says_why(here: Bench) -> None:
     started = preflight(here.rig, shared(here.engine), SEED)
     here.execute(f"drop table {here.table}")
@@ -138,6 +145,7 @@ def test_a_process_that_cannot_connect_says_why(here: Bench) -> None:
     assert workers_of(os.getpid()) == []
 
 
+@ONE_SERVER
 def test_no_secret_is_in_the_arguments_of_a_process(here: Bench) -> None:
     rig = replace(here.rig, host=None)
     started = preflight(rig, shared(here.engine), SEED)
@@ -154,6 +162,7 @@ def test_no_secret_is_in_the_arguments_of_a_process(here: Bench) -> None:
     assert load.told.failure is None
 
 
+@ONE_SERVER
 def test_in_lockstep_each_ack_is_confirmed_before_the_next_is_sent(
     here: Bench, tmp_path: Path
 ) -> None:
@@ -169,6 +178,7 @@ def test_in_lockstep_each_ack_is_confirmed_before_the_next_is_sent(
     assert all(window.acks <= SESSIONS for window in load.windows)
 
 
+@ONE_SERVER
 def test_a_rate_is_kept_by_all_processes_together(here: Bench) -> None:
     started = _committed(here, shared(here.engine, rate=40.0))
     load = started.run.load()
