@@ -304,7 +304,9 @@ class DatabaseServer(abc.ABC):
             )
         self._tree = ServerTree(self._process, program_file, self.data)
 
-    def _spawn(self, command: list[str], output: int) -> subprocess.Popen[bytes]:
+    def _spawn(
+        self, command: list[str], output: int, stdin: int = subprocess.DEVNULL
+    ) -> subprocess.Popen[bytes]:
         """Start *command* as the account, in the data folder, bound to this thread."""
         account = self._account
         try:
@@ -312,7 +314,7 @@ class DatabaseServer(abc.ABC):
                 leashed(command),
                 cwd=self.data,
                 env={"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C"},
-                stdin=subprocess.DEVNULL,
+                stdin=stdin,
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
@@ -327,11 +329,14 @@ class DatabaseServer(abc.ABC):
                 " through.",
             ) from error
 
-    def _run(self, command: list[str]) -> None:
-        """Run *command* as the account to its end; raise LabError if it fails."""
+    def _run(self, command: list[str], input_file: Path = Path(os.devnull)) -> None:
+        """Run *command* as the account to its end; raise LabError if it fails.
+
+        input_file: what it finds at its standard input.
+        """
         output_file = self.run / "initialise.log"
-        with output_file.open("w+b") as output:
-            process = self._spawn(command, output.fileno())
+        with output_file.open("w+b") as output, input_file.open("rb") as stdin:
+            process = self._spawn(command, output.fileno(), stdin.fileno())
             try:
                 status = process.wait(INITIALISE_S)
             except BaseException:

@@ -16,7 +16,7 @@ import mysql.connector
 import pytest
 
 from dbcheck.errors import LabError, Unrecoverable
-from dbcheck.lab import held_port
+from dbcheck.lab import held_port, programs
 from dbcheck.lab.held_port import HeldPort
 from dbcheck.lab.server import DatabaseServer, unprivileged_account
 from tests.real.servers import SERVERS, NewServer, engine_of, skip_without_server
@@ -367,3 +367,20 @@ def test_the_wheel_from_pypi_is_a_server_too(monkeypatch: pytest.MonkeyPatch) ->
     found = SERVERS["postgresql"].find("initdb")
     assert found is not None
     assert os.access(found, os.X_OK)
+
+
+def test_a_mariadb_whose_script_takes_no_statements_gets_its_account(
+    new_server: NewServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As that of 10.5, which hands what it does not know on to the server."""
+    skip_without_server("mariadb")
+    script = programs.require("mariadb-install-db").read_text()
+    with tempfile.TemporaryDirectory(prefix="dbcheck-") as folder:
+        Path(folder).chmod(0o755)  # the server's account must get there
+        older = Path(folder, "mariadb-install-db")
+        older.write_text(script.replace("--extra-file=", "--no-such-option="))
+        older.chmod(0o755)
+        monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+        server = new_server("mariadb")
+    server.start()
+    assert engine_of(server).facts().product == "MariaDB"
