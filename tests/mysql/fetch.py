@@ -123,8 +123,8 @@ def _require_debian() -> None:
         )
 
 
-def download(folder: Path, mirror: str, suite: str, wanted: str) -> Iterable[Path]:
-    """Download the package *wanted* and all that it depends on; return the files."""
+def download(folder: Path, mirror: str, suite: str, *wanted: str) -> Iterable[Path]:
+    """Download the packages *wanted* and all they depend on; return the files."""
     for part in ("state/lists/partial", "cache/archives/partial", "none"):
         (folder / part).mkdir(parents=True)
     (folder / "status").touch()  # nothing is installed: every dependency is wanted
@@ -135,7 +135,7 @@ def download(folder: Path, mirror: str, suite: str, wanted: str) -> Iterable[Pat
     settings.write_text(configuration(folder, run(["apt-config", "dump", "Acquire"])))
     environment = {**os.environ, "APT_CONFIG": str(settings)}
     run(["apt-get", "update", "--error-on=any"], environment)
-    run(["apt-get", "install", "--yes", "--download-only", wanted], environment)
+    run(["apt-get", "install", "--yes", "--download-only", *wanted], environment)
     return sorted((folder / "cache/archives").glob("*.deb"))
 
 

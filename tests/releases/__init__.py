@@ -1,1 +1,1 @@
-"""Runs the tests of PostgreSQL against the packages of other releases of Debian."""
+"""Runs the tests of PostgreSQL and MariaDB with servers of other releases."""
