@@ -73,7 +73,8 @@ def other_checksum(cut: OneCut) -> list[Named]:
 
 def stale_content(cut: OneCut) -> list[Named]:
     """Give a row a content that is whole, with a checksum that fits, but another."""
-    content = b"an older version"
+    now = cut.second.schedule.row(3, 4).payload
+    content = bytes([now[0] ^ 0x80]) + now[1:]
     right = checksum(Key(cut.epoch, 3, 4), 0, content)
     cut.change("payload = %s, checksum = %s", 3, 4, content, right)
     return [(CORRUPT, 3, 4)]

@@ -614,6 +614,21 @@ def test_a_damaged_page_is_an_error_not_an_end(own_server: DatabaseServer) -> No
         list(engine.survivors(Shape.LEDGER))
 
 
+def test_a_table_that_would_be_read_from_its_index_is_not_read(
+    postgresql: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An index may hold what the heap lost."""
+    postgresql.prepare(Shape.LEDGER)
+    run(postgresql, "alter role dbcheck set enable_seqscan = off")
+    try:
+        list(postgresql.survivors(Shape.LEDGER))
+        monkeypatch.setattr(postgresql_link, "HEAP", {})
+        with pytest.raises(EngineError, match="plans no seq scan for count_ledger"):
+            list(postgresql.survivors(Shape.LEDGER))
+    finally:
+        run(postgresql, "alter role dbcheck reset enable_seqscan")
+
+
 @pytest.mark.parametrize(
     "statement",
     ["load 'dbcheck_has_no_such_library'", "select pg_read_file('/dbcheck/none')"],

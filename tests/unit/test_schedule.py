@@ -112,6 +112,16 @@ def test_any_change_of_a_row_is_seen() -> None:
     assert different == changed
 
 
+def test_every_byte_is_compared_also_where_the_checksum_fits() -> None:
+    """As of an older version of a row that a storage hands out again."""
+    row = SCHEDULE.row(3, 4)
+    older = row.payload[:-1] + bytes([row.payload[-1] ^ 1])
+    fits = checksum(Key(9, 3, 4), 0, older)
+    changed = row._replace(payload=older, checksum=fits)
+    _, different = inspected([row, changed], SCHEDULE)
+    assert different == [changed]
+
+
 def test_a_row_of_an_earlier_cycle_is_judged_by_its_checksum() -> None:
     earlier = Schedule(seed=1, epoch=3, payload_bytes=(50,)).row(1, 1)
     _, different = inspected([earlier], SCHEDULE)
