@@ -22,8 +22,12 @@ from dbcheck.campaign.rig import Limits, Rig
 from dbcheck.cli.rig import lab_rig
 from dbcheck.lab.lab import Lab
 from dbcheck.lab.spec import LabSpec
+from dbcheck.ports import Engine
+from dbcheck.power.manual import ManualSwitch
 from dbcheck.report.progress import PlainProgress
 from dbcheck.runs import RunFolder
+from dbcheck.witness.log import FrameLogReader
+from dbcheck.witness.url import open_witness
 from dbcheck.workload import Workload
 from tests.real.lab_access import connect
 from tests.waiting import wait_until
@@ -110,6 +114,19 @@ def bench(spec: LabSpec, folder: Path, limits: Limits | None = None) -> Iterator
         rig = lab_rig(lab, said, folder / "runs", limits or Limits(return_s=60))
         with contextlib.closing(rig.witness):
             yield Bench(lab, rig, said)
+
+
+def rig_by_hand(engine: Engine, folder: Path, said: Said) -> Rig:
+    """Return a rig without a lab, whose witness is in *folder*; close that."""
+    return Rig(
+        engine,
+        open_witness(f"file:{folder}/acks", volatile=True),
+        ManualSwitch(said.ask),
+        FrameLogReader(),
+        said,
+        folder / "runs",
+        lab={"rung": "process"},  # so the witness may be here
+    )
 
 
 def listed_ids(run: RunFolder) -> set[int]:

@@ -15,7 +15,6 @@ import pytest
 import sqlalchemy.engine
 
 from dbcheck.campaign.preflight import preflight
-from dbcheck.campaign.rig import Rig
 from dbcheck.core.evidence import Standing, same_server
 from dbcheck.core.schedule import Schedule
 from dbcheck.engines.registry import open_engine
@@ -23,10 +22,7 @@ from dbcheck.errors import EngineError
 from dbcheck.lab.server import DatabaseServer
 from dbcheck.load.single import commit
 from dbcheck.ports import Engine, Shape
-from dbcheck.power.manual import ManualSwitch
-from dbcheck.witness.log import FrameLogReader
-from dbcheck.witness.url import open_witness
-from tests.real.rigs import SEED, Said, quick
+from tests.real.rigs import SEED, Said, quick, rig_by_hand
 from tests.real.servers import NewServer
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "privileges.md"
@@ -250,15 +246,7 @@ def test_what_the_account_cannot_read_is_said(
     for statement in statements("postgresql"):
         least.run(statement)
     said = Said()
-    rig = Rig(
-        least.engine(),
-        open_witness(f"file:{tmp_path}/acks", volatile=True),
-        ManualSwitch(said.ask),
-        FrameLogReader(),
-        said,
-        tmp_path / "runs",
-        lab={"rung": "process"},  # so the witness may be here
-    )
+    rig = rig_by_hand(least.engine(), tmp_path, said)
     with contextlib.closing(rig.witness):
         preflight(rig, quick(), SEED).log.close()
     assert "data_directory cannot be read: the role pg_read_all_settings" in said.text

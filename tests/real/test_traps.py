@@ -11,13 +11,9 @@ import pytest
 
 from dbcheck.campaign.cycle import run_cycle
 from dbcheck.campaign.preflight import preflight
-from dbcheck.campaign.rig import Rig
 from dbcheck.core.evidence import Standing, Verdict
 from dbcheck.errors import EngineError
-from dbcheck.power.manual import ManualSwitch
-from dbcheck.witness.log import FrameLogReader
-from dbcheck.witness.url import open_witness
-from tests.real.rigs import SEED, Said, bench, quick
+from tests.real.rigs import SEED, Said, bench, quick, rig_by_hand
 from tests.real.test_control_client import process_lab
 from tests.real.test_engine_privileges import Least, statements
 from tests.real.test_engine_privileges import new_least as new_least
@@ -70,16 +66,7 @@ def test_a_temporary_table_of_each_session_is_refused(
     least.engine().prepare(quick().shape)
     least.run("grant create temporary tables on dbcheck.* to dbcheck@'%'")
     least.execute(f"set global init_connect = '{TEMPORARY}'")
-    said = Said()
-    rig = Rig(
-        least.engine(),
-        open_witness(f"file:{tmp_path}/acks", volatile=True),
-        ManualSwitch(said.ask),
-        FrameLogReader(),
-        said,
-        tmp_path / "runs",
-        lab={"rung": "process"},  # so the witness may be here
-    )
+    rig = rig_by_hand(least.engine(), tmp_path, Said())
     try:
         with contextlib.closing(rig.witness), pytest.raises(EngineError) as caught:
             preflight(rig, quick(), SEED)
