@@ -112,11 +112,11 @@ def _told(log: LogTail | None) -> Absence:
             "start may not be in it"
         )
     starts = starts_in(log.text)
-    if starts.ending is StartOutcome.DESTROYED:
+    if starts.outcome is StartOutcome.DESTROYED:
         return Absence(failure=f"it does not start: {_joined(starts)}")
-    if starts.ending is StartOutcome.NEVER_STARTED:
+    if starts.outcome is StartOutcome.NEVER_STARTED:
         return Absence(doubt="its log shows no start since the cut: start the service")
-    if starts.ending is StartOutcome.RUNNING:
+    if starts.outcome is StartOutcome.RUNNING:
         return Absence(doubt="its log names no error: it may still be recovering")
     said = _joined(starts) or "its log does not say why"
     return Absence(

@@ -29,7 +29,7 @@ class Starts:
     lines: the decisive ones, in the log's order; () if there are none.
     """
 
-    ending: StartOutcome
+    outcome: StartOutcome
     lines: tuple[str, ...] = ()
 
 
@@ -47,9 +47,9 @@ def starts_in(text: str) -> Starts:
         _attempt(text[begin:end], last=end == len(text))
         for begin, end in zip(begins, ends, strict=True)
     ]
-    destroyed = [one for one in attempts if one.ending is StartOutcome.DESTROYED]
+    destroyed = [one for one in attempts if one.outcome is StartOutcome.DESTROYED]
     if (
-        attempts[-1].ending is StartOutcome.RUNNING
+        attempts[-1].outcome is StartOutcome.RUNNING
         and len(destroyed) > 1
         and not words.READY.search(text, begins[-1])
     ):

@@ -9,7 +9,7 @@ import re
 import socket
 import threading
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import psycopg2
 import psycopg2.extensions
@@ -55,18 +55,31 @@ def connect_hint(error: BaseException, otherwise: str) -> str:
     return otherwise
 
 
-def own_wire(target: str, fd: int) -> socket.socket:
-    """Return a duplicate of libpq's socket *fd*: it stays ours when libpq closes that.
+class _Connection(Protocol):
+    """psycopg's or psycopg2's."""
 
-    Raise EngineError if this process may open no more files.
+    def fileno(self) -> int: ...
+
+    def close(self) -> None: ...
+
+
+def own_wire(target: str, connection: _Connection) -> socket.socket:
+    """Return a duplicate of libpq's socket: it stays ours when libpq closes its own.
+
+    Close the connection and raise EngineError if this process may open no more files.
     """
     try:
-        return socket.socket(fileno=os.dup(fd))
-    except OSError as error:
-        raise EngineError(
-            f"cannot keep a connection to {target}: {error.strerror}",
-            hint="Let dbcheck open more files (ulimit -n), or ask for fewer sessions.",
-        ) from error
+        try:
+            return socket.socket(fileno=os.dup(connection.fileno()))
+        except OSError as error:
+            raise EngineError(
+                f"cannot keep a connection to {target}: {error.strerror}",
+                hint="Let dbcheck open more files (ulimit -n), or ask for fewer"
+                " sessions.",
+            ) from error
+    except BaseException:
+        connection.close()
+        raise
 
 
 class PostgresqlLink(Link):
@@ -91,11 +104,7 @@ class PostgresqlLink(Link):
                     error, "Check the URL, that the server runs, and the password."
                 ),
             ) from None
-        try:
-            self._wire = own_wire(target, self.connection.fileno())
-        except BaseException:
-            self.connection.close()
-            raise
+        self._wire = own_wire(target, self.connection)
         try:
             self.connection.autocommit = True
             self._pid = self.connection.get_backend_pid()

@@ -82,11 +82,7 @@ class PostgresqlSession:
                 **{**arguments, "connect_timeout": _CONNECT_S},
                 autocommit=True,
             )
-        try:
-            self._wire = own_wire(target, self.connection.fileno())
-        except BaseException:
-            self.connection.close()
-            raise
+        self._wire = own_wire(target, self.connection)
         try:
             with self._guard("prepare"), deadline(ANSWER_S, self._sever):
                 self._set()

@@ -201,7 +201,7 @@ class DatabaseServer(abc.ABC):
                     kind = LabError if self.was_ended() else Unrecoverable
                     raise kind(f"the {self.name} server did not start: {why}")
                 if time.monotonic() >= deadline:
-                    if starts_in(self._logged()).ending is StartOutcome.DESTROYED:
+                    if starts_in(self._logged()).outcome is StartOutcome.DESTROYED:
                         raise Unrecoverable(f"{self._late(timeout_s)}\n{self._why()}")
                     return False
                 time.sleep(POLL_S)

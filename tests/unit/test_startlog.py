@@ -218,13 +218,13 @@ MYSQL_KEYRING = (
 NEVER, RUNNING, DESTROYED, FAILED = StartOutcome
 
 
-def start(name: str, text: str, ending: StartOutcome, first: str = "") -> object:
-    """Return a case: *text* tells of this ending, *first* being the decisive line."""
-    return pytest.param(text, ending, first, id=name)
+def start(name: str, text: str, outcome: StartOutcome, first: str = "") -> object:
+    """Return a case: *text* shows this outcome, *first* being the decisive line."""
+    return pytest.param(text, outcome, first, id=name)
 
 
 @pytest.mark.parametrize(
-    ("text", "ending", "first"),
+    ("text", "outcome", "first"),
     [
         start(
             "PostgreSQL, its WAL overwritten",
@@ -330,9 +330,9 @@ def start(name: str, text: str, ending: StartOutcome, first: str = "") -> object
         ),
     ],
 )
-def test_what_came_of_a_start(text: str, ending: StartOutcome, first: str) -> None:
+def test_what_came_of_a_start(text: str, outcome: StartOutcome, first: str) -> None:
     starts = starts_in(text)
-    assert starts.ending is ending, starts
+    assert starts.outcome is outcome, starts
     assert not first or starts.lines[0] == first
 
 
