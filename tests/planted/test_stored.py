@@ -16,6 +16,7 @@ from dbcheck.campaign.cycle import reconcile_run, run_cycle
 from dbcheck.campaign.judging import Outcome, judge_run
 from dbcheck.campaign.preflight import Started, preflight
 from dbcheck.core.evidence import Verdict
+from dbcheck.engines import mysql_canary
 from dbcheck.errors import HostError, PowerError, RunFormatError, UsageError
 from dbcheck.lab.lab import missing
 from dbcheck.lab.spec import LabSpec
@@ -168,7 +169,14 @@ def here(lab: Bench) -> Bench:
     return replace(lab, rig=replace(lab.rig, host=None, log_path=""))
 
 
+@pytest.fixture
+def _busy_canary(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Do not wait long for the crash canary's table, which another run has locked."""
+    monkeypatch.setattr(mysql_canary, "_PLANT_S", 1)
+
+
 @engines("lab")
+@pytest.mark.usefixtures("_busy_canary")
 def test_two_runs_at_once_accuse_nobody(here: Bench) -> None:
     first = preflight(here.rig, quick(), SEED)
     second, other = loading(here, 600.0)
@@ -185,6 +193,7 @@ def test_two_runs_at_once_accuse_nobody(here: Bench) -> None:
 
 
 @engines("lab")
+@pytest.mark.usefixtures("_busy_canary")
 def test_a_commit_under_way_when_the_table_is_counted_accuses_nobody(
     here: Bench,
 ) -> None:
