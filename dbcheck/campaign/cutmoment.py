@@ -1,27 +1,36 @@
 """When the power of a stored run went, by what evidence.
 
-A lab knows the cut itself, and a switch was asked at a moment that the client knows.  A
-cut by hand comes at a moment that nobody tells.  What is known of it:
+A lab knows the moment.  A switch cuts at some time between being asked and reporting
+that it has cut; where that is more than a second after the last ack, the network may
+have failed first and the power gone later, when the drive had had time to write, so the
+moment is assumed.  A cut by hand comes at a moment that the client never learns.  What
+is known of it:
 
 - The server went silent, and so did its host: a power cut looks like that.  The host's
   last report is taken to be the moment of the cut, or the last ack where no report came
   after it.  That is assumed, never seen: a network that failed first looks the same.
 - The connections broke: a power cut leaves silence, so the server ended by itself, and
   the power was cut at some time after that.  What the drive held may have been written.
-- The host still answered when the load was over: the power was cut after that.  So it
-  is with a switch that acts late.
+- The host still answered when the load was over: the power was cut after that.
+
+The last two hold for a switch that acts late, too.
 """
 
 from __future__ import annotations
 
 from dbcheck.core.ended import BROKEN
-from dbcheck.core.evidence import AtTheCut
+from dbcheck.core.evidence import LAST_ACK_AGE_MAX_S, AtTheCut
 from dbcheck.runs import LoadRecord
 
 _AGAIN = "cut again, while the server works"
 _ENDED_FIRST = (
     "the server closed its connections, and a power cut leaves silence: it ended by "
     f"itself, and how much later its power was cut by hand is not known; {_AGAIN}"
+)
+_SWITCHED_LATER = (
+    "the server closed its connections, and a power cut leaves silence: it ended by "
+    "itself, and its switch may have cut the power up to {:.1f} s later"
+    f"; {_AGAIN}"
 )
 _CUT_LATER = (
     "the host still answered when the load was over: how much later its power was cut "
@@ -43,6 +52,7 @@ def at_the_cut(load: LoadRecord | None, window_acks: int) -> AtTheCut | None:
         gone=load.gone,
         in_flight=load.in_flight,
         farewells=load.farewells,
+        latest_us=_latest_us(load),
         by_hand=load.cut is not None and load.cut.by_hand,
         undated=_undated(load),
         window_full=sum(one.acks for one in load.windows) >= window_acks,
@@ -68,10 +78,23 @@ def cut_us(load: LoadRecord | None) -> int | None:
     return load.gone_us
 
 
+def _latest_us(load: LoadRecord) -> int | None:
+    """Return when a switch had surely cut; None if its cut is dated, or by hand."""
+    cut = load.cut
+    if cut is None or cut.by_hand or cut.exact_us is not None:
+        return None
+    return load.switched_us
+
+
 def _undated(load: LoadRecord) -> str:
     """Return why nothing dates a cut, "" if something does."""
     if load.cut is None or load.cut.exact_us is not None:
         return ""
     if load.cut.by_hand and load.gone == BROKEN:
         return _ENDED_FIRST
+    latest_us, gone_us = _latest_us(load), load.gone_us
+    if latest_us is not None and gone_us is not None and load.gone == BROKEN:
+        late_s = (latest_us - gone_us) / 1e6
+        if late_s >= LAST_ACK_AGE_MAX_S:
+            return _SWITCHED_LATER.format(late_s)
     return _CUT_LATER if load.host_lived else ""

@@ -167,6 +167,7 @@ class AtTheCut:
                  under a rate also for their turn, within a second of an ack.
     farewells:   what the server said to sessions that it ended itself.
     window_full: as many acks waited for the witness as may, so that no session sent.
+    latest_us:   when a switch had surely cut, None if cut_us is exact or by hand.
     by_hand:     a human cut, so that its moment is at best assumed.
     undated:     why the moment of the cut is not known, "" if it is known or assumed.
     """
@@ -177,6 +178,7 @@ class AtTheCut:
     gone: str
     in_flight: int
     farewells: Sequence[str] = ()
+    latest_us: int | None = None
     by_hand: bool = False
     undated: str = ""
     window_full: bool = False
@@ -226,6 +228,14 @@ def at_risk(load: AtTheCut | None) -> Item:
             f"{load.in_flight} sessions in flight; when the power was cut by hand was "
             "not seen, so it is taken to be the moment at which the server was last "
             f"heard, or its host, {age_s:.3f} s after the last ack"
+        )
+        return Item(name, Standing.ASSUMED, said, True)
+    latest_s = ((load.latest_us or load.last_ack_us) - load.last_ack_us) / 1e6
+    if latest_s >= LAST_ACK_AGE_MAX_S:
+        said = (
+            f"{load.in_flight} sessions in flight; the switch reported its cut "
+            f"{latest_s:.1f} s after the last ack, so the power is taken to have gone "
+            f"when the server fell silent, {age_s:.3f} s after that ack"
         )
         return Item(name, Standing.ASSUMED, said, True)
     return Item(name, Standing.PRESENT, said, True)

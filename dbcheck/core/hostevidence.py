@@ -9,6 +9,7 @@ from dbcheck.core.target import Drive, HostAfter, HostBefore, TargetFacts
 
 _PRESENT, _CONTRADICTED = Standing.PRESENT, Standing.CONTRADICTED
 _UNSEEN = Standing.NOT_OBSERVABLE
+_CLOCKS_S = 60.0  # a client's wall clock is stepped by less during a run
 
 
 def asked_again(before: HostBefore | None, after: HostAfter | None) -> Item | None:
@@ -173,16 +174,18 @@ def host_went_down(
     ended: Ended,
     *,
     lab: str,
-    silent: bool,
+    silent: bool | None,
     reset: bool = False,
+    dark_s: float | None = None,
 ) -> Item | None:
     """Judge whether the host itself lost its power, and not the server alone.
 
     None on the process rung, which kills the server alone and claims no more.
     lab:    the lab's rung, "" on real hardware; its kernel always lives on.
     silent: the sessions fell silent, as they do when their peer has no power, and also
-            when the network between fails.
+            when the network between fails; None if nothing recorded how they ended.
     reset:  the cut was a reset, after which the host comes back at once.
+    dark_s: seconds from when the host was last heard to the start of its kernel.
     """
     name = "host went down"
     measured = depth.depth if depth else None
@@ -194,12 +197,17 @@ def host_went_down(
     if lab:
         return Item(name, _PRESENT, said or "the lab's drive lost its power", True)
     booted = boots(before, after)
-    if against := _against(booted, ended):
+    if against := _against(booted, ended, dark_s):
         return Item(name, _CONTRADICTED, against, True)
     if booted == "new" and not silent and measured is None and not reset:
+        how = (
+            "nothing recorded how its connections ended"
+            if silent is None
+            else "its connections were closed, as a reboot closes them"
+        )
         said = (
-            "it has another boot_id, but its connections were closed, as a reboot "
-            "closes them, and the depth of the cut was not measured; cut again"
+            f"it has another boot_id, but {how}, and the depth of the cut was not "
+            "measured; cut again"
         )
         return Item(name, _UNSEEN, said, True)
     if booted == "new":
@@ -209,17 +217,29 @@ def host_went_down(
     return _from_afar(name, ended, silent=silent)
 
 
-def _against(booted: str, ended: Ended) -> str:
-    """Return what the host tells against a loss of its power, "" if nothing."""
+def _against(booted: str, ended: Ended, dark_s: float | None) -> str:
+    """Return what the host shows against a loss of its power, "" if nothing.
+
+    A container may be given another boot_id at each start; its kernel's uptime
+    (/proc/uptime) is that of the host.
+    """
     if booted == "same":
         return "its boot_id has not changed: the host kept running"
+    if dark_s is not None and dark_s < -_CLOCKS_S:
+        return (
+            f"it has another boot_id, but its kernel started {-dark_s:.0f} s before it "
+            "was last heard: a container was restarted, and its host kept running"
+        )
     if ended.recorded:
         return f"it shut down in an orderly way: {ended.recorded}"
     return ""
 
 
-def _from_afar(name: str, ended: Ended, *, silent: bool) -> Item:
+def _from_afar(name: str, ended: Ended, *, silent: bool | None) -> Item:
     """Judge by what the connections, the switch and the server's recovery showed."""
+    if silent is None:
+        said = "the client was lost, and nothing recorded how its connections ended"
+        return Item(name, _UNSEEN, said, True)
     if not silent:
         said = "its connections were closed at once, as no host without power can"
         return Item(name, Standing.ABSENT, said, True)

@@ -102,6 +102,45 @@ def test_a_host_that_outlived_the_load_was_not_cut_by_a_switch_either(
     assert "host still answered" in found.reason
 
 
+@pytest.mark.parametrize(
+    ("gone", "late_s", "standing"),
+    [
+        ("silent", 0.9, Standing.PRESENT),
+        ("silent", 12.0, Standing.ASSUMED),
+        ("broken", 0.9, Standing.PRESENT),
+        ("broken", 12.0, Standing.NOT_OBSERVABLE),
+    ],
+)
+def test_a_switch_that_took_long_does_not_date_its_cut(
+    gone: str, late_s: float, standing: Standing, tmp_path: Path
+) -> None:
+    """The network may fail first: a lying drive writes out its cache meanwhile."""
+    record = replace(
+        switched(off_s=15.0, off_seen=True),
+        gone=gone,
+        gone_us=LAST_US,
+        switched_us=LAST_US + int(late_s * 1e6),
+    )
+    found = item(judged(tmp_path, record, CutClass.AC), "load at the cut")
+    assert found.standing is standing, found
+    assert ("12.0 s" in found.reason) is (late_s > 1)
+
+
+@pytest.mark.parametrize(
+    "cut", [CutClass.AC, CutClass.HYPERVISOR_KILL, CutClass.UNKNOWN]
+)
+def test_a_container_that_was_restarted_is_no_host_that_went_down(
+    cut: CutClass, tmp_path: Path
+) -> None:
+    """Its boot_id may be another one; the kernel below it ran on."""
+    record = switched(off_s=15.0, off_seen=True)
+    outcome = judged(tmp_path, record, cut, dark_s=-4431.0)
+    assert outcome.verdict is Verdict.INCONCLUSIVE
+    found = item(outcome, "host went down")
+    assert found.standing is Standing.CONTRADICTED
+    assert "kernel started 4431 s before it was last heard" in found.reason
+
+
 @pytest.mark.parametrize("assumed", [True, False])
 def test_a_class_that_nobody_declared_is_assumed(assumed: bool, tmp_path: Path) -> None:
     first = replace(manifest(), class_assumed=assumed)
