@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from dbcheck.core import startwords
 from dbcheck.core.evidence import Item, Standing
 from dbcheck.core.target import LogTail
 
@@ -37,7 +38,7 @@ def told(name: str, log: LogTail) -> Item:
     if log.rewound:
         said = "it does not go on from before the load, so its lines may be older"
         return Item(name, Standing.NOT_OBSERVABLE, said, False)
-    if found := _SHUT_DOWN.search(text):
+    if found := _shutdown(text):
         said = f"it says {found[0]!r}: it was shut down, not cut"
         return Item(name, Standing.CONTRADICTED, said, True)
     if log.truncated:
@@ -48,6 +49,21 @@ def told(name: str, log: LogTail) -> Item:
         return Item(name, Standing.PRESENT, said, True)
     said = "no word of a crash or of a shutdown"
     return Item(name, Standing.NOT_OBSERVABLE, said, False)
+
+
+def _shutdown(text: str) -> re.Match[str] | None:
+    """Return the words of a shutdown.
+
+    PostgreSQL ends a failed start with "database system is shut down", too
+    (postmaster.c): that server never took queries.
+    """
+    for found in _SHUT_DOWN.finditer(text):
+        failed = text.rfind("due to startup process failure", 0, found.start())
+        if failed < 0 or startwords.READY.search(text, failed, found.start()):
+            return found
+        if startwords.START.search(text, failed, found.start()):
+            return found
+    return None
 
 
 def replayed(log: LogTail) -> Item | None:

@@ -39,6 +39,28 @@ def replayed(text: str) -> Item | None:
             id="PostgreSQL, shut down, told at the start",
         ),
         pytest.param(
+            "LOG:  starting PostgreSQL 15.18 on x86_64-pc-linux-gnu\n"
+            "LOG:  database system was interrupted; last known up at 2026-01-01\n"
+            "PANIC:  could not locate a valid checkpoint record\n"
+            "LOG:  shutting down due to startup process failure\n"
+            "LOG:  database system is shut down\n"
+            "LOG:  starting PostgreSQL 15.18 on x86_64-pc-linux-gnu\n"
+            "LOG:  database system was interrupted; last known up at 2026-01-01\n"
+            "LOG:  database system is ready to accept connections\n",
+            Standing.PRESENT,
+            id="PostgreSQL, a start that failed, and one that did not",
+        ),
+        pytest.param(
+            "LOG:  shutting down due to startup process failure\n"
+            "LOG:  database system is shut down\n"
+            "LOG:  starting PostgreSQL 15.18 on x86_64-pc-linux-gnu\n"
+            "LOG:  database system was interrupted; last known up at 2026-01-01\n"
+            "LOG:  database system is ready to accept connections\n"
+            "LOG:  database system is shut down\n",
+            Standing.CONTRADICTED,
+            id="PostgreSQL, a start that failed, and then a shutdown",
+        ),
+        pytest.param(
             "LOG:  database system is shut down",
             Standing.CONTRADICTED,
             id="PostgreSQL, shut down",
