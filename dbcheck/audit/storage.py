@@ -8,7 +8,18 @@ from dbcheck.audit.rule import Harm, Rule
 from dbcheck.core.depth import Depth
 
 BARRIER = "mount option barrier"
-_NO_BARRIER = frozenset({"nobarrier", "barrier=0", "barrier=none"})
+SYNC = "mount option sync"
+# Options that are unsafe, as /proc/mounts shows them, those that lose most first.
+_UNSAFE = {
+    BARRIER: ("barrier=0", "barrier=none", "fsync_mode=nobarrier", "nobarrier"),
+    SYNC: (
+        "volatile",
+        "fsync=volatile",  # the same since Linux 6.18
+        "nointegrity",
+        "nostrictsync",
+        "journal_flush_disabled",
+    ),
+}
 
 RULES = (
     Rule(
@@ -17,9 +28,25 @@ RULES = (
         safe=frozenset({"on"}),
         why="Without barriers the filesystem sends the drive no flush, so what a"
         " volatile cache holds is lost although it was committed; mount it without"
-        " nobarrier or barrier=0.",
-        source="ext4(5), barrier=0 / barrier=1; xfs(5) before Linux 4.19, nobarrier",
+        " nobarrier, barrier=0 or fsync_mode=nobarrier.",
+        source="ext4(5), barrier=0 / barrier=1; xfs(5) before Linux 4.19, nobarrier;"
+        " Linux, Documentation/filesystems/f2fs.rst, fsync_mode",
         harm=Harm(Depth.DRIVE, everything=True),
+        absent_is_safe=True,
+    ),
+    Rule(
+        id="fs-sync",
+        fact=SYNC,
+        safe=frozenset({"on"}),
+        why="With this option a sync returns before what it wrote is stable, so commits"
+        " are lost with the memory of the host, or of the file server (nostrictsync);"
+        " mount it without.",
+        source="Linux, Documentation/filesystems/overlayfs.rst, Volatile mount;"
+        " mount.cifs(8), nostrictsync; fs/bcachefs/opts.h, journal_flush_disabled;"
+        " Documentation/admin-guide/jfs.rst, nointegrity (no journal is written)",
+        harm=Harm(Depth.OS, everything=True),
+        # bcachefs loses only what came since its last journal write.
+        harms={"journal_flush_disabled": Harm(Depth.OS)},
         absent_is_safe=True,
     ),
 )
@@ -33,5 +60,7 @@ def settings_of(mount_options: Sequence[str]) -> Mapping[str, str]:
     given = {each for options in mount_options for each in options.split(",") if each}
     if not given:
         return {}
-    found = sorted(_NO_BARRIER & given)
-    return {BARRIER: found[0] if found else "on"}
+    return {
+        fact: next((option for option in unsafe if option in given), "on")
+        for fact, unsafe in _UNSAFE.items()
+    }

@@ -196,10 +196,9 @@ def test_a_server_that_may_fetch_lost_rows_from_others_does_not_pass(
     assert "wsrep_on = ON may hide what was lost" in result["reasons"][0]
 
 
-@pytest.mark.parametrize("options", ["rw,relatime,nobarrier", "rw,barrier=0"])
-def test_a_mount_without_barriers_is_a_setting_at_fault(
-    options: str, tmp_path: Path
-) -> None:
+def mounted_with(options: str) -> Callable[[Manifest], Manifest]:
+    """Return what puts the data directory on a filesystem that is mounted so."""
+
     def change(made: Manifest) -> Manifest:
         assert made.host is not None
         volume = replace(made.host.facts.data, mount_options=options)
@@ -207,9 +206,38 @@ def test_a_mount_without_barriers_is_a_setting_at_fault(
         facts = replace(made.host.facts, volumes=(volume, *others))
         return replace(made, host=replace(made.host, facts=facts))
 
-    result = judged(tmp_path, change=change)
+    return change
+
+
+@pytest.mark.parametrize(
+    ("options", "fault"),
+    [
+        ("rw,relatime,nobarrier", "mount option barrier = nobarrier"),
+        ("rw,barrier=0", "mount option barrier = barrier=0"),
+        ("rw,fsync_mode=nobarrier", "mount option barrier = fsync_mode=nobarrier"),
+        ("rw,upperdir=/u,volatile", "mount option sync = volatile"),
+        ("rw,upperdir=/u,fsync=volatile", "mount option sync = fsync=volatile"),
+        ("rw,vers=3.1.1,nostrictsync", "mount option sync = nostrictsync"),
+        ("rw,journal_flush_disabled", "mount option sync = journal_flush_disabled"),
+        ("rw,nointegrity", "mount option sync = nointegrity"),
+    ],
+)
+def test_a_mount_that_leaves_out_syncs_or_flushes_is_a_setting_at_fault(
+    options: str, fault: str, tmp_path: Path
+) -> None:
+    result = judged(tmp_path, change=mounted_with(options))
     assert result["verdict"] == "INCONCLUSIVE"
-    assert result["settings_at_fault"][0].startswith("mount option barrier = ")
+    assert result["settings_at_fault"][0].startswith(fault)
+
+
+@pytest.mark.parametrize(
+    "options", ["rw,data=writeback", "rw,fsync=auto", "rw,fsync_mode=posix", "rw,sync"]
+)
+def test_a_mount_that_keeps_what_was_synced_is_no_setting_at_fault(
+    options: str, tmp_path: Path
+) -> None:
+    result = judged(tmp_path, change=mounted_with(options))
+    assert not result["settings_at_fault"]
 
 
 @pytest.mark.parametrize(
