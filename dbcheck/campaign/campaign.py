@@ -210,7 +210,8 @@ def _add(folder: CampaignFolder, outcome: Outcome, *, settled: bool = False) -> 
             if outcome.depth
             else "",
             confirmed=found.confirmed if found else None,
-            lost=sum(found.counts.values()) if found else None,
+            lost=sum(found.own_counts.values()) if found else None,
+            earlier_lost=sum(found.earlier_counts.values()) if found else None,
             acks_per_s=outcome.load.rate if outcome.load else None,
             settled=settled,
             gone=bool(outcome.after.failure),

@@ -67,6 +67,7 @@ class Cycle:
     reason:   the first of the verdict, or the error.
     depth:    how deep the cut went, "" if it was not measured.
     confirmed, lost: rows; None if the table was not read.
+    earlier_lost: rows of earlier cycles; None as well where no cycle stored it.
     acks_per_s: of the load; None if the client did not live to tell.
     ended:    when, UTC, ISO 8601.
     settled:  judged by a later client, as the one that began it did not live to do so.
@@ -93,6 +94,7 @@ class Cycle:
     cut_class: str = ""
     missed: str = ""
     at_fault: tuple[str, ...] = ()
+    earlier_lost: int | None = None
 
 
 class CampaignFolder:
@@ -180,5 +182,6 @@ def line_of(cycle: Cycle) -> str:
         "cut_class",
         "depth",
     )
-    more = ("missed", "confirmed", "lost", "acks_per_s", "ended", "settled")
+    rows = ("confirmed", "lost", "earlier_lost")
+    more = ("missed", *rows, "acks_per_s", "ended", "settled")
     return json.dumps({name: getattr(cycle, name) for name in (*names, *more)})

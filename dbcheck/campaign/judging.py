@@ -494,7 +494,8 @@ def _rows_json(found: Reconciliation | None, index: IndexLoss | None) -> dict[st
     return {
         **{name: getattr(found, name, None) for name in names},
         "earlier_lost": dict(found.earlier_lost) if found else None,
-        "losses": {**found.counts, **other} if found else None,
+        "losses": {**found.own_counts, **other} if found else None,
+        "earlier_losses": found.earlier_counts if found else None,
     }
 
 

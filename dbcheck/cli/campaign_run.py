@@ -192,6 +192,7 @@ def result(folder: CampaignFolder) -> dict[str, Any]:
                 "settings_at_fault": list(cycle.at_fault),
                 "confirmed": cycle.confirmed,
                 "lost": cycle.lost,
+                "earlier_lost": cycle.earlier_lost,
                 "acks_per_s": cycle.acks_per_s,
                 "settled": cycle.settled,
                 "ended": cycle.ended,

@@ -51,7 +51,9 @@ def reconcile_ids(
     marks = _Marks(acks, survivors, before.row_id_max)
     kept = sum(int((~marks.bad(batch["row_id"])).sum()) for batch in acks())
     confirmed = int(per_session.sum())
-    losses = _losses(acks, marks, per_session, confirmed - kept)
+    copies = marks.unacked_copies()
+    losses = _losses(acks, marks, per_session, confirmed - kept, copies)
+    old = int(np.count_nonzero(copies <= before.row_id_max))
     earlier, surplus = marks.count_found()
     if claim is not None:
         legal = sum(claim.sent.values()) - confirmed
@@ -73,6 +75,7 @@ def reconcile_ids(
         earlier=earlier,
         earlier_lost={0: rows_before - earlier} if earlier < rows_before else {},
         losses=losses,
+        earlier_damaged={LossKind.DUPLICATE: old} if old else {},
     )
 
 
@@ -192,12 +195,13 @@ class _Marks:
             yield at, self._marks[at : at + _PLACES_AT_ONCE]
 
 
-def _losses(acks: AckStream, marks: _Marks, per_session: Ints, bad: int) -> Losses:
+def _losses(
+    acks: AckStream, marks: _Marks, per_session: Ints, bad: int, copies: Ints
+) -> Losses:
     """Return the acked ids that are gone, and those that were acked or found twice.
 
-    bad: how many acks those are.
+    bad: how many acks those are.  copies: ids found twice that were never acked.
     """
-    copies = marks.unacked_copies()
     kinds = np.full(len(copies), CODES[LossKind.DUPLICATE], np.uint8)
     parts: Iterable[LossArray] = [without_key(kinds, copies)]
     if bad:

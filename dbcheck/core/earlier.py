@@ -35,6 +35,7 @@ class Earlier:
 
     foreign: intact rows of other runs, which were not there when the table was counted.
     losses:  rows that are not what their checksum says, or stand twice; in parts.
+    damaged: kind of loss -> how many of them were there when the table was counted.
     """
 
     def __init__(self, before: Before) -> None:
@@ -46,6 +47,7 @@ class Earlier:
         self._changed: Counter[int] = Counter()
         self.foreign = 0
         self.losses: list[LossArray] = []
+        self.damaged: Counter[LossKind] = Counter()
 
     @property
     def rows(self) -> int:
@@ -75,6 +77,8 @@ class Earlier:
             self.losses.append(
                 without_key(kinds[different], records["row_id"][different])
             )
+            if corrupted := int(np.count_nonzero(known & different)):
+                self.damaged[LossKind.CORRUPT] += corrupted
             self._changed.update(records["epoch"][different].tolist())
 
     def look_again(self, survivors: Callable[[], Iterable[Records]]) -> None:
@@ -89,6 +93,7 @@ class Earlier:
                 twice = self._twice(epoch, survivors())
                 kinds = np.full(len(twice), CODES[LossKind.DUPLICATE], np.uint8)
                 self.losses.append(without_key(kinds, twice))
+                self.damaged += Counter({LossKind.DUPLICATE: len(twice)})
                 self.foreign += max(0, more - len(twice))
 
     def _twice(self, epoch: int, survivors: Iterable[Records]) -> Ints:

@@ -346,9 +346,7 @@ def judge(
     if found.counts and all_gone(found) and (doubt := _restored(items, explained)):
         return Judgement(Verdict.INCONCLUSIVE, (doubt,), tuple(items))
     if found.counts:
-        said = ", ".join(f"{rows:,} {kind}" for kind, rows in found.counts.items())
-        reason = f"{said} of {found.confirmed:,} confirmed commits"
-        return Judgement(Verdict.FAIL, (reason,), tuple(items))
+        return Judgement(Verdict.FAIL, (_lost(found),), tuple(items))
     doubts = tuple(
         f"{item.name} {item.standing.value}: {item.reason}"
         for item in items
@@ -366,6 +364,22 @@ def judge(
     if doubts:
         return Judgement(Verdict.INCONCLUSIVE, doubts, tuple(items))
     return Judgement(Verdict.PASS, (_passed(found, items, cut, depth),), tuple(items))
+
+
+def _lost(found: Reconciliation) -> str:
+    """Return what was lost: of the confirmed commits, and beside them."""
+    own = found.own_counts
+    others = []
+    if strange := own.pop(LossKind.UNEXPECTED.value, 0):
+        others.append(f"{strange:,} unexpected")
+    if earlier := sum(found.earlier_counts.values()):
+        several = f"{earlier:,} rows of earlier cycles"
+        others.append(several if earlier > 1 else "1 row of an earlier cycle")
+    of = f"{found.confirmed:,} confirmed commits"
+    if not own:
+        return f"{', and '.join(others)}; all {of} of this cycle are intact"
+    said = ", ".join(f"{rows:,} {kind}" for kind, rows in own.items())
+    return ", and ".join((f"{said} of {of}", *others))
 
 
 def _passed(

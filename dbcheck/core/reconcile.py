@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 
 import numpy as np
@@ -57,6 +57,7 @@ class Reconciliation:
     earlier:      rows of earlier cycles that are still there.
     earlier_lost: epoch -> rows of it that are gone, at least.
     losses:       every row that is not as it must be.
+    earlier_damaged: kind of loss -> how many of these are rows of earlier cycles.
     """
 
     confirmed: int
@@ -67,14 +68,30 @@ class Reconciliation:
     earlier: int
     earlier_lost: Mapping[int, int]
     losses: Losses
+    earlier_damaged: Mapping[LossKind, int] = field(default_factory=dict)
 
     @property
     def counts(self) -> dict[str, int]:
-        """Losses by kind; only kinds that occur."""
-        found = Counter({k.value: rows for k, rows in self.losses.counts.items()})
+        """Losses by kind, of this cycle and of earlier ones; only kinds that occur."""
+        total = Counter(self.own_counts) + Counter(self.earlier_counts)
+        return dict(sorted(total.items()))
+
+    @property
+    def own_counts(self) -> dict[str, int]:
+        """Losses of this cycle by kind; only kinds that occur."""
+        own = Counter(self.losses.counts) - Counter(self.earlier_damaged)
+        return dict(sorted((kind.value, rows) for kind, rows in own.items()))
+
+    @property
+    def earlier_counts(self) -> dict[str, int]:
+        """Losses among the rows of earlier cycles by kind; only kinds that occur.
+
+        Of those that are gone no order is known, so they are holes.
+        """
+        found = Counter(self.earlier_damaged)
         if gone := sum(self.earlier_lost.values()):
-            found[LossKind.MISSING_HOLE.value] += gone
-        return dict(sorted(found.items()))
+            found[LossKind.MISSING_HOLE] += gone
+        return dict(sorted((kind.value, rows) for kind, rows in found.items()))
 
 
 def count_acks(stream: AckStream) -> Ints:
@@ -159,6 +176,7 @@ def reconcile(
         earlier=earlier.rows,
         earlier_lost=earlier.lost(),
         losses=losses,
+        earlier_damaged=earlier.damaged,
     )
 
 

@@ -13,7 +13,7 @@ from rich.text import Text
 from dbcheck.core.cutclass import shown
 from dbcheck.core.statistics import unseen_sentence
 from dbcheck.ports import Json
-from dbcheck.report.lab import number, verdict
+from dbcheck.report.lab import number, rows_lost, verdict
 
 SHOWN_MAX = 8
 
@@ -40,11 +40,15 @@ def _row(result: Json) -> list[str | Text]:
         result["name"],
         f"{result['cuts']} of {result['planned_cuts']}",
         number(result["losses"]),
-        number(sum(cycle["lost"] or 0 for cycle in cycles)),
-        number(sum(cycle["confirmed"] or 0 for cycle in cycles)),
+        rows_lost(*(_sum(cycles, name) for name in ("lost", "earlier_lost"))),
+        number(_sum(cycles, "confirmed")),
         f"{median(rates):,.0f}" if rates else "-",
         verdict(result["verdict"]),
     ]
+
+
+def _sum(cycles: Sequence[Json], name: str) -> int:
+    return sum(cycle[name] or 0 for cycle in cycles)
 
 
 def _said(result: Json) -> list[RenderableType]:

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from dbcheck.core.statistics import Tally, unseen_sentence
 from dbcheck.ports import Json
-from dbcheck.report.verdict import STYLES, lab_scope, sentence, tally
+from dbcheck.report.verdict import LOSSES, STYLES, lab_scope, sentence, tally
 
 
 def cycles_report(
@@ -108,4 +108,9 @@ def lost(result: Json) -> str:
     """Return how many rows were lost in a result."""
     if result["losses"] is None:
         return "all"
-    return f"{sum(result['losses'].values()):,}"
+    return rows_lost(*(sum(result[name].values()) for name in LOSSES))
+
+
+def rows_lost(own: int, earlier: int) -> str:
+    """Return a count of lost rows; those of earlier cycles stand by themselves."""
+    return f"{own:,} + {earlier:,} earlier" if earlier else number(own)

@@ -17,7 +17,7 @@ from dbcheck.core.evidence import Verdict, worst
 from dbcheck.core.statistics import Comparison, Tally
 from dbcheck.ports import Json
 from dbcheck.report.lab import verdict
-from dbcheck.report.verdict import depth_of, lab_scope
+from dbcheck.report.verdict import LOSSES, depth_of, lab_scope
 
 _UNCLEAR = Verdict.INCONCLUSIVE.value
 
@@ -82,10 +82,11 @@ class Line:
 
     @property
     def lost(self) -> int | None:
-        """Rows lost in all of its cycles; None if they cannot be counted."""
+        """Rows lost in all of its cycles, and of those before; None if not counted."""
         if any(cycle["losses"] is None for cycle in self.cycles):
             return None
-        return sum(sum(cycle["losses"].values()) for cycle in self.cycles)
+        found = (cycle[name] for cycle in self.cycles for name in LOSSES)
+        return sum(sum(losses.values()) for losses in found)
 
     @property
     def price_per_rate(self) -> float | None:

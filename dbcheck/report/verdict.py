@@ -28,6 +28,7 @@ _MARKS = {
     "not observable": ("?", "yellow"),
 }
 _RANGES_SHOWN = 12
+LOSSES = ("losses", "earlier_losses")  # of the cycle, and of those before it
 _NOT_FINAL = (
     "This is not final. Once the server is back, and before anything writes to it:"
 )
@@ -58,7 +59,8 @@ def verdict_report(result: Json) -> RenderableType:
         parts += ["", Text("Layers below the server that hold flushes back", "bold")]
         parts += [Text(f"  {reason}") for reason in result["layers_at_fault"]]
         parts += [Text(f"  {_WRITE_CACHE}")]
-    if result["losses"] and result["verdict"] == "FAIL" and not _is_explained(result):
+    lost = any(result[name] for name in LOSSES)
+    if lost and result["verdict"] == "FAIL" and not _is_explained(result):
         parts += ["", Text(_BELOW)]
     if result["other_settings"]:
         parts += ["", Text("Other settings that are not safe, or not known", "bold")]
@@ -136,6 +138,9 @@ def _fact_rows(result: Json) -> Iterator[tuple[str, str]]:
             f"{result['recovered']:,} recovered without an ack (legal), "
             f"{result['unconfirmed']:,} without a confirmation (no claim)",
         )
+    if gone := result["earlier_losses"]:
+        said = ", ".join(f"{rows:,} {kind}" for kind, rows in gone.items())
+        yield "earlier rows", f"{said}, {result['earlier']:,} still there"
 
 
 _WITNESS_KIND = {

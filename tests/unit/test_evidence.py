@@ -303,6 +303,44 @@ def test_lost_rows_of_earlier_cycles_fail() -> None:
     assert evidence.judge(lost, [SAME]).verdict is Verdict.FAIL
 
 
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        pytest.param(
+            dataclasses.replace(LOST, earlier_lost={3: 2000, 4: 1}),
+            "1 missing-tail of 100 confirmed commits, and 2,001 rows of earlier cycles",
+            id="rows of this cycle and of earlier ones",
+        ),
+        pytest.param(
+            dataclasses.replace(CLEAN, earlier_lost={3: 2}),
+            "2 rows of earlier cycles; all 100 confirmed commits of this cycle are"
+            " intact",
+            id="rows of earlier ones alone",
+        ),
+        pytest.param(
+            dataclasses.replace(
+                LOST,
+                losses=Losses.of(
+                    [
+                        *LOST.losses,
+                        Loss(LossKind.CORRUPT, -1, -1, 3, -1),
+                        Loss(LossKind.UNEXPECTED, -1, -1, 4, -1),
+                    ]
+                ),
+                earlier_damaged={LossKind.CORRUPT: 1},
+            ),
+            "1 missing-tail of 100 confirmed commits, and 1 unexpected,"
+            " and 1 row of an earlier cycle",
+            id="rows that nobody confirmed",
+        ),
+    ],
+)
+def test_only_rows_of_the_cycle_are_counted_against_its_commits(
+    found: Reconciliation, said: str
+) -> None:
+    assert evidence.judge(found, [SAME]).reasons == (said,)
+
+
 def test_a_server_that_does_not_come_back_fails() -> None:
     judgement = evidence.judge_unrecoverable(
         "mount: structure needs cleaning", [], missing=False, explained=False

@@ -176,6 +176,7 @@ def test_rows_of_earlier_cycles_must_still_be_there() -> None:
     assert reconciled(COUNTS, rows, before=before).counts == {}
     lost = reconciled(COUNTS, rows[1:], before=before)
     assert (lost.earlier_lost, lost.counts) == ({3: 1}, {"missing-hole": 1})
+    assert (lost.own_counts, lost.earlier_counts) == ({}, {"missing-hole": 1})
 
 
 @pytest.mark.parametrize(
@@ -205,6 +206,7 @@ def test_a_changed_row_of_an_earlier_cycle_is_corrupt() -> None:
     old = record(1, 1, epoch=3, row_id=10, content=DIFFERENT)
     found = reconciled(COUNTS, [old, *ALL], before=Before({3: 1}, 20, {3: 70}))
     assert found.counts == {"corrupt": 1}  # once, although it weighs less, too
+    assert (found.own_counts, found.earlier_counts) == ({}, {"corrupt": 1})
 
 
 def test_a_row_that_was_changed_before_the_cycle_is_no_loss_of_it() -> None:
@@ -225,6 +227,7 @@ def test_a_row_of_an_earlier_cycle_that_stands_twice_is_a_duplicate() -> None:
     before = Before({3: 2}, 2, {3: 15})
     found = reconciled(COUNTS, [*old, old[0], *ALL], before=before)
     assert (found.counts, found.foreign) == ({"duplicate": 1}, 0)
+    assert (found.own_counts, found.earlier_counts) == ({}, {"duplicate": 1})
     assert found.losses[0].row_id == 1
 
 

@@ -28,6 +28,7 @@ def results(verdicts: Sequence[str], depth: str | None) -> list[Mapping[str, Any
             "load": {"rate": 1234.5},
             "confirmed": 100,
             "losses": {"missing-tail": 7} if verdict == "FAIL" else {},
+            "earlier_losses": {"missing-hole": 1234} if verdict == "FAIL" else {},
             "recovered": 0,
             "verdict": verdict,
             "depth": {"depth": depth},
@@ -49,6 +50,7 @@ def test_passes_are_told_with_their_bound_and_what_they_would_have_missed() -> N
 
 def test_losses_are_told_with_both_bounds() -> None:
     text = said(cycles_report(results(["PASS", "FAIL"], None)), columns=400)
+    assert "7 + 1,234 earlier" in text
     assert "1 loss in 2 cuts: at least 2.5% of cuts lose" in text
     assert text.count("The drive as the cut left it: runs/1/drive.img\n") == 1
     assert "runs/0" not in text

@@ -25,6 +25,7 @@ def cycle(
         "control": control,
         "load": {"rate": rate, "latency_ms": {"p99": rate / 100}},
         "losses": None if lost is None else {"missing-tail": lost},
+        "earlier_losses": {},
         "depth": {"depth": "DRIVE"},
         "lab": {"rung": "drive", "drive": {"survivors": "none"}},
         "cut_class": "lab drive",

@@ -30,6 +30,7 @@ RESULT: dict[str, Any] = {
     "other_settings": [],
     "left_on_host": None,
     "losses": {},
+    "earlier_losses": {},
     "lab": {},
     "image": "",
     "control": False,
@@ -77,6 +78,15 @@ def test_a_layer_that_holds_flushes_back_is_shown_instead_of_advice() -> None:
         shown = printed(verdict_report(changed))
         assert ("RAID controller" in shown) is not bool(layers)
         assert all(said in shown for said in layers)
+
+
+def test_rows_of_earlier_cycles_have_a_line_of_their_own() -> None:
+    rows = dict.fromkeys(("confirmed", "kept", "recovered", "unconfirmed"), 3)
+    gone = {"earlier_losses": {"missing-hole": 3221}, "earlier": 12, "verdict": "FAIL"}
+    result = {**RESULT, **rows, **gone, "power": "exec", "depth": None}
+    shown = printed(verdict_report(result))
+    assert "earlier rows  3,221 missing-hole, 12 still there" in shown
+    assert "RAID controller" in shown
 
 
 @pytest.mark.parametrize(

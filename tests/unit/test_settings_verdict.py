@@ -393,6 +393,7 @@ def test_a_campaign_names_the_setting_at_fault() -> None:
         "reason": "9 missing-tail of 9 confirmed commits",
         "confirmed": 9,
         "lost": 9,
+        "earlier_lost": 1234,
         "acks_per_s": 1.0,
         "settings_at_fault": [said],
         "cut_class": "reset",
@@ -415,6 +416,7 @@ def test_a_campaign_names_the_setting_at_fault() -> None:
     }
     shown = printed(campaigns_report("/c", [result]))
     assert shown.count(f"setting at fault: {said}") == 1
+    assert "18 + 2,468 earlier" in shown
 
 
 def test_a_place_that_was_not_looked_at_counts_as_the_deepest() -> None:
