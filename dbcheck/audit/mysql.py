@@ -99,7 +99,7 @@ RULES = (
         why="With innodb_force_recovery above 0 recovery leaves work out, so what is"
         " read afterwards proves nothing; set innodb_force_recovery = 0.",
         source="MySQL 8.4 manual, 17.20.3 Forcing InnoDB Recovery",
-        harm=Harm(),
+        harm=Harm(hides=True),
     ),
     Rule(
         id="my-checksum-algorithm",

@@ -57,7 +57,7 @@ RULES = (
         why="With zero_damaged_pages on a damaged page is read as empty, so its rows"
         " vanish without an error; set zero_damaged_pages = off.",
         source="PostgreSQL 18 manual, 19.17 Developer Options, zero_damaged_pages",
-        harm=Harm(),
+        harm=Harm(hides=True),
     ),
     Rule(
         id="pg-ignore-checksum-failure",
@@ -66,7 +66,7 @@ RULES = (
         why="With ignore_checksum_failure on a damaged page passes for a good one; set"
         " ignore_checksum_failure = off.",
         source="PostgreSQL 18 manual, 19.17 Developer Options, ignore_checksum_failure",
-        harm=Harm(),
+        harm=Harm(hides=True),
     ),
     Rule(
         id="pg-ignore-invalid-pages",

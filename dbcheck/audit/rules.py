@@ -46,6 +46,11 @@ class Finding:
         return least is not None and least.rank <= depth.rank
 
     @property
+    def hides(self) -> bool:
+        """Say whether what is read while it is in effect proves nothing."""
+        return self.standing is Standing.UNSAFE and self.harm.hides
+
+    @property
     def sentence(self) -> str:
         """What it is and what to do about it, for a person."""
         return f"{self}: {self.rule.why}"

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from dbcheck.campaign.reading_log import ReadingLog
 from dbcheck.campaign.rig import Rig
+from dbcheck.campaign.settings import hiding
 from dbcheck.campaign.waiting import await_facts
 from dbcheck.core.evidence import Standing, same_server
 from dbcheck.core.history import Row
@@ -72,6 +73,9 @@ class Reading:
         broken: list[_Broken] = []
         now: ServerFacts | None = facts
         while now is not None:
+            self.unanswered = hiding(self._manifest.family, now.settings)
+            if self.unanswered:
+                return
             self._rig.listener.phase("read", "every row, in a read-only transaction")
             if (broke := self._attempt(now, first=not broken)) is None:
                 return

@@ -58,7 +58,7 @@ class Settings:
                 f"{self._losing[0]} is documented to lose commits;"
                 " this cut happened to lose none"
             )
-        if hiding := [f for f in self._unsafe if f.harm.hides]:
+        if hiding := [f for f in self.flagged if f.hides]:
             return Standing.ABSENT, f"{hiding[0]} may hide what was lost"
         if unread := [f for f in self.flagged if f.value is None and _matters(f)]:
             names = ", ".join(finding.rule.fact for finding in unread)
@@ -114,6 +114,18 @@ def settings_of(manifest: Manifest, depths: Sequence[Depth | None]) -> Settings:
     )
     return Settings(
         tuple(flagged), _deepest(manifest, depths), _writes_whole_pages(manifest)
+    )
+
+
+def hiding(family: str, settings: Mapping[str, str]) -> str:
+    """Return why nothing may be read under *settings*, "" if they hide nothing.
+
+    family: as in ports.Engine; settings: those in effect as the rows are to be read.
+    """
+    names = ", ".join(str(f) for f in rules.flagged(family, settings) if f.hides)
+    return names and (
+        f"{names}: what is read under this proves nothing, so nothing was read; restart"
+        " the server without it, then run dbcheck reconcile"
     )
 
 

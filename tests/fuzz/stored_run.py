@@ -32,7 +32,13 @@ from tests.unit.witness_logs import LogMaker
 RUN = "20260102-030405-a1b2c3"
 EPOCH, EARLIER = 77, 7
 ACKS = {1: 5, 2: 3}
-_SETTINGS = {"fsync": "on", "synchronous_commit": "on", "full_page_writes": "on"}
+_SETTINGS = {
+    "fsync": "on",
+    "synchronous_commit": "on",
+    "full_page_writes": "on",
+    "zero_damaged_pages": "off",
+    "ignore_checksum_failure": "off",
+}
 _LAYER = Layer("sda", "disk", "", "", "", "write back", "0", ())
 _DRIVE = Drive("sda", "m", "s", "w", "write back", 7, 9)
 _VOLUME = replace(VOLUME, layers=(_LAYER,), drives=(_DRIVE,))

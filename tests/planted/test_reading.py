@@ -206,3 +206,28 @@ def test_a_reader_that_crashes_without_a_log_leaves_it_open(site: Site) -> None:
     assert again.verdict is Verdict.INCONCLUSIVE, again.judgement
     # The crashes of the reader emptied the canary's table after it was read.
     assert outcome.after.canary is again.after.canary is False
+
+
+@engines("own_site", "mariadb")
+def test_rows_are_not_read_under_a_setting_that_leaves_recovery_out(
+    site: Site,
+) -> None:
+    """Somebody starts it with innodb_force_recovery, and then as usual."""
+    settings = site.server.settings
+
+    def forced() -> None:
+        site.server.settings = {**settings, "innodb_force_recovery": "6"}
+        site.server.start()
+
+    try:
+        outcome = site.cycle(restore=forced)
+    finally:
+        site.server.settings = settings
+    assert outcome.verdict is Verdict.INCONCLUSIVE, outcome.judgement
+    (reason,) = outcome.judgement.reasons
+    assert reason.startswith("innodb_force_recovery = 6: ")
+    assert not outcome.run.was_read()
+    site.server.stop()
+    site.server.start()
+    later = reconcile_run(site.rig, outcome.run, outcome.manifest)
+    assert later.verdict is Verdict.PASS, later.judgement

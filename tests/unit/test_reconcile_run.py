@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from dbcheck.campaign.cycle import reconcile_run
-from dbcheck.campaign.judging import judge_run
+from dbcheck.campaign.judging import Outcome, judge_run
 from dbcheck.campaign.loading import LOAD_EVENT
 from dbcheck.campaign.rig import Rig
 from dbcheck.core.history import Ack
@@ -42,14 +42,17 @@ class FakeEngine:
 
     target = MANIFEST.target
 
-    def __init__(self, reading: Callable[[], None]) -> None:
-        self._reading = reading
+    def __init__(
+        self, reading: Callable[[], None], settings: Mapping[str, str]
+    ) -> None:
+        self._reading, self._settings = reading, settings
 
     def ready(self) -> None:
         return None
 
     def facts(self) -> ServerFacts:
-        return replace(FACTS, started_us=FACTS.started_us + 10**9)
+        started_us = FACTS.started_us + 10**9
+        return replace(FACTS, started_us=started_us, settings=self._settings)
 
     def canary(self, epoch: int) -> None:
         return None
@@ -94,17 +97,22 @@ class Site:
     witness: AgentWitness
     logs: tuple[WitnessLog, WitnessLog]
 
-    def reconcile(self, reads: int, reading: Callable[[], None] = lambda: None) -> None:
+    def reconcile(
+        self,
+        reads: int,
+        reading: Callable[[], None] = lambda: None,
+        settings: Mapping[str, str] = FACTS.settings,
+    ) -> Outcome:
         """Read the rows and judge, as far as the witness allows."""
         rig = Rig(
-            cast(Engine, FakeEngine(reading)),
+            cast(Engine, FakeEngine(reading, settings)),
             cast(Witness, FailingWitness(self.witness, reads)),
             cast(PowerSwitch, None),
             FrameLogReader(),
             PlainProgress(Console(quiet=True)),
             self.run.path.parent,
         )
-        reconcile_run(rig, self.run, self.manifest)
+        return reconcile_run(rig, self.run, self.manifest)
 
     def ack(self, number: int, session: int, seq: int) -> None:
         """Have a log hold one more ack."""
@@ -164,3 +172,16 @@ def test_rows_that_were_read_while_a_log_grew_are_forgotten(site: Site) -> None:
     with pytest.raises(UsageError, match="still under load"):
         site.reconcile(10, lambda: site.ack(1, 1, ACKED + 1))
     assert not site.run.was_read()
+
+
+def test_rows_are_left_unread_until_no_setting_hides_any(site: Site) -> None:
+    def read() -> None:
+        raise AssertionError("the rows were read")
+
+    outcome = site.reconcile(10, read, {"zero_damaged_pages": "on"})
+    assert outcome.judgement.reasons[0].startswith("zero_damaged_pages = on: ")
+    assert not site.run.was_read()
+    later = site.reconcile(10, settings={"zero_damaged_pages": "off"})
+    assert later.found is not None
+    assert later.found.kept == ACKED
+    assert site.run.was_read()

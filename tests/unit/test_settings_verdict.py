@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dbcheck.campaign.judging import judge_run, to_json
-from dbcheck.campaign.settings import made_durable, settings_of
+from dbcheck.campaign.settings import hiding, made_durable, settings_of
 from dbcheck.core.depth import Depth, Remains, Ring
 from dbcheck.core.evidence import Verdict
 from dbcheck.core.target import HostAfter
@@ -21,7 +21,13 @@ from dbcheck.witness.log import FrameLogReader
 from tests.fuzz.stored_run import load_record, manifest, stored_run
 from tests.unit.test_report_verdict import printed
 
-SAFE_PG = {"fsync": "on", "synchronous_commit": "on", "full_page_writes": "on"}
+SAFE_PG = {
+    "fsync": "on",
+    "synchronous_commit": "on",
+    "full_page_writes": "on",
+    "zero_damaged_pages": "off",
+    "ignore_checksum_failure": "off",
+}
 SAFE_MY = {
     "autocommit": "ON",
     "innodb_flush_log_at_trx_commit": "1",
@@ -426,3 +432,26 @@ def test_a_place_that_was_not_looked_at_counts_as_the_deepest() -> None:
     unseen = replace(made, host=replace(made.host, facts=facts))
     assert settings_of(made, [Depth.OS]).depth is Depth.OS
     assert settings_of(unseen, [Depth.OS]).depth is Depth.DRIVE
+
+
+@pytest.mark.parametrize(
+    ("family", "name", "value"),
+    [
+        ("postgresql", "zero_damaged_pages", "on"),
+        ("postgresql", "ignore_checksum_failure", "on"),
+        ("mysql", "innodb_force_recovery", "1"),
+        ("mysql", "wsrep_on", "ON"),
+    ],
+)
+def test_nothing_is_read_under_a_setting_that_hides_rows(
+    family: str, name: str, value: str, tmp_path: Path
+) -> None:
+    safe = {"postgresql": SAFE_PG, "mysql": SAFE_MY}[family]
+    assert hiding(family, safe) == hiding(family, {}) == ""
+    said = hiding(family, {**safe, name: value})
+    assert said.startswith(f"{name} = {value}: ")
+    assert "restart the server without it" in said
+    # Nor does a run pass that began with it.
+    result = judged(tmp_path, settings={**safe, name: value})
+    assert result["verdict"] == "INCONCLUSIVE"
+    assert f"{name} = {value} may hide" in result["reasons"][0]
