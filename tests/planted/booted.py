@@ -15,7 +15,7 @@ from dbcheck.probes.host import open_host
 
 
 class Booted:
-    """This very host, which cannot be booted for a test: only its boot_id is made up.
+    """This very host, which cannot be booted: its boot_id and uptime are made up.
 
     cut: to be set when its power is cut.  up_after_cut: somebody may log in again then.
     """
@@ -31,7 +31,7 @@ class Booted:
 
     def facts(self, data_directory: str, places: Sequence[Place] = ()) -> TargetFacts:
         facts: TargetFacts = self._host.facts(data_directory, places)
-        return replace(facts, boot_id="another") if self.cut else facts
+        return replace(facts, boot_id="another", uptime_s=1) if self.cut else facts
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._host, name)

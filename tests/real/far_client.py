@@ -8,6 +8,7 @@ this one machine, which cannot be booted for a test and which no guard lets be c
 from __future__ import annotations
 
 import sys
+import time
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -25,9 +26,12 @@ def play(folder: Path) -> None:
     tell = TargetHost.facts
 
     def facts(self: TargetHost, *asked: Any) -> TargetFacts:
-        found = tell(self, *asked)
-        booted = (folder / "boots").read_text()
-        return replace(found, boot_id=f"{found.boot_id}-{booted}")
+        found, boots = tell(self, *asked), folder / "boots"
+        return replace(
+            found,
+            boot_id=f"{found.boot_id}-{boots.read_text()}",
+            uptime_s=time.time() - boots.stat().st_mtime,
+        )
 
     TargetHost.facts = facts  # type: ignore[method-assign, assignment]
     known_hosts = folder / "known_hosts"
