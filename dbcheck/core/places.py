@@ -15,10 +15,13 @@ class Place:
 
     name: what is kept there, as reports show it, e.g. "WAL"; unlike any other's.
     path: absolute; "" if the server does not show it.
+    files: names of what counts of the files directly in it, as shell patterns; each
+           may be a link to another filesystem, or mounted from there.
     """
 
     name: str
     path: str
+    files: tuple[str, ...] = ()
 
 
 def outside(places: Sequence[Place]) -> list[Place]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import posixpath
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,6 +16,14 @@ _DATA_FILE = re.compile(r"(.+?):[0-9]+[KMG]?(?::.*)?", re.IGNORECASE | re.DOTALL
 _PLAIN = re.compile(r"[0-9A-Za-z_]")
 _DIRECTORY = re.compile(r"\bDATA DIRECTORY *= *'((?:[^'\\]|\\.|'')*)'", re.IGNORECASE)
 _TABLESPACE = re.compile(r"\bTABLESPACE *=? *`((?:[^`]|``)*)`", re.IGNORECASE)
+# Files that a commit depends on, by the place whose folder they are in: MySQL 8.4
+# manual, 17.6.5 Redo Log, 17.6.3.4 Undo Tablespaces, 17.6.4 Doublewrite Buffer and
+# 16.1 Data Dictionary Schema; MariaDB documentation, InnoDB Redo Log and Aria.
+_EVERY_FILE = ("*",)
+_REDO_FILES = ("ib_logfile*", "#ib_redo*")
+_UNDO_FILES = ("undo*", "*.ibu")
+_DOUBLEWRITE_FILES = ("*.dblwr", "*.bdblwr")
+_DATA_FILES = ("mysql.ibd", "aria_log*", "tc.log")
 _KNOWN_TABLESPACES = frozenset({"innodb_file_per_table", "innodb_system"})
 
 
@@ -25,7 +34,7 @@ def places(
     statement: str,
     undo_files: Sequence[str] | None,
 ) -> tuple[Place, ...]:
-    """Return the directories, the data directory first.
+    """Return the directories and what counts in each, the data directory first.
 
     variables:  as SHOW VARIABLES gives them.
     database:   name of the table's database; "" if it does not exist yet.
@@ -36,37 +45,50 @@ def places(
     directory.
     """
     data = variables.get("datadir", "")
-    named: list[tuple[str, str]] = [(DATA, "")]
-    named.append(("redo log", _redo(variables)))
-    named += (("undo", path) for path in _undo(variables, undo_files))
-    if variables.get("innodb_doublewrite", "").lower() not in _OFF and (
-        where := _doublewrite(variables)
-    ):
-        named.append(("doublewrite", where))
-    named += (("system tablespace", path) for path in _system(variables))
+    named = [(DATA, "", _DATA_FILES), ("redo log", _redo(variables), _REDO_FILES)]
+    named += (("undo", path, _UNDO_FILES) for path in _undo(variables, undo_files))
+    where = _doublewrite(variables)
+    if where is not None:
+        named.append(("doublewrite", where, _DOUBLEWRITE_FILES))
+    named += (_in_folder("system tablespace", path) for path in _system(variables))
     if variables.get("log_bin", "").lower() not in _OFF:
         basename = variables.get("log_bin_basename", "")
-        named.append(("binary log", posixpath.dirname(basename)))
+        named.append(_in_folder("binary log", basename, ".*"))
     if database:
-        named.append(("database", _filename(database, variables)))
-    named += (("table", path) for path in _directories(statement, database, variables))
+        named.append(("database", _filename(database, variables), _EVERY_FILE))
+    directories = _directories(statement, database, variables)
+    named += (("table", path, _EVERY_FILE) for path in directories)
     found = [
-        Place(name, posixpath.normpath(posixpath.join(data, path)))
-        for name, path in named
+        Place(name, posixpath.normpath(posixpath.join(data, path)), files)
+        for name, path, files in named
     ]
     found += (Place(f"tablespace {name}", "") for name in _tablespaces(statement))
     return tuple(numbered(found))
 
 
 def numbered(found: Iterable[Place]) -> list[Place]:
-    """Return the places without repetitions, a number after a name that recurs."""
+    """Return the places without repetitions, a number after a name that recurs.
+
+    The names of files of one place are put together.
+    """
+    files: dict[tuple[str, str], dict[str, None]] = {}
+    for place in found:
+        files.setdefault((place.name, place.path), {}).update(
+            dict.fromkeys(place.files)
+        )
     kept: list[Place] = []
     counts: dict[str, int] = {}
-    for place in dict.fromkeys(found):
-        count = counts[place.name] = counts.get(place.name, 0) + 1
-        name = f"{place.name} {count}" if count > 1 else place.name
-        kept.append(Place(name, place.path))
+    for (name, path), names in files.items():
+        count = counts[name] = counts.get(name, 0) + 1
+        label = f"{name} {count}" if count > 1 else name
+        kept.append(Place(label, path, tuple(names)))
     return kept
+
+
+def _in_folder(name: str, file: str, suffix: str = "") -> tuple[str, str, tuple[str]]:
+    """Return the place of a file, and of those whose names go on with *suffix*."""
+    folder, base = posixpath.split(file)
+    return name, folder, (glob.escape(base) + suffix,)
 
 
 def _redo(variables: Mapping[str, str]) -> str:
@@ -100,14 +122,17 @@ def _doublewrite(variables: Mapping[str, str]) -> str | None:
     MariaDB, and MySQL before 8.0.20, have the buffer in the system tablespace.
     """
     folder = variables.get("innodb_doublewrite_dir")
-    return folder or (variables.get("innodb_data_home_dir") if folder == "" else None)
+    if folder is None or variables.get("innodb_doublewrite", "").lower() in _OFF:
+        return None
+    return folder or variables.get("innodb_data_home_dir", "")
 
 
 def _system(variables: Mapping[str, str]) -> Iterable[str]:
+    """Yield the files of the system tablespace."""
     home = variables.get("innodb_data_home_dir", "")
     for text in variables.get("innodb_data_file_path", "").split(";"):
         if file := _DATA_FILE.fullmatch(text.strip()):
-            yield posixpath.dirname(posixpath.join(home, file[1]))
+            yield posixpath.join(home, file[1])
 
 
 def _filename(database: str, variables: Mapping[str, str]) -> str:

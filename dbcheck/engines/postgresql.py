@@ -118,8 +118,8 @@ class PostgresqlEngine:
         """Return the directories that an ack depends on."""
         with self._open() as link:
             data = dict(link.rows("settings")).get("data_directory", "")
-            spaces = dict(link.rows("places", {"name": NAMES[shape]}))
-        return places(data, spaces)
+            rows = link.rows("places", {"name": NAMES[shape]})
+        return places(data, {what: (space, file) for what, space, file in rows})
 
     def mark_data(self) -> str:
         """Return "": global/pg_control names the data."""

@@ -7,22 +7,39 @@ from collections.abc import Mapping
 
 from dbcheck.core.places import DATA, Place
 
-# Below the data directory, where each may be a link: PostgreSQL 18 manual, 66.1
-# Database File Layout.
-_WAL, _COMMIT_STATUS, _DEFAULT_TABLESPACE = "pg_wal", "pg_xact", "base"
+# Below the data directory, where each folder, and each file in it, may be a link:
+# PostgreSQL 18 manual, 66.1 Database File Layout.  "global" has pg_control.
+_BELOW_DATA = {
+    "WAL": ("pg_wal", ("[0-9A-F]*",)),
+    "commit status": ("pg_xact", ("*",)),
+    "multixacts": ("pg_multixact", ("*",)),
+    "global": ("global", ("*",)),
+}
+_DEFAULT_TABLESPACE = "base"
+_TABLESPACES = "pg_tblspc/"
 
 
-def places(data: str, spaces: Mapping[str, str]) -> tuple[Place, ...]:
-    """Return the directories, the data directory first.
+def places(data: str, relations: Mapping[str, tuple[str, str]]) -> tuple[Place, ...]:
+    """Return the directories and what counts in each, the data directory first.
 
-    data:   data_directory, "" if the account may not see it: then only tablespaces
-            with a path of their own are known.
-    spaces: "table" and "database" -> location of the tablespace that each is in.
+    data:      data_directory, "" if the account may not see it: then only tablespaces
+               with a path of their own are known.
+    relations: "table", "index" and "database" -> location of the tablespace that each
+               is in, and the file of it, as sql/postgresql/places.sql gives them.
     """
-    named = {DATA: "", "WAL": _WAL, "commit status": _COMMIT_STATUS}
-    named |= {what: spaces[what] or _DEFAULT_TABLESPACE for what in sorted(spaces)}
+    named: dict[str, tuple[str, tuple[str, ...]]] = {DATA: ("", ()), **_BELOW_DATA}
+    for what in sorted(relations):
+        named[what] = _folder(*relations[what]), ("*",)
     return tuple(
-        Place(name, posixpath.normpath(posixpath.join(data, path)))
-        for name, path in named.items()
+        Place(name, posixpath.normpath(posixpath.join(data, path)), files)
+        for name, (path, files) in named.items()
         if data or posixpath.isabs(path)
     )
+
+
+def _folder(location: str, file: str) -> str:
+    """Return the folder of a relation; before it is made, that of its tablespace."""
+    if location and file.startswith(_TABLESPACES):
+        _, _, *inside = posixpath.dirname(file).split("/")
+        return posixpath.join(location, *inside)
+    return posixpath.dirname(file) or location or _DEFAULT_TABLESPACE

@@ -26,6 +26,7 @@ PARTS = (  # of its agent's program; each imports only those before it
     "dbcheck.probes.host_apart",
     "dbcheck.probes.host_canary",
     "dbcheck.probes.host_data",
+    "dbcheck.probes.host_files",
     "dbcheck.probes.host_foreign",
     "dbcheck.probes.host_facts",
     "dbcheck.probes.host_process",
@@ -106,8 +107,11 @@ class TargetHost:
 
         Raise HostError, also if the data directory is not there.
         """
-        asked = [(DATA, data_directory)]
-        asked += [(each.name, each.path) for each in places if each.name != DATA]
+        files = [name for each in places if each.name == DATA for name in each.files]
+        asked: list[tuple[str, str, Sequence[str]]] = [(DATA, data_directory, files)]
+        asked += [
+            (each.name, each.path, each.files) for each in places if each.name != DATA
+        ]
         return self._request(TargetFacts, host_agent.FACTS, places=asked)
 
     def data_names(self, data_directory: str) -> DataNames:

@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from dbcheck.probes.host_apart import JOURNAL, apart
+from dbcheck.probes.host_files import Files
 from dbcheck.probes.host_foreign import foreign
 from dbcheck.remote.wire import (
     clock_us,
@@ -242,27 +243,25 @@ class Volume:
         return done.stdout.decode(errors="replace")
 
 
-def host_facts(places: list[list[str]]) -> dict[str, Any]:
+def host_facts(places: list[tuple[str, str, list[str]]]) -> dict[str, Any]:
     """Return what the host says of itself and of what *places* lie on.
 
-    places: name and path of each, the data directory first, which must be there.
-    Places on one filesystem share a volume.  unseen: why others cannot be looked at.
+    places: name and path of each, and the names of files in it that count, as shell
+    patterns; the data directory first, which must be there.  Places on one filesystem
+    share a volume.  unseen: why others cannot be looked at.
     """
-    (name, data), *others = places
-    volumes, unseen = [Volume(data)], {}
-    volumes[0].places[name] = volumes[0].path
-    for name, path in others:
+    volumes = [Volume(places[0][1])]
+    unseen: dict[str, str] = {}
+    for name, path, files in places:
         if not os.path.isabs(path):
             unseen[name] = "the server does not show where it is"
             continue
         try:
-            found = Volume(path)
+            found = settled(volumes, name, path)
         except OSError as error:
             unseen[name] = error_words(error, path)
             continue
-        same = [volume for volume in volumes if volume.device == found.device]
-        (same or [found])[0].places[name] = found.path
-        volumes += [] if same else [found]
+        away_from(volumes, unseen, name, Files(found, files))
     unreadable: dict[str, str] = {}
     told = {
         **host_names(),
@@ -277,6 +276,29 @@ def host_facts(places: list[list[str]]) -> dict[str, Any]:
         if not told[name]:
             unreadable[name] = "the host does not tell"
     return {**told, "unreadable": unreadable}
+
+
+def settled(volumes: list[Volume], name: str, path: str) -> str:
+    """Put a place on the volume that it lies on; return its path, links followed."""
+    found = Volume(path)
+    same = [volume for volume in volumes if volume.device == found.device]
+    (same or [found])[0].places[name] = found.path
+    volumes += [] if same else [found]
+    return found.path
+
+
+def away_from(
+    volumes: list[Volume], unseen: dict[str, str], name: str, files: Files
+) -> None:
+    """Put files of a place that lie on other filesystems on the volumes of those."""
+    if files.unseen:
+        unseen[f"{name} files"] = files.unseen
+    for number, path in enumerate(files.away, start=1):
+        label = f"{name} files {number}" if number > 1 else f"{name} files"
+        try:
+            settled(volumes, label, path)
+        except OSError as error:
+            unseen[label] = error_words(error, path)
 
 
 def made(data: str, unreadable: dict[str, str]) -> dict[str, str]:

@@ -7,6 +7,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
@@ -18,9 +19,14 @@ from tests.real.lab_access import connect
 from tests.real.servers import engine_of
 
 INSIDE = {
-    "postgresql": {"data", "WAL", "commit status", "database", "table"},
+    "postgresql": {
+        *("data", "WAL", "commit status", "multixacts", "global"),
+        *("database", "table", "index"),
+    },
     "mariadb": {"data", "redo log", "undo", "system tablespace", "database"},
-    "mysql": {"data", "redo log", "undo", "system tablespace", "database"},
+    "mysql": {
+        *("data", "redo log", "undo", "doublewrite", "system tablespace", "database"),
+    },
 }
 
 
@@ -65,12 +71,20 @@ def test_a_tablespace_of_postgresql_is_named_before_and_after_the_table_is_made(
         postgresql_server, create, "alter role dbcheck set default_tablespace = apart"
     )
     try:
-        for _ in range(2):
+        for folder in (str(elsewhere), f"{elsewhere}/PG_*/*[0-9]"):
             places = {p.name: p.path for p in engine.places(Shape.LEDGER)}
-            assert places["table"] == str(elsewhere)
-            assert places["database"] == f"{postgresql_server.data}/base"
+            assert fnmatch(places["table"], folder)
+            assert places["index"] == places["table"]
+            assert Path(places["table"]).is_dir()
+            assert fnmatch(places["database"], f"{postgresql_server.data}/base/*[0-9]")
             engine.prepare(Shape.LEDGER)
             execute(postgresql_server, "alter role dbcheck reset default_tablespace")
+        drop = "alter table dbcheck.ledger drop constraint ledger_pkey"
+        add = "add primary key (id) using index tablespace pg_default"
+        execute(postgresql_server, f"{drop}, {add}")
+        places = {p.name: p.path for p in engine.places(Shape.LEDGER)}
+        assert fnmatch(places["table"], folder)
+        assert places["index"] == places["database"]
     finally:
         engine.drop()
         execute(

@@ -97,9 +97,9 @@ def test_what_makes_no_sense_is_refused(asked: Asked, data: Path) -> None:
 def test_each_place_is_found_on_its_own_volume(asked: Asked, data: Path) -> None:
     (data / "wal").symlink_to("/proc/self")
     (data / "base").mkdir()
-    places = [["data", str(data)], ["WAL", str(data / "wal")]]
-    places += [["database", str(data / "base")], ["undo", str(data / "none")]]
-    facts = asked.ask(host_agent.FACTS, places=[*places, ["tablespace t", ""]])
+    places = [["data", str(data), []], ["WAL", str(data / "wal"), []]]
+    places += [["database", str(data / "base"), []], ["undo", str(data / "none"), []]]
+    facts = asked.ask(host_agent.FACTS, places=[*places, ["tablespace t", "", []]])
     on_data, on_proc = facts["volumes"]
     assert on_data["places"] == {"data": str(data), "database": str(data / "base")}
     assert on_proc["places"] == {"WAL": f"/proc/{os.getpid()}"}

@@ -124,18 +124,35 @@ def test_a_table_may_lie_elsewhere(statement: str, name: str, path: str | None) 
 
 
 def test_of_postgresql_some_places_are_known_by_their_names_alone() -> None:
-    found = postgresql_places.places("/d", {"table": "/fast", "database": ""})
+    found = postgresql_places.places(
+        "/d",
+        {
+            "table": ("/fast", "pg_tblspc/7/PG_17_202406281/5/16390"),
+            "index": ("/slow", ""),
+            "database": ("", "base/5/1259"),
+        },
+    )
     assert {place.name: place.path for place in found} == {
         "data": "/d",
         "WAL": "/d/pg_wal",
         "commit status": "/d/pg_xact",
-        "database": "/d/base",
-        "table": "/fast",
+        "multixacts": "/d/pg_multixact",
+        "global": "/d/global",
+        "database": "/d/base/5",
+        "table": "/fast/PG_17_202406281/5",
+        "index": "/slow",
     }
-    hidden = postgresql_places.places("", {"table": "/fast", "database": ""})
-    assert hidden == (Place("table", "/fast"),)
-    inside = postgresql_places.places("/d", {"table": "pg_tblspc/5", "database": ""})
-    assert Place("table", "/d/pg_tblspc/5") in inside
+    relations = {
+        "table": ("/fast", ""),
+        "index": ("", ""),
+        "database": ("", "base/5/1"),
+    }
+    hidden = postgresql_places.places("", relations)
+    assert [(place.name, place.path) for place in hidden] == [("table", "/fast")]
+    in_place = {"table": ("pg_tblspc/5", "pg_tblspc/5/PG_17_2/6/9"), "index": ("", "")}
+    inside = {p.name: p.path for p in postgresql_places.places("/d", in_place)}
+    assert inside["table"] == "/d/pg_tblspc/5/PG_17_2/6"
+    assert inside["index"] == "/d/base"
 
 
 def test_without_its_host_what_is_outside_of_the_data_directory_is_named() -> None:

@@ -1,0 +1,175 @@
+"""Files of a server that lie on another filesystem than the folder they are in."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from dbcheck.core.places import Place
+from dbcheck.core.target import TargetFacts
+from dbcheck.engines import mysql_places, postgresql_places
+from dbcheck.probes import host_files
+from dbcheck.probes.host_facts import host_facts
+
+SHARED_MEMORY = Path("/dev/shm")  # a filesystem of its own, for every user
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """The data directory."""
+    if tmp_path.stat().st_dev == SHARED_MEMORY.stat().st_dev:
+        pytest.skip(f"{tmp_path} is on the filesystem of {SHARED_MEMORY}")
+    folder = tmp_path / "data"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def elsewhere() -> Iterator[Path]:
+    """A folder on another filesystem."""
+    folder = Path(tempfile.mkdtemp(prefix="dbcheck-", dir=SHARED_MEMORY))
+    yield folder
+    shutil.rmtree(folder)
+
+
+def moved(file: Path, folder: Path) -> None:
+    """Put an empty file in *folder*, and a link in its stead."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    (folder / file.name).touch()
+    file.symlink_to(folder / file.name)
+
+
+def of_mariadb(data: Path) -> Sequence[Place]:
+    variables = {
+        "datadir": f"{data}/",
+        "innodb_log_group_home_dir": "./",
+        "innodb_undo_directory": "./",
+        "innodb_doublewrite": "ON",
+        "innodb_data_file_path": "ibdata1:12M:autoextend",
+        "log_bin": "ON",
+        "log_bin_basename": f"{data}/bin",
+    }
+    return mysql_places.places(variables, "dbcheck", statement="", undo_files=None)
+
+
+def of_mysql(data: Path) -> Sequence[Place]:
+    variables = {
+        "datadir": f"{data}/",
+        "innodb_log_group_home_dir": "./",
+        "innodb_redo_log_capacity": "1",
+        "innodb_undo_directory": "./",
+        "innodb_doublewrite": "ON",
+        "innodb_doublewrite_dir": "",
+        "innodb_data_home_dir": "",
+        "innodb_data_file_path": "ibdata1:12M:autoextend",
+        "log_bin": "ON",
+        "log_bin_basename": f"{data}/bin",
+    }
+    return mysql_places.places(variables, "dbcheck", statement="", undo_files=None)
+
+
+def of_postgresql(data: Path) -> Sequence[Place]:
+    relations = dict.fromkeys(("table", "index", "database"), ("", "base/5/9"))
+    return postgresql_places.places(str(data), relations)
+
+
+def facts_of(places: Sequence[Place]) -> TargetFacts:
+    for place in places:
+        Path(place.path).mkdir(parents=True, exist_ok=True)
+    asked = [(place.name, place.path, list(place.files)) for place in places]
+    return msgspec.convert(host_facts(asked), TargetFacts)
+
+
+MOVED = [
+    (of_mariadb, "ib_logfile0", "redo log files"),
+    (of_mariadb, "ibdata1", "system tablespace files"),
+    (of_mariadb, "undo001", "undo files"),
+    (of_mariadb, "bin.000002", "binary log files"),
+    (of_mariadb, "dbcheck/ledger.ibd", "database files"),
+    (of_mariadb, "aria_log_control", "data files"),
+    (of_mysql, "#innodb_redo/#ib_redo7", "redo log files"),
+    (of_mysql, "#ib_16384_0.dblwr", "doublewrite files"),
+    (of_mysql, "undo_001", "undo files"),
+    (of_mysql, "mysql.ibd", "data files"),
+    (of_postgresql, "global/pg_control", "global files"),
+    (of_postgresql, "pg_multixact/members", "multixacts files"),
+    (of_postgresql, "pg_xact/0000", "commit status files"),
+    (of_postgresql, "pg_wal/000000010000000000000001", "WAL files"),
+    (of_postgresql, "base/5/16390", "index files"),
+]
+
+
+@pytest.mark.parametrize(
+    ("places", "name", "label"), MOVED, ids=[case[1] for case in MOVED]
+)
+def test_a_file_that_is_a_link_has_a_volume_of_its_own(
+    places: Callable[[Path], Sequence[Place]],
+    name: str,
+    label: str,
+    data: Path,
+    elsewhere: Path,
+) -> None:
+    moved(data / name, elsewhere)
+    facts = facts_of(places(data))
+    assert len(facts.volumes) == 2
+    assert facts.volumes[1].filesystem == "tmpfs"
+    assert facts.volumes[1].places[label] == str(elsewhere)
+    assert label not in facts.data.places
+    assert not facts.unseen
+
+
+@pytest.mark.parametrize("name", ["global", "pg_multixact", "base/5"])
+def test_a_folder_of_postgresql_that_is_a_link_has_a_volume_of_its_own(
+    name: str, data: Path, elsewhere: Path
+) -> None:
+    (data / name).parent.mkdir(exist_ok=True)
+    (data / name).symlink_to(elsewhere)
+    facts = facts_of(of_postgresql(data))
+    assert len(facts.volumes) == 2
+    assert str(elsewhere) in facts.volumes[1].places.values()
+
+
+@pytest.mark.parametrize(
+    ("places", "name"),
+    [(of_mariadb, "ib_buffer_pool"), (of_postgresql, "postgresql.conf")],
+)
+def test_a_link_that_no_commit_depends_on_does_not_count(
+    places: Callable[[Path], Sequence[Place]], name: str, data: Path, elsewhere: Path
+) -> None:
+    moved(data / name, elsewhere)
+    (elsewhere / "inside").touch()
+    assert len(facts_of(places(data)).volumes) == 1
+
+
+def test_links_to_one_filesystem_are_named_once(data: Path, elsewhere: Path) -> None:
+    for number in range(30):
+        moved(data / f"ib_logfile{number}", elsewhere)
+    (data / "near").touch()
+    (data / "ib_logfile30").symlink_to(data / "near")
+    facts = facts_of(of_mariadb(data))
+    assert dict(facts.volumes[1].places) == {"redo log files": str(elsewhere)}
+
+
+@pytest.mark.parametrize("target", ["nowhere", "/dev/null"])
+def test_a_link_to_no_file_is_named_as_unseen(target: str, data: Path) -> None:
+    (data / "ibdata1").symlink_to(target)
+    facts = facts_of(of_mariadb(data))
+    assert facts.unseen.keys() == {"system tablespace files"}
+
+
+def test_a_folder_with_too_much_in_it_is_named_as_unseen(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(4):
+        (data / f"bin.{number}").symlink_to(data)
+    assert not host_files.Files(str(data), ["bin.*"]).unseen
+    monkeypatch.setattr(host_files, "LINKS_MAX", 3)
+    assert "more than 3 links" in host_files.Files(str(data), ["bin.*"]).unseen
+    assert not host_files.Files(str(data), ["*.ibd"]).unseen
+    monkeypatch.setattr(host_files, "ENTRIES_MAX", 3)
+    assert "more than 3 files" in host_files.Files(str(data), ["*.ibd"]).unseen
