@@ -14,6 +14,7 @@ DbcheckError
 ├── LoadError        a process that the load runs in ended by itself
 ├── PowerError       the power switch did not reach the state asked for
 ├── HostError        a command on a host failed or timed out
+├── TargetChanged    between two cycles of a campaign, its server or its rows changed
 ├── LabError         a part of the lab could not be built or ended
 │   └── Unrecoverable    a filesystem or server does not come up from what is stored
 ├── RunFormatError   a stored run is torn, incomplete or of another version
@@ -118,6 +119,10 @@ class PowerError(DbcheckError):
 
 class HostError(DbcheckError):
     """A command on a host failed or timed out."""
+
+
+class TargetChanged(DbcheckError):
+    """A campaign's target is another server, or lacks rows that earlier cycles left."""
 
 
 class LabError(DbcheckError):

@@ -238,6 +238,7 @@ class AfterRecord:
     unanswered: why the server took no queries in its time, where its data may not be
             to blame; "" if it did, or if they are.  Nothing is final then: the run can
             be reconciled once the server is back.
+    table:  what was read, None if the table was not read to its end.
     """
 
     facts: ServerFacts | None
@@ -250,6 +251,7 @@ class AfterRecord:
     log: str | None = None
     index: IndexLoss | None = None
     unanswered: str = ""
+    table: TableFacts | None = None
 
 
 class _Id(msgspec.Struct):

@@ -22,7 +22,7 @@ from dbcheck.core.control import ControlFacts
 from dbcheck.core.evidence import Verdict
 from dbcheck.core.moments import Moment, Stratum, moment
 from dbcheck.core.statistics import Tally
-from dbcheck.errors import DbcheckError, UsageError
+from dbcheck.errors import DbcheckError, TargetChanged, UsageError
 from dbcheck.ports import PowerState
 from dbcheck.runs import RunFolder
 
@@ -36,7 +36,8 @@ def run_campaign(rig: Rig, folder: CampaignFolder) -> Tally:
 
     Goes on where an earlier client ended, whatever it was doing: a run that it left is
     settled first, with the power given back.  Ends at the first loss unless the plan
-    says otherwise, and at once if the server did not come back.  Raise DbcheckError if
+    says otherwise, and at once if the server did not come back.  Raise TargetChanged if
+    it is another one, or lost rows between two cycles, and DbcheckError if
     IDLE_MAX cycles in a row proved nothing; those of earlier clients do not count, as
     what was wrong may have been mended.
     """
@@ -90,7 +91,7 @@ def _control(rig: Rig, folder: CampaignFolder, plan: Plan) -> None:
     cycles = folder.cycles()
     if finished(plan, cycles) or any(map(_lost, _controls(cycles))):
         return
-    for outcome in run_controls(rig, plan.workload, plan.seed):
+    for outcome in run_controls(rig, plan.workload, plan.seed, folder.known):
         _add(folder, outcome)
 
 
@@ -129,10 +130,12 @@ def _cycle(rig: Rig, folder: CampaignFolder, plan: Plan) -> None:
     rig.listener.phase("cycle", detail)
     try:
         seed = plan.seed + drawn.number
-        known = _different(folder, cycles)
+        different = _different(folder, cycles)
         controls = _controls(cycles)
-        outcome = run_cycle(rig, plan.workload, seed, controls, drawn, known)
-    except UsageError:
+        outcome = run_cycle(
+            rig, plan.workload, seed, controls, drawn, different, folder.known()
+        )
+    except (UsageError, TargetChanged):
         raise
     except DbcheckError as error:
         rig.listener.phase("cycle", f"{drawn.number}: {error}")
@@ -192,7 +195,12 @@ def _settled(rig: Rig, run: RunFolder) -> Outcome:
 
 
 def _add(folder: CampaignFolder, outcome: Outcome, *, settled: bool = False) -> None:
-    """Store what came of a run; drop the rows of one that lost nothing."""
+    """Store what came of a run; drop the rows of one that lost nothing.
+
+    What it showed of the server comes first: a client that ends in between settles the
+    same run again, and no cycle can begin without it.
+    """
+    folder.write_known(folder.known().with_run(outcome.manifest, outcome.after))
     drawn, found = outcome.manifest.moment, outcome.found
     missed = missed_stratum(outcome)
     at_fault = outcome.settings.at_fault(lost=outcome.verdict is Verdict.FAIL)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable, Iterator
 
 from dbcheck.campaign.cycle import finish_cycle, put_back, require_answered
 from dbcheck.campaign.host import end_canaries
 from dbcheck.campaign.judging import Outcome
+from dbcheck.campaign.known import NOTHING_KNOWN, Known
 from dbcheck.campaign.preflight import Started, preflight
 from dbcheck.campaign.rig import Rig
 from dbcheck.core.control import ControlFacts
@@ -17,31 +19,36 @@ from dbcheck.workload import Workload
 TRIES_MAX = 3
 
 
-def run_controls(rig: Rig, workload: Workload, seed: int) -> list[Outcome]:
+def run_controls(
+    rig: Rig, workload: Workload, seed: int, known: Callable[[], Known] = Known
+) -> Iterator[Outcome]:
     """Run a control, and again while chance may be why it shows nothing.
+
+    Yield each outcome before the next control begins.  known: see preflight(), asked
+    before each.
 
     PostgreSQL may by luck have written all but the last page of its log; so there are
     up to TRIES_MAX tries, but only one where a human has to cut.
     """
-    outcomes: list[Outcome] = []
     tries = 1 if rig.power.attended else TRIES_MAX
     for number in range(tries):
-        outcome = run_control(rig, workload, seed + number)
+        outcome = run_control(rig, workload, seed + number, known())
         rig.listener.phase("control", outcome.judgement.reasons[0])
-        outcomes.append(outcome)
+        yield outcome
         if not _may_be_chance(outcome):
             break
-    return outcomes
 
 
-def run_control(rig: Rig, workload: Workload, seed: int) -> Outcome:
+def run_control(
+    rig: Rig, workload: Workload, seed: int, known: Known = NOTHING_KNOWN
+) -> Outcome:
     """Run one control on *rig*; return the outcome, whose verdict is a control's.
 
     What it changes on the server is put back also after an error or an interrupt;
     if this process dies before, by the restart, or by the next cycle or
     reconciliation on that server.
     """
-    started = preflight(rig, workload, seed, control=True)
+    started = preflight(rig, workload, seed, control=True, known=known)
     try:
         _relax(rig, started)
         return require_answered(finish_cycle(rig, started))

@@ -8,6 +8,7 @@ from typing import Any
 
 from dbcheck import interrupt
 from dbcheck.campaign.judging import Outcome, judge_run
+from dbcheck.campaign.known import NOTHING_KNOWN, Known
 from dbcheck.campaign.loading import CUT_EVENT, LOAD_EVENT, Cutter, load_until_cut
 from dbcheck.campaign.preflight import Started, preflight
 from dbcheck.campaign.recovery import read_survivors
@@ -46,14 +47,22 @@ def run_cycle(
     controls: Sequence[ControlFacts] = (),
     moment: Moment | None = None,
     different: Sequence[int] = (),
+    known: Known = NOTHING_KNOWN,
 ) -> Outcome:
     """Run one whole cycle on *rig*, after *controls*, and return its verdict.
 
     moment: when the cut is to come, None to have it drawn.
-    different: see ports.TableFacts.  Raise NotBack as require_answered() does.
+    different: see ports.TableFacts.  known: see preflight().
+    Raise NotBack as require_answered() does.
     """
     started = preflight(
-        rig, workload, seed, controls=controls, moment=moment, different=different
+        rig,
+        workload,
+        seed,
+        controls=controls,
+        moment=moment,
+        different=different,
+        known=known,
     )
     return require_answered(finish_cycle(rig, started))
 

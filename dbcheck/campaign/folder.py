@@ -4,6 +4,7 @@
     runs/ID/         the run folder of each cycle and of each control
     cycles/0001.json what came of the cycle, written whole or not at all; the whole
                      judgement is the verdict.json of its run
+    server.json      what the runs showed of the server, for the next cycle
     cycles.jsonl     the same, a short line for each, for people and for tail -f
 
 The files under cycles/ are the truth; a client that was killed leaves at most one run
@@ -19,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dbcheck import stored
+from dbcheck.campaign.known import NOTHING_KNOWN, Known
 from dbcheck.core.control import ControlFacts
 from dbcheck.errors import UsageError
 from dbcheck.runs import RunFolder
@@ -161,6 +163,17 @@ class CampaignFolder:
         """Write cycles.jsonl anew: a killed client may have left it behind."""
         lines = (line_of(cycle) + "\n" for cycle in self.cycles())
         stored.write(self.path / "cycles.jsonl", (line.encode() for line in lines))
+
+    def known(self) -> Known:
+        """Read what the runs so far showed of the server."""
+        path = self.path / "server.json"
+        if not path.is_file():
+            return NOTHING_KNOWN
+        return stored.from_bytes(path.read_bytes(), Known, str(path))
+
+    def write_known(self, known: Known) -> None:
+        """Store what the runs so far showed of the server."""
+        stored.write(self.path / "server.json", [stored.to_bytes(known)])
 
     def unsettled(self) -> Iterator[RunFolder]:
         """Yield the runs of which no cycle tells: their client did not live to."""

@@ -13,6 +13,7 @@ import dbcheck
 from dbcheck import interrupt
 from dbcheck.campaign.host import HostCanaries, end_canaries, look_at_host
 from dbcheck.campaign.independence import require_independent, require_other_host
+from dbcheck.campaign.known import NOTHING_KNOWN, Known
 from dbcheck.campaign.rig import Rig
 from dbcheck.core.control import ControlFacts
 from dbcheck.core.cutclass import CutClass
@@ -58,6 +59,7 @@ def preflight(
     controls: Sequence[ControlFacts] = (),
     moment: Moment | None = None,
     different: Sequence[int] = (),
+    known: Known = NOTHING_KNOWN,
 ) -> Started:
     """Settle everything before the load; raise before anything is created if unfit.
 
@@ -66,6 +68,8 @@ def preflight(
     control: the cycle is to be a control; controls: what those before it showed.
     moment: when the cut is to come, None to have it drawn.
     different: see ports.TableFacts.
+    known: what the campaign's earlier runs showed; raise TargetChanged if that is not
+    what is there now.
     """
     interrupt.require_none()
     rig.listener.phase("preflight", f"{rig.engine.target} and {rig.witness.url}")
@@ -75,9 +79,7 @@ def preflight(
         require_independent(rig.engine.target, rig.witness.kind, witness)
     if said := rig.engine.tighten():
         rig.listener.phase("control", said)
-    before = _facts(rig)
-    for name, why in before.unreadable.items():
-        rig.listener.phase("preflight", f"{name} cannot be read: {why}")
+    before = _server(rig, known)
     places = rig.engine.places(workload.shape)
     host, canaries = look_at_host(rig, before, places)
     held: HeldCanary | None = None
@@ -85,6 +87,8 @@ def preflight(
         apart = None if rig.lab else require_other_host(host, witness)
         epoch = _epoch(rig, seed, control=control)
         manifest = _manifest(rig, workload, (seed, epoch), before, host)
+        known.require_same(rig.engine.target, manifest.before)
+        known.require_rows(manifest.table)
         manifest = replace(
             manifest,
             control=control,
@@ -125,6 +129,15 @@ def _plant_canary(rig: Rig, epoch: int) -> tuple[HeldCanary | None, str]:
         said = f"{error}. {error.hint}" if error.hint else str(error)
         rig.listener.phase("preflight", said)
         return None, said
+
+
+def _server(rig: Rig, known: Known) -> ServerFacts:
+    """Return the facts of the server that is *known*, and name what it hides."""
+    facts = _facts(rig)
+    known.require_same(rig.engine.target, facts)
+    for name, why in facts.unreadable.items():
+        rig.listener.phase("preflight", f"{name} cannot be read: {why}")
+    return facts
 
 
 def _facts(rig: Rig) -> ServerFacts:

@@ -16,6 +16,7 @@ from dbcheck.campaign.reading_log import ReadingLog
 from dbcheck.campaign.rig import Rig
 from dbcheck.campaign.settings import hiding
 from dbcheck.campaign.waiting import await_facts
+from dbcheck.core.earlier import Left
 from dbcheck.core.evidence import Standing, same_server
 from dbcheck.core.history import Row
 from dbcheck.core.indexloss import IndexLoss
@@ -28,7 +29,7 @@ from dbcheck.errors import (
     NotBack,
     TableLost,
 )
-from dbcheck.ports import ServerFacts
+from dbcheck.ports import ServerFacts, Shape, TableFacts
 from dbcheck.runs import Manifest, RunFolder
 
 READINGS_MAX = 2
@@ -51,7 +52,7 @@ class Reading:
     """What was read of a server that answers.
 
     stored: how many rows, and the SHA-256 of the file that holds them.
-    canary, logged, index, failure, missing, unanswered: as in AfterRecord.
+    canary, logged, index, failure, missing, unanswered, table: as in AfterRecord.
     """
 
     def __init__(self, rig: Rig, run: RunFolder, manifest: Manifest) -> None:
@@ -62,6 +63,7 @@ class Reading:
         self.index: IndexLoss | None = None
         self.failure = self.unanswered = ""
         self.missing = False
+        self.table: TableFacts | None = None
 
     def read(self, facts: ServerFacts) -> None:
         """Read what the server holds, and say of itself.
@@ -93,7 +95,7 @@ class Reading:
                 self._ask()
             survivors = _Survivors(self._rig, self._run, self._manifest)
             self.stored = self._run.write_survivors(survivors.records())
-            self.index = survivors.index
+            self.index, self.table = survivors.index, survivors.table()
         except TableLost as error:
             self._rig.power.failure()  # raises if it was the drive that went meanwhile
             self.failure, self.missing = str(error), error.missing
@@ -148,6 +150,13 @@ class _Survivors:
     def __init__(self, rig: Rig, run: RunFolder, manifest: Manifest) -> None:
         self._rig, self._run, self._manifest = rig, run, manifest
         self.index: IndexLoss | None = None
+        self._left = Left()
+
+    def table(self) -> TableFacts:
+        """Return what records() yielded, as Engine.prepare() would count it."""
+        left, shape = self._left, self._manifest.workload.shape
+        weights = left.weights if shape is Shape.LEDGER else {}
+        return TableFacts(dict(left.rows), left.row_id_max, weights)
 
     def records(self) -> Iterator[Records]:
         """Yield every row without its payload, and keep those that are different."""
@@ -160,6 +169,7 @@ class _Survivors:
                 records, wrong = inspector.inspect(batch)
                 room = DIFFERENT_MAX - len(different)
                 different += [batch.row(at) for at in wrong[:room].tolist()]
+                self._left.add(records)
                 yield records
         except IndexDamaged as error:  # after the last row
             self._rig.power.failure()  # raises if it was the drive that went meanwhile

@@ -51,6 +51,7 @@ def read_survivors(rig: Rig, run: RunFolder, manifest: Manifest) -> AfterRecord:
         reading.logged,
         reading.index,
         reading.unanswered,
+        reading.table,
     )
     return _stored(run, after)
 

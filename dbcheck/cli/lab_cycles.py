@@ -58,7 +58,7 @@ def lab_cycles(
         switch = lab.switch()
         rig = replace(rig, power=switch)
         with contextlib.closing(rig.witness):
-            controls = run_controls(rig, workload, seed) if control else []
+            controls = list(run_controls(rig, workload, seed)) if control else []
             yield from controls
             if controls and controls[-1].verdict is Verdict.FAIL:
                 return

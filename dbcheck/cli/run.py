@@ -142,7 +142,7 @@ def _controls(
 
     if rig.power.attended:
         view.line("control", TWICE)
-    return run_controls(rig, workload, seed)
+    return list(run_controls(rig, workload, seed))
 
 
 def resumable_cycle(

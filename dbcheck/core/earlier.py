@@ -30,6 +30,55 @@ class Before:
     different: Sequence[int] = ()
 
 
+class Left:
+    """Counts and weighs rows by their epoch.
+
+    rows, row_id_max: see ports.TableFacts.
+    """
+
+    def __init__(self) -> None:
+        self.rows: Counter[int] = Counter()
+        self.row_id_max = 0
+        self._weights: Counter[int] = Counter()
+
+    @property
+    def weights(self) -> dict[int, int]:
+        """See weights_by_epoch in ports.TableFacts."""
+        return {e: weight % WEIGHT_MODULUS for e, weight in self._weights.items()}
+
+    def add(self, records: Records) -> None:
+        """Take in rows."""
+        for epoch in np.unique(records["epoch"]):
+            own = records[records["epoch"] == epoch]
+            self.rows[int(epoch)] += own.size
+            self.row_id_max = max(self.row_id_max, int(own["row_id"].max()))
+            ids = own["row_id"].astype(np.uint64)
+            weight = (ids * own["checksum"].astype(np.uint64)).sum(dtype=np.uint64)
+            self._weights[int(epoch)] += int(weight)
+
+
+def gone(
+    rows: Mapping[int, int],
+    weights: Mapping[int, int],
+    rows_now: Mapping[int, int],
+    weights_now: Mapping[int, int],
+) -> dict[int, int]:
+    """Return epoch -> rows of it that are gone or changed, at least.
+
+    All by epoch; one without a weight is only counted.  As many rows of another
+    weight: one at least was replaced by another one.
+    """
+    found: dict[int, int] = {}
+    for epoch, count in rows.items():
+        now = rows_now.get(epoch, 0)
+        weighed = epoch in weights and epoch in weights_now
+        if now < count:
+            found[epoch] = count - now
+        elif now == count and weighed and weights[epoch] != weights_now[epoch]:
+            found[epoch] = 1
+    return found
+
+
 class Earlier:
     """Counts and weighs what is left of each earlier epoch.
 
@@ -42,8 +91,7 @@ class Earlier:
         """Expect what stands in *before*."""
         self._before = before
         self._epochs = np.array(sorted(before.rows_by_epoch), np.int64)
-        self._rows: Counter[int] = Counter()
-        self._weights: Counter[int] = Counter()
+        self._left = Left()
         self._changed: Counter[int] = Counter()
         self.foreign = 0
         self.losses: list[LossArray] = []
@@ -52,7 +100,7 @@ class Earlier:
     @property
     def rows(self) -> int:
         """How many are still there, of all epochs."""
-        return self._rows.total()
+        return self._left.rows.total()
 
     def add(self, records: Records) -> None:
         """Take in rows that are not of this cycle's epoch.
@@ -64,12 +112,7 @@ class Earlier:
         known &= records["row_id"] <= self._before.row_id_max
         different = records["content"] == DIFFERENT
         self.foreign += int(np.count_nonzero(~known & ~different))
-        for epoch in np.unique(records["epoch"][known]):
-            own = records[known & (records["epoch"] == epoch)]
-            self._rows[int(epoch)] += own.size
-            ids = own["row_id"].astype(np.uint64)
-            weight = (ids * own["checksum"].astype(np.uint64)).sum(dtype=np.uint64)
-            self._weights[int(epoch)] += int(weight)
+        self._left.add(records[known])
         different &= ~(known & np.isin(records["row_id"], self._before.different))
         if different.any():
             corrupt, unexpected = CODES[LossKind.CORRUPT], CODES[LossKind.UNEXPECTED]
@@ -88,7 +131,7 @@ class Earlier:
         before and is no loss, whoever sent it.
         """
         for epoch, rows in self._before.rows_by_epoch.items():
-            more = self._rows[epoch] - rows
+            more = self._left.rows[epoch] - rows
             if more > 0:
                 twice = self._twice(epoch, survivors())
                 kinds = np.full(len(twice), CODES[LossKind.DUPLICATE], np.uint8)
@@ -113,16 +156,13 @@ class Earlier:
     def lost(self) -> dict[int, int]:
         """Return epoch -> rows of it that are gone, at least.
 
-        As many rows of another weight: one at least was replaced by another one.
+        The weight of an epoch with rows that are listed as changed tells nothing more.
         """
-        gone: dict[int, int] = {}
-        for epoch, rows in self._before.rows_by_epoch.items():
-            weight = self._before.weights_by_epoch.get(epoch)
-            other = weight is not None and weight != (
-                self._weights[epoch] % WEIGHT_MODULUS
-            )
-            if self._rows[epoch] < rows:
-                gone[epoch] = rows - self._rows[epoch]
-            elif self._rows[epoch] == rows and other and not self._changed[epoch]:
-                gone[epoch] = 1
-        return gone
+        before = self._before
+        weights = {
+            epoch: weight
+            for epoch, weight in before.weights_by_epoch.items()
+            if not self._changed[epoch]
+        }
+        left = self._left
+        return gone(before.rows_by_epoch, weights, left.rows, left.weights)

@@ -17,9 +17,16 @@ from dbcheck.campaign.campaign import run_campaign
 from dbcheck.campaign.folder import CampaignFolder, Plan
 from dbcheck.campaign.host import end_canaries
 from dbcheck.campaign.preflight import preflight
+from dbcheck.cli.campaign_run import result
 from dbcheck.cli.lab import as_host
 from dbcheck.core.moments import Moment, Stratum
-from dbcheck.errors import DbcheckError, PowerError, RunWriteError, UsageError
+from dbcheck.errors import (
+    DbcheckError,
+    PowerError,
+    RunWriteError,
+    TargetChanged,
+    UsageError,
+)
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.ports import Cut, PowerState, PowerSwitch
 from dbcheck.runs import RunFolder
@@ -122,6 +129,40 @@ def test_a_row_that_stays_changed_is_one_loss(here: Bench, tmp_path: Path) -> No
     shown = run_campaign(replace(here.rig, listener=Spoiler(here)), folder)
     assert verdicts(folder) == ["PASS", "FAIL", "PASS", "PASS"]
     assert (shown.losses, shown.cuts) == (1, 4)
+
+
+class Thief(Said):
+    """Deletes a row once, after the campaign's first cycle."""
+
+    def __init__(self, here: Bench) -> None:
+        super().__init__()
+        self._here, self._done = here, False
+
+    def phase(self, name: str, detail: str) -> None:
+        super().phase(name, detail)
+        if name == "campaign" and not self._done:
+            self._done, table = True, self._here.table
+            self._here.execute(
+                f"delete from {table} where id = (select min(id) from {table})"
+            )
+
+
+def test_what_changes_between_two_cycles_ends_it(here: Bench, tmp_path: Path) -> None:
+    folder = CampaignFolder.create(tmp_path / "campaign", plan(cuts=2))
+    rig = replace(here.rig, listener=Thief(here))
+    for _ in range(2):  # it stays so when the campaign is resumed
+        with pytest.raises(TargetChanged, match="1 or more rows of earlier cycles"):
+            run_campaign(rig, folder)
+    (tmp_path / "other").mkdir()
+    with bench(HONEST, tmp_path / "other") as other:
+        led_there = replace(rig, engine=other.rig.engine)
+        with pytest.raises(TargetChanged, match="leads to another server"):
+            run_campaign(led_there, folder)
+        assert not other.execute("select 1 from pg_namespace where nspname = 'dbcheck'")
+    assert verdicts(folder) == ["PASS"]
+    assert len(list(folder.runs.iterdir())) == 1
+    shown = result(folder)
+    assert (shown["verdict"], shown["finished"]) == ("INCONCLUSIVE", False)
 
 
 def test_controls_come_first_and_once(here: Bench, tmp_path: Path) -> None:

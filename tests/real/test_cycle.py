@@ -10,6 +10,7 @@ from dbcheck.campaign.cycle import run_cycle
 from dbcheck.campaign.judging import Outcome
 from dbcheck.core.evidence import RESTORED, Standing, Verdict
 from dbcheck.lab.spec import DriveSpec, LabSpec
+from dbcheck.ports import Shape
 from tests.real.rigs import (
     ENGINES,
     FAMILIES,
@@ -64,6 +65,8 @@ def test_an_honest_drive_passes_cut_after_cut(
             assert standing(outcome, RESTORED) is Standing.PRESENT
         assert outcome.found is not None
         assert outcome.found.earlier > 100  # the first cycle's rows, still there
+        # What was read is what the server counts before the next cycle.
+        assert outcome.after.table == here.rig.engine.prepare(Shape.LEDGER)
 
 
 @EVERY_ENGINE

@@ -1,0 +1,73 @@
+"""What a campaign knows of its server before its next cycle.
+
+A cut is judged by what stood in the table before it.  So what changed between two
+cycles has to be found before the next one, or no cycle ever misses it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from dbcheck.core.earlier import gone
+from dbcheck.core.evidence import Standing, same_server
+from dbcheck.errors import TargetChanged
+from dbcheck.ports import ServerFacts, TableFacts
+from dbcheck.runs import AfterRecord, Manifest
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What the runs of a campaign showed of its server.
+
+    identity: see ports.ServerFacts; each name has the value that it had first.
+    run:      id of the last run whose rows were read, "" if none were.
+    table:    what that run left, None if there is none.
+    """
+
+    identity: Mapping[str, str] = field(default_factory=dict)
+    run: str = ""
+    table: TableFacts | None = None
+
+    def with_run(self, manifest: Manifest, after: AfterRecord) -> Known:
+        """Return what is known once that run is over."""
+        identity = {**manifest.before.identity, **self.identity}
+        if after.table is None:
+            return replace(self, identity=identity)
+        return Known(identity, manifest.run_id, after.table)
+
+    def require_same(self, target: str, facts: ServerFacts) -> None:
+        """Raise TargetChanged if *target* leads to another server than before."""
+        item = same_server(self.identity, facts.identity)
+        if item.standing is Standing.CONTRADICTED:
+            raise TargetChanged(
+                f"{target} leads to another server than in the campaign's earlier"
+                f" cycles: {item.reason}",
+                hint="Have it lead to the first server again and --resume, or begin a"
+                " new campaign for this one: cuts of two servers do not add up.",
+            )
+
+    def require_rows(self, table: TableFacts) -> None:
+        """Raise TargetChanged if rows that were left are not in *table* any more."""
+        left = self.table
+        if left is None:
+            return
+        lost = gone(
+            left.rows_by_epoch,
+            left.weights_by_epoch,
+            table.rows_by_epoch,
+            table.weights_by_epoch,
+        )
+        if lost:
+            raise TargetChanged(
+                f"{sum(lost.values())} or more rows of earlier cycles are gone or"
+                f" changed since run {self.run} was read, and no cut that was judged"
+                " came since",
+                hint="Find out who removed them (dbcheck clean, DROP, DELETE, a backup"
+                " that was restored), or whether the server lost them by itself: its"
+                " log may say. Then begin a new campaign: this one goes on only if they"
+                " come back.",
+            )
+
+
+NOTHING_KNOWN = Known()

@@ -1,0 +1,165 @@
+"""Between two cycles of a campaign neither its server nor its rows may change."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from dbcheck.campaign import campaign, preflight
+from dbcheck.campaign.folder import CampaignFolder
+from dbcheck.campaign.known import NOTHING_KNOWN, Known
+from dbcheck.core.earlier import Left
+from dbcheck.errors import TargetChanged
+from dbcheck.ports import ServerFacts, Shape, TableFacts
+from dbcheck.runs import AfterRecord, RunFolder
+from tests.unit.cycles import record, records_of
+from tests.unit.rigs import Told, rig_of
+from tests.unit.test_campaign_folder import PLAN
+from tests.unit.test_preflight_ends import Parts, rig_with
+from tests.unit.test_runs import FACTS, MANIFEST
+
+LEFT = TableFacts({7: 5, 8: 3}, 8, {7: 100, 8: 200})
+A, B = {"system_identifier": "1"}, {"system_identifier": "2"}
+
+
+@pytest.mark.parametrize(
+    ("rows", "weights", "lost"),
+    [
+        pytest.param({}, {}, 8, id="the table was dropped"),
+        pytest.param({7: 5}, {7: 100}, 3, id="a whole cycle"),
+        pytest.param({7: 4, 8: 1}, {7: 90, 8: 9}, 3, id="some of each"),
+        pytest.param({7: 5, 8: 3}, {7: 100, 8: 201}, 1, id="replaced"),
+        pytest.param(
+            {7: 4, 8: 9}, {7: 90, 8: 300}, 1, id="other rows make up for none"
+        ),
+    ],
+)
+def test_rows_that_are_gone_between_cycles_are_missed(
+    rows: Mapping[int, int], weights: Mapping[int, int], lost: int
+) -> None:
+    known = Known(A, "20260102-030405-a1b2c3", LEFT)
+    with pytest.raises(TargetChanged, match=f"{lost} or more rows") as caught:
+        known.require_rows(TableFacts(rows, 9, weights))
+    assert "since run 20260102-030405-a1b2c3 was read" in str(caught.value)
+    assert "begin a new campaign" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("rows", "weights"),
+    [
+        pytest.param({7: 5, 8: 3}, {7: 100, 8: 200}, id="all there"),
+        pytest.param({7: 5, 8: 3, 9: 4}, {7: 100, 8: 200, 9: 1}, id="another run's"),
+        pytest.param({7: 6, 8: 3}, {7: 120, 8: 200}, id="one that came late"),
+        pytest.param({7: 5, 8: 3}, {}, id="classic rows have no weight"),
+    ],
+)
+def test_rows_that_are_there_are_no_alarm(
+    rows: Mapping[int, int], weights: Mapping[int, int]
+) -> None:
+    Known(A, "", LEFT).require_rows(TableFacts(rows, 9, weights))
+    NOTHING_KNOWN.require_rows(TableFacts(rows, 9, weights))
+
+
+def test_what_is_left_is_counted_as_the_server_counts_it() -> None:
+    big = 2**63 - 1
+    left = Left()
+    left.add(records_of([record(1, 1, epoch=7, row_id=big, checksum=3)]))
+    left.add(records_of([record(1, 2, epoch=7, row_id=4, checksum=5)]))
+    left.add(records_of([record(1, 1, epoch=8, row_id=2, checksum=1)]))
+    assert (left.rows, left.row_id_max) == ({7: 2, 8: 1}, big)
+    assert left.weights == {7: (3 * big + 20) % 2**64, 8: 2}
+
+
+def test_a_loss_is_missed_once_and_a_cycle_that_read_nothing_changes_nothing() -> None:
+    """What counts is what the last reading left, whatever its cycle came to."""
+    less = TableFacts({7: 4}, 8, {7: 90})
+    read = AfterRecord(FACTS, "", 4, "", None, table=less)
+    known = Known(A, "before", LEFT).with_run(MANIFEST, read)
+    assert (known.run, known.table) == (MANIFEST.run_id, less)
+    known.require_rows(less)
+    assert known.with_run(MANIFEST, AfterRecord(FACTS, "", 0, "", None)) == known
+
+
+def test_a_name_that_was_read_later_is_known_as_well() -> None:
+    after = AfterRecord(FACTS, "", 0, "", None)
+    nameless = replace(MANIFEST, before=replace(FACTS, identity={"database": "d"}))
+    known = NOTHING_KNOWN.with_run(nameless, after).with_run(MANIFEST, after)
+    with pytest.raises(TargetChanged, match="system_identifier was 1 and is 2"):
+        known.require_same("postgresql://h/d", replace(FACTS, identity=B))
+
+
+class Server(Parts):
+    """A server that would be prepared for a cycle."""
+
+    def __init__(self, identity: Mapping[str, str], table: TableFacts) -> None:
+        super().__init__(AssertionError("the preflight went on to its end"))
+        self._identity, self._table = identity, table
+        self.prepared = self.created = 0
+
+    def facts(self) -> ServerFacts:
+        return replace(FACTS, identity=self._identity, clock_us=10**9)
+
+    def prepare(self, shape: Shape) -> TableFacts:
+        self.prepared += 1
+        return self._table
+
+    def create(self, run_id: str, content: bytes) -> Any:
+        self.created += 1
+
+
+def began(server: Server, known: Known, runs: Path) -> None:
+    power: Any = SimpleNamespace(kind="lab", cut_class=MANIFEST.cut_class)
+    rig = replace(rig_with(server, runs), power=power)
+    preflight.preflight(rig, MANIFEST.workload, 1, known=known)
+
+
+def test_nothing_of_another_server_is_touched(tmp_path: Path) -> None:
+    server = Server(B, LEFT)
+    with pytest.raises(TargetChanged, match="system_identifier was 1 and is 2") as why:
+        began(server, Known(A), tmp_path / "runs")
+    assert "mysql://h/d leads to another server" in str(why.value)
+    assert "new campaign" in why.value.hint
+    assert not server.prepared
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_cycle_does_not_begin_when_rows_are_gone(tmp_path: Path) -> None:
+    server = Server(A, TableFacts({}, 0))
+    with pytest.raises(TargetChanged, match="8 or more rows"):
+        began(server, Known(A, "", LEFT), tmp_path / "runs")
+    assert not server.created
+    assert not (tmp_path / "runs").exists()
+
+
+def test_it_ends_the_campaign_at_once_and_again_when_resumed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = CampaignFolder.create(tmp_path / "c", replace(PLAN, control=False))
+    folder.write_known(Known(A, "", LEFT))
+    power: Any = SimpleNamespace(attended=False)
+    engine: Any = SimpleNamespace(checkpoints=True)
+    rig = replace(rig_of(Told(), engine=engine), power=power)
+
+    def run_cycle(*given: Any) -> Any:
+        given[-1].require_rows(TableFacts({}, 0))
+
+    monkeypatch.setattr(campaign, "run_cycle", run_cycle)
+    for _ in range(2):
+        with pytest.raises(TargetChanged):
+            campaign.run_campaign(rig, folder)
+    assert not folder.cycles()
+
+
+def test_what_a_run_showed_is_kept_in_the_folder(tmp_path: Path) -> None:
+    folder = CampaignFolder.create(tmp_path / "campaign", PLAN)
+    assert folder.known() == NOTHING_KNOWN
+    run = RunFolder.create(folder.runs, MANIFEST)
+    run.write_after(AfterRecord(FACTS, "", 8, "", None, table=LEFT))
+    known = folder.known().with_run(run.manifest(), run.after())
+    folder.write_known(known)
+    assert folder.known() == known == Known(A, MANIFEST.run_id, LEFT)
