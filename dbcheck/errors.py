@@ -7,6 +7,7 @@ DbcheckError
 │   ├── NotBack          the server takes no queries within its time after a cut
 │   ├── ConnectionLost   the connection broke while the server worked for it
 │   ├── TableLost        the table is gone, or cannot be read to its end
+│   ├── TableRefused     the server does not read the table, which may be sound
 │   ├── IndexDamaged     the table was read whole; its index disagrees with it
 │   └── NoCanary         this server or account has no row that tells a crash
 ├── WitnessError     an ack could not be stored durably on the witness
@@ -87,6 +88,14 @@ class TableLost(EngineError):
     def __init__(self, message: str, *, hint: str = "", missing: bool = False) -> None:
         super().__init__(message, hint=hint)
         self.missing = missing
+
+
+class TableRefused(EngineError):
+    """The server answers, and does not read the table, for want of a file or of leave.
+
+    Its file is not where it was, may not be opened, or too many files are open: a
+    volume that is not mounted, a wrong owner and a full disk do that to sound data.
+    """
 
 
 class IndexDamaged(EngineError):

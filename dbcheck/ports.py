@@ -220,7 +220,8 @@ class Engine(Protocol):
         """Stream every row of the table in one read-only transaction, in batches.
 
         Reads the table itself, not an index.  Raise TableLost if the server says
-        that the table is gone or damaged, ConnectionLost if the connection broke.
+        that the table is gone or damaged, TableRefused if it does not open a table
+        that may be sound, ConnectionLost if the connection broke.
         """
 
     def drop(self) -> list[str]:

@@ -28,11 +28,16 @@ from dbcheck.errors import (
     IndexDamaged,
     NotBack,
     TableLost,
+    TableRefused,
 )
 from dbcheck.ports import ServerFacts, Shape, TableFacts
 from dbcheck.runs import Manifest, RunFolder
 
 READINGS_MAX = 2
+_MAY_BE_SOUND = (
+    "the data may be sound; check that the table's file is there, its owner and mode,"
+    " then run dbcheck reconcile"
+)
 DIFFERENT_MAX = 1000  # rows kept whole; all are counted and listed
 
 
@@ -99,6 +104,12 @@ class Reading:
         except TableLost as error:
             self._rig.power.failure()  # raises if it was the drive that went meanwhile
             self.failure, self.missing = str(error), error.missing
+        except TableRefused as error:
+            self._rig.power.failure()  # raises if it was the drive that went meanwhile
+            if damage := log.damage():
+                self.failure = f"{error}: {damage}"
+            else:
+                self.unanswered = f"{error}: {_MAY_BE_SOUND}"
         except EngineError as error:
             said = log.why(error)
             if not said.damage and not isinstance(error, ConnectionLost):

@@ -15,7 +15,12 @@ from dataclasses import dataclass
 
 from dbcheck import interrupt
 from dbcheck.campaign.rig import Rig
-from dbcheck.core.startlog import crash_of, damage_that_ended
+from dbcheck.core.startlog import (
+    crash_of,
+    damage,
+    damage_since_start,
+    damage_that_ended,
+)
 from dbcheck.core.target import LogMarks
 from dbcheck.errors import ConnectionLost, EngineError, HostError
 from dbcheck.ports import ServerFacts
@@ -42,7 +47,8 @@ class ReadingLog:
 
     def __init__(self, rig: Rig, manifest: Manifest, facts: ServerFacts) -> None:
         """Note where the log ends, if the run has one; never raises."""
-        self._rig, self._since_us = rig, facts.clock_us
+        self._rig, self._before = rig, manifest.host
+        self._started_us, self._since_us = facts.started_us, facts.clock_us
         self._path = manifest.host.log_path if manifest.host and rig.host else ""
         self._marks: LogMarks | None = None
         if rig.host is not None and self._path:
@@ -70,6 +76,17 @@ class ReadingLog:
             if said != Said() or time.monotonic() >= ends_s:
                 return said
             time.sleep(POLL_S)
+
+    def damage(self) -> str:
+        """Return the damage that the log names since the server's last start, or ""."""
+        before = self._before
+        with contextlib.suppress(HostError):
+            if self._rig.host is not None and before is not None and self._path:
+                log = self._rig.host.read_log(self._path, before.log_marks)
+                return "" if log.rewound else "; ".join(damage_since_start(log.text))
+        with contextlib.suppress(EngineError):
+            return "; ".join(damage(self._rig.engine.logged(self._started_us) or ""))
+        return ""
 
     def _logged(self) -> str | None:
         """Return what the server logged since the reading began, as far as known.

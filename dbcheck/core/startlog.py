@@ -96,6 +96,12 @@ def damage_that_ended(text: str) -> tuple[str, ...]:
     return damage(running) if again or words.ENDED_ITSELF.search(running) else ()
 
 
+def damage_since_start(text: str) -> tuple[str, ...]:
+    """Return the errors that name damaged data since the last start in *text*."""
+    begins = [match.start() for match in words.START.finditer(text)]
+    return damage(text[begins[-1] :]) if begins else ()
+
+
 def crash_of(text: str, session: int) -> tuple[str, ...]:
     """Return what *text* says of a crash of what served that session, () if nothing.
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import re
 import socket
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -31,7 +33,7 @@ from dbcheck.engines.mysql_settings import (
 )
 from dbcheck.engines.mysql_wire import Ended, Nonsense
 from dbcheck.engines.tables import NAMES
-from dbcheck.errors import ConnectionLost, EngineError, TableLost
+from dbcheck.errors import ConnectionLost, EngineError, TableLost, TableRefused
 from dbcheck.files import sql
 from dbcheck.ports import Shape
 
@@ -43,22 +45,42 @@ _MISUSE = (AttributeError, ValueError)  # the driver's, for an option it cannot 
 # Error numbers (MySQL 8.4 and MariaDB error references) of a database or table that is
 # not there any more (unknown database, no such table) or whose files are damaged: no
 # such file, cannot open, storage engine error, wrong information or key file, crashed,
-# not repaired, index corrupt, no tablespace, tablespace missing, index or table corrupt
-# in InnoDB's own words, not in the engine.
+# not repaired, index corrupt, index or table corrupt in InnoDB's own words, not in the
+# engine.
 _MISSING = {1049, 1146}
 _DAMAGED = {1016, 1017, 1030, 1033, 1034, 1194, 1195}
-_DAMAGED |= {1712, 1812, 1814, 1817, 1877, 1932}
+_DAMAGED |= {1712, 1817, 1877, 1932}
+# Those of a table that is not read, and may be sound: its definition changed meanwhile,
+# its file is not there, or was discarded by an administrator.  Others (cannot open,
+# cannot find, storage engine error) name the error of the system: no such file, no
+# memory, no permission, too many open files, no space, read-only; or InnoDB's for a
+# file that it cannot open (my_base.h, HA_ERR_TABLESPACE_MISSING).
+_REFUSED = {1412, 1812, 1814}
+_OF_THE_SYSTEM = {1016, 1017, 1030}
+_SYSTEM_ERROR = re.compile(r"(?:errno: |[Gg]ot error )(\d+)\b")
+_HARMLESS = {errno.ENOENT, errno.ENOMEM, errno.EACCES, errno.ENFILE, errno.EMFILE}
+_HARMLESS |= {errno.ENOSPC, errno.EROFS, 194}
 # Those of a connection that broke: the driver's own (server gone, server lost), and the
 # server's where it shuts down or was asked to end the session.
 _LOST = {2006, 2013, 2055, 1053, 1927, 3169}
 
 
 def _error(error: Exception, text: str, hint: str = "") -> EngineError:
-    """Return TableLost for an error that tells of a lost table, else EngineError."""
+    """Return TableLost or TableRefused for an error about a table, else EngineError."""
     number = getattr(error, "errno", None)
+    if _is_refused(number, str(error)):
+        return TableRefused(text, hint=hint)
     if number in _MISSING | _DAMAGED:
         return TableLost(text, hint=hint, missing=number in _MISSING)
     return EngineError(text, hint=hint)
+
+
+def _is_refused(number: int | None, words: str) -> bool:
+    """Say whether an error of that number may come of a table that is sound."""
+    if number in _REFUSED:
+        return True
+    named = _SYSTEM_ERROR.search(words) if number in _OF_THE_SYSTEM else None
+    return named is not None and int(named[1]) in _HARMLESS
 
 
 class MysqlLink(Link):

@@ -29,7 +29,7 @@ from dbcheck.engines.postgresql_copy import Copy
 from dbcheck.engines.postgresql_index import IdsRead, require_index
 from dbcheck.engines.postgresql_rows import CopyParser, Nonsense
 from dbcheck.engines.postgresql_settings import HEAP, SESSION, SNAPSHOT
-from dbcheck.errors import ConnectionLost, EngineError, TableLost
+from dbcheck.errors import ConnectionLost, EngineError, TableLost, TableRefused
 from dbcheck.files import sql
 from dbcheck.ports import Shape
 
@@ -41,6 +41,11 @@ FAMILY = "postgresql"
 # only if it is one of a relation: libraries are files as well (md.c, dfmgr.c).
 _MISSING, _DAMAGED, _NO_FILE = ("42P01", "3F000"), ("58030", "XX"), "58P01"
 _OF_A_RELATION = re.compile(r"\b(?:base|global|pg_tblspc)/[0-9]")
+# Those of a relation's file that may be sound: no permission, no space, no memory, too
+# many open files (elog.c, errcode_for_file_access); or of one in a tablespace that is
+# not there, for a volume that is not mounted looks so.
+_REFUSED = ("42501", "53100", "53200", "53000")
+_IN_A_TABLESPACE = re.compile(r"\bpg_tblspc/[0-9]")
 
 
 def connect_hint(error: BaseException, otherwise: str) -> str:
@@ -236,6 +241,8 @@ class PostgresqlLink(Link):
                 raise unanswered(self._target, statement, answer_s) from None
             text = f"{self._target} failed at {statement}: {self.words(error)}"
             missing = (error.pgcode or "").startswith(_MISSING)
+            if _is_refused(error):
+                raise TableRefused(text) from error
             if missing or _is_damage(error):
                 raise TableLost(text, missing=missing) from error
             if self.connection.closed:
@@ -252,3 +259,10 @@ def _is_damage(error: psycopg2.Error) -> bool:
     if state == _NO_FILE:
         return _OF_A_RELATION.search(str(error)) is not None
     return state.startswith(_DAMAGED)
+
+
+def _is_refused(error: psycopg2.Error) -> bool:
+    """Say whether an error is of a relation's file that may be sound."""
+    if error.pgcode == _NO_FILE:
+        return _IN_A_TABLESPACE.search(str(error)) is not None
+    return error.pgcode in _REFUSED and _OF_A_RELATION.search(str(error)) is not None

@@ -277,6 +277,21 @@ def root_page_damaged(site: Site) -> Outcome:
     return site.cycle(restore=restore)
 
 
+def file_unreadable(site: Site) -> Outcome:
+    """Take away the right to open the table's file, as a copy with wrong modes does."""
+
+    def restore() -> None:
+        _restart_cleanly(site)
+        table = _table_file(site)
+        site.server.stop()
+        table.chmod(0)
+        site.server.start()
+
+    outcome = site.cycle(restore=restore)
+    assert not outcome.run.was_read()
+    return outcome
+
+
 def setting_changed(site: Site) -> Outcome:
     """Change, during the load, a setting that the server has after it."""
     if site.name != "postgresql":
@@ -433,6 +448,17 @@ SERVERS = (
         FAIL,
         says="1877 (HY000): Table `dbcheck`.`ledger` is corrupted",
         engines=("mariadb",),
+    ),
+    Fault(
+        "a file that may not be opened",
+        file_unreadable,
+        INCONCLUSIVE,
+        says={
+            "postgresql": "Permission denied",
+            "mariadb": "Tablespace is missing",
+            "mysql": "Tablespace is missing",
+        },
+        engines=ENGINES,
     ),
     Fault(
         "a setting changed",

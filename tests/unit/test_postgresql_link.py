@@ -12,6 +12,7 @@ import psycopg
 import psycopg2
 import pytest
 
+from dbcheck.engines import postgresql_link
 from dbcheck.engines.postgresql_link import PostgresqlLink
 from dbcheck.engines.postgresql_session import PostgresqlSession
 from dbcheck.errors import EngineError
@@ -137,3 +138,25 @@ def test_a_connection_that_cannot_be_kept_is_closed(
     assert "connection to db1: Too many open files" in str(caught.value)
     assert "ulimit -n" in caught.value.hint
     assert connection.fileno() == -1  # it is closed
+
+
+@pytest.mark.parametrize(
+    ("state", "words", "refused"),
+    [
+        ("42501", 'could not open file "base/5/16385": Permission denied', True),
+        ("53000", 'could not open file "base/5/16385": Too many open files', True),
+        ("53100", 'could not extend file "base/5/16385": No space left', True),
+        ("58P01", 'could not open file "pg_tblspc/16384/PG_15_2/5/16385": No', True),
+        ("42501", "permission denied for table ledger", False),
+        ("53200", "out of memory", False),
+        ("58P01", 'could not open file "base/5/16385": No such file', False),
+        ("XX001", 'invalid page in block 3 of relation "base/5/16385"', False),
+    ],
+)
+def test_a_file_that_is_not_opened_is_no_damage(
+    state: str, words: str, refused: bool
+) -> None:
+    class Refusal(psycopg2.OperationalError):
+        pgcode = state
+
+    assert postgresql_link._is_refused(Refusal(words)) is refused

@@ -18,16 +18,20 @@ def one_look(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading_log, "LOOK_S", 0.0)
 
 
-def _why(logged: str) -> str:
+def _log(logged: str, *, rewound: bool = False) -> reading_log.ReadingLog:
     host = SimpleNamespace(
         mark_log=lambda path: {path: (1, 0)},
-        read_log=lambda path, marks: LogTail(logged, False, False),
+        read_log=lambda path, marks: LogTail(logged, False, rewound),
     )
     rig = SimpleNamespace(host=host, power=SimpleNamespace(failure=lambda: ""))
-    manifest = SimpleNamespace(host=SimpleNamespace(log_path="/log"))
-    facts = SimpleNamespace(clock_us=0)
+    manifest = SimpleNamespace(host=SimpleNamespace(log_path="/log", log_marks={}))
+    facts = SimpleNamespace(clock_us=0, started_us=0)
     parts: list[Any] = [rig, manifest, facts]
-    return reading_log.ReadingLog(*parts).why(EngineError("lost")).damage
+    return reading_log.ReadingLog(*parts)
+
+
+def _why(logged: str) -> str:
+    return _log(logged).why(EngineError("lost")).damage
 
 
 @pytest.mark.parametrize(
@@ -46,3 +50,24 @@ def test_a_log_that_does_not_say_so_accuses_nobody(logged: str) -> None:
 
 def test_a_page_and_a_crash_are_why() -> None:
     assert "page corruption on disk" in _why(MARIA_PAGE + MARIA_KILLED)
+
+
+START = "Starting MariaDB 10.11.6-MariaDB as process 9\n"
+
+
+@pytest.mark.parametrize(
+    ("logged", "names"),
+    [
+        ("", False),
+        (START, False),
+        (MARIA_PAGE, False),  # before the power was cut
+        (MARIA_PAGE + START, False),  # an earlier start
+        (START + MARIA_PAGE, True),
+    ],
+)
+def test_only_the_last_start_names_damage(logged: str, names: bool) -> None:
+    assert ("page corruption on disk" in _log(logged).damage()) == names
+
+
+def test_a_log_that_begins_with_older_lines_names_none() -> None:
+    assert _log(START + MARIA_PAGE, rewound=True).damage() == ""

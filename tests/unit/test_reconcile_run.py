@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -14,10 +15,11 @@ from dbcheck.campaign.cycle import reconcile_run
 from dbcheck.campaign.judging import Outcome, judge_run
 from dbcheck.campaign.loading import LOAD_EVENT
 from dbcheck.campaign.rig import Rig
+from dbcheck.core.evidence import Verdict
 from dbcheck.core.history import Ack
 from dbcheck.core.schedule import Schedule
 from dbcheck.core.survivors import RowBatch
-from dbcheck.errors import UsageError, WitnessError
+from dbcheck.errors import TableRefused, UsageError, WitnessError
 from dbcheck.ports import (
     Engine,
     PowerSwitch,
@@ -41,6 +43,7 @@ class FakeEngine:
     """A server that came back with every row; *reading* is called as they are read."""
 
     target = MANIFEST.target
+    log = ""
 
     def __init__(
         self, reading: Callable[[], None], settings: Mapping[str, str]
@@ -57,8 +60,8 @@ class FakeEngine:
     def canary(self, epoch: int) -> None:
         return None
 
-    def logged(self, since_us: int) -> None:
-        return None
+    def logged(self, since_us: int) -> str:
+        return self.log
 
     def survivors(self, shape: Shape) -> Iterator[RowBatch]:
         schedule = Schedule(
@@ -107,7 +110,7 @@ class Site:
         rig = Rig(
             cast(Engine, FakeEngine(reading, settings)),
             cast(Witness, FailingWitness(self.witness, reads)),
-            cast(PowerSwitch, None),
+            cast(PowerSwitch, SimpleNamespace(failure=lambda: None)),
             FrameLogReader(),
             PlainProgress(Console(quiet=True)),
             self.run.path.parent,
@@ -185,3 +188,26 @@ def test_rows_are_left_unread_until_no_setting_hides_any(site: Site) -> None:
     assert later.found is not None
     assert later.found.kept == ACKED
     assert site.run.was_read()
+
+
+@pytest.mark.parametrize(
+    ("log", "verdict"),
+    [("", Verdict.INCONCLUSIVE), ("[ERROR] page 3 is corrupted", Verdict.FAIL)],
+)
+def test_a_table_that_is_not_opened_fails_only_if_the_log_names_damage(
+    site: Site, log: str, verdict: Verdict, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse() -> None:
+        raise TableRefused("1812: tablespace is missing")
+
+    monkeypatch.setattr(FakeEngine, "log", log)
+    outcome = site.reconcile(10, refuse)
+    assert outcome.verdict is verdict
+    (reason,) = outcome.judgement.reasons
+    assert "1812: tablespace is missing: " in reason
+    assert ("its owner and mode" in reason) == (not log)
+    assert site.run.was_read() == bool(log)
+    if not log:
+        later = site.reconcile(10)
+        assert later.found is not None
+        assert later.found.kept == ACKED
