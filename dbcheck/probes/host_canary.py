@@ -102,9 +102,9 @@ def choose_folder(data_directory: str, wanted: str) -> str:
     *wanted*, if it is not "", else beside the data directory, else inside it.
     """
     data = os.path.realpath(data_directory)
-    if not os.path.isdir(data):
-        raise Refusal("folder", f"{data} is a file that is mounted alone")
     device = os.stat(data).st_dev
+    if os.path.isfile(data):
+        raise Refusal("folder", f"{data} is a file that is mounted alone")
     beside = os.path.join(os.path.dirname(data), BESIDE)
     choices = [wanted] if wanted else [beside, os.path.join(data, INSIDE)]
     problem = ""
