@@ -239,6 +239,8 @@ class AfterRecord:
             to blame; "" if it did, or if they are.  Nothing is final then: the run can
             be reconciled once the server is back.
     table:  what was read, None if the table was not read to its end.
+    failed_before: the failure that was on record when the server took queries after
+            all, "" if there was none.
     """
 
     facts: ServerFacts | None
@@ -252,6 +254,7 @@ class AfterRecord:
     index: IndexLoss | None = None
     unanswered: str = ""
     table: TableFacts | None = None
+    failed_before: str = ""
 
 
 class _Id(msgspec.Struct):
@@ -339,6 +342,16 @@ class RunFolder:
     def was_read(self) -> bool:
         """Say whether the survivors, or why there are none, were stored for good."""
         return (self.path / "after.json").is_file() and not self.after().unanswered
+
+    def unread_failure(self) -> AfterRecord | None:
+        """Return the record of a server that certainly did not come back, unread.
+
+        None if there is no such record.  Its rows were never read, so they still can be
+        if somebody brings it back.
+        """
+        if not self.was_read() or (after := self.after()).facts is not None:
+            return None
+        return after
 
     def canary(self) -> bool | None:
         """Return what AfterRecord.canary says already, None if it says nothing."""

@@ -133,11 +133,12 @@ def reconcile_run(rig: Rig, run: RunFolder, manifest: Manifest) -> Outcome:
     """Read the survivors, fetch the witness's log, and judge.
 
     Raise UsageError if the survivors were read before: later rows are no evidence; or
-    if the run on the witness is another one of the same id.
+    if the run on the witness is another one of the same id.  Of a server that did not
+    come back nothing was read: it is looked at again, and its failure stays on record.
     """
     with run.locked():
         _require_same_run(rig, run)
-        if run.was_read():
+        if run.was_read() and run.unread_failure() is None:
             raise UsageError(
                 f"the survivors of run {manifest.run_id} were read already",
                 hint="Judge what was read then: dbcheck reconcile RUN --offline.",
@@ -223,9 +224,12 @@ def _reconcile(
     """
     if run.load() is None:
         _recall_load(rig, run)
-    read_survivors(rig, run, manifest)
+    failed = run.unread_failure()
+    read_survivors(rig, run, manifest, failed)
     if _log_lengths(rig, manifest) != fetched:
         run.forget_survivors()
+        if failed is not None:
+            run.write_after(failed)
         raise UsageError(
             f"run {manifest.run_id} is still under load: its witness log is growing",
             hint="Cut the power first.",

@@ -247,7 +247,7 @@ def _items(
 
 
 def _restarted(manifest: Manifest, after: AfterRecord) -> list[Item]:
-    """Return the item that compares the starts, none if no server answered."""
+    """Return the items about the start, the comparison first; none if none answered."""
     if after.facts is None:
         return []
     before, now = manifest.before, after.facts
@@ -257,7 +257,8 @@ def _restarted(manifest: Manifest, after: AfterRecord) -> list[Item]:
             before.started_error_us,
             now.started_us,
             now.started_error_us,
-        )
+        ),
+        *evidence.came_back(after.failed_before),
     ]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from dbcheck.campaign.host import ask_host
 from dbcheck.campaign.reading import Reading
 from dbcheck.campaign.rig import Rig
@@ -13,9 +15,13 @@ from dbcheck.ports import ServerFacts
 from dbcheck.runs import AfterRecord, Manifest, RunFolder
 
 
-def read_survivors(rig: Rig, run: RunFolder, manifest: Manifest) -> AfterRecord:
+def read_survivors(
+    rig: Rig, run: RunFolder, manifest: Manifest, failed: AfterRecord | None = None
+) -> AfterRecord:
     """Wait until the server is back, read its table, store and return what was found.
 
+    failed: the record of an earlier look, at which the server had failed.  It stands
+    if nothing can be read now either.
     Raise UsageError, with nothing stored, if another server is asked, at another
     address, than the one that took the load.
 
@@ -30,7 +36,7 @@ def read_survivors(rig: Rig, run: RunFolder, manifest: Manifest) -> AfterRecord:
     except TableLost as error:
         failure, facts, missing = str(error), None, error.missing
     except NotBack as error:
-        return _absent(rig, run, manifest, str(error))
+        return failed or _absent(rig, run, manifest, str(error))
     if facts is not None and rig.engine.target != manifest.target:
         _require_same(rig.engine.target, manifest, facts)
     reading = Reading(rig, run, manifest)
@@ -38,8 +44,10 @@ def read_survivors(rig: Rig, run: RunFolder, manifest: Manifest) -> AfterRecord:
         try:
             reading.read(facts)
         except NotBack as error:
-            return _absent(rig, run, manifest, str(error))
+            return failed or _absent(rig, run, manifest, str(error))
         failure, missing = reading.failure or failure, missing or reading.missing
+    if failed is not None and (facts is None or reading.unanswered):
+        return failed
     host = ask_host(rig, manifest, remove=not reading.unanswered)
     after = AfterRecord(
         None if reading.unanswered else facts,
@@ -53,7 +61,22 @@ def read_survivors(rig: Rig, run: RunFolder, manifest: Manifest) -> AfterRecord:
         reading.unanswered,
         reading.table,
     )
-    return _stored(run, after)
+    return _stored(run, _after_a_failure(after, failed) if failed else after)
+
+
+def _after_a_failure(after: AfterRecord, failed: AfterRecord) -> AfterRecord:
+    """Return *after* with what only the earlier look could see.
+
+    The canaries were read at that look, and removed then.
+    """
+    host = after.host
+    if host is not None and failed.host is not None:
+        host = replace(
+            host,
+            remains=failed.host.remains,
+            remains_elsewhere=failed.host.remains_elsewhere,
+        )
+    return replace(after, host=host, failed_before=failed.failure)
 
 
 def _absent(rig: Rig, run: RunFolder, manifest: Manifest, said: str) -> AfterRecord:

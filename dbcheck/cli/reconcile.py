@@ -95,10 +95,15 @@ def command(
 
 def _recalled(witness: Witness, run_id: str, runs: Path) -> RunFolder:
     """Make a run folder from what the witness holds of a run."""
-    from dbcheck.errors import RunFormatError
+    from dbcheck.errors import RunFormatError, UsageError
     from dbcheck.runs import Manifest, RunFolder, require_run_id
 
     wanted = require_run_id(run_id)
+    if (runs / wanted).exists():
+        raise UsageError(
+            f"the folder of run {wanted} is here: {runs / wanted}",
+            hint=f"Reconcile it there: dbcheck reconcile {runs / wanted}",
+        )
     where = f"{witness.url}/{wanted}/manifest.json"
     manifest = Manifest.from_bytes(witness.manifest(wanted), where)
     if manifest.run_id != wanted:

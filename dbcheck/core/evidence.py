@@ -261,6 +261,17 @@ def held_at_the_cut(newest_us: int | None, cut_us: int | None) -> Item:
     return Item(name, Standing.PRESENT, said, True)
 
 
+def came_back(failed_before: str) -> tuple[Item, ...]:
+    """Say that a server took queries only once somebody had seen to it, () if not.
+
+    failed_before: why it had not come back at an earlier look, "" if it had.
+    """
+    if not failed_before:
+        return ()
+    said = f"the server did not come back by itself at first: {failed_before}"
+    return (Item("came back", Standing.CONTRADICTED, said, True),)
+
+
 def class_of_cut(cut: CutClass, depth: Depth | None, *, assumed: bool) -> Item | None:
     """Say that nobody declared what a human cut, None where nothing rests on that.
 

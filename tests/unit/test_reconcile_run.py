@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,6 +16,7 @@ from dbcheck.campaign.cycle import reconcile_run
 from dbcheck.campaign.judging import Outcome, judge_run
 from dbcheck.campaign.loading import LOAD_EVENT
 from dbcheck.campaign.rig import Rig
+from dbcheck.cli.reconcile import _recalled
 from dbcheck.core.evidence import Verdict
 from dbcheck.core.history import Ack
 from dbcheck.core.schedule import Schedule
@@ -30,12 +32,13 @@ from dbcheck.ports import (
     WitnessLog,
 )
 from dbcheck.report.progress import PlainProgress
-from dbcheck.runs import Manifest, RunFolder
+from dbcheck.runs import AfterRecord, Manifest, RunFolder
 from dbcheck.witness.base import AgentWitness
 from dbcheck.witness.log import FrameLogReader
 from dbcheck.witness.url import open_witness
 from tests.unit.test_runs import FACTS, LOAD, MANIFEST
 
+NO_ROWS = (0, hashlib.sha256().hexdigest())
 ACKED = 5  # of session 1, before the rows are read
 
 
@@ -211,3 +214,54 @@ def test_a_table_that_is_not_opened_fails_only_if_the_log_names_damage(
         later = site.reconcile(10)
         assert later.found is not None
         assert later.found.kept == ACKED
+
+
+DEAD = AfterRecord(None, "PANIC: no checkpoint", *NO_ROWS, None)
+
+
+@pytest.mark.parametrize("missing", [False, True])
+def test_a_server_that_came_back_late_fails_by_its_rows_and_never_passes(
+    site: Site, missing: bool
+) -> None:
+    site.run.write_after(DEAD)
+    if missing:
+        site.ack(1, 1, ACKED + 1)
+    outcome = site.reconcile(10)
+    assert outcome.found is not None
+    assert outcome.found.kept == ACKED
+    assert outcome.after.failed_before == DEAD.failure
+    said = "the server did not come back by itself at first: PANIC: no checkpoint"
+    if missing:
+        assert outcome.verdict is Verdict.FAIL
+    else:
+        assert outcome.verdict is Verdict.INCONCLUSIVE
+        assert any(said in reason for reason in outcome.judgement.reasons)
+    with pytest.raises(UsageError, match="read already"):
+        site.reconcile(10)
+
+
+def test_a_failure_stands_while_nothing_can_be_read(site: Site) -> None:
+    def refuse() -> None:
+        raise TableRefused("1812: tablespace is missing")
+
+    site.run.write_after(DEAD)
+    outcome = site.reconcile(10, refuse)
+    assert outcome.verdict is Verdict.FAIL
+    assert outcome.judgement.reasons == ("unrecoverable: PANIC: no checkpoint",)
+    assert site.run.after() == DEAD
+
+
+def test_a_failure_stands_if_the_rows_were_read_under_load(site: Site) -> None:
+    site.run.write_after(DEAD)
+    with pytest.raises(UsageError, match="still under load"):
+        site.reconcile(10, lambda: site.ack(1, 1, ACKED + 1))
+    assert site.run.after() == DEAD
+
+
+def test_a_run_whose_folder_is_here_is_reconciled_in_it(site: Site) -> None:
+    folder = site.run.path
+    with pytest.raises(UsageError, match=f"is here: {folder}") as caught:
+        _recalled(site.witness, folder.name, folder.parent)
+    assert f"dbcheck reconcile {folder}" in caught.value.hint
+    elsewhere = _recalled(site.witness, folder.name, folder.parent / "elsewhere")
+    assert elsewhere.manifest() == site.manifest
