@@ -95,12 +95,14 @@ class TableFacts:
     row_id_max:    highest id present, 0 if the table is empty.
     weights_by_epoch: epoch -> sum of id times checksum, modulo 2^64; {} if classic.
     different:     ids of rows that the campaign's cycle before this one found changed.
+    identity:      see Engine.table_identity(), read before the rows were counted.
     """
 
     rows_by_epoch: Mapping[int, int]
     row_id_max: int
     weights_by_epoch: Mapping[int, int] = field(default_factory=dict)
     different: tuple[int, ...] = ()
+    identity: str = ""
 
 
 class Session(Protocol):
@@ -169,6 +171,13 @@ class Engine(Protocol):
 
     def prepare(self, shape: Shape) -> TableFacts:
         """Create the table if it is not there, and say what it holds."""
+
+    def table_identity(self, shape: Shape) -> str:
+        """Return what names the table itself, "" if the server does not tell.
+
+        Restarts, crashes, inserts and deletes keep it.  After TRUNCATE, a rewrite, or
+        DROP and CREATE it is another one.  Raise ConnectionLost.
+        """
 
     def relax(self, *, process: bool) -> str:
         """Prepare the server for relaxed sessions; return in words what relaxes them.

@@ -239,6 +239,7 @@ class AfterRecord:
             to blame; "" if it did, or if they are.  Nothing is final then: the run can
             be reconciled once the server is back.
     table:  what was read, None if the table was not read to its end.
+    table_identity: see ports.Engine, once the rows were read; "" if it is not known.
     failed_before: the failure that was on record when the server took queries after
             all, "" if there was none.
     """
@@ -254,6 +255,7 @@ class AfterRecord:
     index: IndexLoss | None = None
     unanswered: str = ""
     table: TableFacts | None = None
+    table_identity: str = ""
     failed_before: str = ""
 
 

@@ -199,10 +199,7 @@ def _items(
     told = [serverlog.told(name, log) for name, log in logs.items()]
     restarted = _restarted(manifest, after)
     ended = _ended(manifest, load, after, restore, depth, told, restarted)
-    items = [
-        evidence.at_risk(when_cut),
-        not_shut_down(when_cut, ended),
-    ]
+    items = [evidence.at_risk(when_cut), not_shut_down(when_cut, ended)]
     items += [
         item
         for item in (
@@ -242,6 +239,7 @@ def _items(
             *restarted,
             evidence.same_server(before.identity, now.identity),
             evidence.same_settings(before.settings, *_later(manifest, load, now)),
+            *evidence.same_table(manifest.table.identity, after.table_identity),
         ]
     return items
 

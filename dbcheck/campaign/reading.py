@@ -57,7 +57,8 @@ class Reading:
     """What was read of a server that answers.
 
     stored: how many rows, and the SHA-256 of the file that holds them.
-    canary, logged, index, failure, missing, unanswered, table: as in AfterRecord.
+    canary, logged, index, failure, missing, unanswered, table, table_identity: as in
+        AfterRecord.
     """
 
     def __init__(self, rig: Rig, run: RunFolder, manifest: Manifest) -> None:
@@ -66,7 +67,7 @@ class Reading:
         self.canary: bool | None = None
         self.logged: str | None = None
         self.index: IndexLoss | None = None
-        self.failure = self.unanswered = ""
+        self.failure = self.unanswered = self.table_identity = ""
         self.missing = False
         self.table: TableFacts | None = None
 
@@ -101,6 +102,9 @@ class Reading:
             survivors = _Survivors(self._rig, self._run, self._manifest)
             self.stored = self._run.write_survivors(survivors.records())
             self.index, self.table = survivors.index, survivors.table()
+            # After the rows: what replaced the table before they were read is seen.
+            shape = self._manifest.workload.shape
+            self.table_identity = self._rig.engine.table_identity(shape)
         except TableLost as error:
             self._rig.power.failure()  # raises if it was the drive that went meanwhile
             self.failure, self.missing = str(error), error.missing

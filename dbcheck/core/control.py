@@ -16,6 +16,7 @@ from dbcheck.core.evidence import (
     Verdict,
     all_gone,
     judge,
+    replaced,
 )
 from dbcheck.core.history import PREFLIGHT_SESSION
 from dbcheck.core.loss import Losses, LossKind
@@ -52,6 +53,8 @@ def judge_control(
     ordinary PASS needs.
     """
     if found is None or (found.counts and all_gone(found)):
+        return judgement
+    if replaced(found, judgement.items):
         return judgement
     items, counts = judgement.items, found.counts
     lost = counts.pop(LossKind.MISSING_TAIL.value, 0)

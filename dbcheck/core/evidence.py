@@ -15,6 +15,7 @@ LAST_ACK_AGE_MAX_S = 1.0
 PLACES = "places"
 UNSAFE_SHUTDOWNS = "unsafe shutdowns"
 SAME, RESTORED = "same server", "not restored"  # items that a loss must not contradict
+TABLE = "same table"
 
 
 class Verdict(enum.Enum):
@@ -312,6 +313,35 @@ def stranger(items: Sequence[Item]) -> Item | None:
     return None
 
 
+def same_table(before: str, after: str) -> list[Item]:
+    """Compare the table's identity before the load with that once it was read.
+
+    "": not known, as in a run that an older dbcheck stored, and then there is no item.
+    A rewrite may keep every row, so another identity alone says nothing.
+    """
+    if not before or not after:
+        return []
+    if before == after:
+        said = "it was not truncated, rewritten or made anew"
+        return [Item(TABLE, Standing.PRESENT, said, False)]
+    said = "it was truncated, rewritten or made anew since the load began"
+    return [Item(TABLE, Standing.ABSENT, said, False)]
+
+
+def replaced(found: Reconciliation, items: Sequence[Item]) -> str:
+    """Return why rows are missing if somebody replaced the table, "" if not.
+
+    No power cut does that: it takes a statement, after which nothing shows which of
+    the rows were there before it.
+    """
+    missing = {LossKind.MISSING_TAIL.value, LossKind.MISSING_HOLE.value}
+    lost = sum(rows for kind, rows in found.counts.items() if kind in missing)
+    for item in items:
+        if lost and item.name == TABLE and item.standing is Standing.ABSENT:
+            return f"{lost:,} rows are missing from the table, but {item.reason}"
+    return ""
+
+
 def all_gone(found: Reconciliation) -> bool:
     """Say whether nothing of this run is there, nor what it began with."""
     missing = {LossKind.MISSING_TAIL, LossKind.MISSING_HOLE}
@@ -347,13 +377,15 @@ def judge(
     found: None only if another server answered, whose table says nothing.
     cut, depth: what was cut, and how deep that went, None if it was not measured.
     explained: a setting was in force under which commits are lost.
-    A loss is a FAIL.  Without one, each required item must be present, and none
-    contradicted, for a PASS.
+    A loss is a FAIL, unless the table was replaced.  Without one, each required item
+    must be present, and none contradicted, for a PASS.
     """
     other = stranger(items)
     if other is not None or found is None:
         reason = other.reason if other else "the table was not read"
         return Judgement(Verdict.INCONCLUSIVE, (reason,), tuple(items))
+    if doubt := replaced(found, items):
+        return Judgement(Verdict.INCONCLUSIVE, (doubt,), tuple(items))
     if found.counts and all_gone(found) and (doubt := _restored(items, explained)):
         return Judgement(Verdict.INCONCLUSIVE, (doubt,), tuple(items))
     if found.counts:

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dbcheck.core.evidence import Judgement, Verdict, all_gone, stranger
+from dbcheck.core.evidence import (
+    Judgement,
+    Verdict,
+    all_gone,
+    replaced,
+    stranger,
+)
 from dbcheck.core.loss import LossKind
 from dbcheck.core.reconcile import Reconciliation
 
@@ -42,7 +48,9 @@ def judge_index(
     The server said that a row is stored, and a query that looks for it does not find
     it.  Data that are not this run's, or may not be, are held against nobody.
     """
-    unknown = found is None or all_gone(found) or stranger(judgement.items) is not None
+    items = judgement.items
+    unknown = found is None or all_gone(found) or stranger(items) is not None
+    unknown = unknown or (found is not None and bool(replaced(found, items)))
     if index is None or (unknown and judgement.verdict is not Verdict.FAIL):
         return judgement
     reason = f"{LossKind.INDEX_MISMATCH.value}: {index.reason}"

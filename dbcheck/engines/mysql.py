@@ -223,9 +223,18 @@ class MysqlEngine:
                         f"{self._database}.{NAMES[shape]} was not created"
                     )
             version, comment, _ = link.row("server")
-            mysql_identity.name_data(link, product(version, comment)[0], self._database)
+            name, _ = product(version, comment)
+            mysql_identity.name_data(link, name, self._database)
+            identity = mysql_identity.of_table(link, name, self._database, NAMES[shape])
             epochs = link.rows(f"epochs_{shape.value}", answer_s=SCAN_S)
-        return table_facts(epochs)
+        return table_facts(epochs, identity)
+
+    def table_identity(self, shape: Shape) -> str:
+        """Return InnoDB's number of the table, "" without the privilege PROCESS."""
+        with self._open(None) as link:
+            version, comment, _ = link.row("server")
+            name, _ = product(version, comment)
+            return mysql_identity.of_table(link, name, self._database, NAMES[shape])
 
     def relax(self, *, process: bool) -> str:
         """Change a setting of the whole server; return in words which."""

@@ -1,4 +1,4 @@
-"""By what a server of the MySQL family is recognised after a cut.
+"""By what a server of the MySQL family, and a table, are recognised after a cut.
 
 MySQL keeps server_uuid in its data directory (auto.cnf).  MariaDB has nothing like it:
 its server_uid is computed at each start from the network card's hardware address and
@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 
 from dbcheck.engines.mysql_link import MysqlLink
 from dbcheck.engines.tables import MARK
-from dbcheck.errors import EngineError
+from dbcheck.errors import ConnectionLost, EngineError
 
 TABLE, MARKER = "identity", "marker"
 _KEY = "dbcheck.identity"
@@ -51,6 +51,21 @@ def name_data(link: MysqlLink, product: str, database: str) -> None:
     link.rows("create_identity")
     _require_ours(link, database, TABLE)
     link.rows("draw_identity", {"uuid": str(uuid.uuid4())})
+
+
+def of_table(link: MysqlLink, product: str, database: str, name: str) -> str:
+    """Return InnoDB's number of a table, "" if this account may not see it.
+
+    Raise ConnectionLost.
+    """
+    statement = "table_identity_mariadb" if product == "MariaDB" else "table_identity"
+    try:
+        found = link.rows(statement, {"database": database, "name": name})
+    except ConnectionLost:
+        raise
+    except EngineError:  # the privilege PROCESS is needed
+        return ""
+    return found[0][0] if found else ""
 
 
 def mark_data(link: MysqlLink, database: str) -> str:

@@ -143,8 +143,14 @@ class PostgresqlEngine:
                     link.rows(f"mark_{shape.value}")
                 if not require_table(link, shape):
                     raise EngineError(f"dbcheck.{NAMES[shape]} was not created")
+            identity = _identity(link, shape)
             epochs = link.rows(f"epochs_{shape.value}", answer_s=SCAN_S)
-        return table_facts(epochs)
+        return table_facts(epochs, identity)
+
+    def table_identity(self, shape: Shape) -> str:
+        """Return OID and file node of the table; every account may see them."""
+        with self._open() as link:
+            return _identity(link, shape)
 
     def relax(self, *, process: bool) -> str:
         """Change nothing, for each session relaxes itself; return in words how."""
@@ -226,3 +232,8 @@ class PostgresqlEngine:
 
     def _open(self, connect_s: float = CONNECT_S) -> PostgresqlLink:
         return PostgresqlLink(self.target, self._arguments, connect_s)
+
+
+def _identity(link: PostgresqlLink, shape: Shape) -> str:
+    found = link.rows("table_identity", {"name": NAMES[shape]})
+    return found[0][0] or "" if found else ""

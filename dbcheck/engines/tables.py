@@ -63,7 +63,7 @@ def row_of(values: Sequence[Any]) -> Row:
     return Row(row_id, epoch, session, seq, part, content, checksum)
 
 
-def table_facts(epochs: Sequence[Sequence[Any]]) -> TableFacts:
+def table_facts(epochs: Sequence[Sequence[Any]], identity: str) -> TableFacts:
     """Return what epochs_ledger.sql or epochs_classic.sql found, row by row."""
     return TableFacts(
         rows_by_epoch={epoch: rows for epoch, rows, _, _ in epochs},
@@ -73,4 +73,5 @@ def table_facts(epochs: Sequence[Sequence[Any]]) -> TableFacts:
             for epoch, _, _, weight in epochs
             if weight is not None
         },
+        identity=identity,
     )

@@ -36,7 +36,11 @@ _BELOW = (
     "No setting of the server explains this. Look below it: mount options, RAID "
     "controller, hypervisor, or a drive that answers flushes before they are done."
 )
-
+_ABOVE = (
+    "No setting of the server explains this, and no drive lost these rows: the page "
+    "cache survived the cut. The server itself lost them, or somebody who wrote to "
+    "dbcheck's tables."
+)
 _WRITE_CACHE = (
     "Write 'write back' to /sys/block/NAME/queue/write_cache of each layer named, with "
     "a udev rule so that it lasts, or switch the drive's own cache off."
@@ -61,7 +65,7 @@ def verdict_report(result: Json) -> RenderableType:
         parts += [Text(f"  {_WRITE_CACHE}")]
     lost = any(result[name] for name in LOSSES)
     if lost and result["verdict"] == "FAIL" and not _is_explained(result):
-        parts += ["", Text(_BELOW)]
+        parts += ["", Text(_ABOVE if _kept_the_page_cache(result) else _BELOW)]
     if result["other_settings"]:
         parts += ["", Text("Other settings that are not safe, or not known", "bold")]
         parts += [Text(f"  {reason}") for reason in result["other_settings"]]
@@ -74,6 +78,14 @@ def verdict_report(result: Json) -> RenderableType:
 
 def _is_explained(result: Json) -> bool:
     return bool(result["settings_at_fault"] or result["layers_at_fault"])
+
+
+def _kept_the_page_cache(result: Json) -> bool:
+    """Say whether the cut took no more than the server's process."""
+    return (
+        depth_of(result) == Depth.PROCESS.value
+        or result["lab"].get("rung") == "process"
+    )
 
 
 def tally(*results: Json) -> Tally:

@@ -49,7 +49,7 @@ class OneCut:
     def put_back(self) -> None:
         """Undo every fault, and every judgement."""
         table, run = self.bench.table, self.second.run.path
-        self.bench.execute(f"truncate table {table}")
+        self.bench.execute(f"delete from {table}")  # truncated, it is another table
         self.bench.execute(f"insert into {table} select * from kept")
         shutil.rmtree(run)
         shutil.copytree(self.saved / "run", run)

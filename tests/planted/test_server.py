@@ -42,7 +42,9 @@ INNODB_PAGE_BYTES = 16384
 
 
 def killed(site: Site) -> Outcome:
-    return site.cycle()
+    outcome = site.cycle()
+    assert outcome.after.table_identity == outcome.manifest.table.identity != ""
+    return outcome
 
 
 def killed_for_a_cut(site: Site) -> Outcome:
@@ -167,6 +169,25 @@ def table_emptied(site: Site) -> Outcome:
     def restore() -> None:
         site.server.start()
         site.execute(f"delete from {site.table}")
+
+    with contextlib.closing(open_host("local:")) as host:
+        return site.cycle(restore=restore, host=host)
+
+
+def table_truncated(site: Site) -> Outcome:
+    """Have somebody truncate the table once the server is back."""
+    return _replaced(site, f"truncate table {site.table}")
+
+
+def table_rewritten(site: Site) -> Outcome:
+    """Have somebody rewrite the table, with every row in it."""
+    return _replaced(site, f"vacuum full {site.table}")
+
+
+def _replaced(site: Site, statement: str) -> Outcome:
+    def restore() -> None:
+        site.server.start()
+        site.execute(statement)
 
     with contextlib.closing(open_host("local:")) as host:
         return site.cycle(restore=restore, host=host)
@@ -342,6 +363,7 @@ KILLED = {
     "mysql": "error log over SQL it says 'was not shutdown normally'",
 }
 INNODB = ("mariadb", "mysql")
+REPLACED = "it was truncated, rewritten or made anew since the load began"
 COPY = "the data directory is another one: a copy was put in its place"
 SERVERS = (
     Fault("killed", killed, PASS, says=KILLED, engines=ENGINES),
@@ -405,7 +427,27 @@ SERVERS = (
         INCONCLUSIVE,
         says="an older copy was restored, or a drive",
     ),
-    Fault("every row gone", table_emptied, FAIL, {"missing-tail": -1}),
+    Fault(
+        "every row gone",
+        table_emptied,
+        FAIL,
+        {"missing-tail": -1},
+        says="same table it was not truncated, rewritten or made anew",
+    ),
+    Fault(
+        "the table truncated",
+        table_truncated,
+        INCONCLUSIVE,
+        {"missing-tail": -1},
+        says=f"rows are missing from the table, but {REPLACED}",
+    ),
+    Fault(
+        "the table rewritten",
+        table_rewritten,
+        PASS,
+        says=f"same table {REPLACED}",
+        engines=POSTGRESQL,
+    ),
     Fault("the table gone", table_dropped, FAIL, says="unrecoverable"),
     Fault("another server", other_server, INCONCLUSIVE, says="this is another one"),
     Fault(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import socket
@@ -23,6 +24,7 @@ from dbcheck.lab.server import DatabaseServer
 from dbcheck.load.single import commit
 from dbcheck.ports import Engine, Session, Shape
 from tests.real.aside import run_on
+from tests.real.lab_access import connect
 from tests.real.servers import engine_of
 from tests.waiting import wait_until
 
@@ -82,6 +84,23 @@ def test_rows_come_back_as_they_were_sent(engine: Engine) -> None:
         assert engine.row(Shape.LEDGER, row.row_id) == row
     assert not engine.row(Shape.LEDGER, max(ids) + 1)
     engine.check(Shape.LEDGER)
+
+
+def test_a_table_that_was_replaced_is_another_one(
+    engine: Engine, server: DatabaseServer
+) -> None:
+    first = engine.prepare(Shape.LEDGER).identity
+    commit_all(engine, [SCHEDULE.row(7, seq) for seq in range(1, 9)])
+    seen = []
+    with contextlib.closing(connect(server.url, server.password)) as connection:
+        for statement in ("delete from", "truncate table", "truncate table"):
+            connection.cursor().execute(f"{statement} dbcheck.ledger")
+            seen.append(engine.table_identity(Shape.LEDGER))
+    assert seen[0] == first != ""
+    engine.drop()
+    assert not engine.table_identity(Shape.LEDGER)
+    seen.append(engine.prepare(Shape.LEDGER).identity)
+    assert len(set(seen)) == 4
 
 
 def test_the_classic_shape_holds_ids_alone(engine: Engine) -> None:

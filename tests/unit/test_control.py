@@ -81,6 +81,13 @@ def test_a_control_must_lose_a_tail(
     assert judgement.items == (item,)
 
 
+def test_a_control_whose_table_was_replaced_shows_nothing() -> None:
+    items = [FAIR, *evidence.same_table("16385 1", "16385 2")]
+    ordinary = evidence.judge(TAIL, items)
+    assert judge_control(ordinary, TAIL) == ordinary
+    assert ordinary.verdict is Verdict.INCONCLUSIVE
+
+
 def test_a_control_that_left_nothing_is_no_more_than_an_ordinary_cycle() -> None:
     """A copy of the data that was put back would lose all, also in honest hands."""
     losses = Losses.of(Loss(LossKind.MISSING_TAIL, n % 2, 1, n, 5) for n in range(100))

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dbcheck.core.evidence import RESTORED, Item, Judgement, Standing, Verdict
+from dbcheck.core.evidence import (
+    RESTORED,
+    Item,
+    Judgement,
+    Standing,
+    Verdict,
+    same_table,
+)
 from dbcheck.core.indexloss import IndexLoss, judge_index
 from dbcheck.core.loss import Losses
 from dbcheck.core.reconcile import Reconciliation
@@ -66,6 +75,13 @@ GONE = Reconciliation(9, 0, 0, 0, 0, 0, {}, Losses.of(()))
             (),
             Verdict.INCONCLUSIVE,
             id="nothing of the run is there",
+        ),
+        pytest.param(
+            Verdict.INCONCLUSIVE,
+            replace(CLEAN, earlier_lost={3: 1}),
+            tuple(same_table("16385 1", "16385 2")),
+            Verdict.INCONCLUSIVE,
+            id="the table was replaced",
         ),
     ],
 )

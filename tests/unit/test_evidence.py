@@ -303,6 +303,47 @@ def test_lost_rows_of_earlier_cycles_fail() -> None:
     assert evidence.judge(lost, [SAME]).verdict is Verdict.FAIL
 
 
+ONE, ANOTHER = (evidence.same_table("16385 1", f"16385 {node}") for node in (1, 2))
+REPLACED = "it was truncated, rewritten or made anew since the load began"
+
+
+@pytest.mark.parametrize(
+    ("found", "gone"),
+    [
+        pytest.param(LOST, 1, id="a row of the cycle"),
+        pytest.param(dataclasses.replace(CLEAN, earlier_lost={3: 2}), 2, id="earlier"),
+        pytest.param(
+            dataclasses.replace(
+                LOST,
+                losses=Losses.of(
+                    [*LOST.losses, Loss(LossKind.CORRUPT, 1, 8, 8, 5)],
+                ),
+            ),
+            1,
+            id="and one is corrupt",
+        ),
+    ],
+)
+def test_rows_that_are_missing_from_another_table_accuse_nobody(
+    found: Reconciliation, gone: int
+) -> None:
+    said = f"{gone} rows are missing from the table, but {REPLACED}"
+    judgement = evidence.judge(found, [SAME, *ANOTHER], explained=True)
+    assert (judgement.verdict, judgement.reasons) == (Verdict.INCONCLUSIVE, (said,))
+    for known in (ONE, evidence.same_table("", "1 1"), evidence.same_table("1 1", "")):
+        assert evidence.judge(found, [SAME, *known]).verdict is Verdict.FAIL
+
+
+def test_another_table_with_every_row_changes_nothing() -> None:
+    assert evidence.judge(CLEAN, [SAME, *ANOTHER]) == dataclasses.replace(
+        evidence.judge(CLEAN, [SAME]), items=(SAME, *ANOTHER)
+    )
+    corrupt = dataclasses.replace(
+        CLEAN, losses=Losses.of([Loss(LossKind.CORRUPT, 1, 8, 8, 5)])
+    )
+    assert evidence.judge(corrupt, [SAME, *ANOTHER]).verdict is Verdict.FAIL
+
+
 @pytest.mark.parametrize(
     ("found", "said"),
     [

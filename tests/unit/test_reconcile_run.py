@@ -66,6 +66,9 @@ class FakeEngine:
     def logged(self, since_us: int) -> str:
         return self.log
 
+    def table_identity(self, shape: Shape) -> str:
+        return ""
+
     def survivors(self, shape: Shape) -> Iterator[RowBatch]:
         schedule = Schedule(
             MANIFEST.seed, MANIFEST.epoch, MANIFEST.workload.payload_bytes

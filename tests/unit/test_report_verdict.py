@@ -80,6 +80,24 @@ def test_a_layer_that_holds_flushes_back_is_shown_instead_of_advice() -> None:
         assert all(said in shown for said in layers)
 
 
+@pytest.mark.parametrize(
+    ("lab", "depth", "below"),
+    [
+        ({}, None, True),
+        ({}, {"depth": "OS", "reasons": ["!"]}, True),
+        ({}, {"depth": "PROCESS", "reasons": ["!"]}, False),
+        ({"rung": "process"}, None, False),
+    ],
+)
+def test_a_cut_that_spared_the_page_cache_blames_no_drive(
+    lab: dict[str, Any], depth: dict[str, Any] | None, below: bool
+) -> None:
+    loss = {"losses": {"missing-tail": 9}, "verdict": "FAIL", "depth": depth}
+    shown = printed(verdict_report({**RESULT, **loss, "lab": lab, "power": "exec"}))
+    assert ("Look below it" in shown) is below
+    assert ("The server itself lost them, or somebody who wrote" in shown) is not below
+
+
 def test_rows_of_earlier_cycles_have_a_line_of_their_own() -> None:
     rows = dict.fromkeys(("confirmed", "kept", "recovered", "unconfirmed"), 3)
     gone = {"earlier_losses": {"missing-hole": 3221}, "earlier": 12, "verdict": "FAIL"}
