@@ -372,7 +372,6 @@ SERVERS = (
         killed_for_a_cut,
         INCONCLUSIVE,
         says="closed",
-        engines=ENGINES,
     ),
     Fault("shut down", shut_down, INCONCLUSIVE, says=SHUT_DOWN, engines=ENGINES),
     Fault(
@@ -507,7 +506,6 @@ SERVERS = (
         setting_changed,
         INCONCLUSIVE,
         says="same settings",
-        engines=ENGINES,
     ),
     Fault(
         "the system altered",

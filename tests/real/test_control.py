@@ -20,10 +20,11 @@ from dbcheck.errors import PowerError
 from dbcheck.lab.lab import Lab, missing
 from dbcheck.lab.spec import LabSpec
 from dbcheck.ports import Cut, PowerState, Shape
-from tests.real.rigs import ENGINES as ALL
 from tests.real.rigs import FAMILIES, SEED, Bench, bench, quick
 
-ENGINES = pytest.mark.parametrize("engine", ALL)
+MYSQL_IN_SOAK = pytest.mark.parametrize(
+    "engine", [*FAMILIES, pytest.param("mysql", marks=pytest.mark.soak)]
+)
 FLUSH = "innodb_flush_log_at_trx_commit"
 
 
@@ -97,7 +98,7 @@ def assert_seen(here: Bench) -> None:
 
 
 @pytest.mark.root
-@ENGINES
+@MYSQL_IN_SOAK
 def test_a_power_cut_loses_and_the_cycle_after_it_passes(
     engine: str, tmp_path: Path
 ) -> None:

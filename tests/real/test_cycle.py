@@ -23,6 +23,9 @@ from tests.real.rigs import (
 
 pytestmark = pytest.mark.root
 EVERY_ENGINE = pytest.mark.parametrize("engine", ENGINES)
+MYSQL_IN_SOAK = pytest.mark.parametrize(
+    "engine", [*FAMILIES, pytest.param("mysql", marks=pytest.mark.soak)]
+)
 CUTS_MAX = 3
 RELAXED = {
     "postgresql": ("synchronous_commit", "off"),
@@ -111,7 +114,7 @@ def test_a_write_through_drive_passes(engine: str, tmp_path: Path) -> None:
         assert run_cycle(here.rig, quick(), SEED).verdict is Verdict.PASS
 
 
-@EVERY_ENGINE
+@MYSQL_IN_SOAK
 def test_a_relaxed_setting_fails_and_is_named(engine: str, tmp_path: Path) -> None:
     name, value = RELAXED[engine]
     with bench(LabSpec(engine, settings={name: value}), tmp_path) as here:
