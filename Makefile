@@ -19,7 +19,7 @@ mysql: setup
 
 test: setup
 	-$(BIN)/python -m tests.mysql
-	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder
 
 # The long suites, each of which takes minutes.
 soak: setup
