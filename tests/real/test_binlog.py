@@ -27,7 +27,9 @@ def restart_with(here: Bench, settings: dict[str, str]) -> None:
     switch.restore()
 
 
-@pytest.mark.parametrize("engine", ["mariadb", "mysql"])
+@pytest.mark.parametrize(
+    "engine", ["mariadb", pytest.param("mysql", marks=pytest.mark.soak)]
+)
 def test_a_flushed_binary_log_keeps_all_and_another_is_never_cleared(
     engine: str, tmp_path: Path
 ) -> None:

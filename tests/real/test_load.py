@@ -21,13 +21,15 @@ from dbcheck.lab.lab import missing
 from dbcheck.lab.spec import LabSpec
 from dbcheck.ports import Cut, PowerState
 from dbcheck.runs import RunFolder
-from tests.real.rigs import ENGINES, SEED, Bench, bench, quick
+from tests.real.rigs import FAMILIES, SEED, Bench, bench, quick
 from tests.waiting import wait_until
 
 SESSIONS = 4
 
 
-@pytest.fixture(scope="module", params=ENGINES)
+@pytest.fixture(
+    scope="module", params=[*FAMILIES, pytest.param("mysql", marks=pytest.mark.soak)]
+)
 def here(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Bench]:
