@@ -87,10 +87,10 @@ class Manifest:
     logs:          how many logs the witness holds of the run, numbered from 0.
     clock_us, wall_us: the client's monotonic and wall clocks at one moment.
     cut_class:     what the switch cuts, as far as that is known or declared.
-    class_assumed: nobody declared it: a human cuts, and AC is assumed.
+    class_assumed: it was not declared: a person cuts, and AC is assumed.
     reached:       how deep the switch was seen to go on the idle host, if it was.
     lab:           the lab's spec, if the rig is a lab; {} else.
-    host:          what the target's host told, None if nobody asked it.
+    host:          what the target's host reported, None without --target-host.
     control:       this run is a control: its sessions were relaxed.
     controls:      what the controls before this run showed, if there were any.
     moment:        when the cut is to come, if a campaign drew it.
@@ -229,7 +229,7 @@ class AfterRecord:
     survivors_sha256: of the file that holds them.
     canary: whether the row that recovery from a crash removes was still there, None
             if there was none or it could not be read.
-    host:   what the target's host told, None if nobody asked it.
+    host:   what the target's host reported, None without --target-host.
     missing: the server is there and has no such table.
     log:    what the server said over SQL that it logged since the preflight, None if
             it does not tell.

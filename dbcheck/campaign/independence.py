@@ -44,10 +44,10 @@ def require_independent(target: str, kind: str, witness: HostFacts) -> str:
 
 
 def require_other_host(host: HostBefore | None, witness: HostFacts) -> Apart:
-    """Compare the ids that the target's host and the witness tell of themselves.
+    """Compare the machine and boot ids of the target's host and the witness.
 
-    Raise UsageError if they are of one host, whatever the addresses say: a tunnel or a
-    forwarder has other addresses than where it leads.  host: None if nobody asked it.
+    host: None without --target-host.  Raise UsageError if both are one host, even if
+    their addresses differ, as they do behind a tunnel or a forwarder.
     """
     if host is None:
         return Apart.ADDRESSES

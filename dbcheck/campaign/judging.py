@@ -182,7 +182,7 @@ def _strange(items: Sequence[Item]) -> bool:
 def _is_gone_uncut(load: LoadRecord | None, after: AfterRecord) -> bool:
     """Say whether no server answers although nobody is known to have cut its power.
 
-    A record that was lost with the client may have told of a cut.
+    A record that was lost with the client may have shown a cut.
     """
     return after.facts is None and load is not None and load.cut is None
 
@@ -196,9 +196,9 @@ def _items(
 ) -> list[Item]:
     when_cut = at_the_cut(load, manifest.window_acks)
     logs = _logs(after)
-    told = [serverlog.told(name, log) for name, log in logs.items()]
+    crashes = [serverlog.crash_item(name, log) for name, log in logs.items()]
     restarted = _restarted(manifest, after)
-    ended = _ended(manifest, load, after, restore, depth, told, restarted)
+    ended = _ended(manifest, load, after, restore, depth, crashes, restarted)
     items = [evidence.at_risk(when_cut), not_shut_down(when_cut, ended)]
     items += [
         item
@@ -213,7 +213,7 @@ def _items(
                 reset=manifest.cut_class is CutClass.RESET,
                 dark_s=_dark_s(manifest, load, after.host) if load else None,
             ),
-            *told,
+            *crashes,
             _since_checkpoint(load),
             next(filter(None, map(serverlog.replayed, logs.values())), None),
             placeevidence.places_item(manifest.places, manifest.host),
@@ -266,12 +266,12 @@ def _ended(
     after: AfterRecord,
     restore: RestoreRecord | None,
     depth: DepthFinding | None,
-    told: Sequence[Item],
+    crashes: Sequence[Item],
     restarted: Sequence[Item],
 ) -> Ended:
     """Return what is known of the server's end.
 
-    told:      one item for each log of the server.
+    crashes:   one item for each of the server's logs: does it show a crash?
     restarted: what _restarted() returned.
     """
     cut = load.cut if load else None
@@ -285,7 +285,7 @@ def _ended(
         unflushed=manifest.before.product == "MySQL",
         no_canary=manifest.no_canary
         or ("" if held else "the canary's session ended before the cut"),
-        logged=any(item.standing is Standing.PRESENT for item in told),
+        logged=any(item.standing is Standing.PRESENT for item in crashes),
         exact=cut is not None and cut.exact_us is not None,
         seen_off=restore is not None and cut is not None and cut.off_seen,
         recorded=(after.host.shut_down or "") if after.host else "",

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from dbcheck.core.evidence import Standing
 from dbcheck.core.hostevidence import boots, not_restored, same_storage
-from dbcheck.core.serverlog import told
+from dbcheck.core.serverlog import crash_item
 from dbcheck.core.startlog import StartOutcome, Starts, before_starts, starts_in
 from dbcheck.core.target import HostAfter, HostBefore, LogTail
 
@@ -63,7 +63,7 @@ def judge_absence(
     for item in (same_storage(before, after), not_restored(before, after, lab=cut.lab)):
         if item is not None and item.standing is Standing.CONTRADICTED:
             return Absence(doubt=item.reason)
-    return _told(after.log)
+    return _by_log(after.log)
 
 
 def _no_cut(cut: CutFacts, before: HostBefore | None, after: HostAfter | None) -> str:
@@ -95,7 +95,7 @@ def _host_not_back(before: HostBefore | None, after: HostAfter | None) -> str:
     return ""
 
 
-def _told(log: LogTail | None) -> Absence:
+def _by_log(log: LogTail | None) -> Absence:
     """Return what the log says of the server's starts since the preflight."""
     if log is None:
         return Absence(
@@ -103,7 +103,7 @@ def _told(log: LogTail | None) -> Absence:
         )
     if log.rewound:
         return Absence(doubt="its log is shorter than before the cut")
-    shut = told("server's log", replace(log, text=before_starts(log.text)))
+    shut = crash_item("server's log", replace(log, text=before_starts(log.text)))
     if shut.standing is Standing.CONTRADICTED:
         return Absence(doubt=f"its log: {shut.reason}")
     if log.truncated:

@@ -28,7 +28,7 @@ _SHUT_DOWN = re.compile(
 )
 
 
-def told(name: str, log: LogTail) -> Item:
+def crash_item(name: str, log: LogTail) -> Item:
     """Judge what the log called *name* says since the preflight.
 
     Where more was logged than was read, a shutdown may stand in the rest; where a log

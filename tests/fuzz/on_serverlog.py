@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 
 from dbcheck.core.evidence import Standing
-from dbcheck.core.serverlog import replayed, told
+from dbcheck.core.serverlog import crash_item, replayed
 from dbcheck.core.target import LogTail
 from tests.fuzz.script import Script, edit_bytes
 from tests.fuzz.target import Target
@@ -101,7 +101,7 @@ def bytes_replayed(text: str) -> int | None:
 def read(text: str) -> None:
     log = LogTail(text, False, False)
     began_s = time.process_time()
-    item, found = told("log", log), replayed(log)
+    item, found = crash_item("log", log), replayed(log)
     assert time.process_time() - began_s < _READ_S
     if was_shut_down(text):
         assert item.standing is Standing.CONTRADICTED

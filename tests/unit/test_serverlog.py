@@ -13,7 +13,7 @@ from dbcheck.probes.host import LOG_BYTES_MAX
 
 
 def told(name: str, text: str) -> Item:
-    return serverlog.told(name, LogTail(text, False, False))
+    return serverlog.crash_item(name, LogTail(text, False, False))
 
 
 def replayed(text: str) -> Item | None:
@@ -133,7 +133,7 @@ def test_a_log_of_which_only_a_part_is_known_proves_no_crash(
     truncated: bool, rewound: bool, text: str, standing: Standing
 ) -> None:
     log = LogTail(text, truncated, rewound)
-    assert serverlog.told("log", log).standing is standing
+    assert serverlog.crash_item("log", log).standing is standing
     replay = "redo starts at 0/10\nredo done at 0/20\n"
     assert serverlog.replayed(LogTail(replay, truncated, rewound)) is None
 
