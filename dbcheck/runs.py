@@ -238,8 +238,8 @@ class AfterRecord:
     unanswered: why the server took no queries in its time, where its data may not be
             to blame; "" if it did, or if they are.  Nothing is final then: the run can
             be reconciled once the server is back.
-    table:  what was read, None if the table was not read to its end.
-    table_identity: see ports.Engine, once the rows were read; "" if it is not known.
+    table:  what was read, with the table's identity after that, None if the table was
+            not read to its end.
     failed_before: the failure that was on record when the server took queries after
             all, "" if there was none.
     """
@@ -255,7 +255,6 @@ class AfterRecord:
     index: IndexLoss | None = None
     unanswered: str = ""
     table: TableFacts | None = None
-    table_identity: str = ""
     failed_before: str = ""
 
 

@@ -239,7 +239,9 @@ def _items(
             *restarted,
             evidence.same_server(before.identity, now.identity),
             evidence.same_settings(before.settings, *_later(manifest, load, now)),
-            *evidence.same_table(manifest.table.identity, after.table_identity),
+            *evidence.same_table(
+                manifest.table.identity, after.table.identity if after.table else ""
+            ),
         ]
     return items
 

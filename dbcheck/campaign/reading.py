@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dbcheck.campaign.reading_log import ReadingLog
 from dbcheck.campaign.rig import Rig
@@ -57,8 +57,7 @@ class Reading:
     """What was read of a server that answers.
 
     stored: how many rows, and the SHA-256 of the file that holds them.
-    canary, logged, index, failure, missing, unanswered, table, table_identity: as in
-        AfterRecord.
+    canary, logged, index, failure, missing, unanswered, table: as in AfterRecord.
     """
 
     def __init__(self, rig: Rig, run: RunFolder, manifest: Manifest) -> None:
@@ -67,7 +66,7 @@ class Reading:
         self.canary: bool | None = None
         self.logged: str | None = None
         self.index: IndexLoss | None = None
-        self.failure = self.unanswered = self.table_identity = ""
+        self.failure = self.unanswered = ""
         self.missing = False
         self.table: TableFacts | None = None
 
@@ -101,10 +100,10 @@ class Reading:
                 self._ask()
             survivors = _Survivors(self._rig, self._run, self._manifest)
             self.stored = self._run.write_survivors(survivors.records())
-            self.index, self.table = survivors.index, survivors.table()
+            self.index = survivors.index
             # After the rows: what replaced the table before they were read is seen.
-            shape = self._manifest.workload.shape
-            self.table_identity = self._rig.engine.table_identity(shape)
+            identity = self._rig.engine.table_identity(self._manifest.workload.shape)
+            self.table = replace(survivors.table(), identity=identity)
         except TableLost as error:
             self._rig.power.failure()  # raises if it was the drive that went meanwhile
             self.failure, self.missing = str(error), error.missing

@@ -60,7 +60,6 @@ def read_survivors(
         reading.index,
         reading.unanswered,
         reading.table,
-        reading.table_identity,
     )
     return _stored(run, _after_a_failure(after, failed) if failed else after)
 

@@ -43,7 +43,8 @@ INNODB_PAGE_BYTES = 16384
 
 def killed(site: Site) -> Outcome:
     outcome = site.cycle()
-    assert outcome.after.table_identity == outcome.manifest.table.identity != ""
+    assert outcome.after.table is not None
+    assert outcome.after.table.identity == outcome.manifest.table.identity != ""
     return outcome
 
 
