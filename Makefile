@@ -1,9 +1,14 @@
-# `make demo` shows what dbcheck does; `make test` runs every test. Both set up
+# `make demo` shows what dbcheck does; `make test` runs the tests. Both set up
 # what they need first (.ci/setup says what).
 
 BIN := .venv/bin
+PYTEST := $(BIN)/python -m pytest
+PARALLEL := -n 4 --dist loadfile --no-loadscope-reorder
 
-.PHONY: setup mysql demo test check fix soak fuzz bench clean
+# The tests start Python a thousand times: let it keep what it has compiled.
+unexport PYTHONDONTWRITEBYTECODE
+
+.PHONY: setup mysql demo test wide check fix soak fuzz bench clean
 
 setup: .venv/.ready
 
@@ -19,19 +24,24 @@ mysql: setup
 
 test: setup
 	-$(BIN)/python -m tests.mysql
-	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder
+	$(PYTEST) $(PARALLEL)
+
+# The same on more servers, filesystems and signals (tests/wide.txt).
+wide: setup
+	-$(BIN)/python -m tests.mysql
+	$(PYTEST) $(PARALLEL) -m "wide and not soak"
 
 # The long suites, each of which takes minutes.
 soak: setup
 	-$(BIN)/python -m tests.mysql
-	$(BIN)/python -m pytest -m soak --timeout 3600
+	$(PYTEST) -m soak --timeout 3600
 
 check: setup
 	$(BIN)/ruff format --check --quiet .
 	$(BIN)/ruff check --quiet .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
-	$(BIN)/python -m pytest -q -n 2 tests/unit tests/property
+	$(PYTEST) -q -n 2 tests/unit tests/property
 
 fix: setup
 	$(BIN)/ruff format .

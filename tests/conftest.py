@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import hypothesis
 import pytest
@@ -13,6 +14,8 @@ hypothesis.settings.load_profile("dbcheck")
 
 pytest_plugins = ["tests.real.servers"]
 
+HERE = Path(__file__).parent
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add how many trials tests/fire makes; each is a seed."""
@@ -21,8 +24,23 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--first-trial", type=int, default=1, help="seed of the first")
 
 
+def wide_names() -> tuple[str, ...]:
+    """Return the beginnings of the names in wide.txt, as of the folder of tests."""
+    lines = (HERE / "wide.txt").read_text(encoding="utf-8").splitlines()
+    return tuple(line for line in lines if line and not line.startswith("#"))
+
+
+@pytest.hookimpl(tryfirst=True)  # so that -m sees the marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave out what needs root for anybody else; as root nothing is left out."""
+    """Mark what wide.txt names; leave out what needs root for anybody else.
+
+    As root nothing is left out.
+    """
+    wide = wide_names()
+    for item in items:
+        name = f"{item.path.relative_to(HERE)}::{item.nodeid.partition('::')[2]}"
+        if name.startswith(wide):
+            item.add_marker("wide")
     if os.geteuid() == 0:
         return
     skip = pytest.mark.skip(reason="needs root: a drive is mounted, or a host reset")

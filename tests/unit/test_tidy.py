@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import dbcheck
+from tests.conftest import wide_names
 
 ROOT = Path(dbcheck.__file__).resolve().parent.parent
 SOURCES = sorted((ROOT / "dbcheck").rglob("*.py"))
@@ -54,3 +55,11 @@ def test_every_verb_has_its_module_and_its_help() -> None:
     for verb, text in VERBS.items():
         assert (ROOT / "dbcheck" / "cli" / f"{verb}.py").is_file()
         assert text.endswith(".")
+
+
+def test_each_line_of_the_wide_tests_names_a_test() -> None:
+    for line in wide_names():
+        file, _, name = line.partition("::")
+        function = re.escape(name.partition("[")[0])
+        source = (ROOT / "tests" / file).read_text(encoding="utf-8")
+        assert re.search(rf"^def {function}", source, re.MULTILINE), line
