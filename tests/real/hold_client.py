@@ -16,22 +16,34 @@ from dbcheck.campaign.folder import CampaignFolder
 from dbcheck.campaign.rig import Limits
 from dbcheck.cli.rig import lab_rig
 from dbcheck.lab.lab import Lab
+from dbcheck.lab.switch import LabSwitch
+from dbcheck.ports import PowerState
 from dbcheck.power.exec import ExecCommands, ExecSwitch
 from tests.real.rigs import Said
 
 
-def programs(lab: str, off_s: float) -> ExecSwitch:
-    """Return a switch of the lab's power that is programs of a user's."""
+def programs(lab: str, off_s: float, folder: Path) -> ExecSwitch:
+    """Return a switch of the lab's power that is programs of a user's.
 
-    def python(code: str) -> tuple[str, ...]:
-        use = f"from dbcheck.lab.switch import LabSwitch; lab = LabSwitch({lab!r}); "
-        return (sys.executable, "-c", use + code)
+    They note in a file of *folder* what they did.  To read it takes no time: one that
+    says late that the power is off leaves open when it went.
+    """
+    noted = folder / "power"
+    noted.write_text("off" if LabSwitch(lab).state() is PowerState.OFF else "on")
+
+    def python(done: str, state: str) -> tuple[str, ...]:
+        use = f"from dbcheck.lab.switch import LabSwitch; LabSwitch({lab!r}).{done}(); "
+        return (
+            sys.executable,
+            "-c",
+            use + f"open({str(noted)!r}, 'w').write('{state}')",
+        )
 
     return ExecSwitch(
         ExecCommands(
-            cut=python("lab.cut()"),
-            restore=python("lab.restore()"),
-            state=python("print(lab.state().value)"),
+            cut=python("cut", "off"),
+            restore=python("restore", "on"),
+            state=("cat", str(noted)),
             off_s=off_s,
         )
     )
@@ -43,7 +55,7 @@ def main() -> None:
     interrupt.install()
     campaign = CampaignFolder.open(Path(folder))
     rig = lab_rig(Lab.find(name), Said(), campaign.runs, Limits(return_s=60))
-    power = programs(name, float(off_s))
+    power = programs(name, float(off_s), campaign.path.parent)
     with contextlib.closing(rig.witness), contextlib.suppress(KeyboardInterrupt):
         run_campaign(replace(rig, power=power), campaign)
 

@@ -65,8 +65,8 @@ def require_doubt(outcome: Outcome, said: str) -> None:
     assert "cut again" in reason
 
 
-def test_a_whole_time_passes_and_is_kept(here: Bench) -> None:
-    rig = replace(here.rig, power=programs(here.lab.name, 0.5))
+def test_a_whole_time_passes_and_is_kept(here: Bench, tmp_path: Path) -> None:
+    rig = replace(here.rig, power=programs(here.lab.name, 0.5, tmp_path))
     outcome = run_cycle(rig, quick(), SEED)
     assert outcome.verdict is Verdict.PASS, outcome.judgement
     names = {item.name: item.standing for item in outcome.judgement.items}
@@ -101,7 +101,8 @@ def test_a_client_killed_meanwhile_is_followed_by_a_whole_time(
     with client:
         client.kill()
     assert here.rig.power.state() is PowerState.OFF
-    rig = replace(here.rig, power=programs(here.lab.name, LONG_S))
+    power = programs(here.lab.name, LONG_S, campaign.path.parent)
+    rig = replace(here.rig, power=power)
     assert run_campaign(rig, campaign).cuts == 1
     (cycle,) = campaign.cycles()
     assert (cycle.run, cycle.verdict, cycle.settled) == (run.path.name, "PASS", True)
