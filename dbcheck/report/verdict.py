@@ -11,7 +11,7 @@ from rich.text import Text
 
 from dbcheck.core.cutclass import CutClass
 from dbcheck.core.depth import Depth
-from dbcheck.core.evidence import Verdict
+from dbcheck.core.evidence import RESTORED, Standing, Verdict
 from dbcheck.core.statistics import Tally
 from dbcheck.ports import Json
 
@@ -41,6 +41,10 @@ _ABOVE = (
     "cache survived the cut. The server itself lost them, or somebody who wrote to "
     "dbcheck's tables."
 )
+_COPY = (
+    "dbcheck did not look whether somebody put an older copy of the data in place, "
+    "which would look the same: --target-host does."
+)
 _WRITE_CACHE = (
     "Write 'write back' to /sys/block/NAME/queue/write_cache of each layer named, with "
     "a udev rule so that it lasts, or switch the drive's own cache off."
@@ -66,6 +70,8 @@ def verdict_report(result: Json) -> RenderableType:
     lost = any(result[name] for name in LOSSES)
     if lost and result["verdict"] == "FAIL" and not _is_explained(result):
         parts += ["", Text(_ABOVE if _kept_the_page_cache(result) else _BELOW)]
+        if not _is_same_copy(result):
+            parts.append(Text(_COPY))
     if result["other_settings"]:
         parts += ["", Text("Other settings that are not safe, or not known", "bold")]
         parts += [Text(f"  {reason}") for reason in result["other_settings"]]
@@ -78,6 +84,12 @@ def verdict_report(result: Json) -> RenderableType:
 
 def _is_explained(result: Json) -> bool:
     return bool(result["settings_at_fault"] or result["layers_at_fault"])
+
+
+def _is_same_copy(result: Json) -> bool:
+    """Say whether the data are those of before the cut, and no copy from a backup."""
+    seen = {item["item"]: item["standing"] for item in result["evidence"]}
+    return bool(result["lab"]) or seen.get(RESTORED) == Standing.PRESENT.value
 
 
 def _kept_the_page_cache(result: Json) -> bool:

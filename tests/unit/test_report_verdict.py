@@ -98,6 +98,26 @@ def test_a_cut_that_spared_the_page_cache_blames_no_drive(
     assert ("The server itself lost them, or somebody who wrote" in shown) is not below
 
 
+@pytest.mark.parametrize(
+    ("lab", "standing", "said"),
+    [
+        ({}, None, True),
+        ({}, "not observable", True),
+        ({}, "present", False),
+        ({"rung": "drive"}, None, False),
+    ],
+)
+def test_a_loss_says_that_a_backup_that_was_put_back_looks_the_same(
+    lab: dict[str, Any], standing: str | None, said: bool
+) -> None:
+    loss = {"losses": {"missing-tail": 9}, "verdict": "FAIL", "depth": None}
+    item = {"item": "not restored", "standing": standing, "reason": "", "required": 0}
+    evidence = [item] if standing else []
+    changed = {**RESULT, **loss, "power": "exec", "lab": lab, "evidence": evidence}
+    shown = printed(verdict_report(changed))
+    assert ("older copy of the data" in shown) is said
+
+
 def test_rows_of_earlier_cycles_have_a_line_of_their_own() -> None:
     rows = dict.fromkeys(("confirmed", "kept", "recovered", "unconfirmed"), 3)
     gone = {"earlier_losses": {"missing-hole": 3221}, "earlier": 12, "verdict": "FAIL"}
