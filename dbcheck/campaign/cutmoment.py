@@ -13,13 +13,16 @@ is known of it:
   the power was cut at some time after that.  What the drive held may have been written.
 - The host still answered when the load was over: the power was cut after that.
 
-The last two hold for a switch that acts late, too.
+The last two hold for a switch that acts late, too.  And where blocks of the canaries
+survived that were written after the last report, the host had its power until then.
 """
 
 from __future__ import annotations
 
+from dbcheck.core.depth import wrote_until_us
 from dbcheck.core.ended import BROKEN
 from dbcheck.core.evidence import LAST_ACK_AGE_MAX_S, AtTheCut
+from dbcheck.core.target import HostAfter
 from dbcheck.runs import LoadRecord
 
 _AGAIN = "cut again, while the server works"
@@ -38,7 +41,9 @@ _CUT_LATER = (
 )
 
 
-def at_the_cut(load: LoadRecord | None, window_acks: int) -> AtTheCut | None:
+def at_the_cut(
+    load: LoadRecord | None, window_acks: int, after: HostAfter | None
+) -> AtTheCut | None:
     """Return the load at the moment of the cut, None if its record was lost.
 
     window_acks: see runs.Manifest.
@@ -56,6 +61,7 @@ def at_the_cut(load: LoadRecord | None, window_acks: int) -> AtTheCut | None:
         by_hand=load.cut is not None and load.cut.by_hand,
         undated=_undated(load),
         window_full=sum(one.acks for one in load.windows) >= window_acks,
+        wrote_us=_wrote_us(load, after),
     )
 
 
@@ -76,6 +82,14 @@ def cut_us(load: LoadRecord | None) -> int | None:
         if load.gone_us is not None and load.heard_us is not None:
             return max(load.gone_us, load.heard_us)
     return load.gone_us
+
+
+def _wrote_us(load: LoadRecord, after: HostAfter | None) -> int | None:
+    """Return when the host surely still wrote its canaries; None if a cut is dated."""
+    dated = load.cut is None or load.cut.exact_us is not None
+    if dated or load.canaries is None or after is None or after.remains is None:
+        return None
+    return wrote_until_us(load.canaries, after.remains)
 
 
 def _latest_us(load: LoadRecord) -> int | None:

@@ -194,7 +194,7 @@ def _items(
     restore: RestoreRecord | None,
     depth: DepthFinding | None,
 ) -> list[Item]:
-    when_cut = at_the_cut(load, manifest.window_acks)
+    when_cut = at_the_cut(load, manifest.window_acks, after.host)
     logs = _logs(after)
     crashes = [serverlog.crash_item(name, log) for name, log in logs.items()]
     restarted = _restarted(manifest, after)

@@ -90,10 +90,18 @@ class Counted:
 
 @dataclass(frozen=True, slots=True)
 class Completed:
-    """What the canaries had completed at the cut; direct: by ring."""
+    """What the canaries had completed at the cut.
+
+    direct:      by ring.
+    as_of_us:    when the host read these numbers, on the client's monotonic clock,
+                 in microseconds; None if no report came.
+    interval_us: a ring writes no two blocks within less time than this; 0 if unknown.
+    """
 
     buffered: Counted
     direct: tuple[Counted, ...]
+    as_of_us: int | None = None
+    interval_us: int = 0
 
     def to_values(self) -> dict[str, Any]:
         """Return plain values for from_values()."""
@@ -103,7 +111,12 @@ class Completed:
     def from_values(cls, values: Mapping[str, Any]) -> Completed:
         """Return what to_values() gave."""
         direct = tuple(Counted(**ring) for ring in values["direct"])
-        return cls(Counted(**values["buffered"]), direct)
+        return cls(
+            Counted(**values["buffered"]),
+            direct,
+            values.get("as_of_us"),
+            values.get("interval_us", 0),
+        )
 
 
 Ranges = tuple[tuple[int, int], ...]
@@ -297,6 +310,23 @@ def find_depth(completed: Completed, remains: Remains, ground: Ground) -> DepthF
     depth, reason = _decide(buffered, direct, ground)
     counts = f"buffered canary {buffered}; unflushed O_DIRECT canary {direct}"
     return DepthFinding(depth, buffered, direct, (reason, counts))
+
+
+def wrote_until_us(completed: Completed, remains: Remains) -> int | None:
+    """Return a moment at which the host surely still wrote, None if none is known.
+
+    On the client's monotonic clock, in microseconds.  Blocks that are found beyond the
+    last report took a ring's interval each; one may have come at once, as a write that
+    was late does not delay the next, and one was perhaps not counted yet.
+    """
+    as_of_us = completed.as_of_us
+    if as_of_us is None or len(remains.rings) != len(completed.direct):
+        return None
+    beyond = [
+        max((last for _, last in ring.found), default=0) - counted.last
+        for counted, ring in zip(completed.direct, remains.rings, strict=True)
+    ]
+    return as_of_us + max(0, max(beyond, default=0) - 2) * completed.interval_us
 
 
 def _decide(buffered: Tally, direct: Tally, ground: Ground) -> tuple[Depth | None, str]:

@@ -171,6 +171,7 @@ class AtTheCut:
     latest_us:   when a switch had surely cut, None if cut_us is exact or by hand.
     by_hand:     a human cut, so that its moment is at best assumed.
     undated:     why the moment of the cut is not known, "" if it is known or assumed.
+    wrote_us:    when the host surely still wrote, None if nothing shows that.
     """
 
     last_ack_us: int | None
@@ -183,6 +184,7 @@ class AtTheCut:
     by_hand: bool = False
     undated: str = ""
     window_full: bool = False
+    wrote_us: int | None = None
 
 
 _ENOUGH = (Standing.PRESENT, Standing.ASSUMED)  # for a PASS
@@ -196,9 +198,12 @@ _NOT_GONE = {
 }
 
 
+_LOAD = "load at the cut"
+
+
 def at_risk(load: AtTheCut | None) -> Item:
     """Judge whether commits were under way when the power went."""
-    name = "load at the cut"
+    name = _LOAD
     if load is None:
         return Item(
             name,
@@ -220,23 +225,38 @@ def at_risk(load: AtTheCut | None) -> Item:
     if load.cut_us is None:
         said = load.undated or "the moment of the cut is not known"
         return Item(name, Standing.NOT_OBSERVABLE, said, True)
-    age_s = max(0, load.cut_us - load.last_ack_us) / 1e6
-    said = f"last ack {age_s:.3f} s before the cut, {load.in_flight} sessions in flight"
+    return _by_the_moment(load, load.last_ack_us, load.cut_us)
+
+
+def _by_the_moment(load: AtTheCut, last_ack_us: int, cut_us: int) -> Item:
+    """Judge by when the power went, and how well that is known."""
+    name = _LOAD
+    age_s = max(0, cut_us - last_ack_us) / 1e6
+    at_work = f"{load.in_flight} sessions in flight"
+    said = f"last ack {age_s:.3f} s before the cut, {at_work}"
     if age_s >= LAST_ACK_AGE_MAX_S:
         return Item(name, Standing.ABSENT, f"{said}: idle or stalled", True)
+    outlived_s = ((load.wrote_us or last_ack_us) - last_ack_us) / 1e6
+    if outlived_s >= LAST_ACK_AGE_MAX_S:
+        said = (
+            f"the host wrote on for at least {outlived_s:.1f} s after the last ack, as "
+            "its canaries show: the network or the server failed first and the power "
+            "went later, when the drives had had time to write; cut again"
+        )
+        return Item(name, Standing.ABSENT, said, True)
     if load.by_hand:
         said = (
-            f"{load.in_flight} sessions in flight; when the power was cut by hand was "
-            "not seen, so it is taken to be the moment at which the server was last "
-            f"heard, or its host, {age_s:.3f} s after the last ack"
+            f"{at_work}; when the power was cut by hand was not seen, so it is taken "
+            "to be the moment at which the server was last heard, or its host, "
+            f"{age_s:.3f} s after the last ack"
         )
         return Item(name, Standing.ASSUMED, said, True)
-    latest_s = ((load.latest_us or load.last_ack_us) - load.last_ack_us) / 1e6
+    latest_s = ((load.latest_us or last_ack_us) - last_ack_us) / 1e6
     if latest_s >= LAST_ACK_AGE_MAX_S:
         said = (
-            f"{load.in_flight} sessions in flight; the switch reported its cut "
-            f"{latest_s:.1f} s after the last ack, so the power is taken to have gone "
-            f"when the server fell silent, {age_s:.3f} s after that ack"
+            f"{at_work}; the switch reported its cut {latest_s:.1f} s after the last "
+            "ack, so the power is taken to have gone when the server fell silent, "
+            f"{age_s:.3f} s after that ack"
         )
         return Item(name, Standing.ASSUMED, said, True)
     return Item(name, Standing.PRESENT, said, True)

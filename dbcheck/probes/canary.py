@@ -7,6 +7,7 @@ import struct
 import threading
 import time
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -20,10 +21,13 @@ log = logging.getLogger(__name__)
 
 _REPORTS_MAX = 1 << 15  # several seconds of them
 _END_S = 3.0
+_CLOCK_MAX_US = 1 << 60  # 36,000 years
 
 T = TypeVar("T")
 
-_Report = tuple[int, tuple[int, ...]]  # when it came, in microseconds; the numbers
+# When it came and when the host sent it, in microseconds of the one's clock and of the
+# other's; the numbers.
+_Report = tuple[int, int, tuple[int, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +47,11 @@ class Pace:
     rings: int = 4
     ring_blocks: int = 1024
     file_bytes: int = 4 << 20
+
+    @property
+    def interval_us(self) -> int:
+        """A ring writes no two blocks within less time than this."""
+        return 1_000_000 * self.rings // self.direct_per_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +82,9 @@ class Canaries:
         self._reports: deque[_Report] = deque(maxlen=_REPORTS_MAX)
         self._noting = threading.Lock()
         self._counts = host_agent.counts(pace.rings)
+        self._numbers = 1 + pace.rings
+        self._interval_us = pace.interval_us
+        self._ahead_us: int | None = None  # of the host's clock: ours, at most
         self._failure, self._answered = "", False
         try:
             channel.ask(
@@ -115,16 +127,26 @@ class Canaries:
             reports = list(self._reports)
         if until_us is not None:
             reports = [report for report in reports if report[0] <= until_us]
-        counts = self._counts.size // 8
-        last = before = (0,) * counts
+        last = before = (0,) * self._numbers
         if reports:
-            last = tuple(map(max, zip(*(report[1] for report in reports), strict=True)))
-        for moment_us, report in reports:
+            last = tuple(map(max, zip(*(report[2] for report in reports), strict=True)))
+        for moment_us, _, numbers in reports:
             if moment_us > reports[-1][0] - RECENT_S * 1e6:
                 break
-            before = report
+            before = numbers
         buffered, *direct = map(Counted, last, before)
-        return Completed(buffered, tuple(direct))
+        return Completed(
+            buffered, tuple(direct), self._as_of_us(reports), self._interval_us
+        )
+
+    def _as_of_us(self, reports: Sequence[_Report]) -> int | None:
+        """Return when the host sent the last of *reports*, on the client's clock.
+
+        However late it was heard: of all reports the quickest sets the clocks.
+        """
+        if not reports or self._ahead_us is None:
+            return None
+        return reports[-1][1] + self._ahead_us
 
     def heard_us(self) -> int | None:
         """Return when the last report came; None if there was none."""
@@ -148,8 +170,8 @@ class Canaries:
             ended = self._next_result(_Ended, timeout_s=None)
             self._failure, self._answered = ended.stopped, True
             # However late this is heard, they wrote hardly longer than they reported.
-            told_us = self._reports[-1][0] if self._reports else _now_us()
-            self._note(told_us, ended.buffered, *ended.direct)
+            came_us, sent_us, _ = (self._reports or [(_now_us(), 0, ())])[-1]
+            self._note(came_us, sent_us, (ended.buffered, *ended.direct))
         except HostError as error:
             self._failure = str(error)
 
@@ -163,17 +185,24 @@ class Canaries:
                 return self._channel.understood(wanted, self._channel.decoded(payload))
             if kind != host_agent.COMPLETED:
                 raise self._channel.nonsense()
+            came_us = _now_us()
             try:
-                self._note(_now_us(), *self._counts.unpack(payload))
+                sent_us, *completed = self._counts.unpack(payload)
             except struct.error:
                 raise self._channel.nonsense() from None
+            if sent_us > _CLOCK_MAX_US:
+                raise self._channel.nonsense()
+            ahead_us = came_us - sent_us
+            if self._ahead_us is None or ahead_us < self._ahead_us:
+                self._ahead_us = ahead_us
+            self._note(came_us, sent_us, tuple(completed))
 
-    def _note(self, moment_us: int, *completed: int) -> None:
-        """Note a report of *moment_us*; raise HostError if it is of other canaries."""
-        if len(completed) != self._counts.size // 8 or min(completed) < 0:
+    def _note(self, came_us: int, sent_us: int, completed: tuple[int, ...]) -> None:
+        """Note a report; raise HostError if it is of other canaries."""
+        if len(completed) != self._numbers or min(completed) < 0:
             raise self._channel.nonsense()
         with self._noting:
-            self._reports.append((moment_us, completed))
+            self._reports.append((came_us, sent_us, completed))
 
 
 def _now_us() -> int:

@@ -8,6 +8,7 @@ needs Linux and the standard library of Python 3.8, no more.
 from __future__ import annotations
 
 import struct
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -28,12 +29,16 @@ from dbcheck.remote.wire import (
 FACTS, MARK_LOG, READ_LOG, START, STOP, READ, REMOVE, SHUTDOWN, DATA_NAMES = range(
     1, 10
 )
-COMPLETED = 111  # a report: the numbers completed, buffered first, then by ring
+COMPLETED = 111  # a report: when, and the numbers completed: see counts()
 
 
 def counts(rings: int) -> struct.Struct:
-    """Return how a report of so many rings is packed."""
-    return struct.Struct(f"<{1 + rings}Q")
+    """Return how a report of so many rings is packed.
+
+    The host's monotonic clock in microseconds when the numbers were read; the last
+    record that was completed; the last block of each ring.
+    """
+    return struct.Struct(f"<{2 + rings}Q")
 
 
 class Agent(Answers):
@@ -85,7 +90,8 @@ class Agent(Answers):
         }
 
     def _tell(self, buffered: int, direct: list[int]) -> None:
-        report = counts(len(direct)).pack(buffered, *direct)
+        now_us = time.monotonic_ns() // 1000
+        report = counts(len(direct)).pack(now_us, buffered, *direct)
         self._outlet.offer(COMPLETED, report)
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -10,13 +12,14 @@ from pathlib import Path
 import pytest
 
 from dbcheck.campaign.host import ask_host
-from dbcheck.core.depth import Depth, DepthFinding, Ground, find_depth
+from dbcheck.core.depth import Depth, DepthFinding, Ground, find_depth, wrote_until_us
 from dbcheck.core.target import HostBefore
 from dbcheck.errors import HostError
 from dbcheck.lab.sshd import Sshd
 from dbcheck.probes.canary import Canaries, Pace
 from dbcheck.probes.host import TargetHost, open_host
-from dbcheck.probes.host_canary import BESIDE, BLOCK_BYTES
+from dbcheck.probes.host_canary import BESIDE, BLOCK_BYTES, MARKER, number_in
+from tests.planted.proxy import PASS_ON, Proxy
 from tests.real.witnesses import SERVERS, Place, running_sshd
 from tests.unit.rigs import Told, rig_of
 from tests.unit.test_runs import MANIFEST
@@ -37,13 +40,19 @@ def sshd(
         yield sshd
 
 
-def reach(sshd: Sshd | None) -> TargetHost:
+def reach(sshd: Sshd | None, port: int = 0) -> TargetHost:
+    """Return this machine as a host; port: of a proxy before its sshd."""
     if sshd is None:
         return open_host("local:")
+    known_hosts = sshd.known_hosts
+    if port:
+        known = known_hosts.read_text().replace(f"]:{sshd.port} ", f"]:{port} ")
+        known_hosts = known_hosts.with_name("known_hosts-of-the-proxy")
+        known_hosts.write_text(known)
     return open_host(
-        f"ssh://{sshd.user}@{sshd.host}:{sshd.port}",
+        f"ssh://{sshd.user}@{sshd.host}:{port or sshd.port}",
         identity_file=sshd.identity_file,
-        known_hosts=sshd.known_hosts,
+        known_hosts=known_hosts,
         config_file=Path("/dev/null"),
     )
 
@@ -59,6 +68,10 @@ def data(tmp_path: Path) -> Path:
     folder = tmp_path / "parent" / "data"
     folder.mkdir(parents=True)
     return folder
+
+
+def now_us() -> int:
+    return time.monotonic_ns() // 1000
 
 
 def wrote(canaries: Canaries, number: int) -> bool:
@@ -123,6 +136,55 @@ def test_another_runs_canaries_are_not_taken_for_ours(
     assert "another run" in judge(host, first).reasons[0]
     host.remove_canaries(second.folder)
     assert "does not hold" in judge(host, second).reasons[0]
+
+
+def newest(canaries: Canaries) -> int:
+    """Return the newest block of a ring that is being written."""
+    ring = (Path(canaries.folder) / "direct-1").read_bytes()
+    starts = range(0, len(ring), BLOCK_BYTES)
+    nonce = bytes.fromhex(canaries.nonce)
+    return max(number_in(ring[at : at + BLOCK_BYTES], nonce) or 0 for at in starts)
+
+
+@pytest.mark.parametrize("sshd", SERVERS, indirect=True)
+def test_blocks_show_how_long_a_host_went_on_in_the_dark(
+    sshd: Sshd, data: Path
+) -> None:
+    """Nothing passes while it writes the blocks of two seconds; then it is gone."""
+    with (
+        Proxy(sshd.port, lambda _: PASS_ON) as proxy,
+        contextlib.closing(reach(sshd, proxy.port)) as far,
+    ):
+        canaries = far.start_canaries(str(data), pace=QUICK)
+        wait_until(lambda: wrote(canaries, 100), "100 of each")
+        proxy.go_dark()
+        dark_us = now_us()
+        more = newest(canaries) + 2 * QUICK.direct_per_s // QUICK.rings
+        wait_until(lambda: newest(canaries) > more, "blocks of two seconds")
+        proxy.kill()
+        canaries.stop()
+    assert not canaries.answered()
+    with contextlib.closing(reach(sshd)) as host:
+        wait_until(lambda: is_free(Path(canaries.folder)), "the agent has ended")
+        ended_us = now_us()
+        left = host.read_canaries(canaries.folder, canaries.nonce)
+        host.remove_canaries(canaries.folder)
+    done = canaries.completed()
+    until_us = wrote_until_us(done, left)
+    assert done.as_of_us is not None
+    assert until_us is not None
+    assert done.as_of_us <= dark_us
+    assert done.as_of_us + 1_900_000 < until_us <= ended_us
+
+
+def is_free(folder: Path) -> bool:
+    """Say whether no canaries write in a folder."""
+    with (folder / MARKER).open("rb") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+    return True
 
 
 def test_one_pair_of_canaries_at_a_time(host: TargetHost, data: Path) -> None:

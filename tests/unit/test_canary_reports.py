@@ -16,8 +16,8 @@ from tests.unit.test_witness_channel import Script, reply
 PACE = Pace(rings=2)
 
 
-def report(number: int) -> bytes:
-    payload = host_agent.counts(PACE.rings).pack(*[number] * 3)
+def report(number: int, sent_us: int = 0) -> bytes:
+    payload = host_agent.counts(PACE.rings).pack(sent_us, *[number] * 3)
     return reply(host_agent.COMPLETED, payload)
 
 
@@ -48,8 +48,39 @@ def test_an_answer_heard_late_tells_of_when_they_wrote(
     assert canaries.answered()
 
 
+def test_a_report_is_dated_by_its_host_however_late_it_is_heard(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The host's clock is 5 s ahead; its last report rests 3 s in some buffer."""
+    moments = iter([0, 501_000, 4_200_000])
+    monkeypatch.setattr(canary, "_now_us", lambda: next(moments))
+    sent_us = (5_000_500, 5_500_000, 6_200_000)
+    script = Script(
+        wire.HELLO,
+        result({"folder": "/beside"}),
+        *(report(n, sent) for n, sent in zip((1, 5, 8), sent_us, strict=True)),
+    )
+    host = TargetHost("here", lambda _: script, lambda: None)
+    canaries = host.start_canaries("/data", pace=PACE)
+    canaries.stop()
+    done = canaries.completed()
+    assert canaries.heard_us() == 4_200_000
+    assert (done.as_of_us, done.interval_us) == (1_199_500, 571)
+
+
 def test_a_host_that_is_gone_did_not_answer() -> None:
     script = Script(wire.HELLO, result({"folder": "/beside"}), report(10))
     canaries = TargetHost("here", lambda _: script, lambda: None).start_canaries("/d")
     canaries.stop()
     assert not canaries.answered()
+
+
+def test_a_clock_that_no_host_has_ends_the_canaries() -> None:
+    script = Script(
+        wire.HELLO, result({"folder": "/beside"}), report(1), report(2, (1 << 64) - 1)
+    )
+    host = TargetHost("here", lambda _: script, lambda: None)
+    canaries = host.start_canaries("/d", pace=PACE)
+    canaries.stop()
+    assert canaries.completed().buffered.last == 1
+    assert "answers what no" in canaries.failure

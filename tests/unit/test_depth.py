@@ -17,6 +17,7 @@ from dbcheck.core.depth import (
     Remains,
     Ring,
     find_depth,
+    wrote_until_us,
 )
 
 BLOCKS = 100
@@ -283,3 +284,22 @@ def test_every_recent_record_is_kept_or_lost(
     found = find_depth(done, left, XFS)
     assert found.buffered.lost == len(set(range(before + 1, last + 1)) - kept)
     assert (found.depth is Depth.PROCESS) == (last > before and not found.buffered.lost)
+
+
+@pytest.mark.parametrize(
+    ("rings", "until_us"),
+    [
+        pytest.param((ring((402, 501)), ring((402, 500))), 7_000, id="at once"),
+        pytest.param((ring(), ring()), 7_000, id="every block is lost"),
+        pytest.param((ring(), ring((2405, 2502))), 7_000 + 2_000_000, id="two seconds"),
+        pytest.param((ring((402, 501)),), None, id="one ring is not there"),
+    ],
+)
+def test_blocks_beyond_the_last_report_show_how_long_the_host_went_on(
+    rings: tuple[Ring, ...], until_us: int | None
+) -> None:
+    """A ring writes a block each millisecond at most; 500 of each were reported."""
+    done = replace(DONE, as_of_us=7_000, interval_us=1_000)
+    assert wrote_until_us(done, remains(*rings)) == until_us
+    assert wrote_until_us(DONE, remains(*rings)) is None
+    assert Completed.from_values(done.to_values()) == done

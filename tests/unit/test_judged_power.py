@@ -13,6 +13,7 @@ from dbcheck.campaign.folder import CampaignFolder, Plan
 from dbcheck.campaign.judging import Outcome, judge_run, to_json
 from dbcheck.cli.campaign_run import result
 from dbcheck.core.cutclass import CutClass
+from dbcheck.core.depth import Completed, Counted, Remains, Ring
 from dbcheck.core.evidence import Item, Standing, Verdict
 from dbcheck.core.moments import Moment, Stratum
 from dbcheck.ports import Cut
@@ -39,8 +40,12 @@ def judged(
     *,
     dark_s: float = DARK_S,
     first: Manifest | None = None,
+    found: int = 0,
 ) -> Outcome:
-    """Judge a run whose host started its kernel so long after it was last heard."""
+    """Judge a run whose host started its kernel so long after it was last heard.
+
+    found: the newest block of the canaries, 0 for what is stored.
+    """
     first = replace(first or manifest(), cut_class=cut)
     run = stored_run(RunFolder.create(folder, first))
     run.write_load(record)
@@ -50,9 +55,15 @@ def judged(
     last_us = max(LAST_US, record.heard_us or 0)
     heard_us = last_us + first.wall_us - first.clock_us
     facts = replace(after.host.facts, uptime_s=60.0)
+    remains = after.host.remains
+    if found:
+        remains = Remains("", (), 1, (Ring(((1, found),)),), 8)
     wall_us = heard_us + int((dark_s + 60) * 1e6)
     run.write_after(
-        replace(after, host=replace(after.host, facts=facts, wall_us=wall_us))
+        replace(
+            after,
+            host=replace(after.host, facts=facts, wall_us=wall_us, remains=remains),
+        )
     )
     return judge_run(run, FrameLogReader())
 
@@ -124,6 +135,25 @@ def test_a_switch_that_took_long_does_not_date_its_cut(
     found = item(judged(tmp_path, record, CutClass.AC), "load at the cut")
     assert found.standing is standing, found
     assert ("12.0 s" in found.reason) is (late_s > 1)
+
+
+@pytest.mark.parametrize(
+    ("beyond_s", "verdict"), [(0.9, Verdict.PASS), (3.0, Verdict.INCONCLUSIVE)]
+)
+@pytest.mark.parametrize("by_hand", [True, False])
+def test_blocks_that_the_host_wrote_after_the_last_ack_show_a_later_cut(
+    by_hand: bool, beyond_s: float, verdict: Verdict, tmp_path: Path
+) -> None:
+    """The network failed first: a lying drive wrote out its cache meanwhile."""
+    record = BY_HAND if by_hand else switched(off_s=15.0, off_seen=True)
+    # Of 5 blocks one was reported, so two intervals are certain.
+    canaries = Completed(Counted(9, 2), (Counted(1, 1),), LAST_US, int(beyond_s * 5e5))
+    record = replace(record, gone_us=LAST_US, canaries=canaries)
+    outcome = judged(tmp_path, record, CutClass.AC, found=5)
+    assert outcome.verdict is verdict, outcome.judgement
+    found = item(outcome, "load at the cut")
+    said = f"wrote on for at least {beyond_s:.1f} s after the last ack"
+    assert (said in found.reason) is (verdict is not Verdict.PASS)
 
 
 @pytest.mark.parametrize(
