@@ -170,6 +170,8 @@ class LoadRecord:
     switched_us: when the switch said that it had cut, None if it did not.
     due_us:      when the cut was to come; None if it never was.
     no_checkpoint: why there was none although the cut was to come in its midst.
+    cut_failed:  why the switch failed once it was asked to cut, "" if it did not: the
+                 power may have gone all the same.
     settings:    the server's just before the cut, None if they were not read.
     log:         where the server's log stood when the load began and just before the
                  cut; None if either is not known.
@@ -201,6 +203,7 @@ class LoadRecord:
     switched_us: int | None = None
     due_us: int | None = None
     no_checkpoint: str = ""
+    cut_failed: str = ""
 
     def to_bytes(self) -> bytes:
         """Return the record as it is stored here and left with the witness."""

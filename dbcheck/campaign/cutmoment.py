@@ -53,7 +53,7 @@ def at_the_cut(
     return AtTheCut(
         last_ack_us=load.last_ack_us,
         cut_us=cut_us(load),
-        asked=load.cut is not None,
+        asked=load.cut is not None or bool(load.cut_failed),
         gone=load.gone,
         in_flight=load.in_flight,
         farewells=load.farewells,
@@ -102,6 +102,8 @@ def _latest_us(load: LoadRecord) -> int | None:
 
 def _undated(load: LoadRecord) -> str:
     """Return why nothing dates a cut, "" if something does."""
+    if load.cut_failed:
+        return f"the switch failed, so whether it cut is not known: {load.cut_failed}"
     if load.cut is None or load.cut.exact_us is not None:
         return ""
     if load.cut.by_hand and load.gone == BROKEN:

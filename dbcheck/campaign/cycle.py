@@ -102,6 +102,8 @@ def finish_cycle(rig: Rig, started: Started) -> Outcome:
                     rig.listener.phase("restore", said)
                     try:
                         restore(rig, started.run)
+                        if cutter.failed and started.run.restore() is None:
+                            started.run.write_restore(RestoreRecord(0.0))  # or longer
                     except (PowerError, RunWriteError) as failed:
                         # What ended the cycle is the error; the user must know both.
                         rig.listener.phase("restore", f"failed: {failed}")

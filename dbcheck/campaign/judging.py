@@ -22,7 +22,7 @@ from dbcheck.core.control import control_item, judge_control
 from dbcheck.core.cutclass import CutClass
 from dbcheck.core.depth import Depth, DepthFinding
 from dbcheck.core.earlier import Before
-from dbcheck.core.ended import SILENT, Ended, not_shut_down
+from dbcheck.core.ended import BROKEN, SILENT, Ended, not_shut_down
 from dbcheck.core.evidence import Item, Judgement, Standing, Verdict
 from dbcheck.core.indexloss import IndexLoss, judge_index
 from dbcheck.core.moments import missed
@@ -106,10 +106,9 @@ def judge_run(run: RunFolder, reader: LogReader) -> Outcome:
         items.append(time_off)
     if manifest.controls:
         items.append(control_item(manifest.controls))
-    settings = settings_of(manifest, [each.depth for each in depths])
-    if not manifest.control:  # which is to lose by a setting
-        items.append(settings.item)
+    settings = settings_of(manifest, load, [each.depth for each in depths])
     found: Reconciliation | None = None
+    damage: LogDamaged | None = None
     try:
         logs = StoredLogs(run, reader, manifest, load)
         facts = logs.facts()
@@ -117,7 +116,12 @@ def judge_run(run: RunFolder, reader: LogReader) -> Outcome:
         if after.facts is not None and not after.failure and not _strange(items):
             found = _reconcile(run, logs, manifest, load)
     except LogDamaged as error:
-        judgement = _on_a_damaged_log(error, items)
+        damage = error
+    if not manifest.control:  # which is to lose by a setting
+        kept = found is not None and not found.losses.counts
+        items.append(settings.item(kept=kept))
+    if damage is not None:
+        judgement = _on_a_damaged_log(damage, items)
     else:
         deep = depth.depth if depth else None
         judgement = _judgement(found, items, manifest, load, after, settings, deep)
@@ -169,6 +173,7 @@ def _judgement(
             missing=after.missing,
             explained=explained,
             uncut=_is_gone_uncut(load, after),
+            spared=depth is Depth.PROCESS,
         )
     cut = manifest.cut_class
     return evidence.judge(found, items, cut, depth, explained=explained)
@@ -209,7 +214,7 @@ def _items(
                 depth,
                 ended,
                 lab=str(manifest.lab.get("rung", "")),
-                silent=load.gone == SILENT if load else None,
+                silent={SILENT: True, BROKEN: False}.get(load.gone) if load else None,
                 reset=manifest.cut_class is CutClass.RESET,
                 dark_s=_dark_s(manifest, load, after.host) if load else None,
             ),

@@ -17,7 +17,7 @@ from dbcheck.campaign.rig import Preparing, Rig
 from dbcheck.core.ended import BROKEN, SILENT
 from dbcheck.core.history import PREFLIGHT_SESSION
 from dbcheck.core.moments import Stratum
-from dbcheck.errors import EngineError, WitnessError
+from dbcheck.errors import EngineError, PowerError, WitnessError
 from dbcheck.load.crew import Crew
 from dbcheck.load.job import Job
 from dbcheck.load.load import STALLED, UNSEEN, Load
@@ -105,7 +105,7 @@ def _how_it_went(rig: Rig, started: Started, load: Load, cutter: Cutter) -> str:
         with contextlib.suppress(EngineError):
             same = is_same_server(rig.engine, started.manifest.before)
             return STALLED if same else SILENT
-    if not load.gone and cutter.asked and load.told.witness_error:
+    if not load.gone and cutter.asked and (load.told.witness_error or cutter.failed):
         return UNSEEN
     return load.gone
 
@@ -118,6 +118,7 @@ class Cutter:
     canary_held, switched_us: see runs.LoadRecord.
     due_us: when the cut was to come, on the client's clock; None before that is known.
     no_checkpoint: why there was none, if the cut was to come in its midst.
+    failed: why the switch failed then, "" if it did not.
     """
 
     def __init__(self, rig: Rig, started: Started) -> None:
@@ -135,7 +136,7 @@ class Cutter:
         self.no_checkpoint = ""
         if self._into_s and started.no_checkpoint:
             self.no_checkpoint, self._into_s = started.no_checkpoint, 0.0
-        self.asked = False
+        self.asked, self.failed = False, ""
         self._waited = False  # for the witness; the sessions may yet be waiting
         self.cut: Cut | None = None
         self.switched_us: int | None = None
@@ -178,7 +179,11 @@ class Cutter:
             self.asked = True
             held = self._started.held
             self.canary_held = held is None or held.is_held()
-            self.cut = self._rig.power.cut()
+            try:
+                self.cut = self._rig.power.cut()
+            except PowerError as error:
+                self.failed = str(error)
+                raise
             self.switched_us = now_us()
 
     def look_at_held(self) -> None:
@@ -395,4 +400,5 @@ def _record(started: Started, load: Load, cutter: Cutter) -> LoadRecord:
         switched_us=cutter.switched_us,
         due_us=cutter.due_us,
         no_checkpoint=cutter.no_checkpoint,
+        cut_failed=cutter.failed,
     )

@@ -14,6 +14,7 @@ from dbcheck.core.target import TargetFacts
 from dbcheck.runs import LoadRecord, Manifest
 
 NAME = "durable settings"
+_TEARING = ("torn", "blocks", "random")  # kinds of lab.spec.SURVIVORS
 _COPIES_ON_WRITE = "zfs"  # the filesystem's name in /proc/mounts
 
 
@@ -23,11 +24,13 @@ class Settings:
 
     depth: the deepest that the cut may have gone: what is unknown counts as deepest.
     whole_pages: all places lie on storage that is known to tear no page.
+    torn: a lab's drive tore the writes that were not flushed.
     """
 
     flagged: tuple[Finding, ...]
     depth: Depth
     whole_pages: bool = False
+    torn: bool = False
 
     def at_fault(self, *, lost: bool) -> tuple[Finding, ...]:
         """Return those under which such a cut loses commits.
@@ -46,18 +49,15 @@ class Settings:
         """Say whether one of them can have lost all rows, the oldest too."""
         return any(finding.harm.everything for finding in self._losing)
 
-    @property
-    def item(self) -> Item:
-        """What they mean for a cut that lost nothing."""
-        standing, detail = self._meaning()
+    def item(self, *, kept: bool) -> Item:
+        """Return what they mean for the verdict; kept: the cut lost nothing."""
+        standing, detail = self._meaning("; this cut happened to lose none" * kept)
         return Item(NAME, standing, detail, True)
 
-    def _meaning(self) -> tuple[Standing, str]:
+    def _meaning(self, chance: str) -> tuple[Standing, str]:
         if self._losing:
-            return Standing.ABSENT, (
-                f"{self._losing[0]} is documented to lose commits;"
-                " this cut happened to lose none"
-            )
+            said = f"{self._losing[0]} is documented to lose commits{chance}"
+            return Standing.ABSENT, said
         if hiding := [f for f in self.flagged if f.hides]:
             return Standing.ABSENT, f"{hiding[0]} may hide what was lost"
         if unread := [f for f in self.flagged if f.value is None and _matters(f)]:
@@ -65,6 +65,12 @@ class Settings:
             return (
                 Standing.NOT_OBSERVABLE,
                 f"not readable, though commits may depend on it: {names}",
+            )
+        if self._tearing and self.torn:
+            return (
+                Standing.ABSENT,
+                f"{self._tearing[0]} leaves no guard against torn pages, and this "
+                f"drive tears them{chance}",
             )
         if self._tearing:
             return (
@@ -104,17 +110,44 @@ class Settings:
         return [f for f in self.flagged if f.standing is rules.Standing.UNSAFE]
 
 
-def settings_of(manifest: Manifest, depths: Sequence[Depth | None]) -> Settings:
+def settings_of(
+    manifest: Manifest, load: LoadRecord | None, depths: Sequence[Depth | None]
+) -> Settings:
     """Return the settings of a run that are not safe, those of its storage too.
 
+    As they were in the preflight, or just before the cut where they were worse then; a
+    control makes them worse itself.
     depths: how deep the cut went on each volume, None where that is not known.
     """
     flagged = rules.flagged(
         manifest.family, {**manifest.before.settings, **_storage(manifest)}
     )
+    if load is not None and load.settings and not manifest.control:
+        flagged = _worse(flagged, rules.flagged(manifest.family, load.settings))
     return Settings(
-        tuple(flagged), _deepest(manifest, depths), _writes_whole_pages(manifest)
+        tuple(flagged),
+        _deepest(manifest, depths),
+        _writes_whole_pages(manifest),
+        _tore(manifest),
     )
+
+
+def _worse(before: Sequence[Finding], later: Sequence[Finding]) -> list[Finding]:
+    """Return the findings of *before*, and of *later* those that became unsafe."""
+
+    def unsafe(findings: Sequence[Finding]) -> dict[str, Finding]:
+        found = (f for f in findings if f.standing is rules.Standing.UNSAFE)
+        return {finding.rule.fact: finding for finding in found}
+
+    became = {**unsafe(later), **unsafe(before)}
+    rest = (finding for finding in before if finding.rule.fact not in became)
+    return [*became.values(), *rest]
+
+
+def _tore(manifest: Manifest) -> bool:
+    """Say whether the drive is a lab's that tears the writes that were not flushed."""
+    drive = manifest.lab.get("drive")
+    return isinstance(drive, Mapping) and drive.get("survivors") in _TEARING
 
 
 def hiding(family: str, settings: Mapping[str, str]) -> str:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from dbcheck.campaign.rig import Rig
     from dbcheck.core.control import ControlFacts
     from dbcheck.report.progress import PlainProgress
+    from dbcheck.runs import LoadRecord
     from dbcheck.workload import Workload
 
 PAUSED = (
@@ -29,6 +30,10 @@ UNCUT = (
     "nothing was cut, so there is nothing to judge. Should its power go all the same, "
     "the run can be judged once the server answers and before anything else writes to "
     "it: {command}"
+)
+MAYBE_CUT = (
+    "the switch failed after it was asked to cut, and the power may have gone all the "
+    "same. Once the server answers, and before anything else writes to it: {command}"
 )
 # What dbcheck reconcile must be told again, to get in and to see as much.
 AGAIN = (
@@ -162,13 +167,21 @@ def resumable_cycle(
     try:
         outcome = finish_cycle(rig, started)
     except (KeyboardInterrupt, DbcheckError):
-        load = started.run.load()
-        uncut = load is not None and not load.cut and not load.gone
-        view.line("no verdict", (UNCUT if uncut else PAUSED).format(command=command))
+        said = _why_no_verdict(started.run.load())
+        view.line("no verdict", said.format(command=command))
         raise
     if outcome.after.unanswered:
         view.line("not final", PAUSED.format(command=command))
     return outcome
+
+
+def _why_no_verdict(load: LoadRecord | None) -> str:
+    """Return what to do with a run that ended before it was judged."""
+    if load is None or load.cut:
+        return PAUSED
+    if load.cut_failed:
+        return MAYBE_CUT
+    return PAUSED if load.gone else UNCUT
 
 
 def _to_go_on(ctx: click.Context, run: Path) -> str:

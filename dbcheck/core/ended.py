@@ -7,6 +7,10 @@ from dataclasses import dataclass
 from dbcheck.core.evidence import AtTheCut, Item, Standing
 
 NAME = "not shut down"
+_DARK = (
+    "behind a network that fails first, as on a UPS, it could have been shut down "
+    "before that: a crash canary or its log tells"
+)
 BROKEN, SILENT = "broken", "silent"  # of a load: how its server went
 
 
@@ -54,9 +58,12 @@ def not_shut_down(load: AtTheCut | None, ended: Ended) -> Item:
     if against:
         return Item(NAME, Standing.CONTRADICTED, against, True)
     silent = load is not None and load.gone == SILENT
-    shown = _shown(ended, silent=silent)
-    if shown:
+    if shown := _shown(ended, silent=silent):
         return Item(NAME, Standing.PRESENT, shown, True)
+    if silent and (lost := _lost_its_power(ended)):
+        return Item(
+            NAME, Standing.ASSUMED, f"it fell silent, and {lost}; {_DARK}", True
+        )
     return Item(NAME, Standing.NOT_OBSERVABLE, _unknown(load, ended), True)
 
 
@@ -94,10 +101,15 @@ def _shown(ended: Ended, *, silent: bool) -> str:
         return "the server's own log tells of recovery from a crash"
     if ended.exact:
         return "the lab cut its power"
-    if silent and ended.cache_lost:
-        return "it fell silent, and its host lost what it writes out at a shutdown"
-    if silent and ended.seen_off:
-        return "it fell silent, and the switch saw the power off"
+    return ""
+
+
+def _lost_its_power(ended: Ended) -> str:
+    """Return what shows that the host lost its power, if not when; "" if nothing."""
+    if ended.cache_lost:
+        return "its host lost what it writes out at a shutdown of its own"
+    if ended.seen_off:
+        return "the switch saw the power off"
     return ""
 
 

@@ -193,7 +193,7 @@ _NOT_GONE = {
     "stalled": (Standing.CONTRADICTED, "the server stalled, and then went on: no cut"),
     "unseen": (
         Standing.NOT_OBSERVABLE,
-        "the witness failed before the server was seen to go",
+        "the witness or the switch failed before the server was seen to go",
     ),
 }
 
@@ -379,7 +379,8 @@ def _restored(items: Sequence[Item], explained: bool) -> str:
         return ""
     return (
         "nothing of this run is there, not even the rows from before the load:"
-        " an older copy was restored, or a drive lost all it was given; to tell, name"
+        " an older copy was restored, somebody dropped or emptied the table, or a drive"
+        " lost all it was given; to tell, name"
         " the host (--target-host)"
     )
 
@@ -480,16 +481,27 @@ def judge_unrecoverable(
     missing: bool,
     explained: bool,
     uncut: bool = False,
+    spared: bool = False,
 ) -> Judgement:
     """Return the verdict on a server, or a table, that did not come back.
 
     missing: the server has no such table, and nothing else is wrong with it.
     uncut: it is the server that is gone, and its power was not cut: whoever ended it
     did not start it again, so its data were not asked.
+    spared: the cut destroyed no more than the server's memory, as was measured.
     """
     if uncut:
         doubt = f"the server is gone, but no power cut was recorded: {reason}"
         return Judgement(Verdict.INCONCLUSIVE, (doubt,), tuple(items))
     if missing and (doubt := _restored(items, explained)):
         return Judgement(Verdict.INCONCLUSIVE, (doubt,), tuple(items))
-    return Judgement(Verdict.FAIL, (f"unrecoverable: {reason}",), tuple(items))
+    if missing and spared and not explained:
+        doubt = (
+            f"the table is gone ({reason}), but this cut spared the page cache, so it "
+            "took no table: somebody dropped it"
+        )
+        return Judgement(Verdict.INCONCLUSIVE, (doubt,), tuple(items))
+    said = f"unrecoverable: {reason}"
+    if missing:
+        said += "; unless somebody dropped the table, the cut took it"
+    return Judgement(Verdict.FAIL, (said,), tuple(items))

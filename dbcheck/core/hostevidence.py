@@ -238,7 +238,7 @@ def _against(booted: str, ended: Ended, dark_s: float | None) -> str:
 def _from_afar(name: str, ended: Ended, *, silent: bool | None) -> Item:
     """Judge by what the connections, the switch and the server's recovery showed."""
     if silent is None:
-        said = "the client was lost, and nothing recorded how its connections ended"
+        said = "nothing recorded how its connections ended"
         return Item(name, _UNSEEN, said, True)
     if not silent:
         said = "its connections were closed at once, as no host without power can"

@@ -85,9 +85,16 @@ def replayed(log: LogTail) -> Item | None:
             standing = Standing.PRESENT if size else Standing.ABSENT
             said = f"recovery replayed {size:,} bytes written since the checkpoint"
             return Item("log replayed", standing, said, False)
+    if _NO_REPLAY in text and not any(last.search(text) for _, last, _ in _REPLAYS):
+        said = (
+            f"recovery found nothing to replay ({_NO_REPLAY!r}): a checkpoint came "
+            "after the last commit, as a shutdown makes one"
+        )
+        return Item("log replayed", Standing.ABSENT, said, True)
     return None
 
 
+_NO_REPLAY = "redo is not required"  # PostgreSQL: nothing follows the last checkpoint
 # Where recovery began and ended, as numbers of 64 bits: PostgreSQL in hexadecimal
 # halves, InnoDB in bytes.
 _HALVES = r"([0-9A-F]{1,8}/[0-9A-F]{1,8})(?![0-9A-F])"

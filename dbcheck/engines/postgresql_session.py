@@ -44,8 +44,8 @@ _IDLE = TransactionStatus.IDLE  # looked up once: it takes as long as a call of 
 # failed, or the server says itself that it does not know.
 _UNKNOWN = ("08", "40003")
 _FAREWELLS = ("57P01", "57P02")  # admin_shutdown, crash_shutdown (of another backend)
-
-
+# PostgreSQL says this under 57P01 as well, once its main process was killed: a crash.
+_CRASHED = "unexpected postmaster exit"
 # A statement that another session prepared on this server connection, or that it did
 # not (duplicate_prepared_statement, invalid_sql_statement_name).
 _POOLED = ("42P05", "26000")
@@ -200,14 +200,15 @@ class PostgresqlSession:
             return EngineError(f"{_SHARED}: {words}", hint=_POOLER)
         if definite:
             return EngineError(f"the server refused a commit: {words}")
-        farewell = words if error.sqlstate in _FAREWELLS else self._farewell
+        farewell = words if _is_farewell(error.sqlstate, words) else self._farewell
         text = f"the connection broke during a commit: {words}"
         return CommitUnknown(text, farewell=farewell)
 
     def _heard(self, said: Diagnostic) -> None:
         """Keep the farewell of a server that ends the connection between commits."""
-        if said.sqlstate in _FAREWELLS:
-            self._farewell = f"{said.severity}: {said.message_primary}"
+        words = f"{said.severity}: {said.message_primary}"
+        if _is_farewell(said.sqlstate, words):
+            self._farewell = words
 
     def _set(self) -> None:
         """Set what a session depends on, and read it back."""
@@ -251,3 +252,8 @@ class PostgresqlSession:
                     error, "Check the URL, that the server runs, and its limits."
                 ),
             ) from None
+
+
+def _is_farewell(sqlstate: str | None, words: str) -> bool:
+    """Say whether a server that shuts down said *words*."""
+    return sqlstate in _FAREWELLS and _CRASHED not in words

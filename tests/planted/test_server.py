@@ -413,7 +413,7 @@ SERVERS = (
         snapshot_restored_unseen,
         INCONCLUSIVE,
         {"missing-tail": -1},
-        says="an older copy was restored, or a drive",
+        says="an older copy was restored",
     ),
     Fault(
         "a snapshot without the table",
@@ -425,7 +425,7 @@ SERVERS = (
         "a snapshot without the table, unseen",
         snapshot_without_the_table_unseen,
         INCONCLUSIVE,
-        says="an older copy was restored, or a drive",
+        says="an older copy was restored",
     ),
     Fault(
         "every row gone",
@@ -448,7 +448,7 @@ SERVERS = (
         says=f"same table {REPLACED}",
         engines=POSTGRESQL,
     ),
-    Fault("the table gone", table_dropped, FAIL, says="unrecoverable"),
+    Fault("the table gone", table_dropped, INCONCLUSIVE, says="somebody dropped it"),
     Fault("another server", other_server, INCONCLUSIVE, says="this is another one"),
     Fault(
         "another server in its place",

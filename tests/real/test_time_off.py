@@ -121,6 +121,33 @@ def test_power_that_somebody_gave_back_is_no_pass(
     require_doubt(settled(here, run), "not measured (900 s intended)")
 
 
+def test_a_switch_that_cuts_and_then_fails_leaves_a_run_to_judge(here: Bench) -> None:
+    cut = "import sys; from dbcheck.lab.switch import LabSwitch; "
+    cut += f"LabSwitch({here.lab.name!r}).cut(); sys.exit('the outlet is on fire')"
+    back = f"from dbcheck.lab.switch import LabSwitch; LabSwitch({here.lab.name!r})"
+    power = ExecSwitch(
+        ExecCommands(
+            cut=(sys.executable, "-c", cut),
+            restore=(sys.executable, "-c", f"{back}.restore()"),
+        )
+    )
+    with pytest.raises(PowerError, match="exited with 1"):
+        run_cycle(replace(here.rig, power=power), quick(), SEED)
+    (folder,) = here.rig.runs.iterdir()
+    run = RunFolder.open(folder)
+    load = run.load()
+    assert load is not None
+    assert load.cut is None
+    assert "on fire" in load.cut_failed
+    assert run.restore() is not None  # so that nobody looks for it to be off
+    outcome = settled(here, run)
+    assert outcome.verdict is Verdict.INCONCLUSIVE
+    (item,) = (i for i in outcome.judgement.items if i.name == "load at the cut")
+    assert item.standing is Standing.NOT_OBSERVABLE
+    assert outcome.found is not None
+    assert outcome.found.kept > 0
+
+
 def test_power_that_does_not_come_back_is_told_beside_what_ended_the_cycle(
     here: Bench,
 ) -> None:

@@ -15,6 +15,7 @@ CLOSED = AtTheCut(
 SILENT = dataclasses.replace(CLOSED, gone="silent")
 FAREWELL = dataclasses.replace(SILENT, farewells=("shutting down",))
 PRESENT, UNSEEN = Standing.PRESENT, Standing.NOT_OBSERVABLE
+ASSUMED = Standing.ASSUMED
 AGAINST = Standing.CONTRADICTED
 
 
@@ -28,9 +29,9 @@ AGAINST = Standing.CONTRADICTED
         pytest.param(None, Ended(canary=False), PRESENT, id="client lost, crash"),
         pytest.param(SILENT, Ended(logged=True), PRESENT, id="the log tells"),
         pytest.param(CLOSED, Ended(exact=True), PRESENT, id="a lab's cut"),
-        pytest.param(SILENT, Ended(seen_off=True), PRESENT, id="power seen off"),
+        pytest.param(SILENT, Ended(seen_off=True), ASSUMED, id="power seen off"),
         pytest.param(CLOSED, Ended(seen_off=True), UNSEEN, id="soft-off, closed"),
-        pytest.param(SILENT, Ended(cache_lost=True), PRESENT, id="page cache lost"),
+        pytest.param(SILENT, Ended(cache_lost=True), ASSUMED, id="page cache lost"),
         pytest.param(CLOSED, Ended(cache_lost=True), UNSEEN, id="stopped, then cut"),
         pytest.param(
             SILENT, Ended(canary=False, unflushed=True), PRESENT, id="MyISAM, silence"

@@ -398,6 +398,26 @@ def test_a_server_that_nobody_cut_is_not_to_blame_for_its_absence() -> None:
 
 
 @pytest.mark.parametrize(
+    ("missing", "spared", "explained", "verdict"),
+    [
+        (True, True, False, Verdict.INCONCLUSIVE),
+        (True, True, True, Verdict.FAIL),
+        (True, False, False, Verdict.FAIL),
+        (False, True, False, Verdict.FAIL),
+    ],
+)
+def test_a_cut_that_spared_the_page_cache_took_no_table(
+    missing: bool, spared: bool, explained: bool, verdict: Verdict
+) -> None:
+    same = [Item(evidence.RESTORED, Standing.PRESENT, "as seen", False)]
+    judged = evidence.judge_unrecoverable(
+        "no such table", same, missing=missing, explained=explained, spared=spared
+    )
+    assert judged.verdict is verdict
+    assert ("somebody dropped" in judged.reasons[0]) is missing
+
+
+@pytest.mark.parametrize(
     ("standing", "explained", "verdict"),
     [
         (Standing.PRESENT, False, Verdict.FAIL),

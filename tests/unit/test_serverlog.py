@@ -196,6 +196,17 @@ def test_a_recovery_that_came_to_no_end_is_not_counted() -> None:
     assert replayed("redo starts at 0/30\nredo done at 0/20\n") is None
 
 
+def test_a_recovery_that_had_nothing_to_replay_followed_a_checkpoint() -> None:
+    """After a commit only another process of the server can have made it."""
+    item = replayed("database system was interrupted\nredo is not required\n")
+    assert item is not None
+    assert (item.standing, item.required) == (Standing.ABSENT, True)
+    later = "redo starts at 0/10\nredo done at 0/20\nredo is not required\n"
+    item = replayed(later)
+    assert item is not None
+    assert item.standing is Standing.PRESENT
+
+
 def test_a_line_of_names_is_searched_in_no_time() -> None:
     """As much as is read of a log; each name once began a search to the line's end."""
     began_s = time.process_time()

@@ -12,7 +12,7 @@ import pytest
 from dbcheck.campaign.judging import judge_run, to_json
 from dbcheck.campaign.settings import hiding, made_durable, settings_of
 from dbcheck.core.depth import Depth, Remains, Ring
-from dbcheck.core.evidence import Verdict
+from dbcheck.core.evidence import Standing, Verdict
 from dbcheck.core.target import HostAfter
 from dbcheck.report.campaign import campaigns_report
 from dbcheck.report.verdict import verdict_report
@@ -430,8 +430,49 @@ def test_a_place_that_was_not_looked_at_counts_as_the_deepest() -> None:
     assert made.host is not None
     facts = replace(made.host.facts, unseen={"WAL": "/wal: Permission denied"})
     unseen = replace(made, host=replace(made.host, facts=facts))
-    assert settings_of(made, [Depth.OS]).depth is Depth.OS
-    assert settings_of(unseen, [Depth.OS]).depth is Depth.DRIVE
+    assert settings_of(made, None, [Depth.OS]).depth is Depth.OS
+    assert settings_of(unseen, None, [Depth.OS]).depth is Depth.DRIVE
+
+
+def test_a_setting_that_was_worse_before_the_cut_counts() -> None:
+    made = manifest()
+    then = {**made.before.settings, "synchronous_commit": "off"}
+    during = replace(load_record(), settings=then)
+    (found,) = settings_of(made, during, [Depth.OS]).at_fault(lost=True)
+    assert str(found) == "synchronous_commit = off"
+    assert not settings_of(made, load_record(), [Depth.OS]).at_fault(lost=True)
+    control = replace(made, control=True)  # which relaxes the server itself
+    assert not settings_of(control, during, [Depth.OS]).at_fault(lost=True)
+
+
+def test_what_lost_nothing_by_chance_is_said_of_no_loss() -> None:
+    made = manifest()
+    relaxed = {**made.before.settings, "synchronous_commit": "off"}
+    weak = replace(made, before=replace(made.before, settings=relaxed))
+    settings = settings_of(weak, None, [Depth.OS])
+    assert "happened to lose none" in settings.item(kept=True).reason
+    assert settings.item(kept=False).reason.endswith("documented to lose commits")
+
+
+@pytest.mark.parametrize(
+    ("survivors", "standing"),
+    [
+        ("none", Standing.ASSUMED),
+        ("prefix", Standing.ASSUMED),
+        ("writes", Standing.ASSUMED),
+        ("torn", Standing.ABSENT),
+        ("blocks", Standing.ABSENT),
+        ("random", Standing.ABSENT),
+    ],
+)
+def test_a_lab_that_tears_writes_is_not_assumed_to_keep_pages_whole(
+    survivors: str, standing: Standing
+) -> None:
+    made = manifest()
+    before = {**made.before.settings, "full_page_writes": "off"}
+    lab = {"rung": "drive", "drive": {"survivors": survivors}}
+    torn = replace(made, before=replace(made.before, settings=before), lab=lab)
+    assert settings_of(torn, None, [Depth.DRIVE]).item(kept=True).standing is standing
 
 
 @pytest.mark.parametrize(
