@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import shutil
+import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -17,7 +18,16 @@ from typing import Any
 from dbcheck.errors import LabError
 from dbcheck.lab.machine import SERVERS
 from dbcheck.lab.server import DatabaseServer
-from tests.findings.innodb_pages import INDEX, Page, overwrite, pages, tear
+from tests.findings.innodb_pages import (
+    INDEX,
+    PAGE_BYTES,
+    SECTOR_BYTES,
+    History,
+    Page,
+    overwrite,
+    pages,
+    tear,
+)
 from tests.real.lab_access import connect
 from tests.waiting import wait_until
 
@@ -37,6 +47,7 @@ class Bench:
         self.server = server
         self.table_file = server.data / "dbcheck/t.ibd"
         self._heads = server.run / "heads"
+        self._kept = server.run / "kept"
 
     def sql(self, *statements: str) -> list[Any]:
         """Run statements; return the rows of the last one."""
@@ -120,6 +131,23 @@ class Bench:
             )
         return ""
 
+    def history(self) -> int:
+        """Return how many transactions the purge has not dealt with."""
+        status = str(self.sql("show engine innodb status")[0][2])
+        line = next(line for line in status.splitlines() if "History list" in line)
+        return int(line.split()[-1])
+
+    def keep_data(self) -> None:
+        """Remember all files; the server must not run."""
+        shutil.rmtree(self._kept, ignore_errors=True)
+        _copy(self.server.data, self._kept)
+
+    def put_data_back(self) -> None:
+        """Kill the server and put back what keep_data() remembered."""
+        self.server.kill()
+        shutil.rmtree(self.server.data)
+        _copy(self._kept, self.server.data)
+
     def letters(self) -> dict[str, int]:
         """Return how many rows have each letter."""
         rows = self.sql("select left(v, 1), count(*) from t group by 1")
@@ -143,6 +171,11 @@ def bench(engine: str, settings: Mapping[str, str] | None = None) -> Iterator[Be
             yield Bench(server)
         finally:
             server.kill()
+
+
+def _copy(source: Path, target: Path) -> None:
+    """Copy a folder, owners included."""
+    subprocess.run(["cp", "-a", str(source), str(target)], check=True)
 
 
 def _copies_of(found: list[Page], page: Page) -> list[Page]:
@@ -244,6 +277,93 @@ def _with_a_slot_before(here: Bench, found: list[Page]) -> tuple[Page, Page]:
     raise Unseen("no page has a copy")
 
 
+_HEADERS = range(4, 132)  # of an undo file: its rollback segments' header pages
+_SEGMENTS = 256  # which transactions take in turn
+
+
+def mysql_undo() -> str:
+    """MySQL restores a rollback segment from an older copy, and never starts again."""
+    for _ in range(_TRIES):
+        with bench("mysql", {"innodb_purge_rseg_truncate_frequency": "1"}) as here:
+            state = _two_histories(here)
+            if state is None:
+                continue
+            page, copies = state
+            older, newest = copies[0], copies[-1]
+            tear(page.file, page.number)
+            here.keep_data()
+            overwrite(older.file, older.slot, bytes(PAGE_BYTES))
+            if why := here.start():
+                raise LabError(f"the control did not recover: {why}")
+            here.put_data_back()
+            rest = newest.content[SECTOR_BYTES:]
+            overwrite(older.file, older.slot, rest, at=SECTOR_BYTES)
+            if not (torn := here.start()):
+                raise Unseen("the server started beside a torn copy")
+            here.put_data_back()
+            if not here.start() or not here.start():
+                raise Unseen("the server started")
+            log = here.server.log_file.read_text(errors="replace")
+            end = next(line for line in log.splitlines() if "outside the tab" in line)
+            after = History.of(next(pages(page.file, range(page.slot, page.slot + 1))))
+            return (
+                f"page {page.number} of {page.file.name}, LSN {page.lsn}, history "
+                f"{History.of(page)}, torn; its copy of LSN {newest.lsn} is whole.  "
+                "Nothing else: the server starts.  A torn copy in a slot before: "
+                f"{_words(torn)}... it does not start.  Instead of that a "
+                f"whole one of LSN {older.lsn}, history {History.of(older)}: the page "
+                f"becomes {after}, and the server ends itself in every start: "
+                f"{_words(end)}..."
+            )
+    raise Unseen(f"in {_TRIES} tries no empty history came first")
+
+
+def _words(line: str) -> str:
+    """Return the beginning of what a line of the log says."""
+    return line.partition("[InnoDB] ")[2][:100]
+
+
+def _two_histories(here: Bench) -> tuple[Page, list[Page]] | None:
+    """Return the page of a rollback segment and two whole copies of it.
+
+    The one in the first slot is of before the checkpoint, when its history was empty;
+    the other is as new as the page.  Which slots a batch takes is chance, and so is
+    which copies outlive it: the first slot is given the older one.
+    """
+    update = f"update t set v = repeat('b', {_ROW}) where id ="
+    work = [f"{update} {n % 50}" for n in range(_SEGMENTS)]
+    here.fill(50)
+    here.sql(*work)
+    wait_until(lambda: here.history() == 0, "all purged")
+    here.write_out()
+    before = here.copies()
+    reader = connect(here.server.url, here.server.password)
+    try:
+        # As long as it reads, nothing is purged.
+        reader.cursor().execute("start transaction with consistent snapshot")
+        here.sql(*(one.replace("'b'", "'c'") for one in work))
+        here.write_out()
+        wait_until(lambda: _checkpointed(here), "a checkpoint")
+        here.keep_checkpoint()
+        here.hold()
+        here.sql(*work)
+        here.write_out()
+        here.lose_power()
+    finally:
+        with contextlib.suppress(Exception):
+            reader.close()
+    first = sorted(here.server.data.glob("#ib_16384_*.dblwr"))[0]
+    found = here.copies()
+    for file in sorted(here.server.data.glob("undo_0*")):
+        for page in pages(file, _HEADERS):
+            empty = [c for c in _copies_of(before, page) if not History.of(c).count]
+            new = [c for c in _copies_of(found, page) if c.lsn == page.lsn]
+            if empty and new and new[0].slot and History.of(page).count > 1:
+                overwrite(first, 0, empty[0].content)
+                return page, [next(pages(first, range(1))), new[0]]
+    return None
+
+
 _TRX_SYS = 5  # FSP_TRX_SYS_PAGE_NO
 
 
@@ -301,6 +421,7 @@ def mariadb_first_page() -> str:
 CASES: dict[str, Callable[[], str]] = {
     "mysql-older-copy": mysql_older_copy,
     "mysql-torn-copy": mysql_torn_copy,
+    "mysql-undo": mysql_undo,
     "mysql-trx-sys": mysql_trx_sys,
     "mariadb-first-page": mariadb_first_page,
 }
