@@ -115,9 +115,15 @@ def _by_log(log: LogTail | None) -> Absence:
     if starts.outcome is StartOutcome.DESTROYED:
         return Absence(failure=f"it does not start: {_joined(starts)}")
     if starts.outcome is StartOutcome.NEVER_STARTED:
-        return Absence(doubt="its log shows no start since the cut: start the service")
+        return Absence(
+            doubt="its log shows no start since the cut: start the service, or, if it "
+            "runs, name the log that it writes now (--server-log)"
+        )
     if starts.outcome is StartOutcome.RUNNING:
-        return Absence(doubt="its log names no error: it may still be recovering")
+        return Absence(
+            doubt="its log names no error: it may still be recovering, or it runs and "
+            "refuses the login"
+        )
     said = _joined(starts) or "its log does not say why"
     return Absence(
         doubt=f"it does not start, and its log does not blame the data: {said}"
