@@ -95,6 +95,8 @@ class TableFacts:
     row_id_max:    highest id present, 0 if the table is empty.
     weights_by_epoch: epoch -> sum of id times checksum, modulo 2^64; {} if classic.
     different:     ids of rows that the campaign's cycle before this one found changed.
+    sound:         epochs of which that cycle read every row, as they are counted here:
+                   all but those in *different* were then as they had been written.
     identity:      see Engine.table_identity(), read before the rows were counted.
     """
 
@@ -103,6 +105,7 @@ class TableFacts:
     weights_by_epoch: Mapping[int, int] = field(default_factory=dict)
     different: tuple[int, ...] = ()
     identity: str = ""
+    sound: tuple[int, ...] = ()
 
 
 class Session(Protocol):

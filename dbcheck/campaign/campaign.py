@@ -130,11 +130,8 @@ def _cycle(rig: Rig, folder: CampaignFolder, plan: Plan) -> None:
     rig.listener.phase("cycle", detail)
     try:
         seed = plan.seed + drawn.number
-        different = _different(folder, cycles)
         controls = _controls(cycles)
-        outcome = run_cycle(
-            rig, plan.workload, seed, controls, drawn, different, folder.known()
-        )
+        outcome = run_cycle(rig, plan.workload, seed, controls, drawn, folder.known())
     except (UsageError, TargetChanged):
         raise
     except DbcheckError as error:
@@ -144,18 +141,6 @@ def _cycle(rig: Rig, folder: CampaignFolder, plan: Plan) -> None:
             wait_for_server(rig)
     else:
         _add(folder, outcome)
-
-
-def _different(folder: CampaignFolder, cycles: Sequence[Cycle]) -> Sequence[int]:
-    """Return the ids of the rows that were changed when the table was last read.
-
-    They stay in it: a cut that changed one row must not count in every later cycle.
-    """
-    for cycle in reversed(cycles):
-        ids = RunFolder(folder.runs / cycle.run).different_ids() if cycle.run else None
-        if ids is not None:
-            return ids
-    return ()
 
 
 def _next_moment(rig: Rig, plan: Plan, number: int) -> Moment:
@@ -200,7 +185,9 @@ def _add(folder: CampaignFolder, outcome: Outcome, *, settled: bool = False) -> 
     What it showed of the server comes first: a client that ends in between settles the
     same run again, and no cycle can begin without it.
     """
-    folder.write_known(folder.known().with_run(outcome.manifest, outcome.after))
+    different = outcome.run.different_ids()
+    known = folder.known().with_run(outcome.manifest, outcome.after, different)
+    folder.write_known(known)
     drawn, found = outcome.manifest.moment, outcome.found
     missed = missed_stratum(outcome)
     at_fault = outcome.settings.at_fault(lost=outcome.verdict is Verdict.FAIL)

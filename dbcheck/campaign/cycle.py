@@ -46,13 +46,12 @@ def run_cycle(
     seed: int,
     controls: Sequence[ControlFacts] = (),
     moment: Moment | None = None,
-    different: Sequence[int] = (),
     known: Known = NOTHING_KNOWN,
 ) -> Outcome:
     """Run one whole cycle on *rig*, after *controls*, and return its verdict.
 
     moment: when the cut is to come, None to have it drawn.
-    different: see ports.TableFacts.  known: see preflight().
+    known: see preflight().
     Raise NotBack as require_answered() does.
     """
     started = preflight(
@@ -61,7 +60,6 @@ def run_cycle(
         seed,
         controls=controls,
         moment=moment,
-        different=different,
         known=known,
     )
     return require_answered(finish_cycle(rig, started))

@@ -396,7 +396,11 @@ def _reconcile(
 ) -> Reconciliation:
     table = manifest.table
     before = Before(
-        table.rows_by_epoch, table.row_id_max, table.weights_by_epoch, table.different
+        table.rows_by_epoch,
+        table.row_id_max,
+        table.weights_by_epoch,
+        table.different,
+        table.sound,
     )
     claim = Claim(load.sent, load.acked) if load else None
     if manifest.workload.shape is Shape.CLASSIC:
@@ -498,7 +502,7 @@ def _rows_json(found: Reconciliation | None, index: IndexLoss | None) -> dict[st
     other = index.counts if index else {}
     names = ("confirmed", "kept", "recovered", "unconfirmed", "foreign", "earlier")
     return {
-        **{name: getattr(found, name, None) for name in names},
+        **{name: getattr(found, name, None) for name in (*names, "earlier_altered")},
         "earlier_lost": dict(found.earlier_lost) if found else None,
         "losses": {**found.own_counts, **other} if found else None,
         "earlier_losses": found.earlier_counts if found else None,

@@ -6,9 +6,10 @@ cycles has to be found before the next one, or no cycle ever misses it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from dbcheck.campaign.reading import DIFFERENT_MAX
 from dbcheck.core.earlier import gone
 from dbcheck.core.evidence import Standing, same_server
 from dbcheck.errors import TargetChanged
@@ -23,18 +24,50 @@ class Known:
     identity: see ports.ServerFacts; each name has the value that it had first.
     run:      id of the last run whose rows were read, "" if none were.
     table:    what that run left, None if there is none.
+    different: ids of the rows that its reading found changed, None if that is not
+              known.  They stay in the table: a cut that changed one row must not count
+              in every later cycle.
     """
 
     identity: Mapping[str, str] = field(default_factory=dict)
     run: str = ""
     table: TableFacts | None = None
+    different: tuple[int, ...] | None = None
 
-    def with_run(self, manifest: Manifest, after: AfterRecord) -> Known:
-        """Return what is known once that run is over."""
+    def with_run(
+        self,
+        manifest: Manifest,
+        after: AfterRecord,
+        different: Sequence[int] | None = None,
+    ) -> Known:
+        """Return what is known once that run is over.
+
+        different: see RunFolder.different_ids().
+        """
         identity = {**manifest.before.identity, **self.identity}
         if after.table is None:
             return replace(self, identity=identity)
-        return Known(identity, manifest.run_id, after.table)
+        known = None if different is None else tuple(different)
+        return Known(identity, manifest.run_id, after.table, known)
+
+    def of_table(self, table: TableFacts) -> TableFacts:
+        """Return *table*, counted now, with what is known of its contents.
+
+        An epoch that is counted and weighed otherwise than it was read has rows that
+        were never read.  Where not every changed row is listed, none is shown to be
+        sound.
+        """
+        left, different = self.table, self.different
+        if left is None or different is None:
+            return table
+        sound = tuple(
+            epoch
+            for epoch, weight in table.weights_by_epoch.items()
+            if left.weights_by_epoch.get(epoch) == weight
+            and left.rows_by_epoch.get(epoch) == table.rows_by_epoch.get(epoch)
+        )
+        whole = len(different) < DIFFERENT_MAX
+        return replace(table, different=different, sound=sound if whole else ())
 
     def require_same(self, target: str, facts: ServerFacts) -> None:
         """Raise TargetChanged if *target* leads to another server than before."""

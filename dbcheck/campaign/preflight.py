@@ -58,7 +58,6 @@ def preflight(
     control: bool = False,
     controls: Sequence[ControlFacts] = (),
     moment: Moment | None = None,
-    different: Sequence[int] = (),
     known: Known = NOTHING_KNOWN,
 ) -> Started:
     """Settle everything before the load; raise before anything is created if unfit.
@@ -67,7 +66,6 @@ def preflight(
     rows were committed, acked, logged and seen over a second connection.
     control: the cycle is to be a control; controls: what those before it showed.
     moment: when the cut is to come, None to have it drawn.
-    different: see ports.TableFacts.
     known: what the campaign's earlier runs showed; raise TargetChanged if that is not
     what is there now.
     """
@@ -96,7 +94,7 @@ def preflight(
             restore_command=rig.restore_command,
             moment=moment,
             places=places,
-            table=replace(manifest.table, different=tuple(different)),
+            table=known.of_table(manifest.table),
         )
         held, no_canary = _plant_canary(rig, manifest.epoch)
         manifest = replace(manifest, no_canary=no_canary, apart=apart)

@@ -7,11 +7,13 @@ import secrets
 import tempfile
 from collections.abc import Generator
 from dataclasses import replace
+from functools import reduce
 from pathlib import Path
 
 from dbcheck.campaign.control import facts_of, run_controls
 from dbcheck.campaign.cycle import finish_cycle
 from dbcheck.campaign.judging import Outcome
+from dbcheck.campaign.known import NOTHING_KNOWN, Known
 from dbcheck.campaign.preflight import preflight
 from dbcheck.campaign.rig import Limits
 from dbcheck.cli.rig import lab_rig
@@ -63,18 +65,27 @@ def lab_cycles(
             if controls and controls[-1].verdict is Verdict.FAIL:
                 return
             facts = [facts_of(outcome) for outcome in controls]
+            known = reduce(_with_outcome, controls, NOTHING_KNOWN)
             for number in range(cycles):
                 if keep_image:
                     require_room(runs, spec.drive.size_bytes)
-                started = preflight(rig, workload, seed + number, controls=facts)
+                started = preflight(
+                    rig, workload, seed + number, controls=facts, known=known
+                )
                 if keep_image:
                     switch.image = started.run.image_path
                 outcome = finish_cycle(rig, started)
+                known = _with_outcome(known, outcome)
                 if outcome.verdict is Verdict.PASS:
                     outcome.run.drop_image()
                 yield outcome
                 if outcome.after.failure or outcome.after.unanswered:
                     return
+
+
+def _with_outcome(known: Known, outcome: Outcome) -> Known:
+    different = outcome.run.different_ids()
+    return known.with_run(outcome.manifest, outcome.after, different)
 
 
 def until_shown(

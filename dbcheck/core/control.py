@@ -15,6 +15,7 @@ from dbcheck.core.evidence import (
     Standing,
     Verdict,
     all_gone,
+    altered_earlier,
     judge,
     replaced,
 )
@@ -50,7 +51,8 @@ def judge_control(
     any other loss is a FAIL, and so is a server that did not come back.  Where nothing
     is left, not even what was committed before anything was relaxed, the control shows
     no more than an ordinary cycle.  A loss, too, counts only with the evidence that an
-    ordinary PASS needs.
+    ordinary PASS needs.  Rows that were perhaps altered before it do not make the rig
+    blind: they are named beside what it lost.
     """
     if found is None or (found.counts and all_gone(found)):
         return judgement
@@ -65,7 +67,8 @@ def judge_control(
     if early := int((found.losses.columns["session"] == PREFLIGHT_SESSION).sum()):
         reason = f"control lost {early} rows from before its sessions were relaxed"
         return Judgement(Verdict.FAIL, (reason,), items)
-    fairness = judge(replace(found, losses=Losses.of(()), earlier_lost={}), items)
+    others = replace(found, losses=Losses.of(()), earlier_lost={}, earlier_altered=0)
+    fairness = judge(others, items)
     if fairness.verdict is not Verdict.PASS:
         said = f"control lost {lost:,} rows" if lost else NOTHING
         reasons = (f"{said}, but {fairness.reasons[0]}", *fairness.reasons[1:])
@@ -73,7 +76,8 @@ def judge_control(
     if not lost:
         reason = f"{NOTHING}, but it was not weak: {strong}" if strong else NOTHING
         return Judgement(Verdict.INCONCLUSIVE, (reason,), items)
-    return Judgement(Verdict.PASS, (f"control lost {lost:,} rows, as it must",), items)
+    reasons = (f"control lost {lost:,} rows, as it must", *altered_earlier(found))
+    return Judgement(Verdict.PASS, reasons, items)
 
 
 def control_item(controls: Sequence[ControlFacts]) -> Item:

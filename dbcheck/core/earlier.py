@@ -22,12 +22,14 @@ class Before:
     rows_by_epoch: see ports.TableFacts.  row_id_max: highest id then present.
     weights_by_epoch: see ports.TableFacts; an epoch without one is only counted.
     different: see ports.TableFacts; an earlier cut's loss is not this one's, too.
+    sound: see ports.TableFacts.
     """
 
     rows_by_epoch: Mapping[int, int]
     row_id_max: int
     weights_by_epoch: Mapping[int, int] = field(default_factory=dict)
     different: Sequence[int] = ()
+    sound: Sequence[int] = ()
 
 
 class Left:
@@ -85,6 +87,8 @@ class Earlier:
     foreign: intact rows of other runs, which were not there when the table was counted.
     losses:  rows that are not what their checksum says, or stand twice; in parts.
     damaged: kind of loss -> how many of them were there when the table was counted.
+    altered: rows that are not what their checksum says, and perhaps were not when the
+             table was counted either: no claim.
     """
 
     def __init__(self, before: Before) -> None:
@@ -96,6 +100,8 @@ class Earlier:
         self.foreign = 0
         self.losses: list[LossArray] = []
         self.damaged: Counter[LossKind] = Counter()
+        self.altered = 0
+        self._different: list[Records] = []
 
     @property
     def rows(self) -> int:
@@ -115,21 +121,18 @@ class Earlier:
         self._left.add(records[known])
         different &= ~(known & np.isin(records["row_id"], self._before.different))
         if different.any():
-            corrupt, unexpected = CODES[LossKind.CORRUPT], CODES[LossKind.UNEXPECTED]
-            kinds = np.where(known, corrupt, unexpected).astype(np.uint8)
-            self.losses.append(
-                without_key(kinds[different], records["row_id"][different])
-            )
-            if corrupted := int(np.count_nonzero(known & different)):
-                self.damaged[LossKind.CORRUPT] += corrupted
-            self._changed.update(records["epoch"][different].tolist())
+            self._lose(LossKind.UNEXPECTED, records[different & ~known])
+            self._different.append(records[different & known])
 
     def look_again(self, survivors: Callable[[], Iterable[Records]]) -> None:
-        """Tell rows that stand twice from rows that came late.
+        """Settle what could not be while rows still came in.
 
-        A row whose transaction was open when the table was counted has an id from
-        before and is no loss, whoever sent it.
+        Tell rows that changed since the table was counted from those that may have
+        changed before, and rows that stand twice from rows that came late.  A row whose
+        transaction was open when the table was counted has an id from before and is no
+        loss, whoever sent it.
         """
+        self._sort_different()
         for epoch, rows in self._before.rows_by_epoch.items():
             more = self._left.rows[epoch] - rows
             if more > 0:
@@ -138,6 +141,33 @@ class Earlier:
                 self.losses.append(without_key(kinds, twice))
                 self.damaged += Counter({LossKind.DUPLICATE: len(twice)})
                 self.foreign += max(0, more - len(twice))
+
+    def _lose(self, kind: LossKind, records: Records) -> None:
+        """Take *records* for losses of *kind*."""
+        kinds = np.full(len(records), CODES[kind], np.uint8)
+        self.losses.append(without_key(kinds, records["row_id"]))
+        self._changed.update(records["epoch"].tolist())
+
+    def _sort_different(self) -> None:
+        """Take for corrupt what was sound when the table was counted, and no more.
+
+        Only a reading shows that rows were sound, or an epoch that weighs something
+        else now: what changed in it did so since.
+        """
+        before, left = self._before, self._left
+        rows, weights = left.rows, left.weights
+        unlike = [
+            epoch
+            for epoch, weight in before.weights_by_epoch.items()
+            if rows[epoch] == before.rows_by_epoch.get(epoch)
+            and weights.get(epoch) != weight
+        ]
+        shown = [*before.sound, *unlike]
+        for records in self._different:
+            corrupt = np.isin(records["epoch"], shown)
+            self._lose(LossKind.CORRUPT, records[corrupt])
+            self.damaged += Counter({LossKind.CORRUPT: int(corrupt.sum())})
+            self.altered += int((~corrupt).sum())
 
     def _twice(self, epoch: int, survivors: Iterable[Records]) -> Ints:
         """Return the ids of the rows whose key another row of *epoch* has."""

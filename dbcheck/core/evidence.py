@@ -409,9 +409,10 @@ def judge(
         return Judgement(Verdict.INCONCLUSIVE, (doubt,), tuple(items))
     if found.counts and all_gone(found) and (doubt := _restored(items, explained)):
         return Judgement(Verdict.INCONCLUSIVE, (doubt,), tuple(items))
+    altered = altered_earlier(found)
     if found.counts:
-        return Judgement(Verdict.FAIL, (_lost(found),), tuple(items))
-    doubts = tuple(
+        return Judgement(Verdict.FAIL, (_lost(found), *altered), tuple(items))
+    doubts = altered + tuple(
         f"{item.name} {item.standing.value}: {item.reason}"
         for item in items
         if item.standing is Standing.CONTRADICTED
@@ -428,6 +429,23 @@ def judge(
     if doubts:
         return Judgement(Verdict.INCONCLUSIVE, doubts, tuple(items))
     return Judgement(Verdict.PASS, (_passed(found, items, cut, depth),), tuple(items))
+
+
+def altered_earlier(found: Reconciliation) -> tuple[str, ...]:
+    """Say that rows were perhaps altered before the load, () if none were."""
+    rows = found.earlier_altered
+    if not rows:
+        return ()
+    if rows == 1:
+        said = "1 row of an earlier run does not have the content that was written"
+        return (f"{said}, and {_NOTHING_SHOWS.format('it', 'it')}",)
+    said = f"{rows:,} rows of earlier runs do not have the content that was written"
+    return (f"{said}, and {_NOTHING_SHOWS.format('they', 'them')}",)
+
+
+_NOTHING_SHOWS = (
+    "nothing shows that {} had it before this load; dbcheck clean removes {}"
+)
 
 
 def _lost(found: Reconciliation) -> str:

@@ -58,6 +58,8 @@ class Reconciliation:
     earlier_lost: epoch -> rows of it that are gone, at least.
     losses:       every row that is not as it must be.
     earlier_damaged: kind of loss -> how many of these are rows of earlier cycles.
+    earlier_altered: rows of earlier runs with another content than was written, which
+                  nothing shows to have been sound before the load; no claim.
     """
 
     confirmed: int
@@ -69,6 +71,7 @@ class Reconciliation:
     earlier_lost: Mapping[int, int]
     losses: Losses
     earlier_damaged: Mapping[LossKind, int] = field(default_factory=dict)
+    earlier_altered: int = 0
 
     @property
     def counts(self) -> dict[str, int]:
@@ -177,6 +180,7 @@ def reconcile(
         earlier_lost=earlier.lost(),
         losses=losses,
         earlier_damaged=earlier.damaged,
+        earlier_altered=earlier.altered,
     )
 
 

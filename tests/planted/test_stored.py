@@ -14,6 +14,7 @@ import pytest
 
 from dbcheck.campaign.cycle import reconcile_run, run_cycle
 from dbcheck.campaign.judging import Outcome, judge_run
+from dbcheck.campaign.known import NOTHING_KNOWN
 from dbcheck.campaign.preflight import Started, preflight
 from dbcheck.core.evidence import Verdict
 from dbcheck.engines import mysql_canary
@@ -223,6 +224,23 @@ def test_a_commit_under_way_when_the_table_is_counted_accuses_nobody(
     )
     assert outcome.found is not None
     assert outcome.found.foreign == 1
+
+
+@engines("lab")
+def test_a_row_that_was_altered_before_a_run_is_held_against_none(here: Bench) -> None:
+    """Its checksum stands, so that the preflight weighs it as it was."""
+    first = run_cycle(here.rig, quick(), SEED)
+    assert first.verdict is PASS
+    here.execute(
+        f"update {here.table} set payload = %s where session = 1 and seq = 1",
+        b"altered",
+    )
+    second = run_cycle(here.rig, quick(), SEED + 1)
+    said = "nothing shows that it had it before this load; dbcheck clean removes it"
+    Fault("old", lambda: None, INCONCLUSIVE, says=said).require(second, here.engine)
+    ids = second.run.different_ids()
+    known = NOTHING_KNOWN.with_run(second.manifest, second.after, ids)
+    assert run_cycle(here.rig, quick(), SEED + 2, known=known).verdict is PASS
 
 
 @engines("lab")

@@ -13,6 +13,7 @@ import pytest
 from dbcheck.campaign import campaign, preflight
 from dbcheck.campaign.folder import CampaignFolder
 from dbcheck.campaign.known import NOTHING_KNOWN, Known
+from dbcheck.campaign.reading import DIFFERENT_MAX
 from dbcheck.core.earlier import Left
 from dbcheck.errors import TargetChanged
 from dbcheck.ports import ServerFacts, Shape, TableFacts
@@ -83,6 +84,27 @@ def test_a_loss_is_missed_once_and_a_cycle_that_read_nothing_changes_nothing() -
     assert (known.run, known.table) == (MANIFEST.run_id, less)
     known.require_rows(less)
     assert known.with_run(MANIFEST, AfterRecord(FACTS, "", 0, "", None)) == known
+
+
+def test_what_a_reading_shows_of_the_rows() -> None:
+    """Only of those that are counted and weighed as they were read."""
+    table = TableFacts({7: 5, 8: 4, 9: 1}, 9, {7: 100, 8: 201, 9: 1})
+    known = Known(A, "before", LEFT, different=(3,))
+    told = known.of_table(table)
+    assert (told.different, told.sound) == ((3,), (7,))
+    assert replace(told, different=(), sound=()) == table
+    most = tuple(range(DIFFERENT_MAX))
+    assert replace(known, different=most).of_table(table).sound == ()
+    for nothing in (NOTHING_KNOWN, replace(known, different=None)):
+        assert nothing.of_table(table) == table
+
+
+def test_what_a_reading_found_changed_is_known_when_resumed(tmp_path: Path) -> None:
+    read = AfterRecord(FACTS, "", 4, "", None, table=LEFT)
+    folder = CampaignFolder.create(tmp_path / "c", PLAN)
+    folder.write_known(NOTHING_KNOWN.with_run(MANIFEST, read, [3]))
+    told = folder.known().of_table(LEFT)
+    assert (told.different, told.sound) == ((3,), (7, 8))
 
 
 def test_a_name_that_was_read_later_is_known_as_well() -> None:

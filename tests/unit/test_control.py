@@ -65,6 +65,13 @@ TAIL = lost(LossKind.MISSING_TAIL, LossKind.MISSING_TAIL)
             id="another run",
         ),
         pytest.param(
+            dataclasses.replace(TAIL, earlier_altered=1),
+            FAIR,
+            Verdict.PASS,
+            "control lost 2 rows, as it must",
+            id="rows that were perhaps altered before",
+        ),
+        pytest.param(
             dataclasses.replace(TAIL, earlier_lost={3: 4}),
             FAIR,
             Verdict.FAIL,

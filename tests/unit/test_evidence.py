@@ -303,6 +303,22 @@ def test_lost_rows_of_earlier_cycles_fail() -> None:
     assert evidence.judge(lost, [SAME]).verdict is Verdict.FAIL
 
 
+ALTERED = "2 rows of earlier runs do not have the content that was written"
+UNSHOWN = "nothing shows that they had it before this load; dbcheck clean removes them"
+
+
+def test_rows_that_were_perhaps_altered_before_the_load_accuse_nobody() -> None:
+    said = f"{ALTERED}, and {UNSHOWN}"
+    altered = dataclasses.replace(CLEAN, earlier_altered=2)
+    judgement = evidence.judge(altered, [SAME])
+    assert (judgement.verdict, judgement.reasons) == (Verdict.INCONCLUSIVE, (said,))
+    one = evidence.judge(dataclasses.replace(CLEAN, earlier_altered=1), [SAME])
+    assert one.reasons[0].startswith("1 row of an earlier run does not have")
+    judgement = evidence.judge(dataclasses.replace(LOST, earlier_altered=2), [SAME])
+    lost = "1 missing-tail of 100 confirmed commits"
+    assert (judgement.verdict, judgement.reasons) == (Verdict.FAIL, (lost, said))
+
+
 ONE, ANOTHER = (evidence.same_table("16385 1", f"16385 {node}") for node in (1, 2))
 REPLACED = "it was truncated, rewritten or made anew since the load began"
 

@@ -5,8 +5,8 @@ import pytest
 from dbcheck.core.earlier import WEIGHT_MODULUS, Before
 from dbcheck.core.history import Ack
 from dbcheck.core.loss import LossKind
-from dbcheck.core.reconcile import Claim, count_acks
-from dbcheck.core.survivors import DIFFERENT
+from dbcheck.core.reconcile import Claim, Reconciliation, count_acks
+from dbcheck.core.survivors import DIFFERENT, INTACT
 from dbcheck.errors import LogDamaged
 from tests.unit.cycles import ack, acks_of, array_of, reconciled, record
 
@@ -207,12 +207,46 @@ def test_a_changed_row_of_an_earlier_cycle_is_corrupt() -> None:
     found = reconciled(COUNTS, [old, *ALL], before=Before({3: 1}, 20, {3: 70}))
     assert found.counts == {"corrupt": 1}  # once, although it weighs less, too
     assert (found.own_counts, found.earlier_counts) == ({}, {"corrupt": 1})
+    assert found.earlier_altered == 0
 
 
 def test_a_row_that_was_changed_before_the_cycle_is_no_loss_of_it() -> None:
     rows = [record(1, n, epoch=3, row_id=n, content=DIFFERENT) for n in (1, 2)]
-    found = reconciled(COUNTS, [*rows, *ALL], before=Before({3: 2}, 2, different=(1,)))
+    before = Before({3: 2}, 2, different=(1,), sound=(3,))
+    found = reconciled(COUNTS, [*rows, *ALL], before=before)
     assert [(x.kind.value, x.row_id) for x in found.losses] == [("corrupt", 2)]
+
+
+def altered(before: Before, rows: int = 2) -> Reconciliation:
+    """Reconcile earlier rows that weigh 15; the first has another content."""
+    kinds = [DIFFERENT, INTACT][:rows]
+    old = [
+        record(1, n, epoch=3, row_id=n, checksum=5, content=content)
+        for n, content in enumerate(kinds, 1)
+    ]
+    return reconciled(COUNTS, [*old, *ALL], before=before)
+
+
+def test_a_row_that_was_perhaps_altered_before_the_load_is_no_loss() -> None:
+    found = altered(Before({3: 2}, 2, {3: 15}))
+    assert (found.counts, found.earlier_altered, found.kept) == ({}, 1, 5)
+    found = altered(Before({3: 2}, 2, {3: 15}, sound=(4,)))
+    assert (found.counts, found.earlier_altered) == ({}, 1)
+
+
+def test_an_altered_row_is_a_loss_if_a_reading_or_the_weight_shows_it() -> None:
+    for before in (
+        Before({3: 2}, 2, {3: 15}, sound=(3,)),
+        Before({3: 2}, 2, {3: 16}),
+    ):
+        found = altered(before)
+        assert (found.earlier_counts, found.earlier_altered) == ({"corrupt": 1}, 0)
+        assert [loss.row_id for loss in found.losses] == [1]
+
+
+def test_rows_that_are_missing_beside_an_altered_one_are_lost() -> None:
+    found = altered(Before({3: 2}, 2, {3: 15}), rows=1)
+    assert (found.counts, found.earlier_altered) == ({"missing-hole": 1}, 1)
 
 
 def test_a_row_that_was_being_committed_when_the_table_was_counted_is_no_loss() -> None:
