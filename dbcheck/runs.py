@@ -245,6 +245,8 @@ class AfterRecord:
             not read to its end.
     failed_before: the failure that was on record when the server took queries after
             all, "" if there was none.
+    answered_us: when the server was first seen to take queries again, on the clock of
+            LoadRecord; None if it did not, or if that clock does not tell.
     """
 
     facts: ServerFacts | None
@@ -259,6 +261,7 @@ class AfterRecord:
     unanswered: str = ""
     table: TableFacts | None = None
     failed_before: str = ""
+    answered_us: int | None = None
 
 
 class _Id(msgspec.Struct):

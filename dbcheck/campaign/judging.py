@@ -331,9 +331,20 @@ def _without_power(
         by_hand=load.cut.by_hand,
         at_most_s=_dark_s(manifest, load, after.host),
         late_s=max(0, (load.last_ack_us or 0) - (load.switched_us or math.inf)) / 1e6,
+        answered_s=_answered_s(load, after),
     )
     found = depth.depth if depth else None
     return time_without_power(manifest.cut_class, time, found)
+
+
+def _answered_s(load: LoadRecord, after: AfterRecord) -> float | None:
+    """Return how long after the last ack the server answered again, in seconds.
+
+    None if that is not known.  The power was off for no longer than that.
+    """
+    if load.last_ack_us is None or after.answered_us is None:
+        return None
+    return max(0, after.answered_us - load.last_ack_us) / 1e6
 
 
 def _dark_s(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 
 from dbcheck.campaign.host import ask_host
@@ -13,6 +14,8 @@ from dbcheck.core.evidence import Standing, same_server
 from dbcheck.errors import NotBack, TableLost, UsageError
 from dbcheck.ports import ServerFacts
 from dbcheck.runs import AfterRecord, Manifest, RunFolder
+
+CLOCKS_US = 1_000_000  # how far the client's two clocks may drift apart in a cycle
 
 
 def read_survivors(
@@ -37,6 +40,7 @@ def read_survivors(
         failure, facts, missing = str(error), None, error.missing
     except NotBack as error:
         return failed or _absent(rig, run, manifest, str(error))
+    answered_us = None if facts is None else clock_of(manifest)
     if facts is not None and rig.engine.target != manifest.target:
         _require_same(rig.engine.target, manifest, facts)
     reading = Reading(rig, run, manifest)
@@ -60,8 +64,20 @@ def read_survivors(
         reading.index,
         reading.unanswered,
         reading.table,
+        answered_us=answered_us,
     )
     return _stored(run, _after_a_failure(after, failed) if failed else after)
+
+
+def clock_of(manifest: Manifest) -> int | None:
+    """Return the time on the clock of the load, in microseconds.
+
+    None if this is not that clock, or if it stood still: another client's, or another
+    boot's, is apart from the time of day by another span, and so is one that slept.
+    """
+    clock_us, wall_us = time.monotonic_ns() // 1000, time.time_ns() // 1000
+    apart_us = (wall_us - clock_us) - (manifest.wall_us - manifest.clock_us)
+    return clock_us if abs(apart_us) < CLOCKS_US else None
 
 
 def _after_a_failure(after: AfterRecord, failed: AfterRecord) -> AfterRecord:

@@ -26,6 +26,8 @@ class TimeOff:
     at_most_s: the host's kernel started so long after the host was last heard; None if
                that is not known.
     late_s:    the last ack came so long after the switch said that it had cut.
+    answered_s: the server answered again so long after the last ack, by the client's
+               clock; None if that is not known.
     """
 
     meant_s: float | None
@@ -34,6 +36,7 @@ class TimeOff:
     by_hand: bool = False
     at_most_s: float | None = None
     late_s: float = 0.0
+    answered_s: float | None = None
 
 
 def time_without_power(
@@ -67,11 +70,10 @@ def _kept(time: TimeOff, meant_s: float) -> tuple[Standing, str]:
     wanted = f"{meant_s:g} s"
     if not meant_s > 0:
         return Standing.NOT_OBSERVABLE, f"{wanted} were intended: {_AGAIN}, for longer"
-    most_s = time.at_most_s
-    if most_s is not None and most_s + CLOCKS_S < meant_s:
+    if back := _back(time, meant_s):
         return Standing.NOT_OBSERVABLE, (
-            f"the host's kernel started {most_s:.1f} s after the host was last heard, "
-            f"so the power was off for less than the {wanted} intended: {_AGAIN}"
+            f"{back}, so the power was off for less than the {wanted} intended: "
+            f"{_AGAIN}"
         )
     if time.by_hand:
         return Standing.ASSUMED, (
@@ -103,3 +105,21 @@ def _kept(time: TimeOff, meant_s: float) -> tuple[Standing, str]:
         f"{time.off_s:.2f} s passed between the cut and the restore command; the "
         "switch has no state command, so that the power was off was not seen"
     )
+
+
+def _back(time: TimeOff, meant_s: float) -> str:
+    """Return what shows that the power was back before *meant_s*, "" if nothing does.
+
+    Of two such bounds the smaller one.
+    """
+    bounds = []
+    kernel_s, answered_s = time.at_most_s, time.answered_s
+    if kernel_s is not None and kernel_s + CLOCKS_S < meant_s:
+        said = (
+            f"the host's kernel started {kernel_s:.1f} s after the host was last heard"
+        )
+        bounds.append((kernel_s, said))
+    if answered_s is not None and answered_s < meant_s:
+        said = f"the server answered again {answered_s:.1f} s after the last ack"
+        bounds.append((answered_s, said))
+    return min(bounds, default=(0.0, ""))[1]

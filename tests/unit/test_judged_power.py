@@ -41,10 +41,12 @@ def judged(
     dark_s: float = DARK_S,
     first: Manifest | None = None,
     found: int = 0,
+    answered_s: float | None = None,
 ) -> Outcome:
     """Judge a run whose host started its kernel so long after it was last heard.
 
     found: the newest block of the canaries, 0 for what is stored.
+    answered_s: from the last ack to the server's next answer.
     """
     first = replace(first or manifest(), cut_class=cut)
     run = stored_run(RunFolder.create(folder, first))
@@ -59,9 +61,11 @@ def judged(
     if found:
         remains = Remains("", (), 1, (Ring(((1, found),)),), 8)
     wall_us = heard_us + int((dark_s + 60) * 1e6)
+    answered_us = None if answered_s is None else LAST_US + int(answered_s * 1e6)
     run.write_after(
         replace(
             after,
+            answered_us=answered_us,
             host=replace(after.host, facts=facts, wall_us=wall_us, remains=remains),
         )
     )
@@ -198,6 +202,19 @@ def test_a_hand_that_gave_the_power_back_at_once_is_no_pass(tmp_path: Path) -> N
     outcome = judged(tmp_path, BY_HAND, CutClass.AC, dark_s=4.0)
     assert outcome.verdict is Verdict.INCONCLUSIVE
     assert "kernel started 4.0 s after" in " ".join(outcome.judgement.reasons)
+
+
+@pytest.mark.parametrize(
+    ("answered_s", "verdict"), [(2.2, Verdict.INCONCLUSIVE), (40.0, Verdict.PASS)]
+)
+def test_an_answer_bounds_how_long_a_hand_left_the_power_off(
+    answered_s: float, verdict: Verdict, tmp_path: Path
+) -> None:
+    outcome = judged(tmp_path, BY_HAND, CutClass.AC, answered_s=answered_s)
+    assert outcome.verdict is verdict, outcome.judgement
+    said = "the server answered again 2.2 s after the last ack"
+    found = said in " ".join(outcome.judgement.reasons)
+    assert found is (verdict is not Verdict.PASS)
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -220,6 +221,22 @@ def test_a_table_that_is_not_opened_fails_only_if_the_log_names_damage(
 
 
 DEAD = AfterRecord(None, "PANIC: no checkpoint", *NO_ROWS, None)
+
+
+@pytest.mark.parametrize("slept_s", [0, 3, -3])
+def test_the_first_answer_is_dated_by_the_clock_of_the_load(
+    site: Site, slept_s: int
+) -> None:
+    """After another boot, or a sleep of the client, that clock says nothing."""
+    began_us, wall_us = time.monotonic_ns() // 1000, time.time_ns() // 1000
+    slept_us = slept_s * 10**6
+    first = replace(site.manifest, clock_us=began_us, wall_us=wall_us - slept_us)
+    answered_us = replace(site, manifest=first).reconcile(10).after.answered_us
+    if slept_s:
+        assert answered_us is None
+    else:
+        assert answered_us is not None
+        assert began_us <= answered_us <= time.monotonic_ns() // 1000
 
 
 @pytest.mark.parametrize("missing", [False, True])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from dbcheck.core.cutclass import CutClass
@@ -57,6 +59,31 @@ def late(at_most_s: float, *, seen: bool = False, by_hand: bool = False) -> Time
         pytest.param(late(3.0), UNKNOWN, "started 3.0 s after", id="never off"),
         pytest.param(
             late(3.0, seen=True), UNKNOWN, "started 3.0 s after", id="other outlet"
+        ),
+        pytest.param(
+            replace(BY_HAND, answered_s=2.2),
+            *(UNKNOWN, "the server answered again 2.2 s after the last ack, so"),
+            id="an early answer",
+        ),
+        pytest.param(
+            replace(SEEN, answered_s=14.9),
+            *(UNKNOWN, "answered again 14.9 s after"),
+            id="an early answer of another outlet",
+        ),
+        pytest.param(
+            replace(BY_HAND, answered_s=15.1),
+            *(Standing.ASSUMED, "not measured"),
+            id="a late answer",
+        ),
+        pytest.param(
+            replace(late(3.0), answered_s=9.0),
+            *(UNKNOWN, "kernel started 3.0 s after"),
+            id="the kernel's start is the smaller bound",
+        ),
+        pytest.param(
+            replace(late(9.0), answered_s=8.0),
+            *(UNKNOWN, "answered again 8.0 s after"),
+            id="the answer is the smaller bound",
         ),
         pytest.param(late(15.1), Standing.ASSUMED, "state command", id="late enough"),
         pytest.param(late(95.0, seen=True), Standing.PRESENT, "15.20", id="slow boot"),
