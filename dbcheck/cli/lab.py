@@ -208,6 +208,18 @@ def _refuse_storage_options() -> None:
         )
 
 
+def _require_one_goal(until: float | None) -> None:
+    """Raise UsageError if both --cycles and --until say how many cuts there are."""
+    from dbcheck.cli.entries import is_given
+    from dbcheck.errors import UsageError
+
+    if until is not None and is_given(click.get_current_context(), "cycles"):
+        raise UsageError(
+            "say how many cuts: either --cycles or --until",
+            hint="--cycles 20, or --until 0.05 for a bound of 5% of cuts.",
+        )
+
+
 @command.command()
 @_spec_options
 @click.option("--cycles", type=click.IntRange(1), default=1, show_default=True)
@@ -256,6 +268,7 @@ def run(
     from dbcheck.report.progress import progress
     from dbcheck.report.verdict import tally, verdict_report
 
+    _require_one_goal(until)
     needed = None if until is None else cuts_needed(round(until * PPM))
     if needed is not None:
         cycles = needed + _SPARE

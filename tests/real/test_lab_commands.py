@@ -169,6 +169,14 @@ def test_what_would_be_ignored_is_refused(
     assert state.entries() == []
 
 
+@pytest.mark.parametrize("cycles", ["1", "3"])
+def test_a_number_of_cycles_beside_a_bound_is_refused(cycles: str) -> None:
+    words = ("lab", "run", "--engine", "mariadb", "--rung", "process")
+    said = dbcheck(*words, "--cycles", cycles, "--until", "0.5", code=2)
+    assert "either --cycles or --until" in said
+    assert state.entries() == []
+
+
 def test_an_image_needs_a_drive() -> None:
     words = ("lab", "run", "--engine", "mariadb", "--rung", "process", "--keep-image")
     assert "--keep-image needs a virtual drive" in dbcheck(*words, code=2)
