@@ -39,8 +39,15 @@ def run_campaign(rig: Rig, folder: CampaignFolder) -> Tally:
     says otherwise, and at once if the server did not come back.  Raise TargetChanged if
     it is another one, or lost rows between two cycles, and DbcheckError if
     IDLE_MAX cycles in a row proved nothing; those of earlier clients do not count, as
-    what was wrong may have been mended.
+    what was wrong may have been mended.  Raise RunWriteError while another client is at
+    work on it.
     """
+    with folder.locked():
+        return go_on(rig, folder)
+
+
+def go_on(rig: Rig, folder: CampaignFolder) -> Tally:
+    """Do what run_campaign() does, in a *folder* that the caller has locked."""
     plan = folder.plan()
     rig = replace(rig, runs=folder.runs)
     if rig.power.attended:
@@ -48,17 +55,16 @@ def run_campaign(rig: Rig, folder: CampaignFolder) -> Tally:
             "a campaign cuts without a hand on the plug",
             hint="Give a switch that does so by itself: exec, fence, sysrq or lab.",
         )
-    with folder.locked():
-        folder.write_lines()
-        _settle_all(rig, folder)
-        if plan.control:
-            _control(rig, folder, plan)
-        earlier = _last_number(folder.cycles())
-        while not finished(plan, cycles := folder.cycles()):
-            _require_progress([cycle for cycle in cycles if cycle.number > earlier])
-            _cycle(rig, folder, plan)
-            rig.listener.phase("campaign", tally(folder.cycles()).sentence)
-        return tally(folder.cycles())
+    folder.write_lines()
+    _settle_all(rig, folder)
+    if plan.control:
+        _control(rig, folder, plan)
+    earlier = _last_number(folder.cycles())
+    while not finished(plan, cycles := folder.cycles()):
+        _require_progress([cycle for cycle in cycles if cycle.number > earlier])
+        _cycle(rig, folder, plan)
+        rig.listener.phase("campaign", tally(folder.cycles()).sentence)
+    return tally(folder.cycles())
 
 
 def tally(cycles: Sequence[Cycle]) -> Tally:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from dbcheck.campaign.campaign import COUNTS, ERROR, finished, run_campaign, tally
+from dbcheck.campaign.campaign import COUNTS, ERROR, finished, go_on, tally
 from dbcheck.campaign.folder import CampaignFolder, Cycle
 from dbcheck.cli import FAIL, FAILED, INCONCLUSIVE, PASS, output, rig
 from dbcheck.cli.guard import guard, require_passable, require_sole
@@ -70,9 +70,15 @@ def stored(root: Path) -> list[CampaignFolder]:
 def alone(
     entry: Entry, folder: CampaignFolder, *, as_json: bool
 ) -> list[dict[str, Any]]:
-    """Run one campaign here; return what it shows."""
-    (folder.path / ERROR_FILE).unlink(missing_ok=True)
-    with progress(output.progress_console(), live=not as_json) as view:
+    """Run one campaign here; return what it shows.
+
+    Raise RunWriteError, with nothing touched, if another client is at it.
+    """
+    with (
+        folder.locked(),
+        progress(output.progress_console(), live=not as_json) as view,
+    ):
+        (folder.path / ERROR_FILE).unlink(missing_ok=True)
         try:
             _run(entry, folder, view)
         except (KeyboardInterrupt, DbcheckError) as error:
@@ -88,7 +94,7 @@ def _run(entry: Entry, folder: CampaignFolder, view: PlainProgress) -> None:
     with contextlib.closing(rig.entry_witness(entry, limits)) as the_witness:
         the_rig = rig.entry_rig(entry, the_witness, view, folder.runs, limits)
         view.line("campaign", f"{folder.path}, seed {folder.plan().seed}")
-        run_campaign(the_rig, folder)
+        go_on(the_rig, folder)
 
 
 def together(
@@ -111,7 +117,7 @@ def together(
     finally:
         _end(children)
     _tell(folders, view, told)
-    return [result(folder) for folder in folders]
+    return list(map(_ended, folders, children))
 
 
 def _started(folder: CampaignFolder, inventory: Path) -> subprocess.Popen[bytes]:
@@ -141,6 +147,18 @@ def _tell(
                 told.add(name)
                 place = f"{cycle.number}/{plan.cuts}" if cycle.number else "control"
                 view.line(plan.name, f"{place} {cycle.verdict}: {cycle.reason}")
+
+
+def _ended(folder: CampaignFolder, child: subprocess.Popen[bytes]) -> dict[str, Any]:
+    """Return what a campaign shows whose process has ended.
+
+    One that another client is at refuses a second one, which leaves nothing there but
+    its words.
+    """
+    shown = result(folder)
+    if child.returncode == FAILED and not (shown["error"] or shown["finished"]):
+        shown["error"] = f"it did not go on: see {folder.path / 'progress.log'}"
+    return shown
 
 
 def _end(children: Sequence[subprocess.Popen[bytes]]) -> None:

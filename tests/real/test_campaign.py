@@ -260,9 +260,17 @@ def test_a_human_cannot_be_asked(here: Bench, tmp_path: Path) -> None:
 
 
 def test_one_client_at_a_time(here: Bench, tmp_path: Path) -> None:
-    folder = CampaignFolder.create(tmp_path / "campaign", plan())
+    host = as_host(here.lab)
+    made = plan(name=here.lab.name, target=host["dbcheck_target"])
+    folder = CampaignFolder.create(tmp_path / "campaign", made)
     with folder.locked(), pytest.raises(RunWriteError, match="another dbcheck"):
         run_campaign(here.rig, folder)
+    with folder.locked():
+        shell = Shell(tmp_path, {here.lab.name: host})
+        said = shell.run("--resume", str(folder.path), code=4)
+    assert "another dbcheck is using" in said
+    assert " ended " not in said
+    assert not (folder.path / "error.txt").exists()
     with pytest.raises(UsageError, match="holds a campaign already"):
         CampaignFolder.create(folder.path, plan())
     with pytest.raises(UsageError, match="holds no campaign"):

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 from dbcheck.campaign.folder import CampaignFolder, Cycle, Plan
+from dbcheck.cli import FAILED, INCONCLUSIVE
+from dbcheck.cli.campaign_run import ERROR_FILE, _ended
 from tests.unit.test_runs import MANIFEST
 
 PLAN = Plan("", "0", "db1", "", 1, MANIFEST.workload, 10**4, 10**5, None, False, True)
@@ -16,3 +20,17 @@ def test_cycles_come_in_their_order_however_many_there_are(tmp_path: Path) -> No
     for number, run in reversed(kept):
         folder.add(Cycle(number, run, "steady", 1.0, "PASS", "", ""))
     assert [(cycle.number, cycle.run) for cycle in folder.cycles()] == kept
+
+
+def test_a_process_that_was_refused_is_no_campaign_that_came_to_nothing(
+    tmp_path: Path,
+) -> None:
+    """Another client is at it, so that it has left no words of its own."""
+    folder = CampaignFolder.create(tmp_path / "campaign", PLAN)
+    child: Any = SimpleNamespace(returncode=FAILED)
+    assert "progress.log" in _ended(folder, child)["error"]
+    child.returncode = INCONCLUSIVE
+    assert _ended(folder, child)["error"] == ""
+    (folder.path / ERROR_FILE).write_text("no route")
+    child.returncode = FAILED
+    assert _ended(folder, child)["error"] == "no route"
