@@ -9,7 +9,7 @@ from dbcheck.core.target import Drive, HostAfter, HostBefore, TargetFacts
 
 _PRESENT, _CONTRADICTED = Standing.PRESENT, Standing.CONTRADICTED
 _UNSEEN = Standing.NOT_OBSERVABLE
-_CLOCKS_S = 60.0  # a client's wall clock is stepped by less during a run
+WALL_CLOCK_S = 60.0  # a client's wall clock is stepped by less during a run
 
 
 def asked_again(before: HostBefore | None, after: HostAfter | None) -> Item | None:
@@ -225,7 +225,7 @@ def _against(booted: str, ended: Ended, dark_s: float | None) -> str:
     """
     if booted == "same":
         return "its boot_id has not changed: the host kept running"
-    if dark_s is not None and dark_s < -_CLOCKS_S:
+    if dark_s is not None and dark_s < -WALL_CLOCK_S:
         return (
             f"it has another boot_id, but its kernel started {-dark_s:.0f} s before it "
             "was last heard: a container was restarted, and its host kept running"

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from dbcheck.core.cutclass import CutClass
 from dbcheck.core.depth import Depth
 from dbcheck.core.evidence import Item, Standing
+from dbcheck.core.hostevidence import WALL_CLOCK_S
 
 NAME = "time without power"
 CLOCKS_S = 1.0  # how far the clocks of client and host may differ from one another
@@ -23,8 +24,8 @@ class TimeOff:
                clock; None if that was not measured.
     seen:      the switch read that the power was off, at the beginning and at the end.
     by_hand:   a human cut it, and restored it.
-    at_most_s: the host's kernel started so long after the host was last heard; None if
-               that is not known.
+    at_most_s: the host's kernel started so long after the host was last heard; below 0
+               if it started before that, None if that is not known.
     late_s:    the last ack came so long after the switch said that it had cut.
     answered_s: the server answered again so long after the last ack, by the client's
                clock; None if that is not known.
@@ -110,15 +111,16 @@ def _kept(time: TimeOff, meant_s: float) -> tuple[Standing, str]:
 def _back(time: TimeOff, meant_s: float) -> str:
     """Return what shows that the power was back before *meant_s*, "" if nothing does.
 
-    Of two such bounds the smaller one.
+    Of two such bounds the smaller one.  A kernel that had started long before its host
+    was last heard is left out: the host did not go down, as another item says.
     """
     bounds = []
     kernel_s, answered_s = time.at_most_s, time.answered_s
-    if kernel_s is not None and kernel_s + CLOCKS_S < meant_s:
-        said = (
-            f"the host's kernel started {kernel_s:.1f} s after the host was last heard"
-        )
-        bounds.append((kernel_s, said))
+    if kernel_s is not None and -WALL_CLOCK_S <= kernel_s < meant_s - CLOCKS_S:
+        said = f"started {kernel_s:.1f} s after the host was last heard"
+        if kernel_s < 0:
+            said = "had started when the host was last heard"
+        bounds.append((kernel_s, f"the host's kernel {said}"))
     if answered_s is not None and answered_s < meant_s:
         said = f"the server answered again {answered_s:.1f} s after the last ack"
         bounds.append((answered_s, said))

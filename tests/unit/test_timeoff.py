@@ -61,6 +61,16 @@ def late(at_most_s: float, *, seen: bool = False, by_hand: bool = False) -> Time
             late(3.0, seen=True), UNKNOWN, "started 3.0 s after", id="other outlet"
         ),
         pytest.param(
+            late(-30.0, by_hand=True),
+            *(UNKNOWN, "the host's kernel had started when the host was last heard"),
+            id="clocks apart",
+        ),
+        pytest.param(
+            late(-3682.8, by_hand=True),
+            *(Standing.ASSUMED, "not measured"),
+            id="a kernel that had run before",
+        ),
+        pytest.param(
             replace(BY_HAND, answered_s=2.2),
             *(UNKNOWN, "the server answered again 2.2 s after the last ack, so"),
             id="an early answer",
