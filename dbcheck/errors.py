@@ -9,6 +9,7 @@ DbcheckError
 │   ├── TableLost        the table is gone, or cannot be read to its end
 │   ├── TableRefused     the server does not read the table, which may be sound
 │   ├── IndexDamaged     the table was read whole; its index disagrees with it
+│   ├── OtherServer      a connection reached another server than one before it did
 │   └── NoCanary         this server or account has no row that tells a crash
 ├── WitnessError     an ack could not be stored durably on the witness
 │   └── LogDamaged       a witness log is damaged before its tail
@@ -108,6 +109,10 @@ class IndexDamaged(EngineError):
     def __init__(self, message: str, rows: int, ids: tuple[int, ...] = ()) -> None:
         super().__init__(message)
         self.rows, self.ids = rows, ids
+
+
+class OtherServer(EngineError):
+    """A connection reached another server, or process, than one before it did."""
 
 
 class WitnessError(DbcheckError):

@@ -21,6 +21,8 @@ from dbcheck.core.depth import Completed, Remains
 from dbcheck.core.held import HeldCanary as HeldCanary
 from dbcheck.core.history import Ack, AckValues, Row
 from dbcheck.core.places import Place
+from dbcheck.core.server import LogPosition as LogPosition
+from dbcheck.core.server import ServerFacts as ServerFacts
 from dbcheck.core.target import LogMarks, LogTail, TargetFacts
 
 if TYPE_CHECKING:  # numpy takes every small program of the lab a tenth of a second
@@ -38,53 +40,6 @@ class Shape(enum.Enum):
 
 
 # --------------------------------------------------------------------- target
-
-
-@dataclass(frozen=True, slots=True)
-class LogPosition:
-    """How far the server's write-ahead log (PostgreSQL) or redo log (InnoDB) is.
-
-    written, checkpoint: bytes from the log's beginning: the newest, and where recovery
-    would begin to replay now.
-    """
-
-    written: int
-    checkpoint: int
-
-
-@dataclass(frozen=True, slots=True)
-class ServerFacts:
-    """What a server says of itself, read over an ordinary connection.
-
-    product:    "PostgreSQL", "MariaDB" or "MySQL".
-    version:    as the server spells it, e.g. "15.18".
-    identity:   name -> value of what must be equal after the cut
-                (system_identifier, server_uuid, data directory, ...).
-    started_us: server's own clock when the server process started, in
-                microseconds since the epoch; resolution as in started_error_us.
-    started_error_us: how far off started_us may be, in microseconds.
-    clock_us:   server's own clock when these facts were read.
-    settings:   effective in the session that asked: name -> value as text.
-    unreadable: fact -> why it could not be read.
-    log:      see LogPosition; None if the server does not tell.
-    server_log: path of its log on its host, see engines.server_log; "" if unknown.
-    """
-
-    product: str
-    version: str
-    identity: Mapping[str, str]
-    started_us: int
-    started_error_us: int
-    clock_us: int
-    settings: Mapping[str, str]
-    unreadable: Mapping[str, str] = field(default_factory=dict)
-    log: LogPosition | None = None
-    server_log: str = ""
-
-    @property
-    def young_us(self) -> int:
-        """How long until any later start can be told from this one; 0 or less: now."""
-        return 4 * self.started_error_us - (self.clock_us - self.started_us)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +97,11 @@ class Session(Protocol):
 
 
 class Engine(Protocol):
-    """One database server.  Every call opens what it needs and leaves nothing open."""
+    """One database server.  Every call opens what it needs and leaves nothing open.
+
+    server: the facts of a server, None for any.  Raise OtherServer if the connection
+            that does the work reaches another one, or another process of it.
+    """
 
     family: str  # folder under sql/: "postgresql" or "mysql"
     target: str  # the URL without any password
@@ -172,10 +131,10 @@ class Engine(Protocol):
     def bystanders(self) -> Bystanders:
         """Return who else uses this server, as far as this account may see."""
 
-    def prepare(self, shape: Shape) -> TableFacts:
+    def prepare(self, shape: Shape, *, server: ServerFacts | None = None) -> TableFacts:
         """Create the table if it is not there, and say what it holds."""
 
-    def table_identity(self, shape: Shape) -> str:
+    def table_identity(self, shape: Shape, *, server: ServerFacts | None = None) -> str:
         """Return what names the table itself, "" if the server does not tell.
 
         Restarts, crashes, inserts and deletes keep it.  After TRUNCATE, a rewrite, or
@@ -196,7 +155,9 @@ class Engine(Protocol):
         Return in words what was put back, None if there was nothing.
         """
 
-    def open_session(self, shape: Shape, *, relaxed: bool = False) -> Session:
+    def open_session(
+        self, shape: Shape, *, relaxed: bool = False, server: ServerFacts | None = None
+    ) -> Session:
         """Connect for the load; raise EngineError if that is refused.
 
         relaxed: commits are acked before they are durable, as only a control wants.
@@ -208,16 +169,18 @@ class Engine(Protocol):
     def checkpoint(self) -> str | None:
         """Ask for a checkpoint; return None, or why there was none."""
 
-    def plant_canary(self, epoch: int) -> HeldCanary | None:
+    def plant_canary(
+        self, epoch: int, *, server: ServerFacts | None = None
+    ) -> HeldCanary | None:
         """Leave a row that recovery from a crash removes and a shutdown keeps.
 
         Return what has to be held until the server is back; raise NoCanary.
         """
 
-    def canary(self, epoch: int) -> bool | None:
+    def canary(self, epoch: int, *, server: ServerFacts | None = None) -> bool | None:
         """Return whether the canary that was planted is there, None if unknown."""
 
-    def logged(self, since_us: int) -> str | None:
+    def logged(self, since_us: int, *, server: ServerFacts | None = None) -> str | None:
         """Return what the server logged of crashes and shutdowns since then.
 
         Read over SQL, in lines; None if this server has no such table or the account
@@ -228,10 +191,13 @@ class Engine(Protocol):
         """Try to connect, at most 5 s: None if the server takes queries and is out
         of recovery, else the reason in words.  Never raises."""
 
-    def survivors(self, shape: Shape) -> Iterator[RowBatch]:
+    def survivors(
+        self, shape: Shape, *, server: ServerFacts | None = None
+    ) -> Iterator[RowBatch]:
         """Stream every row of the table in one read-only transaction, in batches.
 
-        Reads the table itself, not an index.  Raise TableLost if the server says
+        Reads the table itself, not an index; *server* is looked at in that very
+        transaction.  Raise TableLost if the server says
         that the table is gone or damaged, TableRefused if it does not open a table
         that may be sound, ConnectionLost if the connection broke.
         """

@@ -96,7 +96,7 @@ def preflight(
             places=places,
             table=known.of_table(manifest.table),
         )
-        held, no_canary = _plant_canary(rig, manifest.epoch)
+        held, no_canary = _plant_canary(rig, manifest)
         manifest = replace(manifest, no_canary=no_canary, apart=apart)
         run = RunFolder.create(rig.runs, manifest)
         log = rig.witness.create(manifest.run_id, manifest.to_bytes())
@@ -119,10 +119,11 @@ def preflight(
     return replace(started, no_checkpoint=skipped)
 
 
-def _plant_canary(rig: Rig, epoch: int) -> tuple[HeldCanary | None, str]:
+def _plant_canary(rig: Rig, manifest: Manifest) -> tuple[HeldCanary | None, str]:
     """Plant the crash canary; return what holds it, and why there is none, or ""."""
     try:
-        return rig.engine.plant_canary(epoch), ""
+        epoch, server = manifest.epoch, manifest.before
+        return rig.engine.plant_canary(epoch, server=server), ""
     except NoCanary as error:
         said = f"{error}. {error.hint}" if error.hint else str(error)
         rig.listener.phase("preflight", said)
@@ -183,7 +184,7 @@ def _manifest(
     host: HostBefore | None,
 ) -> Manifest:
     seed, epoch = seed_epoch
-    table = rig.engine.prepare(workload.shape)
+    table = rig.engine.prepare(workload.shape, server=before)
     # Preparing may have given the data a name by which they are recognised.
     before = replace(before, identity=rig.engine.facts().identity)
     logs = workload.processes + 1 if workload.processes > 1 else 1  # see crews_of()
@@ -229,7 +230,7 @@ def _warm(rig: Rig, started: Started) -> None:
     a trigger that changes rows every row of it a loss; here they are caught.
     """
     shape = started.manifest.workload.shape
-    session = rig.engine.open_session(shape)
+    session = rig.engine.open_session(shape, server=started.manifest.before)
     try:
         for seq in range(1, WARM_ROWS + 1):
             sent = started.schedule.row(PREFLIGHT_SESSION, seq)

@@ -27,6 +27,7 @@ from dbcheck.errors import (
     EngineError,
     IndexDamaged,
     NotBack,
+    OtherServer,
     TableLost,
     TableRefused,
 )
@@ -38,6 +39,8 @@ _MAY_BE_SOUND = (
     "the data may be sound; check that the table's file is there, its owner and mode,"
     " then run dbcheck reconcile"
 )
+_OTHER = "not all was read from the server whose identity was compared"
+_ITSELF = "connect to the server itself, then run dbcheck reconcile"
 DIFFERENT_MAX = 1000  # rows kept whole; all are counted and listed
 
 
@@ -97,13 +100,16 @@ class Reading:
         log = ReadingLog(self._rig, self._manifest, facts)
         try:
             if first:  # a crash since then would empty the canary's table as well
-                self._ask()
-            survivors = _Survivors(self._rig, self._run, self._manifest)
+                self._ask(facts)
+            survivors = _Survivors(self._rig, self._run, self._manifest, facts)
             self.stored = self._run.write_survivors(survivors.records())
             self.index = survivors.index
             # After the rows: what replaced the table before they were read is seen.
-            identity = self._rig.engine.table_identity(self._manifest.workload.shape)
+            shape = self._manifest.workload.shape
+            identity = self._rig.engine.table_identity(shape, server=facts)
             self.table = replace(survivors.table(), identity=identity)
+        except OtherServer as error:
+            self.unanswered = f"{_OTHER}: {error}; {_ITSELF}"
         except TableLost as error:
             self._rig.power.failure()  # raises if it was the drive that went meanwhile
             self.failure, self.missing = str(error), error.missing
@@ -122,12 +128,13 @@ class Reading:
             self.failure = f"{error}: {said.damage}"
         return None
 
-    def _ask(self) -> None:
-        if not self._manifest.no_canary:
+    def _ask(self, facts: ServerFacts) -> None:
+        engine, manifest = self._rig.engine, self._manifest
+        if not manifest.no_canary:
             self.canary = self._run.canary()
-        if not self._manifest.no_canary and self.canary is None:
-            self.canary = self._rig.engine.canary(self._manifest.epoch)
-        self.logged = self._rig.engine.logged(self._manifest.before.clock_us)
+        if not manifest.no_canary and self.canary is None:
+            self.canary = engine.canary(manifest.epoch, server=facts)
+        self.logged = engine.logged(manifest.before.clock_us, server=facts)
 
     def _again(self, broke: _Broken) -> ServerFacts | None:
         """Return the facts of the same server once it is back, None if it is not."""
@@ -158,11 +165,15 @@ class Reading:
 class _Survivors:
     """The rows of the table, inspected.
 
+    facts: the server whose rows they must be.
     index: why the table's index disagrees with it, known once all were read.
     """
 
-    def __init__(self, rig: Rig, run: RunFolder, manifest: Manifest) -> None:
+    def __init__(
+        self, rig: Rig, run: RunFolder, manifest: Manifest, facts: ServerFacts
+    ) -> None:
         self._rig, self._run, self._manifest = rig, run, manifest
+        self._facts = facts
         self.index: IndexLoss | None = None
         self._left = Left()
 
@@ -174,12 +185,13 @@ class _Survivors:
 
     def records(self) -> Iterator[Records]:
         """Yield every row without its payload, and keep those that are different."""
-        manifest = self._manifest
+        manifest, engine = self._manifest, self._rig.engine
+        shape = manifest.workload.shape
         sizes = manifest.workload.payload_bytes
         inspector = Inspector(Schedule(manifest.seed, manifest.epoch, sizes))
         different: list[Row] = []
         try:
-            for batch in self._rig.engine.survivors(manifest.workload.shape):
+            for batch in engine.survivors(shape, server=self._facts):
                 records, wrong = inspector.inspect(batch)
                 room = DIFFERENT_MAX - len(different)
                 different += [batch.row(at) for at in wrong[:room].tolist()]

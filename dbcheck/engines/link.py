@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Self
 
 from dbcheck.errors import EngineError
+from dbcheck.ports import ServerFacts
 
 ANSWER_S = 30.0  # a catalogue query on a server that works
 SCAN_S = 3600.0  # a scan of a whole table
@@ -79,6 +80,20 @@ class Link(ABC):
         """Return the one row of a statement that always has one."""
         (found,) = self.rows(statement, parameters)
         return found
+
+    @abstractmethod
+    def require(self, server: ServerFacts) -> None:
+        """Raise OtherServer unless it is that process of that *server* that answers."""
+
+    def required(self, server: ServerFacts | None) -> Self:
+        """Return this link to *server*, None for any; else close it, and raise."""
+        if server is not None:
+            try:
+                self.require(server)
+            except BaseException:
+                self.close()
+                raise
+        return self
 
     @abstractmethod
     def close(self) -> None:

@@ -210,12 +210,12 @@ class MysqlEngine:
         databases = tuple(name for name in seen if name != _SYSTEM)
         return Bystanders(databases, int(threads) - 1, unreadable)
 
-    def prepare(self, shape: Shape) -> TableFacts:
+    def prepare(self, shape: Shape, *, server: ServerFacts | None = None) -> TableFacts:
         """Create the table if it is not there, and say what it holds."""
         with self._open(None) as link:
             if not link.rows("database", {"database": self._database}):
                 link.create_database(self._database)
-        with self._open(self._database) as link:
+        with self._open(self._database, server=server) as link:
             if not require_table(link, shape, self._database):
                 link.rows(f"create_{shape.value}")
                 if not require_table(link, shape, self._database):
@@ -229,9 +229,9 @@ class MysqlEngine:
             epochs = link.rows(f"epochs_{shape.value}", answer_s=SCAN_S)
         return table_facts(epochs, identity)
 
-    def table_identity(self, shape: Shape) -> str:
+    def table_identity(self, shape: Shape, *, server: ServerFacts | None = None) -> str:
         """Return InnoDB's number of the table, "" without the privilege PROCESS."""
-        with self._open(None) as link:
+        with self._open(None, server=server) as link:
             version, comment, _ = link.row("server")
             name, _ = product(version, comment)
             return mysql_identity.of_table(link, name, self._database, NAMES[shape])
@@ -249,9 +249,11 @@ class MysqlEngine:
         with self._open(self._database) as link:
             return tighten(link)
 
-    def open_session(self, shape: Shape, *, relaxed: bool = False) -> MysqlSession:
+    def open_session(
+        self, shape: Shape, *, relaxed: bool = False, server: ServerFacts | None = None
+    ) -> MysqlSession:
         """Connect for the load; raise EngineError if that is refused."""
-        link = self._open(self._database)
+        link = self._open(self._database, server=server)
         try:
             if relaxed:
                 require_relaxed(link)
@@ -270,19 +272,19 @@ class MysqlEngine:
         """Say why there is no checkpoint: no statement asks InnoDB for one."""
         return "InnoDB has no statement that asks for a checkpoint"
 
-    def plant_canary(self, epoch: int) -> HeldRow:
+    def plant_canary(self, epoch: int, *, server: ServerFacts | None = None) -> HeldRow:
         """Leave a row that only the orderly end of its session commits."""
-        return mysql_canary.plant(
-            partial(self._open, self._database), self._database, epoch
-        )
+        connect = partial(self._open, self._database, server=server)
+        return mysql_canary.plant(connect, self._database, epoch)
 
-    def canary(self, epoch: int) -> bool | None:
+    def canary(self, epoch: int, *, server: ServerFacts | None = None) -> bool | None:
         """Return whether that row is there, None if its table is not."""
-        return mysql_canary.is_there(partial(self._open, self._database), epoch)
+        connect = partial(self._open, self._database, server=server)
+        return mysql_canary.is_there(connect, epoch)
 
-    def logged(self, since_us: int) -> str | None:
+    def logged(self, since_us: int, *, server: ServerFacts | None = None) -> str | None:
         """Read performance_schema.error_log, which MySQL has from 8.0.22 on."""
-        with self._open(None) as link:
+        with self._open(None, server=server) as link:
             try:
                 lines = link.rows("logged", {"since_us": since_us})
             except EngineError:  # no such table, or not for this account
@@ -300,10 +302,12 @@ class MysqlEngine:
             return str(error)
         return None
 
-    def survivors(self, shape: Shape) -> Iterator[RowBatch]:
+    def survivors(
+        self, shape: Shape, *, server: ServerFacts | None = None
+    ) -> Iterator[RowBatch]:
         """Stream every row of the table in one read-only transaction, in batches."""
         with self._open(self._database) as link:
-            yield from link.stream(shape.value)
+            yield from link.stream(shape.value, server)
 
     def drop(self) -> list[str]:
         """Drop what dbcheck created here; return the names.  The database stays."""
@@ -320,11 +324,17 @@ class MysqlEngine:
                         link.rows(f"drop_{_DROPS[name]}")
         return [f"{self._database}.{name}" for name in names]
 
-    def _open(self, database: str | None, connect_s: float = CONNECT_S) -> MysqlLink:
+    def _open(
+        self,
+        database: str | None,
+        connect_s: float = CONNECT_S,
+        *,
+        server: ServerFacts | None = None,
+    ) -> MysqlLink:
         arguments: Mapping[str, Any] = self._arguments
         if database is not None:
             arguments = {**arguments, "database": database}
-        return MysqlLink(self.target, arguments, connect_s)
+        return MysqlLink(self.target, arguments, connect_s).required(server)
 
 
 def _log_position(status: Mapping[str, str]) -> LogPosition | None:

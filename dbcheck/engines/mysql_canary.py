@@ -23,7 +23,7 @@ from dbcheck.engines.mysql_check import product, quote_account
 from dbcheck.engines.mysql_grants import missing
 from dbcheck.engines.mysql_link import MysqlLink
 from dbcheck.engines.tables import MARK
-from dbcheck.errors import EngineError, NoCanary, TableLost
+from dbcheck.errors import EngineError, NoCanary, OtherServer, TableLost
 
 TABLE = "canary"
 _ENGINES = {"MariaDB": "Aria", "MySQL": "MyISAM"}
@@ -67,9 +67,10 @@ class HeldRow:
 def plant(connect: Open, database: str, epoch: int) -> HeldRow:
     """Leave the row of *epoch* and return the session that holds it.
 
-    connect: opens a connection in *database*.  Raise NoCanary, with the GRANT as hint
-    where one is lacking, if this server or account does not allow for it, or if a trial
-    shows that the server takes the row back also at an orderly end.
+    connect: opens a connection in *database*, or raises OtherServer.  Raise NoCanary,
+    with the GRANT as hint where one is lacking, if this server or account does not
+    allow for it, or if a trial shows that the server takes the row back also at an
+    orderly end.
     """
     try:
         with connect() as link:
@@ -78,7 +79,7 @@ def plant(connect: Open, database: str, epoch: int) -> HeldRow:
             _create(link, database)
             _try_out(connect, link, epoch)
         return HeldRow(_hold(connect, epoch))
-    except NoCanary:
+    except (NoCanary, OtherServer):
         raise
     except EngineError as error:
         raise NoCanary(f"no crash canary: {error}") from error

@@ -13,14 +13,12 @@ import contextlib
 import uuid
 from collections.abc import Callable, Mapping
 
+from dbcheck.engines.mysql_answering import DATA_NAME, VARIABLES
 from dbcheck.engines.mysql_link import MysqlLink
 from dbcheck.engines.tables import MARK
 from dbcheck.errors import ConnectionLost, EngineError
 
 TABLE, MARKER = "identity", "marker"
-_KEY = "dbcheck.identity"
-_BOTH = ("hostname", "datadir", "port", "version")
-_VARIABLES = {"MySQL": ("server_uuid", *_BOTH), "MariaDB": ("server_id", *_BOTH)}
 
 Open = Callable[[], MysqlLink]
 
@@ -33,11 +31,11 @@ def identity(
     connect: opens a connection in dbcheck's database.  Where that, or the row in it, is
     not there or cannot be read, there is no name of the data to compare.
     """
-    found = {key: variables[key] for key in _VARIABLES[product] if key in variables}
+    found = {key: variables[key] for key in VARIABLES[product] if key in variables}
     if product == "MariaDB":
         with contextlib.suppress(EngineError), connect() as link:
             for (name,) in link.rows("identity"):
-                found[_KEY] = name
+                found[DATA_NAME] = name
     return found
 
 

@@ -13,6 +13,7 @@ import mysql.connector
 from mysql.connector.constants import ClientFlag
 
 from dbcheck.core.survivors import RowBatch
+from dbcheck.engines.answering import require_same
 from dbcheck.engines.deadline import deadline
 from dbcheck.engines.link import (
     ANSWER_S,
@@ -23,6 +24,7 @@ from dbcheck.engines.link import (
     set_otherwise,
     unanswered,
 )
+from dbcheck.engines.mysql_answering import answering
 from dbcheck.engines.mysql_connection import INSECURE, SafeConnection
 from dbcheck.engines.mysql_rows import Layout, RowReader
 from dbcheck.engines.mysql_settings import (
@@ -35,7 +37,7 @@ from dbcheck.engines.mysql_wire import Ended, Nonsense
 from dbcheck.engines.tables import NAMES
 from dbcheck.errors import ConnectionLost, EngineError, TableLost, TableRefused
 from dbcheck.files import sql
-from dbcheck.ports import Shape
+from dbcheck.ports import ServerFacts, Shape
 
 FAMILY = "mysql"
 
@@ -104,6 +106,8 @@ class MysqlLink(Link):
             text = f"cannot connect to {target}: {self.words(error)}"
             raise _error(error, text, _connect_hint(error)) from None
         self._session = self.connection.connection_id or 0
+        named = (self.connection.server_info or "").lower()
+        self._product = "MariaDB" if "mariadb" in named else "MySQL"
         try:
             self._fix_session(connect_s)
         except BaseException:
@@ -135,14 +139,22 @@ class MysqlLink(Link):
         with self._guard("create database", ANSWER_S):
             self._execute(f"create database if not exists `{quoted}`", None)
 
-    def stream(self, shape: str) -> Iterator[RowBatch]:
+    def require(self, server: ServerFacts) -> None:
+        """See Link.require."""
+        require_same(self._target, server, answering(self, self._product))
+
+    def stream(
+        self, shape: str, server: ServerFacts | None = None
+    ) -> Iterator[RowBatch]:
         """Yield every row of the table in batches, all as of one moment.
 
+        server: raise OtherServer if, in that transaction, another one answers.
         The driver takes ten times as long to make objects of a row as the server takes
         to send it, so its socket is read here.  Raise EngineError if the server counts
         more rows, or fewer.
         """
         self.rows("snapshot")
+        self.required(server)
         statement = f"survivors_{shape}"
         with self._guard(statement, SCAN_S):
             prepared = self.connection.cmd_stmt_prepare(sql(FAMILY, statement).encode())
@@ -188,8 +200,7 @@ class MysqlLink(Link):
 
     def _fix_session(self, answer_s: float) -> None:
         """Set what a session depends on, and verify that it is in effect."""
-        named = (self.connection.server_info or "").lower()
-        wanted = SESSION["MariaDB" if "mariadb" in named else "MySQL"]
+        wanted = SESSION[self._product]
         with self._guard("setting the session", answer_s):
             self._execute(sql(FAMILY, "session_clock"), None)
             self._execute(*set_statement(wanted))

@@ -132,9 +132,9 @@ class PostgresqlEngine:
             (connections,) = link.row("connections")
         return Bystanders(databases, connections)
 
-    def prepare(self, shape: Shape) -> TableFacts:
+    def prepare(self, shape: Shape, *, server: ServerFacts | None = None) -> TableFacts:
         """Create the table if it is not there, and say what it holds."""
-        with self._open() as link:
+        with self._open(server=server) as link:
             if not require_table(link, shape):
                 with link.transaction():  # no table without its mark
                     if not link.row("schema")[3]:
@@ -147,9 +147,9 @@ class PostgresqlEngine:
             epochs = link.rows(f"epochs_{shape.value}", answer_s=SCAN_S)
         return table_facts(epochs, identity)
 
-    def table_identity(self, shape: Shape) -> str:
+    def table_identity(self, shape: Shape, *, server: ServerFacts | None = None) -> str:
         """Return OID and file node of the table; every account may see them."""
-        with self._open() as link:
+        with self._open(server=server) as link:
             return _identity(link, shape)
 
     def relax(self, *, process: bool) -> str:
@@ -164,9 +164,13 @@ class PostgresqlEngine:
         """Return None: a setting of a session ends with it."""
         return None
 
-    def open_session(self, shape: Shape, *, relaxed: bool = False) -> PostgresqlSession:
+    def open_session(
+        self, shape: Shape, *, relaxed: bool = False, server: ServerFacts | None = None
+    ) -> PostgresqlSession:
         """Connect for the load; raise EngineError if that is refused."""
-        return PostgresqlSession(self.target, self._arguments, shape, relaxed=relaxed)
+        return PostgresqlSession(
+            self.target, self._arguments, shape, relaxed=relaxed, server=server
+        )
 
     def row(self, shape: Shape, row_id: int) -> Row | None:
         """Return the row with that id, read over a new connection; None if none is."""
@@ -183,25 +187,25 @@ class PostgresqlEngine:
             return str(error)
         return None
 
-    def plant_canary(self, epoch: int) -> None:
+    def plant_canary(self, epoch: int, *, server: ServerFacts | None = None) -> None:
         """Leave a row in an unlogged table; recovery from a crash removes it.
 
         Rows of other cycles stay: taking one away would show a crash that was none.
         """
-        with self._open() as link, link.transaction():
+        with self._open(server=server) as link, link.transaction():
             link.rows("create_canary")
             link.rows("mark_canary")
             link.rows("plant_canary", {"epoch": epoch})
 
-    def canary(self, epoch: int) -> bool | None:
+    def canary(self, epoch: int, *, server: ServerFacts | None = None) -> bool | None:
         """Return whether that row is still there, None if its table is not."""
         try:
-            with self._open() as link:
+            with self._open(server=server) as link:
                 return bool(link.rows("canary", {"epoch": epoch}))
         except TableLost:
             return None
 
-    def logged(self, since_us: int) -> str | None:
+    def logged(self, since_us: int, *, server: ServerFacts | None = None) -> str | None:
         """Return None: no statement shows the log to an ordinary account."""
         return None
 
@@ -214,10 +218,12 @@ class PostgresqlEngine:
             return str(error)
         return "the server is in recovery" if standby else None
 
-    def survivors(self, shape: Shape) -> Iterator[RowBatch]:
+    def survivors(
+        self, shape: Shape, *, server: ServerFacts | None = None
+    ) -> Iterator[RowBatch]:
         """Stream every row of the table in one read-only transaction, in batches."""
         with self._open() as link:
-            yield from link.stream(shape.value)
+            yield from link.stream(shape.value, server)
 
     def drop(self) -> list[str]:
         """Drop what dbcheck created here; return the names."""
@@ -230,8 +236,11 @@ class PostgresqlEngine:
                 names.append("dbcheck")
         return names
 
-    def _open(self, connect_s: float = CONNECT_S) -> PostgresqlLink:
-        return PostgresqlLink(self.target, self._arguments, connect_s)
+    def _open(
+        self, connect_s: float = CONNECT_S, *, server: ServerFacts | None = None
+    ) -> PostgresqlLink:
+        link = PostgresqlLink(self.target, self._arguments, connect_s)
+        return link.required(server)
 
 
 def _identity(link: PostgresqlLink, shape: Shape) -> str:

@@ -15,6 +15,7 @@ import psycopg2
 import psycopg2.extensions
 
 from dbcheck.core.survivors import RowBatch
+from dbcheck.engines.answering import Answering, require_same
 from dbcheck.engines.deadline import deadline
 from dbcheck.engines.interruptible import interruptible
 from dbcheck.engines.link import (
@@ -31,7 +32,7 @@ from dbcheck.engines.postgresql_rows import CopyParser, Nonsense
 from dbcheck.engines.postgresql_settings import HEAP, SESSION, SNAPSHOT
 from dbcheck.errors import ConnectionLost, EngineError, TableLost, TableRefused
 from dbcheck.files import sql
-from dbcheck.ports import Shape
+from dbcheck.ports import ServerFacts, Shape
 
 FAMILY = "postgresql"
 
@@ -161,9 +162,17 @@ class PostgresqlLink(Link):
             interruptible(self.connection.commit, self.sever)
             self.connection.autocommit = True
 
-    def stream(self, shape: str) -> Iterator[RowBatch]:
+    def require(self, server: ServerFacts) -> None:
+        """See Link.require."""
+        found = Answering(*self.row("answering"))
+        require_same(self._target, server, found)
+
+    def stream(
+        self, shape: str, server: ServerFacts | None = None
+    ) -> Iterator[RowBatch]:
         """Yield every row of the table in batches, all as of one moment.
 
+        server: raise OtherServer if, in that transaction, another one answers.
         A batch has about BATCH_BYTES bytes, or ends with the row that exceeds them.
         After the last one, raise EngineError if the server counts more rows, or fewer,
         and IndexDamaged if the table's primary key disagrees with it.
@@ -174,6 +183,7 @@ class PostgresqlLink(Link):
             )
         self.fix(HEAP)
         self._require(SNAPSHOT)
+        self.required(server)
         self.require_plan(f"count_{shape}", "Seq Scan")
         statement, read = f"survivors_{shape}", IdsRead()
         parser = CopyParser()

@@ -19,13 +19,14 @@ from psycopg.pq import ExecStatus, TransactionStatus
 from psycopg.pq.abc import PGresult
 
 from dbcheck.core.history import Row
+from dbcheck.engines.answering import Answering, require_same
 from dbcheck.engines.deadline import deadline
 from dbcheck.engines.link import ANSWER_S, one_line, set_otherwise
 from dbcheck.engines.postgresql_link import FAMILY, connect_hint, own_wire
 from dbcheck.engines.postgresql_settings import SESSION
 from dbcheck.errors import CommitUnknown, EngineError
 from dbcheck.files import sql
-from dbcheck.ports import Shape
+from dbcheck.ports import ServerFacts, Shape
 
 _CONNECT_S = 10
 RELAXED = "off"  # of synchronous_commit; never fsync, which can corrupt the files
@@ -66,10 +67,12 @@ class PostgresqlSession:
         shape: Shape,
         *,
         relaxed: bool = False,
+        server: ServerFacts | None = None,
     ) -> None:
         """Connect, and prepare the statement; raise EngineError if that is refused.
 
         target: how error messages name the server.  arguments: libpq's.
+        server: which one it must be, None for any.
         """
         self._target = target
         self._secret = str(arguments.get("password") or "")
@@ -86,6 +89,8 @@ class PostgresqlSession:
         try:
             with self._guard("prepare"), deadline(ANSWER_S, self._sever):
                 self._set()
+                if server is not None:
+                    self._require(server)
                 if relaxed:
                     self._relax()
                 self._run(f"insert_{shape.value}")
@@ -216,6 +221,11 @@ class PostgresqlSession:
         self._run("session", parameters)
         for name, found in self._run("session_check", parameters).fetchall():
             raise set_otherwise(name, found, SESSION[name])
+
+    def _require(self, server: ServerFacts) -> None:
+        """Raise OtherServer unless it is *server* that answers."""
+        (row,) = self._run("answering").fetchall()
+        require_same(self._target, server, Answering(*row))
 
     def _relax(self) -> None:
         """Have commits acked before they are durable, and see it so."""

@@ -62,8 +62,14 @@ class Team:
         return itertools.count(self.first, self.step)
 
     def open_session(self) -> Session:
-        """Connect a session; raise EngineError if that is refused."""
-        return self.engine.open_session(self.shape, relaxed=self.relaxed)
+        """Connect a session; raise EngineError if that is refused.
+
+        Raise OtherServer if it reaches another server than the load began with, or
+        that server after a restart.
+        """
+        return self.engine.open_session(
+            self.shape, relaxed=self.relaxed, server=self.before
+        )
 
     def is_same_server(self) -> bool:
         """Return whether the server is still the process that the load began with."""

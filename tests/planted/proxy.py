@@ -17,13 +17,16 @@ _CHUNK_BYTES = 1 << 18
 class Proxy:
     """Listens on a port of its own and passes on what comes; a context manager.
 
+    target_port: where the server listens, or what says so for each new connection.
     judge: told each chunk that a client sends; says what becomes of its reply:
            SWALLOW: the reply never comes; SWALLOW_AND_CLOSE: the connection ends
            instead; FORGE: the server never sees the request, and the client is
            given the reply to its last one again.
     """
 
-    def __init__(self, target_port: int, judge: Callable[[bytes], str]) -> None:
+    def __init__(
+        self, target_port: int | Callable[[], int], judge: Callable[[bytes], str]
+    ) -> None:
         self._held = HeldPort()
         self.port = self._held.number
         self._target_port, self._judge = target_port, judge
@@ -102,7 +105,9 @@ class Proxy:
         try:
             if self._dark:
                 await self._dying.wait()
-            far = await asyncio.open_connection("127.0.0.1", self._target_port)
+            chosen = self._target_port
+            port = chosen if isinstance(chosen, int) else chosen()
+            far = await asyncio.open_connection("127.0.0.1", port)
         except BaseException:
             writer.transport.abort()
             raise

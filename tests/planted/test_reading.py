@@ -107,9 +107,9 @@ class Disturbed:
         self._engine, self._site, self._disturb = site.rig.engine, site, disturb
         self.done = False
 
-    def survivors(self, shape: Shape) -> Iterator[RowBatch]:
+    def survivors(self, shape: Shape, **options: Any) -> Iterator[RowBatch]:
         """Yield the rows; the first batch is followed by the disturbance."""
-        for batch in self._engine.survivors(shape):
+        for batch in self._engine.survivors(shape, **options):
             yield batch
             if not self.done:
                 self.done = True

@@ -120,7 +120,7 @@ def test_sessions_that_are_not_relaxed_lose_nothing_and_nothing_passes(
     engine = here.rig.engine
     opened = engine.open_session
 
-    def open_session(shape: Shape, *, relaxed: bool = False) -> object:
+    def open_session(shape: Shape, **options: object) -> object:
         return opened(shape)
 
     monkeypatch.setattr(engine, "open_session", open_session)

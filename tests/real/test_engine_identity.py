@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
 
 from dbcheck.core.evidence import Standing, same_server
 from dbcheck.engines.mysql_link import MysqlLink
+from dbcheck.errors import OtherServer
 from dbcheck.lab.server import DatabaseServer
 from dbcheck.ports import Engine, Shape
 from tests.real.servers import NewServer, engine_of
+from tests.waiting import wait_until
 
 
 def identity(engine: Engine) -> dict[str, str]:
@@ -63,3 +68,46 @@ def test_a_replica_of_mariadb_is_another_one(mariadb_server: DatabaseServer) -> 
     item = same_server(before, {**before, "server_id": "2"})
     assert before["server_id"] == "1"
     assert item.standing is Standing.CONTRADICTED
+
+
+def test_only_the_server_that_was_meant_is_read_or_written(
+    own_server: DatabaseServer,
+) -> None:
+    """Each call looks in the connection that does the work."""
+    own_server.start()
+    engine = engine_of(own_server)
+    engine.prepare(Shape.LEDGER)
+    before = engine.facts()
+    engine.open_session(Shape.LEDGER, server=before).close()
+    wait_until(lambda: engine.facts().young_us <= 0, "a later start can be told")
+    own_server.kill()
+    own_server.start()
+    now = engine.facts()
+    calls: list[Callable[..., Any]] = [
+        partial(engine.prepare, Shape.LEDGER),
+        partial(engine.table_identity, Shape.LEDGER),
+        partial(engine.open_session, Shape.LEDGER),
+        partial(engine.plant_canary, 1),
+        partial(engine.canary, 1),
+        lambda server: list(engine.survivors(Shape.LEDGER, server=server)),
+    ]
+    for call in calls:
+        with pytest.raises(OtherServer, match=r"it started [\d.]+ s later"):
+            call(server=before)
+        for made in filter(lambda it: hasattr(it, "close"), [call(server=now)]):
+            made.close()
+    for name, value in now.identity.items():
+        if name in ("server_uuid", "server_id", "port", "dbcheck.identity"):
+            other = replace(now, identity={**now.identity, name: f"not {value}"})
+            with pytest.raises(OtherServer, match=f"{name} is {value} instead of"):
+                engine.open_session(Shape.LEDGER, server=other)
+
+
+def test_a_standby_is_not_its_primary(new_server: NewServer) -> None:
+    """Also where it says nothing else that the primary would not say."""
+    server = new_server("postgresql")
+    (server.data / "standby.signal").touch()
+    server.start()
+    engine = engine_of(server)
+    with pytest.raises(OtherServer, match="it is a standby"):
+        engine.canary(1, server=engine.facts())

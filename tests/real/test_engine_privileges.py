@@ -127,18 +127,19 @@ def test_the_documented_account_is_enough(least: Least) -> None:
         least.run(statement)
     engine = least.engine()
     assert engine.ready() is None
+    server = engine.facts()
     for shape, sizes in ((Shape.LEDGER, (1, 5000)), (Shape.CLASSIC, ())):
         engine.check(shape)
         unmade = engine.places(shape)
-        engine.prepare(shape)
+        engine.prepare(shape, server=server)
         assert len(engine.places(shape)) >= len(unmade)
         assert unmade or least.server.name == "postgresql"
         engine.check(shape)
-        session = engine.open_session(shape)
+        session = engine.open_session(shape, server=server)
         row_id = commit(session, Schedule(1, 2, sizes).row(1, 1))
         session.close()
         assert engine.row(shape, row_id)
-        assert [len(batch) for batch in engine.survivors(shape)] == [1]
+        assert [len(batch) for batch in engine.survivors(shape, server=server)] == [1]
     facts = engine.facts()
     same = same_server(facts.identity, engine.facts().identity)
     assert same.standing is Standing.PRESENT

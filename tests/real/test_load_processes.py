@@ -18,7 +18,7 @@ from dbcheck.campaign.loading import Cutter, crews_of, load_until_cut
 from dbcheck.campaign.preflight import Started, preflight
 from dbcheck.campaign.rig import Limits
 from dbcheck.core.evidence import Verdict
-from dbcheck.errors import EngineError, LoadError
+from dbcheck.errors import EngineError, LoadError, OtherServer
 from dbcheck.lab.lab import Lab, missing
 from dbcheck.lab.spec import LabSpec
 from dbcheck.load.load import Load
@@ -141,6 +141,17 @@ def test_a_process_that_cannot_connect_says_why(here: Bench) -> None:
     started = preflight(here.rig, shared(here.engine), SEED)
     here.execute(f"drop table {here.table}")
     with pytest.raises(EngineError, match="ledger"):
+        here.loading(started)
+    assert workers_of(os.getpid()) == []
+
+
+@ONE_SERVER
+def test_a_process_that_reaches_another_server_says_so(here: Bench) -> None:
+    started = preflight(here.rig, shared(here.engine), SEED)
+    before = started.manifest.before
+    other = replace(before, started_us=before.started_us - 10**6)
+    started = replace(started, manifest=replace(started.manifest, before=other))
+    with pytest.raises(OtherServer, match="it started 1 s later"):
         here.loading(started)
     assert workers_of(os.getpid()) == []
 

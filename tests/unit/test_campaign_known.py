@@ -126,7 +126,7 @@ class Server(Parts):
     def facts(self) -> ServerFacts:
         return replace(FACTS, identity=self._identity, clock_us=10**9)
 
-    def prepare(self, shape: Shape) -> TableFacts:
+    def prepare(self, shape: Shape, **options: Any) -> TableFacts:
         self.prepared += 1
         return self._table
 

@@ -14,7 +14,7 @@ import pytest
 from dbcheck.core.ended import BROKEN
 from dbcheck.core.history import AckValues, Row
 from dbcheck.core.schedule import Schedule
-from dbcheck.errors import CommitUnknown, EngineError, WitnessError
+from dbcheck.errors import CommitUnknown, EngineError, OtherServer, WitnessError
 from dbcheck.load import loop as loop_module
 from dbcheck.load.crew import Told
 from dbcheck.load.load import Load
@@ -131,7 +131,7 @@ class FakeServer:
         self.open: list[FakeSession] = []
         self.received_us = 0
 
-    def open_session(self, shape: Shape, *, relaxed: bool = False) -> Session:
+    def open_session(self, shape: Shape, **options: Any) -> Session:
         self.open.append(FakeSession(self, self.answer))
         return self.open[-1]
 
@@ -323,6 +323,26 @@ def test_a_broken_session_is_replaced_under_a_new_number(make: Make) -> None:
     assert (told.broken, told.farewells) == (0, [])
 
 
+def test_every_session_must_reach_the_server_that_the_load_began_with(
+    make: Make,
+) -> None:
+    """Also one in place of another; where it does not, nothing is written over it."""
+    site = make(lambda row: broken(row) if row.seq == 5 else row.seq)
+    opened, asked = site.server.open_session, list[Any]()
+
+    def open_session(shape: Shape, **options: Any) -> Session:
+        asked.append(options["server"])
+        if len(asked) > 3:
+            raise OtherServer("it started 1 s later")
+        return opened(shape)
+
+    site.server.open_session = open_session  # type: ignore[method-assign]
+    told = site.run(lambda: len(asked) == 6)
+    assert asked == [FACTS] * 6
+    assert told.sent == dict.fromkeys((1, 2, 3), 5)
+    assert (told.broken, told.refusals) == (3, [])
+
+
 @pytest.mark.parametrize("now", [None, ServerFacts("Fake", "1", {}, 9, 1, 9, {})])
 def test_another_server_is_not_written_to(make: Make, now: ServerFacts | None) -> None:
     site = make(lambda row: broken(row) if row.seq == 5 else row.seq)
@@ -401,7 +421,7 @@ def test_a_session_that_cannot_connect_leaves_none_open(make: Make) -> None:
     site = make(until_last)
     opened = site.server.open_session
 
-    def open_session(shape: Shape, *, relaxed: bool = False) -> Session:
+    def open_session(shape: Shape, **options: Any) -> Session:
         if len(site.server.open) == 2:
             raise EngineError("too many connections")
         return opened(shape)
@@ -416,7 +436,7 @@ def test_a_session_that_cannot_be_watched_leaves_none_open(make: Make) -> None:
     site = make(until_last)
     opened = site.server.open_session
 
-    def open_session(shape: Shape, *, relaxed: bool = False) -> Session:
+    def open_session(shape: Shape, **options: Any) -> Session:
         session = opened(shape)
         session.fileno = site.server.open[0].fileno  # type: ignore[method-assign]
         return session
@@ -434,7 +454,7 @@ class Gate:
         self.reached, self.free = threading.Event(), threading.Event()
         opened = server.open_session
 
-        def open_session(shape: Shape, *, relaxed: bool = False) -> Session:
+        def open_session(shape: Shape, **options: Any) -> Session:
             nonlocal free
             free -= 1
             if free < 0:

@@ -61,16 +61,16 @@ class FakeEngine:
         started_us = FACTS.started_us + 10**9
         return replace(FACTS, started_us=started_us, settings=self._settings)
 
-    def canary(self, epoch: int) -> None:
+    def canary(self, epoch: int, **options: Any) -> None:
         return None
 
-    def logged(self, since_us: int) -> str:
+    def logged(self, since_us: int, **options: Any) -> str:
         return self.log
 
-    def table_identity(self, shape: Shape) -> str:
+    def table_identity(self, shape: Shape, **options: Any) -> str:
         return ""
 
-    def survivors(self, shape: Shape) -> Iterator[RowBatch]:
+    def survivors(self, shape: Shape, **options: Any) -> Iterator[RowBatch]:
         schedule = Schedule(
             MANIFEST.seed, MANIFEST.epoch, MANIFEST.workload.payload_bytes
         )

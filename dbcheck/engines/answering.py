@@ -1,0 +1,54 @@
+"""Whether a connection reached the server that it was meant to reach.
+
+What spreads connections (a load balancer, a proxy, a name with several addresses) leads
+one to a server and the next to another.  So a connection that matters is asked itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from dbcheck.errors import OtherServer
+from dbcheck.ports import ServerFacts
+
+
+@dataclass(frozen=True, slots=True)
+class Answering:
+    """What a server says of itself in one connection.
+
+    started_us, identity: as in ServerFacts; of the latter what is known here.
+    standby: it follows another server.
+    """
+
+    started_us: int
+    standby: bool = False
+    identity: Mapping[str, str] = field(default_factory=dict)
+
+
+def require_same(target: str, server: ServerFacts, found: Answering) -> None:
+    """Raise OtherServer if *found* is not the same process of the same *server*.
+
+    target: how error messages name the address that leads to it.
+    """
+    if said := _difference(server, found):
+        raise OtherServer(
+            f"a connection to {target} reached another server than one before it did"
+            f" ({said}): something between spreads connections, or the server restarted"
+            " meanwhile",
+            hint="Connect to the server itself, with no load balancer or proxy"
+            " between.",
+        )
+
+
+def _difference(server: ServerFacts, found: Answering) -> str:
+    """Return in what they differ, "" if in nothing that is known of both."""
+    for name in sorted(server.identity.keys() & found.identity.keys()):
+        now, before = found.identity[name], server.identity[name]
+        if now != before:
+            return f"{name} is {now} instead of {before}"
+    apart_us = found.started_us - server.started_us
+    if abs(apart_us) > 2 * server.started_error_us:
+        later = "later" if apart_us > 0 else "earlier"
+        return f"it started {abs(apart_us) / 1e6:.6g} s {later}"
+    return "it is a standby" if found.standby else ""

@@ -1,0 +1,130 @@
+"""Something between that leads one connection to a server and the next to another."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from collections.abc import Iterator
+from typing import Any, cast
+
+import pytest
+
+from dbcheck.core.evidence import Verdict
+from dbcheck.errors import OtherServer
+from dbcheck.lab.server import DatabaseServer
+from dbcheck.ports import Engine, Shape
+from tests.planted.fault import engines
+from tests.planted.proxy import PASS_ON, Proxy
+from tests.planted.site import Site, copy_folder
+from tests.real.lab_access import connect
+from tests.real.servers import engine_of
+
+pytestmark = pytest.mark.planted
+
+
+@contextlib.contextmanager
+def second(site: Site) -> Iterator[DatabaseServer]:
+    """Make a server of the same kind and account, with no data yet."""
+    base = site.clean.parent / "second"
+    (base / "run").mkdir(parents=True)
+    base.chmod(0o755)
+    shutil.copy(site.server.run / "password", base / "run" / "password")
+    owner = site.server.run.stat()
+    shutil.chown(base / "run", owner.st_uid, owner.st_gid)
+    server: DatabaseServer = type(site.server)(base / "data", base / "run")
+    try:
+        yield server
+    finally:
+        server.kill()
+        shutil.rmtree(base)
+
+
+class Directed:
+    """An engine each of whose calls named in *calls* reaches another server.
+
+    port: where connections lead; first: so many of those calls still do not.
+    """
+
+    def __init__(self, site: Site, other: DatabaseServer, first: int, *calls: str):
+        self._ports = (site.server.port, other.port)
+        self.port, self._first, self._calls = site.server.port, first, calls
+        self.engine: Engine
+
+    def __getattr__(self, name: str) -> Any:
+        call = getattr(self.engine, name)
+        if name not in self._calls:
+            return call
+
+        def directed(*args: Any, **options: Any) -> Any:
+            self._first -= 1
+            self.port = self._ports[self._first < 0]
+            try:
+                found = call(*args, **options)
+                return list(found) if name == "survivors" else found
+            finally:
+                self.port = self._ports[0]
+
+        return directed
+
+
+@contextlib.contextmanager
+def spread(
+    site: Site, other: DatabaseServer, first: int, *calls: str
+) -> Iterator[Engine]:
+    """Give an engine behind a proxy that leads *calls* to the other server."""
+    directed = Directed(site, other, first, *calls)
+    with Proxy(lambda: directed.port, lambda _: PASS_ON) as proxy:
+        directed.engine = site.through(proxy.port)
+        yield cast(Engine, directed)
+
+
+def lose_rows(site: Site) -> None:
+    """Take a few rows of the load away, as if they had never been written."""
+    site.execute(f"delete from {site.table} where session = 1 and seq > 3")
+
+
+@engines("own_site", "postgresql", "mariadb", "mysql")
+@pytest.mark.parametrize("call", ["survivors", "canary", "table_identity"])
+def test_rows_of_another_server_clear_nobody(site: Site, call: str) -> None:
+    """The one whose identity is compared lost rows; a copy of it has them all."""
+    with second(site) as other:
+
+        def restore() -> None:
+            copy_folder(site.server.data, other.data)
+            other.start()
+            site.server.start()
+            lose_rows(site)
+
+        with spread(site, other, 0, call) as engine:
+            outcome = site.cycle(restore=restore, engine=engine)
+    assert outcome.verdict is Verdict.INCONCLUSIVE, outcome.judgement
+    (reason,) = outcome.judgement.reasons
+    assert "not all was read from the server whose identity was compared" in reason
+    assert "something between spreads connections" in reason
+    assert not outcome.run.was_read()
+
+
+@engines("own_site")
+def test_sessions_on_another_server_accuse_nobody(site: Site) -> None:
+    """All but the first sessions of the load would commit where nobody will look."""
+    site.server.stop()
+    with second(site) as other:
+        copy_folder(site.server.data, other.data)
+        site.server.start()
+        other.start()
+        engine_of(other).prepare(Shape.LEDGER)
+
+        def cut() -> None:
+            site.server.kill()
+            other.kill()
+
+        with (
+            spread(site, other, 2, "open_session") as engine,
+            pytest.raises(OtherServer, match="something between spreads connections"),
+        ):
+            site.cycle(cut, engine=engine)
+        with contextlib.closing(connect(other.url, other.password)) as connection:
+            cursor = connection.cursor()
+            cursor.execute(f"select count(*) from {site.table}")
+            assert cursor.fetchone() == (0,)
+            cursor.close()
