@@ -3,7 +3,7 @@
 
 BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest
-PARALLEL := -n 4 --dist loadfile --no-loadscope-reorder
+PARALLEL := -n 3 --dist loadfile --no-loadscope-reorder
 
 # The tests start Python a thousand times: let it keep what it has compiled.
 unexport PYTHONDONTWRITEBYTECODE

@@ -27,6 +27,7 @@ from tests.waiting import wait_until
 
 pytestmark = pytest.mark.planted
 
+TRIES = 5
 LP_NORMAL = 1 << 15  # src/include/storage/itemid.h: 15 bits, 2 bits, 15 bits
 BEHIND = 32760 | LP_NORMAL | 32767 << 17  # the longest item, far behind the page
 PAYLOAD_AT = 34  # of a row, behind id, epoch, session, seq and part
@@ -92,9 +93,15 @@ def crashing(
 def test_a_page_that_crashes_its_reader_fails_with_the_words_of_the_log(
     site: Site, name: str, change: Callable[[Path], None]
 ) -> None:
-    outcome = crashing(site, name, change)
-    assert outcome.verdict is Verdict.FAIL, outcome.judgement
-    (reason,) = outcome.judgement.reasons
+    # What lies behind a page is chance: memory that can be read is no crash, and a FAIL
+    # by its own name.
+    for _ in range(TRIES):
+        outcome = crashing(site, name, change)
+        assert outcome.verdict is Verdict.FAIL, outcome.judgement
+        (reason,) = outcome.judgement.reasons
+        if not reason.startswith("index-mismatch"):
+            break
+        site.put_back()
     assert "was terminated by signal 11: Segmentation fault" in reason
     assert "2 times" in reason
     assert outcome.run.was_read()

@@ -251,7 +251,8 @@ def test_a_second_run_is_refused_where_the_host_is_asked(lab: Bench) -> None:
         preflight(lab.rig, quick(), SEED)
     lab.loading(started)
     lab.rig.power.restore()
-    assert lab.judge(started).verdict is PASS
+    outcome = lab.judge(started)
+    assert outcome.verdict is PASS, outcome.judgement.reasons
 
 
 @engines("lab")
