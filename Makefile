@@ -8,7 +8,7 @@ PARALLEL := -n 3 --dist loadfile --no-loadscope-reorder
 # The tests start Python a thousand times: let it keep what it has compiled.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup mysql demo test wide check fix soak fuzz bench clean
+.PHONY: setup mysql demo test wide check static unit fix soak fuzz bench clean
 
 setup: .venv/.ready
 
@@ -36,12 +36,18 @@ soak: setup
 	-$(BIN)/python -m tests.mysql
 	$(PYTEST) -m soak --timeout 3600
 
+# The two halves run side by side: types take one core, the tests what is left.
 check: setup
+	$(MAKE) --no-print-directory --output-sync=target -j 2 static unit
+
+static:
 	$(BIN)/ruff format --check --quiet .
 	$(BIN)/ruff check --quiet .
-	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
-	$(PYTEST) -q -n 2 tests/unit tests/property
+	$(BIN)/mypy
+
+unit:
+	$(PYTEST) -q -n 2 tests/unit
 
 fix: setup
 	$(BIN)/ruff format .
