@@ -164,10 +164,16 @@ def lab(
 
 
 @pytest.fixture
-def here(lab: Bench) -> Bench:
-    """The lab with none of the rows of an earlier test, and its host left alone."""
+def hosted(lab: Bench) -> Bench:
+    """The lab with none of the rows of an earlier test."""
     lab.rig.engine.drop()
-    return replace(lab, rig=replace(lab.rig, host=None, log_path=""))
+    return lab
+
+
+@pytest.fixture
+def here(hosted: Bench) -> Bench:
+    """The same, with its host left alone."""
+    return replace(hosted, rig=replace(hosted.rig, host=None, log_path=""))
 
 
 @pytest.fixture
@@ -244,14 +250,14 @@ def test_a_row_that_was_altered_before_a_run_is_held_against_none(here: Bench) -
 
 
 @engines("lab")
-def test_a_second_run_is_refused_where_the_host_is_asked(lab: Bench) -> None:
+def test_a_second_run_is_refused_where_the_host_is_asked(hosted: Bench) -> None:
     """Its canaries would write into those of the first, which goes on."""
-    started = preflight(lab.rig, quick(), SEED)
+    started = preflight(hosted.rig, quick(), SEED)
     with pytest.raises(HostError, match="canaries are writing"):
-        preflight(lab.rig, quick(), SEED)
-    lab.loading(started)
-    lab.rig.power.restore()
-    outcome = lab.judge(started)
+        preflight(hosted.rig, quick(), SEED)
+    hosted.loading(started)
+    hosted.rig.power.restore()
+    outcome = hosted.judge(started)
     assert outcome.verdict is PASS, outcome.judgement.reasons
 
 
