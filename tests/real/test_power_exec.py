@@ -1,3 +1,5 @@
+"""A switch of programs: what they are asked, how long they may take, how they end."""
+
 from __future__ import annotations
 
 import signal
@@ -12,7 +14,6 @@ import pytest
 from dbcheck.errors import PowerError
 from dbcheck.ports import PowerState
 from dbcheck.power.exec import ExecCommands, ExecSwitch
-from dbcheck.power.manual import ManualSwitch
 from tests.waiting import wait_until
 
 
@@ -223,15 +224,3 @@ def test_no_interrupt_leaves_the_target_without_power(
         said, _ = client.communicate(timeout=60)
     assert plug.read_text() == "on\n"
     assert said == "interrupted\n"
-
-
-def test_a_human_is_asked_and_nothing_is_claimed() -> None:
-    asked: list[str] = []
-    power = ManualSwitch(asked.append)
-    cut = power.cut()
-    assert (cut.asked_us, cut.exact_us) == (None, None)
-    power.restore()
-    assert power.state() is PowerState.UNKNOWN
-    assert power.failure() is None
-    assert "NOW" in asked[0]
-    assert len(asked) == 2
