@@ -141,6 +141,12 @@ class Engine(Protocol):
         DROP and CREATE it is another one.  Raise ConnectionLost.
         """
 
+    def names_in_log(self, shape: Shape) -> tuple[str, ...]:
+        """Return how the server's log names the table and its files, as far as known.
+
+        A line that has one of them, not followed by more of a name, is about the table.
+        """
+
     def relax(self, *, process: bool) -> str:
         """Prepare the server for relaxed sessions; return in words what relaxes them.
 

@@ -37,7 +37,7 @@ from dbcheck.runs import Manifest, RunFolder
 READINGS_MAX = 2
 _MAY_BE_SOUND = (
     "the data may be sound; check that the table's file is there, its owner and mode,"
-    " then run dbcheck reconcile"
+    " free space, memory and the limit of open files, then run dbcheck reconcile"
 )
 _OTHER = "not all was read from the server whose identity was compared"
 _ITSELF = "connect to the server itself, then run dbcheck reconcile"
@@ -115,7 +115,7 @@ class Reading:
             self.failure, self.missing = str(error), error.missing
         except TableRefused as error:
             self._rig.power.failure()  # raises if it was the drive that went meanwhile
-            if damage := log.damage():
+            if damage := log.damage(self._manifest.workload.shape):
                 self.failure = f"{error}: {damage}"
             else:
                 self.unanswered = f"{error}: {_MAY_BE_SOUND}"

@@ -15,15 +15,10 @@ from dataclasses import dataclass
 
 from dbcheck import interrupt
 from dbcheck.campaign.rig import Rig
-from dbcheck.core.startlog import (
-    crash_of,
-    damage,
-    damage_since_start,
-    damage_that_ended,
-)
+from dbcheck.core.startlog import crash_of, damage, damage_that_ended, since_start
 from dbcheck.core.target import LogMarks
 from dbcheck.errors import ConnectionLost, EngineError, HostError
-from dbcheck.ports import ServerFacts
+from dbcheck.ports import ServerFacts, Shape
 from dbcheck.runs import Manifest
 
 LOOK_S = 10.0  # a server that dumps a page and a stack trace takes a second
@@ -48,7 +43,7 @@ class ReadingLog:
     def __init__(self, rig: Rig, manifest: Manifest, facts: ServerFacts) -> None:
         """Note where the log ends, if the run has one; never raises."""
         self._rig, self._before = rig, manifest.host
-        self._started_us, self._since_us = facts.started_us, facts.clock_us
+        self._facts = facts
         self._path = manifest.host.log_path if manifest.host and rig.host else ""
         self._marks: LogMarks | None = None
         if rig.host is not None and self._path:
@@ -77,15 +72,24 @@ class ReadingLog:
                 return said
             time.sleep(POLL_S)
 
-    def damage(self) -> str:
-        """Return the damage that the log names since the server's last start, or ""."""
-        before = self._before
+    def damage(self, shape: Shape) -> str:
+        """Return the damage of that table that the log names since the last start.
+
+        "" if it names none, or only that of others, which may be older than the cut.
+        """
+        names = self._rig.engine.names_in_log(shape)
+        return "; ".join(damage(self._since_start(), names)) if names else ""
+
+    def _since_start(self) -> str:
+        """Return what the server logged since its last start, "" if that is unknown."""
+        before, facts = self._before, self._facts
         with contextlib.suppress(HostError):
             if self._rig.host is not None and before is not None and self._path:
                 log = self._rig.host.read_log(self._path, before.log_marks)
-                return "" if log.rewound else "; ".join(damage_since_start(log.text))
+                whole = not (log.rewound or log.truncated)
+                return since_start(log.text) if whole else ""
         with contextlib.suppress(EngineError):
-            return "; ".join(damage(self._rig.engine.logged(self._started_us) or ""))
+            return self._rig.engine.logged(facts.started_us, server=facts) or ""
         return ""
 
     def _logged(self) -> str | None:
@@ -97,5 +101,5 @@ class ReadingLog:
             if self._rig.host is not None and self._marks is not None:
                 return self._rig.host.read_log(self._path, self._marks).text
         with contextlib.suppress(EngineError):  # it may be down
-            return self._rig.engine.logged(self._since_us)
+            return self._rig.engine.logged(self._facts.clock_us)
         return ""

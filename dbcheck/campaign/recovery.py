@@ -24,7 +24,7 @@ def read_survivors(
     """Wait until the server is back, read its table, store and return what was found.
 
     failed: the record of an earlier look, at which the server had failed.  It stands
-    if nothing can be read now either.
+    unless the rows of that very server can be read now.
     Raise UsageError, with nothing stored, if another server is asked, at another
     address, than the one that took the load.
 
@@ -44,13 +44,14 @@ def read_survivors(
     if facts is not None and rig.engine.target != manifest.target:
         _require_same(rig.engine.target, manifest, facts)
     reading = Reading(rig, run, manifest)
-    if facts is not None and _is_same(manifest.before, facts):
+    same = facts is not None and _is_same(manifest.before, facts)
+    if facts is not None and same:
         try:
             reading.read(facts)
         except NotBack as error:
             return failed or _absent(rig, run, manifest, str(error))
         failure, missing = reading.failure or failure, missing or reading.missing
-    if failed is not None and (facts is None or reading.unanswered):
+    if failed is not None and (not same or missing or reading.unanswered):
         return failed
     host = ask_host(rig, manifest, remove=not reading.unanswered)
     after = AfterRecord(

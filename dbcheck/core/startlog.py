@@ -70,15 +70,21 @@ def decisive(text: str) -> tuple[str, ...]:
     return _shown(damage or errors)
 
 
-def damage(text: str) -> tuple[str, ...]:
-    """Return the first errors in *text* that name damaged data, () if none does."""
+def damage(text: str, names: Sequence[str] = ()) -> tuple[str, ...]:
+    """Return the first errors in *text* that name damaged data, () if none does.
+
+    names: only those with one of these names in them; () for all.
+    """
+    about = re.compile("|".join(rf"(?<!\w){re.escape(name)}(?!\w)" for name in names))
     errors = _errors(text)
     if any(words.SURROUNDINGS.search(line) for line in errors):
         return ()
     lines = [
         line
         for line in errors
-        if words.DAMAGE.search(line) and not words.MYISAM.search(line)
+        if words.DAMAGE.search(line)
+        and not words.MYISAM.search(line)
+        and about.search(line)
     ]
     if words.OUTSIDE.search(text):
         lines = [line for line in lines if not words.FILES_MISSING.search(line)]
@@ -96,10 +102,10 @@ def damage_that_ended(text: str) -> tuple[str, ...]:
     return damage(running) if again or words.ENDED_ITSELF.search(running) else ()
 
 
-def damage_since_start(text: str) -> tuple[str, ...]:
-    """Return the errors that name damaged data since the last start in *text*."""
+def since_start(text: str) -> str:
+    """Return what follows the last start in *text*, "" if it shows none."""
     begins = [match.start() for match in words.START.finditer(text)]
-    return damage(text[begins[-1] :]) if begins else ()
+    return text[begins[-1] :] if begins else ""
 
 
 def crash_of(text: str, session: int) -> tuple[str, ...]:

@@ -23,7 +23,7 @@ from dbcheck.engines.mysql_check import (
 )
 from dbcheck.engines.mysql_link import FAMILY, MysqlLink
 from dbcheck.engines.mysql_options import client_options, url_options
-from dbcheck.engines.mysql_places import places
+from dbcheck.engines.mysql_places import folder_of, places
 from dbcheck.engines.mysql_relaxed import (
     is_remembered,
     relax,
@@ -225,7 +225,8 @@ class MysqlEngine:
             version, comment, _ = link.row("server")
             name, _ = product(version, comment)
             mysql_identity.name_data(link, name, self._database)
-            identity = mysql_identity.of_table(link, name, self._database, NAMES[shape])
+            folder = folder_of(self._database)
+            identity = mysql_identity.of_table(link, name, folder, NAMES[shape])
             epochs = link.rows(f"epochs_{shape.value}", answer_s=SCAN_S)
         return table_facts(epochs, identity)
 
@@ -234,7 +235,13 @@ class MysqlEngine:
         with self._open(None, server=server) as link:
             version, comment, _ = link.row("server")
             name, _ = product(version, comment)
-            return mysql_identity.of_table(link, name, self._database, NAMES[shape])
+            folder = folder_of(self._database)
+            return mysql_identity.of_table(link, name, folder, NAMES[shape])
+
+    def names_in_log(self, shape: Shape) -> tuple[str, ...]:
+        """Return the table's own name, and its file's without the suffix."""
+        table, database = NAMES[shape], self._database
+        return f"`{database}`.`{table}`", f"{folder_of(database)}/{table}"
 
     def relax(self, *, process: bool) -> str:
         """Change a setting of the whole server; return in words which."""

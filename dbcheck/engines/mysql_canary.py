@@ -23,7 +23,13 @@ from dbcheck.engines.mysql_check import product, quote_account
 from dbcheck.engines.mysql_grants import missing
 from dbcheck.engines.mysql_link import MysqlLink
 from dbcheck.engines.tables import MARK
-from dbcheck.errors import EngineError, NoCanary, OtherServer, TableLost
+from dbcheck.errors import (
+    EngineError,
+    NoCanary,
+    OtherServer,
+    TableLost,
+    TableRefused,
+)
 
 TABLE = "canary"
 _ENGINES = {"MariaDB": "Aria", "MySQL": "MyISAM"}
@@ -86,7 +92,7 @@ def plant(connect: Open, database: str, epoch: int) -> HeldRow:
 
 
 def is_there(connect: Open, epoch: int) -> bool | None:
-    """Return whether the row is there, None if the table is not, or is still locked.
+    """Return whether the row is there, None if the table is not, or is not opened.
 
     A table that cannot be read was not closed in an orderly way: its row is not there.
     """
@@ -114,6 +120,8 @@ def drop(link: MysqlLink) -> None:
 def _look(link: MysqlLink, epoch: int) -> bool | None:
     try:
         return bool(link.rows("canary", {"epoch": epoch}))
+    except TableRefused:  # that says nothing of the ledger, which is read next
+        return None
     except TableLost as error:
         return None if error.missing else False
     except EngineError as error:

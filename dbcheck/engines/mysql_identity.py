@@ -51,14 +51,14 @@ def name_data(link: MysqlLink, product: str, database: str) -> None:
     link.rows("draw_identity", {"uuid": str(uuid.uuid4())})
 
 
-def of_table(link: MysqlLink, product: str, database: str, name: str) -> str:
+def of_table(link: MysqlLink, product: str, folder: str, name: str) -> str:
     """Return InnoDB's number of a table, "" if this account may not see it.
 
-    Raise ConnectionLost.
+    folder: the database's, see mysql_places.folder_of().  Raise ConnectionLost.
     """
     statement = "table_identity_mariadb" if product == "MariaDB" else "table_identity"
     try:
-        found = link.rows(statement, {"database": database, "name": name})
+        found = link.rows(statement, {"folder": folder, "name": name})
     except ConnectionLost:
         raise
     except EngineError:  # the privilege PROCESS is needed

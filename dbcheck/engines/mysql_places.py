@@ -135,13 +135,21 @@ def _system(variables: Mapping[str, str]) -> Iterable[str]:
             yield posixpath.join(home, file[1])
 
 
-def _filename(database: str, variables: Mapping[str, str]) -> str:
-    """Return the folder of a database (MySQL 8.4 manual, 11.2.4)."""
-    if variables.get("lower_case_table_names") == "1":
-        database = database.lower()
+def folder_of(database: str) -> str:
+    """Return how InnoDB writes the name of a database, and how its folder is called.
+
+    MySQL 8.4 manual, 11.2.4 Mapping of Identifiers to File Names.
+    """
     return "".join(
         each if _PLAIN.fullmatch(each) else f"@{ord(each):04x}" for each in database
     )
+
+
+def _filename(database: str, variables: Mapping[str, str]) -> str:
+    """Return the folder of a database, whose case the server may have changed."""
+    if variables.get("lower_case_table_names") == "1":
+        database = database.lower()
+    return folder_of(database)
 
 
 def _directories(

@@ -63,6 +63,28 @@ def test_a_crash_takes_the_row_and_a_shutdown_keeps_it(
     engine.drop()
 
 
+def test_a_canary_whose_files_are_gone_says_nothing(
+    own_server: DatabaseServer,
+) -> None:
+    """The rows that were acked are read all the same."""
+    own_server.start()
+    engine = engine_of(own_server)
+    held = planted(engine, 1)
+    assert held is None or held.is_held()
+    own_server.kill()
+    for file in own_server.data.glob("dbcheck/canary.*[YAID]"):
+        file.unlink()
+    own_server.start()
+    if own_server.name == "postgresql":
+        with cursor_on(own_server) as cursor:
+            cursor.execute("select pg_relation_filepath('dbcheck.canary')")
+            ((path,),) = cursor.fetchall()
+        (own_server.data / path).unlink()
+    assert engine.canary(1) is None
+    assert list(engine.survivors(Shape.LEDGER)) == []
+    engine.drop()
+
+
 def test_another_run_and_a_poor_account_are_told_that_they_have_none(
     new_server: NewServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

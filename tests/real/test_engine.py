@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 
 import pytest
+from sqlalchemy import make_url
 
 from dbcheck.audit.rules import flagged
 from dbcheck.core.evidence import Standing, restarted
@@ -84,6 +85,21 @@ def test_rows_come_back_as_they_were_sent(engine: Engine) -> None:
         assert engine.row(Shape.LEDGER, row.row_id) == row
     assert not engine.row(Shape.LEDGER, max(ids) + 1)
     engine.check(Shape.LEDGER)
+
+
+def test_a_table_has_an_identity_in_a_database_of_any_name(
+    server: DatabaseServer,
+) -> None:
+    quote = '"' if server.name == "postgresql" else "`"
+    with contextlib.closing(connect(server.url, server.password)) as connection:
+        cursor = connection.cursor()
+        cursor.execute(f"create database {quote}db-check{quote}")
+        try:
+            url = make_url(server.url).set(database="db-check")
+            engine = open_engine(url.render_as_string(), server.password)
+            assert engine.prepare(Shape.LEDGER).identity
+        finally:
+            cursor.execute(f"drop database {quote}db-check{quote}")
 
 
 def test_a_table_that_was_replaced_is_another_one(

@@ -22,7 +22,13 @@ from dbcheck.core.evidence import Verdict
 from dbcheck.core.history import Ack
 from dbcheck.core.schedule import Schedule
 from dbcheck.core.survivors import RowBatch
-from dbcheck.errors import TableRefused, UsageError, WitnessError
+from dbcheck.errors import (
+    EngineError,
+    TableLost,
+    TableRefused,
+    UsageError,
+    WitnessError,
+)
 from dbcheck.ports import (
     Engine,
     PowerSwitch,
@@ -48,6 +54,7 @@ class FakeEngine:
 
     target = MANIFEST.target
     log = ""
+    identity = FACTS.identity
 
     def __init__(
         self, reading: Callable[[], None], settings: Mapping[str, str]
@@ -59,7 +66,12 @@ class FakeEngine:
 
     def facts(self) -> ServerFacts:
         started_us = FACTS.started_us + 10**9
-        return replace(FACTS, started_us=started_us, settings=self._settings)
+        return replace(
+            FACTS,
+            identity=self.identity,
+            started_us=started_us,
+            settings=self._settings,
+        )
 
     def canary(self, epoch: int, **options: Any) -> None:
         return None
@@ -69,6 +81,9 @@ class FakeEngine:
 
     def table_identity(self, shape: Shape, **options: Any) -> str:
         return ""
+
+    def names_in_log(self, shape: Shape) -> tuple[str, ...]:
+        return "`d`.`ledger`", "d/ledger"
 
     def survivors(self, shape: Shape, **options: Any) -> Iterator[RowBatch]:
         schedule = Schedule(
@@ -197,11 +212,26 @@ def test_rows_are_left_unread_until_no_setting_hides_any(site: Site) -> None:
     assert site.run.was_read()
 
 
+NAMED = "[ERROR] InnoDB: Table `d`.`ledger` is corrupted"
+FILE = "[ERROR] InnoDB: Header page of ./d/ledger.ibd is corrupted"
+OTHERS = (
+    "[ERROR] InnoDB: Table `shop`.`orders` is corrupted",
+    "[ERROR] InnoDB: Table `dd`.`ledger` is corrupted",
+    "[ERROR] InnoDB: Header page of ./d/ledger_old.ibd is corrupted",
+    f"{NAMED}\n[ERROR] InnoDB: Operating system error number 13: Permission denied",
+)
+
+
 @pytest.mark.parametrize(
     ("log", "verdict"),
-    [("", Verdict.INCONCLUSIVE), ("[ERROR] page 3 is corrupted", Verdict.FAIL)],
+    [
+        ("", Verdict.INCONCLUSIVE),
+        *((other, Verdict.INCONCLUSIVE) for other in OTHERS),
+        (NAMED, Verdict.FAIL),
+        (FILE, Verdict.FAIL),
+    ],
 )
-def test_a_table_that_is_not_opened_fails_only_if_the_log_names_damage(
+def test_a_table_that_is_not_opened_fails_only_if_the_log_names_its_damage(
     site: Site, log: str, verdict: Verdict, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse() -> None:
@@ -212,9 +242,10 @@ def test_a_table_that_is_not_opened_fails_only_if_the_log_names_damage(
     assert outcome.verdict is verdict
     (reason,) = outcome.judgement.reasons
     assert "1812: tablespace is missing: " in reason
-    assert ("its owner and mode" in reason) == (not log)
-    assert site.run.was_read() == bool(log)
-    if not log:
+    fails = verdict is Verdict.FAIL
+    assert ("its owner and mode" in reason) == (not fails)
+    assert site.run.was_read() == fails
+    if not fails:
         later = site.reconcile(10)
         assert later.found is not None
         assert later.found.kept == ACKED
@@ -260,12 +291,31 @@ def test_a_server_that_came_back_late_fails_by_its_rows_and_never_passes(
         site.reconcile(10)
 
 
-def test_a_failure_stands_while_nothing_can_be_read(site: Site) -> None:
-    def refuse() -> None:
-        raise TableRefused("1812: tablespace is missing")
+@pytest.mark.parametrize(
+    ("error", "identity"),
+    [
+        pytest.param(
+            TableRefused("1812: tablespace is missing"), FACTS.identity, id="refused"
+        ),
+        pytest.param(TableLost("no table", missing=True), FACTS.identity, id="gone"),
+        pytest.param(None, dict.fromkeys(FACTS.identity, "another"), id="another one"),
+    ],
+)
+def test_a_failure_stands_while_nothing_can_be_read(
+    site: Site,
+    error: EngineError | None,
+    identity: Mapping[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The same address may lead to a server that was set up anew since."""
 
+    def read() -> None:
+        if error is not None:
+            raise error
+
+    monkeypatch.setattr(FakeEngine, "identity", identity)
     site.run.write_after(DEAD)
-    outcome = site.reconcile(10, refuse)
+    outcome = site.reconcile(10, read)
     assert outcome.verdict is Verdict.FAIL
     assert outcome.judgement.reasons == ("unrecoverable: PANIC: no checkpoint",)
     assert site.run.after() == DEAD

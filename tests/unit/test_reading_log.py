@@ -10,6 +10,7 @@ import pytest
 from dbcheck.campaign import reading_log
 from dbcheck.core.target import LogTail
 from dbcheck.errors import EngineError
+from dbcheck.ports import Shape
 from tests.unit.test_startlog import MARIA_KILLED, MARIA_MYISAM, MARIA_PAGE
 
 
@@ -18,12 +19,16 @@ def one_look(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading_log, "LOOK_S", 0.0)
 
 
-def _log(logged: str, *, rewound: bool = False) -> reading_log.ReadingLog:
+def _log(
+    logged: str, *, truncated: bool = False, rewound: bool = False
+) -> reading_log.ReadingLog:
     host = SimpleNamespace(
         mark_log=lambda path: {path: (1, 0)},
-        read_log=lambda path, marks: LogTail(logged, False, rewound),
+        read_log=lambda path, marks: LogTail(logged, truncated, rewound),
     )
-    rig = SimpleNamespace(host=host, power=SimpleNamespace(failure=lambda: ""))
+    engine = SimpleNamespace(names_in_log=lambda shape: ("app/t",))
+    power = SimpleNamespace(failure=lambda: "")
+    rig = SimpleNamespace(host=host, power=power, engine=engine)
     manifest = SimpleNamespace(host=SimpleNamespace(log_path="/log", log_marks={}))
     facts = SimpleNamespace(clock_us=0, started_us=0)
     parts: list[Any] = [rig, manifest, facts]
@@ -66,8 +71,10 @@ START = "Starting MariaDB 10.11.6-MariaDB as process 9\n"
     ],
 )
 def test_only_the_last_start_names_damage(logged: str, names: bool) -> None:
-    assert ("page corruption on disk" in _log(logged).damage()) == names
+    said = _log(logged).damage(Shape.LEDGER)
+    assert ("page corruption on disk" in said) == names
 
 
-def test_a_log_that_begins_with_older_lines_names_none() -> None:
-    assert _log(START + MARIA_PAGE, rewound=True).damage() == ""
+@pytest.mark.parametrize("how", ["truncated", "rewound"])
+def test_a_log_that_may_lack_the_last_start_names_no_damage(how: str) -> None:
+    assert _log(START + MARIA_PAGE, **{how: True}).damage(Shape.LEDGER) == ""
