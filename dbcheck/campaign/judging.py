@@ -118,7 +118,7 @@ def judge_run(run: RunFolder, reader: LogReader) -> Outcome:
     except LogDamaged as error:
         damage = error
     if not manifest.control:  # which is to lose by a setting
-        kept = found is not None and not found.losses.counts
+        kept = found is not None and not found.counts and after.index is None
         items.append(settings.item(kept=kept))
     if damage is not None:
         judgement = _on_a_damaged_log(damage, items)
@@ -173,7 +173,7 @@ def _judgement(
             missing=after.missing,
             explained=explained,
             uncut=_is_gone_uncut(load, after),
-            spared=depth is Depth.PROCESS,
+            spared=settings.depth is Depth.PROCESS,
         )
     cut = manifest.cut_class
     return evidence.judge(found, items, cut, depth, explained=explained)
@@ -498,6 +498,7 @@ def _left_on_host(outcome: Outcome) -> dict[str, str] | None:
 def _proof_json(outcome: Outcome) -> dict[str, Any]:
     """Return the depth of this one cut, and what it proves.
 
+    page_cache_kept: on every volume; what is not known counts as lost.
     A control's proves nothing, as it was to lose.
     """
     depth = outcome.depth
@@ -505,6 +506,7 @@ def _proof_json(outcome: Outcome) -> dict[str, Any]:
     proven = Tally.of([(outcome.verdict, named or "")]).to_values()
     return {
         "depth": {"depth": named, "reasons": list(depth.reasons)} if depth else None,
+        "page_cache_kept": outcome.settings.depth is Depth.PROCESS,
         "statistics": None if outcome.manifest.control else proven,
     }
 

@@ -283,13 +283,16 @@ def held_at_the_cut(newest_us: int | None, cut_us: int | None) -> Item:
 
 
 def came_back(failed_before: str) -> tuple[Item, ...]:
-    """Say that a server took queries only once somebody had seen to it, () if not.
+    """Say that a server took queries only once it was repaired, () if it did before.
 
     failed_before: why it had not come back at an earlier look, "" if it had.
     """
     if not failed_before:
         return ()
-    said = f"the server did not come back by itself at first: {failed_before}"
+    said = (
+        f"the server did not come back after the cut ({failed_before}), and took"
+        " queries only later; a PASS needs one that comes back by itself"
+    )
     return (Item("came back", Standing.CONTRADICTED, said, True),)
 
 
@@ -336,29 +339,33 @@ def stranger(items: Sequence[Item]) -> Item | None:
 def same_table(before: str, after: str) -> list[Item]:
     """Compare the table's identity before the load with that once it was read.
 
-    "": not known, as in a run that an older dbcheck stored, and then there is no item.
-    A rewrite may keep every row, so another identity alone says nothing.
+    "": not known, as in runs that older versions of dbcheck stored; then none is
+    returned.  A rewrite may keep every row, so another identity alone says nothing.
     """
     if not before or not after:
         return []
     if before == after:
-        said = "it was not truncated, rewritten or made anew"
+        said = "it was not truncated, rewritten or recreated"
         return [Item(TABLE, Standing.PRESENT, said, False)]
-    said = "it was truncated, rewritten or made anew since the load began"
+    said = "it was truncated, rewritten or recreated since the load began"
     return [Item(TABLE, Standing.ABSENT, said, False)]
 
 
 def replaced(found: Reconciliation, items: Sequence[Item]) -> str:
-    """Return why rows are missing if somebody replaced the table, "" if not.
+    """Return why missing rows say nothing if the table is another one, "" if it is not.
 
-    No power cut does that: it takes a statement, after which nothing shows which of
-    the rows were there before it.
+    After such a statement nothing shows which rows were there before it.  A cut takes
+    the table's own creation back only with all that was committed since.
     """
     missing = {LossKind.MISSING_TAIL.value, LossKind.MISSING_HOLE.value}
     lost = sum(rows for kind, rows in found.counts.items() if kind in missing)
+    rows = "1 row is" if lost == 1 else f"{lost:,} rows are"
     for item in items:
         if lost and item.name == TABLE and item.standing is Standing.ABSENT:
-            return f"{lost:,} rows are missing from the table, but {item.reason}"
+            return (
+                f"{rows} missing, but {item.reason}; no cut does that, unless it takes"
+                " back all that was committed since the table was created"
+            )
     return ""
 
 
@@ -379,9 +386,8 @@ def _restored(items: Sequence[Item], explained: bool) -> str:
         return ""
     return (
         "nothing of this run is there, not even the rows from before the load:"
-        " an older copy was restored, somebody dropped or emptied the table, or a drive"
-        " lost all it was given; to tell, name"
-        " the host (--target-host)"
+        " an older copy was restored, somebody dropped or emptied the table, or the"
+        " drive lost everything; --target-host shows whether a copy was restored"
     )
 
 
@@ -398,14 +404,14 @@ def judge(
     found: None only if another server answered, whose table says nothing.
     cut, depth: what was cut, and how deep that went, None if it was not measured.
     explained: a setting was in force under which commits are lost.
-    A loss is a FAIL, unless the table was replaced.  Without one, each required item
-    must be present, and none contradicted, for a PASS.
+    A loss is a FAIL, unless the table was replaced and no setting explains it.  Without
+    one, each required item must be present, and none contradicted, for a PASS.
     """
     other = stranger(items)
     if other is not None or found is None:
         reason = other.reason if other else "the table was not read"
         return Judgement(Verdict.INCONCLUSIVE, (reason,), tuple(items))
-    if doubt := replaced(found, items):
+    if not explained and (doubt := replaced(found, items)):
         return Judgement(Verdict.INCONCLUSIVE, (doubt,), tuple(items))
     if found.counts and all_gone(found) and (doubt := _restored(items, explained)):
         return Judgement(Verdict.INCONCLUSIVE, (doubt,), tuple(items))
@@ -436,16 +442,13 @@ def altered_earlier(found: Reconciliation) -> tuple[str, ...]:
     rows = found.earlier_altered
     if not rows:
         return ()
+    said, they = f"{rows:,} rows of earlier runs do", "they"
     if rows == 1:
-        said = "1 row of an earlier run does not have the content that was written"
-        return (f"{said}, and {_NOTHING_SHOWS.format('it', 'it')}",)
-    said = f"{rows:,} rows of earlier runs do not have the content that was written"
-    return (f"{said}, and {_NOTHING_SHOWS.format('they', 'them')}",)
-
-
-_NOTHING_SHOWS = (
-    "nothing shows that {} had it before this load; dbcheck clean removes {}"
-)
+        said, they = "1 row of an earlier run does", "it"
+    return (
+        f"{said} not have the content that was written, and {they} may have been"
+        " altered before this load; dbcheck clean removes the table",
+    )
 
 
 def _lost(found: Reconciliation) -> str:

@@ -69,7 +69,7 @@ def verdict_report(result: Json) -> RenderableType:
         parts += [Text(f"  {_WRITE_CACHE}")]
     lost = any(result[name] for name in LOSSES)
     if lost and result["verdict"] == "FAIL" and not _is_explained(result):
-        parts += ["", Text(_ABOVE if _kept_the_page_cache(result) else _BELOW)]
+        parts += ["", Text(_ABOVE if result["page_cache_kept"] else _BELOW)]
         if not _is_same_copy(result):
             parts.append(Text(_COPY))
     if result["other_settings"]:
@@ -90,14 +90,6 @@ def _is_same_copy(result: Json) -> bool:
     """Say whether the data are those of before the cut, and no copy from a backup."""
     seen = {item["item"]: item["standing"] for item in result["evidence"]}
     return bool(result["lab"]) or seen.get(RESTORED) == Standing.PRESENT.value
-
-
-def _kept_the_page_cache(result: Json) -> bool:
-    """Say whether the cut took no more than the server's process."""
-    return (
-        depth_of(result) == Depth.PROCESS.value
-        or result["lab"].get("rung") == "process"
-    )
 
 
 def tally(*results: Json) -> Tally:

@@ -364,7 +364,7 @@ KILLED = {
     "mysql": "error log over SQL it says 'was not shutdown normally'",
 }
 INNODB = ("mariadb", "mysql")
-REPLACED = "it was truncated, rewritten or made anew since the load began"
+REPLACED = "it was truncated, rewritten or recreated since the load began"
 COPY = "the data directory is another one: a copy was put in its place"
 SERVERS = (
     Fault("killed", killed, PASS, says=KILLED, engines=ENGINES),
@@ -432,14 +432,14 @@ SERVERS = (
         table_emptied,
         FAIL,
         {"missing-tail": -1},
-        says="same table it was not truncated, rewritten or made anew",
+        says="same table it was not truncated, rewritten or recreated",
     ),
     Fault(
         "the table truncated",
         table_truncated,
         INCONCLUSIVE,
         {"missing-tail": -1},
-        says=f"rows are missing from the table, but {REPLACED}",
+        says=f"rows are missing, but {REPLACED}",
     ),
     Fault(
         "the table rewritten",

@@ -281,7 +281,7 @@ def test_a_server_that_came_back_late_fails_by_its_rows_and_never_passes(
     assert outcome.found is not None
     assert outcome.found.kept == ACKED
     assert outcome.after.failed_before == DEAD.failure
-    said = "the server did not come back by itself at first: PANIC: no checkpoint"
+    said = "the server did not come back after the cut (PANIC: no checkpoint)"
     if missing:
         assert outcome.verdict is Verdict.FAIL
     else:

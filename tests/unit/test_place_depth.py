@@ -401,6 +401,32 @@ def test_a_stored_run_is_judged_with_all_of_its_places(tmp_path: Path) -> None:
     assert json.loads((run.path / "verdict.json").read_text())["depth"]["reasons"]
 
 
+KEPT_ALL = Remains("", ((1, 9),), 1, (Ring(((1, 9),)),), 18)
+
+
+@pytest.mark.parametrize(
+    ("data", "wal", "verdict"),
+    [
+        (KEPT_ALL, KEPT_ALL, Verdict.INCONCLUSIVE),
+        (replace(KEPT_ALL, buffered=()), KEPT_ALL, Verdict.FAIL),
+        (KEPT_ALL, replace(KEPT_ALL, buffered=()), Verdict.FAIL),
+    ],
+)
+def test_a_table_is_gone_by_the_cut_if_any_page_cache_went(
+    data: Remains, wal: Remains, verdict: Verdict, tmp_path: Path
+) -> None:
+    """One volume's canaries may have been written out by chance."""
+    run = stored_run(RunFolder.create(tmp_path, manifest()))
+    found = run.after()
+    assert found.host is not None
+    host = replace(found.host, remains=data, remains_elsewhere=(wal,))
+    run.write_after(replace(found, failure="no table", missing=True, host=host))
+    outcome = judge_run(run, FrameLogReader())
+    assert outcome.verdict is verdict, outcome.judgement.reasons
+    spared = json.loads((run.path / "verdict.json").read_text())["page_cache_kept"]
+    assert spared is (verdict is Verdict.INCONCLUSIVE)
+
+
 def test_without_a_host_the_report_names_what_is_on_other_paths(tmp_path: Path) -> None:
     places = (Place("data", "/d"), Place("binary log", "/l"))
     blind = replace(manifest(), host=None, places=places)

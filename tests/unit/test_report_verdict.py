@@ -25,6 +25,7 @@ RESULT: dict[str, Any] = {
     "confirmed": None,
     "evidence": [],
     "ranges": [],
+    "page_cache_kept": False,
     "settings_at_fault": [],
     "layers_at_fault": [],
     "other_settings": [],
@@ -81,21 +82,19 @@ def test_a_layer_that_holds_flushes_back_is_shown_instead_of_advice() -> None:
 
 
 @pytest.mark.parametrize(
-    ("lab", "depth", "below"),
-    [
-        ({}, None, True),
-        ({}, {"depth": "OS", "reasons": ["!"]}, True),
-        ({}, {"depth": "PROCESS", "reasons": ["!"]}, False),
-        ({"rung": "process"}, None, False),
-    ],
+    ("depth", "kept"),
+    [(None, False), ("OS", False), ("PROCESS", False), ("PROCESS", True)],
 )
-def test_a_cut_that_spared_the_page_cache_blames_no_drive(
-    lab: dict[str, Any], depth: dict[str, Any] | None, below: bool
+def test_a_cut_that_spared_every_page_cache_blames_no_drive(
+    depth: str | None, kept: bool
 ) -> None:
-    loss = {"losses": {"missing-tail": 9}, "verdict": "FAIL", "depth": depth}
-    shown = printed(verdict_report({**RESULT, **loss, "lab": lab, "power": "exec"}))
-    assert ("Look below it" in shown) is below
-    assert ("The server itself lost them, or somebody who wrote" in shown) is not below
+    """The least depth of several volumes does not show that of each."""
+    seen = {"depth": depth, "reasons": ["!"]} if depth else None
+    loss = {"losses": {"missing-tail": 9}, "verdict": "FAIL", "depth": seen}
+    spared = {"page_cache_kept": kept, "power": "exec"}
+    shown = printed(verdict_report({**RESULT, **loss, **spared}))
+    assert ("Look below it" in shown) is not kept
+    assert ("The server itself lost them, or somebody who wrote" in shown) is kept
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dbcheck.campaign.judging import judge_run, to_json
-from dbcheck.campaign.settings import hiding, made_durable, settings_of
+from dbcheck.campaign.settings import NAME, hiding, made_durable, settings_of
 from dbcheck.core.depth import Depth, Remains, Ring
 from dbcheck.core.evidence import Standing, Verdict
 from dbcheck.core.target import HostAfter
@@ -18,7 +18,7 @@ from dbcheck.report.campaign import campaigns_report
 from dbcheck.report.verdict import verdict_report
 from dbcheck.runs import AfterRecord, Manifest, RunFolder
 from dbcheck.witness.log import FrameLogReader
-from tests.fuzz.stored_run import load_record, manifest, stored_run
+from tests.fuzz.stored_run import EARLIER, load_record, manifest, stored_run
 from tests.unit.test_report_verdict import printed
 
 SAFE_PG = {
@@ -452,6 +452,24 @@ def test_what_lost_nothing_by_chance_is_said_of_no_loss() -> None:
     settings = settings_of(weak, None, [Depth.OS])
     assert "happened to lose none" in settings.item(kept=True).reason
     assert settings.item(kept=False).reason.endswith("documented to lose commits")
+
+
+@pytest.mark.parametrize("earlier", [1, 2])
+def test_a_lost_row_of_an_earlier_cycle_is_a_loss_too(
+    earlier: int, tmp_path: Path
+) -> None:
+    """One of them is there; how many there were is in the manifest."""
+    made = manifest()
+    relaxed = {**made.before.settings, "synchronous_commit": "off"}
+    before = replace(made.before, settings=relaxed)
+    rows = replace(made.table, rows_by_epoch={EARLIER: earlier})
+    weak = replace(made, before=before, table=rows)
+    run = stored_run(RunFolder.create(tmp_path, weak))
+    run.write_load(replace(load_record(), settings=relaxed))
+    outcome = judge_run(run, FrameLogReader())
+    (item,) = (one for one in outcome.judgement.items if one.name == NAME)
+    assert ("happened to lose none" in item.reason) is (earlier == 1)
+    assert (outcome.verdict is Verdict.FAIL) is (earlier == 2)
 
 
 @pytest.mark.parametrize(
