@@ -212,13 +212,16 @@ class LoadRecord:
 
 @dataclass(frozen=True, slots=True)
 class RestoreRecord:
-    """What the switch measured; off_s: seconds without power, 0 or more."""
+    """That the power was given back.
 
-    off_s: float
+    off_s: seconds without power, 0 or more, None if that was not measured.
+    """
+
+    off_s: float | None
 
     def __post_init__(self) -> None:
         """Refuse a time that no clock can have measured."""
-        if not 0 <= self.off_s < math.inf:
+        if self.off_s is not None and not 0 <= self.off_s < math.inf:
             raise ValueError(f"no power is off for {self.off_s} s")
 
 

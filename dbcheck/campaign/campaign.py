@@ -97,7 +97,7 @@ def _control(rig: Rig, folder: CampaignFolder, plan: Plan) -> None:
     cycles = folder.cycles()
     if finished(plan, cycles) or any(map(_lost, _controls(cycles))):
         return
-    for outcome in run_controls(rig, plan.workload, plan.seed, folder.known):
+    for outcome in run_controls(rig, plan.workload, plan.seed, folder.known()):
         _add(folder, outcome)
 
 

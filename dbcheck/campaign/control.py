@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from dbcheck.campaign.cycle import finish_cycle, put_back, require_answered
 from dbcheck.campaign.host import end_canaries
@@ -20,19 +20,19 @@ TRIES_MAX = 3
 
 
 def run_controls(
-    rig: Rig, workload: Workload, seed: int, known: Callable[[], Known] = Known
+    rig: Rig, workload: Workload, seed: int, known: Known = NOTHING_KNOWN
 ) -> Iterator[Outcome]:
     """Run a control, and again while chance may be why it shows nothing.
 
-    Yield each outcome before the next control begins.  known: see preflight(), asked
-    before each.
+    Yield each outcome before the next control begins.  known: see preflight().
 
     PostgreSQL may by luck have written all but the last page of its log; so there are
     up to TRIES_MAX tries, but only one where a human has to cut.
     """
     tries = 1 if rig.power.attended else TRIES_MAX
     for number in range(tries):
-        outcome = run_control(rig, workload, seed + number, known())
+        outcome = run_control(rig, workload, seed + number, known)
+        known = known.with_outcome(outcome)
         rig.listener.phase("control", outcome.judgement.reasons[0])
         yield outcome
         if not _may_be_chance(outcome):

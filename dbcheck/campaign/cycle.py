@@ -101,7 +101,7 @@ def finish_cycle(rig: Rig, started: Started) -> Outcome:
                     try:
                         restore(rig, started.run)
                         if cutter.failed and started.run.restore() is None:
-                            started.run.write_restore(RestoreRecord(0.0))  # or longer
+                            started.run.write_restore(RestoreRecord(None))
                     except (PowerError, RunWriteError) as failed:
                         # What ended the cycle is the error; the user must know both.
                         rig.listener.phase("restore", f"failed: {failed}")

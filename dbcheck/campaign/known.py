@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from dbcheck.campaign.judging import Outcome
 from dbcheck.campaign.reading import DIFFERENT_MAX
 from dbcheck.core.earlier import gone
 from dbcheck.core.evidence import Standing, same_server
@@ -50,13 +51,20 @@ class Known:
         known = None if different is None else tuple(different)
         return Known(identity, manifest.run_id, after.table, known)
 
+    def with_outcome(self, outcome: Outcome) -> Known:
+        """Return what is known once that run, which is judged, is over."""
+        different = outcome.run.different_ids()
+        return self.with_run(outcome.manifest, outcome.after, different)
+
     def of_table(self, table: TableFacts) -> TableFacts:
         """Return *table*, counted now, with what is known of its contents.
 
+        Raise TargetChanged if rows that were left are not in it any more.
         An epoch that is counted and weighed otherwise than it was read has rows that
         were never read.  Where not every changed row is listed, none is shown to be
         sound.
         """
+        self.require_rows(table)
         left, different = self.table, self.different
         if left is None or different is None:
             return table
@@ -74,10 +82,10 @@ class Known:
         item = same_server(self.identity, facts.identity)
         if item.standing is Standing.CONTRADICTED:
             raise TargetChanged(
-                f"{target} leads to another server than in the campaign's earlier"
-                f" cycles: {item.reason}",
-                hint="Have it lead to the first server again and --resume, or begin a"
-                " new campaign for this one: cuts of two servers do not add up.",
+                f"{target} is not as it was in the earlier cycles: {item.reason}",
+                hint="If this is another server, name the first one again; if it was"
+                " changed, undo that. Or begin a new campaign: cuts of two servers, or"
+                " versions of one, must not be counted together.",
             )
 
     def require_rows(self, table: TableFacts) -> None:
@@ -93,13 +101,13 @@ class Known:
         )
         if lost:
             raise TargetChanged(
-                f"{sum(lost.values())} or more rows of earlier cycles are gone or"
-                f" changed since run {self.run} was read, and no cut that was judged"
-                " came since",
+                "rows of earlier cycles are missing or changed since run"
+                f" {self.run} was read (at least {sum(lost.values())}), and no cycle"
+                " cut the power since",
                 hint="Find out who removed them (dbcheck clean, DROP, DELETE, a backup"
                 " that was restored), or whether the server lost them by itself: its"
-                " log may say. Then begin a new campaign: this one goes on only if they"
-                " come back.",
+                " log may say. Then begin a new campaign; this one can be resumed only"
+                " if they are restored.",
             )
 
 

@@ -60,24 +60,26 @@ def preflight(
     moment: Moment | None = None,
     known: Known = NOTHING_KNOWN,
 ) -> Started:
-    """Settle everything before the load; raise before anything is created if unfit.
+    """Settle everything before the load; raise before anything is changed if unfit.
 
+    Only the rows of earlier cycles are compared once the table was created.
     On return the table exists, the witness holds the manifest, and WARM_ROWS
     rows were committed, acked, logged and seen over a second connection.
     control: the cycle is to be a control; controls: what those before it showed.
     moment: when the cut is to come, None to have it drawn.
-    known: what the campaign's earlier runs showed; raise TargetChanged if that is not
-    what is there now.
+    known: what earlier runs showed; raise TargetChanged if that is not there now.
     """
     interrupt.require_none()
     rig.listener.phase("preflight", f"{rig.engine.target} and {rig.witness.url}")
     rig.engine.check(workload.shape, relaxed=control)
+    if known.identity:
+        known.require_same(rig.engine.target, rig.engine.facts())
     witness = rig.witness.facts()
     if not rig.lab:
         require_independent(rig.engine.target, rig.witness.kind, witness)
     if said := rig.engine.tighten():
         rig.listener.phase("control", said)
-    before = _server(rig, known)
+    before = _server(rig)
     places = rig.engine.places(workload.shape)
     host, canaries = look_at_host(rig, before, places)
     held: HeldCanary | None = None
@@ -86,7 +88,6 @@ def preflight(
         epoch = _epoch(rig, seed, control=control)
         manifest = _manifest(rig, workload, (seed, epoch), before, host)
         known.require_same(rig.engine.target, manifest.before)
-        known.require_rows(manifest.table)
         manifest = replace(
             manifest,
             control=control,
@@ -130,10 +131,9 @@ def _plant_canary(rig: Rig, manifest: Manifest) -> tuple[HeldCanary | None, str]
         return None, said
 
 
-def _server(rig: Rig, known: Known) -> ServerFacts:
-    """Return the facts of the server that is *known*, and name what it hides."""
+def _server(rig: Rig) -> ServerFacts:
+    """Return the facts of the server, and name what it hides."""
     facts = _facts(rig)
-    known.require_same(rig.engine.target, facts)
     for name, why in facts.unreadable.items():
         rig.listener.phase("preflight", f"{name} cannot be read: {why}")
     return facts

@@ -104,7 +104,7 @@ def _absent(rig: Rig, run: RunFolder, manifest: Manifest, said: str) -> AfterRec
     load, restored = run.load(), run.restore()
     cut = CutFacts(
         asked=None if load is None else bool(load.cut and load.gone),
-        measured=restored is not None,
+        measured=restored is not None and restored.off_s is not None,
         farewell=load.farewells[0] if load and load.farewells else "",
         lab=str(manifest.lab.get("rung", "")),
     )

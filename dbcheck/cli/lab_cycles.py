@@ -65,7 +65,7 @@ def lab_cycles(
             if controls and controls[-1].verdict is Verdict.FAIL:
                 return
             facts = [facts_of(outcome) for outcome in controls]
-            known = reduce(_with_outcome, controls, NOTHING_KNOWN)
+            known = reduce(Known.with_outcome, controls, NOTHING_KNOWN)
             for number in range(cycles):
                 if keep_image:
                     require_room(runs, spec.drive.size_bytes)
@@ -75,17 +75,12 @@ def lab_cycles(
                 if keep_image:
                     switch.image = started.run.image_path
                 outcome = finish_cycle(rig, started)
-                known = _with_outcome(known, outcome)
+                known = known.with_outcome(outcome)
                 if outcome.verdict is Verdict.PASS:
                     outcome.run.drop_image()
                 yield outcome
                 if outcome.after.failure or outcome.after.unanswered:
                     return
-
-
-def _with_outcome(known: Known, outcome: Outcome) -> Known:
-    different = outcome.run.different_ids()
-    return known.with_run(outcome.manifest, outcome.after, different)
 
 
 def until_shown(

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from dbcheck.campaign.control import run_control
+from dbcheck.campaign.known import NOTHING_KNOWN
 from dbcheck.campaign.rig import Rig
 from dbcheck.cli import rig
 from dbcheck.cli.matrix_cycles import Measured
@@ -42,16 +43,18 @@ def on_target(
             one.fail(error)
         else:
             fit.append((one, replace(base, engine=engine)))
+    known = NOTHING_KNOWN
     for one, its_rig in fit:
         view.line("row", one.row.name)
         with one.running(view):
             for number in range(cuts):
+                drawn = seed + number
                 if one.row.relaxed:
-                    outcome = run_control(its_rig, workload, seed + number)
+                    outcome = run_control(its_rig, workload, drawn, known)
                 else:
-                    outcome = resumable_cycle(
-                        its_rig, workload, seed + number, [], view
-                    )
+                    outcome = resumable_cycle(its_rig, workload, drawn, [], known, view)
+                # What a cycle left whose rows were not read is not known.
+                known = known.with_outcome(outcome) if outcome.found else NOTHING_KNOWN
                 one.note(outcome, view)
         if one.error:
             return

@@ -6,6 +6,7 @@ import contextlib
 import secrets
 import shlex
 import sys
+from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from dbcheck.cli.entries import is_given
 
 if TYPE_CHECKING:
     from dbcheck.campaign.judging import Outcome
+    from dbcheck.campaign.known import Known
     from dbcheck.campaign.rig import Rig
     from dbcheck.core.control import ControlFacts
     from dbcheck.report.progress import PlainProgress
@@ -97,6 +99,7 @@ def command(
     from dbcheck import workload as workloads
     from dbcheck.campaign.control import facts_of
     from dbcheck.campaign.judging import to_json
+    from dbcheck.campaign.known import NOTHING_KNOWN, Known
     from dbcheck.cli import output, rig
     from dbcheck.cli.entries import chosen
     from dbcheck.cli.guard import guard, require_passable
@@ -130,7 +133,8 @@ def command(
                 if controls:
                     view.line("cycle", "the control is over; now the cycle that counts")
                 facts = [facts_of(one) for one in controls]
-                outcome = resumable_cycle(the_rig, workload, drawn, facts, view)
+                known = reduce(Known.with_outcome, controls, NOTHING_KNOWN)
+                outcome = resumable_cycle(the_rig, workload, drawn, facts, known, view)
     if as_json and control:
         results = [to_json(one) for one in controls]
         with output.printing():
@@ -155,14 +159,18 @@ def resumable_cycle(
     workload: Workload,
     seed: int,
     controls: list[ControlFacts],
+    known: Known,
     view: PlainProgress,
 ) -> Outcome:
-    """Run the cycle; say how to go on if it is not brought to its end."""
+    """Run the cycle; say how to go on if it is not brought to its end.
+
+    controls, known: see preflight().
+    """
     from dbcheck.campaign.cycle import finish_cycle
     from dbcheck.campaign.preflight import preflight
     from dbcheck.errors import DbcheckError
 
-    started = preflight(rig, workload, seed, controls=controls)
+    started = preflight(rig, workload, seed, controls=controls, known=known)
     command = _to_go_on(click.get_current_context(), started.run.path)
     try:
         outcome = finish_cycle(rig, started)

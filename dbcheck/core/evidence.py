@@ -107,15 +107,18 @@ def same_server(before: Mapping[str, str], after: Mapping[str, str]) -> Item:
     shared = sorted(before.keys() & after.keys())
     other = [name for name in shared if before[name] != after[name]]
     if other:
-        name = "timeline" if "timeline" in other else other[0]
+        of_data = [name for name in other if name in _NAMES_OF_DATA]
+        name = "timeline" if "timeline" in other else (of_data or other)[0]
         said = f"{name} was {before[name]} and is {after[name]}"
         cluster = "system_identifier"
         if name == "timeline" and before.get(cluster) == after.get(cluster):
             said += (
                 ": a failover, a standby was promoted in place of the one that was cut"
             )
-        else:
+        elif of_data or name == "timeline":
             said += ": this is another one"
+        else:
+            said += ": it was changed, or this is another one"
         return Item(SAME, Standing.CONTRADICTED, said, True)
     named = before.keys() & _NAMES_OF_DATA.keys()
     if unread := sorted(named - after.keys()):

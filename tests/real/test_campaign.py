@@ -151,12 +151,14 @@ def test_what_changes_between_two_cycles_ends_it(here: Bench, tmp_path: Path) ->
     folder = CampaignFolder.create(tmp_path / "campaign", plan(cuts=2))
     rig = replace(here.rig, listener=Thief(here))
     for _ in range(2):  # it stays so when the campaign is resumed
-        with pytest.raises(TargetChanged, match="1 or more rows of earlier cycles"):
+        with pytest.raises(
+            TargetChanged, match=r"rows of earlier cycles are missing .*\(at least 1\)"
+        ):
             run_campaign(rig, folder)
     (tmp_path / "other").mkdir()
     with bench(HONEST, tmp_path / "other") as other:
         led_there = replace(rig, engine=other.rig.engine)
-        with pytest.raises(TargetChanged, match="leads to another server"):
+        with pytest.raises(TargetChanged, match="not as it was in the earlier cycles"):
             run_campaign(led_there, folder)
         assert not other.execute("select 1 from pg_namespace where nspname = 'dbcheck'")
     assert verdicts(folder) == ["PASS"]

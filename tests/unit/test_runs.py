@@ -86,6 +86,9 @@ def test_the_first_time_without_power_counts(tmp_path: Path) -> None:
     for off_s in (3.5, 15.25):
         run.write_restore(RestoreRecord(off_s))
     assert run.restore() == RestoreRecord(3.5)
+    other = RunFolder.create(tmp_path, replace(MANIFEST, run_id=f"{MANIFEST.run_id}0"))
+    other.write_restore(RestoreRecord(None))
+    assert other.restore() == RestoreRecord(None)
     for off_s in (-1.0, math.nan, math.inf):
         with pytest.raises(ValueError, match="no power is off"):
             RestoreRecord(off_s)
