@@ -92,7 +92,7 @@ class TableLost(EngineError):
 
 
 class TableRefused(EngineError):
-    """The server answers, and does not read the table, for want of a file or of leave.
+    """The server answers, and does not read the table: a file or a right is missing.
 
     Its file is not where it was, may not be opened, or too many files are open: a
     volume that is not mounted, a wrong owner and a full disk do that to sound data.

@@ -356,8 +356,7 @@ class RunFolder:
     def unread_failure(self) -> AfterRecord | None:
         """Return the record of a server that certainly did not come back, unread.
 
-        None if there is no such record.  Its rows were never read, so they still can be
-        if somebody brings it back.
+        None if there is no such record.  Its rows can still be read once it is back.
         """
         if not self.was_read() or (after := self.after()).facts is not None:
             return None

@@ -34,20 +34,14 @@ COUNTS = (Verdict.PASS.value, Verdict.FAIL.value)
 def run_campaign(rig: Rig, folder: CampaignFolder) -> Tally:
     """Bring the campaign in *folder* to its end on *rig*; return what it shows.
 
+    folder: locked by the caller, so that no other client works on it.
     Goes on where an earlier client ended, whatever it was doing: a run that it left is
     settled first, with the power given back.  Ends at the first loss unless the plan
     says otherwise, and at once if the server did not come back.  Raise TargetChanged if
     it is another one, or lost rows between two cycles, and DbcheckError if
     IDLE_MAX cycles in a row proved nothing; those of earlier clients do not count, as
-    what was wrong may have been mended.  Raise RunWriteError while another client is at
-    work on it.
+    what was wrong may have been fixed.
     """
-    with folder.locked():
-        return go_on(rig, folder)
-
-
-def go_on(rig: Rig, folder: CampaignFolder) -> Tally:
-    """Do what run_campaign() does, in a *folder* that the caller has locked."""
     plan = folder.plan()
     rig = replace(rig, runs=folder.runs)
     if rig.power.attended:
@@ -124,7 +118,7 @@ def _require_progress(cycles: Sequence[Cycle]) -> None:
     if len(idle) >= IDLE_MAX:
         raise DbcheckError(
             f"{len(idle)} cycles in a row proved nothing, the last: {idle[0].reason}",
-            hint="Mend what it says, and go on with --resume.",
+            hint="Fix what it names, then go on with --resume.",
         )
 
 

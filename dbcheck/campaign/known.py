@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from dbcheck.campaign.judging import Outcome
 from dbcheck.campaign.reading import DIFFERENT_MAX
-from dbcheck.core.earlier import gone
+from dbcheck.core.earlier import lost_by_epoch
 from dbcheck.core.evidence import Standing, same_server
 from dbcheck.errors import TargetChanged
 from dbcheck.ports import ServerFacts, TableFacts
@@ -93,7 +93,7 @@ class Known:
         left = self.table
         if left is None:
             return
-        lost = gone(
+        lost = lost_by_epoch(
             left.rows_by_epoch,
             left.weights_by_epoch,
             table.rows_by_epoch,

@@ -62,16 +62,16 @@ def load_until_cut(rig: Rig, started: Started, cutter: Cutter) -> LoadRecord:
         raise
     finally:
         record, failure = _end(rig, started, load, cutter, said)
-    if load.told.failure is not None:
-        raise load.told.failure
+    if load.result.failure is not None:
+        raise load.result.failure
     if load.gone:
         return record
-    if error := load.told.witness_error or failure or load.told.close_error:
+    if error := load.result.witness_error or failure or load.result.close_error:
         raise error
     if cutter.cut is None:
         raise EngineError(
             "every session ended before the cut: "
-            + ("; ".join(load.told.refusals) or "the server closed them"),
+            + ("; ".join(load.result.refusals) or "the server closed them"),
             hint="Nothing was cut. Fix what the server reports, then run again.",
         )
     return record
@@ -105,7 +105,8 @@ def _how_it_went(rig: Rig, started: Started, load: Load, cutter: Cutter) -> str:
         with contextlib.suppress(EngineError):
             same = is_same_server(rig.engine, started.manifest.before)
             return STALLED if same else SILENT
-    if not load.gone and cutter.asked and (load.told.witness_error or cutter.failed):
+    failed = load.result.witness_error or cutter.failed
+    if failed and cutter.asked and not load.gone:
         return UNSEEN
     return load.gone
 
@@ -362,7 +363,7 @@ def _close(started: Started, record: LoadRecord | None) -> WitnessError | None:
 def _record(started: Started, load: Load, cutter: Cutter) -> LoadRecord:
     warm = {PREFLIGHT_SESSION: WARM_ROWS}
     last_us = load.last_ack_us()
-    told = load.told
+    told = load.result
     parts = load.parts if started.manifest.logs > 1 else []
     acked = sum(told.acked.values())
     loaded_us = (last_us or load.began_us) - load.began_us

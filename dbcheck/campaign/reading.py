@@ -16,7 +16,7 @@ from dbcheck.campaign.reading_log import ReadingLog
 from dbcheck.campaign.rig import Rig
 from dbcheck.campaign.settings import hiding
 from dbcheck.campaign.waiting import await_facts
-from dbcheck.core.earlier import Left
+from dbcheck.core.earlier import EpochTotals
 from dbcheck.core.evidence import Standing, same_server
 from dbcheck.core.history import Row
 from dbcheck.core.indexloss import IndexLoss
@@ -39,7 +39,6 @@ _MAY_BE_SOUND = (
     "the data may be sound; check that the table's file is there, its owner and mode,"
     " free space, memory and the limit of open files, then run dbcheck reconcile"
 )
-_OTHER = "not all was read from the server whose identity was compared"
 _ITSELF = "connect to the server itself, then run dbcheck reconcile"
 DIFFERENT_MAX = 1000  # rows kept whole; all are counted and listed
 
@@ -109,7 +108,7 @@ class Reading:
             identity = self._rig.engine.table_identity(shape, server=facts)
             self.table = replace(survivors.table(), identity=identity)
         except OtherServer as error:
-            self.unanswered = f"{_OTHER}: {error}; {_ITSELF}"
+            self.unanswered = f"{error}; {_ITSELF}"
         except TableLost as error:
             self._rig.power.failure()  # raises if it was the drive that went meanwhile
             self.failure, self.missing = str(error), error.missing
@@ -175,11 +174,11 @@ class _Survivors:
         self._rig, self._run, self._manifest = rig, run, manifest
         self._facts = facts
         self.index: IndexLoss | None = None
-        self._left = Left()
+        self._totals = EpochTotals()
 
     def table(self) -> TableFacts:
         """Return what records() yielded, as Engine.prepare() would count it."""
-        left, shape = self._left, self._manifest.workload.shape
+        left, shape = self._totals, self._manifest.workload.shape
         weights = left.weights if shape is Shape.LEDGER else {}
         return TableFacts(dict(left.rows), left.row_id_max, weights)
 
@@ -195,7 +194,7 @@ class _Survivors:
                 records, wrong = inspector.inspect(batch)
                 room = DIFFERENT_MAX - len(different)
                 different += [batch.row(at) for at in wrong[:room].tolist()]
-                self._left.add(records)
+                self._totals.add(records)
                 yield records
         except IndexDamaged as error:  # after the last row
             self._rig.power.failure()  # raises if it was the drive that went meanwhile

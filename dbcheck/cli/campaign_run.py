@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from dbcheck.campaign.campaign import COUNTS, ERROR, finished, go_on, tally
+from dbcheck.campaign.campaign import COUNTS, ERROR, finished, run_campaign, tally
 from dbcheck.campaign.folder import CampaignFolder, Cycle
 from dbcheck.cli import FAIL, FAILED, INCONCLUSIVE, PASS, output, rig
 from dbcheck.cli.guard import guard, require_passable, require_sole
@@ -72,7 +72,7 @@ def alone(
 ) -> list[dict[str, Any]]:
     """Run one campaign here; return what it shows.
 
-    Raise RunWriteError, with nothing touched, if another client is at it.
+    Raise RunWriteError, with nothing touched, if another client runs it.
     """
     with (
         folder.locked(),
@@ -94,7 +94,7 @@ def _run(entry: Entry, folder: CampaignFolder, view: PlainProgress) -> None:
     with contextlib.closing(rig.entry_witness(entry, limits)) as the_witness:
         the_rig = rig.entry_rig(entry, the_witness, view, folder.runs, limits)
         view.line("campaign", f"{folder.path}, seed {folder.plan().seed}")
-        go_on(the_rig, folder)
+        run_campaign(the_rig, folder)
 
 
 def together(
@@ -152,13 +152,21 @@ def _tell(
 def _ended(folder: CampaignFolder, child: subprocess.Popen[bytes]) -> dict[str, Any]:
     """Return what a campaign shows whose process has ended.
 
-    One that another client is at refuses a second one, which leaves nothing there but
-    its words.
+    Why it ended before it ran is only in its log, as where another client runs it.
     """
     shown = result(folder)
-    if child.returncode == FAILED and not (shown["error"] or shown["finished"]):
-        shown["error"] = f"it did not go on: see {folder.path / 'progress.log'}"
+    ended = child.returncode in output.EXIT_CODES.values()
+    if not ended and not (shown["error"] or shown["finished"]):
+        shown["error"] = _last_words(folder.path / "progress.log", child.returncode)
     return shown
+
+
+def _last_words(log: Path, status: int) -> str:
+    """Return how a process ended, and the last line of its log."""
+    ended = f"exit status {status}" if status >= 0 else signal.Signals(-status).name
+    lines = [line for line in log.read_text(errors="replace").splitlines() if line]
+    last = lines[-1].strip() if lines else "it wrote nothing"
+    return f"{ended}: {last} ({log})"
 
 
 def _end(children: Sequence[subprocess.Popen[bytes]]) -> None:

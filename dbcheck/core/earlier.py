@@ -32,7 +32,7 @@ class Before:
     sound: Sequence[int] = ()
 
 
-class Left:
+class EpochTotals:
     """Counts and weighs rows by their epoch.
 
     rows, row_id_max: see ports.TableFacts.
@@ -59,7 +59,7 @@ class Left:
             self._weights[int(epoch)] += int(weight)
 
 
-def gone(
+def lost_by_epoch(
     rows: Mapping[int, int],
     weights: Mapping[int, int],
     rows_now: Mapping[int, int],
@@ -95,7 +95,7 @@ class Earlier:
         """Expect what stands in *before*."""
         self._before = before
         self._epochs = np.array(sorted(before.rows_by_epoch), np.int64)
-        self._left = Left()
+        self._totals = EpochTotals()
         self._changed: Counter[int] = Counter()
         self.foreign = 0
         self.losses: list[LossArray] = []
@@ -106,7 +106,7 @@ class Earlier:
     @property
     def rows(self) -> int:
         """How many are still there, of all epochs."""
-        return self._left.rows.total()
+        return self._totals.rows.total()
 
     def add(self, records: Records) -> None:
         """Take in rows that are not of this cycle's epoch.
@@ -118,7 +118,7 @@ class Earlier:
         known &= records["row_id"] <= self._before.row_id_max
         different = records["content"] == DIFFERENT
         self.foreign += int(np.count_nonzero(~known & ~different))
-        self._left.add(records[known])
+        self._totals.add(records[known])
         different &= ~(known & np.isin(records["row_id"], self._before.different))
         if different.any():
             self._lose(LossKind.UNEXPECTED, records[different & ~known])
@@ -134,7 +134,7 @@ class Earlier:
         """
         self._sort_different()
         for epoch, rows in self._before.rows_by_epoch.items():
-            more = self._left.rows[epoch] - rows
+            more = self._totals.rows[epoch] - rows
             if more > 0:
                 twice = self._twice(epoch, survivors())
                 kinds = np.full(len(twice), CODES[LossKind.DUPLICATE], np.uint8)
@@ -149,12 +149,12 @@ class Earlier:
         self._changed.update(records["epoch"].tolist())
 
     def _sort_different(self) -> None:
-        """Take for corrupt what was sound when the table was counted, and no more.
+        """Take changed rows for corrupt where their epoch was sound before.
 
-        Only a reading shows that rows were sound, or an epoch that weighs something
-        else now: what changed in it did so since.
+        An earlier reading shows that.  If the epoch weighs something else now, rows of it
+        changed since: then each changed row counts, an older one too.
         """
-        before, left = self._before, self._left
+        before, left = self._before, self._totals
         rows, weights = left.rows, left.weights
         unlike = [
             epoch
@@ -194,5 +194,5 @@ class Earlier:
             for epoch, weight in before.weights_by_epoch.items()
             if not self._changed[epoch]
         }
-        left = self._left
-        return gone(before.rows_by_epoch, weights, left.rows, left.weights)
+        left = self._totals
+        return lost_by_epoch(before.rows_by_epoch, weights, left.rows, left.weights)

@@ -8,8 +8,8 @@ from dbcheck.core.evidence import AtTheCut, Item, Standing
 
 NAME = "not shut down"
 _DARK = (
-    "behind a network that fails first, as on a UPS, it could have been shut down "
-    "before that: a crash canary or its log tells"
+    "it may have been shut down before that, unseen, if its network failed first; a "
+    "crash canary or its log would show that"
 )
 BROKEN, SILENT = "broken", "silent"  # of a load: how its server went
 
@@ -107,7 +107,7 @@ def _shown(ended: Ended, *, silent: bool) -> str:
 def _lost_its_power(ended: Ended) -> str:
     """Return what shows that the host lost its power, if not when; "" if nothing."""
     if ended.cache_lost:
-        return "its host lost what it writes out at a shutdown of its own"
+        return "its host lost data that an orderly shutdown would have written"
     if ended.seen_off:
         return "the switch saw the power off"
     return ""

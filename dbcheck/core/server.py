@@ -49,5 +49,8 @@ class ServerFacts:
 
     @property
     def young_us(self) -> int:
-        """How long until any later start can be told from this one; 0 or less: now."""
+        """Microseconds until a restart would surely show another start time.
+
+        0 or less: it would already.
+        """
         return 4 * self.started_error_us - (self.clock_us - self.started_us)

@@ -33,9 +33,8 @@ def require_same(target: str, server: ServerFacts, found: Answering) -> None:
     """
     if said := _difference(server, found):
         raise OtherServer(
-            f"a connection to {target} reached another server than one before it did"
-            f" ({said}): something between spreads connections, or the server restarted"
-            " meanwhile",
+            f"two connections to {target} reached different servers ({said}): a load"
+            " balancer or proxy lies between, or the server restarted meanwhile",
             hint="Connect to the server itself, with no load balancer or proxy"
             " between.",
         )

@@ -21,7 +21,7 @@ DATA_NAME = "dbcheck.identity"
 def answering(link: Link, product: str) -> Answering:
     """Ask the server behind *link*; raise EngineError if it does not answer.
 
-    MariaDB's data tell their name only to a connection in dbcheck's database.
+    MariaDB's data can be identified only by a connection in dbcheck's database.
     """
     *values, started_s = link.row(f"answering_{product.lower()}")
     identity = dict(zip(VARIABLES[product], map(str, values), strict=True))

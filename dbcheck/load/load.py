@@ -61,7 +61,7 @@ class Load:
             look.running for look in looks
         ):
             self.end()
-            told = self.told
+            told = self.result
             if told.broken and not (told.failure or told.witness_error):
                 self.gone, self.gone_us = BROKEN, told.broken_us
                 self.in_flight = told.in_flight
@@ -89,7 +89,7 @@ class Load:
             crew.hold(held=held)
 
     @property
-    def told(self) -> Told:
+    def result(self) -> Told:
         """What the sessions of all parts that have ended went through."""
         return together(self.parts)
 

@@ -104,7 +104,11 @@ def choose_folder(data_directory: str, wanted: str) -> str:
     data = os.path.realpath(data_directory)
     device = os.stat(data).st_dev
     if os.path.isfile(data):
-        raise Refusal("folder", f"{data} is a file that is mounted alone")
+        raise Refusal(
+            "folder",
+            f"{data} is a single file that is mounted; no folder to write in was found"
+            " on its filesystem",
+        )
     beside = os.path.join(os.path.dirname(data), BESIDE)
     choices = [wanted] if wanted else [beside, os.path.join(data, INSIDE)]
     problem = ""

@@ -14,7 +14,7 @@ from fnmatch import translate
 
 from dbcheck.remote.wire import error_words, lines, unescape
 
-ENTRIES_MAX = 200_000  # of a folder; listing so many takes less than 1 s
+ENTRIES_MAX = 200_000  # of a folder that are listed
 LINKS_MAX = 1000  # of a folder that are followed
 
 
@@ -93,7 +93,7 @@ def links_in(folder: str, wanted: re.Pattern[str]) -> list[str]:
 def home_of(path: str, mounts: Sequence[tuple[str, str, str]]) -> str:
     """Return the folder that *path* leads to, or that its file lies in.
 
-    Raise OSError if it leads nowhere, or to what is no file.
+    Raise OSError if the link is broken, or leads to neither a file nor a folder.
     """
     real = os.path.realpath(path)
     mode = os.stat(real).st_mode

@@ -41,10 +41,7 @@ _ABOVE = (
     "cache survived the cut. The server itself lost them, or somebody who wrote to "
     "dbcheck's tables."
 )
-_COPY = (
-    "dbcheck did not look whether somebody put an older copy of the data in place, "
-    "which would look the same: --target-host does."
-)
+_COPY = "An older copy of the data, put in its place, would look the same: {}."
 _WRITE_CACHE = (
     "Write 'write back' to /sys/block/NAME/queue/write_cache of each layer named, with "
     "a udev rule so that it lasts, or switch the drive's own cache off."
@@ -70,8 +67,8 @@ def verdict_report(result: Json) -> RenderableType:
     lost = any(result[name] for name in LOSSES)
     if lost and result["verdict"] == "FAIL" and not _is_explained(result):
         parts += ["", Text(_ABOVE if result["page_cache_kept"] else _BELOW)]
-        if not _is_same_copy(result):
-            parts.append(Text(_COPY))
+        if doubt := _copy_doubt(result):
+            parts.append(Text(_COPY.format(doubt)))
     if result["other_settings"]:
         parts += ["", Text("Other settings that are not safe, or not known", "bold")]
         parts += [Text(f"  {reason}") for reason in result["other_settings"]]
@@ -86,10 +83,15 @@ def _is_explained(result: Json) -> bool:
     return bool(result["settings_at_fault"] or result["layers_at_fault"])
 
 
-def _is_same_copy(result: Json) -> bool:
-    """Say whether the data are those of before the cut, and no copy from a backup."""
-    seen = {item["item"]: item["standing"] for item in result["evidence"]}
-    return bool(result["lab"]) or seen.get(RESTORED) == Standing.PRESENT.value
+def _copy_doubt(result: Json) -> str:
+    """Return why the data may be a copy from a backup, "" if they are not."""
+    if result["lab"]:
+        return ""
+    for item in result["evidence"]:
+        if item["item"] == RESTORED:
+            present = item["standing"] == Standing.PRESENT.value
+            return "" if present else item["reason"]
+    return "nothing was compared"
 
 
 def tally(*results: Json) -> Tally:

@@ -170,7 +170,7 @@ def test_no_secret_is_in_the_arguments_of_a_process(here: Bench) -> None:
     finally:
         load.end()
         started.log.close()
-    assert load.told.failure is None
+    assert load.result.failure is None
 
 
 @ONE_SERVER

@@ -14,7 +14,7 @@ from dbcheck.campaign import campaign, preflight
 from dbcheck.campaign.folder import CampaignFolder
 from dbcheck.campaign.known import NOTHING_KNOWN, Known
 from dbcheck.campaign.reading import DIFFERENT_MAX
-from dbcheck.core.earlier import Left
+from dbcheck.core.earlier import EpochTotals
 from dbcheck.errors import TargetChanged
 from dbcheck.ports import ServerFacts, Shape, TableFacts
 from dbcheck.runs import AfterRecord, RunFolder
@@ -70,7 +70,7 @@ def test_rows_that_are_there_are_no_alarm(
 
 def test_what_is_left_is_counted_as_the_server_counts_it() -> None:
     big = 2**63 - 1
-    left = Left()
+    left = EpochTotals()
     left.add(records_of([record(1, 1, epoch=7, row_id=big, checksum=3)]))
     left.add(records_of([record(1, 2, epoch=7, row_id=4, checksum=5)]))
     left.add(records_of([record(1, 1, epoch=8, row_id=2, checksum=1)]))

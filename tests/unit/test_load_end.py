@@ -183,8 +183,8 @@ def test_a_part_is_heard_once_wherever_an_interrupt_comes() -> None:
     load.end()
     load.end()
     assert load.is_whole
-    assert (load.told.broken, load.told.broken_us) == (2, 1)
-    assert load.told.sent == {1: 5, 2: 5}
+    assert (load.result.broken, load.result.broken_us) == (2, 1)
+    assert load.result.sent == {1: 5, 2: 5}
 
 
 @pytest.mark.parametrize("place", [0, 1])

@@ -351,8 +351,8 @@ def test_another_server_is_not_written_to(make: Make, now: ServerFacts | None) -
     load.begin()
     wait_until(load.poll, "the end")
     assert (load.gone, load.in_flight) == (BROKEN, 3)
-    assert load.told.sent == {1: 5, 2: 5, 3: 5}
-    assert load.told.farewells == ["shutting down"]
+    assert load.result.sent == {1: 5, 2: 5, 3: 5}
+    assert load.result.farewells == ["shutting down"]
     assert load.gone_us >= max(ack[3] for ack in site.log.acks)
 
 

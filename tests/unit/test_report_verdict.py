@@ -110,11 +110,12 @@ def test_a_loss_says_that_a_backup_that_was_put_back_looks_the_same(
     lab: dict[str, Any], standing: str | None, said: bool
 ) -> None:
     loss = {"losses": {"missing-tail": 9}, "verdict": "FAIL", "depth": None}
-    item = {"item": "not restored", "standing": standing, "reason": "", "required": 0}
-    evidence = [item] if standing else []
+    item = {"item": "not restored", "standing": standing, "reason": "why"}
+    evidence = [{**item, "required": False}] if standing else []
     changed = {**RESULT, **loss, "power": "exec", "lab": lab, "evidence": evidence}
     shown = printed(verdict_report(changed))
     assert ("older copy of the data" in shown) is said
+    assert ("look the same: why" in shown) is (standing == "not observable")
 
 
 def test_rows_of_earlier_cycles_have_a_line_of_their_own() -> None:
