@@ -173,7 +173,8 @@ def test_blocks_show_how_long_a_host_went_on_in_the_dark(
     until_us = wrote_until_us(done, left)
     assert done.as_of_us is not None
     assert until_us is not None
-    assert done.as_of_us <= dark_us
+    # Late by one delay of the network at most.
+    assert done.as_of_us < dark_us + 1_000_000
     assert done.as_of_us + 1_900_000 < until_us <= ended_us
 
 
