@@ -26,17 +26,17 @@ pytestmark = pytest.mark.planted
 def second(site: Site) -> Iterator[DatabaseServer]:
     """Make a server of the same kind and account, with no data yet."""
     base = site.clean.parent / "second"
-    (base / "run").mkdir(parents=True)
-    base.chmod(0o755)
-    shutil.copy(site.server.run / "password", base / "run" / "password")
-    owner = site.server.run.stat()
-    shutil.chown(base / "run", owner.st_uid, owner.st_gid)
     server: DatabaseServer = type(site.server)(base / "data", base / "run")
     try:
+        (base / "run").mkdir(parents=True)
+        base.chmod(0o755)
+        shutil.copy(site.server.run / "password", base / "run" / "password")
+        owner = site.server.run.stat()
+        shutil.chown(base / "run", owner.st_uid, owner.st_gid)
         yield server
     finally:
         server.kill()
-        shutil.rmtree(base)
+        shutil.rmtree(base, ignore_errors=True)
 
 
 class Directed:
