@@ -93,8 +93,8 @@ def crashing(
 def test_a_page_that_crashes_its_reader_fails_with_the_words_of_the_log(
     site: Site, name: str, change: Callable[[Path], None]
 ) -> None:
-    # What follows the page in memory is chance.  If it can be read, the server does
-    # not crash and the FAIL is an index-mismatch.
+    # What follows the page in memory is chance. If it can be read, the server does not
+    # crash and the FAIL is an index-mismatch.
     for _ in range(TRIES):
         outcome = crashing(site, name, change)
         assert outcome.verdict is Verdict.FAIL, outcome.judgement

@@ -22,10 +22,8 @@ def test_cycles_come_in_their_order_however_many_there_are(tmp_path: Path) -> No
     assert [(cycle.number, cycle.run) for cycle in folder.cycles()] == kept
 
 
-def test_a_process_that_was_refused_is_no_campaign_that_came_to_nothing(
-    tmp_path: Path,
-) -> None:
-    """Another client is at it, so that it has left no words of its own."""
+def test_a_refused_process_is_reported_with_its_log(tmp_path: Path) -> None:
+    """Another client runs the campaign; why this one was refused is in progress.log."""
     folder = CampaignFolder.create(tmp_path / "campaign", PLAN)
     child: Any = SimpleNamespace(returncode=FAILED)
     assert "progress.log" in _ended(folder, child)["error"]

@@ -326,7 +326,7 @@ def test_a_broken_session_is_replaced_under_a_new_number(make: Make) -> None:
 def test_every_session_must_reach_the_server_that_the_load_began_with(
     make: Make,
 ) -> None:
-    """Also one in place of another; where it does not, nothing is written over it."""
+    """Replacements too; one that reached another server is never used."""
     site = make(lambda row: broken(row) if row.seq == 5 else row.seq)
     opened, asked = site.server.open_session, list[Any]()
 

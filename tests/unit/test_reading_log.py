@@ -69,5 +69,5 @@ def test_only_the_last_start_names_damage(logged: str, names: bool) -> None:
     assert ("page corruption on disk" in _log(logged).damage()) == names
 
 
-def test_a_log_that_begins_with_older_lines_names_none() -> None:
+def test_a_log_that_begins_with_older_lines_names_no_damage() -> None:
     assert _log(START + MARIA_PAGE, rewound=True).damage() == ""

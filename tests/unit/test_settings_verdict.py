@@ -445,7 +445,7 @@ def test_a_setting_that_was_worse_before_the_cut_counts() -> None:
     assert not settings_of(control, during, [Depth.OS]).at_fault(lost=True)
 
 
-def test_what_lost_nothing_by_chance_is_said_of_no_loss() -> None:
+def test_lost_none_by_chance_is_said_only_if_nothing_was_lost() -> None:
     made = manifest()
     relaxed = {**made.before.settings, "synchronous_commit": "off"}
     weak = replace(made, before=replace(made.before, settings=relaxed))
