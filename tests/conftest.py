@@ -15,6 +15,8 @@ hypothesis.settings.load_profile("dbcheck")
 pytest_plugins = ["tests.real.servers"]
 
 HERE = Path(__file__).parent
+# Names as wide.txt has them, also of the tests that -m or -k then leaves out.
+COLLECTED = pytest.StashKey[list[str]]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -31,14 +33,18 @@ def wide_names() -> tuple[str, ...]:
 
 
 @pytest.hookimpl(tryfirst=True)  # so that -m sees the marks
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(
+    config: pytest.Config, items: list[pytest.Item]
+) -> None:
     """Mark what wide.txt names; leave out what needs root for anybody else.
 
     As root nothing is left out.
     """
     wide = wide_names()
+    names = config.stash[COLLECTED] = []
     for item in items:
         name = f"{item.path.relative_to(HERE)}::{item.nodeid.partition('::')[2]}"
+        names.append(name)
         if name.startswith(wide):
             item.add_marker("wide")
     if os.geteuid() == 0:

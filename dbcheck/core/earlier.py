@@ -151,8 +151,8 @@ class Earlier:
     def _sort_different(self) -> None:
         """Take changed rows for corrupt where their epoch was sound before.
 
-        An earlier reading shows that.  If the epoch weighs something else now, rows of it
-        changed since: then each changed row counts, an older one too.
+        An earlier reading shows that.  If the epoch weighs something else now, rows
+        changed since: then each changed row of it counts, an older one too.
         """
         before, left = self._before, self._totals
         rows, weights = left.rows, left.weights

@@ -12,6 +12,7 @@ from tests.planted.site import site as site
 from tests.real.rigs import ENGINES
 
 
+@pytest.hookimpl(tryfirst=True)  # what is left out is no name for wide.txt
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Leave out what cannot be planted.
 

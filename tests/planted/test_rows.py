@@ -214,8 +214,8 @@ def earlier_row_changed_once_read(cut: OneCut) -> list[Named]:
     """Change a row of which a reading of the same campaign shows that it was sound."""
     epoch, manifest = cut.first.manifest.epoch, cut.second.run.manifest()
     table = replace(manifest.table, sound=(epoch,))
-    told = replace(manifest, table=table)
-    (cut.second.run.path / "manifest.json").write_bytes(told.to_bytes())
+    changed = replace(manifest, table=table)
+    (cut.second.run.path / "manifest.json").write_bytes(changed.to_bytes())
     earlier_row_changed(cut)
     return [(CORRUPT, -1, -1)]
 

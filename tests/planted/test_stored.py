@@ -233,8 +233,8 @@ def test_a_commit_under_way_when_the_table_is_counted_accuses_nobody(
 
 
 @engines("lab")
-def test_a_row_that_was_altered_before_a_run_is_held_against_none(here: Bench) -> None:
-    """Its checksum stands, so that the preflight weighs it as it was."""
+def test_a_row_altered_before_a_run_gives_no_loss(here: Bench) -> None:
+    """Only the payload changes; the preflight sums checksums, and sees nothing."""
     first = run_cycle(here.rig, quick(), SEED)
     assert first.verdict is PASS
     here.execute(

@@ -25,8 +25,8 @@ from tests.real.rigs import Said
 def programs(lab: str, off_s: float, folder: Path) -> ExecSwitch:
     """Return a switch of the lab's power that is programs of a user's.
 
-    They note in a file of *folder* what they did.  To read it takes no time: one that
-    says late that the power is off leaves open when it went.
+    They note in a file of *folder* what they did.  The state command only reads that
+    file: a slow one would leave it uncertain when the power went.
     """
     noted = folder / "power"
     noted.write_text("off" if LabSwitch(lab).state() is PowerState.OFF else "on")

@@ -147,10 +147,10 @@ def newest(canaries: Canaries) -> int:
 
 
 @pytest.mark.parametrize("sshd", SERVERS, indirect=True)
-def test_blocks_show_how_long_a_host_went_on_in_the_dark(
+def test_blocks_show_how_long_a_host_wrote_after_its_network_failed(
     sshd: Sshd, data: Path
 ) -> None:
-    """Nothing passes while it writes the blocks of two seconds; then it is gone."""
+    """The proxy passes nothing for two seconds of blocks, then ends the connection."""
     with (
         Proxy(sshd.port, lambda _: PASS_ON) as proxy,
         contextlib.closing(reach(sshd, proxy.port)) as far,
@@ -173,7 +173,8 @@ def test_blocks_show_how_long_a_host_went_on_in_the_dark(
     until_us = wrote_until_us(done, left)
     assert done.as_of_us is not None
     assert until_us is not None
-    assert done.as_of_us <= dark_us
+    # Late by one delay of the network at most.
+    assert done.as_of_us < dark_us + 1_000_000
     assert done.as_of_us + 1_900_000 < until_us <= ended_us
 
 

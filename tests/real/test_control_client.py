@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from dbcheck.campaign.preflight import preflight
 from dbcheck.lab.lab import Lab, missing
 from dbcheck.lab.spec import LabSpec
 from tests.real.rigs import SEED, Bench, bench, quick
-from tests.real.test_commands import DBCHECK, User, user_of
+from tests.real.test_commands import DBCHECK, User, said_until, user_of
 from tests.waiting import wait_until
 
 FLUSH = "innodb_flush_log_at_trx_commit"
@@ -172,49 +171,16 @@ def test_an_interrupt_puts_it_back(tmp_path: Path) -> None:
 @user_of("mariadb")
 def test_a_human_is_asked_twice(user: User) -> None:
     """A lab plays the server on another host; the human is the test."""
-    script = (
-        "import sys; from dbcheck.campaign import preflight as p;"
-        "p.require_independent = lambda *_: 'the test says so';"
-        "from dbcheck.cli import main; main()"
-    )
-    words = ["run", *user.rig, "--json", "--control"]
-    words[words.index("--power") + 1] = "manual"
-    client = subprocess.Popen(
-        (sys.executable, "-c", script, *words),
-        cwd=user.folder,
-        env=user.environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    said = told_until(client, "NOW")
-    assert "cut the power twice" in said
-    cut_by_hand(user, client)
-    said = told_until(client, "NOW")
+    client = user.start_by_hand("--control", off_s=1.0)
+    assert "cut the power twice" in said_until(client, "NOW")
+    user.cut_by_hand(client)
+    said = said_until(client, "NOW")
     assert "the control is over; now the cycle that counts" in said
-    cut_by_hand(user, client)
+    user.cut_by_hand(client)
     out, err = client.communicate(timeout=60)
     assert client.returncode in (0, 3), err
     result = json.loads(out)
-    lost = result["controls"][0]["losses"]
-    assert len(result["controls"]) == 1
+    (control,) = result["controls"]
+    lost = control["losses"]
     assert result["verdict"] == ("PASS" if lost else "INCONCLUSIVE")
-
-
-def cut_by_hand(user: User, client: subprocess.Popen[str]) -> None:
-    user.lab.freeze_server()  # to its clients, what a power cut is: silence
-    told_until(client, "restore")
-    switch = user.lab.switch()
-    switch.cut()
-    switch.restore()
-
-
-def told_until(client: subprocess.Popen[str], word: str) -> str:
-    """Return what the client says, up to the line that holds *word*."""
-    assert client.stderr is not None
-    said = ""
-    for line in client.stderr:
-        said += line
-        if word in line:
-            return said
-    raise AssertionError(said)
+    assert client.returncode == (0 if lost else 3)

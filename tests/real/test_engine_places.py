@@ -20,12 +20,23 @@ from tests.real.servers import engine_of
 
 INSIDE = {
     "postgresql": {
-        *("data", "WAL", "commit status", "multixacts", "global"),
-        *("database", "table", "index"),
+        "data",
+        "WAL",
+        "commit status",
+        "multixacts",
+        "global",
+        "database",
+        "table",
+        "index",
     },
     "mariadb": {"data", "redo log", "undo", "system tablespace", "database"},
     "mysql": {
-        *("data", "redo log", "undo", "doublewrite", "system tablespace", "database"),
+        "data",
+        "redo log",
+        "undo",
+        "doublewrite",
+        "system tablespace",
+        "database",
     },
 }
 

@@ -20,7 +20,13 @@ from dbcheck.engines.mysql_session import MysqlSession
 from dbcheck.engines.postgresql import PostgresqlEngine
 from dbcheck.engines.postgresql_link import PostgresqlLink
 from dbcheck.engines.postgresql_session import PostgresqlSession
-from dbcheck.errors import CommitUnknown, EngineError, IndexDamaged, TableLost
+from dbcheck.errors import (
+    CommitUnknown,
+    EngineError,
+    IndexDamaged,
+    OtherServer,
+    TableLost,
+)
 from dbcheck.lab.server import DatabaseServer
 from dbcheck.load.single import commit
 from dbcheck.ports import Engine, Shape
@@ -433,6 +439,8 @@ def test_a_standby_is_refused(new_server: NewServer) -> None:
     with pytest.raises(EngineError, match="standby"):
         engine.check(Shape.LEDGER)
     assert "recovery" in (engine.ready() or "")
+    with pytest.raises(OtherServer, match="it is a standby"):
+        engine.canary(1, server=engine.facts())
 
 
 def test_a_read_only_postgresql_is_refused(postgresql: Engine) -> None:

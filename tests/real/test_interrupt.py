@@ -104,7 +104,7 @@ def draw(function: CodeType) -> random.Random:
 def test_an_interrupt_in_any_function_comes_out(
     here: Bench, action: Callable[[Bench], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # What was being opened may hold the crash canary's lock to the end of the test.
+    # An interrupted connection may keep the crash canary's lock until the test ends.
     monkeypatch.setattr(mysql_canary, "_PLANT_S", 1)
     action(here)  # with the imports that a first time takes
     whole = Interrupter()

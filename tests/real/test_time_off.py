@@ -91,6 +91,10 @@ def test_a_time_cut_short_by_interrupts_is_no_pass(
 
         wait_until(ended, "the client has ended")
     assert here.rig.power.state() is PowerState.ON
+    measured = run.restore()
+    assert measured is not None
+    assert measured.off_s is not None
+    assert measured.off_s < 900
     require_doubt(settled(here, run), "the server answered again ")
 
 
@@ -118,6 +122,7 @@ def test_power_that_somebody_gave_back_is_no_pass(
     with client:
         client.kill()
     here.rig.power.restore()
+    assert run.restore() is None
     require_doubt(settled(here, run), "less than the 900 s intended")
 
 
@@ -139,7 +144,8 @@ def test_a_switch_that_cuts_and_then_fails_leaves_a_run_to_judge(here: Bench) ->
     assert load is not None
     assert load.cut is None
     assert "on fire" in load.cut_failed
-    assert run.restore() is not None  # so that nobody looks for it to be off
+    # Stored, so that a later client does not expect the power to be off.
+    assert run.restore() is not None
     outcome = settled(here, run)
     assert outcome.verdict is Verdict.INCONCLUSIVE
     (item,) = (i for i in outcome.judgement.items if i.name == "load at the cut")

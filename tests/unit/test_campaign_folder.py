@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+
+import pytest
 
 from dbcheck.campaign.folder import CampaignFolder, Cycle, Plan
 from dbcheck.cli import FAILED, INCONCLUSIVE
@@ -22,15 +25,25 @@ def test_cycles_come_in_their_order_however_many_there_are(tmp_path: Path) -> No
     assert [(cycle.number, cycle.run) for cycle in folder.cycles()] == kept
 
 
-def test_a_process_that_was_refused_is_no_campaign_that_came_to_nothing(
-    tmp_path: Path,
+@pytest.mark.parametrize("status", [FAILED, 2, -signal.SIGKILL])
+def test_a_process_that_ended_early_is_reported_with_its_last_line(
+    tmp_path: Path, status: int
 ) -> None:
-    """Another client is at it, so that it has left no words of its own."""
+    """Why it ended is only in its log, as where another client runs the campaign."""
     folder = CampaignFolder.create(tmp_path / "campaign", PLAN)
-    child: Any = SimpleNamespace(returncode=FAILED)
-    assert "progress.log" in _ended(folder, child)["error"]
-    child.returncode = INCONCLUSIVE
-    assert _ended(folder, child)["error"] == ""
+    log = folder.path / "progress.log"
+    log.write_text("cycle 1\nanother dbcheck is using it\n\n")
+    child: Any = SimpleNamespace(returncode=status)
+    ended = "SIGKILL" if status < 0 else f"exit status {status}"
+    said = f"{ended}: another dbcheck is using it ({log})"
+    assert _ended(folder, child)["error"] == said
+    log.write_text("")
+    assert "it wrote nothing" in _ended(folder, child)["error"]
     (folder.path / ERROR_FILE).write_text("no route")
-    child.returncode = FAILED
     assert _ended(folder, child)["error"] == "no route"
+
+
+def test_a_process_that_came_to_an_end_shows_no_error(tmp_path: Path) -> None:
+    folder = CampaignFolder.create(tmp_path / "campaign", PLAN)
+    child: Any = SimpleNamespace(returncode=INCONCLUSIVE)
+    assert _ended(folder, child)["error"] == ""

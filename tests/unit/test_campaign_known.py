@@ -36,7 +36,7 @@ A, B = {"system_identifier": "1"}, {"system_identifier": "2"}
         pytest.param({7: 4, 8: 1}, {7: 90, 8: 9}, 3, id="some of each"),
         pytest.param({7: 5, 8: 3}, {7: 100, 8: 201}, 1, id="replaced"),
         pytest.param(
-            {7: 4, 8: 9}, {7: 90, 8: 300}, 1, id="other rows make up for none"
+            {7: 4, 8: 9}, {7: 90, 8: 300}, 1, id="new rows do not hide lost ones"
         ),
     ],
 )
@@ -61,7 +61,7 @@ def test_rows_that_are_gone_between_cycles_are_missed(
         pytest.param({7: 5, 8: 3}, {}, id="classic rows have no weight"),
     ],
 )
-def test_rows_that_are_there_are_no_alarm(
+def test_complete_rows_are_accepted(
     rows: Mapping[int, int], weights: Mapping[int, int]
 ) -> None:
     Known(A, "", LEFT).require_rows(TableFacts(rows, 9, weights))
@@ -78,7 +78,7 @@ def test_what_is_left_is_counted_as_the_server_counts_it() -> None:
     assert left.weights == {7: (3 * big + 20) % 2**64, 8: 2}
 
 
-def test_a_loss_is_missed_once_and_a_cycle_that_read_nothing_changes_nothing() -> None:
+def test_the_next_cycle_is_compared_with_the_last_reading() -> None:
     """What counts is what the last reading left, whatever its cycle came to."""
     less = TableFacts({7: 4}, 8, {7: 90})
     read = AfterRecord(FACTS, "", 4, "", None, table=less)
@@ -92,9 +92,9 @@ def test_what_a_reading_shows_of_the_rows() -> None:
     """Only of those that are counted and weighed as they were read."""
     table = TableFacts({7: 5, 8: 4, 9: 1}, 9, {7: 100, 8: 201, 9: 1})
     known = Known(A, "before", LEFT, different=(3,))
-    told = known.of_table(table)
-    assert (told.different, told.sound) == ((3,), (7,))
-    assert replace(told, different=(), sound=()) == table
+    marked = known.of_table(table)
+    assert (marked.different, marked.sound) == ((3,), (7,))
+    assert replace(marked, different=(), sound=()) == table
     most = tuple(range(DIFFERENT_MAX))
     assert replace(known, different=most).of_table(table).sound == ()
     for nothing in (NOTHING_KNOWN, replace(known, different=None)):
@@ -105,8 +105,8 @@ def test_what_a_reading_found_changed_is_known_when_resumed(tmp_path: Path) -> N
     read = AfterRecord(FACTS, "", 4, "", None, table=LEFT)
     folder = CampaignFolder.create(tmp_path / "c", PLAN)
     folder.write_known(NOTHING_KNOWN.with_run(MANIFEST, read, [3]))
-    told = folder.known().of_table(LEFT)
-    assert (told.different, told.sound) == ((3,), (7, 8))
+    marked = folder.known().of_table(LEFT)
+    assert (marked.different, marked.sound) == ((3,), (7, 8))
 
 
 def test_a_name_that_was_read_later_is_known_as_well() -> None:
@@ -160,7 +160,7 @@ def test_a_cycle_does_not_begin_when_rows_are_gone(tmp_path: Path) -> None:
     assert not (tmp_path / "runs").exists()
 
 
-def test_it_ends_the_campaign_at_once_and_again_when_resumed(
+def test_missing_rows_end_a_campaign_and_end_it_again_when_resumed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = CampaignFolder.create(tmp_path / "c", replace(PLAN, control=False))

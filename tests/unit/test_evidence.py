@@ -307,7 +307,7 @@ ALTERED = "2 rows of earlier runs do not have the content that was written"
 UNSHOWN = "they may have been altered before this load; dbcheck clean removes the table"
 
 
-def test_rows_that_were_perhaps_altered_before_the_load_accuse_nobody() -> None:
+def test_rows_that_were_perhaps_altered_before_the_load_give_no_verdict() -> None:
     said = f"{ALTERED}, and {UNSHOWN}"
     altered = dataclasses.replace(CLEAN, earlier_altered=2)
     judgement = evidence.judge(altered, [SAME])
@@ -342,7 +342,7 @@ REPLACED = "it was truncated, rewritten or recreated since the load began"
         ),
     ],
 )
-def test_rows_that_are_missing_from_another_table_accuse_nobody(
+def test_rows_that_are_missing_from_another_table_give_no_verdict(
     found: Reconciliation, rows: str
 ) -> None:
     judgement = evidence.judge(found, [SAME, *ANOTHER])

@@ -14,6 +14,7 @@ from dbcheck.campaign.settings import NAME, hiding, made_durable, settings_of
 from dbcheck.core.depth import Depth, Remains, Ring
 from dbcheck.core.evidence import Standing, Verdict
 from dbcheck.core.target import HostAfter
+from dbcheck.lab.spec import SURVIVORS
 from dbcheck.report.campaign import campaigns_report
 from dbcheck.report.verdict import verdict_report
 from dbcheck.runs import AfterRecord, Manifest, RunFolder
@@ -445,7 +446,7 @@ def test_a_setting_that_was_worse_before_the_cut_counts() -> None:
     assert not settings_of(control, during, [Depth.OS]).at_fault(lost=True)
 
 
-def test_what_lost_nothing_by_chance_is_said_of_no_loss() -> None:
+def test_lost_none_by_chance_is_said_only_if_nothing_was_lost() -> None:
     made = manifest()
     relaxed = {**made.before.settings, "synchronous_commit": "off"}
     weak = replace(made, before=replace(made.before, settings=relaxed))
@@ -472,17 +473,22 @@ def test_a_lost_row_of_an_earlier_cycle_is_a_loss_too(
     assert (outcome.verdict is Verdict.FAIL) is (earlier == 2)
 
 
-@pytest.mark.parametrize(
-    ("survivors", "standing"),
-    [
-        ("none", Standing.ASSUMED),
-        ("prefix", Standing.ASSUMED),
-        ("writes", Standing.ASSUMED),
-        ("torn", Standing.ABSENT),
-        ("blocks", Standing.ABSENT),
-        ("random", Standing.ABSENT),
-    ],
-)
+TEARS = {
+    "none": Standing.ASSUMED,
+    "all": Standing.ASSUMED,
+    "prefix": Standing.ASSUMED,
+    "writes": Standing.ASSUMED,
+    "torn": Standing.ABSENT,
+    "blocks": Standing.ABSENT,
+    "random": Standing.ABSENT,
+}
+
+
+def test_of_each_model_of_a_cut_it_is_known_whether_it_tears() -> None:
+    assert TEARS.keys() == set(SURVIVORS)
+
+
+@pytest.mark.parametrize(("survivors", "standing"), TEARS.items())
 def test_a_lab_that_tears_writes_is_not_assumed_to_keep_pages_whole(
     survivors: str, standing: Standing
 ) -> None:
