@@ -2,7 +2,7 @@
 
     manifest.json    before the load: seed, epoch, workload, target, facts
     load.json        after the load: what the client sent and received, the cut
-    restore.json     after the restore: how long the power was off, if that was measured
+    restore.json     after the restore: how long the power was off, null if unknown
     after.json       after recovery: the server's facts, the power switch's failure
     server.log       what the server logged since the preflight, if its log was read
     acks.log         a copy of the witness's log; acks-1.log ... if there are more
@@ -325,7 +325,7 @@ class RunFolder:
         return stored.from_bytes(path.read_bytes(), LoadRecord, str(path))
 
     def write_restore(self, restore: RestoreRecord) -> None:
-        """Store how long the power was off, unless that is stored.
+        """Store that the power was given back, unless that is stored.
 
         The first time counts: a drive's cache that had power again is no longer at
         risk, however long it is without power later.
@@ -334,7 +334,7 @@ class RunFolder:
             self._write("restore.json", [stored.to_bytes(restore)])
 
     def restore(self) -> RestoreRecord | None:
-        """Read how long the power was off; None if nobody measured that."""
+        """Read how long the power was off; None if it is not known to be back."""
         path = self.path / "restore.json"
         if not path.is_file():
             return None

@@ -15,7 +15,8 @@ from dbcheck.campaign.cycle import (
     run_cycle,
 )
 from dbcheck.campaign.folder import CampaignFolder, Cycle, Plan
-from dbcheck.campaign.judging import Outcome, judge_run, missed_stratum
+from dbcheck.campaign.judging import judge_run
+from dbcheck.campaign.outcome import Outcome, missed_stratum
 from dbcheck.campaign.rig import Rig
 from dbcheck.campaign.waiting import wait_for_server
 from dbcheck.core.control import ControlFacts

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from dbcheck.campaign.cycle import finish_cycle, put_back, require_answered
 from dbcheck.campaign.host import end_canaries
-from dbcheck.campaign.judging import Outcome
 from dbcheck.campaign.known import NOTHING_KNOWN, Known
+from dbcheck.campaign.outcome import Outcome
 from dbcheck.campaign.preflight import Started, preflight
 from dbcheck.campaign.rig import Rig
 from dbcheck.core.control import ControlFacts

@@ -7,11 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from dbcheck import interrupt
-from dbcheck.campaign.judging import Outcome, judge_run
+from dbcheck.campaign.judging import judge_run
 from dbcheck.campaign.known import NOTHING_KNOWN, Known
 from dbcheck.campaign.loading import CUT_EVENT, LOAD_EVENT, Cutter, load_until_cut
+from dbcheck.campaign.outcome import Outcome
 from dbcheck.campaign.preflight import Started, preflight
-from dbcheck.campaign.recovery import read_survivors
+from dbcheck.campaign.recovery import STANDS, read_survivors
 from dbcheck.campaign.rig import Rig
 from dbcheck.core.control import ControlFacts
 from dbcheck.core.moments import Moment
@@ -100,8 +101,6 @@ def finish_cycle(rig: Rig, started: Started) -> Outcome:
                     rig.listener.phase("restore", said)
                     try:
                         restore(rig, started.run)
-                        if cutter.failed and started.run.restore() is None:
-                            started.run.write_restore(RestoreRecord(None))
                     except (PowerError, RunWriteError) as failed:
                         # What ended the cycle is the error; the user must know both.
                         rig.listener.phase("restore", f"failed: {failed}")
@@ -123,10 +122,8 @@ def _holding(started: Started) -> Iterator[None]:
 
 
 def restore(rig: Rig, run: RunFolder) -> None:
-    """Apply power, and store how long it was off if the switch measured that."""
-    off_s = rig.power.restore()
-    if off_s is not None:
-        run.write_restore(RestoreRecord(off_s))
+    """Apply power; store that, and how long it was off if the switch measured it."""
+    run.write_restore(RestoreRecord(rig.power.restore()))
 
 
 def reconcile_run(rig: Rig, run: RunFolder, manifest: Manifest) -> Outcome:
@@ -235,6 +232,11 @@ def _reconcile(
             hint="Cut the power first.",
         )
     rig.listener.phase("judge", str(run.path))
+    outcome = judge_run(run, rig.reader)
+    if failed is None or not outcome.judgement.other_data:
+        return outcome
+    rig.listener.phase("judge", f"{outcome.judgement.reasons[0]}: {STANDS}")
+    run.write_after(failed)
     return judge_run(run, rig.reader)
 
 

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
 import math
-import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
-
-import msgspec
 
 from dbcheck.campaign.cutmoment import at_the_cut, cut_us
 from dbcheck.campaign.logs import StoredLogs
 from dbcheck.campaign.losscsv import loss_lines
+from dbcheck.campaign.outcome import Outcome, to_json
 from dbcheck.campaign.settings import Settings, made_durable, settings_of
 from dbcheck.core import evidence, hostevidence, placeevidence, serverlog
 from dbcheck.core.apart import witness_apart
@@ -24,65 +19,15 @@ from dbcheck.core.depth import Depth, DepthFinding
 from dbcheck.core.earlier import Before
 from dbcheck.core.ended import BROKEN, SILENT, Ended, not_shut_down
 from dbcheck.core.evidence import Item, Judgement, Standing, Verdict
-from dbcheck.core.indexloss import IndexLoss, judge_index
-from dbcheck.core.moments import missed
+from dbcheck.core.indexloss import judge_index
 from dbcheck.core.reached import reached_item
 from dbcheck.core.reconcile import Claim, Reconciliation, reconcile
-from dbcheck.core.statistics import Tally
 from dbcheck.core.target import HostAfter, LogTail
 from dbcheck.core.timeoff import TimeOff, time_without_power
-from dbcheck.core.writecache import WRITE_CACHE, write_cache_item
+from dbcheck.core.writecache import write_cache_item
 from dbcheck.errors import LogDamaged
 from dbcheck.ports import LogFacts, LogReader, ServerFacts, Shape
 from dbcheck.runs import AfterRecord, LoadRecord, Manifest, RestoreRecord, RunFolder
-
-RANGES_MAX = 10_000
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """A judged run.
-
-    found:    None if the server did not come back or the log is damaged.  If it took
-              no queries in its time (after.unanswered), nothing is final.
-    settings: those that are not safe, and what they explain.
-    depth:    how deep the cut went, None if it was not measured.
-    """
-
-    run: RunFolder
-    manifest: Manifest
-    load: LoadRecord | None
-    after: AfterRecord
-    found: Reconciliation | None
-    judgement: Judgement
-    settings: Settings
-    depth: DepthFinding | None
-
-    @property
-    def verdict(self) -> Verdict:
-        """The verdict alone."""
-        return self.judgement.verdict
-
-    def before_cut_s(self, acked_us: int) -> float | None:
-        """Return how long before the cut an ack came, None if that is not known.
-
-        A reply that was on its way at the cut is read after it; that counts as 0.
-        """
-        went_us = cut_us(self.load)
-        if went_us is None or acked_us < 0:
-            return None
-        return max(0, went_us - acked_us) / 1e6
-
-
-def missed_stratum(outcome: Outcome) -> str:
-    """Return why the cut did not come in the stratum drawn for it, "" if it did."""
-    drawn, load = outcome.manifest.moment, outcome.load
-    if drawn is None:
-        return ""
-    if load is None:
-        return missed(drawn.stratum, None, None)
-    went_us, refused = cut_us(load), load.no_checkpoint
-    return missed(drawn.stratum, load.due_us, went_us, refused, load.last_ack_us)
 
 
 def judge_run(run: RunFolder, reader: LogReader) -> Outcome:
@@ -107,16 +52,9 @@ def judge_run(run: RunFolder, reader: LogReader) -> Outcome:
     if manifest.controls:
         items.append(control_item(manifest.controls))
     settings = settings_of(manifest, load, [each.depth for each in depths])
-    found: Reconciliation | None = None
-    damage: LogDamaged | None = None
-    try:
-        logs = StoredLogs(run, reader, manifest, load)
-        facts = logs.facts()
-        items += [_log_item(facts, load), _held_item(facts, load)]
-        if after.facts is not None and not after.failure and not _strange(items):
-            found = _reconcile(run, logs, manifest, load)
-    except LogDamaged as error:
-        damage = error
+    spared = placeevidence.page_cache_kept(depths)
+    spared |= manifest.lab.get("rung") == "process"
+    found, damage = _reconciled(run, reader, manifest, load, after, items)
     if not manifest.control:  # which is to lose by a setting
         kept = found is not None and not found.counts and after.index is None
         items.append(settings.item(kept=kept))
@@ -124,14 +62,42 @@ def judge_run(run: RunFolder, reader: LogReader) -> Outcome:
         judgement = _on_a_damaged_log(damage, items)
     else:
         deep = depth.depth if depth else None
-        judgement = _judgement(found, items, manifest, load, after, settings, deep)
+        judgement = _judgement(
+            found, items, manifest, load, after, settings, deep, spared
+        )
     judgement = _with_the_rest(judgement, found, manifest, load, after)
-    outcome = Outcome(run, manifest, load, after, found, judgement, settings, depth)
+    outcome = Outcome(
+        run, manifest, load, after, found, judgement, settings, depth, spared
+    )
     shift_us = manifest.wall_us - manifest.clock_us
     lines = loss_lines(found, after.index, shift_us, outcome.before_cut_s)
     run.write_lines("losses.csv", lines)
     run.write_verdict(to_json(outcome))
     return outcome
+
+
+def _reconciled(
+    run: RunFolder,
+    reader: LogReader,
+    manifest: Manifest,
+    load: LoadRecord | None,
+    after: AfterRecord,
+    items: list[Item],
+) -> tuple[Reconciliation | None, LogDamaged | None]:
+    """Return what the rows show, and why the witness's log shows nothing.
+
+    The first is None where no rows are to be compared.  Adds to *items* what the log
+    tells.
+    """
+    try:
+        logs = StoredLogs(run, reader, manifest, load)
+        facts = logs.facts()
+        items += [_log_item(facts, load), _held_item(facts, load)]
+        if after.facts is None or after.failure or _strange(items):
+            return None, None
+        return _reconcile(run, logs, manifest, load), None
+    except LogDamaged as error:
+        return None, error
 
 
 def _on_a_damaged_log(error: LogDamaged, items: Sequence[Item]) -> Judgement:
@@ -161,6 +127,7 @@ def _judgement(
     after: AfterRecord,
     settings: Settings,
     depth: Depth | None,
+    spared: bool,
 ) -> Judgement:
     """Judge a run whose witness log is intact, as an ordinary cycle."""
     explained = settings.explains_everything
@@ -173,7 +140,7 @@ def _judgement(
             missing=after.missing,
             explained=explained,
             uncut=_is_gone_uncut(load, after),
-            spared=settings.depth is Depth.PROCESS,
+            spared=spared,
         )
     cut = manifest.cut_class
     return evidence.judge(found, items, cut, depth, explained=explained)
@@ -294,7 +261,10 @@ def _ended(
         or ("" if held else "the canary's session ended before the cut"),
         logged=any(item.standing is Standing.PRESENT for item in crashes),
         exact=cut is not None and cut.exact_us is not None,
-        seen_off=restore is not None and cut is not None and cut.off_seen,
+        seen_off=restore is not None
+        and restore.off_s is not None
+        and cut is not None
+        and cut.off_seen,
         recorded=(after.host.shut_down or "") if after.host else "",
         cache_lost=depth is not None and depth.depth in (Depth.OS, Depth.DRIVE),
     )
@@ -430,111 +400,3 @@ def _reconcile(
         claim=claim,
         window_acks=manifest.window_acks,
     )
-
-
-def to_json(outcome: Outcome) -> dict[str, Any]:
-    """Return the judged run as plain values, the form that --json prints."""
-    load, manifest = outcome.load, outcome.manifest
-    lost = outcome.verdict is Verdict.FAIL
-    image = outcome.run.image_path
-    kept = outcome.verdict is not Verdict.PASS and image.is_file()
-    return {
-        "run": manifest.run_id,
-        "control": manifest.control,
-        "folder": str(outcome.run.path),
-        "verdict": outcome.verdict.value,
-        "reasons": list(outcome.judgement.reasons),
-        "final": not outcome.after.unanswered,
-        "target": manifest.target,
-        "server": f"{manifest.before.product} {manifest.before.version}",
-        "workload": manifest.workload.name,
-        "sessions": manifest.workload.sessions,
-        "seed": manifest.seed,
-        "power": manifest.power,
-        "cut_class": manifest.cut_class.value,
-        "class_assumed": manifest.class_assumed,
-        "witness": {"url": manifest.witness, "kind": manifest.witness_kind},
-        "load": msgspec.to_builtins(load, str_keys=True),
-        **_proof_json(outcome),
-        **_rows_json(outcome.found, outcome.after.index),
-        **_ranges_json(outcome),
-        "evidence": [
-            {
-                "item": item.name,
-                "standing": item.standing.value,
-                "reason": item.reason,
-                "required": item.required,
-            }
-            for item in outcome.judgement.items
-        ],
-        "settings_at_fault": [
-            finding.sentence for finding in outcome.settings.at_fault(lost=lost)
-        ],
-        "layers_at_fault": [
-            item.reason
-            for item in outcome.judgement.items
-            if item.name == WRITE_CACHE
-            and item.standing in (Standing.ABSENT, Standing.CONTRADICTED)
-        ],
-        "other_settings": [
-            finding.sentence for finding in outcome.settings.others(lost=lost)
-        ],
-        "left_on_host": _left_on_host(outcome),
-        "lab": dict(manifest.lab),
-        "image": str(image) if kept else "",
-    }
-
-
-def _left_on_host(outcome: Outcome) -> dict[str, str] | None:
-    """Return where the canaries still lie on the target's host, None if nowhere."""
-    before, after = outcome.manifest.host, outcome.after
-    if before is None or after.unanswered or (after.host and not after.host.left):
-        return None
-    folders = after.host.left if after.host else before.canary_folders
-    command = shlex.join(["rm", "-r", "--", *folders])
-    return {"host": before.facts.hostname, "command": command}
-
-
-def _proof_json(outcome: Outcome) -> dict[str, Any]:
-    """Return the depth of this one cut, and what it proves.
-
-    page_cache_kept: on every volume; what is not known counts as lost.
-    A control's proves nothing, as it was to lose.
-    """
-    depth = outcome.depth
-    named = depth.depth.value if depth and depth.depth else None
-    proven = Tally.of([(outcome.verdict, named or "")]).to_values()
-    return {
-        "depth": {"depth": named, "reasons": list(depth.reasons)} if depth else None,
-        "page_cache_kept": outcome.settings.depth is Depth.PROCESS,
-        "statistics": None if outcome.manifest.control else proven,
-    }
-
-
-def _rows_json(found: Reconciliation | None, index: IndexLoss | None) -> dict[str, Any]:
-    other = index.counts if index else {}
-    names = ("confirmed", "kept", "recovered", "unconfirmed", "foreign", "earlier")
-    return {
-        **{name: getattr(found, name, None) for name in (*names, "earlier_altered")},
-        "earlier_lost": dict(found.earlier_lost) if found else None,
-        "losses": {**found.own_counts, **other} if found else None,
-        "earlier_losses": found.earlier_counts if found else None,
-    }
-
-
-def _ranges_json(outcome: Outcome) -> dict[str, Any]:
-    spans = outcome.found.losses.ranges() if outcome.found else iter(())
-    return {
-        "ranges": [
-            {
-                "kind": span.kind.value,
-                "first_id": span.first_id,
-                "last_id": span.last_id,
-                "rows": span.rows,
-                "first_acked_before_cut_s": outcome.before_cut_s(span.first_us),
-                "last_acked_before_cut_s": outcome.before_cut_s(span.last_us),
-            }
-            for span in itertools.islice(spans, RANGES_MAX)
-        ],
-        "ranges_left_out": sum(1 for _ in spans),
-    }

@@ -1,4 +1,4 @@
-"""What a campaign knows of its server before its next cycle.
+"""What earlier cycles showed of a server, before the next one.
 
 A cut is judged by what stood in the table before it.  So what changed between two
 cycles has to be found before the next one, or no cycle ever misses it.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from dbcheck.campaign.judging import Outcome
+from dbcheck.campaign.outcome import Outcome
 from dbcheck.campaign.reading import DIFFERENT_MAX
 from dbcheck.core.earlier import lost_by_epoch
 from dbcheck.core.evidence import Standing, same_server
@@ -20,7 +20,7 @@ from dbcheck.runs import AfterRecord, Manifest
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What the runs of a campaign showed of its server.
+    """What the runs of a campaign, a matrix or a control showed of their server.
 
     identity: see ports.ServerFacts; each name has the value that it had first.
     run:      id of the last run whose rows were read, "" if none were.
@@ -102,12 +102,12 @@ class Known:
         if lost:
             raise TargetChanged(
                 "rows of earlier cycles are missing or changed since run"
-                f" {self.run} was read (at least {sum(lost.values())}), and no cycle"
-                " cut the power since",
+                f" {self.run} was read (at least {sum(lost.values())})",
                 hint="Find out who removed them (dbcheck clean, DROP, DELETE, a backup"
-                " that was restored), or whether the server lost them by itself: its"
-                " log may say. Then begin a new campaign; this one can be resumed only"
-                " if they are restored.",
+                " that was restored), whether the server lost them by itself (its log"
+                " may say), or whether a later cut took them whose rows were never"
+                " read. Then begin a new campaign; an old one can be resumed only if"
+                " they are restored.",
             )
 
 

@@ -60,9 +60,8 @@ def preflight(
     moment: Moment | None = None,
     known: Known = NOTHING_KNOWN,
 ) -> Started:
-    """Settle everything before the load; raise before anything is changed if unfit.
+    """Settle everything before the load; raise before any row is written if unfit.
 
-    Only the rows of earlier cycles are compared once the table was created.
     On return the table exists, the witness holds the manifest, and WARM_ROWS
     rows were committed, acked, logged and seen over a second connection.
     control: the cycle is to be a control; controls: what those before it showed.

@@ -86,8 +86,8 @@ class ReadingLog:
         with contextlib.suppress(HostError):
             if self._rig.host is not None and before is not None and self._path:
                 log = self._rig.host.read_log(self._path, before.log_marks)
-                whole = not (log.rewound or log.truncated)
-                return since_start(log.text) if whole else ""
+                if not (log.rewound or log.truncated):
+                    return since_start(log.text)
         with contextlib.suppress(EngineError):
             return self._rig.engine.logged(facts.started_us, server=facts) or ""
         return ""

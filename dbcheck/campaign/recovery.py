@@ -15,6 +15,7 @@ from dbcheck.errors import NotBack, TableLost, UsageError
 from dbcheck.ports import ServerFacts
 from dbcheck.runs import AfterRecord, Manifest, RunFolder
 
+STANDS = "the FAIL of the earlier look stands"
 CLOCKS_US = 1_000_000  # how far the client's two clocks may drift apart in a cycle
 
 
@@ -44,14 +45,18 @@ def read_survivors(
     if facts is not None and rig.engine.target != manifest.target:
         _require_same(rig.engine.target, manifest, facts)
     reading = Reading(rig, run, manifest)
-    same = facts is not None and _is_same(manifest.before, facts)
-    if facts is not None and same:
+    other = _difference(manifest.before, facts) if facts is not None else ""
+    if facts is not None and not other:
         try:
             reading.read(facts)
         except NotBack as error:
             return failed or _absent(rig, run, manifest, str(error))
         failure, missing = reading.failure or failure, missing or reading.missing
-    if failed is not None and (not same or missing or reading.unanswered):
+    unread = other or reading.unanswered or ""
+    if missing or facts is None:
+        unread = failure or "no server answers"
+    if failed is not None and unread:
+        rig.listener.phase("read", f"{unread}: {STANDS}")
         return failed
     host = ask_host(rig, manifest, remove=not reading.unanswered)
     after = AfterRecord(
@@ -139,6 +144,7 @@ def _require_same(target: str, manifest: Manifest, facts: ServerFacts) -> None:
         )
 
 
-def _is_same(before: ServerFacts, after: ServerFacts) -> bool:
+def _difference(before: ServerFacts, after: ServerFacts) -> str:
+    """Return why *after* is another server, "" if nothing shows that."""
     item = same_server(before.identity, after.identity)
-    return item.standing is not Standing.CONTRADICTED
+    return item.reason if item.standing is Standing.CONTRADICTED else ""

@@ -9,6 +9,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -106,12 +107,12 @@ def together(
     its folder.  When this process ends, they end as by Ctrl-C, with the power restored.
     """
     view = PlainProgress(output.progress_console())
-    children: list[subprocess.Popen[bytes]] = []
+    children: list[Child] = []
     told: set[tuple[str, str]] = set()
     try:
         for folder in folders:
             children.append(_started(folder, inventory))
-        while any(child.poll() is None for child in children):
+        while any(child.process.poll() is None for child in children):
             time.sleep(POLL_S)
             _tell(folders, view, told)
     finally:
@@ -120,17 +121,40 @@ def together(
     return list(map(_ended, folders, children))
 
 
-def _started(folder: CampaignFolder, inventory: Path) -> subprocess.Popen[bytes]:
+@dataclass(frozen=True, slots=True)
+class Child:
+    """A campaign in a process of its own.
+
+    log: where it writes what it does, after the first *since* bytes.
+    """
+
+    process: subprocess.Popen[bytes]
+    log: Path
+    since: int
+
+    def last_words(self) -> str:
+        """Return how the process ended, and why, as far as its log says that."""
+        status = self.process.returncode
+        ended = f"exit status {status}" if status >= 0 else signal.Signals(-status).name
+        text = self.log.read_bytes()[self.since :].decode(errors="replace")
+        lines = [line.strip() for line in text.splitlines() if line.strip()]
+        errors = [line for line in lines if line.startswith("dbcheck: ")]
+        last = [*lines, *errors][-1] if lines else "it wrote nothing"
+        return f"{ended}: {last.removeprefix('dbcheck: ')} ({self.log})"
+
+
+def _started(folder: CampaignFolder, inventory: Path) -> Child:
     words = [sys.executable, "-m", "dbcheck", "campaign", "--json"]
     words += ["--resume", str(folder.path), "--inventory", str(inventory)]
     with (folder.path / "progress.log").open("ab") as log:
-        return subprocess.Popen(
+        process = subprocess.Popen(
             leashed(words, signal.SIGTERM),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=log,
             start_new_session=True,  # Ctrl-C is for us; we pass it on
         )
+        return Child(process, Path(log.name), log.tell())
 
 
 def _tell(
@@ -149,37 +173,28 @@ def _tell(
                 view.line(plan.name, f"{place} {cycle.verdict}: {cycle.reason}")
 
 
-def _ended(folder: CampaignFolder, child: subprocess.Popen[bytes]) -> dict[str, Any]:
+def _ended(folder: CampaignFolder, child: Child) -> dict[str, Any]:
     """Return what a campaign shows whose process has ended.
 
-    Why it ended before it ran is only in its log, as where another client runs it.
+    Why it ended early is only in its log, as where another client runs the campaign.
     """
     shown = result(folder)
-    ended = child.returncode in output.EXIT_CODES.values()
-    if not ended and not (shown["error"] or shown["finished"]):
-        shown["error"] = _last_words(folder.path / "progress.log", child.returncode)
+    if not (shown["error"] or shown["finished"]):
+        shown["error"] = child.last_words()
     return shown
 
 
-def _last_words(log: Path, status: int) -> str:
-    """Return how a process ended, and the last line of its log."""
-    ended = f"exit status {status}" if status >= 0 else signal.Signals(-status).name
-    lines = [line for line in log.read_text(errors="replace").splitlines() if line]
-    last = lines[-1].strip() if lines else "it wrote nothing"
-    return f"{ended}: {last} ({log})"
-
-
-def _end(children: Sequence[subprocess.Popen[bytes]]) -> None:
+def _end(children: Sequence[Child]) -> None:
     """Have those that still run end in order, and wait for them."""
-    running = [child for child in children if child.poll() is None]
-    for child in running:
-        child.send_signal(signal.SIGINT)
-    for child in running:
+    running = [child.process for child in children if child.process.poll() is None]
+    for process in running:
+        process.send_signal(signal.SIGINT)
+    for process in running:
         try:
-            child.wait(END_S)
+            process.wait(END_S)
         except subprocess.TimeoutExpired:
-            child.kill()
-            child.wait()
+            process.kill()
+            process.wait()
 
 
 def result(folder: CampaignFolder) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from dbcheck.cli import FAILED, PASS, options
 from dbcheck.lab.spec import DriveSpec, LabSpec
 
 if TYPE_CHECKING:
-    from dbcheck.campaign.judging import Outcome
+    from dbcheck.campaign.outcome import Outcome
     from dbcheck.report.progress import PlainProgress
 
 RELAXED = {
@@ -126,7 +126,7 @@ def command(
 
 def _show(lines: list[Row], seed: int, runs: Path, *, as_json: bool) -> bool:
     """Run every line, print the table; return whether all came out as expected."""
-    from dbcheck.campaign.judging import to_json
+    from dbcheck.campaign.outcome import to_json
     from dbcheck.cli import output
     from dbcheck.report.lab import demo_bounds, demo_table
     from dbcheck.report.progress import progress

@@ -27,7 +27,7 @@ from dbcheck.lab.spec import (
 )
 
 if TYPE_CHECKING:
-    from dbcheck.campaign.judging import Outcome
+    from dbcheck.campaign.outcome import Outcome
     from dbcheck.lab.lab import Lab
 
 _SPARE = 3  # cycles for inconclusive ones in a campaign that is to show something
@@ -259,7 +259,7 @@ def run(
     Exits with the worst verdict of the cycles.
     """
     from dbcheck import workload as workloads
-    from dbcheck.campaign.judging import to_json
+    from dbcheck.campaign.outcome import to_json
     from dbcheck.cli import output
     from dbcheck.cli.lab_cycles import lab_cycles, lab_workload, until_shown
     from dbcheck.core.evidence import worst

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from dbcheck.campaign.control import facts_of, run_controls
 from dbcheck.campaign.cycle import finish_cycle
-from dbcheck.campaign.judging import Outcome
 from dbcheck.campaign.known import NOTHING_KNOWN, Known
+from dbcheck.campaign.outcome import Outcome
 from dbcheck.campaign.preflight import preflight
 from dbcheck.campaign.rig import Limits
 from dbcheck.cli.rig import lab_rig

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from dbcheck import interrupt
-from dbcheck.campaign.judging import Outcome, to_json
+from dbcheck.campaign.outcome import Outcome, to_json
 from dbcheck.cli.lab_cycles import lab_cycles, lab_workload
 from dbcheck.cli.matrix_rows import Row
 from dbcheck.errors import DbcheckError

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from dbcheck.campaign.control import run_control
+from dbcheck.campaign.cycle import require_answered
 from dbcheck.campaign.known import NOTHING_KNOWN
 from dbcheck.campaign.rig import Rig
 from dbcheck.cli import rig
@@ -53,9 +54,10 @@ def on_target(
                     outcome = run_control(its_rig, workload, drawn, known)
                 else:
                     outcome = resumable_cycle(its_rig, workload, drawn, [], known, view)
+                one.note(outcome, view)
+                require_answered(outcome)  # it is to be reconciled before another one
                 # What a cycle left whose rows were not read is not known.
                 known = known.with_outcome(outcome) if outcome.found else NOTHING_KNOWN
-                one.note(outcome, view)
         if one.error:
             return
 

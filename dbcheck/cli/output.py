@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 import click
 from rich.console import Console
 
-from dbcheck.campaign.judging import Outcome, to_json
+from dbcheck.campaign.outcome import Outcome, to_json
 from dbcheck.cli import FAIL, INCONCLUSIVE, PASS
 from dbcheck.cli.root import give_up_printing, mute
 from dbcheck.core.evidence import Verdict

@@ -16,8 +16,8 @@ from dbcheck.cli import options
 from dbcheck.cli.entries import is_given
 
 if TYPE_CHECKING:
-    from dbcheck.campaign.judging import Outcome
     from dbcheck.campaign.known import Known
+    from dbcheck.campaign.outcome import Outcome
     from dbcheck.campaign.rig import Rig
     from dbcheck.core.control import ControlFacts
     from dbcheck.report.progress import PlainProgress
@@ -98,8 +98,8 @@ def command(
     """
     from dbcheck import workload as workloads
     from dbcheck.campaign.control import facts_of
-    from dbcheck.campaign.judging import to_json
     from dbcheck.campaign.known import NOTHING_KNOWN, Known
+    from dbcheck.campaign.outcome import to_json
     from dbcheck.cli import output, rig
     from dbcheck.cli.entries import chosen
     from dbcheck.cli.guard import guard, require_passable

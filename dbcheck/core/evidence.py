@@ -64,11 +64,13 @@ class Judgement:
     """A verdict and what it rests on.
 
     reasons: sentences, the most important first.
+    other_data: other data may have been read than those that the load was written to.
     """
 
     verdict: Verdict
     reasons: tuple[str, ...]
     items: tuple[Item, ...]
+    other_data: bool = False
 
 
 def restarted(
@@ -384,13 +386,14 @@ def _restored(items: Sequence[Item], explained: bool) -> str:
 
     Its first rows are committed, and checkpointed, before the load begins.
     """
-    known = any(i.name == RESTORED and i.standing is Standing.PRESENT for i in items)
-    if known or explained:
+    item = next((item for item in items if item.name == RESTORED), None)
+    if explained or (item is not None and item.standing is Standing.PRESENT):
         return ""
+    why = f" ({item.reason})" if item else ""
     return (
         "nothing of this run is there, not even the rows from before the load:"
         " an older copy was restored, somebody dropped or emptied the table, or the"
-        " drive lost everything; --target-host shows whether a copy was restored"
+        f" drive lost everything; nothing shows which of these it was{why}"
     )
 
 
@@ -406,18 +409,13 @@ def judge(
 
     found: None only if another server answered, whose table says nothing.
     cut, depth: what was cut, and how deep that went, None if it was not measured.
-    explained: a setting was in force under which commits are lost.
+    explained: a setting was in force that can lose everything.
     A loss is a FAIL, unless the table was replaced and no setting explains it.  Without
     one, each required item must be present, and none contradicted, for a PASS.
     """
-    other = stranger(items)
-    if other is not None or found is None:
-        reason = other.reason if other else "the table was not read"
-        return Judgement(Verdict.INCONCLUSIVE, (reason,), tuple(items))
-    if not explained and (doubt := replaced(found, items)):
-        return Judgement(Verdict.INCONCLUSIVE, (doubt,), tuple(items))
-    if found.counts and all_gone(found) and (doubt := _restored(items, explained)):
-        return Judgement(Verdict.INCONCLUSIVE, (doubt,), tuple(items))
+    if doubt := _other_data(found, items, explained):
+        return Judgement(Verdict.INCONCLUSIVE, (doubt,), tuple(items), other_data=True)
+    assert found is not None
     altered = altered_earlier(found)
     if found.counts:
         return Judgement(Verdict.FAIL, (_lost(found), *altered), tuple(items))
@@ -438,6 +436,21 @@ def judge(
     if doubts:
         return Judgement(Verdict.INCONCLUSIVE, doubts, tuple(items))
     return Judgement(Verdict.PASS, (_passed(found, items, cut, depth),), tuple(items))
+
+
+def _other_data(
+    found: Reconciliation | None, items: Sequence[Item], explained: bool
+) -> str:
+    """Return why other data may have been read than the load's, "" if they were not."""
+    if other := stranger(items):
+        return other.reason
+    if found is None:
+        return "the table was not read"
+    if not explained and (doubt := replaced(found, items)):
+        return doubt
+    if found.counts and all_gone(found):
+        return _restored(items, explained)
+    return ""
 
 
 def altered_earlier(found: Reconciliation) -> tuple[str, ...]:

@@ -195,6 +195,11 @@ def _together(tallies: Sequence[Tally]) -> Tally:
     )
 
 
+def page_cache_kept(depths: Sequence[VolumeDepth]) -> bool:
+    """Say whether the page cache survived, as every volume's canaries show."""
+    return bool(depths) and all(each.depth is Depth.PROCESS for each in depths)
+
+
 def shallowest(depths: Sequence[VolumeDepth]) -> DepthFinding | None:
     """Return the finding of the least depth that is known, of whichever volume.
 

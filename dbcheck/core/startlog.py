@@ -73,9 +73,12 @@ def decisive(text: str) -> tuple[str, ...]:
 def damage(text: str, names: Sequence[str] = ()) -> tuple[str, ...]:
     """Return the first errors in *text* that name damaged data, () if none does.
 
-    names: only those with one of these names in them; () for all.
+    names: only those with one of these names in them; () for all.  InnoDB writes what
+    is no letter, digit or underscore in a name as @ and four digits.
     """
-    about = re.compile("|".join(rf"(?<!\w){re.escape(name)}(?!\w)" for name in names))
+    about = re.compile(
+        "|".join(rf"(?<![\w@-]){re.escape(name)}(?![\w@-])" for name in names)
+    )
     errors = _errors(text)
     if any(words.SURROUNDINGS.search(line) for line in errors):
         return ()

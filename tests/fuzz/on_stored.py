@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator
 
 from dbcheck import stored
 from dbcheck.campaign.folder import CampaignFolder, Cycle, Plan
-from dbcheck.campaign.judging import judge_run, to_json
+from dbcheck.campaign.judging import judge_run
+from dbcheck.campaign.outcome import to_json
 from dbcheck.core.evidence import Verdict
 from dbcheck.errors import DbcheckError, RunFormatError
 from dbcheck.lab.spec import LabSpec

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dbcheck.campaign.judging import Outcome
+from dbcheck.campaign.outcome import Outcome
 from dbcheck.core.evidence import Verdict
 from tests.real.rigs import FAMILIES
 

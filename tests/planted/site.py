@@ -16,7 +16,7 @@ import pytest
 from sqlalchemy.engine import make_url
 
 from dbcheck.campaign.cycle import finish_cycle
-from dbcheck.campaign.judging import Outcome
+from dbcheck.campaign.outcome import Outcome
 from dbcheck.campaign.preflight import preflight
 from dbcheck.campaign.rig import Limits, Rig
 from dbcheck.core.cutclass import CutClass

@@ -11,7 +11,8 @@ import pytest
 
 from dbcheck.campaign import host as campaign_host
 from dbcheck.campaign.cycle import reconcile_run
-from dbcheck.campaign.judging import Outcome, judge_run
+from dbcheck.campaign.judging import judge_run
+from dbcheck.campaign.outcome import Outcome
 from dbcheck.campaign.rig import Limits
 from dbcheck.core.evidence import Verdict
 from dbcheck.errors import Unrecoverable

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.campaign.judging import to_json
+from dbcheck.campaign.outcome import to_json
 from tests.planted.fault import FAIL, Fault, engines, faults
 from tests.planted.site import Site
 from tests.waiting import wait_until

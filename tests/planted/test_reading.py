@@ -15,7 +15,7 @@ import pytest
 
 from dbcheck.campaign import reading_log
 from dbcheck.campaign.cycle import reconcile_run
-from dbcheck.campaign.judging import Outcome
+from dbcheck.campaign.outcome import Outcome
 from dbcheck.core.evidence import Verdict
 from dbcheck.core.survivors import RowBatch
 from dbcheck.ports import Engine, Shape

@@ -16,7 +16,7 @@ import pytest
 
 from dbcheck.campaign import reading_log
 from dbcheck.campaign.cycle import reconcile_run
-from dbcheck.campaign.judging import Outcome
+from dbcheck.campaign.outcome import Outcome
 from dbcheck.campaign.rig import Limits
 from dbcheck.core.evidence import Verdict
 from dbcheck.core.schedule import Schedule

@@ -11,7 +11,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from dbcheck.campaign.judging import Outcome
+from dbcheck.campaign.outcome import Outcome
 from dbcheck.core.history import Row
 from dbcheck.core.loss import LossKind
 from dbcheck.errors import EngineError

@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 from dbcheck.campaign.cycle import reconcile_run, run_cycle
-from dbcheck.campaign.judging import Outcome, judge_run
+from dbcheck.campaign.judging import judge_run
 from dbcheck.campaign.known import NOTHING_KNOWN
+from dbcheck.campaign.outcome import Outcome
 from dbcheck.campaign.preflight import Started, preflight
 from dbcheck.core.evidence import Verdict
 from dbcheck.engines import mysql_canary

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.campaign.judging import Outcome
 from dbcheck.campaign.loading import LOAD_EVENT
+from dbcheck.campaign.outcome import Outcome
 from dbcheck.campaign.preflight import preflight
 from dbcheck.core.acks import pack
 from dbcheck.core.history import Ack

@@ -14,9 +14,9 @@ from rich.console import Console
 
 from dbcheck import workload
 from dbcheck.campaign.cycle import reconcile_run
-from dbcheck.campaign.judging import Outcome
 from dbcheck.campaign.loading import Cutter, load_until_cut
 from dbcheck.campaign.logs import StoredLogs
+from dbcheck.campaign.outcome import Outcome
 from dbcheck.campaign.preflight import Started, preflight
 from dbcheck.campaign.rig import Limits, Rig
 from dbcheck.cli.rig import lab_rig

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from dbcheck.campaign.cycle import run_cycle
-from dbcheck.campaign.judging import Outcome, missed_stratum
+from dbcheck.campaign.outcome import Outcome, missed_stratum
 from dbcheck.core.depth import RECENT_S, Depth, DepthFinding, Ground, find_depth
 from dbcheck.core.evidence import Verdict
 from dbcheck.core.hostcache import host_cache

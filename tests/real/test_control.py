@@ -11,7 +11,8 @@ import pytest
 
 from dbcheck.campaign.control import TRIES_MAX, facts_of, run_control, run_controls
 from dbcheck.campaign.cycle import run_cycle
-from dbcheck.campaign.judging import Outcome, judge_run
+from dbcheck.campaign.judging import judge_run
+from dbcheck.campaign.outcome import Outcome
 from dbcheck.campaign.rig import Limits
 from dbcheck.core.control import NOTHING
 from dbcheck.core.cutclass import CutClass

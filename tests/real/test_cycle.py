@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dbcheck.campaign.cycle import run_cycle
-from dbcheck.campaign.judging import Outcome
+from dbcheck.campaign.outcome import Outcome
 from dbcheck.core.evidence import RESTORED, Standing, Verdict
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.ports import Shape

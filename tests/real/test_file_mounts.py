@@ -51,7 +51,7 @@ def test_a_file_that_is_mounted_has_a_volume_of_its_own(tmp_path: Path) -> None:
                 canaries.stop()
                 host.remove_canaries(canaries.folder)
             hidden = host.facts(str(data), places)
-            with pytest.raises(HostError, match="mounted alone"):
+            with pytest.raises(HostError, match="is a single file that is mounted"):
                 host.start_canaries(hidden.volumes[1].places["redo log files"])
         none = host.facts(str(data), places)
     assert dict(shown.volumes[1].places) == {"redo log files": str(disk / "log")}

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from dbcheck.campaign.cycle import run_cycle
-from dbcheck.campaign.judging import Outcome
+from dbcheck.campaign.outcome import Outcome
 from dbcheck.campaign.rig import Limits, Rig
 from dbcheck.core.depth import Depth
 from dbcheck.core.evidence import Verdict

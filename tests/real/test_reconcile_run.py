@@ -14,8 +14,9 @@ import pytest
 from rich.console import Console
 
 from dbcheck.campaign.cycle import reconcile_run
-from dbcheck.campaign.judging import Outcome, judge_run
+from dbcheck.campaign.judging import judge_run
 from dbcheck.campaign.loading import LOAD_EVENT
+from dbcheck.campaign.outcome import Outcome
 from dbcheck.campaign.rig import Rig
 from dbcheck.cli.reconcile import _recalled
 from dbcheck.core.evidence import Verdict
@@ -55,6 +56,7 @@ class FakeEngine:
     target = MANIFEST.target
     log = ""
     identity = FACTS.identity
+    rows = ACKED
 
     def __init__(
         self, reading: Callable[[], None], settings: Mapping[str, str]
@@ -89,7 +91,7 @@ class FakeEngine:
         schedule = Schedule(
             MANIFEST.seed, MANIFEST.epoch, MANIFEST.workload.payload_bytes
         )
-        rows = [schedule.row(1, seq) for seq in range(1, ACKED + 1)]
+        rows = [schedule.row(1, seq) for seq in range(1, self.rows + 1)]
         yield RowBatch.of(row._replace(row_id=row.seq) for row in rows)
         self._reading()
 
@@ -316,6 +318,19 @@ def test_a_failure_stands_while_nothing_can_be_read(
     monkeypatch.setattr(FakeEngine, "identity", identity)
     site.run.write_after(DEAD)
     outcome = site.reconcile(10, read)
+    assert outcome.verdict is Verdict.FAIL
+    assert outcome.judgement.reasons == ("unrecoverable: PANIC: no checkpoint",)
+    assert site.run.after() == DEAD
+
+
+def test_a_failure_stands_if_an_older_copy_was_restored(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A copy has the name of the data, and none of the rows."""
+    monkeypatch.setattr(FakeEngine, "rows", 0)
+    assert site.reconcile(10).verdict is Verdict.INCONCLUSIVE
+    site.run.write_after(DEAD)
+    outcome = site.reconcile(10)
     assert outcome.verdict is Verdict.FAIL
     assert outcome.judgement.reasons == ("unrecoverable: PANIC: no checkpoint",)
     assert site.run.after() == DEAD

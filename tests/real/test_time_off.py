@@ -14,7 +14,8 @@ import pytest
 from dbcheck.campaign.campaign import run_campaign
 from dbcheck.campaign.cycle import reconcile_run, run_cycle
 from dbcheck.campaign.folder import CampaignFolder
-from dbcheck.campaign.judging import Outcome, judge_run
+from dbcheck.campaign.judging import judge_run
+from dbcheck.campaign.outcome import Outcome
 from dbcheck.core.evidence import Standing, Verdict
 from dbcheck.errors import PowerError
 from dbcheck.ports import PowerState

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from dbcheck.campaign.cycle import run_cycle
-from dbcheck.campaign.judging import to_json
+from dbcheck.campaign.outcome import to_json
 from dbcheck.core.depth import Depth
 from dbcheck.core.evidence import Standing, Verdict
 from dbcheck.core.writecache import WRITE_CACHE

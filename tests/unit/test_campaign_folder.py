@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 
 from dbcheck.campaign.folder import CampaignFolder, Cycle, Plan
 from dbcheck.cli import FAILED, INCONCLUSIVE
-from dbcheck.cli.campaign_run import ERROR_FILE, _ended
+from dbcheck.cli.campaign_run import ERROR_FILE, Child, _ended
 from tests.unit.test_runs import MANIFEST
 
 PLAN = Plan("", "0", "db1", "", 1, MANIFEST.workload, 10**4, 10**5, None, False, True)
@@ -25,25 +26,35 @@ def test_cycles_come_in_their_order_however_many_there_are(tmp_path: Path) -> No
     assert [(cycle.number, cycle.run) for cycle in folder.cycles()] == kept
 
 
-@pytest.mark.parametrize("status", [FAILED, 2, -signal.SIGKILL])
-def test_a_process_that_ended_early_is_reported_with_its_last_line(
+@pytest.mark.parametrize("status", [FAILED, 1, -signal.SIGKILL])
+def test_a_process_that_ended_early_is_reported_with_its_last_error(
     tmp_path: Path, status: int
 ) -> None:
     """Why it ended is only in its log, as where another client runs the campaign."""
     folder = CampaignFolder.create(tmp_path / "campaign", PLAN)
     log = folder.path / "progress.log"
-    log.write_text("cycle 1\nanother dbcheck is using it\n\n")
-    child: Any = SimpleNamespace(returncode=status)
+    log.write_text("dbcheck: an older error\n")
+    process: Any = SimpleNamespace(returncode=status)
+    child = Child(process, log, log.stat().st_size)
     ended = "SIGKILL" if status < 0 else f"exit status {status}"
-    said = f"{ended}: another dbcheck is using it ({log})"
-    assert _ended(folder, child)["error"] == said
-    log.write_text("")
-    assert "it wrote nothing" in _ended(folder, child)["error"]
+    assert _ended(folder, child)["error"] == f"{ended}: it wrote nothing ({log})"
+    for words, last in (
+        (
+            "dbcheck: another dbcheck uses it\n  Wait.\n",
+            "another dbcheck uses it",
+        ),
+        ("cycle 1\n  Traceback\n\n", "Traceback"),
+    ):
+        log.write_text(f"dbcheck: an older error\n{words}")
+        assert _ended(folder, child)["error"] == f"{ended}: {last} ({log})"
     (folder.path / ERROR_FILE).write_text("no route")
     assert _ended(folder, child)["error"] == "no route"
 
 
 def test_a_process_that_came_to_an_end_shows_no_error(tmp_path: Path) -> None:
-    folder = CampaignFolder.create(tmp_path / "campaign", PLAN)
-    child: Any = SimpleNamespace(returncode=INCONCLUSIVE)
+    plan = replace(PLAN, cycles_max=1)
+    folder = CampaignFolder.create(tmp_path / "campaign", plan)
+    folder.add(Cycle(1, "a", "steady", 1.0, "INCONCLUSIVE", "", ""))
+    process: Any = SimpleNamespace(returncode=INCONCLUSIVE)
+    child = Child(process, folder.path / "progress.log", 0)
     assert _ended(folder, child)["error"] == ""

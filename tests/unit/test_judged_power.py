@@ -10,7 +10,8 @@ import pytest
 
 from dbcheck.campaign import campaign
 from dbcheck.campaign.folder import CampaignFolder, Plan
-from dbcheck.campaign.judging import Outcome, judge_run, to_json
+from dbcheck.campaign.judging import judge_run
+from dbcheck.campaign.outcome import Outcome, to_json
 from dbcheck.cli.campaign_run import result
 from dbcheck.core.cutclass import CutClass
 from dbcheck.core.depth import Completed, Counted, Remains, Ring

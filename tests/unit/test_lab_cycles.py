@@ -12,7 +12,7 @@ from typing import cast
 import pytest
 from rich.console import Console
 
-from dbcheck.campaign.judging import Outcome
+from dbcheck.campaign.outcome import Outcome
 from dbcheck.cli.lab_cycles import lab_cycles, until_shown
 from dbcheck.core.evidence import Verdict
 from dbcheck.errors import LabError, UsageError

@@ -405,18 +405,28 @@ KEPT_ALL = Remains("", ((1, 9),), 1, (Ring(((1, 9),)),), 18)
 
 
 @pytest.mark.parametrize(
-    ("data", "wal", "verdict"),
+    ("data", "wal", "unseen", "verdict"),
     [
-        (KEPT_ALL, KEPT_ALL, Verdict.INCONCLUSIVE),
-        (replace(KEPT_ALL, buffered=()), KEPT_ALL, Verdict.FAIL),
-        (KEPT_ALL, replace(KEPT_ALL, buffered=()), Verdict.FAIL),
+        (KEPT_ALL, KEPT_ALL, {}, Verdict.INCONCLUSIVE),
+        (KEPT_ALL, KEPT_ALL, {"undo": "no such folder"}, Verdict.INCONCLUSIVE),
+        (replace(KEPT_ALL, buffered=()), KEPT_ALL, {}, Verdict.FAIL),
+        (KEPT_ALL, replace(KEPT_ALL, buffered=()), {}, Verdict.FAIL),
+        (KEPT_ALL, replace(KEPT_ALL, missing="gone"), {}, Verdict.FAIL),
     ],
 )
 def test_a_table_is_gone_by_the_cut_if_any_page_cache_went(
-    data: Remains, wal: Remains, verdict: Verdict, tmp_path: Path
+    data: Remains,
+    wal: Remains,
+    unseen: dict[str, str],
+    verdict: Verdict,
+    tmp_path: Path,
 ) -> None:
     """One volume's canaries may have been written out by chance."""
-    run = stored_run(RunFolder.create(tmp_path, manifest()))
+    made = manifest()
+    assert made.host is not None
+    facts = replace(made.host.facts, unseen=unseen)
+    made = replace(made, host=replace(made.host, facts=facts))
+    run = stored_run(RunFolder.create(tmp_path, made))
     found = run.after()
     assert found.host is not None
     host = replace(found.host, remains=data, remains_elsewhere=(wal,))

@@ -20,13 +20,19 @@ def one_look(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _log(
-    logged: str, *, truncated: bool = False, rewound: bool = False
+    logged: str,
+    *,
+    truncated: bool = False,
+    rewound: bool = False,
+    over_sql: str | None = None,
 ) -> reading_log.ReadingLog:
     host = SimpleNamespace(
         mark_log=lambda path: {path: (1, 0)},
         read_log=lambda path, marks: LogTail(logged, truncated, rewound),
     )
-    engine = SimpleNamespace(names_in_log=lambda shape: ("app/t",))
+    engine = SimpleNamespace(
+        names_in_log=lambda shape: ("app/t",), logged=lambda since_us, server: over_sql
+    )
     power = SimpleNamespace(failure=lambda: "")
     rig = SimpleNamespace(host=host, power=power, engine=engine)
     manifest = SimpleNamespace(host=SimpleNamespace(log_path="/log", log_marks={}))
@@ -77,4 +83,9 @@ def test_only_the_last_start_names_damage(logged: str, names: bool) -> None:
 
 @pytest.mark.parametrize("how", ["truncated", "rewound"])
 def test_a_log_that_may_lack_the_last_start_names_no_damage(how: str) -> None:
-    assert _log(START + MARIA_PAGE, **{how: True}).damage(Shape.LEDGER) == ""
+    """MySQL is asked for what it logged."""
+    truncated = how == "truncated"
+    lacking = _log(START + MARIA_PAGE, truncated=truncated, rewound=not truncated)
+    assert lacking.damage(Shape.LEDGER) == ""
+    asked = _log("", truncated=True, over_sql=MARIA_PAGE)
+    assert "page corruption on disk" in asked.damage(Shape.LEDGER)

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from dbcheck.campaign.judging import judge_run, to_json
+from dbcheck.campaign.judging import judge_run
+from dbcheck.campaign.outcome import to_json
 from dbcheck.campaign.settings import NAME, hiding, made_durable, settings_of
 from dbcheck.core.depth import Depth, Remains, Ring
 from dbcheck.core.evidence import Standing, Verdict
