@@ -52,7 +52,7 @@ def read_survivors(
         except NotBack as error:
             return failed or _absent(rig, run, manifest, str(error))
         failure, missing = reading.failure or failure, missing or reading.missing
-    unread = other or reading.unanswered or ""
+    unread = other or reading.unanswered
     if missing or facts is None:
         unread = failure or "no server answers"
     if failed is not None and unread:
