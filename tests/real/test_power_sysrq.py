@@ -54,6 +54,7 @@ def switch(sshd: Sshd, trigger: Path, timeout_s: float = 10) -> SysrqSwitch:
     return SysrqSwitch(Target(way), timeout_s, trigger=str(trigger))
 
 
+@pytest.mark.root  # who may not write the trigger is refused for that
 def test_the_client_never_resets_its_own_machine(sshd: Sshd, trigger: Path) -> None:
     with pytest.raises(PowerError, match="the machine that dbcheck runs on"):
         switch(sshd, trigger).cut()
