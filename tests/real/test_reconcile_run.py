@@ -220,6 +220,8 @@ OTHERS = (
     "[ERROR] InnoDB: Table `shop`.`orders` is corrupted",
     "[ERROR] InnoDB: Table `dd`.`ledger` is corrupted",
     "[ERROR] InnoDB: Header page of ./d/ledger_old.ibd is corrupted",
+    "[ERROR] InnoDB: Header page of ./d/ledger@002dold.ibd is corrupted",
+    "[ERROR] InnoDB: Header page of ./old-d/ledger.ibd is corrupted",
     f"{NAMED}\n[ERROR] InnoDB: Operating system error number 13: Permission denied",
 )
 

@@ -1,0 +1,102 @@
+"""What a cycle on a target knows of the one before it, and when none may follow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from dbcheck.campaign import control
+from dbcheck.campaign.judging import judge_run
+from dbcheck.campaign.known import NOTHING_KNOWN, Known
+from dbcheck.campaign.outcome import Outcome
+from dbcheck.cli import matrix_target
+from dbcheck.cli.matrix_cycles import Measured
+from dbcheck.cli.matrix_rows import Row
+from dbcheck.core.evidence import Judgement, Verdict
+from dbcheck.ports import TableFacts
+from dbcheck.runs import RunFolder
+from dbcheck.witness.log import FrameLogReader
+from tests.fuzz.stored_run import manifest, stored_run
+from tests.unit.rigs import Told, rig_of
+
+Cycle = Callable[..., Outcome]
+LEFT = TableFacts({7: 9}, 12, {7: 3})
+
+
+@pytest.fixture
+def outcome(tmp_path: Path) -> Outcome:
+    """A cycle that passed, and left rows."""
+    run = stored_run(RunFolder.create(tmp_path, manifest()))
+    run.write_after(replace(run.after(), table=LEFT))
+    return judge_run(run, FrameLogReader())
+
+
+def noting(known: list[Known], outcome: Outcome) -> Cycle:
+    """Return a cycle that notes what it is given, and shows *outcome*."""
+
+    def cycle(*given: Any) -> Outcome:
+        known.extend(each for each in given if isinstance(each, Known))
+        return outcome
+
+    return cycle
+
+
+def test_a_control_knows_what_the_one_before_it_left(
+    outcome: Outcome, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chance = Judgement(Verdict.INCONCLUSIVE, ("nothing was lost",), ())
+    known: list[Known] = []
+    cycle = noting(known, replace(outcome, judgement=chance))
+    monkeypatch.setattr(control, "run_control", cycle)
+    power: Any = SimpleNamespace(attended=False)
+    rig = replace(rig_of(Told()), power=power)
+    assert len(list(control.run_controls(rig, manifest().workload, 1))) == 3
+    assert [each.table for each in known] == [None, LEFT, LEFT]
+
+
+def rows(view: Told, outcome: Outcome, cycle: Cycle, patch: Any) -> list[Measured]:
+    """Run two rows of two cuts each on a target."""
+    patch.setattr(matrix_target, "resumable_cycle", cycle)
+    engine: Any = SimpleNamespace(target="", check=lambda shape, relaxed: None)
+    measured = [Measured(Row(n, None, {}, False, "", None, None)) for n in "ab"]
+    lines: Any = SimpleNamespace(line=view.phase)
+    rig = rig_of(view, engine=engine)
+    workload = outcome.manifest.workload
+    matrix_target.on_target(measured, rig, workload, 1, 2, lines, None)
+    return measured
+
+
+def test_a_row_of_a_matrix_knows_what_the_one_before_it_left(
+    outcome: Outcome, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known: list[Known] = []
+    measured = rows(Told(), outcome, noting(known, outcome), monkeypatch)
+    assert [each.table for each in known] == [None, LEFT, LEFT, LEFT]
+    assert [(len(each.outcomes), each.error) for each in measured] == [(2, ""), (2, "")]
+
+
+def test_a_row_whose_table_was_not_read_is_followed_by_one_that_knows_nothing(
+    outcome: Outcome, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known: list[Known] = []
+    unread = replace(outcome, found=None)
+    rows(Told(), outcome, noting(known, unread), monkeypatch)
+    assert known == [NOTHING_KNOWN] * 4
+
+
+def test_a_matrix_ends_at_a_run_that_is_to_be_reconciled(
+    outcome: Outcome, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another cycle would write to the server before its rows were read."""
+    known: list[Known] = []
+    after = replace(outcome.after, unanswered="it may still be recovering")
+    pending = replace(outcome, after=after)
+    measured = rows(Told(), outcome, noting(known, pending), monkeypatch)
+    assert [len(each.outcomes) for each in measured] == [1, 0]
+    assert f"dbcheck reconcile {outcome.run.path}" in measured[0].error
+    assert measured[1].error == "not run"
