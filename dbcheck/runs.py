@@ -356,7 +356,8 @@ class RunFolder:
     def unread_failure(self) -> AfterRecord | None:
         """Return the record of a server that certainly did not come back, unread.
 
-        None if there is no such record.  Its rows can still be read once it is back.
+        None if there is no such record.  The run can still be reconciled once the
+        server is back.
         """
         if not self.was_read() or (after := self.after()).facts is not None:
             return None

@@ -186,9 +186,7 @@ def _add(folder: CampaignFolder, outcome: Outcome, *, settled: bool = False) -> 
     What it showed of the server comes first: a client that ends in between settles the
     same run again, and no cycle can begin without it.
     """
-    different = outcome.run.different_ids()
-    known = folder.known().with_run(outcome.manifest, outcome.after, different)
-    folder.write_known(known)
+    folder.write_known(folder.known().with_outcome(outcome))
     drawn, found = outcome.manifest.moment, outcome.found
     missed = missed_stratum(outcome)
     at_fault = outcome.settings.at_fault(lost=outcome.verdict is Verdict.FAIL)

@@ -235,7 +235,7 @@ def _reconcile(
     outcome = judge_run(run, rig.reader)
     if failed is None or not outcome.judgement.other_data:
         return outcome
-    rig.listener.phase("judge", f"{outcome.judgement.reasons[0]}: {STANDS}")
+    rig.listener.phase("judge", f"{outcome.judgement.reasons[0]}; {STANDS}")
     run.write_after(failed)
     return judge_run(run, rig.reader)
 

@@ -27,13 +27,13 @@ from dbcheck.core.timeoff import TimeOff, time_without_power
 from dbcheck.core.writecache import write_cache_item
 from dbcheck.errors import LogDamaged
 from dbcheck.ports import LogFacts, LogReader, ServerFacts, Shape
-from dbcheck.runs import AfterRecord, LoadRecord, Manifest, RestoreRecord, RunFolder
+from dbcheck.runs import AfterRecord, LoadRecord, Manifest, RunFolder
 
 
 def judge_run(run: RunFolder, reader: LogReader) -> Outcome:
     """Reconcile a run whose log and survivors are stored; write losses and verdict."""
     manifest, load, after = run.manifest(), run.load(), run.after()
-    restore = run.restore()
+    off_s = restored.off_s if (restored := run.restore()) else None
     depths = placeevidence.volume_depths(
         manifest.host,
         load.canaries if load else None,
@@ -44,10 +44,10 @@ def judge_run(run: RunFolder, reader: LogReader) -> Outcome:
     host_facts = manifest.host.facts if manifest.host else None
     depth = placeevidence.least_depth(depths, host_facts)
     shallowest = placeevidence.shallowest(depths)
-    items = _items(manifest, load, after, restore, shallowest)
+    items = _items(manifest, load, after, off_s, shallowest)
     if flushes := write_cache_item(host_facts, depths):
         items.append(flushes)
-    if time_off := _without_power(manifest, load, restore, after, depth):
+    if time_off := _without_power(manifest, load, off_s, after, depth):
         items.append(time_off)
     if manifest.controls:
         items.append(control_item(manifest.controls))
@@ -163,14 +163,14 @@ def _items(
     manifest: Manifest,
     load: LoadRecord | None,
     after: AfterRecord,
-    restore: RestoreRecord | None,
+    off_s: float | None,
     depth: DepthFinding | None,
 ) -> list[Item]:
     when_cut = at_the_cut(load, manifest.window_acks, after.host)
     logs = _logs(after)
     crashes = [serverlog.crash_item(name, log) for name, log in logs.items()]
     restarted = _restarted(manifest, after)
-    ended = _ended(manifest, load, after, restore, depth, crashes, restarted)
+    ended = _ended(manifest, load, after, off_s, depth, crashes, restarted)
     items = [evidence.at_risk(when_cut), not_shut_down(when_cut, ended)]
     items += [
         item
@@ -238,13 +238,14 @@ def _ended(
     manifest: Manifest,
     load: LoadRecord | None,
     after: AfterRecord,
-    restore: RestoreRecord | None,
+    off_s: float | None,
     depth: DepthFinding | None,
     crashes: Sequence[Item],
     restarted: Sequence[Item],
 ) -> Ended:
     """Return what is known of the server's end.
 
+    off_s:     how long the power was off, None if the switch did not measure it.
     crashes:   one item for each of the server's logs: does it show a crash?
     restarted: what _restarted() returned.
     """
@@ -261,10 +262,7 @@ def _ended(
         or ("" if held else "the canary's session ended before the cut"),
         logged=any(item.standing is Standing.PRESENT for item in crashes),
         exact=cut is not None and cut.exact_us is not None,
-        seen_off=restore is not None
-        and restore.off_s is not None
-        and cut is not None
-        and cut.off_seen,
+        seen_off=off_s is not None and cut is not None and cut.off_seen,
         recorded=(after.host.shut_down or "") if after.host else "",
         cache_lost=depth is not None and depth.depth in (Depth.OS, Depth.DRIVE),
     )
@@ -283,7 +281,7 @@ def _logs(after: AfterRecord) -> dict[str, LogTail]:
 def _without_power(
     manifest: Manifest,
     load: LoadRecord | None,
-    restore: RestoreRecord | None,
+    off_s: float | None,
     after: AfterRecord,
     depth: DepthFinding | None,
 ) -> Item | None:
@@ -296,7 +294,7 @@ def _without_power(
         meant = float(meant) if isinstance(meant, int | float) else math.inf
     time = TimeOff(
         meant_s=meant,
-        off_s=restore.off_s if restore else None,
+        off_s=off_s,
         seen=load.cut.off_seen,
         by_hand=load.cut.by_hand,
         at_most_s=_dark_s(manifest, load, after.host),

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from dbcheck.campaign.outcome import Outcome
 from dbcheck.campaign.reading import DIFFERENT_MAX
 from dbcheck.core.earlier import lost_by_epoch
-from dbcheck.core.evidence import Standing, same_server
+from dbcheck.core.evidence import difference
 from dbcheck.errors import TargetChanged
 from dbcheck.ports import ServerFacts, TableFacts
 from dbcheck.runs import AfterRecord, Manifest
@@ -79,10 +79,9 @@ class Known:
 
     def require_same(self, target: str, facts: ServerFacts) -> None:
         """Raise TargetChanged if *target* leads to another server than before."""
-        item = same_server(self.identity, facts.identity)
-        if item.standing is Standing.CONTRADICTED:
+        if other := difference(self.identity, facts.identity):
             raise TargetChanged(
-                f"{target} is not as it was in the earlier cycles: {item.reason}",
+                f"{target} is not as it was in the earlier cycles: {other}",
                 hint="If this is another server, name the first one again; if it was"
                 " changed, undo that. Or begin a new campaign: cuts of two servers, or"
                 " versions of one, must not be counted together.",

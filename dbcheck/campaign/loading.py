@@ -363,13 +363,13 @@ def _close(started: Started, record: LoadRecord | None) -> WitnessError | None:
 def _record(started: Started, load: Load, cutter: Cutter) -> LoadRecord:
     warm = {PREFLIGHT_SESSION: WARM_ROWS}
     last_us = load.last_ack_us()
-    told = load.result
+    result = load.result
     parts = load.parts if started.manifest.logs > 1 else []
-    acked = sum(told.acked.values())
+    acked = sum(result.acked.values())
     loaded_us = (last_us or load.began_us) - load.began_us
     return LoadRecord(
-        sent=warm | told.sent,
-        acked=warm | told.acked,
+        sent=warm | result.sent,
+        acked=warm | result.acked,
         began_us=load.began_us,
         last_ack_us=last_us,
         gone=load.gone,
@@ -382,8 +382,8 @@ def _record(started: Started, load: Load, cutter: Cutter) -> LoadRecord:
             started.log.window(),
             *(part.window or WindowFacts(0, 0.0) for part in parts),
         ),
-        refusals=tuple(told.refusals),
-        farewells=tuple(told.farewells),
+        refusals=tuple(result.refusals),
+        farewells=tuple(result.farewells),
         cut=cutter.cut,
         settings=cutter.before.settings if cutter.before else None,
         log=cutter.log,

@@ -17,7 +17,7 @@ from dbcheck.campaign.rig import Rig
 from dbcheck.campaign.settings import hiding
 from dbcheck.campaign.waiting import await_facts
 from dbcheck.core.earlier import EpochTotals
-from dbcheck.core.evidence import Standing, same_server
+from dbcheck.core.evidence import difference
 from dbcheck.core.history import Row
 from dbcheck.core.indexloss import IndexLoss
 from dbcheck.core.schedule import Schedule
@@ -144,9 +144,8 @@ class Reading:
             raise NotBack(said, hint=error.hint) from None
         if facts is None:
             return None
-        item = same_server(self._manifest.before.identity, facts.identity)
-        if item.standing is Standing.CONTRADICTED:
-            self.unanswered = f"{broke.error}; then another server: {item.reason}"
+        if other := difference(self._manifest.before.identity, facts.identity):
+            self.unanswered = f"{broke.error}; then another server: {other}"
             return None
         return facts
 

@@ -10,12 +10,11 @@ from dbcheck.campaign.reading import Reading
 from dbcheck.campaign.rig import Rig
 from dbcheck.campaign.waiting import await_facts
 from dbcheck.core.absence import CutFacts, judge_absence
-from dbcheck.core.evidence import Standing, same_server
+from dbcheck.core.evidence import difference
 from dbcheck.errors import NotBack, TableLost, UsageError
-from dbcheck.ports import ServerFacts
 from dbcheck.runs import AfterRecord, Manifest, RunFolder
 
-STANDS = "the FAIL of the earlier look stands"
+STANDS = "the earlier FAIL stands"
 CLOCKS_US = 1_000_000  # how far the client's two clocks may drift apart in a cycle
 
 
@@ -41,11 +40,15 @@ def read_survivors(
         failure, facts, missing = str(error), None, error.missing
     except NotBack as error:
         return failed or _absent(rig, run, manifest, str(error))
-    answered_us = None if facts is None else clock_of(manifest)
-    if facts is not None and rig.engine.target != manifest.target:
-        _require_same(rig.engine.target, manifest, facts)
+    answered_us = None if facts is None else _clock_of(manifest)
+    other = difference(manifest.before.identity, facts.identity) if facts else ""
+    if other and rig.engine.target != manifest.target:
+        raise UsageError(
+            f"{rig.engine.target} is not the server of run {manifest.run_id}: {other}",
+            hint=f"Its load went to {manifest.target}; nothing was read, and the run "
+            "can still be reconciled there.",
+        )
     reading = Reading(rig, run, manifest)
-    other = _difference(manifest.before, facts) if facts is not None else ""
     if facts is not None and not other:
         try:
             reading.read(facts)
@@ -56,7 +59,7 @@ def read_survivors(
     if missing or facts is None:
         unread = failure or "no server answers"
     if failed is not None and unread:
-        rig.listener.phase("read", f"{unread}: {STANDS}")
+        rig.listener.phase("read", f"{unread}; {STANDS}")
         return failed
     host = ask_host(rig, manifest, remove=not reading.unanswered)
     after = AfterRecord(
@@ -75,7 +78,7 @@ def read_survivors(
     return _stored(run, _after_a_failure(after, failed) if failed else after)
 
 
-def clock_of(manifest: Manifest) -> int | None:
+def _clock_of(manifest: Manifest) -> int | None:
     """Return the time on the clock of the load, in microseconds.
 
     None if this is not that clock, or if it stood still: another client's, or another
@@ -132,19 +135,3 @@ def _stored(run: RunFolder, after: AfterRecord) -> AfterRecord:
         run.write_lines("server.log", [after.host.log.text])
     run.write_after(after)
     return after
-
-
-def _require_same(target: str, manifest: Manifest, facts: ServerFacts) -> None:
-    item = same_server(manifest.before.identity, facts.identity)
-    if item.standing is Standing.CONTRADICTED:
-        raise UsageError(
-            f"{target} is not the server of run {manifest.run_id}: {item.reason}",
-            hint=f"Its load went to {manifest.target}; nothing was read, and the run "
-            "can still be reconciled there.",
-        )
-
-
-def _difference(before: ServerFacts, after: ServerFacts) -> str:
-    """Return why *after* is another server, "" if nothing shows that."""
-    item = same_server(before.identity, after.identity)
-    return item.reason if item.standing is Standing.CONTRADICTED else ""

@@ -51,8 +51,8 @@ def judge_control(
     any other loss is a FAIL, and so is a server that did not come back.  Where nothing
     is left, not even what was committed before anything was relaxed, the control shows
     no more than an ordinary cycle.  A loss, too, counts only with the evidence that an
-    ordinary PASS needs.  Rows that were perhaps altered before it do not make the rig
-    blind: they are named beside what it lost.
+    ordinary PASS needs.  Rows that were perhaps altered before it do not invalidate
+    the control: they are named beside what it lost.
     """
     if found is None or (found.counts and all_gone(found)):
         return judgement

@@ -134,6 +134,12 @@ def same_server(before: Mapping[str, str], after: Mapping[str, str]) -> Item:
     return Item(SAME, Standing.PRESENT, f"same {', '.join(shared)}", True)
 
 
+def difference(before: Mapping[str, str], after: Mapping[str, str]) -> str:
+    """Return why another server answers, "" if nothing shows that."""
+    item = same_server(before, after)
+    return item.reason if item.standing is Standing.CONTRADICTED else ""
+
+
 def same_settings(
     before: Mapping[str, str], *later: tuple[str, Mapping[str, str]]
 ) -> Item:
@@ -368,8 +374,8 @@ def replaced(found: Reconciliation, items: Sequence[Item]) -> str:
     for item in items:
         if lost and item.name == TABLE and item.standing is Standing.ABSENT:
             return (
-                f"{rows} missing, but {item.reason}; no cut does that, unless it takes"
-                " back all that was committed since the table was created"
+                f"{rows} missing from the table, but {item.reason}; no cut does that,"
+                " unless it takes back all that was committed since the table was made"
             )
     return ""
 

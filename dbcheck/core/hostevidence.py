@@ -124,7 +124,7 @@ def not_restored(
     if not shared:
         return Item(name, _UNSEEN, "no file of the data could be told", False)
     if after.remains is None or after.remains.missing:
-        said = "the canaries of this run are gone with everything else"
+        said = "this run's canaries are gone, as if its filesystem had been restored"
         return Item(name, _UNSEEN, said, False)
     return Item(name, _PRESENT, "the data directory and its files are the same", False)
 

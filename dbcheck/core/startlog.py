@@ -73,8 +73,8 @@ def decisive(text: str) -> tuple[str, ...]:
 def damage(text: str, names: Sequence[str] = ()) -> tuple[str, ...]:
     """Return the first errors in *text* that name damaged data, () if none does.
 
-    names: only those with one of these names in them; () for all.  InnoDB writes what
-    is no letter, digit or underscore in a name as @ and four digits.
+    names: only those with one of these names in them; () for all.  In a file name
+    InnoDB writes a hyphen, say, as @002d, which continues the name.
     """
     about = re.compile(
         "|".join(rf"(?<![\w@-]){re.escape(name)}(?![\w@-])" for name in names)

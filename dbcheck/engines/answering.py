@@ -1,7 +1,7 @@
 """Whether a connection reached the server that it was meant to reach.
 
-What spreads connections (a load balancer, a proxy, a name with several addresses) leads
-one to a server and the next to another.  So a connection that matters is asked itself.
+A load balancer, a proxy or a name with several addresses may lead one connection to a
+server and the next to another.  So each connection that matters is checked itself.
 """
 
 from __future__ import annotations

@@ -85,8 +85,11 @@ class Link(ABC):
     def require(self, server: ServerFacts) -> None:
         """Raise OtherServer unless it is that process of that *server* that answers."""
 
-    def required(self, server: ServerFacts | None) -> Self:
-        """Return this link to *server*, None for any; else close it, and raise."""
+    def leading_to(self, server: ServerFacts | None) -> Self:
+        """Return this link; close it and raise OtherServer if another one answers.
+
+        server: None for any.
+        """
         if server is not None:
             try:
                 self.require(server)

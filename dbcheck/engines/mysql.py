@@ -16,6 +16,7 @@ from dbcheck.engines.link import SCAN_S
 from dbcheck.engines.mysql_canary import HeldRow
 from dbcheck.engines.mysql_check import (
     product,
+    product_of,
     require_privileges,
     require_redo_log,
     require_server,
@@ -191,8 +192,7 @@ class MysqlEngine:
     def mark_data(self) -> str:
         """Leave a new word in the data directory of MariaDB; "" on MySQL."""
         with self._open(None) as link:
-            version, comment, _ = link.row("server")
-            if product(version, comment)[0] != "MariaDB":  # auto.cnf names the data
+            if product_of(link) != "MariaDB":  # auto.cnf names the data
                 return ""
             if not link.rows("database", {"database": self._database}):
                 link.create_database(self._database)
@@ -222,21 +222,15 @@ class MysqlEngine:
                     raise EngineError(
                         f"{self._database}.{NAMES[shape]} was not created"
                     )
-            version, comment, _ = link.row("server")
-            name, _ = product(version, comment)
-            mysql_identity.name_data(link, name, self._database)
-            folder = folder_of(self._database)
-            identity = mysql_identity.of_table(link, name, folder, NAMES[shape])
+            mysql_identity.name_data(link, product_of(link), self._database)
+            identity = self._identity(link, shape)
             epochs = link.rows(f"epochs_{shape.value}", answer_s=SCAN_S)
         return table_facts(epochs, identity)
 
     def table_identity(self, shape: Shape, *, server: ServerFacts | None = None) -> str:
         """Return InnoDB's number of the table, "" without the privilege PROCESS."""
         with self._open(None, server=server) as link:
-            version, comment, _ = link.row("server")
-            name, _ = product(version, comment)
-            folder = folder_of(self._database)
-            return mysql_identity.of_table(link, name, folder, NAMES[shape])
+            return self._identity(link, shape)
 
     def names_in_log(self, shape: Shape) -> tuple[str, ...]:
         """Return the table's own name, and its file's without the suffix."""
@@ -331,6 +325,10 @@ class MysqlEngine:
                         link.rows(f"drop_{_DROPS[name]}")
         return [f"{self._database}.{name}" for name in names]
 
+    def _identity(self, link: MysqlLink, shape: Shape) -> str:
+        folder = folder_of(self._database)
+        return mysql_identity.of_table(link, product_of(link), folder, NAMES[shape])
+
     def _open(
         self,
         database: str | None,
@@ -341,7 +339,7 @@ class MysqlEngine:
         arguments: Mapping[str, Any] = self._arguments
         if database is not None:
             arguments = {**arguments, "database": database}
-        return MysqlLink(self.target, arguments, connect_s).required(server)
+        return MysqlLink(self.target, arguments, connect_s).leading_to(server)
 
 
 def _log_position(status: Mapping[str, str]) -> LogPosition | None:

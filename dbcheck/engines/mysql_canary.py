@@ -19,7 +19,7 @@ from __future__ import annotations
 import select
 from collections.abc import Callable, Mapping
 
-from dbcheck.engines.mysql_check import product, quote_account
+from dbcheck.engines.mysql_check import product_of, quote_account
 from dbcheck.engines.mysql_grants import missing
 from dbcheck.engines.mysql_link import MysqlLink
 from dbcheck.engines.tables import MARK
@@ -141,7 +141,7 @@ def _require_able(link: MysqlLink, database: str) -> None:
             hint=f"Run: grant lock tables on `{database}`.*"
             f" to {quote_account(account)};",
         )
-    if _product(link) == "MySQL":
+    if product_of(link) == "MySQL":
         _require_myisam(dict(link.rows("variables")), account)
 
 
@@ -159,15 +159,9 @@ def _require_myisam(variables: Mapping[str, str], account: str) -> None:
             )
 
 
-def _product(link: MysqlLink) -> str:
-    version, comment, _ = link.row("server")
-    name, _ = product(version, comment)
-    return name
-
-
 def _create(link: MysqlLink, database: str) -> None:
     """Create the table if it is not there; replace it if a cut has damaged it."""
-    name = _product(link)
+    name = product_of(link)
     found = link.rows("table", {"database": database, "name": TABLE})
     if found and found[0] != ("BASE TABLE", _ENGINES[name], MARK):
         kind, engine, _ = found[0]

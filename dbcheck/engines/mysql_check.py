@@ -59,6 +59,16 @@ def product(version: str, comment: str) -> tuple[str, tuple[int, ...]]:
     return name, numbers
 
 
+def product_of(link: MysqlLink) -> str:
+    """Return "MySQL" or "MariaDB", whichever answers.
+
+    Raise EngineError as product() does.
+    """
+    version, comment, _ = link.row("server")
+    name, _ = product(version, comment)
+    return name
+
+
 def require_server(link: MysqlLink, variables: Mapping[str, str]) -> None:
     """Raise EngineError unless this is a supported server that takes writes."""
     version, comment, account = link.row("server")

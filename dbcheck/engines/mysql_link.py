@@ -154,7 +154,8 @@ class MysqlLink(Link):
         more rows, or fewer.
         """
         self.rows("snapshot")
-        self.required(server)
+        if server is not None:
+            self.require(server)
         statement = f"survivors_{shape}"
         with self._guard(statement, SCAN_S):
             prepared = self.connection.cmd_stmt_prepare(sql(FAMILY, statement).encode())

@@ -244,7 +244,7 @@ class PostgresqlEngine:
         self, connect_s: float = CONNECT_S, *, server: ServerFacts | None = None
     ) -> PostgresqlLink:
         link = PostgresqlLink(self.target, self._arguments, connect_s)
-        return link.required(server)
+        return link.leading_to(server)
 
 
 def _identity(link: PostgresqlLink, shape: Shape) -> str:

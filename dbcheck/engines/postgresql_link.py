@@ -183,7 +183,8 @@ class PostgresqlLink(Link):
             )
         self.fix(HEAP)
         self._require(SNAPSHOT)
-        self.required(server)
+        if server is not None:
+            self.require(server)
         self.require_plan(f"count_{shape}", "Seq Scan")
         statement, read = f"survivors_{shape}", IdsRead()
         parser = CopyParser()

@@ -61,10 +61,10 @@ class Load:
             look.running for look in looks
         ):
             self.end()
-            told = self.result
-            if told.broken and not (told.failure or told.witness_error):
-                self.gone, self.gone_us = BROKEN, told.broken_us
-                self.in_flight = told.in_flight
+            result = self.result
+            if result.broken and not (result.failure or result.witness_error):
+                self.gone, self.gone_us = BROKEN, result.broken_us
+                self.in_flight = result.in_flight
             return True
         waiting = [look for look in looks if look.waiting]
         if not waiting or not self._is_silent(waiting):

@@ -41,7 +41,7 @@ _ABOVE = (
     "cache survived the cut. The server itself lost them, or somebody who wrote to "
     "dbcheck's tables."
 )
-_COPY = "An older copy of the data, put in its place, would look the same: {}."
+_COPY = "Whether an older copy of the data was put in its place is not known: {}."
 _WRITE_CACHE = (
     "Write 'write back' to /sys/block/NAME/queue/write_cache of each layer named, with "
     "a udev rule so that it lasts, or switch the drive's own cache off."

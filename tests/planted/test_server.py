@@ -439,7 +439,7 @@ SERVERS = (
         table_truncated,
         INCONCLUSIVE,
         {"missing-tail": -1},
-        says=f"rows are missing, but {REPLACED}",
+        says=f"rows are missing from the table, but {REPLACED}",
     ),
     Fault(
         "the table rewritten",

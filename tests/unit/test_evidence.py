@@ -348,7 +348,7 @@ def test_rows_that_are_missing_from_another_table_give_no_verdict(
     judgement = evidence.judge(found, [SAME, *ANOTHER])
     assert judgement.verdict is Verdict.INCONCLUSIVE
     (reason,) = judgement.reasons
-    assert reason.startswith(f"{rows} missing, but {REPLACED}; no cut does that")
+    assert reason.startswith(f"{rows} missing from the table, but {REPLACED}; no cut")
     explained = evidence.judge(found, [SAME, *ANOTHER], explained=True)
     assert explained.verdict is Verdict.FAIL
     for known in (ONE, evidence.same_table("", "1 1"), evidence.same_table("1 1", "")):
