@@ -12,7 +12,7 @@ from tests.planted.site import site as site
 from tests.real.rigs import ENGINES
 
 
-@pytest.hookimpl(tryfirst=True)  # what is left out is no name for wide.txt
+@pytest.hookimpl(tryfirst=True)  # so that wide.txt cannot name what is left out
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Leave out what cannot be planted.
 
