@@ -255,13 +255,10 @@ class MysqlEngine:
     ) -> MysqlSession:
         """Connect for the load; raise EngineError if that is refused."""
         link = self._open(self._database, server=server)
-        try:
+        with link.kept():
             if relaxed:
                 require_relaxed(link)
             return MysqlSession(link, shape)
-        except BaseException:
-            link.close()
-            raise
 
     def row(self, shape: Shape, row_id: int) -> Row | None:
         """Return the row with that id, read over a new connection; None if none is."""
