@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from dbcheck import children
 from dbcheck.errors import UsageError
 
 Kind = Literal["env", "file", "command"]
@@ -74,6 +75,7 @@ class Secret:
         try:
             done = subprocess.run(
                 self.source,
+                env=children.environment(),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 timeout=_COMMAND_TIMEOUT_S,

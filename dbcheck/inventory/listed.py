@@ -7,6 +7,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
+from dbcheck import children
 from dbcheck.errors import UsageError
 from dbcheck.inventory.document import Value
 from dbcheck.inventory.groups import Variables
@@ -22,7 +23,7 @@ def variables(path: Path, why: str) -> dict[str, Variables]:
     why: what makes this file one for Ansible, e.g. "its name does not end in .yml".
     Raise UsageError if Ansible is not installed, or cannot read it either.
     """
-    if shutil.which(_PROGRAM) is None:
+    if shutil.which(_PROGRAM, path=children.search_path()) is None:
         raise UsageError(
             f"{path} is to be read with {_PROGRAM}, which is not here: {why}",
             hint="Install ansible-core, or write the inventory as YAML.",
@@ -30,6 +31,7 @@ def variables(path: Path, why: str) -> dict[str, Variables]:
     try:
         done = subprocess.run(
             (_PROGRAM, "-i", str(path.resolve()), "--list"),
+            env=children.environment(),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=_TIMEOUT_S,

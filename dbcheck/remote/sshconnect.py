@@ -17,6 +17,7 @@ from typing import Any
 
 import paramiko
 
+from dbcheck import children
 from dbcheck.errors import HostError, UsageError
 from dbcheck.remote.sshconfig import settings
 
@@ -263,6 +264,7 @@ def _proxy(command: str) -> Iterator[socket.socket]:
         with theirs:
             child = subprocess.Popen(
                 ["/bin/sh", "-c", f"exec {command}"],
+                env=children.environment(),
                 stdin=theirs.fileno(),
                 stdout=theirs.fileno(),
                 stderr=subprocess.DEVNULL,
