@@ -101,7 +101,7 @@ class Fields:
         if value is None:
             return default
         if not isinstance(value, bool):
-            raise self.error(name, f"is {value!r}", "Give true or false.")
+            raise self.error(name, "is neither true nor false", "Give one of them.")
         return value
 
     def command(self, name: str) -> tuple[str, ...]:

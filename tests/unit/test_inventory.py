@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from dbcheck import files
+from dbcheck.cli.rig import entry_host
 from dbcheck.errors import UsageError
 from dbcheck.inventory.entry import KNOWN, Entry, PowerPlan
 from dbcheck.inventory.load import Inventory, load
@@ -282,3 +283,19 @@ def test_flags_say_how_the_power_is_given_back() -> None:
     assert Entry("", "postgresql://db1/d", power=plan).restore_command == (
         "pdu on 'outlet 7'"
     )
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "dbcheck_ask_host: ssh://root:hunter2@db1",
+        "ansible_host: root:hunter2@db1",
+        "ansible_user: root:hunter2",
+    ],
+)
+def test_a_password_for_ssh_is_refused_and_not_repeated(
+    tmp_path: Path, line: str
+) -> None:
+    with pytest.raises(UsageError) as caught:
+        entry_host(db1(tmp_path, line))
+    assert "hunter2" not in str(caught.value) + caught.value.hint
