@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from dataclasses import dataclass
 
@@ -112,7 +113,8 @@ class ExecSwitch:
     def _run(self, name: str, command: tuple[str, ...]) -> str:
         keep = children.switch_variables()  # it may log in to the switch with one
         timeout_s = self._commands.timeout_s
-        done = run(command, f"{name} command", timeout_s, keep=keep)
+        hidden = [os.environ[variable] for variable in keep if variable in os.environ]
+        done = run(command, f"{name} command", timeout_s, hidden=hidden, keep=keep)
         if done.code:
             raise PowerError(
                 f"the {name} command exited with {done.code}, saying: {done.said}",

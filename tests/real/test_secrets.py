@@ -10,7 +10,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from dbcheck.cli import FAILED
 from dbcheck.lab import state
 from dbcheck.lab.lab import Lab, missing
 from dbcheck.lab.spec import LabSpec
@@ -48,6 +49,8 @@ Host *
   Port {}
   ProxyCommand bash -c 'exec 3<>/dev/tcp/%h/%p; cat <&3 & cat >&3'
 """
+EXEC = "echo on; [ ! -e fault ] || { printenv PDU_SECRET; exit 3; }"
+NOTHING: Mapping[str, str] = {}
 OTHER = "hunter2-of-another-server"
 SWITCH = "hunter2-of-the-switch"
 
@@ -95,12 +98,14 @@ class Site:
         self.planted.add(path)
         return path
 
-    def run(self, *words: str, **variables: str) -> str:
-        """Run dbcheck with more variables; it must succeed."""
+    def run(
+        self, *words: str, given: Mapping[str, str] = NOTHING, code: int = 0
+    ) -> str:
+        """Run dbcheck, with more variables; return what it says."""
         done = subprocess.run(
             [sys.executable, "-P", "-m", "dbcheck", *words],
             cwd=self.folder,
-            env=self.environment | variables,
+            env={**self.environment, **given},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -108,7 +113,7 @@ class Site:
             timeout=120,
         )
         self.said += done.stdout
-        assert done.returncode == 0, done.stdout
+        assert done.returncode == code, done.stdout
         return done.stdout
 
     def children(self) -> list[Child]:
@@ -151,8 +156,8 @@ def test_a_password_of_the_environment_goes_no_further(site: Site) -> None:
     words = ["--target", lab.target_url, "--power", f"lab:{lab.name}"]
     words += ["--witness", lab.witness_url, "--identity", str(lab.identity_file)]
     words += ["--known-hosts", str(lab.known_hosts), "--workload", "quick.toml"]
-    site.run("run", *words, "--processes", "2", "--json", **secrets)
-    site.run("witness", "check", "--witness", f"file:{site.folder}/acks", **secrets)
+    site.run("run", *words, "--processes", "2", "--json", given=secrets)
+    site.run("witness", "check", "--witness", f"file:{site.folder}/acks", given=secrets)
     children = site.children()
     for kind in ("dbcheck.load.worker", "-I", "/bin/sh"):
         assert any(child.is_(kind) for child in children), kind
@@ -171,23 +176,25 @@ def test_each_place_that_may_hold_a_password_keeps_it(site: Site) -> None:
     password, target = site.lab.password, site.lab.target_url
     file = site.plant("password-file", f"{password}\n")
     tell = ("--password-command", f"cat {file}")
-    site.run("clean", "--target", target, *tell, DBCHECK_PASSWORD=OTHER)
-    site.run("clean", "--target", target, PGPASSWORD=password)
+    site.run("clean", "--target", target, *tell, given={"DBCHECK_PASSWORD": OTHER})
+    site.run("clean", "--target", target, given={"PGPASSWORD": password})
     site.plant("home/.pgpass", f"*:*:*:*:{password}\n")
     site.run("clean", "--target", target)
     (site.home / ".pgpass").unlink()
     for source, value in (("file", str(file)), ("env", "DB_SECRET")):
         write_inventory(site, source, value)
-        site.run("clean", "db1", DB_SECRET=password)
+        site.run("clean", "db1", given={"DB_SECRET": password})
     for child in site.children():
         assert password not in str(child)
         assert OTHER not in str(child)
 
     variables = {"DB_SECRET": password, "PDU_SECRET": SWITCH}
     for name, told in (("db1", "on\n"), ("db2", "on\n")):
-        assert site.run("power", "state", name, **variables) == told
+        assert site.run("power", "state", name, given=variables) == told
+    (site.folder / "fault").touch()  # its state program prints the secret and fails
+    assert "***" in site.run("power", "state", "db2", code=FAILED, given=variables)
     agents = [child for child in site.children() if child.is_("timeout")]
-    assert len(agents) == 3  # fence_lab for its metadata and its state, and echo
+    assert len(agents) == 4  # fence_lab for its metadata and its state, and sh
     for agent in agents:
         assert SWITCH not in str(agent.words)
         assert agent.environment.get("PDU_SECRET") == (
@@ -214,7 +221,7 @@ def write_inventory(site: Site, source: str, value: str) -> None:
         "db2": {
             "dbcheck_target": "postgresql://dbcheck@db2.invalid/dbcheck",
             "dbcheck_power": "exec",
-            "dbcheck_power_state": ["sh", "-c", "printenv PDU_SECRET >&2; echo on"],
+            "dbcheck_power_state": ["sh", "-c", EXEC],
             "dbcheck_power_cut": ["true"],
         },
     }
