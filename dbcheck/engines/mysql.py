@@ -130,7 +130,8 @@ class MysqlEngine:
         arguments = url_options(parsed)
         for name in _DECIDED:
             arguments.pop(name, None)
-        self._arguments: dict[str, Any] = {**client_options(), **arguments}
+        found = client_options(has_password=password is not None)
+        self._arguments: dict[str, Any] = {**found, **arguments}
         self._arguments["conn_attrs"] = {"program_name": "dbcheck"}
         if password is not None:
             self._arguments["password"] = password
