@@ -50,6 +50,7 @@ HINTS = {
     "folder": "Log in there as a user who may write beside the data directory, or "
     "name a folder on its filesystem.",
     "strangers": "Look at that folder by hand; dbcheck deletes only its own files.",
+    "log": "Name the log itself with --server-log: a file, or a folder of files.",
     "in-use": "Wait until the other run is over, or end its client.",
 }
 _DIALECT = Dialect(

@@ -28,6 +28,7 @@ BESIDE = ".dbcheck-canary"
 INSIDE = "#sql-dbcheck-canary"  # MariaDB and MySQL list no folder "#sql..." as a schema
 MARKER = "dbcheck-canary"
 OURS = re.compile(r"dbcheck-canary|run\.json|direct-\d+|buffered-\d{6}")
+ENTRIES_MAX = 10_000  # that are listed
 WRITABLE_BY_OTHERS = 0o022  # also what an access control list lets others do (acl(5))
 
 
@@ -120,7 +121,7 @@ class Folder:
 
     def names(self) -> list[str]:
         """Return the names in it; raise OSError if there are far too many."""
-        return names_in(self.fd, self.path)
+        return names_in(self.fd, self.path, ENTRIES_MAX)
 
     def take(self, *, new: bool = False) -> None:
         """Lock it; raise Refusal if it is somebody else's, or if canaries write there.

@@ -20,7 +20,6 @@ from collections.abc import Iterator
 
 from dbcheck.remote.wire import Refusal
 
-ENTRIES_MAX = 10_000  # of a folder that are listed
 _FOLDER = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _SEARCH, _LIST = os.O_PATH | _FOLDER, os.O_RDONLY | _FOLDER
 
@@ -94,13 +93,13 @@ def open_regular(
         os.close(handle)
 
 
-def names_in(folder: int, path: str) -> list[str]:
-    """Return the names in an open folder; raise OSError if there are too many.
+def names_in(folder: int | str, path: str, most: int) -> list[str]:
+    """Return the names in a folder; raise OSError if there are more than *most*.
 
-    path: of the folder, for errors.
+    folder: its path or descriptor.  path: for errors.
     """
     with os.scandir(folder) as entries:
-        names = [each.name for each in itertools.islice(entries, ENTRIES_MAX + 1)]
-    if len(names) > ENTRIES_MAX:
-        raise OSError(0, f"more than {ENTRIES_MAX} files", path)
+        names = [each.name for each in itertools.islice(entries, most + 1)]
+    if len(names) > most:
+        raise OSError(0, f"more than {most} files", path)
     return names

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from dbcheck.probes import host_canary, host_open
+from dbcheck.probes import host_canary, host_folder
 from dbcheck.probes.host_canary import DIRECT, RUN, Canaries, survivors
 from dbcheck.probes.host_folder import BESIDE, INSIDE, MARKER, Folder, clear, remove
 from dbcheck.remote.wire import Refusal
@@ -345,7 +345,7 @@ def test_a_folder_with_any_number_of_files_is_refused(
     data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     left(data)
-    monkeypatch.setattr(host_open, "ENTRIES_MAX", 3)
+    monkeypatch.setattr(host_folder, "ENTRIES_MAX", 3)
     for question in (survivors, remove):
         with pytest.raises(OSError, match="more than 3 files"):
             question(str(data.parent / BESIDE))
