@@ -14,12 +14,15 @@ from pathlib import Path
 
 import pytest
 
+from dbcheck.campaign.host import begin, end
 from dbcheck.core.depth import Depth, find_depth
 from dbcheck.errors import HostError
+from dbcheck.lab.server import DatabaseServer
+from dbcheck.ports import Engine, Shape
 from dbcheck.probes.canary import Pace
 from dbcheck.probes.host import TargetHost, open_host
 from dbcheck.probes.host_canary import RUN
-from dbcheck.probes.host_folder import BESIDE, MARKER
+from dbcheck.probes.host_folder import BESIDE, INSIDE, MARKER
 from dbcheck.remote.child import ChildPipe
 from dbcheck.remote.program import bootstrap
 from tests.real.test_canary import EXT4, QUICK, judge, wrote
@@ -29,14 +32,14 @@ from tests.waiting import wait_until
 ROUNDS_S = 2.0
 TINY = Pace(direct_per_s=2000, ring_blocks=8, rings=2, file_bytes=1 << 12)
 
-# Whoever runs this is the account from then on, which may not see where Python lies.
-BECOME = f"""
+# From then on this is another account's, which may not see where Python lies.
+BECOME = """
 import __future__, collections.abc, contextlib, ctypes, errno, fcntl, fnmatch
 import functools, glob, ipaddress, itertools, json, math, mmap, os, re, select
 import shutil, stat, struct, subprocess, sys, threading, time, types, typing, zlib
 os.setgroups([])
-os.setgid({ACCOUNT})
-os.setuid({ACCOUNT})
+os.setgid({group})
+os.setuid({account})
 """
 # It ends with its parent, as its standard input is a pipe.
 LOOP = """
@@ -67,11 +70,16 @@ while not select.select([0], [], [], 0)[0]:
 """
 
 
+def become(account: int, group: int) -> str:
+    """Return what makes a Python program that account's."""
+    return BECOME.format(account=account, group=group)
+
+
 @pytest.fixture
 def base() -> Iterator[Path]:
-    """A folder that every account can reach."""
+    """A folder that every account can search, and only root can list."""
     made = Path(tempfile.mkdtemp(prefix="dbcheck-"))
-    made.chmod(0o755)
+    made.chmod(0o711)
     yield made
     shutil.rmtree(made)
 
@@ -101,7 +109,13 @@ def victim(base: Path) -> Path:
 def against(folder: Path, victim: Path) -> Iterator[None]:
     """Exchange the folder and its files, as the account, for as long as this lasts."""
     attacker = subprocess.Popen(
-        [sys.executable, "-c", BECOME + LOOP, str(folder), str(victim)],
+        [
+            sys.executable,
+            "-c",
+            become(ACCOUNT, ACCOUNT) + LOOP,
+            str(folder),
+            str(victim),
+        ],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         cwd="/",
@@ -161,16 +175,20 @@ def test_root_touches_nothing_else_whatever_the_account_does(
     assert contents(victim) == before
 
 
-def as_the_account(program: bytes) -> ChildPipe:
-    """Start an agent as one does who logs in as the account."""
-    text = BECOME + bootstrap(len(program))
-    return ChildPipe([sys.executable, "-I", "-S", "-c", text])
+def host_as(account: int, group: int) -> TargetHost:
+    """Return this host as one sees it who logs in as *account*."""
+
+    def agent(program: bytes) -> ChildPipe:
+        text = become(account, group) + bootstrap(len(program))
+        return ChildPipe([sys.executable, "-I", "-S", "-c", text])
+
+    return TargetHost("account", agent)
 
 
 @AS_ROOT
 def test_the_account_measures_its_own_server(data: Path) -> None:
     """Without root: its data directory and the folder that it is in suffice."""
-    with contextlib.closing(TargetHost("account", as_the_account)) as host:
+    with contextlib.closing(host_as(ACCOUNT, ACCOUNT)) as host:
         canaries = host.start_canaries(str(data), pace=TINY)
         wait_until(lambda: wrote(canaries, 10), "they write")
         folder = Path(canaries.folder)
@@ -182,6 +200,28 @@ def test_the_account_measures_its_own_server(data: Path) -> None:
         assert host.clear_canaries(str(data)).removed == (canaries.folder,)
         assert host.clear_canaries(str(data)).removed == ()
     assert list(data.parent.iterdir()) == [data]
+
+
+@AS_ROOT
+def test_the_servers_own_account_is_enough(
+    server: DatabaseServer, engine: Engine
+) -> None:
+    """It knows the data, reads the log, and writes inside of the data directory."""
+    facts, owner = engine.facts(), server.data.stat()
+    assert owner.st_uid
+    with contextlib.closing(host_as(owner.st_uid, owner.st_gid)) as host:
+        before, canaries = begin(
+            host,
+            facts.server_log,
+            facts,
+            engine.places(Shape.LEDGER),
+            engine.mark_data,
+        )
+        end(host, canaries, remove=True)
+    assert before.canary_folder == f"{server.data}/{INSIDE}"
+    assert before.log_marks
+    assert not before.facts.unseen
+    assert not Path(before.canary_folder).exists()
 
 
 def test_canaries_whose_folder_was_moved_tell_no_depth(tmp_path: Path) -> None:
