@@ -37,7 +37,7 @@ RESTORING = (
 )
 LEFT_OFF = (
     "this run {cut} the power ({kind}), and has no record that it gave the power back. "
-    "If the host is still off, run: {command}"
+    "If the host is still off, {do}"
 )
 
 
@@ -156,7 +156,8 @@ def _left_without_power(rig: Rig, run: RunFolder, manifest: Manifest) -> str:
     """Say how to give back the power that a client cut and then did not restore.
 
     "" if it restored it, or never cut it, or if nothing but a hand gives it back.  The
-    power itself is left alone: somebody may be at work on the host by now.
+    power itself is left alone: somebody may be at work on the host by now.  A command
+    that came from a witness is not passed on: somebody might run it.
     """
     if not manifest.restore_command or run.restore() is not None:
         return ""
@@ -167,7 +168,9 @@ def _left_without_power(rig: Rig, run: RunFolder, manifest: Manifest) -> str:
     return LEFT_OFF.format(
         cut="cut" if cut else "may have cut",
         kind=manifest.power,
-        command=manifest.restore_command,
+        do="give the power back with its switch"
+        if run.recalled().manifest
+        else f"run: {manifest.restore_command}",
     )
 
 
@@ -261,5 +264,6 @@ def _recall_load(rig: Rig, run: RunFolder) -> None:
     """Take what the client saw of the load from the witness, if it lived to say it."""
     for event in _events(rig, run):
         if event.get("event") == LOAD_EVENT:
-            content = str(event.get("load")).encode()
-            run.recall_load(content, f"the load record in {run.acks_path()}")
+            content = str(event.get("load")).encode(errors="replace")
+            where = f"the load record in {run.acks_path()}"
+            run.recall_load(content, event.get("seal"), where)
