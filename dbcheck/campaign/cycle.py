@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from dbcheck import interrupt
+from dbcheck.campaign.fetching import fetch_logs, have_grown
 from dbcheck.campaign.judging import judge_run
 from dbcheck.campaign.known import NOTHING_KNOWN, Known
 from dbcheck.campaign.loading import CUT_EVENT, LOAD_EVENT, Cutter, load_until_cut
@@ -107,7 +108,7 @@ def finish_cycle(rig: Rig, started: Started) -> Outcome:
                 raise
             if cutter.asked or (load.gone and rig.power.attended):
                 restore(rig, started.run)
-        fetched = _fetch_logs(rig, started.run, started.manifest)
+        fetched = fetch_logs(rig, started.run, started.manifest)
         return _reconcile(rig, started.run, started.manifest, fetched)
 
 
@@ -140,7 +141,7 @@ def reconcile_run(rig: Rig, run: RunFolder, manifest: Manifest) -> Outcome:
                 f"the survivors of run {manifest.run_id} were read already",
                 hint="Judge what was read then: dbcheck reconcile RUN --offline.",
             )
-        fetched = _fetch_logs(rig, run, manifest)
+        fetched = fetch_logs(rig, run, manifest)
         if left_off := _left_without_power(rig, run, manifest):
             rig.listener.phase("power", left_off)
         try:
@@ -226,7 +227,7 @@ def _reconcile(
         _recall_load(rig, run)
     failed = run.unread_failure()
     read_survivors(rig, run, manifest, failed)
-    if _log_lengths(rig, manifest) != fetched:
+    if have_grown(rig, manifest, fetched):
         run.forget_survivors()
         if failed is not None:
             run.write_after(failed)
@@ -241,23 +242,6 @@ def _reconcile(
     rig.listener.phase("judge", f"{outcome.judgement.reasons[0]}; {STANDS}")
     run.write_after(failed)
     return judge_run(run, rig.reader)
-
-
-def _fetch_logs(rig: Rig, run: RunFolder, manifest: Manifest) -> list[int]:
-    """Store copies of the witness's logs in the run folder; return their lengths."""
-    lengths = []
-    for number in range(manifest.logs):
-        run.write_acks(number, rig.witness.read(manifest.run_id, number))
-        lengths.append(run.acks_path(number).stat().st_size)
-    return lengths
-
-
-def _log_lengths(rig: Rig, manifest: Manifest) -> list[int]:
-    """Return how long the witness's logs are now, and keep nothing of them."""
-    return [
-        sum(map(len, rig.witness.read(manifest.run_id, number)))
-        for number in range(manifest.logs)
-    ]
 
 
 def _recall_load(rig: Rig, run: RunFolder) -> None:

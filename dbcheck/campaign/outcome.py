@@ -150,7 +150,7 @@ def to_json(outcome: Outcome) -> dict[str, Any]:
 
 
 def _witness_json(outcome: Outcome) -> dict[str, Any]:
-    """Return where the acks were logged, and whether nothing but that vouches for them."""
+    """Return where the acks were logged, and whether all rests on that alone."""
     manifest, why = outcome.manifest, outcome.witness_alone
     return {
         "witness": {"url": manifest.witness, "kind": manifest.witness_kind},
