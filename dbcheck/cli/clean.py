@@ -123,6 +123,7 @@ def _clear(host: TargetHost, engine: Engine) -> None:
 
 
 def _remove(entry: Entry, run_ids: Sequence[str], accept_new_host_key: bool) -> None:
+    from dbcheck import clientkey
     from dbcheck.cli import rig
     from dbcheck.witness.window import WindowLimits
 
@@ -132,4 +133,5 @@ def _remove(entry: Entry, run_ids: Sequence[str], accept_new_host_key: bool) -> 
     with contextlib.closing(opened):
         for run_id in run_ids:
             opened.remove(run_id)
+            clientkey.forget(run_id)
             click.echo(f"removed run {run_id} from {entry.witness}")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import time
 from pathlib import Path
 
 from dbcheck.errors import UsageError
 from dbcheck.inventory.entry import Entry, PowerPlan
 from dbcheck.power.command import shown
+from dbcheck.state import state_folder
 
 
 def require(entry: Entry, *, yes: bool) -> None:
@@ -57,8 +57,6 @@ def note_path(entry: Entry, subject: str) -> Path:
     The name comes from the data that words() describes, so another wording of the
     prompt forgets nothing.
     """
-    state = os.environ.get("XDG_STATE_HOME", "")
-    folder = Path(state) if state.startswith("/") else Path("~/.local/state")
     plan = entry.power
     options = sorted(plan.options.items())
     switch = (
@@ -67,4 +65,4 @@ def note_path(entry: Entry, subject: str) -> Path:
     )
     text = json.dumps((entry.name, entry.target, entry.host, *switch))
     digest = hashlib.sha256(text.encode()).hexdigest()[:24]
-    return folder.expanduser() / "dbcheck" / subject / f"{digest}.json"
+    return state_folder(subject) / f"{digest}.json"

@@ -10,7 +10,10 @@ from dbcheck.errors import UsageError
 from dbcheck.witness.base import AgentWitness
 from dbcheck.witness.window import WindowLimits
 
-_HINT = "A witness is ssh://[user@]host[:port]/folder or file:FOLDER."
+_HINT = (
+    "A witness is ssh://[user@]host[:port]/folder, where /~/ is the user's home, or "
+    "file:FOLDER."
+)
 
 
 def open_witness(

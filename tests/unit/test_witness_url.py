@@ -17,6 +17,7 @@ from dbcheck.witness.url import open_witness
     [
         ("ssh://host/a/b", Address("host"), "/a/b"),
         ("ssh://me@host:2222/a/", Address("host", "me", 2222), "/a"),
+        ("ssh://me@host/~/a", Address("host", "me"), "/~/a"),
         ("ssh://[2001:db8::7]:22/a%20b", Address("2001:db8::7", None, 22), "/a b"),
     ],
 )
