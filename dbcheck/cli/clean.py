@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dbcheck.cli import options
+from dbcheck.cli.say import say
 
 if TYPE_CHECKING:
     from dbcheck.inventory.entry import Entry
@@ -50,9 +51,9 @@ def _drop(entry: Entry) -> None:
 
     dropped = rig.engine(entry.target, entry.password).drop()
     for name in dropped:
-        click.echo(f"dropped {name}")
+        say(f"dropped {name}")
     if not dropped:
-        click.echo(f"nothing of dbcheck's is on {entry.target}")
+        say(f"nothing of dbcheck's is on {entry.target}")
 
 
 def _remove(entry: Entry, run_ids: Sequence[str], accept_new_host_key: bool) -> None:
@@ -65,4 +66,4 @@ def _remove(entry: Entry, run_ids: Sequence[str], accept_new_host_key: bool) -> 
     with contextlib.closing(opened):
         for run_id in run_ids:
             opened.remove(run_id)
-            click.echo(f"removed run {run_id} from {entry.witness}")
+            say(f"removed run {run_id} from {entry.witness}")

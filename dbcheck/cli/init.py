@@ -8,6 +8,7 @@ import click
 
 from dbcheck import files
 from dbcheck.cli import options
+from dbcheck.cli.say import say
 
 
 @click.command("init")
@@ -30,4 +31,4 @@ def command(file: Path) -> None:
         ) from None
     except OSError as error:
         raise UsageError(f"cannot write {file}: {error.strerror}") from None
-    click.echo(f"{file} is written; edit it, then: dbcheck power state HOST")
+    say(f"{file} is written; edit it, then: dbcheck power state HOST")
