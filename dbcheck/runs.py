@@ -281,8 +281,9 @@ class RunFolder:
     def create(cls, parent: Path, manifest: Manifest) -> RunFolder:
         """Make the folder of a new run and store its manifest."""
         run = cls(parent / manifest.run_id)
+        stored.make_folder(parent)
         with stored.writing(run.path):
-            run.path.mkdir(parents=True)
+            run.path.mkdir(mode=0o700)
         run._write("manifest.json", [manifest.to_bytes()])
         return run
 

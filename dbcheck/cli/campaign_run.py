@@ -18,11 +18,12 @@ from dbcheck.campaign.folder import CampaignFolder, Cycle
 from dbcheck.cli import FAIL, FAILED, INCONCLUSIVE, PASS, output, rig
 from dbcheck.cli.guard import guard, require_passable, require_sole
 from dbcheck.core.statistics import cuts_needed
-from dbcheck.errors import DbcheckError, UsageError
+from dbcheck.errors import DbcheckError, RunWriteError, UsageError
 from dbcheck.inventory.entry import Entry
 from dbcheck.lab.process import leashed
 from dbcheck.power import consent
 from dbcheck.report.progress import PlainProgress, progress
+from dbcheck.stored import private, write, writing
 from dbcheck.witness.window import WindowLimits
 
 POLL_S = 0.5
@@ -84,7 +85,8 @@ def alone(
             _run(entry, folder, view)
         except (KeyboardInterrupt, DbcheckError) as error:
             said = str(error) or "interrupted"
-            (folder.path / ERROR_FILE).write_text(said + "\n")
+            with contextlib.suppress(RunWriteError):  # which hides no reason to end
+                write(folder.path / ERROR_FILE, [said.encode(errors="replace"), b"\n"])
             view.line("ended", f"dbcheck campaign --resume {folder.path}")
             raise
     return [result(folder)]
@@ -146,7 +148,9 @@ class Child:
 def _started(folder: CampaignFolder, inventory: Path) -> Child:
     words = [sys.executable, "-m", "dbcheck", "campaign", "--json"]
     words += ["--resume", str(folder.path), "--inventory", str(inventory)]
-    with (folder.path / "progress.log").open("ab") as log:
+    with writing(folder.path):
+        log = private(folder.path / "progress.log", "ab")
+    with log:
         process = subprocess.Popen(
             leashed(words, signal.SIGTERM),
             stdin=subprocess.DEVNULL,
