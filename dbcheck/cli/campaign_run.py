@@ -101,7 +101,7 @@ def _run(entry: Entry, folder: CampaignFolder, view: PlainProgress) -> None:
 
 
 def together(
-    folders: Sequence[CampaignFolder], root: Path, inventory: Path, *, as_json: bool
+    folders: Sequence[CampaignFolder], inventory: Path, *, yes: bool
 ) -> list[dict[str, Any]]:
     """Run each campaign in a process of its own; return what each shows.
 
@@ -113,7 +113,7 @@ def together(
     told: set[tuple[str, str]] = set()
     try:
         for folder in folders:
-            children.append(_started(folder, inventory))
+            children.append(_started(folder, inventory, yes=yes))
         while any(child.process.poll() is None for child in children):
             time.sleep(POLL_S)
             _tell(folders, view, told)
@@ -145,9 +145,10 @@ class Child:
         return f"{ended}: {last.removeprefix('dbcheck: ')} ({self.log})"
 
 
-def _started(folder: CampaignFolder, inventory: Path) -> Child:
+def _started(folder: CampaignFolder, inventory: Path, *, yes: bool) -> Child:
     words = [sys.executable, "-m", "dbcheck", "campaign", "--json"]
     words += ["--resume", str(folder.path), "--inventory", str(inventory)]
+    words += ["--yes"] if yes else []  # until the first cut nothing remembers it
     with writing(folder.path):
         log = private(folder.path / "progress.log", "ab")
     with log:

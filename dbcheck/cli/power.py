@@ -48,11 +48,14 @@ def state(host: str, inventory: Path, as_json: bool) -> None:
 @options.consent()
 def cut(host: str, inventory: Path, yes: bool, i_know: bool, as_json: bool) -> None:
     """Cut the power at once, without any load. The host stays off."""
+    from dbcheck.power.consent import remember
+
     entry, switch = _switch(host, inventory, unattended=True)
     _guard(entry, yes=yes, i_know=i_know)
     done = switch.cut()
     result = {"host": host, "switch": switch.kind, "report": dict(done.report)}
     _show(result, f"{host}: the power is cut", as_json=as_json)
+    remember(entry)
 
 
 @command.command()
@@ -87,6 +90,7 @@ def test(
     Over SSH it also sees whether this host went down, and not another one.
     """
     from dbcheck.errors import PowerError
+    from dbcheck.power.consent import remember
 
     entry, switch = _switch(host, inventory, unattended=True)
     said = _guard(entry, yes=yes, i_know=i_know)
@@ -111,6 +115,7 @@ def test(
         "depths": depths,
     }
     _show(result, *_trial_lines(result, switch.cut_class), as_json=as_json)
+    remember(entry)
 
 
 def _tried(entry: Entry, switch: PowerSwitch, wait_s: float) -> tuple[Trial, list[str]]:

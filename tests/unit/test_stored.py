@@ -120,7 +120,7 @@ def test_a_log_that_is_a_link_is_refused(tmp_path: Path, precious: Path) -> None
     folder = campaign(tmp_path / "campaign")
     (folder.path / "progress.log").symlink_to(precious)
     with pytest.raises(RunWriteError, match="symbolic links"):
-        campaign_run._started(folder, tmp_path / "inventory.yml")
+        campaign_run._started(folder, tmp_path / "inventory.yml", yes=False)
 
 
 @pytest.mark.parametrize("linked", [False, True])
