@@ -19,7 +19,6 @@ import hashlib
 import hmac
 import os
 import secrets
-import stat
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -65,13 +64,10 @@ class ClientKey:
 
     def write(self, path: Path) -> None:
         """Store the key as a new file for this user alone; raise RunWriteError."""
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        with stored.writing(path.parent):
-            fd = os.open(path, flags, 0o600)
-            with os.fdopen(fd, "wb") as file:
-                file.write(stored.to_bytes(self))
-                file.flush()
-                os.fsync(fd)
+        with stored.writing(path.parent), stored.private(path, "xb") as file:
+            file.write(stored.to_bytes(self))
+            file.flush()
+            os.fsync(file.fileno())
 
     @classmethod
     def read(cls, path: Path) -> ClientKey | None:
@@ -80,18 +76,16 @@ class ClientKey:
         Raise RunFormatError if it is damaged, or if another user may have written it.
         """
         try:
-            fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+            file = stored.private(path, "rb")
         except FileNotFoundError:
             return None
         except OSError as error:
             raise RunFormatError(f"{path} cannot be read: {error.strerror}") from None
-        with os.fdopen(fd, "rb") as file:
-            status = os.fstat(fd)
-            private = stat.S_ISREG(status.st_mode) and not status.st_mode & 0o077
-            if not private or status.st_uid not in (0, os.geteuid()):
+        with file:
+            if os.fstat(file.fileno()).st_mode & 0o077:
                 raise RunFormatError(
-                    f"{path} is not a private file of this user",
-                    hint=f"Look who changed it; then run: chmod 600 {path}",
+                    f"others may read {path}, which is to be private",
+                    hint=f"Look who changed that; then run: chmod 600 {path}",
                 )
             key = stored.from_bytes(file.read(_FILE_BYTES_MAX), cls, str(path))
         if len(key.secret) != 2 * KEY_BYTES or set(key.secret) - set(
@@ -107,8 +101,7 @@ def remember(key: ClientKey) -> None:
     Raise RunWriteError if that fails.
     """
     path = _path(key.run_id)
-    with stored.writing(path.parent):
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    stored.make_folder(path.parent)
     key.write(path)
 
 

@@ -329,8 +329,9 @@ class RunFolder:
     def _made(cls, path: Path, manifest: bytes, key: ClientKey | None) -> RunFolder:
         run = cls(path)
         run._key = key
+        stored.make_folder(path.parent)
         with stored.writing(path):
-            path.mkdir(parents=True)
+            path.mkdir(mode=0o700)
         if key is not None:
             key.write(path / "client.key")
         else:  # before the manifest, without which this is no run folder

@@ -2,22 +2,32 @@
 
 Each record is JSON that names its format and bears a digest of its content, so that a
 bit that rots here is never held against a server.
+
+They are for their user alone, whatever the umask: folders have the mode 0700, files
+0600.  dbcheck often runs as root where others can write, so it writes in no folder of
+another user's, and through no link of one.  It trusts root, the user who
+called sudo, and the group of a folder: many systems give the mode 0775 to folders that
+only their owner can write to.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import hashlib
 import json
 import os
+import shlex
+import stat
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import IO, Any, TypeVar
 
 import msgspec
 
 from dbcheck.errors import RunFormatError, RunWriteError
+from dbcheck.owners import is_ours, own_users
 
 FORMAT = 3
 
@@ -56,14 +66,46 @@ def from_bytes(content: bytes, kind: type[T], where: str) -> T:
         raise RunFormatError(f"{where} is damaged: {error}") from None
 
 
+def make_folder(path: Path) -> None:
+    """Make the folder *path*, and what is missing above it, for this user alone.
+
+    Raise RunWriteError if that fails, or if it is there and another user's, or everyone
+    may put files in it and remove those of others.
+    """
+    with writing(path):
+        if not path.parent.exists():
+            make_folder(path.parent)
+        with contextlib.suppress(FileExistsError):
+            path.mkdir(mode=0o700)
+        status = path.stat()
+        _require(path, is_ours(path.lstat()) and is_ours(status))
+        _require_closed(path, status.st_mode, stat.S_ISVTX)
+
+
+def is_own(folder: Path) -> bool:
+    """Say whether *folder* is this user's, and so is the link that leads there."""
+    return {folder.lstat().st_uid, folder.stat().st_uid} <= own_users()
+
+
+def private(path: Path, mode: str) -> IO[bytes]:
+    """Open a file as open() does, for this user alone; follow no link.
+
+    Raise OSError if there is something else than a plain file of this user's.
+    """
+    return open(path, mode, opener=_opened)
+
+
 def write(path: Path, chunks: Iterable[bytes]) -> None:
     """Store a file whole or not at all; an error of *chunks* goes to the caller.
 
-    Raise RunWriteError if it cannot be written.
+    Raise RunWriteError if it cannot be written, or if the folder is another user's.
     """
     part = path.with_name(f"{path.name}.part")
+    _require_own(path.parent)
     try:
-        with writing(path.parent), part.open("wb") as file:
+        with writing(path.parent):
+            part.unlink(missing_ok=True)  # of a client that was killed
+        with writing(path.parent), private(part, "xb") as file:
             for chunk in chunks:
                 file.write(chunk)
             file.flush()
@@ -89,9 +131,13 @@ def writing(folder: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Keep every other dbcheck out of *folder*; raise RunWriteError if one is in."""
+    """Keep every other dbcheck out of *folder*; raise RunWriteError if one is in.
+
+    Raise it as well if the folder is another user's.
+    """
+    _require_own(folder)
     with writing(folder):
-        lock = (folder / "lock").open("wb")
+        lock = private(folder / "lock", "ab")
     with lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -101,6 +147,39 @@ def locked(folder: Path) -> Iterator[None]:
                 hint="Wait until it has ended.",
             ) from None
         yield
+
+
+def _opened(path: str, flags: int) -> int:
+    flags |= os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK  # a pipe would wait
+    descriptor = os.open(path, flags, 0o600)
+    status = os.fstat(descriptor)
+    if stat.S_ISREG(status.st_mode) and status.st_uid in own_users():
+        return descriptor
+    os.close(descriptor)
+    raise PermissionError(errno.EPERM, f"{path} is not a plain file of this user's")
+
+
+def _require_own(folder: Path) -> None:
+    """Raise RunWriteError if others than this user may change what *folder* holds."""
+    with writing(folder):
+        _require(folder, is_own(folder))
+        _require_closed(folder, folder.stat().st_mode, 0)
+
+
+def _require(folder: Path, own: bool) -> None:
+    if not own:
+        raise RunWriteError(
+            f"the folder {folder} belongs to another user",
+            hint="Work as that user, or in a folder of your own.",
+        )
+
+
+def _require_closed(folder: Path, mode: int, enough: int) -> None:
+    if mode & stat.S_IWOTH and not mode & enough:
+        raise RunWriteError(
+            f"everyone may write to the folder {folder}",
+            hint=f"Run: chmod o-w {shlex.quote(str(folder))}",
+        )
 
 
 def _digest(values: Mapping[str, Any]) -> str:

@@ -115,9 +115,8 @@ class CampaignFolder:
                 f"{path} holds a campaign already",
                 hint="Go on with it (--resume), or give another folder.",
             )
-        with stored.writing(path):
-            folder.runs.mkdir(parents=True, exist_ok=True)
-            (path / "cycles").mkdir(exist_ok=True)
+        stored.make_folder(folder.runs)
+        stored.make_folder(path / "cycles")
         stored.write(folder._plan, [stored.to_bytes(plan)])
         return folder
 

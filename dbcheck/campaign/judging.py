@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
+from dbcheck import stored
 from dbcheck.campaign.cutmoment import at_the_cut, cut_us
 from dbcheck.campaign.logs import StoredLogs
 from dbcheck.campaign.losscsv import loss_lines
@@ -31,7 +32,10 @@ from dbcheck.runs import AfterRecord, LoadRecord, Manifest, RunFolder
 
 
 def judge_run(run: RunFolder, reader: LogReader) -> Outcome:
-    """Reconcile a run whose log and survivors are stored; write losses and verdict."""
+    """Reconcile a run whose log and survivors are stored; write losses and verdict.
+
+    Nothing is written in the folder of another user, whose run is only looked at.
+    """
     manifest, load, after = run.manifest(), run.load(), run.after()
     off_s = restored.off_s if (restored := run.restore()) else None
     depths = placeevidence.volume_depths(
@@ -71,8 +75,9 @@ def judge_run(run: RunFolder, reader: LogReader) -> Outcome:
     )
     shift_us = manifest.wall_us - manifest.clock_us
     lines = loss_lines(found, after.index, shift_us, outcome.before_cut_s)
-    run.write_lines("losses.csv", lines)
-    run.write_verdict(to_json(outcome))
+    if stored.is_own(run.path):
+        run.write_lines("losses.csv", lines)
+        run.write_verdict(to_json(outcome))
     return outcome
 
 

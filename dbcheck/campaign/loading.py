@@ -56,6 +56,7 @@ def load_until_cut(rig: Rig, started: Started, cutter: Cutter) -> LoadRecord:
     try:
         if isinstance(rig.power, Preparing):
             rig.power.prepare()
+        rig.before_load()
         load.begin()
         _watch(rig, load, cutter)
     except KeyboardInterrupt:

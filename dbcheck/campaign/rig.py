@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, runtime_checkable
@@ -60,6 +61,7 @@ class Rig:
               seed may decide the next; None else.
     reached:  how deep this switch was seen to go on the idle host, if it was.
     class_assumed: nobody declared what the human who cuts takes the power from.
+    before_load: called in each cycle once its preflight has passed.
     """
 
     engine: Engine
@@ -76,3 +78,4 @@ class Rig:
     used_epochs: set[int] | None = None
     reached: Reached | None = None
     class_assumed: bool = False
+    before_load: Callable[[], None] = lambda: None

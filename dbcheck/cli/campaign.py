@@ -99,7 +99,7 @@ def command(
     if len(folders) == 1:
         shown = run.alone(entries[0], folders[0], as_json=as_json)
     else:
-        shown = run.together(folders, root, inventory, as_json=as_json)
+        shown = run.together(folders, inventory, yes=yes)
     with output.printing():
         if as_json:
             output.print_json({"folder": str(root), "targets": shown})

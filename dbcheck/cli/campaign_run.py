@@ -19,11 +19,12 @@ from dbcheck.campaign.folder import CampaignFolder, Cycle
 from dbcheck.cli import FAIL, FAILED, INCONCLUSIVE, PASS, output, rig
 from dbcheck.cli.guard import guard, require_passable, require_sole
 from dbcheck.core.statistics import cuts_needed
-from dbcheck.errors import DbcheckError, UsageError
+from dbcheck.errors import DbcheckError, RunWriteError, UsageError
 from dbcheck.inventory.entry import Entry
 from dbcheck.lab.process import leashed
 from dbcheck.power import consent
 from dbcheck.report.progress import PlainProgress, progress
+from dbcheck.stored import private, write, writing
 from dbcheck.witness.window import WindowLimits
 
 POLL_S = 0.5
@@ -85,7 +86,8 @@ def alone(
             _run(entry, folder, view)
         except (KeyboardInterrupt, DbcheckError) as error:
             said = str(error) or "interrupted"
-            (folder.path / ERROR_FILE).write_text(said + "\n")
+            with contextlib.suppress(RunWriteError):  # which hides no reason to end
+                write(folder.path / ERROR_FILE, [said.encode(errors="replace"), b"\n"])
             view.line("ended", f"dbcheck campaign --resume {folder.path}")
             raise
     return [result(folder)]
@@ -100,7 +102,7 @@ def _run(entry: Entry, folder: CampaignFolder, view: PlainProgress) -> None:
 
 
 def together(
-    folders: Sequence[CampaignFolder], root: Path, inventory: Path, *, as_json: bool
+    folders: Sequence[CampaignFolder], inventory: Path, *, yes: bool
 ) -> list[dict[str, Any]]:
     """Run each campaign in a process of its own; return what each shows.
 
@@ -112,7 +114,7 @@ def together(
     told: set[tuple[str, str]] = set()
     try:
         for folder in folders:
-            children.append(_started(folder, inventory))
+            children.append(_started(folder, inventory, yes=yes))
         while any(child.process.poll() is None for child in children):
             time.sleep(POLL_S)
             _tell(folders, view, told)
@@ -144,10 +146,13 @@ class Child:
         return f"{ended}: {last.removeprefix('dbcheck: ')} ({self.log})"
 
 
-def _started(folder: CampaignFolder, inventory: Path) -> Child:
+def _started(folder: CampaignFolder, inventory: Path, *, yes: bool) -> Child:
     words = children.module("dbcheck", "campaign", "--json")
     words += ["--resume", str(folder.path), "--inventory", str(inventory)]
-    with (folder.path / "progress.log").open("ab") as log:
+    words += ["--yes"] if yes else []  # until the first cut nothing remembers it
+    with writing(folder.path):
+        log = private(folder.path / "progress.log", "ab")
+    with log:
         process = subprocess.Popen(
             leashed(words, signal.SIGTERM),
             env=children.environment(keep=os.environ),  # it reads the same secrets

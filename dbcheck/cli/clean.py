@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dbcheck.cli import options
+from dbcheck.cli.say import say
 
 if TYPE_CHECKING:
     from dbcheck.inventory.entry import Entry
@@ -75,9 +76,9 @@ def _drop(entry: Entry) -> None:
                 failure = error
     dropped = engine.drop()
     for name in dropped:
-        click.echo(f"dropped {name}")
+        say(f"dropped {name}")
     if not dropped:
-        click.echo(f"nothing of dbcheck's is on {entry.target}")
+        say(f"nothing of dbcheck's is on {entry.target}")
     if failure is not None:
         raise failure
 
@@ -111,9 +112,9 @@ def _clear(host: TargetHost, engine: Engine) -> None:
         removed |= dict.fromkeys(cleared.removed)
         kept |= cleared.kept
     for folder in removed:
-        click.echo(f"removed the canaries in {folder} from {host.place}")
+        say(f"removed the canaries in {folder} from {host.place}")
     if not removed and not kept:
-        click.echo(f"no canaries are on {host.place}")
+        say(f"no canaries are on {host.place}")
     if kept:
         raise HostError(
             f"{host.place}: canaries stay: {'; '.join(kept.values())}",
@@ -134,4 +135,4 @@ def _remove(entry: Entry, run_ids: Sequence[str], accept_new_host_key: bool) -> 
         for run_id in run_ids:
             opened.remove(run_id)
             clientkey.forget(run_id)
-            click.echo(f"removed run {run_id} from {entry.witness}")
+            say(f"removed run {run_id} from {entry.witness}")

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dbcheck.cli import FAILED, PASS, options
+from dbcheck.cli.say import say
 from dbcheck.lab.spec import DriveSpec, LabSpec
 
 if TYPE_CHECKING:
@@ -113,12 +114,12 @@ def command(
         lacking = [reason for spec in wanted for reason in missing(spec)]
         rung = "process" if lacking else "drive"
         for reason in dict.fromkeys(lacking):
-            click.echo(f"no virtual drive here: {reason}", err=True)
+            say(f"no virtual drive here: {reason}", err=True)
     lines = rows(rung)
     if only_list:
-        click.echo(f"workloads: {', '.join(files.workload_names())}; rung: {rung}")
+        say(f"workloads: {', '.join(files.workload_names())}; rung: {rung}")
         for row in lines:
-            click.echo("  ".join((row.spec.engine, row.case, row.expected)))
+            say("  ".join((row.spec.engine, row.case, row.expected)))
         return
     drawn = secrets.randbits(31) if seed is None else seed
     sys.exit(PASS if _show(lines, drawn, runs, as_json=as_json) else FAILED)

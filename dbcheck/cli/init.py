@@ -8,6 +8,8 @@ import click
 
 from dbcheck import files
 from dbcheck.cli import options
+from dbcheck.cli.say import say
+from dbcheck.stored import private
 
 
 @click.command("init")
@@ -22,12 +24,12 @@ def command(file: Path) -> None:
     from dbcheck.errors import UsageError
 
     try:
-        with file.open("x", encoding="utf-8") as new:
-            new.write(files.inventory_example())
+        with private(file, "xb") as new:
+            new.write(files.inventory_example().encode())
     except FileExistsError:
         raise UsageError(
             f"{file} is there already", hint="Name another file, or remove that one."
         ) from None
     except OSError as error:
         raise UsageError(f"cannot write {file}: {error.strerror}") from None
-    click.echo(f"{file} is written; edit it, then: dbcheck power state HOST")
+    say(f"{file} is written; edit it, then: dbcheck power state HOST")

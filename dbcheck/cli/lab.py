@@ -15,6 +15,7 @@ import click
 
 from dbcheck import children
 from dbcheck.cli import options
+from dbcheck.cli.say import say
 from dbcheck.lab.spec import (
     ENGINES,
     FILESYSTEMS,
@@ -331,16 +332,16 @@ def up(seed: int | None, name: str, as_json: bool, **chosen: Any) -> None:
     if as_json:
         output.print_json(use)
         return
-    click.echo(f"lab {lab.name} is up: {described(spec)}\n")
-    click.echo("Run a cycle on it, as often as you like:\n")
+    say(f"lab {lab.name} is up: {described(spec)}", "")
+    say("Run a cycle on it, as often as you like:", "")
     given = ("target", "password_command", "witness", "identity", "known_hosts")
     words = [f"  {dbcheck} run"]
     words += [
         f"--{option.replace('_', '-')} {shlex.quote(use[option])}"
         for option in (*given, "power")
     ]
-    click.echo(" \\\n    ".join(words))
-    click.echo(f"\nEnd it:\n\n  {dbcheck} lab down {lab.name}")
+    say(*" \\\n    ".join(words).split("\n"))
+    say("", "End it:", "", f"  {dbcheck} lab down {lab.name}")
 
 
 @command.command()
@@ -350,7 +351,7 @@ def inventory() -> None:
 
     hosts = {name: as_host(lab.Lab.find(name)) for name in lab.standing()}
     # JSON is YAML, too.
-    click.echo(json.dumps({"all": {"hosts": hosts}}, indent=2))
+    say(*json.dumps({"all": {"hosts": hosts}}, indent=2).split("\n"))
 
 
 def as_host(lab: Lab) -> dict[str, Any]:
@@ -387,7 +388,7 @@ def password(name: str) -> None:
     """Print the password of a lab's server, for --password-command."""
     from dbcheck.lab.lab import Lab
 
-    click.echo(Lab.find(name).password)
+    say(Lab.find(name).password)
 
 
 @command.command()
@@ -402,11 +403,11 @@ def down(name: str | None) -> None:
     held = [] if name else lab.held()
     names = [name] if name else lab.standing()
     for one in held:
-        click.echo(f"lab {one} ends with the command that runs it")
+        say(f"lab {one} ends with the command that runs it")
     for one in names:
         if lab.down(one):
-            click.echo(f"lab {one} is down")
+            say(f"lab {one} is down")
         else:
-            click.echo(f"lab {one} was dead; what it had left is removed")
+            say(f"lab {one} was dead; what it had left is removed")
     if not held and not names:
-        click.echo("no lab is running")
+        say("no lab is running")

@@ -22,6 +22,7 @@ from dbcheck.lab.drive_image import require_room
 from dbcheck.lab.lab import Lab
 from dbcheck.lab.spec import LabSpec
 from dbcheck.report.progress import PlainProgress
+from dbcheck.stored import make_folder
 from dbcheck.workload import Workload
 
 # The moments of the cut, seconds of load: a server on this machine is at its pace soon.
@@ -49,7 +50,7 @@ def lab_cycles(
     Ends early after a server that did not come back.
     """
     if keep_image:
-        runs.mkdir(parents=True, exist_ok=True)
+        make_folder(runs)
         require_room(runs, spec.drive.size_bytes)
     progress.phase("lab", described(spec))
     # The lab itself makes and removes it: a folder of ours would outlive our SIGKILL.

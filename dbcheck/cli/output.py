@@ -5,17 +5,20 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NoReturn
 
-import click
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
+from rich.text import Span, Text
 
 from dbcheck.campaign.outcome import Outcome, to_json
 from dbcheck.cli import FAIL, INCONCLUSIVE, PASS
 from dbcheck.cli.root import give_up_printing, mute
+from dbcheck.cli.say import say
 from dbcheck.core.evidence import Verdict
 from dbcheck.report.verdict import verdict_report
+from dbcheck.visible import quoted
 
 EXIT_CODES = {
     Verdict.PASS: PASS,
@@ -25,26 +28,59 @@ EXIT_CODES = {
 
 
 class _Console(Console):
-    """rich would exit with 1, which means FAIL, when nobody reads what it prints."""
+    """Shows every text as visible.quoted() gives it, and no markup or emoji in it.
+
+    Whatever rich draws becomes a Text before it is laid out, and passes through here.
+    """
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given, highlight=False, markup=False, emoji=False)
+
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterable[Segment]:
+        """Render an object; if it is a text, without anything that cannot be seen."""
+        if isinstance(renderable, str):
+            renderable = Text(quoted(renderable))
+        elif isinstance(renderable, Text):
+            renderable = _quoted(renderable)
+        return super().render(renderable, options)
 
     def on_broken_pipe(self) -> None:
-        """Let the error through that is just being handled."""
+        """Let the error through that is just being handled.
+
+        rich would exit with 1, which means FAIL, when nobody reads what it prints.
+        """
         raise
 
 
-def console() -> Console:
-    """Return the console for results."""
-    return _Console(highlight=False)
+def _quoted(text: Text) -> Text:
+    """Return *text* with each style on the characters that it was on."""
+    plain = text.plain
+    if (shown := quoted(plain)) == plain:
+        return text
+
+    def moved(place: int) -> int:
+        return len(quoted(plain[:place]))
+
+    copy = text.blank_copy(shown)
+    copy.spans = [Span(moved(s.start), moved(s.end), s.style) for s in text.spans]
+    return copy
+
+
+def console(**given: Any) -> Console:
+    """Return the console for results; given: for rich's own."""
+    return _Console(**given)
 
 
 def progress_console() -> Console:
     """Return the console for what is going on, which is no result."""
-    return _Console(stderr=True, highlight=False)
+    return _Console(stderr=True)
 
 
 def print_json(value: Any) -> None:
-    """Print *value* as JSON on stdout."""
-    click.echo(json.dumps(value, indent=1))
+    """Print *value* as JSON, in ASCII, on stdout."""
+    say(*json.dumps(value, indent=1).split("\n"))
 
 
 @contextlib.contextmanager

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dbcheck.cli import options
+from dbcheck.cli.say import say
 
 if TYPE_CHECKING:
     from dbcheck.core.cutclass import CutClass
@@ -47,11 +48,14 @@ def state(host: str, inventory: Path, as_json: bool) -> None:
 @options.consent()
 def cut(host: str, inventory: Path, yes: bool, i_know: bool, as_json: bool) -> None:
     """Cut the power at once, without any load. The host stays off."""
+    from dbcheck.power.consent import remember
+
     entry, switch = _switch(host, inventory, unattended=True)
     _guard(entry, yes=yes, i_know=i_know)
     done = switch.cut()
     result = {"host": host, "switch": switch.kind, "report": dict(done.report)}
     _show(result, f"{host}: the power is cut", as_json=as_json)
+    remember(entry)
 
 
 @command.command()
@@ -86,6 +90,7 @@ def test(
     Over SSH it also sees whether this host went down, and not another one.
     """
     from dbcheck.errors import PowerError
+    from dbcheck.power.consent import remember
 
     entry, switch = _switch(host, inventory, unattended=True)
     said = _guard(entry, yes=yes, i_know=i_know)
@@ -109,7 +114,8 @@ def test(
         "report": dict(trial.cut.report),
         "depths": depths,
     }
-    _show(result, _trial_text(result, switch.cut_class), as_json=as_json)
+    _show(result, *_trial_lines(result, switch.cut_class), as_json=as_json)
+    remember(entry)
 
 
 def _tried(entry: Entry, switch: PowerSwitch, wait_s: float) -> tuple[Trial, list[str]]:
@@ -146,7 +152,7 @@ def _tried(entry: Entry, switch: PowerSwitch, wait_s: float) -> tuple[Trial, lis
     ]
 
 
-def _trial_text(result: dict[str, Any], cut_class: CutClass) -> str:
+def _trial_lines(result: dict[str, Any], cut_class: CutClass) -> list[str]:
     lines = [
         f"{result['host']}: the switch works ({result['switch']})",
         f"  states   {' > '.join(result['states'])}",
@@ -164,8 +170,7 @@ def _trial_text(result: dict[str, Any], cut_class: CutClass) -> str:
         said += f": {left_open}"
     lines.append(said)
     depths = result["depths"] or ["not measured"]
-    lines += [f"  depth    {depth}" for depth in depths]
-    return "\n".join(lines)
+    return [*lines, *(f"  depth    {depth}" for depth in depths)]
 
 
 def _switch(
@@ -186,7 +191,7 @@ def _switch(
             hint="Its power is in your hands; or give it dbcheck_power: exec, fence, "
             "sysrq or lab.",
         )
-    return entry, rig.power_switch(entry, lambda text: click.echo(text, err=True))
+    return entry, rig.power_switch(entry, lambda text: say(text, err=True))
 
 
 def _guard(entry: Entry, *, yes: bool, i_know: bool) -> str:
@@ -200,10 +205,10 @@ def _guard(entry: Entry, *, yes: bool, i_know: bool) -> str:
     )
 
 
-def _show(result: dict[str, Any], text: str, *, as_json: bool) -> None:
+def _show(result: dict[str, Any], *lines: str, as_json: bool) -> None:
     from dbcheck.cli import output
 
     if as_json:
         output.print_json(result)
     else:
-        click.echo(text)
+        say(*lines)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from dbcheck.campaign.rig import Limits, Rig
@@ -15,6 +16,7 @@ from dbcheck.inventory.entry import Entry
 from dbcheck.lab.lab import Lab
 from dbcheck.lab.switch import LabSwitch
 from dbcheck.ports import Engine, Json, PowerSwitch, Witness
+from dbcheck.power import consent
 from dbcheck.power.classes import agreed
 from dbcheck.power.exec import ExecCommands, ExecSwitch
 from dbcheck.power.fence import FenceDevice, FenceSwitch
@@ -129,6 +131,7 @@ def entry_rig(
         restore_command=entry.restore_command,
         reached=recall(entry),
         class_assumed=entry.power.assumes_class,
+        before_load=partial(consent.remember, entry),
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import importlib
+import io
 import os
 import sys
 import traceback
@@ -16,6 +17,7 @@ import click
 import dbcheck
 from dbcheck import interrupt
 from dbcheck.cli import FAILED, PASS, USAGE
+from dbcheck.cli.say import say, say_error, say_misuse
 from dbcheck.errors import DbcheckError, UsageError
 
 VERBS = {
@@ -87,6 +89,8 @@ def run() -> int:
 
     Raise KeyboardInterrupt if another one comes while the first is being handled.
     """
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a letter that it lacks is no error
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         root.main(standalone_mode=False)
         sys.stdout.flush()
@@ -94,13 +98,11 @@ def run() -> int:
         return _exit_code(error)
     except click.ClickException as error:
         with _telling():
-            error.show()
+            say_misuse(error)
         return USAGE
     except DbcheckError as error:
         with _telling():
-            click.echo(f"dbcheck: {error}", err=True)
-            if error.hint:
-                click.echo(f"  {error.hint}", err=True)
+            say_error(error)
         return USAGE if isinstance(error, UsageError) else FAILED
     except (KeyboardInterrupt, click.Abort):
         _tell_interrupted("")
@@ -120,7 +122,7 @@ def _exit_code(error: SystemExit) -> int:
 
 def _tell_interrupted(at: str) -> None:
     with _telling():
-        click.echo(f"dbcheck: interrupted{at}", err=True)
+        say(f"dbcheck: interrupted{at}", err=True)
 
 
 def _tell_unexpected(error: BaseException) -> None:
@@ -130,15 +132,14 @@ def _tell_unexpected(error: BaseException) -> None:
         give_up_printing(error)  # a run folder's would be a DbcheckError
     else:  # a defect of ours; Python's own exit code for it means FAIL
         with _telling():
-            traceback.print_exc()
+            say(*traceback.format_exc().rstrip().split("\n"), err=True)
 
 
 def give_up_printing(error: OSError) -> None:
     """Say why nothing can be printed, and print to nobody from now on."""
     mute(sys.stdout)
     with _telling():
-        said = f"dbcheck: the result cannot be printed: {error.strerror}"
-        click.echo(said, err=True)
+        say(f"dbcheck: the result cannot be printed: {error.strerror}", err=True)
 
 
 @contextlib.contextmanager

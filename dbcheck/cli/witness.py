@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dbcheck.cli import FAIL, options
+from dbcheck.cli.say import say
 
 if TYPE_CHECKING:
     from dbcheck.inventory.entry import Entry
@@ -58,6 +59,8 @@ def check(accept_new_host_key: bool, as_json: bool, **_: Any) -> None:
 
     It is --witness, or that of the host NAME in an inventory.
     """
+    from rich.text import Text
+
     from dbcheck.campaign.independence import require_independent
     from dbcheck.cli import output
 
@@ -83,7 +86,8 @@ def check(accept_new_host_key: bool, as_json: bool, **_: Any) -> None:
         return
     fsync = result["fsync_ms"]
     console = output.console()
-    console.print(f"[bold]{facts.hostname}[/] can be used as a witness", soft_wrap=True)
+    line = Text(facts.hostname, "bold").append(" can be used as a witness", "not bold")
+    console.print(line, soft_wrap=True)
     for name, value in {
         "folder": f"{facts.folder} ({facts.filesystem}, "
         f"{facts.free_bytes / 1e9:,.1f} GB free)",
@@ -108,12 +112,12 @@ def show(run: str | None, accept_new_host_key: bool, **_: Any) -> None:
     entry = _chosen()
     if run is None:
         for run_id in _runs(entry, accept_new_host_key):
-            click.echo(run_id)
+            say(run_id)
         return
     with _logs(run, entry, accept_new_host_key) as logs:
         for log in logs:
             for line in _json_lines(log):
-                click.echo(line)
+                say(line)
 
 
 def _runs(entry: Entry, accept_new_host_key: bool) -> Sequence[str]:
@@ -211,7 +215,7 @@ def verify(run: str, accept_new_host_key: bool, as_json: bool, **_: Any) -> None
         output.print_json({"run": logs[0].run_id, "intact": intact, "logs": results})
     else:
         for log, result in zip(logs, results, strict=True):
-            click.echo(f"{log.run_id}, log {log.number}, {_in_words(result)}")
+            say(f"{log.run_id}, log {log.number}, {_in_words(result)}")
     sys.exit(0 if intact else FAIL)
 
 

@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 
 from dbcheck.errors import LabError, UsageError
+from dbcheck.stored import private
 
 _READ_BYTES = 1 << 16
 _ZEROS = bytes(_READ_BYTES)
@@ -31,7 +32,7 @@ def copy_drive(descriptor: int, size_bytes: int, image: Path) -> None:
     with no file left, if it cannot be written whole.
     """
     try:
-        with image.open("xb") as file:
+        with private(image, "xb") as file:
             for offset in range(0, size_bytes, _READ_BYTES):
                 content = os.pread(descriptor, _READ_BYTES, offset)
                 if content != _ZEROS:

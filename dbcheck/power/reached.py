@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
-from dbcheck import stored
 from dbcheck.core.reached import Reached
-from dbcheck.errors import RunFormatError
 from dbcheck.inventory.entry import Entry
-from dbcheck.power.consent import note_path
+from dbcheck.power import notes
+
+_SUBJECT = "depth"
+
+
+@dataclass(frozen=True, slots=True)
+class _Measured(notes.Note):
+    reached: Reached
 
 
 def remember(entry: Entry, reached: Reached) -> Path:
     """Store what was measured; return where.  Raise RunWriteError if that fails."""
-    path = note_path(entry, "depth")
-    with stored.writing(path.parent):
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    stored.write(path, [stored.to_bytes(reached)])
-    return path
+    return notes.write(entry, _SUBJECT, _Measured(notes.fingerprint(entry), reached))
 
 
 def recall(entry: Entry) -> Reached | None:
     """Return what was measured last with this switch of this host, None if nothing."""
-    path = note_path(entry, "depth")
-    try:
-        return stored.from_bytes(path.read_bytes(), Reached, str(path))
-    except (OSError, RunFormatError):
-        return None
+    note = notes.read(entry, _SUBJECT, _Measured)
+    return note.reached if note else None

@@ -186,9 +186,9 @@ def _table(lines: Sequence[Line]) -> Table:
     return table
 
 
-def _cells(line: Line, lines: Sequence[Line]) -> Iterator[Text | str]:
+def _cells(line: Line, lines: Sequence[Line]) -> Iterator[RenderableType]:
     name = Text(line.name)
-    yield name.append(f"\n{line.reference}", "dim") if line.reference else name
+    yield Group(name, Text(line.reference, "dim")) if line.reference else name
     yield _figure(line.rate, ",.0f")
     yield _figure(line.p99_ms, ".2f")
     if not line.cycles:

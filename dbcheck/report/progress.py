@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dbcheck.ports import LoadStatus
+from dbcheck.visible import visible
 
 _TITLES = {
     "lab": "lab",
@@ -73,7 +74,7 @@ class PlainProgress:
     def ask(self, text: str) -> None:
         """Write what a human is asked to do."""
         with contextlib.suppress(OSError):
-            self._console.print(f"\n>>> {text}\n", style="bold", highlight=False)
+            self._console.print(Group("", Text(f">>> {visible(text)}", "bold"), ""))
 
     def __enter__(self) -> PlainProgress:
         return self
@@ -88,7 +89,8 @@ class PlainProgress:
 
     def line(self, title: str, detail: str) -> None:
         """Write one line."""
-        line = Text(f"{title:>15}  ", "bold").append(detail, "default not bold")
+        line = Text(f"{visible(title):>15}  ", "bold")
+        line.append(visible(detail), "default not bold")
         with contextlib.suppress(OSError):
             self._console.print(line, soft_wrap=True)
 
@@ -128,7 +130,7 @@ class LiveProgress(PlainProgress):
 
     def ask(self, text: str) -> None:
         """Keep what a human is asked to do in sight until it has happened."""
-        self._asked = text
+        self._asked = visible(text)
 
     def _draw(self) -> RenderableType:
         parts: list[RenderableType] = []

@@ -152,6 +152,14 @@ def test_an_outlet_that_is_not_the_hosts_is_found(operator: Operator) -> None:
     said = operator.run("power", "test", HOSTNAME, "--yes", code=FAILED)
     assert "stayed up while its switch was off" in said
     assert operator.outlet.read_text() == "on"
+    assert "nothing was cut" in operator.run("power", "cut", HOSTNAME, code=USAGE)
+
+
+def test_a_yes_to_a_run_that_cuts_nothing_is_forgotten(operator: Operator) -> None:
+    said = operator.run("run", HOSTNAME, "--yes", code=USAGE)
+    assert "the witness is on the target's own host" in said
+    assert "nothing was cut" in operator.run("power", "cut", HOSTNAME, code=USAGE)
+    assert operator.outlet.read_text() == "on"
 
 
 def test_the_clients_own_machine_is_never_cut(operator: Operator) -> None:

@@ -18,7 +18,7 @@ from dbcheck.campaign.preflight import WARM_ROWS, Started
 from dbcheck.campaign.rig import Rig
 from dbcheck.core.depth import Completed, Counted
 from dbcheck.core.schedule import Schedule
-from dbcheck.errors import EngineError, LoadError, WitnessError
+from dbcheck.errors import EngineError, LoadError, RunWriteError, WitnessError
 from dbcheck.load.crew import END_S, Crew, Look, Told
 from dbcheck.load.load import Load
 from dbcheck.ports import Cut, Engine, PowerSwitch, ServerFacts, TargetHost
@@ -118,6 +118,21 @@ def test_the_record_that_is_left_with_the_witness_bears_the_clients_seal(
         run.recall_load(event["load"].encode(), "0" * 64, "the log")
     run.recall_load(event["load"].encode(), event["seal"], "the log")
     assert run.load() is not None
+
+
+def test_a_load_whose_preflight_cannot_be_noted_does_not_begin(
+    rig: Rig, started: Started, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is to be remembered of a cut is stored before the first row."""
+    crew = EndedCrew(broken(1))
+    monkeypatch.setattr(loading, "crews_of", lambda *_: [crew])
+    monkeypatch.setattr(crew, "connect", lambda: pytest.fail("the load began"))
+
+    def full() -> None:
+        raise RunWriteError("the folder cannot be written")
+
+    with pytest.raises(RunWriteError, match="cannot be written"):
+        load_until_cut(replace(rig, before_load=full), started, Cutter(rig, started))
 
 
 class Stopped:

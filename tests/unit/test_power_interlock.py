@@ -116,6 +116,7 @@ def test_the_first_cut_is_only_told(
             consent.require(entry, yes=False)
         assert "--yes" in caught.value.hint
     consent.require(entry, yes=True)
+    consent.remember(entry)
     consent.require(entry, yes=False)
     for changed in (
         replace(entry, power=replace(plan, cut=("pdu", "off", "8"))),

@@ -11,7 +11,6 @@ from dbcheck.campaign.judging import judge_run
 from dbcheck.core.evidence import Standing
 from dbcheck.core.reached import NAME, Reached, ReachedVolume, reached_item
 from dbcheck.core.target import HostBefore
-from dbcheck.errors import UsageError
 from dbcheck.inventory.entry import Entry, PowerPlan
 from dbcheck.power import consent
 from dbcheck.power.reached import recall, remember
@@ -80,37 +79,8 @@ def test_another_wording_forgets_nothing(
     host: HostBefore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    consent.require(ENTRY, yes=True)
+    consent.remember(ENTRY)
     remember(ENTRY, seen(host))
     monkeypatch.setattr(consent, "words", lambda *_: "said in other words")
     consent.require(ENTRY, yes=False)
     assert recall(ENTRY) == seen(host)
-
-
-@pytest.mark.parametrize(
-    "other",
-    [
-        replace(ENTRY, name="db2"),
-        replace(ENTRY, target="postgresql://db2/x"),
-        replace(ENTRY, host="ssh://db2"),
-        *(
-            replace(ENTRY, power=replace(ENTRY.power, **changed))
-            for changed in (
-                {"kind": "fence"},
-                {"lab": "one"},
-                {"agent": "fence_apc"},
-                {"options": {"plug": "8"}},
-                {"cut": ("pdu 7",)},
-                {"restore": ("pdu", "7")},
-                {"off_s": 9.0},
-            )
-        ),
-    ],
-)
-def test_another_host_or_switch_is_asked_for_again(
-    other: Entry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    consent.require(ENTRY, yes=True)
-    with pytest.raises(UsageError, match="nothing was cut"):
-        consent.require(other, yes=False)

@@ -1,0 +1,38 @@
+"""Text from elsewhere, made harmless before a person's terminal shows it.
+
+Servers, witnesses, hosts, inventories and stored runs may hold any character, and a
+terminal obeys some of them: it clears the screen, moves text, takes over the clipboard.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+
+_QUOTE = "\n  | "
+
+
+def visible(text: str) -> str:
+    r"""Return *text* as one line in which every character can be seen.
+
+    Control characters, line ends, marks that turn the direction of writing, characters
+    without a width and halves of surrogate pairs become escapes, e.g. \x1b or \u202e;
+    tabs become blanks.
+    """
+    if text.isprintable():
+        return text
+    return "".join(map(_seen, text.expandtabs()))
+
+
+def quoted(text: str) -> str:
+    """Return visible() text that keeps its lines; those after the first are marked.
+
+    So no line of a foreign text can pass for one of dbcheck's own.
+    """
+    return _QUOTE.join(map(visible, text.split("\n")))
+
+
+def _seen(character: str) -> str:
+    # Spaces other than " " are not printable to Python, yet harmless and in use.
+    if character.isprintable() or unicodedata.category(character) == "Zs":
+        return character
+    return character.encode("unicode_escape").decode()

@@ -1,0 +1,203 @@
+"""What counts as a user's word that a switch may cut a host, and what does not."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import stat
+from collections.abc import Callable
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from dbcheck.cli import rig
+from dbcheck.core.cutclass import CutClass
+from dbcheck.core.reached import Reached
+from dbcheck.errors import RunWriteError, UsageError
+from dbcheck.inventory.entry import Entry, Expected, PowerPlan
+from dbcheck.power import consent, notes, reached
+from dbcheck.report.progress import PlainProgress
+from dbcheck.secret import Secret
+from dbcheck.witness.window import WindowLimits
+from tests.unit.test_stored import give_away
+
+PLAN = PowerPlan(
+    "exec", state=("pdu", "state"), cut=("pdu", "off"), restore=("pdu", "on")
+)
+ENTRY = Entry("db1", "postgresql://db1/x", host="ssh://db1", power=PLAN)
+SEEN = Reached("2026-01-02T03:04:05+00:00", "m1", ())
+
+OTHER_PLANS: dict[str, Any] = {
+    "kind": "fence",
+    "lab": "one",
+    "state": ("pdu", "reboot"),
+    "cut": ("pdu off",),
+    "restore": ("pdu", "off"),
+    "agent": "fence_apc",
+    "options": {"plug": "8"},
+    "secrets": {"password": Secret("password", "command", ("sh", "-c", "reboot"))},
+    "off_s": 9.0,
+}
+OTHERS = {
+    "name": replace(ENTRY, name="db2"),
+    "target": replace(ENTRY, target="postgresql://db2/x"),
+    "host": replace(ENTRY, host="ssh://db2"),
+    "expected": replace(ENTRY, expected=Expected(serial="S2")),
+    **{
+        name: replace(ENTRY, power=replace(PLAN, **{name: value}))
+        for name, value in OTHER_PLANS.items()
+    },
+}
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Keep notes in an empty folder."""
+    folder = tmp_path / "state"
+    monkeypatch.setenv("XDG_STATE_HOME", str(folder))
+    return folder
+
+
+def is_agreed(entry: Entry) -> bool:
+    try:
+        consent.require(entry, yes=False)
+    except UsageError as error:
+        assert "nothing was cut" in str(error)
+        return False
+    return True
+
+
+def agree(entry: Entry) -> Path:
+    """Let a first cut come, and return the note on it."""
+    consent.require(entry, yes=True)
+    consent.remember(entry)
+    assert is_agreed(entry)
+    return notes.path_of(entry, "power")
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_whatever_acts_or_decides_is_asked_for_again(name: str) -> None:
+    agree(ENTRY)
+    reached.remember(ENTRY, SEEN)
+    assert reached.recall(ENTRY) == SEEN
+    assert not is_agreed(OTHERS[name])
+    assert reached.recall(OTHERS[name]) is None
+
+
+def test_all_of_a_power_plan_counts_but_what_is_left_out_on_purpose() -> None:
+    named = {field.name for field in fields(PowerPlan)}
+    assert named == OTHER_PLANS.keys() | notes.LEFT_OUT
+    agree(ENTRY)
+    slower = replace(PLAN, timeout_s=90.0, cut_class=CutClass.AC)
+    assert is_agreed(replace(ENTRY, power=slower))
+
+
+def test_a_yes_is_not_remembered_until_the_cut_is_due() -> None:
+    consent.require(ENTRY, yes=True)
+    assert not is_agreed(ENTRY)
+
+
+def empty(path: Path, _: pytest.MonkeyPatch) -> None:
+    path.write_bytes(b"")
+
+
+def unfinished(path: Path, _: pytest.MonkeyPatch) -> None:
+    path.write_bytes(path.read_bytes()[:-20])
+
+
+def changed(path: Path, _: pytest.MonkeyPatch) -> None:
+    text = path.read_text()
+    assert "pdu" in text or "m1" in text
+    path.write_text(text.replace("pdu", "xxx").replace("m1", "m2"))
+
+
+def of_another_switch(path: Path, _: pytest.MonkeyPatch) -> None:
+    other = OTHERS["cut"]
+    agree(other)
+    reached.remember(other, SEEN)
+    shutil.copyfile(notes.path_of(other, path.parent.name), path)
+
+
+def of_another_user(path: Path, patch: pytest.MonkeyPatch) -> None:
+    give_away(path, patch)
+
+
+def for_its_group(path: Path, _: pytest.MonkeyPatch) -> None:
+    path.chmod(0o660)
+
+
+def for_everyone(path: Path, _: pytest.MonkeyPatch) -> None:
+    path.chmod(0o606)
+
+
+def behind_a_link(path: Path, _: pytest.MonkeyPatch) -> None:
+    path.symlink_to(path.rename(path.with_name("elsewhere")))
+
+
+@pytest.mark.parametrize(
+    "forge",
+    [
+        *(empty, unfinished, changed, of_another_switch, of_another_user),
+        *(for_its_group, for_everyone, behind_a_link),
+    ],
+)
+def test_a_note_that_is_not_the_users_own_word_does_not_count(
+    forge: Callable[[Path, pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forge(agree(ENTRY), monkeypatch)
+    forge(reached.remember(ENTRY, SEEN), monkeypatch)
+    assert not is_agreed(ENTRY)
+    assert reached.recall(ENTRY) is None
+
+
+def test_a_note_is_for_its_user_alone(state: Path) -> None:
+    note = agree(ENTRY)
+    assert stat.S_IMODE(note.stat().st_mode) == 0o600
+    for folder in (note.parent, note.parent.parent, state):
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+
+
+def test_no_yes_is_taken_that_could_not_be_remembered(state: Path) -> None:
+    state.write_text("a file")
+    with pytest.raises(RunWriteError, match="cannot be written"):
+        consent.require(ENTRY, yes=True)
+
+
+@pytest.mark.parametrize("kind", ["manual", "lab"])
+def test_where_no_consent_is_needed_none_is_remembered(kind: str, state: Path) -> None:
+    consent.remember(replace(ENTRY, power=PowerPlan(kind, lab="one")))
+    assert not state.exists()
+
+
+def test_what_is_told_names_each_program_and_no_secret(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PDU", "geheim")
+    with pytest.raises(UsageError) as caught:
+        consent.require(ENTRY, yes=False)
+    assert "run `pdu off`, then" in str(caught.value)
+    assert "`pdu state` says if it is on" in str(caught.value)
+    fence = PowerPlan(
+        "fence",
+        agent="fence_apc",
+        options={"plug": "7"},
+        secrets={"password": Secret("password", "env", ("PDU",))},
+    )
+    entry = replace(ENTRY, power=fence)
+    with pytest.raises(UsageError) as caught:
+        consent.require(entry, yes=False)
+    assert "run fence_apc plug=7 password=*** with action=off" in str(caught.value)
+    assert "geheim" not in str(caught.value) + agree(entry).read_text()
+
+
+def test_a_rig_remembers_it_once_the_preflight_has_passed(tmp_path: Path) -> None:
+    entry = replace(ENTRY, host="", witness=f"file:{tmp_path}/acks")
+    progress, window = PlainProgress(Console(quiet=True)), WindowLimits()
+    with contextlib.closing(rig.entry_witness(entry, window)) as witness:
+        made = rig.entry_rig(entry, witness, progress, tmp_path, window)
+    assert not is_agreed(entry)
+    made.before_load()
+    assert is_agreed(entry)

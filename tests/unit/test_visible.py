@@ -1,0 +1,45 @@
+"""Characters that a terminal obeys, and what is shown in their place."""
+
+from __future__ import annotations
+
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dbcheck.visible import quoted, visible
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("a\x1b[2Jb", r"a\x1b[2Jb"),
+        ("a\r\x07\x08\x7f", r"a\r\x07\x08\x7f"),
+        ("\x9b31m", r"\x9b31m"),
+        ("one\ntwo\u2028three", r"one\ntwo\u2028three"),
+        ("\u202eSSAP\u2069", r"\u202eSSAP\u2069"),
+        ("PA\u200bSS\ufeff\U000e0041", r"PA\u200bSS\ufeff\U000e0041"),
+        ("\ud800", r"\ud800"),
+        ("LOG:\tready", "LOG:    ready"),
+        ("«\u00a0é\u00a0» 測試\u3000[/x]", "«\u00a0é\u00a0» 測試\u3000[/x]"),
+    ],
+)
+def test_what_cannot_be_seen_becomes_an_escape(text: str, shown: str) -> None:
+    assert visible(text) == shown
+
+
+def test_lines_that_follow_are_marked() -> None:
+    assert quoted("it said:\ndbcheck: all is well\x1b") == (
+        "it said:\n  | dbcheck: all is well\\x1b"
+    )
+
+
+@given(st.text())
+def test_no_text_keeps_what_a_terminal_obeys(text: str) -> None:
+    line = visible(text)
+    assert all(c.isprintable() or unicodedata.category(c) == "Zs" for c in line)
+    assert visible(line) == line
+    first, *rest = quoted(text).split("\n")
+    assert all(part.startswith("  | ") for part in rest)
+    assert visible("".join((first, *rest))) == "".join((first, *rest))
