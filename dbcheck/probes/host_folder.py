@@ -110,7 +110,7 @@ class Folder:
             with contextlib.suppress(OSError, Refusal):
                 self._remove_name()
             raise Refusal(
-                "strangers",
+                "owner",
                 f"{self.path} was made for this user alone, and belongs to user "
                 f"{status.st_uid} with mode {status.st_mode & 0o7777:o}",
             )

@@ -17,7 +17,8 @@ from typing import Any
 import pytest
 
 from dbcheck.probes import host_canary, host_folder
-from dbcheck.probes.host_canary import DIRECT, RUN, Canaries, survivors
+from dbcheck.probes.canary import Pace
+from dbcheck.probes.host_canary import BLOCK_BYTES, DIRECT, RUN, Canaries, survivors
 from dbcheck.probes.host_folder import BESIDE, INSIDE, MARKER, Folder, clear, remove
 from dbcheck.remote.wire import Refusal
 from tests.unit.test_canary_agent import open_files, pace
@@ -339,6 +340,13 @@ def test_no_more_is_read_than_canaries_write(
         os.truncate(folder / name, 0)
     os.truncate(folder / RUN, 1 << 40)
     assert survivors(str(folder))["run"] is None
+
+
+def test_all_that_canaries_write_can_be_read() -> None:
+    """Also a file whose deletion a cut undid."""
+    most = Pace()
+    blocks = most.rings * most.ring_blocks * BLOCK_BYTES
+    assert blocks + 3 * most.file_bytes < host_canary.READ_BYTES_MAX
 
 
 def test_a_folder_with_any_number_of_files_is_refused(
