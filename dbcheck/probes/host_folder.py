@@ -126,11 +126,11 @@ class Folder:
     def take(self, *, new: bool = False) -> None:
         """Lock it; raise Refusal if it is somebody else's, or if canaries write there.
 
-        new: it was made by us just now.  An empty one of our own name was too, by a run
-        that was cut off before it was marked.
+        new: it was made by us just now, and must be empty.  An empty one of our own
+        name was made by us too, in a run that was cut off before it was marked.
         """
         names = self.names()
-        strangers = [name for name in names if not OURS.fullmatch(name)]
+        strangers = [name for name in names if new or not OURS.fullmatch(name)]
         if strangers:
             said = f"{self.path} holds files of others: {strangers[0]}"
             raise Refusal("strangers", said)

@@ -184,7 +184,10 @@ def test_a_swap_at_any_moment_leads_to_nothing_else(
 
 
 def swapped_when_made(
-    data: Path, monkeypatch: pytest.MonkeyPatch, swap: Callable[[], object]
+    data: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    swap: Callable[[], object],
+    said: str = "was made for this user alone",
 ) -> None:
     """Start canaries whose folder is exchanged right after it was made."""
     real = os.mkdir
@@ -194,7 +197,7 @@ def swapped_when_made(
         swap()
 
     monkeypatch.setattr(os, "mkdir", mkdir)
-    with pytest.raises(Refusal, match="was made for this user alone"):
+    with pytest.raises(Refusal, match=said):
         Canaries(pace(data), lambda *_: None)
     assert open_files(str(data.parent)) == []
 
@@ -222,6 +225,22 @@ def test_a_folder_that_others_may_write_is_no_folder_for_canaries(
     folder = data.parent / BESIDE
     swapped_when_made(data, monkeypatch, lambda: folder.chmod(0o770))
     assert list(data.parent.iterdir()) == [data]
+
+
+def test_a_folder_that_is_not_empty_was_not_made_just_now(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever owns the parent can rename what lies in it, also folders of this user."""
+    folder, other = data.parent / BESIDE, data.parent / "other"
+    other.mkdir(0o700)
+    (other / RUN).write_text("thesis")
+
+    def swap() -> None:
+        folder.rename(folder.with_name("aside"))
+        other.rename(folder)
+
+    swapped_when_made(data, monkeypatch, swap, "files of others: run.json")
+    assert (folder / RUN).read_text() == "thesis"
 
 
 def test_a_folder_is_made_on_the_filesystem_of_the_data_alone(data: Path) -> None:
