@@ -50,6 +50,8 @@ HINTS = {
     "folder": "Log in there as a user who may write beside the data directory, or "
     "name a folder on its filesystem.",
     "strangers": "Look at that folder by hand; dbcheck deletes only its own files.",
+    "owner": "Log in there as the user that the filesystem gives its files to. If the "
+    "folder was exchanged, find out who may write beside the data directory.",
     "log": "Name the log itself with --server-log: a file, or a folder of files.",
     "in-use": "Wait until the other run is over, or end its client.",
 }

@@ -110,7 +110,7 @@ class Folder:
             with contextlib.suppress(OSError, Refusal):
                 self._remove_name()
             raise Refusal(
-                "strangers",
+                "owner",
                 f"{self.path} was made for this user alone, and belongs to user "
                 f"{status.st_uid} with mode {status.st_mode & 0o7777:o}",
             )
@@ -126,11 +126,11 @@ class Folder:
     def take(self, *, new: bool = False) -> None:
         """Lock it; raise Refusal if it is somebody else's, or if canaries write there.
 
-        new: it was made by us just now.  An empty one of our own name was too, by a run
-        that was cut off before it was marked.
+        new: it was made by us just now, and must be empty.  An empty one of our own
+        name was made by us too, in a run that was cut off before it was marked.
         """
         names = self.names()
-        strangers = [name for name in names if not OURS.fullmatch(name)]
+        strangers = [name for name in names if new or not OURS.fullmatch(name)]
         if strangers:
             said = f"{self.path} holds files of others: {strangers[0]}"
             raise Refusal("strangers", said)

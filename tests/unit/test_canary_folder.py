@@ -17,7 +17,8 @@ from typing import Any
 import pytest
 
 from dbcheck.probes import host_canary, host_folder
-from dbcheck.probes.host_canary import DIRECT, RUN, Canaries, survivors
+from dbcheck.probes.canary import Pace
+from dbcheck.probes.host_canary import BLOCK_BYTES, DIRECT, RUN, Canaries, survivors
 from dbcheck.probes.host_folder import BESIDE, INSIDE, MARKER, Folder, clear, remove
 from dbcheck.remote.wire import Refusal
 from tests.unit.test_canary_agent import open_files, pace
@@ -183,7 +184,10 @@ def test_a_swap_at_any_moment_leads_to_nothing_else(
 
 
 def swapped_when_made(
-    data: Path, monkeypatch: pytest.MonkeyPatch, swap: Callable[[], object]
+    data: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    swap: Callable[[], object],
+    said: str = "was made for this user alone",
 ) -> None:
     """Start canaries whose folder is exchanged right after it was made."""
     real = os.mkdir
@@ -193,7 +197,7 @@ def swapped_when_made(
         swap()
 
     monkeypatch.setattr(os, "mkdir", mkdir)
-    with pytest.raises(Refusal, match="was made for this user alone"):
+    with pytest.raises(Refusal, match=said):
         Canaries(pace(data), lambda *_: None)
     assert open_files(str(data.parent)) == []
 
@@ -221,6 +225,22 @@ def test_a_folder_that_others_may_write_is_no_folder_for_canaries(
     folder = data.parent / BESIDE
     swapped_when_made(data, monkeypatch, lambda: folder.chmod(0o770))
     assert list(data.parent.iterdir()) == [data]
+
+
+def test_a_folder_that_is_not_empty_was_not_made_just_now(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever owns the parent can rename what lies in it, also folders of this user."""
+    folder, other = data.parent / BESIDE, data.parent / "other"
+    other.mkdir(0o700)
+    (other / RUN).write_text("thesis")
+
+    def swap() -> None:
+        folder.rename(folder.with_name("aside"))
+        other.rename(folder)
+
+    swapped_when_made(data, monkeypatch, swap, "files of others: run.json")
+    assert (folder / RUN).read_text() == "thesis"
 
 
 def test_a_folder_is_made_on_the_filesystem_of_the_data_alone(data: Path) -> None:
@@ -339,6 +359,13 @@ def test_no_more_is_read_than_canaries_write(
         os.truncate(folder / name, 0)
     os.truncate(folder / RUN, 1 << 40)
     assert survivors(str(folder))["run"] is None
+
+
+def test_all_that_canaries_write_can_be_read() -> None:
+    """Also a file whose deletion a cut undid."""
+    most = Pace()
+    blocks = most.rings * most.ring_blocks * BLOCK_BYTES
+    assert blocks + 3 * most.file_bytes < host_canary.READ_BYTES_MAX
 
 
 def test_a_folder_with_any_number_of_files_is_refused(

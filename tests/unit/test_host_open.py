@@ -9,7 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.probes import host_data, host_journal, host_log, host_open, host_shutdown
+from dbcheck.probes import (
+    host_data,
+    host_facts,
+    host_journal,
+    host_log,
+    host_open,
+    host_shutdown,
+)
 from dbcheck.remote.wire import Refusal
 
 pytestmark = pytest.mark.timeout(30)  # a FIFO would hold for ever
@@ -172,6 +179,25 @@ def test_a_journal_that_anybody_fills_does_not_fill_the_agent(
     assert found == "System is powering down."
     text, more = host_journal.journalctl("x.service", "--since=@1", 50)
     assert (len(text), more) == (50, True)
+
+
+def test_a_source_that_is_no_block_device_is_not_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever mounts a FUSE filesystem names its source as it likes."""
+    opened: list[str] = []
+
+    def tool(_: object, *words: str) -> str:
+        opened.append(words[-1])
+        return ""
+
+    monkeypatch.setattr(host_facts.Volume, "tool", tool)
+    for source in ("/dev/zero", "/dev/none"):
+        volume = host_facts.Volume(str(tmp_path))
+        volume.mount = {"source": source}
+        assert volume.uuid() == ""
+        assert volume.unreadable["filesystem_uuid"] == f"blkid knows none of {source}"
+    assert opened == []
 
 
 def test_a_path_must_be_absolute() -> None:
