@@ -87,11 +87,15 @@ class ClientKey:
             raise RunFormatError(f"{path} cannot be read: {error.strerror}") from None
         with os.fdopen(fd, "rb") as file:
             status = os.fstat(fd)
-            private = stat.S_ISREG(status.st_mode) and not status.st_mode & 0o077
-            if not private or status.st_uid not in (0, os.geteuid()):
+            if not stat.S_ISREG(status.st_mode) or status.st_mode & 0o077:
                 raise RunFormatError(
-                    f"{path} is not a private file of this user",
-                    hint=f"Look who changed it; then run: chmod 600 {path}",
+                    f"{path} is not a private file",
+                    hint=f"Look who may have changed it; then run: chmod 600 {path}",
+                )
+            if status.st_uid not in (0, os.geteuid()):
+                raise RunFormatError(
+                    f"{path} belongs to another user",
+                    hint="Run dbcheck as the user who made the run.",
                 )
             key = stored.from_bytes(file.read(_FILE_BYTES_MAX), cls, str(path))
         if len(key.secret) != 2 * KEY_BYTES or set(key.secret) - set(
