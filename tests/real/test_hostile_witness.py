@@ -27,7 +27,7 @@ from dbcheck.errors import WitnessError
 from dbcheck.ports import Engine, PowerSwitch, ServerFacts, Shape, TableFacts
 from dbcheck.probes.canary import Pace
 from dbcheck.probes.host import TargetHost, open_host
-from dbcheck.probes.host_canary import BESIDE
+from dbcheck.probes.host_folder import BESIDE
 from dbcheck.report.verdict import verdict_report
 from dbcheck.runs import LoadRecord, Manifest, RunFolder
 from dbcheck.witness.base import AgentWitness
