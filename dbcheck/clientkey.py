@@ -25,6 +25,7 @@ from pathlib import Path
 
 from dbcheck import stored
 from dbcheck.errors import RunFormatError
+from dbcheck.owners import is_ours
 from dbcheck.state import state_folder
 
 KEY_BYTES = 32
@@ -92,7 +93,7 @@ class ClientKey:
                     f"{path} is not a private file",
                     hint=f"Look who may have changed it; then run: chmod 600 {path}",
                 )
-            if status.st_uid not in (0, os.geteuid()):
+            if not is_ours(status):
                 raise RunFormatError(
                     f"{path} belongs to another user",
                     hint="Run dbcheck as the user who made the run.",

@@ -34,7 +34,7 @@ import stat
 import struct
 import time
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from typing import Any
 
 from dbcheck.remote.wire import (
@@ -128,13 +128,19 @@ def require_own(folder: str) -> None:
         status = os.fstat(fd)
     finally:
         os.close(fd)
-    if status.st_uid != os.geteuid():
+    if status.st_uid not in own_users():
         raise Refusal(
             "not-own", f"{folder} belongs to the user {status.st_uid}, not to this one"
         )
     if status.st_mode & 0o022:
         mode = stat.S_IMODE(status.st_mode)
         raise Refusal("not-own", f"{folder} has the mode {mode:o}: others may write")
+
+
+def own_users() -> Set[int]:
+    """Return whose folders may be used: this user's, and under sudo the caller's."""
+    caller = os.environ.get("SUDO_UID", "") if os.geteuid() == 0 else ""
+    return {os.geteuid(), *([int(caller)] if re.fullmatch("[0-9]+", caller) else [])}
 
 
 def open_file(folder: str, name: str) -> int:
