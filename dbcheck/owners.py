@@ -1,4 +1,7 @@
-"""Whose files are this user's own, and whose are taken at their word."""
+"""Whose files are this user's own, and whose are taken at their word.
+
+This file is sent to the witness with its agent: Python 3.8, and no import of dbcheck's.
+"""
 
 from __future__ import annotations
 

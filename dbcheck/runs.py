@@ -45,6 +45,7 @@ from dbcheck.core.indexloss import IndexLoss
 from dbcheck.core.moments import Moment
 from dbcheck.core.places import Place
 from dbcheck.core.reached import Reached
+from dbcheck.core.schedule import EPOCH_MAX
 from dbcheck.core.survivors import RECORD, Records
 from dbcheck.core.target import HostAfter, HostBefore
 from dbcheck.errors import RunFormatError, UsageError, WitnessError
@@ -141,6 +142,8 @@ class Manifest:
             raise ValueError(f"no servers are of the family {self.family!r}")
         if not 1 <= self.logs <= LOGS_MAX:
             raise ValueError(f"a run cannot have {self.logs} logs")
+        if not 0 <= self.seed < 1 << 63 or not 1 <= self.epoch <= EPOCH_MAX:
+            raise ValueError(f"no run has the seed {self.seed}, epoch {self.epoch}")
         sizes = self.workload.payload_bytes
         if not all(1 <= size <= PAYLOAD_BYTES_MAX for size in sizes):
             raise ValueError(f"no payload has {max(sizes)} bytes")

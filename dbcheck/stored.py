@@ -58,7 +58,8 @@ def from_bytes(content: bytes, kind: type[T], where: str) -> T:
     if values.pop("sha256", None) != _digest(values):
         raise RunFormatError(
             f"{where} is damaged or was changed: its digest does not fit",
-            hint="Judge the run from the witness: reconcile --witness URL --run ID.",
+            hint="Judge the run from the witness: reconcile --witness URL --run ID "
+            "--target URL.",
         )
     try:
         return msgspec.convert(values, kind, str_keys=True)

@@ -33,7 +33,7 @@ class StoredLogs:
                 f"the load of {run.path} tells of {len(self._confirmed)} logs, its"
                 f" manifest of {manifest.logs}",
                 hint="Judge the run from the witness: reconcile --witness URL "
-                "--run ID.",
+                "--run ID --target URL.",
             )
 
     def facts(self) -> list[LogFacts]:

@@ -1,6 +1,6 @@
 """The witness's side: append frames to a log, make them durable, confirm them.
 
-This file is sent over the channel, after remote/wire.py, and run there; nothing is
+This file is sent over the channel, after remote/wire.py and owners.py, and run there; nothing is
 installed and it ends with the channel.  As wire.py, it needs Linux and the standard
 library of Python 3.8, no more.  The frames of the log are defined here alone.
 
@@ -37,6 +37,7 @@ import zlib
 from collections.abc import Callable
 from typing import Any
 
+from dbcheck.owners import own_users
 from dbcheck.remote.wire import (
     CHUNK_BYTES,
     DATA,
@@ -128,7 +129,7 @@ def require_own(folder: str) -> None:
         status = os.fstat(fd)
     finally:
         os.close(fd)
-    if status.st_uid != os.geteuid():
+    if status.st_uid not in own_users():
         raise Refusal(
             "not-own", f"{folder} belongs to the user {status.st_uid}, not to this one"
         )

@@ -6,7 +6,8 @@ from dbcheck.errors import WitnessError
 from dbcheck.remote.channel import Channel, Dialect, Pipe
 from dbcheck.remote.program import program
 
-PROGRAM = program("dbcheck.witness.agent")
+PARTS = ("dbcheck.owners",)  # of the agent's program, in front of it
+PROGRAM = program("dbcheck.witness.agent", *PARTS)
 HINTS = {
     "ENOSPC": "Make room in the witness's folder; what was confirmed is kept.",
     "EDQUOT": "Raise the quota on the witness; what was confirmed is kept.",

@@ -66,11 +66,19 @@ def fifo(path: Path) -> None:
     os.mkfifo(path, 0o600)
 
 
+def give_away(path: Path) -> None:
+    if os.geteuid():
+        pytest.skip("needs root, to give a file away")
+    os.chown(path, 12345, 12345)
+
+
 def damage(path: Path) -> None:
     path.write_bytes(path.read_bytes().replace(b'"secret": "', b'"secret": "0'))
 
 
-@pytest.mark.parametrize("change", [lambda p: p.chmod(0o604), link, fifo, damage])
+@pytest.mark.parametrize(
+    "change", [lambda p: p.chmod(0o604), link, fifo, damage, give_away]
+)
 def test_a_key_that_others_may_have_written_is_refused(
     run: RunFolder, change: Callable[[Path], None]
 ) -> None:

@@ -142,6 +142,28 @@ def test_a_run_has_a_log() -> None:
         replace(MANIFEST, logs=0)
 
 
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("seed",), -1),
+        (("seed",), 2**63),
+        (("epoch",), 0),
+        (("epoch",), 10**30),
+        (("workload", "payload_bytes"), [10**12]),
+        (("workload", "payload_bytes"), [200, 0]),
+    ],
+)
+def test_a_manifest_of_rows_that_no_run_has_is_refused(
+    path: tuple[str, ...], value: Any
+) -> None:
+    """A witness may have written it; such rows would take all memory, or crash."""
+    values = json.loads(MANIFEST.to_bytes())
+    _change(values, path, value)
+    _sign(values)
+    with pytest.raises(RunFormatError, match="w is damaged: no (run|payload)"):
+        Manifest.from_bytes(json.dumps(values).encode(), "w")
+
+
 def test_run_ids() -> None:
     run_id = new_run_id("20260102-030405")
     assert require_run_id(run_id) == run_id
@@ -165,6 +187,13 @@ def _change(values: Any, path: tuple[Any, ...], to: Any) -> None:
         del values[path[-1]]
     else:
         values[path[-1]] = to
+
+
+def _sign(values: dict[str, Any]) -> None:
+    """Have the digest fit, as if another program had written it."""
+    rest = {k: v for k, v in values.items() if k not in ("format", "sha256")}
+    text = json.dumps(rest, sort_keys=True, separators=(",", ":"))
+    values["sha256"] = hashlib.sha256(text.encode()).hexdigest()
 
 
 def _stored(tmp: Path) -> dict[str, Any]:
@@ -191,10 +220,7 @@ def test_damage_is_told_or_harmless(
     odd: st.SearchStrategy[Any] = st.sampled_from([None, "x", -1, [], {}, [1], True])
     _change(values, path, data.draw(odd))
     if "sha256" in values and data.draw(st.booleans()):
-        # Its digest fits, as if another program had written it.
-        rest = {k: v for k, v in values.items() if k not in ("format", "sha256")}
-        text = json.dumps(rest, sort_keys=True, separators=(",", ":"))
-        values["sha256"] = hashlib.sha256(text.encode()).hexdigest()
+        _sign(values)
     (tmp_path / name).write_text(json.dumps(values))
     run = RunFolder(tmp_path)
     read = {

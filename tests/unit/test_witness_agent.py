@@ -343,6 +343,14 @@ def of_another_user(folder: Path) -> None:
     os.chown(folder, 12345, 12345)
 
 
+def test_under_sudo_a_folder_of_the_caller_is_used(
+    replies: Replies, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    of_another_user(Path(replies.folder))
+    monkeypatch.setenv("SUDO_UID", "12345")
+    assert [kind for kind, _ in replies.create()] == [wire.MARK]
+
+
 def open_to_others(folder: Path) -> None:
     folder.mkdir()
     folder.chmod(0o1777)
