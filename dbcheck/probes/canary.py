@@ -196,6 +196,8 @@ class Canaries:
             if self._ahead_us is None or ahead_us < self._ahead_us:
                 self._ahead_us = ahead_us
             self._note(came_us, sent_us, tuple(completed))
+            if timeout_s is not None and len(self._reports) == _REPORTS_MAX:
+                raise self._channel.nonsense()  # it would report for ever
 
     def _note(self, came_us: int, sent_us: int, completed: tuple[int, ...]) -> None:
         """Note a report; raise HostError if it is of other canaries."""

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from dbcheck.core.depth import Counted
+from dbcheck.errors import HostError
 from dbcheck.probes import canary, host_agent
 from dbcheck.probes.canary import Pace
 from dbcheck.probes.host import TargetHost
@@ -84,3 +85,15 @@ def test_a_clock_that_no_host_has_ends_the_canaries() -> None:
     canaries.stop()
     assert canaries.completed().buffered.last == 1
     assert "answers what no" in canaries.failure
+
+
+def test_a_host_that_only_reports_is_given_up() -> None:
+    class Endless(Script):
+        def receive(self, timeout_s: float | None) -> bytes:
+            return super().receive(timeout_s) or report(1) * 1000
+
+    script = Endless(wire.HELLO)
+    host = TargetHost("here", lambda _: script, lambda: None)
+    with pytest.raises(HostError, match="answers what no"):
+        host.start_canaries("/data", pace=PACE)
+    assert script.closed
