@@ -8,11 +8,11 @@ PARALLEL := -n 3 --dist loadfile --no-loadscope-reorder
 # The tests start Python a thousand times: let it keep what it has compiled.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup mysql demo test wide check static unit fix soak fuzz bench clean
+.PHONY: setup mysql demo test wide check static unit fix constraints soak fuzz bench clean
 
 setup: .venv/.ready
 
-.venv/.ready: .ci/setup setup.cfg pyproject.toml
+.venv/.ready: .ci/setup setup.cfg pyproject.toml constraints.txt
 	.ci/setup
 
 demo: setup
@@ -36,6 +36,10 @@ soak: setup
 	-$(BIN)/python -m tests.mysql
 	$(PYTEST) -m soak --timeout 3600
 
+# The newest versions of all that dbcheck needs, once the tests pass with them.
+constraints:
+	.ci/constraints
+
 # The two halves run side by side: types take one core, the tests what is left.
 check: setup
 	$(MAKE) --no-print-directory --output-sync=target -j 2 static unit
@@ -54,7 +58,7 @@ fix: setup
 	$(BIN)/ruff check --fix .
 
 fuzz: setup
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[fuzz]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[fuzz]'
 	$(BIN)/python -m tests.fuzz
 
 bench: setup

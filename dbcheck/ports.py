@@ -465,6 +465,9 @@ class LogReader(Protocol):
     ) -> Iterator[AckArray]:
         """Stream the acks, in the order in which the client sent them."""
 
+    def bytes_max(self, acks: int) -> int:
+        """Return how long a log that holds so many acks, or fewer, can be."""
+
 
 # ---------------------------------------------------------------------- power
 

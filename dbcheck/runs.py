@@ -1,6 +1,8 @@
 """The run folder: what one cycle knew, written once and read back by anyone.
 
     manifest.json    before the load: seed, epoch, workload, target, facts
+    client.key       recognises what this client left on the witness, see clientkey.py
+    recalled.json    which of these files came back from a witness and nothing proves
     load.json        after the load: what the client sent and received, the cut
     restore.json     after the restore: how long the power was off, null if unknown
     after.json       after recovery: the server's facts, the power switch's failure
@@ -25,7 +27,7 @@ import re
 import secrets
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +36,7 @@ import numpy as np
 
 from dbcheck import stored
 from dbcheck.audit.rules import RULES
+from dbcheck.clientkey import ClientKey
 from dbcheck.core.apart import Apart
 from dbcheck.core.control import ControlFacts
 from dbcheck.core.cutclass import CutClass
@@ -44,7 +47,7 @@ from dbcheck.core.places import Place
 from dbcheck.core.reached import Reached
 from dbcheck.core.survivors import RECORD, Records
 from dbcheck.core.target import HostAfter, HostBefore
-from dbcheck.errors import RunFormatError, UsageError
+from dbcheck.errors import RunFormatError, UsageError, WitnessError
 from dbcheck.ports import (
     Cut,
     LogPosition,
@@ -53,7 +56,7 @@ from dbcheck.ports import (
     Watermark,
     WindowFacts,
 )
-from dbcheck.workload import PROCESSES_MAX, Workload
+from dbcheck.workload import PAYLOAD_BYTES_MAX, PROCESSES_MAX, Workload
 
 _RUN_ID = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{6}")
 _RECORDS_PER_READ = 1 << 16
@@ -138,6 +141,9 @@ class Manifest:
             raise ValueError(f"no servers are of the family {self.family!r}")
         if not 1 <= self.logs <= LOGS_MAX:
             raise ValueError(f"a run cannot have {self.logs} logs")
+        sizes = self.workload.payload_bytes
+        if not all(1 <= size <= PAYLOAD_BYTES_MAX for size in sizes):
+            raise ValueError(f"no payload has {max(sizes)} bytes")
 
     def to_bytes(self) -> bytes:
         """Return the manifest as it is stored here and on the witness."""
@@ -267,6 +273,18 @@ class AfterRecord:
     answered_us: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Recalled:
+    """Which records came back from a witness, with nothing here to compare them with.
+
+    Such a manifest names no target, no file and no command that may be used, and such
+    a record of the load is the witness's word alone.
+    """
+
+    manifest: bool = False
+    load: bool = False
+
+
 class _Id(msgspec.Struct):
     row_id: int
 
@@ -276,15 +294,49 @@ class RunFolder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._key: ClientKey | None = None
 
     @classmethod
     def create(cls, parent: Path, manifest: Manifest) -> RunFolder:
-        """Make the folder of a new run and store its manifest."""
-        run = cls(parent / manifest.run_id)
-        stored.make_folder(parent)
-        with stored.writing(run.path):
-            run.path.mkdir(mode=0o700)
-        run._write("manifest.json", [manifest.to_bytes()])
+        """Make the folder of a new run; store its manifest, and a key drawn for it."""
+        content = manifest.to_bytes()
+        key = ClientKey.draw(manifest.run_id, content)
+        return cls._made(parent / manifest.run_id, content, key)
+
+    @classmethod
+    def recall(
+        cls,
+        parent: Path,
+        run_id: str,
+        manifest: bytes,
+        key: ClientKey | None,
+        where: str,
+    ) -> RunFolder:
+        """Make the folder of a run of which a witness gave the *manifest*.
+
+        key: the client's to that run, None if it is not here.
+        Raise WitnessError if that shows that the manifest is not the client's own,
+        and RunFormatError, naming *where* it came from, if it is none of that run.
+        """
+        if key is not None and not key.is_of(manifest):
+            raise _changed("manifest", run_id)
+        named = Manifest.from_bytes(manifest, where).run_id
+        if named != run_id:
+            raise RunFormatError(f"{where} is that of run {named}")
+        return cls._made(parent / run_id, manifest, key)
+
+    @classmethod
+    def _made(cls, path: Path, manifest: bytes, key: ClientKey | None) -> RunFolder:
+        run = cls(path)
+        run._key = key
+        stored.make_folder(path.parent)
+        with stored.writing(path):
+            path.mkdir(mode=0o700)
+        if key is not None:
+            key.write(path / "client.key")
+        else:  # before the manifest, without which this is no run folder
+            run._note_recalled(Recalled(manifest=True))
+        run._write("manifest.json", [manifest])
         return run
 
     @classmethod
@@ -310,13 +362,42 @@ class RunFolder:
         path = self.path / "manifest.json"
         return Manifest.from_bytes(path.read_bytes(), str(path))
 
+    def key(self) -> ClientKey | None:
+        """Return the client's key to this run.
+
+        None if the manifest came from a witness and no key proved it, or if a dbcheck
+        made the run that drew none.
+        """
+        if self._key is None:
+            self._key = ClientKey.read(self.path / "client.key")
+        return self._key
+
+    def recalled(self) -> Recalled:
+        """Say which records are a witness's word alone."""
+        path = self.path / "recalled.json"
+        if not path.is_file():
+            return Recalled()
+        return stored.from_bytes(path.read_bytes(), Recalled, str(path))
+
+    def _note_recalled(self, recalled: Recalled) -> None:
+        self._write("recalled.json", [stored.to_bytes(recalled)])
+
     def write_load(self, load: LoadRecord) -> None:
         """Store what the client saw of the load."""
         self._write("load.json", [stored.to_bytes(load)])
 
-    def recall_load(self, content: bytes, where: str) -> None:
-        """Store a load record that the client had left elsewhere."""
-        self.write_load(stored.from_bytes(content, LoadRecord, where))
+    def recall_load(self, content: bytes, seal: object, where: str) -> None:
+        """Store a load record that the client had left elsewhere, with its *seal*.
+
+        Raise WitnessError if the client's key is here and did not seal that record.
+        """
+        key = self.key()
+        if key is not None and not key.fits(content, seal):
+            raise _changed("record of the load", key.run_id)
+        load = stored.from_bytes(content, LoadRecord, where)
+        if key is None:
+            self._note_recalled(replace(self.recalled(), load=True))
+        self.write_load(load)
 
     def load(self) -> LoadRecord | None:
         """Read what the client saw of the load; None if it did not live to write it."""
@@ -462,3 +543,12 @@ class RunFolder:
 
     def _write(self, name: str, chunks: Iterable[bytes]) -> None:
         stored.write(self.path / name, chunks)
+
+
+def _changed(what: str, run_id: str) -> WitnessError:
+    return WitnessError(
+        f"the witness's copy of the {what} of run {run_id} is not what this client left"
+        " there",
+        hint="Somebody changed it on the witness, or another client made that run; "
+        "nothing the witness holds of it can be judged.",
+    )

@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from dbcheck import children
 from dbcheck.errors import UsageError
+from dbcheck.owners import is_ours
 
 Kind = Literal["env", "file", "command"]
 _NAMES = {"env": "variable", "file": "file", "command": "command"}
@@ -46,24 +48,21 @@ class Secret:
         return self.source[0]
 
     def _variable(self) -> str:
-        try:
-            return os.environ[self._shown]
-        except KeyError:
+        found = variable(self._shown, self.what)
+        if found is None:
             raise UsageError(
                 f"the {self.what} is to be in {self._shown}, which is not set",
                 hint=f"Set the environment variable {self._shown}.",
-            ) from None
+            )
+        return found
 
     def _file(self) -> str:
         path = Path(self._shown).expanduser()
         try:
-            with path.open("rb") as file:
-                mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
-                if mode & 0o077:
-                    raise UsageError(
-                        f"{path} holds the {self.what} and has the mode {mode:o}",
-                        hint=f"Run: chmod 600 {path}",
-                    )
+            # Without O_NONBLOCK, a FIFO that nobody writes to would be waited for.
+            descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            with open(descriptor, "rb") as file:
+                self._require_private(path, os.fstat(descriptor))
                 return self._first_line(file.read())
         except OSError as error:
             raise UsageError(
@@ -74,6 +73,7 @@ class Secret:
         try:
             done = subprocess.run(
                 self.source,
+                env=children.environment(),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 timeout=_COMMAND_TIMEOUT_S,
@@ -95,10 +95,44 @@ class Secret:
             ) from None
         return self._first_line(done.stdout)
 
+    def _require_private(self, path: Path, found: os.stat_result) -> None:
+        """Raise UsageError if others may read the file, or decide what it holds."""
+        mode = stat.S_IMODE(found.st_mode)
+        if not stat.S_ISREG(found.st_mode):
+            what, hint = "is not a regular file", "Name a file that holds it."
+        elif not is_ours(found):
+            what = f"belongs to another user (uid {found.st_uid})"
+            hint = f"Run: chown {os.geteuid()} {path}"
+        elif mode & 0o077:
+            what, hint = f"has the mode {mode:o}", f"Run: chmod 600 {path}"
+        else:
+            return
+        raise UsageError(f"{path} is to hold the {self.what} and {what}", hint=hint)
+
     def _first_line(self, content: bytes) -> str:
-        try:
-            return content.decode().partition("\n")[0].removesuffix("\r")
-        except UnicodeDecodeError:
-            raise UsageError(
-                f"the {self.what} {_NAMES[self.kind]} {self._shown} holds no UTF-8"
-            ) from None
+        line = content.partition(b"\n")[0].removesuffix(b"\r")
+        return _text(line, f"the {self.what} {_NAMES[self.kind]} {self._shown}")
+
+
+def variable(name: str, what: str = "password") -> str | None:
+    """Return what a variable of the environment holds, None if it is not set.
+
+    Raise UsageError, which never holds any of it, if that cannot be *what*.
+    """
+    found = os.environb.get(os.fsencode(name))
+    return None if found is None else _text(found, f"the {what} variable {name}")
+
+
+def _text(secret: bytes, place: str) -> str:
+    """Return *secret* as text; raise UsageError, which never holds any of it."""
+    try:
+        text = secret.decode()
+    except UnicodeDecodeError:
+        raise UsageError(
+            f"{place} holds bytes that are not UTF-8", hint="Store it as UTF-8."
+        ) from None
+    if "\0" in text:
+        raise UsageError(
+            f"{place} holds a zero byte", hint="Store the secret alone, as text."
+        )
+    return text

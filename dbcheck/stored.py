@@ -27,6 +27,7 @@ from typing import IO, Any, TypeVar
 import msgspec
 
 from dbcheck.errors import RunFormatError, RunWriteError
+from dbcheck.owners import is_ours, own_users
 
 FORMAT = 3
 
@@ -77,13 +78,13 @@ def make_folder(path: Path) -> None:
         with contextlib.suppress(FileExistsError):
             path.mkdir(mode=0o700)
         status = path.stat()
-        _require(path, {path.lstat().st_uid, status.st_uid} <= _own() | {0})
+        _require(path, is_ours(path.lstat()) and is_ours(status))
         _require_closed(path, status.st_mode, stat.S_ISVTX)
 
 
 def is_own(folder: Path) -> bool:
     """Say whether *folder* is this user's, and so is the link that leads there."""
-    return {folder.lstat().st_uid, folder.stat().st_uid} <= _own()
+    return {folder.lstat().st_uid, folder.stat().st_uid} <= own_users()
 
 
 def private(path: Path, mode: str) -> IO[bytes]:
@@ -152,16 +153,10 @@ def _opened(path: str, flags: int) -> int:
     flags |= os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK  # a pipe would wait
     descriptor = os.open(path, flags, 0o600)
     status = os.fstat(descriptor)
-    if stat.S_ISREG(status.st_mode) and status.st_uid in _own():
+    if stat.S_ISREG(status.st_mode) and status.st_uid in own_users():
         return descriptor
     os.close(descriptor)
     raise PermissionError(errno.EPERM, f"{path} is not a plain file of this user's")
-
-
-def _own() -> set[int]:
-    """Return the users whose files are this user's own."""
-    caller = os.environ.get("SUDO_UID", "") if os.geteuid() == 0 else ""
-    return {os.geteuid(), *([int(caller)] if caller.isdecimal() else [])}
 
 
 def _require_own(folder: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import hypothesis
@@ -13,6 +14,15 @@ hypothesis.settings.register_profile("dbcheck", deadline=None)
 hypothesis.settings.load_profile("dbcheck")
 
 pytest_plugins = ["tests.real.servers"]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _state_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Have clients remember nothing in the home of whoever runs the tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        yield
+
 
 HERE = Path(__file__).parent
 # Names as wide.txt has them, also of the tests that -m or -k then leaves out.

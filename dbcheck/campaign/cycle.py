@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from dbcheck import interrupt
+from dbcheck.campaign.fetching import fetch_logs, have_grown
 from dbcheck.campaign.judging import judge_run
 from dbcheck.campaign.known import NOTHING_KNOWN, Known
 from dbcheck.campaign.loading import CUT_EVENT, LOAD_EVENT, Cutter, load_until_cut
@@ -37,7 +38,7 @@ RESTORING = (
 )
 LEFT_OFF = (
     "this run {cut} the power ({kind}), and has no record that it gave the power back. "
-    "If the host is still off, run: {command}"
+    "If the host is still off, {do}"
 )
 
 
@@ -107,7 +108,7 @@ def finish_cycle(rig: Rig, started: Started) -> Outcome:
                 raise
             if cutter.asked or (load.gone and rig.power.attended):
                 restore(rig, started.run)
-        fetched = _fetch_logs(rig, started.run, started.manifest)
+        fetched = fetch_logs(rig, started.run, started.manifest)
         return _reconcile(rig, started.run, started.manifest, fetched)
 
 
@@ -140,7 +141,7 @@ def reconcile_run(rig: Rig, run: RunFolder, manifest: Manifest) -> Outcome:
                 f"the survivors of run {manifest.run_id} were read already",
                 hint="Judge what was read then: dbcheck reconcile RUN --offline.",
             )
-        fetched = _fetch_logs(rig, run, manifest)
+        fetched = fetch_logs(rig, run, manifest)
         if left_off := _left_without_power(rig, run, manifest):
             rig.listener.phase("power", left_off)
         try:
@@ -156,7 +157,8 @@ def _left_without_power(rig: Rig, run: RunFolder, manifest: Manifest) -> str:
     """Say how to give back the power that a client cut and then did not restore.
 
     "" if it restored it, or never cut it, or if nothing but a hand gives it back.  The
-    power itself is left alone: somebody may be at work on the host by now.
+    power itself is left alone: somebody may be at work on the host by now.  A command
+    that came from a witness is not passed on: somebody might run it.
     """
     if not manifest.restore_command or run.restore() is not None:
         return ""
@@ -167,7 +169,9 @@ def _left_without_power(rig: Rig, run: RunFolder, manifest: Manifest) -> str:
     return LEFT_OFF.format(
         cut="cut" if cut else "may have cut",
         kind=manifest.power,
-        command=manifest.restore_command,
+        do="give the power back with its switch"
+        if run.recalled().manifest
+        else f"run: {manifest.restore_command}",
     )
 
 
@@ -223,7 +227,7 @@ def _reconcile(
         _recall_load(rig, run)
     failed = run.unread_failure()
     read_survivors(rig, run, manifest, failed)
-    if _log_lengths(rig, manifest) != fetched:
+    if have_grown(rig, manifest, fetched):
         run.forget_survivors()
         if failed is not None:
             run.write_after(failed)
@@ -240,26 +244,10 @@ def _reconcile(
     return judge_run(run, rig.reader)
 
 
-def _fetch_logs(rig: Rig, run: RunFolder, manifest: Manifest) -> list[int]:
-    """Store copies of the witness's logs in the run folder; return their lengths."""
-    lengths = []
-    for number in range(manifest.logs):
-        run.write_acks(number, rig.witness.read(manifest.run_id, number))
-        lengths.append(run.acks_path(number).stat().st_size)
-    return lengths
-
-
-def _log_lengths(rig: Rig, manifest: Manifest) -> list[int]:
-    """Return how long the witness's logs are now, and keep nothing of them."""
-    return [
-        sum(map(len, rig.witness.read(manifest.run_id, number)))
-        for number in range(manifest.logs)
-    ]
-
-
 def _recall_load(rig: Rig, run: RunFolder) -> None:
     """Take what the client saw of the load from the witness, if it lived to say it."""
     for event in _events(rig, run):
         if event.get("event") == LOAD_EVENT:
-            content = str(event.get("load")).encode()
-            run.recall_load(content, f"the load record in {run.acks_path()}")
+            content = str(event.get("load")).encode(errors="replace")
+            where = f"the load record in {run.acks_path()}"
+            run.recall_load(content, event.get("seal"), where)

@@ -192,7 +192,7 @@ def ask(
 ) -> HostAfter:
     """Do what ask_host() does on a host that was asked before."""
     try:
-        _await_host(host, listener)
+        await_host(host, listener)
     except HostError as error:
         left = before.canary_folders
         return HostAfter(None, None, None, str(error), left=left)
@@ -245,7 +245,7 @@ def _removed(host: TargetHost, folder: str) -> bool:
     return True
 
 
-def _await_host(host: TargetHost, listener: Listener) -> None:
+def await_host(host: TargetHost, listener: Listener) -> None:
     """Return once the host lets us in; raise HostError if it does not within BOOT_S.
 
     The database may be started before sshd, or before that lets anybody in: until the

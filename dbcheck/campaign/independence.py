@@ -13,7 +13,7 @@ _ON_TARGET = (
     "together with the server"
 )
 _MEND = (
-    "Use a witness on another machine: --witness ssh://user@host/folder, "
+    "Use a witness on another machine: --witness ssh://user@host/~/folder, "
     "or run dbcheck itself on another machine than the target."
 )
 

@@ -14,6 +14,7 @@ from dbcheck import interrupt
 from dbcheck.campaign.host import end_canaries
 from dbcheck.campaign.preflight import WARM_ROWS, Started
 from dbcheck.campaign.rig import Preparing, Rig
+from dbcheck.clientkey import ClientKey
 from dbcheck.core.ended import BROKEN, SILENT
 from dbcheck.core.history import PREFLIGHT_SESSION
 from dbcheck.core.moments import Stratum
@@ -24,7 +25,7 @@ from dbcheck.load.load import STALLED, UNSEEN, Load
 from dbcheck.load.loop import Loop, now_us
 from dbcheck.load.process import ProcessCrew
 from dbcheck.load.team import Team, is_same_server
-from dbcheck.ports import Cut, LogPosition, ServerFacts, WindowFacts
+from dbcheck.ports import Cut, Json, LogPosition, ServerFacts, WindowFacts
 from dbcheck.runs import LoadRecord
 
 LOAD_EVENT = "load"
@@ -345,8 +346,7 @@ def _close(started: Started, record: LoadRecord | None) -> WitnessError | None:
     failure: WitnessError | None = None
     try:
         if record is not None:
-            event = {"event": LOAD_EVENT, "load": record.to_bytes().decode()}
-            started.log.note(event)
+            started.log.note(sealed_load(started.run.key(), record))
     except WitnessError as error:
         failure = error
     except KeyboardInterrupt:
@@ -359,6 +359,13 @@ def _close(started: Started, record: LoadRecord | None) -> WitnessError | None:
     except WitnessError as error:
         failure = failure or error
     return failure
+
+
+def sealed_load(key: ClientKey | None, record: LoadRecord) -> Json:
+    """Return the event by which *record* is left with the witness; see clientkey.py."""
+    content = record.to_bytes()
+    event = {"event": LOAD_EVENT, "load": content.decode()}
+    return event if key is None else {**event, "seal": key.seal(content)}
 
 
 def _record(started: Started, load: Load, cutter: Cutter) -> LoadRecord:

@@ -49,6 +49,31 @@ class Outcome:
         """The verdict alone."""
         return self.judgement.verdict
 
+    @property
+    def witness_alone(self) -> str:
+        """Why the verdict rests on the witness's word alone, "" if it does not.
+
+        It does unless the client's own record of its load says what the witness must
+        hold, and a key or the run folder shows that the record is the client's.
+        """
+        recalled = self.run.recalled()
+        if recalled.manifest:
+            return (
+                "another client made this run, and no key is here that would show what"
+                " the witness has changed"
+            )
+        if recalled.load:
+            return (
+                "no key is here that would show that the client's record of the load is"
+                " unchanged"
+            )
+        if self.load is None:
+            return (
+                "there is no record of the load: the client did not live to leave one,"
+                " or the witness removed it"
+            )
+        return ""
+
     def before_cut_s(self, acked_us: int) -> float | None:
         """Return how long before the cut an ack came, None if that is not known.
 
@@ -92,7 +117,7 @@ def to_json(outcome: Outcome) -> dict[str, Any]:
         "power": manifest.power,
         "cut_class": manifest.cut_class.value,
         "class_assumed": manifest.class_assumed,
-        "witness": {"url": manifest.witness, "kind": manifest.witness_kind},
+        **_witness_json(outcome),
         "load": msgspec.to_builtins(load, str_keys=True),
         **_proof_json(outcome),
         **_rows_json(outcome.found, outcome.after.index),
@@ -124,11 +149,23 @@ def to_json(outcome: Outcome) -> dict[str, Any]:
     }
 
 
+def _witness_json(outcome: Outcome) -> dict[str, Any]:
+    """Return where the acks were logged, and whether all rests on that alone."""
+    manifest, why = outcome.manifest, outcome.witness_alone
+    return {
+        "witness": {"url": manifest.witness, "kind": manifest.witness_kind},
+        "witness_alone": bool(why),
+        "witness_alone_why": why,
+    }
+
+
 def _left_on_host(outcome: Outcome) -> dict[str, str] | None:
     """Return where the canaries still lie on the target's host, None if nowhere."""
     before, after = outcome.manifest.host, outcome.after
     if before is None or after.unanswered or (after.host and not after.host.left):
         return None
+    if not after.host and outcome.run.recalled().manifest:
+        return None  # a command with names that the witness chose
     folders = after.host.left if after.host else before.canary_folders
     command = shlex.join(["rm", "-r", "--", *folders])
     return {"host": before.facts.hostname, "command": command}

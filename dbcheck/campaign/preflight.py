@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 import dbcheck
-from dbcheck import interrupt
+from dbcheck import clientkey, interrupt
 from dbcheck.campaign.host import HostCanaries, end_canaries, look_at_host
 from dbcheck.campaign.independence import require_independent, require_other_host
 from dbcheck.campaign.known import NOTHING_KNOWN, Known
@@ -21,7 +21,7 @@ from dbcheck.core.history import PREFLIGHT_SESSION, Ack, Row
 from dbcheck.core.moments import Moment
 from dbcheck.core.schedule import EPOCH_MAX, Schedule, epoch_of
 from dbcheck.core.target import HostBefore
-from dbcheck.errors import EngineError, NoCanary, WitnessError
+from dbcheck.errors import EngineError, NoCanary, RunWriteError, WitnessError
 from dbcheck.load.single import commit
 from dbcheck.ports import HeldCanary, ServerFacts, Shape, WitnessLog
 from dbcheck.runs import Manifest, RunFolder, new_run_id
@@ -98,7 +98,7 @@ def preflight(
         )
         held, no_canary = _plant_canary(rig, manifest)
         manifest = replace(manifest, no_canary=no_canary, apart=apart)
-        run = RunFolder.create(rig.runs, manifest)
+        run = _new_run(rig, manifest)
         log = rig.witness.create(manifest.run_id, manifest.to_bytes())
         schedule = Schedule(seed, manifest.epoch, workload.payload_bytes)
         started = Started(run, manifest, schedule, log, canaries, held)
@@ -128,6 +128,23 @@ def _plant_canary(rig: Rig, manifest: Manifest) -> tuple[HeldCanary | None, str]
         said = f"{error}. {error.hint}" if error.hint else str(error)
         rig.listener.phase("preflight", said)
         return None, said
+
+
+def _new_run(rig: Rig, manifest: Manifest) -> RunFolder:
+    """Make the run folder, and keep its key outside of it too.
+
+    Not of a lab: its witness is this host.
+    """
+    run = RunFolder.create(rig.runs, manifest)
+    key = run.key()
+    if rig.lab or key is None:
+        return run
+    try:
+        clientkey.remember(key)
+    except RunWriteError as error:
+        said = f"the key of this run lies in its folder alone: {error}"
+        rig.listener.phase("preflight", said)
+    return run
 
 
 def _server(rig: Rig) -> ServerFacts:

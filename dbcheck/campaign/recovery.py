@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
-from dbcheck.campaign.host import ask_host
 from dbcheck.campaign.reading import Reading
 from dbcheck.campaign.rig import Rig
+from dbcheck.campaign.vetted import ask_of_run
 from dbcheck.campaign.waiting import await_facts
 from dbcheck.core.absence import CutFacts, judge_absence
 from dbcheck.core.evidence import difference
@@ -61,7 +61,7 @@ def read_survivors(
     if failed is not None and unread:
         rig.listener.phase("read", f"{unread}; {STANDS}")
         return failed
-    host = ask_host(rig, manifest, remove=not reading.unanswered)
+    host = ask_of_run(rig, run, manifest, facts, remove=not reading.unanswered)
     after = AfterRecord(
         None if reading.unanswered else facts,
         failure,
@@ -116,12 +116,12 @@ def _absent(rig: Rig, run: RunFolder, manifest: Manifest, said: str) -> AfterRec
         farewell=load.farewells[0] if load and load.farewells else "",
         lab=str(manifest.lab.get("rung", "")),
     )
-    host = ask_host(rig, manifest, remove=False)
+    host = ask_of_run(rig, run, manifest, None, remove=False)
     absence = judge_absence(cut, manifest.host, host)
     failure, unanswered = "", ""
     if absence.failure:
         failure = f"{said}; {absence.failure}"
-        host = ask_host(rig, manifest)
+        host = ask_of_run(rig, run, manifest, None)
     else:
         unanswered = f"{said}; {absence.doubt}"
     stored = run.write_survivors(())

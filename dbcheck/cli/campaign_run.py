@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from dbcheck import children
 from dbcheck.campaign.campaign import COUNTS, ERROR, finished, run_campaign, tally
 from dbcheck.campaign.folder import CampaignFolder, Cycle
 from dbcheck.cli import FAIL, FAILED, INCONCLUSIVE, PASS, output, rig
@@ -146,7 +147,7 @@ class Child:
 
 
 def _started(folder: CampaignFolder, inventory: Path, *, yes: bool) -> Child:
-    words = [sys.executable, "-m", "dbcheck", "campaign", "--json"]
+    words = children.module("dbcheck", "campaign", "--json")
     words += ["--resume", str(folder.path), "--inventory", str(inventory)]
     words += ["--yes"] if yes else []  # until the first cut nothing remembers it
     with writing(folder.path):
@@ -154,6 +155,7 @@ def _started(folder: CampaignFolder, inventory: Path, *, yes: bool) -> Child:
     with log:
         process = subprocess.Popen(
             leashed(words, signal.SIGTERM),
+            env=children.environment(keep=os.environ),  # it reads the same secrets
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=log,

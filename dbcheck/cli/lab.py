@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from dbcheck import children
 from dbcheck.cli import options
 from dbcheck.cli.say import say
 from dbcheck.lab.spec import (
@@ -357,10 +358,9 @@ def as_host(lab: Lab) -> dict[str, Any]:
     """Return a lab as the variables of a host in an inventory."""
     return {
         "dbcheck_target": lab.target_url,
-        "dbcheck_password_command": [
-            *(sys.executable, "-m", "dbcheck"),
-            *("lab", "password", lab.name),
-        ],
+        "dbcheck_password_command": children.module(
+            "dbcheck", "lab", "password", lab.name
+        ),
         "dbcheck_witness": lab.witness_url,
         "dbcheck_witness_identity": str(lab.identity_file),
         "dbcheck_witness_known_hosts": str(lab.known_hosts),
@@ -373,13 +373,13 @@ def as_host(lab: Lab) -> dict[str, Any]:
 
 def _own_command() -> str:
     """Return what a shell must be told to run this very dbcheck."""
-    script = Path(sys.executable).with_name("dbcheck")
+    script = Path(children.PYTHON).with_name("dbcheck")
     found = shutil.which("dbcheck")
     if found and script.exists() and Path(found).samefile(script):
         return "dbcheck"
     if script.exists():
         return shlex.quote(str(script))
-    return f"{shlex.quote(sys.executable)} -m dbcheck"
+    return shlex.join(children.module("dbcheck"))
 
 
 @command.command()

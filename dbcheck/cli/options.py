@@ -107,8 +107,8 @@ def witness(*, required: bool) -> Callable[[F], F]:
             "--witness",
             metavar="URL",
             required=required,
-            help="Where acks are logged: ssh://user@host:port/folder, or file:FOLDER "
-            "on this machine if the target is another one.",
+            help="Where acks are logged: ssh://user@host:port/~/folder, in that user's "
+            "home, or file:FOLDER on this machine if the target is another one.",
         ),
         click.option(
             "--accept-new-host-key",

@@ -12,6 +12,7 @@ import click
 from dbcheck.cli import options
 
 if TYPE_CHECKING:
+    from dbcheck.inventory.entry import Entry
     from dbcheck.ports import Witness
     from dbcheck.runs import RunFolder
 
@@ -50,6 +51,9 @@ def command(
                                                  from any machine, with nothing
                                                  but the witness's folder
 
+    What a witness holds names no target: give --target (or --name) beside --run,
+    and later beside the folder that --run made.
+
     Reads the table in a read-only transaction. Do it before anything writes to
     the recovered server.
     """
@@ -67,7 +71,8 @@ def command(
     if (run is None) == (run_id is None):
         raise UsageError(
             "give either a run folder or --run with a run id",
-            hint="dbcheck reconcile RUN, or reconcile --witness URL --run ID.",
+            hint="dbcheck reconcile RUN, or reconcile --witness URL --run ID "
+            "--target URL.",
         )
     if offline:
         if run is None:
@@ -77,8 +82,7 @@ def command(
     folder = RunFolder.open(run) if run is not None else None
     # Nothing is cut here, whatever the inventory says.
     entry = replace(chosen(click.get_current_context()), power=PowerPlan())
-    if folder is not None and not entry.witness:
-        entry = replace(entry, witness=folder.manifest().witness)
+    entry = _completed(entry, folder)
     with progress(output.progress_console(), live=not as_json) as view:
         lag = WindowLimits()
         the_witness = rig.entry_witness(
@@ -87,16 +91,48 @@ def command(
         with contextlib.closing(the_witness):
             folder = folder or _recalled(the_witness, run_id or "", runs)
             manifest = folder.manifest()
-            entry = replace(entry, target=entry.target or manifest.target)
             the_rig = rig.entry_rig(entry, the_witness, view, runs, lag)
+            if manifest.target != the_rig.engine.target:
+                view.phase("preflight", _OTHER_TARGET.format(manifest.target))
             outcome = reconcile_run(the_rig, folder, manifest)
     output.end_with(outcome, as_json=as_json)
 
 
+_OTHER_TARGET = "the run's manifest names another URL of the target: {}"
+
+
+def _completed(entry: Entry, folder: RunFolder | None) -> Entry:
+    """Return *entry* with the target and the witness that the run's manifest names.
+
+    Only of a manifest that this client made, not of one that a witness gave: that one
+    would choose who is sent the password.  Raise UsageError if either is missing then.
+    """
+    from dbcheck.errors import UsageError
+
+    if folder is not None and not folder.recalled().manifest:
+        manifest = folder.manifest()
+        return replace(
+            entry,
+            target=entry.target or manifest.target,
+            witness=entry.witness or manifest.witness,
+        )
+    if not entry.target:
+        what = (
+            "--run" if folder is None else f"{folder.path}, which came from a witness,"
+        )
+        raise UsageError(
+            f"{what} needs --target",
+            hint="Give the URL of the server that took the load, or its --name in the "
+            "inventory: the password is sent there, so no witness may choose it.",
+        )
+    return entry
+
+
 def _recalled(witness: Witness, run_id: str, runs: Path) -> RunFolder:
     """Make a run folder from what the witness holds of a run."""
-    from dbcheck.errors import RunFormatError, UsageError
-    from dbcheck.runs import Manifest, RunFolder, require_run_id
+    from dbcheck import clientkey
+    from dbcheck.errors import UsageError
+    from dbcheck.runs import RunFolder, require_run_id
 
     wanted = require_run_id(run_id)
     if (runs / wanted).exists():
@@ -105,7 +141,5 @@ def _recalled(witness: Witness, run_id: str, runs: Path) -> RunFolder:
             hint=f"Reconcile it there: dbcheck reconcile {runs / wanted}",
         )
     where = f"{witness.url}/{wanted}/manifest.json"
-    manifest = Manifest.from_bytes(witness.manifest(wanted), where)
-    if manifest.run_id != wanted:
-        raise RunFormatError(f"{where} is that of run {manifest.run_id}")
-    return RunFolder.create(runs, manifest)
+    content, key = witness.manifest(wanted), clientkey.recall(wanted)
+    return RunFolder.recall(runs, wanted, content, key, where)

@@ -27,7 +27,7 @@ from dbcheck.power.target import Target
 from dbcheck.probes.host import TargetHost, open_host
 from dbcheck.remote.way import way_to
 from dbcheck.report.progress import PlainProgress
-from dbcheck.secret import Secret
+from dbcheck.secret import Secret, variable
 from dbcheck.witness.log import FrameLogReader
 from dbcheck.witness.url import open_witness
 from dbcheck.witness.window import WindowLimits
@@ -40,7 +40,7 @@ def engine(target: str, secret: Secret | None) -> Engine:
 
     Without a *secret* the password is in DBCHECK_PASSWORD, or where the driver looks.
     """
-    password = secret.read() if secret else os.environ.get(PASSWORD_VARIABLE)
+    password = secret.read() if secret else variable(PASSWORD_VARIABLE)
     return open_engine(target, password)
 
 

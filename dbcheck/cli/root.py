@@ -30,7 +30,7 @@ VERBS = {
     "lab": "Run cycles on a virtual drive with real servers.",
     "matrix": "Run several configurations, and show them side by side.",
     "init": "Write a commented inventory to begin with.",
-    "clean": "Remove dbcheck's tables from a target, or a run from a witness.",
+    "clean": "Remove what dbcheck left on a target, or a run from a witness.",
 }
 
 

@@ -145,6 +145,7 @@ class _Log:
 @contextlib.contextmanager
 def _logs(run: str, entry: Entry, accept_new_host_key: bool) -> Iterator[list[_Log]]:
     """Give the logs of a run folder, or temporary copies of those on the witness."""
+    from dbcheck.campaign.fetching import at_most, room_for_log
     from dbcheck.errors import UsageError
     from dbcheck.runs import Manifest, RunFolder, require_run_id
 
@@ -167,13 +168,16 @@ def _logs(run: str, entry: Entry, accept_new_host_key: bool) -> Iterator[list[_L
         _opened(entry, accept_new_host_key) as witness,
         tempfile.TemporaryDirectory(prefix="dbcheck-") as scratch,
     ):
-        where = f"{entry.witness}/{run_id}/manifest.json"
-        manifest = Manifest.from_bytes(witness.manifest(run_id), where)
+        where = f"{entry.witness}/{run_id}"
+        content = witness.manifest(run_id)
+        manifest = Manifest.from_bytes(content, f"{where}/manifest.json")
         logs = []
         for number in range(manifest.logs):
             logs.append(_Log(Path(scratch) / str(number), run_id, number))
             with logs[-1].path.open("wb") as file:
-                file.writelines(witness.read(run_id, number))
+                chunks = witness.read(run_id, number)
+                limit = room_for_log(Path(scratch))
+                file.writelines(at_most(limit, chunks, f"log {number} of {where}"))
         yield logs
 
 

@@ -206,8 +206,8 @@ class HostBefore:
     @property
     def canary_folders(self) -> tuple[str, ...]:
         """Every folder that canaries were left in."""
-        others = (each.folder for each in self.elsewhere if each.folder)
-        return (self.canary_folder, *others)
+        folders = (self.canary_folder, *(each.folder for each in self.elsewhere))
+        return tuple(folder for folder in folders if folder)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import struct
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from types import TracebackType
 from typing import Any, Self
 
 from dbcheck.errors import EngineError
@@ -11,6 +14,17 @@ from dbcheck.ports import ServerFacts
 
 ANSWER_S = 30.0  # a catalogue query on a server that works
 SCAN_S = 3600.0  # a scan of a whole table
+
+# What comes of bytes or columns that no server sends, of which the drivers check few.
+UNREADABLE = (
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    NotImplementedError,
+    TypeError,
+    ValueError,
+    struct.error,
+)
 
 
 def one_line(error: BaseException, secret: str) -> str:
@@ -52,14 +66,39 @@ def set_otherwise(name: str, found: object, wanted: object) -> EngineError:
     )
 
 
+def unreadable(target: str, words: str) -> EngineError:
+    """Return the error for an answer over which the driver, or its reader, stumbled."""
+    return EngineError(
+        f"the answer of {target} cannot be read: {words}",
+        hint="Check that the URL leads to the server itself, and not to another kind"
+        " of server.",
+    )
+
+
 class Link(ABC):
-    """A connection in autocommit mode; a context manager that closes it."""
+    """A connection in autocommit mode; a context manager that closes it.
+
+    Where its body fails to read an answer, EngineError says so.
+    """
+
+    _target: str  # how error messages name the server
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self.close()
+        if isinstance(error, UNREADABLE):
+            raise unreadable(self._target, self.words(error)) from error
+
+    @abstractmethod
+    def words(self, error: BaseException) -> str:
+        """Return the server's message on one line, without the password."""
 
     @abstractmethod
     def rows(
@@ -91,12 +130,20 @@ class Link(ABC):
         server: None for any.
         """
         if server is not None:
-            try:
+            with self.kept():
                 self.require(server)
-            except BaseException:
-                self.close()
-                raise
         return self
+
+    @contextlib.contextmanager
+    def kept(self) -> Iterator[None]:
+        """Close the connection only if the body fails; else as the link itself does."""
+        try:
+            yield
+        except BaseException as error:
+            self.close()
+            if isinstance(error, UNREADABLE):
+                raise unreadable(self._target, self.words(error)) from error
+            raise
 
     @abstractmethod
     def close(self) -> None:

@@ -130,7 +130,8 @@ class MysqlEngine:
         arguments = url_options(parsed)
         for name in _DECIDED:
             arguments.pop(name, None)
-        self._arguments: dict[str, Any] = {**client_options(), **arguments}
+        found = client_options(has_password=password is not None)
+        self._arguments: dict[str, Any] = {**found, **arguments}
         self._arguments["conn_attrs"] = {"program_name": "dbcheck"}
         if password is not None:
             self._arguments["password"] = password
@@ -255,13 +256,10 @@ class MysqlEngine:
     ) -> MysqlSession:
         """Connect for the load; raise EngineError if that is refused."""
         link = self._open(self._database, server=server)
-        try:
+        with link.kept():
             if relaxed:
                 require_relaxed(link)
             return MysqlSession(link, shape)
-        except BaseException:
-            link.close()
-            raise
 
     def row(self, shape: Shape, row_id: int) -> Row | None:
         """Return the row with that id, read over a new connection; None if none is."""

@@ -18,11 +18,13 @@ from dbcheck.engines.deadline import deadline
 from dbcheck.engines.link import (
     ANSWER_S,
     SCAN_S,
+    UNREADABLE,
     Link,
     one_line,
     require_all,
     set_otherwise,
     unanswered,
+    unreadable,
 )
 from dbcheck.engines.mysql_answering import answering
 from dbcheck.engines.mysql_connection import INSECURE, SafeConnection
@@ -105,17 +107,16 @@ class MysqlLink(Link):
         except (mysql.connector.Error, OSError, *_MISUSE) as error:
             text = f"cannot connect to {target}: {self.words(error)}"
             raise _error(error, text, _connect_hint(error)) from None
+        except UNREADABLE as error:
+            raise unreadable(target, self.words(error)) from None
         self._session = self.connection.connection_id or 0
         named = (self.connection.server_info or "").lower()
         self._product = "MariaDB" if "mariadb" in named else "MySQL"
-        try:
+        with self.kept():
             self._fix_session(connect_s)
-        except BaseException:
-            self.close()
-            raise
 
     def words(self, error: BaseException) -> str:
-        """Return the server's message on one line, without the password."""
+        """See Link.words."""
         return one_line(error, self._secret)
 
     def without_secret(self, text: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import configparser
-import os
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ import sqlalchemy.engine
 import sqlalchemy.util
 
 from dbcheck.errors import UsageError
+from dbcheck.secret import variable
 
 # Those of the driver's switches that SQLAlchemy leaves as text.
 _SWITCHES = ("ssl_disabled", "ssl_verify_identity")
@@ -33,28 +33,45 @@ def url_options(url: sqlalchemy.engine.URL) -> dict[str, Any]:
     return arguments
 
 
-def client_options(file: Path | None = None) -> dict[str, str]:
+def client_options(
+    file: Path | None = None, *, has_password: bool = False
+) -> dict[str, str]:
     """Return user and password of the section [client] in ~/.my.cnf, if there.
 
     MYSQL_PWD comes before the file's password, as it does for MySQL's clients.
+    has_password: there is another one, so none is looked for.  Raise UsageError, which
+    holds none of it, for a password that is not UTF-8.
     """
     parser = configparser.ConfigParser(
         allow_no_value=True, interpolation=None, strict=False, delimiters=("=",)
     )
+    wanted = ("user",) if has_password else ("user", "password")
     try:
-        text = (file or Path.home() / ".my.cnf").read_text("utf-8")
+        path = file or Path.home() / ".my.cnf"
+        text = path.read_text("utf-8", errors="surrogateescape")
         lines = (line for line in text.splitlines() if not line.startswith("!"))
         parser.read_string("\n".join(lines))
-    except (OSError, RuntimeError, UnicodeDecodeError, configparser.Error):
+    except (OSError, RuntimeError, configparser.Error):
         parser.clear()
     found: dict[str, str] = {}
-    for name in ("user", "password"):
+    for name in wanted:
         value = parser.get("client", name, fallback=None)
         if value is not None:
             found[name] = _unquoted(value)
-    if "MYSQL_PWD" in os.environ:
-        found["password"] = os.environ["MYSQL_PWD"]
+    own = None if has_password else variable("MYSQL_PWD")
+    if own is not None:
+        found["password"] = own
+    elif not _is_text(found.get("password", "")):
+        raise UsageError(
+            f"the password in {file or '~/.my.cnf'} is not UTF-8",
+            hint="Store it as UTF-8.",
+        )
     return found
+
+
+def _is_text(value: str) -> bool:
+    """Say whether *value* was UTF-8 before it was read with surrogateescape."""
+    return value.isascii() or not any("\udc80" <= c <= "\udcff" for c in value)
 
 
 def _unquoted(value: str) -> str:

@@ -21,10 +21,12 @@ from dbcheck.engines.interruptible import interruptible
 from dbcheck.engines.link import (
     ANSWER_S,
     SCAN_S,
+    UNREADABLE,
     Link,
     one_line,
     set_otherwise,
     unanswered,
+    unreadable,
 )
 from dbcheck.engines.postgresql_copy import Copy
 from dbcheck.engines.postgresql_index import IdsRead, require_index
@@ -110,19 +112,18 @@ class PostgresqlLink(Link):
                     error, "Check the URL, that the server runs, and the password."
                 ),
             ) from None
+        except UNREADABLE as error:
+            raise unreadable(target, self.words(error)) from None
         self._wire = own_wire(target, self.connection)
-        try:
+        with self.kept():
             self.connection.autocommit = True
             self._pid = self.connection.get_backend_pid()
             self.fix(SESSION, max(2, connect_s))
             # Cached by the driver, which is not told of the statement's change.
             self.connection.set_client_encoding("UTF8")
-        except BaseException:
-            self.close()
-            raise
 
     def words(self, error: BaseException) -> str:
-        """Return the server's message on one line, without the password."""
+        """See Link.words."""
         return one_line(error, self._secret)
 
     def rows(

@@ -21,7 +21,13 @@ from psycopg.pq.abc import PGresult
 from dbcheck.core.history import Row
 from dbcheck.engines.answering import Answering, require_same
 from dbcheck.engines.deadline import deadline
-from dbcheck.engines.link import ANSWER_S, one_line, set_otherwise
+from dbcheck.engines.link import (
+    ANSWER_S,
+    UNREADABLE,
+    one_line,
+    set_otherwise,
+    unreadable,
+)
 from dbcheck.engines.postgresql_link import FAMILY, connect_hint, own_wire
 from dbcheck.engines.postgresql_settings import SESSION
 from dbcheck.errors import CommitUnknown, EngineError
@@ -262,6 +268,9 @@ class PostgresqlSession:
                     error, "Check the URL, that the server runs, and its limits."
                 ),
             ) from None
+        except UNREADABLE as error:
+            words = one_line(error, self._secret)
+            raise unreadable(self._target, words) from None
 
 
 def _is_farewell(sqlstate: str | None, words: str) -> bool:

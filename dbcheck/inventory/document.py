@@ -13,6 +13,7 @@ from ruamel.yaml.comments import CommentedMap, CommentedSeq, TaggedScalar
 from ruamel.yaml.error import MarkedYAMLError, YAMLWarning
 
 from dbcheck.errors import UsageError
+from dbcheck.inventory.trusted import require_trusted
 
 VAULT = b"$ANSIBLE_VAULT"
 # Above any inventory of people.  An alias (*name) repeats what it stands for, so a
@@ -44,8 +45,9 @@ def read(path: Path) -> Value:
     """Return what *path* holds; raise UsageError with the line, or Vaulted.
 
     YAML 1.1, which is Ansible's: `yes` is true, `010` is 8.  A key that is there
-    twice is refused.
+    twice is refused, and a file that anybody may write.
     """
+    require_trusted(path)
     try:
         content = path.read_bytes()
     except OSError as error:

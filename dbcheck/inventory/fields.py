@@ -7,6 +7,7 @@ import re
 from collections.abc import Collection
 from typing import Any
 
+from dbcheck import children
 from dbcheck.errors import UsageError
 from dbcheck.inventory.document import Value, plain
 from dbcheck.inventory.groups import Variables
@@ -100,7 +101,7 @@ class Fields:
         if value is None:
             return default
         if not isinstance(value, bool):
-            raise self.error(name, f"is {value!r}", "Give true or false.")
+            raise self.error(name, "is neither true nor false", "Give one of them.")
         return value
 
     def command(self, name: str) -> tuple[str, ...]:
@@ -113,7 +114,10 @@ class Fields:
         return self._words(name, value)
 
     def secret(self, name: str) -> Secret | None:
-        """Return where the secret *name* is to be had, None if nowhere."""
+        """Return where the secret *name* is to be had, None if nowhere.
+
+        If that is a variable of the environment, children do not get it from now on.
+        """
         found = [source for source in SOURCES if f"{name}_{source}" in self._variables]
         if len(found) > 1:
             both = " and ".join(f"{name}_{source}" for source in found)
@@ -124,6 +128,9 @@ class Fields:
             return None
         key = f"{name}_{found[0]}"
         source = self.command(key) if found[0] == "command" else (self.text(key),)
+        if found[0] == "env":
+            of_switch = name.startswith(f"{PREFIX}power_")
+            children.withhold(source[0], of_switch=of_switch)
         return Secret(name, found[0], source)
 
     def options(self, name: str) -> tuple[dict[str, str], dict[str, Secret]]:
@@ -156,7 +163,10 @@ class Fields:
         self, name: str, stem: str, source: Kind, item: object
     ) -> Secret:
         if source != "command":
-            return Secret(stem, source, (self._word(name, item),))
+            word = self._word(name, item)
+            if source == "env":
+                children.withhold(word, of_switch=True)
+            return Secret(stem, source, (word,))
         if not isinstance(item, list) or not item:
             raise self.error(name, f"has no command in {stem}_command", _COMMAND)
         return Secret(stem, source, self._words(name, item))

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from dbcheck.inventory.document import entries, read
 from dbcheck.inventory.groups import Variables
+from dbcheck.inventory.trusted import require_trusted
 
 _SUFFIXES = ("", ".yml", ".yaml", ".json")
 
@@ -16,9 +17,11 @@ def variables(folder: Path, names: Iterable[str]) -> dict[str, Variables]:
     """Return what *folder* holds for each of *names* that it holds something for.
 
     For a name there is a file, also with .yml, .yaml or .json behind it, or a folder
-    of them, which are read in the order of their paths.
+    of them, which are read in the order of their paths.  Raise UsageError if anybody
+    may write there.
     """
     found: dict[str, Variables] = {}
+    require_trusted(folder)
     for name in names if folder.is_dir() else ():
         for file in _files(folder, name):
             found.setdefault(name, {}).update(entries(read(file), f"{file}"))

@@ -7,11 +7,14 @@ import shutil
 import subprocess
 from pathlib import Path
 
+from dbcheck import children
 from dbcheck.errors import UsageError
 from dbcheck.inventory.document import Value
 from dbcheck.inventory.groups import Variables
+from dbcheck.inventory.trusted import folder_for_ansible, require_trusted
 
 _PROGRAM = "ansible-inventory"
+_BESIDE = ("group_vars", "host_vars")
 _TIMEOUT_S = 120
 _SAID_MAX = 400
 
@@ -20,9 +23,14 @@ def variables(path: Path, why: str) -> dict[str, Variables]:
     """Return the variables of each host, as Ansible merged them.
 
     why: what makes this file one for Ansible, e.g. "its name does not end in .yml".
-    Raise UsageError if Ansible is not installed, or cannot read it either.
+    Ansible runs an inventory that is a program, and what plugins its settings name.
+    Raise UsageError if it is not installed or cannot read the file either, or if others
+    may write what it would run.
     """
-    if shutil.which(_PROGRAM) is None:
+    for one in (path, *(path.resolve().parent / name for name in _BESIDE)):
+        require_trusted(one)
+    here = folder_for_ansible(path)
+    if shutil.which(_PROGRAM, path=children.search_path()) is None:
         raise UsageError(
             f"{path} is to be read with {_PROGRAM}, which is not here: {why}",
             hint="Install ansible-core, or write the inventory as YAML.",
@@ -30,6 +38,8 @@ def variables(path: Path, why: str) -> dict[str, Variables]:
     try:
         done = subprocess.run(
             (_PROGRAM, "-i", str(path.resolve()), "--list"),
+            cwd=here,
+            env=children.environment(),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=_TIMEOUT_S,

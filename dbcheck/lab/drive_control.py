@@ -9,12 +9,12 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import threading
 from pathlib import Path
 from typing import IO, Any, Self
 
+from dbcheck import children
 from dbcheck.errors import LabError
 from dbcheck.lab import block_syscalls as syscalls
 from dbcheck.lab.drive import CutReport, DriveCounters
@@ -63,11 +63,12 @@ class DriveProcess:
         errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed by close()
         with theirs:
             process = subprocess.Popen(
-                [
-                    *(sys.executable, "-m", "dbcheck.lab.drive_process"),
+                children.module(
+                    "dbcheck.lab.drive_process",
                     *(str(theirs.fileno()), str(mountpoint)),
                     *(json.dumps(dataclasses.asdict(spec)), str(watchdog_s)),
-                ],
+                ),
+                env=children.environment(),
                 stdin=subprocess.DEVNULL,
                 stdout=errors,
                 stderr=errors,

@@ -6,13 +6,12 @@ import json
 import os
 import select
 import subprocess
-import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from dbcheck import interrupt
+from dbcheck import children, interrupt
 from dbcheck.errors import LabError
 from dbcheck.lab import control, namespace, programs, sshd, state
 from dbcheck.lab.drive_needs import missing_for_drive_rung
@@ -216,15 +215,15 @@ def _spawn(
     """
     us = -1 if keep else os.pidfd_open(os.getpid())
     ready, ready_child = os.pipe()
-    # -P: what lies in the current folder is not to be imported, least of all by root.
-    words = [sys.executable, "-P", "-m", "dbcheck.lab.daemon", str(entry.path)]
-    words += [str(lock), str(ready_child), str(us)]
+    words = [str(entry.path), str(lock), str(ready_child), str(us)]
+    words = children.module("dbcheck.lab.daemon", *words)
     if namespace.available():
         words = namespace.prefix() + words
     try:
         with entry.log.open("ab") as log:
             daemon = subprocess.Popen(
                 words,
+                env=children.environment(),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

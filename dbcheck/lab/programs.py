@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
+from dbcheck import children
 from dbcheck.errors import LabError
 
 # program -> Debian package
@@ -44,7 +45,7 @@ def find(name: str, folders: Sequence[Path] = ()) -> Path | None:
 
     None if it is in none of them.
     """
-    path = [*map(str, folders), os.environ.get("PATH", ""), *_SYSTEM_FOLDERS]
+    path = [*map(str, folders), children.search_path(), *_SYSTEM_FOLDERS]
     found = shutil.which(name, path=os.pathsep.join(path))
     return Path(found) if found else None
 
@@ -126,7 +127,8 @@ def run(name: str, *arguments: str) -> None:
             stderr=subprocess.PIPE,
             text=True,
             errors="replace",
-            env=os.environ | {"LC_ALL": "C"},  # what it says may have to be understood
+            env=children.environment()
+            | {"LC_ALL": "C"},  # what it says may have to be understood
             timeout=_RUN_S,
         )
     except subprocess.TimeoutExpired as error:

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
+from dbcheck import children
 from dbcheck.core.startlog import StartOutcome, decisive, starts_in
 from dbcheck.errors import LabError, Unrecoverable, UsageError
 from dbcheck.lab import programs, shortage
@@ -313,7 +314,7 @@ class DatabaseServer(abc.ABC):
             return subprocess.Popen(
                 leashed(command),
                 cwd=self.data,
-                env={"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C"},
+                env={"PATH": children.search_path(), "LC_ALL": "C"},
                 stdin=stdin,
                 stdout=output,
                 stderr=subprocess.STDOUT,

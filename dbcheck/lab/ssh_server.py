@@ -13,6 +13,7 @@ from typing import Any
 
 import asyncssh
 
+from dbcheck import children
 from dbcheck.lab.process import leashed
 
 _READ_BYTES = 1 << 16
@@ -25,7 +26,11 @@ async def run_command(process: Any) -> None:
         return
     pipe = asyncio.subprocess.PIPE
     child = await asyncio.create_subprocess_exec(
-        *leashed(("sh", "-c", process.command)), stdin=pipe, stdout=pipe, stderr=pipe
+        *leashed(("sh", "-c", process.command)),
+        env=children.environment(),
+        stdin=pipe,
+        stdout=pipe,
+        stderr=pipe,
     )
     feeding = asyncio.ensure_future(_pump(process.stdin, child.stdin))
     feeding.add_done_callback(lambda _: child.stdin.close() if child.stdin else None)

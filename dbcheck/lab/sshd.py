@@ -9,13 +9,13 @@ import pwd
 import signal
 import socket
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from dbcheck import children
 from dbcheck.errors import LabError
 from dbcheck.lab import programs
 from dbcheck.lab.held_port import HeldPort
@@ -112,14 +112,15 @@ class Sshd:
                 Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)  # sshd insists
             return [binary, "-D", "-e", "-f", str(folder / "config")]
         if _asyncssh():
-            module = "dbcheck.lab.ssh_server"
-            return [sys.executable, "-m", module, str(folder), str(self.port)]
+            words = (str(folder), str(self.port))
+            return children.module("dbcheck.lab.ssh_server", *words)
         raise programs.absent("sshd")
 
     def _launch(self, command: list[str]) -> None:
         with (self._folder / "log").open("wb") as errors:
             self._child = subprocess.Popen(
                 leashed(command),
+                env=children.environment(),
                 stdin=subprocess.DEVNULL,
                 stdout=errors,
                 stderr=errors,

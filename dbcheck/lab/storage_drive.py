@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from dbcheck import children
 from dbcheck.errors import LabError
 from dbcheck.lab import block, block_filesystem
 from dbcheck.lab.drive_control import DriveProcess
@@ -58,7 +59,12 @@ class DriveStorage:
         """Write out what the kernel holds, and make it stable in the drive."""
         # Of this filesystem alone: others may be on drives that are frozen.
         command = ["sync", "--file-system", str(self.folder)]
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, timeout=_SYNC_S)
+        done = subprocess.run(
+            command,
+            env=children.environment(),
+            stdin=subprocess.DEVNULL,
+            timeout=_SYNC_S,
+        )
         if done.returncode:
             raise LabError(f"{self.folder} cannot be synced")
         self._running().settle()

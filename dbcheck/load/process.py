@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import subprocess
-import sys
 import tempfile
 import threading
 from dataclasses import replace
 
+from dbcheck import children
 from dbcheck.errors import DbcheckError, LoadError
 from dbcheck.load.crew import END_S, Look, Told
 from dbcheck.load.job import Ended, Job, hear, tell
@@ -39,7 +39,9 @@ class ProcessCrew:
         self._told = None
         # In a session of its own, so that Ctrl-C reaches the client alone.
         self._child = subprocess.Popen(
-            [sys.executable, "-P", "-m", "dbcheck.load.worker"],
+            children.module("dbcheck.load.worker"),
+            # The job brings any other password; this one libpq itself looks for.
+            env=children.environment(keep=(children.LIBPQ_PASSWORD,)),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,

@@ -8,10 +8,11 @@ import shlex
 import signal
 import subprocess
 import tempfile
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Container, Sequence
 from dataclasses import dataclass
 from typing import IO
 
+from dbcheck import children
 from dbcheck.errors import PowerError
 
 SAID_MAX = 400
@@ -40,18 +41,21 @@ def run(
     *,
     text: str = "",
     hidden: Collection[str] = (),
+    keep: Container[str] = (),
 ) -> Finished:
     """Run *command* with *text* on its standard input; return once it has ended.
 
-    what: names it in errors; hidden: what must not be seen in what it said.  All that
-    it started ends with it.  If this process dies, timeout(1) ends them a little
-    later.  Raise PowerError if it cannot be run, or takes longer than *timeout_s*.
+    what: names it in errors; hidden: what must not be seen in what it said; keep: see
+    children.environment.  All that it started ends with it.  If this process dies,
+    timeout(1) ends them a little later.  Raise PowerError if it cannot be run, or
+    takes longer than *timeout_s*.
     """
     leash = ("timeout", "-s", "KILL", f"{timeout_s + _GRACE_S:g}")
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         try:
             process = subprocess.Popen(
                 (*leash, *command),
+                env=children.environment(keep),
                 stdin=subprocess.PIPE,
                 stdout=out,
                 stderr=err,

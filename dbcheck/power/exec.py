@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import time
 from dataclasses import dataclass
 
-from dbcheck import interrupt
+from dbcheck import children, interrupt
 from dbcheck.core.cutclass import CutClass
 from dbcheck.errors import PowerError
 from dbcheck.ports import Cut, PowerState
@@ -110,7 +111,10 @@ class ExecSwitch:
             wait_for(wanted, self.state, self._commands.timeout_s)
 
     def _run(self, name: str, command: tuple[str, ...]) -> str:
-        done = run(command, f"{name} command", self._commands.timeout_s)
+        keep = children.switch_variables()  # it may log in to the switch with one
+        timeout_s = self._commands.timeout_s
+        hidden = [os.environ[variable] for variable in keep if variable in os.environ]
+        done = run(command, f"{name} command", timeout_s, hidden=hidden, keep=keep)
         if done.code:
             raise PowerError(
                 f"the {name} command exited with {done.code}, saying: {done.said}",

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dbcheck import interrupt
+from dbcheck import children, interrupt
 from dbcheck.core.cutclass import CutClass
 from dbcheck.errors import PowerError, UsageError
 from dbcheck.ports import Cut, PowerState
@@ -66,7 +66,7 @@ class FenceSwitch:
         self._name = Path(device.agent).name
         self.cut_class = of_agent(device.agent, device.cut_class)
         fence_metadata.require_name(self._name)
-        path = os.pathsep.join((*_SYSTEM, os.environ.get("PATH", "")))
+        path = os.pathsep.join((*_SYSTEM, children.search_path()))
         program = shutil.which(device.agent, path=path)
         if program is None:
             raise UsageError(

@@ -17,6 +17,7 @@ from typing import TypeVar
 from dbcheck import stored
 from dbcheck.errors import RunFormatError
 from dbcheck.inventory.entry import Entry
+from dbcheck.state import state_folder
 
 # How long dbcheck waits for the switch, and what its user says that it cuts: neither
 # changes what is done to the host.
@@ -46,10 +47,7 @@ def fingerprint(entry: Entry) -> str:
 
 def path_of(entry: Entry, subject: str) -> Path:
     """Return where the note on *subject* is kept."""
-    state = os.environ.get("XDG_STATE_HOME", "")
-    folder = Path(state) if state.startswith("/") else Path("~/.local/state")
-    name = f"{fingerprint(entry)[:24]}.json"
-    return folder.expanduser() / "dbcheck" / subject / name
+    return state_folder(subject) / f"{fingerprint(entry)[:24]}.json"
 
 
 def read(entry: Entry, subject: str, kind: type[N]) -> N | None:

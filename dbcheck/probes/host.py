@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, TypeVar
@@ -23,6 +23,8 @@ from dbcheck.remote.program import program
 from dbcheck.remote.way import way_to
 
 PARTS = (  # of its agent's program; each imports only those before it
+    "dbcheck.probes.host_open",
+    "dbcheck.probes.host_folder",
     "dbcheck.probes.host_apart",
     "dbcheck.probes.host_canary",
     "dbcheck.probes.host_data",
@@ -48,6 +50,9 @@ HINTS = {
     "folder": "Log in there as a user who may write beside the data directory, or "
     "name a folder on its filesystem.",
     "strangers": "Look at that folder by hand; dbcheck deletes only its own files.",
+    "owner": "Log in there as the user that the filesystem gives its files to. If the "
+    "folder was exchanged, find out who may write beside the data directory.",
+    "log": "Name the log itself with --server-log: a file, or a folder of files.",
     "in-use": "Wait until the other run is over, or end its client.",
 }
 _DIALECT = Dialect(
@@ -57,6 +62,17 @@ _DIALECT = Dialect(
     hints=HINTS,
     ended_hint="Check that host; what the canaries wrote stays there.",
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Cleared:
+    """What became of canaries that earlier runs had left: the folders.
+
+    kept: folder -> why it was not removed.
+    """
+
+    removed: tuple[str, ...]
+    kept: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +192,10 @@ class TargetHost:
     def remove_canaries(self, folder: str) -> None:
         """Delete the folder if it is there and holds canaries alone."""
         self._request(type(None), host_agent.REMOVE, folder=folder)
+
+    def clear_canaries(self, data_directory: str) -> Cleared:
+        """Delete what earlier runs left beside *data_directory*, or inside it."""
+        return self._request(Cleared, host_agent.CLEAR, path=data_directory)
 
     def close(self) -> None:
         """End the connection; never raises.

@@ -12,9 +12,10 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from dbcheck.probes.host_canary import Canaries, remove, survivors
+from dbcheck.probes.host_canary import Canaries, survivors
 from dbcheck.probes.host_data import data_names
 from dbcheck.probes.host_facts import host_facts
+from dbcheck.probes.host_folder import clear, remove
 from dbcheck.probes.host_log import mark, since
 from dbcheck.probes.host_shutdown import shutdown_record
 from dbcheck.remote.wire import (
@@ -26,8 +27,8 @@ from dbcheck.remote.wire import (
     settle,
 )
 
-FACTS, MARK_LOG, READ_LOG, START, STOP, READ, REMOVE, SHUTDOWN, DATA_NAMES = range(
-    1, 10
+(FACTS, MARK_LOG, READ_LOG, START, STOP, READ, REMOVE, SHUTDOWN, DATA_NAMES, CLEAR) = (
+    range(1, 11)
 )
 COMPLETED = 111  # a report: when, and the numbers completed: see counts()
 
@@ -56,7 +57,8 @@ class Agent(Answers):
             STOP: self._stop,
             READ: lambda ask: survivors(ask["folder"]),
             SHUTDOWN: lambda ask: shutdown_record(ask["boot_id"], ask["since_us"]),
-            REMOVE: lambda ask: remove(ask["folder"]),
+            REMOVE: self._remove,
+            CLEAR: lambda ask: clear(ask["path"]),
             DATA_NAMES: lambda ask: data_names(ask["path"]),
         }
 
@@ -88,6 +90,9 @@ class Agent(Answers):
             "direct": ended.direct,
             "stopped": ended.stopped,
         }
+
+    def _remove(self, ask: Any) -> None:
+        remove(ask["folder"])
 
     def _tell(self, buffered: int, direct: list[int]) -> None:
         now_us = time.monotonic_ns() // 1000

@@ -1,9 +1,10 @@
 """Canaries: data written without a flush, whose disappearance measures a cut.
 
 This file is sent to the target's host, see host_agent.py: Python 3.8, no more than
-the standard library and remote/wire.py.
+the standard library, remote/wire.py and what is sent before it.
 
-The folder of the canaries is on the filesystem of the data directory and holds
+The folder of the canaries (host_folder.py) is on the filesystem of the data directory
+and holds
 
     dbcheck-canary   says that the folder is ours; locked while canaries write
     run.json         which run it was and how it wrote, durable before the first write
@@ -34,21 +35,20 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from dbcheck.remote.wire import Refusal, sync_folder, write_all, write_durably
+from dbcheck.probes.host_folder import Folder, choose_folder, remove
+from dbcheck.remote.wire import Refusal, fill_durably, write_all
 
-BESIDE = ".dbcheck-canary"
-INSIDE = "#sql-dbcheck-canary"  # MariaDB and MySQL list no folder "#sql..." as a schema
-MARKER = "dbcheck-canary"
 RUN = "run.json"
 DIRECT = "direct-{}"
 BUFFERED = "buffered-{:06d}"
-OURS = re.compile(r"dbcheck-canary|run\.json|direct-\d+|buffered-\d{6}")
 OF_RECORDS = re.compile(r"buffered-[0-9]{6,}")
 BLOCK_BYTES = 4096
 SECTOR_BYTES = 512
 RECORD_BYTES = 64
 HEAD = struct.Struct("<8s16sQ")  # magic, nonce, number
 MAGIC = b"dbcanary"
+RUN_BYTES_MAX = 1 << 12
+READ_BYTES_MAX = 1 << 26  # of all canaries in a folder; they take 24 MiB
 ROOM = 2  # so many times what the canaries take must be free
 END_S = 1.0  # for all threads together: a client soon takes a mute host for gone
 IDLE_REPORT_S = 0.02
@@ -96,75 +96,6 @@ def attributes(fd: int) -> int:
     return int(struct.unpack_from("I", found)[0])
 
 
-def choose_folder(data_directory: str, wanted: str) -> str:
-    """Return the folder for the canaries; refuse one on another filesystem.
-
-    *wanted*, if it is not "", else beside the data directory, else inside it.
-    """
-    data = os.path.realpath(data_directory)
-    device = os.stat(data).st_dev
-    if os.path.isfile(data):
-        raise Refusal(
-            "folder",
-            f"{data} is a single file that is mounted; no folder to write in was found"
-            " on its filesystem",
-        )
-    beside = os.path.join(os.path.dirname(data), BESIDE)
-    choices = [wanted] if wanted else [beside, os.path.join(data, INSIDE)]
-    problem = ""
-    for folder in choices:
-        parent = os.path.dirname(folder)
-        if os.stat(parent).st_dev != device:
-            problem = f"{parent} is on another filesystem than {data}"
-        elif not os.access(parent, os.W_OK | os.X_OK):
-            problem = f"{parent} cannot be written by this user"
-        else:
-            return folder
-    raise Refusal("folder", f"no place for canaries: {problem}")
-
-
-def take_folder(folder: str, *, new: bool = False) -> int:
-    """Lock a folder that is ours; return the lock, a descriptor.
-
-    new: it was made by us just now.  An empty one of our own name was too, by a run
-    that was cut off before it was marked.  Raise Refusal if the folder is somebody
-    else's, or if canaries write there.
-    """
-    if os.path.islink(folder):
-        raise Refusal("strangers", f"{folder} is a link")
-    names = os.listdir(folder)
-    strangers = [name for name in names if not OURS.fullmatch(name)]
-    if strangers:
-        raise Refusal("strangers", f"{folder} holds files of others: {strangers[0]}")
-    flags = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
-    if new or (not names and os.path.basename(folder) in (BESIDE, INSIDE)):
-        flags |= os.O_CREAT
-    try:
-        lock = os.open(os.path.join(folder, MARKER), flags, 0o600)
-    except FileNotFoundError:
-        raise Refusal("strangers", f"{folder} is not marked as ours") from None
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(lock)
-        raise Refusal("in-use", f"canaries are writing in {folder}") from None
-    return lock
-
-
-def remove(folder: str) -> None:
-    """Delete the folder, if it is there and ours."""
-    if not os.path.lexists(folder):
-        return
-    lock = take_folder(folder)
-    try:
-        for name in sorted(os.listdir(folder), key=lambda name: name == MARKER):
-            os.unlink(os.path.join(folder, name))
-        os.rmdir(folder)
-    finally:
-        os.close(lock)
-    sync_folder(os.path.dirname(folder))
-
-
 class Canaries:
     """Threads that write until stop(), an error, or the end of this process.
 
@@ -188,8 +119,8 @@ class Canaries:
         self.buffered = 0
         self.direct = [0] * ask["rings"]
         self.stopped = ""
-        self.folder = choose_folder(ask["data_directory"], ask["folder"])
-        self._prepare()
+        self.folder, device = choose_folder(ask["data_directory"], ask["folder"])
+        self._held = self._prepare(device)
         each_s = len(self.direct) / ask["direct_per_s"]
         jobs: list[Callable[[], None]] = [
             functools.partial(self._overwrite, ring, each_s)
@@ -212,34 +143,36 @@ class Canaries:
         for thread in self._threads:
             thread.join(max(0.0, ends_s - time.monotonic()))
 
-    def _prepare(self) -> None:
-        """Make the folder, durable up to its name, with rings of zeros."""
+    def _prepare(self, device: int) -> Folder:
+        """Make the folder on *device*, durable up to its name, with rings of zeros."""
         remove(self.folder)
         zeros = bytes(BLOCK_BYTES * self._ring_blocks)
         space = os.statvfs(os.path.dirname(self.folder))
         needed = ROOM * (len(zeros) * len(self.direct) + 2 * self._file_bytes)
         if space.f_bavail * space.f_frsize < needed:
             raise Refusal("ENOSPC", f"{self.folder}: less than {needed} bytes are free")
-        os.mkdir(self.folder, 0o700)
-        self._lock = take_folder(self.folder, new=True)
-        try:
-            run = {
-                "nonce": self._nonce.hex(),
-                "rings": len(self.direct),
-                "ring_blocks": self._ring_blocks,
-                "records_per_file": self._file_bytes // RECORD_BYTES,
-                "attributes": attributes(self._lock),
-            }
-            write_durably(self._path(RUN), json.dumps(run).encode())
-            for ring in range(len(self.direct)):
-                write_durably(self._path(DIRECT.format(ring + 1)), zeros)
-            os.fsync(self._lock)
-            sync_folder(self.folder)
-            sync_folder(os.path.dirname(self.folder))
-        except BaseException:
-            os.close(self._lock)
-            remove(self.folder)
-            raise
+        with contextlib.ExitStack() as undo:
+            made = Folder(self.folder, new_on=device)
+            undo.callback(made.close)
+            made.take(new=True)
+            undo.callback(made.remove)
+            self._fill(made, zeros)
+            undo.pop_all()
+        return made
+
+    def _fill(self, folder: Folder, zeros: bytes) -> None:
+        run = {
+            "nonce": self._nonce.hex(),
+            "rings": len(self.direct),
+            "ring_blocks": self._ring_blocks,
+            "records_per_file": self._file_bytes // RECORD_BYTES,
+            "attributes": attributes(folder.lock),
+        }
+        fill_durably(folder.create(RUN), json.dumps(run).encode())
+        for ring in range(len(self.direct)):
+            fill_durably(folder.create(DIRECT.format(ring + 1)), zeros)
+        os.fsync(folder.lock)
+        folder.sync()
 
     def _guard(self, job: Callable[[], None]) -> None:
         """Run a job; its error ends all, and with them every open file.
@@ -249,6 +182,9 @@ class Canaries:
         """
         try:
             job()
+        except Refusal as refusal:
+            self.stopped = self.stopped or str(refusal)
+            self._stop.set()
         except OSError as error:
             self.stopped = self.stopped or str(error.strerror or error)
             if error.errno != errno.EINVAL:
@@ -257,12 +193,12 @@ class Canaries:
             with self._closing:
                 self._open -= 1
                 if not self._open:
-                    os.close(self._lock)
+                    self._held.close()
 
     def _overwrite(self, ring: int, interval_s: float) -> None:
         """Overwrite block after block of a ring past the page cache."""
-        flags = os.O_WRONLY | os.O_DIRECT | os.O_CLOEXEC
-        fd = os.open(self._path(DIRECT.format(ring + 1)), flags)
+        name = DIRECT.format(ring + 1)
+        fd = self._held.open(name, os.O_WRONLY | os.O_DIRECT)
         try:
             with mmap.mmap(-1, BLOCK_BYTES) as page:  # aligned, as O_DIRECT wants it
                 for number in self._numbers(interval_s):
@@ -276,7 +212,6 @@ class Canaries:
 
     def _append(self, interval_s: float) -> None:
         """Append record after record; keep the last two files."""
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
         per_file = self._file_bytes // RECORD_BYTES
         fd = -1
         try:
@@ -286,10 +221,8 @@ class Canaries:
                     if fd >= 0:
                         os.close(fd)
                         fd = -1
-                    with contextlib.suppress(FileNotFoundError):
-                        os.unlink(self._path(BUFFERED.format(index - 1)))
-                    name = BUFFERED.format(index + 1)
-                    fd = os.open(self._path(name), flags, 0o600)
+                    self._held.delete(BUFFERED.format(index - 1))
+                    fd = self._held.create(BUFFERED.format(index + 1), os.O_APPEND)
                 write_all(fd, record(self._nonce, number, RECORD_BYTES))
                 self.buffered = number
                 self._report(IDLE_REPORT_S)
@@ -315,56 +248,78 @@ class Canaries:
             self._told_s = now_s
             self._tell(self.buffered, self.direct)
 
-    def _path(self, name: str) -> str:
-        return os.path.join(self.folder, name)
+
+class _Reader:
+    """Reads the files of a folder, so many bytes in all: their owner may be anybody."""
+
+    def __init__(self, folder: Folder) -> None:
+        """Read from *folder*, which stays open."""
+        self._folder = folder
+        self._room = READ_BYTES_MAX
+
+    def run(self) -> dict[str, Any]:
+        """Return run.json; raise FileNotFoundError or ValueError if there is none."""
+        with os.fdopen(self._folder.open(RUN), "rb") as file:
+            content = file.read(RUN_BYTES_MAX + 1)
+        if len(content) > RUN_BYTES_MAX:
+            raise ValueError(RUN)
+        run: dict[str, Any] = json.loads(content)
+        return run
+
+    def ring(self, name: str, nonce: bytes) -> dict[str, Any]:
+        """Return what is left of one ring, see survivors()."""
+        blocks = list(self.pieces(name, BLOCK_BYTES, nonce))
+        return {
+            "found": ranges(sorted(number for number in blocks if number)),
+            "torn": [slot for slot, number in enumerate(blocks) if number is None],
+        }
+
+    def pieces(self, name: str, size: int, nonce: bytes) -> Iterator[int | None]:
+        """Yield the number of each whole piece of a file."""
+        with os.fdopen(self._folder.open(name), "rb") as file:
+            while True:
+                data = file.read(size)
+                if len(data) < size:
+                    return
+                self._room -= size
+                if self._room < 0:
+                    said = f"{self._folder.path} holds more than canaries write"
+                    raise Refusal("strangers", said)
+                yield number_in(data, nonce)
 
 
-def survivors(folder: str) -> dict[str, Any]:
-    """Return what is left of the canaries in *folder*.
+def survivors(path: str) -> dict[str, Any]:
+    """Return what is left of the canaries in the folder *path*.
 
     run: of run.json, None if that is gone.  buffered: ranges of whole numbers, and
     first: the first that was not deleted to make room.
     rings: the same of each ring, with the torn slots, from 0, that hold parts of
     two blocks.
+    Raise OSError, or Refusal if the path holds a link or what is there is not ours.
     """
-    try:
-        with open(os.path.join(folder, RUN), encoding="utf-8") as file:
-            run = json.load(file)
-        nonce = bytes.fromhex(run["nonce"])
-        rings = [
-            _ring(os.path.join(folder, DIRECT.format(ring + 1)), nonce)
-            for ring in range(run["rings"])
-        ]
-        names = sorted(
-            name for name in os.listdir(folder) if OF_RECORDS.fullmatch(name)
-        )
-        per_file = int(run["records_per_file"])
-    except (FileNotFoundError, ValueError, LookupError, TypeError, RecursionError):
-        return {"run": None, "buffered": [], "first": 1, "rings": []}
+    broken = (ValueError, LookupError, TypeError, RecursionError)
+    with contextlib.suppress(FileNotFoundError, *broken):
+        folder = Folder(path)
+        try:
+            return _left_in(folder)
+        finally:
+            folder.close()
+    return {"run": None, "buffered": [], "first": 1, "rings": []}
+
+
+def _left_in(folder: Folder) -> dict[str, Any]:
+    reader, present = _Reader(folder), folder.names()
+    run = reader.run()
+    nonce = bytes.fromhex(run["nonce"])
+    rings = [
+        reader.ring(DIRECT.format(ring + 1), nonce) for ring in range(run["rings"])
+    ]
+    names = sorted(name for name in present if OF_RECORDS.fullmatch(name))
+    per_file = int(run["records_per_file"])
     records = [
-        number
-        for name in names
-        for number in _pieces(os.path.join(folder, name), RECORD_BYTES, nonce)
+        number for name in names for number in reader.pieces(name, RECORD_BYTES, nonce)
     ]
     found = ranges(sorted(number for number in records if number))
     oldest = int(names[0].rpartition("-")[2]) if names else 1
     first = (oldest - 1) * per_file + 1
     return {"run": run, "buffered": found, "first": first, "rings": rings}
-
-
-def _ring(path: str, nonce: bytes) -> dict[str, Any]:
-    blocks = list(_pieces(path, BLOCK_BYTES, nonce))
-    return {
-        "found": ranges(sorted(number for number in blocks if number)),
-        "torn": [slot for slot, number in enumerate(blocks) if number is None],
-    }
-
-
-def _pieces(path: str, size: int, nonce: bytes) -> Iterator[int | None]:
-    """Yield the number of each whole piece of a file."""
-    with open(path, "rb") as file:
-        while True:
-            data = file.read(size)
-            if len(data) < size:
-                return
-            yield number_in(data, nonce)

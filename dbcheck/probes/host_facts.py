@@ -14,6 +14,7 @@ import json
 import os
 import re
 import shutil
+import stat
 import struct
 import subprocess
 from collections.abc import Iterator
@@ -88,13 +89,16 @@ class Volume:
         """Return the filesystem's UUID: the device's own, else udev's.
 
         udev may have left a link of a device that has another filesystem by now, as
-        loop devices have; only root can read the device (blkid(8), -p).
+        loop devices have; only root can read the device (blkid(8), -p).  Whoever mounts
+        a FUSE filesystem names its source, so that is looked at before it is opened.
         """
         key, source = "filesystem_uuid", self.mount["source"]
         if not source.startswith("/dev/"):
             self.unreadable[key] = f"{source} is no block device"
             return ""
-        text = self.tool(key, "blkid", "-p", "-s", "UUID", "-o", "value", source)
+        text = ""
+        if is_block_device(source):
+            text = self.tool(key, "blkid", "-p", "-s", "UUID", "-o", "value", source)
         found = text.strip() or linked_uuid(source)
         if found:
             self.unreadable.pop(key, None)
@@ -325,6 +329,13 @@ def uptime_s(unreadable: dict[str, str]) -> float | None:
         unreadable["uptime_s"] = "/proc/uptime cannot be read"
         return None
     return float(words[0])
+
+
+def is_block_device(path: str) -> bool:
+    """Say whether *path* leads to a block device."""
+    with contextlib.suppress(OSError):  # not in every container's /dev
+        return stat.S_ISBLK(os.stat(path).st_mode)
+    return False
 
 
 def block_folder(device: str) -> str:

@@ -10,7 +10,9 @@ import math
 import re
 import shutil
 import subprocess
+import threading
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from dbcheck.probes.host_process import of_server
@@ -69,15 +71,37 @@ def journalctl(unit: str, option: str, limit: int) -> tuple[bytes, bool]:
     match = "_SYSTEMD_UNIT=" + unit
     command = [program, "--quiet", "--no-pager", "--output=cat", option, match]
     try:
-        done = subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=JOURNALCTL_TIMEOUT_S,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
+        printed, failure = beginning(command, limit + 1, JOURNALCTL_TIMEOUT_S)
+    except OSError as error:
         raise Refusal("journal", "journalctl: " + type(error).__name__) from None
-    if done.returncode:
-        said = done.stderr.decode(errors="replace").strip()[:200]
-        raise Refusal("journal", f"journalctl: {said or done.returncode}")
-    return done.stdout[:limit], len(done.stdout) > limit
+    if failure:
+        raise Refusal("journal", "journalctl: " + failure)
+    return printed[:limit], len(printed) > limit
+
+
+def beginning(
+    command: Sequence[str], limit: int, timeout_s: float
+) -> tuple[bytes, str]:
+    """Return what a program prints, *limit* bytes at most, and why it failed, or "".
+
+    A journal holds as much as any account had logged, so the program is ended once it
+    has printed that much.  Raise OSError if it cannot be run.
+    """
+    pipe, null = subprocess.PIPE, subprocess.DEVNULL
+    with subprocess.Popen(command, stdin=null, stdout=pipe, stderr=pipe) as running:
+        assert running.stdout and running.stderr
+        late = threading.Timer(timeout_s, running.kill)
+        late.start()
+        try:
+            printed = running.stdout.read(limit)
+            if len(printed) == limit:
+                running.kill()
+                return printed, ""
+            said = running.stderr.read(1000).decode(errors="replace").strip()[:200]
+            code = running.wait()
+        finally:
+            late.cancel()
+            running.kill()
+    if code < 0:
+        return printed, f"it was ended after {timeout_s:.0f} s"
+    return printed, (said or str(code)) if code else ""

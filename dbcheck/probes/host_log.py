@@ -1,7 +1,10 @@
 """The end of a server's log, from a remembered place on.
 
 This file is sent to the target's host, see host_agent.py: Python 3.8, no more than
-the standard library and remote/wire.py.
+the standard library, remote/wire.py and what is sent before it.
+
+The server's account may put anything where its log was.  So a log is a file and no
+link, and no more of it is read than it held when it was opened.
 """
 
 from __future__ import annotations
@@ -12,12 +15,16 @@ import zlib
 from typing import IO, Any
 
 from dbcheck.probes.host_journal import JOURNAL, mark_journal, since_journal
+from dbcheck.probes.host_open import names_in, open_regular
 from dbcheck.probes.host_process import error_file
+from dbcheck.remote.wire import Refusal
 
 PACKED = (".gz", ".xz", ".bz2", ".zst")
 STDERR = "stderr:"  # and a data directory: a file, or the journal of its service
 END_BYTES = 4096  # before a mark, by which a file is known to go on from there
 LINE_BYTES_MAX = 4096  # what is longer is a dump
+SCAN_BYTES_MAX = 1 << 28  # of all logs, also of the dumps in them
+ENTRIES_MAX = 200_000  # of the folder of a log that are listed
 
 
 def mark(path: str) -> dict[str, list[int]]:
@@ -43,7 +50,7 @@ def mark_files(path: str) -> dict[str, list[int]]:
     """
     found = {}
     for file in files(path):
-        with open(file, "rb") as stream:
+        with os.fdopen(open_regular(file), "rb") as stream:
             os.fsync(stream.fileno())
             status = os.fstat(stream.fileno())
             end = end_before(stream, status.st_size)
@@ -66,6 +73,7 @@ def since(path: str, marks: dict[str, list[int]], limit: int) -> dict[str, Any]:
     A file that was renamed since is known by its inode.  truncated: there was more, or
     the file that was written to last is gone.  rewound: a file does not continue what
     it was, as one that is truncated in place, and was read from its start.
+    Raise OSError, or Refusal if there is no such log.
     """
     if path.startswith((JOURNAL, STDERR)):
         if not all(map(os.path.isabs, marks)):
@@ -73,10 +81,10 @@ def since(path: str, marks: dict[str, list[int]], limit: int) -> dict[str, Any]:
         path = min(marks, key=len)  # the others were rotated out of it
     known = {mark[0]: mark for mark in marks.values()}
     newest = max(marks.values(), key=lambda mark: mark[2:3], default=None)
-    text = b""
+    text, unread = b"", SCAN_BYTES_MAX
     rewound, seen = False, set()
     for file in sorted(files(path), key=lambda file: os.stat(file).st_mtime_ns):
-        with open(file, "rb") as stream:
+        with os.fdopen(open_regular(file), "rb") as stream:
             status = os.fstat(stream.fileno())
             mark = known.get(status.st_ino, [0, 0])
             start = mark[1]
@@ -86,26 +94,35 @@ def since(path: str, marks: dict[str, list[int]], limit: int) -> dict[str, Any]:
             ):
                 start, rewound = 0, True
             stream.seek(start)
-            text += _lines(stream, limit + 1 - len(text))
+            size = status.st_size - start
+            text += _lines(stream, limit + 1 - len(text), min(size, unread))
+            unread -= size
         seen.add(status.st_ino)
     gone = newest is not None and newest[0] not in seen
     return {
         "text": text[:limit].decode("utf-8", "replace"),
-        "truncated": len(text) > limit or gone,
+        "truncated": len(text) > limit or gone or unread < 0,
         "rewound": rewound,
     }
 
 
-def _lines(stream: IO[bytes], room: int) -> bytes:
-    """Return what *stream* has left, *room* bytes at most, with long lines cut."""
+def _lines(stream: IO[bytes], room: int, size: int) -> bytes:
+    """Return the next *size* bytes, *room* bytes at most, with long lines cut."""
+
+    def piece() -> bytes:
+        nonlocal size
+        found = stream.readline(max(0, min(LINE_BYTES_MAX, size)))
+        size -= len(found)
+        return found
+
     kept = []
     while room > 0:
-        line = stream.readline(LINE_BYTES_MAX)
+        line = piece()
         if not line:
             break
         rest = line
         while rest and not rest.endswith(b"\n"):
-            rest = stream.readline(LINE_BYTES_MAX)
+            rest = piece()
         if rest is not line and rest:
             line += b"\n"
         kept.append(line[:room])
@@ -116,12 +133,18 @@ def _lines(stream: IO[bytes], room: int) -> bytes:
 def files(path: str) -> list[str]:
     """Return the log and what was rotated out of it, or all files of a folder.
 
-    Raise OSError if *path* is not there.
+    Raise OSError if *path* is not there, or Refusal if it is neither of these.
     """
+    folder, name = path, ""
     if not stat.S_ISDIR(os.stat(path).st_mode):
         folder, name = os.path.split(path)
-        names = [each for each in os.listdir(folder) if each.startswith(name)]
-    else:
-        folder, names = path, os.listdir(path)
-    paths = [os.path.join(folder, each) for each in names if not each.endswith(PACKED)]
-    return [each for each in paths if stat.S_ISREG(os.lstat(each).st_mode)]
+    names = names_in(folder, folder, ENTRIES_MAX)
+    paths = [
+        os.path.join(folder, each)
+        for each in names
+        if each.startswith(name) and not each.endswith(PACKED)
+    ]
+    found = [each for each in paths if stat.S_ISREG(os.lstat(each).st_mode)]
+    if name and not found:
+        raise Refusal("log", f"{path} is a link, or no regular file")
+    return found

@@ -20,13 +20,17 @@ def of_server(directory: str) -> Iterator[str]:
     """Yield the folder in /proc of each process of the server of *directory*.
 
     PostgreSQL, MySQL and MariaDB all change to their data directory (proc(5), cwd),
-    which only their own account and root may see.
+    which only their own account and root may see.  Any account may give a process their
+    name, and change to a directory that it may search; so the process must belong to
+    the directory's owner.  That of one which changed its account is root's (proc(5)).
     """
     wanted = os.path.realpath(directory)
     for name in os.listdir(PROCESSES):
         folder = os.path.join(PROCESSES, name)
         try:
             works_there = name.isdigit() and os.readlink(folder + "/cwd") == wanted
+            accounts = (os.stat(wanted).st_uid, 0)
+            works_there = works_there and os.stat(folder).st_uid in accounts
         except OSError:  # it ended, or is another account's
             continue
         if works_there and first_line(folder + "/comm") in SERVERS:

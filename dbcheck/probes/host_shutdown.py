@@ -1,8 +1,8 @@
 """What a host's own records tell of an orderly shutdown.
 
 This file is sent to the target's host, see host_agent.py: Python 3.8, no more than
-the standard library and remote/wire.py.  What a cut left no time to write is absent,
-so only what is found counts.
+the standard library, remote/wire.py and what is sent before it.  What a cut left no
+time to write is absent, so only what is found counts.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ from __future__ import annotations
 import os
 import shutil
 import struct
-import subprocess
 from collections.abc import Iterator
+
+from dbcheck.probes.host_journal import beginning
 
 WTMP = "/var/log/wtmp"
 WTMP_READ_BYTES = 1 << 18
@@ -24,6 +25,7 @@ SHUTDOWN_USER = b"shutdown"  # of the record that shutdown writes, see utmp(5), 
 # which it is last of all.
 MESSAGES = ("98268866d1d54a499c4e98921d93bc40", "d93fb3c9c24d451a97cea615ce59c00b")
 JOURNALCTL_TIMEOUT_S = 20
+LINE_BYTES_MAX = 1000
 
 
 def shutdown_record(boot_id: str, since_us: int) -> str:
@@ -79,24 +81,14 @@ def from_journal(boot_id: str, since_us: int) -> str:
     if program is None or not boot_id:
         return ""
     matches = [f"MESSAGE_ID={MESSAGES[0]}", "+", f"MESSAGE_ID={MESSAGES[1]}"]
+    command = [
+        *(program, "--quiet", "--no-pager", "--output=cat"),
+        *("--boot=" + boot_id.replace("-", ""), f"--since=@{since_us // 1000000}"),
+        *matches,
+    ]
     try:
-        done = subprocess.run(
-            [
-                program,
-                "--quiet",
-                "--no-pager",
-                "--output=cat",
-                "--boot=" + boot_id.replace("-", ""),
-                f"--since=@{since_us // 1000000}",
-                *matches,
-            ],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=JOURNALCTL_TIMEOUT_S,
-        )
-    except (OSError, subprocess.TimeoutExpired):
+        printed, failure = beginning(command, LINE_BYTES_MAX, JOURNALCTL_TIMEOUT_S)
+    except OSError:
         return ""
-    if done.returncode:
-        return ""
-    lines = done.stdout.decode(errors="replace").strip().splitlines()
-    return lines[0][:200] if lines else ""
+    lines = printed.decode(errors="replace").strip().splitlines()
+    return lines[0][:200] if lines and not failure else ""

@@ -12,9 +12,11 @@ import msgspec
 
 from dbcheck.errors import DbcheckError
 from dbcheck.remote import wire
+from dbcheck.remote.patience import SLOWEST_BYTES_PER_S, Patience
 
 REPLY_TIMEOUT_S = 60.0  # a slow disk may take long; a silent host is dead
 _NOISE_BYTES_MAX = 1 << 16
+_ERROR_CHARACTERS_MAX = 2000
 
 T = TypeVar("T")
 
@@ -121,13 +123,14 @@ class Channel:
             raise self.nonsense() from None
 
     def stream(self, verb: int, **question: object) -> Iterator[bytes]:
-        """Yield the parts of a long answer."""
+        """Yield the parts of a long answer, none of them empty."""
         self.ask(verb, **question)
+        patience = Patience(REPLY_TIMEOUT_S)
         while True:
-            kind, payload = self.receive(REPLY_TIMEOUT_S)
+            kind, payload = self._receive(patience)
             if kind == wire.END:
                 return
-            if kind != wire.DATA:
+            if kind != wire.DATA or not payload:
                 raise self.nonsense()
             yield payload
 
@@ -153,12 +156,16 @@ class Channel:
         Raise the failure if it is an error, if none came in time, or if the agent
         is gone.
         """
-        self._fill(wire.MESSAGE.size, timeout_s)
+        return self._receive(None if timeout_s is None else Patience(timeout_s))
+
+    def _receive(self, patience: Patience | None) -> tuple[int, bytes]:
+        """Do what receive() does; None waits for ever."""
+        self._fill(wire.MESSAGE.size, patience)
         kind, _, _, length = wire.MESSAGE.unpack_from(self._buffer)
         if length > wire.MESSAGE_BYTES_MAX:
             raise self.nonsense()
         end = wire.MESSAGE.size + length
-        self._fill(end, timeout_s)
+        self._fill(end, patience)
         payload = bytes(self._buffer[wire.MESSAGE.size : end])
         del self._buffer[:end]
         if kind == wire.ERROR:
@@ -178,19 +185,22 @@ class Channel:
         """End the agent; never raises."""
         self._pipe.close()
 
-    def _fill(self, wanted: int, timeout_s: float | None) -> None:
+    def _fill(self, wanted: int, patience: Patience | None) -> None:
         """Read until *wanted* bytes are buffered."""
         while len(self._buffer) < wanted:
+            if patience is None:
+                self._take(None)
+                continue
             try:
-                self._take(timeout_s)
+                patience.wait(self._take)
             except TimeoutError:
-                raise self._dialect.failure(
-                    f"{self.place} did not answer for {timeout_s:g} s",
-                    hint="Check its disk and the network between here and there.",
-                ) from None
+                raise self._too_late(patience) from None
 
-    def _take(self, timeout_s: float | None) -> None:
-        """Buffer what comes next; raise TimeoutError, or the failure at the end."""
+    def _take(self, timeout_s: float | None) -> int:
+        """Buffer what comes next, and return how many bytes those are.
+
+        Raise TimeoutError, or the failure at the end.
+        """
         try:
             data = self._pipe.receive(timeout_s)
         except TimeoutError:
@@ -200,15 +210,25 @@ class Channel:
         if not data:
             raise self._ended()
         self._buffer += data
+        return len(data)
 
     def _await_hello(self) -> None:
         """Skip what a login shell prints, until the agent says that it runs."""
-        wanted = len(wire.HELLO)
+        wanted, patience = len(wire.HELLO), Patience(REPLY_TIMEOUT_S)
         while (at := self._buffer.find(wire.HELLO)) < 0:
             if len(self._buffer) > _NOISE_BYTES_MAX:
                 raise self.nonsense()
-            self._fill(max(wanted, len(self._buffer) + 1), REPLY_TIMEOUT_S)
+            self._fill(max(wanted, len(self._buffer) + 1), patience)
         del self._buffer[: at + wanted]
+
+    def _too_late(self, patience: Patience) -> DbcheckError:
+        said = f"did not answer for {patience.most_s:g} s"
+        if patience.received:
+            said = f"broke off its answer, or sends less than {SLOWEST_BYTES_PER_S} B/s"
+        return self._dialect.failure(
+            f"{self.place} {said}",
+            hint="Check its disk and the network between here and there.",
+        )
 
     def _ended(self) -> DbcheckError:
         words = self._pipe.last_words().strip().splitlines()
@@ -232,7 +252,8 @@ class Channel:
         try:
             answer = json.loads(payload)
             hint = self._dialect.hints.get(answer["code"], "")
-            what = f"{self._dialect.who} {self.place}: {answer['message']}"
+            message = str(answer["message"])[:_ERROR_CHARACTERS_MAX]
+            what = f"{self._dialect.who} {self.place}: {message}"
             return self._dialect.failure(what, hint=hint)
         except (ValueError, KeyError, TypeError, RecursionError):
             return self.nonsense()

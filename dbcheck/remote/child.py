@@ -7,10 +7,10 @@ import logging
 import os
 import select
 import subprocess
-import sys
 import tempfile
 import threading
 
+from dbcheck import children
 from dbcheck.errors import HostError
 from dbcheck.remote.program import bootstrap
 
@@ -20,9 +20,9 @@ _GRACE_S = 2.0
 _READ_BYTES = 1 << 16
 
 
-def run_here(program: bytes, python: str = sys.executable) -> ChildPipe:
+def run_here(program: bytes, python: str = children.PYTHON) -> ChildPipe:
     """Start *python*, which waits for *program*; raise HostError if it cannot run."""
-    return ChildPipe([python, "-I", "-S", "-c", bootstrap(len(program))])
+    return ChildPipe(children.standalone(bootstrap(len(program)), python))
 
 
 class ChildPipe:
@@ -35,6 +35,7 @@ class ChildPipe:
             # Its own session: Ctrl-C is for the client, which must end the run.
             self._child = subprocess.Popen(
                 command,
+                env=children.environment(),
                 bufsize=0,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,

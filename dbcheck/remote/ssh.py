@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import shlex
 import threading
+import time
 from collections.abc import Iterator
 
 import paramiko
@@ -15,6 +16,7 @@ from dbcheck.remote.sshconnect import Address, Connection, SshOptions, connect
 
 _READ_BYTES = 1 << 18
 _LAST_WORDS_S = 2.0
+_STUCK_S = 60.0  # as long as a reply may take, see channel.REPLY_TIMEOUT_S
 _LAST_WORDS_BYTES_MAX = 1 << 16
 
 
@@ -49,10 +51,16 @@ class SshHost:
                 f"{self.place} does not answer any more: {error or 'it hung up'}",
                 hint="Check that host and the network between here and there.",
             ) from error
+        # paramiko waits for the answer for ever, or until the channel is closed.
+        give_up = threading.Timer(self._options.connect_timeout_s, _end, (channel,))
+        give_up.daemon = True
+        give_up.start()
         try:
             channel.exec_command(f"exec python3 -I -S -c {command}")
         except (paramiko.SSHException, OSError, EOFError) as error:
             raise self._refused(error) from error
+        finally:
+            give_up.cancel()
         return SshPipe(channel)
 
     def _refused(self, error: Exception) -> HostError:
@@ -94,15 +102,26 @@ def _gone_as_broken_pipe() -> Iterator[None]:
         raise BrokenPipeError(str(error) or "the connection ended") from error
 
 
+def _end(channel: paramiko.Channel) -> None:
+    """Close *channel*; never raises."""
+    with contextlib.suppress(OSError), _gone_as_broken_pipe():
+        channel.close()
+
+
 class SshPipe:
     """The streams of one remote command; see channel.Pipe."""
 
     def __init__(self, channel: paramiko.Channel) -> None:
         """Own *channel*, on which the command runs."""
         self._channel = channel
+        channel.settimeout(_STUCK_S)
 
     def send(self, data: bytes) -> None:
-        """Hand over all of *data*; raise OSError if the agent is gone."""
+        """Hand over all of *data*; raise OSError if the agent is gone.
+
+        It is taken for gone as well if it takes nothing for _STUCK_S.
+        """
+        ends_s = time.monotonic() + _STUCK_S
         while data:
             # A channel has one timeout for both directions, and this one is
             # receive()'s; when it has passed, nothing was sent.
@@ -110,13 +129,21 @@ class SshPipe:
                 sent = self._channel.send(data)
                 if not sent:
                     raise BrokenPipeError("the channel is closed")
-                data = data[sent:]
+                data, ends_s = data[sent:], time.monotonic() + _STUCK_S
+            if time.monotonic() > ends_s:
+                raise BrokenPipeError(f"nothing was taken for {_STUCK_S:g} s")
 
     def receive(self, timeout_s: float | None) -> bytes:
         """Return what has come, b"" at the end; raise TimeoutError."""
-        self._channel.settimeout(timeout_s)
-        with _gone_as_broken_pipe():
-            return self._channel.recv(_READ_BYTES)
+        while True:
+            # Never for ever: see send().
+            self._channel.settimeout(_STUCK_S if timeout_s is None else timeout_s)
+            try:
+                with _gone_as_broken_pipe():
+                    return self._channel.recv(_READ_BYTES)
+            except TimeoutError:
+                if timeout_s is not None:
+                    raise
 
     def finish(self) -> None:
         """Send nothing more; the agent ends when it has read everything."""
@@ -125,8 +152,7 @@ class SshPipe:
 
     def close(self) -> None:
         """End the channel; calls blocked in other threads return.  Never raises."""
-        with contextlib.suppress(OSError), _gone_as_broken_pipe():
-            self._channel.close()
+        _end(self._channel)
 
     def is_alive(self) -> bool:
         """Say whether the agent still runs, as far as is known here."""
@@ -136,8 +162,9 @@ class SshPipe:
         """Return what came on standard error."""
         words = b""
         self._channel.settimeout(_LAST_WORDS_S)
+        ends_s = time.monotonic() + _LAST_WORDS_S
         try:
-            while len(words) < _LAST_WORDS_BYTES_MAX:
+            while len(words) < _LAST_WORDS_BYTES_MAX and time.monotonic() < ends_s:
                 part = self._channel.recv_stderr(_READ_BYTES)
                 if not part:
                     break

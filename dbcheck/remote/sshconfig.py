@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import glob
+import os
+import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import paramiko
+import paramiko.config
 
+from dbcheck import children
 from dbcheck.errors import UsageError
 
 _INCLUDES_MAX = 16  # as OpenSSH: READCONF_MAX_DEPTH in readconf.c
@@ -33,6 +38,25 @@ def settings(host: str, config_file: Path) -> Mapping[str, Any]:
             hint="Name host, user and port in the URL.",
         ) from error
     return found
+
+
+def _holds(command: str, **_: object) -> SimpleNamespace:
+    """Run the command of a "Match exec" as ssh(1) does; say whether it succeeded."""
+    shell = os.environ.get("SHELL", "/bin/sh")
+    try:
+        done = subprocess.run(
+            [shell, "-c", command],
+            env=children.environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+        )
+    except OSError as error:  # and no word that the configuration is not there
+        raise ValueError(f"{shell}: {error.strerror}") from None
+    return SimpleNamespace(ok=done.returncode == 0)
+
+
+# paramiko's own way, the package invoke, hands the command our whole environment.
+paramiko.config.invoke = SimpleNamespace(run=_holds)  # type: ignore[attr-defined]
 
 
 def _lines(path: Path, *, depth: int) -> Iterator[str]:

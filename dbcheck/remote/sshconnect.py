@@ -17,6 +17,7 @@ from typing import Any
 
 import paramiko
 
+from dbcheck import children
 from dbcheck.errors import HostError, UsageError
 from dbcheck.remote.sshconfig import settings
 
@@ -66,13 +67,22 @@ class Address:
 
     @classmethod
     def parse(cls, text: str) -> Address:
-        """Return what "[user@]host[:port]" says; raise UsageError."""
+        """Return what "[user@]host[:port]" says; raise UsageError.
+
+        The message repeats nothing that may be a password.
+        """
         user, _, place = text.rpartition("@")
+        if ":" in user:
+            raise UsageError(
+                "the address of a host must hold no password",
+                hint="Write it like user@host:port, and log in with a key; `ssh-add`"
+                " unlocks one.",
+            )
         host, colon, port = place.rpartition(":")
         if not colon or place.endswith("]"):
             host, port = place, ""
         if not host or (port and not port.isascii()) or (port and not port.isdigit()):
-            raise UsageError(f"not a host to connect to: {text!r}")
+            raise UsageError(f"not a host to connect to: {place!r}")
         return cls(host.strip("[]"), user or None, int(port) if port else None)
 
 
@@ -263,6 +273,7 @@ def _proxy(command: str) -> Iterator[socket.socket]:
         with theirs:
             child = subprocess.Popen(
                 ["/bin/sh", "-c", f"exec {command}"],
+                env=children.environment(),
                 stdin=theirs.fileno(),
                 stdout=theirs.fileno(),
                 stderr=subprocess.DEVNULL,

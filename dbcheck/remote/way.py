@@ -41,8 +41,10 @@ def way_to(
         return Way(url, run_here)
     kind, _, address = url.partition("://")
     if kind != "ssh":
+        shown = url.rpartition("@")[2]  # before it, there may be a password
         raise UsageError(
-            f"not a host: {url!r}", hint="A host is ssh://[user@]host[:port] or local:."
+            f"not a host: {shown!r}",
+            hint="A host is ssh://[user@]host[:port] or local:.",
         )
     # paramiko takes 100 ms to import.
     from dbcheck.remote.ssh import SshHost

@@ -173,6 +173,11 @@ def write_all(fd: int, data: bytes) -> None:
 def write_durably(path: str, data: bytes) -> None:
     """Write a new file; its folder must still be synced."""
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    fill_durably(fd, data)
+
+
+def fill_durably(fd: int, data: bytes) -> None:
+    """Write a file that is open and empty, and close it."""
     try:
         write_all(fd, data)
         os.fsync(fd)

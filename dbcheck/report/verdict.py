@@ -42,6 +42,7 @@ _ABOVE = (
     "dbcheck's tables."
 )
 _COPY = "Whether an older copy of the data was put in its place is not known: {}."
+_ALONE = "This rests on the witness's word alone"
 _WRITE_CACHE = (
     "Write 'write back' to /sys/block/NAME/queue/write_cache of each layer named, with "
     "a udev rule so that it lasts, or switch the drive's own cache off."
@@ -51,6 +52,8 @@ _WRITE_CACHE = (
 def verdict_report(result: Json) -> RenderableType:
     """Return the whole report on a judged run."""
     parts: list[RenderableType] = ["", _headline(result)]
+    if result["witness_alone"]:
+        parts.append(Text(f"  {_ALONE}: {result['witness_alone_why']}."))
     parts += [Text(f"  {reason}") for reason in result["reasons"][1:]]
     if not result["final"]:
         parts.append(Text(f"  {_NOT_FINAL} dbcheck reconcile {result['folder']}"))

@@ -23,12 +23,14 @@ of one log can pass for one of another.
 from __future__ import annotations
 
 import base64
+import errno
 import fcntl
 import hashlib
 import json
 import os
 import re
 import shutil
+import stat
 import struct
 import time
 import zlib
@@ -102,6 +104,59 @@ def token_of(run_id: str, number: int) -> int:
 def log_name(number: int) -> str:
     """Return the name of the file that holds log *number* of a run."""
     return f"acks-{number}.log" if number else "acks.log"
+
+
+def folder_of(ask: Any) -> str:
+    """Return the folder that a request names; /~/NAME is NAME in the user's home."""
+    folder = ask["folder"]
+    if not isinstance(folder, str):
+        raise TypeError("a folder's name is no text")
+    if folder == "/~" or folder.startswith("/~/"):
+        return os.path.expanduser("~") + folder[2:]
+    return folder
+
+
+def require_own(folder: str) -> None:
+    """Refuse a folder in which another user may have put files, or may do so.
+
+    In /var/tmp, or the like, anybody may have made it before us.
+    """
+    if os.path.islink(folder):
+        raise Refusal("not-own", f"{folder} is a link")
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        status = os.fstat(fd)
+    finally:
+        os.close(fd)
+    if status.st_uid != os.geteuid():
+        raise Refusal(
+            "not-own", f"{folder} belongs to the user {status.st_uid}, not to this one"
+        )
+    if status.st_mode & 0o022:
+        mode = stat.S_IMODE(status.st_mode)
+        raise Refusal("not-own", f"{folder} has the mode {mode:o}: others may write")
+
+
+def open_file(folder: str, name: str) -> int:
+    """Return a descriptor of a file in *folder* to read it; follow no link.
+
+    Raise FileNotFoundError or NotADirectoryError if one of them is not there.
+    """
+    place = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        fd = os.open(name, flags, dir_fd=place)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise Refusal("not-own", f"{folder}/{name} is a link") from None
+        error.filename = os.path.join(folder, name)
+        raise
+    finally:
+        os.close(place)
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise Refusal("not-own", f"{folder}/{name} is not a file")
+    return fd
 
 
 def run_folder(folder: str, run_id: str) -> str:
@@ -244,8 +299,9 @@ class Agent:
         self._send(ERROR, to_json({"code": code, "message": message}))
 
     def _facts(self, ask: Any) -> None:
-        folder = ask["folder"]
+        folder = folder_of(ask)
         make_folder(folder)
+        require_own(folder)
         with Scratch(folder):
             pass
         space = os.statvfs(folder)
@@ -261,10 +317,12 @@ class Agent:
     def _probe(self, ask: Any) -> None:
         if not 1 <= ask["count"] <= PROBE_COUNT_MAX:
             raise Refusal("protocol", f"cannot probe {ask['count']!r} times")
-        make_folder(ask["folder"])
-        require_disk(ask["folder"], volatile=ask["volatile"])
+        folder = folder_of(ask)
+        make_folder(folder)
+        require_own(folder)
+        require_disk(folder, volatile=ask["volatile"])
         durations = []
-        with Scratch(ask["folder"]) as fd:
+        with Scratch(folder) as fd:
             for _ in range(ask["count"]):
                 start = time.perf_counter()
                 write_all(fd, bytes(PROBE_BYTES))
@@ -275,9 +333,10 @@ class Agent:
     def _create(self, ask: Any) -> None:
         if self._log is not None:
             raise Refusal("log", "a log is open on this channel already")
-        folder = ask["folder"]
+        folder = folder_of(ask)
         path = run_folder(folder, ask["run"])
         make_folder(folder)
+        require_own(folder)
         require_disk(folder, volatile=ask["volatile"])
         try:
             os.mkdir(path, 0o700)
@@ -298,8 +357,11 @@ class Agent:
     def _join(self, ask: Any) -> None:
         if self._log is not None:
             raise Refusal("log", "a log is open on this channel already")
-        path, number = run_folder(ask["folder"], ask["run"]), ask["log"]
-        logs = logs_announced(os.path.join(path, MANIFEST_NAME))
+        folder, number = folder_of(ask), ask["log"]
+        path = run_folder(folder, ask["run"])
+        logs = logs_announced(path)
+        require_own(folder)
+        require_own(path)
         if not 1 <= number < logs:
             raise Refusal(
                 "no-log", f"run {ask['run']} has {logs} logs, no log {number}"
@@ -307,7 +369,7 @@ class Agent:
         try:
             self._log = Log(path, ask["run"], number)
         except FileExistsError:
-            refuse_if_open(os.path.join(path, log_name(number)))
+            refuse_if_open(path, log_name(number))
             raise Refusal(
                 "exists", f"log {number} of run {ask['run']} is there already"
             ) from None
@@ -316,13 +378,13 @@ class Agent:
 
     def _runs(self, ask: Any) -> None:
         found = []
-        for run_id in list_folder(ask["folder"]):
-            path = os.path.join(ask["folder"], run_id)
+        folder = folder_of(ask)
+        for run_id in list_folder(folder):
+            path = os.path.join(folder, run_id)
             try:
-                manifest = os.path.join(path, MANIFEST_NAME)
-                made_ns = os.stat(manifest).st_mtime_ns
-                for number in range(logs_announced(manifest)):
-                    os.stat(os.path.join(path, log_name(number)))
+                made_ns = os.lstat(os.path.join(path, MANIFEST_NAME)).st_mtime_ns
+                for number in range(logs_announced(path)):
+                    os.lstat(os.path.join(path, log_name(number)))
             except (FileNotFoundError, NotADirectoryError, Refusal):
                 continue  # no run, or one that is being removed
             if RUN_ID.fullmatch(run_id):
@@ -336,11 +398,11 @@ class Agent:
         self._stream(ask, log_name(ask["log"]))
 
     def _stream(self, ask: Any, name: str) -> None:
-        path = os.path.join(run_folder(ask["folder"], ask["run"]), name)
+        path = run_folder(folder_of(ask), ask["run"])
         try:
-            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            fd = open_file(path, name)
         except (FileNotFoundError, NotADirectoryError):
-            raise Refusal("no-run", f"{path} is not there") from None
+            raise Refusal("no-run", f"{path}/{name} is not there") from None
         try:
             left = os.fstat(fd).st_size  # a log that still grows is read to here
             while left:
@@ -354,11 +416,14 @@ class Agent:
         self._send(END, b"")
 
     def _remove(self, ask: Any) -> None:
-        path = run_folder(ask["folder"], ask["run"])
+        folder = folder_of(ask)
+        path = run_folder(folder, ask["run"])
         try:
             names = os.listdir(path)
         except (FileNotFoundError, NotADirectoryError):
             raise Refusal("no-run", f"{path} is not there") from None
+        require_own(folder)
+        require_own(path)
         logs = [name for name in names if LOG_NAMES.fullmatch(name)]
         strangers = set(names) - {*logs, MANIFEST_NAME}
         if strangers:
@@ -366,11 +431,11 @@ class Agent:
                 "strangers", f"{path} holds files of others: {min(strangers)}"
             )
         for name in logs:
-            refuse_if_open(os.path.join(path, name))
+            refuse_if_open(path, name)
         for name in names:
             os.unlink(os.path.join(path, name))
         os.rmdir(path)
-        sync_folder(ask["folder"])
+        sync_folder(folder)
         self._send(RESULT, to_json(None))
 
 
@@ -393,24 +458,24 @@ class Scratch:
         os.close(self._fd)
 
 
-def refuse_if_open(path: str) -> None:
-    """Refuse if an agent has the log *path* open for appending."""
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+def refuse_if_open(folder: str, name: str) -> None:
+    """Refuse if an agent has the log *name* in *folder* open for appending."""
+    fd = open_file(folder, name)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise Refusal("in-use", f"{path} is being written") from None
+        raise Refusal("in-use", f"{folder}/{name} is being written") from None
     finally:
         os.close(fd)
 
 
-def logs_announced(path: str) -> int:
-    """Return how many logs the manifest *path* announces."""
+def logs_announced(folder: str) -> int:
+    """Return how many logs the manifest of the run in *folder* announces."""
     try:
-        with open(path, "rb") as file:
+        with os.fdopen(open_file(folder, MANIFEST_NAME), "rb") as file:
             logs = json.load(file)["logs"]
     except (FileNotFoundError, NotADirectoryError):
-        raise Refusal("no-run", f"{path} is not there") from None
+        raise Refusal("no-run", f"{folder}/{MANIFEST_NAME} is not there") from None
     except (ValueError, KeyError, TypeError, RecursionError):
         return 1
     return logs if isinstance(logs, int) else 1

@@ -6,7 +6,9 @@ import base64
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
+
+import msgspec
 
 from dbcheck.errors import HostError, WitnessError
 from dbcheck.ports import HostFacts, WitnessLog
@@ -16,6 +18,14 @@ from dbcheck.witness import agent
 from dbcheck.witness.channel import open_channel
 from dbcheck.witness.openlog import OpenLog
 from dbcheck.witness.window import WindowLimits
+
+MANIFEST_BYTES_MAX = wire.MESSAGE_BYTES_MAX // 2  # one message takes it in base64
+WORD_MAX = 4096  # of a path (limits.h), far more than a name has
+ADDRESSES_MAX = 10_000
+RunIds = Annotated[
+    list[Annotated[str, msgspec.Meta(max_length=100)]],
+    msgspec.Meta(max_length=100_000),
+]
 
 T = TypeVar("T")
 
@@ -58,17 +68,31 @@ class AgentWitness(ABC):
 
     def facts(self) -> HostFacts:
         """Describe the host and make sure that the folder can be written."""
-        return self._request(HostFacts, agent.FACTS)
+        facts = self._request(HostFacts, agent.FACTS)
+        words = (facts.hostname, facts.machine_id, facts.boot_id, *facts.addresses)
+        longest = max(map(len, (*words, facts.folder, facts.filesystem)))
+        if longest > WORD_MAX or len(facts.addresses) > ADDRESSES_MAX:
+            raise WitnessError(
+                f"{self.url} tells more of itself than any host has to tell",
+                hint="Check which host it is; use another witness.",
+            )
+        return facts
 
     def probe(self, count: int) -> Sequence[float]:
         """Append and fsync *count* times there; return each duration in seconds."""
-        return self._request(
+        durations = self._request(
             list[float], agent.PROBE, count=count, volatile=self._volatile
         )
+        if len(durations) != count:
+            raise WitnessError(
+                f"{self.url} tells of {len(durations)} writes, not of {count}",
+                hint="Check which host it is; use another witness.",
+            )
+        return durations
 
     def create(self, run_id: str, manifest: bytes) -> WitnessLog:
         """Store the manifest durably and open a new log; raise if the run exists."""
-        if 2 * len(manifest) > wire.MESSAGE_BYTES_MAX:
+        if len(manifest) > MANIFEST_BYTES_MAX:
             raise WitnessError(f"a manifest of {len(manifest)} bytes is too long")
         channel = self._borrow()
         try:
@@ -96,11 +120,20 @@ class AgentWitness(ABC):
 
     def runs(self) -> Sequence[str]:
         """Return the ids of the runs whose logs are there, oldest first."""
-        return self._request(list[str], agent.RUNS)
+        return self._request(RunIds, agent.RUNS)
 
     def manifest(self, run_id: str) -> bytes:
         """Return the stored manifest; raise WitnessError if there is none."""
-        return b"".join(self._stream(agent.MANIFEST, run_id))
+        content = bytearray()
+        for part in self._stream(agent.MANIFEST, run_id):
+            content += part
+            if len(content) > MANIFEST_BYTES_MAX:
+                raise WitnessError(
+                    f"{self.url} sends a manifest of run {run_id} that is longer than"
+                    f" {MANIFEST_BYTES_MAX} bytes, and no client stores such a one",
+                    hint="Look who changed it on the witness.",
+                )
+        return bytes(content)
 
     def read(self, run_id: str, number: int = 0) -> Iterator[bytes]:
         """Stream the raw bytes of a log; raise WitnessError if it is not there."""

@@ -18,6 +18,8 @@ HINTS = {
     "EPERM": "Name a folder on the witness that its user may write.",
     "ENOTDIR": "Name a folder, not a file, on the witness.",
     "volatile": "Name a folder that is on a disk; memory forgets.",
+    "not-own": "Name a folder in the home of the user who logs in there, e.g. "
+    "ssh://me@witness/~/dbcheck, or make that one safe (chown, chmod go-w).",
     "exists": "Every run needs an id of its own, and every process a log of its own.",
     "no-log": "The run's manifest says how many logs it has.",
     "in-use": "Wait until that run is over, or end its client; if that is lost, end "

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
+from dbcheck import children
 from dbcheck.remote.channel import Pipe
 from dbcheck.remote.child import run_here
 from dbcheck.witness.base import AgentWitness
@@ -24,7 +24,7 @@ class FileWitness(AgentWitness):
         *,
         limits: WindowLimits | None = None,
         volatile: bool = False,
-        python: str = sys.executable,
+        python: str = children.PYTHON,
     ) -> None:
         """Keep logs in the absolute path *folder*; *python* runs the agent."""
         limits = limits or WindowLimits()

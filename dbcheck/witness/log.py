@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from dbcheck.core.acks import AckArray, count, unpack
+from dbcheck.core.acks import AckArray, count, pack, unpack
 from dbcheck.core.history import PREFLIGHT_SESSION, SESSION_MAX
 from dbcheck.errors import LogDamaged, WitnessError
 from dbcheck.ports import Json, LogFacts, Watermark
@@ -37,6 +37,7 @@ from dbcheck.witness.agent import (
 FRAME_BYTES_MAX = FRAME.size + BODY_BYTES_MAX
 TAIL_BYTES_MAX = WRITE_BYTES_MAX + FRAME_BYTES_MAX  # what one write may hold
 _BROKEN_FRAMES_MAX = 64  # a tail with more starts of frames than this is no accident
+_EVENTS_MAX = 64  # a run notes three at most, see campaign.loading and .control
 _BATCH_FRAMES = 1024
 _BATCH_ACKS = 1 << 16
 _READ_BYTES = 1 << 20
@@ -237,6 +238,8 @@ class FrameLogReader:
         newest_us = -1
         for entry in scan:
             if isinstance(entry, Event):
+                if len(events) == _EVENTS_MAX:
+                    raise _damaged(0, f"it holds more than {_EVENTS_MAX} events")
                 events.append(entry.body)
             else:
                 of_load = entry.acks["session"] != PREFLIGHT_SESSION
@@ -258,6 +261,15 @@ class FrameLogReader:
         for entry in LogScan(_file_chunks(path), run_id, confirmed, number=number):
             if isinstance(entry, AckBatch):
                 yield entry.acks
+
+    def bytes_max(self, acks: int) -> int:
+        """Return how long a log that holds so many acks, or fewer, can be.
+
+        Each may have a frame of its own; the rest are the header, what the client
+        noted, and what one write left torn.
+        """
+        single = FRAME.size + len(pack([(1, 1, 1, 1)])[0])
+        return acks * single + _EVENTS_MAX * FRAME_BYTES_MAX + TAIL_BYTES_MAX
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,10 @@ from dbcheck.errors import UsageError
 from dbcheck.witness.base import AgentWitness
 from dbcheck.witness.window import WindowLimits
 
-_HINT = "A witness is ssh://[user@]host[:port]/folder or file:FOLDER."
+_HINT = (
+    "A witness is ssh://[user@]host[:port]/folder, where /~/ is the user's home, or "
+    "file:FOLDER."
+)
 
 
 def open_witness(
@@ -32,8 +35,8 @@ def open_witness(
     try:
         parts = urlsplit(url)
         _ = parts.port  # parsed only when asked for
-    except ValueError as error:
-        raise UsageError(f"not a witness: {error}", hint=_HINT) from None
+    except ValueError:  # whose words may hold a part of a password
+        raise UsageError("the URL of the witness cannot be read", hint=_HINT) from None
     if parts.password is not None:  # say nothing that could show it
         raise UsageError(
             "a witness's URL must hold no password",
@@ -44,7 +47,8 @@ def open_witness(
 
         return FileWitness(url, _local(url, parts), limits=limits, volatile=volatile)
     if parts.scheme != "ssh":
-        raise UsageError(f"not a witness: {url!r}", hint=_HINT)
+        shown = url.rpartition("@")[2]  # before it, there may be a password
+        raise UsageError(f"not a witness: {shown!r}", hint=_HINT)
     # paramiko takes 100 ms to import, and a file witness does not need it.
     from dbcheck.remote.sshconnect import USER_CONFIG, Address, SshOptions
     from dbcheck.witness.ssh import SshWitness

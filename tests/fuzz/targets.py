@@ -9,14 +9,16 @@ from tests.fuzz import (
     on_mysql,
     on_rows,
     on_serverlog,
+    on_sql,
     on_stored,
     on_text,
     on_wire,
 )
 
+# What reads from other hosts comes first: a witness, a server, a target's host.
 _MODULES = (
-    *(on_log, on_wire, on_stored, on_text, on_canary, on_mysql),
-    *(on_rows, on_serverlog, on_lab),
+    *(on_wire, on_log, on_sql, on_mysql, on_rows, on_canary, on_serverlog),
+    *(on_stored, on_text, on_lab),
 )
 
 TARGETS = {target.name: target for module in _MODULES for target in module.TARGETS}

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.campaign.loading import LOAD_EVENT
+from dbcheck.campaign.loading import LOAD_EVENT, sealed_load
 from dbcheck.campaign.outcome import Outcome
 from dbcheck.campaign.preflight import preflight
 from dbcheck.core.acks import pack
@@ -173,7 +173,7 @@ def several(cut: OneCut) -> None:
             makers[0].add_event(entry.body)
     marks = tuple(maker.watermark() for maker in makers)
     load = replace(cut.load, watermarks=marks, windows=cut.load.windows * 3)
-    makers[0].add_event({"event": LOAD_EVENT, "load": load.to_bytes().decode()})
+    makers[0].add_event(sealed_load(run.key(), load))
     for number, maker in enumerate(makers):
         _log(cut, number).write_bytes(maker.data())
     run.write_load(replace(load, watermarks=(makers[0].watermark(), *marks[1:])))

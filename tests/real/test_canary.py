@@ -18,7 +18,8 @@ from dbcheck.errors import HostError
 from dbcheck.lab.sshd import Sshd
 from dbcheck.probes.canary import Canaries, Pace
 from dbcheck.probes.host import TargetHost, open_host
-from dbcheck.probes.host_canary import BESIDE, BLOCK_BYTES, MARKER, number_in
+from dbcheck.probes.host_canary import BLOCK_BYTES, number_in
+from dbcheck.probes.host_folder import BESIDE, MARKER
 from tests.planted.proxy import PASS_ON, Proxy
 from tests.real.witnesses import SERVERS, Place, running_sshd
 from tests.unit.rigs import Told, rig_of

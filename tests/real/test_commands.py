@@ -16,9 +16,15 @@ from typing import IO, Any
 
 import pytest
 
+from dbcheck.cli.lab import as_host
 from dbcheck.lab.lab import Lab, missing
+from dbcheck.lab.server import DatabaseServer
 from dbcheck.lab.spec import DriveSpec, LabSpec
+from dbcheck.ports import Engine, Shape
+from dbcheck.probes.host import open_host
+from dbcheck.probes.host_folder import BESIDE, MARKER, Folder
 from tests.real.rigs import FAMILIES
+from tests.real.test_canary import is_free
 from tests.real.witnesses import is_agent
 from tests.waiting import wait_until
 
@@ -269,6 +275,60 @@ def test_an_interrupted_run_says_how_to_go_on(user: User) -> None:
     user.run("clean", *user.witness, "--run", run.name, code=0)
 
 
+@user_of("postgresql")
+def test_what_a_killed_client_left_is_cleaned(user: User) -> None:
+    user.workload(600)
+    client = user.start("run", *user.rig)
+    wait_until(lambda: acks_logged(user) > 100, "acks on the witness")
+    client.kill()
+    client.communicate(timeout=60)
+    (marker,) = user.folder.glob(f"lab/**/{BESIDE}/{MARKER}")
+    folder = marker.parent
+    wait_until(lambda: is_free(folder), "the agent has ended")
+    hosts = {"hosts": {user.lab.name: as_host(user.lab)}}
+    (user.folder / "hosts.yml").write_text(json.dumps({"all": hosts}))
+    words = ("clean", user.lab.name, "--inventory", "hosts.yml")
+    with contextlib.closing(Folder(str(folder))) as running:
+        running.take()
+        client = user.start(*words)
+        out, said = client.communicate(timeout=60)
+        assert client.returncode == 4, said
+        assert "dropped" in out
+        assert "canaries are writing in /" in said
+        assert "the run that uses them" in said
+    out = user.run(*words, code=0)
+    assert "removed the canaries in /" in out
+    assert not folder.exists()
+    assert "no canaries are on ssh://" in user.run(*words, code=0)
+
+
+def test_canaries_are_found_where_the_server_says_that_its_data_are(
+    server: DatabaseServer, engine: Engine, tmp_path: Path
+) -> None:
+    engine.prepare(Shape.LEDGER)
+    with contextlib.closing(open_host("local:")) as host:
+        canaries = host.start_canaries(str(server.data))
+        canaries.stop()
+    environment = os.environ | {"DBCHECK_PASSWORD": server.password}
+    for url, code, said in (
+        ("ssh://dbcheck@127.0.0.1:1", 4, "dropped"),  # nobody answers there
+        ("local:", 0, f"removed the canaries in {canaries.folder} from local:"),
+        ("local:", 0, "no canaries are on local:"),
+    ):
+        done = subprocess.run(
+            (*DBCHECK, "clean", "--target", server.url, "--target-host", url),
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert done.returncode == code, done.stderr
+        assert said in done.stdout
+        assert "Traceback" not in done.stderr
+    assert not Path(canaries.folder).exists()
+
+
 def reconcile_of(command: list[str]) -> list[str]:
     """Return the words of the command that a user was told, without what follows."""
     assert command[:2] == ["dbcheck", "reconcile"]
@@ -435,6 +495,11 @@ def test_a_witness_on_the_targets_host_is_refused(user: User) -> None:
             ["witness", "show", "x", "--witness", "file:/w"], "run id", id="id"
         ),
         pytest.param(["clean"], "--target", id="nothing to clean"),
+        pytest.param(
+            ["clean", "--target-host", "local:"],
+            "--target-host needs --target",
+            id="canaries of no server",
+        ),
         pytest.param(["witness", "show"], "--witness", id="nothing to show"),
         pytest.param(["run", "--rate", "nan"], "not a number", id="no number"),
         pytest.param(["lab", "run", "--flush-ms", "nan"], "not a number", id="nan"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -145,3 +146,68 @@ def dbcheck(*words: str) -> subprocess.CompletedProcess[str]:
         text=True,
         timeout=60,
     )
+
+
+SETTINGS = """\
+[defaults]
+inventory_plugins = ./plugins
+[inventory]
+enable_plugins = evil,ini
+"""
+EVIL = """\
+open({marker!r}, "w").close()
+from ansible.plugins.inventory import BaseInventoryPlugin
+class InventoryModule(BaseInventoryPlugin):
+    NAME = "evil"
+"""
+
+
+@pytest.fixture
+def elsewhere(inventory: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An inventory for Ansible; the working directory is another user's."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root: a folder of another user")
+    path = inventory.with_name("hosts.ini")
+    path.write_text("db1 dbcheck_target=postgresql://u@db1/d\n")
+    here = inventory.parent / "here"
+    (here / "plugins").mkdir(parents=True)
+    (here / "ansible.cfg").write_text(SETTINGS)
+    evil = EVIL.format(marker=str(inventory.parent / "ran"))
+    (here / "plugins/evil.py").write_text(evil)
+    os.chown(here, 54321, -1)
+    monkeypatch.chdir(here)
+    return path
+
+
+def test_ansible_runs_no_plugin_of_another_users_folder(elsewhere: Path) -> None:
+    with pytest.raises(UsageError, match=r"would read ansible\.cfg in"):
+        load(elsewhere)
+    assert not elsewhere.with_name("ran").exists()
+    Path("ansible.cfg").unlink()
+    assert load(elsewhere).entry("db1").sessions is None
+
+
+def test_ansible_reads_no_variables_of_another_users_folder(elsewhere: Path) -> None:
+    Path("ansible.cfg").unlink()
+    Path("group_vars").mkdir()
+    Path("group_vars/all.yml").write_text("dbcheck_password_command: [touch, ran]\n")
+    with pytest.raises(UsageError, match="would read group_vars in"):
+        load(elsewhere)
+    os.chown(".", 0, -1)
+    assert load(elsewhere).entry("db1").password is not None
+
+
+def test_an_inventory_that_is_a_program_is_run_if_nobody_else_may_write_it(
+    inventory: Path,
+) -> None:
+    """As Ansible does, and README says."""
+    path = inventory.with_name("program")
+    told = {"_meta": {"hostvars": {"db1": {"dbcheck_target": "postgresql://u@db1/d"}}}}
+    told["all"] = {"hosts": ["db1"]}  # type: ignore[dict-item]
+    path.write_text(f"#!/bin/sh\ntouch {path}.ran\necho '{json.dumps(told)}'\n")
+    path.chmod(0o757)
+    with pytest.raises(UsageError, match="anybody may write"):
+        load(path)
+    assert not path.with_name("program.ran").exists()
+    path.chmod(0o755)
+    assert load(path).entry("db1").target == "postgresql://u@db1/d"

@@ -15,7 +15,7 @@ from rich.console import Console
 
 from dbcheck.campaign.cycle import reconcile_run
 from dbcheck.campaign.judging import judge_run
-from dbcheck.campaign.loading import LOAD_EVENT
+from dbcheck.campaign.loading import sealed_load
 from dbcheck.campaign.outcome import Outcome
 from dbcheck.campaign.rig import Rig
 from dbcheck.cli.reconcile import _recalled
@@ -174,8 +174,7 @@ def test_the_record_left_with_the_witness_is_there_with_the_survivors(
 ) -> None:
     """They are read once: what is not there then, no later judgement has."""
     load = replace(LOAD, watermarks=(None, None), windows=LOAD.windows * 2)
-    content = load.to_bytes().decode()
-    site.logs[0].note({"event": LOAD_EVENT, "load": content})
+    site.logs[0].note(sealed_load(site.run.key(), load))
     with pytest.raises(WitnessError, match="gone"):
         site.reconcile(reads=2)
     assert site.run.was_read()

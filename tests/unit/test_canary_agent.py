@@ -16,7 +16,8 @@ import pytest
 
 from dbcheck.core.depth import Completed, Counted, Ground, Remains, find_depth
 from dbcheck.probes import canary, host_agent, host_canary, host_facts
-from dbcheck.probes.host_canary import BESIDE, Canaries
+from dbcheck.probes.host_canary import Canaries
+from dbcheck.probes.host_folder import BESIDE
 from dbcheck.remote import wire
 
 WAIT_S = 10

@@ -12,20 +12,22 @@ import pytest
 
 from dbcheck.probes import host_canary
 from dbcheck.probes.host_canary import (
-    BESIDE,
     BLOCK_BYTES,
     DIRECT,
-    INSIDE,
-    MARKER,
     RECORD_BYTES,
     RUN,
-    choose_folder,
     number_in,
     ranges,
     record,
-    remove,
     survivors,
-    take_folder,
+)
+from dbcheck.probes.host_folder import (
+    BESIDE,
+    INSIDE,
+    MARKER,
+    Folder,
+    choose_folder,
+    remove,
 )
 from dbcheck.remote.wire import Refusal
 
@@ -65,15 +67,15 @@ def data(tmp_path: Path) -> Iterator[Path]:
 def test_the_folder_is_beside_the_data_directory_else_inside(
     data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert choose_folder(str(data), "") == str(data.parent / BESIDE)
+    assert choose_folder(str(data), "")[0] == str(data.parent / BESIDE)
     link = data.parent.parent / "link"
     link.symlink_to(data)
-    assert choose_folder(str(link), "") == str(data.parent / BESIDE)
+    assert choose_folder(str(link), "")[0] == str(data.parent / BESIDE)
     real = os.access
     monkeypatch.setattr(
         os, "access", lambda path, how: path != str(data.parent) and real(path, how)
     )
-    assert choose_folder(str(data), "") == str(data / INSIDE)
+    assert choose_folder(str(data), "")[0] == str(data / INSIDE)
     monkeypatch.setattr(os, "access", lambda *_: False)
     with pytest.raises(Refusal, match="cannot be written"):
         choose_folder(str(data), "")
@@ -111,12 +113,13 @@ def test_what_is_ours_is_removed_unless_in_use(data: Path) -> None:
     folder = data.parent / BESIDE
     remove(str(folder))  # not there: nothing to do
     folder.mkdir()
-    lock = take_folder(str(folder))
+    held = Folder(str(folder))
+    held.take()
     for name in (RUN, DIRECT.format(1), "buffered-000001"):
         (folder / name).touch()
     with pytest.raises(Refusal, match="are writing"):
         remove(str(folder))
-    os.close(lock)
+    held.close()
     remove(str(folder))
     assert list(data.parent.iterdir()) == [data]
 
@@ -158,7 +161,7 @@ def test_a_preparation_that_fails_leaves_nothing(
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(host_canary, "write_durably", full)
+    monkeypatch.setattr(host_canary, "fill_durably", full)
     ask = {
         "data_directory": str(data),
         "folder": "",

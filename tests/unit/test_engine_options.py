@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from dbcheck.engines.mysql_options import client_options
+from dbcheck.errors import UsageError
 
 
 @pytest.fixture(autouse=True)
@@ -45,3 +47,20 @@ def test_the_environment_comes_first(
     monkeypatch.setenv("MYSQL_PWD", "from-environment")
     found = options(tmp_path, "[client]\nuser=eve\npassword=from-file\n")
     assert found == {"user": "eve", "password": "from-environment"}
+
+
+def test_a_password_that_is_not_utf_8_is_refused_where_it_is_needed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "my.cnf"
+    file.write_bytes(b"# \xe9\n[client]\nuser=eve\npassword=hunter2\xff\n")
+    with pytest.raises(UsageError, match="my.cnf is not UTF-8") as caught:
+        client_options(file)
+    assert "hunter2" not in str(caught.value)
+    assert client_options(file, has_password=True) == {"user": "eve"}
+    file.write_bytes(b"# \xe9\n[client]\npassword=hunter2\n")
+    assert client_options(file) == {"password": "hunter2"}
+    monkeypatch.setitem(os.environb, b"MYSQL_PWD", b"hunter2\xff")
+    with pytest.raises(UsageError, match="MYSQL_PWD .* not UTF-8") as caught:
+        client_options(file)
+    assert "hunter2" not in str(caught.value)

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import os
 import pickle
 from pathlib import Path
 
 import pytest
 
 from dbcheck import files
+from dbcheck.cli.rig import entry_host
 from dbcheck.errors import UsageError
 from dbcheck.inventory.entry import KNOWN, Entry, PowerPlan
 from dbcheck.inventory.load import Inventory, load
@@ -282,3 +284,51 @@ def test_flags_say_how_the_power_is_given_back() -> None:
     assert Entry("", "postgresql://db1/d", power=plan).restore_command == (
         "pdu on 'outlet 7'"
     )
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "dbcheck_ask_host: ssh://root:hunter2@db1",
+        "ansible_host: root:hunter2@db1",
+        "ansible_user: root:hunter2",
+    ],
+)
+def test_a_password_for_ssh_is_refused_and_not_repeated(
+    tmp_path: Path, line: str
+) -> None:
+    with pytest.raises(UsageError) as caught:
+        entry_host(db1(tmp_path, line))
+    assert "hunter2" not in str(caught.value) + caught.value.hint
+
+
+def test_what_anybody_may_write_is_no_inventory(tmp_path: Path) -> None:
+    """It names programs: with its own file, its folder, or variables beside it."""
+    db1(tmp_path)
+    beside = tmp_path / "group_vars"
+    beside.mkdir()
+    (beside / "all.yml").write_text("dbcheck_sessions: 3\n")
+    for path in (tmp_path / "hosts.yml", beside, beside / "all.yml", tmp_path):
+        mode = path.stat().st_mode
+        path.chmod(mode | 0o002)
+        with pytest.raises(UsageError, match="anybody may") as caught:
+            load(tmp_path / "hosts.yml")
+        assert f"chmod o-w {path}" in caught.value.hint
+        path.chmod(mode)
+        assert load(tmp_path / "hosts.yml").entry("db1").sessions == 3
+
+
+@pytest.mark.root
+def test_in_a_folder_like_tmp_only_ones_own_inventory_counts(tmp_path: Path) -> None:
+    db1(tmp_path)
+    tmp_path.chmod(0o1777)
+    path = tmp_path / "hosts.yml"
+    assert load(path).entry("db1")
+    os.chown(path, 54321, -1)
+    with pytest.raises(UsageError, match="belongs to another user"):
+        load(path)
+    os.chown(path, 0, -1)
+    (tmp_path / "group_vars").mkdir()
+    os.chown(tmp_path / "group_vars", 54321, -1)
+    with pytest.raises(UsageError, match="belongs to another user"):
+        load(path)

@@ -18,7 +18,7 @@ from dbcheck.campaign.preflight import WARM_ROWS, Started
 from dbcheck.campaign.rig import Rig
 from dbcheck.core.depth import Completed, Counted
 from dbcheck.core.schedule import Schedule
-from dbcheck.errors import EngineError, LoadError, RunWriteError
+from dbcheck.errors import EngineError, LoadError, RunWriteError, WitnessError
 from dbcheck.load.crew import END_S, Crew, Look, Told
 from dbcheck.load.load import Load
 from dbcheck.ports import Cut, Engine, PowerSwitch, ServerFacts, TargetHost
@@ -101,6 +101,23 @@ def test_the_load_is_stored_only_if_every_part_was_heard(
         assert stored is not None
         assert stored.sent == {0: WARM_ROWS, 1: 5, 2: 5}
         assert stored.acked == {0: WARM_ROWS, 1: 4, 2: 4}
+
+
+def test_the_record_that_is_left_with_the_witness_bears_the_clients_seal(
+    rig: Rig, started: Started, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loading, "crews_of", lambda *_: [EndedCrew(broken(1))])
+    with contextlib.suppress(EngineError):
+        load_until_cut(rig, started, Cutter(rig, started))
+    run = RunFolder.open(started.run.path)
+    run.write_acks(0, rig.witness.read(MANIFEST.run_id))
+    facts = rig.reader.facts(run.acks_path(), MANIFEST.run_id, 0, None)
+    (event,) = facts.events
+    (run.path / "load.json").unlink()
+    with pytest.raises(WitnessError, match="is not what this client left"):
+        run.recall_load(event["load"].encode(), "0" * 64, "the log")
+    run.recall_load(event["load"].encode(), event["seal"], "the log")
+    assert run.load() is not None
 
 
 def test_a_load_whose_preflight_cannot_be_noted_does_not_begin(

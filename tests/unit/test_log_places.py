@@ -14,6 +14,7 @@ from dbcheck.core.target import JOURNAL, STDERR
 from dbcheck.engines.server_log import innodb_log, postgresql_log
 from dbcheck.probes import host_journal, host_log, host_process
 from dbcheck.remote.wire import Refusal
+from tests.unit.test_canary_folder import ACCOUNT, AS_ROOT
 
 JOURNALCTL = """#!/bin/sh
 case "$*" in
@@ -147,6 +148,22 @@ def test_standard_error_is_followed_into_its_file(
     log.write_text("two\n")
     found = host_log.since(path, marks, 100)
     assert found == {"text": "one\ntwo\n", "truncated": False, "rewound": False}
+
+
+@AS_ROOT
+def test_a_process_of_another_account_is_no_server(
+    processes: Path, tmp_path: Path
+) -> None:
+    """Its name and its directory are the server's, and its log would be its own."""
+    log = tmp_path / "server.log"
+    log.write_text("forged\n")
+    (processes / "8/fd/2").symlink_to(log)
+    os.chown(processes / "8", ACCOUNT, ACCOUNT)
+    assert host_process.error_file(f"{tmp_path}/data") == ""
+    os.chown(tmp_path / "data", ACCOUNT, ACCOUNT)
+    assert host_process.error_file(f"{tmp_path}/data") == str(log)
+    os.chown(processes / "8", 0, 0)
+    assert host_process.error_file(f"{tmp_path}/data") == str(log)
 
 
 def test_standard_error_that_is_no_file_is_the_journal_s(

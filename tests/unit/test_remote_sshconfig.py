@@ -62,3 +62,19 @@ def test_what_cannot_be_used_is_told(home: Path, text: str) -> None:
     with pytest.raises(UsageError, match="cannot use") as caught:
         settings("lab", Path("~/.ssh/config"))
     assert caught.value.hint
+
+
+def test_a_command_that_decides_gets_no_password(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PGPASSWORD", "hunter2")
+    write(
+        home,
+        config='Match exec "printenv PGPASSWORD"\n  User leaked\n'
+        'Match exec "test %h = lab"\n  User me\n',
+    )
+    assert settings("lab", Path("~/.ssh/config"))["user"] == "me"
+    assert "user" not in settings("other", Path("~/.ssh/config"))
+    monkeypatch.setenv("SHELL", "/no/such/shell")
+    with pytest.raises(UsageError, match="/no/such/shell"):
+        settings("lab", Path("~/.ssh/config"))

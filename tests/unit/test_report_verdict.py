@@ -30,6 +30,7 @@ RESULT: dict[str, Any] = {
     "layers_at_fault": [],
     "other_settings": [],
     "left_on_host": None,
+    "witness_alone": False,
     "losses": {},
     "earlier_losses": {},
     "lab": {},

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
+from dbcheck.cli.rig import engine
 from dbcheck.errors import UsageError
 from dbcheck.secret import Secret
 
@@ -35,7 +37,8 @@ def test_what_cannot_be_read_is_said_without_it(tmp_path: Path) -> None:
         (Secret("password", "file", (str(file),)), "mode 644"),
         (Secret("password", "file", (str(empty),)), "empty"),
         (Secret("password", "file", (str(tmp_path / "no"),)), "No such file"),
-        (Secret("password", "command", ("cat", str(file))), "no UTF-8"),
+        (Secret("password", "command", ("cat", str(file))), "not UTF-8"),
+        (Secret("password", "command", ("printf", r"hunter2\0")), "zero byte"),
         (Secret("password", "command", ("false",)), "exited with 1"),
         (Secret("password", "command", ("true",)), "printed nothing"),
         (Secret("password", "command", ("nosuchprogram",)), "cannot be run"),
@@ -43,3 +46,43 @@ def test_what_cannot_be_read_is_said_without_it(tmp_path: Path) -> None:
         with pytest.raises(UsageError, match=said) as caught:
             secret.read()
         assert "hunter2" not in str(caught.value)
+
+
+def test_a_variable_that_is_not_utf_8_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It would reach a driver or a fence agent as what no text can hold."""
+    monkeypatch.setitem(os.environb, b"THE_SECRET", b"hunter2\xff")
+    with pytest.raises(UsageError, match="THE_SECRET .* not UTF-8") as caught:
+        Secret("password", "env", ("THE_SECRET",)).read()
+    assert "hunter2" not in str(caught.value)
+    monkeypatch.setitem(os.environb, b"DBCHECK_PASSWORD", b"hunter2\xff")
+    with pytest.raises(UsageError, match="DBCHECK_PASSWORD .* not UTF-8") as caught:
+        engine("postgresql://dbcheck@db1/dbcheck", None)
+    assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.timeout(10)
+def test_what_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe, 0o600)
+    for path in (pipe, Path("/dev/zero")):
+        with pytest.raises(UsageError, match="not a regular file"):
+            Secret("password", "file", (str(path),)).read()
+
+
+@pytest.mark.root
+def test_a_file_of_another_user_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """But not one of the user who called sudo."""
+    monkeypatch.delenv("SUDO_UID", raising=False)
+    file = tmp_path / "secret"
+    file.write_text("hunter2\n")
+    file.chmod(0o600)
+    os.chown(file, 54321, -1)
+    secret = Secret("password", "file", (str(file),))
+    with pytest.raises(UsageError, match=r"another user \(uid 54321\)"):
+        secret.read()
+    monkeypatch.setenv("SUDO_UID", "54321")
+    assert secret.read() == "hunter2"

@@ -80,3 +80,39 @@ def test_each_line_of_the_wide_tests_names_a_test(
         file = line.partition("::")[0]
         assert (ROOT / "tests" / file).is_file(), line
         assert file not in files or any(n.startswith(line) for n in names), line
+
+
+# They run on hosts that have no dbcheck, so they cannot import it.
+AGENTS = {"host_facts", "host_journal", "host_shutdown", "target_agent"}
+STARTS = re.compile(
+    r"os\.(system|popen|exec\w+|spawn\w+|posix_spawn\w*)$|.*\bcreate_subprocess_\w+$"
+    r"|subprocess\.(run|Popen|call|check_call|check_output|getoutput|getstatusoutput)$"
+)
+
+
+def test_children_are_started_by_one_rule() -> None:
+    """children.py builds the command line of each Python, and each env is chosen."""
+    wrong = []
+    for source in SOURCES:
+        if source.stem == "children":
+            continue
+        for node in ast.walk(ast.parse(source.read_text())):
+            if not isinstance(node, ast.expr):
+                continue
+            if starts_python(node) or (
+                inherits_all(node) and source.stem not in AGENTS
+            ):
+                wrong.append(f"{named(source)}:{node.lineno} {ast.unparse(node)[:60]}")
+    assert not wrong
+
+
+def starts_python(node: ast.expr) -> bool:
+    """Say whether an expression is part of a command line of Python."""
+    return ast.unparse(node) in ("sys.executable", "'-m'")
+
+
+def inherits_all(node: ast.expr) -> bool:
+    """Say whether a call starts a child without choosing its environment."""
+    if not (isinstance(node, ast.Call) and STARTS.match(ast.unparse(node.func))):
+        return False
+    return not any(keyword.arg == "env" for keyword in node.keywords)

@@ -302,7 +302,7 @@ def test_a_run_that_is_removed_meanwhile_does_not_spoil_the_list(
 
     def logs_announced(path: str) -> int:
         if "gone" in path:
-            Path(path).unlink()
+            Path(path, agent.MANIFEST_NAME).unlink()
         return read(path)
 
     monkeypatch.setattr(agent, "logs_announced", logs_announced)
@@ -334,3 +334,85 @@ def test_facts_leave_nothing_behind(replies: Replies) -> None:
     assert kind == wire.RESULT
     assert facts["free_bytes"] > 0 and facts["filesystem"] and facts["boot_id"]
     assert list(Path(replies.folder).iterdir()) == []
+
+
+def of_another_user(folder: Path) -> None:
+    if os.geteuid():
+        pytest.skip("needs root, to give a folder away")
+    folder.mkdir()
+    os.chown(folder, 12345, 12345)
+
+
+def open_to_others(folder: Path) -> None:
+    folder.mkdir()
+    folder.chmod(0o1777)
+
+
+def a_link(folder: Path) -> None:
+    folder.with_name("elsewhere").mkdir(mode=0o700)
+    folder.symlink_to("elsewhere")
+
+
+@pytest.mark.parametrize("plant", [of_another_user, open_to_others, a_link])
+def test_a_folder_that_somebody_else_may_have_made_is_refused(
+    replies: Replies, plant: Callable[[Path], None]
+) -> None:
+    """As /var/tmp/dbcheck may be before its user ever wrote there."""
+    plant(Path(replies.folder))
+    before = sorted(Path(replies.folder).parent.rglob("*"))
+    for got in (
+        replies.ask(agent.FACTS),
+        replies.ask(agent.PROBE, count=1, volatile=True),
+        replies.create(),
+    ):
+        assert code_of(got) == "not-own"
+    assert sorted(Path(replies.folder).parent.rglob("*")) == before
+
+
+@pytest.mark.parametrize("plant", [of_another_user, open_to_others, a_link])
+def test_no_run_of_somebody_else_is_joined_or_removed(
+    replies: Replies, plant: Callable[[Path], None]
+) -> None:
+    Path(replies.folder).mkdir(mode=0o700)
+    run = Path(replies.folder, RUN)
+    plant(run)
+    names = agent.MANIFEST_NAME, agent.log_name(0)
+    for name, content in zip(names, (b'{"logs": 2}', b""), strict=True):
+        (run / name).write_bytes(content)
+    no = ("no-run",) if plant is a_link else ("not-own",)
+    assert code_of(replies.ask(agent.JOIN, run=RUN, log=1)) in no
+    assert code_of(replies.ask(agent.REMOVE, run=RUN)) == "not-own"
+    assert {path.name for path in run.iterdir()} == set(names)
+
+
+def pipe(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def link(path: Path) -> None:
+    path.with_name("secret").write_bytes(b"secret")
+    path.symlink_to("secret")
+
+
+@pytest.mark.parametrize("plant", [pipe, link])
+@pytest.mark.parametrize("verb", [agent.MANIFEST, agent.READ])
+def test_only_files_are_read(
+    replies: Replies, plant: Callable[[Path], None], verb: int
+) -> None:
+    run = Path(replies.folder, RUN)
+    run.mkdir(parents=True, mode=0o700)
+    name = agent.MANIFEST_NAME if verb == agent.MANIFEST else agent.log_name(0)
+    plant(run / name)
+    assert code_of(replies.ask(verb, run=RUN, log=0)) == "not-own"
+
+
+def test_a_tilde_is_the_home_of_the_user(
+    replies: Replies, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    replies.folder = "/~/acks"
+    replies.create()
+    assert (tmp_path / "acks" / RUN / agent.log_name(0)).is_file()
+    ((_, facts),) = replies.ask(agent.FACTS)
+    assert json.loads(facts)["folder"] == str(tmp_path / "acks")
+    assert replies.ask(agent.RUNS) == [(wire.RESULT, json.dumps([RUN]).encode())]

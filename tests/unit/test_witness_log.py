@@ -288,3 +288,27 @@ def test_a_file_is_read_as_the_port_says(tmp_path: Path) -> None:
 def test_a_file_that_is_missing_is_told(tmp_path: Path) -> None:
     with pytest.raises(WitnessError, match="cannot read"):
         FrameLogReader().facts(tmp_path / "acks.log", RUN, 0, None)
+
+
+def test_a_log_of_events_without_end_is_damaged(tmp_path: Path) -> None:
+    """Each would be kept in memory."""
+    maker, path = LogMaker(), tmp_path / "acks.log"
+    for number in range(64):
+        maker.add_event({"event": number})
+    path.write_bytes(maker.data())
+    assert len(FrameLogReader().facts(path, RUN, 0, None).events) == 64
+    maker.add_event({"event": 64})
+    path.write_bytes(maker.data())
+    with pytest.raises(LogDamaged, match="more than 64 events"):
+        FrameLogReader().facts(path, RUN, 0, None)
+
+
+def test_no_honest_log_is_longer_than_is_taken_of_it() -> None:
+    maker = LogMaker()
+    for number in range(3):
+        maker.add_event({"event": "x" * (agent.BODY_BYTES_MAX - 20 + number)})
+    rest = FrameLogReader().bytes_max(0) - len(maker.data())
+    assert rest > TAIL_BYTES_MAX
+    for seq in range(1, 5000):
+        maker.add_acks([Ack(1, seq, seq, seq)])
+    assert FrameLogReader().bytes_max(4999) - len(maker.data()) == rest

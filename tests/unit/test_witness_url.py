@@ -6,6 +6,7 @@ import pytest
 
 from dbcheck.errors import UsageError
 from dbcheck.remote.sshconnect import Address
+from dbcheck.remote.way import way_to
 from dbcheck.witness.file import FileWitness
 from dbcheck.witness.ssh import SshWitness
 from dbcheck.witness.url import open_witness
@@ -16,6 +17,7 @@ from dbcheck.witness.url import open_witness
     [
         ("ssh://host/a/b", Address("host"), "/a/b"),
         ("ssh://me@host:2222/a/", Address("host", "me", 2222), "/a"),
+        ("ssh://me@host/~/a", Address("host", "me"), "/~/a"),
         ("ssh://[2001:db8::7]:22/a%20b", Address("2001:db8::7", None, 22), "/a b"),
     ],
 )
@@ -92,3 +94,27 @@ def test_an_address_is_read(text: str, address: Address) -> None:
 def test_an_address_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(UsageError):
         Address.parse(text)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        *("ssh://me:hunter2@host", "ssh://me:hun/ter2@host:22", "ssh://:hunter2@host"),
+        *("me:hunter2@host", "ssh:me:hunter2@host", "http://me:hunter2@host"),
+        "ssh://[me:hunter2@host]",
+    ],
+)
+def test_a_password_in_the_url_of_a_host_is_refused_and_not_repeated(url: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        way_to(url)
+    assert "ter2" not in str(caught.value) + caught.value.hint
+
+
+@pytest.mark.parametrize(
+    "url", ["ssh://me:hun/ter2@host/folder", "me:hunter2@host:/folder"]
+)
+def test_a_password_that_breaks_the_url_of_a_witness_is_not_repeated(url: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        open_witness(url)
+    said = str(caught.value) + caught.value.hint
+    assert "hun" not in said and "ter2" not in said

@@ -1,0 +1,77 @@
+"""Asks the target's host about a run whose manifest a witness gave.
+
+The names of folders and files in such a manifest are the witness's choice, and the
+host's agent, which may be root, would read or remove them.  So it is asked only about
+what the server names now that answers at the user's own URL.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+
+from dbcheck.campaign.host import ask, ask_host, await_host, data_directory
+from dbcheck.campaign.rig import Rig
+from dbcheck.core.target import HostAfter, HostBefore, TargetFacts
+from dbcheck.errors import EngineError, HostError
+from dbcheck.ports import ServerFacts
+from dbcheck.runs import Manifest, RunFolder
+
+CANARY = "dbcheck-canary"  # ends the name of each folder of canaries, see probes
+
+
+def ask_of_run(
+    rig: Rig,
+    run: RunFolder,
+    manifest: Manifest,
+    server: ServerFacts | None,
+    *,
+    remove: bool = True,
+) -> HostAfter | None:
+    """Do what ask_host() does, as far as the manifest of *run* may be trusted.
+
+    server: what the server tells now, None if it does not answer.
+    """
+    told = manifest.host
+    if rig.host is None or told is None or not run.recalled().manifest:
+        return ask_host(rig, manifest, remove=remove)
+    if server is None:
+        return None
+    try:
+        places = rig.engine.places(manifest.workload.shape)
+        directory = data_directory(server)
+        await_host(rig.host, rig.listener)
+        facts = rig.host.facts(directory, places)
+    except (EngineError, HostError) as error:
+        return HostAfter(None, None, None, str(error))
+    before = vetted(told, facts, (rig.log_path, server.server_log))
+    return ask(rig.host, rig.listener, before, places, remove=remove)
+
+
+def vetted(told: HostBefore, facts: TargetFacts, logs: Sequence[str]) -> HostBefore:
+    """Return *told* without names of files that the server and its host do not give.
+
+    facts: of the host, now.  logs: where the user or the server says that its log is.
+    """
+    known_log = told.log_path.startswith("/") and told.log_path in logs
+    return replace(
+        told,
+        facts=replace(told.facts, data_directory=facts.data_directory),
+        canary_folder=_known_folder(told.canary_folder, facts),
+        log_path=told.log_path if known_log else "",
+        log_marks=told.log_marks if known_log else {},
+        elsewhere=tuple(
+            replace(each, folder=_known_folder(each.folder, facts))
+            for each in told.elsewhere
+        ),
+    )
+
+
+def _known_folder(folder: str, facts: TargetFacts) -> str:
+    """Return *folder* if it lies where canaries of this server do, else ""."""
+    places = {path for volume in facts.volumes for path in volume.places.values()}
+    parent, name = os.path.split(folder)
+    beside = {os.path.dirname(path) for path in places}
+    ours = name.endswith(CANARY) and parent in places | beside
+    return folder if ours else ""

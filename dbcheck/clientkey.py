@@ -1,0 +1,124 @@
+"""The client's key to one run: it shows what a witness has changed.
+
+A witness keeps copies of what the client knows of a run: the manifest, and the record
+of the load.  Before the load the client draws a key, which never leaves its machine.
+It lies in the run folder, and a copy in the user's state folder outlives that one:
+
+    client.key                                        in the run folder
+    $XDG_STATE_HOME/dbcheck/runs/RUN_ID.json          else under ~/.local/state
+
+With the key goes the SHA-256 of the manifest.  The record of the load, which is written
+when nothing can be stored safely any more, is left with the witness under a seal, an
+HMAC-SHA256 (RFC 2104).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import hmac
+import os
+import secrets
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from dbcheck import stored
+from dbcheck.errors import RunFormatError
+from dbcheck.state import state_folder
+
+KEY_BYTES = 32
+_FILE_BYTES_MAX = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class ClientKey:
+    """What the client of a run needs to recognise its own records.
+
+    secret: KEY_BYTES random bytes, in hex.
+    manifest_sha256: of the manifest as it was stored on the witness, in hex.
+    """
+
+    run_id: str
+    secret: str = field(repr=False)
+    manifest_sha256: str
+
+    @classmethod
+    def draw(cls, run_id: str, manifest: bytes) -> ClientKey:
+        """Return a new key for a run with that manifest."""
+        digest = hashlib.sha256(manifest).hexdigest()
+        return cls(run_id, secrets.token_hex(KEY_BYTES), digest)
+
+    def is_of(self, manifest: bytes) -> bool:
+        """Say whether *manifest* is what the client stored."""
+        return hashlib.sha256(manifest).hexdigest() == self.manifest_sha256
+
+    def seal(self, record: bytes) -> str:
+        """Return the seal of the run's record of the load, in hex."""
+        text = b"\0".join((b"dbcheck load record", self.run_id.encode(), record))
+        return hmac.new(bytes.fromhex(self.secret), text, hashlib.sha256).hexdigest()
+
+    def fits(self, record: bytes, seal: object) -> bool:
+        """Say whether *seal*, of whatever kind, is that of *record*."""
+        given = seal.encode(errors="replace") if isinstance(seal, str) else b""
+        return hmac.compare_digest(self.seal(record).encode(), given)
+
+    def write(self, path: Path) -> None:
+        """Store the key as a new file for this user alone; raise RunWriteError."""
+        with stored.writing(path.parent), stored.private(path, "xb") as file:
+            file.write(stored.to_bytes(self))
+            file.flush()
+            os.fsync(file.fileno())
+
+    @classmethod
+    def read(cls, path: Path) -> ClientKey | None:
+        """Read a stored key; None if there is none.
+
+        Raise RunFormatError if it is damaged, or if another user may have written it.
+        """
+        try:
+            file = stored.private(path, "rb")
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise RunFormatError(f"{path} cannot be read: {error.strerror}") from None
+        with file:
+            if os.fstat(file.fileno()).st_mode & 0o077:
+                raise RunFormatError(
+                    f"others may read {path}, which is to be private",
+                    hint=f"Look who changed that; then run: chmod 600 {path}",
+                )
+            key = stored.from_bytes(file.read(_FILE_BYTES_MAX), cls, str(path))
+        if len(key.secret) != 2 * KEY_BYTES or set(key.secret) - set(
+            "0123456789abcdef"
+        ):
+            raise RunFormatError(f"{path} is damaged: it holds no key")
+        return key
+
+
+def remember(key: ClientKey) -> None:
+    """Keep *key* also where the loss of the run folder does not reach it.
+
+    Raise RunWriteError if that fails.
+    """
+    path = _path(key.run_id)
+    stored.make_folder(path.parent)
+    key.write(path)
+
+
+def recall(run_id: str) -> ClientKey | None:
+    """Return the key of a run of this user, None if it is not kept here.
+
+    Raise RunFormatError as ClientKey.read() does.
+    """
+    return ClientKey.read(_path(run_id))
+
+
+def forget(run_id: str) -> None:
+    """Delete what remember() kept of a run; raise RunWriteError if that fails."""
+    path = _path(run_id)
+    with stored.writing(path.parent), contextlib.suppress(FileNotFoundError):
+        path.unlink()
+
+
+def _path(run_id: str) -> Path:
+    return state_folder("runs") / f"{run_id}.json"

@@ -1,0 +1,16 @@
+"""Whose files are this user's own, and whose are taken at their word."""
+
+from __future__ import annotations
+
+import os
+
+
+def own_users() -> set[int]:
+    """Return the ids of this user and, for root, of who called sudo(8)."""
+    caller = os.environ.get("SUDO_UID", "") if os.geteuid() == 0 else ""
+    return {os.geteuid(), *([int(caller)] if caller.isdecimal() else [])}
+
+
+def is_ours(found: os.stat_result) -> bool:
+    """Say whether a file belongs to one of own_users(), or to root."""
+    return found.st_uid in own_users() | {0}

