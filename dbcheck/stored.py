@@ -179,7 +179,7 @@ def _require_closed(folder: Path, mode: int, enough: int) -> None:
     if mode & stat.S_IWOTH and not mode & enough:
         raise RunWriteError(
             f"everyone may write to the folder {folder}",
-            hint=f"Run: chmod o-w {shlex.quote(str(folder))}",
+            hint=f"Run chmod o-w {shlex.quote(str(folder))}, or use another folder.",
         )
 
 

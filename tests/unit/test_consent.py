@@ -147,8 +147,8 @@ def behind_a_link(path: Path, _: pytest.MonkeyPatch) -> None:
 def test_a_note_that_is_not_the_users_own_word_does_not_count(
     forge: Callable[[Path, pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    forge(agree(ENTRY), monkeypatch)
-    forge(reached.remember(ENTRY, SEEN), monkeypatch)
+    for path in (agree(ENTRY), reached.remember(ENTRY, SEEN)):
+        forge(path, monkeypatch)
     assert not is_agreed(ENTRY)
     assert reached.recall(ENTRY) is None
 
