@@ -137,6 +137,10 @@ def test_no_report_holds_a_control_character(name: str, text: str, width: int) -
     assert is_harmless(shown(REPORTS[name](text), width=width))
 
 
+def test_a_text_by_itself_is_searched_for_no_markup() -> None:
+    assert shown("[/nope] [bold]x[/] :warning:") == "[/nope] [bold]x[/] :warning:\n"
+
+
 def test_the_styles_of_a_text_stay_on_its_characters() -> None:
     text = shown(
         REPORTS["verdict"]("\x1b"), force_terminal=True, color_system="standard"
