@@ -28,6 +28,7 @@ from dbcheck.engines.link import (
 )
 from dbcheck.engines.postgresql_copy import Copy
 from dbcheck.engines.postgresql_index import IdsRead, require_index
+from dbcheck.engines.postgresql_options import REFUSED, UNVERIFIED_HINT
 from dbcheck.engines.postgresql_rows import CopyParser, Nonsense
 from dbcheck.engines.postgresql_settings import HEAP, SESSION, SNAPSHOT
 from dbcheck.errors import ConnectionLost, EngineError, TableLost, TableRefused
@@ -52,6 +53,8 @@ _IN_A_TABLESPACE = re.compile(r"\bpg_tblspc/[0-9]")
 def connect_hint(error: BaseException, otherwise: str) -> str:
     """Return what to do about a connection that failed: about TLS, or *otherwise*."""
     words = str(error)
+    if REFUSED in words:
+        return UNVERIFIED_HINT
     about_tls = "certificate" in words or "SSL" in words
     if about_tls and "pg_hba.conf" not in words:
         return (

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import socket
-import threading
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -14,6 +12,7 @@ from dbcheck.engines.registry import open_engine
 from dbcheck.errors import EngineError, UsageError
 from dbcheck.lab.server import DatabaseServer
 from dbcheck.ports import Engine, Shape
+from tests.real.overheard import overheard
 from tests.real.test_engine_privileges import connect
 
 SECRET = "hunter2-and-more"
@@ -71,37 +70,6 @@ def test_the_servers_certificate_is_verified(cold: DatabaseServer) -> None:
 def test_the_socket_needs_no_tls(cold: DatabaseServer) -> None:
     where = str(cold.run / "socket")
     engine_at(cold, SECRET, unix_socket=where, ssl_disabled="true").facts()
-
-
-@contextlib.contextmanager
-def overheard(port: int) -> Iterator[tuple[int, list[bytes]]]:
-    """Listen on a port before the server's; collect what the client sends."""
-    heard: list[bytes] = []
-
-    def pass_on(source: socket.socket, target: socket.socket, note: bool) -> None:
-        with contextlib.suppress(OSError):
-            while data := source.recv(1 << 16):
-                if note:
-                    heard.append(data)
-                target.sendall(data)
-        with contextlib.suppress(OSError):
-            target.shutdown(socket.SHUT_WR)
-
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-
-        def serve() -> None:
-            client, _ = listener.accept()
-            server = socket.create_connection(("127.0.0.1", port))
-            with client, server:
-                back = threading.Thread(target=pass_on, args=(server, client, False))
-                back.start()
-                pass_on(client, server, True)
-                back.join()
-
-        thread = threading.Thread(target=serve)
-        thread.start()
-        yield listener.getsockname()[1], heard
-        thread.join()
 
 
 def test_without_tls_the_password_stays_here(cold: DatabaseServer) -> None:

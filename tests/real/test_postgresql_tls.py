@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import cast
 
@@ -31,7 +32,9 @@ from dbcheck.load.single import commit
 from dbcheck.load.team import Team
 from dbcheck.ports import Engine, Shape, WitnessLog
 from tests.real.aside import run_on
+from tests.real.far_host import far_listener, far_network
 from tests.real.lab_access import connect
+from tests.real.overheard import overheard
 from tests.real.servers import NewServer
 from tests.unit.test_load_loop import FakeLog
 from tests.waiting import wait_until
@@ -247,6 +250,122 @@ def test_a_server_without_tls_is_refused_where_it_is_required(
     with pytest.raises(EngineError, match="does not support SSL") as caught:
         engine.open_session(Shape.LEDGER)
     assert "sslmode" in caught.value.hint
+
+
+# ------------------------------------------------------- the password, on another host
+
+EVES = "hunter2-and-more"  # the password of each account below
+METHODS = {"cleartext": "password", "md5": "md5", "scram": "scram-sha-256"}
+
+
+@pytest.fixture(scope="module")
+def accounts(secured: Secured) -> Iterator[Secured]:
+    """Give the server an account for each way to log in with a password."""
+    server = secured.server
+    hba = server.data / "pg_hba.conf"
+    before = hba.read_text()
+    with contextlib.closing(connect(server.url, server.password)) as connection:
+        cursor = connection.cursor()
+
+        def load(lines: str) -> None:
+            cursor.execute("select pg_conf_load_time()")
+            (then,) = cursor.fetchone()
+            hba.write_text(lines + before)
+            cursor.execute("select pg_reload_conf()")
+
+            def loaded() -> bool:
+                cursor.execute("select pg_conf_load_time() > %s", (then,))
+                return bool(cursor.fetchone()[0])
+
+            wait_until(loaded, "pg_hba.conf is read")
+
+        for name, method in METHODS.items():
+            kind = "md5" if method == "md5" else "scram-sha-256"
+            cursor.execute(f"set password_encryption = '{kind}'")
+            cursor.execute(f"create role {name} superuser login password '{EVES}'")
+        load("".join(f"host all {n} 127.0.0.1/32 {m}\n" for n, m in METHODS.items()))
+        secured.engine("require").prepare(Shape.LEDGER)
+        try:
+            yield secured
+        finally:
+            secured.engine("require").drop()
+            load("")
+            cursor.execute(f"drop role {', '.join(METHODS)}")
+
+
+@dataclass(frozen=True)
+class Far:
+    """The server as another host has it, where *heard* is what its clients say."""
+
+    secured: Secured
+    host: str
+    port: int
+    heard: list[bytes]
+
+    def engine(self, account: str, **options: str) -> Engine:
+        """Return the engine of an account for that host."""
+        url = make_url(self.secured.server.url).set(
+            username=account, host=self.host, port=self.port
+        )
+        return open_engine(url.update_query_dict(options).render_as_string(), EVES)
+
+    def has_heard_the_password(self) -> bool:
+        """Say whether anybody on the way could read it."""
+        return EVES.encode() in b"".join(self.heard)
+
+
+@pytest.fixture
+def far(accounts: Secured) -> Iterator[Far]:
+    with (
+        far_network() as network,
+        far_listener(network) as listener,
+        overheard(accounts.server.port, listener) as (port, heard),
+    ):
+        yield Far(accounts, network.host, port, heard)
+
+
+def log_in(engine: Engine) -> None:
+    """Log in with both drivers."""
+    engine.facts()
+    session_of(engine).close()
+
+
+@pytest.mark.root
+def test_no_password_goes_in_clear_to_a_host_that_is_not_verified(far: Far) -> None:
+    plain = {"sslmode": "disable"}
+    for account in ("cleartext", "md5"):
+        for options in (plain, {}):
+            engine = far.engine(account, **options)
+            for call in (engine.facts, partial(engine.open_session, Shape.LEDGER)):
+                with pytest.raises(EngineError, match="requirement") as caught:
+                    call()
+                assert "sslmode=verify-full" in caught.value.hint
+                assert "require_auth=md5" in caught.value.hint
+    assert far.heard
+    assert not far.has_heard_the_password()
+    for options in (plain, {}):  # without TLS, and with TLS that nobody verified
+        log_in(far.engine("scram", **options))
+    assert not far.has_heard_the_password()
+
+
+@pytest.mark.root
+def test_who_verifies_the_server_or_says_so_logs_in_as_before(far: Far) -> None:
+    verified = {"hostaddr": far.host, "sslrootcert": str(far.secured.authority)}
+    for account in METHODS:
+        log_in(far.engine(account, sslmode="verify-ca", **verified))
+    assert not far.has_heard_the_password()
+    log_in(far.engine("md5", sslmode="disable", require_auth="md5"))
+    assert not far.has_heard_the_password()
+    knowingly = {"sslmode": "disable", "require_auth": "password"}
+    log_in(far.engine("cleartext", **knowingly))
+    assert far.has_heard_the_password()  # so the listener would have heard it above
+
+
+def test_on_this_host_every_way_to_log_in_goes_on_working(accounts: Secured) -> None:
+    for account in METHODS:
+        url = make_url(accounts.server.url).set(username=account)
+        for host in ("127.0.0.1", "localhost"):
+            log_in(open_engine(url.set(host=host).render_as_string(), EVES))
 
 
 # ----------------------------------------------------------------------- nothing blocks
