@@ -25,7 +25,12 @@ from dbcheck.engines.link import (
     unanswered,
 )
 from dbcheck.engines.mysql_answering import answering
-from dbcheck.engines.mysql_connection import INSECURE, SafeConnection
+from dbcheck.engines.mysql_connection import (
+    INSECURE,
+    SafeConnection,
+    Unverified,
+    readable,
+)
 from dbcheck.engines.mysql_rows import Layout, RowReader
 from dbcheck.engines.mysql_settings import (
     SESSION,
@@ -65,6 +70,14 @@ _HARMLESS |= {errno.ENOSPC, errno.EROFS, 194}
 # Those of a connection that broke: the driver's own (server gone, server lost), and the
 # server's where it shuts down or was asked to end the session.
 _LOST = {2006, 2013, 2055, 1053, 1927, 3169}
+
+_UNVERIFIED_HINT = (
+    "Have it verify the server: add ssl_ca=FILE&ssl_verify_cert=true to the URL, FILE"
+    " being the certificate of the authority that signed the server's (MySQL makes its"
+    " own: ca.pem in its data directory), and ssl_verify_identity=true if that names"
+    " the host. Or give the account mysql_native_password, where the server has it. To"
+    " send the password to whoever answers there with TLS, add ssl_verify_cert=false."
+)
 
 
 def _error(error: Exception, text: str, hint: str = "") -> EngineError:
@@ -233,7 +246,8 @@ class MysqlLink(Link):
     @contextlib.contextmanager
     def _errors(self, statement: str) -> Iterator[None]:
         try:
-            yield
+            with readable():
+                yield
         except (mysql.connector.Error, OSError) as error:
             text = f"{self._target} failed at {statement}: {self.words(error)}"
             if _is_lost(error):
@@ -257,6 +271,14 @@ def _is_lost(error: Exception) -> bool:
 
 def _connect_hint(error: BaseException) -> str:
     number = getattr(error, "errno", None)
+    if isinstance(error, Unverified):
+        return _UNVERIFIED_HINT
+    if "certificate" in str(error).lower():
+        return (
+            "Check ssl_ca in the URL, or ssl-ca in ~/.my.cnf, and the server's"
+            " certificate: ssl_verify_identity wants one made for the host name in the"
+            " URL."
+        )
     if number == _ACCESS_DENIED:
         return "Check account and password."
     if number == INSECURE or "requires SSL" in str(error):

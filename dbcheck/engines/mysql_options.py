@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import configparser
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,9 @@ from dbcheck.errors import UsageError
 
 # Those of the driver's switches that SQLAlchemy leaves as text.
 _SWITCHES = ("ssl_disabled", "ssl_verify_identity")
+# How an option file says yes and no to ssl-verify-server-cert.
+_ON = ("1", "on", "true")
+_OFF = ("0", "off", "false")
 
 
 def url_options(url: sqlalchemy.engine.URL) -> dict[str, Any]:
@@ -33,10 +37,13 @@ def url_options(url: sqlalchemy.engine.URL) -> dict[str, Any]:
     return arguments
 
 
-def client_options(file: Path | None = None) -> dict[str, str]:
-    """Return user and password of the section [client] in ~/.my.cnf, if there.
+def client_options(
+    file: Path | None = None, *, with_tls: bool = True
+) -> dict[str, Any]:
+    """Return what the section [client] of ~/.my.cnf says, as arguments of the driver.
 
-    MYSQL_PWD comes before the file's password, as it does for MySQL's clients.
+    That is user and password, and with_tls how to verify the server.  MYSQL_PWD comes
+    before the file's password, as it does for MySQL's clients.
     """
     parser = configparser.ConfigParser(
         allow_no_value=True, interpolation=None, strict=False, delimiters=("=",)
@@ -47,13 +54,39 @@ def client_options(file: Path | None = None) -> dict[str, str]:
         parser.read_string("\n".join(lines))
     except (OSError, RuntimeError, UnicodeDecodeError, configparser.Error):
         parser.clear()
-    found: dict[str, str] = {}
-    for name in ("user", "password"):
-        value = parser.get("client", name, fallback=None)
-        if value is not None:
-            found[name] = _unquoted(value)
+    section = dict(parser["client"]) if parser.has_section("client") else {}
+    said = {
+        name.replace("_", "-"): None if value is None else _unquoted(value)
+        for name, value in section.items()
+    }
+    found: dict[str, Any] = {
+        name: value
+        for name in ("user", "password")
+        if (value := said.get(name)) is not None
+    }
     if "MYSQL_PWD" in os.environ:
         found["password"] = os.environ["MYSQL_PWD"]
+    return found | _verification(said) if with_tls else found
+
+
+def _verification(said: Mapping[str, str | None]) -> dict[str, Any]:
+    """Return how MySQL's and MariaDB's clients would verify the server over TLS.
+
+    ssl-mode is MySQL's, ssl-verify-server-cert MariaDB's, which means the name as well.
+    """
+    found: dict[str, Any] = {}
+    if authority := said.get("ssl-ca"):
+        found["ssl_ca"] = authority
+    mode = (said.get("ssl-mode") or "").upper()
+    if mode in ("VERIFY_CA", "VERIFY_IDENTITY"):
+        found["ssl_verify_cert"] = True
+        found["ssl_verify_identity"] = mode == "VERIFY_IDENTITY"
+    if "ssl-verify-server-cert" in said:
+        value = said["ssl-verify-server-cert"]
+        if value is None or value.lower() in _ON:
+            found["ssl_verify_cert"] = found["ssl_verify_identity"] = True
+        elif value.lower() in _OFF:
+            found.setdefault("ssl_verify_cert", False)
     return found
 
 

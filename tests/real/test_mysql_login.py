@@ -12,6 +12,7 @@ from dbcheck.engines.registry import open_engine
 from dbcheck.errors import EngineError, UsageError
 from dbcheck.lab.server import DatabaseServer
 from dbcheck.ports import Engine, Shape
+from tests.real.far_host import far_listener, far_network
 from tests.real.overheard import overheard
 from tests.real.test_engine_privileges import connect
 
@@ -55,8 +56,9 @@ def test_the_servers_certificate_is_verified(cold: DatabaseServer) -> None:
     authority = str(cold.data / "ca.pem")
     engine_at(cold, SECRET, ssl_ca=authority, ssl_verify_cert="true").facts()
     other = str(cold.data / "public_key.pem")
-    with pytest.raises(EngineError):
+    with pytest.raises(EngineError, match="(?i)certificate") as caught:
         engine_at(cold, SECRET, ssl_ca=other, ssl_verify_cert="true").facts()
+    assert "ssl_ca" in caught.value.hint
     with pytest.raises(EngineError):  # made for no host name at all
         engine_at(
             cold,
@@ -83,6 +85,48 @@ def test_without_tls_the_password_stays_here(cold: DatabaseServer) -> None:
     assert SECRET.encode() not in b"".join(heard)
     engine_at(cold, SECRET).facts()  # the server's cache is warm now
     engine_at(cold, SECRET, ssl_disabled="true").facts()
+
+
+@contextlib.contextmanager
+def far(server: DatabaseServer) -> Iterator[tuple[str, int, list[bytes]]]:
+    """The server as another host has it, and what that host hears."""
+    with (
+        far_network() as network,
+        far_listener(network) as listener,
+        overheard(server.port, listener) as (port, heard),
+    ):
+        yield network.host, port, heard
+
+
+@pytest.mark.root
+def test_another_host_has_to_be_verified_for_the_password(cold: DatabaseServer) -> None:
+    with far(cold) as (host, port, heard):
+        url = make_url(cold.url).set(username="eve", host=host, port=port)
+
+        def engine(**options: str) -> Engine:
+            changed = url.update_query_dict(options).render_as_string()
+            return open_engine(changed, SECRET)
+
+        for options in ({}, {"ssl_disabled": "true"}):
+            with pytest.raises(EngineError, match="not verified") as caught:
+                engine(**options).facts()
+            assert "ca.pem" in caught.value.hint
+        verified = {"ssl_ca": str(cold.data / "ca.pem"), "ssl_verify_cert": "true"}
+        engine(**verified).check(Shape.LEDGER)
+        with pytest.raises(EngineError, match="not verified"):  # the cache is warm now
+            engine().facts()
+        engine(ssl_verify_cert="false").facts()
+        assert SECRET.encode() not in b"".join(heard)
+
+
+@pytest.mark.root
+def test_another_host_may_ask_for_the_answer_to_a_challenge(
+    mariadb_server: DatabaseServer,
+) -> None:
+    identified = f"via mysql_native_password using password('{SECRET}')"
+    with account(mariadb_server, identified), far(mariadb_server) as (host, port, _):
+        url = make_url(mariadb_server.url).set(username="eve", host=host, port=port)
+        open_engine(url.render_as_string(), SECRET).facts()
 
 
 def test_a_plugin_that_the_driver_lacks_is_named(
