@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 _GREETING = struct.Struct("<B7sI8sxHBHHB10x13s")
 _PROTOCOL = 10
 _UTF8MB4, _AUTOCOMMIT = 45, 0x0002
+_TEXT = 0xFD  # VAR_STRING
 # PROTOCOL_41, TRANSACTIONS, SECURE_CONNECTION, PLUGIN_AUTH; LOCAL_FILES, SSL.
 _CAPABLE = 0x0008_A200
 LOCAL_FILES, _SSL = 0x80, 0x800
@@ -101,22 +102,99 @@ class MysqlPeer:
         self.send(b"\xfe" + plugin.encode() + b"\0" + NONCE + b"\0")
         return self.receive()
 
-    def rows(self, *rows: bytes) -> None:
-        """Answer a query with rows of one column of text."""
-        self.send(b"\x01")
-        column = b"\x03def" + bytes(4) + b"\x01a\0\x0c\x2d\0\xff\xff\0\0\xfd\0\0\0\0\0"
-        self.send(column)
-        self.send(EOF)
-        for row in rows:
-            self.send(row)
+    def columns(self, *types: int) -> None:
+        """Begin to answer with rows whose columns have these types, or one of text."""
+        types = types or (_TEXT,)
+        self.send(bytes((len(types),)))
+        for kind in types:
+            fixed = struct.pack("<BHIBHB2x", 12, _UTF8MB4, 0, kind, 0, 0)
+            self.send(b"\x03def" + bytes(3) + b"\x01a\0" + fixed)
         self.send(EOF)
 
     def _exactly(self, size: int) -> bytes:
-        data = bytearray()
-        while len(data) < size:
-            more = self.wire.recv(size - len(data))
-            if not more:
-                raise ConnectionError
-            data += more
+        data = _exactly(self.wire, size)
         self.heard += data
-        return bytes(data)
+        return data
+
+
+@dataclass
+class PgPeer:
+    """The server's end of a connection in PostgreSQL's protocol, without TLS.
+
+    heard: the messages that the client sent, each a type and its content.
+    """
+
+    wire: socket.socket
+    heard: list[tuple[bytes, bytes]] = field(default_factory=list)
+
+    def close(self) -> None:
+        """Hang up."""
+        self.wire.close()
+
+    def send(self, *messages: tuple[bytes, bytes]) -> None:
+        """Send messages, each a type and its content."""
+        for kind, content in messages:
+            self.wire.sendall(kind + struct.pack("!i", len(content) + 4) + content)
+
+    def greet(self, *, date_style: str = "ISO, MDY") -> None:
+        """Let the client in without asking for anything; refuse encryption."""
+        while True:
+            size, code = struct.unpack("!ii", self._exactly(8))
+            self._exactly(size - 8)
+            if code == 3 << 16:
+                break
+            self.wire.sendall(b"N")
+        settings = {
+            "client_encoding": "UTF8",
+            "DateStyle": date_style,
+            "server_version": "15.0",
+            "standard_conforming_strings": "on",
+        }
+        self.send((b"R", bytes(4)), (b"K", bytes(8)))
+        for name, value in settings.items():
+            self.send((b"S", f"{name}\0{value}\0".encode()))
+        self.ready()
+
+    def ready(self) -> None:
+        """Say that the client may go on, with no transaction open."""
+        self.send((b"Z", b"I"))
+
+    def receive(self) -> tuple[bytes, bytes]:
+        """Return the client's next message; raise ConnectionError at the end."""
+        kind, size = struct.unpack("!ci", self._exactly(5))
+        self.heard.append((kind, self._exactly(size - 4)))
+        return self.heard[-1]
+
+    def obey(self, until: bytes) -> None:
+        """Answer each statement with no rows, or what EXPLAIN says, *until* one."""
+        while True:
+            kind, content = self.receive()
+            if until in content:
+                return
+            if kind in (b"Q", b"S"):
+                if kind == b"S":
+                    self.send((b"1", b""), (b"2", b""))
+                if not content.startswith(b"BEGIN"):
+                    self.rows(*[b"Seq Scan on x"] * (b"explain" in content))
+                self.send((b"C", b"SELECT 0\0"))
+                self.ready()
+
+    def rows(self, *rows: bytes) -> None:
+        """Send rows of one column of text, without their end."""
+        column = b"a\0" + struct.pack("!ihihih", 0, 0, 25, -1, -1, 0)
+        self.send((b"T", struct.pack("!h", 1) + column))
+        for row in rows:
+            self.send((b"D", struct.pack("!hi", 1, len(row)) + row))
+
+    def _exactly(self, size: int) -> bytes:
+        return _exactly(self.wire, size)
+
+
+def _exactly(wire: socket.socket, size: int) -> bytes:
+    data = bytearray()
+    while len(data) < size:
+        more = wire.recv(size - len(data))
+        if not more:
+            raise ConnectionError
+        data += more
+    return bytes(data)

@@ -20,6 +20,7 @@ from mysql.connector.authentication import MySQLAuthenticator
 from mysql.connector.connection import MySQLConnection
 from mysql.connector.network import MySQLTCPSocket
 
+from dbcheck.engines.deadline import Cut, deadline
 from dbcheck.remote.addresses import is_own
 
 # MySQL 9.7 client, CR_AUTH_PLUGIN_ERR; its own client fails in this place as well.
@@ -67,17 +68,33 @@ class SafeConnection(MySQLConnection):
     The server gets no file of this machine, whatever it asks for (LOAD DATA LOCAL).
     """
 
-    def __init__(self, **arguments: Any) -> None:
+    def __init__(self, login_s: float, **arguments: Any) -> None:
+        """Connect and log in.
+
+        login_s: for all of that, since the driver's own limit is for each packet, and
+        for none of the settings that it makes in the end.
+        """
         super().__init__()
         self._authenticator = _Authenticator(arguments)
         try:
             self.config(
                 **arguments, allow_local_infile=False, allow_local_infile_in_path=None
             )
-            with readable():
-                self.connect()
+            with deadline(login_s, self.shutdown) as cut:
+                self._log_in(cut, login_s)
         except BaseException:
             self.close()
+            raise
+
+    def _log_in(self, cut: Cut, login_s: float) -> None:
+        try:
+            with readable():
+                self.connect()
+        except (mysql.connector.Error, OSError):
+            if cut.is_late:
+                raise mysql.connector.InterfaceError(
+                    f"the login took longer than {login_s:g} s"
+                ) from None
             raise
 
 
