@@ -41,6 +41,12 @@ _MAY_BE_SOUND = (
 )
 _ITSELF = "connect to the server itself, then run dbcheck reconcile"
 DIFFERENT_MAX = 1000  # rows kept whole; all are counted and listed
+DIFFERENT_BYTES_MAX = 256 << 20  # of their payloads; those of a sound server have half
+
+# Rows that may be there: so many times those that were there and those that were sent,
+# and so many more.  Beyond that, something sends rows that no table holds.
+_TIMES, _MORE = 4, 10_000_000
+_SENT_UNKNOWN = 1_000_000_000  # where the client's record of the load is lost
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,17 +194,36 @@ class _Survivors:
         sizes = manifest.workload.payload_bytes
         inspector = Inspector(Schedule(manifest.seed, manifest.epoch, sizes))
         different: list[Row] = []
+        most, read, kept = self._most(), 0, 0
         try:
             for batch in engine.survivors(shape, server=self._facts):
+                read += len(batch)
+                if read > most:
+                    raise EngineError(
+                        f"{manifest.target} sends more than {most:,} rows, far more"
+                        " than were written",
+                        hint="See what answers at that address, and what else writes"
+                        " to the table; then run dbcheck reconcile.",
+                    )
                 records, wrong = inspector.inspect(batch)
-                room = DIFFERENT_MAX - len(different)
-                different += [batch.row(at) for at in wrong[:room].tolist()]
+                for at in wrong[: DIFFERENT_MAX - len(different)].tolist():
+                    kept += int(batch.sizes[at])
+                    if kept <= DIFFERENT_BYTES_MAX:
+                        different.append(batch.row(at))
                 self._totals.add(records)
                 yield records
         except IndexDamaged as error:  # after the last row
             self._rig.power.failure()  # raises if it was the drive that went meanwhile
             self.index = IndexLoss(str(error), error.rows, error.ids)
         self._run.write_lines("different.jsonl", map(_line, different))
+
+    def _most(self) -> int:
+        """Return how many rows there may be."""
+        load = self._run.load()
+        sent = sum(load.sent.values()) if load else _SENT_UNKNOWN
+        return (
+            _TIMES * (sum(self._manifest.table.rows_by_epoch.values()) + sent) + _MORE
+        )
 
 
 def _line(row: Row) -> str:

@@ -1,31 +1,84 @@
-"""A limit on how long a server may stay silent."""
+"""Limits on a server's answer: how long it may take, and how many bytes it may have."""
 
 from __future__ import annotations
 
 import contextlib
+import socket
+import struct
+import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
+
+_LOOK_S = 0.05  # between two looks at how much came
+_AGAIN_S = 1.0  # between two attempts to sever what goes on
+# tcpi_bytes_received in struct tcp_info of Linux (include/uapi/linux/tcp.h), whose
+# fields keep their places.
+_RECEIVED = struct.Struct("<128xQ")
+
+
+class Cut:
+    """Whether the server was cut off, and why.
+
+    is_late: it took too long.  is_flood: it sent too much.
+    """
+
+    is_late = is_flood = False
 
 
 @contextlib.contextmanager
-def deadline(seconds: float, sever: Callable[[], None]) -> Iterator[threading.Event]:
-    """Call *sever*, from another thread, if the body takes longer than *seconds*.
+def deadline(
+    seconds: float,
+    sever: Callable[[], None],
+    wire: socket.socket | None = None,
+    most: int = 0,
+) -> Iterator[Cut]:
+    """Call *sever*, from another thread, if the body goes beyond a limit.
 
-    The drivers know no timeout of their own for an answer; a power cut sends
-    nothing, so without this a reader would wait for ever.  Yield what is set once the
-    time is over, before *sever* is called.
+    seconds: how long it may take.  The drivers know no timeout of their own for an
+    answer; a power cut sends nothing, so without this a reader would wait for ever.
+    most: how many bytes may come over *wire* meanwhile, if that is given.  libpq holds
+    an answer whole, whatever its size.  Only Linux tells, and only of TCP.
+
+    Yield what says which; it is set before *sever* is called, which is called again
+    while the body goes on: what it breaks may not be there yet.
     """
-    over = threading.Event()
+    cut, done = Cut(), threading.Event()
+    before = received(wire)
 
-    def end() -> None:
-        over.set()
+    def watch() -> None:
+        end_s = time.monotonic() + seconds
+        while not done.wait(_wait_s(end_s, wire)):
+            cut.is_flood = received(wire) - before > most if wire else False
+            cut.is_late = time.monotonic() >= end_s
+            if cut.is_flood or cut.is_late:
+                break
+        else:
+            return
         sever()
+        while not done.wait(_AGAIN_S):
+            sever()
 
-    timer = threading.Timer(seconds, end)
-    timer.daemon = True
-    timer.start()
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
     try:
-        yield over
+        yield cut
     finally:
-        timer.cancel()
-        timer.join()
+        done.set()
+        thread.join()
+
+
+def received(wire: socket.socket | None) -> int:
+    """Return how many bytes came over a TCP connection so far, 0 if that is unknown."""
+    if wire is None or sys.platform != "linux":
+        return 0
+    try:
+        found = wire.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _RECEIVED.size)
+        return int(_RECEIVED.unpack(found)[0])
+    except (OSError, struct.error):  # no TCP, or a kernel of before 4.1
+        return 0
+
+
+def _wait_s(end_s: float, wire: socket.socket | None) -> float:
+    left_s = max(0.0, end_s - time.monotonic())
+    return left_s if wire is None else min(left_s, _LOOK_S)

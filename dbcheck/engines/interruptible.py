@@ -11,8 +11,12 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def interruptible(call: Callable[[], T], sever: Callable[[], None]) -> T:
+def interruptible(
+    call: Callable[[], T], sever: Callable[[], None], limit_s: float | None = None
+) -> T:
     """Return what *call* returns, raise what it raises; *sever* if an interrupt comes.
+
+    Raise TimeoutError after limit_s, unless that is None.
 
     A signal's handler runs in the main thread between two steps of Python, so not while
     libpq waits there for an answer.  So *call* runs in a thread of its own; once it is
@@ -31,7 +35,10 @@ def interruptible(call: Callable[[], T], sever: Callable[[], None]) -> T:
     thread = threading.Thread(target=run, daemon=True)
     try:
         thread.start()
-        ended.get()
+        ended.get(timeout=limit_s)
+    except queue.Empty:
+        sever()
+        raise TimeoutError(f"there was no end of it within {limit_s:g} s") from None
     except BaseException:
         sever()
         raise

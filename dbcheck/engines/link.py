@@ -9,15 +9,21 @@ from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import Any, Self
 
+from dbcheck.engines.deadline import Cut
 from dbcheck.errors import EngineError
 from dbcheck.ports import ServerFacts
 
 ANSWER_S = 30.0  # a catalogue query on a server that works
-SCAN_S = 3600.0  # a scan of a whole table
+SCAN_S = 3600.0  # a scan of a whole table; a batch of its rows
+# Most bytes of an answer.  Of a batch of rows: far above the largest row, 128 KiB, so
+# that one that was changed, and is longer now, is judged.
+ANSWER_BYTES = 16 << 20
+BATCH_BYTES_MAX = 64 << 20
 
 # What comes of bytes or columns that no server sends, of which the drivers check few.
 UNREADABLE = (
     ArithmeticError,
+    AssertionError,
     AttributeError,
     LookupError,
     NotImplementedError,
@@ -47,6 +53,19 @@ def require_all(table: str, read: int, counted: int) -> None:
             hint="Connect to the server itself, with no proxy between; then run"
             " dbcheck reconcile, before anything writes to the table.",
         )
+
+
+def require_within(
+    cut: Cut, target: str, statement: str, answer_s: float, most: int
+) -> None:
+    """Raise EngineError if the server was cut off for going beyond a limit."""
+    if cut.is_flood:
+        raise EngineError(
+            f"{target} sent more than {most >> 20} MiB in answer to {statement}",
+            hint="No sound server does that: see what answers at that address.",
+        )
+    if cut.is_late:
+        raise unanswered(target, statement, answer_s)
 
 
 def unanswered(target: str, statement: str, answer_s: float) -> EngineError:

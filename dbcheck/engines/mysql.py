@@ -91,7 +91,16 @@ SETTINGS = (
 )
 
 # Arguments of the driver that are decided here, whatever the URL says.
-_DECIDED = ("database", "buffered", "use_pure", "autocommit", "charset", "collation")
+_DECIDED = (
+    "database",
+    "buffered",
+    "use_pure",
+    "autocommit",
+    "charset",
+    "collation",
+    "allow_local_infile",
+    "allow_local_infile_in_path",
+)
 
 # The statement that drops each table but the canary.
 _DROPS = {
@@ -130,8 +139,9 @@ class MysqlEngine:
         arguments = url_options(parsed)
         for name in _DECIDED:
             arguments.pop(name, None)
-        found = client_options(has_password=password is not None)
-        self._arguments: dict[str, Any] = {**found, **arguments}
+        with_tls = not (arguments.get("unix_socket") or arguments.get("ssl_disabled"))
+        options = client_options(has_password=password is not None, with_tls=with_tls)
+        self._arguments: dict[str, Any] = {**options, **arguments}
         self._arguments["conn_attrs"] = {"program_name": "dbcheck"}
         if password is not None:
             self._arguments["password"] = password

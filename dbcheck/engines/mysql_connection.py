@@ -1,13 +1,27 @@
-"""The driver's connection, which never sends a password that others can read."""
+"""The driver's connection, which gives the password to no server it cannot trust.
+
+A login plugin either answers a challenge, which shows the server that the client knows
+the password, or sends the password itself.  The server names the plugin.  So whoever is
+not this machine, and is not verified over TLS, may ask for challenges only; and without
+TLS, nobody may ask for the password.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import socket
+import ssl
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import mysql.connector
 from mysql.connector.authentication import MySQLAuthenticator
 from mysql.connector.connection import MySQLConnection
 from mysql.connector.network import MySQLTCPSocket
+
+from dbcheck.engines.deadline import Cut, deadline
+from dbcheck.engines.link import UNREADABLE
+from dbcheck.remote.addresses import is_own
 
 # MySQL 9.7 client, CR_AUTH_PLUGIN_ERR; its own client fails in this place as well.
 INSECURE = 2061
@@ -16,6 +30,20 @@ INSECURE = 2061
 # (MySQL 9.7, sql/auth/sha2_password.cc, perform_full_authentication).
 _FULL_AUTHENTICATION = b"\x01\x04"
 _HEADER_BYTES = 4
+# First bytes of payloads that name a plugin: AuthSwitchRequest, AuthNextFactor ("MySQL
+# Source Code Documentation", Connection Phase).
+_NAMING = (0xFE, 0x02)
+
+_CHALLENGE = "mysql_native_password"
+# Of caching_sha2_password a server with a cold cache asks for the password, and every
+# cache is cold after a power cut.
+_REVEALING = frozenset(
+    {"caching_sha2_password", "sha256_password", "mysql_clear_password"}
+)
+
+
+class Unverified(mysql.connector.InterfaceError):
+    """The server asks for what only a server that is verified may have."""
 
 
 class SafeConnection(MySQLConnection):
@@ -24,44 +52,194 @@ class SafeConnection(MySQLConnection):
     Pure, since the C extension cannot be severed while it waits.  Where an account
     with caching_sha2_password would need TLS, the driver sends the password in clear
     over TCP, which is refused with 1045 as well; here that fails with INSECURE instead.
+    The server gets no file of this machine, whatever it asks for (LOAD DATA LOCAL).
     """
 
-    def __init__(self, **arguments: Any) -> None:
+    def __init__(self, login_s: float, **arguments: Any) -> None:
+        """Connect and log in.
+
+        login_s: for all of that, since the driver's own limit is for each packet, and
+        for none of the settings that it makes in the end.
+        """
         super().__init__()
-        self._authenticator = _Authenticator()
+        self._authenticator = _Authenticator(arguments)
         try:
-            self.connect(**arguments)
+            self.config(
+                **arguments, allow_local_infile=False, allow_local_infile_in_path=None
+            )
+            with deadline(login_s, self.shutdown) as cut:
+                self._log_in(cut, login_s)
         except BaseException:
             self.close()
             raise
+
+    def _log_in(self, cut: Cut, login_s: float) -> None:
+        try:
+            with readable():
+                self.connect()
+        except (mysql.connector.Error, OSError):
+            if cut.is_late:
+                raise mysql.connector.InterfaceError(
+                    f"the login took longer than {login_s:g} s"
+                ) from None
+            raise
+
+
+@contextlib.contextmanager
+def readable() -> Iterator[None]:
+    """Turn what the driver raises over an answer that it cannot read into its Error."""
+    try:
+        yield
+    except (*UNREADABLE, ImportError) as error:  # the latter for a plugin's name
+        raise mysql.connector.InterfaceError(
+            f"the server's answer cannot be read ({type(error).__name__}: {error})"
+        ) from error
 
 
 class _Authenticator(MySQLAuthenticator):
     """Authenticates over a socket that is guarded unless it is secure."""
 
-    def authenticate(self, sock: Any, *args: Any, **kwargs: Any) -> bytes:
+    def __init__(self, arguments: Mapping[str, Any]) -> None:
+        super().__init__()
+        # The driver's default as well, so only who has decided it writes it.
+        self._any_server = arguments.get("ssl_verify_cert") is False
+        self._must_verify = not arguments.get("ssl_disabled") and bool(
+            arguments.get("ssl_verify_cert") or arguments.get("ssl_verify_identity")
+        )
+        self._verified = False
+
+    def setup_ssl(
+        self,
+        sock: Any,
+        host: str,
+        ssl_options: dict[str, Any] | None,
+        *args: Any,
+        **kwargs: Any,
+    ) -> bytes:
+        """Begin TLS; note whether that verifies the server."""
+        trusting: Any = _Trusting(sock)
+        sent: bytes = super().setup_ssl(trusting, host, ssl_options, *args, **kwargs)
+        ssl_options = ssl_options or {}
+        # Of the system's authorities anybody can have a certificate, for another name.
+        self._verified = bool(
+            ssl_options.get("verify_identity")
+            or (ssl_options.get("verify_cert") and ssl_options.get("ca"))
+        )
+        return sent
+
+    def authenticate(
+        self, sock: Any, handshake: Any, *args: Any, **kwargs: Any
+    ) -> bytes:
         """Return the server's answer to a login that it took."""
-        if isinstance(sock, MySQLTCPSocket) and not self.ssl_enabled:
-            sock = _Guarded(sock)
-        answer: bytes = super().authenticate(sock, *args, **kwargs)
+        if isinstance(sock, MySQLTCPSocket):
+            allowed = None
+            if not self._is_trusted(sock.sock):
+                allowed = {_CHALLENGE}
+                if not any(kwargs[f"password{n}"] for n in (1, 2, 3)):
+                    allowed |= _REVEALING  # there is nothing to reveal
+                asked = kwargs["auth_plugin"]
+                _require(asked or _CHALLENGE, allowed)
+                # What the server names first is its default, and need not be the
+                # account's: it answers with the account's own.
+                if not asked and handshake["auth_plugin"] not in allowed:
+                    kwargs["auth_plugin"] = _CHALLENGE
+            sock = _Guarded(sock, allowed, self.ssl_enabled)
+        answer: bytes = super().authenticate(sock, handshake, *args, **kwargs)
         return answer
 
+    def _is_trusted(self, wire: socket.socket | None) -> bool:
+        """Say whether the other end may have the password.
 
-class _Guarded:
-    """A socket over which nobody may ask for the password itself."""
+        Raise Unverified if it had to be verified and offers no TLS.
+        """
+        if self._verified or _is_here(wire):
+            return True
+        if self._must_verify and not self.ssl_enabled:
+            raise Unverified("the server offers no TLS, by which to verify it")
+        return self._any_server
 
-    def __init__(self, sock: MySQLTCPSocket) -> None:
+
+def _is_here(wire: socket.socket | None) -> bool:
+    """Say whether the other end is this machine; no name is believed."""
+    assert wire is not None
+    return is_own(str(wire.getpeername()[0]))
+
+
+def _require(plugin: str, allowed: set[str] | None) -> None:
+    if allowed is not None and plugin not in allowed:
+        raise Unverified(
+            f"the account logs in by {plugin}, which can give the password away, and"
+            " the server is not verified"
+        )
+
+
+class _Wrapped:
+    """One of the driver's sockets; what is not defined here is its own."""
+
+    def __init__(self, sock: Any) -> None:
         self._socket = sock
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._socket, name)
 
+
+class _Guarded(_Wrapped):
+    """A socket over which only *allowed* plugins may be asked for, if that is not None.
+
+    If it *is_secret* what it carries, it may also carry the password.
+    """
+
+    def __init__(
+        self, sock: MySQLTCPSocket, allowed: set[str] | None, is_secret: bool
+    ) -> None:
+        super().__init__(sock)
+        self._allowed, self._is_secret = allowed, is_secret
+
     def recv(self, *args: Any) -> bytearray:
-        """Return the next packet; raise InterfaceError if it asks for that."""
+        """Return the next packet; raise InterfaceError if it asks for what it may not.
+
+        Each packet of a login passes here, whatever plugin reads it.
+        """
         packet: bytearray = self._socket.recv(*args)
-        if packet[_HEADER_BYTES:] == _FULL_AUTHENTICATION:
+        said = packet[_HEADER_BYTES:]
+        if said[:1] and said[0] in _NAMING:
+            name, _, _ = said[1:].partition(b"\0")
+            _require(name.decode("utf-8", "replace"), self._allowed)
+        if said == _FULL_AUTHENTICATION and not self._is_secret:
             raise mysql.connector.InterfaceError(
                 "the server wants the password itself, and the connection has no TLS",
                 errno=INSECURE,
             )
         return packet
+
+
+class _Trusting(_Wrapped):
+    """A socket that trusts the user's authority, if there is one, and then no other.
+
+    The driver would trust all of the system's as well, which vouch for anybody.
+    """
+
+    def build_ssl_context(
+        self,
+        ssl_ca: str | None,
+        ssl_cert: str | None,
+        ssl_key: str | None,
+        ssl_verify_cert: bool,
+        ssl_verify_identity: bool,
+        tls_versions: list[str] | None,
+        tls_cipher_suites: list[str] | None,
+    ) -> ssl.SSLContext:
+        """Return what the driver would, but for the authorities; raise OSError."""
+        context = ssl.create_default_context(cafile=ssl_ca or None)
+        context.check_hostname = bool(ssl_verify_identity)
+        if not (ssl_verify_cert or ssl_verify_identity):
+            context.verify_mode = ssl.CERT_NONE
+        if tls_versions:
+            versions = sorted(each.replace(".", "_") for each in tls_versions)
+            context.minimum_version = ssl.TLSVersion[versions[0]]
+            context.maximum_version = ssl.TLSVersion[versions[-1]]
+        if tls_cipher_suites and context.maximum_version is ssl.TLSVersion.TLSv1_2:
+            context.set_ciphers(":".join(tls_cipher_suites))
+        if ssl_cert:
+            context.load_cert_chain(ssl_cert, ssl_key)
+        return context

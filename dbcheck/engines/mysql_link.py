@@ -16,18 +16,23 @@ from dbcheck.core.survivors import RowBatch
 from dbcheck.engines.answering import require_same
 from dbcheck.engines.deadline import deadline
 from dbcheck.engines.link import (
+    ANSWER_BYTES,
     ANSWER_S,
+    BATCH_BYTES_MAX,
     SCAN_S,
-    UNREADABLE,
     Link,
     one_line,
     require_all,
+    require_within,
     set_otherwise,
-    unanswered,
-    unreadable,
 )
 from dbcheck.engines.mysql_answering import answering
-from dbcheck.engines.mysql_connection import INSECURE, SafeConnection
+from dbcheck.engines.mysql_connection import (
+    INSECURE,
+    SafeConnection,
+    Unverified,
+    readable,
+)
 from dbcheck.engines.mysql_rows import Layout, RowReader
 from dbcheck.engines.mysql_settings import (
     SESSION,
@@ -44,6 +49,7 @@ from dbcheck.ports import ServerFacts, Shape
 FAMILY = "mysql"
 
 _ACCESS_DENIED = 1045
+_LOGIN_PACKETS = 3  # that a slow server may keep its client waiting for
 _MISUSE = (AttributeError, ValueError)  # the driver's, for an option it cannot use
 
 # Error numbers (MySQL 8.4 and MariaDB error references) of a database or table that is
@@ -67,6 +73,14 @@ _HARMLESS |= {errno.ENOSPC, errno.EROFS, 194}
 # Those of a connection that broke: the driver's own (server gone, server lost), and the
 # server's where it shuts down or was asked to end the session.
 _LOST = {2006, 2013, 2055, 1053, 1927, 3169}
+
+_UNVERIFIED_HINT = (
+    "Have it verify the server: add ssl_ca=FILE&ssl_verify_cert=true to the URL, FILE"
+    " being the certificate of the authority that signed the server's (MySQL makes its"
+    " own: ca.pem in its data directory), and ssl_verify_identity=true if that names"
+    " the host. Or give the account mysql_native_password, where the server has it. To"
+    " send the password to whoever answers there with TLS, add ssl_verify_cert=false."
+)
 
 
 def _error(error: Exception, text: str, hint: str = "") -> EngineError:
@@ -98,17 +112,21 @@ class MysqlLink(Link):
     ) -> None:
         self._target = target
         self._secret = str(arguments.get("password") or "")
+        packet_s = max(1, round(connect_s))
         try:
             self.connection = SafeConnection(
+                packet_s * _LOGIN_PACKETS,
                 **arguments,
                 autocommit=True,
-                connection_timeout=max(1, round(connect_s)),
+                connection_timeout=packet_s,
             )
         except (mysql.connector.Error, OSError, *_MISUSE) as error:
             text = f"cannot connect to {target}: {self.words(error)}"
             raise _error(error, text, _connect_hint(error)) from None
-        except UNREADABLE as error:
-            raise unreadable(target, self.words(error)) from None
+        assert self.connection._socket is not None
+        wire = self.connection._socket.sock
+        assert isinstance(wire, socket.socket)  # or an SSLSocket, which is one
+        self._wire = wire
         self._session = self.connection.connection_id or 0
         named = (self.connection.server_info or "").lower()
         self._product = "MariaDB" if "mariadb" in named else "MySQL"
@@ -166,7 +184,7 @@ class MysqlLink(Link):
             batches = RowReader(layout, self.wire(SCAN_S).recv_into).batches()
         read = 0
         while True:
-            with self._errors(statement):
+            with self._guard(statement, SCAN_S, BATCH_BYTES_MAX):
                 batch = next(batches, None)
             if batch is None:
                 break
@@ -185,11 +203,8 @@ class MysqlLink(Link):
             raise EngineError(
                 "the connection is compressed", hint="Remove compress from the URL."
             )
-        assert self.connection._socket is not None
-        wire = self.connection._socket.sock
-        assert isinstance(wire, socket.socket)  # or an SSLSocket, which is one
-        wire.settimeout(answer_s)
-        return wire
+        self._wire.settimeout(answer_s)
+        return self._wire
 
     def sever(self) -> None:
         """Break the connection, whichever thread is waiting on it."""
@@ -221,14 +236,19 @@ class MysqlLink(Link):
         return list(cursor.fetchall()) if cursor.with_rows else []
 
     @contextlib.contextmanager
-    def _guard(self, statement: str, answer_s: float) -> Iterator[None]:
-        """Limit the time, and turn the driver's errors into EngineError."""
-        with self._errors(statement), deadline(answer_s, self.sever) as over:
+    def _guard(
+        self, statement: str, answer_s: float, most: int = ANSWER_BYTES
+    ) -> Iterator[None]:
+        """Limit time and bytes, and turn the driver's errors into EngineError."""
+        with (
+            self._errors(statement),
+            deadline(answer_s, self.sever, self._wire, most) as cut,
+        ):
             try:
-                yield
-            except (mysql.connector.Error, OSError):
-                if over.is_set():
-                    raise unanswered(self._target, statement, answer_s) from None
+                with readable():
+                    yield
+            except (mysql.connector.Error, OSError, Nonsense):
+                require_within(cut, self._target, statement, answer_s, most)
                 raise
 
     @contextlib.contextmanager
@@ -258,6 +278,14 @@ def _is_lost(error: Exception) -> bool:
 
 def _connect_hint(error: BaseException) -> str:
     number = getattr(error, "errno", None)
+    if isinstance(error, Unverified):
+        return _UNVERIFIED_HINT
+    if "certificate" in str(error).lower():
+        return (
+            "Check ssl_ca in the URL, or ssl-ca in ~/.my.cnf, and the server's"
+            " certificate: ssl_verify_identity wants one made for the host name in the"
+            " URL."
+        )
     if number == _ACCESS_DENIED:
         return "Check account and password."
     if number == INSECURE or "requires SSL" in str(error):

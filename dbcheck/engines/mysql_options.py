@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import configparser
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,9 @@ from dbcheck.secret import variable
 
 # Those of the driver's switches that SQLAlchemy leaves as text.
 _SWITCHES = ("ssl_disabled", "ssl_verify_identity")
+# How an option file says yes and no to ssl-verify-server-cert.
+_ON = ("1", "on", "true")
+_OFF = ("0", "off", "false")
 
 
 def url_options(url: sqlalchemy.engine.URL) -> dict[str, Any]:
@@ -34,11 +38,12 @@ def url_options(url: sqlalchemy.engine.URL) -> dict[str, Any]:
 
 
 def client_options(
-    file: Path | None = None, *, has_password: bool = False
-) -> dict[str, str]:
-    """Return user and password of the section [client] in ~/.my.cnf, if there.
+    file: Path | None = None, *, has_password: bool = False, with_tls: bool = True
+) -> dict[str, Any]:
+    """Return what the section [client] of ~/.my.cnf says, as arguments of the driver.
 
-    MYSQL_PWD comes before the file's password, as it does for MySQL's clients.
+    That is user and password, and with_tls how to verify the server.  MYSQL_PWD comes
+    before the file's password, as it does for MySQL's clients.
     has_password: there is another one, so none is looked for.  Raise UsageError, which
     holds none of it, for a password that is not UTF-8.
     """
@@ -53,11 +58,14 @@ def client_options(
         parser.read_string("\n".join(lines))
     except (OSError, RuntimeError, configparser.Error):
         parser.clear()
-    found: dict[str, str] = {}
-    for name in wanted:
-        value = parser.get("client", name, fallback=None)
-        if value is not None:
-            found[name] = _unquoted(value)
+    section = dict(parser["client"]) if parser.has_section("client") else {}
+    said = {
+        name.replace("_", "-"): None if value is None else _unquoted(value)
+        for name, value in section.items()
+    }
+    found: dict[str, Any] = {
+        name: value for name in wanted if (value := said.get(name)) is not None
+    }
     own = None if has_password else variable("MYSQL_PWD")
     if own is not None:
         found["password"] = own
@@ -66,6 +74,27 @@ def client_options(
             f"the password in {file or '~/.my.cnf'} is not UTF-8",
             hint="Store it as UTF-8.",
         )
+    return found | _verification(said) if with_tls else found
+
+
+def _verification(said: Mapping[str, str | None]) -> dict[str, Any]:
+    """Return how MySQL's and MariaDB's clients would verify the server over TLS.
+
+    ssl-mode is MySQL's, ssl-verify-server-cert MariaDB's, which means the name as well.
+    """
+    found: dict[str, Any] = {}
+    if authority := said.get("ssl-ca"):
+        found["ssl_ca"] = authority
+    mode = (said.get("ssl-mode") or "").upper()
+    if mode in ("VERIFY_CA", "VERIFY_IDENTITY"):
+        found["ssl_verify_cert"] = True
+        found["ssl_verify_identity"] = mode == "VERIFY_IDENTITY"
+    if "ssl-verify-server-cert" in said:
+        value = said["ssl-verify-server-cert"]
+        if value is None or value.lower() in _ON:
+            found["ssl_verify_cert"] = found["ssl_verify_identity"] = True
+        elif value.lower() in _OFF:
+            found.setdefault("ssl_verify_cert", False)
     return found
 
 

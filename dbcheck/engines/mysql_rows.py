@@ -15,6 +15,7 @@ from mysql.connector.constants import FieldType
 from mysql.connector.errors import get_exception
 
 from dbcheck.core.survivors import INTACT, RECORD, RowBatch, items_at
+from dbcheck.engines.link import BATCH_BYTES_MAX
 from dbcheck.engines.mysql_wire import HEADER_BYTES, Ended, Nonsense
 
 BATCH_BYTES = 1 << 20
@@ -157,13 +158,17 @@ class RowReader:
         return kind if kind or length & _LENGTH == _LENGTH else None
 
     def _joined(self) -> bytes:
-        """Take the first packet, and all in which it goes on; return it as one."""
+        """Take the first packet, and all in which it goes on; return it as one.
+
+        Raise Nonsense if that is more than any batch may have.
+        """
         whole = bytearray(HEADER_BYTES)
-        while True:
+        while len(whole) <= BATCH_BYTES_MAX:
             packet = self._take()
             whole += packet[HEADER_BYTES:]
             if len(packet) < HEADER_BYTES + _LENGTH:
                 return bytes(whole)
+        raise Nonsense(f"a row is longer than {BATCH_BYTES_MAX >> 20} MiB")
 
     def _finish(self, kind: int) -> None:
         """Take the packet behind the last row; raise what it says if it is no end."""

@@ -17,7 +17,8 @@ from mysql.connector.constants import ClientFlag
 
 from dbcheck.core.history import Row
 from dbcheck.engines.deadline import deadline
-from dbcheck.engines.link import ANSWER_S
+from dbcheck.engines.link import ANSWER_BYTES, ANSWER_S
+from dbcheck.engines.mysql_connection import readable
 from dbcheck.engines.mysql_link import FAMILY, MysqlLink
 from dbcheck.engines.mysql_wire import (
     Nonsense,
@@ -65,7 +66,8 @@ class MysqlSession:
         self._received = b""
         connection = link.connection
         try:
-            with deadline(ANSWER_S, link.sever):
+            wire = link.wire(ANSWER_S)
+            with readable(), deadline(ANSWER_S, link.sever, wire, ANSWER_BYTES):
                 statement = sql(FAMILY, f"insert_{shape.value}").encode()
                 prepared = connection.cmd_stmt_prepare(statement)
         except (mysql.connector.Error, OSError) as error:

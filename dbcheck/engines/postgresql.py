@@ -17,6 +17,7 @@ from dbcheck.engines.postgresql_check import (
     require_table,
 )
 from dbcheck.engines.postgresql_link import FAMILY, PostgresqlLink
+from dbcheck.engines.postgresql_options import libpq_options
 from dbcheck.engines.postgresql_places import places
 from dbcheck.engines.postgresql_session import RELAXED, PostgresqlSession
 from dbcheck.engines.server_log import postgresql_log
@@ -168,8 +169,9 @@ class PostgresqlEngine:
         self, shape: Shape, *, relaxed: bool = False, server: ServerFacts | None = None
     ) -> PostgresqlSession:
         """Connect for the load; raise EngineError if that is refused."""
+        options = libpq_options(self.target, self._arguments)
         return PostgresqlSession(
-            self.target, self._arguments, shape, relaxed=relaxed, server=server
+            self.target, options, shape, relaxed=relaxed, server=server
         )
 
     def row(self, shape: Shape, row_id: int) -> Row | None:
@@ -243,7 +245,8 @@ class PostgresqlEngine:
     def _open(
         self, connect_s: float = CONNECT_S, *, server: ServerFacts | None = None
     ) -> PostgresqlLink:
-        link = PostgresqlLink(self.target, self._arguments, connect_s)
+        options = libpq_options(self.target, self._arguments)
+        link = PostgresqlLink(self.target, options, connect_s)
         return link.leading_to(server)
 
 

@@ -7,7 +7,6 @@ import json
 import os
 import re
 import socket
-import threading
 from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
 
@@ -16,20 +15,23 @@ import psycopg2.extensions
 
 from dbcheck.core.survivors import RowBatch
 from dbcheck.engines.answering import Answering, require_same
-from dbcheck.engines.deadline import deadline
+from dbcheck.engines.deadline import Cut, deadline
 from dbcheck.engines.interruptible import interruptible
 from dbcheck.engines.link import (
+    ANSWER_BYTES,
     ANSWER_S,
+    BATCH_BYTES_MAX,
     SCAN_S,
     UNREADABLE,
     Link,
     one_line,
+    require_within,
     set_otherwise,
-    unanswered,
     unreadable,
 )
 from dbcheck.engines.postgresql_copy import Copy
 from dbcheck.engines.postgresql_index import IdsRead, require_index
+from dbcheck.engines.postgresql_options import REFUSED, UNVERIFIED_HINT
 from dbcheck.engines.postgresql_rows import CopyParser, Nonsense
 from dbcheck.engines.postgresql_settings import HEAP, SESSION, SNAPSHOT
 from dbcheck.errors import ConnectionLost, EngineError, TableLost, TableRefused
@@ -51,9 +53,16 @@ _REFUSED = ("42501", "53100", "53200", "53000")
 _IN_A_TABLESPACE = re.compile(r"\bpg_tblspc/[0-9]")
 
 
+# For all of a login: libpq's limit is for each host, and none is psycopg2's for what it
+# asks a server then whose dates are not of the form ISO.
+LOGIN_S = 60.0
+
+
 def connect_hint(error: BaseException, otherwise: str) -> str:
     """Return what to do about a connection that failed: about TLS, or *otherwise*."""
     words = str(error)
+    if REFUSED in words:
+        return UNVERIFIED_HINT
     about_tls = "certificate" in words or "SSL" in words
     if about_tls and "pg_hba.conf" not in words:
         return (
@@ -101,11 +110,13 @@ class PostgresqlLink(Link):
     ) -> None:
         self._target = target
         self._secret = str(arguments.get("password") or "")
+        options = {**arguments, "connect_timeout": max(2, round(connect_s))}
+        self.connection: psycopg2.extensions.connection
         try:
-            self.connection: psycopg2.extensions.connection = psycopg2.connect(
-                **{**arguments, "connect_timeout": max(2, round(connect_s))}
+            self.connection = interruptible(
+                lambda: psycopg2.connect(**options), _nothing, connect_s + LOGIN_S
             )
-        except psycopg2.Error as error:
+        except (psycopg2.Error, TimeoutError) as error:
             raise EngineError(
                 f"cannot connect to {target}: {self.words(error)}",
                 hint=connect_hint(
@@ -191,7 +202,7 @@ class PostgresqlLink(Link):
         parser = CopyParser()
         with Copy(self.connection, sql(FAMILY, statement), self.sever) as copy:
             while True:
-                with self._guard(statement, SCAN_S):
+                with self._guard(statement, SCAN_S, BATCH_BYTES_MAX):
                     messages = copy.read()
                     batch = parser.parse(messages)
                 if batch:
@@ -242,15 +253,16 @@ class PostgresqlLink(Link):
             raise set_otherwise(name, found, settings[name])
 
     @contextlib.contextmanager
-    def _guard(self, statement: str, answer_s: float) -> Iterator[None]:
-        """Limit the time, and turn the driver's errors into EngineError."""
-        over = threading.Event()
+    def _guard(
+        self, statement: str, answer_s: float, most: int = ANSWER_BYTES
+    ) -> Iterator[None]:
+        """Limit time and bytes, and turn the driver's errors into EngineError."""
+        cut = Cut()
         try:
-            with deadline(answer_s, self.sever) as over:
+            with deadline(answer_s, self.sever, self._wire, most) as cut:
                 yield
         except psycopg2.Error as error:
-            if over.is_set():
-                raise unanswered(self._target, statement, answer_s) from None
+            require_within(cut, self._target, statement, answer_s, most)
             text = f"{self._target} failed at {statement}: {self.words(error)}"
             missing = (error.pgcode or "").startswith(_MISSING)
             if _is_refused(error):
@@ -260,9 +272,13 @@ class PostgresqlLink(Link):
             if self.connection.closed:
                 raise ConnectionLost(text, self._pid) from error
             raise EngineError(text) from error
-        except Nonsense as error:
+        except (Nonsense, UnicodeError) as error:
             text = f"{self._target} failed at {statement}: {error}"
             raise EngineError(text) from error
+
+
+def _nothing() -> None:
+    """Sever nothing: what connects has no socket that is known yet."""
 
 
 def _is_damage(error: psycopg2.Error) -> bool:

@@ -20,8 +20,9 @@ from psycopg.pq.abc import PGresult
 
 from dbcheck.core.history import Row
 from dbcheck.engines.answering import Answering, require_same
-from dbcheck.engines.deadline import deadline
+from dbcheck.engines.deadline import deadline, received
 from dbcheck.engines.link import (
+    ANSWER_BYTES,
     ANSWER_S,
     UNREADABLE,
     one_line,
@@ -46,6 +47,10 @@ _INT2, _INT4, _INT8 = (struct.Struct(code).pack for code in ("!h", "!i", "!q"))
 # error; so the tag itself is looked at.
 _COMMITTED = b"INSERT 0 1"
 _IDLE = TransactionStatus.IDLE  # looked up once: it takes as long as a call of libpq
+
+# One answers an insert.  Of a COPY that was not asked for, libpq gives another result
+# whenever it is asked.
+_RESULTS_MAX = 16
 
 # After a FATAL error, or one of these SQLSTATEs, the row may be there: the connection
 # failed, or the server says itself that it does not know.
@@ -85,6 +90,8 @@ class PostgresqlSession:
         self._has_key = shape is Shape.LEDGER
         self._in_flight = False
         self._results: list[PGresult] = []
+        # Bytes received when an answer was first seen to be incomplete.
+        self._before: int | None = None
         self._farewell = ""
         with self._guard("connect"):
             self.connection = psycopg.connect(
@@ -93,7 +100,10 @@ class PostgresqlSession:
             )
         self._wire = own_wire(target, self.connection)
         try:
-            with self._guard("prepare"), deadline(ANSWER_S, self._sever):
+            with (
+                self._guard("prepare"),
+                deadline(ANSWER_S, self._sever, self._wire, ANSWER_BYTES),
+            ):
                 self._set()
                 if server is not None:
                     self._require(server)
@@ -128,6 +138,7 @@ class PostgresqlSession:
             except struct.error as error:
                 raise EngineError(f"{self._target} has no such row: {error}") from None
         self._in_flight = True
+        self._before = None
         try:
             self._pgconn.send_query_prepared(
                 _STATEMENT, values, [_BINARY] * len(values), _BINARY
@@ -153,8 +164,14 @@ class PostgresqlSession:
                 if result is None:
                     return self._outcome()
                 self._results.append(result)
+                if len(self._results) == _RESULTS_MAX:
+                    raise self._endless()
         except psycopg.Error as error:
             raise self._refusal(error) from error
+        came = received(self._wire)
+        self._before = came if self._before is None else self._before
+        if came - self._before > ANSWER_BYTES:
+            raise self._endless()
         return None
 
     def close(self) -> None:
@@ -195,6 +212,12 @@ class PostgresqlSession:
             f" {'over' if over else 'still open'}",
             hint="Connect to the server itself, with no pooler or proxy between.",
         )
+
+    def _endless(self) -> CommitUnknown:
+        """Return the error for an answer that libpq would collect for ever."""
+        self._results = []
+        self._sever()
+        return CommitUnknown("the connection broke during a commit: no end of answers")
 
     def _refusal(self, error: psycopg.Error) -> EngineError:
         """Return EngineError if the row is certainly absent, else CommitUnknown."""

@@ -10,6 +10,8 @@ from urllib.parse import parse_qs, urlsplit
 
 from dbcheck.errors import UsageError
 
+_ANY_PORT = 9
+
 
 @dataclass(frozen=True, slots=True)
 class TargetPlace:
@@ -29,7 +31,7 @@ def place(target: str) -> TargetPlace:
     if not hosts:
         return TargetPlace(True, frozenset())
     addresses = frozenset[str]().union(*map(_resolve, hosts))
-    return TargetPlace(any(_is_own(address) for address in addresses), addresses)
+    return TargetPlace(any(is_own(address) for address in addresses), addresses)
 
 
 def _hosts(target: str) -> list[str]:
@@ -44,6 +46,21 @@ def _hosts(target: str) -> list[str]:
         if name in ("host", "hostaddr"):
             hosts = [host for value in values for host in value.split(",")]
     return [host for host in hosts if host and not host.startswith("/")]
+
+
+def is_here(host: str) -> bool:
+    """Say whether *host*, as a driver takes it, is surely this client's own.
+
+    So are a socket file ("" or a path, or @ and its abstract name), an own address, and
+    localhost.  Other names are not looked up: the driver asks again, and may be told
+    another address.
+    """
+    if not host or host.startswith(("/", "@")):
+        return True
+    try:
+        return is_own(str(ipaddress.ip_address(host)))
+    except ValueError:
+        return host == "localhost"
 
 
 def machine_id() -> str:
@@ -70,14 +87,20 @@ def _resolve(host: str) -> frozenset[str]:
     return frozenset(str(entry[4][0]).partition("%")[0] for entry in found)
 
 
-def _is_own(address: str) -> bool:
-    """Say whether *address* belongs to this host: only such a one can be bound."""
-    if ipaddress.ip_address(address).is_loopback:
+def is_own(address: str) -> bool:
+    """Say whether *address* belongs to this host: what goes there comes from it.
+
+    To bind it shows less: a system may allow that for any address
+    (net.ipv4.ip_nonlocal_bind).
+    """
+    asked = ipaddress.ip_address(address)
+    if asked.is_loopback or asked.is_unspecified:
         return True
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with socket.socket(family, socket.SOCK_DGRAM) as probe:
         try:
-            probe.bind((address, 0))
+            probe.connect((address, _ANY_PORT))  # which sends nothing
+            source = str(probe.getsockname()[0])
         except OSError:
             return False
-    return True
+    return ipaddress.ip_address(source) == asked

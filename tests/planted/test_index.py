@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import struct
 from collections.abc import Callable
 from pathlib import Path
 
@@ -28,11 +29,13 @@ def garbage(index: Path) -> None:
 def root_garbled(index: Path) -> None:
     """Leave every leaf alone; only a search for an id leads through the root.
 
-    The root is the page that the first leaf's split made (PostgreSQL,
-    src/backend/access/nbtree/README), page 3; the meta page and two leaves come before.
+    Its page, and its level above the leaves, stand in the meta page behind magic and
+    version (PostgreSQL, src/include/access/nbtree.h, BTMetaPageData).
     """
     with index.open("r+b") as file:
-        file.seek(3 * PAGE_BYTES + 200)
+        _, _, root, level = struct.unpack_from("<4I", file.read(PAGE_BYTES), 24)
+        assert level, "the root is a leaf"
+        file.seek(root * PAGE_BYTES + 200)
         file.write(b"\xa5" * 4000)
 
 
@@ -42,6 +45,10 @@ def spoiled(spoil: Callable[[Path], None]) -> Callable[[Site], object]:
             site.changed = True
             site.server.start()
             wait_until(lambda: site.rig.engine.ready() is None, "server is back")
+            site.execute(  # several leaves, however few rows there are
+                "alter index dbcheck.ledger_pkey set (fillfactor = 10);"
+                " reindex index dbcheck.ledger_pkey; checkpoint"
+            )
             index = _index(site)
             site.server.stop()
             spoil(index)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
 import ipaddress
 import os
+import queue
 import shutil
+import socket
 import subprocess
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,14 +22,10 @@ from dbcheck.lab.sshd import Sshd
 _BLOCK = ipaddress.ip_network("198.18.0.0/15")
 
 
-class FarSshd(Sshd):
-    """Runs in a network namespace, behind a cable that can be pulled.
+class FarNetwork:
+    """A network namespace with an address, behind a cable that can be pulled."""
 
-    Its server does not look for its client, as is OpenSSH's default.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder)
+    def __init__(self) -> None:
         # Two addresses that no other process of the tests uses: of a /30 of our own.
         self._near = _BLOCK[os.getpid() * 4 % _BLOCK.num_addresses + 1]
         self.host = str(self._near + 1)
@@ -64,6 +64,17 @@ class FarSshd(Sshd):
         ):
             subprocess.run(["ip", *words], check=False)
 
+
+class FarSshd(FarNetwork, Sshd):
+    """Runs in such a namespace.
+
+    Its server does not look for its client, as is OpenSSH's default.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        FarNetwork.__init__(self)
+        Sshd.__init__(self, folder)
+
     def _command(self) -> list[str]:
         command = super()._command()
         config = Path(command[-1])
@@ -76,9 +87,7 @@ class FarSshd(Sshd):
 @contextmanager
 def far_sshd(folder: Path) -> Iterator[FarSshd]:
     """Run an SSH server on a host of its own; skip where that cannot be made."""
-    for program in ("ip", "nsenter", "sshd"):
-        if shutil.which(program, path=f"{os.environ['PATH']}:/usr/sbin:/sbin") is None:
-            pytest.skip(f"needs {program}")
+    _need("ip", "nsenter", "sshd")
     sshd = FarSshd(folder)
     try:
         sshd.connect()
@@ -87,6 +96,47 @@ def far_sshd(folder: Path) -> Iterator[FarSshd]:
     finally:
         sshd.close()
         sshd.disconnect()
+
+
+@contextmanager
+def far_network() -> Iterator[FarNetwork]:
+    """Make a host's network, without a host; skip where that cannot be made."""
+    _need("ip")
+    network = FarNetwork()
+    try:
+        network.connect()
+        yield network
+    finally:
+        network.disconnect()
+
+
+def far_listener(network: FarNetwork) -> socket.socket:
+    """Return a socket that listens there, on a free port."""
+    found: queue.SimpleQueue[socket.socket | OSError] = queue.SimpleQueue()
+
+    def listen() -> None:  # in a thread, since a namespace is a thread's
+        libc = ctypes.CDLL(None, use_errno=True)
+        try:
+            with open(f"/run/netns/{network.network}") as namespace:
+                if libc.setns(namespace.fileno(), 0):
+                    raise OSError(ctypes.get_errno(), "setns")
+            found.put(socket.create_server((network.host, 0)))
+        except OSError as error:
+            found.put(error)
+
+    thread = threading.Thread(target=listen)
+    thread.start()
+    thread.join()
+    listener = found.get()
+    if isinstance(listener, OSError):
+        raise listener
+    return listener
+
+
+def _need(*programs: str) -> None:
+    for program in programs:
+        if shutil.which(program, path=f"{os.environ['PATH']}:/usr/sbin:/sbin") is None:
+            pytest.skip(f"needs {program}")
 
 
 def _ip(words: str) -> None:

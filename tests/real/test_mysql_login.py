@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import socket
-import threading
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -14,6 +12,8 @@ from dbcheck.engines.registry import open_engine
 from dbcheck.errors import EngineError, UsageError
 from dbcheck.lab.server import DatabaseServer
 from dbcheck.ports import Engine, Shape
+from tests.real.far_host import far_listener, far_network
+from tests.real.overheard import overheard
 from tests.real.test_engine_privileges import connect
 
 SECRET = "hunter2-and-more"
@@ -56,8 +56,9 @@ def test_the_servers_certificate_is_verified(cold: DatabaseServer) -> None:
     authority = str(cold.data / "ca.pem")
     engine_at(cold, SECRET, ssl_ca=authority, ssl_verify_cert="true").facts()
     other = str(cold.data / "public_key.pem")
-    with pytest.raises(EngineError):
+    with pytest.raises(EngineError, match="(?i)certificate") as caught:
         engine_at(cold, SECRET, ssl_ca=other, ssl_verify_cert="true").facts()
+    assert "ssl_ca" in caught.value.hint
     with pytest.raises(EngineError):  # made for no host name at all
         engine_at(
             cold,
@@ -73,37 +74,6 @@ def test_the_socket_needs_no_tls(cold: DatabaseServer) -> None:
     engine_at(cold, SECRET, unix_socket=where, ssl_disabled="true").facts()
 
 
-@contextlib.contextmanager
-def overheard(port: int) -> Iterator[tuple[int, list[bytes]]]:
-    """Listen on a port before the server's; collect what the client sends."""
-    heard: list[bytes] = []
-
-    def pass_on(source: socket.socket, target: socket.socket, note: bool) -> None:
-        with contextlib.suppress(OSError):
-            while data := source.recv(1 << 16):
-                if note:
-                    heard.append(data)
-                target.sendall(data)
-        with contextlib.suppress(OSError):
-            target.shutdown(socket.SHUT_WR)
-
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-
-        def serve() -> None:
-            client, _ = listener.accept()
-            server = socket.create_connection(("127.0.0.1", port))
-            with client, server:
-                back = threading.Thread(target=pass_on, args=(server, client, False))
-                back.start()
-                pass_on(client, server, True)
-                back.join()
-
-        thread = threading.Thread(target=serve)
-        thread.start()
-        yield listener.getsockname()[1], heard
-        thread.join()
-
-
 def test_without_tls_the_password_stays_here(cold: DatabaseServer) -> None:
     with overheard(cold.port) as (port, heard):
         url = make_url(cold.url).set(username="eve", port=port)
@@ -115,6 +85,48 @@ def test_without_tls_the_password_stays_here(cold: DatabaseServer) -> None:
     assert SECRET.encode() not in b"".join(heard)
     engine_at(cold, SECRET).facts()  # the server's cache is warm now
     engine_at(cold, SECRET, ssl_disabled="true").facts()
+
+
+@contextlib.contextmanager
+def far(server: DatabaseServer) -> Iterator[tuple[str, int, list[bytes]]]:
+    """The server as another host has it, and what that host hears."""
+    with (
+        far_network() as network,
+        far_listener(network) as listener,
+        overheard(server.port, listener) as (port, heard),
+    ):
+        yield network.host, port, heard
+
+
+@pytest.mark.root
+def test_another_host_has_to_be_verified_for_the_password(cold: DatabaseServer) -> None:
+    with far(cold) as (host, port, heard):
+        url = make_url(cold.url).set(username="eve", host=host, port=port)
+
+        def engine(**options: str) -> Engine:
+            changed = url.update_query_dict(options).render_as_string()
+            return open_engine(changed, SECRET)
+
+        for options in ({}, {"ssl_disabled": "true"}):
+            with pytest.raises(EngineError, match="not verified") as caught:
+                engine(**options).facts()
+            assert "ca.pem" in caught.value.hint
+        verified = {"ssl_ca": str(cold.data / "ca.pem"), "ssl_verify_cert": "true"}
+        engine(**verified).check(Shape.LEDGER)
+        with pytest.raises(EngineError, match="not verified"):  # the cache is warm now
+            engine().facts()
+        engine(ssl_verify_cert="false").facts()
+        assert SECRET.encode() not in b"".join(heard)
+
+
+@pytest.mark.root
+def test_another_host_may_ask_for_the_answer_to_a_challenge(
+    mariadb_server: DatabaseServer,
+) -> None:
+    identified = f"via mysql_native_password using password('{SECRET}')"
+    with account(mariadb_server, identified), far(mariadb_server) as (host, port, _):
+        url = make_url(mariadb_server.url).set(username="eve", host=host, port=port)
+        open_engine(url.render_as_string(), SECRET).facts()
 
 
 def test_a_plugin_that_the_driver_lacks_is_named(

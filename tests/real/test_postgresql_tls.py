@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import datetime
-import os
 import select
 import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import cast
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 from sqlalchemy.engine import make_url
 
 from dbcheck.core.schedule import Schedule
@@ -30,8 +25,11 @@ from dbcheck.load.loop import Loop, now_us
 from dbcheck.load.single import commit
 from dbcheck.load.team import Team
 from dbcheck.ports import Engine, Shape, WitnessLog
+from tests.certificates import Authority
 from tests.real.aside import run_on
+from tests.real.far_host import far_listener, far_network
 from tests.real.lab_access import connect
+from tests.real.overheard import overheard
 from tests.real.servers import NewServer
 from tests.unit.test_load_loop import FakeLog
 from tests.waiting import wait_until
@@ -42,73 +40,6 @@ SMALL_BUFFER = 1 << 12
 _PATIENCE_S = 10.0
 SCHEDULE = Schedule(seed=1, epoch=3, payload_bytes=(1, 300, LARGE_BYTES))
 LARGE = Schedule(seed=1, epoch=3, payload_bytes=(LARGE_BYTES,))
-
-# ---------------------------------------------------------------------- certificates
-
-
-@dataclass(frozen=True)
-class Authority:
-    """An authority of certificates; path: its own."""
-
-    path: Path
-    key: ec.EllipticCurvePrivateKey
-    certificate: x509.Certificate
-
-    @classmethod
-    def new(cls, path: Path) -> Authority:
-        """Make one that vouches for itself."""
-        key = ec.generate_private_key(ec.SECP256R1())
-        name = _name(path.stem)
-        made = _certificate(name, key, name, key, _IS_AUTHORITY)
-        path.write_bytes(made.public_bytes(serialization.Encoding.PEM))
-        return cls(path, key, made)
-
-    def vouch(self, folder: Path) -> None:
-        """Make server.crt and server.key there, for localhost and not its address."""
-        key = ec.generate_private_key(ec.SECP256R1())
-        hosts = x509.SubjectAlternativeName([x509.DNSName("localhost")])
-        made = _certificate(
-            _name("localhost"), key, self.certificate.subject, self.key, hosts
-        )
-        owner = folder.stat()
-        pem = serialization.Encoding.PEM
-        for name, content in {
-            "server.crt": made.public_bytes(pem),
-            "server.key": key.private_bytes(
-                pem,
-                serialization.PrivateFormat.PKCS8,
-                serialization.NoEncryption(),
-            ),
-        }.items():
-            path = folder / name
-            path.touch(mode=0o600)
-            path.write_bytes(content)
-            os.chown(path, owner.st_uid, owner.st_gid)
-
-
-_IS_AUTHORITY = x509.BasicConstraints(ca=True, path_length=None)
-
-
-def _name(common: str) -> x509.Name:
-    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common)])
-
-
-def _certificate(
-    subject: x509.Name,
-    key: ec.EllipticCurvePrivateKey,
-    issuer: x509.Name,
-    issuer_key: ec.EllipticCurvePrivateKey,
-    extension: x509.ExtensionType,
-) -> x509.Certificate:
-    now = datetime.datetime.now(datetime.UTC)
-    day = datetime.timedelta(days=1)
-    builder = x509.CertificateBuilder(issuer, subject, key.public_key())
-    builder = builder.serial_number(x509.random_serial_number())
-    builder = builder.not_valid_before(now - day).not_valid_after(now + day)
-    return builder.add_extension(extension, critical=True).sign(
-        issuer_key, hashes.SHA256()
-    )
-
 
 # ------------------------------------------------------------------------- the server
 
@@ -247,6 +178,122 @@ def test_a_server_without_tls_is_refused_where_it_is_required(
     with pytest.raises(EngineError, match="does not support SSL") as caught:
         engine.open_session(Shape.LEDGER)
     assert "sslmode" in caught.value.hint
+
+
+# ------------------------------------------------------- the password, on another host
+
+EVES = "hunter2-and-more"  # the password of each account below
+METHODS = {"cleartext": "password", "md5": "md5", "scram": "scram-sha-256"}
+
+
+@pytest.fixture(scope="module")
+def accounts(secured: Secured) -> Iterator[Secured]:
+    """Give the server an account for each way to log in with a password."""
+    server = secured.server
+    hba = server.data / "pg_hba.conf"
+    before = hba.read_text()
+    with contextlib.closing(connect(server.url, server.password)) as connection:
+        cursor = connection.cursor()
+
+        def load(lines: str) -> None:
+            cursor.execute("select pg_conf_load_time()")
+            (then,) = cursor.fetchone()
+            hba.write_text(lines + before)
+            cursor.execute("select pg_reload_conf()")
+
+            def loaded() -> bool:
+                cursor.execute("select pg_conf_load_time() > %s", (then,))
+                return bool(cursor.fetchone()[0])
+
+            wait_until(loaded, "pg_hba.conf is read")
+
+        for name, method in METHODS.items():
+            kind = "md5" if method == "md5" else "scram-sha-256"
+            cursor.execute(f"set password_encryption = '{kind}'")
+            cursor.execute(f"create role {name} superuser login password '{EVES}'")
+        load("".join(f"host all {n} 127.0.0.1/32 {m}\n" for n, m in METHODS.items()))
+        secured.engine("require").prepare(Shape.LEDGER)
+        try:
+            yield secured
+        finally:
+            secured.engine("require").drop()
+            load("")
+            cursor.execute(f"drop role {', '.join(METHODS)}")
+
+
+@dataclass(frozen=True)
+class Far:
+    """The server as another host has it, where *heard* is what its clients say."""
+
+    secured: Secured
+    host: str
+    port: int
+    heard: list[bytes]
+
+    def engine(self, account: str, **options: str) -> Engine:
+        """Return the engine of an account for that host."""
+        url = make_url(self.secured.server.url).set(
+            username=account, host=self.host, port=self.port
+        )
+        return open_engine(url.update_query_dict(options).render_as_string(), EVES)
+
+    def has_heard_the_password(self) -> bool:
+        """Say whether anybody on the way could read it."""
+        return EVES.encode() in b"".join(self.heard)
+
+
+@pytest.fixture
+def far(accounts: Secured) -> Iterator[Far]:
+    with (
+        far_network() as network,
+        far_listener(network) as listener,
+        overheard(accounts.server.port, listener) as (port, heard),
+    ):
+        yield Far(accounts, network.host, port, heard)
+
+
+def log_in(engine: Engine) -> None:
+    """Log in with both drivers."""
+    engine.facts()
+    session_of(engine).close()
+
+
+@pytest.mark.root
+def test_no_password_goes_in_clear_to_a_host_that_is_not_verified(far: Far) -> None:
+    plain = {"sslmode": "disable"}
+    for account in ("cleartext", "md5"):
+        for options in (plain, {}):
+            engine = far.engine(account, **options)
+            for call in (engine.facts, partial(engine.open_session, Shape.LEDGER)):
+                with pytest.raises(EngineError, match="requirement") as caught:
+                    call()
+                assert "sslmode=verify-full" in caught.value.hint
+                assert "require_auth=md5" in caught.value.hint
+    assert far.heard
+    assert not far.has_heard_the_password()
+    for options in (plain, {}):  # without TLS, and with TLS that nobody verified
+        log_in(far.engine("scram", **options))
+    assert not far.has_heard_the_password()
+
+
+@pytest.mark.root
+def test_who_verifies_the_server_or_says_so_logs_in_as_before(far: Far) -> None:
+    verified = {"hostaddr": far.host, "sslrootcert": str(far.secured.authority)}
+    for account in METHODS:
+        log_in(far.engine(account, sslmode="verify-ca", **verified))
+    assert not far.has_heard_the_password()
+    log_in(far.engine("md5", sslmode="disable", require_auth="md5"))
+    assert not far.has_heard_the_password()
+    knowingly = {"sslmode": "disable", "require_auth": "password"}
+    log_in(far.engine("cleartext", **knowingly))
+    assert far.has_heard_the_password()  # so the listener would have heard it above
+
+
+def test_on_this_host_every_way_to_log_in_goes_on_working(accounts: Secured) -> None:
+    for account in METHODS:
+        url = make_url(accounts.server.url).set(username=account)
+        for host in ("127.0.0.1", "localhost"):
+            log_in(open_engine(url.set(host=host).render_as_string(), EVES))
 
 
 # ----------------------------------------------------------------------- nothing blocks

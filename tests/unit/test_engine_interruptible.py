@@ -29,6 +29,13 @@ def test_what_it_raises_is_raised() -> None:
     assert not severed.is_set()
 
 
+def test_what_takes_too_long_is_severed_and_left() -> None:
+    severed = threading.Event()
+    with pytest.raises(TimeoutError, match=r"within 0\.01 s"):
+        interruptible(severed.wait, severed.set, 0.01)
+    assert severed.is_set()
+
+
 def test_an_interrupt_severs_it_and_comes_out(main: int) -> None:
     severed, ended = threading.Event(), threading.Event()
 

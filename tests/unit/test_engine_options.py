@@ -1,4 +1,4 @@
-"""User and password as MySQL's own clients find them."""
+"""What MySQL's own clients find in their files: accounts, and whom to trust."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from dbcheck.engines.mysql import MysqlEngine
 from dbcheck.engines.mysql_options import client_options
 from dbcheck.errors import UsageError
 
@@ -16,7 +17,7 @@ def no_password_in_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("MYSQL_PWD", raising=False)
 
 
-def options(tmp_path: Path, text: str) -> dict[str, str]:
+def options(tmp_path: Path, text: str) -> dict[str, object]:
     file = tmp_path / "my.cnf"
     file.write_text(text)
     return client_options(file)
@@ -30,6 +31,56 @@ def test_reads_the_client_section(tmp_path: Path) -> None:
 def test_ignores_what_it_need_not_understand(tmp_path: Path) -> None:
     text = "!includedir /etc/none\n[client]\nskip-ssl\nhost=db\npassword=x:y\n"
     assert options(tmp_path, text) == {"password": "x:y"}
+
+
+@pytest.mark.parametrize(
+    ("lines", "verified"),
+    [
+        ("ssl-ca=/ca.pem", {"ssl_ca": "/ca.pem"}),
+        (
+            "ssl_ca='/ca.pem'\nssl-mode=verify_ca",
+            {
+                "ssl_ca": "/ca.pem",
+                "ssl_verify_cert": True,
+                "ssl_verify_identity": False,
+            },
+        ),
+        (
+            "ssl-mode=VERIFY_IDENTITY",
+            {"ssl_verify_cert": True, "ssl_verify_identity": True},
+        ),
+        (
+            "ssl-verify-server-cert",
+            {"ssl_verify_cert": True, "ssl_verify_identity": True},
+        ),
+        (
+            "ssl_verify_server_cert = 1",
+            {"ssl_verify_cert": True, "ssl_verify_identity": True},
+        ),
+        ("ssl-verify-server-cert=OFF", {"ssl_verify_cert": False}),
+        ("ssl-mode=REQUIRED\nssl-capath=/x", {}),
+    ],
+)
+def test_the_server_is_verified_as_other_clients_do(
+    tmp_path: Path, lines: str, verified: dict[str, object]
+) -> None:
+    assert options(tmp_path, f"[client]\n{lines}\n") == verified
+
+
+def test_without_tls_there_is_nothing_to_verify(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / ".my.cnf").write_text("[client]\nssl-mode=VERIFY_CA\n")
+    monkeypatch.setenv("HOME", str(tmp_path))
+
+    def verifies(option: str) -> bool:
+        engine = MysqlEngine(f"mysql://eve@db1/x?{option}")
+        return bool(engine._arguments.get("ssl_verify_cert"))
+
+    assert verifies("")
+    assert not verifies("ssl_verify_cert=false")
+    assert not verifies("unix_socket=/run/x")
+    assert not verifies("ssl_disabled=true")
 
 
 @pytest.mark.parametrize("text", ["", "[client]", "no section=1", "[client\n"])

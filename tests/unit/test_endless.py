@@ -1,0 +1,250 @@
+"""SQL servers whose answers have no end, or none in time: each is left."""
+
+from __future__ import annotations
+
+import contextlib
+import select
+import socket
+import struct
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from dbcheck.campaign import reading
+from dbcheck.core.history import Row
+from dbcheck.core.schedule import Schedule
+from dbcheck.core.survivors import RowBatch
+from dbcheck.engines import mysql_link, postgresql_link
+from dbcheck.engines.mysql_link import MysqlLink
+from dbcheck.engines.mysql_rows import Layout, RowReader
+from dbcheck.engines.mysql_wire import Nonsense
+from dbcheck.engines.postgresql_link import PostgresqlLink
+from dbcheck.engines.postgresql_session import PostgresqlSession
+from dbcheck.errors import CommitUnknown, EngineError
+from dbcheck.ports import Shape
+from tests.hostile import OK, MysqlPeer, PgPeer, hostile
+from tests.unit.tables import MYSQL_TYPES
+
+NATIVE = "mysql_native_password"
+COM_STMT_PREPARE = b"\x16"
+MIB = bytes(1 << 20)
+
+
+@contextlib.contextmanager
+def server(
+    kind: type[MysqlPeer | PgPeer], answer: Callable[[Any], object]
+) -> Iterator[dict[str, Any]]:
+    """Yield the driver's arguments for a server that answers so."""
+
+    def serve(client: socket.socket) -> None:
+        with contextlib.closing(kind(client)) as peer:
+            answer(peer)
+
+    with hostile(serve) as port:
+        yield {"host": "127.0.0.1", "port": port, "user": "eve"}
+
+
+def drip(wire: socket.socket, content: bytes) -> None:
+    """Send it byte by byte, none of which comes too late, until the client hangs up."""
+    for byte in content:
+        if select.select([wire], [], [], 0.05)[0]:
+            return
+        wire.sendall(bytes((byte,)))
+
+
+def flood(wire: socket.socket, content: bytes) -> None:
+    """Send it again and again until the client hangs up."""
+    while True:
+        wire.sendall(content)
+
+
+# -------------------------------------------------------------------------- the login
+
+
+@pytest.mark.parametrize("so_far", ["nothing", "logged in"])
+def test_a_login_to_mysql_ends_in_time(
+    so_far: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mysql_link, "_LOGIN_PACKETS", 0.3)
+
+    def answer(peer: MysqlPeer) -> None:
+        if so_far == "logged in":
+            peer.greet(NATIVE)
+            peer.send(OK)
+            peer.receive()
+        drip(peer.wire, b"\xff\xff\xff\0" + bytes(99))
+
+    with (
+        server(MysqlPeer, answer) as arguments,
+        pytest.raises(EngineError, match=r"took longer than 0\.3 s"),
+    ):
+        MysqlLink("db1", arguments, 1)
+
+
+def test_a_login_to_postgresql_ends_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The driver sets the form of dates, and knows no limit of time for that."""
+    monkeypatch.setattr(postgresql_link, "LOGIN_S", 0.0)
+    left = threading.Event()
+
+    def answer(peer: PgPeer) -> None:
+        peer.greet(date_style="German")
+        peer.receive()
+        left.wait(5)
+
+    with server(PgPeer, answer) as arguments:
+        with pytest.raises(EngineError) as caught:
+            PostgresqlLink("db1", arguments, 0.5)
+        left.set()
+    assert "no end of it within 0.5 s" in str(caught.value)
+
+
+# ---------------------------------------------------------------------------- answers
+
+
+def test_an_answer_of_mysql_without_end() -> None:
+    def answer(peer: MysqlPeer) -> None:
+        peer.greet(NATIVE)
+        peer.send(OK)
+        for _ in range(3):  # what the driver sets itself
+            peer.receive()
+            peer.send(OK)
+        peer.receive()
+        peer.columns()
+        row = b"\xfd" + len(MIB).to_bytes(3, "little") + MIB
+        flood(peer.wire, len(row).to_bytes(3, "little") + b"\0" + row)
+
+    with (
+        server(MysqlPeer, answer) as arguments,
+        pytest.raises(EngineError, match="sent more than 16 MiB in answer to"),
+    ):
+        MysqlLink("db1", arguments, 5)
+
+
+def test_an_answer_of_postgresql_without_end() -> None:
+    def answer(peer: PgPeer) -> None:
+        peer.greet()
+        peer.receive()
+        peer.rows()
+        row = struct.pack("!hi", 1, len(MIB)) + MIB
+        flood(peer.wire, b"D" + struct.pack("!i", len(row) + 4) + row)
+
+    with (
+        server(PgPeer, answer) as arguments,
+        pytest.raises(EngineError, match="sent more than 16 MiB in answer to"),
+    ):
+        PostgresqlLink("db1", arguments, 5)
+
+
+@pytest.mark.parametrize("kind", [b"G", b"T"])
+def test_an_answer_to_an_insert_without_end(kind: bytes) -> None:
+    """G: libpq gives a result of that COPY whenever it is asked; T: a long message."""
+
+    def answer(peer: PgPeer) -> None:
+        peer.greet()
+        peer.obey(until=b"\0dbcheck_insert\0")
+        if kind == b"G":
+            peer.send((b"2", b""), (kind, b"\0\0\0"))
+            peer.wire.recv(1 << 10)
+        else:
+            peer.wire.sendall(kind + struct.pack("!i", 1 << 30))
+            flood(peer.wire, MIB)
+
+    row = Schedule(1, 1, (8,)).row(1, 1)
+    with server(PgPeer, answer) as arguments:
+        session = PostgresqlSession("db1", arguments, Shape.LEDGER)
+        with contextlib.closing(session):
+            session.send(row)
+            with pytest.raises(CommitUnknown, match="no end of answers"):
+                while select.select([session], [], [], 30)[0]:
+                    assert session.receive() is None
+
+
+# ------------------------------------------------------------------------------- rows
+
+
+def test_a_row_of_mysql_without_end() -> None:
+    packet = b"\xff\xff\xff\0" + bytes(0xFFFFFF)  # which the next one continues
+    left = memoryview(packet * 6)
+
+    def read(into: memoryview) -> int:
+        nonlocal left
+        count = min(len(left), len(into))
+        into[:count], left = left[:count], left[count:]
+        return count
+
+    with pytest.raises(Nonsense, match="a row is longer than 64 MiB"):
+        list(RowReader(Layout(MYSQL_TYPES), read).batches())
+
+
+def test_a_row_of_postgresql_without_end() -> None:
+    def answer(peer: PgPeer) -> None:
+        peer.greet()
+        peer.obey(until=b"copy ")
+        peer.send((b"H", b"\x01\0\0"))
+        peer.wire.sendall(b"d" + struct.pack("!i", 1 << 30))
+        flood(peer.wire, MIB)
+
+    with (
+        server(PgPeer, answer) as arguments,
+        PostgresqlLink("db1", arguments, 5) as link,
+        pytest.raises(EngineError, match="sent more than 64 MiB in answer to"),
+    ):
+        list(link.stream("ledger"))
+
+
+def test_rows_of_mysql_that_drip(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each byte comes in time, and all together do not."""
+    monkeypatch.setattr(mysql_link, "SCAN_S", 0.3)
+    monkeypatch.setattr(MysqlLink, "_fix_session", lambda *_: None)
+
+    def answer(peer: MysqlPeer) -> None:
+        peer.greet(NATIVE)
+        peer.send(OK)
+        while peer.receive()[:1] != COM_STMT_PREPARE:
+            peer.send(OK)
+        peer.send(b"\0" + struct.pack("<IHHBH", 1, 0, 0, 0, 0))
+        peer.receive()
+        peer.columns(*MYSQL_TYPES)
+        drip(peer.wire, b"\xff\xff\xff\0" + bytes(99))
+
+    with (
+        server(MysqlPeer, answer) as arguments,
+        contextlib.closing(MysqlLink("db1", arguments, 5)) as link,
+        pytest.raises(EngineError, match=r"survivors_ledger within 0\.3 s"),
+    ):
+        list(link.stream("ledger"))
+
+
+@pytest.mark.parametrize(("before", "sent"), [(0, 0), (2, 0), (0, 2)])
+def test_more_rows_than_there_can_be(
+    before: int, sent: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "_MORE", 10)
+    most = 10 + 4 * (before + sent)
+    batch = RowBatch.of([Row(1, 1, 1, 1, 0, b"x", 0)] * most)
+    last = RowBatch.of([Row(1, 1, 1, 1, 0, b"x", 0)])
+
+    def survivors(*_: Any, **__: Any) -> Iterator[RowBatch]:
+        yield batch
+        yield last
+
+    engine = SimpleNamespace(survivors=survivors)
+    run = SimpleNamespace(
+        load=lambda: SimpleNamespace(sent={1: sent}), write_lines=lambda *_: None
+    )
+    manifest = SimpleNamespace(
+        seed=1,
+        epoch=2,
+        target="db1",
+        table=SimpleNamespace(rows_by_epoch={1: before}),
+        workload=SimpleNamespace(shape=Shape.LEDGER, payload_bytes=(8,)),
+    )
+    parts: list[Any] = [SimpleNamespace(engine=engine), run, manifest, None]
+    records = reading._Survivors(*parts).records()
+    assert len(next(records)) == most
+    with pytest.raises(EngineError, match=f"db1 sends more than {most} rows"):
+        next(records)

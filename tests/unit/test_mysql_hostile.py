@@ -1,0 +1,234 @@
+"""What a MySQL server that wants the password, or a file, gets: neither."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import ssl
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dbcheck.engines import mysql_connection
+from dbcheck.engines.mysql_link import MysqlLink
+from dbcheck.engines.registry import open_engine
+from dbcheck.errors import EngineError
+from tests.certificates import Authority
+from tests.hostile import LOCAL_FILES, OK, MysqlPeer, hostile
+
+SECRET = "hunter2-and-more"
+CLEAR = "mysql_clear_password"
+SHA2 = "caching_sha2_password"
+NATIVE = "mysql_native_password"
+FULL_AUTHENTICATION = b"\x01\x04"
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let every address be another host's."""
+    monkeypatch.setattr(mysql_connection, "is_own", lambda _: False)
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    """One that vouches for the server that has *tls*."""
+    folder = tmp_path_factory.mktemp("tls")
+    made = Authority.new(folder / "trusted.pem")
+    made.vouch(folder)
+    return made
+
+
+@pytest.fixture(scope="module")
+def tls(authority: Authority) -> ssl.SSLContext:
+    """A server's, whose certificate the *authority* made."""
+    folder = authority.path.parent
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(folder / "server.crt", folder / "server.key")
+    return context
+
+
+def log_in(
+    answer: Callable[[MysqlPeer], object], options: dict[str, Any] | None = None
+) -> tuple[MysqlPeer, EngineError]:
+    """Log in to a server that *answers* so; return what it heard, and the refusal."""
+    peers: list[MysqlPeer] = []
+
+    def serve(client: socket.socket) -> None:
+        peers.append(MysqlPeer(client))
+        with contextlib.closing(peers[0]):
+            answer(peers[0])
+
+    with hostile(serve) as port:
+        arguments = {
+            "host": "localhost",
+            "port": port,
+            "user": "eve",
+            "password": SECRET,
+        }
+        with pytest.raises(EngineError) as caught:
+            MysqlLink("db1", {**arguments, **(options or {})}, 5).close()
+    assert SECRET not in str(caught.value)
+    return peers[0], caught.value
+
+
+def asking(
+    plugin: str, tls: ssl.SSLContext | None, *more: bytes
+) -> Callable[[MysqlPeer], object]:
+    """Return the server that has its clients log in by *plugin*."""
+
+    def answer(peer: MysqlPeer) -> None:
+        peer.greet(NATIVE, tls)
+        peer.switch(plugin)
+        for said in more:
+            peer.send(said)
+            peer.receive()
+
+    return answer
+
+
+@pytest.mark.parametrize("plugin", [CLEAR, SHA2, "sha256_password", "dialog"])
+@pytest.mark.parametrize("secure", [True, False], ids=["tls", "bare"])
+def test_a_server_that_nobody_verified_gets_no_password(
+    plugin: str, secure: bool, tls: ssl.SSLContext
+) -> None:
+    server = asking(plugin, tls if secure else None, FULL_AUTHENTICATION)
+    peer, refused = log_in(server)
+    assert SECRET.encode() not in peer.heard
+    assert f"logs in by {plugin}" in str(refused)
+    assert "ssl_ca=FILE&ssl_verify_cert=true" in refused.hint
+    assert "ssl_verify_cert=false" in refused.hint
+
+
+@pytest.mark.parametrize("plugin", [CLEAR, SHA2, "sha256_password"])
+def test_nor_does_one_that_asks_in_its_greeting(
+    plugin: str, tls: ssl.SSLContext
+) -> None:
+    """It gets a challenge's answer, since that may be the account's own plugin."""
+    answers: list[bytes] = []
+
+    def answer(peer: MysqlPeer) -> None:
+        answers.append(peer.greet(plugin, tls))
+        peer.send(FULL_AUTHENTICATION)
+        peer.receive()
+
+    peer, _ = log_in(answer)
+    assert SECRET.encode() not in peer.heard
+    assert NATIVE.encode() in answers[0] and plugin.encode() not in answers[0]
+
+
+def test_nor_does_one_that_asks_for_another_factor(tls: ssl.SSLContext) -> None:
+    def answer(peer: MysqlPeer) -> None:
+        peer.greet(NATIVE, tls)
+        peer.send(b"\x02" + CLEAR.encode() + b"\0")
+        peer.receive()
+
+    peer, refused = log_in(answer, {"password2": SECRET})
+    assert SECRET.encode() not in peer.heard
+    assert f"logs in by {CLEAR}" in str(refused)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"ssl_verify_cert": True, "ssl_verify_identity": True},
+        {"ssl_verify_identity": True},
+        {"ssl_verify_cert": True, "ssl_ca": "stranger"},
+    ],
+    ids=["system", "name", "stranger"],
+)
+def test_a_stranger_is_no_authority(
+    options: dict[str, Any], tls: ssl.SSLContext, tmp_path: Path
+) -> None:
+    if "ssl_ca" in options:
+        stranger = Authority.new(tmp_path / "stranger.pem")
+        options = {**options, "ssl_ca": str(stranger.path)}
+    peer, refused = log_in(asking(CLEAR, tls), options)
+    assert SECRET.encode() not in peer.heard
+    assert "certificate" in str(refused)
+
+
+def test_the_systems_authorities_vouch_for_nobody_in_place_of_the_users(
+    tls: ssl.SSLContext,
+    authority: Authority,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Anybody can have a certificate of one of those, for a name of his own."""
+    monkeypatch.setenv("SSL_CERT_FILE", str(authority.path))
+    stranger = Authority.new(tmp_path / "stranger.pem")
+    options = {"ssl_ca": str(stranger.path), "ssl_verify_cert": True}
+    peer, refused = log_in(asking(CLEAR, tls), options)
+    assert SECRET.encode() not in peer.heard
+    assert "certificate" in str(refused)
+    peer, refused = log_in(asking(CLEAR, tls), {"ssl_verify_cert": True})
+    assert SECRET.encode() not in peer.heard
+    assert "not verified" in str(refused)
+
+
+@pytest.mark.parametrize("how", ["ssl_verify_cert", "ssl_verify_identity"])
+def test_who_wants_to_verify_is_not_talked_out_of_tls(how: str) -> None:
+    peer, refused = log_in(asking(NATIVE, None), {how: True})
+    assert b"eve" not in peer.heard
+    assert "TLS" in str(refused) or "SSL" in str(refused)
+
+
+@pytest.mark.parametrize("plugin", [CLEAR, "sha256_password"])
+def test_a_server_that_is_verified_gets_it(
+    plugin: str, tls: ssl.SSLContext, authority: Authority
+) -> None:
+    verified = {"ssl_ca": str(authority.path), "ssl_verify_cert": True}
+    named = {**verified, "ssl_verify_identity": True}
+    knowingly = {"ssl_verify_cert": False}
+    for options in (verified, named, knowingly):
+        peer, _ = log_in(asking(plugin, tls), options)
+        assert SECRET.encode() in peer.heard
+
+
+def test_and_so_does_this_machine(
+    tls: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.undo()
+    peer, _ = log_in(asking(CLEAR, tls))
+    assert SECRET.encode() in peer.heard
+
+
+def test_whoever_has_no_password_reveals_none(tls: ssl.SSLContext) -> None:
+    """Accounts without one are not shut out."""
+    reached: list[bytes] = []
+
+    def answer(peer: MysqlPeer) -> None:
+        peer.greet(SHA2, tls)
+        reached.append(peer.switch(SHA2))
+
+    log_in(answer, {"password": ""})
+    assert reached
+
+
+# ------------------------------------------------------------------- files of this host
+
+
+@pytest.mark.parametrize("first", [0, 1, 3, 6])
+def test_no_file_of_this_host_leaves_it(first: int, tmp_path: Path) -> None:
+    """first: the query at which the server begins to ask for a file instead."""
+    content = b"root:*:1:\n"
+    file = tmp_path / "shadow"
+    file.write_bytes(content)
+    asked: list[bytes] = []
+
+    def answer(peer: MysqlPeer) -> None:
+        peer.greet(NATIVE)
+        peer.send(OK)
+        for number in range(first + 1):
+            asked.append(peer.receive())
+            peer.send(b"\xfb" + bytes(file) if number == first else OK)
+        peer.receive()
+
+    url = "allow_local_infile=true&allow_local_infile_in_path=/"
+    engine = open_engine(f"mysql://eve@db1/x?{url}", SECRET)
+    options = engine._arguments  # type: ignore[attr-defined]
+    peer, _ = log_in(answer, {**options, "host": "localhost"})
+    assert not peer.flags & LOCAL_FILES
+    assert len(asked) == first + 1
+    assert content not in peer.heard

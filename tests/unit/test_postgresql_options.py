@@ -1,0 +1,111 @@
+"""Which logins libpq is to refuse, from all that decides it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import psycopg2.extensions
+import pytest
+
+from dbcheck.engines.postgresql_options import REFUSED, libpq_options
+from dbcheck.engines.registry import open_engine
+from dbcheck.errors import EngineError
+
+SECRET = "hunter2-and-more"
+REFUSES = {"require_auth": REFUSED}
+
+
+@pytest.fixture(autouse=True)
+def no_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("HOST", "HOSTADDR", "SSLMODE", "REQUIREAUTH", "SERVICE"):
+        monkeypatch.delenv(f"PG{name}", raising=False)
+    monkeypatch.setenv("PGSERVICEFILE", str(tmp_path / "services"))
+
+
+def added(**arguments: str) -> dict[str, str]:
+    """Return what the options have beyond the *arguments*."""
+    found = libpq_options("db1", {"user": "eve", "password": SECRET, **arguments})
+    assert found["password"] == SECRET
+    return {name: value for name, value in found.items() if name == "require_auth"}
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["db1", "192.0.2.77", "::ffff:192.0.2.77", "db1,db2", "127.0.0.1,db1", "/run,db1"],
+)
+def test_elsewhere_no_password_goes_in_clear(host: str) -> None:
+    assert added(host=host) == REFUSES
+
+
+@pytest.mark.parametrize(
+    "host", ["", "127.0.0.1", "localhost", "::1", "/run", "/run,", "127.0.0.1,::1"]
+)
+def test_here_nothing_changes(host: str) -> None:
+    assert added(host=host) == {}
+
+
+def test_an_address_decides_before_its_host() -> None:
+    assert added(host="localhost", hostaddr="192.0.2.77") == REFUSES
+    assert added(host="db1", hostaddr="127.0.0.1") == {}
+    assert added(host="localhost,db1", hostaddr="127.0.0.1,") == REFUSES
+
+
+@pytest.mark.parametrize("mode", ["disable", "prefer", "require"])
+def test_tls_alone_verifies_nothing(mode: str) -> None:
+    assert added(host="db1", sslmode=mode) == REFUSES
+
+
+@pytest.mark.parametrize("mode", ["verify-ca", "verify-full"])
+def test_a_server_that_is_verified_gets_what_it_asks_for(
+    mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert added(host="db1", sslmode=mode) == {}
+    monkeypatch.setenv("PGSSLMODE", mode)
+    assert added(host="db1") == {}
+    assert added(host="db1", sslmode="prefer") == REFUSES
+
+
+def test_what_the_user_says_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert added(host="db1", require_auth="md5") == {"require_auth": "md5"}
+    monkeypatch.setenv("PGREQUIREAUTH", "password")
+    assert added(host="db1") == {}
+
+
+def test_the_host_may_stand_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PGHOST", "db1")
+    assert added() == REFUSES
+
+
+def test_a_service_is_read(tmp_path: Path) -> None:
+    (tmp_path / "services").write_text(
+        "[far]\nhost=db1\n[sure]\nhost=db1\nsslmode=verify-full\n"
+    )
+    assert added(service="far") == REFUSES
+    assert added(service="sure") == {}
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ("sslmode=perhaps", "sslmode"),
+        ("perhaps=1", "perhaps"),
+        ("service=perhaps", "not found"),
+    ],
+)
+def test_what_libpq_cannot_use_goes_no_further(options: str, said: str) -> None:
+    engine = open_engine(f"postgresql://eve@db1/x?{options}", SECRET)
+    with pytest.raises(EngineError, match=said) as caught:
+        engine.facts()
+    assert SECRET not in str(caught.value)
+    assert "options" in caught.value.hint
+
+
+def test_a_libpq_that_cannot_refuse_connects_to_nobody_it_does_not_verify(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(psycopg2.extensions, "libpq_version", lambda: 15_00_10)
+    with pytest.raises(EngineError, match="in clear") as caught:
+        added(host="db1")
+    assert "libpq 16" in caught.value.hint
+    assert added(host="db1", sslmode="verify-full") == {}
+    assert added(host="127.0.0.1") == {}
