@@ -9,6 +9,7 @@ TLS, nobody may ask for the password.
 from __future__ import annotations
 
 import contextlib
+import logging
 import socket
 import ssl
 from collections.abc import Iterator, Mapping
@@ -22,6 +23,9 @@ from mysql.connector.network import MySQLTCPSocket
 from dbcheck.engines.deadline import Cut, deadline
 from dbcheck.engines.link import UNREADABLE
 from dbcheck.remote.addresses import is_own
+
+# It would print what it logs of a server's words.
+logging.getLogger("mysql.connector").addHandler(logging.NullHandler())
 
 # MySQL 9.7 client, CR_AUTH_PLUGIN_ERR; its own client fails in this place as well.
 INSECURE = 2061

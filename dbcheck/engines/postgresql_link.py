@@ -14,6 +14,7 @@ import psycopg2
 import psycopg2.extensions
 
 from dbcheck.core.survivors import RowBatch
+from dbcheck.engines import libpq_stderr
 from dbcheck.engines.answering import Answering, require_same
 from dbcheck.engines.deadline import Cut, deadline
 from dbcheck.engines.interruptible import interruptible
@@ -39,6 +40,8 @@ from dbcheck.files import sql
 from dbcheck.ports import ServerFacts, Shape
 
 FAMILY = "postgresql"
+
+libpq_stderr.silence()  # before any connection
 
 # SQLSTATEs (PostgreSQL 17, appendix A) of a table that is not there any more or whose
 # files are damaged: undefined table or schema; I/O error, internal error (among them

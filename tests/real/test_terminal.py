@@ -17,6 +17,7 @@ import pytest
 from dbcheck.cli import FAILED, PASS
 from dbcheck.lab.sshd import Sshd
 from dbcheck.runs import RunFolder
+from tests.fuzz.on_sql import greeting, message, server_of
 from tests.fuzz.stored_run import manifest, stored_run
 from tests.real.witnesses import running_sshd
 from tests.unit.test_output import EVIL, is_harmless
@@ -54,10 +55,14 @@ def said_by(folder: Path, *words: str, code: int) -> str:
     return said
 
 
+AUTHENTICATED = message(b"R", bytes(4))
+NOTICE = message(b"N", f"SWARNING\0VWARNING\0C01000\0M{EVIL}\0\0".encode())
+
+
 @contextlib.contextmanager
-def refusing_server() -> Iterator[int]:
+def refusing_server(first: bytes) -> Iterator[int]:
     """Give the port of a server that refuses each login in PostgreSQL's words."""
-    fields = f"SFATAL\0VFATAL\0C28000\0M{EVIL}\0\0".encode()
+    refusal = message(b"E", f"SFATAL\0VFATAL\0C28000\0M{EVIL}\0\0".encode())
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def serve() -> None:
@@ -67,8 +72,7 @@ def refusing_server() -> Iterator[int]:
                     with client:
                         while client.recv(4096)[4:8] in (b"\x04\xd2\x16\x2f",):
                             client.sendall(b"N")  # no TLS here
-                        size = (len(fields) + 4).to_bytes(4, "big")
-                        client.sendall(b"E" + size + fields)
+                        client.sendall(first + refusal)
 
         thread = threading.Thread(target=serve)
         thread.start()
@@ -79,8 +83,12 @@ def refusing_server() -> Iterator[int]:
             thread.join()
 
 
-def test_a_server_that_refuses_with_escapes(tmp_path: Path) -> None:
-    with refusing_server() as port:
+@pytest.mark.parametrize(
+    "first", [b"", AUTHENTICATED + NOTICE], ids=["refused", "warned"]
+)
+def test_a_server_that_refuses_with_escapes(first: bytes, tmp_path: Path) -> None:
+    """libpq itself would print what a server says before it takes the login."""
+    with refusing_server(first) as port:
         target = f"postgresql+psycopg2://u@127.0.0.1:{port}/d"
         said = said_by(
             tmp_path,
@@ -88,6 +96,19 @@ def test_a_server_that_refuses_with_escapes(tmp_path: Path) -> None:
             code=FAILED,
         )
     assert r"\x1b[2J\x1b]52;c;cm0gLXJmIH4=\x07" in said
+
+
+def test_a_server_whose_plugin_is_named_with_escapes(tmp_path: Path) -> None:
+    """The driver logs the name of a module that it does not find."""
+    path = tmp_path / "socket"
+    with server_of(greeting(EVIL.encode()), path):
+        target = f"mysql+mysqlconnector://u@localhost/d?unix_socket={path}"
+        said = said_by(
+            tmp_path,
+            *("run", "--target", target, "--witness", f"file:{tmp_path}/acks"),
+            code=FAILED,
+        )
+    assert "Requested Module" not in said
 
 
 @pytest.fixture(scope="module")
