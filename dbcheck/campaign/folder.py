@@ -26,6 +26,8 @@ from dbcheck.errors import UsageError
 from dbcheck.runs import RunFolder
 from dbcheck.workload import Workload
 
+_BOUNDS_PPM = range(100, 500_001)  # as --until takes them
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:
@@ -54,6 +56,12 @@ class Plan:
     keep_going: bool
     control: bool
     inventory: str = ""
+
+    def __post_init__(self) -> None:
+        """Refuse a bound that takes more cuts than anybody makes."""
+        bound = self.bound_ppm
+        if bound is not None and bound not in _BOUNDS_PPM:
+            raise ValueError(f"no campaign is to show a bound of {bound} ppm")
 
 
 @dataclass(frozen=True, slots=True)

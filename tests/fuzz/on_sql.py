@@ -20,6 +20,7 @@ from dbcheck.errors import EngineError
 from dbcheck.ports import Session, Shape
 from tests.fuzz.memory import scratch
 from tests.fuzz.target import Target
+from tests.hostile import EOF, OK
 
 SECRET = "hunter2-secret"
 TURN = b"\xa5\x5a\xa5\x5a"
@@ -105,10 +106,6 @@ def packet(number: int, body: bytes) -> bytes:
     return len(body).to_bytes(3, "little") + bytes((number,)) + body
 
 
-_OK = b"\0\0\0\2\0\0\0"
-_EOF = b"\xfe\0\0\2\0"
-
-
 def greeting(plugin: bytes) -> bytes:
     """Return what a server says first: no TLS, no compression, EOF packets."""
     flags = 0x0008A20F
@@ -125,7 +122,7 @@ def text_result(values: Sequence[int | str]) -> bytes:
         packets.append(column(b"\x08" if isinstance(value, int) else b"\xfd"))
     texts = [str(value).encode() for value in values]
     row = b"".join(bytes((len(text),)) + text for text in texts)
-    packets += [_EOF, row, _EOF]
+    packets += [EOF, row, EOF]
     return b"".join(packet(1 + at, body) for at, body in enumerate(packets))
 
 
@@ -137,20 +134,20 @@ def column(kind: bytes) -> bytes:
 def prepared(parameters: int) -> bytes:
     """Return that a statement without columns was prepared."""
     head = struct.pack("<BIHHBH", 0, 1, 0, parameters, 0, 0)
-    packets = [head, *[column(b"\x08")] * parameters, _EOF]
+    packets = [head, *[column(b"\x08")] * parameters, EOF]
     return b"".join(packet(1 + at, body) for at, body in enumerate(packets))
 
 
 def mysql_conversations() -> Iterator[bytes]:
-    ok = packet(1, _OK)
-    login = [greeting(b"mysql_native_password"), packet(2, _OK)]
+    ok = packet(1, OK)
+    login = [greeting(b"mysql_native_password"), packet(2, OK)]
     # names, autocommit, clock and settings, with pings and what the driver looks up
     login += [ok] * 6 + [text_result(["STRICT_ALL_TABLES"]), ok]
     settings = list(SESSION["MySQL"].values())
     answers = [ok, text_result(settings), ok, text_result(["u", 1, 5])]
     answers += [prepared(6), packet(1, b"\0\1\7\2\0\0\0")]  # one row, its id 7
     yield TURN.join(login + answers)
-    fast = packet(2, b"\1\3") + packet(3, _OK)
+    fast = packet(2, b"\1\3") + packet(3, OK)
     yield greeting(b"caching_sha2_password") + TURN + fast
     yield greeting(b"caching_sha2_password") + TURN + packet(2, b"\1\4")
     yield greeting(b"x") + TURN + packet(2, b"\xfemysql_clear_password\0")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 from dataclasses import replace
 from pathlib import Path
@@ -10,9 +11,11 @@ from typing import Any
 
 import pytest
 
+from dbcheck import stored
 from dbcheck.campaign.folder import CampaignFolder, Cycle, Plan
 from dbcheck.cli import FAILED, INCONCLUSIVE
 from dbcheck.cli.campaign_run import ERROR_FILE, Child, _ended
+from dbcheck.errors import RunFormatError
 from tests.unit.test_runs import MANIFEST
 
 PLAN = Plan("", "0", "db1", "", 1, MANIFEST.workload, 10**4, 10**5, None, False, True)
@@ -58,3 +61,21 @@ def test_a_process_that_came_to_an_end_shows_no_error(tmp_path: Path) -> None:
     process: Any = SimpleNamespace(returncode=INCONCLUSIVE)
     child = Child(process, folder.path / "progress.log", 0)
     assert _ended(folder, child)["error"] == ""
+
+
+@pytest.mark.parametrize(
+    ("bound", "allowed"), [(0, 0), (99, 0), (100, 1), (500_001, 0)]
+)
+def test_a_plan_has_a_bound_that_cuts_can_show(bound: int, allowed: int) -> None:
+    """A stored plan may be anybody's; to count the cuts for 1 ppm takes minutes."""
+    content = stored.to_bytes(PLAN).replace(
+        b'"bound_ppm": null', b'"bound_ppm": %d' % bound
+    )
+    values = json.loads(content)
+    del values["format"], values["sha256"]
+    changed = stored.to_bytes(values)
+    if allowed:
+        assert stored.from_bytes(changed, Plan, "it").bound_ppm == bound
+    else:
+        with pytest.raises(RunFormatError, match="bound"):
+            stored.from_bytes(changed, Plan, "it")
