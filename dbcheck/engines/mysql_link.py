@@ -123,10 +123,6 @@ class MysqlLink(Link):
         except (mysql.connector.Error, OSError, *_MISUSE) as error:
             text = f"cannot connect to {target}: {self.words(error)}"
             raise _error(error, text, _connect_hint(error)) from None
-        assert self.connection._socket is not None
-        wire = self.connection._socket.sock
-        assert isinstance(wire, socket.socket)  # or an SSLSocket, which is one
-        self._wire = wire
         self._session = self.connection.connection_id or 0
         named = (self.connection.server_info or "").lower()
         self._product = "MariaDB" if "mariadb" in named else "MySQL"
@@ -203,8 +199,16 @@ class MysqlLink(Link):
             raise EngineError(
                 "the connection is compressed", hint="Remove compress from the URL."
             )
-        self._wire.settimeout(answer_s)
-        return self._wire
+        wire = self._wire
+        assert wire is not None
+        wire.settimeout(answer_s)
+        return wire
+
+    @property
+    def _wire(self) -> socket.socket | None:
+        """The driver's socket, which it alone keeps and closes; None if it has none."""
+        kept = self.connection._socket
+        return None if kept is None else kept.sock
 
     def sever(self) -> None:
         """Break the connection, whichever thread is waiting on it."""

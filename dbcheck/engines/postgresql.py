@@ -6,6 +6,8 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
+import sqlalchemy.exc
+
 from dbcheck.core.bystanders import Bystanders
 from dbcheck.core.history import Row
 from dbcheck.core.places import Place
@@ -23,7 +25,7 @@ from dbcheck.engines.postgresql_session import RELAXED, PostgresqlSession
 from dbcheck.engines.server_log import postgresql_log
 from dbcheck.engines.tables import NAMES, SHAPES, row_of, table_facts
 from dbcheck.engines.target import read_url
-from dbcheck.errors import EngineError, TableLost, TableRefused
+from dbcheck.errors import EngineError, TableLost, TableRefused, UsageError
 from dbcheck.ports import LogPosition, ServerFacts, Shape, TableFacts
 
 CONNECT_S = 10.0
@@ -71,7 +73,13 @@ class PostgresqlEngine:
     def __init__(self, url: str, password: str | None = None) -> None:
         parsed = read_url(url).set(drivername="postgresql+psycopg2")
         self.target = parsed.render_as_string()
-        _, arguments = parsed.get_dialect()().create_connect_args(parsed)
+        try:
+            _, arguments = parsed.get_dialect()().create_connect_args(parsed)
+        except sqlalchemy.exc.ArgumentError as error:
+            raise UsageError(
+                f"an option of the target's URL cannot be used: {error}",
+                hint="Give each host its port: ?host=db1,db2&port=5432,5432.",
+            ) from None
         self._arguments: dict[str, Any] = {"application_name": "dbcheck", **arguments}
         if password is not None:
             self._arguments["password"] = password

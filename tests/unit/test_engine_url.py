@@ -60,3 +60,8 @@ def test_an_unknown_driver_names_the_known_ones() -> None:
     with pytest.raises(UsageError, match="oracle") as caught:
         open_engine("oracle://dbcheck@db1/x")
     assert "postgresql+psycopg2" in caught.value.hint
+
+
+def test_hosts_and_ports_must_match() -> None:
+    with pytest.raises(UsageError, match="hosts and ports don't match"):
+        open_engine("postgresql://u@/d?host=db1,db2&port=1,2,3")
