@@ -30,6 +30,7 @@ from tests.unit.test_canary_folder import ACCOUNT, AS_ROOT, contents
 from tests.waiting import wait_until
 
 ROUNDS_S = 2.0
+ROUNDS_MIN = 5
 TINY = Pace(direct_per_s=2000, ring_blocks=8, rings=2, file_bytes=1 << 12)
 
 # From then on this is another account's, which may not see where Python lies.
@@ -161,12 +162,10 @@ def test_root_touches_nothing_else_whatever_the_account_does(
         with against(data.parent / BESIDE, victim):
             ends_s = time.monotonic() + ROUNDS_S
             rounds = 0
-            while time.monotonic() < ends_s or not any("a link" in s for s in said):
+            while time.monotonic() < ends_s or not said or rounds < ROUNDS_MIN:
                 once(host, data, said)
                 rounds += 1
                 assert contents(victim) == before
-                assert time.monotonic() < ends_s + 60, said
-        assert rounds > 1
         for path in data.parent.glob(f"{BESIDE}*"):
             path.unlink() if path.is_symlink() else shutil.rmtree(path)
         once(host, data, said := set())
