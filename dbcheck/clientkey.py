@@ -65,9 +65,13 @@ class ClientKey:
     def write(self, path: Path) -> None:
         """Store the key as a new file for this user alone; raise RunWriteError."""
         with stored.writing(path.parent), stored.private(path, "xb") as file:
-            file.write(stored.to_bytes(self))
-            file.flush()
-            os.fsync(file.fileno())
+            try:
+                file.write(stored.to_bytes(self))
+                file.flush()
+                os.fsync(file.fileno())
+            except BaseException:  # half a key would forbid what no key allows
+                path.unlink()
+                raise
 
     @classmethod
     def read(cls, path: Path) -> ClientKey | None:
@@ -106,18 +110,29 @@ def remember(key: ClientKey) -> None:
 
 
 def recall(run_id: str) -> ClientKey | None:
-    """Return the key of a run of this user, None if it is not kept here.
+    """Return the key of a run of this user, None if none can be found here.
 
     Raise RunFormatError as ClientKey.read() does.
     """
-    return ClientKey.read(_path(run_id))
+    path = _path(run_id)
+    if not os.access(path.parent, os.X_OK):  # another user's, as root may have made it
+        return None
+    try:
+        return ClientKey.read(path)
+    except RunFormatError as error:
+        error.hint = error.hint or (
+            f"Without {path} the run can be judged, on the witness's word alone:"
+            " remove it if it is damaged."
+        )
+        raise
 
 
 def forget(run_id: str) -> None:
     """Delete what remember() kept of a run; raise RunWriteError if that fails."""
     path = _path(run_id)
-    with stored.writing(path.parent), contextlib.suppress(FileNotFoundError):
-        path.unlink()
+    if os.access(path.parent, os.X_OK):
+        with stored.writing(path.parent), contextlib.suppress(FileNotFoundError):
+            path.unlink()
 
 
 def _path(run_id: str) -> Path:

@@ -333,8 +333,7 @@ class RunFolder:
         run = cls(path)
         run._key = key
         stored.make_folder(path.parent)
-        with stored.writing(path):
-            path.mkdir(mode=0o700)
+        stored.new_folder(path)
         if key is not None:
             key.write(path / "client.key")
         else:  # before the manifest, without which this is no run folder

@@ -77,15 +77,29 @@ def make_folder(path: Path) -> None:
         if not path.parent.exists():
             make_folder(path.parent)
         with contextlib.suppress(FileExistsError):
-            path.mkdir(mode=0o700)
+            _make(path)
         status = path.stat()
         _require(path, is_ours(path.lstat()) and is_ours(status))
         _require_closed(path, status.st_mode, stat.S_ISVTX)
 
 
+def new_folder(path: Path) -> None:
+    """Make the folder *path* in one that is there, for this user alone.
+
+    Raise RunWriteError if that fails, also if it is there.
+    """
+    with writing(path):
+        _make(path)
+
+
 def is_own(folder: Path) -> bool:
     """Say whether *folder* is this user's, and so is the link that leads there."""
     return {folder.lstat().st_uid, folder.stat().st_uid} <= own_users()
+
+
+def may_write(folder: Path) -> bool:
+    """Say whether write() takes *folder*, whatever the filesystem says."""
+    return is_own(folder) and not folder.stat().st_mode & stat.S_IWOTH
 
 
 def private(path: Path, mode: str) -> IO[bytes]:
@@ -102,7 +116,7 @@ def write(path: Path, chunks: Iterable[bytes]) -> None:
     Raise RunWriteError if it cannot be written, or if the folder is another user's.
     """
     part = path.with_name(f"{path.name}.part")
-    _require_own(path.parent)
+    require_own(path.parent)
     try:
         with writing(path.parent):
             part.unlink(missing_ok=True)  # of a client that was killed
@@ -136,7 +150,7 @@ def locked(folder: Path) -> Iterator[None]:
 
     Raise it as well if the folder is another user's.
     """
-    _require_own(folder)
+    require_own(folder)
     with writing(folder):
         lock = private(folder / "lock", "ab")
     with lock:
@@ -155,12 +169,26 @@ def _opened(path: str, flags: int) -> int:
     descriptor = os.open(path, flags, 0o600)
     status = os.fstat(descriptor)
     if stat.S_ISREG(status.st_mode) and status.st_uid in own_users():
+        if flags & os.O_CREAT:
+            _hand_over(descriptor, Path(path).parent)
         return descriptor
     os.close(descriptor)
     raise PermissionError(errno.EPERM, f"{path} is not a plain file of this user's")
 
 
-def _require_own(folder: Path) -> None:
+def _make(folder: Path) -> None:
+    folder.mkdir(mode=0o700)
+    _hand_over(folder, folder.parent)
+
+
+def _hand_over(made: Path | int, folder: Path) -> None:
+    """Give what root made in a folder of who called sudo to that user."""
+    owner = folder.stat()
+    if os.geteuid() == 0 and owner.st_uid and owner.st_uid in own_users():
+        os.chown(made, owner.st_uid, owner.st_gid)
+
+
+def require_own(folder: Path) -> None:
     """Raise RunWriteError if others than this user may change what *folder* holds."""
     with writing(folder):
         _require(folder, is_own(folder))
@@ -171,7 +199,8 @@ def _require(folder: Path, own: bool) -> None:
     if not own:
         raise RunWriteError(
             f"the folder {folder} belongs to another user",
-            hint="Work as that user, or in a folder of your own.",
+            hint="Work as that user, or name a folder of your own; one that is not"
+            " there yet is made, also inside of that one.",
         )
 
 

@@ -26,9 +26,10 @@ def fetch_logs(rig: Rig, run: RunFolder, manifest: Manifest) -> list[int]:
     load = run.load()
     lengths = []
     for number in range(manifest.logs):
-        limit = room_for_log(run.path)
-        if load is not None:
-            limit = min(limit, rig.reader.bytes_max(sum(load.acked.values())))
+        if load is None:
+            limit = room_for_log(run.path)
+        else:
+            limit = rig.reader.bytes_max(sum(load.acked.values()))
         chunks = rig.witness.read(manifest.run_id, number)
         where = f"log {number} of run {manifest.run_id} on {rig.witness.url}"
         run.write_acks(number, at_most(limit, chunks, where))

@@ -34,7 +34,7 @@ from dbcheck.runs import AfterRecord, LoadRecord, Manifest, RunFolder
 def judge_run(run: RunFolder, reader: LogReader) -> Outcome:
     """Reconcile a run whose log and survivors are stored; write losses and verdict.
 
-    Nothing is written in the folder of another user, whose run is only looked at.
+    Nothing is written in a folder that others may change, whose run is only looked at.
     """
     manifest, load, after = run.manifest(), run.load(), run.after()
     off_s = restored.off_s if (restored := run.restore()) else None
@@ -75,7 +75,7 @@ def judge_run(run: RunFolder, reader: LogReader) -> Outcome:
     )
     shift_us = manifest.wall_us - manifest.clock_us
     lines = loss_lines(found, after.index, shift_us, outcome.before_cut_s)
-    if stored.is_own(run.path):
+    if stored.may_write(run.path):
         run.write_lines("losses.csv", lines)
         run.write_verdict(to_json(outcome))
     return outcome

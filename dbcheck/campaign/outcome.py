@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from dbcheck import stored
 from dbcheck.campaign.cutmoment import cut_us
 from dbcheck.campaign.settings import Settings
 from dbcheck.core.depth import DepthFinding
@@ -100,12 +101,11 @@ def to_json(outcome: Outcome) -> dict[str, Any]:
     """Return the judged run as plain values, the form that --json prints."""
     load, manifest = outcome.load, outcome.manifest
     lost = outcome.verdict is Verdict.FAIL
-    image = outcome.run.image_path
-    kept = outcome.verdict is not Verdict.PASS and image.is_file()
     return {
         "run": manifest.run_id,
         "control": manifest.control,
         "folder": str(outcome.run.path),
+        "stored": stored.may_write(outcome.run.path),
         "verdict": outcome.verdict.value,
         "reasons": list(outcome.judgement.reasons),
         "final": not outcome.after.unanswered,
@@ -145,8 +145,15 @@ def to_json(outcome: Outcome) -> dict[str, Any]:
         ],
         "left_on_host": _left_on_host(outcome),
         "lab": dict(manifest.lab),
-        "image": str(image) if kept else "",
+        "image": _image(outcome),
     }
+
+
+def _image(outcome: Outcome) -> str:
+    """Return where the drive of a run that did not pass is kept, "" if it is not."""
+    image = outcome.run.image_path
+    kept = outcome.verdict is not Verdict.PASS and image.is_file()
+    return str(image) if kept else ""
 
 
 def _witness_json(outcome: Outcome) -> dict[str, Any]:

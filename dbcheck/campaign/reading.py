@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from dbcheck.campaign.reading_log import ReadingLog
 from dbcheck.campaign.rig import Rig
 from dbcheck.campaign.settings import hiding
+from dbcheck.campaign.vetted import log_of_run
 from dbcheck.campaign.waiting import await_facts
 from dbcheck.core.earlier import EpochTotals
 from dbcheck.core.evidence import difference
@@ -102,7 +103,8 @@ class Reading:
 
     def _attempt(self, facts: ServerFacts, *, first: bool) -> _Broken | None:
         """Read once; return how the connection broke, None if more is not to be had."""
-        log = ReadingLog(self._rig, self._manifest, facts)
+        before = log_of_run(self._rig, self._run, self._manifest, facts)
+        log = ReadingLog(self._rig, before, facts)
         try:
             if first:  # a crash since then would empty the canary's table as well
                 self._ask(facts)
@@ -208,8 +210,10 @@ class _Survivors:
                 records, wrong = inspector.inspect(batch)
                 for at in wrong[: DIFFERENT_MAX - len(different)].tolist():
                     kept += int(batch.sizes[at])
-                    if kept <= DIFFERENT_BYTES_MAX:
-                        different.append(batch.row(at))
+                    row = batch.row(at)
+                    if kept > DIFFERENT_BYTES_MAX:
+                        row = row._replace(payload=b"")
+                    different.append(row)
                 self._totals.add(records)
                 yield records
         except IndexDamaged as error:  # after the last row

@@ -16,10 +16,9 @@ from dataclasses import dataclass
 from dbcheck import interrupt
 from dbcheck.campaign.rig import Rig
 from dbcheck.core.startlog import crash_of, damage, damage_that_ended, since_start
-from dbcheck.core.target import LogMarks
+from dbcheck.core.target import HostBefore, LogMarks
 from dbcheck.errors import ConnectionLost, EngineError, HostError
 from dbcheck.ports import ServerFacts, Shape
-from dbcheck.runs import Manifest
 
 LOOK_S = 10.0  # a server that dumps a page and a stack trace takes a second
 POLL_S = 0.2
@@ -40,11 +39,14 @@ class Said:
 class ReadingLog:
     """Notes where the server's log ends before the rows are read; reads it there."""
 
-    def __init__(self, rig: Rig, manifest: Manifest, facts: ServerFacts) -> None:
-        """Note where the log ends, if the run has one; never raises."""
-        self._rig, self._before = rig, manifest.host
+    def __init__(self, rig: Rig, before: HostBefore | None, facts: ServerFacts) -> None:
+        """Note where the log ends, if the run has one; never raises.
+
+        before: what tells where it is, and where it stood before the load.
+        """
+        self._rig, self._before = rig, before
         self._facts = facts
-        self._path = manifest.host.log_path if manifest.host and rig.host else ""
+        self._path = before.log_path if before and rig.host else ""
         self._marks: LogMarks | None = None
         if rig.host is not None and self._path:
             with contextlib.suppress(HostError):

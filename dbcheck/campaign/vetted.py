@@ -49,12 +49,25 @@ def ask_of_run(
     return ask(rig.host, rig.listener, before, places, remove=remove)
 
 
+def log_of_run(
+    rig: Rig, run: RunFolder, manifest: Manifest, server: ServerFacts
+) -> HostBefore | None:
+    """Return what *manifest* tells of the server's log, None if that may not be used.
+
+    server: as in ask_of_run().
+    """
+    told = manifest.host
+    if told is None or not run.recalled().manifest:
+        return told
+    return told if _knows(told, (rig.log_path, server.server_log)) else None
+
+
 def vetted(told: HostBefore, facts: TargetFacts, logs: Sequence[str]) -> HostBefore:
     """Return *told* without names of files that the server and its host do not give.
 
     facts: of the host, now.  logs: where the user or the server says that its log is.
     """
-    known_log = told.log_path.startswith("/") and told.log_path in logs
+    known_log = _knows(told, logs)
     return replace(
         told,
         facts=replace(told.facts, data_directory=facts.data_directory),
@@ -66,6 +79,11 @@ def vetted(told: HostBefore, facts: TargetFacts, logs: Sequence[str]) -> HostBef
             for each in told.elsewhere
         ),
     )
+
+
+def _knows(told: HostBefore, logs: Sequence[str]) -> bool:
+    """Say whether *logs* name the log of *told*, and so alone all files that it is."""
+    return told.log_path.startswith("/") and told.log_path in logs
 
 
 def _known_folder(folder: str, facts: TargetFacts) -> str:

@@ -24,7 +24,7 @@ from dbcheck.inventory.entry import Entry
 from dbcheck.lab.process import leashed
 from dbcheck.power import consent
 from dbcheck.report.progress import PlainProgress, progress
-from dbcheck.stored import private, write, writing
+from dbcheck.stored import private, require_own, write, writing
 from dbcheck.witness.window import WindowLimits
 
 POLL_S = 0.5
@@ -61,13 +61,18 @@ def require_same(entry: Entry, folder: CampaignFolder, *, yes: bool) -> None:
 
 
 def stored(root: Path) -> list[CampaignFolder]:
-    """Return the campaigns in the folder *root*; raise UsageError if there is none."""
-    if (root / "campaign.json").is_file():
-        return [CampaignFolder.open(root)]
+    """Return the campaigns in the folder *root*; raise UsageError if there is none.
+
+    Raise RunWriteError if others may have put one there: a plan names the inventory,
+    and with it programs that run.
+    """
     found = sorted(path.parent for path in root.glob("*/campaign.json"))
-    if not found:
-        return [CampaignFolder.open(root)]  # which says what is wrong
-    return [CampaignFolder.open(path) for path in found]
+    if (root / "campaign.json").is_file() or not found:  # then it says what is wrong
+        found = [root]
+    folders = [CampaignFolder.open(path) for path in found]
+    for path in {root, *found}:
+        require_own(path)
+    return folders
 
 
 def alone(

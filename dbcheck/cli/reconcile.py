@@ -65,6 +65,7 @@ def command(
     from dbcheck.inventory.entry import PowerPlan
     from dbcheck.report.progress import progress
     from dbcheck.runs import RunFolder
+    from dbcheck.stored import may_write
     from dbcheck.witness.log import FrameLogReader
     from dbcheck.witness.window import WindowLimits
 
@@ -77,7 +78,10 @@ def command(
     if offline:
         if run is None:
             raise UsageError("--offline needs a run folder")
-        outcome = judge_run(RunFolder.open(run), FrameLogReader())
+        stored_run = RunFolder.open(run)
+        alone = stored_run.locked() if may_write(run) else contextlib.nullcontext()
+        with alone:
+            outcome = judge_run(stored_run, FrameLogReader())
         output.end_with(outcome, as_json=as_json)
     folder = RunFolder.open(run) if run is not None else None
     # Nothing is cut here, whatever the inventory says.

@@ -14,7 +14,7 @@ _LOOK_S = 0.05  # between two looks at how much came
 _AGAIN_S = 1.0  # between two attempts to sever what goes on
 # tcpi_bytes_received in struct tcp_info of Linux (include/uapi/linux/tcp.h), whose
 # fields keep their places.
-_RECEIVED = struct.Struct("<128xQ")
+_RECEIVED = struct.Struct("=128xQ")
 
 
 class Cut:
@@ -30,26 +30,26 @@ class Cut:
 def deadline(
     seconds: float,
     sever: Callable[[], None],
-    wire: socket.socket | None = None,
+    count: Callable[[], int] | None = None,
     most: int = 0,
 ) -> Iterator[Cut]:
     """Call *sever*, from another thread, if the body goes beyond a limit.
 
     seconds: how long it may take.  The drivers know no timeout of their own for an
     answer; a power cut sends nothing, so without this a reader would wait for ever.
-    most: how many bytes may come over *wire* meanwhile, if that is given.  libpq holds
-    an answer whole, whatever its size.  Only Linux tells, and only of TCP.
+    most: how many bytes may come meanwhile, if *count* says how many came so far, as
+    received() does.  libpq holds an answer whole, whatever its size.
 
     Yield what says which; it is set before *sever* is called, which is called again
     while the body goes on: what it breaks may not be there yet.
     """
     cut, done = Cut(), threading.Event()
-    before = received(wire)
+    before = count() if count else 0
 
     def watch() -> None:
         end_s = time.monotonic() + seconds
-        while not done.wait(_wait_s(end_s, wire)):
-            cut.is_flood = received(wire) - before > most if wire else False
+        while not done.wait(_wait_s(end_s, often=count is not None)):
+            cut.is_flood = count() - before > most if count else False
             cut.is_late = time.monotonic() >= end_s
             if cut.is_flood or cut.is_late:
                 break
@@ -69,7 +69,10 @@ def deadline(
 
 
 def received(wire: socket.socket | None) -> int:
-    """Return how many bytes came over a TCP connection so far, 0 if that is unknown."""
+    """Return how many bytes came over a TCP connection so far, 0 if that is unknown.
+
+    Only Linux tells, and only of TCP.
+    """
     if wire is None or sys.platform != "linux":
         return 0
     try:
@@ -79,6 +82,6 @@ def received(wire: socket.socket | None) -> int:
         return 0
 
 
-def _wait_s(end_s: float, wire: socket.socket | None) -> float:
+def _wait_s(end_s: float, *, often: bool) -> float:
     left_s = max(0.0, end_s - time.monotonic())
-    return left_s if wire is None else min(left_s, _LOOK_S)
+    return min(left_s, _LOOK_S) if often else left_s

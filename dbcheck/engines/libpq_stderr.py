@@ -14,6 +14,8 @@ import os
 def silence() -> None:
     """Let C's stderr lead nowhere; Python's own, and that of children, stay.
 
+    A fatal error of the interpreter itself is not shown any more either.
+
     The GNU C library has it as a variable that may be set (its manual, 12.2, Standard
     Streams).  With another one, such as musl, nothing is changed.
     """

@@ -20,8 +20,8 @@ from mysql.connector.authentication import MySQLAuthenticator
 from mysql.connector.connection import MySQLConnection
 from mysql.connector.network import MySQLTCPSocket
 
-from dbcheck.engines.deadline import Cut, deadline
-from dbcheck.engines.link import UNREADABLE
+from dbcheck.engines.deadline import Cut, deadline, received
+from dbcheck.engines.link import ANSWER_BYTES, UNREADABLE
 from dbcheck.remote.addresses import is_own
 
 # It would print what it logs of a server's words.
@@ -71,17 +71,27 @@ class SafeConnection(MySQLConnection):
             self.config(
                 **arguments, allow_local_infile=False, allow_local_infile_in_path=None
             )
-            with deadline(login_s, self.shutdown) as cut:
+            with deadline(
+                login_s, self.shutdown, lambda: received(self.wire()), ANSWER_BYTES
+            ) as cut:
                 self._log_in(cut, login_s)
         except BaseException:
             self.close()
             raise
+
+    def wire(self) -> socket.socket | None:
+        """Return the driver's socket, which it alone closes; None if it has none."""
+        return None if self._socket is None else self._socket.sock
 
     def _log_in(self, cut: Cut, login_s: float) -> None:
         try:
             with readable():
                 self.connect()
         except (mysql.connector.Error, OSError):
+            if cut.is_flood:
+                raise mysql.connector.InterfaceError(
+                    f"the server sent more than {ANSWER_BYTES >> 20} MiB at the login"
+                ) from None
             if cut.is_late:
                 raise mysql.connector.InterfaceError(
                     f"the login took longer than {login_s:g} s"
@@ -234,7 +244,12 @@ class _Trusting(_Wrapped):
         tls_cipher_suites: list[str] | None,
     ) -> ssl.SSLContext:
         """Return what the driver would, but for the authorities; raise OSError."""
-        context = ssl.create_default_context(cafile=ssl_ca or None)
+        try:
+            context = ssl.create_default_context(cafile=ssl_ca or None)
+        except OSError as error:
+            raise _unusable(ssl_ca, error) from None
+        # Python 3.13 sets it, and the authority that MySQL makes of its own is not so.
+        context.verify_flags &= ~ssl.VERIFY_X509_STRICT
         context.check_hostname = bool(ssl_verify_identity)
         if not (ssl_verify_cert or ssl_verify_identity):
             context.verify_mode = ssl.CERT_NONE
@@ -245,5 +260,14 @@ class _Trusting(_Wrapped):
         if tls_cipher_suites and context.maximum_version is ssl.TLSVersion.TLSv1_2:
             context.set_ciphers(":".join(tls_cipher_suites))
         if ssl_cert:
-            context.load_cert_chain(ssl_cert, ssl_key)
+            try:
+                context.load_cert_chain(ssl_cert, ssl_key)
+            except OSError as error:
+                raise _unusable(ssl_cert, error) from None
         return context
+
+
+def _unusable(file: str | None, error: OSError) -> mysql.connector.Error:
+    return mysql.connector.InterfaceError(
+        f"the certificate file {file} cannot be used: {error.strerror or error}"
+    )

@@ -14,7 +14,7 @@ from mysql.connector.constants import ClientFlag
 
 from dbcheck.core.survivors import RowBatch
 from dbcheck.engines.answering import require_same
-from dbcheck.engines.deadline import deadline
+from dbcheck.engines.deadline import deadline, received
 from dbcheck.engines.link import (
     ANSWER_BYTES,
     ANSWER_S,
@@ -199,16 +199,14 @@ class MysqlLink(Link):
             raise EngineError(
                 "the connection is compressed", hint="Remove compress from the URL."
             )
-        wire = self._wire
+        wire = self.connection.wire()
         assert wire is not None
         wire.settimeout(answer_s)
         return wire
 
-    @property
-    def _wire(self) -> socket.socket | None:
-        """The driver's socket, which it alone keeps and closes; None if it has none."""
-        kept = self.connection._socket
-        return None if kept is None else kept.sock
+    def received(self) -> int:
+        """Return how many bytes came so far, 0 if that is unknown."""
+        return received(self.connection.wire())
 
     def sever(self) -> None:
         """Break the connection, whichever thread is waiting on it."""
@@ -246,7 +244,7 @@ class MysqlLink(Link):
         """Limit time and bytes, and turn the driver's errors into EngineError."""
         with (
             self._errors(statement),
-            deadline(answer_s, self.sever, self._wire, most) as cut,
+            deadline(answer_s, self.sever, self.received, most) as cut,
         ):
             try:
                 with readable():
@@ -254,6 +252,8 @@ class MysqlLink(Link):
             except (mysql.connector.Error, OSError, Nonsense):
                 require_within(cut, self._target, statement, answer_s, most)
                 raise
+        # Cut off although it ended in time: the next statement would be blamed for it.
+        require_within(cut, self._target, statement, answer_s, most)
 
     @contextlib.contextmanager
     def _errors(self, statement: str) -> Iterator[None]:

@@ -66,8 +66,11 @@ class MysqlSession:
         self._received = b""
         connection = link.connection
         try:
-            wire = link.wire(ANSWER_S)
-            with readable(), deadline(ANSWER_S, link.sever, wire, ANSWER_BYTES):
+            link.wire(ANSWER_S)
+            with (
+                readable(),
+                deadline(ANSWER_S, link.sever, link.received, ANSWER_BYTES),
+            ):
                 statement = sql(FAMILY, f"insert_{shape.value}").encode()
                 prepared = connection.cmd_stmt_prepare(statement)
         except (mysql.connector.Error, OSError) as error:

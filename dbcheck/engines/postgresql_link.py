@@ -16,7 +16,7 @@ import psycopg2.extensions
 from dbcheck.core.survivors import RowBatch
 from dbcheck.engines import libpq_stderr
 from dbcheck.engines.answering import Answering, require_same
-from dbcheck.engines.deadline import Cut, deadline
+from dbcheck.engines.deadline import Cut, deadline, received
 from dbcheck.engines.interruptible import interruptible
 from dbcheck.engines.link import (
     ANSWER_BYTES,
@@ -59,6 +59,7 @@ _IN_A_TABLESPACE = re.compile(r"\bpg_tblspc/[0-9]")
 # For all of a login: libpq's limit is for each host, and none is psycopg2's for what it
 # asks a server then whose dates are not of the form ISO.
 LOGIN_S = 60.0
+GRACE_S = 5.0  # after it was severed
 
 
 def connect_hint(error: BaseException, otherwise: str) -> str:
@@ -102,6 +103,50 @@ def own_wire(target: str, connection: _Connection) -> socket.socket:
         raise
 
 
+class _Opening:
+    """A connection while it is made, which another thread can watch and sever."""
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        self._options = options
+        self._made: psycopg2.extensions.connection | None = None
+
+    def connect(self) -> psycopg2.extensions.connection:
+        """Connect; raise psycopg2.Error."""
+        made: psycopg2.extensions.connection
+        made = psycopg2.connect(connection_factory=self._make, **self._options)
+        return made
+
+    def _make(self, *given: Any, **more: Any) -> psycopg2.extensions.connection:
+        kind = psycopg2.extensions.connection
+        self._made = kind.__new__(kind)  # known before its constructor connects
+        self._made.__init__(*given, **more)  # type: ignore[misc]
+        return self._made
+
+    def received(self) -> int:
+        """Return how many bytes came so far, 0 if that is unknown."""
+        with self._wire() as wire:
+            return received(wire)
+
+    def sever(self) -> None:
+        """Break it; what has no socket yet is left to libpq's own limit."""
+        with self._wire() as wire, contextlib.suppress(OSError):
+            if wire is not None:
+                wire.shutdown(socket.SHUT_RDWR)
+
+    @contextlib.contextmanager
+    def _wire(self) -> Iterator[socket.socket | None]:
+        """Give a duplicate of libpq's socket, None as long as there is none."""
+        found = None
+        with contextlib.suppress(psycopg2.Error, OSError):
+            if self._made is not None:
+                found = socket.socket(fileno=os.dup(self._made.fileno()))
+        try:
+            yield found
+        finally:
+            if found is not None:
+                found.close()
+
+
 class PostgresqlLink(Link):
     """A connection in autocommit mode; a context manager that closes it.
 
@@ -113,13 +158,17 @@ class PostgresqlLink(Link):
     ) -> None:
         self._target = target
         self._secret = str(arguments.get("password") or "")
-        options = {**arguments, "connect_timeout": max(2, round(connect_s))}
-        self.connection: psycopg2.extensions.connection
+        opening = _Opening({**arguments, "connect_timeout": max(2, round(connect_s))})
+        limit_s, cut = connect_s + LOGIN_S, Cut()
         try:
-            self.connection = interruptible(
-                lambda: psycopg2.connect(**options), _nothing, connect_s + LOGIN_S
-            )
+            with deadline(
+                limit_s, opening.sever, opening.received, ANSWER_BYTES
+            ) as cut:
+                self.connection = interruptible(
+                    opening.connect, opening.sever, limit_s + GRACE_S
+                )
         except (psycopg2.Error, TimeoutError) as error:
+            require_within(cut, target, "the login", limit_s, ANSWER_BYTES)
             raise EngineError(
                 f"cannot connect to {target}: {self.words(error)}",
                 hint=connect_hint(
@@ -262,8 +311,12 @@ class PostgresqlLink(Link):
         """Limit time and bytes, and turn the driver's errors into EngineError."""
         cut = Cut()
         try:
-            with deadline(answer_s, self.sever, self._wire, most) as cut:
+            with deadline(
+                answer_s, self.sever, lambda: received(self._wire), most
+            ) as cut:
                 yield
+            # Cut off although it ended in time: the next one would be blamed for it.
+            require_within(cut, self._target, statement, answer_s, most)
         except psycopg2.Error as error:
             require_within(cut, self._target, statement, answer_s, most)
             text = f"{self._target} failed at {statement}: {self.words(error)}"
@@ -278,10 +331,6 @@ class PostgresqlLink(Link):
         except (Nonsense, UnicodeError) as error:
             text = f"{self._target} failed at {statement}: {error}"
             raise EngineError(text) from error
-
-
-def _nothing() -> None:
-    """Sever nothing: what connects has no socket that is known yet."""
 
 
 def _is_damage(error: psycopg2.Error) -> bool:

@@ -102,7 +102,12 @@ class PostgresqlSession:
         try:
             with (
                 self._guard("prepare"),
-                deadline(ANSWER_S, self._sever, self._wire, ANSWER_BYTES),
+                deadline(
+                    ANSWER_S,
+                    self._sever,
+                    lambda: received(self._wire),
+                    ANSWER_BYTES,
+                ),
             ):
                 self._set()
                 if server is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 from dbcheck import children
@@ -19,6 +20,16 @@ _TIMEOUT_S = 120
 _SAID_MAX = 400
 
 
+def _read_of(path: Path) -> Iterator[Path]:
+    """Yield the files and folders that Ansible reads, or runs, for *path*."""
+    inside = path.resolve()
+    beside = inside if inside.is_dir() else inside.parent
+    for one in (path, *(beside / name for name in _BESIDE)):
+        yield one
+        if one.is_dir():
+            yield from one.rglob("*")
+
+
 def variables(path: Path, why: str) -> dict[str, Variables]:
     """Return the variables of each host, as Ansible merged them.
 
@@ -27,7 +38,7 @@ def variables(path: Path, why: str) -> dict[str, Variables]:
     Raise UsageError if it is not installed or cannot read the file either, or if others
     may write what it would run.
     """
-    for one in (path, *(path.resolve().parent / name for name in _BESIDE)):
+    for one in _read_of(path):
         require_trusted(one)
     here = folder_for_ansible(path)
     if shutil.which(_PROGRAM, path=children.search_path()) is None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 
 from dbcheck.errors import UsageError
 from dbcheck.owners import is_ours
 
+_LINKS_MAX = 40  # as the kernel follows
 # What ansible-inventory reads in the working directory, as that of a playbook, and
 # what may name plugins there, which are programs (ansible-core 2.19).
 _OF_A_PLAYBOOK = ("ansible.cfg", "group_vars", "host_vars")
@@ -17,28 +19,41 @@ _OF_A_PLAYBOOK = ("ansible.cfg", "group_vars", "host_vars")
 def require_trusted(path: Path) -> None:
     """Raise UsageError if anybody may write or replace *path*, an inventory's file.
 
-    A file that cannot be looked at is none: whoever reads it will say so.
+    Or may replace a folder or a link that leads there.  A file that cannot be looked at
+    is none: whoever reads it will say so.
     """
     try:
-        found, folder = path.stat(), path.resolve().parent
-        around = folder.stat()
+        if _is_open(path.stat()):
+            raise _open(f"anybody may write {path}", path)
+        for step in _steps(path):
+            folder, found = step.parent.stat(), step.lstat()
+            if not _is_open(folder):
+                continue
+            if not folder.st_mode & stat.S_ISVTX:
+                raise _open(f"anybody may replace {step}", step.parent)
+            if not is_ours(found):
+                raise UsageError(
+                    f"{step} belongs to another user (uid {found.st_uid}), in a folder"
+                    " where anybody may write",
+                    hint="An inventory names programs that dbcheck runs. Use one of"
+                    " your own.",
+                )
     except OSError:
         return
-    if _is_open(found):
-        what, where = f"anybody may write {path}", path
-    elif not _is_open(around):
-        return
-    elif not around.st_mode & stat.S_ISVTX:
-        what, where = f"anybody may replace {path}", folder
-    elif is_ours(found):
-        return
-    else:
-        raise UsageError(
-            f"{path} belongs to another user (uid {found.st_uid}), in a folder where"
-            " anybody may write",
-            hint="An inventory names programs that dbcheck runs. Use one of your own.",
-        )
-    raise UsageError(
+
+
+def _steps(path: Path, links: int = _LINKS_MAX) -> Iterator[Path]:
+    """Yield each name on the way to *path*, from the root on, also behind links."""
+    at = Path("/")
+    for part in Path(os.path.abspath(path)).parts[1:]:
+        at /= part
+        yield at
+        if links and at.is_symlink():
+            yield from _steps(at.parent / at.readlink(), links - 1)
+
+
+def _open(what: str, where: Path) -> UsageError:
+    return UsageError(
         f"{what}, which is part of an inventory",
         hint=f"An inventory names programs that dbcheck runs. Run: chmod o-w {where}",
     )

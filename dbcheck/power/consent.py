@@ -38,7 +38,7 @@ def require(entry: Entry, *, yes: bool) -> None:
     name = entry.name or entry.target
     if not yes:
         raise UsageError(
-            f"nothing was cut. This switch has never cut {name} before. "
+            f"nothing was cut. There is no note that this switch cut {name} before. "
             "It would do this: " + words(entry.power, entry.host),
             hint="If this is correct, repeat the command with --yes.",
         )

@@ -88,7 +88,7 @@ def since(path: str, marks: dict[str, list[int]], limit: int) -> dict[str, Any]:
             status = os.fstat(stream.fileno())
             mark = known.get(status.st_ino, [0, 0])
             start = mark[1]
-            if start > status.st_size or mark[3:] not in (
+            if not 0 <= start <= status.st_size or mark[3:] not in (
                 [],
                 [end_before(stream, start)],
             ):

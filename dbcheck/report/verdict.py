@@ -199,10 +199,11 @@ def _ranges(result: Json) -> RenderableType:
             _ages(span["first_acked_before_cut_s"], span["last_acked_before_cut_s"]),
         )
     left = len(spans) - _RANGES_SHOWN + result["ranges_left_out"]
-    note = f"All of them, with their ack times: {result['folder']}/losses.csv"
-    if left > 0:
-        note = f"{left:,} more ranges. {note}"
-    return Group(table, Text(note, "dim"))
+    notes = [f"{left:,} more ranges."] if left > 0 else []
+    if result["stored"]:
+        file = f"{result['folder']}/losses.csv"
+        notes.append(f"All of them, with their ack times: {file}")
+    return Group(table, Text(" ".join(notes), "dim"))
 
 
 def _ages(first_s: float | None, last_s: float | None) -> str:

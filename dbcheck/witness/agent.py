@@ -108,12 +108,17 @@ def log_name(number: int) -> str:
 
 
 def folder_of(ask: Any) -> str:
-    """Return the folder that a request names; /~/NAME is NAME in the user's home."""
+    """Return the folder that a request names, with the user's own link followed.
+
+    /~/NAME is NAME in the user's home.
+    """
     folder = ask["folder"]
     if not isinstance(folder, str):
         raise TypeError("a folder's name is no text")
     if folder == "/~" or folder.startswith("/~/"):
-        return os.path.expanduser("~") + folder[2:]
+        folder = os.path.expanduser("~") + folder[2:]
+    if os.path.islink(folder) and os.lstat(folder).st_uid in own_users():
+        folder = os.path.realpath(folder)
     return folder
 
 
@@ -133,7 +138,9 @@ def require_own(folder: str) -> None:
         raise Refusal(
             "not-own", f"{folder} belongs to the user {status.st_uid}, not to this one"
         )
-    if status.st_mode & 0o022:
+    # A group of the user's own, as many systems give each: then 0775 is their default.
+    others = 0o002 if status.st_gid == os.getegid() else 0o022
+    if status.st_mode & others:
         mode = stat.S_IMODE(status.st_mode)
         raise Refusal("not-own", f"{folder} has the mode {mode:o}: others may write")
 

@@ -154,7 +154,7 @@ def run_files() -> dict[str, bytes]:
 def campaign_files() -> dict[str, bytes]:
     """Return the files of a campaign by their paths."""
     plan = Plan(
-        "c", "0", "n", "postgresql://u@h/d", 1, load("insert"), 3, 9, 5, False, True
+        "c", "0", "n", "postgresql://u@h/d", 1, load("insert"), 3, 9, 5000, False, True
     )
     cycle = Cycle(1, RUN, "steady", 1.0, "PASS", "all there", "e", "OS", 8, 0, 1.5)
     control = ControlFacts(RUN, Verdict.PASS, "it lost")

@@ -373,7 +373,7 @@ def test_another_target_or_switch_is_not_cut_by_an_old_campaign(
         "dbcheck_power_cut": ["pdu", "cut", "7"],
     }
     shell = Shell(tmp_path, {"db": host})
-    assert "has never cut" in shell.run("--resume", folder, code=2)
+    assert "no note that this switch cut" in shell.run("--resume", folder, code=2)
     shell = Shell(tmp_path, {"db": {**host, "dbcheck_target": "postgresql://u@db2/x"}})
     said = shell.run("--resume", folder, "--yes", code=2)
     assert "is a campaign on postgresql://u@db1/x" in said

@@ -244,3 +244,43 @@ def test_canaries_whose_folder_was_moved_tell_no_depth(tmp_path: Path) -> None:
         with pytest.raises(HostError, match="is a link, or no folder"):
             host.remove_canaries(canaries.folder)
         assert (aside / RUN).exists()
+
+
+ON_OVERLAY = """
+import subprocess, sys
+from dbcheck.probes.canary import Pace
+from dbcheck.probes.host import open_host
+from tests.waiting import wait_until
+lower, upper, work, merged = sys.argv[1:]
+layers = f"lowerdir={lower},upperdir={upper},workdir={work}"
+subprocess.run(["mount", "-t", "overlay", "overlay", "-o", layers, merged], check=True)
+host = open_host("local:")
+pace = Pace(direct_per_s=500, ring_blocks=8, rings=1, file_bytes=1 << 12)
+canaries = host.start_canaries(merged + "/data", pace=pace)
+wait_until(lambda: canaries.completed().buffered.last > 10, "they write")
+canaries.stop()
+assert canaries.failure in ("", "Invalid argument"), canaries.failure  # no O_DIRECT
+assert host.read_canaries(canaries.folder, canaries.nonce).buffered
+host.remove_canaries(canaries.folder)
+host.close()
+"""
+
+
+@AS_ROOT
+def test_a_filesystem_whose_files_and_folders_have_two_devices(
+    tmp_path: Path,
+) -> None:
+    """As overlayfs over another filesystem says (kernel doc, filesystems/overlayfs)."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as lower:
+        (Path(lower) / "data").mkdir()
+        folders = [tmp_path / name for name in ("upper", "work", "merged")]
+        for folder in folders:
+            folder.mkdir()
+        done = subprocess.run(
+            ["unshare", "--mount", sys.executable, "-c", ON_OVERLAY, lower, *folders],
+            env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+            capture_output=True,
+            text=True,
+        )
+    assert done.returncode == 0, done.stderr
+    assert list((tmp_path / "upper").rglob("direct-*")) == []

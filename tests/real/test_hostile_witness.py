@@ -231,7 +231,7 @@ def host(tmp_path: Path) -> Iterator[TargetHost]:
 
 
 def test_a_host_is_asked_about_no_file_that_a_witness_chose(
-    site: Site, host: TargetHost, tmp_path: Path
+    site: Site, host: TargetHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The host's agent may be root, and removes and reads what it is told."""
     clientkey.forget(RUN)
@@ -244,7 +244,15 @@ def test_a_host_is_asked_about_no_file_that_a_witness_chose(
     site.write(manifest=replace(FIRST, host=before))
     engine = LossyEngine(lambda: None, FACTS.settings)
     engine.names = {"data_directory": str(data)}
+    marked: list[str] = []
+
+    def mark(path: str) -> dict[str, tuple[int, ...]]:
+        marked.append(path)
+        return {}
+
+    monkeypatch.setattr(host, "mark_log", mark)
     outcome = site.reconcile(site.recall(), engine, host)
+    assert marked == []
     assert outcome.after.host is not None
     assert outcome.after.host.log is None
     assert not (outcome.run.path / "server.log").exists()
@@ -259,6 +267,7 @@ def test_a_host_is_asked_about_no_file_that_a_witness_chose(
     again = site.reconcile(run, engine, host)
     assert again.after.host is not None
     assert again.after.host.log is not None
+    assert marked == [str(secret)]
     assert not (tmp_path / "server" / BESIDE).exists()
 
 

@@ -66,6 +66,10 @@ def test_a_log_is_read_from_its_mark(tmp_path: Path) -> None:
     assert found == {"text": "one\ntwo\n", "truncated": False, "rewound": False}
     found = host_log.since(str(log), marks, 5)
     assert found == {"text": "one\nt", "truncated": True, "rewound": False}
+    ((path, (inode, *_)),) = marks.items()
+    found = host_log.since(str(log), {path: [inode, -1, 0, 0]}, 100)
+    assert found["rewound"]
+    assert found["text"] == "old\none\ntwo\n"
 
 
 def test_a_log_that_shrank_is_told(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable
 from dataclasses import replace
@@ -152,3 +153,37 @@ def test_a_run_that_was_made_without_a_key_can_be_read(run: RunFolder) -> None:
     assert old.recalled() == Recalled()
     old.recall_load(RECORD, None, "w")
     assert old.recalled() == Recalled(load=True)
+
+
+def test_a_disk_that_is_full_leaves_no_half_of_a_key(
+    run: RunFolder, state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(RunWriteError, match="No space"):
+        clientkey.remember(key_of(run))
+    assert list(state.iterdir()) == []
+
+
+def test_a_folder_of_keys_that_is_not_ours_holds_none(
+    run: RunFolder, state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As root may have made it in the home of another user."""
+    clientkey.remember(key_of(run))
+    monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != state)
+    assert clientkey.recall(RUN) is None
+    clientkey.forget(RUN)
+    monkeypatch.undo()
+    assert (state / f"{RUN}.json").exists()
+
+
+def test_a_key_that_is_damaged_says_what_can_be_done(
+    run: RunFolder, state: Path
+) -> None:
+    clientkey.remember(key_of(run))
+    (state / f"{RUN}.json").write_bytes(b"{")
+    with pytest.raises(RunFormatError) as caught:
+        clientkey.recall(RUN)
+    assert f"Without {state / RUN}.json the run can be judged" in caught.value.hint

@@ -96,10 +96,49 @@ def test_a_login_to_postgresql_ends_in_time(monkeypatch: pytest.MonkeyPatch) -> 
         left.wait(5)
 
     with server(PgPeer, answer) as arguments:
-        with pytest.raises(EngineError) as caught:
+        before = threading.active_count()
+        with pytest.raises(
+            EngineError, match=r"did not answer the login within 0\.5 s"
+        ):
             PostgresqlLink("db1", arguments, 0.5)
+        assert threading.active_count() == before
         left.set()
-    assert "no end of it within 0.5 s" in str(caught.value)
+
+
+def test_a_login_to_mysql_without_end() -> None:
+    """What the driver asks for after the login counts as well."""
+    head = b"\x03def" + bytes(3) + b"\xfd"
+    tail = b"\0" + struct.pack("<BHIBHB2x", 12, 45, 0, 0xFD, 0, 0)
+
+    def answer(peer: MysqlPeer) -> None:
+        peer.greet(NATIVE)
+        peer.send(OK)
+        peer.receive()
+        peer.send(b"\xfd\xff\xff\xff")  # so many columns
+        while True:
+            peer.send(head + len(MIB).to_bytes(3, "little") + MIB + tail)
+
+    with (
+        server(MysqlPeer, answer) as arguments,
+        pytest.raises(EngineError, match="sent more than 16 MiB at the login"),
+    ):
+        MysqlLink("db1", arguments, 10)
+
+
+def test_a_login_to_postgresql_without_end() -> None:
+    def answer(peer: PgPeer) -> None:
+        peer.greet(date_style="German")
+        peer.receive()
+        while True:
+            peer.rows(MIB)
+
+    with (
+        server(PgPeer, answer) as arguments,
+        pytest.raises(
+            EngineError, match="sent more than 16 MiB in answer to the login"
+        ),
+    ):
+        PostgresqlLink("db1", arguments, 10)
 
 
 # ---------------------------------------------------------------------------- answers

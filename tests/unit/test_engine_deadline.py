@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from dbcheck.engines import deadline as deadlines
-from dbcheck.engines.deadline import deadline
+from dbcheck.engines.deadline import deadline, received
 
 
 def test_severs_what_takes_too_long() -> None:
@@ -41,7 +41,7 @@ def test_severs_what_sends_too_much() -> None:
     ):
         far.sendall(bytes(2000))  # before the body: it does not count
         near.recv(2000, socket.MSG_WAITALL)
-        with deadline(60.0, severed.set, near, 3000) as cut:
+        with deadline(60.0, severed.set, lambda: received(near), 3000) as cut:
             far.sendall(bytes(2000))
             near.recv(2000, socket.MSG_WAITALL)
             assert not severed.wait(0.2)

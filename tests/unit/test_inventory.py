@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import os
 import pickle
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,7 @@ import pytest
 from dbcheck import files
 from dbcheck.cli.rig import entry_host
 from dbcheck.errors import UsageError
+from dbcheck.inventory import listed
 from dbcheck.inventory.entry import KNOWN, Entry, PowerPlan
 from dbcheck.inventory.load import Inventory, load
 from dbcheck.inventory.ranges import expand
@@ -316,6 +319,47 @@ def test_what_anybody_may_write_is_no_inventory(tmp_path: Path) -> None:
         assert f"chmod o-w {path}" in caught.value.hint
         path.chmod(mode)
         assert load(tmp_path / "hosts.yml").entry("db1").sessions == 3
+
+
+@pytest.mark.parametrize("linked", [True, False])
+def test_what_anybody_may_lead_elsewhere_is_no_inventory(
+    tmp_path: Path, linked: bool
+) -> None:
+    """By a link in an open folder, or by a folder in one."""
+    (tmp_path / "safe").mkdir()
+    db1(tmp_path / "safe")
+    place = tmp_path / "open"
+    place.mkdir()
+    if linked:
+        path = place / "hosts.yml"
+        path.symlink_to(tmp_path / "safe" / "hosts.yml")
+    else:
+        (tmp_path / "safe").rename(place / "safe")
+        path = place / "safe" / "hosts.yml"
+    assert load(path).entry("db1")
+    place.chmod(0o777)
+    with pytest.raises(UsageError, match="anybody may replace") as caught:
+        load(path)
+    assert f"chmod o-w {place}" in caught.value.hint
+
+
+@pytest.mark.parametrize("name", ["hosts.sh", "group_vars/all.yml"])
+def test_each_file_that_ansible_would_read_is_looked_at(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(*_: object, **__: object) -> None:
+        raise OSError("ansible-inventory was run")
+
+    monkeypatch.setattr(subprocess, "run", run)
+    monkeypatch.setattr(shutil, "which", lambda *_, **__: "/it")
+    folder = tmp_path / "inventory"
+    (folder / "group_vars").mkdir(parents=True)
+    (folder / name).touch()
+    with pytest.raises(UsageError, match="was run"):
+        listed.variables(folder, "it is a folder")
+    (folder / name).chmod(0o666)
+    with pytest.raises(UsageError, match="anybody may write"):
+        listed.variables(folder, "it is a folder")
 
 
 @pytest.mark.root

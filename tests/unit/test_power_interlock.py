@@ -123,5 +123,5 @@ def test_the_first_cut_is_only_told(
         replace(entry, name="db2"),
         replace(entry, target="postgresql://u@db2/d"),
     ):
-        with pytest.raises(UsageError, match="has never cut"):
+        with pytest.raises(UsageError, match="no note that this switch cut"):
             consent.require(changed, yes=False)

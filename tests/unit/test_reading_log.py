@@ -35,9 +35,9 @@ def _log(
     )
     power = SimpleNamespace(failure=lambda: "")
     rig = SimpleNamespace(host=host, power=power, engine=engine)
-    manifest = SimpleNamespace(host=SimpleNamespace(log_path="/log", log_marks={}))
+    before = SimpleNamespace(log_path="/log", log_marks={})
     facts = SimpleNamespace(clock_us=0, started_us=0)
-    parts: list[Any] = [rig, manifest, facts]
+    parts: list[Any] = [rig, before, facts]
     return reading_log.ReadingLog(*parts)
 
 

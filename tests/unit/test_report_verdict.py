@@ -18,6 +18,7 @@ RESULT: dict[str, Any] = {
     "server": "PostgreSQL 15",
     "witness": {"url": "ssh://w/acks", "kind": "ssh"},
     "folder": "runs/1",
+    "stored": True,
     "workload": "insert",
     "sessions": 1,
     "seed": 1,

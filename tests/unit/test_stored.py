@@ -13,6 +13,7 @@ import pytest
 from dbcheck import stored
 from dbcheck.campaign.folder import CampaignFolder, Plan
 from dbcheck.campaign.judging import judge_run
+from dbcheck.campaign.outcome import to_json
 from dbcheck.cli import campaign_run, root
 from dbcheck.core.evidence import Verdict
 from dbcheck.errors import RunWriteError
@@ -195,4 +196,36 @@ def test_root_works_in_the_folders_of_the_user_who_called_sudo(
     with pytest.raises(RunWriteError):
         RunFolder.create(tmp_path, manifest())
     monkeypatch.setenv("SUDO_UID", str(STRANGER))
-    RunFolder.create(tmp_path, manifest()).write_verdict({})
+    run = RunFolder.create(tmp_path / "new", manifest())
+    run.write_verdict({})
+    with run.locked():
+        pass
+    made = [tmp_path / "new", run.path, *run.path.iterdir()]
+    assert {path.name for path in made} > {"verdict.json", "lock", "client.key"}
+    assert {path.stat().st_uid for path in made} == {STRANGER}
+
+
+def test_a_run_that_everyone_may_write_to_is_judged(tmp_path: Path) -> None:
+    """As on filesystems without owners, which show 0777 whatever one does."""
+    run = stored_run(RunFolder.create(tmp_path, manifest()))
+    run.path.chmod(0o777)
+    outcome = judge_run(run, FrameLogReader())
+    assert outcome.verdict is Verdict.PASS
+    assert to_json(outcome)["stored"] is False
+    assert not (run.path / "verdict.json").exists()
+
+
+@pytest.mark.parametrize("planted", ["the folder", "one in it"])
+def test_a_campaign_that_another_user_put_there_is_not_resumed(
+    planted: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its plan names an inventory, and that one programs."""
+    root = tmp_path / "campaigns"
+    mine, theirs = campaign(root / "1"), campaign(root / "0")
+    if planted == "the folder":
+        give_away(mine.path, monkeypatch)
+        root = mine.path
+    else:
+        give_away(theirs.path, monkeypatch)
+    with pytest.raises(RunWriteError, match="belongs to another user"):
+        campaign_run.stored(root)

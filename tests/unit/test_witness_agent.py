@@ -357,11 +357,44 @@ def open_to_others(folder: Path) -> None:
 
 
 def a_link(folder: Path) -> None:
+    """One of another user's, to a folder that is this user's."""
+    own_link(folder)
+    if os.geteuid():
+        pytest.skip("needs root, to give a link away")
+    os.lchown(folder, 12345, 12345)
+
+
+def own_link(folder: Path) -> None:
     folder.with_name("elsewhere").mkdir(mode=0o700)
     folder.symlink_to("elsewhere")
 
 
-@pytest.mark.parametrize("plant", [of_another_user, open_to_others, a_link])
+def open_to_own_group(folder: Path) -> None:
+    """As mkdir(1) makes it where each user has a group of their own."""
+    folder.mkdir()
+    folder.chmod(0o775)
+
+
+@pytest.mark.parametrize("plant", [own_link, open_to_own_group])
+def test_a_folder_that_is_the_users_own_is_used(
+    replies: Replies, plant: Callable[[Path], None]
+) -> None:
+    plant(Path(replies.folder))
+    assert [kind for kind, _ in replies.create()] == [wire.MARK]
+    assert [kind for kind, _ in replies.ask(agent.REMOVE, run=RUN)] == [wire.ERROR]
+    assert code_of(replies.ask(agent.REMOVE, run=RUN)) == "in-use"
+
+
+def open_to_a_shared_group(folder: Path) -> None:
+    if os.geteuid():
+        pytest.skip("needs root, to give a folder to another group")
+    open_to_own_group(folder)
+    os.chown(folder, -1, 12345)
+
+
+@pytest.mark.parametrize(
+    "plant", [of_another_user, open_to_others, open_to_a_shared_group, a_link]
+)
 def test_a_folder_that_somebody_else_may_have_made_is_refused(
     replies: Replies, plant: Callable[[Path], None]
 ) -> None:
