@@ -79,6 +79,15 @@ class SafeConnection(MySQLConnection):
             self.close()
             raise
 
+    def close(self) -> None:
+        """End the connection, and the socket, whatever the driver meets at that."""
+        wire = self.wire()
+        try:
+            super().close()
+        finally:
+            if wire is not None:
+                wire.close()
+
     def wire(self) -> socket.socket | None:
         """Return the driver's socket, which it alone closes; None if it has none."""
         return None if self._socket is None else self._socket.sock
