@@ -10,6 +10,7 @@ from typing import cast
 
 import pytest
 
+from dbcheck import children
 from dbcheck.core.schedule import Schedule
 from dbcheck.errors import EngineError, LoadError
 from dbcheck.load.crew import Told
@@ -58,7 +59,7 @@ def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
         worker = tmp_path / "worker"
         worker.write_text(WORKER.format(python=sys.executable, then=then))
         worker.chmod(0o755)
-        monkeypatch.setattr(sys, "executable", str(worker))
+        monkeypatch.setattr(children, "PYTHON", str(worker))
         facts = ServerFacts("Fake", "1", {}, 1, 1, 1, {})
         team = Team(cast(Engine, None), facts, Shape.LEDGER, False, 3)
         job = Job(team, Schedule(1, 2, (10,)), cast(Witness, None), "run", 1)

@@ -212,6 +212,7 @@ def write_inventory(site: Site, source: str, value: str) -> None:
     hosts: dict[str, Any] = {
         "db1": {
             "dbcheck_target": site.lab.target_url,
+            "dbcheck_ask_host": False,  # no such host is there
             f"dbcheck_password_{source}": value,
             "dbcheck_power": "fence",
             "dbcheck_power_agent": agent,
