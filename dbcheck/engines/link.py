@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import struct
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Self
 
@@ -111,9 +110,10 @@ class Link(ABC):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.close()
-        if isinstance(error, UNREADABLE):
-            raise unreadable(self._target, self.words(error)) from error
+        if error is None:
+            self.close()
+        else:
+            self.abandon(error)
 
     @abstractmethod
     def words(self, error: BaseException) -> str:
@@ -149,20 +149,21 @@ class Link(ABC):
         server: None for any.
         """
         if server is not None:
-            with self.kept():
+            try:
                 self.require(server)
+            except BaseException as error:
+                self.abandon(error)
+                raise
         return self
 
-    @contextlib.contextmanager
-    def kept(self) -> Iterator[None]:
-        """Close the connection only if the body fails; else as the link itself does."""
-        try:
-            yield
-        except BaseException as error:
-            self.close()
-            if isinstance(error, UNREADABLE):
-                raise unreadable(self._target, self.words(error)) from error
-            raise
+    def abandon(self, error: BaseException) -> None:
+        """Close the connection over *error*; raise EngineError as the link itself does.
+
+        No context manager: an interrupt as that is entered would leave it open.
+        """
+        self.close()
+        if isinstance(error, UNREADABLE):
+            raise unreadable(self._target, self.words(error)) from error
 
     @abstractmethod
     def close(self) -> None:

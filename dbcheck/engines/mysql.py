@@ -266,10 +266,13 @@ class MysqlEngine:
     ) -> MysqlSession:
         """Connect for the load; raise EngineError if that is refused."""
         link = self._open(self._database, server=server)
-        with link.kept():
+        try:
             if relaxed:
                 require_relaxed(link)
             return MysqlSession(link, shape)
+        except BaseException as error:
+            link.abandon(error)
+            raise
 
     def row(self, shape: Shape, row_id: int) -> Row | None:
         """Return the row with that id, read over a new connection; None if none is."""

@@ -126,8 +126,11 @@ class MysqlLink(Link):
         self._session = self.connection.connection_id or 0
         named = (self.connection.server_info or "").lower()
         self._product = "MariaDB" if "mariadb" in named else "MySQL"
-        with self.kept():
+        try:
             self._fix_session(connect_s)
+        except BaseException as error:
+            self.abandon(error)
+            raise
 
     def words(self, error: BaseException) -> str:
         """See Link.words."""

@@ -113,7 +113,10 @@ class _Opening:
     def connect(self) -> psycopg2.extensions.connection:
         """Connect; raise psycopg2.Error."""
         made: psycopg2.extensions.connection
-        made = psycopg2.connect(connection_factory=self._make, **self._options)
+        try:
+            made = psycopg2.connect(connection_factory=self._make, **self._options)
+        finally:
+            self._made = None  # one that failed is closed as it is forgotten
         return made
 
     def _make(self, *given: Any, **more: Any) -> psycopg2.extensions.connection:
@@ -178,12 +181,15 @@ class PostgresqlLink(Link):
         except UNREADABLE as error:
             raise unreadable(target, self.words(error)) from None
         self._wire = own_wire(target, self.connection)
-        with self.kept():
+        try:
             self.connection.autocommit = True
             self._pid = self.connection.get_backend_pid()
             self.fix(SESSION, max(2, connect_s))
             # Cached by the driver, which is not told of the statement's change.
             self.connection.set_client_encoding("UTF8")
+        except BaseException as error:
+            self.abandon(error)
+            raise
 
     def words(self, error: BaseException) -> str:
         """See Link.words."""
