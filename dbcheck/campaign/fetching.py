@@ -65,8 +65,9 @@ def at_most(limit: int, chunks: Iterable[bytes], where: str) -> Iterator[bytes]:
         if left < 0:
             raise WitnessError(
                 f"{where} is longer than {limit} bytes, the most that is taken of it",
-                hint="If the load was that long, make room here: without the record of"
-                " the load, half of what is free. Else the witness sends what nobody"
-                " logged, and nothing of this run can be judged.",
+                hint="If the load was that long and the client's record of it is lost,"
+                " free disk space here: half of it may be used. Otherwise the witness"
+                " sends data that this client never logged: do not trust it, and repeat"
+                " the run with another witness.",
             )
         yield chunk

@@ -70,8 +70,8 @@ class Outcome:
             )
         if self.load is None:
             return (
-                "there is no record of the load: the client did not live to leave one,"
-                " or the witness removed it"
+                "the client's record of the load is missing: the client ended before it"
+                " could leave one, or the witness removed it"
             )
         return ""
 
