@@ -139,10 +139,10 @@ class _Opening:
     @contextlib.contextmanager
     def _wire(self) -> Iterator[socket.socket | None]:
         """Give a duplicate of libpq's socket, None as long as there is none."""
-        found = None
+        found, made = None, self._made  # which connect() forgets meanwhile
         with contextlib.suppress(psycopg2.Error, OSError):
-            if self._made is not None:
-                found = socket.socket(fileno=os.dup(self._made.fileno()))
+            if made is not None:
+                found = socket.socket(fileno=os.dup(made.fileno()))
         try:
             yield found
         finally:
