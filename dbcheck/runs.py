@@ -39,6 +39,7 @@ from dbcheck.audit.rules import RULES
 from dbcheck.clientkey import ClientKey
 from dbcheck.core.apart import Apart
 from dbcheck.core.control import ControlFacts
+from dbcheck.core.cut import Cut
 from dbcheck.core.cutclass import CutClass
 from dbcheck.core.depth import Completed
 from dbcheck.core.indexloss import IndexLoss
@@ -46,17 +47,12 @@ from dbcheck.core.moments import Moment
 from dbcheck.core.places import Place
 from dbcheck.core.reached import Reached
 from dbcheck.core.schedule import EPOCH_MAX
+from dbcheck.core.server import LogPosition, ServerFacts
 from dbcheck.core.survivors import RECORD, Records
 from dbcheck.core.target import HostAfter, HostBefore
 from dbcheck.errors import RunFormatError, UsageError, WitnessError
-from dbcheck.ports import (
-    Cut,
-    LogPosition,
-    ServerFacts,
-    TableFacts,
-    Watermark,
-    WindowFacts,
-)
+from dbcheck.ports.engine import TableFacts
+from dbcheck.ports.witness import Watermark, WindowFacts
 from dbcheck.workload import PAYLOAD_BYTES_MAX, PROCESSES_MAX, Workload
 
 _RUN_ID = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{6}")

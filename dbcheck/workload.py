@@ -10,7 +10,7 @@ from typing import Any
 from dbcheck import files
 from dbcheck.core.history import SESSION_MAX
 from dbcheck.errors import UsageError
-from dbcheck.ports import Shape
+from dbcheck.ports.engine import Shape
 
 PAYLOAD_BYTES_MAX = 128 << 10
 SESSIONS_MAX = 4096

@@ -32,7 +32,7 @@ class Rule:
     """One setting that decides whether COMMIT survives a power cut.
 
     id:      stable name used in reports, e.g. "pg-fsync".
-    fact:    name of the setting in ports.ServerFacts.
+    fact:    name of the setting in core.server.ServerFacts.
     safe:    the values, in lower case, under which an ack is durable.
     why:     one sentence an operator can act on.
     source:  page and version that the claim rests on.

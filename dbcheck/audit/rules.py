@@ -83,7 +83,7 @@ def findings(family: str, settings: Mapping[str, str]) -> list[Finding]:
 def flagged(family: str, settings: Mapping[str, str]) -> list[Finding]:
     """Return the findings that are not SAFE, the UNSAFE ones first.
 
-    family: as in ports.Engine; settings: as in ports.ServerFacts.
+    family: as in ports.engine.Engine; settings: as in core.server.ServerFacts.
     """
     found = [f for f in findings(family, settings) if f.standing is not Standing.SAFE]
     return sorted(found, key=lambda finding: finding.standing is Standing.UNKNOWN)

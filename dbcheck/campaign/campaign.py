@@ -20,11 +20,11 @@ from dbcheck.campaign.outcome import Outcome, missed_stratum
 from dbcheck.campaign.rig import Rig
 from dbcheck.campaign.waiting import wait_for_server
 from dbcheck.core.control import ControlFacts
+from dbcheck.core.cut import PowerState
 from dbcheck.core.evidence import Verdict
 from dbcheck.core.moments import Moment, Stratum, moment
 from dbcheck.core.statistics import Tally
 from dbcheck.errors import DbcheckError, TargetChanged, UsageError
-from dbcheck.ports import PowerState
 from dbcheck.runs import RunFolder
 
 ERROR = "ERROR"

@@ -15,9 +15,11 @@ from dbcheck.campaign.rig import Rig
 from dbcheck.core.datadir import other_data, unmarked
 from dbcheck.core.depth import Completed
 from dbcheck.core.places import Place
+from dbcheck.core.server import ServerFacts
 from dbcheck.core.target import HostAfter, HostBefore, Volume, VolumeCanaries
 from dbcheck.errors import HostError
-from dbcheck.ports import Canaries, Listener, ServerFacts, TargetHost
+from dbcheck.ports.host import Canaries, TargetHost
+from dbcheck.ports.listener import Listener
 from dbcheck.runs import Manifest
 
 BOOT_S = 60.0  # a booted host may refuse logins for so long while its server answers
@@ -78,7 +80,7 @@ def begin(
 ) -> tuple[HostBefore, HostCanaries]:
     """Do what look_at_host() does on a host that is to be asked.
 
-    mark_data: see ports.Engine.
+    mark_data: see ports.engine.Engine.
     """
     directory = data_directory(server)
     require_own_data(host, directory, server, mark_data)

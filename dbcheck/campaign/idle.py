@@ -14,7 +14,9 @@ from dbcheck.core.depth import RECENT_S
 from dbcheck.core.placeevidence import VolumeDepth, volume_depths
 from dbcheck.core.places import Place
 from dbcheck.core.reached import Reached, ReachedVolume
-from dbcheck.ports import Listener, ServerFacts, TargetHost
+from dbcheck.core.server import ServerFacts
+from dbcheck.ports.host import TargetHost
+from dbcheck.ports.listener import Listener
 
 # Only the writes of the last RECENT_S are looked for, and what the canaries made
 # durable before them is to be older than that.
@@ -35,7 +37,7 @@ def measured(
 ) -> tuple[T, list[VolumeDepth], Reached | None]:
     """Start canaries, do *cut*, and read what is left; return what it gave and reached.
 
-    mark_data: see ports.Engine.
+    mark_data: see ports.engine.Engine.
     cut: cuts and restores the power, and returns once the host answers again.
     Raise HostError if the host cannot be asked before that.
     """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dbcheck.core.apart import Apart, same_host
 from dbcheck.core.target import HostBefore
 from dbcheck.errors import UsageError
-from dbcheck.ports import HostFacts
+from dbcheck.ports.witness import HostFacts
 from dbcheck.remote.addresses import boot_id, machine_id, place
 
 _ON_TARGET = (

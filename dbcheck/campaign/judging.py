@@ -23,11 +23,13 @@ from dbcheck.core.evidence import Item, Judgement, Standing, Verdict
 from dbcheck.core.indexloss import judge_index
 from dbcheck.core.reached import reached_item
 from dbcheck.core.reconcile import Claim, Reconciliation, reconcile
+from dbcheck.core.server import ServerFacts
 from dbcheck.core.target import HostAfter, LogTail
 from dbcheck.core.timeoff import TimeOff, time_without_power
 from dbcheck.core.writecache import write_cache_item
 from dbcheck.errors import LogDamaged
-from dbcheck.ports import LogFacts, LogReader, ServerFacts, Shape
+from dbcheck.ports.engine import Shape
+from dbcheck.ports.witness import LogFacts, LogReader
 from dbcheck.runs import AfterRecord, LoadRecord, Manifest, RunFolder
 
 

@@ -13,8 +13,9 @@ from dbcheck.campaign.outcome import Outcome
 from dbcheck.campaign.reading import DIFFERENT_MAX
 from dbcheck.core.earlier import lost_by_epoch
 from dbcheck.core.evidence import difference
+from dbcheck.core.server import ServerFacts
 from dbcheck.errors import TargetChanged
-from dbcheck.ports import ServerFacts, TableFacts
+from dbcheck.ports.engine import TableFacts
 from dbcheck.runs import AfterRecord, Manifest
 
 
@@ -22,7 +23,7 @@ from dbcheck.runs import AfterRecord, Manifest
 class Known:
     """What the runs of a campaign, a matrix or a control showed of their server.
 
-    identity: see ports.ServerFacts; each name has the value that it had first.
+    identity: see core.server.ServerFacts; each name has the value that it had first.
     run:      id of the last run whose rows were read, "" if none were.
     table:    what that run left, None if there is none.
     different: ids of the rows that its reading found changed, None if that is not

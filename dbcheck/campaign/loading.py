@@ -15,9 +15,12 @@ from dbcheck.campaign.host import end_canaries
 from dbcheck.campaign.preflight import WARM_ROWS, Started
 from dbcheck.campaign.rig import Preparing, Rig
 from dbcheck.clientkey import ClientKey
+from dbcheck.core.cut import Cut
 from dbcheck.core.ended import BROKEN, SILENT
 from dbcheck.core.history import PREFLIGHT_SESSION
 from dbcheck.core.moments import Stratum
+from dbcheck.core.server import LogPosition, ServerFacts
+from dbcheck.core.values import Json
 from dbcheck.errors import EngineError, PowerError, WitnessError
 from dbcheck.load.crew import Crew
 from dbcheck.load.job import Job
@@ -25,7 +28,7 @@ from dbcheck.load.load import STALLED, UNSEEN, Load
 from dbcheck.load.loop import Loop, now_us
 from dbcheck.load.process import ProcessCrew
 from dbcheck.load.team import Team, is_same_server
-from dbcheck.ports import Cut, Json, LogPosition, ServerFacts, WindowFacts
+from dbcheck.ports.witness import WindowFacts
 from dbcheck.runs import LoadRecord
 
 LOAD_EVENT = "load"

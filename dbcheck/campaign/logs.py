@@ -9,7 +9,7 @@ import numpy as np
 from dbcheck.core.acks import AckArray
 from dbcheck.core.history import SESSION_MAX
 from dbcheck.errors import LogDamaged, RunFormatError
-from dbcheck.ports import LogFacts, LogReader, Watermark
+from dbcheck.ports.witness import LogFacts, LogReader, Watermark
 from dbcheck.runs import LoadRecord, Manifest, RunFolder
 
 

@@ -17,13 +17,16 @@ from dbcheck.campaign.known import NOTHING_KNOWN, Known
 from dbcheck.campaign.rig import Rig
 from dbcheck.core.control import ControlFacts
 from dbcheck.core.cutclass import CutClass
+from dbcheck.core.held import HeldCanary
 from dbcheck.core.history import PREFLIGHT_SESSION, Ack, Row
 from dbcheck.core.moments import Moment
 from dbcheck.core.schedule import EPOCH_MAX, Schedule, epoch_of
+from dbcheck.core.server import ServerFacts
 from dbcheck.core.target import HostBefore
 from dbcheck.errors import EngineError, NoCanary, RunWriteError, WitnessError
 from dbcheck.load.single import commit
-from dbcheck.ports import HeldCanary, ServerFacts, Shape, WitnessLog
+from dbcheck.ports.engine import Shape
+from dbcheck.ports.witness import WitnessLog
 from dbcheck.runs import Manifest, RunFolder, new_run_id
 from dbcheck.workload import Workload
 

@@ -22,6 +22,7 @@ from dbcheck.core.evidence import difference
 from dbcheck.core.history import Row
 from dbcheck.core.indexloss import IndexLoss
 from dbcheck.core.schedule import Schedule
+from dbcheck.core.server import ServerFacts
 from dbcheck.core.survivors import Inspector, Records
 from dbcheck.errors import (
     ConnectionLost,
@@ -32,7 +33,7 @@ from dbcheck.errors import (
     TableLost,
     TableRefused,
 )
-from dbcheck.ports import ServerFacts, Shape, TableFacts
+from dbcheck.ports.engine import Shape, TableFacts
 from dbcheck.runs import Manifest, RunFolder
 
 READINGS_MAX = 2

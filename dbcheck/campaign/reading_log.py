@@ -15,10 +15,11 @@ from dataclasses import dataclass
 
 from dbcheck import interrupt
 from dbcheck.campaign.rig import Rig
+from dbcheck.core.server import ServerFacts
 from dbcheck.core.startlog import crash_of, damage, damage_that_ended, since_start
 from dbcheck.core.target import HostBefore, LogMarks
 from dbcheck.errors import ConnectionLost, EngineError, HostError
-from dbcheck.ports import ServerFacts, Shape
+from dbcheck.ports.engine import Shape
 
 LOOK_S = 10.0  # a server that dumps a page and a stack trace takes a second
 POLL_S = 0.2

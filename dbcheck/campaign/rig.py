@@ -8,15 +8,12 @@ from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from dbcheck.core.reached import Reached
-from dbcheck.ports import (
-    Engine,
-    Json,
-    Listener,
-    LogReader,
-    PowerSwitch,
-    TargetHost,
-    Witness,
-)
+from dbcheck.core.values import Json
+from dbcheck.ports.engine import Engine
+from dbcheck.ports.host import TargetHost
+from dbcheck.ports.listener import Listener
+from dbcheck.ports.power import PowerSwitch
+from dbcheck.ports.witness import LogReader, Witness
 
 
 @runtime_checkable

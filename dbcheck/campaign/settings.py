@@ -153,7 +153,7 @@ def _tore(manifest: Manifest) -> bool:
 def hiding(family: str, settings: Mapping[str, str]) -> str:
     """Return why nothing may be read under *settings*, "" if they hide nothing.
 
-    family: as in ports.Engine; settings: those in effect as the rows are to be read.
+    family: see Engine; settings: those in effect as the rows are to be read.
     """
     names = ", ".join(str(f) for f in rules.flagged(family, settings) if f.hides)
     return names and (

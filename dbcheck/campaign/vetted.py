@@ -13,12 +13,12 @@ from dataclasses import replace
 
 from dbcheck.campaign.host import ask, ask_host, await_host, data_directory
 from dbcheck.campaign.rig import Rig
+from dbcheck.core.server import ServerFacts
 from dbcheck.core.target import HostAfter, HostBefore, TargetFacts
 from dbcheck.errors import EngineError, HostError
-from dbcheck.ports import ServerFacts
 from dbcheck.runs import Manifest, RunFolder
 
-CANARY = "dbcheck-canary"  # ends the name of each folder of canaries, see probes
+CANARY = "dbcheck-canary"  # ends the name of each folder of canaries, see hosts
 
 
 def ask_of_run(

@@ -6,8 +6,8 @@ import time
 
 from dbcheck import interrupt
 from dbcheck.campaign.rig import Rig
+from dbcheck.core.server import ServerFacts
 from dbcheck.errors import ConnectionLost, NotBack
-from dbcheck.ports import ServerFacts
 
 POLL_S = 0.2
 PATIENCE_S = 5.0

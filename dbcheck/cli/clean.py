@@ -13,9 +13,9 @@ from dbcheck.cli import options
 from dbcheck.cli.say import say
 
 if TYPE_CHECKING:
+    from dbcheck.hosts.host import TargetHost
     from dbcheck.inventory.entry import Entry
-    from dbcheck.ports import Engine
-    from dbcheck.probes.host import TargetHost
+    from dbcheck.ports.engine import Engine
 
 
 @click.command("clean")
@@ -91,7 +91,7 @@ def _clear(host: TargetHost, engine: Engine) -> None:
     from dbcheck.campaign.host import data_directory, require_own_data
     from dbcheck.core.places import DATA
     from dbcheck.errors import HostError
-    from dbcheck.ports import Shape
+    from dbcheck.ports.engine import Shape
 
     server = engine.facts()
     directory = data_directory(server)

@@ -9,7 +9,7 @@ from dbcheck.cli import rig
 from dbcheck.core.bystanders import Bystanders
 from dbcheck.errors import EngineError, UsageError
 from dbcheck.inventory.entry import Entry
-from dbcheck.ports import Engine
+from dbcheck.ports.engine import Engine
 from dbcheck.power import consent, interlock
 from dbcheck.remote.addresses import place
 

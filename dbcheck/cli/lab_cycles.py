@@ -18,7 +18,7 @@ from dbcheck.campaign.preflight import preflight
 from dbcheck.campaign.rig import Limits
 from dbcheck.cli.rig import lab_rig
 from dbcheck.core.evidence import Verdict
-from dbcheck.lab.drive_image import require_room
+from dbcheck.lab.drive.image import require_room
 from dbcheck.lab.lab import Lab
 from dbcheck.lab.spec import LabSpec
 from dbcheck.report.progress import PlainProgress

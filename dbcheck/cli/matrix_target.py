@@ -12,7 +12,7 @@ from dbcheck.campaign.rig import Rig
 from dbcheck.cli import rig
 from dbcheck.cli.matrix_cycles import Measured
 from dbcheck.cli.run import resumable_cycle
-from dbcheck.engines.target import read_url
+from dbcheck.engines.url import read_url
 from dbcheck.errors import DbcheckError, UsageError
 from dbcheck.report.progress import PlainProgress
 from dbcheck.secret import Secret

@@ -14,7 +14,7 @@ from dbcheck.cli.say import say
 if TYPE_CHECKING:
     from dbcheck.core.cutclass import CutClass
     from dbcheck.inventory.entry import Entry
-    from dbcheck.ports import PowerSwitch
+    from dbcheck.ports.power import PowerSwitch
     from dbcheck.power.trial import Trial
 
 
@@ -126,7 +126,7 @@ def _tried(entry: Entry, switch: PowerSwitch, wait_s: float) -> tuple[Trial, lis
     """
     from dbcheck.campaign.idle import measured
     from dbcheck.cli import output, rig
-    from dbcheck.ports import Shape
+    from dbcheck.ports.engine import Shape
     from dbcheck.power.reached import remember
     from dbcheck.power.trial import try_out
     from dbcheck.report.progress import PlainProgress

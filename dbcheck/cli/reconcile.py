@@ -13,7 +13,7 @@ from dbcheck.cli import options
 
 if TYPE_CHECKING:
     from dbcheck.inventory.entry import Entry
-    from dbcheck.ports import Witness
+    from dbcheck.ports.witness import Witness
     from dbcheck.runs import RunFolder
 
 

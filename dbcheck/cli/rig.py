@@ -10,12 +10,16 @@ from pathlib import Path
 
 from dbcheck.campaign.rig import Limits, Rig
 from dbcheck.core.cutclass import CutClass
+from dbcheck.core.values import Json
 from dbcheck.engines.registry import open_engine
 from dbcheck.errors import UsageError
+from dbcheck.hosts.host import TargetHost, open_host
 from dbcheck.inventory.entry import Entry
 from dbcheck.lab.lab import Lab
 from dbcheck.lab.switch import LabSwitch
-from dbcheck.ports import Engine, Json, PowerSwitch, Witness
+from dbcheck.ports.engine import Engine
+from dbcheck.ports.power import PowerSwitch
+from dbcheck.ports.witness import Witness
 from dbcheck.power import consent
 from dbcheck.power.classes import agreed
 from dbcheck.power.exec import ExecCommands, ExecSwitch
@@ -24,7 +28,6 @@ from dbcheck.power.manual import ManualSwitch
 from dbcheck.power.reached import recall
 from dbcheck.power.sysrq import SysrqSwitch
 from dbcheck.power.target import Target
-from dbcheck.probes.host import TargetHost, open_host
 from dbcheck.remote.way import way_to
 from dbcheck.report.progress import PlainProgress
 from dbcheck.secret import Secret, variable

@@ -19,7 +19,7 @@ from dbcheck.cli.say import say
 
 if TYPE_CHECKING:
     from dbcheck.inventory.entry import Entry
-    from dbcheck.ports import Witness
+    from dbcheck.ports.witness import Witness
 
 PROBES = 200
 _READ_BYTES = 1 << 20

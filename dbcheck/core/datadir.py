@@ -39,7 +39,7 @@ class DataNames:
 def other_data(identity: Mapping[str, str], started_us: int, found: DataNames) -> str:
     """Return why a directory is not the server's, "" if nothing speaks against it.
 
-    identity, started_us: what the server says over SQL, see ports.ServerFacts.
+    identity, started_us: what the server says over SQL, see core.server.ServerFacts.
     """
     if found.empty:
         return "it is empty"

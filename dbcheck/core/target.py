@@ -166,7 +166,7 @@ class LogTail:
 # Before a data directory, instead of a path: its server logs by way of syslog, or to
 # standard error, which its host takes to a file or to the journal.
 JOURNAL, STDERR = "journal:", "stderr:"
-LogMarks = Mapping[str, Sequence[int]]  # path -> see probes.host_log.mark_files()
+LogMarks = Mapping[str, Sequence[int]]  # path -> see hosts.agent.log.mark_files()
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from dbcheck.core.server import ServerFacts
 from dbcheck.errors import OtherServer
-from dbcheck.ports import ServerFacts
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Self
 
+from dbcheck.core.server import ServerFacts
 from dbcheck.engines.deadline import Cut
 from dbcheck.errors import EngineError
-from dbcheck.ports import ServerFacts
 
 ANSWER_S = 30.0  # a catalogue query on a server that works
 SCAN_S = 3600.0  # a scan of a whole table; a batch of its rows

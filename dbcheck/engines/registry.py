@@ -9,15 +9,15 @@ import importlib
 from collections.abc import Callable
 
 from dbcheck.errors import UsageError
-from dbcheck.ports import Engine
+from dbcheck.ports.engine import Engine
 
 ENGINES = {
-    "postgresql": "dbcheck.engines.postgresql:PostgresqlEngine",
-    "postgresql+psycopg2": "dbcheck.engines.postgresql:PostgresqlEngine",
-    "mysql": "dbcheck.engines.mysql:MysqlEngine",
-    "mysql+mysqlconnector": "dbcheck.engines.mysql:MysqlEngine",
-    "mariadb": "dbcheck.engines.mysql:MysqlEngine",
-    "mariadb+mysqlconnector": "dbcheck.engines.mysql:MysqlEngine",
+    "postgresql": "dbcheck.engines.postgresql.engine:PostgresqlEngine",
+    "postgresql+psycopg2": "dbcheck.engines.postgresql.engine:PostgresqlEngine",
+    "mysql": "dbcheck.engines.mysql.engine:MysqlEngine",
+    "mysql+mysqlconnector": "dbcheck.engines.mysql.engine:MysqlEngine",
+    "mariadb": "dbcheck.engines.mysql.engine:MysqlEngine",
+    "mariadb+mysqlconnector": "dbcheck.engines.mysql.engine:MysqlEngine",
 }
 
 
@@ -28,7 +28,7 @@ def open_engine(url: str, password: str | None = None) -> Engine:
     (PGPASSWORD, ~/.pgpass, MYSQL_PWD, ~/.my.cnf).  Raise UsageError for an unknown
     driver, or a URL that holds a password.
     """
-    from dbcheck.engines.target import read_url
+    from dbcheck.engines.url import read_url
 
     name = read_url(url).drivername
     try:

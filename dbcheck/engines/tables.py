@@ -8,7 +8,7 @@ from typing import Any
 from dbcheck.core.earlier import WEIGHT_MODULUS
 from dbcheck.core.history import Row
 from dbcheck.errors import EngineError
-from dbcheck.ports import Shape, TableFacts
+from dbcheck.ports.engine import Shape, TableFacts
 
 MARK = "dbcheck 1"  # the comment of a table that dbcheck created, with its format
 NAMES = {Shape.LEDGER: "ledger", Shape.CLASSIC: "fs"}

@@ -13,11 +13,13 @@ from typing import Any
 
 from dbcheck import children, interrupt
 from dbcheck.errors import LabError
-from dbcheck.lab import control, namespace, programs, sshd, state
-from dbcheck.lab.drive_needs import missing_for_drive_rung
+from dbcheck.lab import namespace, programs, state
+from dbcheck.lab.daemon import rpc as control
 from dbcheck.lab.machine import SERVERS
+from dbcheck.lab.needs import missing_for_drive_rung
 from dbcheck.lab.process import Process
 from dbcheck.lab.spec import LabSpec
+from dbcheck.lab.ssh import sshd
 from dbcheck.lab.state import Entry
 from dbcheck.lab.switch import LabSwitch
 
@@ -216,7 +218,7 @@ def _spawn(
     us = -1 if keep else os.pidfd_open(os.getpid())
     ready, ready_child = os.pipe()
     words = [str(entry.path), str(lock), str(ready_child), str(us)]
-    words = children.module("dbcheck.lab.daemon", *words)
+    words = children.module("dbcheck.lab.daemon.serve", *words)
     if namespace.available():
         words = namespace.prefix() + words
     try:

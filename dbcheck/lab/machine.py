@@ -8,13 +8,13 @@ from pathlib import Path
 
 from dbcheck.core.cut import PowerState
 from dbcheck.errors import LabError, Unrecoverable
-from dbcheck.lab.server import DatabaseServer
-from dbcheck.lab.server_mariadb import MariadbServer
-from dbcheck.lab.server_mysql import MysqlServer
-from dbcheck.lab.server_postgresql import PostgresqlServer
+from dbcheck.lab.servers.base import DatabaseServer
+from dbcheck.lab.servers.mariadb import MariadbServer
+from dbcheck.lab.servers.mysql import MysqlServer
+from dbcheck.lab.servers.postgresql import PostgresqlServer
 from dbcheck.lab.spec import LabSpec
-from dbcheck.lab.storage import FolderStorage, Storage
-from dbcheck.lab.storage_drive import DriveStorage
+from dbcheck.lab.storage.base import FolderStorage, Storage
+from dbcheck.lab.storage.drive import DriveStorage
 
 log = logging.getLogger(__name__)
 

@@ -11,9 +11,8 @@ import contextlib
 import os
 from pathlib import Path
 
-from dbcheck.lab import block_syscalls as syscalls
-from dbcheck.lab import programs
-from dbcheck.lab.drive_needs import CAP_SYS_ADMIN, has_capability
+from dbcheck.lab import programs, syscalls
+from dbcheck.lab.needs import CAP_SYS_ADMIN, has_capability
 
 _MS_BIND = 4096  # mount(2)
 _MASKED = (Path("/dev/shm"), Path("/run"))

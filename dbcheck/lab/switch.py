@@ -6,10 +6,11 @@ import time
 from pathlib import Path
 from typing import Any
 
+from dbcheck.core.cut import Cut, PowerState
 from dbcheck.core.cutclass import CutClass
 from dbcheck.errors import LabError, PowerError
-from dbcheck.lab import control, state
-from dbcheck.ports import Cut, PowerState
+from dbcheck.lab import state
+from dbcheck.lab.daemon import rpc as control
 
 _STATUS_TIMEOUT_S = 60.0
 _CUT_TIMEOUT_S = 60.0

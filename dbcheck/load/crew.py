@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from dbcheck.errors import WitnessError
-from dbcheck.ports import Watermark, WindowFacts
+from dbcheck.ports.witness import Watermark, WindowFacts
 
 WORDS_MAX = 8
 # Enough for a witness that has to confirm what is left, and for a server that is asked

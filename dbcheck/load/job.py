@@ -15,7 +15,7 @@ from typing import IO, Any
 from dbcheck.core.schedule import Schedule
 from dbcheck.load.crew import Told
 from dbcheck.load.team import Team
-from dbcheck.ports import Witness, WitnessLog
+from dbcheck.ports.witness import Witness, WitnessLog
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from dbcheck.errors import LoadError
 from dbcheck.load.crew import END_S, Crew, Look, Told, together
 from dbcheck.load.latency import percentiles_ms
 from dbcheck.load.loop import now_us
-from dbcheck.ports import LoadStatus
+from dbcheck.ports.listener import LoadStatus
 
 STALLED, UNSEEN = "stalled", "unseen"
 

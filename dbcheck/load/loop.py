@@ -20,7 +20,8 @@ from dbcheck.load.crew import END_S, Look, Told, note
 from dbcheck.load.latency import Latencies
 from dbcheck.load.pace import Pace
 from dbcheck.load.team import Team
-from dbcheck.ports import Session, WitnessLog
+from dbcheck.ports.engine import Session
+from dbcheck.ports.witness import WitnessLog
 
 log = logging.getLogger(__name__)
 

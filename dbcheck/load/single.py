@@ -7,7 +7,7 @@ import time
 
 from dbcheck.core.history import Row
 from dbcheck.errors import CommitUnknown
-from dbcheck.ports import Session
+from dbcheck.ports.engine import Session
 
 ANSWER_S = 30.0
 

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from dbcheck.core.evidence import Standing, restarted
-from dbcheck.ports import Engine, ServerFacts, Session, Shape
+from dbcheck.core.server import ServerFacts
+from dbcheck.ports.engine import Engine, Session, Shape
 
 
 def is_same_server(engine: Engine, before: ServerFacts) -> bool:

@@ -15,7 +15,7 @@ from dbcheck.errors import DbcheckError, WitnessError
 from dbcheck.load.crew import Told
 from dbcheck.load.job import Ended, Job, hear, tell
 from dbcheck.load.loop import LOOK_S, Loop
-from dbcheck.ports import WitnessLog
+from dbcheck.ports.witness import WitnessLog
 
 Orders = SimpleQueue[int | bool | None]
 

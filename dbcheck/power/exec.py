@@ -7,9 +7,9 @@ import time
 from dataclasses import dataclass
 
 from dbcheck import children, interrupt
+from dbcheck.core.cut import Cut, PowerState
 from dbcheck.core.cutclass import CutClass
 from dbcheck.errors import PowerError
-from dbcheck.ports import Cut, PowerState
 from dbcheck.power.command import SAID_MAX, run, shown
 from dbcheck.power.hold import Hold, wait_for
 

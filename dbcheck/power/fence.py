@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from dbcheck import children, interrupt
+from dbcheck.core.cut import Cut, PowerState
 from dbcheck.core.cutclass import CutClass
 from dbcheck.errors import PowerError, UsageError
-from dbcheck.ports import Cut, PowerState
 from dbcheck.power import fence_metadata
 from dbcheck.power.classes import of_agent
 from dbcheck.power.command import SAID_MAX, Finished, run

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from dbcheck.core.cut import Cut, PowerState
 from dbcheck.core.cutclass import CutClass
-from dbcheck.ports import Cut, PowerState
 
 
 class ManualSwitch:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 
+from dbcheck.core.cut import Cut, PowerState
 from dbcheck.core.cutclass import CutClass
 from dbcheck.errors import HostError, PowerError
-from dbcheck.ports import Cut, PowerState
 from dbcheck.power.target import Armed, Identity, Target
 from dbcheck.remote.addresses import boot_id
 

@@ -6,8 +6,9 @@ import time
 from dataclasses import dataclass
 
 from dbcheck import interrupt
+from dbcheck.core.cut import Cut, PowerState
 from dbcheck.errors import HostError, PowerError
-from dbcheck.ports import Cut, PowerState, PowerSwitch
+from dbcheck.ports.power import PowerSwitch
 from dbcheck.power.target import Target
 
 _POLL_S = 1.0

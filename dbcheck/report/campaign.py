@@ -12,7 +12,7 @@ from rich.text import Text
 
 from dbcheck.core.cutclass import shown
 from dbcheck.core.statistics import unseen_sentence
-from dbcheck.ports import Json
+from dbcheck.core.values import Json
 from dbcheck.report.lab import number, rows_lost, verdict
 
 SHOWN_MAX = 8

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dbcheck.core.statistics import Tally, unseen_sentence
-from dbcheck.ports import Json
+from dbcheck.core.values import Json
 from dbcheck.report.verdict import LOSSES, STYLES, lab_scope, sentence, tally
 
 

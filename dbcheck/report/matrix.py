@@ -15,7 +15,7 @@ from rich.text import Text
 from dbcheck.core.cutclass import shown
 from dbcheck.core.evidence import Verdict, worst
 from dbcheck.core.statistics import Comparison, Tally
-from dbcheck.ports import Json
+from dbcheck.core.values import Json
 from dbcheck.report.lab import verdict
 from dbcheck.report.verdict import LOSSES, depth_of, lab_scope
 

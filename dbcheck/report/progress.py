@@ -13,7 +13,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from dbcheck.ports import LoadStatus
+from dbcheck.ports.listener import LoadStatus
 from dbcheck.visible import visible
 
 _TITLES = {

@@ -13,7 +13,7 @@ from dbcheck.core.cutclass import CutClass
 from dbcheck.core.depth import Depth
 from dbcheck.core.evidence import RESTORED, Standing, Verdict
 from dbcheck.core.statistics import Tally
-from dbcheck.ports import Json
+from dbcheck.core.values import Json
 
 STYLES = {
     "PASS": "bold white on green",

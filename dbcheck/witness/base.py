@@ -11,7 +11,7 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 
 from dbcheck.errors import HostError, WitnessError
-from dbcheck.ports import HostFacts, WitnessLog
+from dbcheck.ports.witness import HostFacts, WitnessLog
 from dbcheck.remote import wire
 from dbcheck.remote.channel import Channel, Pipe
 from dbcheck.witness import agent

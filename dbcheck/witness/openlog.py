@@ -11,8 +11,9 @@ from collections.abc import Sequence
 
 from dbcheck.core.acks import count, pack
 from dbcheck.core.history import Ack, AckValues
+from dbcheck.core.values import Json
 from dbcheck.errors import WitnessError
-from dbcheck.ports import Json, Watermark, WindowFacts
+from dbcheck.ports.witness import Watermark, WindowFacts
 from dbcheck.remote import wire
 from dbcheck.remote.channel import Channel
 from dbcheck.witness import agent

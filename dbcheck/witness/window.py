@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from dbcheck.core.history import Ack, AckValues
 from dbcheck.errors import DbcheckError, UsageError, WitnessError
-from dbcheck.ports import WindowFacts
+from dbcheck.ports.witness import WindowFacts
 
 Batch = list[AckValues] | bytes  # acks, or the JSON of one event
 

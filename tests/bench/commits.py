@@ -20,7 +20,7 @@ from rich.table import Table
 from dbcheck.engines.registry import open_engine
 from dbcheck.lab.lab import Lab, missing
 from dbcheck.lab.spec import DriveSpec, LabSpec
-from dbcheck.ports import Shape
+from dbcheck.ports.engine import Shape
 from tests.bench import peers
 from tests.bench.ours import measure
 from tests.bench.speed import Speed

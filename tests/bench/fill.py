@@ -14,7 +14,7 @@ from dbcheck.core.history import Row
 from dbcheck.core.schedule import Schedule
 from dbcheck.engines.registry import open_engine
 from dbcheck.lab.lab import Lab
-from dbcheck.ports import Shape
+from dbcheck.ports.engine import Shape
 
 SESSIONS = 64
 _STATEMENT_ROWS = 500

@@ -27,7 +27,7 @@ from dbcheck.core.survivors import Inspector, Records
 from dbcheck.engines.registry import open_engine
 from dbcheck.lab.lab import Lab, missing
 from dbcheck.lab.spec import LabSpec
-from dbcheck.ports import Shape
+from dbcheck.ports.engine import Shape
 from dbcheck.runs import RunFolder
 from tests.bench.fill import fill
 from tests.bench.shown import SPREAD, console, peak_mb, spread, table

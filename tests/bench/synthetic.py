@@ -21,7 +21,8 @@ import numpy as np
 from dbcheck import workload
 from dbcheck.campaign.judging import judge_run
 from dbcheck.core.survivors import RECORD, Records
-from dbcheck.ports import TableFacts, Watermark
+from dbcheck.ports.engine import TableFacts
+from dbcheck.ports.witness import Watermark
 from dbcheck.runs import AfterRecord, RunFolder
 from dbcheck.witness import agent
 from dbcheck.witness.log import FrameLogReader

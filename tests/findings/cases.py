@@ -17,7 +17,7 @@ from typing import Any
 
 from dbcheck.errors import LabError
 from dbcheck.lab.machine import SERVERS
-from dbcheck.lab.server import DatabaseServer
+from dbcheck.lab.servers.base import DatabaseServer
 from tests.findings.innodb_pages import (
     INDEX,
     PAGE_BYTES,

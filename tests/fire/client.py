@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING, Any, cast
 from tests.fire.agents import change_agent
 
 if TYPE_CHECKING:
-    from dbcheck.ports import Engine, Witness, WitnessLog
+    from dbcheck.ports.engine import Engine
+    from dbcheck.ports.witness import Witness, WitnessLog
     from dbcheck.witness.window import WindowLimits
 
 BOUNDLESS = "a window without bounds"

@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from dbcheck.core.history import Row
-from dbcheck.ports import Engine, Session, Shape, Witness, WitnessLog
+from dbcheck.ports.engine import Engine, Session, Shape
+from dbcheck.ports.witness import Witness, WitnessLog
 from tests.fire.agents import change_agent
 
 ENTRY = struct.Struct("<HIqqq")  # session, seq (0: a mark alone), row id, time, mark

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from dbcheck.campaign.preflight import WARM_ROWS
+from dbcheck.core.cut import PowerState
 from dbcheck.lab.lab import Lab
 from dbcheck.lab.spec import DriveSpec, LabSpec
-from dbcheck.ports import PowerState
 from tests.fire.faults import CLOCK_BACK_S, FAULTS, Fault, set_clock_back
 from tests.fire.oracle import Facts, Said, complaints, verdict_complaints
 from tests.fire.raw_log import RawLog, read_raw

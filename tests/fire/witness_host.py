@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol
 
-from dbcheck.lab.server_mariadb import MariadbServer
+from dbcheck.lab.servers.mariadb import MariadbServer
 from dbcheck.lab.spec import DriveSpec, LabSpec
-from dbcheck.lab.sshd import _descendants
-from dbcheck.lab.storage_drive import DriveStorage
+from dbcheck.lab.ssh.sshd import _descendants
+from dbcheck.lab.storage.drive import DriveStorage
 from tests.real.far_host import FarSshd, far_sshd
 
 _SMALL_BYTES = 16 << 20

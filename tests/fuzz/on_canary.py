@@ -6,9 +6,9 @@ import json
 from collections.abc import Iterator
 
 from dbcheck.core.depth import Remains
-from dbcheck.probes import host_canary
-from dbcheck.probes.host_canary import BLOCK_BYTES, RECORD_BYTES, RUN, record
-from dbcheck.probes.host_facts import parse_nvme, parse_smartctl
+from dbcheck.hosts.agent import canary as host_canary
+from dbcheck.hosts.agent.canary import BLOCK_BYTES, RECORD_BYTES, RUN, record
+from dbcheck.hosts.agent.facts import parse_nvme, parse_smartctl
 from tests.fuzz.memory import scratch
 from tests.fuzz.script import Script, edit_bytes, edit_value
 from tests.fuzz.target import Target

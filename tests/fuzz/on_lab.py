@@ -13,18 +13,19 @@ from types import SimpleNamespace
 from typing import Any, cast
 from unittest import mock
 
+from dbcheck.core.cut import PowerState
 from dbcheck.errors import LabError
-from dbcheck.lab import control, daemon
-from dbcheck.lab.daemon import Daemon
-from dbcheck.lab.drive import DriveState
-from dbcheck.lab.drive_control import DriveProcess
-from dbcheck.lab.drive_process import MESSAGE_BYTES_MAX, DriveServer
+from dbcheck.lab.daemon import rpc as control
+from dbcheck.lab.daemon import serve as daemon
+from dbcheck.lab.daemon.serve import Daemon
+from dbcheck.lab.drive.control import DriveProcess
+from dbcheck.lab.drive.model import DriveState
+from dbcheck.lab.drive.process import MESSAGE_BYTES_MAX, DriveServer
 from dbcheck.lab.machine import SERVERS, Machine
-from dbcheck.lab.server import DatabaseServer
+from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.lab.spec import SURVIVORS, TIME_MAX, DriveSpec, LabSpec
 from dbcheck.lab.state import Entry
-from dbcheck.lab.storage_drive import DriveStorage
-from dbcheck.ports import PowerState
+from dbcheck.lab.storage.drive import DriveStorage
 from tests.fuzz.memory import scratch
 from tests.fuzz.script import ODD, Script, edit_bytes, edit_value
 from tests.fuzz.target import Target

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator
 
 from dbcheck.core.history import ROW_ID_MAX
-from dbcheck.engines.mysql_wire import Nonsense, Ok, answer
+from dbcheck.engines.mysql.wire import Nonsense, Ok, answer
 from tests.fuzz.target import Target
 
 

@@ -13,10 +13,13 @@ import mysql.connector
 import psycopg2
 
 from dbcheck.core.history import Row
-from dbcheck.engines import mysql_rows, mysql_wire, postgresql_copy, postgresql_rows
-from dbcheck.engines.mysql_rows import Layout, RowReader
-from dbcheck.engines.postgresql_copy import Copy
-from dbcheck.engines.postgresql_rows import CopyParser
+from dbcheck.engines.mysql import rows as mysql_rows
+from dbcheck.engines.mysql import wire as mysql_wire
+from dbcheck.engines.mysql.rows import Layout, RowReader
+from dbcheck.engines.postgresql import copy as postgresql_copy
+from dbcheck.engines.postgresql import rows as postgresql_rows
+from dbcheck.engines.postgresql.copy import Copy
+from dbcheck.engines.postgresql.rows import CopyParser
 from tests.fuzz.script import Script, edit_bytes
 from tests.fuzz.target import Target
 from tests.unit.tables import (

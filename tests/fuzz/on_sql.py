@@ -11,13 +11,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from dbcheck.core.history import Row
-from dbcheck.engines.mysql_link import MysqlLink
-from dbcheck.engines.mysql_session import MysqlSession
-from dbcheck.engines.mysql_settings import SESSION
-from dbcheck.engines.postgresql_link import PostgresqlLink
-from dbcheck.engines.postgresql_session import PostgresqlSession
+from dbcheck.engines.mysql.link import MysqlLink
+from dbcheck.engines.mysql.session import MysqlSession
+from dbcheck.engines.mysql.settings import SESSION
+from dbcheck.engines.postgresql.link import PostgresqlLink
+from dbcheck.engines.postgresql.session import PostgresqlSession
 from dbcheck.errors import EngineError
-from dbcheck.ports import Session, Shape
+from dbcheck.ports.engine import Session, Shape
 from tests.fuzz.memory import scratch
 from tests.fuzz.target import Target
 from tests.hostile import EOF, OK

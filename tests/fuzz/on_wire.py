@@ -12,10 +12,10 @@ from typing import Any
 from unittest import mock
 
 from dbcheck.errors import DbcheckError
+from dbcheck.hosts.agent import serve as host_agent
+from dbcheck.hosts.canary import Pace
+from dbcheck.hosts.host import TargetHost
 from dbcheck.power.target import Target as PowerTarget
-from dbcheck.probes import host_agent
-from dbcheck.probes.canary import Pace
-from dbcheck.probes.host import TargetHost
 from dbcheck.remote import wire
 from dbcheck.remote.channel import Pipe
 from dbcheck.witness import agent

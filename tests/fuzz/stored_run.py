@@ -7,11 +7,13 @@ from functools import cache
 
 from dbcheck.campaign.folder import CampaignFolder, Cycle, Plan
 from dbcheck.core.control import ControlFacts
+from dbcheck.core.cut import Cut
 from dbcheck.core.depth import Completed, Counted, Remains, Ring
 from dbcheck.core.evidence import Verdict
 from dbcheck.core.history import Ack
 from dbcheck.core.moments import Moment, Stratum
 from dbcheck.core.places import Place
+from dbcheck.core.server import LogPosition, ServerFacts
 from dbcheck.core.target import (
     Drive,
     HostAfter,
@@ -20,7 +22,8 @@ from dbcheck.core.target import (
     LogTail,
     VolumeCanaries,
 )
-from dbcheck.ports import Cut, LogPosition, ServerFacts, TableFacts, WindowFacts
+from dbcheck.ports.engine import TableFacts
+from dbcheck.ports.witness import WindowFacts
 from dbcheck.runs import AfterRecord, LoadRecord, Manifest, RestoreRecord, RunFolder
 from dbcheck.workload import load
 from tests.fuzz.memory import scratch

@@ -10,8 +10,8 @@ from typing import Any, cast
 from dbcheck.core.places import Place
 from dbcheck.core.target import TargetFacts
 from dbcheck.errors import HostError
-from dbcheck.ports import TargetHost
-from dbcheck.probes.host import open_host
+from dbcheck.hosts.host import open_host
+from dbcheck.ports.host import TargetHost
 
 
 class Booted:

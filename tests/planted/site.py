@@ -19,10 +19,13 @@ from dbcheck.campaign.cycle import finish_cycle
 from dbcheck.campaign.outcome import Outcome
 from dbcheck.campaign.preflight import preflight
 from dbcheck.campaign.rig import Limits, Rig
+from dbcheck.core.cut import Cut, PowerState
 from dbcheck.core.cutclass import CutClass
+from dbcheck.core.server import ServerFacts
 from dbcheck.engines.registry import open_engine
-from dbcheck.lab.server import DatabaseServer
-from dbcheck.ports import Cut, Engine, PowerState, ServerFacts, TargetHost
+from dbcheck.lab.servers.base import DatabaseServer
+from dbcheck.ports.engine import Engine
+from dbcheck.ports.host import TargetHost
 from dbcheck.witness.log import FrameLogReader
 from dbcheck.witness.url import open_witness
 from dbcheck.workload import Workload

@@ -18,8 +18,8 @@ from dbcheck.campaign.cycle import reconcile_run
 from dbcheck.campaign.outcome import Outcome
 from dbcheck.core.evidence import Verdict
 from dbcheck.core.survivors import RowBatch
-from dbcheck.ports import Engine, Shape
-from dbcheck.probes.host import open_host
+from dbcheck.hosts.host import open_host
+from dbcheck.ports.engine import Engine, Shape
 from tests.planted.fault import engines
 from tests.planted.site import Site
 from tests.planted.test_index import PAGE_BYTES

@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 import pytest
 
 from dbcheck.campaign.preflight import preflight
-from dbcheck.engines import mysql_check, postgresql_check
+from dbcheck.engines.mysql import check as mysql_check
+from dbcheck.engines.postgresql import check as postgresql_check
 from dbcheck.errors import EngineError, UsageError
-from dbcheck.ports import Shape
+from dbcheck.ports.engine import Shape
 from dbcheck.witness.url import open_witness
 from tests.planted.fault import engines
 from tests.planted.site import Site

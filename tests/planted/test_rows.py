@@ -12,7 +12,7 @@ from dbcheck.core.history import Key
 from dbcheck.core.loss import LossKind
 from dbcheck.core.schedule import Schedule, checksum
 from dbcheck.load.single import commit
-from dbcheck.ports import Shape
+from dbcheck.ports.engine import Shape
 from tests.planted.fault import FAIL, INCONCLUSIVE, PASS, Fault, engines, faults
 from tests.planted.one_cut import Named, OneCut
 from tests.real.rigs import listed_ids

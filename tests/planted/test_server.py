@@ -21,12 +21,12 @@ from dbcheck.campaign.rig import Limits
 from dbcheck.core.evidence import Verdict
 from dbcheck.core.schedule import Schedule
 from dbcheck.engines.registry import open_engine
-from dbcheck.lab.server import DatabaseServer
-from dbcheck.lab.server_mariadb import MariadbServer
-from dbcheck.lab.server_postgresql import PostgresqlServer
+from dbcheck.hosts.host import open_host
+from dbcheck.lab.servers.base import DatabaseServer
+from dbcheck.lab.servers.mariadb import MariadbServer
+from dbcheck.lab.servers.postgresql import PostgresqlServer
 from dbcheck.load.single import commit
-from dbcheck.ports import Shape
-from dbcheck.probes.host import open_host
+from dbcheck.ports.engine import Shape
 from tests.planted.fault import FAIL, INCONCLUSIVE, PASS, Fault, engines, faults
 from tests.planted.proxy import PASS_ON, Proxy
 from tests.planted.site import LIMITS, Site

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from dbcheck.ports import Shape
+from dbcheck.ports.engine import Shape
 from tests.planted.fault import FAIL, Fault, engines
 from tests.planted.site import Site
 from tests.real.aside import run_on

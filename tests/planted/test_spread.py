@@ -11,8 +11,8 @@ import pytest
 
 from dbcheck.core.evidence import Verdict
 from dbcheck.errors import OtherServer
-from dbcheck.lab.server import DatabaseServer
-from dbcheck.ports import Engine, Shape
+from dbcheck.lab.servers.base import DatabaseServer
+from dbcheck.ports.engine import Engine, Shape
 from tests.planted.fault import engines
 from tests.planted.proxy import PASS_ON, Proxy
 from tests.planted.site import Site, copy_folder

@@ -18,7 +18,7 @@ from dbcheck.campaign.known import NOTHING_KNOWN
 from dbcheck.campaign.outcome import Outcome
 from dbcheck.campaign.preflight import Started, preflight
 from dbcheck.core.evidence import Verdict
-from dbcheck.engines import mysql_canary
+from dbcheck.engines.mysql import canary as mysql_canary
 from dbcheck.errors import HostError, PowerError, RunFormatError, UsageError
 from dbcheck.lab.lab import missing
 from dbcheck.lab.spec import LabSpec

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from dbcheck.core.history import Row
-from dbcheck.engines.postgresql_session import PostgresqlSession
-from dbcheck.ports import Engine, Session, Shape
+from dbcheck.engines.postgresql.session import PostgresqlSession
+from dbcheck.ports.engine import Engine, Session, Shape
 from tests.real.aside import run_on
 
 Change = Callable[[Any], Session]

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dbcheck.lab.drive import Drive, DriveState
-from dbcheck.lab.drive_survivors import SECTOR_BYTES, surviving
+from dbcheck.lab.drive.model import Drive, DriveState
+from dbcheck.lab.drive.survivors import SECTOR_BYTES, surviving
 from dbcheck.lab.spec import PERSONALITIES, SURVIVORS, DriveSpec
 
 SIZE = 1 << 20

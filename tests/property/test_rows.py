@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dbcheck.core.history import Row
-from dbcheck.engines import mysql_wire, postgresql_rows
-from dbcheck.engines.mysql_rows import Layout, RowReader
-from dbcheck.engines.postgresql_rows import CopyParser
+from dbcheck.engines.mysql import wire as mysql_wire
+from dbcheck.engines.mysql.rows import Layout, RowReader
+from dbcheck.engines.postgresql import rows as postgresql_rows
+from dbcheck.engines.postgresql.rows import CopyParser
 from tests.unit.tables import (
     COPY_HEADER,
     COPY_TRAILER,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from dbcheck.engines.mysql_session import MysqlSession
-from dbcheck.engines.postgresql_session import PostgresqlSession
+from dbcheck.engines.mysql.session import MysqlSession
+from dbcheck.engines.postgresql.session import PostgresqlSession
 
 
 def run_on(session: Any, statement: str, *values: object) -> list[tuple[Any, ...]]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from dbcheck.lab import block_syscalls as syscalls
+from dbcheck.lab import syscalls
 from tests.waiting import wait_until
 
 

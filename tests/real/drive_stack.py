@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dbcheck.lab import block, block_filesystem
-from dbcheck.lab.drive import CutReport
-from dbcheck.lab.drive_control import DriveProcess
+from dbcheck.lab.drive.control import DriveProcess
+from dbcheck.lab.drive.model import CutReport
 from dbcheck.lab.spec import DriveSpec
+from dbcheck.lab.storage import filesystem as block_filesystem
+from dbcheck.lab.storage import loop_device as block
 
 
 class Storage:

@@ -18,7 +18,7 @@ from dbcheck.campaign import host as campaign_host
 from dbcheck.campaign import preflight
 from dbcheck.cli import campaign_run, main, rig
 from dbcheck.core.target import TargetFacts
-from dbcheck.probes.host import TargetHost, open_host
+from dbcheck.hosts.host import TargetHost, open_host
 
 
 def play(folder: Path) -> None:

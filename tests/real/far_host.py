@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.lab.sshd import Sshd
+from dbcheck.lab.ssh.sshd import Sshd
 
 # From the block for benchmarks, RFC 2544: nobody else's.
 _BLOCK = ipaddress.ip_network("198.18.0.0/15")

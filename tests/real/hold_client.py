@@ -15,9 +15,9 @@ from dbcheck.campaign.campaign import run_campaign
 from dbcheck.campaign.folder import CampaignFolder
 from dbcheck.campaign.rig import Limits
 from dbcheck.cli.rig import lab_rig
+from dbcheck.core.cut import PowerState
 from dbcheck.lab.lab import Lab
 from dbcheck.lab.switch import LabSwitch
-from dbcheck.ports import PowerState
 from dbcheck.power.exec import ExecCommands, ExecSwitch
 from tests.real.rigs import Said
 

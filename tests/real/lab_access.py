@@ -130,7 +130,7 @@ class Inside:
         """Return the drive's process."""
         for pid in children(self.pids[2]):
             if (
-                b"dbcheck.lab.drive_process"
+                b"dbcheck.lab.drive.process"
                 in Path(f"/proc/{pid}/cmdline").read_bytes()
             ):
                 return pid

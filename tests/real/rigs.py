@@ -22,7 +22,7 @@ from dbcheck.campaign.rig import Limits, Rig
 from dbcheck.cli.rig import lab_rig
 from dbcheck.lab.lab import Lab
 from dbcheck.lab.spec import LabSpec
-from dbcheck.ports import Engine
+from dbcheck.ports.engine import Engine
 from dbcheck.power.manual import ManualSwitch
 from dbcheck.report.progress import PlainProgress
 from dbcheck.runs import RunFolder

@@ -16,8 +16,8 @@ import pytest
 
 from dbcheck.engines.registry import open_engine
 from dbcheck.lab.machine import SERVERS as SERVERS
-from dbcheck.lab.server import DatabaseServer
-from dbcheck.ports import Engine
+from dbcheck.lab.servers.base import DatabaseServer
+from dbcheck.ports.engine import Engine
 
 NewServer = Callable[[str], DatabaseServer]
 

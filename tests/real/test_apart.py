@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from dbcheck.core.target import Volume
-from dbcheck.lab import block_filesystem
-from dbcheck.probes.host import open_host
+from dbcheck.hosts.host import open_host
+from dbcheck.lab.storage import filesystem as block_filesystem
 from tests.real.drive_mounts import own_mounts as own_mounts
 
 pytestmark = [pytest.mark.root, pytest.mark.usefixtures("own_mounts")]

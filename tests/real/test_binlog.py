@@ -11,7 +11,7 @@ from dbcheck.campaign.cycle import run_cycle
 from dbcheck.core.evidence import Verdict
 from dbcheck.errors import EngineError
 from dbcheck.lab.spec import LabSpec
-from dbcheck.ports import Shape
+from dbcheck.ports.engine import Shape
 from tests.real.rigs import SEED, Bench, bench, quick
 
 pytestmark = pytest.mark.root

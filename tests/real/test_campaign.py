@@ -19,6 +19,7 @@ from dbcheck.campaign.host import end_canaries
 from dbcheck.campaign.preflight import preflight
 from dbcheck.cli.campaign_run import ERROR_FILE, result
 from dbcheck.cli.lab import as_host
+from dbcheck.core.cut import Cut, PowerState
 from dbcheck.core.moments import Moment, Stratum
 from dbcheck.errors import (
     DbcheckError,
@@ -27,7 +28,7 @@ from dbcheck.errors import (
     UsageError,
 )
 from dbcheck.lab.spec import DriveSpec, LabSpec
-from dbcheck.ports import Cut, PowerState, PowerSwitch
+from dbcheck.ports.power import PowerSwitch
 from dbcheck.runs import RunFolder
 from tests.real.rigs import SEED, Bench, Said, bench, quick
 

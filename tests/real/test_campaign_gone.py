@@ -17,7 +17,7 @@ import pytest
 from dbcheck.cli import FAIL, FAILED, PASS
 from dbcheck.errors import Unrecoverable
 from dbcheck.lab.spec import LabSpec
-from dbcheck.lab.sshd import Sshd
+from dbcheck.lab.ssh.sshd import Sshd
 from dbcheck.lab.switch import LabSwitch
 from tests.planted.proxy import PASS_ON, Proxy
 from tests.planted.test_absent import LOGS, SAYS

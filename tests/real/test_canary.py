@@ -15,11 +15,11 @@ from dbcheck.campaign.host import ask_host
 from dbcheck.core.depth import Depth, DepthFinding, Ground, find_depth, wrote_until_us
 from dbcheck.core.target import HostBefore
 from dbcheck.errors import HostError
-from dbcheck.lab.sshd import Sshd
-from dbcheck.probes.canary import Canaries, Pace
-from dbcheck.probes.host import TargetHost, open_host
-from dbcheck.probes.host_canary import BLOCK_BYTES, number_in
-from dbcheck.probes.host_folder import BESIDE, MARKER
+from dbcheck.hosts.agent.canary import BLOCK_BYTES, number_in
+from dbcheck.hosts.agent.folder import BESIDE, MARKER
+from dbcheck.hosts.canary import Canaries, Pace
+from dbcheck.hosts.host import TargetHost, open_host
+from dbcheck.lab.ssh.sshd import Sshd
 from tests.planted.proxy import PASS_ON, Proxy
 from tests.real.witnesses import SERVERS, Place, running_sshd
 from tests.unit.rigs import Told, rig_of

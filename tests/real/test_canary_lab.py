@@ -17,10 +17,10 @@ from dbcheck.core.depth import RECENT_S, Depth, DepthFinding, Ground, find_depth
 from dbcheck.core.evidence import Verdict
 from dbcheck.core.hostcache import host_cache
 from dbcheck.core.moments import Moment, Stratum
+from dbcheck.hosts.canary import Canaries
+from dbcheck.hosts.host import TargetHost, open_host
 from dbcheck.lab.lab import Lab
 from dbcheck.lab.spec import DriveSpec, LabSpec
-from dbcheck.probes.canary import Canaries
-from dbcheck.probes.host import TargetHost, open_host
 from tests.real.rigs import FAMILIES, SEED, Bench, bench, quick
 from tests.waiting import wait_until
 

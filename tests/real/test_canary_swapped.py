@@ -17,12 +17,12 @@ import pytest
 from dbcheck.campaign.host import begin, end
 from dbcheck.core.depth import Depth, find_depth
 from dbcheck.errors import HostError
-from dbcheck.lab.server import DatabaseServer
-from dbcheck.ports import Engine, Shape
-from dbcheck.probes.canary import Pace
-from dbcheck.probes.host import TargetHost, open_host
-from dbcheck.probes.host_canary import RUN
-from dbcheck.probes.host_folder import BESIDE, INSIDE, MARKER
+from dbcheck.hosts.agent.canary import RUN
+from dbcheck.hosts.agent.folder import BESIDE, INSIDE, MARKER
+from dbcheck.hosts.canary import Pace
+from dbcheck.hosts.host import TargetHost, open_host
+from dbcheck.lab.servers.base import DatabaseServer
+from dbcheck.ports.engine import Engine, Shape
 from dbcheck.remote.child import ChildPipe
 from dbcheck.remote.program import bootstrap
 from tests.real.test_canary import EXT4, QUICK, judge, wrote
@@ -248,8 +248,8 @@ def test_canaries_whose_folder_was_moved_tell_no_depth(tmp_path: Path) -> None:
 
 ON_OVERLAY = """
 import subprocess, sys
-from dbcheck.probes.canary import Pace
-from dbcheck.probes.host import open_host
+from dbcheck.hosts.canary import Pace
+from dbcheck.hosts.host import open_host
 from tests.waiting import wait_until
 lower, upper, work, merged = sys.argv[1:]
 layers = f"lowerdir={lower},upperdir={upper},workdir={work}"

@@ -17,12 +17,12 @@ from typing import IO, Any
 import pytest
 
 from dbcheck.cli.lab import as_host
+from dbcheck.hosts.agent.folder import BESIDE, MARKER, Folder
+from dbcheck.hosts.host import open_host
 from dbcheck.lab.lab import Lab, missing
-from dbcheck.lab.server import DatabaseServer
+from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.lab.spec import DriveSpec, LabSpec
-from dbcheck.ports import Engine, Shape
-from dbcheck.probes.host import open_host
-from dbcheck.probes.host_folder import BESIDE, MARKER, Folder
+from dbcheck.ports.engine import Engine, Shape
 from tests.real.rigs import FAMILIES
 from tests.real.test_canary import is_free
 from tests.real.witnesses import is_agent

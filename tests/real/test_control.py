@@ -15,12 +15,13 @@ from dbcheck.campaign.judging import judge_run
 from dbcheck.campaign.outcome import Outcome
 from dbcheck.campaign.rig import Limits
 from dbcheck.core.control import NOTHING
+from dbcheck.core.cut import Cut, PowerState
 from dbcheck.core.cutclass import CutClass
 from dbcheck.core.evidence import Verdict
 from dbcheck.errors import PowerError
 from dbcheck.lab.lab import Lab, missing
 from dbcheck.lab.spec import LabSpec
-from dbcheck.ports import Cut, PowerState, Shape
+from dbcheck.ports.engine import Shape
 from tests.real.rigs import FAMILIES, SEED, Bench, bench, quick
 
 MYSQL_IN_SOAK = pytest.mark.parametrize(

@@ -11,12 +11,12 @@ import pytest
 from dbcheck.campaign.control import run_control
 from dbcheck.campaign.rig import Rig
 from dbcheck.core.schedule import Schedule
-from dbcheck.engines.mysql_relaxed import SETTING, TABLE
+from dbcheck.engines.mysql.relaxed import SETTING, TABLE
 from dbcheck.engines.registry import open_engine
 from dbcheck.errors import EngineError
-from dbcheck.lab.server import DatabaseServer
+from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.load.single import commit
-from dbcheck.ports import Engine, Shape
+from dbcheck.ports.engine import Engine, Shape
 from dbcheck.power.manual import ManualSwitch
 from dbcheck.witness.log import FrameLogReader
 from dbcheck.witness.url import open_witness

@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 
-from dbcheck.engines import mysql_canary
+from dbcheck.core.held import HeldCanary
+from dbcheck.engines.mysql import canary as mysql_canary
 from dbcheck.engines.registry import open_engine
 from dbcheck.errors import EngineError, NoCanary
-from dbcheck.lab.server import DatabaseServer
+from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.lab.spec import LabSpec
-from dbcheck.ports import Engine, HeldCanary, Shape
+from dbcheck.ports.engine import Engine, Shape
 from tests.real.lab_access import connect
 from tests.real.rigs import bench
 from tests.real.servers import NewServer, engine_of

@@ -10,7 +10,7 @@ from dbcheck.campaign.cycle import run_cycle
 from dbcheck.campaign.outcome import Outcome
 from dbcheck.core.evidence import RESTORED, Standing, Verdict
 from dbcheck.lab.spec import DriveSpec, LabSpec
-from dbcheck.ports import Shape
+from dbcheck.ports.engine import Shape
 from tests.real.rigs import (
     ENGINES,
     FAMILIES,

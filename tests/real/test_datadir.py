@@ -11,9 +11,9 @@ import pytest
 
 from dbcheck.campaign.host import data_directory, require_own_data
 from dbcheck.errors import HostError
-from dbcheck.lab.server import DatabaseServer
-from dbcheck.ports import Engine
-from dbcheck.probes.host import open_host
+from dbcheck.hosts.host import open_host
+from dbcheck.lab.servers.base import DatabaseServer
+from dbcheck.ports.engine import Engine
 
 NAMING = ("global/pg_control", "postmaster.pid", "auto.cnf", "dbcheck/marker.frm")
 

@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 
 from dbcheck.errors import LabError
-from dbcheck.lab import block, block_filesystem
-from dbcheck.lab.drive_control import DriveProcess
+from dbcheck.lab.drive.control import DriveProcess
 from dbcheck.lab.spec import FILESYSTEMS, DriveSpec
+from dbcheck.lab.storage import filesystem as block_filesystem
+from dbcheck.lab.storage import loop_device as block
 from tests.real.drive_mounts import own_mounts as own_mounts
 from tests.real.drive_stack import Storage
 

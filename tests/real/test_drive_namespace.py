@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from dbcheck.lab.block import LoopDevice
 from dbcheck.lab.process import leashed
+from dbcheck.lab.storage.loop_device import LoopDevice
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.root
@@ -23,7 +23,7 @@ DAEMON = """
 import json, os, subprocess, sys, time
 from pathlib import Path
 from dbcheck.lab import block, block_filesystem
-from dbcheck.lab.drive_control import DriveProcess
+from dbcheck.lab.drive.control import DriveProcess
 from dbcheck.lab.spec import DriveSpec
 
 WRITER = '''

@@ -16,10 +16,12 @@ from pathlib import Path
 import pytest
 
 from dbcheck.errors import LabError
-from dbcheck.lab import block, block_filesystem, drive_control
-from dbcheck.lab.drive import DriveCounters
-from dbcheck.lab.drive_control import DriveProcess
+from dbcheck.lab.drive import control as drive_control
+from dbcheck.lab.drive.control import DriveProcess
+from dbcheck.lab.drive.model import DriveCounters
 from dbcheck.lab.spec import DriveSpec
+from dbcheck.lab.storage import filesystem as block_filesystem
+from dbcheck.lab.storage import loop_device as block
 from tests.real.drive_mounts import own_mounts as own_mounts
 from tests.waiting import wait_until
 
@@ -216,7 +218,7 @@ PARENT = """
 import json, os, sys, time
 from pathlib import Path
 from dbcheck.lab import block
-from dbcheck.lab.drive_control import DriveProcess
+from dbcheck.lab.drive.control import DriveProcess
 from dbcheck.lab.spec import DriveSpec
 
 drive = DriveProcess.start(DriveSpec(), Path(sys.argv[1]))

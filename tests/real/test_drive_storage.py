@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from dbcheck.errors import LabError
+from dbcheck.hosts.agent import facts as host_facts
 from dbcheck.lab import namespace
-from dbcheck.lab.server_mariadb import MariadbServer
+from dbcheck.lab.servers.mariadb import MariadbServer
 from dbcheck.lab.spec import DriveSpec, LabSpec
-from dbcheck.lab.storage_drive import DriveStorage
-from dbcheck.probes import host_facts
+from dbcheck.lab.storage.drive import DriveStorage
 from tests.real.drive_mounts import own_mounts as own_mounts
 from tests.waiting import wait_until
 

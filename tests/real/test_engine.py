@@ -1,4 +1,4 @@
-"""The contract of ports.Engine, on every real server."""
+"""The contract of ports.engine.Engine, on every real server."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from dbcheck.audit.rules import flagged
 from dbcheck.core.evidence import Standing, restarted
 from dbcheck.core.history import Row
 from dbcheck.core.schedule import Schedule
-from dbcheck.engines.mysql import MysqlEngine
-from dbcheck.engines.postgresql import PostgresqlEngine
+from dbcheck.engines.mysql.engine import MysqlEngine
+from dbcheck.engines.postgresql.engine import PostgresqlEngine
 from dbcheck.engines.registry import open_engine
 from dbcheck.errors import CommitUnknown, EngineError
-from dbcheck.lab.server import DatabaseServer
+from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.load.single import commit
-from dbcheck.ports import Engine, Session, Shape
+from dbcheck.ports.engine import Engine, Session, Shape
 from tests.real.aside import run_on
 from tests.real.lab_access import connect
 from tests.real.servers import engine_of

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from dbcheck.core.evidence import Standing, same_server
-from dbcheck.engines.mysql_link import MysqlLink
+from dbcheck.engines.mysql.link import MysqlLink
 from dbcheck.errors import OtherServer
-from dbcheck.lab.server import DatabaseServer
-from dbcheck.ports import Engine, Shape
+from dbcheck.lab.servers.base import DatabaseServer
+from dbcheck.ports.engine import Engine, Shape
 from tests.real.servers import NewServer, engine_of
 from tests.waiting import wait_until
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from dbcheck.files import sql
-from dbcheck.lab.server import DatabaseServer
-from dbcheck.ports import Engine, Shape
+from dbcheck.lab.servers.base import DatabaseServer
+from dbcheck.ports.engine import Engine, Shape
 from tests.real.lab_access import connect
 from tests.real.servers import engine_of
 

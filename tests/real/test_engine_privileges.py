@@ -19,9 +19,9 @@ from dbcheck.core.evidence import Standing, same_server
 from dbcheck.core.schedule import Schedule
 from dbcheck.engines.registry import open_engine
 from dbcheck.errors import EngineError
-from dbcheck.lab.server import DatabaseServer
+from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.load.single import commit
-from dbcheck.ports import Engine, Shape
+from dbcheck.ports.engine import Engine, Shape
 from tests.real.rigs import SEED, Said, quick, rig_by_hand
 from tests.real.servers import NewServer
 

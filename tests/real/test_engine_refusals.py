@@ -13,13 +13,13 @@ import pytest
 from dbcheck import files
 from dbcheck.audit.rules import flagged
 from dbcheck.core.schedule import Schedule
-from dbcheck.engines import postgresql_link
-from dbcheck.engines.mysql import MysqlEngine
-from dbcheck.engines.mysql_link import MysqlLink
-from dbcheck.engines.mysql_session import MysqlSession
-from dbcheck.engines.postgresql import PostgresqlEngine
-from dbcheck.engines.postgresql_link import PostgresqlLink
-from dbcheck.engines.postgresql_session import PostgresqlSession
+from dbcheck.engines.mysql.engine import MysqlEngine
+from dbcheck.engines.mysql.link import MysqlLink
+from dbcheck.engines.mysql.session import MysqlSession
+from dbcheck.engines.postgresql import link as postgresql_link
+from dbcheck.engines.postgresql.engine import PostgresqlEngine
+from dbcheck.engines.postgresql.link import PostgresqlLink
+from dbcheck.engines.postgresql.session import PostgresqlSession
 from dbcheck.errors import (
     CommitUnknown,
     EngineError,
@@ -27,9 +27,9 @@ from dbcheck.errors import (
     OtherServer,
     TableLost,
 )
-from dbcheck.lab.server import DatabaseServer
+from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.load.single import commit
-from dbcheck.ports import Engine, Shape
+from dbcheck.ports.engine import Engine, Shape
 from tests.real.aside import SendsInstead, run_on, server_id
 from tests.real.servers import NewServer, engine_of
 from tests.waiting import wait_until

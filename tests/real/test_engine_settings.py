@@ -8,10 +8,12 @@ import pytest
 
 from dbcheck import files
 from dbcheck.core.schedule import Schedule
-from dbcheck.engines import mysql_link, postgresql_link, postgresql_session
+from dbcheck.engines.mysql import link as mysql_link
+from dbcheck.engines.postgresql import link as postgresql_link
+from dbcheck.engines.postgresql import session as postgresql_session
 from dbcheck.errors import EngineError, TableLost
 from dbcheck.load.single import commit
-from dbcheck.ports import Engine, Shape
+from dbcheck.ports.engine import Engine, Shape
 
 SCHEDULE = Schedule(seed=1, epoch=3, payload_bytes=(100,))
 

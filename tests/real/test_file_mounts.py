@@ -10,9 +10,9 @@ import pytest
 
 from dbcheck.core.places import Place
 from dbcheck.errors import HostError
-from dbcheck.lab import block_filesystem
-from dbcheck.lab import block_syscalls as syscalls
-from dbcheck.probes.host import open_host
+from dbcheck.hosts.host import open_host
+from dbcheck.lab import syscalls
+from dbcheck.lab.storage import filesystem as block_filesystem
 from tests.real.drive_mounts import own_mounts as own_mounts
 
 MS_BIND = 4096  # mount(2), linux/mount.h

@@ -22,12 +22,14 @@ from dbcheck.campaign.rig import Rig
 from dbcheck.clientkey import ClientKey
 from dbcheck.core.evidence import Verdict
 from dbcheck.core.history import Ack
+from dbcheck.core.server import ServerFacts
 from dbcheck.core.target import HostBefore
 from dbcheck.errors import WitnessError
-from dbcheck.ports import Engine, PowerSwitch, ServerFacts, Shape, TableFacts
-from dbcheck.probes.canary import Pace
-from dbcheck.probes.host import TargetHost, open_host
-from dbcheck.probes.host_folder import BESIDE
+from dbcheck.hosts.agent.folder import BESIDE
+from dbcheck.hosts.canary import Pace
+from dbcheck.hosts.host import TargetHost, open_host
+from dbcheck.ports.engine import Engine, Shape, TableFacts
+from dbcheck.ports.power import PowerSwitch
 from dbcheck.report.verdict import verdict_report
 from dbcheck.runs import LoadRecord, Manifest, RunFolder
 from dbcheck.witness.base import AgentWitness

@@ -15,9 +15,9 @@ from dbcheck.campaign.preflight import preflight
 from dbcheck.campaign.rig import Rig
 from dbcheck.engines.registry import open_engine
 from dbcheck.errors import UsageError
-from dbcheck.lab.server import DatabaseServer
+from dbcheck.hosts.host import open_host
+from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.power.manual import ManualSwitch
-from dbcheck.probes.host import open_host
 from dbcheck.witness.log import FrameLogReader
 from dbcheck.witness.url import open_witness
 from tests.real.far_host import FarSshd, far_sshd

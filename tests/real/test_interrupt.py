@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from dbcheck.campaign.preflight import preflight
-from dbcheck.engines import mysql_canary
+from dbcheck.engines.mysql import canary as mysql_canary
 from dbcheck.errors import DbcheckError
 from dbcheck.interrupt import led_to
 from tests.real.rigs import FAMILIES, SEED, Bench, bench, quick

@@ -14,13 +14,13 @@ from urllib.parse import urlsplit
 import paramiko
 import pytest
 
+from dbcheck.core.cut import PowerState
 from dbcheck.errors import LabError, PowerError
 from dbcheck.lab import lab as labs
 from dbcheck.lab import state
 from dbcheck.lab.lab import Lab
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.lab.switch import LabSwitch
-from dbcheck.ports import PowerState
 from tests.real.lab_access import Inside, Table, connect, server_pid
 from tests.real.servers import skip_without_server
 from tests.waiting import wait_until

@@ -13,8 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.lab import block_syscalls as syscalls
-from dbcheck.lab import state
+from dbcheck.lab import state, syscalls
 from dbcheck.lab.lab import Lab
 from dbcheck.lab.spec import LabSpec
 from tests.real.drive_mounts import own_mounts as own_mounts

@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 
 from dbcheck.cli import FAILED, INCONCLUSIVE
+from dbcheck.core.cut import PowerState
 from dbcheck.lab.switch import LabSwitch
-from dbcheck.ports import PowerState
 from tests.real.test_commands import User, user_of
 from tests.real.test_commands import user as user
 from tests.waiting import wait_until

@@ -14,12 +14,12 @@ from dbcheck.campaign.cycle import reconcile_run, run_cycle
 from dbcheck.campaign.loading import Cutter, load_until_cut
 from dbcheck.campaign.preflight import Started, preflight
 from dbcheck.campaign.rig import Limits
+from dbcheck.core.cut import Cut, PowerState
 from dbcheck.core.cutclass import CutClass
 from dbcheck.core.evidence import Verdict
 from dbcheck.errors import EngineError, UsageError
 from dbcheck.lab.lab import missing
 from dbcheck.lab.spec import LabSpec
-from dbcheck.ports import Cut, PowerState
 from dbcheck.runs import RunFolder
 from tests.real.rigs import FAMILIES, SEED, Bench, bench, quick
 from tests.waiting import wait_until

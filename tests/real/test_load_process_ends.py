@@ -12,12 +12,14 @@ import pytest
 
 from dbcheck import children
 from dbcheck.core.schedule import Schedule
+from dbcheck.core.server import ServerFacts
 from dbcheck.errors import EngineError, LoadError
 from dbcheck.load.crew import Told
 from dbcheck.load.job import Job
 from dbcheck.load.process import ProcessCrew
 from dbcheck.load.team import Team
-from dbcheck.ports import Engine, ServerFacts, Shape, Witness
+from dbcheck.ports.engine import Engine, Shape
+from dbcheck.ports.witness import Witness
 
 WORKER = """\
 #!{python}

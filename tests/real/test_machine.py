@@ -13,12 +13,13 @@ from pathlib import Path
 
 import pytest
 
+from dbcheck.core.cut import PowerState
 from dbcheck.errors import LabError, Unrecoverable
-from dbcheck.lab import block, block_filesystem
 from dbcheck.lab.machine import Machine
-from dbcheck.lab.server import DatabaseServer
+from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.lab.spec import LabSpec
-from dbcheck.ports import PowerState
+from dbcheck.lab.storage import filesystem as block_filesystem
+from dbcheck.lab.storage import loop_device as block
 from tests.real.drive_mounts import own_mounts as own_mounts
 from tests.real.servers import engine_of, skip_without_server
 from tests.waiting import wait_until

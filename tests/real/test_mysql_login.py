@@ -10,8 +10,8 @@ from sqlalchemy.engine import make_url
 
 from dbcheck.engines.registry import open_engine
 from dbcheck.errors import EngineError, UsageError
-from dbcheck.lab.server import DatabaseServer
-from dbcheck.ports import Engine, Shape
+from dbcheck.lab.servers.base import DatabaseServer
+from dbcheck.ports.engine import Engine, Shape
 from tests.real.far_host import far_listener, far_network
 from tests.real.overheard import overheard
 from tests.real.test_engine_privileges import connect

@@ -15,13 +15,13 @@ import pytest
 from dbcheck.campaign.cycle import run_cycle
 from dbcheck.campaign.outcome import Outcome
 from dbcheck.campaign.rig import Limits, Rig
+from dbcheck.core.cut import Cut
 from dbcheck.core.depth import Depth
 from dbcheck.core.evidence import Verdict
-from dbcheck.lab.server import DatabaseServer
+from dbcheck.hosts.host import open_host
+from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.lab.spec import DriveSpec, LabSpec
-from dbcheck.lab.storage_drive import DriveStorage
-from dbcheck.ports import Cut
-from dbcheck.probes.host import open_host
+from dbcheck.lab.storage.drive import DriveStorage
 from dbcheck.witness.log import FrameLogReader
 from dbcheck.witness.url import open_witness
 from tests.planted.site import HandSwitch, copy_folder

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from dbcheck.engines.postgresql import PostgresqlEngine
-from dbcheck.engines.postgresql_link import PostgresqlLink
-from dbcheck.lab.server import DatabaseServer
-from dbcheck.ports import Shape
+from dbcheck.engines.postgresql.engine import PostgresqlEngine
+from dbcheck.engines.postgresql.link import PostgresqlLink
+from dbcheck.lab.servers.base import DatabaseServer
+from dbcheck.ports.engine import Shape
 from tests.interrupts import main as main
 from tests.real.servers import engine_of
 from tests.waiting import wait_until

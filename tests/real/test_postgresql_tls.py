@@ -17,14 +17,15 @@ import pytest
 from sqlalchemy.engine import make_url
 
 from dbcheck.core.schedule import Schedule
-from dbcheck.engines.postgresql_session import PostgresqlSession
+from dbcheck.engines.postgresql.session import PostgresqlSession
 from dbcheck.engines.registry import open_engine
 from dbcheck.errors import EngineError
-from dbcheck.lab.server import DatabaseServer
+from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.load.loop import Loop, now_us
 from dbcheck.load.single import commit
 from dbcheck.load.team import Team
-from dbcheck.ports import Engine, Shape, WitnessLog
+from dbcheck.ports.engine import Engine, Shape
+from dbcheck.ports.witness import WitnessLog
 from tests.certificates import Authority
 from tests.real.aside import run_on
 from tests.real.far_host import far_listener, far_network

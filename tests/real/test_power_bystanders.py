@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from dbcheck.core.bystanders import Bystanders
-from dbcheck.lab.server import DatabaseServer
-from dbcheck.ports import Engine, Shape
+from dbcheck.lab.servers.base import DatabaseServer
+from dbcheck.ports.engine import Engine, Shape
 from tests.real.lab_access import connect
 from tests.real.test_engine_privileges import Least, statements
 from tests.waiting import wait_until

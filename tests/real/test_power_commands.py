@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from dbcheck.cli import FAILED, USAGE
-from dbcheck.lab.server import DatabaseServer
+from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from tests.real.lab_access import connect
 from tests.real.rigs import bench

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from dbcheck.core.cut import PowerState
 from dbcheck.errors import PowerError
-from dbcheck.ports import PowerState
 from dbcheck.power.exec import ExecCommands, ExecSwitch
 from tests.waiting import wait_until
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from dbcheck.campaign.cycle import run_cycle
+from dbcheck.core.cut import PowerState
 from dbcheck.core.evidence import Verdict
 from dbcheck.errors import PowerError, UsageError
 from dbcheck.lab.process import Process
 from dbcheck.lab.spec import DriveSpec, LabSpec
-from dbcheck.ports import PowerState
 from dbcheck.power.fence import FenceDevice, FenceSwitch
 from dbcheck.secret import Secret
 from tests.real import fence_lab

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from dbcheck.core.cut import PowerState
 from dbcheck.errors import PowerError
-from dbcheck.lab.sshd import Sshd
-from dbcheck.ports import PowerState
+from dbcheck.lab.ssh.sshd import Sshd
 from dbcheck.power import sysrq
 from dbcheck.power.sysrq import SysrqSwitch
 from dbcheck.power.target import Target

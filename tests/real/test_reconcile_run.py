@@ -22,6 +22,7 @@ from dbcheck.cli.reconcile import _recalled
 from dbcheck.core.evidence import Verdict
 from dbcheck.core.history import Ack
 from dbcheck.core.schedule import Schedule
+from dbcheck.core.server import ServerFacts
 from dbcheck.core.survivors import RowBatch
 from dbcheck.errors import (
     EngineError,
@@ -30,15 +31,9 @@ from dbcheck.errors import (
     UsageError,
     WitnessError,
 )
-from dbcheck.ports import (
-    Engine,
-    PowerSwitch,
-    ServerFacts,
-    Shape,
-    TableFacts,
-    Witness,
-    WitnessLog,
-)
+from dbcheck.ports.engine import Engine, Shape, TableFacts
+from dbcheck.ports.power import PowerSwitch
+from dbcheck.ports.witness import Witness, WitnessLog
 from dbcheck.report.progress import PlainProgress
 from dbcheck.runs import AfterRecord, Manifest, RunFolder
 from dbcheck.witness.base import AgentWitness

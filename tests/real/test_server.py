@@ -18,7 +18,7 @@ import pytest
 from dbcheck.errors import LabError, Unrecoverable
 from dbcheck.lab import held_port, programs
 from dbcheck.lab.held_port import HeldPort
-from dbcheck.lab.server import DatabaseServer, unprivileged_account
+from dbcheck.lab.servers.base import DatabaseServer, unprivileged_account
 from tests.real.servers import SERVERS, NewServer, engine_of, skip_without_server
 from tests.unit.test_startlog import MYSQL_PAGE
 from tests.waiting import wait_until

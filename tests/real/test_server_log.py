@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 
 from dbcheck.core.target import STDERR
-from dbcheck.lab.server import DatabaseServer
-from dbcheck.probes.host import open_host
+from dbcheck.hosts.host import open_host
+from dbcheck.lab.servers.base import DatabaseServer
 from tests.real.servers import engine_of
 
 

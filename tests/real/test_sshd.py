@@ -13,8 +13,8 @@ import pytest
 
 from dbcheck.errors import LabError
 from dbcheck.lab import programs
-from dbcheck.lab import sshd as sshd_module
-from dbcheck.lab.sshd import Sshd, _descendants
+from dbcheck.lab.ssh import sshd as sshd_module
+from dbcheck.lab.ssh.sshd import Sshd, _descendants
 from tests.real.witnesses import SERVERS, running_sshd
 from tests.waiting import wait_until
 

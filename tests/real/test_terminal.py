@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from dbcheck.cli import FAILED, PASS
-from dbcheck.lab.sshd import Sshd
+from dbcheck.lab.ssh.sshd import Sshd
 from dbcheck.runs import RunFolder
 from tests.fuzz.on_sql import greeting, message, server_of
 from tests.fuzz.stored_run import manifest, stored_run

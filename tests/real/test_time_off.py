@@ -16,9 +16,9 @@ from dbcheck.campaign.cycle import reconcile_run, run_cycle
 from dbcheck.campaign.folder import CampaignFolder
 from dbcheck.campaign.judging import judge_run
 from dbcheck.campaign.outcome import Outcome
+from dbcheck.core.cut import PowerState
 from dbcheck.core.evidence import Standing, Verdict
 from dbcheck.errors import PowerError
-from dbcheck.ports import PowerState
 from dbcheck.power.exec import ExecCommands, ExecSwitch
 from dbcheck.runs import RunFolder
 from tests.real.hold_client import programs

@@ -16,7 +16,7 @@ import pytest
 
 from dbcheck.core.history import Ack
 from dbcheck.errors import WitnessError
-from dbcheck.ports import Watermark, WitnessLog
+from dbcheck.ports.witness import Watermark, WitnessLog
 from dbcheck.witness.log import AckBatch, LogScan
 from dbcheck.witness.window import WindowLimits
 from tests.real.witnesses import (

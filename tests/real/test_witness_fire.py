@@ -16,11 +16,11 @@ from pathlib import Path
 import pytest
 
 from dbcheck.errors import WitnessError
-from dbcheck.lab.server_mariadb import MariadbServer
+from dbcheck.lab.servers.mariadb import MariadbServer
 from dbcheck.lab.spec import DriveSpec, LabSpec
-from dbcheck.lab.sshd import Sshd, _descendants
-from dbcheck.lab.storage_drive import DriveStorage
-from dbcheck.ports import Watermark, WitnessLog
+from dbcheck.lab.ssh.sshd import Sshd, _descendants
+from dbcheck.lab.storage.drive import DriveStorage
+from dbcheck.ports.witness import Watermark, WitnessLog
 from dbcheck.witness.base import AgentWitness
 from dbcheck.witness.window import WindowLimits
 from tests.real.drive_mounts import own_mounts as own_mounts

@@ -14,10 +14,11 @@ import pytest
 
 from dbcheck.campaign.cycle import finish_cycle
 from dbcheck.campaign.preflight import preflight
+from dbcheck.core.cut import Cut, PowerState
 from dbcheck.core.evidence import Standing, Verdict
 from dbcheck.errors import HostError
 from dbcheck.lab.spec import DriveSpec, LabSpec
-from dbcheck.ports import Cut, PowerState, PowerSwitch
+from dbcheck.ports.power import PowerSwitch
 from dbcheck.remote.ssh import SshHost
 from dbcheck.remote.sshconnect import Address, SshOptions
 from tests.real.far_host import far_sshd

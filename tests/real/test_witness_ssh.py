@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from dbcheck.errors import UsageError, WitnessError
-from dbcheck.lab.sshd import Sshd, _make_key
+from dbcheck.lab.ssh.sshd import Sshd, _make_key
 from dbcheck.remote.sshconnect import Address, SshOptions
 from dbcheck.witness.ssh import SshWitness
 from dbcheck.witness.url import open_witness

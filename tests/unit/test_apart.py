@@ -8,7 +8,7 @@ from dbcheck.campaign import independence
 from dbcheck.core.apart import Apart, same_host, witness_apart
 from dbcheck.core.evidence import Standing
 from dbcheck.errors import UsageError
-from dbcheck.ports import HostFacts
+from dbcheck.ports.witness import HostFacts
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from dbcheck.core.depth import Remains
 from dbcheck.core.places import Place
 from dbcheck.core.target import HostAfter, LogMarks, LogTail, TargetFacts
 from dbcheck.errors import HostError
-from dbcheck.ports import Canaries
+from dbcheck.ports.host import Canaries
 from dbcheck.runs import Manifest
 from tests.unit.rigs import Told, rig_of
 from tests.unit.test_hostevidence import BEFORE, FACTS

@@ -15,8 +15,9 @@ from dbcheck.campaign.folder import CampaignFolder
 from dbcheck.campaign.known import NOTHING_KNOWN, Known
 from dbcheck.campaign.reading import DIFFERENT_MAX
 from dbcheck.core.earlier import EpochTotals
+from dbcheck.core.server import ServerFacts
 from dbcheck.errors import TargetChanged
-from dbcheck.ports import ServerFacts, Shape, TableFacts
+from dbcheck.ports.engine import Shape, TableFacts
 from dbcheck.runs import AfterRecord, RunFolder
 from tests.unit.cycles import record, records_of
 from tests.unit.rigs import Told, rig_of

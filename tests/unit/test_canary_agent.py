@@ -15,9 +15,12 @@ from typing import Any
 import pytest
 
 from dbcheck.core.depth import Completed, Counted, Ground, Remains, find_depth
-from dbcheck.probes import canary, host_agent, host_canary, host_facts
-from dbcheck.probes.host_canary import Canaries
-from dbcheck.probes.host_folder import BESIDE
+from dbcheck.hosts import canary
+from dbcheck.hosts.agent import canary as host_canary
+from dbcheck.hosts.agent import facts as host_facts
+from dbcheck.hosts.agent import serve as host_agent
+from dbcheck.hosts.agent.canary import Canaries
+from dbcheck.hosts.agent.folder import BESIDE
 from dbcheck.remote import wire
 
 WAIT_S = 10

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from dbcheck.probes import host_canary
-from dbcheck.probes.host_canary import (
+from dbcheck.hosts.agent import canary as host_canary
+from dbcheck.hosts.agent.canary import (
     BLOCK_BYTES,
     DIRECT,
     RECORD_BYTES,
@@ -21,7 +21,7 @@ from dbcheck.probes.host_canary import (
     record,
     survivors,
 )
-from dbcheck.probes.host_folder import (
+from dbcheck.hosts.agent.folder import (
     BESIDE,
     INSIDE,
     MARKER,

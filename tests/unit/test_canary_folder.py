@@ -16,10 +16,11 @@ from typing import Any
 
 import pytest
 
-from dbcheck.probes import host_canary, host_folder
-from dbcheck.probes.canary import Pace
-from dbcheck.probes.host_canary import BLOCK_BYTES, DIRECT, RUN, Canaries, survivors
-from dbcheck.probes.host_folder import BESIDE, INSIDE, MARKER, Folder, clear, remove
+from dbcheck.hosts.agent import canary as host_canary
+from dbcheck.hosts.agent import folder as host_folder
+from dbcheck.hosts.agent.canary import BLOCK_BYTES, DIRECT, RUN, Canaries, survivors
+from dbcheck.hosts.agent.folder import BESIDE, INSIDE, MARKER, Folder, clear, remove
+from dbcheck.hosts.canary import Pace
 from dbcheck.remote.wire import Refusal
 from tests.unit.test_canary_agent import open_files, pace
 from tests.unit.test_canary_files import made

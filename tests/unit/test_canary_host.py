@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from dbcheck.errors import UsageError
-from dbcheck.probes import host_log
-from dbcheck.probes.host import open_host
-from dbcheck.probes.host_facts import parse_nvme, parse_smartctl
+from dbcheck.hosts.agent import log as host_log
+from dbcheck.hosts.agent.facts import parse_nvme, parse_smartctl
+from dbcheck.hosts.host import open_host
 from dbcheck.remote.channel import Channel
 
 ATA = {

@@ -8,9 +8,10 @@ import pytest
 
 from dbcheck.core.depth import Counted
 from dbcheck.errors import HostError
-from dbcheck.probes import canary, host_agent
-from dbcheck.probes.canary import Pace
-from dbcheck.probes.host import TargetHost
+from dbcheck.hosts import canary
+from dbcheck.hosts.agent import serve as host_agent
+from dbcheck.hosts.canary import Pace
+from dbcheck.hosts.host import TargetHost
 from dbcheck.remote import wire
 from tests.unit.test_witness_channel import Script, reply
 

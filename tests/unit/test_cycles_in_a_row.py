@@ -18,7 +18,7 @@ from dbcheck.cli import matrix_target
 from dbcheck.cli.matrix_cycles import Measured
 from dbcheck.cli.matrix_rows import Row
 from dbcheck.core.evidence import Judgement, Verdict
-from dbcheck.ports import TableFacts
+from dbcheck.ports.engine import TableFacts
 from dbcheck.runs import RunFolder
 from dbcheck.witness.log import FrameLogReader
 from tests.fuzz.stored_run import manifest, stored_run

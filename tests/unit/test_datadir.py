@@ -11,9 +11,9 @@ import pytest
 
 from dbcheck.campaign.host import look_at_host
 from dbcheck.core.datadir import DataNames, other_data, unmarked
+from dbcheck.core.server import ServerFacts
 from dbcheck.errors import HostError
-from dbcheck.ports import ServerFacts
-from dbcheck.probes.host_data import data_names
+from dbcheck.hosts.agent.data import data_names
 from tests.unit.rigs import Told, rig_of
 
 STARTED_S = 1_700_000_000

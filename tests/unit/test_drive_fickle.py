@@ -9,7 +9,7 @@ from math import comb
 import pytest
 
 from dbcheck.errors import UsageError
-from dbcheck.lab.drive import Drive
+from dbcheck.lab.drive.model import Drive
 from dbcheck.lab.spec import DriveSpec
 
 BLOCK = b"x" * 512

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from dbcheck.lab.drive import Drive, DriveState
-from dbcheck.lab.fuse import FuseDrive
+from dbcheck.lab.drive.fuse import FuseDrive
+from dbcheck.lab.drive.model import Drive, DriveState
 from dbcheck.lab.spec import DriveSpec
 
 SIZE = 1 << 20

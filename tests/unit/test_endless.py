@@ -18,14 +18,15 @@ from dbcheck.campaign import reading
 from dbcheck.core.history import Row
 from dbcheck.core.schedule import Schedule
 from dbcheck.core.survivors import RowBatch
-from dbcheck.engines import mysql_link, postgresql_link
-from dbcheck.engines.mysql_link import MysqlLink
-from dbcheck.engines.mysql_rows import Layout, RowReader
-from dbcheck.engines.mysql_wire import Nonsense
-from dbcheck.engines.postgresql_link import PostgresqlLink
-from dbcheck.engines.postgresql_session import PostgresqlSession
+from dbcheck.engines.mysql import link as mysql_link
+from dbcheck.engines.mysql.link import MysqlLink
+from dbcheck.engines.mysql.rows import Layout, RowReader
+from dbcheck.engines.mysql.wire import Nonsense
+from dbcheck.engines.postgresql import link as postgresql_link
+from dbcheck.engines.postgresql.link import PostgresqlLink
+from dbcheck.engines.postgresql.session import PostgresqlSession
 from dbcheck.errors import CommitUnknown, EngineError
-from dbcheck.ports import Shape
+from dbcheck.ports.engine import Shape
 from tests.hostile import OK, MysqlPeer, PgPeer, hostile
 from tests.unit.tables import MYSQL_TYPES
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dbcheck.engines.mysql_grants import granted, missing
+from dbcheck.engines.mysql.grants import granted, missing
 
 NEEDED = ("SELECT", "INSERT", "CREATE", "DROP")
 TO = " TO `dbcheck`@`%`"

@@ -20,8 +20,8 @@ from dbcheck.core.evidence import (
 from dbcheck.core.indexloss import IndexLoss, judge_index
 from dbcheck.core.loss import Losses
 from dbcheck.core.reconcile import Reconciliation
-from dbcheck.engines import postgresql_index
-from dbcheck.engines.postgresql_index import IdsRead
+from dbcheck.engines.postgresql import index as postgresql_index
+from dbcheck.engines.postgresql.index import IdsRead
 
 IDS = st.integers(min_value=-(2**63), max_value=2**63 - 1)
 

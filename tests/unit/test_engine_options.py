@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.engines.mysql import MysqlEngine
-from dbcheck.engines.mysql_options import client_options
+from dbcheck.engines.mysql.engine import MysqlEngine
+from dbcheck.engines.mysql.options import client_options
 from dbcheck.errors import UsageError
 
 

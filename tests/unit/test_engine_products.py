@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from dbcheck.engines.mysql_check import product, quote_account
-from dbcheck.engines.postgresql_check import require_product
+from dbcheck.engines.mysql.check import product, quote_account
+from dbcheck.engines.postgresql.check import require_product
 from dbcheck.engines.tables import require_ours
 from dbcheck.errors import EngineError
-from dbcheck.ports import Shape
+from dbcheck.ports.engine import Shape
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dbcheck.files import folder, sql
-from dbcheck.ports import Shape
+from dbcheck.ports.engine import Shape
 
 FILES = [
     (family, entry.name.removesuffix(".sql"))

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.probes import host_facts
-from dbcheck.probes.host_foreign import foreign
+from dbcheck.hosts.agent import facts as host_facts
+from dbcheck.hosts.agent.foreign import foreign
 
 PCI = "devices/pci0000:00/0000:00:1f.2"
 

@@ -12,9 +12,10 @@ import pytest
 
 from dbcheck.core.places import Place
 from dbcheck.core.target import TargetFacts
-from dbcheck.engines import mysql_places, postgresql_places
-from dbcheck.probes import host_files
-from dbcheck.probes.host_facts import host_facts
+from dbcheck.engines.mysql import places as mysql_places
+from dbcheck.engines.postgresql import places as postgresql_places
+from dbcheck.hosts.agent import files as host_files
+from dbcheck.hosts.agent.facts import host_facts
 
 SHARED_MEMORY = Path("/dev/shm")  # a filesystem of its own, for every user
 

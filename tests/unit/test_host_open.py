@@ -9,14 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.probes import (
-    host_data,
-    host_facts,
-    host_journal,
-    host_log,
-    host_open,
-    host_shutdown,
-)
+from dbcheck.hosts.agent import data as host_data
+from dbcheck.hosts.agent import facts as host_facts
+from dbcheck.hosts.agent import journal as host_journal
+from dbcheck.hosts.agent import log as host_log
+from dbcheck.hosts.agent import open as host_open
+from dbcheck.hosts.agent import shutdown as host_shutdown
 from dbcheck.remote.wire import Refusal
 
 pytestmark = pytest.mark.timeout(30)  # a FIFO would hold for ever

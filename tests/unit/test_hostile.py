@@ -17,15 +17,15 @@ from dbcheck.cli.matrix_rows import read_matrix
 from dbcheck.core.depth import Completed, Counted, Ground, Remains, Ring, find_depth
 from dbcheck.core.evidence import Standing
 from dbcheck.core.history import Ack
-from dbcheck.engines.mysql_wire import Nonsense, answer
+from dbcheck.engines.mysql.wire import Nonsense, answer
 from dbcheck.errors import DbcheckError, HostError, LabError, RunFormatError, UsageError
+from dbcheck.hosts.agent.canary import RUN, survivors
+from dbcheck.hosts.agent.facts import parse_nvme, parse_smartctl
+from dbcheck.hosts.host import TargetHost
 from dbcheck.inventory import load
-from dbcheck.lab import control
+from dbcheck.lab.daemon import rpc as control
 from dbcheck.lab.state import Entry
 from dbcheck.power.target import Target
-from dbcheck.probes.host import TargetHost
-from dbcheck.probes.host_canary import RUN, survivors
-from dbcheck.probes.host_facts import parse_nvme, parse_smartctl
 from dbcheck.remote import wire
 from dbcheck.remote.channel import Channel
 from dbcheck.runs import LOGS_MAX, Manifest, RunFolder

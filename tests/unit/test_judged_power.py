@@ -13,11 +13,11 @@ from dbcheck.campaign.folder import CampaignFolder, Plan
 from dbcheck.campaign.judging import judge_run
 from dbcheck.campaign.outcome import Outcome, to_json
 from dbcheck.cli.campaign_run import result
+from dbcheck.core.cut import Cut
 from dbcheck.core.cutclass import CutClass
 from dbcheck.core.depth import Completed, Counted, Remains, Ring
 from dbcheck.core.evidence import Item, Standing, Verdict
 from dbcheck.core.moments import Moment, Stratum
-from dbcheck.ports import Cut
 from dbcheck.runs import LoadRecord, Manifest, RunFolder
 from dbcheck.witness.log import FrameLogReader
 from dbcheck.workload import load

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from dbcheck.errors import LabError
-from dbcheck.lab.control import ControlSocket, Ended, ask
+from dbcheck.lab.daemon.rpc import ControlSocket, Ended, ask
 
 
 def _answer(command: str, fields: Mapping[str, Any]) -> object:

@@ -16,7 +16,7 @@ from dbcheck.campaign.outcome import Outcome
 from dbcheck.cli.lab_cycles import lab_cycles, until_shown
 from dbcheck.core.evidence import Verdict
 from dbcheck.errors import LabError, UsageError
-from dbcheck.lab.drive_image import copy_drive
+from dbcheck.lab.drive.image import copy_drive
 from dbcheck.lab.spec import LabSpec
 from dbcheck.report.progress import PlainProgress
 from dbcheck.workload import load

@@ -11,7 +11,7 @@ import pytest
 # A daemon whose main thread never comes back, or does as it is told.
 _DAEMON = """
 import os, signal, sys, time
-from dbcheck.lab import daemon
+from dbcheck.lab.daemon import serve as daemon
 daemon._ORDERLY_END_S = 0.1 if sys.argv[2] == "deaf" else 60
 signal.signal(signal.SIGTERM, signal.SIG_IGN if sys.argv[2] == "deaf" else daemon._stop)
 daemon._watch(int(sys.argv[1]))

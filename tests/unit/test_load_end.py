@@ -16,12 +16,16 @@ from dbcheck.campaign.host import HostCanaries
 from dbcheck.campaign.loading import Cutter, load_until_cut
 from dbcheck.campaign.preflight import WARM_ROWS, Started
 from dbcheck.campaign.rig import Rig
+from dbcheck.core.cut import Cut
 from dbcheck.core.depth import Completed, Counted
 from dbcheck.core.schedule import Schedule
+from dbcheck.core.server import ServerFacts
 from dbcheck.errors import EngineError, LoadError, RunWriteError, WitnessError
 from dbcheck.load.crew import END_S, Crew, Look, Told
 from dbcheck.load.load import Load
-from dbcheck.ports import Cut, Engine, PowerSwitch, ServerFacts, TargetHost
+from dbcheck.ports.engine import Engine
+from dbcheck.ports.host import TargetHost
+from dbcheck.ports.power import PowerSwitch
 from dbcheck.report.progress import PlainProgress
 from dbcheck.runs import RunFolder
 from dbcheck.witness.log import FrameLogReader

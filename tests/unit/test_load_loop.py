@@ -14,13 +14,15 @@ import pytest
 from dbcheck.core.ended import BROKEN
 from dbcheck.core.history import AckValues, Row
 from dbcheck.core.schedule import Schedule
+from dbcheck.core.server import ServerFacts
 from dbcheck.errors import CommitUnknown, EngineError, OtherServer, WitnessError
 from dbcheck.load import loop as loop_module
 from dbcheck.load.crew import Told
 from dbcheck.load.load import Load
 from dbcheck.load.loop import Loop, now_us
 from dbcheck.load.team import Team
-from dbcheck.ports import Engine, ServerFacts, Session, Shape, WitnessLog
+from dbcheck.ports.engine import Engine, Session, Shape
+from dbcheck.ports.witness import WitnessLog
 from dbcheck.witness.window import Window, WindowLimits
 from tests.interrupts import main as main
 from tests.waiting import wait_until

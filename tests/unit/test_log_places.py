@@ -12,7 +12,9 @@ import pytest
 
 from dbcheck.core.target import JOURNAL, STDERR
 from dbcheck.engines.server_log import innodb_log, postgresql_log
-from dbcheck.probes import host_journal, host_log, host_process
+from dbcheck.hosts.agent import journal as host_journal
+from dbcheck.hosts.agent import log as host_log
+from dbcheck.hosts.agent import process as host_process
 from dbcheck.remote.wire import Refusal
 from tests.unit.test_canary_folder import ACCOUNT, AS_ROOT
 

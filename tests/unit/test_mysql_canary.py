@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dbcheck.engines.mysql_canary import _require_myisam
+from dbcheck.engines.mysql.canary import _require_myisam
 from dbcheck.errors import NoCanary
 
 

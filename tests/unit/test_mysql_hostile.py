@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from dbcheck.engines import mysql_connection
-from dbcheck.engines.mysql_link import MysqlLink
+from dbcheck.engines.mysql import connection as mysql_connection
+from dbcheck.engines.mysql.link import MysqlLink
 from dbcheck.engines.registry import open_engine
 from dbcheck.errors import EngineError
 from tests.certificates import Authority

@@ -5,7 +5,7 @@ from __future__ import annotations
 import mysql.connector
 import pytest
 
-from dbcheck.engines.mysql_link import _error
+from dbcheck.engines.mysql.link import _error
 from dbcheck.errors import EngineError, TableLost, TableRefused
 
 DAMAGED = [

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dbcheck.core.history import Row
-from dbcheck.engines.mysql_wire import (
+from dbcheck.engines.mysql.wire import (
     Nonsense,
     Ok,
     Refusal,

@@ -21,7 +21,7 @@ from dbcheck.campaign.judging import judge_run
 from dbcheck.campaign.outcome import to_json
 from dbcheck.cli import USAGE, campaign_run, output
 from dbcheck.cli.root import run
-from dbcheck.ports import LoadStatus
+from dbcheck.ports.listener import LoadStatus
 from dbcheck.report.campaign import campaigns_report
 from dbcheck.report.lab import cycles_report, demo_table
 from dbcheck.report.matrix import Line, matrix_report

@@ -13,7 +13,7 @@ from dbcheck.core.depth import Depth
 from dbcheck.core.evidence import Standing
 from dbcheck.core.placeevidence import least_depth, places_item, volume_depths
 from dbcheck.core.target import HostBefore, Layer, Volume, VolumeCanaries
-from dbcheck.probes import host_apart
+from dbcheck.hosts.agent import apart as host_apart
 from tests.unit.test_hostevidence import FACTS, VOLUME
 from tests.unit.test_place_depth import DONE, LEFT, after
 

@@ -24,6 +24,7 @@ from dbcheck.core.placeevidence import (
     volume_depths,
 )
 from dbcheck.core.places import Place
+from dbcheck.core.server import ServerFacts
 from dbcheck.core.target import (
     HostAfter,
     HostBefore,
@@ -33,7 +34,6 @@ from dbcheck.core.target import (
     VolumeCanaries,
 )
 from dbcheck.errors import HostError
-from dbcheck.ports import ServerFacts
 from dbcheck.runs import Manifest, RunFolder
 from dbcheck.witness.log import FrameLogReader
 from tests.fuzz.stored_run import manifest, stored_run

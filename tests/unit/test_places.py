@@ -7,7 +7,8 @@ import pytest
 from dbcheck.core.evidence import Standing
 from dbcheck.core.placeevidence import places_item
 from dbcheck.core.places import Place, outside
-from dbcheck.engines import mysql_places, postgresql_places
+from dbcheck.engines.mysql import places as mysql_places
+from dbcheck.engines.postgresql import places as postgresql_places
 
 MARIADB = {
     "datadir": "/d/",

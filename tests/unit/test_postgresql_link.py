@@ -12,11 +12,11 @@ import psycopg
 import psycopg2
 import pytest
 
-from dbcheck.engines import postgresql_link
-from dbcheck.engines.postgresql_link import PostgresqlLink
-from dbcheck.engines.postgresql_session import PostgresqlSession
+from dbcheck.engines.postgresql import link as postgresql_link
+from dbcheck.engines.postgresql.link import PostgresqlLink
+from dbcheck.engines.postgresql.session import PostgresqlSession
 from dbcheck.errors import EngineError
-from dbcheck.ports import Shape
+from dbcheck.ports.engine import Shape
 
 
 class Connection:

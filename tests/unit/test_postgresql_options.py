@@ -7,7 +7,7 @@ from pathlib import Path
 import psycopg2.extensions
 import pytest
 
-from dbcheck.engines.postgresql_options import REFUSED, libpq_options
+from dbcheck.engines.postgresql.options import REFUSED, libpq_options
 from dbcheck.engines.registry import open_engine
 from dbcheck.errors import EngineError
 

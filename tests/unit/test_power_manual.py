@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from dbcheck.ports import PowerState
+from dbcheck.core.cut import PowerState
 from dbcheck.power.manual import ManualSwitch
 
 

@@ -11,13 +11,13 @@ import pytest
 from dbcheck import interrupt
 from dbcheck.campaign import idle
 from dbcheck.cli import power, rig
+from dbcheck.core.cut import Cut, PowerState
 from dbcheck.core.cutclass import CutClass
 from dbcheck.core.placeevidence import VolumeDepth
 from dbcheck.core.reached import Reached
 from dbcheck.core.target import Volume
 from dbcheck.errors import HostError, PowerError
 from dbcheck.inventory.entry import Entry
-from dbcheck.ports import Cut, PowerState
 from dbcheck.power import reached
 from dbcheck.power.target import Identity, Target
 from dbcheck.power.trial import try_out

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from dbcheck.campaign import preflight
+from dbcheck.core.server import ServerFacts
 from dbcheck.errors import EngineError
-from dbcheck.ports import ServerFacts
 from tests.unit.rigs import Told, rig_of
 from tests.unit.test_runs import FACTS
 

@@ -11,7 +11,7 @@ import pytest
 from dbcheck.campaign import control, preflight
 from dbcheck.campaign.rig import Rig
 from dbcheck.errors import EngineError
-from dbcheck.ports import Shape
+from dbcheck.ports.engine import Shape
 from tests.fuzz.stored_run import manifest
 from tests.unit.rigs import Told
 

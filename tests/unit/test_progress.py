@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from dbcheck.cli import output
-from dbcheck.ports import LoadStatus
+from dbcheck.ports.listener import LoadStatus
 from dbcheck.report.progress import LiveProgress, PlainProgress
 
 

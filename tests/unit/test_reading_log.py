@@ -10,7 +10,7 @@ import pytest
 from dbcheck.campaign import reading_log
 from dbcheck.core.target import LogTail
 from dbcheck.errors import EngineError
-from dbcheck.ports import Shape
+from dbcheck.ports.engine import Shape
 from tests.unit.test_startlog import MARIA_KILLED, MARIA_MYISAM, MARIA_PAGE
 
 

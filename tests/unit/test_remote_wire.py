@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.probes.host import PARTS
+from dbcheck.hosts.host import PARTS
 from dbcheck.remote import wire
 from dbcheck.remote.program import bootstrap, program
 from dbcheck.witness import channel
 
-AGENTS = {"dbcheck.witness.agent": channel.PARTS, "dbcheck.probes.host_agent": PARTS}
+AGENTS = {"dbcheck.witness.agent": channel.PARTS, "dbcheck.hosts.agent.serve": PARTS}
 SENT = {"dbcheck.remote.wire", *AGENTS, *(part for p in AGENTS.values() for part in p)}
 
 

@@ -13,8 +13,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dbcheck import workload
+from dbcheck.core.cut import Cut
+from dbcheck.core.server import ServerFacts
 from dbcheck.errors import DbcheckError, RunFormatError, RunWriteError, UsageError
-from dbcheck.ports import Cut, ServerFacts, TableFacts, Watermark, WindowFacts
+from dbcheck.ports.engine import TableFacts
+from dbcheck.ports.witness import Watermark, WindowFacts
 from dbcheck.runs import (
     AfterRecord,
     LoadRecord,

@@ -9,7 +9,7 @@ import pytest
 from dbcheck.core import serverlog
 from dbcheck.core.evidence import Item, Standing
 from dbcheck.core.target import LogTail
-from dbcheck.probes.host import LOG_BYTES_MAX
+from dbcheck.hosts.host import LOG_BYTES_MAX
 
 
 def told(name: str, text: str) -> Item:

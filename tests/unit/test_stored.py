@@ -17,7 +17,7 @@ from dbcheck.campaign.outcome import to_json
 from dbcheck.cli import campaign_run, root
 from dbcheck.core.evidence import Verdict
 from dbcheck.errors import RunWriteError
-from dbcheck.lab.drive_image import copy_drive
+from dbcheck.lab.drive.image import copy_drive
 from dbcheck.runs import RunFolder
 from dbcheck.witness.log import FrameLogReader
 from dbcheck.workload import load

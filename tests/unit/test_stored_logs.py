@@ -12,7 +12,7 @@ from dbcheck.campaign.logs import StoredLogs
 from dbcheck.core.history import Ack
 from dbcheck.core.reconcile import count_acks
 from dbcheck.errors import LogDamaged, RunFormatError, WitnessError
-from dbcheck.ports import WindowFacts
+from dbcheck.ports.witness import WindowFacts
 from dbcheck.runs import LoadRecord, RunFolder
 from dbcheck.witness.log import FrameLogReader
 from tests.unit.test_runs import LOAD, MANIFEST

@@ -9,8 +9,8 @@ import pytest
 
 from dbcheck.campaign import waiting
 from dbcheck.campaign.rig import Limits, Rig
+from dbcheck.core.server import ServerFacts
 from dbcheck.errors import ConnectionLost, NotBack
-from dbcheck.ports import ServerFacts
 from tests.unit.test_runs import FACTS
 
 

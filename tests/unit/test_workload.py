@@ -7,7 +7,7 @@ import pytest
 
 from dbcheck import files, workload
 from dbcheck.errors import UsageError
-from dbcheck.ports import Shape
+from dbcheck.ports.engine import Shape
 from dbcheck.workload import Workload
 
 GOOD: dict[str, Any] = {

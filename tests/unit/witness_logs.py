@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from dbcheck.core.acks import pack, unpack
 from dbcheck.core.history import Ack
-from dbcheck.ports import Watermark
+from dbcheck.ports.witness import Watermark
 from dbcheck.witness import agent
 from dbcheck.witness.log import AckBatch, LogScan
 

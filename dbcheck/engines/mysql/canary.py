@@ -1,0 +1,202 @@
+"""A row that the orderly end of a server commits, and a crash takes back.
+
+A session locks a table, inserts a row and rests.  A server that shuts down ends its
+sessions first, which unlocks the table and thereby commits the row.  After a crash:
+
+- MariaDB: Aria's recovery takes the row back, as its transaction, which lasts as long
+  as the lock, was never committed.  A commit is flushed (ma_commit() in ma_commit.c),
+  so the row of an orderly end outlives also a power cut right after it.
+- MySQL has no such engine.  The header of a MyISAM table counts the row only once it is
+  unlocked.  MyISAM never flushes: where a server shuts down and its host, before it
+  wrote that header back, loses its power, the row is absent as after a crash.
+
+Seen on MariaDB 10.11 and MySQL 9.7: the row was absent after each SIGKILL and present
+after SIGTERM, SHUTDOWN with innodb_fast_shutdown at 0, 1 and 2, and KILL CONNECTION.
+"""
+
+from __future__ import annotations
+
+import select
+from collections.abc import Callable, Mapping
+
+from dbcheck.engines.mysql.check import product_of, quote_account
+from dbcheck.engines.mysql.grants import missing
+from dbcheck.engines.mysql.link import MysqlLink
+from dbcheck.engines.tables import MARK
+from dbcheck.errors import (
+    EngineError,
+    NoCanary,
+    OtherServer,
+    TableLost,
+    TableRefused,
+)
+
+TABLE = "canary"
+_ENGINES = {"MariaDB": "Aria", "MySQL": "MyISAM"}
+_LOCK = ("LOCK TABLES",)
+# Settings of MySQL under which there is none.  With a primary key the row is still
+# there after a crash (seen on MySQL 9.7), so the table cannot be given one.
+_AGAINST = {
+    "myisam_recover_options": "so a repair after a crash would bring its row back",
+    "sql_require_primary_key": "and its table must not have a primary key",
+}
+_PROBE = 0  # the epoch of a row that shows that the table can be read
+# Seconds to wait for the table while another session holds it.
+_PLANT_S, _READ_S, _DROP_S = 10, 2, 5
+_LOCKED = 1205  # ER_LOCK_WAIT_TIMEOUT
+_HANDLER = range(120, 200)  # numbers of a storage engine's own errors (my_base.h)
+
+Open = Callable[[], MysqlLink]
+
+
+class HeldRow:
+    """The session that holds the row; see ports.HeldCanary."""
+
+    def __init__(self, link: MysqlLink) -> None:
+        """Take over *link*, which has the table locked and the row inserted."""
+        self._link = link
+
+    def is_held(self) -> bool:
+        """Say whether the server still has the session: it says nothing by itself."""
+        try:
+            ready, _, _ = select.select([self._link.wire(0)], [], [], 0)
+        except (EngineError, OSError, ValueError):
+            return False
+        return not ready
+
+    def close(self) -> None:
+        """End the session; never raises."""
+        self._link.sever()
+        self._link.close()
+
+
+def plant(connect: Open, database: str, epoch: int) -> HeldRow:
+    """Leave the row of *epoch* and return the session that holds it.
+
+    connect: opens a connection in *database*, or raises OtherServer.  Raise NoCanary,
+    with the GRANT as hint where one is lacking, if this server or account does not
+    allow for it, or if a trial shows that the server takes the row back also at an
+    orderly end.
+    """
+    try:
+        with connect() as link:
+            link.rows("canary_session", {"wait_s": _PLANT_S})
+            _require_able(link, database)
+            _create(link, database)
+            _try_out(connect, link, epoch)
+        return HeldRow(_hold(connect, epoch))
+    except (NoCanary, OtherServer):
+        raise
+    except EngineError as error:
+        raise NoCanary(f"no crash canary: {error}") from error
+
+
+def is_there(connect: Open, epoch: int) -> bool | None:
+    """Return whether the row is there, None if the table is not, or is not opened.
+
+    A table that cannot be read was not closed in an orderly way: its row is not there.
+    """
+    with connect() as link:
+        link.rows("canary_session", {"wait_s": _READ_S})
+        return _look(link, epoch)
+
+
+def drop(link: MysqlLink) -> None:
+    """Drop the table; raise EngineError if a session has it locked."""
+    link.rows("canary_session", {"wait_s": _DROP_S})
+    try:
+        link.rows("drop_canary")
+    except EngineError as error:
+        if getattr(error.__cause__, "errno", None) != _LOCKED:
+            raise
+        raise EngineError(
+            f"another session has the table {TABLE} locked: a run is under way, or its"
+            " client died",
+            hint="Wait until that run has ended. If there is none, find the session"
+            " with SHOW PROCESSLIST, end it with KILL, and try again.",
+        ) from error
+
+
+def _look(link: MysqlLink, epoch: int) -> bool | None:
+    try:
+        return bool(link.rows("canary", {"epoch": epoch}))
+    except TableRefused:  # that says nothing of the ledger, which is read next
+        return None
+    except TableLost as error:
+        return None if error.missing else False
+    except EngineError as error:
+        number = getattr(error.__cause__, "errno", None)
+        if number == _LOCKED:
+            return None
+        if number in _HANDLER:
+            return False
+        raise
+
+
+def _require_able(link: MysqlLink, database: str) -> None:
+    _, _, account = link.row("server")
+    if missing([row[0] for row in link.rows("grants")], database, TABLE, _LOCK):
+        raise NoCanary(
+            "no crash canary: the account lacks LOCK TABLES",
+            hint=f"Run: grant lock tables on `{database}`.*"
+            f" to {quote_account(account)};",
+        )
+    if product_of(link) == "MySQL":
+        _require_myisam(dict(link.rows("variables")), account)
+
+
+def _require_myisam(variables: Mapping[str, str], account: str) -> None:
+    """Raise NoCanary if a crash would not take back a row of MyISAM."""
+    for name, why in _AGAINST.items():
+        value = variables.get(name, "OFF")
+        if value not in ("OFF", ""):
+            raise NoCanary(
+                f"no crash canary: {name} is {value}, {why}",
+                hint=f"Set {name} = OFF in the server's configuration and restart it;"
+                " or have the server's log read instead, with --target-host, or from"
+                " MySQL 8.0.22 on: grant select on performance_schema.error_log to"
+                f" {quote_account(account)};",
+            )
+
+
+def _create(link: MysqlLink, database: str) -> None:
+    """Create the table if it is not there; replace it if a cut has damaged it."""
+    name = product_of(link)
+    found = link.rows("table", {"database": database, "name": TABLE})
+    if found and found[0] != ("BASE TABLE", _ENGINES[name], MARK):
+        kind, engine, _ = found[0]
+        raise NoCanary(
+            f"no crash canary: {database}.{TABLE} is not dbcheck's, but a"
+            f" {kind.lower()} of {engine or 'a damaged table'}",
+            hint=f"Rename or drop {database}.{TABLE}.",
+        )
+    if found and _look(link, _PROBE) is True:
+        return
+    link.rows("drop_canary")
+    link.rows(f"create_canary_{name.lower()}")
+    link.rows("plant_canary", {"epoch": _PROBE})
+
+
+def _try_out(connect: Open, link: MysqlLink, epoch: int) -> None:
+    """End a session as a shutdown does, and see that its row stays."""
+    held = _hold(connect, -epoch)
+    try:
+        (thread,) = held.row("canary_thread")
+        link.rows("end_canary", {"thread": thread})
+        if not link.rows("canary", {"epoch": -epoch}):
+            raise NoCanary("no crash canary: the end of a session takes its row back")
+    finally:
+        held.sever()
+        held.close()
+
+
+def _hold(connect: Open, epoch: int) -> MysqlLink:
+    link = connect()
+    try:
+        link.rows("canary_session", {"wait_s": _PLANT_S})
+        link.rows("lock_canary")
+        link.rows("plant_canary", {"epoch": epoch})
+    except BaseException:
+        link.close()
+        raise
+    return link

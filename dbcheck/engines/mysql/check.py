@@ -1,0 +1,182 @@
+"""What MySQL and MariaDB servers and tables dbcheck refuses to test, and why."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from dbcheck.engines.mysql.grants import missing
+from dbcheck.engines.mysql.link import MysqlLink
+from dbcheck.engines.tables import NAMES, require_ours, require_plain
+from dbcheck.errors import EngineError
+from dbcheck.ports.engine import Shape
+
+MYSQL_MIN = (8, 0, 0)
+MARIADB_MIN = (10, 5, 0)
+_SHOW_REPLICA_MIN = (8, 0, 22)
+
+# Other products speak the protocol; none keeps its rows in InnoDB's files.
+_OTHERS = (
+    "TiDB",
+    "Vitess",
+    "SingleStore",
+    "MemSQL",
+    "OceanBase",
+    "StarRocks",
+    "Doris",
+    "Dolt",
+    "Databend",
+    "ClickHouse",
+)
+
+_PRIVILEGES = ("SELECT", "INSERT", "CREATE", "DROP")
+_READ_ONLY = ("innodb_read_only", "super_read_only", "read_only")
+_READ_ONLY_SESSION = ("transaction_read_only", "tx_read_only")
+_OFF = frozenset({"OFF", "0", ""})
+
+
+def product(version: str, comment: str) -> tuple[str, tuple[int, ...]]:
+    """Return the product's name and its version as numbers.
+
+    Raise EngineError if it is another product, or too old.
+    """
+    whole = f"{version} ({comment})"
+    other = next((name for name in _OTHERS if name.lower() in whole.lower()), None)
+    digits = re.match(r"(\d+)\.(\d+)\.(\d+)", version)
+    if other is not None or digits is None:
+        raise EngineError(
+            f"the server is neither MySQL nor MariaDB but {whole}",
+            hint="dbcheck tests PostgreSQL, MySQL and MariaDB.",
+        )
+    name = "MariaDB" if "mariadb" in version.lower() else "MySQL"
+    numbers = tuple(int(part) for part in digits.groups())
+    least = MARIADB_MIN if name == "MariaDB" else MYSQL_MIN
+    if numbers < least:
+        raise EngineError(
+            f"{name} {digits[0]} is not supported",
+            hint=f"Use {name} {least[0]}.{least[1]} or newer.",
+        )
+    return name, numbers
+
+
+def product_of(link: MysqlLink) -> str:
+    """Return "MySQL" or "MariaDB", whichever answers.
+
+    Raise EngineError as product() does.
+    """
+    version, comment, _ = link.row("server")
+    name, _ = product(version, comment)
+    return name
+
+
+def require_server(link: MysqlLink, variables: Mapping[str, str]) -> None:
+    """Raise EngineError unless this is a supported server that takes writes."""
+    version, comment, account = link.row("server")
+    name, numbers = product(version, comment)
+    for setting in _READ_ONLY:
+        if variables.get(setting, "") not in _OFF:
+            raise EngineError(
+                f"the server is read-only: {setting} is {variables[setting]}",
+                hint=f"Test a server that takes writes, or switch {setting} off.",
+            )
+    for setting in _READ_ONLY_SESSION:
+        if variables.get(setting, "") not in _OFF:
+            raise EngineError(
+                f"transactions are read-only: {setting} is {variables[setting]}",
+                hint=f"Run: set global {setting} = 0;",
+            )
+    _require_no_group(variables)
+    _require_no_replica(link, name, numbers, account)
+
+
+def require_redo_log(link: MysqlLink) -> None:
+    """Raise EngineError if the redo log is disabled: no crash could be survived."""
+    status = {name.lower(): value for name, value in link.rows("uptime")}
+    if status.get("innodb_redo_log_enabled", "ON") in _OFF:
+        raise EngineError(
+            "the server's redo log is disabled: a power cut would destroy its data",
+            hint="Run: alter instance enable innodb redo_log;",
+        )
+
+
+def _require_no_group(variables: Mapping[str, str]) -> None:
+    """Raise EngineError for a server that fetches what it lost from its peers."""
+    if variables.get("group_replication_group_name") and (
+        variables.get("group_replication_start_on_boot") not in _OFF
+    ):
+        raise EngineError(
+            "the server joins a replication group again when it starts",
+            hint="Test it outside of the group, at least with"
+            " group_replication_start_on_boot = OFF: its peers would hide its losses.",
+        )
+    if variables.get("wsrep_on", "") not in _OFF and (
+        variables.get("wsrep_provider", "none") not in ("", "none")
+    ):
+        raise EngineError(
+            "the server is a node of a Galera cluster: wsrep_on is ON",
+            hint="Test it alone, with wsrep_on = OFF: its peers would hide its losses.",
+        )
+
+
+def _require_no_replica(
+    link: MysqlLink, name: str, numbers: tuple[int, ...], account: str
+) -> None:
+    """Raise EngineError for a replica: its rows come from elsewhere."""
+    statement = "replica_status"
+    if name == "MariaDB":
+        statement = "replica_status_mariadb"
+    elif numbers < _SHOW_REPLICA_MIN:
+        statement = "replica_status_8_0_21"
+    try:
+        found = link.rows(statement)
+    except EngineError as error:
+        privilege = "slave monitor" if name == "MariaDB" else "replication client"
+        raise EngineError(
+            f"cannot tell whether the server is a replica: {error}",
+            hint=f"Run: grant {privilege} on *.* to {quote_account(account)};",
+        ) from error
+    if found:
+        raise EngineError(
+            "the server is a replica",
+            hint="Test its source, or end replication with RESET REPLICA ALL.",
+        )
+
+
+def require_privileges(link: MysqlLink, shape: Shape, database: str) -> None:
+    """Raise EngineError, with the GRANT as hint, if the account may not do it all."""
+    statements = [row[0] for row in link.rows("grants")]
+    lacking = missing(statements, database, NAMES[shape], _PRIVILEGES)
+    if not lacking:
+        return
+    account = quote_account(link.row("server")[2])
+    what = ", ".join(lacking)
+    raise EngineError(
+        f"the account {account} lacks {what} on {database}.{NAMES[shape]}",
+        hint=f"Run: grant {what.lower()} on `{database}`.* to {account};",
+    )
+
+
+def require_table(link: MysqlLink, shape: Shape, database: str) -> bool:
+    """Return whether the table is there; raise EngineError if it is not fit."""
+    name = NAMES[shape]
+    where = {"database": database, "name": name}
+    found = link.rows("table", where)
+    if not found:
+        return False
+    kind, engine, comment = found[0]
+    table = f"{database}.{name}"
+    if kind != "BASE TABLE" or engine != "InnoDB":
+        what = f"a table of engine {engine}" if kind == "BASE TABLE" else kind.lower()
+        raise EngineError(
+            f"{table} is {what}, not of InnoDB",
+            hint=f"Drop {table}; dbcheck creates it with engine = InnoDB.",
+        )
+    require_ours(shape, table, comment, link.rows("columns", where))
+    require_plain(table, link.rows("foreign", where))
+    return True
+
+
+def quote_account(account: str) -> str:
+    """Return user@host as a GRANT wants it."""
+    user, _, host = account.rpartition("@")
+    return f"'{user}'@'{host}'"

@@ -1,0 +1,377 @@
+"""MySQL and MariaDB, through mysql-connector-python."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import Any
+
+from dbcheck.core.bystanders import Bystanders
+from dbcheck.core.history import Row
+from dbcheck.core.places import Place
+from dbcheck.core.server import LogPosition, ServerFacts
+from dbcheck.core.survivors import RowBatch
+from dbcheck.engines.link import SCAN_S
+from dbcheck.engines.mysql import canary as mysql_canary
+from dbcheck.engines.mysql import identity as mysql_identity
+from dbcheck.engines.mysql.canary import HeldRow
+from dbcheck.engines.mysql.check import (
+    product,
+    product_of,
+    require_privileges,
+    require_redo_log,
+    require_server,
+    require_table,
+)
+from dbcheck.engines.mysql.link import FAMILY, MysqlLink
+from dbcheck.engines.mysql.options import client_options, url_options
+from dbcheck.engines.mysql.places import folder_of, places
+from dbcheck.engines.mysql.relaxed import (
+    is_remembered,
+    relax,
+    require_relaxed,
+    require_relaxing,
+    tighten,
+)
+from dbcheck.engines.mysql.session import MysqlSession
+from dbcheck.engines.server_log import innodb_log
+from dbcheck.engines.tables import NAMES, SHAPES, row_of, table_facts
+from dbcheck.engines.url import read_url
+from dbcheck.errors import EngineError
+from dbcheck.ports.engine import Shape, TableFacts
+
+CONNECT_S = 10.0
+READY_S = 2.0  # for each of the few answers that connecting takes
+LOG_LINES_MAX = 1000  # one less than logged.sql asks for
+DATABASE = "dbcheck"
+_SYSTEM = "mysql"  # which every server has, and only who may see all databases sees
+
+# All that decides whether, and how fast, a commit is on the drive.
+SETTINGS = (
+    "autocommit",
+    "innodb_flush_log_at_trx_commit",
+    "innodb_flush_log_at_timeout",
+    "innodb_flush_method",
+    "innodb_doublewrite",
+    "innodb_use_native_aio",
+    "innodb_use_fdatasync",
+    "innodb_force_recovery",
+    "innodb_read_only",
+    "innodb_checksum_algorithm",
+    "innodb_log_checksums",
+    "innodb_redo_log_enabled",
+    "innodb_log_file_size",
+    "innodb_redo_log_capacity",
+    "innodb_log_file_buffering",
+    "innodb_log_file_write_through",
+    "innodb_data_file_buffering",
+    "innodb_data_file_write_through",
+    "innodb_log_writer_threads",
+    # Where all of that lies.
+    "innodb_log_group_home_dir",
+    "innodb_undo_directory",
+    "innodb_doublewrite_dir",
+    "innodb_data_home_dir",
+    "innodb_data_file_path",
+    "log_bin_basename",
+    "log_bin",
+    "sync_binlog",
+    "binlog_format",
+    "binlog_group_commit_sync_delay",
+    "binlog_commit_wait_count",
+    "binlog_error_action",
+    "binlog_order_commits",
+    "read_only",
+    "super_read_only",
+    "wsrep_on",
+    "wsrep_provider",
+    "group_replication_group_name",
+    "group_replication_start_on_boot",
+    "rpl_semi_sync_master_enabled",
+    "rpl_semi_sync_source_enabled",
+)
+
+# Arguments of the driver that are decided here, whatever the URL says.
+_DECIDED = (
+    "database",
+    "buffered",
+    "use_pure",
+    "autocommit",
+    "charset",
+    "collation",
+    "allow_local_infile",
+    "allow_local_infile_in_path",
+)
+
+# The statement that drops each table but the canary.
+_DROPS = {
+    mysql_identity.TABLE: "identity",
+    mysql_identity.MARKER: "marker",
+    **{name: shape.value for name, shape in SHAPES.items()},
+}
+
+# Where the redo log stands, on MySQL and on MariaDB.
+_LOG_POSITIONS = (
+    ("innodb_redo_log_current_lsn", "innodb_redo_log_checkpoint_lsn"),
+    ("innodb_lsn_current", "innodb_lsn_last_checkpoint"),
+)
+
+# A start is a whole second, told the same as long as the process lives (see _uptime);
+# another process's differs by a second at least if it started a second later.
+START_ERROR_US = 250_000
+
+
+class MysqlEngine:
+    """One MySQL or MariaDB server; see ports.engine.Engine for what each call promises.
+
+    The tables are ledger, fs, canary, on MariaDB identity and marker, and while a
+    control runs relaxed, in the URL's database, by default "dbcheck".
+    """
+
+    family = FAMILY
+    checkpoints = False  # no statement of MySQL or MariaDB asks for one
+
+    def __init__(self, url: str, password: str | None = None) -> None:
+        parsed = read_url(url).set(drivername="mysql+mysqlconnector")
+        if not parsed.database:
+            parsed = parsed.set(database=DATABASE)
+        self.target = parsed.render_as_string()
+        self._database: str = parsed.database or DATABASE
+        arguments = url_options(parsed)
+        for name in _DECIDED:
+            arguments.pop(name, None)
+        with_tls = not (arguments.get("unix_socket") or arguments.get("ssl_disabled"))
+        options = client_options(has_password=password is not None, with_tls=with_tls)
+        self._arguments: dict[str, Any] = {**options, **arguments}
+        self._arguments["conn_attrs"] = {"program_name": "dbcheck"}
+        if password is not None:
+            self._arguments["password"] = password
+
+    def facts(self) -> ServerFacts:
+        """Read the server's facts; raise EngineError if it cannot be reached."""
+        with self._open(None) as link:
+            version, comment, _ = link.row("server")
+            name, _ = product(version, comment)
+            variables = dict(link.rows("variables"))
+            status, second, clock_us = _uptime(link)
+        lower = {name.lower(): value for name, value in {**variables, **status}.items()}
+        return ServerFacts(
+            product=name,
+            version=version.split("-")[0],
+            identity={
+                "database": self._database,
+                **mysql_identity.identity(
+                    name, variables, partial(self._open, self._database)
+                ),
+            },
+            started_us=(second - int(lower["uptime"])) * 1_000_000,
+            started_error_us=START_ERROR_US,
+            clock_us=clock_us,
+            settings={key: lower[key] for key in SETTINGS if key in lower},
+            log=_log_position(lower),
+            server_log=innodb_log(variables),
+        )
+
+    def check(self, shape: Shape, *, relaxed: bool = False) -> None:
+        """Raise EngineError (with the mend as hint) if this server is not fit."""
+        with self._open(None) as link:
+            require_server(link, dict(link.rows("variables")))
+            require_redo_log(link)
+            require_privileges(link, shape, self._database)
+            require_table(link, shape, self._database)
+            if relaxed:
+                require_relaxing(link, self._database)
+
+    def places(self, shape: Shape) -> tuple[Place, ...]:
+        """Return the directories that an ack depends on."""
+        statement, undo_files = "", None
+        with self._open(None) as link:
+            variables = dict(link.rows("variables"))
+            known = bool(link.rows("database", {"database": self._database}))
+            present = known and require_table(link, shape, self._database)
+            with contextlib.suppress(EngineError):  # not for this account
+                undo_files = [file for (file,) in link.rows("undo_files")]
+        if present:
+            with self._open(self._database) as link:
+                _, statement, *_ = link.row(f"create_statement_{shape.value}")
+        return places(
+            {name.lower(): value for name, value in variables.items()},
+            self._database if known else "",
+            statement=statement,
+            undo_files=undo_files,
+        )
+
+    def mark_data(self) -> str:
+        """Leave a new word in the data directory of MariaDB; "" on MySQL."""
+        with self._open(None) as link:
+            if product_of(link) != "MariaDB":  # auto.cnf names the data
+                return ""
+            if not link.rows("database", {"database": self._database}):
+                link.create_database(self._database)
+        with self._open(self._database) as link:
+            return mysql_identity.mark_data(link, self._database)
+
+    def bystanders(self) -> Bystanders:
+        """Return who else uses this server, as far as this account may see."""
+        with self._open(None) as link:
+            seen = [w for (w,) in link.rows("others", {"database": self._database})]
+            _, threads = link.row("connections")
+        unreadable = {}
+        if _SYSTEM not in seen:
+            unreadable["databases"] = "this account sees only those it has rights in"
+        databases = tuple(name for name in seen if name != _SYSTEM)
+        return Bystanders(databases, int(threads) - 1, unreadable)
+
+    def prepare(self, shape: Shape, *, server: ServerFacts | None = None) -> TableFacts:
+        """Create the table if it is not there, and say what it holds."""
+        with self._open(None) as link:
+            if not link.rows("database", {"database": self._database}):
+                link.create_database(self._database)
+        with self._open(self._database, server=server) as link:
+            if not require_table(link, shape, self._database):
+                link.rows(f"create_{shape.value}")
+                if not require_table(link, shape, self._database):
+                    raise EngineError(
+                        f"{self._database}.{NAMES[shape]} was not created"
+                    )
+            mysql_identity.name_data(link, product_of(link), self._database)
+            identity = self._identity(link, shape)
+            epochs = link.rows(f"epochs_{shape.value}", answer_s=SCAN_S)
+        return table_facts(epochs, identity)
+
+    def table_identity(self, shape: Shape, *, server: ServerFacts | None = None) -> str:
+        """Return InnoDB's number of the table, "" without the privilege PROCESS."""
+        with self._open(None, server=server) as link:
+            return self._identity(link, shape)
+
+    def names_in_log(self, shape: Shape) -> tuple[str, ...]:
+        """Return the table's own name, and its file's without the suffix."""
+        table, database = NAMES[shape], self._database
+        return f"`{database}`.`{table}`", f"{folder_of(database)}/{table}"
+
+    def relax(self, *, process: bool) -> str:
+        """Change a setting of the whole server; return in words which."""
+        with self._open(self._database) as link:
+            return relax(link, self._database, process=process)
+
+    def tighten(self) -> str | None:
+        """Put back what relax() changed; return in words what, None if nothing."""
+        with self._open(None) as link:
+            if not is_remembered(link, self._database):
+                return None
+        with self._open(self._database) as link:
+            return tighten(link)
+
+    def open_session(
+        self, shape: Shape, *, relaxed: bool = False, server: ServerFacts | None = None
+    ) -> MysqlSession:
+        """Connect for the load; raise EngineError if that is refused."""
+        link = self._open(self._database, server=server)
+        try:
+            if relaxed:
+                require_relaxed(link)
+            return MysqlSession(link, shape)
+        except BaseException as error:
+            link.abandon(error)
+            raise
+
+    def row(self, shape: Shape, row_id: int) -> Row | None:
+        """Return the row with that id, read over a new connection; None if none is."""
+        with self._open(self._database) as link:
+            found = link.rows(f"row_{shape.value}", {"id": row_id})
+        return row_of(found[0]) if found else None
+
+    def checkpoint(self) -> str | None:
+        """Say why there is no checkpoint: no statement asks InnoDB for one."""
+        return "InnoDB has no statement that asks for a checkpoint"
+
+    def plant_canary(self, epoch: int, *, server: ServerFacts | None = None) -> HeldRow:
+        """Leave a row that only the orderly end of its session commits."""
+        connect = partial(self._open, self._database, server=server)
+        return mysql_canary.plant(connect, self._database, epoch)
+
+    def canary(self, epoch: int, *, server: ServerFacts | None = None) -> bool | None:
+        """Return whether that row is there, None if its table is not."""
+        connect = partial(self._open, self._database, server=server)
+        return mysql_canary.is_there(connect, epoch)
+
+    def logged(self, since_us: int, *, server: ServerFacts | None = None) -> str | None:
+        """Read performance_schema.error_log, which MySQL has from 8.0.22 on."""
+        with self._open(None, server=server) as link:
+            try:
+                lines = link.rows("logged", {"since_us": since_us})
+            except EngineError:  # no such table, or not for this account
+                return None
+        if len(lines) > LOG_LINES_MAX:  # a shutdown may stand in the rest
+            return None
+        return "\n".join(line for (line,) in lines)
+
+    def ready(self) -> str | None:
+        """Try to connect, at most 5 s: None, or why the server takes no queries."""
+        try:
+            with self._open(None, READY_S) as link:
+                link.rows("server", answer_s=READY_S)
+        except (EngineError, OSError) as error:
+            return str(error)
+        return None
+
+    def survivors(
+        self, shape: Shape, *, server: ServerFacts | None = None
+    ) -> Iterator[RowBatch]:
+        """Stream every row of the table in one read-only transaction, in batches."""
+        with self._open(self._database) as link:
+            yield from link.stream(shape.value, server)
+
+    def drop(self) -> list[str]:
+        """Drop what dbcheck created here; return the names.  The database stays."""
+        self.tighten()
+        with self._open(None) as link:
+            names = [n for (n,) in link.rows("present", {"database": self._database})]
+        if names:
+            with self._open(self._database) as link:
+                # The canary first: it is locked while a run uses the others.
+                if mysql_canary.TABLE in names:
+                    mysql_canary.drop(link)
+                for name in names:
+                    if name in _DROPS:
+                        link.rows(f"drop_{_DROPS[name]}")
+        return [f"{self._database}.{name}" for name in names]
+
+    def _identity(self, link: MysqlLink, shape: Shape) -> str:
+        folder = folder_of(self._database)
+        return mysql_identity.of_table(link, product_of(link), folder, NAMES[shape])
+
+    def _open(
+        self,
+        database: str | None,
+        connect_s: float = CONNECT_S,
+        *,
+        server: ServerFacts | None = None,
+    ) -> MysqlLink:
+        arguments: Mapping[str, Any] = self._arguments
+        if database is not None:
+            arguments = {**arguments, "database": database}
+        return MysqlLink(self.target, arguments, connect_s).leading_to(server)
+
+
+def _log_position(status: Mapping[str, str]) -> LogPosition | None:
+    for written, checkpoint in _LOG_POSITIONS:
+        if written in status and checkpoint in status:
+            return LogPosition(int(status[written]), int(status[checkpoint]))
+    return None
+
+
+def _uptime(link: MysqlLink) -> tuple[dict[str, str], int, int]:
+    """Return the status variables, the second in which they were read, and the clock.
+
+    Uptime is the difference of two whole seconds: that in which its statement began
+    and that in which the server started.  Read within one second, they give the
+    latter exactly, the same for as long as the process lives.
+    """
+    while True:
+        _, before = link.row("clock")
+        status = dict(link.rows("uptime"))
+        clock_us, after = link.row("clock")
+        if before == after:
+            return status, after, clock_us

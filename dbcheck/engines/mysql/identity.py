@@ -1,0 +1,88 @@
+"""By what a server of the MySQL family, and a table, are recognised after a cut.
+
+MySQL keeps server_uuid in its data directory (auto.cnf).  MariaDB has nothing like it:
+its server_uid is computed at each start from the network card's hardware address and
+the port (sql/mysqld.cc, calculate_server_uid()), so it changes with the card and stays
+with another data directory.  There dbcheck keeps a UUID of its own in a table, which
+goes where the data go.  A replica has that row as well, but another server_id.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import uuid
+from collections.abc import Callable, Mapping
+
+from dbcheck.engines.mysql.answering import DATA_NAME, VARIABLES
+from dbcheck.engines.mysql.link import MysqlLink
+from dbcheck.engines.tables import MARK
+from dbcheck.errors import ConnectionLost, EngineError
+
+TABLE, MARKER = "identity", "marker"
+
+Open = Callable[[], MysqlLink]
+
+
+def identity(
+    product: str, variables: Mapping[str, str], connect: Open
+) -> dict[str, str]:
+    """Return what must be the same after a restart.
+
+    connect: opens a connection in dbcheck's database.  Where that, or the row in it, is
+    not there or cannot be read, there is no name of the data to compare.
+    """
+    found = {key: variables[key] for key in VARIABLES[product] if key in variables}
+    if product == "MariaDB":
+        with contextlib.suppress(EngineError), connect() as link:
+            for (name,) in link.rows("identity"):
+                found[DATA_NAME] = name
+    return found
+
+
+def name_data(link: MysqlLink, product: str, database: str) -> None:
+    """Give the data a name that they keep, unless they have one.
+
+    link: in *database*.  Raise EngineError if a table there is in the way.
+    """
+    if product != "MariaDB":
+        return
+    link.rows("create_identity")
+    _require_ours(link, database, TABLE)
+    link.rows("draw_identity", {"uuid": str(uuid.uuid4())})
+
+
+def of_table(link: MysqlLink, product: str, folder: str, name: str) -> str:
+    """Return InnoDB's number of a table, "" if this account may not see it.
+
+    folder: the database's, see mysql_places.folder_of().  Raise ConnectionLost.
+    """
+    statement = "table_identity_mariadb" if product == "MariaDB" else "table_identity"
+    try:
+        found = link.rows(statement, {"folder": folder, "name": name})
+    except ConnectionLost:
+        raise
+    except EngineError:  # the privilege PROCESS is needed
+        return ""
+    return found[0][0] if found else ""
+
+
+def mark_data(link: MysqlLink, database: str) -> str:
+    """Leave a new word in a file of MariaDB's data directory, and return it.
+
+    A table's .frm holds the comments of its columns, and is there once the table is.
+    link: in *database*.  Raise EngineError if a table there is in the way.
+    """
+    _require_ours(link, database, MARKER)
+    word = f"dbcheck-mark-{uuid.uuid4().hex}"
+    link.rows("mark_data", {"word": word})
+    return word
+
+
+def _require_ours(link: MysqlLink, database: str, name: str) -> None:
+    """Raise EngineError if there is such a table and dbcheck did not make it."""
+    found = link.rows("table", {"database": database, "name": name})
+    if found and tuple(found[0]) != ("BASE TABLE", "InnoDB", MARK):
+        raise EngineError(
+            f"the table {database}.{name} was not made by dbcheck",
+            hint="Rename or drop that table, or give dbcheck a database of its own.",
+        )

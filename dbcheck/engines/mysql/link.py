@@ -1,0 +1,311 @@
+"""One mysql-connector-python connection that another thread can sever."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import re
+import socket
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import mysql.connector
+from mysql.connector.constants import ClientFlag
+
+from dbcheck.core.server import ServerFacts
+from dbcheck.core.survivors import RowBatch
+from dbcheck.engines.answering import require_same
+from dbcheck.engines.deadline import deadline, received
+from dbcheck.engines.link import (
+    ANSWER_BYTES,
+    ANSWER_S,
+    BATCH_BYTES_MAX,
+    SCAN_S,
+    Link,
+    one_line,
+    require_all,
+    require_within,
+    set_otherwise,
+)
+from dbcheck.engines.mysql.answering import answering
+from dbcheck.engines.mysql.connection import (
+    INSECURE,
+    SafeConnection,
+    Unverified,
+    readable,
+)
+from dbcheck.engines.mysql.rows import Layout, RowReader
+from dbcheck.engines.mysql.settings import (
+    SESSION,
+    is_in_effect,
+    read_statement,
+    set_statement,
+)
+from dbcheck.engines.mysql.wire import Ended, Nonsense
+from dbcheck.engines.tables import NAMES
+from dbcheck.errors import ConnectionLost, EngineError, TableLost, TableRefused
+from dbcheck.files import sql
+from dbcheck.ports.engine import Shape
+
+FAMILY = "mysql"
+
+_ACCESS_DENIED = 1045
+_LOGIN_PACKETS = 3  # that a slow server may keep its client waiting for
+_MISUSE = (AttributeError, ValueError)  # the driver's, for an option it cannot use
+
+# Error numbers (MySQL 8.4 and MariaDB error references) of a database or table that is
+# not there any more (unknown database, no such table) or whose files are damaged: no
+# such file, cannot open, storage engine error, wrong information or key file, crashed,
+# not repaired, index corrupt, index or table corrupt in InnoDB's own words, not in the
+# engine.
+_MISSING = {1049, 1146}
+_DAMAGED = {1016, 1017, 1030, 1033, 1034, 1194, 1195}
+_DAMAGED |= {1712, 1817, 1877, 1932}
+# Those of a table that is not read, and may be sound: its definition changed meanwhile,
+# its file is not there, or was discarded by an administrator.  Others (cannot open,
+# cannot find, storage engine error) name the error of the system: no such file, no
+# memory, no permission, too many open files, no space, read-only; or InnoDB's for a
+# file that it cannot open (my_base.h, HA_ERR_TABLESPACE_MISSING).
+_REFUSED = {1412, 1812, 1814}
+_OF_THE_SYSTEM = {1016, 1017, 1030}
+_SYSTEM_ERROR = re.compile(r"(?:errno: |[Gg]ot error )(\d+)\b")
+_HARMLESS = {errno.ENOENT, errno.ENOMEM, errno.EACCES, errno.ENFILE, errno.EMFILE}
+_HARMLESS |= {errno.ENOSPC, errno.EROFS, 194}
+# Those of a connection that broke: the driver's own (server gone, server lost), and the
+# server's where it shuts down or was asked to end the session.
+_LOST = {2006, 2013, 2055, 1053, 1927, 3169}
+
+_UNVERIFIED_HINT = (
+    "Have it verify the server: add ssl_ca=FILE&ssl_verify_cert=true to the URL, FILE"
+    " being the certificate of the authority that signed the server's (MySQL makes its"
+    " own: ca.pem in its data directory), and ssl_verify_identity=true if that names"
+    " the host. Or give the account mysql_native_password, where the server has it. To"
+    " send the password to whoever answers there with TLS, add ssl_verify_cert=false."
+)
+
+
+def _error(error: Exception, text: str, hint: str = "") -> EngineError:
+    """Return TableLost or TableRefused for an error about a table, else EngineError."""
+    number = getattr(error, "errno", None)
+    if _is_refused(number, str(error)):
+        return TableRefused(text, hint=hint)
+    if number in _MISSING | _DAMAGED:
+        return TableLost(text, hint=hint, missing=number in _MISSING)
+    return EngineError(text, hint=hint)
+
+
+def _is_refused(number: int | None, words: str) -> bool:
+    """Say whether an error of that number may come of a table that is sound."""
+    if number in _REFUSED:
+        return True
+    named = _SYSTEM_ERROR.search(words) if number in _OF_THE_SYSTEM else None
+    return named is not None and int(named[1]) in _HARMLESS
+
+
+class MysqlLink(Link):
+    """A connection in autocommit mode; a context manager that closes it.
+
+    target: how error messages name the server.  arguments: the driver's.
+    """
+
+    def __init__(
+        self, target: str, arguments: Mapping[str, Any], connect_s: float
+    ) -> None:
+        self._target = target
+        self._secret = str(arguments.get("password") or "")
+        packet_s = max(1, round(connect_s))
+        try:
+            self.connection = SafeConnection(
+                packet_s * _LOGIN_PACKETS,
+                **arguments,
+                autocommit=True,
+                connection_timeout=packet_s,
+            )
+        except (mysql.connector.Error, OSError, *_MISUSE) as error:
+            text = f"cannot connect to {target}: {self.words(error)}"
+            raise _error(error, text, _connect_hint(error)) from None
+        self._session = self.connection.connection_id or 0
+        named = (self.connection.server_info or "").lower()
+        self._product = "MariaDB" if "mariadb" in named else "MySQL"
+        try:
+            self._fix_session(connect_s)
+        except BaseException as error:
+            self.abandon(error)
+            raise
+
+    def words(self, error: BaseException) -> str:
+        """See Link.words."""
+        return one_line(error, self._secret)
+
+    def without_secret(self, text: str) -> str:
+        """Return *text* without the password."""
+        return text.replace(self._secret, "***") if self._secret else text
+
+    def rows(
+        self,
+        statement: str,
+        parameters: Mapping[str, object] | None = None,
+        *,
+        answer_s: float = ANSWER_S,
+    ) -> list[tuple[Any, ...]]:
+        """Run sql/mysql/STATEMENT.sql; see Link.rows."""
+        with self._guard(statement, answer_s):
+            return self._execute(sql(FAMILY, statement), parameters)
+
+    def create_database(self, name: str) -> None:
+        """Create the database *name*; an identifier cannot be a parameter."""
+        quoted = name.replace("`", "``")
+        with self._guard("create database", ANSWER_S):
+            self._execute(f"create database if not exists `{quoted}`", None)
+
+    def require(self, server: ServerFacts) -> None:
+        """See Link.require."""
+        require_same(self._target, server, answering(self, self._product))
+
+    def stream(
+        self, shape: str, server: ServerFacts | None = None
+    ) -> Iterator[RowBatch]:
+        """Yield every row of the table in batches, all as of one moment.
+
+        server: raise OtherServer if, in that transaction, another one answers.
+        The driver takes ten times as long to make objects of a row as the server takes
+        to send it, so its socket is read here.  Raise EngineError if the server counts
+        more rows, or fewer.
+        """
+        self.rows("snapshot")
+        if server is not None:
+            self.require(server)
+        statement = f"survivors_{shape}"
+        with self._guard(statement, SCAN_S):
+            prepared = self.connection.cmd_stmt_prepare(sql(FAMILY, statement).encode())
+            answered = self.connection.cmd_stmt_execute(prepared["statement_id"])
+        with self._errors(statement):
+            layout = Layout([column[1] for column in answered[1]])
+            batches = RowReader(layout, self.wire(SCAN_S).recv_into).batches()
+        read = 0
+        while True:
+            with self._guard(statement, SCAN_S, BATCH_BYTES_MAX):
+                batch = next(batches, None)
+            if batch is None:
+                break
+            read += len(batch)
+            yield batch
+        self.connection.unread_result = False  # for the driver did not read it
+        ((counted,),) = self.rows(f"count_{shape}", answer_s=SCAN_S)
+        require_all(NAMES[Shape(shape)], read, counted)
+
+    def wire(self, answer_s: float) -> socket.socket:
+        """Return the driver's socket, whose calls raise TimeoutError after answer_s.
+
+        If that is 0, no call blocks.  Raise EngineError if what comes is compressed.
+        """
+        if self.connection._client_flags & ClientFlag.COMPRESS:
+            raise EngineError(
+                "the connection is compressed", hint="Remove compress from the URL."
+            )
+        wire = self.connection.wire()
+        assert wire is not None
+        wire.settimeout(answer_s)
+        return wire
+
+    def received(self) -> int:
+        """Return how many bytes came so far, 0 if that is unknown."""
+        return received(self.connection.wire())
+
+    def sever(self) -> None:
+        """Break the connection, whichever thread is waiting on it."""
+        self.connection.shutdown()
+
+    def close(self) -> None:
+        """End the connection; never raises."""
+        with contextlib.suppress(mysql.connector.Error, OSError):
+            self.connection.close()
+
+    def _fix_session(self, answer_s: float) -> None:
+        """Set what a session depends on, and verify that it is in effect."""
+        wanted = SESSION[self._product]
+        with self._guard("setting the session", answer_s):
+            self._execute(sql(FAMILY, "session_clock"), None)
+            self._execute(*set_statement(wanted))
+            (found,) = self._execute(read_statement(wanted), None)
+        for (name, value), now in zip(wanted.items(), found, strict=True):
+            if not is_in_effect(value, now):
+                raise set_otherwise(name, now, value)
+
+    def _execute(
+        self, text: str, parameters: Mapping[str, object] | Sequence[object] | None
+    ) -> list[tuple[Any, ...]]:
+        # Not closed: a cursor holds nothing on the server, and to close one whose rows
+        # are not all read is an error, in whose stead an interrupt would be lost.
+        cursor: Any = self.connection.cursor()
+        cursor.execute(text, parameters or ())
+        return list(cursor.fetchall()) if cursor.with_rows else []
+
+    @contextlib.contextmanager
+    def _guard(
+        self, statement: str, answer_s: float, most: int = ANSWER_BYTES
+    ) -> Iterator[None]:
+        """Limit time and bytes, and turn the driver's errors into EngineError."""
+        with (
+            self._errors(statement),
+            deadline(answer_s, self.sever, self.received, most) as cut,
+        ):
+            try:
+                with readable():
+                    yield
+            except (mysql.connector.Error, OSError, Nonsense):
+                require_within(cut, self._target, statement, answer_s, most)
+                raise
+        # Cut off although it ended in time: the next statement would be blamed for it.
+        require_within(cut, self._target, statement, answer_s, most)
+
+    @contextlib.contextmanager
+    def _errors(self, statement: str) -> Iterator[None]:
+        try:
+            yield
+        except (mysql.connector.Error, OSError) as error:
+            text = f"{self._target} failed at {statement}: {self.words(error)}"
+            if _is_lost(error):
+                raise ConnectionLost(text, self._session) from error
+            raise _error(error, text) from error
+        except Nonsense as error:
+            text = f"{self._target} failed at {statement}: {error}"
+            if isinstance(error, Ended):
+                raise ConnectionLost(text, self._session) from error
+            raise EngineError(text) from error
+
+
+def _is_lost(error: Exception) -> bool:
+    """Say whether the connection broke; one that waits too long did not."""
+    if isinstance(error, OSError):
+        return not isinstance(error, TimeoutError)
+    if isinstance(error, mysql.connector.OperationalError) and error.errno == -1:
+        return True  # the driver's, of a connection that it has closed
+    return getattr(error, "errno", None) in _LOST
+
+
+def _connect_hint(error: BaseException) -> str:
+    number = getattr(error, "errno", None)
+    if isinstance(error, Unverified):
+        return _UNVERIFIED_HINT
+    if "certificate" in str(error).lower():
+        return (
+            "Check ssl_ca in the URL, or ssl-ca in ~/.my.cnf, and the server's"
+            " certificate: ssl_verify_identity wants one made for the host name in the"
+            " URL."
+        )
+    if number == _ACCESS_DENIED:
+        return "Check account and password."
+    if number == INSECURE or "requires SSL" in str(error):
+        return (
+            "Use TLS: leave ssl_disabled out of the URL, and have the server offer TLS;"
+            " or the server's unix socket, with ?unix_socket=/its/path."
+        )
+    if isinstance(error, mysql.connector.NotSupportedError):
+        return (
+            "Make an account that the driver knows: with caching_sha2_password on"
+            " MySQL, mysql_native_password on MariaDB."
+        )
+    if isinstance(error, _MISUSE):
+        return "Check the options in the URL; they are mysql-connector-python's."
+    return "Check the URL and that the server runs."

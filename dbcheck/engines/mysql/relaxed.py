@@ -1,0 +1,147 @@
+"""Makes a whole server acknowledge too early, for a control, and puts it back.
+
+MySQL and MariaDB have no setting for a session that does so.  SET GLOBAL lasts until
+the server restarts, which every cut leads to.  For a client that dies before the cut,
+what was changed stands in a table in the server's memory, which a restart empties as
+well: a row in it says that the change is in effect, to whoever comes next.
+
+Without a binary log a commit hangs on InnoDB's redo log alone.  With one, recovery goes
+by it (MySQL 8.4 manual, 7.4.4 The Binary Log; MariaDB documentation, Group Commit for
+the Binary Log).  Its flush is one of the drive too, and so makes a redo log durable
+that is written with O_DIRECT, as MariaDB's is from 10.11 on: hence both are relaxed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from dbcheck.engines.mysql.check import product, quote_account
+from dbcheck.engines.mysql.grants import missing
+from dbcheck.engines.mysql.link import MysqlLink
+from dbcheck.engines.tables import MARK
+from dbcheck.errors import EngineError
+
+SETTING, BINLOG = "innodb_flush_log_at_trx_commit", "sync_binlog"
+TABLE = "relaxed"
+_DURABLE = {SETTING: {1, 3}, BINLOG: {1}}  # 3 is MariaDB's: as 1, and more
+_IN_THE_SERVER, _IN_THE_SYSTEM = 0, 2  # where a commit's log is when it is acked
+_NEVER = 0  # the binary log is left to the system
+_SET = {SETTING: "set_flush_log", BINLOG: "set_sync_binlog"}
+_FIRST_OWN_PRIVILEGE = 11  # MariaDB release from which SUPER has no BINLOG ADMIN in it
+
+
+@dataclass(frozen=True, slots=True)
+class _Durability:
+    """What a commit hangs on: values by name of the setting; server: its server_id."""
+
+    server: int
+    values: Mapping[str, int]
+
+    @property
+    def durable(self) -> list[str]:
+        """Which of the settings make an ack wait."""
+        return [name for name, value in self.values.items() if value in _DURABLE[name]]
+
+
+def _durability(link: MysqlLink) -> _Durability:
+    server, log_bin, flush_log, sync_binlog = link.row("durability")
+    values = {SETTING: flush_log, BINLOG: sync_binlog}
+    if not log_bin:
+        del values[BINLOG]
+    return _Durability(server, values)
+
+
+def require_relaxing(link: MysqlLink, database: str) -> None:
+    """Raise EngineError, with the GRANT as hint, if relax() would be refused."""
+    for name in _durability(link).durable:
+        _require_privilege(link, name)
+    _is_remembered(link, database)
+
+
+def relax(link: MysqlLink, database: str, *, process: bool) -> str:
+    """Let commits be acked before they are durable; return in words what was done.
+
+    link: in *database*.  process: the cut will take no more than the server's process.
+    What is not durable stays as it is.
+    """
+    found = _durability(link)
+    if not found.durable:
+        said = ", ".join(f"{name} is {value}" for name, value in found.values.items())
+        return f"{said} on the server already, and is left so"
+    if _is_remembered(link, database):
+        link.rows("drop_relaxed")  # of a control before a restart
+    link.rows("create_relaxed")
+    changes = []
+    for name in found.durable:
+        former, changed = found.values[name], _NEVER
+        if name == SETTING:
+            changed = _IN_THE_SERVER if process else _IN_THE_SYSTEM
+        note = {"setting": name, "former": former, "changed": changed}
+        link.rows("remember_relaxed", {"server": found.server, **note})
+        link.rows(_SET[name], {"value": changed})
+        changes.append(f"{name} = {changed} (was {former})")
+    require_relaxed(link)
+    return f"{', '.join(changes)} on the whole server until the cut"
+
+
+def require_relaxed(link: MysqlLink) -> None:
+    """Raise EngineError if the server's commits are durable when they are acked."""
+    found = _durability(link)
+    for name in found.durable:
+        raise EngineError(
+            f"{name} is {found.values[name]} although a control had changed it",
+            hint="Somebody changed it back, or the server restarted; run again.",
+        )
+
+
+def is_remembered(link: MysqlLink, database: str) -> bool:
+    """Return whether *database* has the table in which relax() remembers."""
+    found = link.rows("table", {"database": database, "name": TABLE})
+    return bool(found) and found[0][2] == MARK
+
+
+def tighten(link: MysqlLink) -> str | None:
+    """Put back what relax() changed; return in words what that was, None if nothing.
+
+    link: in a database of which is_remembered() is true.
+    """
+    said = []
+    now = _durability(link).values
+    for name, former, changed in link.rows("relaxed"):
+        if now.get(name) == changed:
+            _require_privilege(link, name)
+            link.rows(_SET[name], {"value": former})
+            said.append(f"{name} is {former} again; a control had set it to {changed}")
+    link.rows("drop_relaxed")
+    return ", ".join(said) or None
+
+
+def _is_remembered(link: MysqlLink, database: str) -> bool:
+    """Return is_remembered(); raise EngineError if that table is not dbcheck's."""
+    if is_remembered(link, database):
+        return True
+    if link.rows("table", {"database": database, "name": TABLE}):
+        raise EngineError(
+            f"the table {database}.{TABLE} does not bear dbcheck's mark in its comment",
+            hint="Rename or drop that table, or give dbcheck a database of its own.",
+        )
+    return False
+
+
+def _require_privilege(link: MysqlLink, setting: str) -> None:
+    """Raise EngineError unless the account may change that setting of the server."""
+    version, comment, account = link.row("server")
+    name, release = product(version, comment)
+    names = ["SUPER"] if name == "MariaDB" else ["SYSTEM_VARIABLES_ADMIN", "SUPER"]
+    if name == "MariaDB" and setting == BINLOG and release[0] >= _FIRST_OWN_PRIVILEGE:
+        names = ["BINLOG ADMIN"]
+    everywhere = [row[0] for row in link.rows("grants") if " ON *.* " in row[0]]
+    if len(missing(everywhere, "*", "*", names)) < len(names):
+        return
+    quoted = quote_account(account)
+    raise EngineError(
+        f"the account {quoted} lacks {names[0]}, without which {setting} cannot be"
+        " changed for a control",
+        hint=f"Run: grant {names[0].lower()} on *.* to {quoted};",
+    )

@@ -1,0 +1,204 @@
+"""Rows out of the packets of MySQL's protocol, many at once.
+
+The layout is that of "MySQL Source Code Documentation", Client/Server Protocol 4.1
+(Binary Protocol Resultset), which MariaDB shares ("Client/Server Protocol" in its
+knowledge base).  Nothing here opens a socket.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+from mysql.connector.constants import FieldType
+from mysql.connector.errors import get_exception
+
+from dbcheck.core.survivors import INTACT, RECORD, RowBatch, items_at
+from dbcheck.engines.link import BATCH_BYTES_MAX
+from dbcheck.engines.mysql.wire import HEADER_BYTES, Ended, Nonsense
+
+BATCH_BYTES = 1 << 20
+
+_PACKET = struct.Struct("<IB")  # length in three bytes, sequence number; first byte
+_LENGTH = 0xFFFFFF  # the largest; then the packet goes on in the next one
+_ROW, _END, _ERR = 0x00, 0xFE, 0xFF
+
+_INTEGERS = {
+    FieldType.SHORT: "<i2",
+    FieldType.LONG: "<i4",
+    FieldType.LONGLONG: "<i8",
+}
+_STRINGS = {
+    FieldType.TINY_BLOB,
+    FieldType.MEDIUM_BLOB,
+    FieldType.LONG_BLOB,
+    FieldType.BLOB,
+    FieldType.VAR_STRING,
+    FieldType.STRING,
+}
+_COLUMNS = ("row_id", "epoch", "session", "seq", "part", "payload", "checksum")
+
+# The first byte of a payload's length -> how many bytes of it follow, and as what they
+# can be read, since a checksum stands behind them, and which bits are the length's.
+_LENGTHS = {
+    0xFC: (2, "<u2", 0xFFFF),
+    0xFD: (3, "<u4", 0xFFFFFF),
+    0xFE: (8, "<i8", -1),
+}
+_NO_LENGTHS = (0xFB, 0xFF)  # NULL, and nothing
+
+
+class Layout:
+    """Where the columns of a row stand in its packet."""
+
+    def __init__(self, types: Sequence[int]) -> None:
+        """Raise Nonsense if columns of these *types* are no row of a table of ours."""
+        try:
+            kinds = [_INTEGERS[kind] for kind in (*types[:5], types[6])]
+        except (KeyError, IndexError):
+            kinds = []
+        if len(types) != len(_COLUMNS) or not kinds or types[5] not in _STRINGS:
+            raise Nonsense(f"the server's columns are of the types {types}")
+        fields = list(zip(_COLUMNS, kinds[:5], strict=False))
+        self._head = np.dtype(
+            [("kind", "u1"), ("nulls", "<u2"), *fields, ("length", "u1")]
+        )
+        self._tail = np.dtype([("checksum", kinds[5])])
+
+    def batch_of(self, content: bytes, begins: Sequence[int]) -> RowBatch:
+        """Return the rows in the packets that begin there and fill *content*.
+
+        Raise Nonsense if one of them is no row.
+        """
+        packets = np.frombuffer(content, np.uint8)
+        starts = np.array(begins, np.int64) + HEADER_BYTES
+        ends = np.append(starts[1:] - HEADER_BYTES, len(content))
+        least = self._head.itemsize + self._tail.itemsize
+        if (ends - starts).min() < least:
+            raise Nonsense("a packet is too short for a row")
+        heads = items_at(packets, starts, self._head)
+        lengths = heads["length"].astype(np.int64)
+        payloads = starts + self._head.itemsize
+        wrong = np.isin(lengths, _NO_LENGTHS) | (heads["nulls"] != 0)
+        for first, (more, kind, mask) in _LENGTHS.items():
+            wide = np.flatnonzero(heads["length"] == first)
+            found = items_at(packets, payloads[wide], np.dtype([("length", kind)]))
+            lengths[wide] = found["length"] & mask
+            payloads[wide] += more
+        wrong |= lengths < 0  # 8 bytes that are no length, but the checksum itself
+        checksums = ends - self._tail.itemsize
+        if wrong.any() or (payloads + lengths != checksums).any():
+            raise Nonsense("a packet is no row of the table")
+        records = np.empty(len(starts), RECORD)
+        for name in _COLUMNS[:5]:
+            records[name] = heads[name]
+        records["checksum"] = items_at(packets, checksums, self._tail)["checksum"]
+        records["content"] = INTACT
+        return RowBatch(records, packets, payloads, lengths)
+
+
+class RowReader:
+    """Finds the packets in what is read, and the rows in them.
+
+    read: fills a buffer, and returns how many bytes it put there, 0 at the end of the
+          connection.
+    """
+
+    def __init__(self, layout: Layout, read: Callable[[memoryview], int]) -> None:
+        self._layout, self._read = layout, read
+        self._buffer = bytearray(BATCH_BYTES)
+        self._end = 0  # of what was read
+
+    def batches(self) -> Iterator[RowBatch]:
+        """Yield all rows; raise Nonsense, or the driver's error if one is sent.
+
+        A batch has at most BATCH_BYTES bytes, or one row that has more.
+        """
+        begins: list[int] = []
+        at = 0
+        while True:
+            at = self._walk(at, begins)
+            kind = self._special(at)
+            if kind is None and self._end < len(self._buffer):
+                self._fill()
+            elif begins:
+                yield self._layout.batch_of(bytes(self._buffer[:at]), begins)
+                self._drop(at)
+                begins, at = [], 0
+            elif kind is None:
+                self._buffer += bytes(len(self._buffer))
+            elif kind == _ROW:
+                yield self._layout.batch_of(self._joined(), [0])
+            else:
+                self._finish(kind)
+                return
+
+    def _walk(self, at: int, begins: list[int]) -> int:
+        """Note where each whole row from *at* on begins; return where that ends."""
+        buffer, end, unpack = self._buffer, self._end, _PACKET.unpack_from
+        while at + _PACKET.size <= end:
+            length, kind = unpack(buffer, at)
+            length &= _LENGTH
+            following = at + HEADER_BYTES + length
+            if kind or following > end or length == _LENGTH:
+                break
+            begins.append(at)
+            at = following
+        return at
+
+    def _special(self, at: int) -> int | None:
+        """Return the kind of the packet there unless it is a row like any other.
+
+        That of a row whose packet goes on in the next one is _ROW.
+        """
+        if at + _PACKET.size > self._end:
+            return None
+        length, kind = _PACKET.unpack_from(self._buffer, at)
+        return kind if kind or length & _LENGTH == _LENGTH else None
+
+    def _joined(self) -> bytes:
+        """Take the first packet, and all in which it goes on; return it as one.
+
+        Raise Nonsense if that is more than any batch may have.
+        """
+        whole = bytearray(HEADER_BYTES)
+        while len(whole) <= BATCH_BYTES_MAX:
+            packet = self._take()
+            whole += packet[HEADER_BYTES:]
+            if len(packet) < HEADER_BYTES + _LENGTH:
+                return bytes(whole)
+        raise Nonsense(f"a row is longer than {BATCH_BYTES_MAX >> 20} MiB")
+
+    def _finish(self, kind: int) -> None:
+        """Take the packet behind the last row; raise what it says if it is no end."""
+        packet = self._take()
+        if kind == _ERR:
+            raise get_exception(packet)
+        if kind != _END or self._end:
+            raise Nonsense("the server's rows end in what is no end")
+
+    def _take(self) -> bytes:
+        """Return the first packet, once all of it is there."""
+        while self._end < HEADER_BYTES:
+            self._fill()
+        size = HEADER_BYTES + int.from_bytes(self._buffer[:3], "little")
+        if size > len(self._buffer):
+            self._buffer += bytes(size - len(self._buffer))
+        while self._end < size:
+            self._fill()
+        packet = bytes(self._buffer[:size])
+        self._drop(size)
+        return packet
+
+    def _drop(self, size: int) -> None:
+        left = self._buffer[size : self._end]
+        self._buffer[: len(left)] = left
+        self._end = len(left)
+
+    def _fill(self) -> None:
+        with memoryview(self._buffer) as buffer, buffer[self._end :] as free:
+            read = self._read(free)
+        if not read:
+            raise Ended("the connection ended amid the rows")
+        self._end += read

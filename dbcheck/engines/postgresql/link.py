@@ -1,0 +1,355 @@
+"""One psycopg2 connection that another thread can sever, with errors as ours."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import socket
+from collections.abc import Iterator, Mapping
+from typing import Any, Protocol
+
+import psycopg2
+import psycopg2.extensions
+
+from dbcheck.core.server import ServerFacts
+from dbcheck.core.survivors import RowBatch
+from dbcheck.engines.answering import Answering, require_same
+from dbcheck.engines.deadline import Cut, deadline, received
+from dbcheck.engines.interruptible import interruptible
+from dbcheck.engines.link import (
+    ANSWER_BYTES,
+    ANSWER_S,
+    BATCH_BYTES_MAX,
+    SCAN_S,
+    UNREADABLE,
+    Link,
+    one_line,
+    require_within,
+    set_otherwise,
+    unreadable,
+)
+from dbcheck.engines.postgresql import libpq_stderr
+from dbcheck.engines.postgresql.copy import Copy
+from dbcheck.engines.postgresql.index import IdsRead, require_index
+from dbcheck.engines.postgresql.options import REFUSED, UNVERIFIED_HINT
+from dbcheck.engines.postgresql.rows import CopyParser, Nonsense
+from dbcheck.engines.postgresql.settings import HEAP, SESSION, SNAPSHOT
+from dbcheck.errors import ConnectionLost, EngineError, TableLost, TableRefused
+from dbcheck.files import sql
+from dbcheck.ports.engine import Shape
+
+FAMILY = "postgresql"
+
+libpq_stderr.silence()  # before any connection
+
+# SQLSTATEs (PostgreSQL 17, appendix A) of a table that is not there any more or whose
+# files are damaged: undefined table or schema; I/O error, internal error (among them
+# XX001 data_corrupted, XX002 index_corrupted).  An undefined file (58P01) is damage
+# only if it is one of a relation: libraries are files as well (md.c, dfmgr.c).
+_MISSING, _DAMAGED, _NO_FILE = ("42P01", "3F000"), ("58030", "XX"), "58P01"
+_OF_A_RELATION = re.compile(r"\b(?:base|global|pg_tblspc)/[0-9]")
+# Those of a relation's file that may be sound: no permission, no space, no memory, too
+# many open files (elog.c, errcode_for_file_access); or of one in a tablespace that is
+# not there, for a volume that is not mounted looks so.
+_REFUSED = ("42501", "53100", "53200", "53000")
+_IN_A_TABLESPACE = re.compile(r"\bpg_tblspc/[0-9]")
+
+
+# For all of a login: libpq's limit is for each host, and none is psycopg2's for what it
+# asks a server then whose dates are not of the form ISO.
+LOGIN_S = 60.0
+GRACE_S = 5.0  # after it was severed
+
+
+def connect_hint(error: BaseException, otherwise: str) -> str:
+    """Return what to do about a connection that failed: about TLS, or *otherwise*."""
+    words = str(error)
+    if REFUSED in words:
+        return UNVERIFIED_HINT
+    about_tls = "certificate" in words or "SSL" in words
+    if about_tls and "pg_hba.conf" not in words:
+        return (
+            "Check sslmode and sslrootcert in the URL, and the server's certificate:"
+            " verify-full wants one made for the host name in the URL."
+        )
+    return otherwise
+
+
+class _Connection(Protocol):
+    """psycopg's or psycopg2's."""
+
+    def fileno(self) -> int: ...
+
+    def close(self) -> None: ...
+
+
+def own_wire(target: str, connection: _Connection) -> socket.socket:
+    """Return a duplicate of libpq's socket: it stays ours when libpq closes its own.
+
+    Close the connection and raise EngineError if this process may open no more files.
+    """
+    try:
+        try:
+            return socket.socket(fileno=os.dup(connection.fileno()))
+        except OSError as error:
+            raise EngineError(
+                f"cannot keep a connection to {target}: {error.strerror}",
+                hint="Let dbcheck open more files (ulimit -n), or ask for fewer"
+                " sessions.",
+            ) from error
+    except BaseException:
+        connection.close()
+        raise
+
+
+class _Opening:
+    """A connection while it is made, which another thread can watch and sever."""
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        self._options = options
+        self._made: psycopg2.extensions.connection | None = None
+
+    def connect(self) -> psycopg2.extensions.connection:
+        """Connect; raise psycopg2.Error."""
+        made: psycopg2.extensions.connection
+        try:
+            made = psycopg2.connect(connection_factory=self._make, **self._options)
+        finally:
+            self._made = None  # one that failed is closed as it is forgotten
+        return made
+
+    def _make(self, *given: Any, **more: Any) -> psycopg2.extensions.connection:
+        kind = psycopg2.extensions.connection
+        self._made = kind.__new__(kind)  # known before its constructor connects
+        self._made.__init__(*given, **more)  # type: ignore[misc]
+        return self._made
+
+    def received(self) -> int:
+        """Return how many bytes came so far, 0 if that is unknown."""
+        with self._wire() as wire:
+            return received(wire)
+
+    def sever(self) -> None:
+        """Break it; what has no socket yet is left to libpq's own limit."""
+        with self._wire() as wire, contextlib.suppress(OSError):
+            if wire is not None:
+                wire.shutdown(socket.SHUT_RDWR)
+
+    @contextlib.contextmanager
+    def _wire(self) -> Iterator[socket.socket | None]:
+        """Give a duplicate of libpq's socket, None as long as there is none."""
+        found, made = None, self._made  # which connect() forgets meanwhile
+        with contextlib.suppress(psycopg2.Error, OSError):
+            if made is not None:
+                found = socket.socket(fileno=os.dup(made.fileno()))
+        try:
+            yield found
+        finally:
+            if found is not None:
+                found.close()
+
+
+class PostgresqlLink(Link):
+    """A connection in autocommit mode; a context manager that closes it.
+
+    target: how error messages name the server.  arguments: psycopg2's.
+    """
+
+    def __init__(
+        self, target: str, arguments: Mapping[str, Any], connect_s: float
+    ) -> None:
+        self._target = target
+        self._secret = str(arguments.get("password") or "")
+        opening = _Opening({**arguments, "connect_timeout": max(2, round(connect_s))})
+        limit_s, cut = connect_s + LOGIN_S, Cut()
+        try:
+            with deadline(
+                limit_s, opening.sever, opening.received, ANSWER_BYTES
+            ) as cut:
+                self.connection = interruptible(
+                    opening.connect, opening.sever, limit_s + GRACE_S
+                )
+        except (psycopg2.Error, TimeoutError) as error:
+            require_within(cut, target, "the login", limit_s, ANSWER_BYTES)
+            raise EngineError(
+                f"cannot connect to {target}: {self.words(error)}",
+                hint=connect_hint(
+                    error, "Check the URL, that the server runs, and the password."
+                ),
+            ) from None
+        except UNREADABLE as error:
+            raise unreadable(target, self.words(error)) from None
+        self._wire = own_wire(target, self.connection)
+        try:
+            self.connection.autocommit = True
+            self._pid = self.connection.get_backend_pid()
+            self.fix(SESSION, max(2, connect_s))
+            # Cached by the driver, which is not told of the statement's change.
+            self.connection.set_client_encoding("UTF8")
+        except BaseException as error:
+            self.abandon(error)
+            raise
+
+    def words(self, error: BaseException) -> str:
+        """See Link.words."""
+        return one_line(error, self._secret)
+
+    def rows(
+        self,
+        statement: str,
+        parameters: Mapping[str, object] | None = None,
+        *,
+        answer_s: float = ANSWER_S,
+    ) -> list[tuple[Any, ...]]:
+        """Run sql/postgresql/STATEMENT.sql; see Link.rows."""
+
+        def run() -> list[tuple[Any, ...]]:
+            with self.connection.cursor() as cursor:
+                cursor.execute(sql(FAMILY, statement), parameters)
+                return cursor.fetchall() if cursor.description else []
+
+        with self._guard(statement, answer_s):
+            return interruptible(run, self.sever)
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Commit all that the body runs, or none of it if it raises.
+
+        Raise EngineError if the commit fails.  psycopg2's own context manager would
+        raise its error of a connection that is gone in place of the body's.
+        """
+        with self._guard("begin", ANSWER_S):
+            self.connection.autocommit = False
+        try:
+            yield
+        except BaseException:
+            with contextlib.suppress(psycopg2.Error), deadline(ANSWER_S, self.sever):
+                self.connection.rollback()
+                self.connection.autocommit = True
+            raise
+        with self._guard("commit", ANSWER_S):
+            interruptible(self.connection.commit, self.sever)
+            self.connection.autocommit = True
+
+    def require(self, server: ServerFacts) -> None:
+        """See Link.require."""
+        found = Answering(*self.row("answering"))
+        require_same(self._target, server, found)
+
+    def stream(
+        self, shape: str, server: ServerFacts | None = None
+    ) -> Iterator[RowBatch]:
+        """Yield every row of the table in batches, all as of one moment.
+
+        server: raise OtherServer if, in that transaction, another one answers.
+        A batch has about BATCH_BYTES bytes, or ends with the row that exceeds them.
+        After the last one, raise EngineError if the server counts more rows, or fewer,
+        and IndexDamaged if the table's primary key disagrees with it.
+        """
+        with self._guard("begin", ANSWER_S):
+            self.connection.set_session(
+                "REPEATABLE READ", readonly=True, autocommit=False
+            )
+        self.fix(HEAP)
+        self._require(SNAPSHOT)
+        if server is not None:
+            self.require(server)
+        self.require_plan(f"count_{shape}", "Seq Scan")
+        statement, read = f"survivors_{shape}", IdsRead()
+        parser = CopyParser()
+        with Copy(self.connection, sql(FAMILY, statement), self.sever) as copy:
+            while True:
+                with self._guard(statement, SCAN_S, BATCH_BYTES_MAX):
+                    messages = copy.read()
+                    batch = parser.parse(messages)
+                if batch:
+                    read.add(batch.records["row_id"])
+                    yield batch
+                if not messages:
+                    break
+        require_index(self, Shape(shape), read)
+
+    def require_plan(self, statement: str, scan: str) -> None:
+        """Raise EngineError unless the server runs the statement by *scan*."""
+        explain = f"explain (costs off) {sql(FAMILY, statement)}"
+        with self._guard("the plan to read survivors", ANSWER_S):
+            cursor = self.connection.cursor()
+            cursor.execute(explain)
+            plan = "\n".join(line for (line,) in cursor.fetchall())
+        if f"{scan} " not in plan:
+            raise EngineError(
+                f"{self._target} plans no {scan.lower()} for {statement}, but: {plan}"
+            )
+
+    def is_failed(self) -> bool:
+        """Say whether an error ended the transaction, or the connection."""
+        status = self.connection.info.transaction_status
+        return status != psycopg2.extensions.TRANSACTION_STATUS_INTRANS
+
+    def sever(self) -> None:
+        """Break the connection, whichever thread is waiting on it."""
+        with contextlib.suppress(OSError):
+            self._wire.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """End the connection; never raises."""
+        with contextlib.suppress(psycopg2.Error):
+            self.connection.close()
+        self._wire.close()
+
+    def fix(self, settings: Mapping[str, str], answer_s: float = ANSWER_S) -> None:
+        """Set *settings*, as far as the server has them, and read them back."""
+        parameters = {"settings": json.dumps(settings)}
+        self.rows("session", parameters, answer_s=answer_s)
+        self._require(settings, answer_s)
+
+    def _require(self, settings: Mapping[str, str], answer_s: float = ANSWER_S) -> None:
+        """Raise EngineError unless *settings* are in effect."""
+        parameters = {"settings": json.dumps(settings)}
+        for name, found in self.rows("session_check", parameters, answer_s=answer_s):
+            raise set_otherwise(name, found, settings[name])
+
+    @contextlib.contextmanager
+    def _guard(
+        self, statement: str, answer_s: float, most: int = ANSWER_BYTES
+    ) -> Iterator[None]:
+        """Limit time and bytes, and turn the driver's errors into EngineError."""
+        cut = Cut()
+        try:
+            with deadline(
+                answer_s, self.sever, lambda: received(self._wire), most
+            ) as cut:
+                yield
+            # Cut off although it ended in time: the next one would be blamed for it.
+            require_within(cut, self._target, statement, answer_s, most)
+        except psycopg2.Error as error:
+            require_within(cut, self._target, statement, answer_s, most)
+            text = f"{self._target} failed at {statement}: {self.words(error)}"
+            missing = (error.pgcode or "").startswith(_MISSING)
+            if _is_refused(error):
+                raise TableRefused(text) from error
+            if missing or _is_damage(error):
+                raise TableLost(text, missing=missing) from error
+            if self.connection.closed:
+                raise ConnectionLost(text, self._pid) from error
+            raise EngineError(text) from error
+        except (Nonsense, UnicodeError) as error:
+            text = f"{self._target} failed at {statement}: {error}"
+            raise EngineError(text) from error
+
+
+def _is_damage(error: psycopg2.Error) -> bool:
+    """Say whether an error names damaged data, and not another file."""
+    state = error.pgcode or ""
+    if state == _NO_FILE:
+        return _OF_A_RELATION.search(str(error)) is not None
+    return state.startswith(_DAMAGED)
+
+
+def _is_refused(error: psycopg2.Error) -> bool:
+    """Say whether an error is of a relation's file that may be sound."""
+    if error.pgcode == _NO_FILE:
+        return _IN_A_TABLESPACE.search(str(error)) is not None
+    return error.pgcode in _REFUSED and _OF_A_RELATION.search(str(error)) is not None

@@ -1,0 +1,307 @@
+"""A session of the load on PostgreSQL, through psycopg 3's view of libpq.
+
+libpq's asynchronous interface (PostgreSQL 17 manual, 34.4 and 34.5) never blocks, with
+TLS or without, and keeps the protocol its own affair.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import struct
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import psycopg
+from psycopg.errors import Diagnostic, error_from_result
+from psycopg.pq import ExecStatus, TransactionStatus
+from psycopg.pq.abc import PGresult
+
+from dbcheck.core.history import Row
+from dbcheck.core.server import ServerFacts
+from dbcheck.engines.answering import Answering, require_same
+from dbcheck.engines.deadline import deadline, received
+from dbcheck.engines.link import (
+    ANSWER_BYTES,
+    ANSWER_S,
+    UNREADABLE,
+    one_line,
+    set_otherwise,
+    unreadable,
+)
+from dbcheck.engines.postgresql.link import FAMILY, connect_hint, own_wire
+from dbcheck.engines.postgresql.settings import SESSION
+from dbcheck.errors import CommitUnknown, EngineError
+from dbcheck.files import sql
+from dbcheck.ports.engine import Shape
+
+_CONNECT_S = 10
+RELAXED = "off"  # of synchronous_commit; never fsync, which can corrupt the files
+
+# What sql/postgresql/insert_*.sql names it, and the formats of its parameters.
+_STATEMENT = b"dbcheck_insert"
+_BINARY = 1
+_INT2, _INT4, _INT8 = (struct.Struct(code).pack for code in ("!h", "!i", "!q"))
+
+# The command tag of a transaction that was rolled back says ROLLBACK, and that is no
+# error; so the tag itself is looked at.
+_COMMITTED = b"INSERT 0 1"
+_IDLE = TransactionStatus.IDLE  # looked up once: it takes as long as a call of libpq
+
+# One answers an insert.  Of a COPY that was not asked for, libpq gives another result
+# whenever it is asked.
+_RESULTS_MAX = 16
+
+# After a FATAL error, or one of these SQLSTATEs, the row may be there: the connection
+# failed, or the server says itself that it does not know.
+_UNKNOWN = ("08", "40003")
+_FAREWELLS = ("57P01", "57P02")  # admin_shutdown, crash_shutdown (of another backend)
+# PostgreSQL says this under 57P01 as well, once its main process was killed: a crash.
+_CRASHED = "unexpected postmaster exit"
+# A statement that another session prepared on this server connection, or that it did
+# not (duplicate_prepared_statement, invalid_sql_statement_name).
+_POOLED = ("42P05", "26000")
+_SHARED = "several sessions share a connection to the server"
+_POOLER = (
+    "A pooler in transaction mode does that (PgBouncer: pool_mode = transaction);"
+    " connect to the server itself."
+)
+
+
+class PostgresqlSession:
+    """One connection of the load; see Session."""
+
+    def __init__(
+        self,
+        target: str,
+        arguments: Mapping[str, Any],
+        shape: Shape,
+        *,
+        relaxed: bool = False,
+        server: ServerFacts | None = None,
+    ) -> None:
+        """Connect, and prepare the statement; raise EngineError if that is refused.
+
+        target: how error messages name the server.  arguments: libpq's.
+        server: which one it must be, None for any.
+        """
+        self._target = target
+        self._secret = str(arguments.get("password") or "")
+        self._has_key = shape is Shape.LEDGER
+        self._in_flight = False
+        self._results: list[PGresult] = []
+        # Bytes received when an answer was first seen to be incomplete.
+        self._before: int | None = None
+        self._farewell = ""
+        with self._guard("connect"):
+            self.connection = psycopg.connect(
+                **{**arguments, "connect_timeout": _CONNECT_S},
+                autocommit=True,
+            )
+        self._wire = own_wire(target, self.connection)
+        try:
+            with (
+                self._guard("prepare"),
+                deadline(
+                    ANSWER_S,
+                    self._sever,
+                    lambda: received(self._wire),
+                    ANSWER_BYTES,
+                ),
+            ):
+                self._set()
+                if server is not None:
+                    self._require(server)
+                if relaxed:
+                    self._relax()
+                self._run(f"insert_{shape.value}")
+        except BaseException:
+            self.close()
+            raise
+        self.connection.add_notice_handler(self._heard)
+        self._pgconn = self.connection.pgconn
+        self._pgconn.nonblocking = 1
+
+    def fileno(self) -> int:
+        """Return the descriptor to wait on."""
+        return self._wire.fileno()
+
+    def send(self, row: Row) -> bool:
+        """Begin to insert *row* in a transaction of its own; see Session."""
+        values: list[bytes] = []
+        if self._has_key:
+            _, epoch, session, seq, part, payload, checksum = row
+            try:
+                values = [
+                    _INT8(epoch),
+                    _INT4(session),
+                    _INT8(seq),
+                    _INT2(part),
+                    payload,
+                    _INT8(checksum),
+                ]
+            except struct.error as error:
+                raise EngineError(f"{self._target} has no such row: {error}") from None
+        self._in_flight = True
+        self._before = None
+        try:
+            self._pgconn.send_query_prepared(
+                _STATEMENT, values, [_BINARY] * len(values), _BINARY
+            )
+        except psycopg.Error as error:
+            raise self._refusal(error) from error
+        return self.flush()
+
+    def flush(self) -> bool:
+        """Send what is left; return True once nothing is."""
+        try:
+            return self._pgconn.flush() == 0
+        except psycopg.Error as error:
+            raise self._refusal(error) from error
+
+    def receive(self) -> int | None:
+        """Read what came; return the row's id once its commit is answered."""
+        pgconn = self._pgconn
+        try:
+            pgconn.consume_input()
+            while not pgconn.is_busy():
+                result = pgconn.get_result()
+                if result is None:
+                    return self._outcome()
+                self._results.append(result)
+                if len(self._results) == _RESULTS_MAX:
+                    raise self._endless()
+        except psycopg.Error as error:
+            raise self._refusal(error) from error
+        came = received(self._wire)
+        self._before = came if self._before is None else self._before
+        if came - self._before > ANSWER_BYTES:
+            raise self._endless()
+        return None
+
+    def close(self) -> None:
+        """End the connection, also in the middle of an operation; never raises."""
+        if self._in_flight:
+            self._sever()
+        with contextlib.suppress(psycopg.Error):
+            self.connection.close()
+        self._wire.close()
+
+    def _outcome(self) -> int | None:
+        """Return the id if what the server answered says that the row is committed."""
+        results, self._results = self._results, []
+        if not self._in_flight:
+            return None
+        self._in_flight = False
+        if len(results) == 1:
+            (result,) = results
+            idle = self._pgconn.transaction_status == _IDLE
+            value = None
+            if idle and result.command_status == _COMMITTED:
+                value = result.get_value(0, 0)
+            if value is not None:
+                return int.from_bytes(value, "big")
+        raise self._not_committed(results)
+
+    def _not_committed(self, results: list[PGresult]) -> EngineError:
+        """Return the error for what the server answered instead."""
+        for result in results:
+            if result.status == ExecStatus.FATAL_ERROR:
+                return self._refusal(error_from_result(result))
+        tags = [result.command_status or b"" for result in results]
+        said = ", ".join(repr(tag.decode("utf-8", "replace")) for tag in tags)
+        over = self._pgconn.transaction_status == _IDLE
+        self._sever()  # the server rolls back what is still open
+        return EngineError(
+            f"the server answered {said} and the transaction is"
+            f" {'over' if over else 'still open'}",
+            hint="Connect to the server itself, with no pooler or proxy between.",
+        )
+
+    def _endless(self) -> CommitUnknown:
+        """Return the error for an answer that libpq would collect for ever."""
+        self._results = []
+        self._sever()
+        return CommitUnknown("the connection broke during a commit: no end of answers")
+
+    def _refusal(self, error: psycopg.Error) -> EngineError:
+        """Return EngineError if the row is certainly absent, else CommitUnknown."""
+        for result in self._results:  # the server's own words, before it hung up
+            error = error_from_result(result)
+        words = one_line(error, self._secret)
+        definite = (
+            self._pgconn.transaction_status != TransactionStatus.UNKNOWN
+            and error.diag.severity_nonlocalized == "ERROR"
+            and error.sqlstate is not None
+            and not error.sqlstate.startswith(_UNKNOWN)
+        )
+        if definite and error.sqlstate in _POOLED:
+            return EngineError(f"{_SHARED}: {words}", hint=_POOLER)
+        if definite:
+            return EngineError(f"the server refused a commit: {words}")
+        farewell = words if _is_farewell(error.sqlstate, words) else self._farewell
+        text = f"the connection broke during a commit: {words}"
+        return CommitUnknown(text, farewell=farewell)
+
+    def _heard(self, said: Diagnostic) -> None:
+        """Keep the farewell of a server that ends the connection between commits."""
+        words = f"{said.severity}: {said.message_primary}"
+        if _is_farewell(said.sqlstate, words):
+            self._farewell = words
+
+    def _set(self) -> None:
+        """Set what a session depends on, and read it back."""
+        parameters = {"settings": json.dumps(SESSION)}
+        self._run("session", parameters)
+        for name, found in self._run("session_check", parameters).fetchall():
+            raise set_otherwise(name, found, SESSION[name])
+
+    def _require(self, server: ServerFacts) -> None:
+        """Raise OtherServer unless it is *server* that answers."""
+        (row,) = self._run("answering").fetchall()
+        require_same(self._target, server, Answering(*row))
+
+    def _relax(self) -> None:
+        """Have commits acked before they are durable, and see it so."""
+        self._run("relax")
+        (value,) = self._run("relaxed").fetchall()[0]
+        if value != RELAXED:
+            raise EngineError(
+                f"synchronous_commit is {value} although the session set it otherwise",
+                hint="Connect to the server itself, with no pooler or proxy between.",
+            )
+
+    def _run(
+        self, statement: str, parameters: Mapping[str, str] | None = None
+    ) -> psycopg.Cursor[Any]:
+        return self.connection.execute(sql(FAMILY, statement).encode(), parameters)
+
+    def _sever(self) -> None:
+        """Break the connection, whichever thread is waiting on it."""
+        with contextlib.suppress(OSError):
+            self._wire.shutdown(socket.SHUT_RDWR)
+
+    @contextlib.contextmanager
+    def _guard(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except psycopg.Error as error:
+            if error.sqlstate in _POOLED:
+                said = f"{_SHARED}: {one_line(error, self._secret)}"
+                raise EngineError(said, hint=_POOLER) from None
+            raise EngineError(
+                f"cannot {what} a session on {self._target}:"
+                f" {one_line(error, self._secret)}",
+                hint=connect_hint(
+                    error, "Check the URL, that the server runs, and its limits."
+                ),
+            ) from None
+        except UNREADABLE as error:
+            words = one_line(error, self._secret)
+            raise unreadable(self._target, words) from None
+
+
+def _is_farewell(sqlstate: str | None, words: str) -> bool:
+    """Say whether a server that shuts down said *words*."""
+    return sqlstate in _FAREWELLS and _CRASHED not in words

@@ -1,0 +1,469 @@
+"""What a server's directories lie on: filesystems, block devices, drives.
+
+This file is sent to the target's host, see host_agent.py: Python 3.8, no more than
+the standard library and remote/wire.py.  What cannot be read is "" or None, and
+`unreadable` says why; nothing here raises but for a data directory that is absent.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import glob
+import json
+import os
+import re
+import shutil
+import stat
+import struct
+import subprocess
+from collections.abc import Iterator
+from typing import Any
+
+from dbcheck.hosts.agent.apart import JOURNAL, apart
+from dbcheck.hosts.agent.files import Files
+from dbcheck.hosts.agent.foreign import foreign
+from dbcheck.remote.wire import (
+    clock_us,
+    error_words,
+    first_line,
+    host_names,
+    mount_of,
+)
+
+TOOL_TIMEOUT_S = 10
+LAYERS_MAX = 64
+BLOCK = "/sys/class/block"
+BTRFS = "/sys/fs/btrfs/*/devices"
+BY_UUID = "/dev/disk/by-uuid"
+TOOL_PATHS = os.pathsep.join((os.environ.get("PATH", ""), "/usr/sbin", "/sbin"))
+# Files of an array in /sys (Documentation/admin-guide/md.rst), by core.target.Layer.md.
+MD = {
+    "level": "level",
+    "degraded": "degraded",
+    "policy": "consistency_policy",
+    "backlog": "bitmap/backlog",
+}
+# SMART attributes of ATA drives that count losses of power, by their usual names.
+QUOTED = re.compile(r"[0-9][0-9,]{0,30}")
+ATA_UNSAFE = (174, 192)
+ATA_CYCLES = 12
+# Files that a server writes in place as long as its data lives, and never replaces.
+LASTING = ("", "global/pg_control", "ibdata1")
+
+
+class Volume:
+    """The filesystem that a directory lies on, and the block devices below it.
+
+    places: name -> path, with links followed, of the directories on it.
+    device: st_dev of the filesystem.
+    """
+
+    def __init__(self, path: str) -> None:
+        """Look at the directory *path*, which must be there."""
+        self.path = os.path.realpath(path)
+        self.device = os.stat(self.path).st_dev
+        self.mount = mount_of(self.path)
+        self.places: dict[str, str] = {}
+        self.unreadable: dict[str, str] = {}
+
+    def all(self) -> dict[str, Any]:
+        """Return everything, as plain values."""
+        layers = self.layers()
+        facts = {
+            "places": self.places,
+            "mount_point": self.mount["point"],
+            "filesystem": self.mount["type"],
+            "mount_options": self.mount["options"],
+            "source": self.mount["source"],
+            "filesystem_uuid": self.uuid(),
+            "layers": layers,
+            "apart": {role: os.path.basename(at) for role, at in self.apart().items()},
+            "drives": [self.drive(each) for each in layers if not each["below"]],
+        }
+        if not facts["filesystem"]:
+            self.unreadable["filesystem"] = "the host does not tell"
+        return {**facts, "unreadable": self.unreadable}
+
+    def uuid(self) -> str:
+        """Return the filesystem's UUID: the device's own, else udev's.
+
+        udev may have left a link of a device that has another filesystem by now, as
+        loop devices have; only root can read the device (blkid(8), -p).  Whoever mounts
+        a FUSE filesystem names its source, so that is looked at before it is opened.
+        """
+        key, source = "filesystem_uuid", self.mount["source"]
+        if not source.startswith("/dev/"):
+            self.unreadable[key] = f"{source} is no block device"
+            return ""
+        text = ""
+        if is_block_device(source):
+            text = self.tool(key, "blkid", "-p", "-s", "UUID", "-o", "value", source)
+        found = text.strip() or linked_uuid(source)
+        if found:
+            self.unreadable.pop(key, None)
+        else:
+            self.unreadable.setdefault(key, f"blkid knows none of {source}")
+        return found
+
+    def layers(self) -> list[dict[str, Any]]:
+        """Return the block devices under the filesystem, the topmost first.
+
+        below names the devices that each is made of: dm and md keep them in
+        slaves/, a partition lies in its disk's folder (sysfs-block).  Btrfs, and a
+        filesystem whose journal is apart, lie on several devices, none below another.
+        """
+        found: list[dict[str, Any]] = []
+        top = self.top()
+        queue = [top, *self.members(os.path.basename(top)), *self.apart().values()]
+        for folder in queue:  # grows while it is walked
+            name = os.path.basename(folder)
+            if not folder or any(layer["name"] == name for layer in found):
+                continue
+            below = []
+            if os.path.exists(os.path.join(folder, "partition")):
+                below = [os.path.dirname(folder)]
+            else:
+                slaves = os.path.join(folder, "slaves")
+                if os.path.isdir(slaves):
+                    paths = (
+                        os.path.join(slaves, slave) for slave in os.listdir(slaves)
+                    )
+                    below = sorted(map(os.path.realpath, paths))
+            found.append(layer_of(folder, name, [os.path.basename(b) for b in below]))
+            queue += below
+            if len(found) > LAYERS_MAX:
+                self.unreadable["layers"] = f"more than {LAYERS_MAX} block devices"
+                break
+        return found
+
+    def top(self) -> str:
+        """Return the sysfs folder of the device that is mounted, "" if none is."""
+        number = self.device
+        source = self.mount["source"]
+        if source.startswith("/dev/"):  # Btrfs has device numbers of its own
+            with contextlib.suppress(OSError):  # not in every container's /dev
+                number = os.stat(source).st_rdev or number
+        link = f"/sys/dev/block/{os.major(number)}:{os.minor(number)}"
+        if os.path.exists(link):
+            return os.path.realpath(link)
+        named = os.path.join(BLOCK, os.path.basename(source))
+        if source.startswith("/dev/") and os.path.exists(named):
+            return os.path.realpath(named)
+        kind = self.mount["type"] or "unknown"
+        self.unreadable["layers"] = (
+            f"{kind} on {source or '?'}: no block device is known"
+        )
+        return ""
+
+    def members(self, top: str) -> list[str]:
+        """Return the sysfs folders of all devices of a Btrfs (/sys/fs/btrfs)."""
+        if self.mount["type"] != "btrfs" or not top:
+            return []
+        for folder in glob.glob(BTRFS):
+            names = os.listdir(folder)
+            if top in names:
+                return [os.path.realpath(os.path.join(BLOCK, name)) for name in names]
+        return []
+
+    def apart(self) -> dict[str, str]:
+        """Return the sysfs folders of devices that take no files of ours, by role."""
+        named, why = apart(self.mount, os.path.basename(self.top()))
+        found = {role: block_folder(device) for role, device in named.items()}
+        for role, folder in found.items():
+            if not folder:
+                why = f"{role}: {named[role]} is not known here"
+        if why:
+            self.unreadable[JOURNAL] = why
+        return {role: folder for role, folder in found.items() if folder}
+
+    def drive(self, layer: dict[str, Any]) -> dict[str, Any]:
+        """Return what one drive says of itself and of the power it lost.
+
+        virtio-blk has its serial beside the queue (drivers/block/virtio_blk.c,
+        virtblk_attrs), NVMe in the controller's folder.
+        """
+        name = layer["name"]
+        folder = os.path.join(BLOCK, name, "device")
+        counters: dict[str, int] = {}
+        if layer["kind"] == "disk" and os.path.exists(folder):
+            counters = self.counters(name)
+        else:
+            self.unreadable[f"{name}.counters"] = f"{name} is no physical drive"
+        return {
+            "name": name,
+            "model": first_line(os.path.join(folder, "model")),
+            "serial": first_line(os.path.join(folder, "serial"))
+            or first_line(os.path.join(BLOCK, name, "serial")),
+            "wwid": first_line(os.path.join(folder, "wwid"))
+            or first_line(os.path.join(BLOCK, name, "wwid")),
+            "write_cache": layer["write_cache"],
+            "unsafe_shutdowns": counters.get("unsafe_shutdowns"),
+            "power_cycles": counters.get("power_cycles"),
+        }
+
+    def counters(self, name: str) -> dict[str, int]:
+        """Return the drive's power counters: nvme-cli's, else smartctl's."""
+        key, device = f"{name}.counters", f"/dev/{name}"
+        if name.startswith("nvme"):
+            text = self.tool(key, "nvme", "smart-log", "-o", "json", device)
+            if counters := parse_nvme(text):
+                self.unreadable.pop(key, None)
+                return counters
+        counters = parse_smartctl(self.tool(key, "smartctl", "-j", "-A", device))
+        if counters:
+            self.unreadable.pop(key, None)
+        else:
+            self.unreadable.setdefault(key, f"smartctl shows none of {device}")
+        return counters
+
+    def tool(self, fact: str, name: str, *arguments: str) -> str:
+        """Return what a program prints, "" with a reason if it does not run.
+
+        smartctl's exit status is a set of bits, of which the first two mean that
+        it could not do its work (smartctl(8)).
+        """
+        program = shutil.which(name, path=TOOL_PATHS)
+        if program is None:
+            self.unreadable[fact] = f"{name} is not installed"
+            return ""
+        try:
+            done = subprocess.run(
+                [program, *arguments],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=TOOL_TIMEOUT_S,
+                env={"PATH": TOOL_PATHS, "LC_ALL": "C"},
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            self.unreadable[fact] = f"{name}: {type(error).__name__}"
+            return ""
+        failed = done.returncode & 3 if name == "smartctl" else done.returncode
+        if failed:
+            words = done.stderr.decode(errors="replace").strip().splitlines()
+            said = words[-1][:200] if words else f"exit status {done.returncode}"
+            self.unreadable[fact] = f"{name}: {said}"
+            return ""
+        return done.stdout.decode(errors="replace")
+
+
+def host_facts(places: list[tuple[str, str, list[str]]]) -> dict[str, Any]:
+    """Return what the host says of itself and of what *places* lie on.
+
+    places: name and path of each, and the names of files in it that count, as shell
+    patterns; the data directory first, which must be there.  Places on one filesystem
+    share a volume.  unseen: why others cannot be looked at.
+    """
+    volumes = [Volume(places[0][1])]
+    unseen: dict[str, str] = {}
+    for name, path, files in places:
+        if not os.path.isabs(path):
+            unseen[name] = "the server does not show where it is"
+            continue
+        try:
+            found = settled(volumes, name, path)
+        except OSError as error:
+            unseen[name] = error_words(error, path)
+            continue
+        away_from(volumes, unseen, name, Files(found, files))
+    unreadable: dict[str, str] = {}
+    told = {
+        **host_names(),
+        "clock_us": clock_us(),
+        "uptime_s": uptime_s(unreadable),
+        "data_directory": volumes[0].path,
+        "made": made(volumes[0].path, unreadable),
+        "volumes": [volume.all() for volume in volumes],
+        "unseen": unseen,
+    }
+    for name in ("hostname", "machine_id", "boot_id"):
+        if not told[name]:
+            unreadable[name] = "the host does not tell"
+    return {**told, "unreadable": unreadable}
+
+
+def settled(volumes: list[Volume], name: str, path: str) -> str:
+    """Put a place on the volume that it lies on; return its path, links followed."""
+    found = Volume(path)
+    same = [volume for volume in volumes if volume.device == found.device]
+    (same or [found])[0].places[name] = found.path
+    volumes += [] if same else [found]
+    return found.path
+
+
+def away_from(
+    volumes: list[Volume], unseen: dict[str, str], name: str, files: Files
+) -> None:
+    """Put files of a place that lie on other filesystems on the volumes of those."""
+    if files.unseen:
+        unseen[f"{name} files"] = files.unseen
+    for number, path in enumerate(files.away, start=1):
+        label = f"{name} files {number}" if number > 1 else f"{name} files"
+        try:
+            settled(volumes, label, path)
+        except OSError as error:
+            unseen[label] = error_words(error, path)
+
+
+def made(data: str, unreadable: dict[str, str]) -> dict[str, str]:
+    """Return inode and birth of the data directory and of what lasts in it.
+
+    A copy that is put in its place has others.
+    """
+    found = {}
+    for name in LASTING:
+        path = os.path.join(data, name)
+        try:
+            found[name or "."] = f"inode {os.stat(path).st_ino}{born(path)}"
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            unreadable[f"made {name}"] = error.strerror or str(error)
+    return found
+
+
+def uptime_s(unreadable: dict[str, str]) -> float | None:
+    """Return how long the kernel has run, from /proc/uptime (proc(5))."""
+    words = first_line("/proc/uptime").split()
+    if not words:
+        unreadable["uptime_s"] = "/proc/uptime cannot be read"
+        return None
+    return float(words[0])
+
+
+def is_block_device(path: str) -> bool:
+    """Say whether *path* leads to a block device."""
+    with contextlib.suppress(OSError):  # not in every container's /dev
+        return stat.S_ISBLK(os.stat(path).st_mode)
+    return False
+
+
+def block_folder(device: str) -> str:
+    """Return the sysfs folder of a device, by its path or name; "" if there is none."""
+    with contextlib.suppress(OSError):  # not in every container's /dev
+        number = os.stat(device).st_rdev if device.startswith("/") else 0
+        link = f"/sys/dev/block/{os.major(number)}:{os.minor(number)}"
+        if number and os.path.exists(link):
+            return os.path.realpath(link)
+    named = os.path.join(BLOCK, os.path.basename(os.path.realpath(device)))
+    return os.path.realpath(named) if os.path.exists(named) else ""
+
+
+def linked_uuid(device: str) -> str:
+    """Return the UUID by which udev has a link to *device*, "" if there is none."""
+    with contextlib.suppress(OSError):  # no udev here
+        for name in os.listdir(BY_UUID):
+            path = os.path.join(BY_UUID, name)
+            if os.path.realpath(path) == os.path.realpath(device):
+                return name
+    return ""
+
+
+def born(path: str) -> str:
+    """Return when a file was created, in words, "" where no filesystem tells.
+
+    Python's os.stat() does not tell it; statx(2) does, in C libraries that have it.
+    """
+    found = ctypes.create_string_buffer(256)
+    try:
+        statx = ctypes.CDLL(None).statx
+    except (AttributeError, OSError):
+        return ""
+    at_fdcwd, want_birth, birth_at = -100, 0x800, 80
+    if statx(at_fdcwd, os.fsencode(path), 0, want_birth, found):
+        return ""
+    (told,) = struct.unpack_from("I", found)
+    seconds, nanoseconds = struct.unpack_from("qI", found, birth_at)
+    return f" of {seconds}.{nanoseconds:09}" if told & want_birth else ""
+
+
+def layer_of(folder: str, name: str, below: list[str]) -> dict[str, Any]:
+    """Return one block device as plain values."""
+    queue = os.path.join(folder, "queue")
+    if not os.path.isdir(queue):  # a partition has its disk's
+        queue = os.path.join(os.path.dirname(folder), "queue")
+    kinds = ("partition", "dm", "md", "loop")
+    kind = next((k for k in kinds if os.path.exists(os.path.join(folder, k))), "disk")
+    return {
+        "name": name,
+        "kind": kind,
+        "dm_name": first_line(os.path.join(folder, "dm", "name")),
+        "dm_uuid": first_line(os.path.join(folder, "dm", "uuid")),
+        "backing_file": first_line(os.path.join(folder, "loop", "backing_file")),
+        "write_cache": first_line(os.path.join(queue, "write_cache")),
+        "fua": first_line(os.path.join(queue, "fua")),
+        "below": below,
+        "direct": first_line(os.path.join(folder, "loop", "dio")) == "1",
+        "md": md_of(os.path.join(folder, "md")),
+        "foreign": foreign(folder) if kind == "disk" else "",
+        "backing": backing_of(first_line(os.path.join(folder, "loop", "backing_file"))),
+    }
+
+
+def backing_of(file: str) -> str:
+    """Return the filesystem of a loop device's file, "" if it cannot be seen here."""
+    return mount_of(file)["type"] if os.path.isfile(file) else ""
+
+
+def md_of(folder: str) -> dict[str, str]:
+    """Return what is known of an array, {} of what is none."""
+    facts = {name: first_line(os.path.join(folder, file)) for name, file in MD.items()}
+    return {name: value for name, value in facts.items() if value}
+
+
+def parse_nvme(text: str) -> dict[str, int]:
+    """Return the counters that `nvme smart-log -o json` shows."""
+    return numbers(parse(text), "unsafe_shutdowns", "power_cycles")
+
+
+def parse_smartctl(text: str) -> dict[str, int]:
+    """Return the counters that `smartctl -j -A` shows, of NVMe or of ATA."""
+    shown = parse(text)
+    nvme = shown.get("nvme_smart_health_information_log")
+    if isinstance(nvme, dict):
+        return numbers(nvme, "unsafe_shutdowns", "power_cycles")
+    found = numbers(shown, "power_cycle_count")
+    if found:
+        found = {"power_cycles": found["power_cycle_count"]}
+    for number, value in ata_attributes(shown):
+        if number in ATA_UNSAFE:
+            found.setdefault("unsafe_shutdowns", value)
+        if number == ATA_CYCLES:
+            found.setdefault("power_cycles", value)
+    return found
+
+
+def ata_attributes(shown: dict[str, Any]) -> Iterator[tuple[int, int]]:
+    """Yield number and value of those attributes that are whole numbers."""
+    try:
+        table = list(shown["ata_smart_attributes"]["table"])
+    except (LookupError, TypeError):
+        return
+    for attribute in table:
+        try:
+            number, value = attribute["id"], attribute["raw"]["value"]
+        except (LookupError, TypeError):
+            continue
+        if type(number) is int and type(value) is int:
+            yield number, value
+
+
+def parse(text: str) -> dict[str, Any]:
+    """Return a JSON object, {} if *text* is none."""
+    try:
+        shown = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    return shown if isinstance(shown, dict) else {}
+
+
+def numbers(shown: dict[str, Any], *names: str) -> dict[str, int]:
+    """Return those of *names* that are whole numbers; nvme-cli may quote them."""
+    found = {}
+    for name in names:
+        value = shown.get(name)
+        if isinstance(value, str) and QUOTED.fullmatch(value):
+            value = int(value.replace(",", ""))
+        if isinstance(value, int) and not isinstance(value, bool):
+            found[name] = value
+    return found

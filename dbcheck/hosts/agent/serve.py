@@ -1,0 +1,111 @@
+"""The target host's side: facts, the server's log, canaries.
+
+This file is sent over the channel, after remote/wire.py and the other host_*.py,
+and run there; nothing is installed and it ends with the channel.  As wire.py, it
+needs Linux and the standard library of Python 3.8, no more.
+"""
+
+from __future__ import annotations
+
+import struct
+import time
+from collections.abc import Callable
+from typing import Any
+
+from dbcheck.hosts.agent.canary import Canaries, survivors
+from dbcheck.hosts.agent.data import data_names
+from dbcheck.hosts.agent.facts import host_facts
+from dbcheck.hosts.agent.folder import clear, remove
+from dbcheck.hosts.agent.log import mark, since
+from dbcheck.hosts.agent.shutdown import shutdown_record
+from dbcheck.remote.wire import (
+    Answers,
+    Outlet,
+    Refusal,
+    obey,
+    serve,
+    settle,
+)
+
+(FACTS, MARK_LOG, READ_LOG, START, STOP, READ, REMOVE, SHUTDOWN, DATA_NAMES, CLEAR) = (
+    range(1, 11)
+)
+COMPLETED = 111  # a report: when, and the numbers completed: see counts()
+
+
+def counts(rings: int) -> struct.Struct:
+    """Return how a report of so many rings is packed.
+
+    The host's monotonic clock in microseconds when the numbers were read; the last
+    record that was completed; the last block of each ring.
+    """
+    return struct.Struct(f"<{2 + rings}Q")
+
+
+class Agent(Answers):
+    """Answers the messages of one channel; runs one pair of canaries at most."""
+
+    def __init__(self, outlet: Outlet) -> None:
+        """Answer through *outlet*."""
+        super().__init__(outlet)
+        self._canaries: Canaries | None = None
+        self._verbs: dict[int, Callable[[Any], object]] = {
+            FACTS: lambda ask: host_facts(ask["places"]),
+            MARK_LOG: lambda ask: mark(ask["path"]),
+            READ_LOG: lambda ask: since(ask["path"], ask["marks"], ask["limit"]),
+            START: self._start,
+            STOP: self._stop,
+            READ: lambda ask: survivors(ask["folder"]),
+            SHUTDOWN: lambda ask: shutdown_record(ask["boot_id"], ask["since_us"]),
+            REMOVE: self._remove,
+            CLEAR: lambda ask: clear(ask["path"]),
+            DATA_NAMES: lambda ask: data_names(ask["path"]),
+        }
+
+    def answer(self, verb: int, payload: bytes) -> object:
+        """Do what *verb* says."""
+        if verb not in self._verbs:
+            raise Refusal("protocol", f"no such verb: {verb}")
+        return obey(self._verbs[verb], payload)
+
+    def close(self) -> None:
+        """End the canaries; what they wrote stays."""
+        if self._canaries is not None:
+            self._canaries.stop()
+            self._canaries = None
+
+    def _start(self, ask: Any) -> dict[str, Any]:
+        if self._canaries is not None:
+            raise Refusal("in-use", "canaries are running on this channel already")
+        self._canaries = Canaries(ask, self._tell)
+        return {"folder": self._canaries.folder}
+
+    def _stop(self, _: Any) -> dict[str, Any]:
+        if self._canaries is None:
+            raise Refusal("protocol", "no canaries are running on this channel")
+        ended = self._canaries
+        self.close()
+        return {
+            "buffered": ended.buffered,
+            "direct": ended.direct,
+            "stopped": ended.stopped,
+        }
+
+    def _remove(self, ask: Any) -> None:
+        remove(ask["folder"])
+
+    def _tell(self, buffered: int, direct: list[int]) -> None:
+        now_us = time.monotonic_ns() // 1000
+        report = counts(len(direct)).pack(now_us, buffered, *direct)
+        self._outlet.offer(COMPLETED, report)
+
+
+def main() -> None:
+    """Serve standard input and output."""
+    settle()
+    outlet = Outlet(1)
+    serve(Agent(outlet), outlet, 0)
+
+
+if __name__ == "__main__":
+    main()

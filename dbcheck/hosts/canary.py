@@ -1,0 +1,211 @@
+"""The client's side of the canaries: how far they came, as far as is known here."""
+
+from __future__ import annotations
+
+import logging
+import struct
+import threading
+import time
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from dbcheck.core.depth import RECENT_S, Completed, Counted
+from dbcheck.errors import HostError
+from dbcheck.hosts.agent import serve as host_agent
+from dbcheck.remote import wire
+from dbcheck.remote.channel import REPLY_TIMEOUT_S, Channel
+
+log = logging.getLogger(__name__)
+
+_REPORTS_MAX = 1 << 15  # several seconds of them
+_END_S = 3.0
+_CLOCK_MAX_US = 1 << 60  # 36,000 years
+
+T = TypeVar("T")
+
+# When it came and when the host sent it, in microseconds of the one's clock and of the
+# other's; the numbers.
+_Report = tuple[int, int, tuple[int, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How hard the canaries write; the defaults leave a busy server alone.
+
+    direct_per_s, buffered_per_s: writes per second, at most.
+    report_us:   the host tells what is completed that often, at most.
+    rings:       so many of the direct writes are on their way at once.
+    ring_blocks: blocks of 4 KiB of a ring, overwritten in turn.
+    file_bytes:  of buffered records, before the next file; two are kept.
+    """
+
+    direct_per_s: int = 3500
+    buffered_per_s: int = 1500
+    report_us: int = 100
+    rings: int = 4
+    ring_blocks: int = 1024
+    file_bytes: int = 4 << 20
+
+    @property
+    def interval_us(self) -> int:
+        """A ring writes no two blocks within less time than this."""
+        return 1_000_000 * self.rings // self.direct_per_s
+
+
+@dataclass(frozen=True, slots=True)
+class _Started:
+    """The host's answer to the request to start."""
+
+    folder: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Ended:
+    """The host's answer to the request to stop; direct: by ring."""
+
+    buffered: int
+    direct: tuple[int, ...]
+    stopped: str
+
+
+class Canaries:
+    """The running canaries of one host; ended by stop(), or with the host."""
+
+    def __init__(
+        self, channel: Channel, data_directory: str, folder: str, nonce: str, pace: Pace
+    ) -> None:
+        """Have them started over *channel*, which is theirs; raise HostError."""
+        self._channel = channel
+        self.nonce = nonce
+        self._reports: deque[_Report] = deque(maxlen=_REPORTS_MAX)
+        self._noting = threading.Lock()
+        self._counts = host_agent.counts(pace.rings)
+        self._numbers = 1 + pace.rings
+        self._interval_us = pace.interval_us
+        self._ahead_us: int | None = None  # of the host's clock: ours, at most
+        self._failure, self._answered = "", False
+        try:
+            channel.ask(
+                host_agent.START,
+                data_directory=data_directory,
+                folder=folder,
+                nonce=nonce,
+                direct_per_s=pace.direct_per_s,
+                buffered_per_s=pace.buffered_per_s,
+                report_us=pace.report_us,
+                rings=pace.rings,
+                ring_blocks=pace.ring_blocks,
+                file_bytes=pace.file_bytes,
+            )
+            self.folder = self._next_result(_Started).folder
+        except BaseException:
+            channel.close()
+            raise
+        self._thread = threading.Thread(
+            target=self._listen, name="canaries", daemon=True
+        )
+        self._thread.start()
+
+    @property
+    def failure(self) -> str:
+        """Why they ended or stopped before stop(), "" as far as is known."""
+        return self._failure
+
+    def answered(self) -> bool:
+        """Whether the host answered stop(), and so had its power until then."""
+        return self._answered
+
+    def completed(self, until_us: int | None = None) -> Completed:
+        """Return what was completed by *until_us* on the client's monotonic clock.
+
+        None: all that was ever reported.  A report that arrives after a cut tells
+        of writes from before it, as the host is gone; so None is right for a cut.
+        """
+        with self._noting:
+            reports = list(self._reports)
+        if until_us is not None:
+            reports = [report for report in reports if report[0] <= until_us]
+        last = before = (0,) * self._numbers
+        if reports:
+            last = tuple(map(max, zip(*(report[2] for report in reports), strict=True)))
+        for moment_us, _, numbers in reports:
+            if moment_us > reports[-1][0] - RECENT_S * 1e6:
+                break
+            before = numbers
+        buffered, *direct = map(Counted, last, before)
+        return Completed(
+            buffered, tuple(direct), self._as_of_us(reports), self._interval_us
+        )
+
+    def _as_of_us(self, reports: Sequence[_Report]) -> int | None:
+        """Return when the host sent the last of *reports*, on the client's clock.
+
+        However late it was heard: of all reports the quickest sets the clocks.
+        """
+        if not reports or self._ahead_us is None:
+            return None
+        return reports[-1][1] + self._ahead_us
+
+    def heard_us(self) -> int | None:
+        """Return when the last report came; None if there was none."""
+        with self._noting:
+            return self._reports[-1][0] if self._reports else None
+
+    def stop(self) -> None:
+        """End them; never raises.  A host that is gone costs a few seconds."""
+        try:
+            self._channel.ask(host_agent.STOP)
+        except HostError as error:
+            log.debug("the canaries are gone: %s", error)
+        else:
+            self._thread.join(_END_S)
+        self._channel.close()
+        self._thread.join(_END_S)
+
+    def _listen(self) -> None:
+        """Take reports until the canaries are stopped or the host is gone."""
+        try:
+            ended = self._next_result(_Ended, timeout_s=None)
+            self._failure, self._answered = ended.stopped, True
+            # However late this is heard, they wrote hardly longer than they reported.
+            came_us, sent_us, _ = (self._reports or [(_now_us(), 0, ())])[-1]
+            self._note(came_us, sent_us, (ended.buffered, *ended.direct))
+        except HostError as error:
+            self._failure = str(error)
+
+    def _next_result(
+        self, wanted: type[T], timeout_s: float | None = REPLY_TIMEOUT_S
+    ) -> T:
+        """Return the answer to a request; note the reports that come before it."""
+        while True:
+            kind, payload = self._channel.receive(timeout_s)
+            if kind == wire.RESULT:
+                return self._channel.understood(wanted, self._channel.decoded(payload))
+            if kind != host_agent.COMPLETED:
+                raise self._channel.nonsense()
+            came_us = _now_us()
+            try:
+                sent_us, *completed = self._counts.unpack(payload)
+            except struct.error:
+                raise self._channel.nonsense() from None
+            if sent_us > _CLOCK_MAX_US:
+                raise self._channel.nonsense()
+            ahead_us = came_us - sent_us
+            if self._ahead_us is None or ahead_us < self._ahead_us:
+                self._ahead_us = ahead_us
+            self._note(came_us, sent_us, tuple(completed))
+            if timeout_s is not None and len(self._reports) == _REPORTS_MAX:
+                raise self._channel.nonsense()  # it would report for ever
+
+    def _note(self, came_us: int, sent_us: int, completed: tuple[int, ...]) -> None:
+        """Note a report; raise HostError if it is of other canaries."""
+        if len(completed) != self._numbers or min(completed) < 0:
+            raise self._channel.nonsense()
+        with self._noting:
+            self._reports.append((came_us, sent_us, completed))
+
+
+def _now_us() -> int:
+    return time.monotonic_ns() // 1000

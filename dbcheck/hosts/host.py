@@ -1,0 +1,255 @@
+"""The target's host, reached over SSH, or this very host."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, TypeVar
+
+import msgspec
+
+from dbcheck.core.datadir import DataNames
+from dbcheck.core.depth import Ranges, Remains, Ring
+from dbcheck.core.places import DATA, Place
+from dbcheck.core.target import LogMarks, LogTail, TargetFacts
+from dbcheck.errors import HostError
+from dbcheck.hosts.agent import serve as host_agent
+from dbcheck.hosts.canary import Canaries, Pace
+from dbcheck.remote.channel import Channel, Dialect, Pipe
+from dbcheck.remote.program import program
+from dbcheck.remote.way import way_to
+
+PARTS = (  # of its agent's program; each imports only those before it
+    "dbcheck.hosts.agent.open",
+    "dbcheck.hosts.agent.folder",
+    "dbcheck.hosts.agent.apart",
+    "dbcheck.hosts.agent.canary",
+    "dbcheck.hosts.agent.data",
+    "dbcheck.hosts.agent.files",
+    "dbcheck.hosts.agent.foreign",
+    "dbcheck.hosts.agent.facts",
+    "dbcheck.hosts.agent.process",
+    "dbcheck.hosts.agent.journal",
+    "dbcheck.hosts.agent.log",
+    "dbcheck.hosts.agent.shutdown",
+)
+PROGRAM = program("dbcheck.hosts.agent.serve", *PARTS)
+LOG_BYTES_MAX = 1 << 20
+
+T = TypeVar("T")
+
+HINTS = {
+    "ENOENT": "Check the path on the target's host, and that its user may see it.",
+    "EACCES": "Log in there as a user who may, such as root or the server's own.",
+    "EPERM": "Log in there as a user who may, such as root or the server's own.",
+    "ENOSPC": "Make room on the filesystem of the data directory.",
+    "EROFS": "The data directory's filesystem is mounted read-only.",
+    "folder": "Log in there as a user who may write beside the data directory, or "
+    "name a folder on its filesystem.",
+    "strangers": "Look at that folder by hand; dbcheck deletes only its own files.",
+    "owner": "Log in there as the user that the filesystem gives its files to. If the "
+    "folder was exchanged, find out who may write beside the data directory.",
+    "log": "Name the log itself with --server-log: a file, or a folder of files.",
+    "in-use": "Wait until the other run is over, or end its client.",
+}
+_DIALECT = Dialect(
+    program=PROGRAM,
+    who="host",
+    failure=HostError,
+    hints=HINTS,
+    ended_hint="Check that host; what the canaries wrote stays there.",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Cleared:
+    """What became of canaries that earlier runs had left: the folders.
+
+    kept: folder -> why it was not removed.
+    """
+
+    removed: tuple[str, ...]
+    kept: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """What the canaries made durable of themselves."""
+
+    nonce: str
+    ring_blocks: Annotated[int, msgspec.Meta(ge=1)]
+    attributes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What the host's agent read of them, see host_canary.survivors()."""
+
+    run: _Run | None
+    buffered: Ranges
+    first: int
+    rings: tuple[Ring, ...]
+
+
+class TargetHost:
+    """A host that answers questions; for any thread, and across its power cuts.
+
+    place names it in errors.
+    """
+
+    def __init__(
+        self,
+        place: str,
+        open_pipe: Callable[[bytes], Pipe],
+        close: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Reach nothing yet; *open_pipe* starts a Python that waits for a program."""
+        self.place = place
+        self._open_pipe = open_pipe
+        self._close = close
+        self._channel: Channel | None = None
+        self._asking = threading.Lock()
+
+    def reach(self) -> None:
+        """Have an agent there that answers; raise HostError."""
+        with self._asking:
+            self._agent()
+
+    def facts(self, data_directory: str, places: Sequence[Place] = ()) -> TargetFacts:
+        """Describe the host, and what the data directory and *places* lie on.
+
+        Raise HostError, also if the data directory is not there.
+        """
+        files = [name for each in places if each.name == DATA for name in each.files]
+        asked: list[tuple[str, str, Sequence[str]]] = [(DATA, data_directory, files)]
+        asked += [
+            (each.name, each.path, each.files) for each in places if each.name != DATA
+        ]
+        return self._request(TargetFacts, host_agent.FACTS, places=asked)
+
+    def data_names(self, data_directory: str) -> DataNames:
+        """Return what the files in it say of whose data it holds.
+
+        Raise HostError, also if the data directory is not there.
+        """
+        return self._request(DataNames, host_agent.DATA_NAMES, path=data_directory)
+
+    def mark_log(self, path: str) -> LogMarks:
+        """Return where the log *path*, or each log of a folder, ends now."""
+        return self._request(dict[str, tuple[int, ...]], host_agent.MARK_LOG, path=path)
+
+    def read_log(
+        self, path: str, marks: LogMarks, limit_bytes: int = LOG_BYTES_MAX
+    ) -> LogTail:
+        """Return what was logged since *marks*, also where the log was rotated."""
+        return self._request(
+            LogTail, host_agent.READ_LOG, path=path, marks=marks, limit=limit_bytes
+        )
+
+    def shutdown_record(self, boot_id: str, since_us: int) -> str:
+        """Return what the host recorded of an orderly shutdown of that boot, or ""."""
+        return self._request(
+            str, host_agent.SHUTDOWN, boot_id=boot_id, since_us=since_us
+        )
+
+    def start_canaries(
+        self, data_directory: str, *, folder: str = "", pace: Pace | None = None
+    ) -> Canaries:
+        """Start canaries on the filesystem of *data_directory*; raise HostError.
+
+        folder: "" chooses one beside the data directory, else inside it; what an
+        earlier run left there is replaced.
+        """
+        nonce = secrets.token_hex(16)
+        return Canaries(self._open(), data_directory, folder, nonce, pace or Pace())
+
+    def read_canaries(self, folder: str, nonce: str) -> Remains:
+        """Return what is left of the canaries that *nonce* names."""
+        found = self._request(_Found, host_agent.READ, folder=folder)
+        missing = ""
+        if found.run is None:
+            missing = f"{folder} does not hold what was made durable there"
+        elif found.run.nonce != nonce:
+            missing = f"{folder} holds the canaries of another run"
+        run = found.run or _Run("", 1)
+        try:
+            return Remains(
+                missing,
+                found.buffered,
+                found.first,
+                found.rings,
+                run.ring_blocks,
+                run.attributes,
+            )
+        except ValueError as error:
+            raise HostError(
+                f"{self.place}: the canaries in {folder}: {error}"
+            ) from None
+
+    def remove_canaries(self, folder: str) -> None:
+        """Delete the folder if it is there and holds canaries alone."""
+        self._request(type(None), host_agent.REMOVE, folder=folder)
+
+    def clear_canaries(self, data_directory: str) -> Cleared:
+        """Delete what earlier runs left beside *data_directory*, or inside it."""
+        return self._request(Cleared, host_agent.CLEAR, path=data_directory)
+
+    def close(self) -> None:
+        """End the connection; never raises.
+
+        The next request makes a new one.  Call it after a cut: the host that comes
+        back knows nothing of the old one, which would only time out.
+        """
+        with self._asking:
+            if self._channel is not None:
+                self._channel.close()
+                self._channel = None
+        self._close()
+
+    def _request(self, kind: type[T], verb: int, **question: object) -> T:
+        with self._asking:
+            agent = self._agent()
+            try:
+                return agent.answer(kind, verb, **question)
+            except BaseException:  # its answer would be taken for that of the next
+                agent.close()
+                self._channel = None
+                raise
+
+    def _agent(self) -> Channel:
+        """Return the agent that is kept, or a new one if that died with a cut."""
+        if self._channel is not None and not self._channel.is_alive():
+            self._channel.close()
+            self._channel = None
+        if self._channel is None:
+            self._channel = self._open()
+        return self._channel
+
+    def _open(self) -> Channel:
+        return Channel(self._open_pipe(PROGRAM), self.place, _DIALECT)
+
+
+def open_host(
+    url: str,
+    *,
+    accept_new_host_key: bool | None = None,
+    identity_file: Path | None = None,
+    known_hosts: Path | None = None,
+    config_file: Path | None = None,
+) -> TargetHost:
+    """Return the host at *url*, see remote.way; nothing is connected yet.
+
+    The options are those of remote.sshconnect.SshOptions.  Raise UsageError if the
+    URL makes no sense.
+    """
+    way = way_to(
+        url,
+        accept_new_host_key=accept_new_host_key,
+        identity_file=identity_file,
+        known_hosts=known_hosts,
+        config_file=config_file,
+    )
+    return TargetHost(url, way.run, way.close)

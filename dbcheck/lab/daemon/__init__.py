@@ -1,0 +1,1 @@
+"""The process that holds a lab, and how it is spoken to."""

@@ -1,0 +1,231 @@
+"""The process that holds a lab: its storage, its server and its sshd.
+
+Started by lab.py as `python -m dbcheck.lab.daemon.serve ENTRY LOCK READY CLIENT`: the
+lab's place in the state folder, then descriptors: the lock to hold, the pipe to
+say on that the lab is ready, the client's pidfd (or -1) with which the lab ends.
+As process 1 it is in namespaces of its own (see namespace.py).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import select
+import shutil
+import signal
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from dbcheck.errors import DbcheckError, LabError
+from dbcheck.lab import namespace
+from dbcheck.lab.daemon import rpc as control
+from dbcheck.lab.machine import Machine
+from dbcheck.lab.process import Process
+from dbcheck.lab.spec import LabSpec
+from dbcheck.lab.ssh.sshd import Sshd
+from dbcheck.lab.state import Entry
+
+log = logging.getLogger(__name__)
+
+_ORDERLY_END_S = 10.0
+_BASE = Path("/run/dbcheck-lab")  # in the daemon's own /run
+
+
+class Daemon:
+    """One lab, from its first file to its last.
+
+    folder: outlives power cuts; the witness's logs lie in it.
+    base:   where storage and server live.
+    """
+
+    def __init__(self, entry: Entry, folder: Path, base: Path, spec: LabSpec) -> None:
+        self._entry = entry
+        self._spec = spec
+        self._witness = folder / "witness"
+        self._witness.mkdir(mode=0o700)
+        self._socket = control.ControlSocket(entry.control)
+        self._sshd = Sshd(folder / "sshd")
+        self._isolated = base != folder
+        self._machine = Machine(spec, base)
+        self._commands: dict[str, Callable[..., object]] = {
+            "describe": self._describe,
+            "status": self._status,
+            "cut": self._cut,
+            "restore": self._restore,
+            "counters": self._machine.counters,
+            "set": self._machine.set_drive,
+            "configure": self._machine.configure,
+            "freeze": self._freeze,
+            "thaw": self._machine.server.thaw,
+            "log": self._machine.server_log,
+            "down": self._down,
+        }
+
+    def start(self) -> None:
+        """Build everything; return once the server takes queries."""
+        self._sshd.start()
+        self._machine.build()
+        self._note_processes()
+
+    def serve(self) -> None:
+        """Answer requests until one asks for the end."""
+        self._socket.serve(self.answer)
+
+    def answer(self, command: str, fields: Mapping[str, Any]) -> object:
+        """Carry out one request; raise LabError if it is unknown or fails."""
+        log.info("asked for %s", command)
+        if command not in self._commands:
+            raise LabError(f"a lab knows no command {command!r}")
+        return self._commands[command](**fields)
+
+    def end(self) -> None:
+        """End everything that was started, as far as it got."""
+        for part in (self._machine.close, self._sshd.close, self._socket.close):
+            try:
+                part()
+            except DbcheckError as error:
+                log.warning("while ending: %s", error)
+
+    def _describe(self) -> dict[str, str]:
+        host = f"{quote(self._sshd.user)}@{self._sshd.host}:{self._sshd.port}"
+        return {
+            "spec": self._spec.to_json(),
+            "target_url": self._machine.server.url,
+            "password": self._machine.server.password,
+            "witness_url": f"ssh://{host}{quote(str(self._witness))}",
+            "host_url": f"ssh://{host}",
+            "log_path": str(self._machine.server.log_file),
+            "identity_file": str(self._sshd.identity_file),
+            "known_hosts": str(self._sshd.known_hosts),
+        }
+
+    def _status(self) -> dict[str, str | None]:
+        power = self._machine.power.value
+        failure, broken = self._machine.failure(), self._machine.broken()
+        return {"power": power, "failure": failure, "broken": broken}
+
+    def _cut(self) -> dict[str, object]:
+        exact_us, report = self._machine.cut()
+        return {"exact_us": exact_us, "report": report}
+
+    def _restore(self, image: str = "") -> None:
+        self._machine.restore(Path(image) if image else None)
+        self._note_processes()
+
+    def _freeze(self) -> None:
+        self._machine.server.freeze()
+        self._note_processes()
+
+    def _down(self) -> None:
+        raise control.Ended
+
+    def _note_processes(self) -> None:
+        """Leave word of what must be killed if we die, where the kernel does not."""
+        if not self._isolated:
+            pids = self._machine.server.pids()
+            self._entry.note(processes=[p for pid in pids if (p := Process.of(pid))])
+
+
+def _watch(client: int) -> None:
+    """End this process in an orderly way when the client is gone; by force if need be.
+
+    As threads and forks of the client do not matter to a pidfd, this is the one
+    place that notices the client's end.
+    """
+
+    def wait() -> None:
+        select.select([client], [], [])
+        os.kill(os.getpid(), signal.SIGTERM)
+        threading.Event().wait(_ORDERLY_END_S)
+        os._exit(1)
+
+    threading.Thread(target=wait, name="client watch", daemon=True).start()
+
+
+def _settle_in(entry: Entry, folder: Path, *, isolated: bool) -> Path:
+    """Make the place where storage and server live, and return it."""
+    os.chdir("/")
+    os.umask(0o022)
+    files = folder / "files"
+    files.mkdir()
+    if not isolated:
+        return folder
+    namespace.mask(folder, entry.path)
+    base = _BASE / entry.name
+    (base / "files").mkdir(parents=True)
+    # The server's account could not get through the folders above the real one.
+    namespace.bind(files, base / "files")
+    return base
+
+
+def _run(entry: Entry, ready: int, *, isolated: bool) -> None:
+    """Build the lab, serve it until it is to end, and leave nothing of it.
+
+    Why a lab cannot be built is raised once nothing is left of it either.
+    """
+    folder = entry.folder()
+    if folder is None:
+        raise LabError(f"{entry.facts} names no folder")
+    daemon = None
+    with contextlib.ExitStack() as stack:
+        # Reached by descriptors, as our mounts may cover the paths.
+        for path in (entry.path, folder):
+            parent = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+            stack.callback(os.close, parent)
+            stack.callback(shutil.rmtree, path.name, True, dir_fd=parent)
+        try:
+            base = _settle_in(entry, folder, isolated=isolated)
+            spec = LabSpec.from_json(str(entry.read()["spec"]))
+            daemon = Daemon(entry, folder, base, spec)
+            daemon.start()
+            _say(ready, {"ok": None})
+            daemon.serve()
+        finally:
+            for number in (signal.SIGTERM, signal.SIGINT):
+                signal.signal(number, signal.SIG_IGN)
+            if daemon is not None:
+                daemon.end()
+
+
+def _say(ready: int, word: Mapping[str, object]) -> None:
+    with contextlib.suppress(OSError):  # nobody listens any more
+        os.write(ready, json.dumps(word).encode() + b"\n")
+        os.close(ready)
+
+
+def _stop(_number: int, _frame: object) -> None:
+    raise SystemExit(0)
+
+
+def main() -> None:
+    """Be the daemon of one lab until it ends."""
+    entry = Entry(Path(sys.argv[1]))
+    lock, ready, client = map(int, sys.argv[2:5])
+    for descriptor in (lock, ready, client):
+        if descriptor >= 0:
+            os.set_inheritable(descriptor, False)
+    isolated = os.getpid() == 1
+    if isolated:
+        namespace.leave_init_behind()
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _stop)
+    if client >= 0:
+        _watch(client)
+    try:
+        _run(entry, ready, isolated=isolated)
+    except DbcheckError as error:
+        _say(ready, control.failure(error))
+    except Exception as error:
+        _say(ready, control.failure(LabError(f"the lab's daemon failed: {error!r}")))
+        raise
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""A virtual drive with a volatile write cache, served as a file."""

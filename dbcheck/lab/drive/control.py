@@ -1,0 +1,221 @@
+"""The parent's side of a drive process: start it, command it, end it."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import signal
+import socket
+import subprocess
+import tempfile
+import threading
+from pathlib import Path
+from typing import IO, Any, Self
+
+from dbcheck import children
+from dbcheck.errors import LabError
+from dbcheck.lab import syscalls
+from dbcheck.lab.drive.model import CutReport, DriveCounters
+from dbcheck.lab.drive.process import MESSAGE_BYTES_MAX
+from dbcheck.lab.spec import DriveSpec
+
+WATCHDOG_S = 5.0
+_START_S = 20.0
+_ANSWER_S = 10.0
+
+
+class DriveProcess:
+    """A running drive.  Calls block, are thread-safe and raise LabError.
+
+    descriptor: the drive as an open file, for block.attach.
+
+    The drive dies with the thread that started it (prctl PR_SET_PDEATHSIG looks at
+    the thread, not at the process), so start it from one that stays.
+    """
+
+    def __init__(
+        self,
+        spec: DriveSpec,
+        process: subprocess.Popen[bytes],
+        control: socket.socket,
+        errors: IO[bytes],
+    ) -> None:
+        """Use start() instead."""
+        self.spec = spec
+        self.descriptor = -1
+        self._process = process
+        self._control = control
+        self._errors = errors
+        self._lock = threading.Lock()
+
+    @classmethod
+    def start(
+        cls, spec: DriveSpec, mountpoint: Path, *, watchdog_s: float = WATCHDOG_S
+    ) -> Self:
+        """Start an empty drive; *mountpoint* is an ordinary file to be used briefly.
+
+        On return the drive is open and its mount is detached already: it lives as
+        long as somebody has it open, so nobody has to unmount it, whoever dies.
+        """
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed by close()
+        with theirs:
+            process = subprocess.Popen(
+                children.module(
+                    "dbcheck.lab.drive.process",
+                    *(str(theirs.fileno()), str(mountpoint)),
+                    *(json.dumps(dataclasses.asdict(spec)), str(watchdog_s)),
+                ),
+                env=children.environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=errors,
+                stderr=errors,
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,  # ^C is for the parent
+            )
+        drive = cls(spec, process, ours, errors)
+        try:
+            drive._open(mountpoint)
+        except BaseException:
+            drive.close()
+            raise
+        return drive
+
+    def _open(self, mountpoint: Path) -> None:
+        try:
+            started = self._receive("start", _START_S)
+            if "error" in started:
+                raise LabError(
+                    f"no virtual drive on {mountpoint}: {started['error']}",
+                    hint="The drive needs root, /dev/fuse and CAP_SYS_ADMIN.",
+                )
+            self.descriptor = os.open(mountpoint, os.O_RDWR)
+        finally:
+            # Nothing is mounted there if the process failed before.
+            with contextlib.suppress(OSError):
+                syscalls.umount(str(mountpoint), syscalls.MNT_DETACH)
+
+    @property
+    def pid(self) -> int:
+        """The drive's process."""
+        return self._process.pid
+
+    def set_times(self, *, flush_ms: float, write_ms: float) -> None:
+        """Change how long flushes and writes take from the next one on."""
+        self._ask("set_times", flush_ms=flush_ms, write_ms=write_ms)
+
+    def freeze(self) -> int:
+        """Take the power away: from now on nothing is answered or becomes stable.
+
+        Return when, in microseconds of CLOCK_MONOTONIC: what was told anybody before
+        rests on answers given before.  A drive that is frozen for longer than
+        watchdog_s fails by itself.
+        """
+        return int(self._ask("freeze")["frozen_us"])
+
+    def cut(self, survivors: str | None = None, seed: int | None = None) -> CutReport:
+        """Lose the cache, except for the survivors; freeze the drive if it is on.
+
+        survivors, seed: the spec's, unless given.
+        """
+        answer = self._ask(
+            "cut",
+            survivors=self.spec.survivors if survivors is None else survivors,
+            seed=self.spec.seed if seed is None else seed,
+        )
+        return CutReport(**answer)
+
+    def fail(self) -> None:
+        """Answer what is held, and all that follows, with an I/O error."""
+        self._ask("fail")
+
+    def power_on(self) -> None:
+        """Answer requests again; any that were still held fail."""
+        self._ask("power_on")
+
+    def settle(self) -> None:
+        """Make everything in the cache stable."""
+        self._ask("settle")
+
+    def counters(self) -> DriveCounters:
+        """Return what the drive was asked so far."""
+        return DriveCounters(**self._ask("counters"))
+
+    def close(self) -> None:
+        """End the drive's process, gently or not; never raises, may be repeated.
+
+        Whoever still uses the drive gets I/O errors.
+        """
+        if self.descriptor >= 0:
+            # The kernel tells a file system that a file is closed; a dead one fails.
+            with contextlib.suppress(OSError):
+                os.close(self.descriptor)
+            self.descriptor = -1
+        # At the end of its control socket the process leaves.
+        self._control.close()
+        try:
+            self._process.wait(_ANSWER_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._errors.close()
+
+    def __enter__(self) -> Self:
+        """Return the drive itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close the drive."""
+        self.close()
+
+    # -------------------------------------------------------------- messages
+
+    def _ask(self, command: str, **values: Any) -> dict[str, Any]:
+        with self._lock:
+            try:
+                self._control.send(json.dumps({"command": command, **values}).encode())
+            except OSError as error:
+                raise self._gone(command) from error
+            answer = self._receive(command, _ANSWER_S)
+        if "error" in answer:
+            raise LabError(f"the virtual drive refused {command!r}: {answer['error']}")
+        return answer
+
+    def _receive(self, command: str, timeout_s: float) -> dict[str, Any]:
+        self._control.settimeout(timeout_s)
+        try:
+            message = self._control.recv(MESSAGE_BYTES_MAX)
+        except TimeoutError as error:
+            # A late answer would be taken for that to the next command.
+            self._process.kill()
+            raise LabError(
+                f"the virtual drive did not answer {command!r} within {timeout_s:g} s",
+                hint="It was killed; take the lab down and build it again.",
+            ) from error
+        except OSError as error:
+            raise self._gone(command) from error
+        if not message:
+            raise self._gone(command)
+        answer: dict[str, Any] = json.loads(message)
+        return answer
+
+    def _gone(self, command: str) -> LabError:
+        """Return the error that says how the process ended."""
+        hint = "Take the lab down and build it again."
+        if self._errors.closed:
+            return LabError(f"the virtual drive is closed: {command!r}", hint=hint)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(1.0)
+        status = self._process.returncode
+        if status is not None and status < 0:
+            how = f"was killed by {signal.Signals(-status).name}"
+        else:
+            how = f"ended with status {status}"
+        self._errors.seek(0)
+        said = self._errors.read().decode(errors="replace").strip().splitlines()
+        why = f" ({said[-1]})" if said else ""
+        return LabError(
+            f"the virtual drive {how}{why} before it answered {command!r}", hint=hint
+        )

@@ -1,0 +1,272 @@
+"""A drive as one file: the FUSE protocol, spoken directly on /dev/fuse.
+
+A drive that takes time answers late while it goes on taking requests, which is why
+no library that calls back and waits for the answer is used here.
+
+Mounted over an ordinary file, the root of the file system is a file too: it is the
+drive, and it is all there is.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import struct
+import time
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+
+from dbcheck.lab.drive import fuse_wire as wire
+from dbcheck.lab.drive.model import CutReport, Drive, DriveState
+from dbcheck.lab.syscalls import MS_NODEV, MS_NOSUID, mount
+
+_BATCH = 64  # requests taken before others get their turn
+
+
+def mount_drive(descriptor: int, path: str) -> None:
+    """Mount what *descriptor*, an open /dev/fuse, serves over the file at *path*."""
+    options = (
+        f"fd={descriptor},rootmode={stat.S_IFREG:o},user_id={os.getuid()},"
+        f"group_id={os.getgid()},max_read={wire.WRITE_MAX}"
+    )
+    mount("dbcheck-drive", path, "fuse", MS_NOSUID | MS_NODEV, options)
+
+
+class FuseDrive:
+    """Answers the kernel's requests to one drive, late where the drive takes time.
+
+    Late answers are given in the order of the requests: the device does one thing
+    at a time.  What costs nothing is answered at once, as a drive takes writes
+    into its cache while it flushes.
+    """
+
+    def __init__(
+        self,
+        descriptor: int,
+        drive: Drive,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Serve *drive* on *descriptor*, an open /dev/fuse that does not block."""
+        self._descriptor = descriptor
+        self._drive = drive
+        self._clock = clock
+        self.set_times(drive.spec.flush_ms, drive.spec.write_ms)
+        self._buffer = bytearray(wire.REQUEST_MAX)
+        self._view = memoryview(self._buffer)
+        self._made_s = int(time.time())
+        self._busy_until = 0.0
+        # (when it is due, request, what completes it); all are dropped on a freeze.
+        self._late: deque[tuple[float, int, Callable[[], None]]] = deque()
+        self._held: list[int] = []
+        self._handlers: dict[int, Callable[[int, memoryview], None]] = {
+            wire.WRITE: self._write,
+            wire.FSYNC: self._flush,
+            wire.READ: self._read,
+            wire.FALLOCATE: self._fallocate,
+            wire.INIT: self._init,
+            wire.GETATTR: self._getattr,
+            wire.SETATTR: self._setattr,
+            wire.OPEN: self._open,
+            wire.STATFS: self._statfs,
+            wire.RELEASE: self._nothing,
+            wire.DESTROY: self._nothing,
+            wire.LOOKUP: self._no_folder,
+        }
+
+    # ------------------------------------------------------------- the drive
+
+    def set_times(self, flush_ms: float, write_ms: float) -> None:
+        """Change how long flushes and writes take from the next one on.
+
+        A flush that has nothing to make stable takes no time.
+        """
+        waits = self._drive.spec.personality in ("honest", "fickle")
+        self._flush_s = flush_ms / 1e3 if waits else 0.0
+        self._write_s = write_ms / 1e3
+
+    def freeze(self) -> int:
+        """Take the power away and return when, in microseconds of CLOCK_MONOTONIC.
+
+        No answer is given after that time: the ones that were due later are held.
+        """
+        frozen_us = time.monotonic_ns() // 1000
+        self._drive.freeze(self._clock())
+        self._held.extend(unique for _, unique, _ in self._late)
+        self._late.clear()
+        self._busy_until = 0.0
+        return frozen_us
+
+    def cut(self, survivors: str, seed: int) -> CutReport:
+        """Lose the drive's cache, except for the survivors; freeze it if it is on."""
+        if self._drive.state is DriveState.ON:
+            self.freeze()
+        return self._drive.cut(self._clock(), survivors, seed)
+
+    def fail(self) -> None:
+        """Fail the requests that are held, and all that follow."""
+        if self._drive.state is DriveState.ON:
+            self.freeze()
+        self._drive.fail()
+        for unique in self._held:
+            self._answer(unique, error=errno.EIO)
+        self._held.clear()
+
+    def power_on(self) -> None:
+        """Answer requests again; what was held until now fails."""
+        if self._drive.state is not DriveState.ON:
+            self.fail()
+            self._drive.power_on()
+
+    # -------------------------------------------------------------- the loop
+
+    def due_s(self) -> float | None:
+        """Return in how many seconds an answer is due, or None."""
+        return max(0.0, self._late[0][0] - self._clock()) if self._late else None
+
+    def complete(self) -> None:
+        """Complete and answer what is due by now."""
+        late = self._late
+        while late and late[0][0] <= self._clock():
+            late.popleft()[2]()
+
+    def serve(self) -> bool:
+        """Take the requests that are waiting; return False once it is unmounted."""
+        for _ in range(_BATCH):
+            try:
+                length = os.readv(self._descriptor, [self._buffer])
+            except BlockingIOError:
+                return True
+            except OSError as error:
+                if error.errno == errno.ENODEV:
+                    return False
+                # ENOENT: the request was withdrawn while it was read.
+                if error.errno in (errno.EINTR, errno.ENOENT):
+                    continue
+                raise
+            _, opcode, unique, *_ = wire.HEADER.unpack_from(self._buffer)
+            self._dispatch(opcode, unique, self._view[wire.HEADER.size : length])
+        return True
+
+    def _dispatch(self, opcode: int, unique: int, body: memoryview) -> None:
+        state = self._drive.state
+        if opcode in wire.UNANSWERED:
+            return
+        if state is not DriveState.ON and opcode in wire.MOVES_DATA:
+            if state is DriveState.FROZEN:
+                self._held.append(unique)
+            else:
+                self._answer(unique, error=errno.EIO)
+            return
+        handler = self._handlers.get(opcode)
+        if handler is None:
+            # The kernel remembers ENOSYS and does without: FLUSH (close), ACCESS,
+            # extended attributes, LSEEK, ...
+            self._answer(unique, error=errno.ENOSYS)
+            return
+        try:
+            handler(unique, body)
+        except struct.error:  # shorter than its kind of request is
+            self._answer(unique, error=errno.EINVAL)
+
+    def _answer(self, unique: int, *, error: int = 0) -> None:
+        self._send(wire.ANSWER.pack(wire.ANSWER.size, -error, unique))
+
+    def _answer_with(self, unique: int, content: bytes | memoryview) -> None:
+        self._send(
+            wire.ANSWER.pack(wire.ANSWER.size + len(content), 0, unique), content
+        )
+
+    def _send(self, *parts: bytes | memoryview) -> None:
+        try:
+            os.writev(self._descriptor, parts)
+        except OSError as error:
+            # ENOENT: who asked was killed.  ENODEV: unmounted meanwhile; the next
+            # read says so too.
+            if error.errno not in (errno.ENOENT, errno.ENODEV):
+                raise
+
+    def _later(self, unique: int, cost_s: float, complete: Callable[[], None]) -> None:
+        """Call *complete* once the device has worked on the request for *cost_s*."""
+        self._busy_until = max(self._clock(), self._busy_until) + cost_s
+        self._late.append((self._busy_until, unique, complete))
+
+    # ---------------------------------------------------------- the requests
+
+    def _write(self, unique: int, body: memoryview) -> None:
+        _, offset, size, _, _, _, _ = wire.TRANSFER.unpack_from(body)
+        content = bytes(body[wire.TRANSFER.size : wire.TRANSFER.size + size])
+        if len(content) < size:
+            self._answer(unique, error=errno.EINVAL)
+            return
+        if offset + size > self._drive.spec.size_bytes:
+            self._answer(unique, error=errno.ENOSPC)
+            return
+        if self._write_s:
+            finish = partial(self._finish_write, unique, offset, content)
+            self._later(unique, self._write_s, finish)
+        else:
+            self._finish_write(unique, offset, content)
+
+    def _finish_write(self, unique: int, offset: int, content: bytes) -> None:
+        self._drive.write(offset, content, self._clock())
+        self._send(wire.WRITTEN.pack(wire.WRITTEN.size, 0, unique, len(content), 0))
+
+    def _flush(self, unique: int, body: memoryview) -> None:
+        mark = self._drive.begin_flush()
+        if self._flush_s:
+            self._later(
+                unique, self._flush_s, partial(self._finish_flush, unique, mark)
+            )
+        else:
+            self._finish_flush(unique, mark)
+
+    def _finish_flush(self, unique: int, mark: int) -> None:
+        self._drive.end_flush(mark)
+        self._answer(unique)
+
+    def _read(self, unique: int, body: memoryview) -> None:
+        _, offset, size, _, _, _, _ = wire.TRANSFER.unpack_from(body)
+        self._answer_with(unique, self._drive.read(offset, size))
+
+    def _fallocate(self, unique: int, body: memoryview) -> None:
+        _, offset, length, mode, _ = wire.FALLOCATE_BODY.unpack_from(body)
+        action = mode & ~wire.KEEP_SIZE
+        if offset + length > self._drive.spec.size_bytes:
+            self._answer(unique, error=errno.ENOSPC)
+        elif action in (wire.PUNCH_HOLE, wire.ZERO_RANGE):
+            self._drive.zero(offset, length, self._clock())
+            self._answer(unique)
+        elif action == 0:  # to allocate, and a drive has all its bytes
+            self._answer(unique)
+        else:
+            self._answer(unique, error=errno.EOPNOTSUPP)
+
+    def _init(self, unique: int, body: memoryview) -> None:
+        self._answer_with(unique, wire.init_answer(body))
+
+    def _getattr(self, unique: int, body: memoryview) -> None:
+        size = self._drive.spec.size_bytes
+        self._answer_with(unique, wire.attributes(size, self._made_s))
+
+    def _setattr(self, unique: int, body: memoryview) -> None:
+        valid, _, _, size = wire.SETATTR_BODY.unpack_from(body)
+        if valid & wire.SETATTR_SIZE and size != self._drive.spec.size_bytes:
+            self._answer(unique, error=errno.EPERM)
+        else:  # times and modes mean nothing to a drive
+            self._getattr(unique, body)
+
+    def _open(self, unique: int, body: memoryview) -> None:
+        self._answer_with(unique, wire.opened())
+
+    def _statfs(self, unique: int, body: memoryview) -> None:
+        size = self._drive.spec.size_bytes
+        self._answer_with(unique, wire.filesystem_facts(size))
+
+    def _nothing(self, unique: int, body: memoryview) -> None:
+        self._answer(unique)
+
+    def _no_folder(self, unique: int, body: memoryview) -> None:
+        self._answer(unique, error=errno.ENOTDIR)

@@ -1,0 +1,169 @@
+"""Serve one virtual drive: python -m dbcheck.lab.drive.process.
+
+A process of its own, since it must go on answering the kernel whatever its parent
+does, and must die without leaving anything.  drive_control.DriveProcess starts it
+and speaks to it over a socket: one JSON object per message, one answer each.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import gc
+import json
+import os
+import select
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+from dbcheck.lab import syscalls
+from dbcheck.lab.drive.fuse import FuseDrive, mount_drive
+from dbcheck.lab.drive.model import Drive, DriveState
+from dbcheck.lab.spec import DriveSpec
+
+MESSAGE_BYTES_MAX = 65536
+_WORDS_MAX = 500  # of an error
+
+
+def _leave_mounts() -> None:
+    """Move to a mount namespace of one's own, with nothing mounted in it.
+
+    Otherwise this process may be the last of its namespace to die, and unmount, on
+    its way out, the filesystem on this very drive: that writes to the drive and
+    waits for an answer, and /dev/fuse is closed only after the wait.
+    """
+    syscalls.unshare(syscalls.CLONE_NEWNS)
+    syscalls.mount("none", "/", None, syscalls.MS_REC | syscalls.MS_PRIVATE)
+    os.chdir("/")
+    syscalls.umount("/", syscalls.MNT_DETACH)
+
+
+def _prepare_process() -> None:
+    """Make this process die with its parent, and answer in time."""
+    syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signal.SIGKILL)
+    syscalls.prctl(syscalls.PR_SET_TIMERSLACK, 1)
+    # So that memory is never got by writing to the drive that needs it; asks for
+    # CAP_SYS_RESOURCE, which not every root has.
+    with contextlib.suppress(OSError):
+        syscalls.prctl(syscalls.PR_SET_IO_FLUSHER, 1)
+    gc.disable()  # nothing here makes cycles
+
+
+class DriveServer:
+    """The loop between the kernel's requests and the parent's commands.
+
+    A command that makes no sense is answered with an error, and changes nothing.
+
+    watchdog_s: a drive that stays frozen for so long fails by itself, for as long as
+    it is frozen a sync anywhere on the machine hangs.
+    """
+
+    def __init__(
+        self, control: socket.socket, descriptor: int, drive: Drive, watchdog_s: float
+    ) -> None:
+        """Serve *drive* on *descriptor*, and commands on *control*."""
+        self._control = control
+        self._descriptor = descriptor
+        self._drive = drive
+        self._front = FuseDrive(descriptor, drive)
+        self._watchdog_s = watchdog_s
+        self._frozen_at = 0.0
+        self._commands: dict[str, Callable[..., dict[str, Any]]] = {
+            "set_times": self._set_times,
+            "freeze": self._freeze,
+            "cut": self._cut,
+            "fail": self._fail,
+            "power_on": self._power_on,
+            "settle": self._settle,
+            "counters": self._counters,
+        }
+
+    def run(self) -> None:
+        """Serve until the parent is gone, or the drive is unmounted."""
+        sources = (self._descriptor, self._control.fileno())
+        while True:
+            ready, _, _ = select.select(sources, (), (), self._wait_s())
+            self._front.complete()
+            if self._descriptor in ready and not self._front.serve():
+                return
+            if sources[1] in ready and not self._command():
+                return
+
+    def _wait_s(self) -> float | None:
+        """Return how long there is nothing to do; fail a drive frozen for too long."""
+        if self._drive.state is not DriveState.FROZEN:
+            return self._front.due_s()
+        left_s = self._frozen_at + self._watchdog_s - time.monotonic()
+        if left_s > 0:
+            return left_s
+        self._front.fail()
+        return None
+
+    def _command(self) -> bool:
+        """Obey one command; return False if none will come any more."""
+        message = self._control.recv(MESSAGE_BYTES_MAX)
+        if not message:
+            return False
+        try:
+            values = json.loads(message)
+            answer = self._commands[values.pop("command")](**values)
+        except Exception as error:  # a drive that ended would take the lab with it
+            answer = {"error": f"{type(error).__name__}: {error}"[:_WORDS_MAX]}
+        self._control.send(json.dumps(answer).encode())
+        return True
+
+    def _set_times(self, flush_ms: float, write_ms: float) -> dict[str, Any]:
+        dataclasses.replace(self._drive.spec, flush_ms=flush_ms, write_ms=write_ms)
+        self._front.set_times(flush_ms, write_ms)
+        return {}
+
+    def _freeze(self) -> dict[str, Any]:
+        self._frozen_at = time.monotonic()
+        return {"frozen_us": self._front.freeze()}
+
+    def _cut(self, survivors: str, seed: int) -> dict[str, Any]:
+        dataclasses.replace(self._drive.spec, survivors=survivors, seed=seed)
+        if self._drive.state is DriveState.ON:
+            self._freeze()
+        return dataclasses.asdict(self._front.cut(survivors, seed))
+
+    def _fail(self) -> dict[str, Any]:
+        self._front.fail()
+        return {}
+
+    def _power_on(self) -> dict[str, Any]:
+        self._front.power_on()
+        return {}
+
+    def _settle(self) -> dict[str, Any]:
+        self._drive.settle()
+        return {}
+
+    def _counters(self) -> dict[str, Any]:
+        return dataclasses.asdict(self._drive.counters(time.monotonic()))
+
+
+def main(arguments: list[str]) -> int:
+    """Serve the drive of a JSON spec: control descriptor, path, spec, watchdog_s."""
+    control_descriptor, path, spec, watchdog_s = arguments
+    with socket.socket(fileno=int(control_descriptor)) as control:
+        try:
+            _prepare_process()
+            descriptor = os.open("/dev/fuse", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+            mount_drive(descriptor, path)
+            _leave_mounts()
+            drive = Drive(DriveSpec(**json.loads(spec)))
+        except OSError as error:
+            control.send(json.dumps({"error": str(error)}).encode())
+            return 1
+        control.send(b"{}")
+        DriveServer(control, descriptor, drive, float(watchdog_s)).run()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,1 @@
+"""The database servers that a lab starts and kills."""

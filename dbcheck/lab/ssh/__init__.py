@@ -1,0 +1,1 @@
+"""The SSH server that leads to a lab's witness."""

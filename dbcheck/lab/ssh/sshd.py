@@ -1,0 +1,207 @@
+"""A real SSH server on loopback, the way to the lab's witness."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import os
+import pwd
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from dbcheck import children
+from dbcheck.errors import LabError
+from dbcheck.lab import programs
+from dbcheck.lab.held_port import HeldPort
+from dbcheck.lab.process import leashed
+
+_READY_TIMEOUT_S = 30.0
+_END_TIMEOUT_S = 5.0
+_POLL_S = 0.02
+# Of a shell that an sshd starts, Bash reads the user's ~/.bashrc only if SHLVL is below
+# 2 (Debian's bash, shell.c): what stands there may be slow, and is not the lab's.
+_CONFIG = """\
+SetEnv SHLVL=2
+ListenAddress 127.0.0.1:{port}
+HostKey {folder}/host_key
+AuthorizedKeysFile {folder}/authorized_keys
+AllowUsers {user}
+PidFile none
+StrictModes no
+UsePAM no
+UseDNS no
+PubkeyAuthentication yes
+PasswordAuthentication no
+KbdInteractiveAuthentication no
+PermitRootLogin prohibit-password
+MaxSessions 64
+MaxStartups 64
+ClientAliveInterval 5
+ClientAliveCountMax 3
+PrintMotd no
+PrintLastLog no
+"""
+
+
+class Sshd:
+    """OpenSSH's sshd, or asyncssh where that is not installed.
+
+    Runs as the current user, lets in that user with one key alone, and knows
+    nothing of the machine's own SSH configuration.  The server is killed when the
+    thread that called start() ends (prctl(2), PR_SET_PDEATHSIG): call it from one
+    that lives as long as the lab.
+    """
+
+    host = "127.0.0.1"
+
+    def __init__(self, folder: Path) -> None:
+        """Keep keys, configuration and log in *folder*, which start() creates."""
+        self._folder = folder
+        self._child: subprocess.Popen[bytes] | None = None
+        self._held = HeldPort()
+        self.port = self._held.number
+        self.user = pwd.getpwuid(os.getuid()).pw_name
+        self.identity_file = folder / "client_key"
+        self.known_hosts = folder / "known_hosts"
+
+    def start(self) -> None:
+        """Start the server; return once it accepts connections.
+
+        Raise LabError if there is no server, or if it does not come up.
+        """
+        self._folder.mkdir(mode=0o700, exist_ok=True)
+        host_key = _make_key(self._folder / "host_key")
+        (self._folder / "authorized_keys").write_text(_make_key(self.identity_file))
+        self.known_hosts.write_text(f"[{self.host}]:{self.port} {host_key}")
+        self._launch(self._command())
+        if self._wait_until_ready():
+            return
+        self.close()
+        words = (self._folder / "log").read_text(errors="replace").splitlines()
+        raise LabError(
+            f"the lab's SSH server does not start: {' | '.join(words[-3:])}",
+            hint=f"See its log in {self._folder} and its manual, sshd(8).",
+        )
+
+    def close(self) -> None:
+        """End the server, its sessions and what runs in them."""
+        child, self._child = self._child, None
+        if child is None:
+            return
+        # Stopped, it cannot open another session while the present ones are killed.
+        child.send_signal(signal.SIGSTOP)
+        for pid in _descendants(child.pid):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        child.kill()
+        child.wait(_END_TIMEOUT_S)
+
+    def _command(self) -> list[str]:
+        """Return the command line of the server that can be had here."""
+        folder = self._folder
+        if binary := _openssh():
+            text = _CONFIG.format(port=self.port, folder=folder, user=self.user)
+            (folder / "config").write_text(text)
+            if os.getuid() == 0:
+                Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)  # sshd insists
+            return [binary, "-D", "-e", "-f", str(folder / "config")]
+        if _asyncssh():
+            words = (str(folder), str(self.port))
+            return children.module("dbcheck.lab.ssh.fallback", *words)
+        raise programs.absent("sshd")
+
+    def _launch(self, command: list[str]) -> None:
+        with (self._folder / "log").open("wb") as errors:
+            self._child = subprocess.Popen(
+                leashed(command),
+                env=children.environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=errors,
+                stderr=errors,
+                start_new_session=True,  # Ctrl-C is for the lab, which ends it
+            )
+
+    def _wait_until_ready(self) -> bool:
+        """Wait until the server greets; return False if it ended or takes too long."""
+        assert self._child is not None
+        deadline_s = time.monotonic() + _READY_TIMEOUT_S
+        while self._child.poll() is None and time.monotonic() < deadline_s:
+            with contextlib.suppress(OSError):
+                address = (self.host, self.port)
+                with socket.create_connection(address, timeout=1) as greeting:
+                    if greeting.recv(4) == b"SSH-":
+                        return True
+            time.sleep(_POLL_S)
+        return False
+
+
+def missing() -> list[str]:
+    """Say what must be installed or mended for an SSH server; [] if nothing."""
+    if _openssh() or _asyncssh():
+        return []
+    if programs.find("sshd"):
+        return [
+            "sshd would refuse root, whose account is locked (unlock it, or install "
+            f"the Python extra dbcheck[lab], for its {programs.WHEELS['sshd']})"
+        ]
+    return [programs.lacking("sshd")]
+
+
+def _openssh() -> str | None:
+    """Return the path of an sshd that would let this user in, or None."""
+    found = programs.find("sshd")
+    return None if found is None or _root_is_locked() else str(found)
+
+
+def _asyncssh() -> bool:
+    return importlib.util.find_spec("asyncssh") is not None
+
+
+def _root_is_locked() -> bool:
+    """Say whether sshd, started by root, would find root's account locked.
+
+    Without PAM it refuses an account whose password begins with "!" (sshd(8));
+    an ordinary user's sshd cannot read /etc/shadow.
+    """
+    try:
+        lines = Path("/etc/shadow").read_text().splitlines()
+    except OSError:
+        return False
+    return any(line.startswith("root:!") for line in lines)
+
+
+def _make_key(path: Path) -> str:
+    """Write a new private key to *path*; return the public one, as one line."""
+    key = Ed25519PrivateKey.generate()
+    private = key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.OpenSSH,
+        serialization.NoEncryption(),
+    )
+    path.unlink(missing_ok=True)
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write(private)
+    public = key.public_key().public_bytes(
+        serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH
+    )
+    return public.decode() + "\n"
+
+
+def _descendants(pid: int) -> list[int]:
+    """Return the children of *pid*, their children and so on."""
+    children: dict[int, list[int]] = {}
+    for entry in Path("/proc").iterdir():
+        with contextlib.suppress(OSError, ValueError):
+            # pid (name) state parent ..., and a name may hold anything: proc(5)
+            parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+            children.setdefault(parent, []).append(int(entry.name))
+    found = list(children.get(pid, ()))
+    for child in found:  # grows while it is walked
+        found += children.get(child, ())
+    return found

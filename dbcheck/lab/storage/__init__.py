@@ -1,0 +1,1 @@
+"""What a lab's server keeps its data on, from the folder down to the drive."""

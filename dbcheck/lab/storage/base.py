@@ -1,0 +1,124 @@
+"""What a lab's server keeps its data on, and what a power cut does to it."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from pathlib import Path
+from typing import Protocol
+
+from dbcheck.errors import LabError
+from dbcheck.lab.servers.base import DatabaseServer
+
+
+class Storage(Protocol):
+    """Storage that can lose its power.
+
+    folder: where files live while the power is on.
+    sends_flushes: whether what is stacked on the drive is meant to flush it.
+    """
+
+    folder: Path
+    sends_flushes: bool
+
+    def build(self) -> None:
+        """Make it from nothing."""
+
+    def settle(self) -> None:
+        """Make everything that was written stable, whatever the drive is."""
+
+    def in_no_time(self) -> contextlib.AbstractContextManager[None]:
+        """Let flushes and writes cost nothing for a while."""
+
+    def cut(
+        self, server: DatabaseServer, *, flushes_expected: bool
+    ) -> tuple[int, dict[str, object]]:
+        """Take the power away and strike *server*; end_cut() is to follow.
+
+        Return when the power was gone (CLOCK_MONOTONIC, in microseconds) and a
+        report: what the drive did since start_counting(), what it lost; and, as
+        "wiring", what contradicts the expectation that it saw flushes, or None.
+        """
+
+    def end_cut(self, server: DatabaseServer) -> None:
+        """End *server* and what still holds the storage that lost its power.
+
+        May be repeated, also after a power_on() that failed; raise LabError if
+        something does not end in its time.
+        """
+
+    def power_on(self, image: Path | None = None) -> None:
+        """Make the files reachable again; raise LabError if that fails.
+
+        image: a new file that is first to hold what the cut left of the drive.
+        """
+
+    def start_counting(self) -> None:
+        """Count from zero."""
+
+    def counters(self) -> dict[str, int]:
+        """Return what the drive did since start_counting()."""
+
+    def set(self, **values: object) -> None:
+        """Change what the drive costs, and what survives a cut of it."""
+
+    def failure(self) -> str | None:
+        """Say why it is dead, or None."""
+
+    def close(self, server: DatabaseServer) -> None:
+        """End *server*, then the storage; what it holds is lost."""
+
+
+class FolderStorage:
+    """A plain folder, which loses nothing: what was written is in the page cache."""
+
+    sends_flushes = False
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def build(self) -> None:
+        """Do nothing: the folder is there."""
+
+    def settle(self) -> None:
+        """Do nothing: nothing can be lost."""
+
+    def in_no_time(self) -> contextlib.AbstractContextManager[None]:
+        """Change nothing."""
+        return contextlib.nullcontext()
+
+    def cut(
+        self, server: DatabaseServer, *, flushes_expected: bool
+    ) -> tuple[int, dict[str, object]]:
+        """Strike the server."""
+        cut_us = time.monotonic_ns() // 1000
+        server.strike()
+        return cut_us, {"wiring": None}
+
+    def end_cut(self, server: DatabaseServer) -> None:
+        """Kill the server."""
+        server.kill()
+
+    def power_on(self, image: Path | None = None) -> None:
+        """Do nothing: the folder is there, and no drive is."""
+
+    def start_counting(self) -> None:
+        """Do nothing: nobody counts."""
+
+    def counters(self) -> dict[str, int]:
+        """Return nothing."""
+        return {}
+
+    def set(self, **values: object) -> None:
+        """Refuse: raise LabError."""
+        raise LabError(
+            "this lab has no drive", hint="Start a lab with the rung called drive."
+        )
+
+    def failure(self) -> str | None:
+        """Return None: a folder does not die."""
+        return None
+
+    def close(self, server: DatabaseServer) -> None:
+        """Kill the server; whoever made the folder above removes this one with it."""
+        server.kill()

@@ -1,0 +1,195 @@
+"""A real filesystem on a virtual drive."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from dbcheck import children
+from dbcheck.errors import LabError
+from dbcheck.lab.drive.control import DriveProcess
+from dbcheck.lab.drive.image import copy_drive
+from dbcheck.lab.servers.base import DatabaseServer
+from dbcheck.lab.spec import LabSpec
+from dbcheck.lab.storage import filesystem as block_filesystem
+from dbcheck.lab.storage import loop_device as block
+
+_CHANGEABLE = frozenset({"flush_ms", "write_ms", "survivors", "seed"})
+_IN_CACHE = frozenset({"cached_writes", "cached_bytes"})
+_SYNC_S = 60.0
+_TELLING = 16  # writes; a few may be the filesystem's own, of a server at rest
+_NO_BARRIER = frozenset({"barrier=0", "nobarrier"})
+
+
+class DriveStorage:
+    """Drive, loop device and filesystem, built on one another (storage.Storage).
+
+    The mount point is base/files.  The write cache that the kernel believes in is
+    the one that the drive has, unless the spec names another: without one it sends
+    no flushes.
+    """
+
+    def __init__(self, spec: LabSpec, base: Path) -> None:
+        self._spec = spec
+        self._drive_spec = spec.drive
+        self._drive_file = base / "drive"
+        self.folder = base / "files"
+        through = spec.drive.personality == "write-through"
+        truth = block.WRITE_THROUGH if through else block.WRITE_BACK
+        self._write_cache = truth if spec.write_cache == "auto" else spec.write_cache
+        barriers = not _NO_BARRIER & set(spec.mount_options.split(","))
+        self.sends_flushes = barriers and self._write_cache == block.WRITE_BACK
+        self._drive: DriveProcess | None = None
+        self._loop: block.LoopDevice | None = None
+        self._counted_from: dict[str, int] = {}
+
+    def build(self) -> None:
+        """Make drive and filesystem, and mount it."""
+        self._drive_file.touch()
+        self._drive = DriveProcess.start(self._spec.drive, self._drive_file)
+        with self.in_no_time():
+            self._loop = block.attach(self._drive.descriptor, self._write_cache)
+            block_filesystem.mkfs(self._loop.path, self._spec.filesystem)
+            self._mount(self._loop)
+
+    def settle(self) -> None:
+        """Write out what the kernel holds, and make it stable in the drive."""
+        # Of this filesystem alone: others may be on drives that are frozen.
+        command = ["sync", "--file-system", str(self.folder)]
+        done = subprocess.run(
+            command,
+            env=children.environment(),
+            stdin=subprocess.DEVNULL,
+            timeout=_SYNC_S,
+        )
+        if done.returncode:
+            raise LabError(f"{self.folder} cannot be synced")
+        self._running().settle()
+
+    @contextlib.contextmanager
+    def in_no_time(self) -> Iterator[None]:
+        """Let flushes and writes cost nothing, as for a recovery that syncs it all."""
+        self._running().set_times(flush_ms=0, write_ms=0)
+        try:
+            yield
+        finally:
+            self._set_times()
+
+    def cut(
+        self, server: DatabaseServer, *, flushes_expected: bool
+    ) -> tuple[int, dict[str, object]]:
+        """Freeze the drive, strike the server, lose the cache, fail the drive."""
+        drive = self._running()
+        cut_us = drive.freeze()
+        server.strike()
+        counters = self.counters()
+        spec = self._drive_spec
+        lost = drive.cut(spec.survivors, spec.seed)
+        drive.fail()
+        wiring = self._contradiction(counters) if flushes_expected else None
+        report = {**counters, **dataclasses.asdict(lost)}
+        return cut_us, {**report, "wiring": wiring}
+
+    def end_cut(self, server: DatabaseServer) -> None:
+        """Kill the server, unmount the filesystem, detach the drive.
+
+        The server may have slept on the frozen drive, so it can end only now that the
+        drive fails; the filesystem can be unmounted only once the server has ended.
+        """
+        server.kill()
+        self._unmount()
+
+    def power_on(self, image: Path | None = None) -> None:
+        """Attach the drive and mount the filesystem, which replays its journal.
+
+        image: where to copy the drive before that, if anywhere.
+        """
+        drive = self._running()
+        drive.power_on()
+        if image is not None:
+            copy_drive(drive.descriptor, drive.spec.size_bytes, image)
+        self._loop = block.attach(drive.descriptor, self._write_cache)
+        self._mount(self._loop)
+
+    def start_counting(self) -> None:
+        """Count from zero."""
+        self._counted_from = self._count()
+
+    def counters(self) -> dict[str, int]:
+        """Return what the drive did since start_counting(), and what is cached."""
+        return {
+            name: value - self._counted_from.get(name, 0)
+            for name, value in self._count().items()
+        }
+
+    def set(self, **values: object) -> None:
+        """Change flush_ms, write_ms, survivors or seed."""
+        if strange := values.keys() - _CHANGEABLE:
+            raise LabError(
+                f"a running drive cannot change its {', '.join(sorted(strange))}",
+                hint=f"What can be changed is {', '.join(sorted(_CHANGEABLE))}.",
+            )
+        changes: dict[str, Any] = values
+        self._drive_spec = dataclasses.replace(self._drive_spec, **changes)
+        self._set_times()
+
+    def failure(self) -> str | None:
+        """Say that the drive's process is dead, or None."""
+        try:
+            self._running().counters()
+        except LabError as error:
+            return str(error)
+        return None
+
+    def close(self, server: DatabaseServer) -> None:
+        """Fail the drive, so that nobody waits for it; end all that is built on it."""
+        with contextlib.suppress(LabError):
+            self._running().fail()
+        try:
+            self.end_cut(server)
+        finally:
+            if self._drive is not None:
+                self._drive.close()
+
+    def _running(self) -> DriveProcess:
+        if self._drive is None:
+            raise LabError("the lab has no drive yet")
+        return self._drive
+
+    def _set_times(self) -> None:
+        spec = self._drive_spec
+        self._running().set_times(flush_ms=spec.flush_ms, write_ms=spec.write_ms)
+
+    def _mount(self, loop: block.LoopDevice) -> None:
+        """Mount the filesystem."""
+        spec = self._spec
+        block_filesystem.mount(
+            loop.path, self.folder, spec.filesystem, spec.mount_options
+        )
+
+    def _unmount(self) -> None:
+        """Unmount and detach, as far as there is something to."""
+        if self._loop is not None:
+            block_filesystem.umount(self.folder)
+            self._loop.detach()
+            self._loop = None
+
+    def _count(self) -> dict[str, int]:
+        counters = dataclasses.asdict(self._running().counters())
+        return {name: n for name, n in counters.items() if name not in _IN_CACHE}
+
+    def _contradiction(self, counters: dict[str, int]) -> str | None:
+        """Say why flushes that are expected did not arrive, or None."""
+        if self._loop is None:
+            return None
+        queue = Path("/sys/block", Path(self._loop.path).name, "queue/write_cache")
+        found = queue.read_text().strip()
+        if found != self._write_cache:
+            return f"{queue} is {found!r}, and not {self._write_cache!r}"
+        if counters["writes"] >= _TELLING and not counters["flushes"]:
+            return f"the drive saw {counters['writes']} writes and no flush"
+        return None

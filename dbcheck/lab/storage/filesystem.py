@@ -1,0 +1,117 @@
+"""A real filesystem on a block device: made, mounted, unmounted."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from dbcheck.errors import LabError, Unrecoverable
+from dbcheck.lab import programs, shortage, syscalls
+
+# Neither discards nor leaves work for later: after mkfs the drive is quiet.
+# A mount after a cut reads the log of XFS in small pieces, six for each record.  In
+# stripe units, as mkfs.xfs makes it on arrays, a full log has 2,000 records and not
+# 60,000, which would take many seconds.
+_MKFS = {
+    "xfs": ("-q", "-f", "-K", "-l", "su=32k"),
+    "ext4": ("-q", "-F", "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0"),
+}
+_POLL_S = 0.005
+_NOT_MOUNTED = 32  # mount(8): the kernel refused; others are of mount itself
+
+
+def mkfs(device: str, filesystem: str) -> None:
+    """Make a *filesystem* of spec.FILESYSTEMS; raise LabError."""
+    programs.run(f"mkfs.{filesystem}", *_MKFS[filesystem], device)
+
+
+def mount(device: str, mountpoint: Path, filesystem: str, options: str = "") -> None:
+    """Mount *device*, after recovery of its journal, with *options* as mount -o.
+
+    Raise Unrecoverable, with what the kernel logged meanwhile, if the kernel refuses
+    what is on the device, or an option; another LabError if it was not asked, lacked
+    memory or did not end.
+    """
+    arguments = ["-t", filesystem, *(["-o", options] if options else [])]
+    with _kernel_log() as log:
+        try:
+            programs.run("mount", *arguments, device, str(mountpoint))
+        except programs.Failed as error:
+            if error.status != _NOT_MOUNTED or shortage.is_told(str(error)):
+                raise
+            said = [line for line in log if filesystem in line.lower()]
+            how = f" with {options!r}" if options else ""
+            raise Unrecoverable(
+                f"the kernel does not mount {device} as {filesystem}{how}: "
+                + ("; ".join(said) or str(error)),
+                hint="A rejected option is the lab's mount_options; a damaged "
+                "filesystem is what the cut left.",
+            ) from error
+
+
+def umount(mountpoint: Path, timeout_s: float = 10.0) -> None:
+    """Return once nothing is mounted on *mountpoint*; raise LabError after timeout_s.
+
+    A filesystem stays busy until the last process that was killed has ended.
+    """
+    deadline = time.monotonic() + timeout_s
+    while True:
+        try:
+            syscalls.umount(str(mountpoint))
+        except OSError as error:
+            if error.errno == errno.EINVAL:  # nothing is mounted there
+                return
+            if error.errno != errno.EBUSY or time.monotonic() >= deadline:
+                users = ", ".join(_users(mountpoint)) or "nobody that can be seen"
+                raise LabError(
+                    f"{mountpoint} cannot be unmounted: {error.strerror}",
+                    hint=f"It is in use by {users}.",
+                ) from error
+            time.sleep(_POLL_S)
+
+
+@contextlib.contextmanager
+def _kernel_log() -> Iterator[Iterator[str]]:
+    """Give what the kernel logs from now on, by lines; nothing if unreadable."""
+    try:
+        descriptor = os.open("/dev/kmsg", os.O_RDONLY | os.O_NONBLOCK)
+    except OSError:  # not in every container
+        yield iter(())
+        return
+    try:
+        os.lseek(descriptor, 0, os.SEEK_END)
+        yield _lines(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _lines(descriptor: int) -> Iterator[str]:
+    """Yield the records of /dev/kmsg: "level,number,time,flags;text"."""
+    while True:
+        try:
+            record = os.read(descriptor, 8192).decode(errors="replace")
+        except OSError as error:
+            if error.errno == errno.EPIPE:  # overwritten before it was read
+                continue
+            return
+        yield record.partition(";")[2].splitlines()[0]
+
+
+def _users(mountpoint: Path) -> Iterator[str]:
+    """Yield "pid (command)" of each process with a file, root or cwd down there."""
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it may end at any moment
+            links = [process / "cwd", process / "root", *(process / "fd").iterdir()]
+            if any(_leads_into(mountpoint, link) for link in links):
+                yield f"{process.name} ({(process / 'comm').read_text().strip()})"
+
+
+def _leads_into(folder: Path, link: Path) -> bool:
+    try:
+        return Path(os.readlink(link)).is_relative_to(folder)
+    except OSError:
+        return False

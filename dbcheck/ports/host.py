@@ -1,0 +1,69 @@
+"""What a cycle needs of the target's host; each docstring is the contract."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from dbcheck.core.datadir import DataNames
+from dbcheck.core.depth import Completed, Remains
+from dbcheck.core.places import Place
+from dbcheck.core.target import LogMarks, LogTail, TargetFacts
+
+
+class Canaries(Protocol):
+    """Writes on the target's host that nobody flushes; see core.depth."""
+
+    @property
+    def folder(self) -> str:
+        """Where they write."""
+
+    @property
+    def nonce(self) -> str:
+        """What names this run of them."""
+
+    def completed(self) -> Completed:
+        """Return how far they came, as far as is known here."""
+
+    def heard_us(self) -> int | None:
+        """Return when their last report came, on the client's clock, or None."""
+
+    def answered(self) -> bool:
+        """Whether the host answered stop(), and so had its power until then."""
+
+    def stop(self) -> None:
+        """End them; never raises."""
+
+
+class TargetHost(Protocol):
+    """The host that the server runs on; every call may raise HostError."""
+
+    def reach(self) -> None:
+        """Connect, unless that was done; every other call does so by itself."""
+
+    def facts(self, data_directory: str, places: Sequence[Place] = ()) -> TargetFacts:
+        """Describe the host, and what the data directory and *places* lie on."""
+
+    def data_names(self, data_directory: str) -> DataNames:
+        """Return what the files in it say of whose data it holds."""
+
+    def mark_log(self, path: str) -> LogMarks:
+        """Return where the log, or each log of a folder, ends now."""
+
+    def read_log(self, path: str, marks: LogMarks) -> LogTail:
+        """Return what was logged since the marks."""
+
+    def shutdown_record(self, boot_id: str, since_us: int) -> str:
+        """Return what it recorded of an orderly shutdown of that boot, or ""."""
+
+    def start_canaries(self, data_directory: str) -> Canaries:
+        """Start canaries on the filesystem of the data directory."""
+
+    def read_canaries(self, folder: str, nonce: str) -> Remains:
+        """Return what is left of them."""
+
+    def remove_canaries(self, folder: str) -> None:
+        """Delete their folder."""
+
+    def close(self) -> None:
+        """End the connection; the next call makes a new one; never raises."""

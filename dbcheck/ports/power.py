@@ -1,0 +1,39 @@
+"""What a cycle needs of a power switch; each docstring is the contract."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from dbcheck.core.cut import Cut, PowerState
+from dbcheck.core.cutclass import CutClass
+
+
+class PowerSwitch(Protocol):
+    """Cuts and restores the power of one target.  Calls block."""
+
+    kind: str
+    attended: bool  # a human pulls the plug: wait as long as it takes
+    cut_class: CutClass  # what its cuts take the power from, if known or declared
+
+    def state(self) -> PowerState:
+        """Read the state from the device, never from memory."""
+
+    def cut(self) -> Cut:
+        """Drop power with no warning to the operating system.
+
+        Return once state() is OFF or, if attended, once the human was asked;
+        raise PowerError if the power did not go.
+        """
+
+    def restore(self) -> float | None:
+        """Apply power.  Return once state() is ON; the system may still be booting.
+
+        Return for how many seconds it was off before, None if the switch has not
+        measured that.
+        """
+
+    def failure(self) -> str | None:
+        """Say why the target will certainly not come back, or None.
+
+        Raise PowerError if that is the switch's own fault: the target is not to blame.
+        """

@@ -1,0 +1,210 @@
+"""What a cycle needs of the witness; each docstring is the contract."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from dbcheck.core.history import Ack, AckValues
+from dbcheck.core.values import Json
+
+if TYPE_CHECKING:  # numpy takes every small program of the lab a tenth of a second
+    from dbcheck.core.acks import AckArray
+
+
+@dataclass(frozen=True, slots=True)
+class Watermark:
+    """How much of a log the witness holds durably.
+
+    frames, acks: how many, from the start of the log.
+    digest:       the hash chain after that many frames, in hex.
+    """
+
+    frames: int
+    acks: int
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class WindowFacts:
+    """The largest gap between the acks received and those confirmed.
+
+    acks: how many were unconfirmed at once.  age_s: the oldest one's age.
+    """
+
+    acks: int
+    age_s: float
+
+
+class WitnessLog(Protocol):
+    """An open log of one run; thread-safe."""
+
+    def append(self, ack: Ack) -> None:
+        """Hand over *ack*; block while the window of unconfirmed acks is full.
+
+        In lockstep, block until it is confirmed.  Raise WitnessError if the log can
+        take no more.
+        """
+
+    @property
+    def lockstep(self) -> bool:
+        """Whether a session may send only after its last ack is confirmed."""
+
+    def append_many(self, acks: Sequence[AckValues]) -> None:
+        """Hand over *acks*, in the order in which they came; never block.
+
+        Raise WitnessError if the log can take no more.  What was received cannot be
+        held back, so the window takes all of them; it is kept by sending no more
+        operations than there is room() for their acks.
+        """
+
+    def room(self, wanted: int = 1) -> int:
+        """Return how many acks there is room for now, 0 also if the oldest is too old.
+
+        wanted: if they are fewer, there is to be news once they may be more.
+        Raise WitnessError if the log can take no more.  Only one thread may call
+        room() and confirmed(), that which watches fileno().
+        """
+
+    def confirmed(self) -> int:
+        """Return how many acks, from the first one on, the witness holds durably."""
+
+    def fileno(self) -> int:
+        """Return a descriptor for an event loop, -1 once the log is closed.
+
+        It becomes readable at the first confirmation, or failure, after a room()
+        that was too little or a confirmed() that was not all.  room() alone makes it
+        unreadable, so that what a confirmed() after it has seen hides no news from it.
+        """
+
+    def note(self, event: Json) -> None:
+        """Log *event* beside the acks and return once it is durable."""
+
+    def watermark(self) -> Watermark:
+        """Return what the witness has confirmed so far."""
+
+    def unconfirmed(self) -> int:
+        """Return how many acks are waiting for their confirmation now."""
+
+    def behind_s(self) -> float:
+        """Return how long the oldest unconfirmed ack has waited; 0 if there is none."""
+
+    def window(self) -> WindowFacts:
+        """Return the largest window seen so far."""
+
+    def abandon(self) -> None:
+        """Take no more and wait for no confirmation any more; never raises.
+
+        To be closed all the same; close() raises at once if anything is unconfirmed.
+        """
+
+    def close(self) -> Watermark:
+        """Wait until everything appended is confirmed, and close the log.
+
+        Raise WitnessError, with all threads and channels ended, if that fails.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class HostFacts:
+    """What tells one host from another, and how its disk behaves.
+
+    An item that cannot be read there is "" (or empty).
+    """
+
+    hostname: str
+    machine_id: str
+    boot_id: str
+    addresses: frozenset[str]
+    folder: str
+    filesystem: str
+    free_bytes: int
+    clock_us: int
+
+
+class Witness(Protocol):
+    """A folder, on a host that does not share the target's fate, that holds logs.
+
+    A run has log 0 and, if its load runs in several processes, one more for each.
+    A witness can be pickled for such a process; the copy is connected to nothing.
+    """
+
+    kind: str  # "ssh" or "file"
+    url: str  # as given by the user; holds no secret
+
+    def facts(self) -> HostFacts:
+        """Describe the host and make sure that the folder can be written."""
+
+    def probe(self, count: int) -> Sequence[float]:
+        """Append and fsync *count* times there; return each duration in seconds."""
+
+    def create(self, run_id: str, manifest: bytes) -> WitnessLog:
+        """Store the manifest durably and open log 0; raise if the run exists.
+
+        The manifest, which is JSON, says how many logs there will be: {"logs": 1}.
+        """
+
+    def join(self, run_id: str, number: int) -> WitnessLog:
+        """Open log *number*, 1 or more, of a run that exists, from any process.
+
+        Raise WitnessError if the run's manifest announces no such log, or if it was
+        opened before.
+        """
+
+    def runs(self) -> Sequence[str]:
+        """Return the ids of the runs all of whose logs are there, oldest first.
+
+        Every log is opened before the first session of a load commits.
+        """
+
+    def manifest(self, run_id: str) -> bytes:
+        """Return the stored manifest; raise WitnessError if there is none."""
+
+    def read(self, run_id: str, number: int = 0) -> Iterator[bytes]:
+        """Stream the raw bytes of a log; raise WitnessError if it is not there."""
+
+    def remove(self, run_id: str) -> None:
+        """Delete the folder of a run; raise WitnessError if a log of it is open."""
+
+    def close(self) -> None:
+        """End the connection; never raises."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogFacts:
+    """What a stored log holds.
+
+    torn_bytes: length of an incomplete last frame, 0 if there is none.
+    newest_us:  when the newest ack of the load came, on the client's clock; None if
+                there is none.
+    events:     what WitnessLog.note() logged, in order.
+    """
+
+    frames: int
+    acks: int
+    torn_bytes: int
+    newest_us: int | None
+    events: Sequence[Json]
+
+
+class LogReader(Protocol):
+    """Reads a copy of a log; each call verifies what it reads.
+
+    Raise LogDamaged if it is not log *number* of the run, is damaged before its
+    tail, or holds less than *confirmed*, which the client saw confirmed.
+    """
+
+    def facts(
+        self, path: Path, run_id: str, number: int, confirmed: Watermark | None
+    ) -> LogFacts:
+        """Read the whole log and say what it holds."""
+
+    def acks(
+        self, path: Path, run_id: str, number: int, confirmed: Watermark | None
+    ) -> Iterator[AckArray]:
+        """Stream the acks, in the order in which the client sent them."""
+
+    def bytes_max(self, acks: int) -> int:
+        """Return how long a log that holds so many acks, or fewer, can be."""

@@ -1,1 +1,0 @@
-"""Probes of the target's host: what it is made of, and how deep a cut went."""
