@@ -34,7 +34,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from dbcheck import stored
+from dbcheck import formats, stored
 from dbcheck.audit.rules import RULES
 from dbcheck.clientkey import ClientKey
 from dbcheck.core.apart import Apart
@@ -94,6 +94,7 @@ class Manifest:
     control:       this run is a control: its sessions were relaxed.
     controls:      what the controls before this run showed, if there were any.
     moment:        when the cut is to come, if a campaign drew it.
+    sizes_by_epoch: see core.schedule.Schedule; true of runs of format 2.
     places:        the directories that an ack depends on.
     no_canary:     why there is no crash canary, "" if there is one.
     apart:         what showed that the witness is not on the target's host, None in a
@@ -131,6 +132,7 @@ class Manifest:
     no_canary: str = ""
     apart: Apart | None = None
     restore_command: str = ""
+    sizes_by_epoch: bool = False
 
     def __post_init__(self) -> None:
         """Refuse a run that no dbcheck can have made."""
@@ -151,7 +153,7 @@ class Manifest:
     @classmethod
     def from_bytes(cls, content: bytes, where: str) -> Manifest:
         """Read a stored manifest; raise RunFormatError, naming *where*, if not one."""
-        return stored.from_bytes(content, cls, where)
+        return stored.from_bytes(content, cls, where, formats.MANIFEST)
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +174,7 @@ class LoadRecord:
     canaries_elsewhere: the same of HostBefore.elsewhere, each.
     heard_us:    when their last report came: the host had its power until then.
     host_lived:  the host still answered when the load was over; not asked of a lab's.
+                 None: nobody looked.
     switched_us: when the switch said that it had cut, None if it did not.
     due_us:      when the cut was to come; None if it never was.
     no_checkpoint: why there was none although the cut was to come in its midst.
@@ -204,7 +207,7 @@ class LoadRecord:
     canaries_elsewhere: tuple[Completed | None, ...] = ()
     canary_held: bool = True
     heard_us: int | None = None
-    host_lived: bool = False
+    host_lived: bool | None = False
     switched_us: int | None = None
     due_us: int | None = None
     no_checkpoint: str = ""
@@ -392,7 +395,7 @@ class RunFolder:
         key = self.key()
         if key is not None and not key.fits(content, seal):
             raise _changed("record of the load", key.run_id)
-        load = stored.from_bytes(content, LoadRecord, where)
+        load = stored.from_bytes(content, LoadRecord, where, formats.LOAD)
         if key is None:
             self._note_recalled(replace(self.recalled(), load=True))
         self.write_load(load)
@@ -402,7 +405,8 @@ class RunFolder:
         path = self.path / "load.json"
         if not path.is_file():
             return None
-        return stored.from_bytes(path.read_bytes(), LoadRecord, str(path))
+        content = path.read_bytes()
+        return stored.from_bytes(content, LoadRecord, str(path), formats.LOAD)
 
     def write_restore(self, restore: RestoreRecord) -> None:
         """Store that the power was given back, unless that is stored.
@@ -418,7 +422,8 @@ class RunFolder:
         path = self.path / "restore.json"
         if not path.is_file():
             return None
-        return stored.from_bytes(path.read_bytes(), RestoreRecord, str(path))
+        content = path.read_bytes()
+        return stored.from_bytes(content, RestoreRecord, str(path), formats.RESTORE)
 
     def write_after(self, after: AfterRecord) -> None:
         """Store what was found after recovery."""
@@ -456,7 +461,8 @@ class RunFolder:
                 f"the survivors of run {self.path.name} were never read",
                 hint="Run dbcheck reconcile without --offline first.",
             )
-        return stored.from_bytes(path.read_bytes(), AfterRecord, str(path))
+        content = path.read_bytes()
+        return stored.from_bytes(content, AfterRecord, str(path), formats.AFTER)
 
     def write_survivors(self, batches: Iterable[Records]) -> tuple[int, str]:
         """Store the records of all survivors; return how many, and their SHA-256."""

@@ -22,14 +22,14 @@ import shlex
 import stat
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import IO, Any, TypeVar
 
 import msgspec
 
 from dbcheck.errors import RunFormatError, RunWriteError
+from dbcheck.formats import FORMAT, Steps
 from dbcheck.owners import is_ours, own_users
-
-FORMAT = 3
 
 T = TypeVar("T")
 
@@ -41,19 +41,27 @@ def to_bytes(value: object) -> bytes:
     return json.dumps(values, indent=1).encode()
 
 
-def from_bytes(content: bytes, kind: type[T], where: str) -> T:
+def from_bytes(
+    content: bytes, kind: type[T], where: str, older: Steps = MappingProxyType({})
+) -> T:
     """Return what to_bytes() was given; raise RunFormatError, naming *where*, if not.
 
-    kind: the dataclass that it was.
+    kind: the dataclass that it was.  older: the steps from each format that is read
+    beside the newest, see formats.py.
     """
     try:
         values = json.loads(content)
     except (ValueError, RecursionError) as error:
         raise RunFormatError(f"{where} is not JSON: {error}") from None
-    if not isinstance(values, dict) or values.pop("format", None) != FORMAT:
+    if not isinstance(values, dict) or type(values.get("format")) is not int:
+        raise RunFormatError(f"{where} is not a record of dbcheck: it names no format")
+    number = values.pop("format")
+    if number != FORMAT and number not in older:
+        readable = ", ".join(map(str, (*older, FORMAT)))
         raise RunFormatError(
-            f"{where} is not of format {FORMAT}",
-            hint="Read it with the version of dbcheck that wrote it.",
+            f"{where} is of format {number}; this dbcheck reads format {readable}",
+            hint="Use the version of dbcheck that wrote it"
+            + (", or a newer one." if number > FORMAT else "."),
         )
     if values.pop("sha256", None) != _digest(values):
         raise RunFormatError(
@@ -61,6 +69,13 @@ def from_bytes(content: bytes, kind: type[T], where: str) -> T:
             hint="Judge the run from the witness: reconcile --witness URL --run ID "
             "--target URL.",
         )
+    try:
+        for step in range(number, FORMAT):
+            values = older[step](values)
+    except (LookupError, TypeError, ValueError, AttributeError):
+        raise RunFormatError(
+            f"{where} is damaged: it is not what format {number} holds"
+        ) from None
     try:
         return msgspec.convert(values, kind, str_keys=True)
     except (msgspec.ValidationError, UnicodeError) as error:

@@ -39,6 +39,10 @@ _CUT_LATER = (
     "the host still answered when the load was over: how much later its power was cut "
     f"is not known; {_AGAIN}"
 )
+_NEVER_LOOKED = (
+    "nobody looked whether the host still answered when the load was over, so how much"
+    f" later its power was cut is not known; {_AGAIN}"
+)
 
 
 def at_the_cut(
@@ -113,4 +117,6 @@ def _undated(load: LoadRecord) -> str:
         late_s = (latest_us - gone_us) / 1e6
         if late_s >= LAST_ACK_AGE_MAX_S:
             return _SWITCHED_LATER.format(late_s)
+    if load.host_lived is None:
+        return _NEVER_LOOKED
     return _CUT_LATER if load.host_lived else ""

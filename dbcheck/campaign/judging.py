@@ -174,6 +174,7 @@ def _items(
     depth: DepthFinding | None,
 ) -> list[Item]:
     when_cut = at_the_cut(load, manifest.window_acks, after.host)
+    lab = str(manifest.lab.get("rung", ""))
     logs = _logs(after)
     crashes = [serverlog.crash_item(name, log) for name, log in logs.items()]
     restarted = _restarted(manifest, after)
@@ -187,7 +188,7 @@ def _items(
                 after.host,
                 depth,
                 ended,
-                lab=str(manifest.lab.get("rung", "")),
+                lab=lab,
                 silent={SILENT: True, BROKEN: False}.get(load.gone) if load else None,
                 reset=manifest.cut_class is CutClass.RESET,
                 dark_s=_dark_s(manifest, load, after.host) if load else None,
@@ -197,11 +198,9 @@ def _items(
             next(filter(None, map(serverlog.replayed, logs.values())), None),
             placeevidence.places_item(manifest.places, manifest.host),
             hostevidence.same_storage(manifest.host, after.host),
-            hostevidence.not_restored(
-                manifest.host, after.host, lab=str(manifest.lab.get("rung", ""))
-            ),
+            hostevidence.not_restored(manifest.host, after.host, lab=lab),
             hostevidence.unsafe_shutdowns(manifest.host, after.host),
-            hostevidence.asked_again(manifest.host, after.host),
+            hostevidence.asked_again(manifest.host, after.host, lab=lab),
             witness_apart(manifest.apart) if manifest.apart else None,
             reached_item(manifest.reached, manifest.host),
             evidence.class_of_cut(

@@ -194,8 +194,7 @@ class _Survivors:
         """Yield every row without its payload, and keep those that are different."""
         manifest, engine = self._manifest, self._rig.engine
         shape = manifest.workload.shape
-        sizes = manifest.workload.payload_bytes
-        inspector = Inspector(Schedule(manifest.seed, manifest.epoch, sizes))
+        inspector = Inspector(schedule_of(manifest))
         different: list[Row] = []
         most, read, kept = self._most(), 0, 0
         try:
@@ -229,6 +228,12 @@ class _Survivors:
         return (
             _TIMES * (sum(self._manifest.table.rows_by_epoch.values()) + sent) + _MORE
         )
+
+
+def schedule_of(manifest: Manifest) -> Schedule:
+    """Return what decides the rows of a run."""
+    sizes = manifest.workload.payload_bytes
+    return Schedule(manifest.seed, manifest.epoch, sizes, manifest.sizes_by_epoch)
 
 
 def _line(row: Row) -> str:

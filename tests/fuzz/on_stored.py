@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
 
-from dbcheck import stored
+from dbcheck import formats, stored
 from dbcheck.campaign.folder import CampaignFolder, Cycle, Plan
 from dbcheck.campaign.judging import judge_run
 from dbcheck.campaign.outcome import to_json
@@ -17,13 +19,22 @@ from dbcheck.lab.state import Entry
 from dbcheck.report.verdict import verdict_report
 from dbcheck.runs import AfterRecord, LoadRecord, Manifest, RestoreRecord, RunFolder
 from dbcheck.witness.log import FrameLogReader
+from tests import runs
 from tests.fuzz.memory import scratch
 from tests.fuzz.script import Script, edit_bytes, edit_value
 from tests.fuzz.stored_run import RUN, campaign_files, run_files
 from tests.fuzz.target import Target
 
 _STAMP = ("format", "sha256")
-KINDS = (Manifest, LoadRecord, RestoreRecord, AfterRecord, Plan, Cycle)
+KINDS: Mapping[type[Any], formats.Steps] = {
+    Manifest: formats.MANIFEST,
+    LoadRecord: formats.LOAD,
+    RestoreRecord: formats.RESTORE,
+    AfterRecord: formats.AFTER,
+    Plan: {},
+    Cycle: {},
+}
+OLDER = sorted(Path(runs.__file__).parent.glob("format-*/mariadb-pass/*.json"))
 
 
 def restamped(content: bytes, edit: Callable[[object], object]) -> bytes:
@@ -32,7 +43,8 @@ def restamped(content: bytes, edit: Callable[[object], object]) -> bytes:
         values = json.loads(content)
         changed = edit({k: v for k, v in values.items() if k not in _STAMP})
         if isinstance(changed, dict):
-            return stored.to_bytes(changed)
+            stamped = json.loads(stored.to_bytes(changed))
+            return json.dumps({**stamped, "format": values.get("format")}).encode()
         return json.dumps(changed).encode()
     except (ValueError, AttributeError):  # what no writer could write, nor edit
         return content
@@ -40,9 +52,9 @@ def restamped(content: bytes, edit: Callable[[object], object]) -> bytes:
 
 def records(data: bytes) -> None:
     """A record is refused, or says the same once it is stored again."""
-    for kind in KINDS:
+    for kind, older in KINDS.items():
         with contextlib.suppress(RunFormatError):
-            found = stored.from_bytes(data, kind, "here")
+            found = stored.from_bytes(data, kind, "here", older)
             again = stored.from_bytes(stored.to_bytes(found), kind, "here")
             assert stored.to_bytes(again) == stored.to_bytes(found)
 
@@ -50,7 +62,9 @@ def records(data: bytes) -> None:
 def record_values(data: bytes) -> None:
     """A record with things in it that do not belong there, and a digest that fits."""
     script = Script(data)
-    content = script.choice([*run_files().values(), *campaign_files().values()])
+    older = [path.read_bytes() for path in OLDER]
+    whole = [*run_files().values(), *campaign_files().values(), *older]
+    content = script.choice(whole)
     if content.startswith(b"{"):
         records(edited_record(script, content))
 
@@ -133,6 +147,7 @@ def notes() -> Iterator[bytes]:
 def whole_records() -> Iterator[bytes]:
     files = {**run_files(), **campaign_files()}
     yield from (content for name, content in files.items() if name.endswith(".json"))
+    yield from (path.read_bytes() for path in OLDER)
 
 
 def choices() -> Iterator[bytes]:

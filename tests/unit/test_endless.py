@@ -279,6 +279,7 @@ def test_more_rows_than_there_can_be(
     manifest = SimpleNamespace(
         seed=1,
         epoch=2,
+        sizes_by_epoch=False,
         target="db1",
         table=SimpleNamespace(rows_by_epoch={1: before}),
         workload=SimpleNamespace(shape=Shape.LEDGER, payload_bytes=(8,)),

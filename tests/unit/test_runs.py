@@ -120,26 +120,6 @@ def test_what_is_not_there_is_named(tmp_path: Path) -> None:
         list(run.survivors())
 
 
-def test_another_version_is_refused(tmp_path: Path) -> None:
-    run = RunFolder.create(tmp_path, MANIFEST)
-    path = run.path / "manifest.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"format": 99}))
-    with pytest.raises(RunFormatError, match="format 3"):
-        run.manifest()
-
-
-@pytest.mark.parametrize("name", ["manifest.json", "load.json"])
-def test_a_run_of_the_format_before_is_refused(tmp_path: Path, name: str) -> None:
-    """Its seed decided other sizes: every row of the load would look corrupt."""
-    run = RunFolder.create(tmp_path, MANIFEST)
-    run.write_load(LOAD)
-    path = run.path / name
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"format": 2}))
-    with pytest.raises(RunFormatError, match="not of format 3") as caught:
-        run.load() if name == "load.json" else run.manifest()
-    assert "version" in caught.value.hint
-
-
 def test_a_run_has_a_log() -> None:
     with pytest.raises(ValueError, match="0 logs"):
         replace(MANIFEST, logs=0)

@@ -1,0 +1,93 @@
+"""What records of older formats lack or spell otherwise, one function for each step.
+
+A step takes the plain values of a record, its format and digest left out, and returns
+them as the next format has them.  What an older dbcheck did not look at becomes
+"unknown", and never "nothing": a run may prove less today than it did then, not more.
+
+    2 -> 3  the host's facts name volumes; the size of a payload does not depend on the
+            epoch; servers of the MySQL family have a crash canary
+
+Kinds of records that are not listed here are read in the newest format alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+FORMAT = 3  # the newest, in which every record is written
+
+Values = dict[str, Any]
+Steps = Mapping[int, Callable[[Values], Values]]  # by the format that they begin with
+
+_OLDER = "the dbcheck that made this run, which is older,"
+_CUT_CLASSES = {"drive": "lab drive", "process": "process"}  # by the rung of a lab
+_OF_VOLUME = (
+    "mount_point",
+    "filesystem",
+    "mount_options",
+    "source",
+    "filesystem_uuid",
+    "drives",
+)
+
+
+def _manifest_of_2(values: Values) -> Values:
+    lab = values.get("lab", {})
+    upgraded = {
+        **values,
+        "cut_class": _CUT_CLASSES.get(lab.get("rung"), "unknown"),
+        "sizes_by_epoch": True,
+    }
+    if values["family"] == "mysql":
+        upgraded["no_canary"] = f"{_OLDER} leaves none on such a server"
+    if values.get("host") is not None:
+        upgraded["host"] = _host_of_2(values["host"], in_lab=bool(lab))
+    return upgraded
+
+
+def _host_of_2(host: Values, *, in_lab: bool) -> Values:
+    """Return HostBefore.
+
+    in_lab: the places and layers of a lab are known, as it has one drive for all.
+    """
+    facts = _facts_of_2(host["facts"])
+    if not in_lab:
+        facts["unseen"] = {"other places": f"{_OLDER} looks at the data directory only"}
+        facts["volumes"][0]["unreadable"].setdefault(
+            "layers", f"{_OLDER} does not look for what only resembles a drive"
+        )
+    return {**host, "facts": facts}
+
+
+def _facts_of_2(facts: Values) -> Values:
+    """Return TargetFacts whose one volume is that of the data directory."""
+    volume = {name: facts[name] for name in _OF_VOLUME}
+    # A lab's go past the page cache.  That counts in labs only, see _host_of_2().
+    volume["layers"] = [{**layer, "direct": True} for layer in facts["layers"]]
+    volume["places"] = {"data": facts["data_directory"]}
+    volume["unreadable"] = dict(facts["unreadable"])
+    kept = {k: v for k, v in facts.items() if k not in (*_OF_VOLUME, "layers")}
+    return {**kept, "volumes": [volume], "unseen": {}}
+
+
+def _load_of_2(values: Values) -> Values:
+    return {**values, "host_lived": None}
+
+
+def _after_of_2(values: Values) -> Values:
+    host = values.get("host")
+    if host is None:
+        return values
+    facts = None if host["facts"] is None else _facts_of_2(host["facts"])
+    return {**values, "host": {**host, "facts": facts, "shut_down": None}}
+
+
+def _unchanged(values: Values) -> Values:
+    return values
+
+
+MANIFEST: Steps = {2: _manifest_of_2}
+LOAD: Steps = {2: _load_of_2}
+RESTORE: Steps = {2: _unchanged}
+AFTER: Steps = {2: _after_of_2}

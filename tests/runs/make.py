@@ -1,0 +1,381 @@
+"""Make the stored runs of one format, with the dbcheck that PYTHONPATH names; as root.
+
+    git worktree add /tmp/older COMMIT
+    PYTHONPATH=/tmp/older python tests/runs/make.py tests/runs/format-2 [NAME ...]
+
+Each run becomes a folder NAME, unless it is made of another one (DERIVED), and a file
+NAME.json, which holds the judgement of the version that made it ("then").  Where a
+later version judges otherwise, add by hand the judgement of today ("today") and why
+they differ ("why").
+
+Nothing here imports dbcheck: the command line stays the same from version to version.
+What names this machine is replaced before the digests are computed.
+"""
+
+from __future__ import annotations
+
+import getpass
+import hashlib
+import json
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+TRIES = 12
+BINARY_CHANCE = 6  # characters of a name; binary files hold shorter ones by chance
+RECORD_BYTES = 39  # of core.survivors.RECORD, whose last byte is the content's
+COUNTS = (
+    "confirmed",
+    "kept",
+    "recovered",
+    "unconfirmed",
+    "foreign",
+    "earlier",
+    "earlier_lost",
+    "losses",
+)
+KEPT = re.compile(
+    r"(manifest|load|restore|after)\.json|acks(-\d+)?\.log|survivors\.bin|"
+    r"different\.jsonl"
+)
+LOG_CHARACTERS, LINE_CHARACTERS = 50_000, 300
+# Where a lab and the MySQL server of the tests lie, and who runs them.
+PATTERNS = {
+    r"(/[\w.-]+)*/dbcheck/mysql/usr\b": "/usr",
+    r"(/[\w.-]+)*/dbcheck-lab-\w{8}(/lab\b)?": "/lab",
+    r"(/[\w.-]+)*/dbcheck-lab/lab-[0-9a-f]{8}": "/lab",
+    r"ssh://[\w.-]+@": "ssh://witness@",
+    # The network card's address at the end of a UUID of version 1 (RFC 9562).
+    r"(-1[0-9a-f]{3}-[89ab][0-9a-f]{3}-)[0-9a-f]{12}\b": r"\g<1>000000000001",
+}
+# A checksum of the network card's address.
+HIDDEN = {"server_uid": "server-uid"}
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Runs that one `dbcheck lab run` makes.
+
+    names:  of its runs, in their order.
+    wanted: the verdict of the last; gone: "table" or "server", if that is not to come
+            back from its cut.
+    """
+
+    names: tuple[str, ...]
+    options: str
+    wanted: str
+    gone: str = ""
+
+
+LYING = "--drive lying"
+RECIPES = (
+    Recipe(
+        ("postgresql-control", "postgresql-pass"),
+        "--engine postgresql --control",
+        "PASS",
+    ),
+    Recipe(("mariadb-control", "mariadb-pass"), "--engine mariadb --control", "PASS"),
+    Recipe(("mysql-pass",), "--engine mysql", "PASS"),
+    Recipe(("postgresql-lying",), f"--engine postgresql {LYING}", "FAIL"),
+    Recipe(("mariadb-lying",), f"--engine mariadb {LYING}", "FAIL"),
+    Recipe(("classic-pass",), "--engine postgresql --workload classic", "PASS"),
+    Recipe(("classic-lying",), f"--engine mariadb --workload classic {LYING}", "FAIL"),
+    Recipe(("process",), "--engine postgresql --rung process", "PASS"),
+    Recipe(("two-processes",), "--engine mariadb --processes 2", "PASS"),
+    Recipe(
+        ("missing-table",),
+        f"--engine postgresql {LYING} --destage-s 0",
+        "FAIL",
+        gone="table",
+    ),
+    Recipe(
+        ("unrecoverable",),
+        f"--engine mysql {LYING} --survivors random",
+        "FAIL",
+        gone="server",
+    ),
+)
+
+
+def main(out: Path, wanted: Sequence[str]) -> None:
+    """Make the runs that are *wanted*, all if none is named."""
+    out.mkdir(exist_ok=True)
+    for recipe in RECIPES:
+        if not wanted or set(wanted) & set(recipe.names):
+            make(recipe, out)
+    for name in DERIVED:
+        if not wanted or name in wanted:
+            with tempfile.TemporaryDirectory() as scratch:
+                if (run := copied(out / name, Path(scratch, "run"))) is not None:
+                    write_judgement(run, out / name)
+
+
+def copied(place: Path, to: Path) -> Path | None:
+    """Return a copy of the run that belongs at *place*, which may be made of another.
+
+    None if its format cannot hold it.
+    """
+    origin, derive = DERIVED.get(place.name, (place.name, None))
+    shutil.copytree(place.parent / origin, to)
+    return to if derive is None or derive(to) else None
+
+
+def make(recipe: Recipe, out: Path) -> None:
+    """Make the runs of *recipe*; try one seed after the other until they show it."""
+    for seed in range(1, TRIES + 1):
+        with tempfile.TemporaryDirectory() as scratch:
+            command = ["lab", "run", *recipe.options.split(), "--seed", str(seed)]
+            command += ["--rate", "60", "--sessions", "2", "--runs", scratch]
+            dbcheck(*command, "--json")
+            runs = sorted(Path(scratch).iterdir(), key=began_us)
+            if not runs or not (runs[-1] / "after.json").is_file():
+                continue
+            after = read(runs[-1] / "after.json")
+            gone = "table" if after["missing"] else "" if after["facts"] else "server"
+            verdict = judgement(runs[-1])["verdict"]
+            sys.stderr.write(f"{recipe.options}: seed {seed} {verdict} {gone=}\n")
+            right = (verdict, gone) == (recipe.wanted, recipe.gone)
+            if right and len(runs) == len(recipe.names):
+                for run, name in zip(runs, recipe.names, strict=True):
+                    keep(run, out / name)
+                return
+    raise SystemExit(f"no seed up to {TRIES} shows {recipe}")
+
+
+def began_us(run: Path) -> int:
+    """Return when a run began, on the client's clock."""
+    return int(read(run / "manifest.json")["wall_us"])
+
+
+def dbcheck(*arguments: str) -> str:
+    """Run dbcheck; return what it wrote to standard output."""
+    command = [sys.executable, "-P", "-m", "dbcheck", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode not in (0, 1, 3):
+        sys.stderr.write(done.stderr)
+    return done.stdout
+
+
+def keep(run: Path, place: Path) -> None:
+    """Store *run* as *place*, and the judgement of the version that made it beside."""
+    shutil.rmtree(place, ignore_errors=True)
+    place.mkdir()
+    names = literals(run)
+    for path in sorted(run.iterdir()):
+        if not KEPT.fullmatch(path.name):
+            continue
+        if path.suffix == ".json":
+            write(place / path.name, shortened(redacted(read(path), names)))
+        else:
+            (place / path.name).write_bytes(path.read_bytes())
+    require_redacted(place, names)
+    write_judgement(place, place)
+
+
+def shortened(values: dict[str, Any]) -> dict[str, Any]:
+    """Return a record without what a server's log repeats, if the log is long.
+
+    MySQL dumps a damaged page a hundred times.
+    """
+    log = (values.get("host") or {}).get("log") or {}
+    if len(log.get("text", "")) > LOG_CHARACTERS:
+        lines: dict[str, str] = {}
+        for line in log["text"].split("\n"):
+            lines.setdefault(re.sub(r"^[-\d:T. Z]+", "", line), line[:LINE_CHARACTERS])
+        log["text"] = "\n".join(lines.values())
+    return values
+
+
+def write_judgement(run: Path, place: Path) -> None:
+    """Store beside *place* how the dbcheck of PYTHONPATH judges *run*."""
+    then = {"then": judgement(run)}
+    place.with_suffix(".json").write_text(json.dumps(then, indent=1) + "\n")
+
+
+def judgement(run: Path) -> dict[str, Any]:
+    """Return how the dbcheck of PYTHONPATH judges a copy of *run*, offline."""
+    with tempfile.TemporaryDirectory() as scratch:
+        copy = Path(shutil.copytree(run, Path(scratch, "run")))
+        found = json.loads(dbcheck("reconcile", str(copy), "--offline", "--json"))
+        return shown(found, copy)
+
+
+def shown(found: Mapping[str, Any], run: Path) -> dict[str, Any]:
+    """Return what is compared of a judgement as --json prints it."""
+    values = {
+        "verdict": found["verdict"],
+        "reasons": [reason.replace(str(run), "RUN") for reason in found["reasons"]],
+        **{name: found.get(name) for name in COUNTS},
+        "evidence": [
+            f"{each['item']}: {each['standing']}" for each in found["evidence"]
+        ],
+    }
+    plain: dict[str, Any] = json.loads(json.dumps(values))
+    return plain
+
+
+# ----------------------------------------------------------------------- redaction
+
+
+def literals(run: Path) -> dict[str, str]:
+    """Return what names this machine, and what stands in its place."""
+    names = {
+        socket.gethostname(): "db1",
+        first_line("/etc/machine-id"): f"{1:032x}",
+        first_line(
+            "/proc/sys/kernel/random/boot_id"
+        ): f"00000000-0000-4000-8000-{1:012}",
+        str(Path.cwd()): "/cwd",
+        str(Path.home()): "/home/user",
+        f"{getpass.getuser()}@": "user@",
+    }
+    for record in ("manifest.json", "after.json"):
+        host = read(run / record).get("host") or {}
+        addresses = (host.get("facts") or {}).get("addresses", ())
+        for number, address in enumerate(sorted(addresses), 1):
+            names.setdefault(address, f"198.51.100.{number}")  # RFC 5737
+    names.pop("127.0.0.1", None)
+    names.pop("::1", None)
+    return {name: other for name, other in names.items() if name not in ("", other)}
+
+
+def redacted(value: Any, names: Mapping[str, str]) -> Any:
+    """Return *value* without what names this machine."""
+    if isinstance(value, dict):
+        pairs = ((key, HIDDEN.get(key, inner)) for key, inner in value.items())
+        return {redacted(k, names): redacted(v, names) for k, v in pairs}
+    if isinstance(value, list):
+        return [redacted(inner, names) for inner in value]
+    if isinstance(value, str):
+        for pattern, other in PATTERNS.items():
+            value = re.sub(pattern, other, value)
+        for name in sorted(names, key=len, reverse=True):
+            value = re.sub(as_word(name), names[name], value)
+    return value
+
+
+def as_word(name: str) -> str:
+    """Return the pattern of a name that is no part of a longer one."""
+    return rf"(?<!\w){re.escape(name)}(?!\w)"
+
+
+def require_redacted(run: Path, names: Mapping[str, str]) -> None:
+    """End with an error if a file still names this machine."""
+    for path in run.iterdir():
+        text = path.read_bytes().decode("latin-1")
+        for name in (*names, "/tmp", "/home", "/root", "/run"):
+            if len(name) < BINARY_CHANCE and path.suffix != ".json":
+                continue
+            if re.search(as_word(name), text):
+                raise SystemExit(f"{path} names {name}")
+
+
+def first_line(path: str) -> str:
+    """Return the first line of a file, "" if there is none."""
+    try:
+        return Path(path).read_text().strip()
+    except OSError:
+        return ""
+
+
+# --------------------------------------------------------------------- the records
+
+
+def read(path: Path) -> dict[str, Any]:
+    """Return the values of a record."""
+    values: dict[str, Any] = json.loads(path.read_bytes())
+    return values
+
+
+def write(path: Path, values: Mapping[str, Any]) -> None:
+    """Store a record, with a digest that fits its values."""
+    plain = {k: v for k, v in values.items() if k not in ("format", "sha256")}
+    text = json.dumps(plain, sort_keys=True, separators=(",", ":"))
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    record = {"format": values["format"], "sha256": digest, **plain}
+    path.write_text(json.dumps(record, indent=1))
+
+
+def write_survivors(run: Path, content: bytes) -> None:
+    """Exchange the survivors, and what after.json says of them."""
+    (run / "survivors.bin").write_bytes(content)
+    after = read(run / "after.json")
+    after["survivors"] = len(content) // RECORD_BYTES
+    after["survivors_sha256"] = hashlib.sha256(content).hexdigest()
+    write(run / "after.json", after)
+
+
+# ------------------------------------------------------- runs that are made of others
+
+
+def corrupt_row(run: Path) -> bool:
+    """Have the content of a row in the middle differ."""
+    content = bytearray((run / "survivors.bin").read_bytes())
+    middle = len(content) // RECORD_BYTES // 2
+    content[middle * RECORD_BYTES + RECORD_BYTES - 1] = 1
+    write_survivors(run, bytes(content))
+    return True
+
+
+def missing_row(run: Path) -> bool:
+    """Take a row in the middle away."""
+    content = (run / "survivors.bin").read_bytes()
+    at = len(content) // RECORD_BYTES // 2 * RECORD_BYTES
+    write_survivors(run, content[:at] + content[at + RECORD_BYTES :])
+    return True
+
+
+def damaged_log(run: Path) -> bool:
+    """Flip a bit in the middle of the witness's log."""
+    path = run / "acks.log"
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    return True
+
+
+def lost_client(run: Path) -> bool:
+    """Take away what the client saw of the load."""
+    (run / "load.json").unlink()
+    return True
+
+
+def not_restarted(run: Path) -> bool:
+    """Have the server answer with the start that it had before the cut."""
+    after = read(run / "after.json")
+    after["facts"]["started_us"] = read(run / "manifest.json")["before"]["started_us"]
+    write(run / "after.json", after)
+    return True
+
+
+def index_mismatch(run: Path) -> bool:
+    """Have the index lack an entry; return False of a format that compares none."""
+    after = read(run / "after.json")
+    if "index" not in after:
+        return False
+    why = "1 row of the table has no entry in its primary key"
+    after["index"] = {"reason": why, "rows": 1, "ids": [7]}
+    write(run / "after.json", after)
+    return True
+
+
+DERIVED: Mapping[str, tuple[str, Callable[[Path], bool]]] = {
+    "corrupt-row": ("postgresql-pass", corrupt_row),
+    "missing-row": ("mariadb-pass", missing_row),
+    "damaged-log": ("mariadb-pass", damaged_log),
+    "lost-client": ("postgresql-pass", lost_client),
+    "lost-client-lying": ("mariadb-lying", lost_client),
+    "not-restarted": ("postgresql-pass", not_restarted),
+    "index-mismatch": ("postgresql-pass", index_mismatch),
+}
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2:])

@@ -1,0 +1,109 @@
+"""Records of older and newer formats."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dbcheck import stored
+from dbcheck.errors import RunFormatError
+from dbcheck.formats import FORMAT
+from dbcheck.runs import AfterRecord, LoadRecord, Manifest, Recalled, RunFolder
+from tests.runs import make
+
+OLD = Path(make.__file__).parent / "format-2" / "postgresql-pass"
+
+
+def rewritten(values: dict[str, Any], tmp_path: Path) -> bytes:
+    """Return a record with a digest that fits."""
+    make.write(tmp_path / "record.json", values)
+    return (tmp_path / "record.json").read_bytes()
+
+
+@pytest.mark.parametrize("number", [1, FORMAT + 1, 99])
+def test_a_format_that_is_not_known_is_refused(number: int, tmp_path: Path) -> None:
+    values = {**make.read(OLD / "manifest.json"), "format": number}
+    with pytest.raises(RunFormatError, match=f"is of format {number}; ") as caught:
+        Manifest.from_bytes(rewritten(values, tmp_path), "here")
+    assert f"reads format 2, {FORMAT}" in str(caught.value)
+    assert ("or a newer one" in caught.value.hint) is (number > FORMAT)
+
+
+@pytest.mark.parametrize("number", [None, True, 3.0, "3", [3]])
+def test_what_names_no_format_is_no_record(number: object) -> None:
+    content = json.dumps({"format": number}).encode()
+    with pytest.raises(RunFormatError, match="names no format"):
+        Manifest.from_bytes(content, "here")
+
+
+def test_a_kind_of_record_that_format_2_did_not_have_is_refused(tmp_path: Path) -> None:
+    content = rewritten({"format": 2, "manifest": True}, tmp_path)
+    with pytest.raises(RunFormatError, match=f"this dbcheck reads format {FORMAT}$"):
+        stored.from_bytes(content, Recalled, "here")
+
+
+@pytest.mark.parametrize(
+    ("record", "change"),
+    [
+        ("manifest.json", {"lab": 7}),
+        ("manifest.json", {"lab": [1]}),
+        ("manifest.json", {"lab": {"rung": []}}),
+        ("manifest.json", {"host": 7}),
+        ("manifest.json", {"host": {"facts": None}}),
+        ("manifest.json", {"host": {"facts": {"layers": 1}}}),
+        ("after.json", {"host": "x"}),
+        ("after.json", {"host": {"facts": {}}}),
+    ],
+)
+def test_what_no_format_2_held_is_refused(
+    record: str, change: dict[str, Any], tmp_path: Path
+) -> None:
+    """A witness may send anything, with a digest that fits."""
+    values = {**make.read(OLD / record), **change}
+    (tmp_path / "manifest.json").write_bytes((OLD / "manifest.json").read_bytes())
+    (tmp_path / record).write_bytes(rewritten(values, tmp_path))
+    run = RunFolder.open(tmp_path)
+    with pytest.raises(RunFormatError, match=f"{record} is damaged"):
+        run.manifest() if record == "manifest.json" else run.after()
+
+
+def test_what_a_witness_holds_of_format_2_is_read(tmp_path: Path) -> None:
+    content = (OLD / "manifest.json").read_bytes()
+    run_id = json.loads(content)["run_id"]
+    run = RunFolder.recall(tmp_path, run_id, content, None, "there")
+    run.recall_load((OLD / "load.json").read_bytes(), None, "there")
+    assert run.manifest().sizes_by_epoch
+    load = run.load()
+    assert load is not None
+    assert load.host_lived is None
+    assert json.loads((run.path / "load.json").read_bytes())["format"] == FORMAT
+
+
+def test_an_upgraded_record_is_stored_in_the_newest_format() -> None:
+    run = RunFolder.open(OLD)
+    for record, kind in (
+        (run.manifest(), Manifest),
+        (run.load(), LoadRecord),
+        (run.after(), AfterRecord),
+    ):
+        assert stored.from_bytes(stored.to_bytes(record), kind, "here") == record
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("postgresql-pass", ""),
+        ("mariadb-pass", "leaves none on such a server"),
+        ("mysql-pass", "leaves none on such a server"),
+    ],
+)
+def test_a_canary_that_format_2_never_left_is_not_looked_for(
+    name: str, says: str
+) -> None:
+    """That none is found would look as if recovery from a crash had removed it."""
+    no_canary = RunFolder.open(OLD.parent / name).manifest().no_canary
+    assert no_canary.endswith(says)
+    assert bool(no_canary) is bool(says)

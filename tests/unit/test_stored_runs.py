@@ -1,0 +1,213 @@
+"""Runs that older versions stored, judged by this one (tests/runs)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dbcheck.campaign.judging import judge_run
+from dbcheck.campaign.outcome import Outcome, to_json
+from dbcheck.campaign.reading import schedule_of
+from dbcheck.core.evidence import Verdict
+from dbcheck.core.expected import Sizes
+from dbcheck.errors import RunFormatError
+from dbcheck.formats import FORMAT
+from dbcheck.runs import RunFolder
+from dbcheck.witness.log import FrameLogReader
+from tests.runs import make
+
+ROOT = Path(make.__file__).parent
+STORED = sorted(ROOT.glob("format-*/*.json"))
+FORMATS = [f"format-{number}" for number in range(2, FORMAT + 1)]
+# A format that lacks one of these cannot hold it.
+NAMES = {name for recipe in make.RECIPES for name in recipe.names} | {*make.DERIVED}
+LACKING = {"format-2": {"index-mismatch"}}
+
+
+def copied(place: Path, tmp_path: Path) -> RunFolder:
+    """Return a copy of a stored run, to be judged."""
+    copy = make.copied(place, tmp_path / "run")
+    assert copy is not None
+    return RunFolder.open(copy)
+
+
+def judged(run: RunFolder) -> Outcome:
+    return judge_run(run, FrameLogReader())
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_each_format_has_its_runs(name: str) -> None:
+    """A new format needs new runs: tests/runs/make.py makes them."""
+    kept = {path.stem for path in (ROOT / name).glob("*.json")}
+    assert kept == NAMES - LACKING.get(name, set())
+
+
+@pytest.mark.parametrize(
+    "expected", STORED, ids=lambda path: f"{path.parent.name}-{path.stem}"
+)
+def test_a_stored_run_is_judged_as_it_was(expected: Path, tmp_path: Path) -> None:
+    """Or otherwise for a reason that is written down, and never a PASS by that."""
+    wanted = json.loads(expected.read_text())
+    then, today = wanted["then"], wanted.get("today", wanted["then"])
+    run = copied(expected.with_suffix(""), tmp_path)
+    assert make.shown(to_json(judged(run)), run.path) == today
+    if "today" in wanted:
+        assert wanted["why"].endswith(".")
+        assert today != then
+        assert today["verdict"] in (then["verdict"], "INCONCLUSIVE")
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("run", ["postgresql-pass", "mariadb-pass", "two-processes"])
+def test_its_rows_are_those_that_its_seed_decides(name: str, run: str) -> None:
+    """Else every row of a run that is still to be read would look corrupt."""
+    folder = RunFolder.open(ROOT / name / run)
+    manifest = folder.manifest()
+    schedule = schedule_of(manifest)
+    records = np.concatenate(list(folder.survivors()))
+    own = records[records["epoch"] == manifest.epoch]
+    assert len(own) > 50
+    keys = (own["session"].astype(np.int64), own["seq"].astype(np.int64))
+    rows = [schedule.row(session, seq) for session, seq in zip(*keys, strict=True)]
+    assert [row.checksum for row in rows] == own["checksum"].tolist()
+    assert [len(row.payload) for row in rows] == Sizes(schedule).of(*keys).tolist()
+
+
+# ------------------------------------------------------------------------ mutations
+
+
+def an_altered_survivor(run: Path) -> None:
+    content = bytearray((run / "survivors.bin").read_bytes())
+    content[len(content) // 2] ^= 1
+    (run / "survivors.bin").write_bytes(content)
+
+
+def a_survivor_less(run: Path) -> None:
+    path = run / "survivors.bin"
+    path.write_bytes(path.read_bytes()[: -make.RECORD_BYTES])
+
+
+def a_changed_record(run: Path, record: str, name: str) -> None:
+    values = make.read(run / record)
+    assert name in values
+    (run / record).write_text(json.dumps({**values, name: 77}))
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        pytest.param(an_altered_survivor, "survivors.bin is damaged", id="survivor"),
+        pytest.param(a_survivor_less, "survivors.bin is damaged", id="one less"),
+        *(
+            pytest.param(
+                lambda run, of=of: a_changed_record(run, *of),
+                f"{of[0]} is damaged or was changed",
+                id=of[0],
+            )
+            for of in (
+                ("manifest.json", "epoch"),
+                ("load.json", "in_flight"),
+                ("after.json", "survivors"),
+            )
+        ),
+    ],
+)
+def test_a_changed_file_is_refused(
+    name: str, change: Callable[[Path], None], says: str, tmp_path: Path
+) -> None:
+    run = copied(ROOT / name / "postgresql-pass", tmp_path)
+    change(run.path)
+    with pytest.raises(RunFormatError, match=says):
+        judged(run)
+
+
+def an_altered_ack(run: Path) -> None:
+    path = run / "acks.log"
+    content = bytearray(path.read_bytes())
+    content[len(content) * 3 // 4] ^= 1
+    path.write_bytes(content)
+
+
+def acks_of_another_run(run: Path) -> None:
+    make.write(
+        run / "manifest.json",
+        {**make.read(run / "manifest.json"), "run_id": "20260102-030405-a1b2c3"},
+    )
+
+
+def another_epoch(run: Path) -> None:
+    manifest = make.read(run / "manifest.json")
+    epoch = {"epoch": manifest["epoch"] + 1}
+    make.write(run / "manifest.json", {**manifest, **epoch})
+
+
+def lost_at_the_end(run: Path) -> None:
+    content = (run / "survivors.bin").read_bytes()
+    make.write_survivors(run, content[: -9 * make.RECORD_BYTES])
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize(
+    ("change", "verdict"),
+    [
+        (an_altered_ack, Verdict.INCONCLUSIVE),
+        (acks_of_another_run, Verdict.INCONCLUSIVE),
+        (another_epoch, Verdict.FAIL),
+        (lost_at_the_end, Verdict.FAIL),
+    ],
+)
+def test_what_changed_with_its_digest_changes_the_verdict(
+    name: str, change: Callable[[Path], None], verdict: Verdict, tmp_path: Path
+) -> None:
+    run = copied(ROOT / name / "mariadb-pass", tmp_path)
+    change(run.path)
+    assert judged(run).verdict is verdict
+
+
+# -------------------------------------------------------- what format 2 did not look at
+
+
+def on_real_hardware(run: Path, *, exact: bool) -> None:
+    """Have a run of format 2 look as if it was not made in a lab."""
+    manifest = make.read(run / "manifest.json")
+    make.write(run / "manifest.json", {**manifest, "lab": {}, "power": "exec"})
+    load = make.read(run / "load.json")
+    cut = load["cut"] if exact else {**load["cut"], "exact_us": None}
+    make.write(run / "load.json", {**load, "cut": cut, "gone": "silent"})
+
+
+def standings(outcome: Outcome) -> dict[str, Any]:
+    return {item.name: item for item in outcome.judgement.items}
+
+
+def test_format_2_on_real_hardware_shows_no_drive_and_no_other_place(
+    tmp_path: Path,
+) -> None:
+    """It neither knew what only resembles a drive nor looked for WAL elsewhere."""
+    run = copied(ROOT / "format-2" / "postgresql-lying", tmp_path)
+    on_real_hardware(run.path, exact=True)
+    outcome = judged(run)
+    assert outcome.manifest.cut_class.value == "unknown"
+    assert outcome.depth is not None
+    assert outcome.depth.depth is None
+    assert "unknown on other places" in outcome.depth.reasons[0]
+    assert outcome.verdict is Verdict.FAIL
+    host = outcome.manifest.host
+    assert host is not None
+    assert "resembles a drive" in host.facts.data.unreadable["layers"]
+
+
+def test_a_host_that_format_2_did_not_ask_may_have_lived_on(tmp_path: Path) -> None:
+    run = copied(ROOT / "format-2" / "postgresql-pass", tmp_path)
+    on_real_hardware(run.path, exact=False)
+    outcome = judged(run)
+    assert outcome.verdict is Verdict.INCONCLUSIVE
+    said = "; ".join(outcome.judgement.reasons)
+    assert "nobody looked whether the host still answered" in said
+    assert "the host's records of a shutdown" in said
