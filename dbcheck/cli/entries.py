@@ -12,8 +12,12 @@ from click.core import ParameterSource
 
 from dbcheck.core.cutclass import CutClass
 from dbcheck.errors import UsageError
-from dbcheck.inventory.entry import Entry, PowerPlan
+from dbcheck.inventory.entry import Entry
 from dbcheck.inventory.load import load
+from dbcheck.power.kinds.exec import ExecPlan
+from dbcheck.power.kinds.lab import LabPlan
+from dbcheck.power.kinds.manual import ManualPlan
+from dbcheck.power.kinds.plan import PowerPlan
 from dbcheck.secret import Secret
 
 # What a name stands for; given beside it, one of the two would have to be ignored.
@@ -94,14 +98,14 @@ def _power(flags: dict[str, Any]) -> PowerPlan:
     kind = flags.get("power", "manual")
     declared = CutClass(flags["power_class"]) if flags.get("power_class") else None
     if kind == "manual":
-        return PowerPlan(cut_class=declared)
+        return ManualPlan(declared=declared)
     if kind.startswith("lab:"):
         if declared:
             raise UsageError(
                 "--power-class is for --power exec or manual",
                 hint="A lab's drive is cut as the lab does it: leave it out.",
             )
-        return PowerPlan("lab", lab=kind.removeprefix("lab:"))
+        return LabPlan(kind.removeprefix("lab:"))
     if kind != "exec":
         raise UsageError(
             f"--power {kind} is not known",
@@ -112,14 +116,13 @@ def _power(flags: dict[str, Any]) -> PowerPlan:
         raise UsageError(
             "--power exec has no command to cut with", hint="Give --cut-command."
         )
-    return PowerPlan(
-        "exec",
+    return ExecPlan(
         state=_split(flags, "state_command"),
         cut=_split(flags, "cut_command"),
         restore=_split(flags, "restore_command"),
         off_s=flags["off_seconds"],
         timeout_s=flags["power_timeout"],
-        cut_class=declared,
+        declared=declared,
     )
 
 
