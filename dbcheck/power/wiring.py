@@ -35,10 +35,10 @@ class Wiring:
 
         All that fingerprint() covers is shown.
         """
-        about = {"host": self.name, "server": self.target, "reached by": self.host}
+        about = {"host": self.name, "server": self.target, "reached at": self.host}
         about |= {f"expected {key}": value for key, value in self._expected.items()}
         shown = ", ".join(f"{key} {value}" for key, value in about.items() if value)
-        return f"{self.plan.describe(self.host)} ({shown})"
+        return f"{self.plan.describe(self.host)}. The target: {shown}"
 
     def fingerprint(self) -> str:
         """Return what tells this switch of this host from all others."""

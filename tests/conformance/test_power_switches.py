@@ -97,6 +97,12 @@ def wiring(plan: PowerPlan) -> Wiring:
     return Wiring("db1", "postgresql://u@db1/d", "ssh://db1", Expected("db1"), plan)
 
 
+class Twin(LabPlan):
+    """Another kind with the fields of a lab's."""
+
+    kind = SwitchKind.EXEC
+
+
 class Noted(Fields):
     """The variables of a host, noting which are asked for."""
 
@@ -185,6 +191,7 @@ def test_no_two_kinds_are_agreed_to_as_one() -> None:
     wirings = [wiring(plan) for plan, _ in PLANS.values()]
     assert len({one.fingerprint() for one in wirings}) == len(PLANS)
     assert len({one.describe() for one in wirings}) == len(PLANS)
+    assert wiring(Twin("one")).fingerprint() != wiring(LabPlan("one")).fingerprint()
 
 
 @pytest.mark.parametrize(("plan", "same", "other"), OUTLETS)
@@ -198,6 +205,7 @@ def test_one_outlet_is_known_as_one(
 
 
 def test_outlets_of_two_kinds_are_never_one() -> None:
+    assert Twin("one").outlet() != LabPlan("one").outlet()
     outlets = [PLANS[kind][0].outlet() for kind in SwitchKind if kind not in NO_OUTLET]
     assert len(set(outlets)) == len(outlets)
     for kind in NO_OUTLET:

@@ -174,8 +174,8 @@ def test_the_description_names_each_program_and_no_secret(
     assert str(caught.value) == (
         "nothing was cut. No earlier cut of db1 by this switch is on record. dbcheck "
         "would run `pdu off`, wait at least 15 s, then run `pdu on`; `pdu state` would "
-        "report whether the power is on (host db1, server postgresql://db1/x, reached "
-        "by ssh://db1)"
+        "report whether the power is on. The target: host db1, server "
+        "postgresql://db1/x, reached at ssh://db1"
     )
     assert caught.value.hint == "If this is correct, repeat the command with --yes."
     secret = Secret("password", "env", ("PDU",))

@@ -12,8 +12,9 @@ import pytest
 
 from dbcheck.hosts.agent import identity, sudo
 from dbcheck.hosts.agent import serve as host_agent
-from dbcheck.hosts.host import PROGRAM
+from dbcheck.hosts.host import PROGRAM, TargetHost
 from dbcheck.remote import wire
+from tests.unit.test_witness_channel import Script, reply
 
 # Writes to standard error each event that changes something on the host (PEP 578).
 AUDITED = """
@@ -86,3 +87,22 @@ def test_a_serial_that_only_root_may_read_is_asked_of_sudo(
 def test_without_sudo_nothing_is_run_as_root(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nonexistent")
     assert sudo.as_root("true") is None
+
+
+def test_who_answers_is_asked_over_a_new_connection_each_time() -> None:
+    """A kept one may be to a host that is gone, or was another one."""
+    opened: list[Script] = []
+    names = {"hostname": "db1", "machine_id": "m", "boot_id": "", "serial": ""}
+
+    def connect(_: bytes) -> Script:
+        found = {**names, "boot_id": str(len(opened)), "addresses": []}
+        opened.append(
+            Script(wire.HELLO, reply(wire.RESULT, json.dumps(found).encode()))
+        )
+        return opened[-1]
+
+    host = TargetHost("h", connect)
+    host.reach()
+    assert [host.identity().boot_id for _ in range(2)] == ["1", "2"]
+    host.reach()
+    assert len(opened) == 4
