@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import stat
 import subprocess
 from dataclasses import dataclass
@@ -42,6 +43,11 @@ class Secret:
                 hint="Its first line must be the secret.",
             )
         return text
+
+    @property
+    def where(self) -> str:
+        """Where it is to be had, for people, e.g. "from the variable PDU"."""
+        return f"from the {_NAMES[self.kind]} {shlex.join(self.source)}"
 
     @property
     def _shown(self) -> str:

@@ -47,8 +47,8 @@ def run_campaign(rig: Rig, folder: CampaignFolder) -> Tally:
     rig = replace(rig, runs=folder.runs)
     if rig.power.attended:
         raise UsageError(
-            "a campaign cuts without a hand on the plug",
-            hint="Give a switch that does so by itself: exec, fence, sysrq or lab.",
+            "a campaign needs a switch that works unattended",
+            hint="Give it one by dbcheck_power; manual asks a human for each cut.",
         )
     folder.write_lines()
     _settle_all(rig, folder)

@@ -180,7 +180,7 @@ class Cutter:
         except TimeoutError:
             self._waited = True
             return  # the witness lags: whoever watches is to see that
-        self._rig.listener.phase("cut", f"{self._rig.power.kind}, {load_s:.1f} s")
+        self._rig.listener.phase("cut", f"{self._rig.power.kind.value}, {load_s:.1f} s")
         with self._holding():
             self.asked = True
             held = self._started.held

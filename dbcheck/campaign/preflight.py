@@ -221,7 +221,7 @@ def _manifest(
         witness_kind=rig.witness.kind,
         window_acks=rig.limits.window_acks * max(1, logs - 1),
         logs=logs,
-        power=rig.power.kind,
+        power=rig.power.kind.value,
         clock_us=time.monotonic_ns() // 1000,
         wall_us=time.time_ns() // 1000,
         before=before,

@@ -23,6 +23,7 @@ from dbcheck.errors import DbcheckError, RunWriteError, UsageError
 from dbcheck.inventory.entry import Entry
 from dbcheck.lab.process import leashed
 from dbcheck.power import consent
+from dbcheck.power.registry import UNATTENDED
 from dbcheck.report.progress import PlainProgress, progress
 from dbcheck.stored import private, require_own, write, writing
 from dbcheck.witness.window import WindowLimits
@@ -36,8 +37,8 @@ def require_fit(entry: Entry, *, yes: bool, i_know: bool) -> None:
     """Raise UsageError if *entry* cannot be cut unattended, or must not be."""
     if entry.power.attended:
         raise UsageError(
-            f"host {entry.name}: a campaign cuts without a hand on the plug",
-            hint="Give it dbcheck_power: exec, fence, sysrq or lab.",
+            f"host {entry.name}: a campaign needs a switch that works unattended",
+            hint=f"Give it one by dbcheck_power: {UNATTENDED}.",
         )
     require_passable(entry)
     guard(entry, rig.engine(entry.target, entry.password), yes=yes, i_know=i_know)
@@ -55,9 +56,9 @@ def require_same(entry: Entry, folder: CampaignFolder, *, yes: bool) -> None:
             f" inventory now says {entry.target}",
             hint="Begin another campaign, or put the inventory right.",
         )
-    if not entry.power.attended and entry.power.kind != "lab":
+    if entry.power.guarded:
         require_sole(entry)
-        consent.require(entry, yes=yes)
+        consent.require(entry.wiring, yes=yes)
 
 
 def stored(root: Path) -> list[CampaignFolder]:

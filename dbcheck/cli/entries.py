@@ -10,10 +10,15 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
+from dbcheck.core.cut import SwitchKind
 from dbcheck.core.cutclass import CutClass
 from dbcheck.errors import UsageError
-from dbcheck.inventory.entry import Entry, PowerPlan
+from dbcheck.inventory.entry import Entry
 from dbcheck.inventory.load import load
+from dbcheck.power.kinds.exec import ExecPlan
+from dbcheck.power.kinds.lab import LabPlan
+from dbcheck.power.kinds.manual import ManualPlan
+from dbcheck.power.kinds.plan import PowerPlan
 from dbcheck.secret import Secret
 
 # What a name stands for; given beside it, one of the two would have to be ignored.
@@ -40,6 +45,8 @@ _OF_EXEC = (
     "off_seconds",
     "power_timeout",
 )
+_EXEC = SwitchKind.EXEC.value
+_BY_FLAGS = (SwitchKind.MANUAL, SwitchKind.EXEC, SwitchKind.LAB)
 _OVERRIDES = {
     "workload": "workload",
     "sessions": "sessions",
@@ -55,7 +62,7 @@ def chosen(ctx: click.Context) -> Entry:
     """
     flags = ctx.params
     if not flags.get("name"):
-        if flags.get("power", "exec") != "exec":
+        if flags.get("power", _EXEC) != _EXEC:
             _refuse(ctx, _OF_EXEC, "needs --power exec", "Give both, or neither.")
         return _of_flags(flags)
     hint = "The inventory says what belongs to a name; give one of the two."
@@ -91,35 +98,36 @@ def password_secret(command: str | None) -> Secret | None:
 
 
 def _power(flags: dict[str, Any]) -> PowerPlan:
-    kind = flags.get("power", "manual")
+    given = flags.get("power", SwitchKind.MANUAL.value)
+    kind, _, lab = given.partition(":")
     declared = CutClass(flags["power_class"]) if flags.get("power_class") else None
-    if kind == "manual":
-        return PowerPlan(cut_class=declared)
-    if kind.startswith("lab:"):
+    if given == SwitchKind.MANUAL.value:
+        return ManualPlan(declared=declared)
+    if kind == SwitchKind.LAB.value and lab:
         if declared:
             raise UsageError(
                 "--power-class is for --power exec or manual",
                 hint="A lab's drive is cut as the lab does it: leave it out.",
             )
-        return PowerPlan("lab", lab=kind.removeprefix("lab:"))
-    if kind != "exec":
+        return LabPlan(lab)
+    if given != _EXEC:
+        others = [one.value for one in SwitchKind if one not in _BY_FLAGS]
         raise UsageError(
-            f"--power {kind} is not known",
-            hint="Known are manual, exec and lab:NAME; fence and sysrq need an "
-            "inventory (dbcheck init).",
+            f"--power {given} is not known",
+            hint="Known are manual, exec and lab:NAME; an inventory (dbcheck init) can "
+            f"also name {', '.join(others)}.",
         )
     if not flags["cut_command"]:
         raise UsageError(
             "--power exec has no command to cut with", hint="Give --cut-command."
         )
-    return PowerPlan(
-        "exec",
+    return ExecPlan(
         state=_split(flags, "state_command"),
         cut=_split(flags, "cut_command"),
         restore=_split(flags, "restore_command"),
         off_s=flags["off_seconds"],
         timeout_s=flags["power_timeout"],
-        cut_class=declared,
+        declared=declared,
     )
 
 

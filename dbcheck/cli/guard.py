@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from dbcheck.cli import rig
 from dbcheck.core.bystanders import Bystanders
+from dbcheck.core.cutclass import CutClass
 from dbcheck.errors import EngineError, UsageError
 from dbcheck.inventory.entry import Entry
 from dbcheck.ports.engine import Engine
@@ -18,27 +19,27 @@ _LOOKS, _LOOK_S = 10, 0.2
 
 
 def guard(entry: Entry, engine: Engine, *, yes: bool, i_know: bool) -> str:
-    """Return in words what was recognised; raise UsageError if a cut is refused.
+    """Return how the host was recognised; raise UsageError if a cut is refused.
 
     A human at the plug and a lab need no guard.
     """
-    if entry.power.attended or entry.power.kind == "lab":
+    if not entry.power.guarded:
         return ""
     require_sole(entry)
-    target = rig.power_target(entry)
-    seen = target.identity() if target else None
-    name = entry.name or entry.target
+    host = rig.power_host(entry)
+    seen = host.identity() if host else None
+    name = entry.wiring.title
     interlock.require_elsewhere(name, seen)
     server, found = _look(engine, i_know=i_know)
-    said = ""
+    recognised = ""
     if entry.name:
-        said = interlock.require_host(name, entry.expected, seen, server)
+        recognised = interlock.require_host(name, entry.expected, seen, server)
     where = place(entry.target)
     addresses = frozenset[str]() if where.here else where.addresses
     interlock.require_address(name, seen, addresses, i_know=i_know)
     interlock.require_alone(name, found, i_know=i_know)
-    consent.require(entry, yes=yes)
-    return said
+    consent.require(entry.wiring, yes=yes)
+    return recognised
 
 
 def require_passable(entry: Entry) -> None:
@@ -47,10 +48,10 @@ def require_passable(entry: Entry) -> None:
     A cut of a supply passes only if its time without power is known, or if the canaries
     on the host see the drive's own cache lost (core.timeoff).
     """
-    plan, cut_class = entry.power, entry.power.cut_class
-    if plan.kind != "exec" or plan.restore or entry.host:
+    if not entry.power.returns_by_itself or entry.host:
         return
-    if cut_class is None or cut_class.keeps_power:
+    cut_class = entry.power.cut_class
+    if cut_class is CutClass.UNKNOWN or cut_class.keeps_power:
         return
     name = f"host {entry.name}: " if entry.name else ""
     raise UsageError(
@@ -68,8 +69,9 @@ def require_sole(entry: Entry) -> None:
     """Raise UsageError if the switch of *entry* may be another host's as well."""
     if entry.doubt:
         raise UsageError(
-            f"host {entry.name} is not cut: {entry.doubt}",
-            hint="Put that host right, or remove it: its switch might be this one's.",
+            f"refusing to cut {entry.name}: {entry.doubt}; both hosts may be on one "
+            "switch",
+            hint="Fix or remove that host in the inventory.",
         )
 
 
@@ -86,8 +88,8 @@ def _look(engine: Engine, *, i_know: bool) -> tuple[Mapping[str, str], Bystander
     except EngineError as error:
         if not i_know:
             raise EngineError(
-                f"what the server holds cannot be seen: {error}",
-                hint=f"Start it, or add {interlock.I_KNOW} if all of it may go.",
+                f"cannot check who else uses the server: {error}",
+                hint=f"Start it, or add {interlock.I_KNOW} to cut without this check.",
             ) from None
         return {}, Bystanders((), 0)
     return server, found

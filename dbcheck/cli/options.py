@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import click
 
 from dbcheck.core.cutclass import DECLARABLE
+from dbcheck.power import limits
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -83,19 +84,20 @@ def inventory() -> Callable[[F], F]:
 
 
 def consent() -> Callable[[F], F]:
-    """Add what an unattended switch wants to hear before it cuts."""
+    """Add what has to be confirmed before an unattended switch cuts."""
     return _all(
         click.option(
             "--yes",
             is_flag=True,
-            help="Cut although this switch never cut this host; without it, the first "
-            "time only tells what would be done.",
+            help="Confirm the first cut of this host by this switch; without it the "
+            "cut is only described.",
         ),
         click.option(
             "--i-know",
             is_flag=True,
             help="Cut although the server holds other databases, has other clients, "
-            "or does not tell; or although its address is not one of the host's.",
+            "or does not report them; or although its address is not one of the "
+            "host's.",
         ),
     )
 
@@ -180,8 +182,8 @@ def power() -> Callable[[F], F]:
         ),
         click.option(
             "--off-seconds",
-            type=Number(1, 86_400),
-            default=15.0,
+            type=Number(limits.OFF_S_MIN, limits.OFF_S_MAX),
+            default=limits.OFF_S,
             show_default=True,
             metavar="S",
             help="exec: seconds without power, at least.",
@@ -190,7 +192,7 @@ def power() -> Callable[[F], F]:
         click.option(
             "--power-timeout",
             type=SECONDS,
-            default=60.0,
+            default=limits.TIMEOUT_S,
             show_default=True,
             metavar="S",
             help="exec: seconds that each command may take.",

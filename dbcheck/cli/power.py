@@ -1,4 +1,4 @@
-"""dbcheck power: look at a target's power, cut it, restore it, try its switch out."""
+"""dbcheck power: look at a target's power, cut it, restore it, test its switch."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from dbcheck.core.cutclass import CutClass
     from dbcheck.inventory.entry import Entry
     from dbcheck.ports.power import PowerSwitch
-    from dbcheck.power.trial import Trial
+    from dbcheck.power.selftest import SelfTest
 
 
 @click.group("power")
@@ -37,10 +37,14 @@ def _host() -> Callable[[options.F], options.F]:
 @command.command()
 @_host()
 def state(host: str, inventory: Path, as_json: bool) -> None:
-    """Print what the switch says: on, off or unknown."""
+    """Print what the switch reports: on, off or unknown."""
     _, switch = _switch(host, inventory)
     found = switch.state().value
-    _show({"host": host, "switch": switch.kind, "state": found}, found, as_json=as_json)
+    _show(
+        {"host": host, "switch": switch.kind.value, "state": found},
+        found,
+        as_json=as_json,
+    )
 
 
 @command.command()
@@ -53,9 +57,9 @@ def cut(host: str, inventory: Path, yes: bool, i_know: bool, as_json: bool) -> N
     entry, switch = _switch(host, inventory, unattended=True)
     _guard(entry, yes=yes, i_know=i_know)
     done = switch.cut()
-    result = {"host": host, "switch": switch.kind, "report": dict(done.report)}
+    result = {"host": host, "switch": switch.kind.value, "report": dict(done.report)}
     _show(result, f"{host}: the power is cut", as_json=as_json)
-    remember(entry)
+    remember(entry.wiring)
 
 
 @command.command()
@@ -64,11 +68,11 @@ def restore(host: str, inventory: Path, as_json: bool) -> None:
     """Apply the power after its time off; the host may still boot."""
     entry, switch = _switch(host, inventory, unattended=True)
     switch.restore()
-    said = "the power is restored"
-    if switch.kind == "sysrq" or (switch.kind == "exec" and not entry.power.restore):
-        said = "nothing to do: its power comes back by itself"
-    result = {"host": host, "switch": switch.kind}
-    _show(result, f"{host}: {said}", as_json=as_json)
+    done = "the power is restored"
+    if entry.power.returns_by_itself:
+        done = "nothing to do: its power comes back by itself"
+    result = {"host": host, "switch": switch.kind.value}
+    _show(result, f"{host}: {done}", as_json=as_json)
 
 
 @command.command()
@@ -85,7 +89,7 @@ def restore(host: str, inventory: Path, as_json: bool) -> None:
 def test(
     host: str, inventory: Path, yes: bool, i_know: bool, wait: float, as_json: bool
 ) -> None:
-    """Try the switch of an idle host: cut, restore, report.
+    """Test the switch of an idle host: cut, restore, report.
 
     Over SSH it also sees whether this host went down, and not another one.
     """
@@ -93,9 +97,9 @@ def test(
     from dbcheck.power.consent import remember
 
     entry, switch = _switch(host, inventory, unattended=True)
-    said = _guard(entry, yes=yes, i_know=i_know)
-    trial, depths = _tried(entry, switch, wait)
-    if trial.rebooted is False:
+    recognised = _guard(entry, yes=yes, i_know=i_know)
+    seen, depths = _tested(entry, switch, wait)
+    if seen.rebooted is False:
         raise PowerError(
             f"{host} stayed up while its switch was off (its boot id has not changed)",
             hint="The switch controls another host, or this host has a second power "
@@ -103,22 +107,24 @@ def test(
         )
     result = {
         "host": host,
-        "switch": switch.kind,
+        "switch": switch.kind.value,
         "cut_class": switch.cut_class.value,
-        "recognised_by": said,
-        "cut_s": round(trial.cut_s, 3),
-        "off_s": round(trial.off_s, 3),
-        "back_s": None if trial.back_s is None else round(trial.back_s, 3),
-        "rebooted": trial.rebooted,
-        "states": list(trial.states),
-        "report": dict(trial.cut.report),
+        "recognised_by": recognised,
+        "cut_s": round(seen.cut_s, 3),
+        "off_s": round(seen.off_s, 3),
+        "back_s": None if seen.back_s is None else round(seen.back_s, 3),
+        "rebooted": seen.rebooted,
+        "states": list(seen.states),
+        "report": dict(seen.cut.report),
         "depths": depths,
     }
-    _show(result, *_trial_lines(result, switch.cut_class), as_json=as_json)
-    remember(entry)
+    _show(result, *_test_lines(result, switch.cut_class), as_json=as_json)
+    remember(entry.wiring)
 
 
-def _tried(entry: Entry, switch: PowerSwitch, wait_s: float) -> tuple[Trial, list[str]]:
+def _tested(
+    entry: Entry, switch: PowerSwitch, wait_s: float
+) -> tuple[SelfTest, list[str]]:
     """Cut and restore; return what was seen, and how deep it went on each filesystem.
 
     That is measured where the host can be asked, and remembered unless the host went
@@ -128,35 +134,35 @@ def _tried(entry: Entry, switch: PowerSwitch, wait_s: float) -> tuple[Trial, lis
     from dbcheck.cli import output, rig
     from dbcheck.ports.engine import Shape
     from dbcheck.power.reached import remember
-    from dbcheck.power.trial import try_out
+    from dbcheck.power.selftest import run
     from dbcheck.report.progress import PlainProgress
 
-    target, asked = rig.power_target(entry), rig.entry_host(entry)
+    host, asked = rig.power_host(entry), rig.entry_host(entry)
     if asked is None:
-        return try_out(switch, target, wait_s), []
+        return run(switch, host, wait_s), []
     engine = rig.engine(entry.target, entry.password)
-    trial, depths, reached = measured(
+    seen, depths, reached = measured(
         asked,
         PlainProgress(output.progress_console()),
         engine.facts(),
         engine.places(Shape.LEDGER),
         engine.mark_data,
-        lambda: try_out(switch, target, wait_s),
+        lambda: run(switch, host, wait_s),
         switch.cut_class,
     )
-    if reached is not None and trial.rebooted is not False:
-        remember(entry, reached)
-    return trial, [
+    if reached is not None and seen.rebooted is not False:
+        remember(entry.wiring, reached)
+    return seen, [
         f"{each}: {each.finding.reasons[0] if each.finding else each.unmeasured}"
         for each in depths
     ]
 
 
-def _trial_lines(result: dict[str, Any], cut_class: CutClass) -> list[str]:
+def _test_lines(result: dict[str, Any], cut_class: CutClass) -> list[str]:
     lines = [
         f"{result['host']}: the switch works ({result['switch']})",
         f"  states   {' > '.join(result['states'])}",
-        f"  cut      {result['cut_s']:.1f} s until the switch said so",
+        f"  cut      {result['cut_s']:.1f} s until the switch reported off",
         f"  off      {result['off_s']:.1f} s until it was on again",
     ]
     if result["back_s"] is None:
@@ -165,10 +171,10 @@ def _trial_lines(result: dict[str, Any], cut_class: CutClass) -> list[str]:
         lines.append(
             f"  host     another boot, answering after {result['back_s']:.1f} s"
         )
-    said = f"  class    {cut_class.value}"
+    shown = f"  class    {cut_class.value}"
     if left_open := cut_class.leaves_open(None):
-        said += f": {left_open}"
-    lines.append(said)
+        shown += f": {left_open}"
+    lines.append(shown)
     depths = result["depths"] or ["not measured"]
     return [*lines, *(f"  depth    {depth}" for depth in depths)]
 
@@ -178,18 +184,19 @@ def _switch(
 ) -> tuple[Entry, PowerSwitch]:
     """Return a host and its switch; raise UsageError if *unattended* and there is none.
 
-    Somebody who is asked to cut, and to restore in the next moment, tries nothing out.
+    A human who is asked to cut, and to restore in the next moment, tests nothing.
     """
     from dbcheck.cli import rig
     from dbcheck.errors import UsageError
     from dbcheck.inventory.load import load
+    from dbcheck.power.registry import UNATTENDED
 
     entry = load(inventory).entry(host)
     if unattended and entry.power.attended:
         raise UsageError(
             f"host {host} has no switch: its dbcheck_power is manual",
-            hint="Its power is in your hands; or give it dbcheck_power: exec, fence, "
-            "sysrq or lab.",
+            hint="Cut and restore it by hand, or give it a switch by dbcheck_power: "
+            f"{UNATTENDED}.",
         )
     return entry, rig.power_switch(entry, lambda text: say(text, err=True))
 
@@ -198,7 +205,7 @@ def _guard(entry: Entry, *, yes: bool, i_know: bool) -> str:
     from dbcheck.cli import rig
     from dbcheck.cli.guard import guard
 
-    if entry.power.attended or entry.power.kind == "lab":
+    if not entry.power.guarded:  # the server need not even be reached
         return ""
     return guard(
         entry, rig.engine(entry.target, entry.password), yes=yes, i_know=i_know

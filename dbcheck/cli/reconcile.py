@@ -62,7 +62,7 @@ def command(
     from dbcheck.cli import output, rig
     from dbcheck.cli.entries import chosen
     from dbcheck.errors import UsageError
-    from dbcheck.inventory.entry import PowerPlan
+    from dbcheck.power.kinds.manual import ManualPlan
     from dbcheck.report.progress import progress
     from dbcheck.runs import RunFolder
     from dbcheck.stored import may_write
@@ -85,7 +85,7 @@ def command(
         output.end_with(outcome, as_json=as_json)
     folder = RunFolder.open(run) if run is not None else None
     # Nothing is cut here, whatever the inventory says.
-    entry = replace(chosen(click.get_current_context()), power=PowerPlan())
+    entry = replace(chosen(click.get_current_context()), power=ManualPlan())
     entry = _completed(entry, folder)
     with progress(output.progress_console(), live=not as_json) as view:
         lag = WindowLimits()

@@ -9,7 +9,6 @@ from functools import partial
 from pathlib import Path
 
 from dbcheck.campaign.rig import Limits, Rig
-from dbcheck.core.cutclass import CutClass
 from dbcheck.core.values import Json
 from dbcheck.engines.registry import open_engine
 from dbcheck.errors import UsageError
@@ -21,14 +20,8 @@ from dbcheck.ports.engine import Engine
 from dbcheck.ports.power import PowerSwitch
 from dbcheck.ports.witness import Witness
 from dbcheck.power import consent
-from dbcheck.power.classes import agreed
-from dbcheck.power.exec import ExecCommands, ExecSwitch
-from dbcheck.power.fence import FenceDevice, FenceSwitch
-from dbcheck.power.manual import ManualSwitch
+from dbcheck.power.kinds.lab import LabPlan
 from dbcheck.power.reached import recall
-from dbcheck.power.sysrq import SysrqSwitch
-from dbcheck.power.target import Target
-from dbcheck.remote.way import way_to
 from dbcheck.report.progress import PlainProgress
 from dbcheck.secret import Secret, variable
 from dbcheck.witness.log import FrameLogReader
@@ -52,34 +45,15 @@ def power_switch(entry: Entry, ask: Callable[[str], None]) -> PowerSwitch:
 
     ask: shows a text to the human who cuts.
     """
-    plan = entry.power
-    declared = plan.cut_class
-    if plan.kind == "manual":
-        return ManualSwitch(ask, plan.off_s, declared or CutClass.AC)
-    if plan.kind == "lab":
-        agreed("a lab", LabSwitch.cut_class, declared)
-        return LabSwitch(plan.lab)
-    if plan.kind == "exec":
-        commands = (plan.cut, plan.restore, plan.state, plan.off_s, plan.timeout_s)
-        return ExecSwitch(ExecCommands(*commands, declared or CutClass.UNKNOWN))
-    if plan.kind == "fence":
-        device = (plan.agent, plan.options, plan.secrets, plan.off_s, plan.timeout_s)
-        return FenceSwitch(FenceDevice(*device, declared))
-    agreed("sysrq", SysrqSwitch.cut_class, declared)
-    target = power_target(entry)
-    if target is None or entry.host == "local:":
-        raise UsageError(
-            "sysrq needs SSH to another host than this one",
-            hint="Give ansible_host, and leave dbcheck_ask_host true.",
-        )
-    return SysrqSwitch(target, plan.timeout_s)
+    host = power_host(entry) if entry.power.needs_host else None
+    return entry.power.open(host, ask)
 
 
-def power_target(entry: Entry) -> Target | None:
+def power_host(entry: Entry) -> TargetHost | None:
     """Return the host that is to be cut, None if it is not to be asked."""
     if not entry.host:
         return None
-    return Target(way_to(entry.host, identity_file=entry.host_identity))
+    return open_host(entry.host, identity_file=entry.host_identity)
 
 
 def entry_witness(
@@ -100,11 +74,9 @@ def entry_witness(
 
 def entry_host(entry: Entry) -> TargetHost | None:
     """Return the host that *entry* names, None if it is not to be asked."""
-    if entry.power.kind == "lab" and not entry.host:
-        return _host_of(Lab.find(entry.power.lab))
-    if not entry.host:
-        return None
-    return open_host(entry.host, identity_file=entry.host_identity)
+    if isinstance(entry.power, LabPlan) and not entry.host:
+        return _host_of(Lab.find(entry.power.name))
+    return power_host(entry)
 
 
 def entry_rig(
@@ -132,9 +104,9 @@ def entry_rig(
     return replace(
         rig,
         restore_command=entry.restore_command,
-        reached=recall(entry),
-        class_assumed=entry.power.assumes_class,
-        before_load=partial(consent.remember, entry),
+        reached=recall(entry.wiring),
+        class_assumed=entry.power.class_assumed,
+        before_load=partial(consent.remember, entry.wiring),
     )
 
 

@@ -26,7 +26,7 @@ VERBS = {
     "campaign": "Cut many times, unattended, and say what the count proves.",
     "reconcile": "Finish or judge again a run whose power was cut.",
     "witness": "Check a witness; show or verify a run's log.",
-    "power": "Look at a target's power, cut it, restore it, try its switch out.",
+    "power": "Look at a target's power, cut it, restore it, test its switch.",
     "lab": "Run cycles on a virtual drive with real servers.",
     "matrix": "Run several configurations, and show them side by side.",
     "init": "Write a commented inventory to begin with.",

@@ -16,6 +16,16 @@ class PowerState(enum.Enum):
     UNKNOWN = "unknown"
 
 
+class SwitchKind(enum.Enum):
+    """The kinds of power switches; the value names one in inventories and runs."""
+
+    MANUAL = "manual"
+    EXEC = "exec"
+    FENCE = "fence"
+    SYSRQ = "sysrq"
+    LAB = "lab"
+
+
 @dataclass(frozen=True, slots=True)
 class Cut:
     """When the power went, on the client's monotonic clock in microseconds.

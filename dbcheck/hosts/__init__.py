@@ -1,1 +1,1 @@
-"""The target's host: what it is made of, and how deep a cut went."""
+"""The target's host: who it is, what it is made of, how deep a cut went, a reset."""

@@ -13,11 +13,13 @@ import msgspec
 
 from dbcheck.core.datadir import DataNames
 from dbcheck.core.depth import Ranges, Remains, Ring
+from dbcheck.core.identity import Identity
 from dbcheck.core.places import DATA, Place
 from dbcheck.core.target import LogMarks, LogTail, TargetFacts
 from dbcheck.errors import HostError
 from dbcheck.hosts.agent import serve as host_agent
 from dbcheck.hosts.canary import Canaries, Pace
+from dbcheck.hosts.reset import ArmedReset
 from dbcheck.remote.channel import Channel, Dialect, Pipe
 from dbcheck.remote.program import program
 from dbcheck.remote.way import way_to
@@ -31,6 +33,9 @@ PARTS = (  # of its agent's program; each imports only those before it
     "dbcheck.hosts.agent.files",
     "dbcheck.hosts.agent.foreign",
     "dbcheck.hosts.agent.facts",
+    "dbcheck.hosts.agent.sudo",
+    "dbcheck.hosts.agent.identity",
+    "dbcheck.hosts.agent.reset",
     "dbcheck.hosts.agent.process",
     "dbcheck.hosts.agent.journal",
     "dbcheck.hosts.agent.log",
@@ -54,13 +59,16 @@ HINTS = {
     "folder was exchanged, find out who may write beside the data directory.",
     "log": "Name the log itself with --server-log: a file, or a folder of files.",
     "in-use": "Wait until the other run is over, or end its client.",
+    "trigger": "It is read-only in a container; only the host's own root may write it.",
+    "sudo": "Log in as root, or allow it in sudoers(5): NOPASSWD: "
+    "/usr/bin/tee /proc/sysrq-trigger",
 }
 _DIALECT = Dialect(
     program=PROGRAM,
     who="host",
     failure=HostError,
     hints=HINTS,
-    ended_hint="Check that host; what the canaries wrote stays there.",
+    ended_hint="Check that host. If canaries were running, their files stay there.",
 )
 
 
@@ -86,7 +94,7 @@ class _Run:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """What the host's agent read of them, see host_canary.survivors()."""
+    """What the host's agent read of them, see agent.canary.survivors()."""
 
     run: _Run | None
     buffered: Ranges
@@ -117,6 +125,29 @@ class TargetHost:
         """Have an agent there that answers; raise HostError."""
         with self._asking:
             self._agent()
+
+    def identity(self) -> Identity:
+        """Return which host answers now, over a connection of its own; raise HostError.
+
+        Every other one of this object ends before: it may be to a host that is gone.
+        """
+        self.close()
+        try:
+            return self._request(Identity, host_agent.IDENTITY)
+        finally:
+            self.close()
+
+    def arm_reset(self, trigger: str) -> ArmedReset:
+        """Have the host hold *trigger* open, the file that resets it; raise HostError.
+
+        The user there must be allowed to write to it.  The caller closes what is
+        returned, and then this host.
+        """
+        try:
+            return ArmedReset(self._open(), trigger)
+        except BaseException:
+            self.close()
+            raise
 
     def facts(self, data_directory: str, places: Sequence[Place] = ()) -> TargetFacts:
         """Describe the host, and what the data directory and *places* lie on.

@@ -10,9 +10,11 @@ from pathlib import Path
 from dbcheck.errors import UsageError
 from dbcheck.inventory import folders, listed
 from dbcheck.inventory.document import Vaulted, read
-from dbcheck.inventory.entry import KNOWN, Entry, PowerPlan, entry, power
+from dbcheck.inventory.entry import KNOWN, Entry, entry
 from dbcheck.inventory.fields import PREFIX, Fields
 from dbcheck.inventory.groups import Tree, Variables, merged
+from dbcheck.power import registry
+from dbcheck.power.kinds.plan import PowerPlan
 
 _YAML = (".yml", ".yaml", ".json")
 
@@ -88,7 +90,7 @@ class _Found:
             if f"{PREFIX}target" not in variables:
                 self._others.add(name)
                 return
-            self._switches[name] = power(fields)
+            self._switches[name] = registry.read(fields)
             self._entries[name] = entry(fields)
         except UsageError as error:
             self._faults[name] = error
@@ -96,7 +98,7 @@ class _Found:
     def inventory(self) -> Inventory:
         """Return it all, once every host was added."""
         for name in sorted(self._faults.keys() - self._switches.keys()):
-            doubt = f"what cuts host {name} cannot be told: {self._faults[name]}"
+            doubt = f"the power settings of {name} are invalid: {self._faults[name]}"
             for other, one in self._entries.items():
                 self._entries[other] = replace(one, doubt=doubt)
         file = str(Path(self._file).resolve())
@@ -106,7 +108,7 @@ class _Found:
         self._refuse_shared("target", {n: e.target for n, e in entries.items()})
         witnesses = {n: e.witness.rstrip("/") for n, e in entries.items()}
         self._refuse_shared("witness", witnesses)
-        switches = {n: _switch(plan) for n, plan in self._switches.items()}
+        switches = {n: plan.outlet() for n, plan in self._switches.items()}
         self._refuse_shared("power", switches)
         right = {n: e for n, e in entries.items() if n not in self._faults}
         return Inventory(self._file, right, self._faults, frozenset(self._others))
@@ -148,12 +150,3 @@ def _variables(path: Path) -> dict[str, Variables]:
         )
     except Vaulted as error:
         return listed.variables(path, f"{error} is encrypted")
-
-
-def _switch(power: PowerPlan) -> Hashable:
-    """Return what may belong to one host only."""
-    if power.kind == "exec":
-        return power.cut
-    if power.kind == "fence":
-        return power.agent, tuple(sorted(power.options.items()))
-    return power.lab

@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from dbcheck.core.cut import Cut, PowerState
+from dbcheck.core.cut import Cut, PowerState, SwitchKind
 from dbcheck.core.cutclass import CutClass
 from dbcheck.errors import LabError, PowerError
 from dbcheck.lab import state
@@ -28,7 +28,7 @@ class LabSwitch:
            left it; None for no copy.
     """
 
-    kind = "lab"
+    kind = SwitchKind.LAB
     attended = False
     cut_class = CutClass.LAB_DRIVE  # preflight knows a lab that has no drive
 

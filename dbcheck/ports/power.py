@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from dbcheck.core.cut import Cut, PowerState
+from dbcheck.core.cut import Cut, PowerState, SwitchKind
 from dbcheck.core.cutclass import CutClass
 
 
 class PowerSwitch(Protocol):
     """Cuts and restores the power of one target.  Calls block."""
 
-    kind: str
+    kind: SwitchKind
     attended: bool  # a human pulls the plug: wait as long as it takes
     cut_class: CutClass  # what its cuts take the power from, if known or declared
 

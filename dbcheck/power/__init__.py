@@ -1,1 +1,1 @@
-"""Power switches: one adapter per kind."""
+"""Power switches, and what must be true before one cuts."""

@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from ipaddress import ip_address
 
 from dbcheck.core.bystanders import Bystanders
+from dbcheck.core.identity import Expected, Identity
 from dbcheck.errors import UsageError
-from dbcheck.inventory.entry import Expected
-from dbcheck.power.target import Identity
 from dbcheck.remote.addresses import boot_id
 
 I_KNOW = "--i-know"
@@ -18,41 +17,41 @@ _SHOWN_MAX = 5
 def require_host(
     name: str, expected: Expected, seen: Identity | None, server: Mapping[str, str]
 ) -> str:
-    """Return in words how the host was recognised; raise UsageError if it was not.
+    """Return how the host was recognised, for people; raise UsageError if it was not.
 
     name:   in the inventory; without any *expected* value it must be the host's name.
-    seen:   what the host says over SSH, None if it was not asked.
+    seen:   what the host reports over SSH, None if it was not asked.
     server: the server's identity (ServerFacts), which may hold the host's name.
     Nothing overrides this: a cut of the wrong host cannot be taken back.
     """
     hostname = seen.hostname if seen else server.get("hostname", "")
-    told = {
+    found = {
         "hostname": hostname,
         "serial": seen.serial if seen else "",
         "machine_id": seen.machine_id if seen else "",
     }
     wanted = {
-        key: value for key in told if (value := str(getattr(expected, key)))
+        key: value for key in found if (value := str(getattr(expected, key)))
     } or _by_name(name)
     for key, value in wanted.items():
-        if not told[key]:
+        if not found[key]:
             raise UsageError(
                 f"host {name}: its {key} cannot be read, and {value} is expected",
-                hint="Let dbcheck ask it over SSH (as root for the serial), or expect "
-                "another thing of it: dbcheck_expect_hostname, _serial, _machine_id.",
+                hint="Let dbcheck ask it over SSH (as root for the serial), or "
+                "identify it by dbcheck_expect_hostname, _serial or _machine_id.",
             )
-        if not _same(key, value, told[key]):
+        if not _same(key, value, found[key]):
             raise UsageError(
-                f"host {name}: its {key} is {told[key]}, not {value}",
+                f"host {name}: its {key} is {found[key]}, not {value}",
                 hint="It is another host, or the inventory is wrong: see "
                 f"dbcheck_expect_{key}.",
             )
     if seen and server.get("hostname") and not _same_name(hostname, server["hostname"]):
         raise UsageError(
             f"host {name}: the server runs on {server['hostname']}, not on {hostname}",
-            hint="Make ansible_host and dbcheck_target lead to one host.",
+            hint="Make ansible_host and dbcheck_target refer to the same host.",
         )
-    return ", ".join(f"{key} {told[key]}" for key in wanted)
+    return ", ".join(f"{key} {found[key]}" for key in wanted)
 
 
 def require_address(
@@ -66,17 +65,18 @@ def require_address(
         return
     if not addresses & seen.addresses:
         raise UsageError(
-            f"{name}: the target's address {min(addresses)} is none of the host's",
+            f"{name}: the target's address {min(addresses)} does not belong to "
+            "this host",
             hint=f"Check ansible_host and dbcheck_target; {I_KNOW} if an address is "
             "translated on the way.",
         )
 
 
 def require_elsewhere(name: str, seen: Identity | None) -> None:
-    """Raise UsageError if the host is the client's own: nobody would restore it."""
+    """Raise UsageError if the host is the client's own: it could not restore it."""
     if seen and seen.boot_id and seen.boot_id == boot_id():
         raise UsageError(
-            f"{name} is the very machine that dbcheck runs on",
+            f"{name} is the machine that dbcheck runs on",
             hint="Run dbcheck on a machine that keeps its power, or cut by hand.",
         )
 
@@ -95,19 +95,19 @@ def require_alone(name: str, found: Bystanders, *, i_know: bool) -> None:
     if others:
         raise UsageError(
             f"{name}: the server {' and '.join(others)}",
-            hint=f"If all of that may lose its power, add {I_KNOW}.",
+            hint=f"If it is acceptable that all of these lose power, add {I_KNOW}.",
         )
     if found.unreadable:
         what, why = next(iter(found.unreadable.items()))
         raise UsageError(
             f"{name}: whether the server has other {what} cannot be read: {why}",
-            hint=f"docs/privileges.md has the grant; or add {I_KNOW} if nobody else "
-            "uses this server.",
+            hint=f"docs/privileges.md has the grant; or add {I_KNOW} if this server "
+            "has no other users.",
         )
 
 
 def _by_name(name: str) -> dict[str, str]:
-    """Expect the inventory's name; one that is an address says nothing of the host."""
+    """Expect the inventory's name; one that is an address identifies no host."""
     try:
         ip_address(name)
     except ValueError:

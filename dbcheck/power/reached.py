@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dbcheck.core.reached import Reached
-from dbcheck.inventory.entry import Entry
 from dbcheck.power import notes
+from dbcheck.power.wiring import Wiring
 
 _SUBJECT = "depth"
 
@@ -17,12 +17,12 @@ class _Measured(notes.Note):
     reached: Reached
 
 
-def remember(entry: Entry, reached: Reached) -> Path:
+def remember(wiring: Wiring, reached: Reached) -> Path:
     """Store what was measured; return where.  Raise RunWriteError if that fails."""
-    return notes.write(entry, _SUBJECT, _Measured(notes.fingerprint(entry), reached))
+    return notes.write(wiring, _SUBJECT, _Measured(wiring.fingerprint(), reached))
 
 
-def recall(entry: Entry) -> Reached | None:
+def recall(wiring: Wiring) -> Reached | None:
     """Return what was measured last with this switch of this host, None if nothing."""
-    note = notes.read(entry, _SUBJECT, _Measured)
+    note = notes.read(wiring, _SUBJECT, _Measured)
     return note.reached if note else None

@@ -10,6 +10,8 @@ from dbcheck.errors import UsageError
 from dbcheck.remote.channel import Pipe
 from dbcheck.remote.child import run_here
 
+LOCAL = "local:"  # the URL of this host
+
 
 @dataclass(frozen=True, slots=True)
 class Way:
@@ -37,7 +39,7 @@ def way_to(
     Nothing is connected yet.  The options are those of sshconnect.SshOptions.
     Raise UsageError if the URL makes no sense.
     """
-    if url == "local:":
+    if url == LOCAL:
         return Way(url, run_here)
     kind, _, address = url.partition("://")
     if kind != "ssh":

@@ -11,7 +11,7 @@ from dbcheck import files, workload
 from dbcheck.cli.matrix_rows import read_matrix
 from dbcheck.errors import UsageError
 from dbcheck.inventory import listed, load
-from dbcheck.power import fence_metadata
+from dbcheck.power.kinds import fence_metadata
 from tests.fuzz.memory import scratch
 from tests.fuzz.script import Script, edit_value
 from tests.fuzz.target import Target

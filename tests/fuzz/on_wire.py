@@ -15,7 +15,6 @@ from dbcheck.errors import DbcheckError
 from dbcheck.hosts.agent import serve as host_agent
 from dbcheck.hosts.canary import Pace
 from dbcheck.hosts.host import TargetHost
-from dbcheck.power.target import Target as PowerTarget
 from dbcheck.remote import wire
 from dbcheck.remote.channel import Pipe
 from dbcheck.witness import agent
@@ -140,19 +139,6 @@ class _Witness(AgentWitness):
         return self._pipe
 
 
-class _Way:
-    url = "ssh://h"
-
-    def __init__(self, pipe: Pipe) -> None:
-        self._pipe = pipe
-
-    def run(self, program: bytes) -> Pipe:
-        return self._pipe
-
-    def close(self) -> None:
-        pass
-
-
 def _canaries(pipe: Pipe) -> None:
     host = TargetHost("h", lambda program: pipe)
     canaries = host.start_canaries("/d", pace=Pace(rings=1))
@@ -183,7 +169,7 @@ QUESTIONS: tuple[Callable[[Pipe], object], ...] = (
     lambda pipe: _host(pipe).read_log("/l", {"/l": [1, 2]}),
     lambda pipe: _host(pipe).read_canaries("/c", "ab"),
     _canaries,
-    lambda pipe: PowerTarget(_Way(pipe)).identity(),  # type: ignore[arg-type]
+    lambda pipe: _host(pipe).identity(),
 )
 _NAMES = {"hostname": "h", "machine_id": "m", "boot_id": "b", "addresses": ["::2"]}
 _LAYER = {"name": "sda", "kind": "disk", "dm_name": "", "dm_uuid": ""} | {

@@ -19,7 +19,7 @@ from dbcheck.campaign.cycle import finish_cycle
 from dbcheck.campaign.outcome import Outcome
 from dbcheck.campaign.preflight import preflight
 from dbcheck.campaign.rig import Limits, Rig
-from dbcheck.core.cut import Cut, PowerState
+from dbcheck.core.cut import Cut, PowerState, SwitchKind
 from dbcheck.core.cutclass import CutClass
 from dbcheck.core.server import ServerFacts
 from dbcheck.engines.registry import open_engine
@@ -42,7 +42,7 @@ class HandSwitch:
     exact: it sees the power go, as a lab's switch does.
     """
 
-    kind = "exec"
+    kind = SwitchKind.EXEC
     attended = False
     cut_class = CutClass.UNKNOWN
 

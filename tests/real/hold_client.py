@@ -18,7 +18,7 @@ from dbcheck.cli.rig import lab_rig
 from dbcheck.core.cut import PowerState
 from dbcheck.lab.lab import Lab
 from dbcheck.lab.switch import LabSwitch
-from dbcheck.power.exec import ExecCommands, ExecSwitch
+from dbcheck.power.kinds.exec import ExecPlan, ExecSwitch
 from tests.real.rigs import Said
 
 
@@ -40,7 +40,7 @@ def programs(lab: str, off_s: float, folder: Path) -> ExecSwitch:
         )
 
     return ExecSwitch(
-        ExecCommands(
+        ExecPlan(
             cut=python("cut", "off"),
             restore=python("restore", "on"),
             state=("cat", str(noted)),

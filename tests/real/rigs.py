@@ -23,7 +23,7 @@ from dbcheck.cli.rig import lab_rig
 from dbcheck.lab.lab import Lab
 from dbcheck.lab.spec import LabSpec
 from dbcheck.ports.engine import Engine
-from dbcheck.power.manual import ManualSwitch
+from dbcheck.power.kinds.manual import ManualPlan, ManualSwitch
 from dbcheck.report.progress import PlainProgress
 from dbcheck.runs import RunFolder
 from dbcheck.witness.log import FrameLogReader
@@ -121,7 +121,7 @@ def rig_by_hand(engine: Engine, folder: Path, said: Said) -> Rig:
     return Rig(
         engine,
         open_witness(f"file:{folder}/acks", volatile=True),
-        ManualSwitch(said.ask),
+        ManualSwitch(ManualPlan(), said.ask),
         FrameLogReader(),
         said,
         folder / "runs",

@@ -245,7 +245,7 @@ def test_a_human_cannot_be_asked(here: Bench, tmp_path: Path) -> None:
     folder = CampaignFolder.create(tmp_path / "campaign", plan())
     power = Clumsy(here.rig.power, "")
     power.attended = True
-    with pytest.raises(UsageError, match="without a hand"):
+    with pytest.raises(UsageError, match="works unattended"):
         run_campaign(replace(here.rig, power=power), folder)
     assert not folder.cycles()
 
@@ -374,7 +374,9 @@ def test_another_target_or_switch_is_not_cut_by_an_old_campaign(
         "dbcheck_power_cut": ["pdu", "cut", "7"],
     }
     shell = Shell(tmp_path, {"db": host})
-    assert "no note that this switch cut" in shell.run("--resume", folder, code=2)
+    assert "No earlier cut of db by this switch" in shell.run(
+        "--resume", folder, code=2
+    )
     shell = Shell(tmp_path, {"db": {**host, "dbcheck_target": "postgresql://u@db2/x"}})
     said = shell.run("--resume", folder, "--yes", code=2)
     assert "is a campaign on postgresql://u@db1/x" in said
@@ -390,7 +392,7 @@ def test_another_target_or_switch_is_not_cut_by_an_old_campaign(
         ),
         pytest.param(["x", "x", "--cuts", "1"], "twice", id="one twice"),
         pytest.param(["x", "--cuts", "1"], "x", id="not in the inventory"),
-        pytest.param(["by-hand", "--cuts", "1"], "without a hand", id="manual"),
+        pytest.param(["by-hand", "--cuts", "1"], "works unattended", id="manual"),
         pytest.param(["--resume", "none"], "holds no campaign", id="none there"),
         pytest.param(["x", "--resume", "none"], "a plan that is made", id="both"),
     ],

@@ -71,10 +71,11 @@ class User:
         off_s: seconds without power that the person is asked for.
         """
         script = (
-            "from dbcheck.campaign import preflight; from dbcheck.cli import main, rig;"
+            "from dbcheck.campaign import preflight;"
+            "from dbcheck.cli import entries, main;"
             "preflight.require_independent = lambda *_: 'the test says so';"
-            "manual = rig.ManualSwitch;"
-            f"rig.ManualSwitch = lambda ask, _, cut: manual(ask, {off_s}, cut);"
+            "plan = entries.ManualPlan;"
+            f"entries.ManualPlan = lambda declared: plan({off_s}, declared);"
             "main()"
         )
         words = ["run", *self.rig, "--json", *flags]

@@ -15,7 +15,7 @@ from dbcheck.campaign.judging import judge_run
 from dbcheck.campaign.outcome import Outcome
 from dbcheck.campaign.rig import Limits
 from dbcheck.core.control import NOTHING
-from dbcheck.core.cut import Cut, PowerState
+from dbcheck.core.cut import Cut, PowerState, SwitchKind
 from dbcheck.core.cutclass import CutClass
 from dbcheck.core.evidence import Verdict
 from dbcheck.errors import PowerError
@@ -156,7 +156,7 @@ def test_a_switch_that_only_kills_the_server_is_found_out(
 class Pauser:
     """Stops the server where it should cut, and lets it go on."""
 
-    kind = "exec"
+    kind = SwitchKind.EXEC
     attended = False
     cut_class = CutClass.UNKNOWN
 

@@ -17,7 +17,7 @@ from dbcheck.errors import EngineError
 from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.load.single import commit
 from dbcheck.ports.engine import Engine, Shape
-from dbcheck.power.manual import ManualSwitch
+from dbcheck.power.kinds.manual import ManualPlan, ManualSwitch
 from dbcheck.witness.log import FrameLogReader
 from dbcheck.witness.url import open_witness
 from tests.real.aside import run_on
@@ -179,7 +179,7 @@ def test_without_the_privilege_nothing_is_begun(
     for statement in statements(name):
         least.run(statement)
     witness = open_witness(f"file:{tmp_path}/witness", volatile=True)
-    switch = ManualSwitch(lambda text: None)
+    switch = ManualSwitch(ManualPlan(), lambda text: None)
     with contextlib.closing(witness):
         rig = Rig(
             least.engine(),

@@ -17,7 +17,7 @@ from dbcheck.engines.registry import open_engine
 from dbcheck.errors import UsageError
 from dbcheck.hosts.host import open_host
 from dbcheck.lab.servers.base import DatabaseServer
-from dbcheck.power.manual import ManualSwitch
+from dbcheck.power.kinds.manual import ManualPlan, ManualSwitch
 from dbcheck.witness.log import FrameLogReader
 from dbcheck.witness.url import open_witness
 from tests.real.far_host import FarSshd, far_sshd
@@ -83,7 +83,7 @@ def test_a_witness_behind_a_forwarder_is_known_by_its_ids(
         rig = Rig(
             open_engine(url, server.password),
             witness,
-            ManualSwitch(lambda _: None),
+            ManualSwitch(ManualPlan(), lambda _: None),
             FrameLogReader(),
             Said(),
             tmp_path / "runs",

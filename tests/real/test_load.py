@@ -14,7 +14,7 @@ from dbcheck.campaign.cycle import reconcile_run, run_cycle
 from dbcheck.campaign.loading import Cutter, load_until_cut
 from dbcheck.campaign.preflight import Started, preflight
 from dbcheck.campaign.rig import Limits
-from dbcheck.core.cut import Cut, PowerState
+from dbcheck.core.cut import Cut, PowerState, SwitchKind
 from dbcheck.core.cutclass import CutClass
 from dbcheck.core.evidence import Verdict
 from dbcheck.errors import EngineError, UsageError
@@ -45,7 +45,7 @@ def here(
 class FreezingSwitch:
     """Makes the server fall silent, as a cut does: nothing tells its clients."""
 
-    kind = "exec"
+    kind = SwitchKind.EXEC
     attended = False
     cut_class = CutClass.UNKNOWN
 

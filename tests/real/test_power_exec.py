@@ -13,7 +13,7 @@ import pytest
 
 from dbcheck.core.cut import PowerState
 from dbcheck.errors import PowerError
-from dbcheck.power.exec import ExecCommands, ExecSwitch
+from dbcheck.power.kinds.exec import ExecPlan, ExecSwitch
 from tests.waiting import wait_until
 
 
@@ -36,7 +36,7 @@ def switch(
     } | changed
     words = {name: ("sh", "-c", text) if text else () for name, text in scripts.items()}
     cut, restore, state = (words[name] for name in ("cut", "restore", "state"))
-    return ExecSwitch(ExecCommands(cut, restore, state, off_s, timeout_s))
+    return ExecSwitch(ExecPlan(cut, restore, state, off_s, timeout_s))
 
 
 def test_the_commands_cut_and_restore(plug: Path) -> None:
@@ -71,7 +71,7 @@ def test_without_a_state_command_nothing_is_known(plug: Path) -> None:
         pytest.param({"cut": "nosuchcommand"}, "cannot be run", id="no such command"),
     ],
 )
-def test_what_went_wrong_is_said(
+def test_what_went_wrong_is_named(
     plug: Path, changed: dict[str, Any], said: str
 ) -> None:
     with pytest.raises(PowerError, match=said):
@@ -96,7 +96,7 @@ def test_a_program_outlives_a_killed_client_by_its_timeout_only(tmp_path: Path) 
     client = subprocess.Popen(
         (
             *(sys.executable, "-c"),
-            "from dbcheck.power import command; command._GRACE_S = 0;"
+            "from dbcheck.power.kinds import command; command._GRACE_S = 0;"
             f"command.run(('sh', '-c', {script!r}), 'test', 2)",
         )
     )
@@ -132,7 +132,7 @@ def _is_alive(pid: int) -> bool:
 
 
 def test_words_are_not_read_by_a_shell(plug: Path) -> None:
-    commands = ExecCommands(("echo", "$HOME; rm -rf /nonexistent", "*"))
+    commands = ExecPlan(("echo", "$HOME; rm -rf /nonexistent", "*"))
     assert ExecSwitch(commands).cut().report["output"] == (
         "$HOME; rm -rf /nonexistent *\n"
     )
@@ -179,14 +179,14 @@ def test_a_state_that_cannot_be_read_keeps_no_host_without_power(plug: Path) -> 
 RESTORES = """
 import sys
 from dbcheck import interrupt
-from dbcheck.power.exec import ExecCommands, ExecSwitch
+from dbcheck.power.kinds.exec import ExecPlan, ExecSwitch
 
 installed, off_s, state, restore = sys.argv[1:]
 if installed == "installed":
     interrupt.install()
 words = {"state": ("sh", "-c", state), "restore": ("sh", "-c", restore)}
 try:
-    ExecSwitch(ExecCommands(("true",), off_s=float(off_s), **words)).restore()
+    ExecSwitch(ExecPlan(("true",), off_s=float(off_s), **words)).restore()
 except KeyboardInterrupt:
     print("interrupted")
 """

@@ -6,23 +6,18 @@ Nothing here may name the machine's own trigger: it would take this machine down
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from dbcheck.core.cut import PowerState
 from dbcheck.errors import PowerError
+from dbcheck.hosts.host import TargetHost, open_host
 from dbcheck.lab.ssh.sshd import Sshd
-from dbcheck.power import sysrq
-from dbcheck.power.sysrq import SysrqSwitch
-from dbcheck.power.target import Target
+from dbcheck.power.kinds import sysrq
+from dbcheck.power.kinds.sysrq import SysrqPlan, SysrqSwitch
 from dbcheck.remote.channel import Pipe
-from dbcheck.remote.way import way_to
 from tests.real.witnesses import running_sshd
-from tests.waiting import wait_until
 
 
 @pytest.fixture
@@ -44,14 +39,20 @@ def elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sysrq, "boot_id", lambda: "another")
 
 
-def switch(sshd: Sshd, trigger: Path, timeout_s: float = 10) -> SysrqSwitch:
-    way = way_to(
+def host_of(sshd: Sshd) -> TargetHost:
+    return open_host(
         f"ssh://{sshd.user}@{sshd.host}:{sshd.port}",
         identity_file=sshd.identity_file,
         known_hosts=sshd.known_hosts,
         config_file=Path(os.devnull),
     )
-    return SysrqSwitch(Target(way), timeout_s, trigger=str(trigger))
+
+
+def switch(
+    sshd: Sshd, trigger: Path, timeout_s: float = 10, host: TargetHost | None = None
+) -> SysrqSwitch:
+    plan = SysrqPlan(timeout_s)
+    return SysrqSwitch(plan, host or host_of(sshd), trigger=str(trigger))
 
 
 @pytest.mark.root  # who may not write the trigger is refused for that
@@ -62,35 +63,7 @@ def test_the_client_never_resets_its_own_machine(sshd: Sshd, trigger: Path) -> N
 
 
 @pytest.mark.usefixtures("elsewhere")
-@pytest.mark.root
-def test_a_reset_is_asked_for_and_seen(sshd: Sshd, trigger: Path) -> None:
-    def go() -> None:
-        wait_until(lambda: trigger.read_text() == "b", "the trigger was pulled")
-        sshd.close()  # what the host does then, as seen from here
-
-    power = switch(sshd, trigger)
-    assert power.state() is PowerState.ON
-    host = threading.Thread(target=go)
-    host.start()
-    try:
-        cut = power.cut()
-    finally:
-        host.join()
-    assert cut.exact_us is None
-    assert power.state() is PowerState.UNKNOWN
-    power.restore()
-
-
-@pytest.mark.usefixtures("elsewhere")
-@pytest.mark.root
-def test_a_host_that_lives_on_is_no_cut(sshd: Sshd, trigger: Path) -> None:
-    with pytest.raises(PowerError, match="still up 1 s after its reset"):
-        switch(sshd, trigger, timeout_s=1).cut()
-    assert trigger.read_text() == "b"
-
-
-@pytest.mark.usefixtures("elsewhere")
-def test_a_trigger_out_of_reach_is_told(sshd: Sshd, tmp_path: Path) -> None:
+def test_a_trigger_out_of_reach_is_reported(sshd: Sshd, tmp_path: Path) -> None:
     with pytest.raises(PowerError, match=r"cannot be written|does not let this user"):
         switch(sshd, tmp_path / "no" / "trigger").cut()
     sshd.close()
@@ -102,17 +75,20 @@ def test_a_trigger_out_of_reach_is_told(sshd: Sshd, tmp_path: Path) -> None:
 @pytest.mark.root
 def test_a_prepared_reset_takes_one_message(sshd: Sshd, trigger: Path) -> None:
     """A host under load takes seconds for each login; the moment is long gone then."""
-    power = switch(sshd, trigger, timeout_s=1)
-    power.prepare()
+    host = host_of(sshd)
     logins: list[str] = []
-    way = power._target._way
+    open_pipe = host._open_pipe
 
     def counted(program: bytes) -> Pipe:
         logins.append(trigger.read_text())
-        return way.run(program)
+        return open_pipe(program)
 
-    power._target._way = replace(way, run=counted)
-    with pytest.raises(PowerError, match="still up 1 s after its reset"):
+    host._open_pipe = counted
+    power = switch(sshd, trigger, timeout_s=1, host=host)
+    power.prepare()
+    assert logins == [""]
+    logins.clear()
+    with pytest.raises(PowerError, match="still up 1 s after the sysrq reset"):
         power.cut()
     assert trigger.read_text() == "b"
     assert set(logins) == {"b"}  # each came after the reset, to see whether it is gone
@@ -121,10 +97,11 @@ def test_a_prepared_reset_takes_one_message(sshd: Sshd, trigger: Path) -> None:
 @pytest.mark.usefixtures("elsewhere")
 @pytest.mark.root
 def test_a_preparation_that_broke_is_made_anew(sshd: Sshd, trigger: Path) -> None:
-    power = switch(sshd, trigger, timeout_s=1)
+    host = host_of(sshd)
+    power = switch(sshd, trigger, timeout_s=1, host=host)
     power.prepare()
-    power._target._way.close()  # as an interface that goes and comes back
-    with pytest.raises(PowerError, match="still up 1 s after its reset"):
+    host.close()  # as an interface that goes and comes back
+    with pytest.raises(PowerError, match="still up 1 s after the sysrq reset"):
         power.cut()
     assert trigger.read_text() == "b"
 

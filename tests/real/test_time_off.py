@@ -19,7 +19,7 @@ from dbcheck.campaign.outcome import Outcome
 from dbcheck.core.cut import PowerState
 from dbcheck.core.evidence import Standing, Verdict
 from dbcheck.errors import PowerError
-from dbcheck.power.exec import ExecCommands, ExecSwitch
+from dbcheck.power.kinds.exec import ExecPlan, ExecSwitch
 from dbcheck.runs import RunFolder
 from tests.real.hold_client import programs
 from tests.real.rigs import SEED, Bench, bench, quick
@@ -132,7 +132,7 @@ def test_a_switch_that_cuts_and_then_fails_leaves_a_run_to_judge(here: Bench) ->
     cut += f"LabSwitch({here.lab.name!r}).cut(); sys.exit('the outlet is on fire')"
     back = f"from dbcheck.lab.switch import LabSwitch; LabSwitch({here.lab.name!r})"
     power = ExecSwitch(
-        ExecCommands(
+        ExecPlan(
             cut=(sys.executable, "-c", cut),
             restore=(sys.executable, "-c", f"{back}.restore()"),
         )
@@ -159,10 +159,10 @@ def test_power_that_does_not_come_back_is_told_beside_what_ended_the_cycle(
     here: Bench,
 ) -> None:
     stuck = ("sh", "-c", "echo stuck; exit 1")
-    power = ExecSwitch(ExecCommands(cut=("false",), restore=stuck))
+    power = ExecSwitch(ExecPlan(cut=("false",), restore=stuck))
     with pytest.raises(PowerError, match="the cut command exited with 1"):
         run_cycle(replace(here.rig, power=power), quick(), SEED)
-    told = "failed: the restore command exited with 1, saying: stuck"
+    told = "failed: the restore command exited with 1, output: stuck"
     assert told in here.said.text
     assert "after an error: the power is given back" in here.said.text
     assert "Ctrl-C again" not in here.said.text

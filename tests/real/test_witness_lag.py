@@ -14,7 +14,7 @@ import pytest
 
 from dbcheck.campaign.cycle import finish_cycle
 from dbcheck.campaign.preflight import preflight
-from dbcheck.core.cut import Cut, PowerState
+from dbcheck.core.cut import Cut, PowerState, SwitchKind
 from dbcheck.core.evidence import Standing, Verdict
 from dbcheck.errors import HostError
 from dbcheck.lab.spec import DriveSpec, LabSpec
@@ -34,7 +34,7 @@ ITEM = "witness at the cut"
 class Late:
     """A switch that does something in between being told and cutting."""
 
-    kind, attended = "lab", False
+    kind, attended = SwitchKind.LAB, False
 
     def __init__(self, real: PowerSwitch, meanwhile: Callable[[], None]) -> None:
         self._real, self._meanwhile = real, meanwhile

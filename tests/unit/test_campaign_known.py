@@ -14,6 +14,7 @@ from dbcheck.campaign import campaign, preflight
 from dbcheck.campaign.folder import CampaignFolder
 from dbcheck.campaign.known import NOTHING_KNOWN, Known
 from dbcheck.campaign.reading import DIFFERENT_MAX
+from dbcheck.core.cut import SwitchKind
 from dbcheck.core.earlier import EpochTotals
 from dbcheck.core.server import ServerFacts
 from dbcheck.errors import TargetChanged
@@ -138,7 +139,7 @@ class Server(Parts):
 
 
 def began(server: Server, known: Known, runs: Path) -> None:
-    power: Any = SimpleNamespace(kind="lab", cut_class=MANIFEST.cut_class)
+    power: Any = SimpleNamespace(kind=SwitchKind.LAB, cut_class=MANIFEST.cut_class)
     rig = replace(rig_with(server, runs), power=power)
     preflight.preflight(rig, MANIFEST.workload, 1, known=known)
 

@@ -6,50 +6,43 @@ import contextlib
 import shutil
 import stat
 from collections.abc import Callable
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from rich.console import Console
 
 from dbcheck.cli import rig
 from dbcheck.core.cutclass import CutClass
+from dbcheck.core.identity import Expected
 from dbcheck.core.reached import Reached
 from dbcheck.errors import RunWriteError, UsageError
-from dbcheck.inventory.entry import Entry, Expected, PowerPlan
+from dbcheck.inventory.entry import Entry
 from dbcheck.power import consent, notes, reached
+from dbcheck.power.kinds.exec import ExecPlan
+from dbcheck.power.kinds.fence import FencePlan
+from dbcheck.power.kinds.lab import LabPlan
+from dbcheck.power.kinds.manual import ManualPlan
+from dbcheck.power.kinds.plan import PowerPlan
 from dbcheck.report.progress import PlainProgress
 from dbcheck.secret import Secret
 from dbcheck.witness.window import WindowLimits
 from tests.unit.test_stored import give_away
 
-PLAN = PowerPlan(
-    "exec", state=("pdu", "state"), cut=("pdu", "off"), restore=("pdu", "on")
-)
+PLAN = ExecPlan(cut=("pdu", "off"), restore=("pdu", "on"), state=("pdu", "state"))
 ENTRY = Entry("db1", "postgresql://db1/x", host="ssh://db1", power=PLAN)
 SEEN = Reached("2026-01-02T03:04:05+00:00", "m1", ())
 
-OTHER_PLANS: dict[str, Any] = {
-    "kind": "fence",
-    "lab": "one",
-    "state": ("pdu", "reboot"),
-    "cut": ("pdu off",),
-    "restore": ("pdu", "off"),
-    "agent": "fence_apc",
-    "options": {"plug": "8"},
-    "secrets": {"password": Secret("password", "command", ("sh", "-c", "reboot"))},
-    "off_s": 9.0,
-}
 OTHERS = {
     "name": replace(ENTRY, name="db2"),
     "target": replace(ENTRY, target="postgresql://db2/x"),
     "host": replace(ENTRY, host="ssh://db2"),
     "expected": replace(ENTRY, expected=Expected(serial="S2")),
-    **{
-        name: replace(ENTRY, power=replace(PLAN, **{name: value}))
-        for name, value in OTHER_PLANS.items()
-    },
+    "kind": replace(ENTRY, power=FencePlan("pdu off")),
+    "state": replace(ENTRY, power=replace(PLAN, state=("pdu", "reboot"))),
+    "cut": replace(ENTRY, power=replace(PLAN, cut=("pdu off",))),
+    "restore": replace(ENTRY, power=replace(PLAN, restore=("pdu", "off"))),
+    "off_s": replace(ENTRY, power=replace(PLAN, off_s=9.0)),
 }
 
 
@@ -63,7 +56,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def is_agreed(entry: Entry) -> bool:
     try:
-        consent.require(entry, yes=False)
+        consent.require(entry.wiring, yes=False)
     except UsageError as error:
         assert "nothing was cut" in str(error)
         return False
@@ -72,31 +65,29 @@ def is_agreed(entry: Entry) -> bool:
 
 def agree(entry: Entry) -> Path:
     """Let a first cut come, and return the note on it."""
-    consent.require(entry, yes=True)
-    consent.remember(entry)
+    consent.require(entry.wiring, yes=True)
+    consent.remember(entry.wiring)
     assert is_agreed(entry)
-    return notes.path_of(entry, "power")
+    return notes.path_of(entry.wiring, "power")
 
 
 @pytest.mark.parametrize("name", OTHERS)
 def test_whatever_acts_or_decides_is_asked_for_again(name: str) -> None:
     agree(ENTRY)
-    reached.remember(ENTRY, SEEN)
-    assert reached.recall(ENTRY) == SEEN
+    reached.remember(ENTRY.wiring, SEEN)
+    assert reached.recall(ENTRY.wiring) == SEEN
     assert not is_agreed(OTHERS[name])
-    assert reached.recall(OTHERS[name]) is None
+    assert reached.recall(OTHERS[name].wiring) is None
 
 
-def test_all_of_a_power_plan_counts_but_what_is_left_out_on_purpose() -> None:
-    named = {field.name for field in fields(PowerPlan)}
-    assert named == OTHER_PLANS.keys() | notes.LEFT_OUT
+def test_what_does_not_change_the_cut_is_not_asked_for_again() -> None:
     agree(ENTRY)
-    slower = replace(PLAN, timeout_s=90.0, cut_class=CutClass.AC)
+    slower = replace(PLAN, timeout_s=90.0, declared=CutClass.AC)
     assert is_agreed(replace(ENTRY, power=slower))
 
 
 def test_a_yes_is_not_remembered_until_the_cut_is_due() -> None:
-    consent.require(ENTRY, yes=True)
+    consent.require(ENTRY.wiring, yes=True)
     assert not is_agreed(ENTRY)
 
 
@@ -117,8 +108,8 @@ def changed(path: Path, _: pytest.MonkeyPatch) -> None:
 def of_another_switch(path: Path, _: pytest.MonkeyPatch) -> None:
     other = OTHERS["cut"]
     agree(other)
-    reached.remember(other, SEEN)
-    shutil.copyfile(notes.path_of(other, path.parent.name), path)
+    reached.remember(other.wiring, SEEN)
+    shutil.copyfile(notes.path_of(other.wiring, path.parent.name), path)
 
 
 def of_another_user(path: Path, patch: pytest.MonkeyPatch) -> None:
@@ -147,10 +138,10 @@ def behind_a_link(path: Path, _: pytest.MonkeyPatch) -> None:
 def test_a_note_that_is_not_the_users_own_word_does_not_count(
     forge: Callable[[Path, pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for path in (agree(ENTRY), reached.remember(ENTRY, SEEN)):
+    for path in (agree(ENTRY), reached.remember(ENTRY.wiring, SEEN)):
         forge(path, monkeypatch)
     assert not is_agreed(ENTRY)
-    assert reached.recall(ENTRY) is None
+    assert reached.recall(ENTRY.wiring) is None
 
 
 def test_a_note_is_for_its_user_alone(state: Path) -> None:
@@ -163,33 +154,37 @@ def test_a_note_is_for_its_user_alone(state: Path) -> None:
 def test_no_yes_is_taken_that_could_not_be_remembered(state: Path) -> None:
     state.write_text("a file")
     with pytest.raises(RunWriteError, match="cannot be written"):
-        consent.require(ENTRY, yes=True)
+        consent.require(ENTRY.wiring, yes=True)
 
 
-@pytest.mark.parametrize("kind", ["manual", "lab"])
-def test_where_no_consent_is_needed_none_is_remembered(kind: str, state: Path) -> None:
-    consent.remember(replace(ENTRY, power=PowerPlan(kind, lab="one")))
+@pytest.mark.parametrize("plan", [ManualPlan(), LabPlan("one")])
+def test_where_no_consent_is_needed_none_is_remembered(
+    plan: PowerPlan, state: Path
+) -> None:
+    consent.remember(replace(ENTRY, power=plan).wiring)
     assert not state.exists()
 
 
-def test_what_is_told_names_each_program_and_no_secret(
+def test_the_description_names_each_program_and_no_secret(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("PDU", "geheim")
     with pytest.raises(UsageError) as caught:
-        consent.require(ENTRY, yes=False)
-    assert "run `pdu off`, then" in str(caught.value)
-    assert "`pdu state` says if it is on" in str(caught.value)
-    fence = PowerPlan(
-        "fence",
-        agent="fence_apc",
-        options={"plug": "7"},
-        secrets={"password": Secret("password", "env", ("PDU",))},
+        consent.require(ENTRY.wiring, yes=False)
+    assert str(caught.value) == (
+        "nothing was cut. No earlier cut of db1 by this switch is on record. dbcheck "
+        "would run `pdu off`, wait at least 15 s, then run `pdu on`; `pdu state` would "
+        "report whether the power is on. The target: host db1, server "
+        "postgresql://db1/x, reached at ssh://db1"
     )
+    assert caught.value.hint == "If this is correct, repeat the command with --yes."
+    secret = Secret("password", "env", ("PDU",))
+    fence = FencePlan("fence_apc", {"plug": "7"}, {"password": secret})
     entry = replace(ENTRY, power=fence)
     with pytest.raises(UsageError) as caught:
-        consent.require(entry, yes=False)
-    assert "run fence_apc plug=7 password=*** with action=off" in str(caught.value)
+        consent.require(entry.wiring, yes=False)
+    told = "run fence_apc (plug=7, password from the variable PDU) with action=off, "
+    assert told + "wait at least 15 s, then run it with action=on" in str(caught.value)
     assert "geheim" not in str(caught.value) + agree(entry).read_text()
 
 
@@ -201,3 +196,13 @@ def test_a_rig_remembers_it_once_the_preflight_has_passed(tmp_path: Path) -> Non
     assert not is_agreed(entry)
     made.before_load()
     assert is_agreed(entry)
+
+
+def test_another_wording_of_the_description_forgets_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    agree(ENTRY)
+    reached.remember(ENTRY.wiring, SEEN)
+    monkeypatch.setattr(ExecPlan, "describe", lambda *_: "in other words")
+    assert is_agreed(ENTRY)
+    assert reached.recall(ENTRY.wiring) == SEEN

@@ -12,7 +12,7 @@ import pytest
 from dbcheck.campaign.loading import BEHIND_MAX_S, RESUMED_S, Cutter
 from dbcheck.campaign.preflight import Started
 from dbcheck.campaign.rig import Rig
-from dbcheck.core.cut import Cut
+from dbcheck.core.cut import Cut, SwitchKind
 from dbcheck.core.moments import Moment, Stratum
 from dbcheck.errors import EngineError, PowerError
 from dbcheck.load.load import Load
@@ -25,7 +25,7 @@ DUE_S = 1.0
 class Quiet:
     """Stands for the engine, the switch, the listener and the log."""
 
-    kind = "quiet"
+    kind = SwitchKind.EXEC
 
     def facts(self) -> None:
         raise EngineError("nobody is asked")

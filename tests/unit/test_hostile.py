@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import threading
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,6 @@ from dbcheck.hosts.host import TargetHost
 from dbcheck.inventory import load
 from dbcheck.lab.daemon import rpc as control
 from dbcheck.lab.state import Entry
-from dbcheck.power.target import Target
 from dbcheck.remote import wire
 from dbcheck.remote.channel import Channel
 from dbcheck.runs import LOGS_MAX, Manifest, RunFolder
@@ -121,19 +121,6 @@ def test_an_agent_survives_any_request(verb: int, payload: bytes) -> None:
     assert json.loads(body)["code"] in ("protocol", "log")
 
 
-class Way:
-    url = "ssh://h"
-
-    def __init__(self, pipe: Script) -> None:
-        self._pipe = pipe
-
-    def run(self, program: bytes) -> Script:
-        return self._pipe
-
-    def close(self) -> None:
-        pass
-
-
 ANSWERS: list[Any] = [None, 5, [], {}, {"addresses": 5}, {"run": {}}, {"folder": 5}]
 
 
@@ -143,12 +130,13 @@ def test_answers_that_make_no_sense_are_told(value: object) -> None:
         return Script(wire.HELLO, reply(wire.RESULT, json.dumps(value).encode()))
 
     host = TargetHost("h", pipe)
-    questions = [
+    questions: list[Callable[[], object]] = [
         lambda: host.facts("/d"),
         lambda: host.read_log("/l", {}),
         lambda: host.read_canaries("/c", "n"),
         lambda: host.start_canaries("/d"),
-        Target(Way(pipe())).identity,  # type: ignore[arg-type]
+        host.identity,
+        lambda: host.arm_reset("/t"),
     ]
     for question in questions:
         with pytest.raises(HostError, match="answers what no"):

@@ -10,11 +10,14 @@ import pytest
 
 from dbcheck import files
 from dbcheck.cli.rig import entry_host
+from dbcheck.core.cut import SwitchKind
 from dbcheck.errors import UsageError
 from dbcheck.inventory import listed
-from dbcheck.inventory.entry import KNOWN, Entry, PowerPlan
+from dbcheck.inventory.entry import KNOWN, Entry
 from dbcheck.inventory.load import Inventory, load
 from dbcheck.inventory.ranges import expand
+from dbcheck.power.kinds.exec import ExecPlan
+from dbcheck.power.kinds.fence import FencePlan
 
 TARGET = "postgresql+psycopg2://dbcheck@{{ inventory_hostname }}/dbcheck"
 WITNESS = "ssh://w@witness/acks/{{ inventory_hostname }}"
@@ -44,7 +47,10 @@ def test_the_example_loads_and_names_all_that_is_known(tmp_path: Path) -> None:
     inventory = loaded(tmp_path, text)
     assert set(inventory.entries) == {"db1", "db2", "db3"}
     assert inventory.entry("db1").witness.endswith("/db1")
-    assert inventory.entry("db3").power.cut == ("pdu", "off", "9")
+    assert inventory.entry("db3").power.outlet() == (
+        SwitchKind.EXEC,
+        ("pdu", "off", "9"),
+    )
     kinds = {name.rpartition("_")[0] for name in KNOWN if name.endswith("_env")}
     for name in KNOWN:
         if not any(name.startswith(f"{kind}_") for kind in kinds):
@@ -59,6 +65,9 @@ def test_what_stands_behind_a_hash_in_the_example_is_right_too(tmp_path: Path) -
             changed = line.replace("# ", "", 1)
             text = "\n".join([*lines[:number], changed, *lines[number + 1 :]])
             assert loaded(tmp_path, text).entries, line
+
+
+EXEC = "dbcheck_power: exec"
 
 
 def test_an_entry_holds_all_and_can_be_sent_to_another_process(tmp_path: Path) -> None:
@@ -84,6 +93,7 @@ def test_an_entry_holds_all_and_can_be_sent_to_another_process(tmp_path: Path) -
     assert found.password is not None
     assert found.password.source == ("pass", "show", "db1")
     assert (found.expected.serial, found.price, found.sessions) == ("4711", 1299.5, 16)
+    assert isinstance(found.power, FencePlan)
     assert found.power.options == {"ip": "pdu1", "ssl": "1", "plug": "7"}
     assert found.power.secrets["password"].source == ("PDU",)
     assert found.power.off_s == 30
@@ -101,8 +111,8 @@ def test_an_entry_holds_all_and_can_be_sent_to_another_process(tmp_path: Path) -
         (["dbcheck_power: fence"], "dbcheck_power_agent is missing"),
         (["dbcheck_power: exec"], "dbcheck_power_cut is missing"),
         (["dbcheck_power: lab"], "dbcheck_power_lab is missing"),
-        (["dbcheck_power_cut: pdu off 7"], "dbcheck_power_cut is 'pdu off 7'"),
-        (["dbcheck_power_cut: [pdu, off]"], "dbcheck_power_cut is"),
+        ([EXEC, "dbcheck_power_cut: pdu off 7"], "dbcheck_power_cut is 'pdu off 7'"),
+        ([EXEC, "dbcheck_power_cut: [pdu, off]"], "dbcheck_power_cut is"),
         (["dbcheck_power_off_s: -1"], "dbcheck_power_off_s"),
         (["dbcheck_witness: elsewhere"], "dbcheck_witness is no witness"),
         (["dbcheck_target: db1"], "dbcheck_target is not a database URL"),
@@ -175,8 +185,10 @@ FENCE = "{dbcheck_power: fence, dbcheck_power_agent: fence_x, dbcheck_power_plug
     ("second", "doubt"),
     [
         pytest.param("{dbcheck_sessions: x}", "", id="what has no say in a cut"),
-        pytest.param("{dbcheck_power: magic}", "what cuts host db2", id="its switch"),
-        pytest.param("{dbcheck_powr: lab}", "what cuts host db2", id="a name"),
+        pytest.param(
+            "{dbcheck_power: magic}", "the power settings of db2", id="its switch"
+        ),
+        pytest.param("{dbcheck_powr: lab}", "the power settings of db2", id="a name"),
     ],
 )
 def test_a_mistake_of_one_host_stops_no_other(
@@ -283,7 +295,7 @@ def test_an_entry_says_how_its_power_is_given_back(
 
 
 def test_flags_say_how_the_power_is_given_back() -> None:
-    plan = PowerPlan("exec", cut=("pdu", "cut"), restore=("pdu", "on", "outlet 7"))
+    plan = ExecPlan(("pdu", "cut"), restore=("pdu", "on", "outlet 7"))
     assert Entry("", "postgresql://db1/d", power=plan).restore_command == (
         "pdu on 'outlet 7'"
     )

@@ -14,9 +14,15 @@ from dbcheck.cli.guard import require_passable
 from dbcheck.cli.rig import entry_rig, power_switch
 from dbcheck.core.cutclass import DECLARABLE, CutClass, shown
 from dbcheck.errors import UsageError
-from dbcheck.inventory.entry import Entry, PowerPlan
+from dbcheck.inventory.entry import Entry
 from dbcheck.inventory.load import load
-from dbcheck.power.classes import agreed, of_agent
+from dbcheck.power.kinds.classes import agreed, of_agent
+from dbcheck.power.kinds.exec import ExecPlan
+from dbcheck.power.kinds.fence import FencePlan
+from dbcheck.power.kinds.lab import LabPlan
+from dbcheck.power.kinds.manual import ManualPlan
+from dbcheck.power.kinds.plan import PowerPlan
+from dbcheck.power.kinds.sysrq import SysrqPlan
 from dbcheck.report.progress import PlainProgress
 from dbcheck.witness.url import open_witness
 from dbcheck.witness.window import WindowLimits
@@ -51,24 +57,40 @@ def test_no_declaration_makes_a_cut_deeper_than_it_is() -> None:
 @pytest.mark.parametrize(
     ("plan", "expected"),
     [
-        (PowerPlan("manual"), CutClass.AC),
-        (PowerPlan("manual", cut_class=CutClass.RESET), CutClass.RESET),
-        (PowerPlan("exec", cut=("true",)), CutClass.UNKNOWN),
-        (PowerPlan("exec", cut=("true",), cut_class=CutClass.AC), CutClass.AC),
-        (PowerPlan("lab", lab="one"), CutClass.LAB_DRIVE),
+        (ManualPlan(), CutClass.AC),
+        (ManualPlan(declared=CutClass.RESET), CutClass.RESET),
+        (ExecPlan(("true",)), CutClass.UNKNOWN),
+        (ExecPlan(("true",), declared=CutClass.AC), CutClass.AC),
+        (LabPlan("one"), CutClass.LAB_DRIVE),
+        (SysrqPlan(), CutClass.RESET),
     ],
 )
-def test_each_switch_tells_its_class(plan: PowerPlan, expected: CutClass) -> None:
-    entry = Entry("db1", "postgresql://db1/x", power=plan)
+def test_each_switch_has_its_class(plan: PowerPlan, expected: CutClass) -> None:
+    entry = Entry("db1", "postgresql://db1/x", host="ssh://db1", power=plan)
+    assert plan.cut_class is expected
     assert power_switch(entry, print).cut_class is expected
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        LabPlan("one", CutClass.AC),
+        SysrqPlan(declared=CutClass.AC),
+        FencePlan("fence_ipmilan", declared=CutClass.AC),
+    ],
+)
+def test_a_switch_that_is_declared_wrongly_is_not_opened(plan: PowerPlan) -> None:
+    entry = Entry("db1", "postgresql://db1/x", host="ssh://db1", power=plan)
+    with pytest.raises(UsageError, match="makes cuts of the class"):
+        power_switch(entry, print)
 
 
 @pytest.mark.parametrize(
     ("plan", "assumed"),
     [
-        (PowerPlan("manual"), True),
-        (PowerPlan("manual", cut_class=CutClass.AC), False),
-        (PowerPlan("exec", cut=("true",)), False),
+        (ManualPlan(), True),
+        (ManualPlan(declared=CutClass.AC), False),
+        (ExecPlan(("true",)), False),
     ],
 )
 def test_only_the_class_of_an_undeclared_hand_is_assumed(
@@ -101,7 +123,7 @@ CUT, BACK = ("pdu", "off"), ("pdu", "on")
 def test_a_switch_whose_cuts_could_never_pass_is_refused(
     cut_class: CutClass | None, restore: tuple[str, ...], host: str, refused: bool
 ) -> None:
-    plan = PowerPlan("exec", cut=CUT, restore=restore, cut_class=cut_class)
+    plan = ExecPlan(CUT, restore, declared=cut_class)
     entry = Entry("db1", "postgresql://db1/x", power=plan, host=host)
     if not refused:
         return require_passable(entry)
@@ -119,20 +141,22 @@ def test_a_depth_speaks_for_its_own_class_alone(deep: CutClass) -> None:
     assert shown([("", "DRIVE"), (other.value, "")]).endswith(other.leaves_open(None))
 
 
-def inventory(folder: Path, variables: Mapping[str, Any]) -> PowerPlan:
+def declared(folder: Path, variables: Mapping[str, Any]) -> CutClass | None:
+    """Return what the inventory of a host without a switch declares."""
     lines = [f"      {name}: {value!r}" for name, value in variables.items()]
     target = "      dbcheck_target: postgresql://db1/x"
     text = "\n".join(("all:", "  hosts:", "    db1:", target, *lines, ""))
     path = folder / "inventory.yml"
     path.write_text(text)
-    return load(path).entry("db1").power
+    plan = load(path).entry("db1").power
+    assert isinstance(plan, ManualPlan)
+    return plan.declared
 
 
 @pytest.mark.parametrize("name", DECLARABLE)
 def test_an_inventory_declares_it(name: str, tmp_path: Path) -> None:
-    plan = inventory(tmp_path, {"dbcheck_power_class": name})
-    assert plan.cut_class is CutClass(name)
-    assert inventory(tmp_path, {}).cut_class is None
+    assert declared(tmp_path, {"dbcheck_power_class": name}) is CutClass(name)
+    assert declared(tmp_path, {}) is None
 
 
 @pytest.mark.parametrize(
@@ -148,4 +172,4 @@ def test_what_no_cut_can_be_is_refused(
     variable: str, value: object, tmp_path: Path
 ) -> None:
     with pytest.raises(UsageError, match=variable):
-        inventory(tmp_path, {variable: value})
+        declared(tmp_path, {variable: value})

@@ -5,7 +5,12 @@ from __future__ import annotations
 import pytest
 
 from dbcheck.errors import UsageError
-from dbcheck.power.fence_metadata import NO_POWER, Metadata, parse, require_name
+from dbcheck.power.kinds.fence_metadata import (
+    NO_POWER,
+    Metadata,
+    parse,
+    require_name,
+)
 
 XML = """<?xml version="1.0" ?>
 <resource-agent name="fence_x"><parameters>
@@ -38,19 +43,19 @@ def test_a_power_agent_with_all_it_needs_is_taken() -> None:
     [
         (["ip"], "needs the option plug"),
         (["ip", "plug", "pasword"], "has no option pasword"),
-        (["ip", "plug", "method"], "method is not yours"),
-        (["ip", "plug", "action"], "action is not yours"),
-        (["ip", "plug", "verbose"], "verbose is not yours"),
+        (["ip", "plug", "method"], "method is reserved"),
+        (["ip", "plug", "action"], "action is reserved"),
+        (["ip", "plug", "verbose"], "verbose is reserved"),
     ],
 )
-def test_options_are_checked_before_the_device_is_told_anything(
+def test_options_are_checked_before_the_device_is_used(
     given: list[str], said: str
 ) -> None:
     with pytest.raises(UsageError, match=said):
         metadata(*ACTIONS).require_options("fence_x", given)
 
 
-def test_redfish_must_be_told_which_system() -> None:
+def test_redfish_needs_a_system() -> None:
     with pytest.raises(UsageError, match="needs the option systems_uri"):
         metadata(*ACTIONS).require_options("fence_redfish", ["ip", "plug"])
 
@@ -67,16 +72,16 @@ def test_redfish_must_be_told_which_system() -> None:
 def test_an_agent_that_does_not_switch_power_is_refused(
     actions: tuple[str, ...], more: str
 ) -> None:
-    with pytest.raises(UsageError, match="no switch of power"):
+    with pytest.raises(UsageError, match="cannot switch power"):
         metadata(*actions, more=more).require_power("fence_x")
 
 
 @pytest.mark.parametrize("name", [*sorted(NO_POWER), "apc", "fence_x; rm", "../sh"])
 def test_some_agents_are_never_run(name: str) -> None:
-    with pytest.raises(UsageError, match=r"does not cut power|no fence agent"):
+    with pytest.raises(UsageError, match=r"does not cut power|not a fence agent"):
         require_name(name)
 
 
-def test_what_is_no_xml_is_said() -> None:
-    with pytest.raises(UsageError, match="in no XML"):
+def test_metadata_that_is_not_xml_is_refused() -> None:
+    with pytest.raises(UsageError, match="invalid metadata XML"):
         parse("fence_x", "Usage: ...")

@@ -1,15 +1,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from dbcheck.core.bystanders import Bystanders
+from dbcheck.core.identity import Expected, Identity
 from dbcheck.errors import UsageError
-from dbcheck.inventory.entry import Entry, Expected, PowerPlan
-from dbcheck.power import consent, interlock
-from dbcheck.power.target import Identity
+from dbcheck.power import interlock
 
 SEEN = Identity("db1.example.net", "m1", "b1", "S1", frozenset({"10.0.0.1"}))
 
@@ -85,7 +83,7 @@ def test_the_url_must_lead_to_the_host() -> None:
     interlock.require_address("db1", SEEN, frozenset(), i_know=False)
     interlock.require_address("db1", None, frozenset({"10.0.0.9"}), i_know=False)
     interlock.require_address("db1", SEEN, frozenset({"10.0.0.9"}), i_know=True)
-    with pytest.raises(UsageError, match=r"10\.0\.0\.9 is none of the host's"):
+    with pytest.raises(UsageError, match=r"10\.0\.0\.9 does not belong to"):
         interlock.require_address("db1", SEEN, frozenset({"10.0.0.9"}), i_know=False)
 
 
@@ -103,25 +101,3 @@ def test_others_are_not_cut_unless_they_are_known(found: Bystanders, said: str) 
         interlock.require_alone("db1", found, i_know=False)
     interlock.require_alone("db1", found, i_know=True)
     interlock.require_alone("db1", Bystanders((), 0), i_know=False)
-
-
-def test_the_first_cut_is_only_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    plan = PowerPlan("exec", cut=("pdu", "off", "7"), restore=("pdu", "on", "7"))
-    entry = Entry("db1", "postgresql://u@db1/d", power=plan)
-    for _ in range(2):
-        with pytest.raises(UsageError, match="run `pdu off 7`, then") as caught:
-            consent.require(entry, yes=False)
-        assert "--yes" in caught.value.hint
-    consent.require(entry, yes=True)
-    consent.remember(entry)
-    consent.require(entry, yes=False)
-    for changed in (
-        replace(entry, power=replace(plan, cut=("pdu", "off", "8"))),
-        replace(entry, name="db2"),
-        replace(entry, target="postgresql://u@db2/d"),
-    ):
-        with pytest.raises(UsageError, match="no note that this switch cut"):
-            consent.require(changed, yes=False)

@@ -9,17 +9,18 @@ import pytest
 
 from dbcheck.campaign.judging import judge_run
 from dbcheck.core.evidence import Standing
+from dbcheck.core.identity import Expected
 from dbcheck.core.reached import NAME, Reached, ReachedVolume, reached_item
 from dbcheck.core.target import HostBefore
-from dbcheck.inventory.entry import Entry, PowerPlan
-from dbcheck.power import consent
+from dbcheck.power.kinds.exec import ExecPlan
 from dbcheck.power.reached import recall, remember
+from dbcheck.power.wiring import Wiring
 from dbcheck.runs import RunFolder
 from dbcheck.witness.log import FrameLogReader
 from tests.fuzz.stored_run import manifest, stored_run
 
 HOST = manifest().host
-ENTRY = Entry("db1", "postgresql://db1/x", power=PowerPlan("exec", cut=("pdu", "7")))
+WIRING = Wiring("db1", "postgresql://db1/x", "", Expected(), ExecPlan(("pdu", "7")))
 
 
 def seen(host: HostBefore, depth: str = "DRIVE") -> Reached:
@@ -64,23 +65,12 @@ def test_it_is_remembered_by_host_and_switch(
     host: HostBefore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    assert recall(ENTRY) is None
-    path = remember(ENTRY, seen(host, "OS"))
-    assert recall(ENTRY) == seen(host, "OS")
-    remember(ENTRY, seen(host))
-    assert recall(ENTRY) == seen(host)
-    other = replace(ENTRY, power=PowerPlan("exec", cut=("pdu", "8")))
+    assert recall(WIRING) is None
+    path = remember(WIRING, seen(host, "OS"))
+    assert recall(WIRING) == seen(host, "OS")
+    remember(WIRING, seen(host))
+    assert recall(WIRING) == seen(host)
+    other = replace(WIRING, plan=ExecPlan(("pdu", "8")))
     assert recall(other) is None
     path.write_text("{}")
-    assert recall(ENTRY) is None
-
-
-def test_another_wording_forgets_nothing(
-    host: HostBefore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    consent.remember(ENTRY)
-    remember(ENTRY, seen(host))
-    monkeypatch.setattr(consent, "words", lambda *_: "said in other words")
-    consent.require(ENTRY, yes=False)
-    assert recall(ENTRY) == seen(host)
+    assert recall(WIRING) is None

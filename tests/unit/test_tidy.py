@@ -86,8 +86,9 @@ def test_each_line_of_the_wide_tests_names_a_test(
 AGENTS = {
     "dbcheck/hosts/agent/facts.py",
     "dbcheck/hosts/agent/journal.py",
+    "dbcheck/hosts/agent/reset.py",
     "dbcheck/hosts/agent/shutdown.py",
-    "dbcheck/power/target_agent.py",
+    "dbcheck/hosts/agent/sudo.py",
 }
 STARTS = re.compile(
     r"os\.(system|popen|exec\w+|spawn\w+|posix_spawn\w*)$|.*\bcreate_subprocess_\w+$"

@@ -1,6 +1,6 @@
 """Devices that hold a part of a filesystem, and on which no file can be put.
 
-This file is sent to the target's host, see host_agent.py: Python 3.8, no more than
+This file is sent to the target's host, see serve.py: Python 3.8, no more than
 the standard library and remote/wire.py.
 
 An ack depends on a filesystem's journal wherever that is.  XFS names its devices among

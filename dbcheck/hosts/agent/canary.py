@@ -1,6 +1,6 @@
 """Canaries: data written without a flush, whose disappearance measures a cut.
 
-This file is sent to the target's host, see host_agent.py: Python 3.8, no more than
+This file is sent to the target's host, see serve.py: Python 3.8, no more than
 the standard library, remote/wire.py and what is sent before it.
 
 The folder of the canaries (host_folder.py) is on the filesystem of the data directory

@@ -1,6 +1,6 @@
 """What the files in a data directory say of whose data it holds.
 
-This file is sent to the target's host, see host_agent.py: Python 3.8, no more than
+This file is sent to the target's host, see serve.py: Python 3.8, no more than
 the standard library, remote/wire.py and what is sent before it.
 """
 

@@ -1,6 +1,6 @@
 """What a server's directories lie on: filesystems, block devices, drives.
 
-This file is sent to the target's host, see host_agent.py: Python 3.8, no more than
+This file is sent to the target's host, see serve.py: Python 3.8, no more than
 the standard library and remote/wire.py.  What cannot be read is "" or None, and
 `unreadable` says why; nothing here raises but for a data directory that is absent.
 """

@@ -1,6 +1,6 @@
 """Where the files of a folder lie: links followed, and files that are mounted.
 
-This file is sent to the target's host, see host_agent.py: Python 3.8, no more than
+This file is sent to the target's host, see serve.py: Python 3.8, no more than
 the standard library and remote/wire.py.
 """
 

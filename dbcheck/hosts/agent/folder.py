@@ -1,6 +1,6 @@
 """The folder that canaries write in, held by its descriptor.
 
-This file is sent to the target's host, see host_agent.py: Python 3.8, no more than
+This file is sent to the target's host, see serve.py: Python 3.8, no more than
 the standard library and remote/wire.py.
 
 Whoever may write in its parent, mostly the server's account, can rename the folder at

@@ -1,6 +1,6 @@
 """Devices that look like drives, but are made by another system or by the kernel.
 
-This file is sent to the target's host, see host_agent.py: Python 3.8, no more than
+This file is sent to the target's host, see serve.py: Python 3.8, no more than
 the standard library and remote/wire.py.
 
 A hypervisor and a storage server may hold what such a device completed in their own

@@ -1,6 +1,6 @@
 """What systemd's journal holds of a database server's messages.
 
-This file is sent to the target's host, see host_agent.py: Python 3.8, no more than
+This file is sent to the target's host, see serve.py: Python 3.8, no more than
 the standard library and remote/wire.py.
 """
 

@@ -1,6 +1,6 @@
 """The end of a server's log, from a remembered place on.
 
-This file is sent to the target's host, see host_agent.py: Python 3.8, no more than
+This file is sent to the target's host, see serve.py: Python 3.8, no more than
 the standard library, remote/wire.py and what is sent before it.
 
 The server's account may put anything where its log was.  So a log is a file and no

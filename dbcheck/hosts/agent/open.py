@@ -1,6 +1,6 @@
 """Files and folders whose names others may change while they are opened.
 
-This file is sent to the target's host, see host_agent.py: Python 3.8, no more than
+This file is sent to the target's host, see serve.py: Python 3.8, no more than
 the standard library and remote/wire.py.
 
 The server's account may write in the data directory, and mostly in the folder that it

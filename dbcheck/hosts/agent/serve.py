@@ -1,8 +1,9 @@
-"""The target host's side: facts, the server's log, canaries.
+"""The target host's side: who it is, facts, the server's log, canaries, the reset.
 
-This file is sent over the channel, after remote/wire.py and the other host_*.py,
+This file is sent over the channel, after remote/wire.py and the other modules here,
 and run there; nothing is installed and it ends with the channel.  As wire.py, it
-needs Linux and the standard library of Python 3.8, no more.
+needs Linux and the standard library of Python 3.8, no more.  It does nothing until it
+is asked, and IDENTITY, all that is asked before a user agreed to a cut, only reads.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ from dbcheck.hosts.agent.canary import Canaries, survivors
 from dbcheck.hosts.agent.data import data_names
 from dbcheck.hosts.agent.facts import host_facts
 from dbcheck.hosts.agent.folder import clear, remove
+from dbcheck.hosts.agent.identity import identity
 from dbcheck.hosts.agent.log import mark, since
+from dbcheck.hosts.agent.reset import Trigger
 from dbcheck.hosts.agent.shutdown import shutdown_record
 from dbcheck.remote.wire import (
     Answers,
@@ -30,6 +33,7 @@ from dbcheck.remote.wire import (
 (FACTS, MARK_LOG, READ_LOG, START, STOP, READ, REMOVE, SHUTDOWN, DATA_NAMES, CLEAR) = (
     range(1, 11)
 )
+IDENTITY, ARM, RESET = range(11, 14)
 COMPLETED = 111  # a report: when, and the numbers completed: see counts()
 
 
@@ -43,12 +47,16 @@ def counts(rings: int) -> struct.Struct:
 
 
 class Agent(Answers):
-    """Answers the messages of one channel; runs one pair of canaries at most."""
+    """Answers the messages of one channel.
+
+    It runs one pair of canaries at most, and holds one trigger of a reset.
+    """
 
     def __init__(self, outlet: Outlet) -> None:
         """Answer through *outlet*."""
         super().__init__(outlet)
         self._canaries: Canaries | None = None
+        self._trigger: Trigger | None = None
         self._verbs: dict[int, Callable[[Any], object]] = {
             FACTS: lambda ask: host_facts(ask["places"]),
             MARK_LOG: lambda ask: mark(ask["path"]),
@@ -60,6 +68,9 @@ class Agent(Answers):
             REMOVE: self._remove,
             CLEAR: lambda ask: clear(ask["path"]),
             DATA_NAMES: lambda ask: data_names(ask["path"]),
+            IDENTITY: lambda _: identity(),
+            ARM: self._arm,
+            RESET: self._reset,
         }
 
     def answer(self, verb: int, payload: bytes) -> object:
@@ -69,10 +80,11 @@ class Agent(Answers):
         return obey(self._verbs[verb], payload)
 
     def close(self) -> None:
-        """End the canaries; what they wrote stays."""
+        """End the canaries, what they wrote stays; let go of the trigger, unpulled."""
         if self._canaries is not None:
             self._canaries.stop()
             self._canaries = None
+        self._let_go()
 
     def _start(self, ask: Any) -> dict[str, Any]:
         if self._canaries is not None:
@@ -83,13 +95,29 @@ class Agent(Answers):
     def _stop(self, _: Any) -> dict[str, Any]:
         if self._canaries is None:
             raise Refusal("protocol", "no canaries are running on this channel")
-        ended = self._canaries
-        self.close()
+        ended, self._canaries = self._canaries, None
+        ended.stop()
         return {
             "buffered": ended.buffered,
             "direct": ended.direct,
             "stopped": ended.stopped,
         }
+
+    def _arm(self, ask: Any) -> dict[str, Any]:
+        self._let_go()
+        self._trigger = Trigger(ask["trigger"])
+        return {}
+
+    def _reset(self, _: Any) -> dict[str, Any]:
+        if self._trigger is None:
+            raise Refusal("protocol", "no trigger is held on this channel")
+        self._trigger.pull()
+        return {}
+
+    def _let_go(self) -> None:
+        if self._trigger is not None:
+            self._trigger.close()
+            self._trigger = None
 
     def _remove(self, ask: Any) -> None:
         remove(ask["folder"])

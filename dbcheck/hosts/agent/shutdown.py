@@ -1,6 +1,6 @@
 """What a host's own records tell of an orderly shutdown.
 
-This file is sent to the target's host, see host_agent.py: Python 3.8, no more than
+This file is sent to the target's host, see serve.py: Python 3.8, no more than
 the standard library, remote/wire.py and what is sent before it.  What a cut left no
 time to write is absent, so only what is found counts.
 """

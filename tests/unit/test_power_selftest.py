@@ -1,4 +1,4 @@
-"""The order of a trial; the switches themselves are in tests/real."""
+"""The order of a self test; the switches themselves are in tests/real."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ import pytest
 from dbcheck import interrupt
 from dbcheck.campaign import idle
 from dbcheck.cli import power, rig
-from dbcheck.core.cut import Cut, PowerState
+from dbcheck.core.cut import Cut, PowerState, SwitchKind
 from dbcheck.core.cutclass import CutClass
+from dbcheck.core.identity import Identity
 from dbcheck.core.placeevidence import VolumeDepth
 from dbcheck.core.reached import Reached
 from dbcheck.core.target import Volume
 from dbcheck.errors import HostError, PowerError
+from dbcheck.hosts.host import TargetHost
 from dbcheck.inventory.entry import Entry
-from dbcheck.power import reached
-from dbcheck.power.target import Identity, Target
-from dbcheck.power.trial import try_out
+from dbcheck.power import reached, selftest
 
 
 class Plug:
-    """A switch and the host behind it; told to fail by `broken`."""
+    """A switch and the host behind it; `broken` says how it fails."""
 
-    kind, attended, place = "fake", False, "ssh://db1"
+    kind, attended, place = SwitchKind.EXEC, False, "ssh://db1"
     cut_class = CutClass.UNKNOWN
 
     def __init__(self, broken: str = "") -> None:
@@ -60,27 +60,27 @@ class Plug:
 
 def test_a_host_that_boots_anew_is_seen() -> None:
     plug = Plug()
-    trial = try_out(plug, cast(Target, plug), 5)
-    assert trial.rebooted is True
-    assert trial.back_s is not None
-    assert trial.states == ("on", "off", "on")
+    seen = selftest.run(plug, cast(TargetHost, plug), 5)
+    assert seen.rebooted is True
+    assert seen.back_s is not None
+    assert seen.states == ("on", "off", "on")
     assert plug.calls == ["cut", "restore"]
 
 
 def test_without_ssh_nothing_is_claimed_of_the_host() -> None:
-    trial = try_out(Plug(), None, 5)
-    assert (trial.rebooted, trial.back_s) == (None, None)
+    seen = selftest.run(Plug(), None, 5)
+    assert (seen.rebooted, seen.back_s) == (None, None)
 
 
-def test_a_host_that_lived_on_is_seen() -> None:
+def test_a_host_that_stayed_up_is_seen() -> None:
     plug: Any = Plug("wrong outlet")
-    assert try_out(plug, plug, 5).rebooted is False
+    assert selftest.run(plug, plug, 5).rebooted is False
 
 
-def test_the_power_is_asked_back_whatever_fails() -> None:
+def test_the_power_is_restored_whatever_fails() -> None:
     plug = Plug("cut")
     with pytest.raises(PowerError, match="may be off"):
-        try_out(plug, None, 5)
+        selftest.run(plug, None, 5)
     assert plug.calls == ["cut", "restore"]
 
 
@@ -88,7 +88,7 @@ def test_the_power_is_asked_back_whatever_fails() -> None:
     ("ended_by", "why"),
     [(PowerError("no answer"), "no answer"), (KeyboardInterrupt(), "interrupted")],
 )
-def test_a_power_that_does_not_come_back_is_told_with_what_came_first(
+def test_power_that_does_not_come_back_is_reported_with_what_came_first(
     ended_by: BaseException, why: str
 ) -> None:
     class Stuck(Plug):
@@ -98,16 +98,16 @@ def test_a_power_that_does_not_come_back_is_told_with_what_came_first(
         def restore(self) -> None:
             raise PowerError("it is stuck", hint="Go there.")
 
-    told = f"^{why}; and the power may be off: it is stuck$"
-    with pytest.raises(PowerError, match=told) as caught:
-        try_out(Stuck(), None, 5)
+    both = f"^{why}; and the power may be off: it is stuck$"
+    with pytest.raises(PowerError, match=both) as caught:
+        selftest.run(Stuck(), None, 5)
     assert caught.value.hint == "Go there."
 
 
-def test_a_host_that_does_not_come_back_is_told() -> None:
+def test_a_host_that_does_not_come_back_is_reported() -> None:
     plug: Any = Plug("no boot")
     with pytest.raises(PowerError, match="does not answer 0 s after"):
-        try_out(plug, plug, 0)
+        selftest.run(plug, plug, 0)
 
 
 def test_an_interrupt_in_the_restore_comes_once_the_power_is_back(
@@ -121,12 +121,12 @@ def test_an_interrupt_in_the_restore_comes_once_the_power_is_back(
     monkeypatch.setattr(interrupt, "_came", [])  # it is remembered for good
     plug = Interrupted()
     with pytest.raises(KeyboardInterrupt):
-        try_out(plug, None, 5)
+        selftest.run(plug, None, 5)
     assert plug.power is PowerState.ON
 
 
 @pytest.mark.parametrize(("broken", "kept"), [("", 1), ("wrong outlet", 0)])
-def test_a_depth_is_remembered_unless_the_host_lived_on(
+def test_a_depth_is_remembered_unless_the_host_stayed_up(
     broken: str, kept: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plug: Any = Plug(broken)
@@ -134,7 +134,7 @@ def test_a_depth_is_remembered_unless_the_host_lived_on(
     depth = VolumeDepth(volume, None, "no canaries")
     remembered: list[Reached] = []
     found = Reached("now", "m", ())
-    monkeypatch.setattr(rig, "power_target", lambda _: plug)
+    monkeypatch.setattr(rig, "power_host", lambda _: plug)
     monkeypatch.setattr(rig, "entry_host", lambda _: plug)
     monkeypatch.setattr(rig, "engine", MagicMock())
     monkeypatch.setattr(
@@ -143,6 +143,6 @@ def test_a_depth_is_remembered_unless_the_host_lived_on(
         lambda *arguments: (arguments[-2](), [depth], found),
     )
     monkeypatch.setattr(reached, "remember", lambda _, it: remembered.append(it))
-    _, depths = power._tried(Entry("db1", "postgresql://db1/x"), plug, 5)
+    _, depths = power._tested(Entry("db1", "postgresql://db1/x"), plug, 5)
     assert len(remembered) == kept
     assert depths == [f"{depth}: no canaries"]

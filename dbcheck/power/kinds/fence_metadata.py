@@ -1,4 +1,4 @@
-"""What a fence agent says of itself, and whether it cuts power at all."""
+"""What a fence agent's metadata says, and whether the agent cuts power at all."""
 
 from __future__ import annotations
 
@@ -61,17 +61,17 @@ class Metadata:
         if missing or "reboot" not in self.actions:
             lacking = ", ".join(sorted(missing or {"reboot"}))
             raise UsageError(
-                f"{agent} is no switch of power: it has no action {lacking}",
+                f"{agent} cannot switch power: it has no action {lacking}",
                 hint="Use the agent of the outlet, the BMC or the hypervisor.",
             )
 
     def require_options(self, agent: str, given: Collection[str]) -> None:
-        """Raise UsageError for an option that is unknown, not ours to give, missing."""
+        """Raise UsageError for an option that is unknown, reserved or missing."""
         for name in given:
             if name in RESERVED:
                 raise UsageError(
-                    f"{agent}: the option {name} is not yours to give",
-                    hint="dbcheck itself says off, waits, and says on.",
+                    f"{agent}: the option {name} is reserved; dbcheck sets it",
+                    hint="Leave it out: dbcheck runs the agent with off, then with on.",
                 )
             if name not in self.options:
                 close = difflib.get_close_matches(name, self.options, 1)
@@ -93,7 +93,7 @@ def require_name(agent: str) -> None:
     """Raise UsageError unless *agent*, without its folder, may be run at all."""
     if not _NAME.fullmatch(agent):
         raise UsageError(
-            f"{agent} is no fence agent", hint="Their names begin with fence_."
+            f"{agent} is not a fence agent", hint="Their names begin with fence_."
         )
     if agent in NO_POWER:
         raise UsageError(
@@ -107,7 +107,7 @@ def parse(agent: str, text: str) -> Metadata:
     try:
         root = ElementTree.fromstring(text)
     except (ElementTree.ParseError, ValueError, LookupError) as error:
-        raise UsageError(f"{agent} describes itself in no XML: {error}") from None
+        raise UsageError(f"{agent} returned invalid metadata XML: {error}") from None
     parameters = root.findall("./parameters/parameter")
     actions = root.findall("./actions/action")
     return Metadata(

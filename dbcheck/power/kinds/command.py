@@ -15,7 +15,7 @@ from typing import IO
 from dbcheck import children
 from dbcheck.errors import PowerError
 
-SAID_MAX = 400
+TAIL_MAX = 400
 _GRACE_S = 5
 
 
@@ -28,10 +28,10 @@ class Finished:
     errors: str
 
     @property
-    def said(self) -> str:
-        """Return the end of what it said, for an error's text."""
-        words = f"{self.output.strip()} {self.errors.strip()}".strip()
-        return words[-SAID_MAX:] or "nothing"
+    def output_tail(self) -> str:
+        """The end of what it printed, for an error's text."""
+        printed = f"{self.output.strip()} {self.errors.strip()}".strip()
+        return printed[-TAIL_MAX:] or "none"
 
 
 def run(
@@ -45,7 +45,7 @@ def run(
 ) -> Finished:
     """Run *command* with *text* on its standard input; return once it has ended.
 
-    what: names it in errors; hidden: what must not be seen in what it said; keep: see
+    what: names it in errors; hidden: what must not be seen in its output; keep: see
     children.environment.  All that it started ends with it.  If this process dies,
     timeout(1) ends them a little later.  Raise PowerError if it cannot be run, or
     takes longer than *timeout_s*.
@@ -71,7 +71,7 @@ def run(
         except subprocess.TimeoutExpired:
             raise PowerError(
                 f"the {what} took longer than {timeout_s:g} s",
-                hint="Raise the power timeout, or mend what it waits for.",
+                hint="Raise the power timeout, or fix what it waits for.",
             ) from None
         finally:
             with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -83,7 +83,7 @@ def run(
         finished = Finished(process.returncode, _text(out, hidden), _text(err, hidden))
     if finished.code == 127:
         raise PowerError(
-            f"the {what} cannot be run: {finished.said}",
+            f"the {what} cannot be run: {finished.output_tail}",
             hint="Install it, or give its whole path.",
         )
     return finished

@@ -8,21 +8,21 @@ from dataclasses import dataclass
 from dbcheck import interrupt
 from dbcheck.core.cut import Cut, PowerState
 from dbcheck.errors import HostError, PowerError
+from dbcheck.hosts.host import TargetHost
 from dbcheck.ports.power import PowerSwitch
-from dbcheck.power.target import Target
 
 _POLL_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class SelfTest:
     """What was seen; durations in seconds.
 
-    cut_s:     from telling the switch until it said off.
-    off_s:     from then until it was told on and said so.
+    cut_s:     from the request until the switch reported off.
+    off_s:     from then until the switch reported on.
     back_s:    from then until the host answered; None if it was not asked.
     rebooted:  the host has another boot id; None if it was not asked.
-    states:    what the switch said before, between and after.
+    states:    what the switch reported before, between and after.
     """
 
     cut: Cut
@@ -33,12 +33,12 @@ class Trial:
     states: tuple[str, str, str]
 
 
-def try_out(switch: PowerSwitch, target: Target | None, wait_s: float) -> Trial:
+def run(switch: PowerSwitch, host: TargetHost | None, wait_s: float) -> SelfTest:
     """Cut, restore, and wait up to *wait_s* for the host; raise PowerError.
 
-    Whatever fails after the cut was asked for, the power is asked back first.
+    Whatever fails after the cut was requested, the power is restored first.
     """
-    before = target.identity() if target else None
+    before = host.identity() if host else None
     first = switch.state()
     began = time.monotonic()
     with interrupt.held_back():
@@ -52,32 +52,32 @@ def try_out(switch: PowerSwitch, target: Target | None, wait_s: float) -> Trial:
                 switch.restore()
             except PowerError as error:
                 why = str(cause) or "interrupted"
-                said = f"{why}; and the power may be off: {error}"
-                raise PowerError(said, hint=error.hint) from cause
+                both = f"{why}; and the power may be off: {error}"
+                raise PowerError(both, hint=error.hint) from cause
             raise
         switch.restore()
     on_at = time.monotonic()
     last = switch.state()
     back_s, rebooted = None, None
-    if target and before:
-        rebooted = _wait(target, wait_s) != before.boot_id
+    if host and before:
+        rebooted = _wait(host, wait_s) != before.boot_id
         back_s = time.monotonic() - on_at
         if last is PowerState.UNKNOWN:
             last = switch.state()
     states = (first.value, between.value, last.value)
-    return Trial(cut, cut_at - began, on_at - cut_at, back_s, rebooted, states)
+    return SelfTest(cut, cut_at - began, on_at - cut_at, back_s, rebooted, states)
 
 
-def _wait(target: Target, wait_s: float) -> str:
+def _wait(host: TargetHost, wait_s: float) -> str:
     """Return the boot id once the host answers."""
     deadline = time.monotonic() + wait_s
     while True:
         try:
-            return target.identity().boot_id
+            return host.identity().boot_id
         except HostError as error:
             if time.monotonic() > deadline:
                 raise PowerError(
-                    f"{target.place} does not answer {wait_s:g} s after its power "
+                    f"{host.place} does not answer {wait_s:g} s after its power "
                     f"came back: {error}",
                     hint="Look at its console: does it boot by itself (BIOS: power "
                     "on after a loss of power)?",

@@ -14,7 +14,7 @@ POLL_S = 0.5
 _LOOK_S = 0.1  # how long an interrupt may have to wait
 
 
-class Hold:
+class OffTimer:
     """The time without power that a cut must last.
 
     Capacitors of supplies and drives hold a charge for seconds, and a cache that
@@ -22,7 +22,7 @@ class Hold:
     """
 
     def __init__(self, off_s: float) -> None:
-        """Hold for *off_s* seconds at least."""
+        """Measure nothing yet; *off_s*: seconds, at least."""
         self.off_s = off_s
         self._off_since_s: float | None = None
 
@@ -33,7 +33,7 @@ class Hold:
     def wait(self, read: Callable[[], PowerState]) -> float | None:
         """Wait until the time is over; return how long the power was off, in seconds.
 
-        read: tells the power's state.  Where no cut was noted, as in another process
+        read: returns the power's state.  Where no cut was noted, as in another process
         than the one that cut, the time begins when that is first seen off; without
         that there is nothing to wait for.  None if the power may have been on.
         An interrupt that comes meanwhile, held back by the caller, ends the time.
@@ -52,9 +52,9 @@ class Hold:
 
 
 def _seen(read: Callable[[], PowerState]) -> PowerState | None:
-    """Return what read() says, None if it fails: the power must come back all the same.
+    """Return read(), None if it fails: the power must come back all the same.
 
-    A switch that cannot tell says UNKNOWN.
+    A switch that cannot read it returns UNKNOWN.
     """
     with contextlib.suppress(PowerError):
         return read()

@@ -1,0 +1,29 @@
+"""What tells one host from another."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What a host reports of itself; "" where it cannot.
+
+    serial:  of the machine (DMI), which only root may read.
+    boot_id: another one after each boot (random(4)).
+    """
+
+    hostname: str
+    machine_id: str
+    boot_id: str
+    serial: str
+    addresses: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What the right host reports of itself; "" where nothing is expected."""
+
+    hostname: str = ""
+    serial: str = ""
+    machine_id: str = ""

@@ -1,0 +1,46 @@
+"""A host that is ready to reset itself; see agent/reset.py."""
+
+from __future__ import annotations
+
+import contextlib
+
+from dbcheck.core.identity import Identity
+from dbcheck.errors import HostError
+from dbcheck.hosts.agent import serve as host_agent
+from dbcheck.remote.channel import Channel
+
+_REPLY_S = 1.0
+
+
+class ArmedReset:
+    """A host that resets itself at the next message.
+
+    identity: what it reported just before.
+    """
+
+    def __init__(self, channel: Channel, trigger: str) -> None:
+        """Have the host hold *trigger* open; take over *channel*, to close it.
+
+        Raise HostError, also if the user there may not write to the trigger.
+        """
+        self._channel = channel
+        try:
+            self.identity = channel.answer(Identity, host_agent.IDENTITY)
+            channel.request(host_agent.ARM, trigger=trigger)
+        except BaseException:
+            channel.close()
+            raise
+
+    def is_alive(self) -> bool:
+        """Say whether the host can still be reached, as far as is known here."""
+        return self._channel.is_alive()
+
+    def reset(self) -> None:
+        """Send the one message; a host that obeys cannot answer any more."""
+        self._channel.ask(host_agent.RESET)
+        with contextlib.suppress(HostError):
+            self._channel.receive(_REPLY_S)
+
+    def close(self) -> None:
+        """End the channel; never raises."""
+        self._channel.close()

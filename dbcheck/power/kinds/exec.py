@@ -1,0 +1,193 @@
+"""The switch is three programs of the user's."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+from dbcheck import children, interrupt
+from dbcheck.core.cut import Cut, PowerState, SwitchKind
+from dbcheck.core.cutclass import CutClass
+from dbcheck.errors import PowerError
+from dbcheck.hosts.host import TargetHost
+from dbcheck.power import limits
+from dbcheck.power.kinds import shared
+from dbcheck.power.kinds.command import TAIL_MAX, run, shown
+from dbcheck.power.kinds.off_timer import OffTimer, wait_for
+from dbcheck.power.kinds.plan import Fields
+
+_CUT, _RESTORE = f"{shared.POWER}_cut", f"{shared.POWER}_restore"
+_STATE = f"{shared.POWER}_state"
+
+
+@dataclass(frozen=True, slots=True)
+class ExecPlan:
+    """Programs with their arguments, run without a shell; see plan.PowerPlan.
+
+    Each must exit with 0.
+    cut:     drops the power, never by a shutdown.
+    restore: applies it; () if the power comes back by itself (a reset).
+    state:   prints "on" or "off" as the last word on standard output, in any case
+             and with or without a full stop; () if there is none.
+    off_s:   seconds between power off and restore, at least.
+    timeout_s: for each program, and for the state that it leads to.
+    declared: what the cut takes the power from, None if that is not known.
+    """
+
+    kind: ClassVar[SwitchKind] = SwitchKind.EXEC
+    attended: ClassVar[bool] = False
+    guarded: ClassVar[bool] = True
+    needs_host: ClassVar[bool] = False
+    variables: ClassVar[tuple[str, ...]] = (_CUT, _RESTORE, _STATE)
+
+    cut: tuple[str, ...]
+    restore: tuple[str, ...] = ()
+    state: tuple[str, ...] = ()
+    off_s: float = limits.OFF_S
+    timeout_s: float = limits.TIMEOUT_S
+    declared: CutClass | None = None
+
+    @classmethod
+    def read(cls, fields: Fields) -> Self:
+        """Return the plan that *fields* hold; raise UsageError naming the key."""
+        cut = fields.command(_CUT)
+        if not cut:
+            raise fields.error(_CUT, "is missing", "Give it as a list of strings.")
+        return cls(
+            cut,
+            fields.command(_RESTORE),
+            fields.command(_STATE),
+            shared.off_s(fields),
+            shared.timeout_s(fields),
+            shared.declared(fields),
+        )
+
+    @property
+    def cut_class(self) -> CutClass:
+        """What is declared, else UNKNOWN."""
+        return self.declared or CutClass.UNKNOWN
+
+    @property
+    def class_assumed(self) -> bool:
+        """False: what is not declared is not known."""
+        return False
+
+    @property
+    def returns_by_itself(self) -> bool:
+        """Whether no program restores it."""
+        return not self.restore
+
+    def restore_command(self, named: tuple[str, ...]) -> tuple[str, ...]:
+        """Return dbcheck's own command, else the program; () if there is none."""
+        return (named or self.restore) if self.restore else ()
+
+    def describe(self, host: str) -> str:
+        """Return what is run for a cut and a restore."""
+        back = "and nothing more: there is no restore command"
+        if self.restore:
+            back = f"wait at least {self.off_s:g} s, then run `{shown(self.restore)}`"
+        said = f"run `{shown(self.cut)}`, {back}"
+        if self.state:
+            said += f"; `{shown(self.state)}` would report whether the power is on"
+        return said
+
+    def outlet(self) -> Hashable:
+        """Return the program that cuts, with its arguments."""
+        return self.kind, self.cut
+
+    def open(self, host: TargetHost | None, ask: Callable[[str], None]) -> ExecSwitch:
+        """Return the switch; its programs are run when it is used."""
+        return ExecSwitch(self)
+
+
+class ExecSwitch:
+    """Runs the user's programs.
+
+    Their arguments may hold no secret: they are shown in errors and by ps(1).
+    """
+
+    kind = ExecPlan.kind
+    attended = False
+
+    def __init__(self, plan: ExecPlan) -> None:
+        """Run nothing yet."""
+        self._plan = plan
+        self.cut_class = plan.cut_class
+        self._prepared = False
+        self._timer = OffTimer(plan.off_s)
+
+    def state(self) -> PowerState:
+        """Run the state program; UNKNOWN if there is none."""
+        if not self._plan.state:
+            return PowerState.UNKNOWN
+        words = self._run("state", self._plan.state).split()
+        last = words[-1].strip(".").lower() if words else ""
+        try:
+            return PowerState(last)
+        except ValueError:
+            raise PowerError(
+                f"the state command printed {last!r} as its last word",
+                hint="It must print on or off.",
+            ) from None
+
+    def prepare(self) -> None:
+        """Make sure that the power is on; raise PowerError if it is off."""
+        if self.state() is PowerState.OFF:
+            raise PowerError(
+                "the power is off already, yet the server answered",
+                hint="The state command looks at another host than the target.",
+            )
+        self._prepared = True
+
+    def cut(self) -> Cut:
+        """Make sure that the power is on, run the cut program, see the power off."""
+        if not self._prepared:
+            self.prepare()
+        self._prepared = False
+        asked_us = time.monotonic_ns() // 1000
+        output = self._run("cut", self._plan.cut)
+        self._wait(PowerState.OFF)
+        report: dict[str, object] = {"output": output[-TAIL_MAX:]}
+        if self._plan.restore:
+            self._timer.begin()
+            report["off_s"] = self._timer.off_s
+            report["off_seen"] = bool(self._plan.state)
+        return Cut(asked_us, None, report)
+
+    def restore(self) -> float | None:
+        """Run the restore program after the time off, see the power on.
+
+        An interrupt ends that time, never the restore, and comes once that is done.
+        """
+        if not self._plan.restore:
+            return None
+        with interrupt.held_back():
+            off_s = self._timer.wait(self.state)
+            self._run("restore", self._plan.restore)
+            self._wait(PowerState.ON)
+        return off_s
+
+    def failure(self) -> str | None:
+        """Return None: only the server's answers show it."""
+        return None
+
+    def _wait(self, wanted: PowerState) -> None:
+        # A reset passes through "off" too quickly to be seen.
+        if self._plan.state and self._plan.restore:
+            wait_for(wanted, self.state, self._plan.timeout_s)
+
+    def _run(self, name: str, command: tuple[str, ...]) -> str:
+        keep = children.switch_variables()  # it may log in to the switch with one
+        timeout_s = self._plan.timeout_s
+        hidden = [os.environ[variable] for variable in keep if variable in os.environ]
+        done = run(command, f"{name} command", timeout_s, hidden=hidden, keep=keep)
+        if done.code:
+            raise PowerError(
+                f"the {name} command exited with {done.code}, "
+                f"output: {done.output_tail}",
+                hint=f"Run it by hand; it must exit with 0: {shown(command)}",
+            )
+        return done.output

@@ -1,0 +1,237 @@
+"""The switch is a power agent of the fence-agents package."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import time
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from shlex import quote
+from typing import ClassVar, Self
+
+from dbcheck import children, interrupt
+from dbcheck.core.cut import Cut, PowerState, SwitchKind
+from dbcheck.core.cutclass import CutClass
+from dbcheck.errors import PowerError, UsageError
+from dbcheck.hosts.host import TargetHost
+from dbcheck.power import limits
+from dbcheck.power.kinds import fence_metadata, shared
+from dbcheck.power.kinds.classes import of_agent
+from dbcheck.power.kinds.command import TAIL_MAX, Finished, run
+from dbcheck.power.kinds.off_timer import OffTimer, wait_for
+from dbcheck.power.kinds.plan import Fields
+from dbcheck.secret import Secret
+
+_AGENT, _PLUG = f"{shared.POWER}_agent", f"{shared.POWER}_plug"
+
+_METADATA_TIMEOUT_S = 30.0
+_STATUS = re.compile(r"^Status: (ON|OFF)$", re.MULTILINE)
+_OFF_CODE = 2
+_SYSTEM = ("/usr/sbin", "/sbin", "/usr/local/sbin")
+
+
+@dataclass(frozen=True, slots=True)
+class FencePlan:
+    """A fence agent and how to reach its device; see plan.PowerPlan.
+
+    agent:     e.g. "fence_apc_snmp", or a path.
+    options:   name -> value, as in the agent's manual page; no secret.
+    secrets:   name -> where the value is to be had.
+    off_s:     seconds between power off and on, at least.
+    timeout_s: for one call of the agent, which may take several seconds.
+    declared:  what its user declares that it cuts, None to go by the agent's name.
+    """
+
+    kind: ClassVar[SwitchKind] = SwitchKind.FENCE
+    attended: ClassVar[bool] = False
+    guarded: ClassVar[bool] = True
+    needs_host: ClassVar[bool] = False
+    variables: ClassVar[tuple[str, ...]] = (_AGENT, _PLUG)
+
+    agent: str
+    options: Mapping[str, str] = field(default_factory=dict)
+    secrets: Mapping[str, Secret] = field(default_factory=dict)
+    off_s: float = limits.OFF_S
+    timeout_s: float = limits.TIMEOUT_S
+    declared: CutClass | None = None
+
+    @classmethod
+    def read(cls, fields: Fields) -> Self:
+        """Return the plan that *fields* hold; raise UsageError naming the key."""
+        agent = fields.required(_AGENT)
+        options, secrets = fields.options(shared.OPTIONS)
+        if plug := fields.text(_PLUG):
+            options["plug"] = plug
+        if password := fields.secret(shared.PASSWORD):
+            secrets["password"] = Secret("password", password.kind, password.source)
+        return cls(
+            agent,
+            options,
+            secrets,
+            shared.off_s(fields),
+            shared.timeout_s(fields),
+            shared.declared(fields),
+        )
+
+    @property
+    def cut_class(self) -> CutClass:
+        """What the agent is known to cut, else what is declared."""
+        return of_agent(self.agent, self.declared)
+
+    @property
+    def class_assumed(self) -> bool:
+        """False: what is neither known nor declared is UNKNOWN."""
+        return False
+
+    @property
+    def returns_by_itself(self) -> bool:
+        """False: the agent restores it."""
+        return False
+
+    def restore_command(self, named: tuple[str, ...]) -> tuple[str, ...]:
+        """Return dbcheck's own command: the agent alone lacks its secrets."""
+        return named
+
+    def describe(self, host: str) -> str:
+        """Return what the agent is run with; of a secret, where it is to be had."""
+        options = [
+            f"{name}={quote(self.options[name])}" for name in sorted(self.options)
+        ]
+        options += [
+            f"{name} {self.secrets[name].where}" for name in sorted(self.secrets)
+        ]
+        given = f" ({', '.join(options)})" if options else ""
+        return (
+            f"run {quote(self.agent)}{given} with action=off, wait at least "
+            f"{self.off_s:g} s, then run it with action=on"
+        )
+
+    def outlet(self) -> Hashable:
+        """Return the agent, wherever it is installed, and its options."""
+        return self.kind, Path(self.agent).name, tuple(sorted(self.options.items()))
+
+    def open(self, host: TargetHost | None, ask: Callable[[str], None]) -> FenceSwitch:
+        """Return the switch, once its agent is found and takes the options."""
+        return FenceSwitch(self)
+
+
+class FenceSwitch:
+    """Runs an agent with action off and on, with everything on its standard input.
+
+    Never reboot: that may be reported as done before the power is off, and as done
+    though the power does not come back (FenceAgentAPI.md of fence-agents).
+    """
+
+    kind = FencePlan.kind
+    attended = False
+
+    def __init__(self, plan: FencePlan) -> None:
+        """Find the agent, check the options, read the secrets.
+
+        Raise UsageError, or PowerError.  The secrets are read once: whatever happens
+        to where they are, the power can be given back.
+        """
+        self._plan = plan
+        self._name = Path(plan.agent).name
+        self.cut_class = plan.cut_class
+        fence_metadata.require_name(self._name)
+        path = os.pathsep.join((*_SYSTEM, children.search_path()))
+        program = shutil.which(plan.agent, path=path)
+        if program is None:
+            raise UsageError(
+                f"{plan.agent} is not installed here",
+                hint="Install the package fence-agents.",
+            )
+        self._program = program
+        for name, value in plan.options.items():
+            if not value.isprintable():
+                raise UsageError(f"{self._name}: the option {name} is not printable")
+        said = run((program, "-o", "metadata"), self._name, _METADATA_TIMEOUT_S)
+        metadata = fence_metadata.parse(self._name, said.output)
+        metadata.require_power(self._name)
+        given = plan.options.keys() | plan.secrets.keys()
+        metadata.require_options(self._name, given)
+        self._prepared = False
+        self._timer = OffTimer(plan.off_s)
+        secrets = {name: one.read() for name, one in plan.secrets.items()}
+        # A function, so that no repr() of this object's parts shows them.
+        self._reveal: Callable[[], Mapping[str, str]] = lambda: secrets
+
+    def state(self) -> PowerState:
+        """Ask the device; raise PowerError if it does not say.
+
+        Its output and its exit code must agree: 2 is off, but also a wrong option
+        (EC_BAD_ARGS in fencing.py of fence-agents).
+        """
+        done = self._ask("status")
+        found = _STATUS.search(done.output)
+        if found and (found[1], done.code) in (("ON", 0), ("OFF", _OFF_CODE)):
+            return PowerState(found[1].lower())
+        raise self._failed("status", done, "Run it by hand with the action status.")
+
+    def prepare(self) -> None:
+        """Make sure that the power is on; raise PowerError if it is off."""
+        if self.state() is not PowerState.ON:
+            raise PowerError(
+                "the power is off already, yet the server answered",
+                hint="The agent switches another outlet than the target's.",
+            )
+        self._prepared = True
+
+    def cut(self) -> Cut:
+        """Make sure that the power is on, switch it off, see the power off.
+
+        An agent that is run with action off while the power is off reports success.
+        """
+        if not self._prepared:
+            self.prepare()
+        self._prepared = False
+        asked_us = time.monotonic_ns() // 1000
+        said = self._switch("off", PowerState.OFF)
+        self._timer.begin()
+        report = {"agent": self._name, "output": said}
+        held = {"off_s": self._timer.off_s, "off_seen": True}
+        return Cut(asked_us, None, {**report, **held})
+
+    def restore(self) -> float | None:
+        """Switch on after the time off, see the power on.
+
+        An interrupt ends that time, never the restore, and comes once that is done.
+        """
+        with interrupt.held_back():
+            off_s = self._timer.wait(self.state)
+            self._switch("on", PowerState.ON)
+        return off_s
+
+    def failure(self) -> str | None:
+        """Return None: only the server's answers show it."""
+        return None
+
+    def _switch(self, action: str, wanted: PowerState) -> str:
+        done = self._ask(action)
+        if done.code:
+            hint = "Look at the device: its power may be off or on."
+            raise self._failed(action, done, hint)
+        wait_for(wanted, self.state, self._plan.timeout_s)
+        return done.output[-TAIL_MAX:]
+
+    def _ask(self, action: str) -> Finished:
+        secrets = self._reveal()
+        options = {**self._plan.options, **secrets, "action": action}
+        return run(
+            (self._program,),
+            f"{self._name} {action}",
+            self._plan.timeout_s,
+            text="".join(f"{name}={value}\n" for name, value in options.items()),
+            hidden=secrets.values(),
+        )
+
+    def _failed(self, action: str, done: Finished, hint: str) -> PowerError:
+        return PowerError(
+            f"{self._name} {action} exited with {done.code}, "
+            f"output: {done.output_tail}",
+            hint=hint,
+        )

@@ -1,0 +1,69 @@
+"""The switch of a lab that runs on this machine, as a kind that an inventory names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+from dbcheck.core.cut import SwitchKind
+from dbcheck.core.cutclass import CutClass
+from dbcheck.hosts.host import TargetHost
+from dbcheck.lab.switch import LabSwitch
+from dbcheck.power.kinds import shared
+from dbcheck.power.kinds.classes import agreed
+from dbcheck.power.kinds.plan import Fields
+
+_LAB = f"{shared.POWER}_lab"
+
+
+@dataclass(frozen=True, slots=True)
+class LabPlan:
+    """The lab *name* cuts its own virtual drive; see plan.PowerPlan."""
+
+    kind: ClassVar[SwitchKind] = SwitchKind.LAB
+    attended: ClassVar[bool] = False
+    guarded: ClassVar[bool] = False
+    needs_host: ClassVar[bool] = False
+    variables: ClassVar[tuple[str, ...]] = (_LAB,)
+
+    name: str
+    declared: CutClass | None = None
+
+    @classmethod
+    def read(cls, fields: Fields) -> Self:
+        """Return the plan that *fields* hold; raise UsageError naming the key."""
+        return cls(fields.required(_LAB), shared.declared(fields))
+
+    @property
+    def cut_class(self) -> CutClass:
+        """The class of a lab's cuts."""
+        return agreed("a lab", LabSwitch.cut_class, self.declared)
+
+    @property
+    def class_assumed(self) -> bool:
+        """False: it is known."""
+        return False
+
+    @property
+    def returns_by_itself(self) -> bool:
+        """False: the lab restores its drive when it is asked to."""
+        return False
+
+    def restore_command(self, named: tuple[str, ...]) -> tuple[str, ...]:
+        """Return (): what a lab left without power is ended with it."""
+        return ()
+
+    def describe(self, host: str) -> str:
+        """Return what is done."""
+        return f"have the lab {self.name} cut its virtual drive, and restore it"
+
+    def outlet(self) -> Hashable:
+        """Return the lab's name."""
+        return self.kind, self.name
+
+    def open(self, host: TargetHost | None, ask: Callable[[str], None]) -> LabSwitch:
+        """Return the lab's switch; it is reached when it is used."""
+        switch = LabSwitch(self.name)
+        switch.cut_class = self.cut_class  # raises if another one is declared
+        return switch

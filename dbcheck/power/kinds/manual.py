@@ -1,0 +1,103 @@
+"""The switch is a human at the plug."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+from dbcheck.core.cut import Cut, PowerState, SwitchKind
+from dbcheck.core.cutclass import CutClass
+from dbcheck.hosts.host import TargetHost
+from dbcheck.power import limits
+from dbcheck.power.kinds import shared
+from dbcheck.power.kinds.plan import Fields
+
+
+@dataclass(frozen=True, slots=True)
+class ManualPlan:
+    """A human cuts and restores; see plan.PowerPlan.
+
+    off_s:    seconds without power that the human is asked for.
+    declared: what the human cuts, None to take it for the AC supply.
+    """
+
+    kind: ClassVar[SwitchKind] = SwitchKind.MANUAL
+    attended: ClassVar[bool] = True
+    guarded: ClassVar[bool] = False
+    needs_host: ClassVar[bool] = False
+    variables: ClassVar[tuple[str, ...]] = ()
+
+    off_s: float = limits.OFF_S
+    declared: CutClass | None = None
+
+    @classmethod
+    def read(cls, fields: Fields) -> Self:
+        """Return the plan that *fields* hold; raise UsageError naming the key."""
+        return cls(shared.off_s(fields), shared.declared(fields))
+
+    @property
+    def cut_class(self) -> CutClass:
+        """What is declared, else AC."""
+        return self.declared or CutClass.AC
+
+    @property
+    def class_assumed(self) -> bool:
+        """Whether it was not declared."""
+        return self.declared is None
+
+    @property
+    def returns_by_itself(self) -> bool:
+        """False: the human restores it."""
+        return False
+
+    def restore_command(self, named: tuple[str, ...]) -> tuple[str, ...]:
+        """Return (): it is the human's to restore."""
+        return ()
+
+    def describe(self, host: str) -> str:
+        """Return what the human is asked for."""
+        return (
+            "ask you to cut the power by hand and, after at least "
+            f"{self.off_s:g} s, to restore it"
+        )
+
+    def outlet(self) -> None:
+        """Return None: a human can cut any host."""
+
+    def open(self, host: TargetHost | None, ask: Callable[[str], None]) -> ManualSwitch:
+        """Return the switch that asks the human."""
+        return ManualSwitch(self, ask)
+
+
+class ManualSwitch:
+    """Asks a human to cut and to restore; sees nothing of it."""
+
+    kind = ManualPlan.kind
+    attended = True
+
+    def __init__(self, plan: ManualPlan, ask: Callable[[str], None]) -> None:
+        """Ask nothing yet; *ask* shows a text to the human and returns at once."""
+        self._ask = ask
+        self._off_s = plan.off_s
+        self.cut_class = plan.cut_class
+
+    def state(self) -> PowerState:
+        """Return UNKNOWN: nothing measures it."""
+        return PowerState.UNKNOWN
+
+    def cut(self) -> Cut:
+        """Ask for the cut and return at once."""
+        self._ask("Cut the power of the target NOW: pull the plug, do not shut down.")
+        return Cut(asked_us=None, exact_us=None, report={"off_s": self._off_s})
+
+    def restore(self) -> None:
+        """Ask for the power and return at once."""
+        self._ask(
+            f"The target is gone. Leave it without power for {self._off_s:g} s by the "
+            "clock, then restore it: a drive's cache stays powered for seconds."
+        )
+
+    def failure(self) -> str | None:
+        """Return None: only the server's answers show it."""
+        return None

@@ -1,0 +1,110 @@
+"""What each kind of power switch knows of itself; each docstring is the contract."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Hashable
+from dataclasses import Field
+from typing import Any, ClassVar, Protocol, Self
+
+from dbcheck.core.cut import SwitchKind
+from dbcheck.core.cutclass import CutClass
+from dbcheck.errors import UsageError
+from dbcheck.hosts.host import TargetHost
+from dbcheck.ports.power import PowerSwitch
+from dbcheck.secret import Secret
+
+# The fields of a plan that do not change what is done to the host: how long dbcheck
+# waits for the switch, and what its user declares that it cuts.
+NOT_AGREED_TO = frozenset({"timeout_s", "declared"})
+
+
+class Fields(Protocol):
+    """The variables of one host; each method raises UsageError naming place and key.
+
+    Their names are whole, e.g. "dbcheck_power_cut".
+    """
+
+    def text(self, name: str, default: str = "") -> str:
+        """Return a string."""
+
+    def required(self, name: str) -> str:
+        """Return a string that must be given."""
+
+    def choice(self, name: str, choices: Collection[str], default: str) -> str:
+        """Return one of several strings."""
+
+    def number(self, name: str, low: float, high: float) -> float | None:
+        """Return a number between two others, None if it is not given."""
+
+    def command(self, name: str) -> tuple[str, ...]:
+        """Return a program and its arguments, () if it is not given."""
+
+    def secret(self, name: str) -> Secret | None:
+        """Return where the secret *name* is to be had, None if it is not given."""
+
+    def options(self, name: str) -> tuple[dict[str, str], dict[str, Secret]]:
+        """Return a mapping of strings, and those of its values that are secrets."""
+
+    def error(self, name: str, what: str, hint: str) -> UsageError:
+        """Return the error about the variable *name*."""
+
+
+class PowerPlan(Protocol):
+    """How the power of one target is cut and restored, as its user gave it.
+
+    A frozen dataclass of plain values: another process can use it.  Each field but
+    those in NOT_AGREED_TO is part of what a user agrees to before the first cut, and
+    describe() shows it.
+
+    attended:   a human cuts and restores.
+    guarded:    the interlocks and the user's consent come before a cut.
+    needs_host: open() needs the target's host.
+    variables:  those of an inventory that read() looks at, beside the ones that
+                kinds/shared.py reads.
+    """
+
+    kind: ClassVar[SwitchKind]
+    attended: ClassVar[bool]
+    guarded: ClassVar[bool]
+    needs_host: ClassVar[bool]
+    variables: ClassVar[tuple[str, ...]]
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+
+    @classmethod
+    def read(cls, fields: Fields) -> Self:
+        """Return the plan that *fields* hold; raise UsageError naming the key."""
+
+    @property
+    def cut_class(self) -> CutClass:
+        """The class of its cuts; raise UsageError if another one is declared."""
+
+    @property
+    def class_assumed(self) -> bool:
+        """Whether that class is assumed: nothing shows it and it is not declared."""
+
+    @property
+    def returns_by_itself(self) -> bool:
+        """Whether the power comes back without restore(), or never goes."""
+
+    def restore_command(self, named: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the command by which a user restores the power, () if there is none.
+
+        named: that of dbcheck for this host; () if no inventory names the host.
+        """
+
+    def describe(self, host: str) -> str:
+        """Return what a cut and a restore do, to come after "dbcheck would".
+
+        It names each program and option, and of a secret where it is to be had.
+        host: the URL of the target's host, "" if it is not to be asked.
+        """
+
+    def outlet(self) -> Hashable | None:
+        """Return what may belong to one host only, None if nothing can be shared."""
+
+    def open(self, host: TargetHost | None, ask: Callable[[str], None]) -> PowerSwitch:
+        """Return the switch; raise UsageError or PowerError if it cannot be one.
+
+        host: the target's, None if it is not to be asked.  ask: shows a text to the
+        human who cuts.
+        """

@@ -1,0 +1,184 @@
+"""The switch is the target's own kernel: a reset at once, with the power on."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+from dbcheck.core.cut import Cut, PowerState, SwitchKind
+from dbcheck.core.cutclass import CutClass
+from dbcheck.core.identity import Identity
+from dbcheck.errors import HostError, PowerError, UsageError
+from dbcheck.hosts.host import TargetHost
+from dbcheck.hosts.reset import ArmedReset
+from dbcheck.power import limits
+from dbcheck.power.kinds import shared
+from dbcheck.power.kinds.classes import agreed
+from dbcheck.power.kinds.plan import Fields
+from dbcheck.remote.addresses import boot_id
+from dbcheck.remote.way import LOCAL
+
+TRIGGER = "/proc/sysrq-trigger"
+_POLL_S = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class SysrqPlan:
+    """The target's own kernel resets the host, over SSH; see plan.PowerPlan.
+
+    timeout_s: within which the host must have gone.
+    """
+
+    kind: ClassVar[SwitchKind] = SwitchKind.SYSRQ
+    attended: ClassVar[bool] = False
+    guarded: ClassVar[bool] = True
+    needs_host: ClassVar[bool] = True
+    variables: ClassVar[tuple[str, ...]] = ()
+
+    timeout_s: float = limits.TIMEOUT_S
+    declared: CutClass | None = None
+
+    @classmethod
+    def read(cls, fields: Fields) -> Self:
+        """Return the plan that *fields* hold; raise UsageError naming the key."""
+        return cls(shared.timeout_s(fields), shared.declared(fields))
+
+    @property
+    def cut_class(self) -> CutClass:
+        """RESET."""
+        return agreed("sysrq", CutClass.RESET, self.declared)
+
+    @property
+    def class_assumed(self) -> bool:
+        """False: it is known."""
+        return False
+
+    @property
+    def returns_by_itself(self) -> bool:
+        """True: the power never goes, and the host boots by itself."""
+        return True
+
+    def restore_command(self, named: tuple[str, ...]) -> tuple[str, ...]:
+        """Return (): there is nothing to restore."""
+        return ()
+
+    def describe(self, host: str) -> str:
+        """Return what is done on the host."""
+        return (
+            f"write b to {TRIGGER} on {host}: its kernel resets the host at once, "
+            "without a sync, and it boots by itself"
+        )
+
+    def outlet(self) -> None:
+        """Return None: a kernel resets no other host than its own."""
+
+    def open(self, host: TargetHost | None, ask: Callable[[str], None]) -> SysrqSwitch:
+        """Return the switch; nothing is reached yet."""
+        if host is None or host.place == LOCAL:
+            raise UsageError(
+                "sysrq needs SSH to another host than this one",
+                hint="Give ansible_host, and leave dbcheck_ask_host true.",
+            )
+        return SysrqSwitch(self, host)
+
+
+class SysrqSwitch:
+    """Has the target's kernel reboot at once: no sync, no unmount, no power cut.
+
+    What the page cache held is lost, what the drive's cache held is not: OS depth
+    at most, and the report of each cut says so.
+    """
+
+    kind = SysrqPlan.kind
+    attended = False
+
+    def __init__(
+        self, plan: SysrqPlan, host: TargetHost, *, trigger: str = TRIGGER
+    ) -> None:
+        """Reach nothing yet; trigger: the file on the host that takes the letter."""
+        self.cut_class = plan.cut_class
+        self._host = host
+        self._timeout_s = plan.timeout_s
+        self._trigger = trigger
+        self._armed: ArmedReset | None = None
+
+    def state(self) -> PowerState:
+        """Return ON if the host answers; UNKNOWN if not, which has many reasons."""
+        try:
+            self._host.identity()
+        except HostError:
+            return PowerState.UNKNOWN
+        return PowerState.ON
+
+    def prepare(self) -> None:
+        """Log in, look which host it is, and have it hold the trigger open.
+
+        A host under load takes seconds for a login: what is left to do at the cut is
+        to send one message.  Raise PowerError if the host cannot be reset.
+        """
+        self._let_go()
+        try:
+            self._armed = self._host.arm_reset(self._trigger)
+        except HostError as error:
+            raise PowerError(f"no reset: {error}", hint=error.hint) from None
+        try:
+            self._require_other(self._armed.identity)
+        except PowerError:
+            self._let_go()
+            raise
+
+    def cut(self) -> Cut:
+        """Reset the host; return once it is silent, or has another boot id."""
+        if self._armed is None or not self._armed.is_alive():
+            self.prepare()
+        assert self._armed is not None
+        before = self._armed.identity
+        asked_us = time.monotonic_ns() // 1000
+        try:
+            self._armed.reset()
+        except HostError as error:
+            raise PowerError(f"no reset: {error}", hint=error.hint) from None
+        finally:
+            self._let_go()
+        self._wait_until_gone(before)
+        return Cut(asked_us, None, {"boot_id": before.boot_id})
+
+    def restore(self) -> None:
+        """Return at once: the power was never gone, and the host boots by itself."""
+        self._let_go()
+
+    def failure(self) -> str | None:
+        """Return None: only the server's answers show it."""
+        return None
+
+    def _let_go(self) -> None:
+        if self._armed is not None:
+            self._armed.close()
+            self._armed = None
+            self._host.close()
+
+    def _require_other(self, host: Identity) -> None:
+        if not host.boot_id:
+            raise PowerError(f"{self._host.place} does not report its boot id")
+        if host.boot_id == boot_id():
+            raise PowerError(
+                f"{self._host.place} is the machine that dbcheck runs on",
+                hint="Run dbcheck on another machine than the one that it resets.",
+            )
+
+    def _wait_until_gone(self, before: Identity) -> None:
+        deadline = time.monotonic() + self._timeout_s
+        while time.monotonic() < deadline:
+            try:
+                if self._host.identity().boot_id != before.boot_id:
+                    return
+            except HostError:
+                return
+            time.sleep(_POLL_S)
+        raise PowerError(
+            f"{self._host.place} is still up {self._timeout_s:g} s after the sysrq "
+            "reset",
+            hint="See its kernel's log: is sysrq compiled in (CONFIG_MAGIC_SYSRQ)?",
+        )

@@ -1,0 +1,37 @@
+"""Every kind of power switch, and how an inventory names one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from dbcheck.core.cut import SwitchKind
+from dbcheck.power.kinds import shared
+from dbcheck.power.kinds.exec import ExecPlan
+from dbcheck.power.kinds.fence import FencePlan
+from dbcheck.power.kinds.lab import LabPlan
+from dbcheck.power.kinds.manual import ManualPlan
+from dbcheck.power.kinds.plan import Fields, PowerPlan
+from dbcheck.power.kinds.sysrq import SysrqPlan
+
+PLANS: tuple[type[PowerPlan], ...] = (
+    ManualPlan,
+    ExecPlan,
+    FencePlan,
+    SysrqPlan,
+    LabPlan,
+)
+KINDS: Mapping[SwitchKind, type[PowerPlan]] = {plan.kind: plan for plan in PLANS}
+UNATTENDED = ", ".join(plan.kind.value for plan in PLANS if not plan.attended)
+VARIABLES = (*shared.VARIABLES, *(name for plan in PLANS for name in plan.variables))
+SECRETS = (shared.PASSWORD,)
+
+
+def read(fields: Fields) -> PowerPlan:
+    """Return how a target is cut; raise UsageError naming the key.
+
+    A kind that is not in PLANS is refused as unknown.
+    """
+    known = [plan.kind.value for plan in PLANS]
+    name = fields.choice(shared.POWER, known, SwitchKind.MANUAL.value)
+    shared.withhold_secrets(fields)
+    return KINDS[SwitchKind(name)].read(fields)

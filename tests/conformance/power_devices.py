@@ -1,0 +1,197 @@
+"""One device for each kind of power switch, and a look at it past the switch."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, closing
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psycopg2
+import pytest
+
+from dbcheck.core.cut import PowerState, SwitchKind
+from dbcheck.hosts.host import open_host
+from dbcheck.lab.lab import Lab
+from dbcheck.lab.switch import LabSwitch
+from dbcheck.ports.power import PowerSwitch
+from dbcheck.power.kinds import sysrq
+from dbcheck.power.kinds.exec import ExecPlan
+from dbcheck.power.kinds.fence import FencePlan
+from dbcheck.power.kinds.lab import LabPlan
+from dbcheck.power.kinds.manual import ManualPlan
+from dbcheck.power.kinds.sysrq import SysrqPlan, SysrqSwitch
+from tests.real import fence_lab
+from tests.real.lab_access import connect
+from tests.real.witnesses import running_sshd
+from tests.waiting import wait_until
+
+OFF_S = 0.3
+
+
+@dataclass
+class Device:
+    """A switch, and what it switches as a test sees it without the switch.
+
+    power:  reads the device itself; None where nothing can be read.
+    turn_off: switches it off past the switch; None where that cannot be.
+    stuck:  makes a switch of it that cannot cut it, although it answers.
+    broken: makes a switch that gets no sensible answer.
+    asked:  what a human was asked for.
+    """
+
+    switch: PowerSwitch
+    power: Callable[[], PowerState] | None = None
+    turn_off: Callable[[], object] | None = None
+    stuck: Callable[[], PowerSwitch] | None = None
+    broken: Callable[[], PowerSwitch] | None = None
+    asked: list[str] = field(default_factory=list)
+
+
+@contextlib.contextmanager
+def by_hand(folder: Path, lab: Lab) -> Iterator[Device]:
+    """Give a human, who is only asked."""
+    asked: list[str] = []
+    yield Device(ManualPlan(OFF_S).open(None, asked.append), asked=asked)
+
+
+@contextlib.contextmanager
+def by_programs(folder: Path, lab: Lab) -> Iterator[Device]:
+    """Give a file that says whether the power is on; it goes a while after the cut."""
+    plug, late = folder / "plug", folder / "late"
+    plug.write_text("on")
+
+    def switch(**changed: str) -> PowerSwitch:
+        scripts = {
+            "cut": f"touch {late}",
+            "restore": f"echo on > {plug}",
+            "state": f"cat {plug}; test -e {late} && rm {late} && echo off > {plug}; :",
+        } | changed
+        cut, restore, state = (
+            ("sh", "-c", scripts[name]) for name in ("cut", "restore", "state")
+        )
+        return ExecPlan(cut, restore, state, OFF_S, timeout_s=2.0).open(None, print)
+
+    yield Device(
+        switch(),
+        power=lambda: PowerState(plug.read_text().strip()),
+        turn_off=lambda: plug.write_text("off"),
+        stuck=lambda: switch(cut="true"),
+        broken=lambda: switch(state="echo no such outlet; exit 3"),
+    )
+
+
+@contextlib.contextmanager
+def by_an_agent(folder: Path, lab: Lab) -> Iterator[Device]:
+    """Give a fence agent that switches a lab."""
+    agent = str(fence_lab.install(folder))
+
+    def switch(fault: str = "", timeout_s: float = 60.0) -> PowerSwitch:
+        options = {"plug": lab.name} | ({"fault": fault} if fault else {})
+        plan = FencePlan(agent, options, off_s=OFF_S, timeout_s=timeout_s)
+        return plan.open(None, print)
+
+    with powered(lab):
+        yield Device(
+            switch(),
+            power=lambda: power_of(lab),
+            turn_off=LabSwitch(lab.name).cut,
+            stuck=lambda: switch("lies", 8.0),
+            broken=lambda: switch("bad arguments"),
+        )
+
+
+@contextlib.contextmanager
+def by_kernel(folder: Path, lab: Lab) -> Iterator[Device]:
+    """Give a host behind a real sshd, which ends once the stand-in trigger is written.
+
+    No switch here may be made without that trigger: the machine's own would take this
+    machine down.
+    """
+    trigger = folder / "trigger"
+    trigger.touch()
+    with (
+        running_sshd(folder / "sshd", "openssh") as sshd,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        patch.setattr(SysrqSwitch.__init__, "__kwdefaults__", {"trigger": str(trigger)})
+        patch.setattr(sysrq, "boot_id", lambda: "another")  # the client is elsewhere
+        host = open_host(
+            f"ssh://{sshd.user}@{sshd.host}:{sshd.port}",
+            identity_file=sshd.identity_file,
+            known_hosts=sshd.known_hosts,
+            config_file=Path(os.devnull),
+        )
+        over = threading.Event()
+
+        def obey() -> None:
+            wait_until(lambda: over.is_set() or trigger.read_text() == "b", "a reset")
+            if not over.is_set():
+                sshd.close()
+
+        def stuck() -> PowerSwitch:
+            over.set()
+            kernel.join()
+            return SysrqSwitch(SysrqPlan(1.0), host, trigger=str(trigger))
+
+        def broken() -> PowerSwitch:
+            sshd.close()
+            return SysrqSwitch(SysrqPlan(1.0), host, trigger=str(trigger))
+
+        kernel = threading.Thread(target=obey)
+        kernel.start()
+        try:
+            yield Device(
+                SysrqSwitch(SysrqPlan(10.0), host, trigger=str(trigger)),
+                power=lambda: PowerState.OFF if trigger.read_text() else PowerState.ON,
+                turn_off=sshd.close,
+                stuck=stuck,
+                broken=broken,
+            )
+        finally:
+            over.set()
+            kernel.join()
+            host.close()
+
+
+@contextlib.contextmanager
+def by_a_lab(folder: Path, lab: Lab) -> Iterator[Device]:
+    """Give a lab."""
+    with powered(lab):
+        yield Device(
+            LabPlan(lab.name).open(None, print),
+            power=lambda: power_of(lab),
+            turn_off=LabSwitch(lab.name).cut,
+            broken=lambda: LabPlan("nosuchlab").open(None, print),
+        )
+
+
+@contextlib.contextmanager
+def powered(lab: Lab) -> Iterator[None]:
+    """Leave the lab with its power on, for who comes next."""
+    try:
+        yield
+    finally:
+        if LabSwitch(lab.name).state() is PowerState.OFF:
+            LabSwitch(lab.name).restore()
+
+
+def power_of(lab: Lab) -> PowerState:
+    """Return ON if the lab's server answers."""
+    try:
+        with closing(connect(lab.target_url, lab.password)):
+            return PowerState.ON
+    except psycopg2.Error:
+        return PowerState.OFF
+
+
+DEVICES: Mapping[SwitchKind, Callable[[Path, Lab], AbstractContextManager[Device]]] = {
+    SwitchKind.MANUAL: by_hand,
+    SwitchKind.EXEC: by_programs,
+    SwitchKind.FENCE: by_an_agent,
+    SwitchKind.SYSRQ: by_kernel,
+    SwitchKind.LAB: by_a_lab,
+}
