@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
-import select
 import threading
 import time
 from collections import deque
@@ -19,6 +17,7 @@ from dbcheck.errors import CommitUnknown, DbcheckError, EngineError, WitnessErro
 from dbcheck.load.crew import END_S, Look, Told, note
 from dbcheck.load.latency import Latencies
 from dbcheck.load.pace import Pace
+from dbcheck.load.poller import READ, WRITE, Alarm, open_poller
 from dbcheck.load.team import Team
 from dbcheck.ports.engine import Session
 from dbcheck.ports.witness import WitnessLog
@@ -26,7 +25,6 @@ from dbcheck.ports.witness import WitnessLog
 log = logging.getLogger(__name__)
 
 LOOK_S = 0.05
-_IN, _OUT = select.EPOLLIN, select.EPOLLOUT
 _REPLIES_MAX = 64  # taken in one round, so that the first of them need not wait long
 _CONNECTING_MAX = 16  # replacements at once
 _YOUNG_US = 1_000_000  # for so long after an ack a load that is held back goes on
@@ -96,9 +94,9 @@ class Loop:
         # Nothing connects or runs in another thread; and not join(): see ProcessCrew.
         self._has_run = threading.Event()
         self._has_run.set()
-        self._epoll = select.epoll()
-        self._alarm = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self._closing = threading.Lock()  # its number is not another file's while held
+        self._poller = open_poller()
+        self._alarm = Alarm()
+        self._closing = threading.Lock()  # the alarm stays open while it is held
 
     # ------------------------------------------------------------- see load.crew.Crew
 
@@ -136,7 +134,7 @@ class Loop:
         self._held = held
         with self._closing:
             if not self._closed:
-                os.eventfd_write(self._alarm, 1)
+                self._alarm.set()
 
     def look(self) -> Look:
         """Return the newest look at the sessions."""
@@ -149,7 +147,7 @@ class Loop:
         """
         self._stopping = True
         if not self._closed:
-            os.eventfd_write(self._alarm, 1)
+            self._alarm.set()
             self._has_run.wait()
             self._close()
         return self._told
@@ -163,8 +161,8 @@ class Loop:
             self._has_run.set()
 
     def _rounds(self) -> None:
-        self._epoll.register(self._alarm, _IN)
-        self._epoll.register(self._log.fileno(), _IN)
+        self._poller.register(self._alarm.fileno(), READ)
+        self._poller.register(self._log.fileno(), READ)
         try:
             while (self._lanes or self._replacing) and not self._stopping:
                 self._round()
@@ -179,14 +177,14 @@ class Loop:
     def _round(self) -> None:
         """Take what has come, and send what may be sent."""
         done: list[tuple[_Lane, int]] = []
-        for fd, mask in self._epoll.poll(self._idle_s(), _REPLIES_MAX):
+        for fd, mask in self._poller.poll(self._idle_s(), _REPLIES_MAX):
             lane = self._lanes.get(fd)
             if lane is None:
                 self._heard(fd)
                 continue
             try:
-                if mask & _OUT and lane.session.flush():
-                    self._epoll.modify(fd, _IN)
+                if mask & WRITE and lane.session.flush():
+                    self._poller.modify(fd, READ)
                 row_id = lane.session.receive()
             except EngineError as error:
                 self._ended(lane, error)
@@ -244,7 +242,7 @@ class Loop:
             self._waiting += 1
             try:
                 if not lane.session.send(row):
-                    self._epoll.modify(lane.fd, _IN | _OUT)
+                    self._poller.modify(lane.fd, READ | WRITE)
             except EngineError as error:
                 self._ended(lane, error)
 
@@ -264,10 +262,10 @@ class Loop:
 
     def _heard(self, fd: int) -> None:
         """Take what came beside the replies: news of the log, a session, the end."""
-        if fd != self._alarm:
+        if fd != self._alarm.fileno():
             self._log.room()
             return
-        os.eventfd_read(fd)
+        self._alarm.clear()
         while not self._arrivals.empty():
             self._arrived(self._arrivals.get())
 
@@ -320,7 +318,7 @@ class Loop:
         with self._closing:
             if not self._closed:
                 self._arrivals.put(replace(gone, session=session))
-                os.eventfd_write(self._alarm, 1)
+                self._alarm.set()
             elif session is not None:  # an interrupt ended the wait for this thread
                 session.close()
 
@@ -337,7 +335,7 @@ class Loop:
     def _add(self, session: Session, number: int) -> _Lane:
         lane = _Lane(session, number, session.fileno())
         try:
-            self._epoll.register(lane.fd, _IN)
+            self._poller.register(lane.fd, READ)
         except BaseException:
             session.close()
             raise
@@ -346,7 +344,7 @@ class Loop:
 
     def _drop(self, lane: _Lane) -> None:
         """Close a session and keep what it did."""
-        self._epoll.unregister(lane.fd)
+        self._poller.unregister(lane.fd)
         del self._lanes[lane.fd]
         if lane in self._ready:
             self._ready.remove(lane)
@@ -387,5 +385,5 @@ class Loop:
                     session.close()
             # Noted first: after an interrupt, its number may be that of another file.
             self._closed = True
-            self._epoll.close()
-            os.close(self._alarm)
+            self._poller.close()
+            self._alarm.close()

@@ -523,15 +523,15 @@ def test_what_an_interrupted_end_has_closed_is_not_used_again(
     site = make(until_last)
     site.start()
     wait_until(lambda: len(site.log.acks) == 3 * (LAST - 1), "acks")
-    close, alarm = os.close, site.loop._alarm
+    alarm = site.loop._alarm
+    close = alarm.close
 
-    def interrupted(fd: int) -> None:
-        close(fd)
-        if fd == alarm:
-            raise KeyboardInterrupt
+    def interrupted() -> None:
+        close()
+        raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(os, "close", interrupted)
+        patch.setattr(alarm, "close", interrupted)
         with pytest.raises(KeyboardInterrupt):
             site.loop.end()
     assert site.loop.end().sent.keys() == {1, 2, 3}
