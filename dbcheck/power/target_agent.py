@@ -20,6 +20,7 @@ from dbcheck.remote.wire import (
     first_line,
     host_names,
     obey,
+    require_linux,
     serve,
     settle,
 )
@@ -136,6 +137,7 @@ def _sudo(*words: str, text: str = "") -> str | None:
 
 def main() -> None:
     """Serve standard input and output."""
+    require_linux()
     settle()
     outlet = Outlet(1)
     serve(Agent(outlet), outlet, 0)

@@ -23,6 +23,7 @@ from dbcheck.remote.wire import (
     Outlet,
     Refusal,
     obey,
+    require_linux,
     serve,
     settle,
 )
@@ -102,6 +103,7 @@ class Agent(Answers):
 
 def main() -> None:
     """Serve standard input and output."""
+    require_linux()
     settle()
     outlet = Outlet(1)
     serve(Agent(outlet), outlet, 0)
