@@ -11,7 +11,8 @@ from dataclasses import replace
 from dbcheck import children
 from dbcheck.errors import DbcheckError, LoadError
 from dbcheck.load.crew import END_S, Look, Told
-from dbcheck.load.job import Ended, Job, hear, tell
+from dbcheck.load.job import Ended, Job, receive, send
+from dbcheck.local import Channel
 
 _ERROR_BYTES = 2000
 _JUDGE = "What the witness holds can be judged: dbcheck reconcile."
@@ -20,7 +21,7 @@ Child = subprocess.Popen[bytes]
 
 
 class ProcessCrew:
-    """See load.crew.Crew; connect() to end() hold a process, a thread and two pipes."""
+    """See load.crew.Crew; connect() to end() hold a process, a thread and a socket."""
 
     def __init__(self, job: Job) -> None:
         self._job = job
@@ -32,38 +33,40 @@ class ProcessCrew:
         # takes the thread for ended, bpo-45274).
         self._has_read = threading.Event()
         self._child: Child | None = None
+        self._channel: Channel | None = None
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115
 
     def connect(self) -> None:
         """Start the process; return once every session there is connected."""
         self._told = None
-        # In a session of its own, so that Ctrl-C reaches the client alone.
-        self._child = subprocess.Popen(
-            children.module("dbcheck.load.worker"),
-            # The job brings any other password; this one libpq itself looks for.
-            env=children.environment(keep=(children.LIBPQ_PASSWORD,)),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-            start_new_session=True,
-        )
+        self._channel, theirs = Channel.pair()
+        with theirs:
+            # In a session of its own, so that Ctrl-C reaches the client alone.
+            self._child = subprocess.Popen(
+                children.module("dbcheck.load.worker", str(theirs.fileno())),
+                # The job brings any other password; this one libpq itself looks for.
+                env=children.environment(keep=(children.LIBPQ_PASSWORD,)),
+                stdin=subprocess.DEVNULL,
+                stdout=self._errors,
+                stderr=self._errors,
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,
+            )
         threading.Thread(
-            target=self._read, args=(self._child,), name="load-process"
+            target=self._read, args=(self._child, self._channel), name="load-process"
         ).start()
-        _order(self._child, self._job)
+        self._order(self._job)
         self._connected.wait()
         if error := self._refusal or (self._told and self._told.failure):
             raise error
 
     def start(self, began_us: int) -> None:
         """Let the sessions commit."""
-        assert self._child is not None
-        _order(self._child, began_us)
+        self._order(began_us)
 
     def hold(self, *, held: bool) -> None:
         """Have the sessions send nothing more, or go on."""
-        if self._child is not None:
-            _order(self._child, held)
+        self._order(held)
 
     def look(self) -> Look:
         """Return the newest look that came."""
@@ -77,28 +80,25 @@ class ProcessCrew:
         if self._child is not None:
             self._end(self._child, wait_s)
             self._child = None
+        if self._channel is not None:
+            self._channel.close()
         self._errors.close()  # no sooner: the reader may have to tell what is in it
         return self._told or Told(failure=self._silence())
 
     def _end(self, child: Child, wait_s: float) -> None:
-        assert child.stdin is not None and child.stdout is not None
         try:
-            _order(child, None)
+            self._order(None)
             self._has_read.wait(wait_s)
         finally:
             child.kill()
             child.wait()
             self._has_read.wait()  # all that there was to read
-            with contextlib.suppress(OSError):
-                child.stdin.close()
-            child.stdout.close()
 
-    def _read(self, child: Child) -> None:
+    def _read(self, child: Child, channel: Channel) -> None:
         """Take what the process tells, until it has told all."""
-        assert child.stdout is not None
         try:
             while True:
-                message = hear(child.stdout)
+                message = receive(channel)
                 if isinstance(message, Look):
                     self._look = message
                 elif isinstance(message, Ended):
@@ -114,6 +114,12 @@ class ProcessCrew:
         finally:
             self._connected.set()
             self._has_read.set()
+
+    def _order(self, order: object) -> None:
+        # The process is gone, as the reader tells, or end() closed the channel.
+        with contextlib.suppress(OSError):
+            if self._channel is not None:
+                send(self._channel, order)
 
     def _loss(self, child: Child) -> LoadError:
         """Describe a process that ended without a word."""
@@ -135,10 +141,3 @@ class ProcessCrew:
             " heard to its end",
             hint=_JUDGE,
         )
-
-
-def _order(child: Child, order: object) -> None:
-    assert child.stdin is not None
-    # Nobody is there, as the reader tells, or the pipe was closed by an earlier end().
-    with contextlib.suppress(OSError, ValueError):
-        tell(child.stdin, order)

@@ -26,15 +26,16 @@ WORKER = """\
 import sys
 from dbcheck.errors import EngineError
 from dbcheck.load.crew import Look, Told
-from dbcheck.load.job import Ended, hear, tell
-inbox, outbox = sys.stdin.buffer, sys.stdout.buffer
-hear(inbox)
+from dbcheck.load.job import Ended, receive, send
+from dbcheck.local import Channel
+client = Channel.inherited(int(sys.argv[-1]))
+receive(client)
 {then}
 """
-CONNECTS = "tell(outbox, Look(running=1)); hear(inbox)"
-TELLS = f"{CONNECTS}; hear(inbox); tell(outbox, Ended(Told(sent={{1: 5}})))"
-HANGS = f"{CONNECTS}; hear(inbox); hear(inbox)"
-REFUSES = "tell(outbox, EngineError('no such table'))"
+CONNECTS = "send(client, Look(running=1)); receive(client)"
+TELLS = f"{CONNECTS}; receive(client); send(client, Ended(Told(sent={{1: 5}})))"
+HANGS = f"{CONNECTS}; receive(client); receive(client)"
+REFUSES = "send(client, EngineError('no such table'))"
 
 
 class Interrupted(threading.Event):
