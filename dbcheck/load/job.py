@@ -2,7 +2,7 @@
 
 Both ends are this program, and no other has the sockets, so objects go as pickles.
 To the process: a Job, when to start (an int), whether to hold the sessions (a bool) and
-None for the end; from it: Looks, the first of which says that every session is
+None for the end; from it: Snapshots, the first of which says that every session is
 connected, and in the end Ended or the error that kept it from connecting.
 """
 
@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from dbcheck.core.schedule import Schedule
-from dbcheck.load.crew import Told
-from dbcheck.load.team import Team
+from dbcheck.load.group import GroupResult
+from dbcheck.load.plan import SessionPlan
 from dbcheck.local import Channel, NotAMessage
 from dbcheck.ports.witness import Witness, WitnessLog
 
@@ -23,7 +23,7 @@ from dbcheck.ports.witness import Witness, WitnessLog
 class Job:
     """What a process is to do, with a log of its own on the witness."""
 
-    team: Team
+    plan: SessionPlan
     schedule: Schedule
     witness: Witness
     run_id: str
@@ -38,7 +38,7 @@ class Job:
 class Ended:
     """Every session has ended, and the log is closed."""
 
-    told: Told
+    result: GroupResult
 
 
 def send(channel: Channel, message: object) -> None:

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from dbcheck import children
 from dbcheck.errors import DbcheckError, LoadError
-from dbcheck.load.crew import END_S, Look, Told
+from dbcheck.load.group import END_S, GroupResult, Snapshot
 from dbcheck.load.job import Ended, Job, receive, send
 from dbcheck.local import Channel
 
@@ -20,13 +20,13 @@ _JUDGE = "What the witness holds can be judged: dbcheck reconcile."
 Child = subprocess.Popen[bytes]
 
 
-class ProcessCrew:
-    """See load.crew.Crew; connect() to end() hold a process, a thread and a socket."""
+class ProcessGroup:
+    """See SessionGroup; connect() to end() hold a process, a thread and a socket."""
 
     def __init__(self, job: Job) -> None:
         self._job = job
-        self._look = Look()
-        self._told: Told | None = Told()  # None: the process has not told yet
+        self._snapshot = Snapshot()
+        self._result: GroupResult | None = GroupResult()  # None: it has not come yet
         self._refusal: DbcheckError | None = None
         self._connected = threading.Event()
         # Thread.join() may not be called again after an interrupt (CPython 3.11 then
@@ -38,7 +38,7 @@ class ProcessCrew:
 
     def connect(self) -> None:
         """Start the process; return once every session there is connected."""
-        self._told = None
+        self._result = None
         self._channel, theirs = Channel.pair()
         with theirs:
             # In a session of its own, so that Ctrl-C reaches the client alone.
@@ -57,7 +57,7 @@ class ProcessCrew:
         ).start()
         self._order(self._job)
         self._connected.wait()
-        if error := self._refusal or (self._told and self._told.failure):
+        if error := self._refusal or (self._result and self._result.failure):
             raise error
 
     def start(self, began_us: int) -> None:
@@ -68,11 +68,11 @@ class ProcessCrew:
         """Have the sessions send nothing more, or go on."""
         self._order(held)
 
-    def look(self) -> Look:
-        """Return the newest look that came."""
-        return self._look
+    def snapshot(self) -> Snapshot:
+        """Return the newest snapshot that came."""
+        return self._snapshot
 
-    def end(self, wait_s: float = END_S) -> Told:
+    def end(self, wait_s: float = END_S) -> GroupResult:
         """End the sessions, the process and what belongs to it; idempotent.
 
         What an interrupt has left of that is done by the next call.
@@ -82,8 +82,8 @@ class ProcessCrew:
             self._child = None
         if self._channel is not None:
             self._channel.close()
-        self._errors.close()  # no sooner: the reader may have to tell what is in it
-        return self._told or Told(failure=self._silence())
+        self._errors.close()  # no sooner: the reader may have to quote from it
+        return self._result or GroupResult(failure=self._silence())
 
     def _end(self, child: Child, wait_s: float) -> None:
         try:
@@ -95,49 +95,50 @@ class ProcessCrew:
             self._has_read.wait()  # all that there was to read
 
     def _read(self, child: Child, channel: Channel) -> None:
-        """Take what the process tells, until it has told all."""
+        """Take what the process sends, until its result or the end."""
         try:
             while True:
                 message = receive(channel)
-                if isinstance(message, Look):
-                    self._look = message
+                if isinstance(message, Snapshot):
+                    self._snapshot = message
                 elif isinstance(message, Ended):
-                    self._told = message.told
+                    self._result = message.result
                     return
                 else:
-                    self._refusal, self._told = message, Told()
+                    self._refusal, self._result = message, GroupResult()
                     return
                 self._connected.set()
         except EOFError:
-            self._told = Told(failure=self._loss(child))
-            self._look = replace(self._look, running=0, waiting=0, failed=True)
+            self._result = GroupResult(failure=self._loss(child))
+            self._snapshot = replace(self._snapshot, running=0, waiting=0, failed=True)
         finally:
             self._connected.set()
             self._has_read.set()
 
     def _order(self, order: object) -> None:
-        # The process is gone, as the reader tells, or end() closed the channel.
+        # The process is gone, as the reader notices, or end() closed the channel.
         with contextlib.suppress(OSError):
             if self._channel is not None:
                 send(self._channel, order)
 
     def _loss(self, child: Child) -> LoadError:
-        """Describe a process that ended without a word."""
+        """Describe a process that ended without a result."""
         status = child.wait()
         self._errors.seek(0)
         text = self._errors.read()[-_ERROR_BYTES:].decode("utf-8", "replace")
-        said = [line.strip() for line in text.splitlines() if line.strip()]
+        lines = [line.strip() for line in text.splitlines() if line.strip()]
+        last = lines[-1] if lines else "it wrote nothing"
         return LoadError(
-            f"process {child.pid} of the load, with {self._job.team.count} sessions,"
-            f" ended by itself ({status}): {said[-1] if said else 'it said nothing'}",
+            f"process {child.pid} of the load, with {self._job.plan.count} sessions,"
+            f" ended by itself ({status}): {last}",
             hint=f"{_JUDGE} Look for the reason in the system's log, e.g. memory that"
             " ran out.",
         )
 
     def _silence(self) -> LoadError:
-        """Describe a process of whose end nothing was heard."""
+        """Describe a process whose result did not come."""
         return LoadError(
-            f"a process of the load, with {self._job.team.count} sessions, was not"
-            " heard to its end",
+            f"a process of the load, with {self._job.plan.count} sessions, did not"
+            " send its result",
             hint=_JUDGE,
         )

@@ -11,9 +11,9 @@ import threading
 from queue import Empty, SimpleQueue
 
 from dbcheck.errors import DbcheckError, WitnessError
-from dbcheck.load.crew import Told
+from dbcheck.load.group import GroupResult
 from dbcheck.load.job import Ended, Job, receive, send
-from dbcheck.load.loop import LOOK_S, Loop
+from dbcheck.load.loop import SNAPSHOT_S, Loop
 from dbcheck.local import Channel
 from dbcheck.ports.witness import WitnessLog
 
@@ -31,19 +31,19 @@ def main() -> None:
     except DbcheckError as error:
         send(client, error)
         return
-    loop = Loop(job.team, job.schedule, log)
+    loop = Loop(job.plan, job.schedule, log)
     try:
         loop.connect()
     except DbcheckError as error:
         _close(log, loop.end())
         send(client, error)
         return
-    send(client, loop.look())
+    send(client, loop.snapshot())
     _work(loop, orders, client)
-    told = loop.end()
-    send(client, loop.look())
-    _close(log, told)
-    send(client, Ended(told))
+    result = loop.end()
+    send(client, loop.snapshot())
+    _close(log, result)
+    send(client, Ended(result))
 
 
 def _listen(client: Channel, orders: Orders) -> None:
@@ -56,30 +56,30 @@ def _listen(client: Channel, orders: Orders) -> None:
 
 
 def _work(loop: Loop, orders: Orders, client: Channel) -> None:
-    """Run the sessions, and tell how they are, until the end is ordered."""
+    """Run the sessions, and send snapshots, until the end is ordered."""
     began_us = orders.get()
     if began_us is None:
         return
     loop.start(began_us)
-    look = loop.look()
+    snapshot = loop.snapshot()
     while True:
         try:
-            order = orders.get(timeout=LOOK_S)
+            order = orders.get(timeout=SNAPSHOT_S)
             if not isinstance(order, bool):
                 return
             loop.hold(held=order)
         except Empty:
-            before, look = look, loop.look()
-            if look is not before:
-                send(client, look)
+            before, snapshot = snapshot, loop.snapshot()
+            if snapshot is not before:
+                send(client, snapshot)
 
 
-def _close(log: WitnessLog, told: Told) -> None:
+def _close(log: WitnessLog, result: GroupResult) -> None:
     try:
         log.close()
     except WitnessError as error:
-        told.close_error = error
-    told.watermark, told.window = log.watermark(), log.window()
+        result.close_error = error
+    result.watermark, result.window = log.watermark(), log.window()
 
 
 if __name__ == "__main__":
