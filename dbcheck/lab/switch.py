@@ -81,8 +81,8 @@ class LabSwitch:
             )
         return status.failure
 
-    def _status(self) -> requests.Standing:
-        return self._ask(requests.Status(), requests.Standing, _STATUS_TIMEOUT_S)
+    def _status(self) -> requests.PowerStatus:
+        return self._ask(requests.Status(), requests.PowerStatus, _STATUS_TIMEOUT_S)
 
     def _ask(self, request: requests.Request, kind: type[T], timeout_s: float) -> T:
         try:

@@ -8,14 +8,14 @@ from collections.abc import Iterator
 import msgspec
 
 from dbcheck.errors import LabError
-from dbcheck.lab.daemon.requests import Description, Request, Standing
+from dbcheck.lab.daemon.requests import Description, PowerStatus, Request
 from dbcheck.lab.daemon.rpc import answered
 from dbcheck.lab.drive.model import CutReport, DriveCounters
 from dbcheck.lab.reply import NotUnderstood, Reply, result_in
 from dbcheck.local import MESSAGE_BYTES_MAX, Channel, NotAMessage
 from tests.fuzz.target import Target
 
-_KINDS = (Standing, Description, CutReport, DriveCounters, dict[str, int], str, int)
+_KINDS = (PowerStatus, Description, CutReport, DriveCounters, dict[str, int], str, int)
 _SENT_MAX = 1 << 15  # so much fits into a socket that nobody reads yet
 
 

@@ -21,7 +21,7 @@ class Describe(Request, frozen=True):
 
 
 class Status(Request, frozen=True):
-    """Answered with a Standing."""
+    """Answered with a PowerStatus."""
 
 
 class Cut(Request, frozen=True):
@@ -104,7 +104,7 @@ class Description(msgspec.Struct, frozen=True):
     known_hosts: str
 
 
-class Standing(msgspec.Struct, frozen=True):
+class PowerStatus(msgspec.Struct, frozen=True):
     """See machine.Machine: its power, failure() and broken()."""
 
     power: str

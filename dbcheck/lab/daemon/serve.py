@@ -101,9 +101,9 @@ class Daemon:
             known_hosts=str(self._sshd.known_hosts),
         )
 
-    def _status(self) -> requests.Standing:
+    def _status(self) -> requests.PowerStatus:
         failure, broken = self._machine.failure(), self._machine.broken()
-        return requests.Standing(self._machine.power.value, failure, broken)
+        return requests.PowerStatus(self._machine.power.value, failure, broken)
 
     def _restore(self, asked: requests.Restore) -> None:
         self._machine.restore(Path(asked.image) if asked.image else None)
