@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from dbcheck import stored
+from dbcheck.durable import sync
 from dbcheck.errors import RunFormatError
 from dbcheck.state import state_folder
 
@@ -68,7 +69,7 @@ class ClientKey:
             try:
                 file.write(stored.to_bytes(self))
                 file.flush()
-                os.fsync(file.fileno())
+                sync(file.fileno())
             except BaseException:  # half a key would forbid what no key allows
                 path.unlink()
                 raise

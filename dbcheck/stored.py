@@ -27,6 +27,7 @@ from typing import IO, Any, TypeVar
 
 import msgspec
 
+from dbcheck.durable import sync
 from dbcheck.errors import RunFormatError, RunWriteError
 from dbcheck.formats import FORMAT, Steps
 from dbcheck.owners import is_ours, own_users
@@ -139,7 +140,7 @@ def write(path: Path, chunks: Iterable[bytes]) -> None:
             for chunk in chunks:
                 file.write(chunk)
             file.flush()
-            os.fsync(file.fileno())
+            sync(file.fileno())
         with writing(path.parent):
             part.replace(path)
     finally:

@@ -6,7 +6,7 @@ from dbcheck.core.apart import Apart, same_host
 from dbcheck.core.target import HostBefore
 from dbcheck.errors import UsageError
 from dbcheck.ports.witness import HostFacts
-from dbcheck.remote.addresses import boot_id, machine_id, place
+from dbcheck.remote.addresses import boot_id, is_here, machine_id, place
 
 _ON_TARGET = (
     "the witness is on the target's own host: its log would lose power "
@@ -28,8 +28,7 @@ def require_independent(target: str, kind: str, witness: HostFacts) -> str:
     """
     where = place(target)
     if where.here:
-        theirs = (witness.machine_id, witness.boot_id)
-        if kind == "file" or same_host((machine_id(), boot_id()), theirs):
+        if kind == "file" or _is_here(witness):
             raise UsageError(_ON_TARGET, hint=_MEND)
         return "the target's address is this host's, the witness is another host"
     shared = where.addresses & witness.addresses
@@ -38,9 +37,30 @@ def require_independent(target: str, kind: str, witness: HostFacts) -> str:
             f"the witness {witness.hostname} has the target's address {min(shared)}",
             hint=_MEND,
         )
+    if not witness.addresses:
+        return "the witness lists none of its addresses; nothing was compared"
     if not where.addresses:
         return "the target's host name does not resolve here; nothing was compared"
     return "the target's addresses are not the witness's"
+
+
+def _is_here(witness: HostFacts) -> bool:
+    """Return whether the witness is on this client's own host.
+
+    Raise UsageError if neither ids nor addresses show that, as on some systems other
+    than Linux.
+    """
+    theirs = (witness.machine_id, witness.boot_id)
+    same = same_host((machine_id(), boot_id()), theirs)
+    if same is None and not witness.addresses:
+        raise UsageError(
+            f"the witness {witness.hostname} shows neither ids nor addresses, so it may"
+            " be on the target's own host",
+            hint=_MEND,
+        )
+    if same is None:
+        return any(is_here(address) for address in witness.addresses)
+    return same
 
 
 def require_other_host(host: HostBefore | None, witness: HostFacts) -> Apart:

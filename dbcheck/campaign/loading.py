@@ -22,12 +22,12 @@ from dbcheck.core.moments import Stratum
 from dbcheck.core.server import LogPosition, ServerFacts
 from dbcheck.core.values import Json
 from dbcheck.errors import EngineError, PowerError, WitnessError
-from dbcheck.load.crew import Crew
+from dbcheck.load.group import SessionGroup
 from dbcheck.load.job import Job
 from dbcheck.load.load import STALLED, UNSEEN, Load
 from dbcheck.load.loop import Loop, now_us
-from dbcheck.load.process import ProcessCrew
-from dbcheck.load.team import Team, is_same_server
+from dbcheck.load.plan import SessionPlan, is_same_server
+from dbcheck.load.process import ProcessGroup
 from dbcheck.ports.witness import WindowFacts
 from dbcheck.runs import LoadRecord
 
@@ -53,7 +53,7 @@ def load_until_cut(rig: Rig, started: Started, cutter: Cutter) -> LoadRecord:
     then is no claim.  If more of them leave a part of the sessions unheard, nothing
     is stored: half a record is none.
     """
-    load = Load(crews_of(rig, started), rig.limits.silence_s)
+    load = Load(groups_of(rig, started), rig.limits.silence_s)
     cutter.load = load
     said = ""
     try:
@@ -82,11 +82,11 @@ def load_until_cut(rig: Rig, started: Started, cutter: Cutter) -> LoadRecord:
     return record
 
 
-def crews_of(rig: Rig, started: Started) -> list[Crew]:
+def groups_of(rig: Rig, started: Started) -> list[SessionGroup]:
     """Return the sessions, in a thread of this process or in processes of their own."""
     manifest = started.manifest
     workload = manifest.workload
-    team = Team(
+    plan = SessionPlan(
         rig.engine,
         manifest.before,
         workload.shape,
@@ -96,10 +96,10 @@ def crews_of(rig: Rig, started: Started) -> list[Crew]:
         ramp_s=workload.ramp_s,
     )
     if manifest.logs == 1:
-        return [Loop(team, started.schedule, started.log)]
-    parts = enumerate(team.parts(manifest.logs - 1), 1)
+        return [Loop(plan, started.schedule, started.log)]
+    parts = enumerate(plan.split(manifest.logs - 1), 1)
     return [
-        ProcessCrew(Job(part, started.schedule, rig.witness, manifest.run_id, number))
+        ProcessGroup(Job(part, started.schedule, rig.witness, manifest.run_id, number))
         for number, part in parts
     ]
 
@@ -375,7 +375,7 @@ def _record(started: Started, load: Load, cutter: Cutter) -> LoadRecord:
     warm = {PREFLIGHT_SESSION: WARM_ROWS}
     last_us = load.last_ack_us()
     result = load.result
-    parts = load.parts if started.manifest.logs > 1 else []
+    parts = load.results if started.manifest.logs > 1 else []
     acked = sum(result.acked.values())
     loaded_us = (last_us or load.began_us) - load.began_us
     return LoadRecord(

@@ -24,7 +24,7 @@ from dbcheck.core.schedule import EPOCH_MAX, Schedule, epoch_of
 from dbcheck.core.server import ServerFacts
 from dbcheck.core.target import HostBefore
 from dbcheck.errors import EngineError, NoCanary, RunWriteError, WitnessError
-from dbcheck.load.single import commit
+from dbcheck.load.commit import commit
 from dbcheck.ports.engine import Shape
 from dbcheck.ports.witness import WitnessLog
 from dbcheck.runs import Manifest, RunFolder, new_run_id
@@ -206,7 +206,7 @@ def _manifest(
     table = rig.engine.prepare(workload.shape, server=before)
     # Preparing may have given the data a name by which they are recognised.
     before = replace(before, identity=rig.engine.facts().identity)
-    logs = workload.processes + 1 if workload.processes > 1 else 1  # see crews_of()
+    logs = workload.processes + 1 if workload.processes > 1 else 1  # see groups_of()
     moment = datetime.now(UTC)
     return Manifest(
         run_id=new_run_id(moment.strftime("%Y%m%d-%H%M%S")),

@@ -21,6 +21,7 @@ from dbcheck.cli.guard import guard, require_passable, require_sole
 from dbcheck.core.statistics import cuts_needed
 from dbcheck.errors import DbcheckError, RunWriteError, UsageError
 from dbcheck.inventory.entry import Entry
+from dbcheck.lab import programs
 from dbcheck.lab.process import leashed
 from dbcheck.power import consent
 from dbcheck.power.registry import UNATTENDED
@@ -114,7 +115,13 @@ def together(
 
     One that fails does not disturb the others.  What each says goes to progress.log in
     its folder.  When this process ends, they end as by Ctrl-C, with the power restored.
+    Raise UsageError where no process can be made to end so.
     """
+    if programs.find("setpriv") is None:
+        raise UsageError(
+            f"campaigns cannot run together: {programs.lacking('setpriv')}",
+            hint="Install it, on Linux; or run one campaign after the other.",
+        )
     view = PlainProgress(output.progress_console())
     children: list[Child] = []
     told: set[tuple[str, str]] = set()

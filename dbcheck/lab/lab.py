@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-import json
 import os
 import select
 import subprocess
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from types import NoneType
+from typing import TypeVar
 
 from dbcheck import children, interrupt
 from dbcheck.errors import LabError
 from dbcheck.lab import namespace, programs, state
-from dbcheck.lab.daemon import rpc as control
+from dbcheck.lab.daemon import requests, rpc
 from dbcheck.lab.machine import SERVERS
 from dbcheck.lab.needs import missing_for_drive_rung
 from dbcheck.lab.process import Process
+from dbcheck.lab.reply import result_in
 from dbcheck.lab.spec import LabSpec
 from dbcheck.lab.ssh import sshd
 from dbcheck.lab.state import Entry
 from dbcheck.lab.switch import LabSwitch
+
+T = TypeVar("T")
 
 _START_TIMEOUT_S = 120.0
 _REQUEST_TIMEOUT_S = 60.0
@@ -47,16 +50,16 @@ class Lab:
         """Ask the daemon for the facts; use start() or find()."""
         self._entry = entry
         self._daemon = daemon
-        facts = self._ask("describe")
+        facts = self._ask(requests.Describe(), requests.Description)
         self.name = entry.name
-        self.spec = LabSpec.from_json(facts["spec"])
-        self.target_url: str = facts["target_url"]
-        self.password: str = facts["password"]
-        self.witness_url: str = facts["witness_url"]
-        self.host_url: str = facts["host_url"]
-        self.log_path: str = facts["log_path"]
-        self.identity_file = Path(facts["identity_file"])
-        self.known_hosts = Path(facts["known_hosts"])
+        self.spec = LabSpec.from_json(facts.spec)
+        self.target_url = facts.target_url
+        self.password = facts.password
+        self.witness_url = facts.witness_url
+        self.host_url = facts.host_url
+        self.log_path = facts.log_path
+        self.identity_file = Path(facts.identity_file)
+        self.known_hosts = Path(facts.known_hosts)
 
     @classmethod
     def start(
@@ -110,28 +113,35 @@ class Lab:
 
     def counters(self) -> dict[str, int]:
         """Return what the drive did since power was last applied; {} if no drive."""
-        counters: dict[str, int] = self._ask("counters")
-        return counters
+        return self._ask(requests.Counters(), dict[str, int])
 
     def server_log(self, lines: int = 20) -> str:
         """Return the last lines of the server's log."""
-        return str(self._ask("log", lines=lines))
+        return self._ask(requests.Log(lines), str)
 
     def freeze_server(self) -> None:
         """Stop the server in its tracks: connections stay open and fall silent."""
-        self._ask("freeze")
+        self._ask(requests.Freeze(), NoneType)
 
     def thaw_server(self) -> None:
         """Let a frozen server go on."""
-        self._ask("thaw")
+        self._ask(requests.Thaw(), NoneType)
 
-    def set_drive(self, **values: object) -> None:
-        """Change flush_ms, write_ms, survivors or seed of the drive (see DriveSpec)."""
-        self._ask("set", **values)
+    def set_drive(
+        self,
+        *,
+        flush_ms: float | None = None,
+        write_ms: float | None = None,
+        survivors: str | None = None,
+        seed: int | None = None,
+    ) -> None:
+        """Change these of the drive's settings (see DriveSpec), but for None."""
+        change = requests.SetDrive(flush_ms, write_ms, survivors, seed)
+        self._ask(change, NoneType)
 
     def configure(self, settings: Mapping[str, str]) -> None:
         """Replace the server's settings, with the power off, for its next start."""
-        self._ask("configure", settings=dict(settings))
+        self._ask(requests.Configure(dict(settings)), NoneType)
 
     def close(self) -> None:
         """End the lab and remove its files; a dead one's too."""
@@ -145,9 +155,9 @@ class Lab:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _ask(self, command: str, **fields: object) -> Any:
+    def _ask(self, request: requests.Request, kind: type[T]) -> T:
         timeout_s = _REQUEST_TIMEOUT_S
-        return control.ask(self._entry.control, command, timeout_s=timeout_s, **fields)
+        return rpc.ask(self._entry.control, request, kind, timeout_s=timeout_s)
 
 
 def standing() -> list[str]:
@@ -249,15 +259,13 @@ def _await_ready(entry: Entry, ready: int) -> None:
     with open(ready, "rb") as pipe:
         if not select.select([pipe], [], [], _START_TIMEOUT_S)[0]:
             raise LabError(f"the lab is not ready after {_START_TIMEOUT_S:g} s")
-        line = pipe.readline()
-    if not line:
+        reply = pipe.readline()
+    if not reply:
         raise LabError(
             f"the lab's daemon died while starting: {_tail(entry.log)}",
             hint="The daemon's own words tell why.",
         )
-    reply = json.loads(line)
-    if "error" in reply:
-        raise LabError(reply["error"], hint=reply["hint"])
+    result_in(reply, NoneType)
 
 
 def _tail(log: Path) -> str:
@@ -272,7 +280,8 @@ def _end(entry: Entry) -> None:
     """End a lab gently if it answers, by force if not, and remove its files."""
     daemon = entry.daemon()
     try:
-        control.ask(entry.control, "down", timeout_s=_DOWN_TIMEOUT_S)
+        request = requests.Down()
+        rpc.ask(entry.control, request, NoneType, timeout_s=_DOWN_TIMEOUT_S)
         deadline = time.monotonic() + _DOWN_TIMEOUT_S
     except LabError:
         deadline = time.monotonic()

@@ -138,10 +138,7 @@ class Machine:
         """Replace the server's settings; they count from the next restore on."""
         if self.power is PowerState.ON:
             raise LabError("settings change while power is off", hint="Cut it first.")
-        changed = dict(settings)
-        if not all(isinstance(value, str) for value in changed.values()):
-            raise LabError("a server's settings are texts, numbers too")
-        self.server.settings = changed
+        self.server.settings = dict(settings)
 
     def flushes_expected(self) -> bool:
         """Say whether every commit must make the drive see a flush."""

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Any
+from types import NoneType
+from typing import TypeVar
 
 from dbcheck.core.cut import Cut, PowerState, SwitchKind
 from dbcheck.core.cutclass import CutClass
 from dbcheck.errors import LabError, PowerError
 from dbcheck.lab import state
-from dbcheck.lab.daemon import rpc as control
+from dbcheck.lab.daemon import requests, rpc
+
+T = TypeVar("T")
 
 _STATUS_TIMEOUT_S = 60.0
 _CUT_TIMEOUT_S = 60.0
@@ -38,7 +41,7 @@ class LabSwitch:
 
     def state(self) -> PowerState:
         """Ask the lab; raise PowerError if it does not answer."""
-        return PowerState(self._ask("status", _STATUS_TIMEOUT_S)["power"])
+        return PowerState(self._status().power)
 
     def cut(self) -> Cut:
         """Cut the power; exact_us is when the drive took its last request.
@@ -47,14 +50,14 @@ class LabSwitch:
         although this lab must send them: such a cut proves nothing.
         """
         asked_us = time.monotonic_ns() // 1000
-        reply = self._ask("cut", _CUT_TIMEOUT_S)
-        report = reply["report"]
+        result = self._ask(requests.Cut(), requests.CutResult, _CUT_TIMEOUT_S)
+        report = result.report
         if report["wiring"]:
             raise PowerError(
                 f"the lab is wired wrongly: {report['wiring']}",
                 hint="Discard this cycle; end the lab and start a new one.",
             )
-        return Cut(asked_us=asked_us, exact_us=reply["exact_us"], report=report)
+        return Cut(asked_us=asked_us, exact_us=result.exact_us, report=report)
 
     def restore(self) -> None:
         """Apply power and let the server recover; returns though that may fail.
@@ -62,27 +65,29 @@ class LabSwitch:
         Raise PowerError if the lab could not do its part.
         """
         image, self.image = self.image, None
-        fields = {} if image is None else {"image": str(image.resolve())}
-        self._ask("restore", _RESTORE_TIMEOUT_S, **fields)
+        request = requests.Restore("" if image is None else str(image.resolve()))
+        self._ask(request, NoneType, _RESTORE_TIMEOUT_S)
 
     def failure(self) -> str | None:
         """Say why the filesystem or the server did not come back, or None.
 
         Raise PowerError if the drive is dead, or the server was ended without a cut.
         """
-        status = self._ask("status", _STATUS_TIMEOUT_S)
-        if status["broken"]:
+        status = self._status()
+        if status.broken:
             raise PowerError(
-                f"lab {self.name} is broken: {status['broken']}",
+                f"lab {self.name} is broken: {status.broken}",
                 hint="This says nothing of the server: end the lab and start another.",
             )
-        reason: str | None = status["failure"]
-        return reason
+        return status.failure
 
-    def _ask(self, command: str, timeout_s: float, **fields: str) -> Any:
+    def _status(self) -> requests.PowerStatus:
+        return self._ask(requests.Status(), requests.PowerStatus, _STATUS_TIMEOUT_S)
+
+    def _ask(self, request: requests.Request, kind: type[T], timeout_s: float) -> T:
         try:
             socket = state.place(self.name).control
-            return control.ask(socket, command, timeout_s=timeout_s, **fields)
+            return rpc.ask(socket, request, kind, timeout_s=timeout_s)
         except LabError as error:
             text = f"lab {self.name}: {error}"
             raise PowerError(text, hint=error.hint) from None

@@ -1,8 +1,8 @@
-"""What goes over the pipes between the client and a process of the load.
+"""What goes between the client and a process of the load, over a local.Channel.
 
-Both ends are this program, and nobody else has the pipes, so objects go as pickles.
+Both ends are this program, and no other has the sockets, so objects go as pickles.
 To the process: a Job, when to start (an int), whether to hold the sessions (a bool) and
-None for the end; from it: Looks, the first of which says that every session is
+None for the end; from it: Snapshots, the first of which says that every session is
 connected, and in the end Ended or the error that kept it from connecting.
 """
 
@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import pickle
 from dataclasses import dataclass
-from typing import IO, Any
+from typing import Any
 
 from dbcheck.core.schedule import Schedule
-from dbcheck.load.crew import Told
-from dbcheck.load.team import Team
+from dbcheck.load.group import GroupResult
+from dbcheck.load.plan import SessionPlan
+from dbcheck.local import Channel, NotAMessage
 from dbcheck.ports.witness import Witness, WitnessLog
 
 
@@ -22,7 +23,7 @@ from dbcheck.ports.witness import Witness, WitnessLog
 class Job:
     """What a process is to do, with a log of its own on the witness."""
 
-    team: Team
+    plan: SessionPlan
     schedule: Schedule
     witness: Witness
     run_id: str
@@ -37,18 +38,18 @@ class Job:
 class Ended:
     """Every session has ended, and the log is closed."""
 
-    told: Told
+    result: GroupResult
 
 
-def tell(stream: IO[bytes], message: object) -> None:
-    """Send *message*; raise OSError if nobody is there any more."""
-    stream.write(pickle.dumps(message))
-    stream.flush()
+def send(channel: Channel, message: object) -> None:
+    """Send *message*; raise OSError if the other end is closed."""
+    channel.send(pickle.dumps(message))
 
 
-def hear(stream: IO[bytes]) -> Any:
+def receive(channel: Channel) -> Any:
     """Return the next message; raise EOFError if there will be none."""
     try:
-        return pickle.load(stream)
-    except Exception as error:  # half a pickle can raise anything
+        message = channel.receive()
+    except (OSError, NotAMessage) as error:
         raise EOFError from error
+    return pickle.loads(message)

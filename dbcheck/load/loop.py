@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
-import select
 import threading
 import time
 from collections import deque
@@ -16,17 +14,17 @@ from queue import SimpleQueue
 from dbcheck.core.history import SESSION_MAX, AckValues
 from dbcheck.core.schedule import Schedule
 from dbcheck.errors import CommitUnknown, DbcheckError, EngineError, WitnessError
-from dbcheck.load.crew import END_S, Look, Told, note
+from dbcheck.load.group import END_S, GroupResult, Snapshot, add_once
 from dbcheck.load.latency import Latencies
 from dbcheck.load.pace import Pace
-from dbcheck.load.team import Team
+from dbcheck.load.plan import SessionPlan
+from dbcheck.load.poller import READ, WRITE, Alarm, open_poller
 from dbcheck.ports.engine import Session
 from dbcheck.ports.witness import WitnessLog
 
 log = logging.getLogger(__name__)
 
-LOOK_S = 0.05
-_IN, _OUT = select.EPOLLIN, select.EPOLLOUT
+SNAPSHOT_S = 0.05
 _REPLIES_MAX = 64  # taken in one round, so that the first of them need not wait long
 _CONNECTING_MAX = 16  # replacements at once
 _YOUNG_US = 1_000_000  # for so long after an ack a load that is held back goes on
@@ -38,12 +36,12 @@ def now_us() -> int:
 
 
 @dataclass(slots=True)
-class _Lane:
-    """A session and how far it is.
+class _Slot:
+    """A session and how far it has come.
 
     seq, acked: operations sent, and acked.
     waiting:    the last one was sent, at sent_us, and its reply has not come.
-    place:      in lockstep: how many acks the log has, up to that of this session.
+    position:   in lockstep: how many acks the log has, up to that of this session.
     """
 
     session: Session
@@ -53,12 +51,12 @@ class _Lane:
     acked: int = 0
     waiting: bool = False
     sent_us: int = 0
-    place: int = 0
+    position: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class _Arrival:
-    """What came of the replacement of a session that broke at broken_us."""
+class _Replacement:
+    """The session in place of one that broke at broken_us, None if there is none."""
 
     session: Session | None
     number: int
@@ -68,18 +66,20 @@ class _Arrival:
 
 
 class Loop:
-    """See load.crew.Crew.
+    """See load.group.SessionGroup.
 
     In a round, the replies that have come are read; then the clock is: an ack never
     looks older than it is, by which no server is blamed for what it lost after the cut.
     Then the acks go to the log, together, and the next operations to the server.
     """
 
-    def __init__(self, team: Team, schedule: Schedule, witness_log: WitnessLog) -> None:
-        self._team, self._row_of, self._log = team, schedule.row, witness_log
-        self._numbers = team.numbers()
-        self._lanes: dict[int, _Lane] = {}
-        self._ready: deque[_Lane] = deque()  # may send, as soon as pace and log allow
+    def __init__(
+        self, plan: SessionPlan, schedule: Schedule, witness_log: WitnessLog
+    ) -> None:
+        self._plan, self._row_of, self._log = plan, schedule.row, witness_log
+        self._numbers = plan.numbers()
+        self._slots: dict[int, _Slot] = {}
+        self._ready: deque[_Slot] = deque()  # may send, as soon as pace and log allow
         self._is_paced = False  # some of them wait for the rate, and not for the log
         self._waiting = 0
         self._held = False
@@ -87,44 +87,44 @@ class Loop:
         self._last_ack_us = 0
         self._latencies = Latencies()
         self._durations_us: list[int] = []
-        self._told = Told()
-        self._look, self._looked_s = Look(), 0.0
+        self._result = GroupResult()
+        self._snapshot = Snapshot()
         self._stopping = self._closed = False
         self._replacing = 0
-        self._arrivals: SimpleQueue[_Arrival] = SimpleQueue()
+        self._replacements: SimpleQueue[_Replacement] = SimpleQueue()
         self._connecting = ThreadPoolExecutor(_CONNECTING_MAX, "session")
-        # Nothing connects or runs in another thread; and not join(): see ProcessCrew.
+        # Nothing connects or runs in another thread; and not join(): see ProcessGroup.
         self._has_run = threading.Event()
         self._has_run.set()
-        self._epoll = select.epoll()
-        self._alarm = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self._closing = threading.Lock()  # its number is not another file's while held
+        self._poller = open_poller()
+        self._alarm = Alarm()
+        self._closing = threading.Lock()  # the alarm stays open while it is held
 
-    # ------------------------------------------------------------- see load.crew.Crew
+    # -------------------------------------------------------- see group.SessionGroup
 
     def connect(self) -> None:
         """Open every session; raise EngineError, with none left open, if one fails."""
         self._has_run.clear()
         try:
-            for _ in range(self._team.count):
+            for _ in range(self._plan.count):
                 if self._stopping:  # as an interrupt in another thread demands
                     break
-                self._add(self._team.open_session(), next(self._numbers))
+                self._add(self._plan.open_session(), next(self._numbers))
         except BaseException:
-            for lane in list(self._lanes.values()):
-                self._drop(lane)
+            for slot in list(self._slots.values()):
+                self._drop(slot)
             raise
         finally:
             self._has_run.set()
-        self._look = Look(now_us(), running=len(self._lanes))
+        self._snapshot = Snapshot(now_us(), running=len(self._slots))
 
     def start(self, began_us: int) -> None:
         """Let them commit, in a thread of their own."""
-        self._pace = Pace(self._team.rate, began_us)
-        step_us = self._team.ramp_s * 1e6 / max(1, len(self._lanes))
+        self._pace = Pace(self._plan.rate, began_us)
+        step_us = self._plan.ramp_s * 1e6 / max(1, len(self._slots))
         self._beginning = deque(
-            (began_us + int(place * step_us), lane)
-            for place, lane in enumerate(self._lanes.values())
+            (began_us + int(number * step_us), slot)
+            for number, slot in enumerate(self._slots.values())
         )
         # Before a load in lockstep, all that the log holds is confirmed.
         self._handed_over = self._log.confirmed()
@@ -136,23 +136,23 @@ class Loop:
         self._held = held
         with self._closing:
             if not self._closed:
-                os.eventfd_write(self._alarm, 1)
+                self._alarm.set()
 
-    def look(self) -> Look:
-        """Return the newest look at the sessions."""
-        return self._look
+    def snapshot(self) -> Snapshot:
+        """Return the newest snapshot."""
+        return self._snapshot
 
-    def end(self, wait_s: float = END_S) -> Told:
-        """End every session and thread; return what they told; idempotent.
+    def end(self, wait_s: float = END_S) -> GroupResult:
+        """End every session and thread; return the result; idempotent.
 
         wait_s: not needed, since nothing here waits for the witness.
         """
         self._stopping = True
         if not self._closed:
-            os.eventfd_write(self._alarm, 1)
+            self._alarm.set()
             self._has_run.wait()
             self._close()
-        return self._told
+        return self._result
 
     # ------------------------------------------------------------ in the loop's thread
 
@@ -163,59 +163,59 @@ class Loop:
             self._has_run.set()
 
     def _rounds(self) -> None:
-        self._epoll.register(self._alarm, _IN)
-        self._epoll.register(self._log.fileno(), _IN)
+        self._poller.register(self._alarm.fileno(), READ)
+        self._poller.register(self._log.fileno(), READ)
         try:
-            while (self._lanes or self._replacing) and not self._stopping:
+            while (self._slots or self._replacing) and not self._stopping:
                 self._round()
         except WitnessError as error:
-            self._told.witness_error = error
+            self._result.witness_error = error
         except Exception as error:  # a defect of ours must not hang the load
-            self._told.failure = error
-        for lane in list(self._lanes.values()):
-            self._drop(lane)
-        self._look_around(now_us())
+            self._result.failure = error
+        for slot in list(self._slots.values()):
+            self._drop(slot)
+        self._publish(now_us())
 
     def _round(self) -> None:
         """Take what has come, and send what may be sent."""
-        done: list[tuple[_Lane, int]] = []
-        for fd, mask in self._epoll.poll(self._idle_s(), _REPLIES_MAX):
-            lane = self._lanes.get(fd)
-            if lane is None:
-                self._heard(fd)
+        done: list[tuple[_Slot, int]] = []
+        for fd, mask in self._poller.poll(self._idle_s(), _REPLIES_MAX):
+            slot = self._slots.get(fd)
+            if slot is None:
+                self._on_wakeup(fd)
                 continue
             try:
-                if mask & _OUT and lane.session.flush():
-                    self._epoll.modify(fd, _IN)
-                row_id = lane.session.receive()
+                if mask & WRITE and slot.session.flush():
+                    self._poller.modify(fd, READ)
+                row_id = slot.session.receive()
             except EngineError as error:
-                self._ended(lane, error)
+                self._ended(slot, error)
                 continue
             if row_id is not None:
-                done.append((lane, row_id))
+                done.append((slot, row_id))
         moment_us = now_us()
         if done:
             self._take(done, moment_us)
         self._begin_due(moment_us)
         self._send_ready(moment_us)
-        if moment_us - self._look.clock_us >= LOOK_S * 1e6:
-            self._look_around(moment_us)
+        if moment_us - self._snapshot.clock_us >= SNAPSHOT_S * 1e6:
+            self._publish(moment_us)
 
-    def _take(self, done: list[tuple[_Lane, int]], acked_us: int) -> None:
+    def _take(self, done: list[tuple[_Slot, int]], acked_us: int) -> None:
         """Hand over the acks of one round."""
         acks: list[AckValues] = []
-        for lane, row_id in done:
-            lane.acked = lane.seq
-            lane.waiting = False
-            self._durations_us.append(acked_us - lane.sent_us)
-            acks.append((lane.number, lane.seq, row_id, acked_us))
-            self._ready.append(lane)
+        for slot, row_id in done:
+            slot.acked = slot.seq
+            slot.waiting = False
+            self._durations_us.append(acked_us - slot.sent_us)
+            acks.append((slot.number, slot.seq, row_id, acked_us))
+            self._ready.append(slot)
         self._waiting -= len(acks)
         self._acks += len(acks)
         self._last_ack_us = acked_us
         if self._log.lockstep:
-            for place, (lane, _) in enumerate(done, self._handed_over + 1):
-                lane.place = place
+            for position, (slot, _) in enumerate(done, self._handed_over + 1):
+                slot.position = position
             self._handed_over += len(acks)
         self._log.append_many(acks)
 
@@ -229,30 +229,30 @@ class Loop:
         wanted = min(len(ready), room - self._waiting)
         if self._log.lockstep:
             confirmed = self._log.confirmed()
-            free = takewhile(lambda lane: lane.place <= confirmed, ready)
+            free = takewhile(lambda slot: slot.position <= confirmed, ready)
             wanted = min(wanted, sum(1 for _ in free))
         if wanted <= 0:
             return
         granted = self._pace.granted(moment_us, wanted)
         self._is_paced = granted < wanted
         for _ in range(granted):
-            lane = ready.popleft()
-            lane.seq += 1
-            row = self._row_of(lane.number, lane.seq)
-            lane.sent_us = moment_us
-            lane.waiting = True
+            slot = ready.popleft()
+            slot.seq += 1
+            row = self._row_of(slot.number, slot.seq)
+            slot.sent_us = moment_us
+            slot.waiting = True
             self._waiting += 1
             try:
-                if not lane.session.send(row):
-                    self._epoll.modify(lane.fd, _IN | _OUT)
+                if not slot.session.send(row):
+                    self._poller.modify(slot.fd, READ | WRITE)
             except EngineError as error:
-                self._ended(lane, error)
+                self._ended(slot, error)
 
     def _begin_due(self, moment_us: int) -> None:
         while self._beginning and self._beginning[0][0] <= moment_us:
-            _, lane = self._beginning.popleft()
-            if lane.fd in self._lanes:
-                self._ready.append(lane)
+            _, slot = self._beginning.popleft()
+            if slot.fd in self._slots:
+                self._ready.append(slot)
 
     def _idle_s(self) -> float:
         """Return how long the loop may wait for replies and for news of the log.
@@ -260,112 +260,118 @@ class Loop:
         While sessions wait for the log it must not run: it would take the interpreter
         from the threads that bring the news.
         """
-        return min(LOOK_S, self._pace.wait_s(now_us())) if self._is_paced else LOOK_S
+        return (
+            min(SNAPSHOT_S, self._pace.wait_s(now_us()))
+            if self._is_paced
+            else SNAPSHOT_S
+        )
 
-    def _heard(self, fd: int) -> None:
-        """Take what came beside the replies: news of the log, a session, the end."""
-        if fd != self._alarm:
+    def _on_wakeup(self, fd: int) -> None:
+        """Handle what came beside the replies: news of the log, a session, the end."""
+        if fd != self._alarm.fileno():
             self._log.room()
             return
-        os.eventfd_read(fd)
-        while not self._arrivals.empty():
-            self._arrived(self._arrivals.get())
+        self._alarm.clear()
+        while not self._replacements.empty():
+            self._replaced(self._replacements.get())
 
     # -------------------------------------------------------------- sessions that break
 
-    def _ended(self, lane: _Lane, error: EngineError) -> None:
-        """Take leave of a session that broke or was refused."""
-        log.debug("session %d ended: %s", lane.number, error)
-        in_flight = self._is_under_way(lane)
-        self._drop(lane)
+    def _ended(self, slot: _Slot, error: EngineError) -> None:
+        """Drop a session that broke or was refused, and have it replaced."""
+        log.debug("session %d ended: %s", slot.number, error)
+        in_flight = self._is_under_way(slot)
+        self._drop(slot)
         if not isinstance(error, CommitUnknown):
-            note(self._told.refusals, str(error))
+            add_once(self._result.refusals, str(error))
             return
         number = next(self._numbers)
-        gone = _Arrival(None, number, now_us(), in_flight, error.farewell)
+        gone = _Replacement(None, number, now_us(), in_flight, error.farewell)
         self._replacing += 1
-        if self._team.may_replace and number <= SESSION_MAX:
+        if self._plan.may_replace and number <= SESSION_MAX:
             self._connecting.submit(self._replace, gone)
         else:
-            self._arrived(gone)
+            self._replaced(gone)
 
-    def _is_under_way(self, lane: _Lane) -> bool:
+    def _is_under_way(self, slot: _Slot) -> bool:
         """Say whether a session waits for a reply, or only for its turn.
 
         In lockstep that comes once the witness has its ack, under a rate in its time,
         and while they are held soon.  If no ack is young, it idles, and nothing is at
         risk any more.
         """
-        turns = self._log.lockstep or self._team.rate or self._held
-        in_turn = lane.acked and turns
-        if lane.waiting or not in_turn:
-            return lane.waiting
+        turns = self._log.lockstep or self._plan.rate or self._held
+        in_turn = slot.acked and turns
+        if slot.waiting or not in_turn:
+            return slot.waiting
         return now_us() - self._last_ack_us < _YOUNG_US
 
-    def _replace(self, gone: _Arrival) -> None:
+    def _replace(self, gone: _Replacement) -> None:
         """Open a session in place of one, in a thread beside the loop."""
         session, may_stay = None, False
         try:
-            session = self._team.open_session()
+            session = self._plan.open_session()
             # Asked only now: a connection made before a restart cannot write after it.
-            may_stay = self._team.is_same_server()
+            may_stay = self._plan.is_same_server()
         except DbcheckError as error:
             log.debug("session %d is not replaced: %s", gone.number, error)
         except Exception as error:  # a defect of ours must not hang the load
-            self._told.failure = error
+            self._result.failure = error
             self._stopping = True
         if session is not None and not may_stay:
             session.close()
             session = None
         with self._closing:
             if not self._closed:
-                self._arrivals.put(replace(gone, session=session))
-                os.eventfd_write(self._alarm, 1)
+                self._replacements.put(replace(gone, session=session))
+                self._alarm.set()
             elif session is not None:  # an interrupt ended the wait for this thread
                 session.close()
 
-    def _arrived(self, arrival: _Arrival) -> None:
+    def _replaced(self, replacement: _Replacement) -> None:
         self._replacing -= 1
-        if arrival.session is not None:
-            self._ready.append(self._add(arrival.session, arrival.number))
+        if replacement.session is not None:
+            self._ready.append(self._add(replacement.session, replacement.number))
             return
-        self._told.note_broken(arrival.broken_us, in_flight=arrival.in_flight)
-        note(self._told.farewells, arrival.farewell)
+        self._result.count_broken(
+            replacement.broken_us, in_flight=replacement.in_flight
+        )
+        add_once(self._result.farewells, replacement.farewell)
 
     # --------------------------------------------------------------------- housekeeping
 
-    def _add(self, session: Session, number: int) -> _Lane:
-        lane = _Lane(session, number, session.fileno())
+    def _add(self, session: Session, number: int) -> _Slot:
+        slot = _Slot(session, number, session.fileno())
         try:
-            self._epoll.register(lane.fd, _IN)
+            self._poller.register(slot.fd, READ)
         except BaseException:
             session.close()
             raise
-        self._lanes[lane.fd] = lane
-        return lane
+        self._slots[slot.fd] = slot
+        return slot
 
-    def _drop(self, lane: _Lane) -> None:
+    def _drop(self, slot: _Slot) -> None:
         """Close a session and keep what it did."""
-        self._epoll.unregister(lane.fd)
-        del self._lanes[lane.fd]
-        if lane in self._ready:
-            self._ready.remove(lane)
-        self._waiting -= lane.waiting
-        if lane.seq:
-            self._told.sent[lane.number] = lane.seq
-        if lane.acked:
-            self._told.acked[lane.number] = lane.acked
-        lane.session.close()
+        self._poller.unregister(slot.fd)
+        del self._slots[slot.fd]
+        if slot in self._ready:
+            self._ready.remove(slot)
+        self._waiting -= slot.waiting
+        if slot.seq:
+            self._result.sent[slot.number] = slot.seq
+        if slot.acked:
+            self._result.acked[slot.number] = slot.acked
+        slot.session.close()
 
-    def _look_around(self, moment_us: int) -> None:
-        """Publish how the sessions are."""
+    def _publish(self, moment_us: int) -> None:
+        """Make a new snapshot for other threads."""
         if self._durations_us:
             self._latencies.add(self._durations_us)
             self._durations_us = []
-        sent = [lane.sent_us for lane in self._lanes.values() if lane.waiting]
-        self._look = Look(
+        sent = [slot.sent_us for slot in self._slots.values() if slot.waiting]
+        self._snapshot = Snapshot(
             clock_us=moment_us,
-            running=len(self._lanes) + self._replacing,
+            running=len(self._slots) + self._replacing,
             waiting=len(sent),
             newest_sent_us=max(sent, default=0),
             acked=self._acks,
@@ -373,19 +379,19 @@ class Loop:
             behind_s=self._log.behind_s(),
             last_ack_us=self._last_ack_us,
             latencies=self._latencies.counts(),
-            failed=bool(self._told.failure or self._told.witness_error),
+            failed=bool(self._result.failure or self._result.witness_error),
         )
 
     def _close(self) -> None:
         """Close what is open; the loop's thread has ended, or never began."""
         self._connecting.shutdown(cancel_futures=True)
-        for lane in list(self._lanes.values()):
-            self._drop(lane)
+        for slot in list(self._slots.values()):
+            self._drop(slot)
         with self._closing:
-            while not self._arrivals.empty():
-                if (session := self._arrivals.get().session) is not None:
+            while not self._replacements.empty():
+                if (session := self._replacements.get().session) is not None:
                     session.close()
             # Noted first: after an interrupt, its number may be that of another file.
             self._closed = True
-            self._epoll.close()
-            os.close(self._alarm)
+            self._poller.close()
+            self._alarm.close()

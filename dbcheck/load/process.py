@@ -10,8 +10,9 @@ from dataclasses import replace
 
 from dbcheck import children
 from dbcheck.errors import DbcheckError, LoadError
-from dbcheck.load.crew import END_S, Look, Told
-from dbcheck.load.job import Ended, Job, hear, tell
+from dbcheck.load.group import END_S, GroupResult, Snapshot
+from dbcheck.load.job import Ended, Job, receive, send
+from dbcheck.local import Channel
 
 _ERROR_BYTES = 2000
 _JUDGE = "What the witness holds can be judged: dbcheck reconcile."
@@ -19,57 +20,59 @@ _JUDGE = "What the witness holds can be judged: dbcheck reconcile."
 Child = subprocess.Popen[bytes]
 
 
-class ProcessCrew:
-    """See load.crew.Crew; connect() to end() hold a process, a thread and two pipes."""
+class ProcessGroup:
+    """See SessionGroup; connect() to end() hold a process, a thread and a socket."""
 
     def __init__(self, job: Job) -> None:
         self._job = job
-        self._look = Look()
-        self._told: Told | None = Told()  # None: the process has not told yet
+        self._snapshot = Snapshot()
+        self._result: GroupResult | None = GroupResult()  # None: it has not come yet
         self._refusal: DbcheckError | None = None
         self._connected = threading.Event()
         # Thread.join() may not be called again after an interrupt (CPython 3.11 then
         # takes the thread for ended, bpo-45274).
         self._has_read = threading.Event()
         self._child: Child | None = None
+        self._channel: Channel | None = None
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115
 
     def connect(self) -> None:
         """Start the process; return once every session there is connected."""
-        self._told = None
-        # In a session of its own, so that Ctrl-C reaches the client alone.
-        self._child = subprocess.Popen(
-            children.module("dbcheck.load.worker"),
-            # The job brings any other password; this one libpq itself looks for.
-            env=children.environment(keep=(children.LIBPQ_PASSWORD,)),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-            start_new_session=True,
-        )
+        self._result = None
+        self._channel, theirs = Channel.pair()
+        with theirs:
+            # In a session of its own, so that Ctrl-C reaches the client alone.
+            self._child = subprocess.Popen(
+                children.module("dbcheck.load.worker", str(theirs.fileno())),
+                # The job brings any other password; this one libpq itself looks for.
+                env=children.environment(keep=(children.LIBPQ_PASSWORD,)),
+                stdin=subprocess.DEVNULL,
+                stdout=self._errors,
+                stderr=self._errors,
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,
+            )
         threading.Thread(
-            target=self._read, args=(self._child,), name="load-process"
+            target=self._read, args=(self._child, self._channel), name="load-process"
         ).start()
-        _order(self._child, self._job)
+        self._order(self._job)
         self._connected.wait()
-        if error := self._refusal or (self._told and self._told.failure):
+        if error := self._refusal or (self._result and self._result.failure):
             raise error
 
     def start(self, began_us: int) -> None:
         """Let the sessions commit."""
-        assert self._child is not None
-        _order(self._child, began_us)
+        self._order(began_us)
 
     def hold(self, *, held: bool) -> None:
         """Have the sessions send nothing more, or go on."""
-        if self._child is not None:
-            _order(self._child, held)
+        self._order(held)
 
-    def look(self) -> Look:
-        """Return the newest look that came."""
-        return self._look
+    def snapshot(self) -> Snapshot:
+        """Return the newest snapshot that came."""
+        return self._snapshot
 
-    def end(self, wait_s: float = END_S) -> Told:
+    def end(self, wait_s: float = END_S) -> GroupResult:
         """End the sessions, the process and what belongs to it; idempotent.
 
         What an interrupt has left of that is done by the next call.
@@ -77,68 +80,65 @@ class ProcessCrew:
         if self._child is not None:
             self._end(self._child, wait_s)
             self._child = None
-        self._errors.close()  # no sooner: the reader may have to tell what is in it
-        return self._told or Told(failure=self._silence())
+        if self._channel is not None:
+            self._channel.close()
+        self._errors.close()  # no sooner: the reader may have to quote from it
+        return self._result or GroupResult(failure=self._silence())
 
     def _end(self, child: Child, wait_s: float) -> None:
-        assert child.stdin is not None and child.stdout is not None
         try:
-            _order(child, None)
+            self._order(None)
             self._has_read.wait(wait_s)
         finally:
             child.kill()
             child.wait()
             self._has_read.wait()  # all that there was to read
-            with contextlib.suppress(OSError):
-                child.stdin.close()
-            child.stdout.close()
 
-    def _read(self, child: Child) -> None:
-        """Take what the process tells, until it has told all."""
-        assert child.stdout is not None
+    def _read(self, child: Child, channel: Channel) -> None:
+        """Take what the process sends, until its result or the end."""
         try:
             while True:
-                message = hear(child.stdout)
-                if isinstance(message, Look):
-                    self._look = message
+                message = receive(channel)
+                if isinstance(message, Snapshot):
+                    self._snapshot = message
                 elif isinstance(message, Ended):
-                    self._told = message.told
+                    self._result = message.result
                     return
                 else:
-                    self._refusal, self._told = message, Told()
+                    self._refusal, self._result = message, GroupResult()
                     return
                 self._connected.set()
         except EOFError:
-            self._told = Told(failure=self._loss(child))
-            self._look = replace(self._look, running=0, waiting=0, failed=True)
+            self._result = GroupResult(failure=self._loss(child))
+            self._snapshot = replace(self._snapshot, running=0, waiting=0, failed=True)
         finally:
             self._connected.set()
             self._has_read.set()
 
+    def _order(self, order: object) -> None:
+        # The process is gone, as the reader notices, or end() closed the channel.
+        with contextlib.suppress(OSError):
+            if self._channel is not None:
+                send(self._channel, order)
+
     def _loss(self, child: Child) -> LoadError:
-        """Describe a process that ended without a word."""
+        """Describe a process that ended without a result."""
         status = child.wait()
         self._errors.seek(0)
         text = self._errors.read()[-_ERROR_BYTES:].decode("utf-8", "replace")
-        said = [line.strip() for line in text.splitlines() if line.strip()]
+        lines = [line.strip() for line in text.splitlines() if line.strip()]
+        last = lines[-1] if lines else "it wrote nothing"
         return LoadError(
-            f"process {child.pid} of the load, with {self._job.team.count} sessions,"
-            f" ended by itself ({status}): {said[-1] if said else 'it said nothing'}",
+            f"process {child.pid} of the load, with {self._job.plan.count} sessions,"
+            f" ended by itself ({status}): {last}",
             hint=f"{_JUDGE} Look for the reason in the system's log, e.g. memory that"
             " ran out.",
         )
 
     def _silence(self) -> LoadError:
-        """Describe a process of whose end nothing was heard."""
+        """Describe a process whose result did not come."""
         return LoadError(
-            f"a process of the load, with {self._job.team.count} sessions, was not"
-            " heard to its end",
+            f"a process of the load, with {self._job.plan.count} sessions, did not"
+            " send its result",
             hint=_JUDGE,
         )
-
-
-def _order(child: Child, order: object) -> None:
-    assert child.stdin is not None
-    # Nobody is there, as the reader tells, or the pipe was closed by an earlier end().
-    with contextlib.suppress(OSError, ValueError):
-        tell(child.stdin, order)

@@ -1,6 +1,6 @@
-"""A process of the load: python -m dbcheck.load.worker, told what to do over its stdin.
+"""A process of the load: python -m dbcheck.load.worker DESCRIPTOR, of its channel.
 
-It lives as long as that pipe: when the client dies, by whatever, the kernel closes it.
+It ends with that: when the client dies, by whatever, the kernel closes the other end.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ import os
 import sys
 import threading
 from queue import Empty, SimpleQueue
-from typing import BinaryIO
 
 from dbcheck.errors import DbcheckError, WitnessError
-from dbcheck.load.crew import Told
-from dbcheck.load.job import Ended, Job, hear, tell
-from dbcheck.load.loop import LOOK_S, Loop
+from dbcheck.load.group import GroupResult
+from dbcheck.load.job import Ended, Job, receive, send
+from dbcheck.load.loop import SNAPSHOT_S, Loop
+from dbcheck.local import Channel
 from dbcheck.ports.witness import WitnessLog
 
 Orders = SimpleQueue[int | bool | None]
@@ -22,64 +22,64 @@ Orders = SimpleQueue[int | bool | None]
 
 def main() -> None:
     """Run one job."""
-    inbox, outbox = sys.stdin.buffer, sys.stdout.buffer
-    job: Job = hear(inbox)
+    client = Channel.inherited(int(sys.argv[1]))
+    job: Job = receive(client)
     orders: Orders = SimpleQueue()
-    threading.Thread(target=_listen, args=(inbox, orders), daemon=True).start()
+    threading.Thread(target=_listen, args=(client, orders), daemon=True).start()
     try:
         log = job.open_log()
     except DbcheckError as error:
-        tell(outbox, error)
+        send(client, error)
         return
-    loop = Loop(job.team, job.schedule, log)
+    loop = Loop(job.plan, job.schedule, log)
     try:
         loop.connect()
     except DbcheckError as error:
         _close(log, loop.end())
-        tell(outbox, error)
+        send(client, error)
         return
-    tell(outbox, loop.look())
-    _work(loop, orders, outbox)
-    told = loop.end()
-    tell(outbox, loop.look())
-    _close(log, told)
-    tell(outbox, Ended(told))
+    send(client, loop.snapshot())
+    _work(loop, orders, client)
+    result = loop.end()
+    send(client, loop.snapshot())
+    _close(log, result)
+    send(client, Ended(result))
 
 
-def _listen(inbox: BinaryIO, orders: Orders) -> None:
+def _listen(client: Channel, orders: Orders) -> None:
     """Pass orders on; end the process, whatever it does, when the client is gone."""
     try:
         while True:
-            orders.put(hear(inbox))
+            orders.put(receive(client))
     except EOFError:
         os._exit(1)
 
 
-def _work(loop: Loop, orders: Orders, outbox: BinaryIO) -> None:
-    """Run the sessions, and tell how they are, until the end is ordered."""
+def _work(loop: Loop, orders: Orders, client: Channel) -> None:
+    """Run the sessions, and send snapshots, until the end is ordered."""
     began_us = orders.get()
     if began_us is None:
         return
     loop.start(began_us)
-    look = loop.look()
+    snapshot = loop.snapshot()
     while True:
         try:
-            order = orders.get(timeout=LOOK_S)
+            order = orders.get(timeout=SNAPSHOT_S)
             if not isinstance(order, bool):
                 return
             loop.hold(held=order)
         except Empty:
-            before, look = look, loop.look()
-            if look is not before:
-                tell(outbox, look)
+            before, snapshot = snapshot, loop.snapshot()
+            if snapshot is not before:
+                send(client, snapshot)
 
 
-def _close(log: WitnessLog, told: Told) -> None:
+def _close(log: WitnessLog, result: GroupResult) -> None:
     try:
         log.close()
     except WitnessError as error:
-        told.close_error = error
-    told.watermark, told.window = log.watermark(), log.window()
+        result.close_error = error
+    result.watermark, result.window = log.watermark(), log.window()
 
 
 if __name__ == "__main__":

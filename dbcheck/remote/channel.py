@@ -235,7 +235,7 @@ class Channel:
         said = f": {words[-1][:200]}" if words else ""
         hint = self._dialect.ended_hint
         if "python" in said.lower():
-            hint = "That host needs Linux with Python 3.8 or newer as python3."
+            hint = "That host needs Python 3.8 or newer as python3."
         who = self._dialect.who
         return self._dialect.failure(
             f"the {who} agent at {self.place} ended{said}", hint=hint

@@ -258,10 +258,12 @@ def _socket(
     sock = socket.create_connection((host, port), timeout=options.connect_timeout_s)
     stack.enter_context(sock)
     # Without the first, a small batch waits for the reply to the one before;
-    # with the last two, a host that lost its power is noticed (tcp(7)).
+    # with the others, a host that lost its power is noticed (tcp(7)); the last is of
+    # Linux, and elsewhere the limit is that of who waits for an answer.
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _SILENCE_MS)
+    if hasattr(socket, "TCP_USER_TIMEOUT"):
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _SILENCE_MS)
     return sock
 
 

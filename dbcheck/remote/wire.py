@@ -1,8 +1,8 @@
 """What every agent has in common: messages over a pair of streams, and looking round.
 
 An agent is a program that is sent over a channel and run there (see program.py);
-this module travels in front of it.  It needs Linux and the standard library of
-Python 3.8, no more: no newer syntax or function may be used here, and no newer
+this module travels in front of it.  It needs a POSIX system and the standard library
+of Python 3.8, no more: no newer syntax or function may be used here, and no newer
 type outside of an annotation.
 
 A message: verb or reply, token, count, length of the payload, payload; little
@@ -20,8 +20,10 @@ import struct
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
+
+from dbcheck.durable import sync
 
 MESSAGE = struct.Struct("<BIII")
 MESSAGE_BYTES_MAX = 8 << 20
@@ -29,6 +31,11 @@ RESULT, DATA, END, MARK, ERROR = range(101, 106)
 HELLO = b"dbcheck agent 1\n"
 CHUNK_BYTES = 1 << 18
 READ_BYTES = 1 << 20
+MOUNTINFO = "/proc/self/mountinfo"
+IPV4_ROUTES, IPV6_ADDRESSES = "/proc/net/fib_trie", "/proc/net/if_inet6"
+# "source on point type kind (options)", or "source on point (kind, options)".
+MOUNT = re.compile(r"(.*?) on (/.*?) (?:type (\S+) )?\(([^()]*)\)$")
+PROGRAM_TIMEOUT_S = 10.0
 
 T = TypeVar("T")
 
@@ -152,10 +159,14 @@ class Answers:
 
 
 def settle() -> None:
-    """Prepare this process to be an agent; end it where it cannot be one."""
-    if not sys.platform.startswith("linux"):
-        sys.exit("an agent must run on Linux, this is " + sys.platform)
+    """Prepare this process to be an agent."""
     os.chdir("/")  # keep no filesystem busy
+
+
+def require_linux() -> None:
+    """End this process, an agent on a target's host, where that does not run Linux."""
+    if not sys.platform.startswith("linux"):
+        sys.exit("the target's host must run Linux, and this is " + sys.platform)
 
 
 def clock_us() -> int:
@@ -180,7 +191,7 @@ def fill_durably(fd: int, data: bytes) -> None:
     """Write a file that is open and empty, and close it."""
     try:
         write_all(fd, data)
-        os.fsync(fd)
+        sync(fd)
     finally:
         os.close(fd)
 
@@ -189,7 +200,7 @@ def sync_folder(path: str) -> None:
     """Make the names in the folder *path* durable."""
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        os.fsync(fd)
+        sync(fd)
     finally:
         os.close(fd)
 
@@ -239,19 +250,40 @@ def addresses() -> Iterator[str]:
     """Yield this host's own addresses, without loopback, which every host has.
 
     From /proc/net/fib_trie (a leaf and then "/32 host LOCAL") and
-    /proc/net/if_inet6 (proc(5)).
+    /proc/net/if_inet6 (proc(5)); without /proc, from ifconfig(8).
     """
+    if not os.path.exists(IPV4_ROUTES) and not os.path.exists(IPV6_ADDRESSES):
+        yield from interface_addresses(program_lines("ifconfig", "-a"))
     leaf = ""
-    for line in lines("/proc/net/fib_trie"):
+    for line in lines(IPV4_ROUTES):
         words = line.split()
         if words[:1] == ["|--"]:
             leaf = words[1]
         elif words == ["/32", "host", "LOCAL"] and not leaf.startswith("127."):
             yield leaf
-    for line in lines("/proc/net/if_inet6"):
+    for line in lines(IPV6_ADDRESSES):
         digits = line.split()[0]
         if int(digits, 16) != 1:
             yield ipv6(digits)
+
+
+def interface_addresses(printed: Iterable[str]) -> Iterator[str]:
+    """Yield the addresses in what ifconfig(8) prints, without loopback.
+
+    In it, "inet 192.0.2.2 netmask ..." and "inet6 fe80::1%lo0 prefixlen ...".
+    """
+    import ipaddress  # takes 10 ms to import, and only facts need it
+
+    for line in printed:
+        words = line.split()
+        if len(words) < 2 or words[0] not in ("inet", "inet6"):
+            continue
+        try:
+            found = ipaddress.ip_address(words[1].partition("%")[0])
+        except ValueError:
+            continue
+        if not found.is_loopback:
+            yield str(found)
 
 
 def ipv6(digits: str) -> str:
@@ -264,22 +296,69 @@ def ipv6(digits: str) -> str:
 def mount_of(path: str) -> dict[str, str]:
     """Return point, source, type and options of the mount that *path* is on.
 
-    From /proc/self/mountinfo: "... point options ... - type source options"
-    (proc(5)); all are "" if it cannot be read.
+    All are "" if it cannot be read.
     """
     path = os.path.realpath(path)
     found = {"point": "", "source": "", "type": "", "options": ""}
-    for line in lines("/proc/self/mountinfo"):
-        words = line.split()
-        point = unescape(words[4])
+    for mount in mounts():
+        point = mount["point"]
         inside = point == "/" or path == point or path.startswith(point + "/")
         if inside and len(point) >= len(found["point"]):  # the last covers the others
-            kind, source, options = words[words.index("-") + 1 :][:3]
-            own = words[5].split(",")
-            more = [option for option in options.split(",") if option not in own]
-            found = {"point": point, "source": unescape(source), "type": kind}
-            found["options"] = ",".join(own + more)
+            found = mount
     return found
+
+
+def mounts() -> Iterator[dict[str, str]]:
+    """Yield all mounts, those that cover others last; see mount_of().
+
+    From /proc/self/mountinfo: "... point options ... - type source options"
+    (proc(5)); without /proc, from mount(8).
+    """
+    if not os.path.exists(MOUNTINFO):
+        yield from listed_mounts(program_lines("mount"))
+    for line in lines(MOUNTINFO):
+        words = line.split()
+        kind, source, options = words[words.index("-") + 1 :][:3]
+        own = words[5].split(",")
+        more = [option for option in options.split(",") if option not in own]
+        yield {
+            "point": unescape(words[4]),
+            "source": unescape(source),
+            "type": kind,
+            "options": ",".join(own + more),
+        }
+
+
+def listed_mounts(printed: Iterable[str]) -> Iterator[dict[str, str]]:
+    """Yield the mounts in what mount(8) prints, of Linux, macOS or a BSD."""
+    for line in printed:
+        match = MOUNT.match(line)
+        if match is None:
+            continue
+        source, point, kind, options = match.groups()
+        if kind is None:
+            kind, _, options = options.partition(",")
+        own = ",".join(option.strip() for option in options.split(","))
+        yield {"point": point, "source": source, "type": kind, "options": own}
+
+
+def program_lines(*command: str) -> list[str]:
+    """Return the lines that a program of the system prints; none if it fails."""
+    import subprocess  # takes 10 ms to import, and Linux does without
+
+    path = "/sbin:/usr/sbin:/bin:/usr/bin"
+    try:
+        done = subprocess.run(
+            command,
+            env={"PATH": path, "LC_ALL": "C"},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            timeout=PROGRAM_TIMEOUT_S,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return []
+    return done.stdout.decode(errors="replace").splitlines()
 
 
 def unescape(word: str) -> str:

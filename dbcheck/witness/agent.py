@@ -1,8 +1,9 @@
 """The witness's side: append frames to a log, make them durable, confirm them.
 
 This file is sent over the channel, after remote/wire.py and owners.py, and run there;
-nothing is installed and it ends with the channel.  As wire.py, it needs Linux and the
-standard library of Python 3.8, no more.  The frames of the log are defined here alone.
+nothing is installed and it ends with the channel.  As wire.py, it needs a POSIX system
+and the standard library of Python 3.8, no more.  The frames of the log are defined here
+alone.
 
 A run has log 0 and, if its load runs in several processes, one more for each: its
 manifest says how many.  A log is a sequence of frames, little endian:
@@ -37,6 +38,7 @@ import zlib
 from collections.abc import Callable
 from typing import Any
 
+from dbcheck.durable import sync_data
 from dbcheck.owners import own_users
 from dbcheck.remote.wire import (
     CHUNK_BYTES,
@@ -78,7 +80,7 @@ MARKED = struct.Struct("<QQQ32s")  # frames, acks, events, digest
 LOG_NAMES = re.compile(r"acks(-[1-9][0-9]*)?\.log")
 MANIFEST_NAME = "manifest.json"
 RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-VOLATILE = ("tmpfs", "ramfs", "devtmpfs", "rootfs")
+VOLATILE = ("tmpfs", "ramfs", "devtmpfs", "rootfs", "mfs")
 PROBE_COUNT_MAX = 10000
 PROBE_BYTES = 512
 
@@ -93,7 +95,11 @@ def frame(kind: int, count: int, clock_us: int, chain: bytes, body: bytes) -> by
 def require_disk(folder: str, *, volatile: bool) -> None:
     """Refuse a folder in memory, unless that is what is wanted."""
     kind = mount_of(folder)["type"]
-    if kind in VOLATILE and not volatile:
+    if volatile:
+        return
+    if not kind:
+        raise Refusal("volatile", f"the filesystem of {folder} cannot be determined")
+    if kind in VOLATILE:
         raise Refusal("volatile", f"{folder} is on {kind}, which is memory")
 
 
@@ -155,7 +161,7 @@ def open_file(folder: str, name: str) -> int:
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         fd = os.open(name, flags, dir_fd=place)
     except OSError as error:
-        if error.errno == errno.ELOOP:
+        if error.errno in (errno.ELOOP, errno.EMLINK):  # the latter on FreeBSD
             raise Refusal("not-own", f"{folder}/{name} is a link") from None
         error.filename = os.path.join(folder, name)
         raise
@@ -218,14 +224,14 @@ class Log:
             self.commit()
 
     def commit(self) -> bytes:
-        """Write all that was added at once, fdatasync once; return the new mark."""
+        """Write all that was added at once, sync once; return the new mark."""
         if self.failed:
             raise Refusal("log", f"{self.path}: {self.failed}")
         if self._pending:
             self.failed = "an earlier write failed"  # unless all goes well below
             self._check_file()
             write_all(self._fd, b"".join(self._pending))
-            os.fdatasync(self._fd)
+            sync_data(self._fd)
             self._size += self._pending_bytes
             self._pending.clear()
             self._pending_bytes = 0
@@ -274,7 +280,7 @@ class Agent:
         }
 
     def handle(self, messages: list[tuple[int, int, int, bytes]]) -> None:
-        """Answer all *messages* that have arrived; batches share one fdatasync."""
+        """Answer all *messages* that have arrived; batches share one sync."""
         try:
             batches = False
             for verb, token, count, payload in messages:
@@ -334,7 +340,7 @@ class Agent:
             for _ in range(ask["count"]):
                 start = time.perf_counter()
                 write_all(fd, bytes(PROBE_BYTES))
-                os.fdatasync(fd)
+                sync_data(fd)
                 durations.append(time.perf_counter() - start)
         self._send(RESULT, to_json(durations))
 

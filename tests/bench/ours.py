@@ -12,13 +12,13 @@ from pathlib import Path
 from rich.console import Console
 
 from dbcheck import workload
-from dbcheck.campaign.loading import crews_of
+from dbcheck.campaign.loading import groups_of
 from dbcheck.campaign.preflight import preflight
 from dbcheck.campaign.rig import Limits
 from dbcheck.cli.rig import lab_rig
 from dbcheck.lab.lab import Lab
 from dbcheck.load.load import Load
-from dbcheck.load.process import ProcessCrew
+from dbcheck.load.process import ProcessGroup
 from dbcheck.report.progress import PlainProgress
 from tests.bench.speed import Speed, cpu_s
 
@@ -28,9 +28,9 @@ PAYLOAD_BYTES = 100
 def _cpu_s(load: Load) -> float:
     """Return the CPU time so far of this process and of those of the load."""
     total_s = cpu_s(resource.RUSAGE_SELF)
-    for crew in load._crews:
-        if isinstance(crew, ProcessCrew) and crew._child is not None:
-            stat = Path(f"/proc/{crew._child.pid}/stat").read_text()
+    for group in load._groups:
+        if isinstance(group, ProcessGroup) and group._child is not None:
+            stat = Path(f"/proc/{group._child.pid}/stat").read_text()
             user, system = stat.rpartition(")")[2].split()[11:13]
             total_s += (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
     return total_s
@@ -50,7 +50,7 @@ def measure(lab: Lab, connections: int, seconds: float, processes: int) -> Speed
     )
     with contextlib.closing(rig.witness):
         started = preflight(rig, chosen, seed=1)
-        load = Load(crews_of(rig, started), silence_s=30)
+        load = Load(groups_of(rig, started), silence_s=30)
         try:
             load.begin()
             before_s = _cpu_s(load)

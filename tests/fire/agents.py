@@ -21,7 +21,7 @@ time.time_ns = _shifted
 """
 _BEFORE = "\ndef frame("
 _WRITES = "                self._send(MARK, self._log.commit())\n"
-_SYNCS = "            os.fdatasync(self._fd)\n"
+_SYNCS = "            sync_data(self._fd)\n"
 _CONFIRMS_ALONE = """\
                 log = self._log
                 self._send(MARK, MARKED.pack(*log._added, log._sha.digest()))

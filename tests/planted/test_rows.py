@@ -11,7 +11,7 @@ import pytest
 from dbcheck.core.history import Key
 from dbcheck.core.loss import LossKind
 from dbcheck.core.schedule import Schedule, checksum
-from dbcheck.load.single import commit
+from dbcheck.load.commit import commit
 from dbcheck.ports.engine import Shape
 from tests.planted.fault import FAIL, INCONCLUSIVE, PASS, Fault, engines, faults
 from tests.planted.one_cut import Named, OneCut

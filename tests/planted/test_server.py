@@ -25,7 +25,7 @@ from dbcheck.hosts.host import open_host
 from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.lab.servers.mariadb import MariadbServer
 from dbcheck.lab.servers.postgresql import PostgresqlServer
-from dbcheck.load.single import commit
+from dbcheck.load.commit import commit
 from dbcheck.ports.engine import Shape
 from tests.planted.fault import FAIL, INCONCLUSIVE, PASS, Fault, engines, faults
 from tests.planted.proxy import PASS_ON, Proxy

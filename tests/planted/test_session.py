@@ -15,7 +15,7 @@ from dbcheck.campaign.outcome import Outcome
 from dbcheck.core.history import Row
 from dbcheck.core.loss import LossKind
 from dbcheck.errors import EngineError
-from dbcheck.load.single import commit
+from dbcheck.load.commit import commit
 from dbcheck.ports.engine import Session, Shape
 from tests.planted.fault import FAIL, INCONCLUSIVE, PASS, Fault, engines, faults
 from tests.planted.proxy import (

@@ -15,7 +15,7 @@ from dbcheck.engines.mysql.relaxed import SETTING, TABLE
 from dbcheck.engines.registry import open_engine
 from dbcheck.errors import EngineError
 from dbcheck.lab.servers.base import DatabaseServer
-from dbcheck.load.single import commit
+from dbcheck.load.commit import commit
 from dbcheck.ports.engine import Engine, Shape
 from dbcheck.power.kinds.manual import ManualPlan, ManualSwitch
 from dbcheck.witness.log import FrameLogReader

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.root
 DAEMON = """
 import json, os, subprocess, sys, time
 from pathlib import Path
-from dbcheck.lab import block, block_filesystem
+from dbcheck.lab.storage import filesystem as block_filesystem, loop_device as block
 from dbcheck.lab.drive.control import DriveProcess
 from dbcheck.lab.spec import DriveSpec
 

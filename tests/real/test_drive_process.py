@@ -64,7 +64,7 @@ def test_a_command_that_makes_no_sense_is_refused_and_changes_nothing(
     os.pwrite(drive.descriptor, b"x" * 4096, 0)
     before = drive.counters()
     with pytest.raises(LabError, match=f"refused '{command}'"):
-        drive._ask(command, **values)
+        drive._ask(object, command, **values)
     assert drive.counters().cached_bytes == before.cached_bytes == 4096
     os.fsync(drive.descriptor)  # it is on
     assert drive.counters().cached_bytes == 0
@@ -217,7 +217,7 @@ def test_a_killed_drive_gives_errors_and_all_can_be_cleaned_up(
 PARENT = """
 import json, os, sys, time
 from pathlib import Path
-from dbcheck.lab import block
+from dbcheck.lab.storage import loop_device as block
 from dbcheck.lab.drive.control import DriveProcess
 from dbcheck.lab.spec import DriveSpec
 

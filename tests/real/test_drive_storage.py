@@ -121,11 +121,11 @@ def test_a_stale_link_does_not_name_the_filesystem(
 INSIDE = """
 import sys
 from pathlib import Path
-from dbcheck.lab import block_syscalls, namespace
+from dbcheck.lab import namespace, syscalls
 
 folder = Path(sys.argv[1])
 namespace.mask(folder)
-block_syscalls.mount("inner", str(folder / "inner"), "tmpfs", 0)
+syscalls.mount("inner", str(folder / "inner"), "tmpfs", 0)
 print(Path("/proc/self/mountinfo").read_text().count(sys.argv[1]), flush=True)
 sys.stdin.readline()
 print(Path("/proc/self/mountinfo").read_text().count(sys.argv[1]), flush=True)

@@ -22,7 +22,7 @@ from dbcheck.engines.postgresql.engine import PostgresqlEngine
 from dbcheck.engines.registry import open_engine
 from dbcheck.errors import CommitUnknown, EngineError
 from dbcheck.lab.servers.base import DatabaseServer
-from dbcheck.load.single import commit
+from dbcheck.load.commit import commit
 from dbcheck.ports.engine import Engine, Session, Shape
 from tests.real.aside import run_on
 from tests.real.lab_access import connect

@@ -20,7 +20,7 @@ from dbcheck.core.schedule import Schedule
 from dbcheck.engines.registry import open_engine
 from dbcheck.errors import EngineError
 from dbcheck.lab.servers.base import DatabaseServer
-from dbcheck.load.single import commit
+from dbcheck.load.commit import commit
 from dbcheck.ports.engine import Engine, Shape
 from tests.real.rigs import SEED, Said, quick, rig_by_hand
 from tests.real.servers import NewServer

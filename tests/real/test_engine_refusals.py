@@ -28,7 +28,7 @@ from dbcheck.errors import (
     TableLost,
 )
 from dbcheck.lab.servers.base import DatabaseServer
-from dbcheck.load.single import commit
+from dbcheck.load.commit import commit
 from dbcheck.ports.engine import Engine, Shape
 from tests.real.aside import SendsInstead, run_on, server_id
 from tests.real.servers import NewServer, engine_of

@@ -12,7 +12,7 @@ from dbcheck.engines.mysql import link as mysql_link
 from dbcheck.engines.postgresql import link as postgresql_link
 from dbcheck.engines.postgresql import session as postgresql_session
 from dbcheck.errors import EngineError, TableLost
-from dbcheck.load.single import commit
+from dbcheck.load.commit import commit
 from dbcheck.ports.engine import Engine, Shape
 
 SCHEDULE = Schedule(seed=1, epoch=3, payload_bytes=(100,))

@@ -257,7 +257,7 @@ def test_settings_change_between_cycles(start: Start) -> None:
     with pytest.raises(LabError, match="power is off"):
         lab.configure({"fsync": "off"})
     lab.switch().cut()
-    with pytest.raises(LabError, match="settings are texts"):
+    with pytest.raises(LabError, match="Expected `str`, got `int`"):
         lab.configure({"fsync": 0})  # type: ignore[dict-item]
     lab.configure({"fsync": "off"})
     lab.switch().restore()

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from dbcheck.campaign.cycle import reconcile_run
-from dbcheck.campaign.loading import Cutter, crews_of, load_until_cut
+from dbcheck.campaign.loading import Cutter, groups_of, load_until_cut
 from dbcheck.campaign.preflight import Started, preflight
 from dbcheck.campaign.rig import Limits
 from dbcheck.core.evidence import Verdict
@@ -160,7 +160,7 @@ def test_a_process_that_reaches_another_server_says_so(here: Bench) -> None:
 def test_no_secret_is_in_the_arguments_of_a_process(here: Bench) -> None:
     rig = replace(here.rig, host=None)
     started = preflight(rig, shared(here.engine), SEED)
-    load = Load(crews_of(rig, started), 60)
+    load = Load(groups_of(rig, started), 60)
     load.begin()
     try:
         for pid in workers_of(os.getpid()):

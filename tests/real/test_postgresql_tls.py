@@ -21,9 +21,9 @@ from dbcheck.engines.postgresql.session import PostgresqlSession
 from dbcheck.engines.registry import open_engine
 from dbcheck.errors import EngineError
 from dbcheck.lab.servers.base import DatabaseServer
+from dbcheck.load.commit import commit
 from dbcheck.load.loop import Loop, now_us
-from dbcheck.load.single import commit
-from dbcheck.load.team import Team
+from dbcheck.load.plan import SessionPlan
 from dbcheck.ports.engine import Engine, Shape
 from dbcheck.ports.witness import WitnessLog
 from tests.certificates import Authority
@@ -418,8 +418,8 @@ def test_sixteen_sessions_are_acked_what_they_committed(fresh: Secured) -> None:
     """The load's own loop; payloads of all sizes, and none waits for another."""
     engine = fresh.engine("verify-full")
     log, schedule = FakeLog(), SCHEDULE
-    team = Team(engine, engine.facts(), Shape.LEDGER, False, SESSIONS)
-    loop = Loop(team, schedule, cast("WitnessLog", log))
+    plan = SessionPlan(engine, engine.facts(), Shape.LEDGER, False, SESSIONS)
+    loop = Loop(plan, schedule, cast("WitnessLog", log))
     try:
         loop.connect()
         loop.start(now_us())

@@ -59,3 +59,33 @@ def test_a_witness_beside_a_local_target_is_refused(
             independence.require_independent(target, kind, witness)
     else:
         assert independence.require_independent(target, kind, witness)
+
+
+@pytest.mark.parametrize(
+    ("addresses", "refused"),
+    [
+        pytest.param({"192.0.2.9", "127.0.0.1"}, "on the target's own host", id="here"),
+        pytest.param({"192.0.2.9", "what"}, "", id="elsewhere"),
+        pytest.param(set(), "neither ids nor addresses", id="unknown"),
+    ],
+)
+def test_without_ids_addresses_show_whether_a_witness_is_here(
+    addresses: set[str], refused: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(independence, "machine_id", lambda: "")
+    monkeypatch.setattr(independence, "boot_id", lambda: "")
+    witness = HostFacts("w", "", "", frozenset(addresses), "/w", "apfs", 1, 1)
+    target = "postgresql+psycopg2://u@127.0.0.1/x"
+    if refused:
+        with pytest.raises(UsageError, match=refused):
+            independence.require_independent(target, "ssh", witness)
+    else:
+        assert independence.require_independent(target, "ssh", witness)
+
+
+def test_a_witness_without_addresses_is_compared_with_nothing() -> None:
+    witness = HostFacts("w", "", "", frozenset(), "/w", "apfs", 1, 1)
+    said = independence.require_independent(
+        "postgresql+psycopg2://u@192.0.2.7/x", "ssh", witness
+    )
+    assert "nothing was compared" in said

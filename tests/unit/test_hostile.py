@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
-import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -19,12 +17,11 @@ from dbcheck.core.depth import Completed, Counted, Ground, Remains, Ring, find_d
 from dbcheck.core.evidence import Standing
 from dbcheck.core.history import Ack
 from dbcheck.engines.mysql.wire import Nonsense, answer
-from dbcheck.errors import DbcheckError, HostError, LabError, RunFormatError, UsageError
+from dbcheck.errors import DbcheckError, HostError, RunFormatError, UsageError
 from dbcheck.hosts.agent.canary import RUN, survivors
 from dbcheck.hosts.agent.facts import parse_nvme, parse_smartctl
 from dbcheck.hosts.host import TargetHost
 from dbcheck.inventory import load
-from dbcheck.lab.daemon import rpc as control
 from dbcheck.lab.state import Entry
 from dbcheck.remote import wire
 from dbcheck.remote.channel import Channel
@@ -210,25 +207,6 @@ def test_a_lab_that_noted_garbage_has_no_processes(tmp_path: Path, noted: str) -
     entry.facts.write_text(noted)
     assert entry.processes() == []
     assert entry.daemon() is None
-
-
-def test_a_torn_answer_of_the_lab_is_told(tmp_path: Path) -> None:
-    path = tmp_path / "control"
-    with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(str(path))
-        listener.listen()
-
-        def half() -> None:
-            connection, _ = listener.accept()
-            with connection:
-                connection.recv(1 << 16)
-                connection.sendall(b'{"ok": [1')
-
-        daemon = threading.Thread(target=half)
-        daemon.start()
-        with pytest.raises(LabError, match="in the midst of its answer to 'state'"):
-            control.ask(path, "state", timeout_s=10.0)
-        daemon.join()
 
 
 def test_a_moment_beyond_the_calendar_is_left_out(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from dbcheck.core.depth import Completed, Counted
 from dbcheck.core.schedule import Schedule
 from dbcheck.core.server import ServerFacts
 from dbcheck.errors import EngineError, LoadError, RunWriteError, WitnessError
-from dbcheck.load.crew import END_S, Crew, Look, Told
+from dbcheck.load.group import END_S, GroupResult, SessionGroup, Snapshot
 from dbcheck.load.load import Load
 from dbcheck.ports.engine import Engine
 from dbcheck.ports.host import TargetHost
@@ -33,11 +33,11 @@ from dbcheck.witness.url import open_witness
 from tests.unit.test_runs import MANIFEST
 
 
-class EndedCrew:
+class EndedGroup:
     """A part whose sessions have ended; to hear of it is interrupted so many times."""
 
-    def __init__(self, told: Told, interrupts: int = 0) -> None:
-        self._told, self._interrupts = told, interrupts
+    def __init__(self, result: GroupResult, interrupts: int = 0) -> None:
+        self._result, self._interrupts = result, interrupts
 
     def connect(self) -> None:
         pass
@@ -45,18 +45,20 @@ class EndedCrew:
     def start(self, began_us: int) -> None:
         pass
 
-    def look(self) -> Look:
-        return Look()
+    def snapshot(self) -> Snapshot:
+        return Snapshot()
 
-    def end(self, wait_s: float = END_S) -> Told:
+    def end(self, wait_s: float = END_S) -> GroupResult:
         if self._interrupts:
             self._interrupts -= 1
             raise KeyboardInterrupt
-        return self._told
+        return self._result
 
 
-def broken(session: int) -> Told:
-    return Told(sent={session: 5}, acked={session: 4}, broken=1, broken_us=session)
+def broken(session: int) -> GroupResult:
+    return GroupResult(
+        sent={session: 5}, acked={session: 4}, broken=1, broken_us=session
+    )
 
 
 class SilentEngine:
@@ -94,8 +96,8 @@ def started(rig: Rig) -> Iterator[Started]:
 def test_the_load_is_stored_only_if_every_part_was_heard(
     rig: Rig, started: Started, monkeypatch: pytest.MonkeyPatch, interrupts: int
 ) -> None:
-    crews = [EndedCrew(broken(1)), EndedCrew(broken(2), interrupts)]
-    monkeypatch.setattr(loading, "crews_of", lambda *_: crews)
+    groups = [EndedGroup(broken(1)), EndedGroup(broken(2), interrupts)]
+    monkeypatch.setattr(loading, "groups_of", lambda *_: groups)
     with pytest.raises(KeyboardInterrupt):
         load_until_cut(rig, started, Cutter(rig, started))
     stored = started.run.load()
@@ -110,7 +112,7 @@ def test_the_load_is_stored_only_if_every_part_was_heard(
 def test_the_record_that_is_left_with_the_witness_bears_the_clients_seal(
     rig: Rig, started: Started, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loading, "crews_of", lambda *_: [EndedCrew(broken(1))])
+    monkeypatch.setattr(loading, "groups_of", lambda *_: [EndedGroup(broken(1))])
     with contextlib.suppress(EngineError):
         load_until_cut(rig, started, Cutter(rig, started))
     run = RunFolder.open(started.run.path)
@@ -128,9 +130,9 @@ def test_a_load_whose_preflight_cannot_be_noted_does_not_begin(
     rig: Rig, started: Started, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is to be remembered of a cut is stored before the first row."""
-    crew = EndedCrew(broken(1))
-    monkeypatch.setattr(loading, "crews_of", lambda *_: [crew])
-    monkeypatch.setattr(crew, "connect", lambda: pytest.fail("the load began"))
+    group = EndedGroup(broken(1))
+    monkeypatch.setattr(loading, "groups_of", lambda *_: [group])
+    monkeypatch.setattr(group, "connect", lambda: pytest.fail("the load began"))
 
     def full() -> None:
         raise RunWriteError("the folder cannot be written")
@@ -171,7 +173,7 @@ class Gone:
 def test_whether_the_host_outlived_the_load_is_stored(
     rig: Rig, started: Started, monkeypatch: pytest.MonkeyPatch, answered: bool
 ) -> None:
-    monkeypatch.setattr(loading, "crews_of", lambda *_: [EndedCrew(broken(1))])
+    monkeypatch.setattr(loading, "groups_of", lambda *_: [EndedGroup(broken(1))])
     asked = replace(rig, host=cast(TargetHost, Gone()))
     canaries = HostCanaries(Stopped(answered=answered), (None,))
     begun = replace(started, canaries=canaries)
@@ -210,8 +212,8 @@ def test_a_canary_lost_between_the_prompt_and_the_hand_is_noticed(
 
 def test_a_part_is_heard_once_wherever_an_interrupt_comes() -> None:
     """Also between its end and the moment at which that is noted."""
-    crews = [EndedCrew(broken(1)), EndedCrew(broken(2), 2)]
-    load = Load(cast(list[Crew], crews), 1)
+    groups = [EndedGroup(broken(1)), EndedGroup(broken(2), 2)]
+    load = Load(cast(list[SessionGroup], groups), 1)
     for _ in range(2):
         with pytest.raises(KeyboardInterrupt):
             load.end()
@@ -226,8 +228,11 @@ def test_a_part_is_heard_once_wherever_an_interrupt_comes() -> None:
 @pytest.mark.parametrize("place", [0, 1])
 def test_one_lost_part_of_several_makes_no_whole(place: int) -> None:
     """Whatever befell another one before."""
-    told = [Told(failure=ValueError("a defect")), Told(failure=ValueError("another"))]
-    told[place].failure = LoadError("lost")
-    load = Load(cast(list[Crew], [EndedCrew(one) for one in told]), 1)
+    results = [
+        GroupResult(failure=ValueError("a defect")),
+        GroupResult(failure=ValueError("another")),
+    ]
+    results[place].failure = LoadError("lost")
+    load = Load(cast(list[SessionGroup], [EndedGroup(one) for one in results]), 1)
     load.end()
     assert not load.is_whole

@@ -1,4 +1,4 @@
-"""The event loop, with sessions and a log that answer at once or as they are told."""
+"""The event loop, with sessions and a log that answer at once or at a call."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from dbcheck.core.schedule import Schedule
 from dbcheck.core.server import ServerFacts
 from dbcheck.errors import CommitUnknown, EngineError, OtherServer, WitnessError
 from dbcheck.load import loop as loop_module
-from dbcheck.load.crew import Told
+from dbcheck.load.group import GroupResult
 from dbcheck.load.load import Load
 from dbcheck.load.loop import Loop, now_us
-from dbcheck.load.team import Team
+from dbcheck.load.plan import SessionPlan
 from dbcheck.ports.engine import Engine, Session, Shape
 from dbcheck.ports.witness import WitnessLog
 from dbcheck.witness.window import Window, WindowLimits
@@ -36,7 +36,7 @@ Answer = Callable[[Row], int]
 
 
 class FakeLog:
-    """Confirms when it is told to; checks what a loop may do; asked: for its room."""
+    """Confirms at a call; checks what a loop may do; asked: for its room."""
 
     def __init__(self, room: int = 10**6, *, lockstep: bool = False) -> None:
         self.limit, self.lockstep = room, lockstep
@@ -151,10 +151,10 @@ class Site:
     ) -> None:
         self.server, self.log = server, log
         shape = more.pop("shape", Shape.LEDGER)
-        team = Team(cast(Engine, server), FACTS, shape, False, count, **more)
-        self.loop = Loop(team, SCHEDULE, cast(WitnessLog, log))
+        plan = SessionPlan(cast(Engine, server), FACTS, shape, False, count, **more)
+        self.loop = Loop(plan, SCHEDULE, cast(WitnessLog, log))
 
-    def run(self, until: Callable[[], bool]) -> Told:
+    def run(self, until: Callable[[], bool]) -> GroupResult:
         """Let the sessions commit until something is so."""
         self.start()
         wait_until(until, "it has come so far")
@@ -196,16 +196,16 @@ def until_last(row: Row) -> int:
 
 def test_each_session_commits_one_after_the_other(make: Make) -> None:
     site = make(until_last)
-    told = site.run(lambda: len(site.log.acks) == 3 * (LAST - 1))
-    assert told.sent == dict.fromkeys((1, 2, 3), LAST)
-    assert told.acked == dict.fromkeys((1, 2, 3), LAST - 1)
+    result = site.run(lambda: len(site.log.acks) == 3 * (LAST - 1))
+    assert result.sent == dict.fromkeys((1, 2, 3), LAST)
+    assert result.acked == dict.fromkeys((1, 2, 3), LAST - 1)
     for number in (1, 2, 3):
         acks = [ack[1] for ack in site.log.acks if ack[0] == number]
         rows = [row for row in site.server.sent if row.session == number]
         assert acks == list(range(1, LAST))
         assert rows == [SCHEDULE.row(number, seq) for seq in range(1, LAST + 1)]
     assert all(row_id == seq for _, seq, row_id, _ in site.log.acks)
-    look = site.loop.look()
+    look = site.loop.snapshot()
     assert (look.running, look.waiting, look.acked) == (0, 0, 3 * (LAST - 1))
     assert look.last_ack_us == site.log.acks[-1][3]
 
@@ -219,8 +219,8 @@ def test_no_ack_is_older_than_its_reply(make: Make) -> None:
         appended(acks)
 
     site.log.append_many = append_many  # type: ignore[method-assign]
-    told = site.run(lambda: len(site.log.acks) == 3 * (LAST - 1))
-    assert told.failure is None
+    result = site.run(lambda: len(site.log.acks) == 3 * (LAST - 1))
+    assert result.failure is None
 
 
 def test_a_window_is_never_overrun_and_opens_again(make: Make) -> None:
@@ -249,7 +249,7 @@ def require_rest(site: Site) -> None:
     asked = site.log.asked
 
     def looked() -> bool:
-        seen.add(site.loop.look().clock_us)
+        seen.add(site.loop.snapshot().clock_us)
         return len(seen) > 10
 
     wait_until(looked, "looks at the sessions")
@@ -275,7 +275,7 @@ def test_a_confirmation_wakes_the_loop(
     site = make(lambda row: row.seq, log=log)
     site.start()
     wait_until(lambda: len(log.acks) == count, "acks")
-    monkeypatch.setattr(loop_module, "LOOK_S", NEVER_S)
+    monkeypatch.setattr(loop_module, "SNAPSHOT_S", NEVER_S)
     for so_far in range(count, 300, count):
         wait_until(lambda so_far=so_far: len(log.acks) == so_far, "acks")  # type: ignore[misc]
         log.confirm()
@@ -289,7 +289,7 @@ def test_room_for_more_than_what_is_in_flight_wakes_the_loop(
     site = make(lambda row: 0 if row.session == 2 else row.seq, log=log)
     site.start()
     wait_until(lambda: len(log.acks) == 1, "an ack")
-    monkeypatch.setattr(loop_module, "LOOK_S", NEVER_S)
+    monkeypatch.setattr(loop_module, "SNAPSHOT_S", NEVER_S)
     for so_far in range(1, 100):
         wait_until(lambda so_far=so_far: len(log.acks) == so_far, "acks")  # type: ignore[misc]
         log.confirm()
@@ -309,8 +309,8 @@ def test_what_cannot_be_sent_at_once_is_flushed(make: Make) -> None:
         return until_last(row)
 
     site = make(answer, 1)
-    told = site.run(lambda: len(site.log.acks) == LAST - 1)
-    assert told.failure is None
+    result = site.run(lambda: len(site.log.acks) == LAST - 1)
+    assert result.failure is None
 
 
 def broken(row: Row) -> int:
@@ -319,10 +319,10 @@ def broken(row: Row) -> int:
 
 def test_a_broken_session_is_replaced_under_a_new_number(make: Make) -> None:
     site = make(lambda row: broken(row) if row[2:4] == (2, 5) else until_last(row))
-    told = site.run(lambda: len(site.log.acks) == 3 * (LAST - 1) + 4)
-    assert told.sent == {1: LAST, 2: 5, 3: LAST, 4: LAST}
-    assert told.acked == {1: LAST - 1, 2: 4, 3: LAST - 1, 4: LAST - 1}
-    assert (told.broken, told.farewells) == (0, [])
+    result = site.run(lambda: len(site.log.acks) == 3 * (LAST - 1) + 4)
+    assert result.sent == {1: LAST, 2: 5, 3: LAST, 4: LAST}
+    assert result.acked == {1: LAST - 1, 2: 4, 3: LAST - 1, 4: LAST - 1}
+    assert (result.broken, result.farewells) == (0, [])
 
 
 def test_every_session_must_reach_the_server_that_the_load_began_with(
@@ -339,10 +339,10 @@ def test_every_session_must_reach_the_server_that_the_load_began_with(
         return opened(shape)
 
     site.server.open_session = open_session  # type: ignore[method-assign]
-    told = site.run(lambda: site.loop.look().running == 0)
+    result = site.run(lambda: site.loop.snapshot().running == 0)
     assert asked == [FACTS] * 6
-    assert told.sent == dict.fromkeys((1, 2, 3), 5)
-    assert (told.broken, told.refusals) == (3, [])
+    assert result.sent == dict.fromkeys((1, 2, 3), 5)
+    assert (result.broken, result.refusals) == (3, [])
 
 
 @pytest.mark.parametrize("now", [None, ServerFacts("Fake", "1", {}, 9, 1, 9, {})])
@@ -360,8 +360,8 @@ def test_another_server_is_not_written_to(make: Make, now: ServerFacts | None) -
 
 def test_the_classic_shape_is_never_continued(make: Make) -> None:
     site = make(broken, shape=Shape.CLASSIC)
-    told = site.run(lambda: site.loop.look().running == 0)
-    assert (told.broken, told.sent) == (3, {1: 1, 2: 1, 3: 1})
+    result = site.run(lambda: site.loop.snapshot().running == 0)
+    assert (result.broken, result.sent) == (3, {1: 1, 2: 1, 3: 1})
 
 
 def test_a_session_that_breaks_while_it_waits_for_the_log_held_nothing_in_flight(
@@ -371,9 +371,9 @@ def test_a_session_that_breaks_while_it_waits_for_the_log_held_nothing_in_flight
     site.start()
     wait_until(lambda: len(site.log.acks) == 1, "an ack")
     site.server.open[0].reply(CommitUnknown("broke"))
-    wait_until(lambda: site.loop.look().running == 0, "the end")
-    told = site.loop.end()
-    assert (told.broken, told.in_flight) == (1, 0)
+    wait_until(lambda: site.loop.snapshot().running == 0, "the end")
+    result = site.loop.end()
+    assert (result.broken, result.in_flight) == (1, 0)
 
 
 @pytest.mark.parametrize(("young_us", "in_flight"), [(60_000_000, 1), (0, 0)])
@@ -391,9 +391,9 @@ def test_a_session_that_breaks_while_it_waits_for_its_turn_was_not_idle(
     site.start()
     wait_until(lambda: len(site.log.acks) == 1, "an ack")
     site.server.open[0].reply(CommitUnknown("broke"))
-    wait_until(lambda: site.loop.look().running == 0, "the end")
-    told = site.loop.end()
-    assert (told.broken, told.in_flight) == (1, in_flight)
+    wait_until(lambda: site.loop.snapshot().running == 0, "the end")
+    result = site.loop.end()
+    assert (result.broken, result.in_flight) == (1, in_flight)
 
 
 def test_a_refused_session_ends_and_is_no_broken_one(make: Make) -> None:
@@ -401,22 +401,22 @@ def test_a_refused_session_ends_and_is_no_broken_one(make: Make) -> None:
         raise EngineError(f"no room {row.session}")
 
     site = make(answer)
-    told = site.run(lambda: site.loop.look().running == 0)
-    assert sorted(told.refusals) == ["no room 1", "no room 2", "no room 3"]
-    assert told.broken == 0
+    result = site.run(lambda: site.loop.snapshot().running == 0)
+    assert sorted(result.refusals) == ["no room 1", "no room 2", "no room 3"]
+    assert result.broken == 0
 
 
 def test_a_log_that_fails_ends_the_load(make: Make) -> None:
     site = make(lambda row: row.seq)
     site.log.error = WitnessError("gone")
-    told = site.run(lambda: site.loop.look().failed)
-    assert told.witness_error is site.log.error
+    result = site.run(lambda: site.loop.snapshot().failed)
+    assert result.witness_error is site.log.error
 
 
 def test_a_defect_ends_the_load_and_is_not_swallowed(make: Make) -> None:
     site = make(lambda row: 1 // (row.seq - 3))
-    told = site.run(lambda: site.loop.look().failed)
-    assert isinstance(told.failure, ZeroDivisionError)
+    result = site.run(lambda: site.loop.snapshot().failed)
+    assert isinstance(result.failure, ZeroDivisionError)
 
 
 def test_a_session_that_cannot_connect_leaves_none_open(make: Make) -> None:
@@ -523,15 +523,15 @@ def test_what_an_interrupted_end_has_closed_is_not_used_again(
     site = make(until_last)
     site.start()
     wait_until(lambda: len(site.log.acks) == 3 * (LAST - 1), "acks")
-    close, alarm = os.close, site.loop._alarm
+    alarm = site.loop._alarm
+    close = alarm.close
 
-    def interrupted(fd: int) -> None:
-        close(fd)
-        if fd == alarm:
-            raise KeyboardInterrupt
+    def interrupted() -> None:
+        close()
+        raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(os, "close", interrupted)
+        patch.setattr(alarm, "close", interrupted)
         with pytest.raises(KeyboardInterrupt):
             site.loop.end()
     assert site.loop.end().sent.keys() == {1, 2, 3}
@@ -539,19 +539,19 @@ def test_what_an_interrupted_end_has_closed_is_not_used_again(
 
 def test_a_ramp_begins_with_one_session(make: Make) -> None:
     site = make(until_last, ramp_s=86_400.0)
-    told = site.run(lambda: len(site.log.acks) == LAST - 1)
-    assert told.sent == {1: LAST}
+    result = site.run(lambda: len(site.log.acks) == LAST - 1)
+    assert result.sent == {1: LAST}
 
 
 def test_a_rate_holds_for_all_sessions_together(make: Make) -> None:
     site = make(lambda row: row.seq, rate=1e-3)
-    told = site.run(lambda: len(site.log.acks) == 1)
-    assert sum(told.sent.values()) == 1
+    result = site.run(lambda: len(site.log.acks) == 1)
+    assert sum(result.sent.values()) == 1
 
 
 def test_parts_of_a_team_share_sessions_and_rate_and_no_number() -> None:
-    team = Team(cast(Engine, None), FACTS, Shape.LEDGER, False, 7, rate=90.0)
-    parts = team.parts(3)
+    plan = SessionPlan(cast(Engine, None), FACTS, Shape.LEDGER, False, 7, rate=90.0)
+    parts = plan.split(3)
     assert [part.count for part in parts] == [3, 2, 2]
     numbers = [
         number

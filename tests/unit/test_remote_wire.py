@@ -18,7 +18,12 @@ from dbcheck.remote.program import bootstrap, program
 from dbcheck.witness import channel
 
 AGENTS = {"dbcheck.witness.agent": channel.PARTS, "dbcheck.hosts.agent.serve": PARTS}
-SENT = {"dbcheck.remote.wire", *AGENTS, *(part for p in AGENTS.values() for part in p)}
+SENT = {
+    "dbcheck.durable",
+    "dbcheck.remote.wire",
+    *AGENTS,
+    *(part for p in AGENTS.values() for part in p),
+}
 
 
 @pytest.mark.parametrize("module", sorted(SENT))
@@ -86,6 +91,88 @@ def test_own_addresses_are_without_loopback(monkeypatch: pytest.MonkeyPatch) -> 
     }
     monkeypatch.setattr(wire, "lines", lambda path: iter(files[path].splitlines()))
     assert set(wire.addresses()) == {"192.0.2.2", "2001:db8::7"}
+
+
+MACOS = """\
+/dev/disk3s1s1 on / (apfs, sealed, local, read-only, journaled)
+devfs on /dev (devfs, local, nobrowse)
+/dev/disk3s5 on /System/Volumes/Data (apfs, local, journaled, nobrowse)
+/dev/disk4s1 on /Volumes/Old disk (2) (hfs, local, nodev, nosuid)
+"""
+FREEBSD = """\
+zroot/ROOT/default on / (zfs, local, noatime, nfsv4acls)
+tmpfs on /tmp (tmpfs, local)
+"""
+OPENBSD = """\
+/dev/sd0a on / type ffs (local)
+mfs:71 on /tmp type mfs (asynchronous, local, nodev, nosuid, size=1048576 512-blocks)
+"""
+LINUX = """\
+/dev/vda on / type ext4 (rw,noatime)
+tmpfs on /run type tmpfs (rw,nosuid)
+"""
+
+
+@pytest.mark.parametrize(
+    ("printed", "path", "source", "kind", "first"),
+    [
+        pytest.param(MACOS, "/a", "/dev/disk3s1s1", "apfs", "sealed", id="macOS"),
+        pytest.param(
+            MACOS, "/Volumes/Old disk (2)/a", "/dev/disk4s1", "hfs", "local", id="space"
+        ),
+        pytest.param(FREEBSD, "/tmp/a", "tmpfs", "tmpfs", "local", id="FreeBSD"),
+        pytest.param(OPENBSD, "/tmp", "mfs:71", "mfs", "asynchronous", id="OpenBSD"),
+        pytest.param(LINUX, "/run/a", "tmpfs", "tmpfs", "rw", id="Linux"),
+    ],
+)
+def test_without_proc_mounts_are_as_mount_lists_them(
+    monkeypatch: pytest.MonkeyPatch,
+    printed: str,
+    path: str,
+    source: str,
+    kind: str,
+    first: str,
+) -> None:
+    monkeypatch.setattr(wire, "MOUNTINFO", "/nowhere/mountinfo")
+    monkeypatch.setattr(wire, "program_lines", lambda *_: printed.splitlines())
+    monkeypatch.setattr(os.path, "realpath", lambda path: path)
+    found = wire.mount_of(path)
+    assert (found["source"], found["type"]) == (source, kind)
+    assert found["options"].split(",")[0] == first
+
+
+def test_without_proc_addresses_are_as_ifconfig_lists_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    printed = """\
+lo0: flags=8049<UP,LOOPBACK,RUNNING,MULTICAST> mtu 16384
+\tinet 127.0.0.1 netmask 0xff000000
+\tinet6 ::1 prefixlen 128
+\tinet6 fe80::1%lo0 prefixlen 64 scopeid 0x1
+en0: flags=8863<UP,BROADCAST,SMART,RUNNING,SIMPLEX,MULTICAST> mtu 1500
+\tether 00:00:5e:00:53:01
+\tinet6 2001:DB8:0::7 prefixlen 64 autoconf secured
+\tinet 192.0.2.2 netmask 0xffffff00 broadcast 192.0.2.255
+\tinet
+"""
+    monkeypatch.setattr(wire, "IPV4_ROUTES", "/nowhere/fib_trie")
+    monkeypatch.setattr(wire, "IPV6_ADDRESSES", "/nowhere/if_inet6")
+    monkeypatch.setattr(wire, "program_lines", lambda *_: printed.splitlines())
+    assert set(wire.addresses()) == {"fe80::1", "2001:db8::7", "192.0.2.2"}
+
+
+def test_a_program_that_is_not_there_or_fails_prints_nothing() -> None:
+    assert wire.program_lines("dbcheck-no-such-program") == []
+    assert wire.program_lines("mount")
+
+
+def test_an_agent_of_a_targets_host_needs_linux(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    wire.require_linux()
+    monkeypatch.setattr(sys, "platform", "freebsd14")
+    with pytest.raises(SystemExit, match="must run Linux, and this is freebsd14"):
+        wire.require_linux()
 
 
 def test_what_cannot_be_read_is_empty(tmp_path: Path) -> None:

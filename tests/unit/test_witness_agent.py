@@ -183,10 +183,11 @@ def test_a_failed_creation_leaves_nothing(
     assert list(Path(replies.folder).iterdir()) == []
 
 
-def test_memory_is_refused_unless_allowed(
-    replies: Replies, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("kind", ["tmpfs", "mfs", ""])
+def test_memory_or_an_unknown_filesystem_is_refused_unless_allowed(
+    replies: Replies, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    monkeypatch.setattr(agent, "mount_of", lambda _: {"type": "tmpfs"})
+    monkeypatch.setattr(agent, "mount_of", lambda _: {"type": kind})
     question: dict[str, object] = {"run": RUN, "manifest": "", "volatile": False}
     assert code_of(replies.ask(agent.CREATE, **question)) == "volatile"
     question["volatile"] = True

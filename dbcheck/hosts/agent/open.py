@@ -21,7 +21,8 @@ from collections.abc import Iterator
 from dbcheck.remote.wire import Refusal
 
 _FOLDER = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_SEARCH, _LIST = os.O_PATH | _FOLDER, os.O_RDONLY | _FOLDER
+# A client without O_PATH imports this module too, and opens nothing.
+_SEARCH, _LIST = getattr(os, "O_PATH", 0) | _FOLDER, os.O_RDONLY | _FOLDER
 
 
 @contextlib.contextmanager

@@ -26,6 +26,7 @@ from dbcheck.remote.wire import (
     Outlet,
     Refusal,
     obey,
+    require_linux,
     serve,
     settle,
 )
@@ -130,6 +131,7 @@ class Agent(Answers):
 
 def main() -> None:
     """Serve standard input and output."""
+    require_linux()
     settle()
     outlet = Outlet(1)
     serve(Agent(outlet), outlet, 0)

@@ -9,7 +9,6 @@ As process 1 it is in namespaces of its own (see namespace.py).
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 import os
 import select
@@ -17,14 +16,14 @@ import shutil
 import signal
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from dbcheck.errors import DbcheckError, LabError
 from dbcheck.lab import namespace
-from dbcheck.lab.daemon import rpc as control
+from dbcheck.lab.daemon import requests, rpc
 from dbcheck.lab.machine import Machine
 from dbcheck.lab.process import Process
 from dbcheck.lab.spec import LabSpec
@@ -49,22 +48,22 @@ class Daemon:
         self._spec = spec
         self._witness = folder / "witness"
         self._witness.mkdir(mode=0o700)
-        self._socket = control.ControlSocket(entry.control)
+        self._socket = rpc.RequestServer(entry.control)
         self._sshd = Sshd(folder / "sshd")
         self._isolated = base != folder
-        self._machine = Machine(spec, base)
-        self._commands: dict[str, Callable[..., object]] = {
-            "describe": self._describe,
-            "status": self._status,
-            "cut": self._cut,
-            "restore": self._restore,
-            "counters": self._machine.counters,
-            "set": self._machine.set_drive,
-            "configure": self._machine.configure,
-            "freeze": self._freeze,
-            "thaw": self._machine.server.thaw,
-            "log": self._machine.server_log,
-            "down": self._down,
+        self._machine = machine = Machine(spec, base)
+        self._answers: dict[type[requests.Request], Callable[[Any], object]] = {
+            requests.Describe: lambda _: self._describe(),
+            requests.Status: lambda _: self._status(),
+            requests.Cut: lambda _: requests.CutResult(*machine.cut()),
+            requests.Restore: self._restore,
+            requests.Counters: lambda _: machine.counters(),
+            requests.SetDrive: lambda asked: machine.set_drive(**asked.changes()),
+            requests.Configure: lambda asked: machine.configure(asked.settings),
+            requests.Freeze: lambda _: self._freeze(),
+            requests.Thaw: lambda _: machine.server.thaw(),
+            requests.Log: lambda asked: machine.server_log(asked.lines),
+            requests.Down: lambda _: self._down(),
         }
 
     def start(self) -> None:
@@ -77,12 +76,9 @@ class Daemon:
         """Answer requests until one asks for the end."""
         self._socket.serve(self.answer)
 
-    def answer(self, command: str, fields: Mapping[str, Any]) -> object:
-        """Carry out one request; raise LabError if it is unknown or fails."""
-        log.info("asked for %s", command)
-        if command not in self._commands:
-            raise LabError(f"a lab knows no command {command!r}")
-        return self._commands[command](**fields)
+    def answer(self, request: requests.Request) -> object:
+        """Carry out one request; raise LabError if it fails."""
+        return self._answers[type(request)](request)
 
     def end(self) -> None:
         """End everything that was started, as far as it got."""
@@ -92,30 +88,25 @@ class Daemon:
             except DbcheckError as error:
                 log.warning("while ending: %s", error)
 
-    def _describe(self) -> dict[str, str]:
+    def _describe(self) -> requests.Description:
         host = f"{quote(self._sshd.user)}@{self._sshd.host}:{self._sshd.port}"
-        return {
-            "spec": self._spec.to_json(),
-            "target_url": self._machine.server.url,
-            "password": self._machine.server.password,
-            "witness_url": f"ssh://{host}{quote(str(self._witness))}",
-            "host_url": f"ssh://{host}",
-            "log_path": str(self._machine.server.log_file),
-            "identity_file": str(self._sshd.identity_file),
-            "known_hosts": str(self._sshd.known_hosts),
-        }
+        return requests.Description(
+            spec=self._spec.to_json(),
+            target_url=self._machine.server.url,
+            password=self._machine.server.password,
+            witness_url=f"ssh://{host}{quote(str(self._witness))}",
+            host_url=f"ssh://{host}",
+            log_path=str(self._machine.server.log_file),
+            identity_file=str(self._sshd.identity_file),
+            known_hosts=str(self._sshd.known_hosts),
+        )
 
-    def _status(self) -> dict[str, str | None]:
-        power = self._machine.power.value
+    def _status(self) -> requests.PowerStatus:
         failure, broken = self._machine.failure(), self._machine.broken()
-        return {"power": power, "failure": failure, "broken": broken}
+        return requests.PowerStatus(self._machine.power.value, failure, broken)
 
-    def _cut(self) -> dict[str, object]:
-        exact_us, report = self._machine.cut()
-        return {"exact_us": exact_us, "report": report}
-
-    def _restore(self, image: str = "") -> None:
-        self._machine.restore(Path(image) if image else None)
+    def _restore(self, asked: requests.Restore) -> None:
+        self._machine.restore(Path(asked.image) if asked.image else None)
         self._note_processes()
 
     def _freeze(self) -> None:
@@ -123,7 +114,7 @@ class Daemon:
         self._note_processes()
 
     def _down(self) -> None:
-        raise control.Ended
+        raise rpc.Ended
 
     def _note_processes(self) -> None:
         """Leave word of what must be killed if we die, where the kernel does not."""
@@ -184,7 +175,7 @@ def _run(entry: Entry, ready: int, *, isolated: bool) -> None:
             spec = LabSpec.from_json(str(entry.read()["spec"]))
             daemon = Daemon(entry, folder, base, spec)
             daemon.start()
-            _say(ready, {"ok": None})
+            _say(ready, rpc.success(None))
             daemon.serve()
         finally:
             for number in (signal.SIGTERM, signal.SIGINT):
@@ -193,9 +184,9 @@ def _run(entry: Entry, ready: int, *, isolated: bool) -> None:
                 daemon.end()
 
 
-def _say(ready: int, word: Mapping[str, object]) -> None:
+def _say(ready: int, reply: bytes) -> None:
     with contextlib.suppress(OSError):  # nobody listens any more
-        os.write(ready, json.dumps(word).encode() + b"\n")
+        os.write(ready, reply + b"\n")
         os.close(ready)
 
 
@@ -221,9 +212,9 @@ def main() -> None:
     try:
         _run(entry, ready, isolated=isolated)
     except DbcheckError as error:
-        _say(ready, control.failure(error))
+        _say(ready, rpc.failure(error))
     except Exception as error:
-        _say(ready, control.failure(LabError(f"the lab's daemon failed: {error!r}")))
+        _say(ready, rpc.failure(LabError(f"the lab's daemon failed: {error!r}")))
         raise
 
 

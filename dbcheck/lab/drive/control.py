@@ -7,23 +7,27 @@ import dataclasses
 import json
 import os
 import signal
-import socket
 import subprocess
 import tempfile
 import threading
 from pathlib import Path
-from typing import IO, Any, Self
+from types import NoneType
+from typing import IO, Any, Self, TypeVar
 
 from dbcheck import children
 from dbcheck.errors import LabError
 from dbcheck.lab import syscalls
 from dbcheck.lab.drive.model import CutReport, DriveCounters
-from dbcheck.lab.drive.process import MESSAGE_BYTES_MAX
+from dbcheck.lab.reply import NotUnderstood, result_in
 from dbcheck.lab.spec import DriveSpec
+from dbcheck.local import Channel, NotAMessage
 
 WATCHDOG_S = 5.0
 _START_S = 20.0
 _ANSWER_S = 10.0
+_HINT = "Take the lab down and build it again."
+
+T = TypeVar("T")
 
 
 class DriveProcess:
@@ -39,7 +43,7 @@ class DriveProcess:
         self,
         spec: DriveSpec,
         process: subprocess.Popen[bytes],
-        control: socket.socket,
+        control: Channel,
         errors: IO[bytes],
     ) -> None:
         """Use start() instead."""
@@ -59,7 +63,7 @@ class DriveProcess:
         On return the drive is open and its mount is detached already: it lives as
         long as somebody has it open, so nobody has to unmount it, whoever dies.
         """
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        ours, theirs = Channel.pair()
         errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed by close()
         with theirs:
             process = subprocess.Popen(
@@ -86,11 +90,13 @@ class DriveProcess:
     def _open(self, mountpoint: Path) -> None:
         try:
             started = self._receive("start", _START_S)
-            if "error" in started:
+            try:
+                result_in(started, NoneType)
+            except LabError as error:
                 raise LabError(
-                    f"no virtual drive on {mountpoint}: {started['error']}",
+                    f"no virtual drive on {mountpoint}: {error}",
                     hint="The drive needs root, /dev/fuse and CAP_SYS_ADMIN.",
-                )
+                ) from None
             self.descriptor = os.open(mountpoint, os.O_RDWR)
         finally:
             # Nothing is mounted there if the process failed before.
@@ -104,7 +110,7 @@ class DriveProcess:
 
     def set_times(self, *, flush_ms: float, write_ms: float) -> None:
         """Change how long flushes and writes take from the next one on."""
-        self._ask("set_times", flush_ms=flush_ms, write_ms=write_ms)
+        self._ask(NoneType, "set_times", flush_ms=flush_ms, write_ms=write_ms)
 
     def freeze(self) -> int:
         """Take the power away: from now on nothing is answered or becomes stable.
@@ -113,35 +119,35 @@ class DriveProcess:
         rests on answers given before.  A drive that is frozen for longer than
         watchdog_s fails by itself.
         """
-        return int(self._ask("freeze")["frozen_us"])
+        return self._ask(int, "freeze")
 
     def cut(self, survivors: str | None = None, seed: int | None = None) -> CutReport:
         """Lose the cache, except for the survivors; freeze the drive if it is on.
 
         survivors, seed: the spec's, unless given.
         """
-        answer = self._ask(
+        return self._ask(
+            CutReport,
             "cut",
             survivors=self.spec.survivors if survivors is None else survivors,
             seed=self.spec.seed if seed is None else seed,
         )
-        return CutReport(**answer)
 
     def fail(self) -> None:
         """Answer what is held, and all that follows, with an I/O error."""
-        self._ask("fail")
+        self._ask(NoneType, "fail")
 
     def power_on(self) -> None:
         """Answer requests again; any that were still held fail."""
-        self._ask("power_on")
+        self._ask(NoneType, "power_on")
 
     def settle(self) -> None:
         """Make everything in the cache stable."""
-        self._ask("settle")
+        self._ask(NoneType, "settle")
 
     def counters(self) -> DriveCounters:
         """Return what the drive was asked so far."""
-        return DriveCounters(**self._ask("counters"))
+        return self._ask(DriveCounters, "counters")
 
     def close(self) -> None:
         """End the drive's process, gently or not; never raises, may be repeated.
@@ -172,40 +178,45 @@ class DriveProcess:
 
     # -------------------------------------------------------------- messages
 
-    def _ask(self, command: str, **values: Any) -> dict[str, Any]:
+    def _ask(self, kind: type[T], command: str, **values: Any) -> T:
         with self._lock:
             try:
                 self._control.send(json.dumps({"command": command, **values}).encode())
             except OSError as error:
                 raise self._gone(command) from error
             answer = self._receive(command, _ANSWER_S)
-        if "error" in answer:
-            raise LabError(f"the virtual drive refused {command!r}: {answer['error']}")
-        return answer
-
-    def _receive(self, command: str, timeout_s: float) -> dict[str, Any]:
-        self._control.settimeout(timeout_s)
         try:
-            message = self._control.recv(MESSAGE_BYTES_MAX)
+            return result_in(answer, kind)
+        except LabError as error:
+            refused = f"the virtual drive refused {command!r}: {error}"
+            raise LabError(refused) from None
+        except NotUnderstood:
+            raise self._nonsense(command) from None
+
+    def _receive(self, command: str, timeout_s: float) -> bytes:
+        try:
+            return self._control.receive(timeout_s)
         except TimeoutError as error:
             # A late answer would be taken for that to the next command.
             self._process.kill()
             raise LabError(
                 f"the virtual drive did not answer {command!r} within {timeout_s:g} s",
-                hint="It was killed; take the lab down and build it again.",
+                hint=f"It was killed. {_HINT}",
             ) from error
-        except OSError as error:
+        except NotAMessage:
+            self._process.kill()
+            raise self._nonsense(command) from None
+        except (EOFError, OSError) as error:
             raise self._gone(command) from error
-        if not message:
-            raise self._gone(command)
-        answer: dict[str, Any] = json.loads(message)
-        return answer
+
+    def _nonsense(self, command: str) -> LabError:
+        what = f"the virtual drive answered {command!r} with what is not an answer"
+        return LabError(what, hint=_HINT)
 
     def _gone(self, command: str) -> LabError:
         """Return the error that says how the process ended."""
-        hint = "Take the lab down and build it again."
         if self._errors.closed:
-            return LabError(f"the virtual drive is closed: {command!r}", hint=hint)
+            return LabError(f"the virtual drive is closed: {command!r}", hint=_HINT)
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(1.0)
         status = self._process.returncode
@@ -217,5 +228,5 @@ class DriveProcess:
         said = self._errors.read().decode(errors="replace").strip().splitlines()
         why = f" ({said[-1]})" if said else ""
         return LabError(
-            f"the virtual drive {how}{why} before it answered {command!r}", hint=hint
+            f"the virtual drive {how}{why} before it answered {command!r}", hint=_HINT
         )

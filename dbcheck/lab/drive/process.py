@@ -1,8 +1,9 @@
 """Serve one virtual drive: python -m dbcheck.lab.drive.process.
 
 A process of its own, since it must go on answering the kernel whatever its parent
-does, and must die without leaving anything.  drive_control.DriveProcess starts it
-and speaks to it over a socket: one JSON object per message, one answer each.
+does, and must die without leaving anything.  control.DriveProcess starts it and sends
+it commands over a local.Channel, each a JSON object that has one answer: see lab.reply,
+which takes longer to import than all else here.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ import json
 import os
 import select
 import signal
-import socket
 import sys
 import time
 from collections.abc import Callable
@@ -24,8 +24,8 @@ from dbcheck.lab import syscalls
 from dbcheck.lab.drive.fuse import FuseDrive, mount_drive
 from dbcheck.lab.drive.model import Drive, DriveState
 from dbcheck.lab.spec import DriveSpec
+from dbcheck.local import Channel
 
-MESSAGE_BYTES_MAX = 65536
 _WORDS_MAX = 500  # of an error
 
 
@@ -63,7 +63,7 @@ class DriveServer:
     """
 
     def __init__(
-        self, control: socket.socket, descriptor: int, drive: Drive, watchdog_s: float
+        self, control: Channel, descriptor: int, drive: Drive, watchdog_s: float
     ) -> None:
         """Serve *drive* on *descriptor*, and commands on *control*."""
         self._control = control
@@ -72,13 +72,13 @@ class DriveServer:
         self._front = FuseDrive(descriptor, drive)
         self._watchdog_s = watchdog_s
         self._frozen_at = 0.0
-        self._commands: dict[str, Callable[..., dict[str, Any]]] = {
+        self._commands: dict[str, Callable[..., Any]] = {
             "set_times": self._set_times,
             "freeze": self._freeze,
             "cut": self._cut,
-            "fail": self._fail,
-            "power_on": self._power_on,
-            "settle": self._settle,
+            "fail": self._front.fail,
+            "power_on": self._front.power_on,
+            "settle": self._drive.settle,
             "counters": self._counters,
         }
 
@@ -105,25 +105,25 @@ class DriveServer:
 
     def _command(self) -> bool:
         """Obey one command; return False if none will come any more."""
-        message = self._control.recv(MESSAGE_BYTES_MAX)
-        if not message:
+        try:
+            message = self._control.receive()
+        except EOFError:
             return False
         try:
             values = json.loads(message)
-            answer = self._commands[values.pop("command")](**values)
+            answer = {"ok": self._commands[values.pop("command")](**values)}
         except Exception as error:  # a drive that ended would take the lab with it
-            answer = {"error": f"{type(error).__name__}: {error}"[:_WORDS_MAX]}
+            answer = _failure(f"{type(error).__name__}: {error}")
         self._control.send(json.dumps(answer).encode())
         return True
 
-    def _set_times(self, flush_ms: float, write_ms: float) -> dict[str, Any]:
+    def _set_times(self, flush_ms: float, write_ms: float) -> None:
         dataclasses.replace(self._drive.spec, flush_ms=flush_ms, write_ms=write_ms)
         self._front.set_times(flush_ms, write_ms)
-        return {}
 
-    def _freeze(self) -> dict[str, Any]:
+    def _freeze(self) -> int:
         self._frozen_at = time.monotonic()
-        return {"frozen_us": self._front.freeze()}
+        return self._front.freeze()
 
     def _cut(self, survivors: str, seed: int) -> dict[str, Any]:
         dataclasses.replace(self._drive.spec, survivors=survivors, seed=seed)
@@ -131,26 +131,18 @@ class DriveServer:
             self._freeze()
         return dataclasses.asdict(self._front.cut(survivors, seed))
 
-    def _fail(self) -> dict[str, Any]:
-        self._front.fail()
-        return {}
-
-    def _power_on(self) -> dict[str, Any]:
-        self._front.power_on()
-        return {}
-
-    def _settle(self) -> dict[str, Any]:
-        self._drive.settle()
-        return {}
-
     def _counters(self) -> dict[str, Any]:
         return dataclasses.asdict(self._drive.counters(time.monotonic()))
+
+
+def _failure(text: str) -> dict[str, Any]:
+    return {"error": text[:_WORDS_MAX]}
 
 
 def main(arguments: list[str]) -> int:
     """Serve the drive of a JSON spec: control descriptor, path, spec, watchdog_s."""
     control_descriptor, path, spec, watchdog_s = arguments
-    with socket.socket(fileno=int(control_descriptor)) as control:
+    with Channel.inherited(int(control_descriptor)) as control:
         try:
             _prepare_process()
             descriptor = os.open("/dev/fuse", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -158,7 +150,7 @@ def main(arguments: list[str]) -> int:
             _leave_mounts()
             drive = Drive(DriveSpec(**json.loads(spec)))
         except OSError as error:
-            control.send(json.dumps({"error": str(error)}).encode())
+            control.send(json.dumps(_failure(str(error))).encode())
             return 1
         control.send(b"{}")
         DriveServer(control, descriptor, drive, float(watchdog_s)).run()

@@ -1,4 +1,4 @@
-"""Which sessions a part of the load has, and on which server."""
+"""Which sessions a group has, and on which server."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def is_same_server(engine: Engine, before: ServerFacts) -> bool:
 
 
 @dataclass(frozen=True)
-class Team:
+class SessionPlan:
     """The sessions of one loop; can be pickled for a process of its own.
 
     before:      the server when the load began.
@@ -76,10 +76,10 @@ class Team:
         """Return whether the server is still the process that the load began with."""
         return is_same_server(self.engine, self.before)
 
-    def parts(self, count: int) -> list[Team]:
-        """Return *count* teams that are this one together."""
+    def split(self, count: int) -> list[SessionPlan]:
+        """Return *count* plans that are this one together."""
         return [
-            Team(
+            SessionPlan(
                 self.engine,
                 self.before,
                 self.shape,

@@ -1,4 +1,4 @@
-"""One operation, by itself."""
+"""One commit, by itself."""
 
 from __future__ import annotations
 

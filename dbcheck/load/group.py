@@ -1,4 +1,4 @@
-"""What a part of the load tells of itself, wherever its sessions run."""
+"""A group of the load's sessions: its snapshots and its result."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Protocol
 from dbcheck.errors import WitnessError
 from dbcheck.ports.witness import Watermark, WindowFacts
 
-WORDS_MAX = 8
+MESSAGES_MAX = 8
 # Enough for a witness that has to confirm what is left, and for a server that is asked
 # for its facts, each in its own time.
 END_S = 120.0
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class Snapshot:
     """The sessions at one moment.
 
     clock_us:       that moment, on the client's monotonic clock.
@@ -27,7 +27,7 @@ class Look:
     behind_s:       how long the oldest of those has waited for it.
     last_ack_us:    when the last of them came, 0 if there is none.
     latencies:      see Latencies.counts().
-    failed:         the part has ended the load: see Told.
+    failed:         the group has ended the load: see GroupResult.
     """
 
     clock_us: int = 0
@@ -43,17 +43,17 @@ class Look:
 
 
 @dataclass(slots=True)
-class Told:
-    """What the sessions of a part went through, complete once it has ended.
+class GroupResult:
+    """What the sessions of a group went through, complete once they have ended.
 
     sent, acked: session number -> how many.
     broken:      sessions that broke and could not be replaced; broken_us: when the
                  first of them did; in_flight: how many waited for a reply; in
                  lockstep, under a rate or while they are held also for their turn, if
                  an ack is young.
-    refusals, farewells: what the server said, each once.
+    refusals, farewells: the server's messages, each once.
     witness_error: ended the load; failure: so did this, a defect or a lost process.
-    watermark, window, close_error: of the log, if the part has one of its own.
+    watermark, window, close_error: of the log, if the group has one of its own.
     """
 
     sent: dict[int, int] = field(default_factory=dict)
@@ -69,41 +69,41 @@ class Told:
     window: WindowFacts | None = None
     close_error: WitnessError | None = None
 
-    def note_broken(self, clock_us: int, *, in_flight: bool) -> None:
+    def count_broken(self, clock_us: int, *, in_flight: bool) -> None:
         """Count a session that broke and could not be replaced."""
         self.broken_us = min(self.broken_us or clock_us, clock_us)
         self.broken += 1
         self.in_flight += in_flight
 
 
-def note(said: list[str], words: str) -> None:
-    """Keep what the server said, once; a few different words are enough."""
-    if words and words not in said and len(said) < WORDS_MAX:
-        said.append(words)
+def add_once(messages: list[str], message: str) -> None:
+    """Add a message of the server if it is new; a few different ones are enough."""
+    if message and message not in messages and len(messages) < MESSAGES_MAX:
+        messages.append(message)
 
 
-def together(parts: Iterable[Told]) -> Told:
-    """Return what several parts went through, as that of one without a log."""
-    whole = Told()
-    for told in parts:
-        whole.sent |= told.sent
-        whole.acked |= told.acked
-        if told.broken:
-            whole.broken_us = min(whole.broken_us or told.broken_us, told.broken_us)
-        whole.broken += told.broken
-        whole.in_flight += told.in_flight
-        for words in told.refusals:
-            note(whole.refusals, words)
-        for words in told.farewells:
-            note(whole.farewells, words)
-        whole.failure = whole.failure or told.failure
-        whole.close_error = whole.close_error or told.close_error
-        whole.witness_error = whole.witness_error or told.witness_error
+def merge(results: Iterable[GroupResult]) -> GroupResult:
+    """Return the results of several groups as that of one without a log."""
+    whole = GroupResult()
+    for result in results:
+        whole.sent |= result.sent
+        whole.acked |= result.acked
+        if result.broken:
+            whole.broken_us = min(whole.broken_us or result.broken_us, result.broken_us)
+        whole.broken += result.broken
+        whole.in_flight += result.in_flight
+        for message in result.refusals:
+            add_once(whole.refusals, message)
+        for message in result.farewells:
+            add_once(whole.farewells, message)
+        whole.failure = whole.failure or result.failure
+        whole.close_error = whole.close_error or result.close_error
+        whole.witness_error = whole.witness_error or result.witness_error
     return whole
 
 
-class Crew(Protocol):
-    """A part of the load's sessions."""
+class SessionGroup(Protocol):
+    """Some or all of the load's sessions."""
 
     def connect(self) -> None:
         """Open every session; raise EngineError, with none left open, if one fails."""
@@ -114,12 +114,13 @@ class Crew(Protocol):
     def hold(self, *, held: bool) -> None:
         """Have the sessions send nothing more, or go on; replies are still taken."""
 
-    def look(self) -> Look:
-        """Return the newest look at the sessions, as fresh as LOOK_S seconds."""
+    def snapshot(self) -> Snapshot:
+        """Return the newest snapshot, no older than loop.SNAPSHOT_S."""
 
-    def end(self, wait_s: float = END_S) -> Told:
-        """End every session, thread and process; return what they told; idempotent.
+    def end(self, wait_s: float = END_S) -> GroupResult:
+        """End every session, thread and process; return the result; idempotent.
 
-        A process that has not told all within *wait_s* seconds is lost, see Told.  An
-        interrupt ends the wait and is raised; all has ended then, too.
+        A process whose result does not come within *wait_s* seconds is lost: failure
+        is then a LoadError.  An interrupt ends the wait and is raised; all has ended
+        then, too.
         """
