@@ -9,6 +9,7 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
+from dbcheck.core.table import TABLES
 from dbcheck.errors import UsageError
 
 _CHECKOUT = Path(__file__).resolve().parent.parent
@@ -25,10 +26,21 @@ def folder(name: str) -> Traversable:
 
 @cache
 def sql(family: str, statement: str) -> str:
-    """Return the one statement in sql/FAMILY/STATEMENT.sql, without its comments."""
-    text = folder("sql").joinpath(family, f"{statement}.sql").read_text("utf-8")
-    lines = (line for line in text.splitlines() if not line.startswith("--"))
-    return "\n".join(lines).strip().rstrip(";")
+    """Return one statement of sql/FAMILY/, without its comments.
+
+    statement: its file's name, or VERB_TABLE.  What is the same for several tables is
+    in VERB_keyed.sql, VERB_ids.sql (see TableSpec.layout) or VERB_any.sql, with
+    {table} in the place of the name.
+    """
+    files = folder("sql").joinpath(family)
+    verb, _, name = statement.rpartition("_")
+    layout = next((table.layout for table in TABLES if table.name == name), "any")
+    for file in (statement, f"{verb}_{layout}", f"{verb}_any"):
+        if (path := files.joinpath(f"{file}.sql")).is_file():
+            break
+    lines = path.read_text("utf-8").splitlines()
+    text = "\n".join(line for line in lines if not line.startswith("--"))
+    return text.replace("{table}", name).strip().rstrip(";")
 
 
 def described(kind: str, name: str) -> tuple[str, str]:

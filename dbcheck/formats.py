@@ -6,6 +6,7 @@ them as the next format has them.  What an older dbcheck did not look at becomes
 
     2 -> 3  the host's facts name volumes; the size of a payload does not depend on the
             epoch; servers of the MySQL family have a crash canary
+    3 -> 4  a workload names its plan; there may be several tables
 
 Kinds of records that are not listed here are read in the newest format alone.
 """
@@ -15,13 +16,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-FORMAT = 3  # the newest, in which every record is written
+FORMAT = 4  # the newest, in which every record is written
+ONLY_TABLE = ""  # stands for the name of the table where a record does not have it
 
 Values = dict[str, Any]
 Steps = Mapping[int, Callable[[Values], Values]]  # by the format that they begin with
 
 _OLDER = "the dbcheck that made this run, which is older,"
 _CUT_CLASSES = {"drive": "lab drive", "process": "process"}  # by the rung of a lab
+_PLANS = {"ledger": ("insert", "ledger"), "classic": ("classic", "fs")}  # and tables
 _OF_VOLUME = (
     "mount_point",
     "filesystem",
@@ -83,11 +86,26 @@ def _after_of_2(values: Values) -> Values:
     return {**values, "host": {**host, "facts": facts, "shut_down": None}}
 
 
+def _manifest_of_3(values: Values) -> Values:
+    workload = dict(values["workload"])
+    plan, table = _PLANS[workload.pop("shape")]
+    upgraded = {**values, "workload": {**workload, "plan": plan}}
+    return {**upgraded, "tables": {table: upgraded.pop("table")}}
+
+
+def _after_of_3(values: Values) -> Values:
+    upgraded = dict(values)
+    rows = {"rows": upgraded["survivors"], "sha256": upgraded.pop("survivors_sha256")}
+    upgraded["survivors"] = {ONLY_TABLE: rows}
+    table = upgraded.pop("table", None)
+    return {**upgraded, "tables": {} if table is None else {ONLY_TABLE: table}}
+
+
 def _unchanged(values: Values) -> Values:
     return values
 
 
-MANIFEST: Steps = {2: _manifest_of_2}
-LOAD: Steps = {2: _load_of_2}
-RESTORE: Steps = {2: _unchanged}
-AFTER: Steps = {2: _after_of_2}
+MANIFEST: Steps = {2: _manifest_of_2, 3: _manifest_of_3}
+LOAD: Steps = {2: _load_of_2, 3: _unchanged}
+RESTORE: Steps = {2: _unchanged, 3: _unchanged}
+AFTER: Steps = {2: _after_of_2, 3: _after_of_3}

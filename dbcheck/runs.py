@@ -8,8 +8,8 @@
     after.json       after recovery: the server's facts, the power switch's failure
     server.log       what the server logged since the preflight, if its log was read
     acks.log         a copy of the witness's log; acks-1.log ... if there are more
-    survivors.bin    every row that was read back, as core.survivors.RECORD
-    different.jsonl  the rows whose content is not what it must be, whole
+    survivors-TABLE.bin    every row that was read back, as core.survivors.RECORD
+    different-TABLE.jsonl  the rows whose content is not what it must be, whole
     losses.csv       every loss
     verdict.json     the judgement
     drive.img        a lab's drive as the cut left it, if that was asked for
@@ -22,7 +22,6 @@ rots here is never held against a server.
 from __future__ import annotations
 
 import hashlib
-import math
 import re
 import secrets
 from collections.abc import Iterable, Iterator, Mapping
@@ -42,16 +41,18 @@ from dbcheck.core.control import ControlFacts
 from dbcheck.core.cut import Cut
 from dbcheck.core.cutclass import CutClass
 from dbcheck.core.depth import Completed
-from dbcheck.core.indexloss import IndexLoss
 from dbcheck.core.moments import Moment
 from dbcheck.core.places import Place
+from dbcheck.core.plans.plan import Plan
+from dbcheck.core.plans.registry import plan_of, tables_of
 from dbcheck.core.reached import Reached
-from dbcheck.core.schedule import EPOCH_MAX
+from dbcheck.core.records import AfterRecord, RestoreRecord, StoredRows
+from dbcheck.core.schedule import EPOCH_MAX, Schedule
 from dbcheck.core.server import LogPosition, ServerFacts
 from dbcheck.core.survivors import RECORD, Records
-from dbcheck.core.target import HostAfter, HostBefore
+from dbcheck.core.table import TableFacts
+from dbcheck.core.target import HostBefore
 from dbcheck.errors import RunFormatError, UsageError, WitnessError
-from dbcheck.ports.engine import TableFacts
 from dbcheck.ports.witness import Watermark, WindowFacts
 from dbcheck.workload import PAYLOAD_BYTES_MAX, PROCESSES_MAX, Workload
 
@@ -92,6 +93,7 @@ class Manifest:
     lab:           the lab's spec, if the rig is a lab; {} else.
     host:          what the target's host reported, None without --target-host.
     control:       this run is a control: its sessions were relaxed.
+    tables:        what each table held, by its name.
     controls:      what the controls before this run showed, if there were any.
     moment:        when the cut is to come, if a campaign drew it.
     sizes_by_epoch: see core.schedule.Schedule; true of runs of format 2.
@@ -118,7 +120,7 @@ class Manifest:
     clock_us: int
     wall_us: int
     before: ServerFacts
-    table: TableFacts
+    tables: Mapping[str, TableFacts]
     cut_class: CutClass = CutClass.UNKNOWN
     class_assumed: bool = False
     reached: Reached | None = None
@@ -145,6 +147,14 @@ class Manifest:
         sizes = self.workload.payload_bytes
         if not all(1 <= size <= PAYLOAD_BYTES_MAX for size in sizes):
             raise ValueError(f"no payload has {max(sizes)} bytes")
+        if {table.name for table in tables_of(self.workload.plan)} != set(self.tables):
+            raise ValueError(f"the tables {sorted(self.tables)} are not of that plan")
+
+    def plan(self) -> Plan:
+        """Return the operations of the run and what judges them."""
+        sizes = self.workload.payload_bytes
+        schedule = Schedule(self.seed, self.epoch, sizes, self.sizes_by_epoch)
+        return plan_of(self.workload.plan, schedule)
 
     def to_bytes(self) -> bytes:
         """Return the manifest as it is stored here and on the witness."""
@@ -216,63 +226,6 @@ class LoadRecord:
     def to_bytes(self) -> bytes:
         """Return the record as it is stored here and left with the witness."""
         return stored.to_bytes(self)
-
-
-@dataclass(frozen=True, slots=True)
-class RestoreRecord:
-    """That the power was given back.
-
-    off_s: seconds without power, 0 or more, None if that was not measured.
-    """
-
-    off_s: float | None
-
-    def __post_init__(self) -> None:
-        """Refuse a time that no clock can have measured."""
-        if self.off_s is not None and not 0 <= self.off_s < math.inf:
-            raise ValueError(f"no power is off for {self.off_s} s")
-
-
-@dataclass(frozen=True, slots=True)
-class AfterRecord:
-    """What was found after the power came back.
-
-    facts:  the server's, None if it did not come back.
-    failure: why it, or its table, certainly did not come back; "" if it did.
-    survivors: rows that were read.
-    survivors_sha256: of the file that holds them.
-    canary: whether the row that recovery from a crash removes was still there, None
-            if there was none or it could not be read.
-    host:   what the target's host reported, None without --target-host.
-    missing: the server is there and has no such table.
-    log:    what the server said over SQL that it logged since the preflight, None if
-            it does not tell.
-    index:  why the table's index, read after the table, disagrees with it; None if it
-            does not.
-    unanswered: why the server took no queries in its time, where its data may not be
-            to blame; "" if it did, or if they are.  Nothing is final then: the run can
-            be reconciled once the server is back.
-    table:  what was read, with the table's identity after that, None if the table was
-            not read to its end.
-    failed_before: the failure that was on record when the server took queries after
-            all, "" if there was none.
-    answered_us: when the server was first seen to take queries again, on the clock of
-            LoadRecord; None if it did not, or if that clock does not tell.
-    """
-
-    facts: ServerFacts | None
-    failure: str
-    survivors: int
-    survivors_sha256: str
-    canary: bool | None
-    host: HostAfter | None = None
-    missing: bool = False
-    log: str | None = None
-    index: IndexLoss | None = None
-    unanswered: str = ""
-    table: TableFacts | None = None
-    failed_before: str = ""
-    answered_us: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -462,10 +415,20 @@ class RunFolder:
                 hint="Run dbcheck reconcile without --offline first.",
             )
         content = path.read_bytes()
-        return stored.from_bytes(content, AfterRecord, str(path), formats.AFTER)
+        after = stored.from_bytes(content, AfterRecord, str(path), formats.AFTER)
+        if formats.ONLY_TABLE not in after.survivors:
+            return after
+        (table,) = tables_of(self.manifest().workload.plan)
+        return after.of_only_table(formats.ONLY_TABLE, table.name)
 
-    def write_survivors(self, batches: Iterable[Records]) -> tuple[int, str]:
-        """Store the records of all survivors; return how many, and their SHA-256."""
+    def _of_table(self, name: str, table: str, suffix: str) -> Path:
+        """Return where a file of *table* is; before format 4 there was only one."""
+        path = self.path / f"{name}-{table}{suffix}"
+        only = self.path / f"{name}{suffix}"
+        return only if only.is_file() and not path.exists() else path
+
+    def write_survivors(self, table: str, batches: Iterable[Records]) -> StoredRows:
+        """Store the records of all survivors of *table*; return what was stored."""
         rows, digest = 0, hashlib.sha256()
 
         def contents() -> Iterator[bytes]:
@@ -476,17 +439,20 @@ class RunFolder:
                 digest.update(content)
                 yield content
 
-        self._write("survivors.bin", contents())
-        return rows, digest.hexdigest()
+        self._write(f"survivors-{table}.bin", contents())
+        return StoredRows(rows, digest.hexdigest())
 
-    def survivors(self) -> Iterator[Records]:
-        """Stream the stored survivors; raise RunFormatError if the file is damaged."""
-        path, after, digest = (
-            self.path / "survivors.bin",
-            self.after(),
+    def survivors(self, table: str) -> Iterator[Records]:
+        """Stream the stored survivors of *table*.
+
+        Raise RunFormatError if their file is damaged.
+        """
+        stored_rows = self.after().survivors.get(table, StoredRows(0, ""))
+        path, digest, rows = (
+            self._of_table("survivors", table, ".bin"),
             hashlib.sha256(),
+            0,
         )
-        rows = 0
         try:
             with path.open("rb") as file:
                 while content := file.read(_RECORDS_PER_READ * RECORD.itemsize):
@@ -500,9 +466,9 @@ class RunFolder:
                 hint="A campaign keeps the rows of cycles that passed no longer than"
                 " it takes to judge them.",
             ) from None
-        if (rows, digest.hexdigest()) != (after.survivors, after.survivors_sha256):
+        if StoredRows(rows, digest.hexdigest()) != stored_rows:
             raise RunFormatError(
-                f"{path} is damaged: it is not what was stored",
+                f"{path} is damaged: its checksum differs from what was stored",
                 hint="Read the survivors again with the witness's copy of the run: "
                 "dbcheck reconcile --witness URL --run ID --target URL.",
             )
@@ -520,15 +486,20 @@ class RunFolder:
     def drop_survivors(self) -> None:
         """Delete the stored rows, which grow with every cycle on one table."""
         with stored.writing(self.path):
-            (self.path / "survivors.bin").unlink(missing_ok=True)
+            for path in self.path.glob("survivors*.bin"):
+                path.unlink(missing_ok=True)
 
     def write_lines(self, name: str, lines: Iterable[str]) -> None:
         """Store lines of text as the file *name*."""
         self._write(name, (line.encode() for line in lines))
 
-    def different_ids(self) -> list[int] | None:
-        """Read the ids in different.jsonl; None if the table was never read whole."""
-        path = self.path / "different.jsonl"
+    def write_different(self, table: str, lines: Iterable[str]) -> None:
+        """Store the rows of *table* whose content is not what it must be, as JSON."""
+        self.write_lines(f"different-{table}.jsonl", lines)
+
+    def different_ids(self, table: str) -> list[int] | None:
+        """Read the ids that write_different() stored; None if it never did."""
+        path = self._of_table("different", table, ".jsonl")
         try:
             with path.open("rb") as file:
                 return [msgspec.json.decode(line, type=_Id).row_id for line in file]

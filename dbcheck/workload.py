@@ -9,8 +9,8 @@ from typing import Any
 
 from dbcheck import files
 from dbcheck.core.history import SESSION_MAX
+from dbcheck.core.plans.kinds import PlanKind
 from dbcheck.errors import UsageError
-from dbcheck.ports.engine import Shape
 
 PAYLOAD_BYTES_MAX = 128 << 10
 SESSIONS_MAX = 4096
@@ -19,7 +19,7 @@ RATE_MAX = 10_000_000.0
 RAMP_S_MAX = 86_400.0
 _KEYS = {
     "description",
-    "shape",
+    "plan",
     "sessions",
     "payload_bytes",
     "cut_after_s",
@@ -33,6 +33,7 @@ _KEYS = {
 class Workload:
     """What the sessions do and when the cut comes.
 
+    plan:          the operations, the tables and what they must hold.
     sessions:      client connections, 1..4096.
     payload_bytes: sizes to draw from, each 1..131072; empty if classic.
     cut_after_s:   earliest and latest moment of the cut, seconds of load.
@@ -43,7 +44,7 @@ class Workload:
 
     name: str
     description: str
-    shape: Shape
+    plan: PlanKind
     sessions: int
     payload_bytes: tuple[int, ...]
     cut_after_s: tuple[float, float]
@@ -86,21 +87,26 @@ def load(name: str) -> Workload:
 
 def parse(name: str, values: Mapping[str, Any], *, where: str) -> Workload:
     """Return the workload that *values* describe; raise UsageError naming the key."""
+    if "shape" in values:
+        raise UsageError(
+            f"{where}: the key shape was replaced by plan",
+            hint='Write plan = "insert" for "ledger", plan = "classic" for "classic".',
+        )
     unknown = sorted(values.keys() - _KEYS)
     if unknown:
         raise UsageError(
             f"{where}: unknown key {unknown[0]!r}",
             hint=f"Known keys are {', '.join(sorted(_KEYS))}.",
         )
-    shape = _shape(values.get("shape"), where)
+    plan = _plan(values.get("plan"), where)
     sessions = _whole(values.get("sessions", 1), 1, SESSIONS_MAX, where, "sessions")
     processes = _whole(values.get("processes", 1), 1, PROCESSES_MAX, where, "processes")
     return Workload(
         name=name,
         description=str(values.get("description", "")),
-        shape=shape,
+        plan=plan,
         sessions=sessions,
-        payload_bytes=_sizes(values.get("payload_bytes", []), shape, where),
+        payload_bytes=_sizes(values.get("payload_bytes", []), plan, where),
         cut_after_s=_moments(values.get("cut_after_s", [3.0, 6.0]), where),
         rate=_number(values.get("rate", 0.0), RATE_MAX, where, "rate"),
         ramp_s=_number(values.get("ramp_s", 0.0), RAMP_S_MAX, where, "ramp_s"),
@@ -108,13 +114,13 @@ def parse(name: str, values: Mapping[str, Any], *, where: str) -> Workload:
     )
 
 
-def _shape(value: object, where: str) -> Shape:
-    known = [shape.value for shape in Shape]
+def _plan(value: object, where: str) -> PlanKind:
+    known = [plan.value for plan in PlanKind]
     if value not in known:
         raise UsageError(
-            f"{where}: shape is {value!r}", hint=f"It must be one of {known}."
+            f"{where}: plan is {value!r}", hint=f"It must be one of {known}."
         )
-    return Shape(value)
+    return PlanKind(value)
 
 
 def _whole(value: object, low: int, high: int, where: str, key: str) -> int:
@@ -136,15 +142,15 @@ def _number(value: object, high: float, where: str, key: str) -> float:
     return float(value)  # type: ignore[arg-type]
 
 
-def _sizes(value: object, shape: Shape, where: str) -> tuple[int, ...]:
+def _sizes(value: object, plan: PlanKind, where: str) -> tuple[int, ...]:
     if not isinstance(value, list):
         raise UsageError(f"{where}: payload_bytes is {value!r}", hint="Give a list.")
-    if shape is Shape.CLASSIC and value:
+    if plan is PlanKind.CLASSIC and value:
         raise UsageError(
-            f"{where}: payload_bytes is given for the classic shape",
+            f"{where}: payload_bytes is given for the classic plan",
             hint="A classic row has no payload; remove the key.",
         )
-    if shape is Shape.LEDGER and not value:
+    if plan is not PlanKind.CLASSIC and not value:
         raise UsageError(
             f"{where}: payload_bytes is missing", hint="Give at least one size."
         )

@@ -60,6 +60,12 @@ class Finding:
         return f"{self.rule.fact} = {value}"
 
 
+def facts_of(family: str) -> tuple[str, ...]:
+    """Return the server's settings that the rules of *family* judge, each once."""
+    names = ((rule.fact, *(rule.unless or ())[:1]) for rule in RULES[family])
+    return tuple(dict.fromkeys(str(name) for pair in names for name in pair))
+
+
 def judge(rule: Rule, settings: Mapping[str, str]) -> Standing:
     """Return where *settings* stand under *rule*; an unread one is never SAFE."""
     if rule.unless is not None:

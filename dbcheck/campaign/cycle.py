@@ -17,6 +17,7 @@ from dbcheck.campaign.recovery import STANDS, read_survivors
 from dbcheck.campaign.rig import Rig
 from dbcheck.core.control import ControlFacts
 from dbcheck.core.moments import Moment
+from dbcheck.core.records import RestoreRecord
 from dbcheck.errors import (
     EngineError,
     LogDamaged,
@@ -25,7 +26,7 @@ from dbcheck.errors import (
     RunWriteError,
     UsageError,
 )
-from dbcheck.runs import Manifest, RestoreRecord, RunFolder
+from dbcheck.runs import Manifest, RunFolder
 from dbcheck.workload import Workload
 
 INTERRUPTED = (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from dbcheck import stored
 from dbcheck.campaign.cutmoment import at_the_cut, cut_us
@@ -13,24 +14,22 @@ from dbcheck.campaign.outcome import Outcome, to_json
 from dbcheck.campaign.settings import Settings, made_durable, settings_of
 from dbcheck.core import evidence, hostevidence, placeevidence, serverlog
 from dbcheck.core.apart import witness_apart
-from dbcheck.core.classic import reconcile_ids
 from dbcheck.core.control import control_item, judge_control
 from dbcheck.core.cutclass import CutClass
 from dbcheck.core.depth import Depth, DepthFinding
-from dbcheck.core.earlier import Before
 from dbcheck.core.ended import BROKEN, SILENT, Ended, not_shut_down
 from dbcheck.core.evidence import Item, Judgement, Standing, Verdict
 from dbcheck.core.indexloss import judge_index
 from dbcheck.core.reached import reached_item
-from dbcheck.core.reconcile import Claim, Reconciliation, reconcile
+from dbcheck.core.reconcile import Claim, Reconciliation
+from dbcheck.core.records import AfterRecord
 from dbcheck.core.server import ServerFacts
 from dbcheck.core.target import HostAfter, LogTail
 from dbcheck.core.timeoff import TimeOff, time_without_power
 from dbcheck.core.writecache import write_cache_item
 from dbcheck.errors import LogDamaged
-from dbcheck.ports.engine import Shape
 from dbcheck.ports.witness import LogFacts, LogReader
-from dbcheck.runs import AfterRecord, LoadRecord, Manifest, RunFolder
+from dbcheck.runs import LoadRecord, Manifest, RunFolder
 
 
 def judge_run(run: RunFolder, reader: LogReader) -> Outcome:
@@ -217,11 +216,13 @@ def _items(
             *restarted,
             evidence.same_server(before.identity, now.identity),
             evidence.same_settings(before.settings, *_later(manifest, load, now)),
-            *evidence.same_table(
-                manifest.table.identity, after.table.identity if after.table else ""
-            ),
+            *evidence.same_tables(_identities(manifest), _identities(after)),
         ]
     return items
+
+
+def _identities(record: Manifest | AfterRecord) -> dict[str, str]:
+    return {name: table.identity for name, table in record.tables.items()}
 
 
 def _restarted(manifest: Manifest, after: AfterRecord) -> list[Item]:
@@ -379,28 +380,11 @@ def _log_item(facts: Sequence[LogFacts], load: LoadRecord | None) -> Item:
 def _reconcile(
     run: RunFolder, logs: StoredLogs, manifest: Manifest, load: LoadRecord | None
 ) -> Reconciliation:
-    table = manifest.table
-    before = Before(
-        table.rows_by_epoch,
-        table.row_id_max,
-        table.weights_by_epoch,
-        table.different,
-        table.sound,
-    )
-    claim = Claim(load.sent, load.acked) if load else None
-    if manifest.workload.shape is Shape.CLASSIC:
-        return reconcile_ids(
-            logs.acks,
-            run.survivors,
-            before=before,
-            claim=claim,
-            window_acks=manifest.window_acks,
-        )
-    return reconcile(
+    plan = manifest.plan()
+    return plan.judge(
         logs.acks,
-        run.survivors,
-        epoch=manifest.epoch,
-        before=before,
-        claim=claim,
+        {table.name: partial(run.survivors, table.name) for table in plan.tables},
+        before=manifest.tables,
+        claim=Claim(load.sent, load.acked) if load else None,
         window_acks=manifest.window_acks,
     )

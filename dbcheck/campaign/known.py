@@ -13,10 +13,13 @@ from dbcheck.campaign.outcome import Outcome
 from dbcheck.campaign.reading import DIFFERENT_MAX
 from dbcheck.core.earlier import lost_by_epoch
 from dbcheck.core.evidence import difference
+from dbcheck.core.records import AfterRecord
 from dbcheck.core.server import ServerFacts
+from dbcheck.core.table import TableFacts
 from dbcheck.errors import TargetChanged
-from dbcheck.ports.engine import TableFacts
-from dbcheck.runs import AfterRecord, Manifest
+from dbcheck.runs import Manifest, RunFolder
+
+NO_IDS: Mapping[str, Sequence[int]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,39 +28,45 @@ class Known:
 
     identity: see core.server.ServerFacts; each name has the value that it had first.
     run:      id of the last run whose rows were read, "" if none were.
-    table:    what that run left, None if there is none.
-    different: ids of the rows that its reading found changed, None if that is not
-              known.  They stay in the table: a cut that changed one row must not count
-              in every later cycle.
+    tables:   what that run left, by the table's name; {} if there is none.
+    different: the same of the ids of the rows that its reading found changed, as far
+              as that is known.  They stay in the table: a cut that changed one row must
+              not count in every later cycle.
     """
 
     identity: Mapping[str, str] = field(default_factory=dict)
     run: str = ""
-    table: TableFacts | None = None
-    different: tuple[int, ...] | None = None
+    tables: Mapping[str, TableFacts] = field(default_factory=dict)
+    different: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     def with_run(
         self,
         manifest: Manifest,
         after: AfterRecord,
-        different: Sequence[int] | None = None,
+        different: Mapping[str, Sequence[int]] = NO_IDS,
     ) -> Known:
         """Return what is known once that run is over.
 
-        different: see RunFolder.different_ids().
+        different: by the table's name; see RunFolder.different_ids().
         """
         identity = {**manifest.before.identity, **self.identity}
-        if after.table is None:
+        if not after.tables:
             return replace(self, identity=identity)
-        known = None if different is None else tuple(different)
-        return Known(identity, manifest.run_id, after.table, known)
+        known = {n: ids for n, ids in self.different.items() if n not in after.tables}
+        known |= {name: tuple(ids) for name, ids in different.items()}
+        return Known(identity, manifest.run_id, {**self.tables, **after.tables}, known)
 
     def with_outcome(self, outcome: Outcome) -> Known:
         """Return what is known once that run, which is judged, is over."""
-        different = outcome.run.different_ids()
-        return self.with_run(outcome.manifest, outcome.after, different)
+        return self.with_run(
+            outcome.manifest, outcome.after, different_of(outcome.run, outcome.manifest)
+        )
 
-    def of_table(self, table: TableFacts) -> TableFacts:
+    def of_tables(self, tables: Mapping[str, TableFacts]) -> dict[str, TableFacts]:
+        """Return what each of the *tables* holds, see of_table()."""
+        return {name: self.of_table(name, table) for name, table in tables.items()}
+
+    def of_table(self, name: str, table: TableFacts) -> TableFacts:
         """Return *table*, counted now, with what is known of its contents.
 
         Raise TargetChanged if rows that were left are not in it any more.
@@ -65,8 +74,8 @@ class Known:
         were never read.  Where not every changed row is listed, none is shown to be
         sound.
         """
-        self.require_rows(table)
-        left, different = self.table, self.different
+        self.require_rows(name, table)
+        left, different = self.tables.get(name), self.different.get(name)
         if left is None or different is None:
             return table
         sound = tuple(
@@ -88,9 +97,9 @@ class Known:
                 " versions of one, must not be counted together.",
             )
 
-    def require_rows(self, table: TableFacts) -> None:
+    def require_rows(self, name: str, table: TableFacts) -> None:
         """Raise TargetChanged if rows that were left are not in *table* any more."""
-        left = self.table
+        left = self.tables.get(name)
         if left is None:
             return
         lost = lost_by_epoch(
@@ -101,14 +110,20 @@ class Known:
         )
         if lost:
             raise TargetChanged(
-                "rows of earlier cycles are missing or changed since run"
-                f" {self.run} was read (at least {sum(lost.values())})",
+                f"rows of earlier cycles in the table {name} are missing or changed"
+                f" since run {self.run} was read (at least {sum(lost.values())})",
                 hint="Find out who removed them (dbcheck clean, DROP, DELETE, a backup"
                 " that was restored), whether the server lost them by itself (its log"
                 " may say), or whether a later cut took them whose rows were never"
                 " read. Then begin a new campaign; an old one can be resumed only if"
                 " they are restored.",
             )
+
+
+def different_of(run: RunFolder, manifest: Manifest) -> dict[str, list[int]]:
+    """Return, by table, the ids of the rows that the run's reading found changed."""
+    found = {name: run.different_ids(name) for name in manifest.tables}
+    return {name: ids for name, ids in found.items() if ids is not None}
 
 
 NOTHING_KNOWN = Known()

@@ -26,8 +26,8 @@ from dbcheck.load.group import SessionGroup
 from dbcheck.load.job import Job
 from dbcheck.load.load import STALLED, UNSEEN, Load
 from dbcheck.load.loop import Loop, now_us
-from dbcheck.load.plan import SessionPlan, is_same_server
 from dbcheck.load.process import ProcessGroup
+from dbcheck.load.sessions import Sessions, is_same_server
 from dbcheck.ports.witness import WindowFacts
 from dbcheck.runs import LoadRecord
 
@@ -86,20 +86,20 @@ def groups_of(rig: Rig, started: Started) -> list[SessionGroup]:
     """Return the sessions, in a thread of this process or in processes of their own."""
     manifest = started.manifest
     workload = manifest.workload
-    plan = SessionPlan(
+    sessions = Sessions(
         rig.engine,
         manifest.before,
-        workload.shape,
+        started.plan,
         manifest.control,
         workload.sessions,
         rate=workload.rate,
         ramp_s=workload.ramp_s,
     )
     if manifest.logs == 1:
-        return [Loop(plan, started.schedule, started.log)]
-    parts = enumerate(plan.split(manifest.logs - 1), 1)
+        return [Loop(sessions, started.log)]
+    parts = enumerate(sessions.split(manifest.logs - 1), 1)
     return [
-        ProcessGroup(Job(part, started.schedule, rig.witness, manifest.run_id, number))
+        ProcessGroup(Job(part, rig.witness, manifest.run_id, number))
         for number, part in parts
     ]
 

@@ -17,9 +17,10 @@ from dbcheck.core.evidence import Judgement, Standing, Verdict
 from dbcheck.core.indexloss import IndexLoss
 from dbcheck.core.moments import missed
 from dbcheck.core.reconcile import Reconciliation
+from dbcheck.core.records import AfterRecord
 from dbcheck.core.statistics import Tally
 from dbcheck.core.writecache import WRITE_CACHE
-from dbcheck.runs import AfterRecord, LoadRecord, Manifest, RunFolder
+from dbcheck.runs import LoadRecord, Manifest, RunFolder
 
 RANGES_MAX = 10_000
 

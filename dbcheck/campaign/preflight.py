@@ -20,12 +20,15 @@ from dbcheck.core.cutclass import CutClass
 from dbcheck.core.held import HeldCanary
 from dbcheck.core.history import PREFLIGHT_SESSION, Ack, Row
 from dbcheck.core.moments import Moment
-from dbcheck.core.schedule import EPOCH_MAX, Schedule, epoch_of
+from dbcheck.core.operation import Operation
+from dbcheck.core.plans.plan import Plan
+from dbcheck.core.plans.registry import statements_of, tables_of
+from dbcheck.core.schedule import EPOCH_MAX, epoch_of
 from dbcheck.core.server import ServerFacts
+from dbcheck.core.table import TableSpec
 from dbcheck.core.target import HostBefore
 from dbcheck.errors import EngineError, NoCanary, RunWriteError, WitnessError
 from dbcheck.load.commit import commit
-from dbcheck.ports.engine import Shape
 from dbcheck.ports.witness import WitnessLog
 from dbcheck.runs import Manifest, RunFolder, new_run_id
 from dbcheck.workload import Workload
@@ -46,7 +49,7 @@ class Started:
 
     run: RunFolder
     manifest: Manifest
-    schedule: Schedule
+    plan: Plan
     log: WitnessLog
     canaries: HostCanaries | None
     held: HeldCanary | None = None
@@ -73,7 +76,7 @@ def preflight(
     """
     interrupt.require_none()
     rig.listener.phase("preflight", f"{rig.engine.target} and {rig.witness.url}")
-    rig.engine.check(workload.shape, relaxed=control)
+    rig.engine.check(statements_of(workload.plan), relaxed=control)
     if known.identity:
         known.require_same(rig.engine.target, rig.engine.facts())
     witness = rig.witness.facts()
@@ -82,7 +85,7 @@ def preflight(
     if said := rig.engine.tighten():
         rig.listener.phase("control", said)
     before = _server(rig)
-    places = rig.engine.places(workload.shape)
+    places = rig.engine.places(tables_of(workload.plan))
     host, canaries = look_at_host(rig, before, places)
     held: HeldCanary | None = None
     try:
@@ -97,14 +100,14 @@ def preflight(
             restore_command=rig.restore_command,
             moment=moment,
             places=places,
-            table=known.of_table(manifest.table),
+            tables=known.of_tables(manifest.tables),
         )
         held, no_canary = _plant_canary(rig, manifest)
         manifest = replace(manifest, no_canary=no_canary, apart=apart)
         run = _new_run(rig, manifest)
         log = rig.witness.create(manifest.run_id, manifest.to_bytes())
-        schedule = Schedule(seed, manifest.epoch, workload.payload_bytes)
-        started = Started(run, manifest, schedule, log, canaries, held)
+        plan = manifest.plan()
+        started = Started(run, manifest, plan, log, canaries, held)
         try:
             _warm(rig, started)
             skipped = rig.engine.checkpoint() or ""
@@ -203,7 +206,7 @@ def _manifest(
     host: HostBefore | None,
 ) -> Manifest:
     seed, epoch = seed_epoch
-    table = rig.engine.prepare(workload.shape, server=before)
+    tables = rig.engine.prepare(tables_of(workload.plan), server=before)
     # Preparing may have given the data a name by which they are recognised.
     before = replace(before, identity=rig.engine.facts().identity)
     logs = workload.processes + 1 if workload.processes > 1 else 1  # see groups_of()
@@ -225,7 +228,7 @@ def _manifest(
         clock_us=time.monotonic_ns() // 1000,
         wall_us=time.time_ns() // 1000,
         before=before,
-        table=table,
+        tables=tables,
         lab=rig.lab,
         host=host,
         cut_class=_cut_class(rig),
@@ -248,34 +251,40 @@ def _warm(rig: Rig, started: Started) -> None:
     A driver that left a transaction open would make every ack of the load a lie, and
     a trigger that changes rows every row of it a loss; here they are caught.
     """
-    shape = started.manifest.workload.shape
-    session = rig.engine.open_session(shape, server=started.manifest.before)
+    plan, before = started.plan, started.manifest.before
+    session = rig.engine.open_session(plan.statements, server=before)
     try:
         for seq in range(1, WARM_ROWS + 1):
-            sent = started.schedule.row(PREFLIGHT_SESSION, seq)
-            row_id = commit(session, sent)
+            operation = plan.operation(PREFLIGHT_SESSION, seq)
+            row_id = commit(session, operation)
             acked_us = time.monotonic_ns() // 1000
-            _require_stored(rig, shape, sent._replace(row_id=row_id))
+            _require_stored(rig, plan.tables[0], row_id, operation)
             started.log.append(Ack(PREFLIGHT_SESSION, seq, row_id, acked_us))
     finally:
         session.close()
 
 
-def _require_stored(rig: Rig, shape: Shape, sent: Row) -> None:
-    """Raise EngineError unless another connection finds the row as it was *sent*."""
-    found = rig.engine.row(shape, sent.row_id)
+def _require_stored(
+    rig: Rig, table: TableSpec, row_id: int, operation: Operation
+) -> None:
+    """Raise EngineError unless another connection finds the acked row as it was sent.
+
+    table: that of the operation's first INSERT.
+    """
+    found = rig.engine.row(table, row_id)
     if found is None:
         raise EngineError(
-            f"row {sent.row_id} was acked, but a second connection cannot see it",
+            f"row {row_id} was acked, but a second connection cannot see it",
             hint="Something between dbcheck and the server, perhaps a "
             "pooler, keeps a transaction open; connect to the server itself.",
         )
-    if shape is Shape.CLASSIC:  # which has nothing but its id
+    if not table.has_key:  # nothing but its id
         return
-    if changed := [n for n in Row._fields if getattr(found, n) != getattr(sent, n)]:
+    _, values = operation.statements[0]
+    sent = dict(zip(Row._fields, (row_id, *values), strict=True))
+    if changed := [n for n in Row._fields if getattr(found, n) != sent[n]]:
         raise EngineError(
-            f"row {sent.row_id} was stored with another {', '.join(changed)} than was"
-            " sent",
+            f"row {row_id} was stored with another {', '.join(changed)} than was sent",
             hint="Look for a trigger on the table, or a proxy that rewrites statements;"
             " remove it, since every row would look corrupt.",
         )

@@ -9,8 +9,9 @@ bring them back.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import groupby
 
 from dbcheck.campaign.reading_log import ReadingLog
 from dbcheck.campaign.rig import Rig
@@ -21,9 +22,11 @@ from dbcheck.core.earlier import EpochTotals
 from dbcheck.core.evidence import difference
 from dbcheck.core.history import Row
 from dbcheck.core.indexloss import IndexLoss
-from dbcheck.core.schedule import Schedule
+from dbcheck.core.plans.registry import tables_of
+from dbcheck.core.records import StoredRows
 from dbcheck.core.server import ServerFacts
-from dbcheck.core.survivors import Inspector, Records
+from dbcheck.core.survivors import Records, RowBatch
+from dbcheck.core.table import TableFacts, TableSpec
 from dbcheck.errors import (
     ConnectionLost,
     EngineError,
@@ -33,7 +36,6 @@ from dbcheck.errors import (
     TableLost,
     TableRefused,
 )
-from dbcheck.ports.engine import Shape, TableFacts
 from dbcheck.runs import Manifest, RunFolder
 
 READINGS_MAX = 2
@@ -66,19 +68,20 @@ class _Broken:
 class Reading:
     """What was read of a server that answers.
 
-    stored: how many rows, and the SHA-256 of the file that holds them.
-    canary, logged, index, failure, missing, unanswered, table: as in AfterRecord.
+    stored: see AfterRecord.survivors.
+    canary, logged, index, failure, missing, unanswered, tables: as in AfterRecord.
     """
 
     def __init__(self, rig: Rig, run: RunFolder, manifest: Manifest) -> None:
         self._rig, self._run, self._manifest = rig, run, manifest
-        self.stored = run.write_survivors(())
+        self._plan = manifest.plan()
+        self.stored = nothing_read(run, manifest)
         self.canary: bool | None = None
         self.logged: str | None = None
         self.index: IndexLoss | None = None
         self.failure = self.unanswered = ""
         self.missing = False
-        self.table: TableFacts | None = None
+        self.tables: dict[str, TableFacts] = {}
 
     def read(self, facts: ServerFacts) -> None:
         """Read what the server holds, and say of itself.
@@ -110,12 +113,20 @@ class Reading:
             if first:  # a crash since then would empty the canary's table as well
                 self._ask(facts)
             survivors = _Survivors(self._rig, self._run, self._manifest, facts)
-            self.stored = self._run.write_survivors(survivors.records())
+            try:
+                self.stored = survivors.store()
+            except BaseException:  # of several tables, some may have been stored
+                self.stored = nothing_read(self._run, self._manifest)
+                raise
             self.index = survivors.index
-            # After the rows: what replaced the table before they were read is seen.
-            shape = self._manifest.workload.shape
-            identity = self._rig.engine.table_identity(shape, server=facts)
-            self.table = replace(survivors.table(), identity=identity)
+            # After the rows: what replaced a table before they were read is seen.
+            self.tables = {
+                table.name: replace(
+                    survivors.facts_of(table),
+                    identity=self._rig.engine.table_identity(table, server=facts),
+                )
+                for table in self._plan.tables
+            }
         except OtherServer as error:
             self.unanswered = f"{error}; {_ITSELF}"
         except TableLost as error:
@@ -123,7 +134,7 @@ class Reading:
             self.failure, self.missing = str(error), error.missing
         except TableRefused as error:
             self._rig.power.failure()  # raises if it was the drive that went meanwhile
-            if damage := log.damage(self._manifest.workload.shape):
+            if damage := log.damage(self._plan.tables):
                 self.failure = f"{error}: {damage}"
             else:
                 self.unanswered = f"{error}: {_MAY_BE_SOUND}"
@@ -169,11 +180,19 @@ class Reading:
         self.unanswered = f"{last.error}, {times}: {why}"
 
 
+def nothing_read(run: RunFolder, manifest: Manifest) -> dict[str, StoredRows]:
+    """Store that no row was read of any table."""
+    return {
+        table.name: run.write_survivors(table.name, ())
+        for table in tables_of(manifest.workload.plan)
+    }
+
+
 class _Survivors:
-    """The rows of the table, inspected.
+    """The rows of the tables, inspected.
 
     facts: the server whose rows they must be.
-    index: why the table's index disagrees with it, known once all were read.
+    index: why a table's index disagrees with it, known once all were read.
     """
 
     def __init__(
@@ -181,59 +200,71 @@ class _Survivors:
     ) -> None:
         self._rig, self._run, self._manifest = rig, run, manifest
         self._facts = facts
+        self._plan = manifest.plan()
         self.index: IndexLoss | None = None
-        self._totals = EpochTotals()
+        self._totals = {table: EpochTotals() for table in self._plan.tables}
 
-    def table(self) -> TableFacts:
-        """Return what records() yielded, as Engine.prepare() would count it."""
-        left, shape = self._totals, self._manifest.workload.shape
-        weights = left.weights if shape is Shape.LEDGER else {}
+    def facts_of(self, table: TableSpec) -> TableFacts:
+        """Return what was stored of *table*, as Engine.prepare() would count it."""
+        left = self._totals[table]
+        weights = left.weights if table.has_key else {}
         return TableFacts(dict(left.rows), left.row_id_max, weights)
 
-    def records(self) -> Iterator[Records]:
-        """Yield every row without its payload, and keep those that are different."""
-        manifest, engine = self._manifest, self._rig.engine
-        shape = manifest.workload.shape
-        inspector = Inspector(schedule_of(manifest))
-        different: list[Row] = []
-        most, read, kept = self._most(), 0, 0
+    def store(self) -> dict[str, StoredRows]:
+        """Store every row without its payload, and whole those that are different."""
+        stored: dict[str, StoredRows] = {}
+        for table, own in groupby(self._batches(), key=lambda found: found[0]):
+            stored[table.name] = self._written(table, (batch for _, batch in own))
+        for table in self._plan.tables:
+            if table.name not in stored:  # it has no row, and so no batch
+                stored[table.name] = self._written(table, ())
+        return stored
+
+    def _written(self, table: TableSpec, batches: Iterable[RowBatch]) -> StoredRows:
+        return self._run.write_survivors(table.name, self._inspected(table, batches))
+
+    def _batches(self) -> Iterator[tuple[TableSpec, RowBatch]]:
+        most, read = self._most(), 0
+        tables = self._plan.tables
         try:
-            for batch in engine.survivors(shape, server=self._facts):
+            for table, batch in self._rig.engine.survivors(tables, server=self._facts):
                 read += len(batch)
                 if read > most:
                     raise EngineError(
-                        f"{manifest.target} sends more than {most:,} rows, far more"
-                        " than were written",
+                        f"{self._manifest.target} sends more than {most:,} rows, far"
+                        " more than were written",
                         hint="See what answers at that address, and what else writes"
-                        " to the table; then run dbcheck reconcile.",
+                        " to the tables; then run dbcheck reconcile.",
                     )
-                records, wrong = inspector.inspect(batch)
-                for at in wrong[: DIFFERENT_MAX - len(different)].tolist():
-                    kept += int(batch.sizes[at])
-                    row = batch.row(at)
-                    if kept > DIFFERENT_BYTES_MAX:
-                        row = row._replace(payload=b"")
-                    different.append(row)
-                self._totals.add(records)
-                yield records
+                yield table, batch
         except IndexDamaged as error:  # after the last row
             self._rig.power.failure()  # raises if it was the drive that went meanwhile
             self.index = IndexLoss(str(error), error.rows, error.ids)
-        self._run.write_lines("different.jsonl", map(_line, different))
+
+    def _inspected(
+        self, table: TableSpec, batches: Iterable[RowBatch]
+    ) -> Iterator[Records]:
+        inspector, totals = self._plan.inspector(table), self._totals[table]
+        different: list[Row] = []
+        kept = 0
+        for batch in batches:
+            records, wrong = inspector.inspect(batch)
+            for at in wrong[: DIFFERENT_MAX - len(different)].tolist():
+                kept += int(batch.sizes[at])
+                row = batch.row(at)
+                if kept > DIFFERENT_BYTES_MAX:
+                    row = row._replace(payload=b"")
+                different.append(row)
+            totals.add(records)
+            yield records
+        self._run.write_different(table.name, map(_line, different))
 
     def _most(self) -> int:
         """Return how many rows there may be."""
-        load = self._run.load()
+        load, tables = self._run.load(), self._manifest.tables.values()
         sent = sum(load.sent.values()) if load else _SENT_UNKNOWN
-        return (
-            _TIMES * (sum(self._manifest.table.rows_by_epoch.values()) + sent) + _MORE
-        )
-
-
-def schedule_of(manifest: Manifest) -> Schedule:
-    """Return what decides the rows of a run."""
-    sizes = manifest.workload.payload_bytes
-    return Schedule(manifest.seed, manifest.epoch, sizes, manifest.sizes_by_epoch)
+        before = sum(sum(table.rows_by_epoch.values()) for table in tables)
+        return _TIMES * (before + len(tables) * sent) + _MORE
 
 
 def _line(row: Row) -> str:

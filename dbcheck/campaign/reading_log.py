@@ -11,15 +11,16 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dbcheck import interrupt
 from dbcheck.campaign.rig import Rig
 from dbcheck.core.server import ServerFacts
 from dbcheck.core.startlog import crash_of, damage, damage_that_ended, since_start
+from dbcheck.core.table import TableSpec
 from dbcheck.core.target import HostBefore, LogMarks
 from dbcheck.errors import ConnectionLost, EngineError, HostError
-from dbcheck.ports.engine import Shape
 
 LOOK_S = 10.0  # a server that dumps a page and a stack trace takes a second
 POLL_S = 0.2
@@ -75,12 +76,12 @@ class ReadingLog:
                 return said
             time.sleep(POLL_S)
 
-    def damage(self, shape: Shape) -> str:
-        """Return the damage of that table that the log names since the last start.
+    def damage(self, tables: Sequence[TableSpec]) -> str:
+        """Return the damage of those tables that the log names since the last start.
 
         "" if it names none, or only that of others, which may be older than the cut.
         """
-        names = self._rig.engine.names_in_log(shape)
+        names = self._rig.engine.names_in_log(tables)
         return "; ".join(damage(self._since_start(), names)) if names else ""
 
     def _since_start(self) -> str:

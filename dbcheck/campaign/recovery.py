@@ -5,14 +5,15 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
-from dbcheck.campaign.reading import Reading
+from dbcheck.campaign.reading import Reading, nothing_read
 from dbcheck.campaign.rig import Rig
 from dbcheck.campaign.vetted import ask_of_run
 from dbcheck.campaign.waiting import await_facts
 from dbcheck.core.absence import CutFacts, judge_absence
 from dbcheck.core.evidence import difference
+from dbcheck.core.records import AfterRecord
 from dbcheck.errors import NotBack, TableLost, UsageError
-from dbcheck.runs import AfterRecord, Manifest, RunFolder
+from dbcheck.runs import Manifest, RunFolder
 
 STANDS = "the earlier FAIL stands"
 CLOCKS_US = 1_000_000  # how far the client's two clocks may drift apart in a cycle
@@ -65,14 +66,14 @@ def read_survivors(
     after = AfterRecord(
         None if reading.unanswered else facts,
         failure,
-        *reading.stored,
+        reading.stored,
         reading.canary,
         host,
         missing,
         reading.logged,
         reading.index,
         reading.unanswered,
-        reading.table,
+        reading.tables,
         answered_us=answered_us,
     )
     return _stored(run, _after_a_failure(after, failed) if failed else after)
@@ -124,8 +125,8 @@ def _absent(rig: Rig, run: RunFolder, manifest: Manifest, said: str) -> AfterRec
         host = ask_of_run(rig, run, manifest, None)
     else:
         unanswered = f"{said}; {absence.doubt}"
-    stored = run.write_survivors(())
-    after = AfterRecord(None, failure, *stored, None, host, unanswered=unanswered)
+    stored = nothing_read(run, manifest)
+    after = AfterRecord(None, failure, stored, None, host, unanswered=unanswered)
     return _stored(run, after)
 
 

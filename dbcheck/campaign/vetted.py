@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from dbcheck.campaign.host import ask, ask_host, await_host, data_directory
 from dbcheck.campaign.rig import Rig
+from dbcheck.core.plans.registry import tables_of
 from dbcheck.core.server import ServerFacts
 from dbcheck.core.target import HostAfter, HostBefore, TargetFacts
 from dbcheck.errors import EngineError, HostError
@@ -39,7 +40,7 @@ def ask_of_run(
     if server is None:
         return None
     try:
-        places = rig.engine.places(manifest.workload.shape)
+        places = rig.engine.places(tables_of(manifest.workload.plan))
         directory = data_directory(server)
         await_host(rig.host, rig.listener)
         facts = rig.host.facts(directory, places)

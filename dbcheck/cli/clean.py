@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,9 +12,8 @@ from dbcheck.cli import options
 from dbcheck.cli.say import say
 
 if TYPE_CHECKING:
-    from dbcheck.hosts.host import TargetHost
+    from dbcheck.hosts.host import Cleared
     from dbcheck.inventory.entry import Entry
-    from dbcheck.ports.engine import Engine
 
 
 @click.command("clean")
@@ -63,6 +61,7 @@ def command(run_ids: tuple[str, ...], accept_new_host_key: bool, **_: Any) -> No
 
 def _drop(entry: Entry) -> None:
     """Drop the tables, also where the canaries cannot be removed."""
+    from dbcheck.campaign.clearing import clear_canaries
     from dbcheck.cli import rig
     from dbcheck.errors import HostError
 
@@ -71,7 +70,7 @@ def _drop(entry: Entry) -> None:
     if host is not None:
         with contextlib.closing(host):
             try:  # before the tables, which show what directories there are
-                _clear(host, engine)
+                _report(host.place, clear_canaries(host, engine))
             except HostError as error:
                 failure = error
     dropped = engine.drop()
@@ -83,41 +82,17 @@ def _drop(entry: Entry) -> None:
         raise failure
 
 
-def _clear(host: TargetHost, engine: Engine) -> None:
-    """Remove canaries from wherever a run may have put them; raise HostError.
-
-    A run puts them beside one of the places on each volume, or inside it.
-    """
-    from dbcheck.campaign.host import data_directory, require_own_data
-    from dbcheck.core.places import DATA
+def _report(place: str, cleared: Cleared) -> None:
+    """Print what was removed; raise HostError if canaries stay."""
     from dbcheck.errors import HostError
-    from dbcheck.ports.engine import Shape
 
-    server = engine.facts()
-    directory = data_directory(server)
-    require_own_data(host, directory, server, lambda: "")  # nothing is written to it
-    each = dict.fromkeys(place for shape in Shape for place in engine.places(shape))
-    places = [
-        place if place.name == DATA else replace(place, name=f"{place.name} {number}")
-        for number, place in enumerate(each, start=1)
-    ]
-    facts = host.facts(directory, places)
-    paths = dict.fromkeys(
-        path for volume in facts.volumes for path in volume.places.values()
-    )
-    removed: dict[str, None] = {}
-    kept: dict[str, str] = {}
-    for path in paths:
-        cleared = host.clear_canaries(path)
-        removed |= dict.fromkeys(cleared.removed)
-        kept |= cleared.kept
-    for folder in removed:
-        say(f"removed the canaries in {folder} from {host.place}")
-    if not removed and not kept:
-        say(f"no canaries are on {host.place}")
-    if kept:
+    for folder in cleared.removed:
+        say(f"removed the canaries in {folder} from {place}")
+    if not cleared.removed and not cleared.kept:
+        say(f"no canaries are on {place}")
+    if cleared.kept:
         raise HostError(
-            f"{host.place}: canaries stay: {'; '.join(kept.values())}",
+            f"{place}: canaries stay: {'; '.join(cleared.kept.values())}",
             hint="Wait until the run that uses them is over, or end its client. Look "
             "by hand at a folder that holds anything else.",
         )

@@ -12,6 +12,7 @@ from dbcheck.campaign.rig import Rig
 from dbcheck.cli import rig
 from dbcheck.cli.matrix_cycles import Measured
 from dbcheck.cli.run import resumable_cycle
+from dbcheck.core.plans.registry import statements_of
 from dbcheck.engines.url import read_url
 from dbcheck.errors import DbcheckError, UsageError
 from dbcheck.report.progress import PlainProgress
@@ -39,7 +40,7 @@ def on_target(
         url = session_url(base.engine.target, one.row.settings)
         engine = rig.engine(url, password) if one.row.settings else base.engine
         try:
-            engine.check(workload.shape, relaxed=one.row.relaxed)
+            engine.check(statements_of(workload.plan), relaxed=one.row.relaxed)
         except DbcheckError as error:
             one.fail(error)
         else:

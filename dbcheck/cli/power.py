@@ -132,7 +132,7 @@ def _tested(
     """
     from dbcheck.campaign.idle import measured
     from dbcheck.cli import output, rig
-    from dbcheck.ports.engine import Shape
+    from dbcheck.core.table import LEDGER
     from dbcheck.power.reached import remember
     from dbcheck.power.selftest import run
     from dbcheck.report.progress import PlainProgress
@@ -145,7 +145,7 @@ def _tested(
         asked,
         PlainProgress(output.progress_console()),
         engine.facts(),
-        engine.places(Shape.LEDGER),
+        engine.places((LEDGER,)),
         engine.mark_data,
         lambda: run(switch, host, wait_s),
         switch.cut_class,

@@ -1,4 +1,4 @@
-"""Reconciles a table of the classic shape, whose rows have an id and nothing else.
+"""Reconciles a table of the classic plan, whose rows have an id and nothing else.
 
 An id is all there is to recognise a row by.  It names one insert as long as the
 server hands out no id twice, which holds while nothing writes between the cut
@@ -16,7 +16,6 @@ import numpy as np
 import numpy.typing as npt
 
 from dbcheck.core.acks import AckArray
-from dbcheck.core.earlier import Before
 from dbcheck.core.loss import CODES, LossArray, Losses, LossKind, of_acks, without_key
 from dbcheck.core.reconcile import (
     AckStream,
@@ -28,6 +27,7 @@ from dbcheck.core.reconcile import (
     missing_kinds,
     require_claimed,
 )
+from dbcheck.core.table import TableFacts
 
 Flags = npt.NDArray[np.bool_]
 
@@ -41,7 +41,7 @@ def reconcile_ids(
     acks: AckStream,
     survivors: SurvivorStream,
     *,
-    before: Before,
+    before: TableFacts,
     claim: Claim | None,
     window_acks: int,
 ) -> Reconciliation:

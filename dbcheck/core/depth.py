@@ -19,9 +19,8 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 RECENT_S = 1.0
 RING_BLOCKS_MAX = 1 << 20  # 4 GiB
@@ -103,27 +102,8 @@ class Completed:
     as_of_us: int | None = None
     interval_us: int = 0
 
-    def to_values(self) -> dict[str, Any]:
-        """Return plain values for from_values()."""
-        return dataclasses.asdict(self)
-
-    @classmethod
-    def from_values(cls, values: Mapping[str, Any]) -> Completed:
-        """Return what to_values() gave."""
-        direct = tuple(Counted(**ring) for ring in values["direct"])
-        return cls(
-            Counted(**values["buffered"]),
-            direct,
-            values.get("as_of_us"),
-            values.get("interval_us", 0),
-        )
-
 
 Ranges = tuple[tuple[int, int], ...]
-
-
-def _ranges(pairs: Sequence[Sequence[int]]) -> Ranges:
-    return tuple((first, last) for first, last in pairs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,34 +146,6 @@ class Remains:
             and all(size <= RING_BLOCKS_MAX for size in sizes)
         ):
             raise ValueError("no canaries leave such numbers")
-
-    def to_values(self) -> dict[str, Any]:
-        """Return plain values for from_values()."""
-        rings = [{"found": r.found, "torn": sorted(r.torn)} for r in self.rings]
-        return {
-            "missing": self.missing,
-            "buffered": self.buffered,
-            "first": self.first,
-            "rings": rings,
-            "ring_blocks": self.ring_blocks,
-            "attributes": self.attributes,
-        }
-
-    @classmethod
-    def from_values(cls, values: Mapping[str, Any]) -> Remains:
-        """Return what to_values() gave, also by way of JSON."""
-        rings = (
-            Ring(_ranges(ring["found"]), frozenset(ring["torn"]))
-            for ring in values["rings"]
-        )
-        return cls(
-            values["missing"],
-            _ranges(values["buffered"]),
-            values["first"],
-            tuple(rings),
-            values["ring_blocks"],
-            values.get("attributes", 0),
-        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,39 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 
 from dbcheck.core.expected import Ints
 from dbcheck.core.loss import CODES, LossArray, LossKind, without_key
 from dbcheck.core.survivors import DIFFERENT, Records
+from dbcheck.core.table import TableFacts
 
 WEIGHT_MODULUS = 2**64
-
-
-@dataclass(frozen=True, slots=True)
-class Before:
-    """The table before the cycle.
-
-    rows_by_epoch: see ports.TableFacts.  row_id_max: highest id then present.
-    weights_by_epoch: see ports.TableFacts; an epoch without one is only counted.
-    different: see ports.TableFacts; an earlier cut's loss is not this one's, too.
-    sound: see ports.TableFacts.
-    """
-
-    rows_by_epoch: Mapping[int, int]
-    row_id_max: int
-    weights_by_epoch: Mapping[int, int] = field(default_factory=dict)
-    different: Sequence[int] = ()
-    sound: Sequence[int] = ()
 
 
 class EpochTotals:
     """Counts and weighs rows by their epoch.
 
-    rows, row_id_max: see ports.TableFacts.
+    rows, row_id_max: see core.table.TableFacts.
     """
 
     def __init__(self) -> None:
@@ -45,7 +28,7 @@ class EpochTotals:
 
     @property
     def weights(self) -> dict[int, int]:
-        """See weights_by_epoch in ports.TableFacts."""
+        """See weights_by_epoch in core.table.TableFacts."""
         return {e: weight % WEIGHT_MODULUS for e, weight in self._weights.items()}
 
     def add(self, records: Records) -> None:
@@ -91,7 +74,7 @@ class Earlier:
              table was counted either: no claim.
     """
 
-    def __init__(self, before: Before) -> None:
+    def __init__(self, before: TableFacts) -> None:
         """Expect what stands in *before*."""
         self._before = before
         self._epochs = np.array(sorted(before.rows_by_epoch), np.int64)

@@ -347,19 +347,27 @@ def stranger(items: Sequence[Item]) -> Item | None:
     return None
 
 
-def same_table(before: str, after: str) -> list[Item]:
-    """Compare the table's identity before the load with that once it was read.
+def same_tables(before: Mapping[str, str], after: Mapping[str, str]) -> list[Item]:
+    """Compare the tables' identities before the load with those once they were read.
 
-    "": not known, as in runs that older versions of dbcheck stored; then none is
-    returned.  A rewrite may keep every row, so another identity alone says nothing.
+    By the table's name; "" if not known, as in runs that older versions of dbcheck
+    stored.  Of no identity that is known, no item is returned.  A rewrite may keep
+    every row, so another identity alone says nothing.
     """
-    if not before or not after:
+    known = [name for name in before if before[name] and after.get(name)]
+    if not known:
         return []
-    if before == after:
-        said = "it was not truncated, rewritten or recreated"
-        return [Item(TABLE, Standing.PRESENT, said, False)]
-    said = "it was truncated, rewritten or recreated since the load began"
-    return [Item(TABLE, Standing.ABSENT, said, False)]
+    others = [name for name in known if before[name] != after[name]]
+    if not others:
+        said = "not truncated, rewritten or recreated"
+        return [Item(TABLE, Standing.PRESENT, f"{_named(known)} {said}", False)]
+    said = "truncated, rewritten or recreated since the load began"
+    return [Item(TABLE, Standing.ABSENT, f"{_named(others)} {said}", False)]
+
+
+def _named(tables: Sequence[str]) -> str:
+    verb = "was" if len(tables) == 1 else "were"
+    return f"{', '.join(tables)} {verb}"
 
 
 def replaced(found: Reconciliation, items: Sequence[Item]) -> str:

@@ -94,13 +94,13 @@ class Payloads:
         block = cipher(schedule.seed, schedule.epoch)
         self._cipher = Cipher(block, ECB()).encryptor()
 
-    def of(self, session: Ints, seq: Ints) -> Bytes:
-        """Return the payloads of the operations, one in each line.
+    def of(self, session: Ints, part: Ints, seq: Ints) -> Bytes:
+        """Return the payloads of the operations' parts, one in each line.
 
         The next call overwrites them.
         """
         counters = self._counters[: len(session)]
-        counters[:, :, 0] = (session << 48 | seq)[:, None]  # part 0 lies between
+        counters[:, :, 0] = (session << 48 | part << 32 | seq)[:, None]
         self._cipher.update_into(counters.data.cast("B"), self._stream.data)
         lines = self._stream[: counters.nbytes].reshape(len(session), -1)
         return lines[:, : self._size]

@@ -46,7 +46,7 @@ AckValues = tuple[int, int, int, int]  # of an Ack; a plain tuple is quicker to 
 class Row(NamedTuple):
     """One row as sent, or as read back from the table after recovery.
 
-    A table of the classic shape holds ids alone: there the key is (0, 0, 0),
+    A table of the classic plan holds ids alone: there the key is (0, 0, 0),
     the payload empty and the checksum 0.
 
     row_id: auto-increment id; 0 before the server has chosen it.

@@ -24,8 +24,9 @@ class LossKind(enum.Enum):
     UNEXPECTED = (
         "unexpected"  # there, but no operation of the run can have put it there
     )
+    STALE = "stale"  # an acked update is gone: the row holds an older version
+    TORN = "torn"  # one part of a transaction is there and another is not
     INDEX_MISMATCH = "index-mismatch"  # there, and its index does not find it
-    UNRECOVERABLE = "unrecoverable"  # the server or its table did not come back
 
 
 class Loss(NamedTuple):

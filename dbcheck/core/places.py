@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
@@ -37,3 +37,22 @@ def outside(places: Sequence[Place]) -> list[Place]:
         if place.name != DATA
         and not (data and PurePosixPath(place.path).is_relative_to(data))
     ]
+
+
+def numbered(found: Iterable[Place]) -> tuple[Place, ...]:
+    """Return the places without repetitions, a number after a name that recurs.
+
+    The names of files of one place are put together.
+    """
+    files: dict[tuple[str, str], dict[str, None]] = {}
+    for place in found:
+        files.setdefault((place.name, place.path), {}).update(
+            dict.fromkeys(place.files)
+        )
+    kept: list[Place] = []
+    counts: dict[str, int] = {}
+    for (name, path), names in files.items():
+        count = counts[name] = counts.get(name, 0) + 1
+        label = f"{name} {count}" if count > 1 else name
+        kept.append(Place(label, path, tuple(names)))
+    return tuple(kept)

@@ -15,10 +15,11 @@ import numpy as np
 import numpy.typing as npt
 
 from dbcheck.core.acks import AckArray
-from dbcheck.core.earlier import Before, Earlier
+from dbcheck.core.earlier import Earlier
 from dbcheck.core.history import SESSION_MAX
 from dbcheck.core.loss import CODES, Codes, Loss, LossArray, Losses, LossKind, of_acks
 from dbcheck.core.survivors import DIFFERENT, RECORD, Records
+from dbcheck.core.table import TableFacts
 from dbcheck.errors import LogDamaged
 
 Ints = npt.NDArray[np.int64]
@@ -138,7 +139,7 @@ def reconcile(
     survivors: SurvivorStream,
     *,
     epoch: int,
-    before: Before,
+    before: TableFacts,
     claim: Claim | None,
     window_acks: int,
 ) -> Reconciliation:

@@ -24,6 +24,8 @@ BLOCK_BYTES = 16  # of AES
 
 EPOCH_MAX = 2**62
 
+RowValues = tuple[int, int, int, int, bytes, int]  # of a Row, but for its id
+
 _SEED_OPERATION = struct.Struct("<QQQ")
 _SEED_KEY_PART = struct.Struct("<QQQQQ")
 _KEY_PART = struct.Struct("<QQQQ")
@@ -88,10 +90,14 @@ class Schedule:
 
     def row(self, session: int, seq: int) -> Row:
         """Return the row that operation (session, seq) inserts."""
+        return Row(0, *self.values(session, seq))
+
+    def values(self, session: int, seq: int) -> RowValues:
+        """Return that row without its id; a load calls this for each operation."""
         sizes, epoch = self.payload_bytes, self.epoch
         if not sizes:
-            return Row(0, epoch, session, seq, 0, b"", 0)
-        # As payload() and checksum() say, in half the time: this is what a load does.
+            return epoch, session, seq, 0, b"", 0
+        # As payload() and checksum() say, in half the time.
         size = sizes[0]
         if len(sizes) > 1:
             name = _SEED_OPERATION.pack(self.seed, session, seq)
@@ -103,7 +109,7 @@ class Schedule:
         content = stream.update(bytes(size))
         key = _KEY_PART.pack(epoch, session, seq, 0)
         check = zlib.crc32(content, zlib.crc32(key))
-        return Row(0, epoch, session, seq, 0, content, check)
+        return epoch, session, seq, 0, content, check
 
 
 class _Ciphers(threading.local):

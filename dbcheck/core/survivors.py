@@ -92,9 +92,13 @@ class Inspector:
     row of another epoch only the checksum can be tested.
     """
 
-    def __init__(self, schedule: Schedule) -> None:
-        """Judge by *schedule*."""
-        self._epoch = schedule.epoch
+    def __init__(self, schedule: Schedule, slots: int = 0) -> None:
+        """Judge by *schedule*.
+
+        slots: the rows are registers, which a session updates in turn: operation seq
+               writes part (seq - 1) % slots + 1.  0: each operation writes part 0.
+        """
+        self._epoch, self._slots = schedule.epoch, slots
         sizes = set(schedule.payload_bytes)
         self._sizes = Sizes(schedule) if sizes else None
         self._payloads = {size: Payloads(schedule, size) for size in sizes}
@@ -116,7 +120,8 @@ class Inspector:
         intact &= (seq >= 1) & (seq <= SEQ_MAX) & (epoch >= 1) & (part >= 0)
         own = np.flatnonzero(intact & (epoch == self._epoch))
         expected = expected_sizes.of(session[own], seq[own])
-        intact[own] = (part[own] == 0) & (batch.sizes[own] == expected)
+        intact[own] = part[own] == self._part_of(seq[own])
+        intact[own] &= batch.sizes[own] == expected
         left = np.flatnonzero(intact)
         if left.size:
             keys = crc32_of_words(epoch[left], session[left], seq[left], part[left])
@@ -128,8 +133,12 @@ class Inspector:
             if mine.any():
                 some, found = some[mine], found[mine]
                 payloads = self._payloads[found.itemsize]
-                intact[some] &= _equal(found, payloads.of(session[some], seq[some]))
+                content = payloads.of(session[some], part[some], seq[some])
+                intact[some] &= _equal(found, content)
         return intact
+
+    def _part_of(self, seq: Ints) -> Ints:
+        return (seq - 1) % self._slots + 1 if self._slots else np.zeros_like(seq)
 
 
 def _alike(sizes: Ints) -> Iterator[Ints]:

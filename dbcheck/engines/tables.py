@@ -7,33 +7,32 @@ from typing import Any
 
 from dbcheck.core.earlier import WEIGHT_MODULUS
 from dbcheck.core.history import Row
+from dbcheck.core.table import Kind, TableFacts, TableSpec
 from dbcheck.errors import EngineError
-from dbcheck.ports.engine import Shape, TableFacts
 
 MARK = "dbcheck 1"  # the comment of a table that dbcheck created, with its format
-NAMES = {Shape.LEDGER: "ledger", Shape.CLASSIC: "fs"}
-SHAPES = {name: shape for shape, name in NAMES.items()}
-
-_COLUMNS = {
-    Shape.LEDGER: ("id", "epoch", "session", "seq", "part", "payload", "checksum"),
-    Shape.CLASSIC: ("id",),
-}
 
 
 def require_ours(
-    shape: Shape, table: str, comment: str, columns: Sequence[tuple[str, str]]
+    spec: TableSpec, table: str, comment: str, columns: Sequence[tuple[str, str]]
 ) -> None:
     """Raise EngineError if an existing *table* is not one that dbcheck created.
 
     comment: the table's; columns: (name, type) as found.
     """
     names = tuple(name for name, _ in columns)
+    types = dict(columns)
+    narrow = [
+        column.name
+        for column in spec.columns
+        if column.kind is Kind.BIGINT and types.get(column.name) != "bigint"
+    ]
     if comment != MARK:
-        problem = "does not bear dbcheck's mark in its comment"
-    elif names != _COLUMNS[shape]:
+        problem = f"was not created by dbcheck: its comment is not {MARK!r}"
+    elif names != spec.column_names:
         problem = f"has the columns {', '.join(names)}"
-    elif any(kind != "bigint" for name, kind in columns if name in ("id", "epoch")):
-        problem = "has ids or epochs that are no bigint"
+    elif narrow:
+        problem = f"has columns that are not bigint: {', '.join(narrow)}"
     else:
         return
     raise EngineError(
@@ -57,14 +56,14 @@ def require_plain(table: str, foreign: Sequence[Sequence[Any]]) -> None:
 
 
 def row_of(values: Sequence[Any]) -> Row:
-    """Return what row_ledger.sql or row_classic.sql found."""
+    """Return what row_TABLE.sql found."""
     row_id, epoch, session, seq, part, payload, checksum = values
     content = payload.encode() if isinstance(payload, str) else bytes(payload)
     return Row(row_id, epoch, session, seq, part, content, checksum)
 
 
 def table_facts(epochs: Sequence[Sequence[Any]], identity: str) -> TableFacts:
-    """Return what epochs_ledger.sql or epochs_classic.sql found, row by row."""
+    """Return what epochs_TABLE.sql found, row by row."""
     return TableFacts(
         rows_by_epoch={epoch: rows for epoch, rows, _, _ in epochs},
         row_id_max=max((row_id for _, _, row_id, _ in epochs), default=0),

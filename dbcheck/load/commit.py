@@ -5,20 +5,20 @@ from __future__ import annotations
 import select
 import time
 
-from dbcheck.core.history import Row
+from dbcheck.core.operation import Operation
 from dbcheck.errors import CommitUnknown
 from dbcheck.ports.engine import Session
 
 ANSWER_S = 30.0
 
 
-def commit(session: Session, row: Row, answer_s: float = ANSWER_S) -> int:
-    """Insert *row* over *session* and wait; return the row's id.
+def commit(session: Session, operation: Operation, answer_s: float = ANSWER_S) -> int:
+    """Commit *operation* over *session* and wait; return the id that it acked.
 
     Raise what the session raises, and CommitUnknown if there is no reply in time.
     """
     deadline_s = time.monotonic() + answer_s
-    sent = session.send(row)
+    sent = session.send(operation)
     while (left_s := deadline_s - time.monotonic()) > 0:
         wanted = [] if sent else [session]
         readable, writable, _ = select.select([session], wanted, [], left_s)

@@ -12,9 +12,8 @@ import pickle
 from dataclasses import dataclass
 from typing import Any
 
-from dbcheck.core.schedule import Schedule
 from dbcheck.load.group import GroupResult
-from dbcheck.load.plan import SessionPlan
+from dbcheck.load.sessions import Sessions
 from dbcheck.local import Channel, NotAMessage
 from dbcheck.ports.witness import Witness, WitnessLog
 
@@ -23,8 +22,7 @@ from dbcheck.ports.witness import Witness, WitnessLog
 class Job:
     """What a process is to do, with a log of its own on the witness."""
 
-    plan: SessionPlan
-    schedule: Schedule
+    sessions: Sessions
     witness: Witness
     run_id: str
     log: int

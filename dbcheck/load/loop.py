@@ -12,13 +12,12 @@ from itertools import takewhile
 from queue import SimpleQueue
 
 from dbcheck.core.history import SESSION_MAX, AckValues
-from dbcheck.core.schedule import Schedule
 from dbcheck.errors import CommitUnknown, DbcheckError, EngineError, WitnessError
 from dbcheck.load.group import END_S, GroupResult, Snapshot, add_once
 from dbcheck.load.latency import Latencies
 from dbcheck.load.pace import Pace
-from dbcheck.load.plan import SessionPlan
 from dbcheck.load.poller import READ, WRITE, Alarm, open_poller
+from dbcheck.load.sessions import Sessions
 from dbcheck.ports.engine import Session
 from dbcheck.ports.witness import WitnessLog
 
@@ -73,11 +72,10 @@ class Loop:
     Then the acks go to the log, together, and the next operations to the server.
     """
 
-    def __init__(
-        self, plan: SessionPlan, schedule: Schedule, witness_log: WitnessLog
-    ) -> None:
-        self._plan, self._row_of, self._log = plan, schedule.row, witness_log
-        self._numbers = plan.numbers()
+    def __init__(self, sessions: Sessions, witness_log: WitnessLog) -> None:
+        self._sessions, self._log = sessions, witness_log
+        self._operation_of = sessions.plan.operation
+        self._numbers = sessions.numbers()
         self._slots: dict[int, _Slot] = {}
         self._ready: deque[_Slot] = deque()  # may send, as soon as pace and log allow
         self._is_paced = False  # some of them wait for the rate, and not for the log
@@ -106,10 +104,10 @@ class Loop:
         """Open every session; raise EngineError, with none left open, if one fails."""
         self._has_run.clear()
         try:
-            for _ in range(self._plan.count):
+            for _ in range(self._sessions.count):
                 if self._stopping:  # as an interrupt in another thread demands
                     break
-                self._add(self._plan.open_session(), next(self._numbers))
+                self._add(self._sessions.open_session(), next(self._numbers))
         except BaseException:
             for slot in list(self._slots.values()):
                 self._drop(slot)
@@ -120,8 +118,8 @@ class Loop:
 
     def start(self, began_us: int) -> None:
         """Let them commit, in a thread of their own."""
-        self._pace = Pace(self._plan.rate, began_us)
-        step_us = self._plan.ramp_s * 1e6 / max(1, len(self._slots))
+        self._pace = Pace(self._sessions.rate, began_us)
+        step_us = self._sessions.ramp_s * 1e6 / max(1, len(self._slots))
         self._beginning = deque(
             (began_us + int(number * step_us), slot)
             for number, slot in enumerate(self._slots.values())
@@ -238,12 +236,12 @@ class Loop:
         for _ in range(granted):
             slot = ready.popleft()
             slot.seq += 1
-            row = self._row_of(slot.number, slot.seq)
+            operation = self._operation_of(slot.number, slot.seq)
             slot.sent_us = moment_us
             slot.waiting = True
             self._waiting += 1
             try:
-                if not slot.session.send(row):
+                if not slot.session.send(operation):
                     self._poller.modify(slot.fd, READ | WRITE)
             except EngineError as error:
                 self._ended(slot, error)
@@ -288,7 +286,7 @@ class Loop:
         number = next(self._numbers)
         gone = _Replacement(None, number, now_us(), in_flight, error.farewell)
         self._replacing += 1
-        if self._plan.may_replace and number <= SESSION_MAX:
+        if self._sessions.may_replace and number <= SESSION_MAX:
             self._connecting.submit(self._replace, gone)
         else:
             self._replaced(gone)
@@ -300,7 +298,7 @@ class Loop:
         and while they are held soon.  If no ack is young, it idles, and nothing is at
         risk any more.
         """
-        turns = self._log.lockstep or self._plan.rate or self._held
+        turns = self._log.lockstep or self._sessions.rate or self._held
         in_turn = slot.acked and turns
         if slot.waiting or not in_turn:
             return slot.waiting
@@ -310,9 +308,9 @@ class Loop:
         """Open a session in place of one, in a thread beside the loop."""
         session, may_stay = None, False
         try:
-            session = self._plan.open_session()
+            session = self._sessions.open_session()
             # Asked only now: a connection made before a restart cannot write after it.
-            may_stay = self._plan.is_same_server()
+            may_stay = self._sessions.is_same_server()
         except DbcheckError as error:
             log.debug("session %d is not replaced: %s", gone.number, error)
         except Exception as error:  # a defect of ours must not hang the load

@@ -129,8 +129,8 @@ class ProcessGroup:
         lines = [line.strip() for line in text.splitlines() if line.strip()]
         last = lines[-1] if lines else "it wrote nothing"
         return LoadError(
-            f"process {child.pid} of the load, with {self._job.plan.count} sessions,"
-            f" ended by itself ({status}): {last}",
+            f"process {child.pid} of the load, with {self._job.sessions.count}"
+            f" sessions, ended by itself ({status}): {last}",
             hint=f"{_JUDGE} Look for the reason in the system's log, e.g. memory that"
             " ran out.",
         )
@@ -138,7 +138,7 @@ class ProcessGroup:
     def _silence(self) -> LoadError:
         """Describe a process whose result did not come."""
         return LoadError(
-            f"a process of the load, with {self._job.plan.count} sessions, did not"
+            f"a process of the load, with {self._job.sessions.count} sessions, did not"
             " send its result",
             hint=_JUDGE,
         )

@@ -31,7 +31,7 @@ def main() -> None:
     except DbcheckError as error:
         send(client, error)
         return
-    loop = Loop(job.plan, job.schedule, log)
+    loop = Loop(job.sessions, log)
     try:
         loop.connect()
     except DbcheckError as error:

@@ -2,62 +2,34 @@
 
 from __future__ import annotations
 
-import enum
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from dbcheck.core.bystanders import Bystanders
 from dbcheck.core.held import HeldCanary
 from dbcheck.core.history import Row
+from dbcheck.core.operation import Operation, StatementSpec
 from dbcheck.core.places import Place
 from dbcheck.core.server import ServerFacts
+from dbcheck.core.table import TableFacts, TableSpec
 
 if TYPE_CHECKING:  # numpy takes every small program of the lab a tenth of a second
     from dbcheck.core.survivors import RowBatch
-
-
-class Shape(enum.Enum):
-    """The table a workload writes to."""
-
-    LEDGER = "ledger"  # key, payload and checksum in every row
-    CLASSIC = "classic"  # an auto-increment id and nothing else
-
-
-@dataclass(frozen=True, slots=True)
-class TableFacts:
-    """The table before a cycle writes to it.
-
-    rows_by_epoch: epoch -> rows that earlier cycles left; {0: n} if classic.
-    row_id_max:    highest id present, 0 if the table is empty.
-    weights_by_epoch: epoch -> sum of id times checksum, modulo 2^64; {} if classic.
-    different:     ids of rows that the campaign's cycle before this one found changed.
-    sound:         epochs of which that cycle read every row, as they are counted here:
-                   all but those in *different* were then as they had been written.
-    identity:      see Engine.table_identity(), read before the rows were counted.
-    """
-
-    rows_by_epoch: Mapping[int, int]
-    row_id_max: int
-    weights_by_epoch: Mapping[int, int] = field(default_factory=dict)
-    different: tuple[int, ...] = ()
-    identity: str = ""
-    sound: tuple[int, ...] = ()
 
 
 class Session(Protocol):
     """One client connection of the load, with one operation in flight at most.
 
     No call blocks.  Every call but close() may raise CommitUnknown if the connection
-    broke (the row of an operation in flight is then legally present or absent), and
-    EngineError if the server refused and the row is certainly absent.
+    broke (the operation in flight is then legally present or absent, as a whole), and
+    EngineError if the server refused and it is certainly absent.
     """
 
     def fileno(self) -> int:
         """Return the descriptor that an event loop waits on; the same until close()."""
 
-    def send(self, row: Row) -> bool:
-        """Begin to insert *row* in a transaction of its own.
+    def send(self, operation: Operation) -> bool:
+        """Begin to commit *operation*, in one round trip however many its statements.
 
         Return whether all of it was sent; if not, call flush() whenever the
         descriptor is writable, until that returns True.
@@ -69,9 +41,10 @@ class Session(Protocol):
     def receive(self) -> int | None:
         """Read what has come, to be called whenever the descriptor is readable.
 
-        Return the auto-increment id once the operation in flight is answered, and
-        only if the server said that its one row went in, that the transaction is
-        committed and that none is open any more; None as long as more must come.
+        Return the auto-increment id of the operation's first INSERT, 0 if it has none,
+        once the operation in flight is answered, and only if the server confirmed that
+        each statement changed its one row, that the transaction is committed and that
+        none is open any more; None as long as more must come.
         """
 
     def close(self) -> None:
@@ -92,19 +65,22 @@ class Engine(Protocol):
     def facts(self) -> ServerFacts:
         """Read the server's facts; raise EngineError if it cannot be reached."""
 
-    def check(self, shape: Shape, *, relaxed: bool = False) -> None:
-        """Raise EngineError (with the mend as hint) if this server cannot be tested.
+    def check(
+        self, statements: Sequence[StatementSpec], *, relaxed: bool = False
+    ) -> None:
+        """Raise EngineError (with the fix as hint) if this server cannot be tested.
 
         relaxed: also refuse what relax() would be refused for.
         Nothing is created.  Refuses an unsupported version, a replica, a server
-        in recovery or read-only, a missing privilege, a table that is unlogged,
-        temporary, not transactional, not dbcheck's, or changed since (a trigger ...).
+        in recovery or read-only, a privilege that *statements* need and the account
+        lacks, and a table of theirs that is unlogged, temporary, not transactional, not
+        dbcheck's, or changed since (a trigger ...).
         """
 
-    def places(self, shape: Shape) -> tuple[Place, ...]:
+    def places(self, tables: Sequence[TableSpec]) -> tuple[Place, ...]:
         """Return the directories that an ack depends on, as far as SQL shows them.
 
-        The data directory comes first; the table need not exist yet.
+        The data directory comes first; the tables need not exist yet.
         """
 
     def mark_data(self) -> str:
@@ -113,20 +89,24 @@ class Engine(Protocol):
     def bystanders(self) -> Bystanders:
         """Return who else uses this server, as far as this account may see."""
 
-    def prepare(self, shape: Shape, *, server: ServerFacts | None = None) -> TableFacts:
-        """Create the table if it is not there, and say what it holds."""
+    def prepare(
+        self, tables: Sequence[TableSpec], *, server: ServerFacts | None = None
+    ) -> dict[str, TableFacts]:
+        """Create the tables that are not there; return what each holds, by its name."""
 
-    def table_identity(self, shape: Shape, *, server: ServerFacts | None = None) -> str:
+    def table_identity(
+        self, table: TableSpec, *, server: ServerFacts | None = None
+    ) -> str:
         """Return what names the table itself, "" if the server does not tell.
 
         Restarts, crashes, inserts and deletes keep it.  After TRUNCATE, a rewrite, or
         DROP and CREATE it is another one.  Raise ConnectionLost.
         """
 
-    def names_in_log(self, shape: Shape) -> tuple[str, ...]:
-        """Return how the server's log names the table and its files, as far as known.
+    def names_in_log(self, tables: Sequence[TableSpec]) -> tuple[str, ...]:
+        """Return how the server's log names the tables and their files, if known.
 
-        A line that has one of them, not followed by more of a name, is about the table.
+        A line that has one of them, not followed by more of a name, is about a table.
         """
 
     def relax(self, *, process: bool) -> str:
@@ -144,14 +124,18 @@ class Engine(Protocol):
         """
 
     def open_session(
-        self, shape: Shape, *, relaxed: bool = False, server: ServerFacts | None = None
+        self,
+        statements: Sequence[StatementSpec],
+        *,
+        relaxed: bool = False,
+        server: ServerFacts | None = None,
     ) -> Session:
-        """Connect for the load; raise EngineError if that is refused.
+        """Connect for operations of *statements*; raise EngineError if refused.
 
         relaxed: commits are acked before they are durable, as only a control wants.
         """
 
-    def row(self, shape: Shape, row_id: int) -> Row | None:
+    def row(self, table: TableSpec, row_id: int) -> Row | None:
         """Return the row with that id over a new connection; classic: only its id."""
 
     def checkpoint(self) -> str | None:
@@ -180,14 +164,15 @@ class Engine(Protocol):
         of recovery, else the reason in words.  Never raises."""
 
     def survivors(
-        self, shape: Shape, *, server: ServerFacts | None = None
-    ) -> Iterator[RowBatch]:
-        """Stream every row of the table in one read-only transaction, in batches.
+        self, tables: Sequence[TableSpec], *, server: ServerFacts | None = None
+    ) -> Iterator[tuple[TableSpec, RowBatch]]:
+        """Stream every row of the tables, one after the other, in batches.
 
-        Reads the table itself, not an index; *server* is looked at in that very
-        transaction.  Raise TableLost if the server says
-        that the table is gone or damaged, TableRefused if it does not open a table
-        that may be sound, ConnectionLost if the connection broke.
+        All of it in one read-only transaction, so of one moment.  Reads the tables
+        themselves, not an index; *server* is looked at in that very transaction.  Raise
+        TableLost if the server says that a table is gone or damaged, TableRefused if it
+        does not open a table that may be sound, IndexDamaged after the last row if an
+        index disagrees with its table, ConnectionLost if the connection broke.
         """
 
     def drop(self) -> list[str]:

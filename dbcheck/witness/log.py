@@ -76,8 +76,8 @@ class LogScan:
 
     Yields AckBatch and Event, in order.  Raise LogDamaged if it is not log *number*
     of *run_id*, is damaged before its tail, or does not hold what *confirmed* says.
-    Memory does not grow with the log.  After the pass, tail, watermark and
-    header_clock_us say what was read; before its end nothing is proven.
+    Memory does not grow with the log.  After the pass, tail and watermark say
+    what was read; before its end nothing is proven.
     """
 
     def __init__(
@@ -98,7 +98,6 @@ class LogScan:
         self._bodies: list[bytes] = []
         self._first_offset = 0
         self._batch_acks = 0
-        self.header_clock_us = 0
         self.tail = Tail(0, 0)
 
     @property
@@ -167,7 +166,6 @@ class LogScan:
             raise _damaged(
                 0, f"it is log {header.get('log')!r} of the run, not {self._number}"
             )
-        self.header_clock_us = frame.clock_us
 
     def _compare_with_confirmed(self, frame: _Frame) -> None:
         if (

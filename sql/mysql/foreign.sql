@@ -34,7 +34,7 @@ union all
 select concat('the index ', index_name)
   from information_schema.statistics
  where table_schema = %(database)s and table_name = %(name)s
-   and index_name <> 'PRIMARY'
+   and index_name not in ('PRIMARY', %(key)s)
 union all
 select concat('the primary key''s column ', column_name)
   from information_schema.statistics

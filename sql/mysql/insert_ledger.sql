@@ -1,3 +1,3 @@
--- One operation, prepared; columns as in create_ledger.sql.
+-- One row of the ledger, prepared; columns as in create_ledger.sql.
 insert into ledger (epoch, session, seq, part, payload, checksum)
 values (?, ?, ?, ?, ?, ?);

@@ -33,11 +33,11 @@ select 'inheritance with ' ||
 union all
 select 'the constraint ' || conname
   from pg_constraint join ours on conrelid = ours.oid
- where contype not in ('p', 'n')
+ where contype not in ('p', 'n') and (contype, conname) <> ('u', %(key)s)
 union all
 select 'the index ' || indexrelid::regclass
   from pg_index join ours on indrelid = ours.oid
- where not indisprimary
+ where not indisprimary and indexrelid::regclass::text <> 'dbcheck.' || %(key)s
 union all
 select 'no primary key of its id alone' from ours
  where not exists (

@@ -17,10 +17,10 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from dbcheck.core.table import LEDGER
 from dbcheck.engines.registry import open_engine
 from dbcheck.lab.lab import Lab, missing
 from dbcheck.lab.spec import DriveSpec, LabSpec
-from dbcheck.ports.engine import Shape
 from tests.bench import peers
 from tests.bench.ours import measure
 from tests.bench.speed import Speed
@@ -96,7 +96,7 @@ def _pair(
     seconds: float = given.seconds
     engine = open_engine(lab.target_url, lab.password)
     engine.drop()
-    engine.prepare(Shape.LEDGER)
+    engine.prepare((LEDGER,))
     if ours_first:
         ours = measure(lab, connections, seconds, given.processes)
         return ours, peer.run(lab, connections, seconds)

@@ -12,9 +12,9 @@ from sqlalchemy.engine import URL, make_url
 
 from dbcheck.core.history import Row
 from dbcheck.core.schedule import Schedule
+from dbcheck.core.table import LEDGER
 from dbcheck.engines.registry import open_engine
 from dbcheck.lab.lab import Lab
-from dbcheck.ports.engine import Shape
 
 SESSIONS = 64
 _STATEMENT_ROWS = 500
@@ -30,7 +30,7 @@ def fill(lab: Lab, schedule: Schedule, rows: int) -> None:
     """Make the ledger anew, with *rows* rows of *schedule*."""
     engine = open_engine(lab.target_url, lab.password)
     engine.drop()
-    engine.prepare(Shape.LEDGER)
+    engine.prepare((LEDGER,))
     sent = (schedule.row(at % SESSIONS + 1, at // SESSIONS + 1) for at in range(rows))
     to = make_url(lab.target_url)
     put = _copy if engine.family == "postgresql" else _insert

@@ -1,7 +1,7 @@
 """Rows/s of reading and judging a whole table, beside the engine's own bulk read.
 
 dbcheck reads in a process of its own, as `dbcheck reconcile` does, up to the stored
-survivors.bin.  `python -m tests.bench.reading URL PAYLOAD_BYTES` is that process.
+survivors-ledger.bin: `python -m tests.bench.reading URL PAYLOAD_BYTES`.
 """
 
 from __future__ import annotations
@@ -24,13 +24,14 @@ from sqlalchemy.engine import make_url
 from dbcheck import workload
 from dbcheck.core.schedule import Schedule
 from dbcheck.core.survivors import Inspector, Records
+from dbcheck.core.table import LEDGER
 from dbcheck.engines.registry import open_engine
 from dbcheck.lab.lab import Lab, missing
 from dbcheck.lab.spec import LabSpec
-from dbcheck.ports.engine import Shape
 from dbcheck.runs import RunFolder
 from tests.bench.fill import fill
 from tests.bench.shown import SPREAD, console, peak_mb, spread, table
+from tests.kit.operations import batches
 from tests.unit.test_runs import MANIFEST
 
 SMALL = (128,)
@@ -154,7 +155,7 @@ def _child() -> None:
 
     def records() -> Iterator[Records]:
         nonlocal different
-        for batch in engine.survivors(Shape.LEDGER):
+        for batch in batches(engine):
             found, wrong = inspector.inspect(batch)
             different += len(wrong)
             yield found
@@ -162,11 +163,11 @@ def _child() -> None:
     with tempfile.TemporaryDirectory(prefix="dbcheck-bench-") as folder:
         run = RunFolder.create(Path(folder), MANIFEST)
         began, used_s = time.monotonic(), time.process_time()
-        rows, _ = run.write_survivors(records())
+        stored = run.write_survivors(LEDGER.name, records())
         seconds = time.monotonic() - began
         cpu_s = time.process_time() - used_s
     sys.stdout.buffer.write(
-        msgspec.json.encode(Read(rows, different, seconds, cpu_s, peak_mb()))
+        msgspec.json.encode(Read(stored.rows, different, seconds, cpu_s, peak_mb()))
     )
 
 

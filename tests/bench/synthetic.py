@@ -20,10 +20,12 @@ import numpy as np
 
 from dbcheck import workload
 from dbcheck.campaign.judging import judge_run
+from dbcheck.core.plans.registry import tables_of
+from dbcheck.core.records import AfterRecord
 from dbcheck.core.survivors import RECORD, Records
-from dbcheck.ports.engine import TableFacts
+from dbcheck.core.table import TableFacts
 from dbcheck.ports.witness import Watermark
-from dbcheck.runs import AfterRecord, RunFolder
+from dbcheck.runs import RunFolder
 from dbcheck.witness import agent
 from dbcheck.witness.log import FrameLogReader
 from tests.bench.shown import peak_mb
@@ -51,8 +53,10 @@ def write(parent: Path, acks: int, kind: str = "insert") -> RunFolder:
 
     kind: of workload, "insert" or "classic".
     """
-    manifest = replace(MANIFEST, workload=workload.load(kind))
-    run = RunFolder.create(parent, replace(manifest, table=TableFacts({}, 0)))
+    chosen = workload.load(kind)
+    (table,) = tables_of(chosen.plan)
+    tables = {table.name: TableFacts({}, 0)}
+    run = RunFolder.create(parent, replace(MANIFEST, workload=chosen, tables=tables))
     counts = {
         session: (acks + SESSIONS - session) // SESSIONS
         for session in range(1, SESSIONS + 1)
@@ -70,8 +74,9 @@ def write(parent: Path, acks: int, kind: str = "insert") -> RunFolder:
     mark = Watermark(frames, acks, chain.hexdigest())
     claimed = replace(LOAD, sent=counts, acked=counts, watermarks=(mark,))
     run.write_load(replace(claimed, windows=LOAD.windows[:1]))
-    stored = run.write_survivors(_survivors(run.manifest().epoch, acks))
-    run.write_after(AfterRecord(FACTS, "", *stored, None))
+    rows = _survivors(run.manifest().epoch, acks)
+    stored = {table.name: run.write_survivors(table.name, rows)}
+    run.write_after(AfterRecord(FACTS, "", stored, None))
     return run
 
 

@@ -11,13 +11,13 @@ import pickle
 import struct
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from dbcheck.core.history import Row
-from dbcheck.ports.engine import Engine, Session, Shape
+from dbcheck.core.operation import Operation, StatementSpec
+from dbcheck.ports.engine import Engine, Session
 from dbcheck.ports.witness import Witness, WitnessLog
 from tests.fire.agents import change_agent
 
@@ -58,9 +58,9 @@ class _RecordedSession:
     inner: Session
     _key: tuple[int, int] = (0, 0)
 
-    def send(self, row: Row) -> bool:
-        self._key = row.session, row.seq
-        return self.inner.send(row)
+    def send(self, operation: Operation) -> bool:
+        self._key = operation.session, operation.seq
+        return self.inner.send(operation)
 
     def receive(self) -> int | None:
         row_id = self.inner.receive()
@@ -92,9 +92,11 @@ class RecordedEngine:
 
     inner: Engine
 
-    def open_session(self, shape: Shape, **options: Any) -> Session:
+    def open_session(
+        self, statements: Sequence[StatementSpec], **options: Any
+    ) -> Session:
         """Open a session that records."""
-        session = self.inner.open_session(shape, **options)
+        session = self.inner.open_session(statements, **options)
         return cast(Session, _RecordedSession(session))
 
     def __getattr__(self, name: str) -> Any:

@@ -29,7 +29,7 @@ from tests.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
 WORKLOAD = """
-shape = "ledger"
+plan = "insert"
 payload_bytes = [200]
 sessions = 6
 cut_after_s = [{0}, {0}]

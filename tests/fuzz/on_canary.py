@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
+import msgspec
+
 from dbcheck.core.depth import Remains
 from dbcheck.hosts.agent import canary as host_canary
 from dbcheck.hosts.agent.canary import BLOCK_BYTES, RECORD_BYTES, RUN, record
@@ -59,7 +61,7 @@ def remains(data: bytes) -> None:
     assert {"run", "buffered", "first", "rings"} == set(found)
     for first, last in found["buffered"]:
         assert 1 <= first <= last
-    Remains.from_values({**found, "missing": "", "ring_blocks": 3})
+    msgspec.convert({**found, "missing": "", "ring_blocks": 3}, Remains)
 
 
 def counters(data: bytes) -> None:

@@ -11,20 +11,22 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from dbcheck.core.history import Row
+from dbcheck.core.plans.insert import INSERT
 from dbcheck.engines.mysql.link import MysqlLink
 from dbcheck.engines.mysql.session import MysqlSession
 from dbcheck.engines.mysql.settings import SESSION
 from dbcheck.engines.postgresql.link import PostgresqlLink
 from dbcheck.engines.postgresql.session import PostgresqlSession
 from dbcheck.errors import EngineError
-from dbcheck.ports.engine import Session, Shape
+from dbcheck.ports.engine import Session
 from tests.fuzz.memory import scratch
 from tests.fuzz.target import Target
 from tests.hostile import EOF, OK
+from tests.kit.operations import insert
 
 SECRET = "hunter2-secret"
 TURN = b"\xa5\x5a\xa5\x5a"
-ROW = Row(0, 2**62, 7, 1, 0, b"payload", 5)
+OPERATION = insert(Row(0, 2**62, 7, 1, 0, b"payload", 5))
 _CONNECT_S = 5
 _TURN_S = 0.005  # then the client waits, too: the attack ends
 
@@ -65,7 +67,7 @@ def mysql(data: bytes) -> None:
         try:
             with MysqlLink("server", wanted, _CONNECT_S) as link:
                 link.rows("answering_mysql")
-                commit(MysqlSession(link, Shape.LEDGER))
+                commit(MysqlSession(link, (INSERT,)))
         except EngineError as error:
             assert SECRET not in str(error)
 
@@ -86,7 +88,7 @@ def postgresql_session(data: bytes) -> None:
     with scratch() as folder, server_of(data, folder / ".s.PGSQL.5432"):
         wanted = {"host": str(folder), "user": "u", "password": SECRET, "dbname": "d"}
         try:
-            session = PostgresqlSession("server", wanted, Shape.LEDGER)
+            session = PostgresqlSession("server", wanted, (INSERT,))
             with contextlib.closing(session):
                 commit(session)
         except EngineError as error:
@@ -95,7 +97,7 @@ def postgresql_session(data: bytes) -> None:
 
 def commit(session: Session) -> None:
     """Insert a row, and wait for its id until the server says no more."""
-    session.send(ROW)
+    session.send(OPERATION)
     while select.select([session], [], [], _TURN_S)[0]:
         if session.receive() is not None:
             return

@@ -13,11 +13,12 @@ from dbcheck.campaign.folder import CampaignFolder, Cycle, Plan
 from dbcheck.campaign.judging import judge_run
 from dbcheck.campaign.outcome import to_json
 from dbcheck.core.evidence import Verdict
+from dbcheck.core.records import AfterRecord, RestoreRecord
 from dbcheck.errors import DbcheckError, RunFormatError
 from dbcheck.lab.spec import LabSpec
 from dbcheck.lab.state import Entry
 from dbcheck.report.verdict import verdict_report
-from dbcheck.runs import AfterRecord, LoadRecord, Manifest, RestoreRecord, RunFolder
+from dbcheck.runs import LoadRecord, Manifest, RunFolder
 from dbcheck.witness.log import FrameLogReader
 from tests import runs
 from tests.fuzz.memory import scratch

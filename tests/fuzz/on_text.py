@@ -82,7 +82,7 @@ def workload_file(data: bytes) -> None:
 def workloads() -> Iterator[bytes]:
     for name in files.workload_names():
         yield files.described("workload", name)[1].encode()
-    yield b'shape = "ledger"\npayload_bytes = [1]\nrate = 0xff\nramp_s = inf\n'
+    yield b'plan = "insert"\npayload_bytes = [1]\nrate = 0xff\nramp_s = inf\n'
 
 
 def matrix_file(data: bytes) -> None:

@@ -13,7 +13,9 @@ from dbcheck.core.evidence import Verdict
 from dbcheck.core.history import Ack
 from dbcheck.core.moments import Moment, Stratum
 from dbcheck.core.places import Place
+from dbcheck.core.records import AfterRecord, RestoreRecord
 from dbcheck.core.server import LogPosition, ServerFacts
+from dbcheck.core.table import LEDGER, TableFacts
 from dbcheck.core.target import (
     Drive,
     HostAfter,
@@ -22,9 +24,8 @@ from dbcheck.core.target import (
     LogTail,
     VolumeCanaries,
 )
-from dbcheck.ports.engine import TableFacts
 from dbcheck.ports.witness import WindowFacts
-from dbcheck.runs import AfterRecord, LoadRecord, Manifest, RestoreRecord, RunFolder
+from dbcheck.runs import LoadRecord, Manifest, RunFolder
 from dbcheck.workload import load
 from tests.fuzz.memory import scratch
 from tests.unit.cycles import record, records_of
@@ -92,7 +93,7 @@ def manifest() -> Manifest:
         clock_us=3,
         wall_us=1_700_000_000_000_000,
         before=_SERVER,
-        table=TableFacts({EARLIER: 1}, 9, {EARLIER: 0}),
+        tables={LEDGER.name: TableFacts({EARLIER: 1}, 9, {EARLIER: 0})},
         host=HostBefore(_BEFORE, "/c", "n", "/log", {"/log": (1, 2)}, _ELSEWHERE),
         controls=(ControlFacts("20260102-030405-000000", Verdict.PASS, "it lost"),),
         moment=Moment(1, Stratum.STEADY, 1.0, 0.0),
@@ -136,12 +137,12 @@ def stored_run(run: RunFolder) -> RunFolder:
         for n in range(1, acks + 1)
     ]
     rows += [record(1, 6, epoch=EPOCH), record(0, 3, epoch=EARLIER)]
-    count, digest = run.write_survivors([records_of(rows)])
+    stored = {LEDGER.name: run.write_survivors(LEDGER.name, [records_of(rows)])}
     server = replace(_SERVER, started_us=10**9)
     remains = Remains("", ((1, 3),), 1, (Ring(((1, 3),), frozenset({5})),), 8)
     tail = LogTail(_CRASHED, False, False)
     host = HostAfter(_AFTER, remains, tail, "", (remains,))
-    run.write_after(AfterRecord(server, "", count, digest, False, host))
+    run.write_after(AfterRecord(server, "", stored, False, host))
     return run
 
 

@@ -15,10 +15,12 @@ import pytest
 
 from dbcheck.campaign.preflight import Started
 from dbcheck.core.loss import LossKind
+from dbcheck.core.schedule import Schedule
+from dbcheck.core.table import LEDGER
 from dbcheck.lab.lab import missing
 from dbcheck.lab.spec import LabSpec
 from dbcheck.runs import LoadRecord
-from tests.real.rigs import SEED, Bench, bench
+from tests.real.rigs import SEED, Bench, bench, schedule_of
 
 Named = tuple[LossKind, int, int]  # a loss: its kind, session and seq
 
@@ -58,13 +60,18 @@ class OneCut:
         for other in self.log.parent.glob("acks-*.log"):
             other.unlink()
         manifest = self.second.manifest
-        now = self.bench.rig.engine.table_identity(manifest.workload.shape)
-        assert now == manifest.table.identity
+        now = self.bench.rig.engine.table_identity(LEDGER)
+        assert now == manifest.tables[LEDGER.name].identity
 
     @property
     def epoch(self) -> int:
         """Epoch of the cycle that is judged."""
         return self.second.manifest.epoch
+
+    @property
+    def rows(self) -> Schedule:
+        """Its rows as they were sent."""
+        return schedule_of(self.second)
 
     @property
     def load(self) -> LoadRecord:

@@ -7,7 +7,7 @@ import os
 import signal
 import struct
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -18,8 +18,9 @@ from dbcheck.campaign.cycle import reconcile_run
 from dbcheck.campaign.outcome import Outcome
 from dbcheck.core.evidence import Verdict
 from dbcheck.core.survivors import RowBatch
+from dbcheck.core.table import TableSpec
 from dbcheck.hosts.host import open_host
-from dbcheck.ports.engine import Engine, Shape
+from dbcheck.ports.engine import Engine
 from tests.planted.fault import engines
 from tests.planted.site import Site
 from tests.planted.test_index import PAGE_BYTES
@@ -114,10 +115,12 @@ class Disturbed:
         self._engine, self._site, self._disturb = site.rig.engine, site, disturb
         self.done = False
 
-    def survivors(self, shape: Shape, **options: Any) -> Iterator[RowBatch]:
+    def survivors(
+        self, tables: Sequence[TableSpec], **options: Any
+    ) -> Iterator[tuple[TableSpec, RowBatch]]:
         """Yield the rows; the first batch is followed by the disturbance."""
-        for batch in self._engine.survivors(shape, **options):
-            yield batch
+        for found in self._engine.survivors(tables, **options):
+            yield found
             if not self.done:
                 self.done = True
                 self._disturb(self._site)

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 import pytest
 
 from dbcheck.campaign.preflight import preflight
+from dbcheck.core.table import LEDGER
 from dbcheck.engines.mysql import check as mysql_check
 from dbcheck.engines.postgresql import check as postgresql_check
 from dbcheck.errors import EngineError, UsageError
-from dbcheck.ports.engine import Shape
 from dbcheck.witness.url import open_witness
 from tests.planted.fault import engines
 from tests.planted.site import Site
@@ -36,7 +36,7 @@ class Refused:
 
 
 def unlogged(site: Site) -> None:
-    site.rig.engine.prepare(Shape.LEDGER)
+    site.rig.engine.prepare((LEDGER,))
     site.execute("alter table dbcheck.ledger set unlogged")
 
 
@@ -115,7 +115,7 @@ def test_a_row_that_is_changed_on_its_way_is_seen_before_the_load(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By a trigger that the account may not see, say."""
-    site.rig.engine.prepare(Shape.LEDGER)
+    site.rig.engine.prepare((LEDGER,))
     site.execute(SPOILS[site.name])
     for module in (postgresql_check, mysql_check):
         monkeypatch.setattr(module, "require_plain", lambda *_: None)

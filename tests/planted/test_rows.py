@@ -10,9 +10,10 @@ import pytest
 
 from dbcheck.core.history import Key
 from dbcheck.core.loss import LossKind
+from dbcheck.core.plans.insert import INSERT
 from dbcheck.core.schedule import Schedule, checksum
 from dbcheck.load.commit import commit
-from dbcheck.ports.engine import Shape
+from tests.kit.operations import insert
 from tests.planted.fault import FAIL, INCONCLUSIVE, PASS, Fault, engines, faults
 from tests.planted.one_cut import Named, OneCut
 from tests.real.rigs import listed_ids
@@ -51,14 +52,14 @@ def last_of_all(cut: OneCut) -> list[Named]:
 
 
 def flipped_bit(cut: OneCut) -> list[Named]:
-    row = cut.second.schedule.row(2, 3)
+    row = cut.rows.row(2, 3)
     changed = bytes([row.payload[0] ^ 0x80]) + row.payload[1:]
     cut.change("payload = %s", 2, 3, changed)
     return [(CORRUPT, 2, 3)]
 
 
 def cut_short(cut: OneCut) -> list[Named]:
-    cut.change("payload = %s", 2, 3, cut.second.schedule.row(2, 3).payload[:-1])
+    cut.change("payload = %s", 2, 3, cut.rows.row(2, 3).payload[:-1])
     return [(CORRUPT, 2, 3)]
 
 
@@ -74,7 +75,7 @@ def other_checksum(cut: OneCut) -> list[Named]:
 
 def stale_content(cut: OneCut) -> list[Named]:
     """Give a row a content that is whole, with a checksum that fits, but another."""
-    now = cut.second.schedule.row(3, 4).payload
+    now = cut.rows.row(3, 4).payload
     content = bytes([now[0] ^ 0x80]) + now[1:]
     right = checksum(Key(cut.epoch, 3, 4), 0, content)
     cut.change("payload = %s, checksum = %s", 3, 4, content, right)
@@ -82,14 +83,14 @@ def stale_content(cut: OneCut) -> list[Named]:
 
 
 def swapped_payloads(cut: OneCut) -> list[Named]:
-    rows = [cut.second.schedule.row(1, 2), cut.second.schedule.row(2, 2)]
+    rows = [cut.rows.row(1, 2), cut.rows.row(2, 2)]
     cut.change("payload = %s", 1, 2, rows[1].payload)
     cut.change("payload = %s", 2, 2, rows[0].payload)
     return [(CORRUPT, 1, 2), (CORRUPT, 2, 2)]
 
 
 def swapped_contents(cut: OneCut) -> list[Named]:
-    rows = [cut.second.schedule.row(1, 2), cut.second.schedule.row(2, 2)]
+    rows = [cut.rows.row(1, 2), cut.rows.row(2, 2)]
     for row, other in (rows, reversed(rows)):
         cut.change(
             "payload = %s, checksum = %s",
@@ -129,7 +130,7 @@ def garbage_of_this_epoch(cut: OneCut) -> list[Named]:
 def never_sent(cut: OneCut) -> list[Named]:
     """Insert exactly what the schedule computes, for a key that was not reached."""
     seq = cut.load.sent[3] + 1
-    row = cut.second.schedule.row(3, seq)
+    row = cut.rows.row(3, seq)
     cut.insert(cut.epoch, 3, seq, row.payload, row.checksum)
     return [(UNEXPECTED, 3, seq)]
 
@@ -140,7 +141,7 @@ def of_another_run(cut: OneCut) -> list[Named]:
 
 
 def twice(cut: OneCut) -> list[Named]:
-    row = cut.second.schedule.row(1, 2)
+    row = cut.rows.row(1, 2)
     cut.insert(cut.epoch, 1, 2, row.payload, row.checksum)
     return [(TWICE, 1, 2)]
 
@@ -180,8 +181,8 @@ def ids_counted_again(cut: OneCut) -> list[Named]:
         restart = f"alter table {table} auto_increment = {first_id}"
     cut.bench.execute(restart)
     next_run = Schedule(99, OTHER_EPOCH, (128,))
-    session = cut.bench.rig.engine.open_session(Shape.LEDGER)
-    again = [commit(session, next_run.row(1, seq)) for seq in range(1, 21)]
+    session = cut.bench.rig.engine.open_session((INSERT,))
+    again = [commit(session, insert(next_run.row(1, seq))) for seq in range(1, 21)]
     session.close()
     assert again[0] == first_id
     return _tail(cut, keys)
@@ -213,8 +214,10 @@ def earlier_row_and_own_row(cut: OneCut) -> list[Named]:
 def earlier_row_changed_once_read(cut: OneCut) -> list[Named]:
     """Change a row of which a reading of the same campaign shows that it was sound."""
     epoch, manifest = cut.first.manifest.epoch, cut.second.run.manifest()
-    table = replace(manifest.table, sound=(epoch,))
-    changed = replace(manifest, table=table)
+    tables = {
+        name: replace(table, sound=(epoch,)) for name, table in manifest.tables.items()
+    }
+    changed = replace(manifest, tables=tables)
     (cut.second.run.path / "manifest.json").write_bytes(changed.to_bytes())
     earlier_row_changed(cut)
     return [(CORRUPT, -1, -1)]

@@ -19,14 +19,16 @@ from dbcheck.campaign.cycle import reconcile_run
 from dbcheck.campaign.outcome import Outcome
 from dbcheck.campaign.rig import Limits
 from dbcheck.core.evidence import Verdict
+from dbcheck.core.plans.insert import INSERT
 from dbcheck.core.schedule import Schedule
+from dbcheck.core.table import LEDGER
 from dbcheck.engines.registry import open_engine
 from dbcheck.hosts.host import open_host
 from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.lab.servers.mariadb import MariadbServer
 from dbcheck.lab.servers.postgresql import PostgresqlServer
 from dbcheck.load.commit import commit
-from dbcheck.ports.engine import Shape
+from tests.kit.operations import insert
 from tests.planted.fault import FAIL, INCONCLUSIVE, PASS, Fault, engines, faults
 from tests.planted.proxy import PASS_ON, Proxy
 from tests.planted.site import LIMITS, Site
@@ -43,8 +45,10 @@ INNODB_PAGE_BYTES = 16384
 
 def killed(site: Site) -> Outcome:
     outcome = site.cycle()
-    assert outcome.after.table is not None
-    assert outcome.after.table.identity == outcome.manifest.table.identity != ""
+    before, after = (
+        one.tables[LEDGER.name] for one in (outcome.manifest, outcome.after)
+    )
+    assert after.identity == before.identity != ""
     return outcome
 
 
@@ -364,7 +368,7 @@ KILLED = {
     "mysql": "error log over SQL it says 'was not shutdown normally'",
 }
 INNODB = ("mariadb", "mysql")
-REPLACED = "it was truncated, rewritten or recreated since the load began"
+REPLACED = "ledger was truncated, rewritten or recreated since the load began"
 COPY = "the data directory is another one: a copy was put in its place"
 SERVERS = (
     Fault("killed", killed, PASS, says=KILLED, engines=ENGINES),
@@ -432,7 +436,7 @@ SERVERS = (
         table_emptied,
         FAIL,
         {"missing-tail": -1},
-        says="same table it was not truncated, rewritten or recreated",
+        says="same table ledger was not truncated, rewritten or recreated",
     ),
     Fault(
         "the table truncated",
@@ -579,10 +583,10 @@ def test_a_recovery_that_goes_on_is_waited_for(site: Site) -> None:
 
 def _snapshot(site: Site) -> Path:
     """Copy the data of a server that holds rows of an earlier cycle."""
-    site.rig.engine.prepare(Shape.LEDGER)
-    session = site.rig.engine.open_session(Shape.LEDGER)
+    site.rig.engine.prepare((LEDGER,))
+    session = site.rig.engine.open_session((INSERT,))
     for seq in range(1, 10):
-        commit(session, Schedule(7, 4711, (128,)).row(1, seq))
+        commit(session, insert(Schedule(7, 4711, (128,)).row(1, seq)))
     session.close()
     site.server.stop()
     snapshot = site.copy_data("snapshot")
@@ -647,7 +651,7 @@ def _same_password(site: Site, other: DatabaseServer) -> None:
             cursor.execute(f"set password = {value}", (secret,))
         cursor.close()
     # It is not new to dbcheck, so on MariaDB, too, its data bear a name.
-    open_engine(other.url, site.server.password).prepare(Shape.LEDGER)
+    open_engine(other.url, site.server.password).prepare((LEDGER,))
     other.stop()
     other.port = port
 

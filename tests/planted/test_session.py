@@ -12,11 +12,13 @@ import psycopg
 import pytest
 
 from dbcheck.campaign.outcome import Outcome
-from dbcheck.core.history import Row
 from dbcheck.core.loss import LossKind
+from dbcheck.core.plans.insert import INSERT
+from dbcheck.core.table import LEDGER
 from dbcheck.errors import EngineError
 from dbcheck.load.commit import commit
-from dbcheck.ports.engine import Session, Shape
+from dbcheck.ports.engine import Session
+from tests.kit.operations import INSERTS
 from tests.planted.fault import FAIL, INCONCLUSIVE, PASS, Fault, engines, faults
 from tests.planted.proxy import (
     FORGE,
@@ -136,27 +138,27 @@ def test_an_ack_of_a_warm_row_that_was_rolled_back_is_refused(site: Site) -> Non
 @engines("own_site", "postgresql")
 def test_the_commit_of_an_aborted_transaction_is_no_ack(site: Site) -> None:
     """The driver raises nothing for it, so the session must."""
-    site.rig.engine.prepare(Shape.LEDGER)
-    session: Any = site.rig.engine.open_session(Shape.LEDGER)
+    site.rig.engine.prepare((LEDGER,))
+    session: Any = site.rig.engine.open_session((INSERT,))
     with contextlib.closing(session):
         run_on(session, "begin")
         with pytest.raises(psycopg.Error):
             run_on(session, "select 1/0")
         SendsInstead(session, b"commit")
         with pytest.raises(EngineError, match="ROLLBACK"):
-            commit(session, Row(0, 1, 1, 1, 0, b"", 0))
+            commit(session, INSERTS.operation(1, 1))
 
 
 @engines("own_site", "postgresql")
 def test_a_session_in_an_aborted_transaction_acks_nothing(site: Site) -> None:
-    site.rig.engine.prepare(Shape.LEDGER)
-    session: Any = site.rig.engine.open_session(Shape.LEDGER)
+    site.rig.engine.prepare((LEDGER,))
+    session: Any = site.rig.engine.open_session((INSERT,))
     with contextlib.closing(session):
         run_on(session, "begin")
         with pytest.raises(psycopg.Error):
             run_on(session, "select 1/0")
         with pytest.raises(EngineError, match="aborted"):
-            commit(session, Row(0, 1, 1, 1, 0, b"", 0))
+            commit(session, INSERTS.operation(1, 1))
 
 
 def _never() -> None:

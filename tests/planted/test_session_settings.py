@@ -12,7 +12,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from dbcheck.ports.engine import Shape
+from dbcheck.core.plans.insert import INSERT
+from dbcheck.core.table import LEDGER
 from tests.planted.fault import FAIL, Fault, engines
 from tests.planted.site import Site
 from tests.real.aside import run_on
@@ -122,13 +123,13 @@ def test_no_setting_of_a_session_changes_what_is_found(worst: Site) -> None:
 
 def left_at_their_worst(site: Site) -> set[str]:
     """Return the settings whose worst value a session of the load has."""
-    site.rig.engine.prepare(Shape.LEDGER)
+    site.rig.engine.prepare((LEDGER,))
     worst = {name: value.strip("'") for name, value in WORST[site.name].items()}
     ask = "select " + ", ".join(f"@@session.{name}" for name in worst)
     if site.name == "postgresql":
         raw = "(select setting from pg_settings where lower(name) = '{}')"
         ask = "select " + ", ".join(map(raw.format, worst))
-    with contextlib.closing(site.rig.engine.open_session(Shape.LEDGER)) as session:
+    with contextlib.closing(site.rig.engine.open_session((INSERT,))) as session:
         (found,) = run_on(session, ask)
     pairs = zip(worst.items(), found, strict=True)
     return {name for (name, value), now in pairs if str(now) == value}

@@ -10,9 +10,10 @@ from typing import Any, cast
 import pytest
 
 from dbcheck.core.evidence import Verdict
+from dbcheck.core.table import LEDGER
 from dbcheck.errors import OtherServer
 from dbcheck.lab.servers.base import DatabaseServer
-from dbcheck.ports.engine import Engine, Shape
+from dbcheck.ports.engine import Engine
 from tests.planted.fault import engines
 from tests.planted.proxy import PASS_ON, Proxy
 from tests.planted.site import Site, copy_folder
@@ -114,7 +115,7 @@ def test_a_session_on_another_server_ends_the_run(site: Site) -> None:
         copy_folder(site.server.data, other.data)
         site.server.start()
         other.start()
-        engine_of(other).prepare(Shape.LEDGER)
+        engine_of(other).prepare((LEDGER,))
 
         def cut() -> None:
             site.server.kill()

@@ -26,7 +26,7 @@ from dbcheck.lab.switch import LabSwitch
 from tests.planted.fault import FAIL, INCONCLUSIVE, PASS, Fault, engines, faults
 from tests.planted.one_cut import OneCut
 from tests.real.lab_access import connect, server_pid
-from tests.real.rigs import SEED, Bench, bench, listed_ids, quick
+from tests.real.rigs import SEED, Bench, bench, listed_ids, quick, schedule_of
 from tests.real.servers import SERVERS
 from tests.waiting import wait_until
 
@@ -143,9 +143,9 @@ def test_a_damaged_copy_of_the_log_gives_no_verdict(cut: OneCut) -> None:
 @engines("one_cut")
 def test_torn_survivors_are_refused(cut: OneCut) -> None:
     cut.bench.judge(cut.second)
-    survivors = cut.second.run.path / "survivors.bin"
+    survivors = cut.second.run.path / "survivors-ledger.bin"
     survivors.write_bytes(survivors.read_bytes()[:-1])
-    with pytest.raises(RunFormatError, match=r"survivors\.bin"):
+    with pytest.raises(RunFormatError, match=r"survivors-ledger\.bin"):
         judge_again(cut)
 
 
@@ -212,7 +212,7 @@ def test_a_commit_under_way_when_the_table_is_counted_accuses_nobody(
         f"insert into {here.table} (epoch, session, seq, part, payload, checksum)"
         " values (%s, %s, %s, %s, %s, %s)"
     )
-    late, soon = (other.schedule.row(session, 1)[1:] for session in (1, 2))
+    late, soon = (schedule_of(other).row(session, 1)[1:] for session in (1, 2))
     with contextlib.closing(
         connect(here.lab.target_url, here.lab.password)
     ) as connection:
@@ -245,8 +245,7 @@ def test_a_row_altered_before_a_run_gives_no_loss(here: Bench) -> None:
     second = run_cycle(here.rig, quick(), SEED + 1)
     said = "it may have been altered before this load; dbcheck clean removes the table"
     Fault("old", lambda: None, INCONCLUSIVE, says=said).require(second, here.engine)
-    ids = second.run.different_ids()
-    known = NOTHING_KNOWN.with_run(second.manifest, second.after, ids)
+    known = NOTHING_KNOWN.with_outcome(second)
     assert run_cycle(here.rig, quick(), SEED + 2, known=known).verdict is PASS
 
 

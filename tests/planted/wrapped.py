@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import select
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
-from dbcheck.core.history import Row
+from dbcheck.core.operation import Operation, StatementSpec
 from dbcheck.engines.postgresql.session import PostgresqlSession
-from dbcheck.ports.engine import Engine, Session, Shape
+from dbcheck.ports.engine import Engine, Session
 from tests.real.aside import run_on
 
 Change = Callable[[Any], Session]
@@ -19,8 +19,10 @@ class _Wrapped:
     def __init__(self, engine: Engine, change: Change) -> None:
         self._engine, self._change = engine, change
 
-    def open_session(self, shape: Shape, **options: Any) -> Session:
-        return self._change(self._engine.open_session(shape, **options))
+    def open_session(
+        self, statements: Sequence[StatementSpec], **options: Any
+    ) -> Session:
+        return self._change(self._engine.open_session(statements, **options))
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._engine, name)
@@ -46,9 +48,9 @@ class Changed:
         """Return the descriptor to wait on."""
         return self._either.fileno()
 
-    def send(self, row: Row) -> bool:
-        """Insert *row* as it must be."""
-        sent: bool = self.session.send(row)
+    def send(self, operation: Operation) -> bool:
+        """Send *operation* as it must be."""
+        sent: bool = self.session.send(operation)
         return sent
 
     def flush(self) -> bool:
@@ -90,12 +92,13 @@ class RollsBack(Changed):
         super().__init__(session)
         self._key = (number, seq)
 
-    def send(self, row: Row) -> bool:
-        """Insert *row*, or only seem to."""
-        if (row.session, row.seq) != self._key:
-            return super().send(row)
+    def send(self, operation: Operation) -> bool:
+        """Send *operation*, or only seem to."""
+        if operation[:2] != self._key:
+            return super().send(operation)
+        ((_, values),) = operation.statements
         run_on(self.session, "begin")
-        ((row_id,),) = run_on(self.session, _insert(self.session), *row[1:])
+        ((row_id,),) = run_on(self.session, _insert(self.session), *values)
         run_on(self.session, "rollback")
         self.answer(row_id)
         return True
@@ -110,11 +113,11 @@ class Meanwhile(Changed):
         super().__init__(session)
         self._key, self._do = (number, seq), do
 
-    def send(self, row: Row) -> bool:
-        """Insert *row*, perhaps after the other thing."""
-        if (row.session, row.seq) == self._key:
+    def send(self, operation: Operation) -> bool:
+        """Send *operation*, perhaps after the other thing."""
+        if operation[:2] == self._key:
             self._do()
-        return super().send(row)
+        return super().send(operation)
 
 
 def _insert(session: Any) -> str:
@@ -133,6 +136,7 @@ class Stalls(Changed):
         super().__init__(session)
         self._seq = seq
 
-    def send(self, row: Row) -> bool:
-        """Insert *row*, or do nothing."""
-        return row.seq > self._seq and row.session != 0 or super().send(row)
+    def send(self, operation: Operation) -> bool:
+        """Send *operation*, or do nothing."""
+        session, seq, _ = operation
+        return seq > self._seq and session != 0 or super().send(operation)

@@ -20,6 +20,7 @@ from dbcheck.campaign.outcome import Outcome
 from dbcheck.campaign.preflight import Started, preflight
 from dbcheck.campaign.rig import Limits, Rig
 from dbcheck.cli.rig import lab_rig
+from dbcheck.core.schedule import Schedule
 from dbcheck.lab.lab import Lab
 from dbcheck.lab.spec import LabSpec
 from dbcheck.ports.engine import Engine
@@ -127,6 +128,13 @@ def rig_by_hand(engine: Engine, folder: Path, said: Said) -> Rig:
         folder / "runs",
         lab={"rung": "process"},  # so the witness may be here
     )
+
+
+def schedule_of(started: Started) -> Schedule:
+    """Return the rows that a cycle sends."""
+    manifest = started.manifest
+    sizes = manifest.workload.payload_bytes
+    return Schedule(manifest.seed, manifest.epoch, sizes)
 
 
 def listed_ids(run: RunFolder) -> set[int]:

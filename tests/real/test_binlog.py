@@ -9,9 +9,10 @@ import pytest
 from dbcheck.campaign.control import run_control
 from dbcheck.campaign.cycle import run_cycle
 from dbcheck.core.evidence import Verdict
+from dbcheck.core.plans.insert import INSERT
+from dbcheck.core.table import LEDGER
 from dbcheck.errors import EngineError
 from dbcheck.lab.spec import LabSpec
-from dbcheck.ports.engine import Shape
 from tests.real.rigs import SEED, Bench, bench, quick
 
 pytestmark = pytest.mark.root
@@ -55,10 +56,10 @@ def test_a_control_weakens_the_binary_log_too(tmp_path: Path) -> None:
         control = run_control(here.rig, quick(), SEED)
         assert control.verdict is Verdict.PASS, control.judgement
         assert "sync_binlog = 0 (was 1)" in here.said.text
-        here.rig.engine.prepare(Shape.LEDGER)
+        here.rig.engine.prepare((LEDGER,))
         here.execute("set global innodb_flush_log_at_trx_commit = 2")
         with pytest.raises(EngineError, match="sync_binlog is 1 although a control"):
-            here.rig.engine.open_session(Shape.LEDGER, relaxed=True)
+            here.rig.engine.open_session((INSERT,), relaxed=True)
 
 
 @pytest.mark.parametrize(("engine", "default"), [("mariadb", 0), ("mysql", 1)])

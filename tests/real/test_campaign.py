@@ -35,7 +35,7 @@ from tests.real.rigs import SEED, Bench, Said, bench, quick
 pytestmark = pytest.mark.root
 HONEST = LabSpec("postgresql")
 QUICK = """
-shape = "ledger"
+plan = "insert"
 payload_bytes = [128, 8192]
 sessions = 4
 cut_after_s = [0.6, 1.0]
@@ -89,7 +89,7 @@ def test_an_honest_drive_passes_in_each_stratum(here: Bench, tmp_path: Path) -> 
     earlier = [cycle.confirmed or 0 for cycle in cycles]
     ((rows,),) = here.execute(f"select count(*) from {here.table}")
     assert rows >= sum(earlier) > 100
-    assert not list(folder.runs.glob("*/survivors.bin"))
+    assert not list(folder.runs.glob("*/survivors-*.bin"))
     # It is over: nothing more is cut.
     assert run_campaign(here.rig, folder) == shown
 
@@ -100,7 +100,7 @@ def test_a_loss_ends_it_and_keeps_the_rows(tmp_path: Path) -> None:
         folder = CampaignFolder.create(tmp_path / "campaign", plan())
         assert run_campaign(here.rig, folder).losses == 1
         assert verdicts(folder) == ["FAIL"]
-        assert list(folder.runs.glob("*/survivors.bin"))
+        assert list(folder.runs.glob("*/survivors-*.bin"))
         other = CampaignFolder.create(tmp_path / "other", plan(cuts=2, keep_going=True))
         assert run_campaign(here.rig, other).losses == 2
 
@@ -141,7 +141,8 @@ def test_what_changes_between_two_cycles_ends_it(here: Bench, tmp_path: Path) ->
     rig = replace(here.rig, listener=thief)
     for _ in range(2):  # it stays so when the campaign is resumed
         with pytest.raises(
-            TargetChanged, match=r"rows of earlier cycles are missing .*\(at least 1\)"
+            TargetChanged,
+            match=r"earlier cycles in the table ledger are missing .*\(at least 1\)",
         ):
             run_campaign(rig, folder)
     (tmp_path / "other").mkdir()

@@ -27,7 +27,7 @@ from tests.real.servers import NewServer
 SWITCH = (
     "echo {to} > {folder}/wanted; until grep -q {to} {folder}/state; do sleep .05; done"
 )
-QUICK = 'shape = "ledger"\npayload_bytes = [200]\ncut_after_s = [0.6, 0.8]\n'
+QUICK = 'plan = "insert"\npayload_bytes = [200]\ncut_after_s = [0.6, 0.8]\n'
 
 
 class Outlet:

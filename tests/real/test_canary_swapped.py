@@ -16,13 +16,14 @@ import pytest
 
 from dbcheck.campaign.host import begin, end
 from dbcheck.core.depth import Depth, find_depth
+from dbcheck.core.table import LEDGER
 from dbcheck.errors import HostError
 from dbcheck.hosts.agent.canary import RUN
 from dbcheck.hosts.agent.folder import BESIDE, INSIDE, MARKER
 from dbcheck.hosts.canary import Pace
 from dbcheck.hosts.host import TargetHost, open_host
 from dbcheck.lab.servers.base import DatabaseServer
-from dbcheck.ports.engine import Engine, Shape
+from dbcheck.ports.engine import Engine
 from dbcheck.remote.child import ChildPipe
 from dbcheck.remote.program import bootstrap
 from tests.real.test_canary import EXT4, QUICK, judge, wrote
@@ -213,7 +214,7 @@ def test_the_servers_own_account_is_enough(
             host,
             facts.server_log,
             facts,
-            engine.places(Shape.LEDGER),
+            engine.places((LEDGER,)),
             engine.mark_data,
         )
         end(host, canaries, remove=True)

@@ -17,21 +17,20 @@ from typing import IO, Any
 import pytest
 
 from dbcheck.cli.lab import as_host
+from dbcheck.core.table import LEDGER
 from dbcheck.hosts.agent.folder import BESIDE, MARKER, Folder
 from dbcheck.hosts.host import open_host
 from dbcheck.lab.lab import Lab, missing
 from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.lab.spec import DriveSpec, LabSpec
-from dbcheck.ports.engine import Engine, Shape
+from dbcheck.ports.engine import Engine
 from tests.real.rigs import FAMILIES
 from tests.real.test_canary import is_free
 from tests.real.witnesses import is_agent
 from tests.waiting import wait_until
 
 DBCHECK = (sys.executable, "-m", "dbcheck")
-QUICK = (
-    'shape = "ledger"\npayload_bytes = [200]\nsessions = 4\ncut_after_s = [{}, {}]\n'
-)
+QUICK = 'plan = "insert"\npayload_bytes = [200]\nsessions = 4\ncut_after_s = [{}, {}]\n'
 
 
 class User:
@@ -306,7 +305,7 @@ def test_what_a_killed_client_left_is_cleaned(user: User) -> None:
 def test_canaries_are_found_where_the_server_says_that_its_data_are(
     server: DatabaseServer, engine: Engine, tmp_path: Path
 ) -> None:
-    engine.prepare(Shape.LEDGER)
+    engine.prepare((LEDGER,))
     with contextlib.closing(open_host("local:")) as host:
         canaries = host.start_canaries(str(server.data))
         canaries.stop()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,10 +18,10 @@ from dbcheck.core.control import NOTHING
 from dbcheck.core.cut import Cut, PowerState, SwitchKind
 from dbcheck.core.cutclass import CutClass
 from dbcheck.core.evidence import Verdict
+from dbcheck.core.operation import StatementSpec
 from dbcheck.errors import PowerError
 from dbcheck.lab.lab import Lab, missing
 from dbcheck.lab.spec import LabSpec
-from dbcheck.ports.engine import Shape
 from tests.real.rigs import FAMILIES, SEED, Bench, bench, quick
 
 MYSQL_IN_SOAK = pytest.mark.parametrize(
@@ -122,8 +122,8 @@ def test_sessions_that_are_not_relaxed_lose_nothing_and_nothing_passes(
     engine = here.rig.engine
     opened = engine.open_session
 
-    def open_session(shape: Shape, **options: object) -> object:
-        return opened(shape)
+    def open_session(statements: Sequence[StatementSpec], **options: object) -> object:
+        return opened(statements)
 
     monkeypatch.setattr(engine, "open_session", open_session)
     monkeypatch.setattr(engine, "relax", lambda *, process: "nothing at all")

@@ -58,7 +58,7 @@ def test_a_control_comes_first_and_stands_in_the_result(user: User) -> None:
 def test_cycles_in_a_lab_share_one_control(tmp_path: Path) -> None:
     process_lab("postgresql")
     (tmp_path / "quick.toml").write_text(
-        'shape = "ledger"\npayload_bytes = [200]\nsessions = 4\n'
+        'plan = "insert"\npayload_bytes = [200]\nsessions = 4\n'
     )
     words = ("lab", "run", "--engine", "postgresql", "--rung", "process", "--control")
     more = ("--cycles", "2", "--workload", "quick.toml", "--json")

@@ -10,16 +10,19 @@ import pytest
 
 from dbcheck.campaign.control import run_control
 from dbcheck.campaign.rig import Rig
+from dbcheck.core.plans.insert import INSERT
 from dbcheck.core.schedule import Schedule
+from dbcheck.core.table import LEDGER
 from dbcheck.engines.mysql.relaxed import SETTING, TABLE
 from dbcheck.engines.registry import open_engine
 from dbcheck.errors import EngineError
 from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.load.commit import commit
-from dbcheck.ports.engine import Engine, Shape
+from dbcheck.ports.engine import Engine
 from dbcheck.power.kinds.manual import ManualPlan, ManualSwitch
 from dbcheck.witness.log import FrameLogReader
 from dbcheck.witness.url import open_witness
+from tests.kit.operations import insert
 from tests.real.aside import run_on
 from tests.real.rigs import SEED, Said, quick
 from tests.real.servers import engine_of
@@ -66,15 +69,15 @@ def test_a_relaxed_session_of_postgresql_alone_is_relaxed(
     postgresql_server: DatabaseServer,
 ) -> None:
     engine = engine_of(postgresql_server)
-    engine.prepare(Shape.LEDGER)
+    engine.prepare((LEDGER,))
     said = engine.relax(process=False)
     assert said == "synchronous_commit = off (else on) in its own sessions"
     shown: dict[bool, str] = {}
     for relaxed in (False, True):
-        session = engine.open_session(Shape.LEDGER, relaxed=relaxed)
+        session = engine.open_session((INSERT,), relaxed=relaxed)
         try:
             row = Schedule(1, 1 + relaxed, (10,)).row(1, 1)
-            assert commit(session, row) > 0
+            assert commit(session, insert(row)) > 0
             ((shown[relaxed],),) = run_on(session, "show synchronous_commit")
         finally:
             session.close()
@@ -89,17 +92,17 @@ def test_a_server_is_relaxed_and_put_back(
     innodb: Engine, innodb_server: DatabaseServer, process: bool, value: int
 ) -> None:
     look = Administrator(innodb_server)
-    innodb.prepare(Shape.LEDGER)
+    innodb.prepare((LEDGER,))
     with pytest.raises(EngineError, match="is 1 although a control"):
-        innodb.open_session(Shape.LEDGER, relaxed=True)
-    innodb.check(Shape.LEDGER, relaxed=True)
+        innodb.open_session((INSERT,), relaxed=True)
+    innodb.check((INSERT,), relaxed=True)
     # MySQL has a binary log, by default, on whose flush a commit hangs as well.
     both = innodb_server.name == "mysql"
     said = innodb.relax(process=process)
     changes = f"{SETTING} = {value} (was 1)" + ", sync_binlog = 0 (was 1)" * both
     assert said == f"{changes} on the whole server until the cut"
     assert look.flush_log == value
-    innodb.open_session(Shape.LEDGER, relaxed=True).close()
+    innodb.open_session((INSERT,), relaxed=True).close()
     elsewhere = engine_of(innodb_server)  # all that another client knows
     said = f"{SETTING} is 1 again; a control had set it to {value}"
     said += ", sync_binlog is 1 again; a control had set it to 0" * both
@@ -113,7 +116,7 @@ def test_what_somebody_else_set_meanwhile_is_left(
     innodb: Engine, innodb_server: DatabaseServer
 ) -> None:
     look = Administrator(innodb_server)
-    innodb.prepare(Shape.LEDGER)
+    innodb.prepare((LEDGER,))
     innodb.relax(process=True)
     look.execute(f"set global {SETTING} = 2")
     try:
@@ -136,7 +139,7 @@ def test_the_note_of_another_server_is_not_ours(
 ) -> None:
     """A replica gets the row, and not the setting."""
     look = Administrator(innodb_server)
-    innodb.prepare(Shape.LEDGER)
+    innodb.prepare((LEDGER,))
     innodb.relax(process=True)
     look.execute(f"update {TABLE} set server = server + 1")
     try:
@@ -153,9 +156,9 @@ def test_somebody_elses_table_of_that_name_is_respected(
     look = Administrator(innodb_server)
     look.execute(f"create table {TABLE} (n int)")
     try:
-        innodb.check(Shape.LEDGER)
+        innodb.check((INSERT,))
         for refused in (
-            lambda: innodb.check(Shape.LEDGER, relaxed=True),
+            lambda: innodb.check((INSERT,), relaxed=True),
             lambda: innodb.relax(process=True),
         ):
             with pytest.raises(EngineError, match="does not bear dbcheck's mark"):
@@ -194,12 +197,12 @@ def test_without_the_privilege_nothing_is_begun(
             run_control(rig, quick(), SEED)
     assert caught.value.hint == f"Run: grant {privilege} on *.* to '{ACCOUNT}'@'%';"
     assert list(tmp_path.iterdir()) == []
-    least.engine().check(Shape.LEDGER)  # no control needs no more than before
+    least.engine().check((INSERT,))  # no control needs no more than before
     for statement in statements(name, optional=True):
         least.run(statement)
     engine = least.engine()
-    engine.check(Shape.LEDGER, relaxed=True)
-    engine.prepare(Shape.LEDGER)
+    engine.check((INSERT,), relaxed=True)
+    engine.prepare((LEDGER,))
     assert "(was 1)" in engine.relax(process=False)
     assert "is 1 again" in str(engine.tighten())
 
@@ -212,9 +215,9 @@ def test_the_privilege_on_a_database_is_not_enough(
         least.run(statement)
     least.run("grant all on dbcheck.* to dbcheck@'%';")
     with pytest.raises(EngineError, match="lacks SUPER"):
-        least.engine().check(Shape.LEDGER, relaxed=True)
+        least.engine().check((INSERT,), relaxed=True)
     least.run("grant all on *.* to dbcheck@'%';")
-    least.engine().check(Shape.LEDGER, relaxed=True)
+    least.engine().check((INSERT,), relaxed=True)
 
 
 def test_who_may_not_put_it_back_is_told(
@@ -225,7 +228,7 @@ def test_who_may_not_put_it_back_is_told(
         least.run(statement)
     url = least.url.set(username="dbcheck").render_as_string()
     may = open_engine(url, least.server.password)
-    may.prepare(Shape.LEDGER)
+    may.prepare((LEDGER,))
     may.relax(process=False)
     with pytest.raises(EngineError, match="lacks SUPER") as caught:
         least.engine().tighten()

@@ -11,12 +11,14 @@ from typing import Any
 import pytest
 
 from dbcheck.core.held import HeldCanary
+from dbcheck.core.table import LEDGER
 from dbcheck.engines.mysql import canary as mysql_canary
 from dbcheck.engines.registry import open_engine
 from dbcheck.errors import EngineError, NoCanary
 from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.lab.spec import LabSpec
-from dbcheck.ports.engine import Engine, Shape
+from dbcheck.ports.engine import Engine
+from tests.kit.operations import batches
 from tests.real.lab_access import connect
 from tests.real.rigs import bench
 from tests.real.servers import NewServer, engine_of
@@ -24,7 +26,7 @@ from tests.waiting import wait_until
 
 
 def planted(engine: Engine, epoch: int) -> HeldCanary | None:
-    engine.prepare(Shape.LEDGER)
+    engine.prepare((LEDGER,))
     return engine.plant_canary(epoch)
 
 
@@ -82,7 +84,7 @@ def test_a_canary_whose_files_are_gone_says_nothing(
             ((path,),) = cursor.fetchall()
         (own_server.data / path).unlink()
     assert engine.canary(1) is None
-    assert list(engine.survivors(Shape.LEDGER)) == []
+    assert list(batches(engine)) == []
     engine.drop()
 
 
@@ -111,7 +113,7 @@ def test_another_run_and_a_poor_account_are_told_that_they_have_none(
     with pytest.raises(EngineError, match="another session has the table") as locked:
         rich.drop()
     assert "SHOW PROCESSLIST" in locked.value.hint
-    assert rich.prepare(Shape.LEDGER).rows_by_epoch == {}  # the run still has its table
+    assert rich.prepare((LEDGER,))["ledger"].rows_by_epoch == {}  # the run's is there
     with cursor_on(server) as cursor:
         cursor.execute("show processlist")
         others = {row[0] for row in cursor.fetchall() if row[4] == "Sleep"}

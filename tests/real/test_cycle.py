@@ -9,8 +9,8 @@ import pytest
 from dbcheck.campaign.cycle import run_cycle
 from dbcheck.campaign.outcome import Outcome
 from dbcheck.core.evidence import RESTORED, Standing, Verdict
+from dbcheck.core.table import LEDGER
 from dbcheck.lab.spec import DriveSpec, LabSpec
-from dbcheck.ports.engine import Shape
 from tests.real.rigs import (
     ENGINES,
     FAMILIES,
@@ -69,7 +69,7 @@ def test_an_honest_drive_passes_cut_after_cut(
         assert outcome.found is not None
         assert outcome.found.earlier > 100  # the first cycle's rows, still there
         # What was read is what the server counts before the next cycle.
-        assert outcome.after.table == here.rig.engine.prepare(Shape.LEDGER)
+        assert outcome.after.tables == here.rig.engine.prepare((LEDGER,))
 
 
 @EVERY_ENGINE

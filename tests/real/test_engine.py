@@ -8,7 +8,7 @@ import select
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 
 import pytest
 from sqlalchemy import make_url
@@ -16,14 +16,19 @@ from sqlalchemy import make_url
 from dbcheck.audit.rules import flagged
 from dbcheck.core.evidence import Standing, restarted
 from dbcheck.core.history import Row
+from dbcheck.core.operation import Operation, StatementSpec
+from dbcheck.core.plans.classic import INSERT_ID, ClassicPlan
+from dbcheck.core.plans.insert import INSERT
 from dbcheck.core.schedule import Schedule
+from dbcheck.core.table import CLASSIC, LEDGER, TableFacts, TableSpec
 from dbcheck.engines.mysql.engine import MysqlEngine
 from dbcheck.engines.postgresql.engine import PostgresqlEngine
 from dbcheck.engines.registry import open_engine
 from dbcheck.errors import CommitUnknown, EngineError
 from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.load.commit import commit
-from dbcheck.ports.engine import Engine, Session, Shape
+from dbcheck.ports.engine import Engine, Session
+from tests.kit.operations import batches, insert
 from tests.real.aside import run_on
 from tests.real.lab_access import connect
 from tests.real.servers import engine_of
@@ -33,16 +38,25 @@ EPOCH = 2**62  # the largest
 SCHEDULE = Schedule(seed=2**63 - 1, epoch=EPOCH, payload_bytes=(1, 300, 4096, 131072))
 
 
-def stored(engine: Engine, shape: Shape) -> list[Row]:
-    return [row for batch in engine.survivors(shape) for row in batch]
+def stored(engine: Engine, table: TableSpec = LEDGER) -> list[Row]:
+    return [row for batch in batches(engine, table) for row in batch]
+
+
+def held(engine: Engine, table: TableSpec = LEDGER) -> TableFacts:
+    """Return what *table* holds, once it is there."""
+    found = engine.prepare((table,))
+    assert found.keys() == {table.name}
+    return found[table.name]
 
 
 def commit_all(
-    engine: Engine, rows: list[Row], shape: Shape = Shape.LEDGER
+    engine: Engine,
+    operations: Iterable[Operation],
+    statements: Sequence[StatementSpec] = (INSERT,),
 ) -> list[int]:
-    session = engine.open_session(shape)
+    session = engine.open_session(statements)
     try:
-        return [commit(session, row) for row in rows]
+        return [commit(session, operation) for operation in operations]
     finally:
         session.close()
 
@@ -64,27 +78,27 @@ def in_thread(call: Callable[[], object]) -> tuple[threading.Thread, list[Except
 
 def commit_until_broken(session: Session, acked: list[int]) -> None:
     for seq in range(1, 2**32):
-        commit(session, SCHEDULE.row(1, seq))
+        commit(session, insert(SCHEDULE.row(1, seq)))
         acked.append(seq)
 
 
 def test_rows_come_back_as_they_were_sent(engine: Engine) -> None:
-    engine.check(Shape.LEDGER)
-    assert engine.prepare(Shape.LEDGER).rows_by_epoch == {}
+    engine.check((INSERT,))
+    assert held(engine).rows_by_epoch == {}
     every_byte = Row(0, EPOCH, 65535, 2**32 - 1, 0, bytes(range(256)), 2**32 - 1)
     rows = [every_byte, *(SCHEDULE.row(7, seq) for seq in range(1, 41))]
     assert {len(row.payload) for row in rows} >= {1, 300, 4096, 131072}
-    ids = commit_all(engine, rows)
+    ids = commit_all(engine, map(insert, rows))
     expected = [row._replace(row_id=i) for row, i in zip(rows, ids, strict=True)]
-    assert sorted(stored(engine, Shape.LEDGER)) == sorted(expected)
-    assert all(isinstance(r.payload, bytes) for r in stored(engine, Shape.LEDGER))
-    table = engine.prepare(Shape.LEDGER)
+    assert sorted(stored(engine)) == sorted(expected)
+    assert all(isinstance(r.payload, bytes) for r in stored(engine))
+    table = held(engine)
     assert table.rows_by_epoch == {EPOCH: len(rows)}
     assert table.row_id_max == max(ids)
     for row in expected:
-        assert engine.row(Shape.LEDGER, row.row_id) == row
-    assert not engine.row(Shape.LEDGER, max(ids) + 1)
-    engine.check(Shape.LEDGER)
+        assert engine.row(LEDGER, row.row_id) == row
+    assert not engine.row(LEDGER, max(ids) + 1)
+    engine.check((INSERT,))
 
 
 def test_a_table_has_an_identity_in_a_database_of_any_name(
@@ -97,7 +111,7 @@ def test_a_table_has_an_identity_in_a_database_of_any_name(
         try:
             url = make_url(server.url).set(database="db-check")
             engine = open_engine(url.render_as_string(), server.password)
-            assert engine.prepare(Shape.LEDGER).identity
+            assert held(engine).identity
         finally:
             cursor.execute(f"drop database {quote}db-check{quote}")
 
@@ -105,30 +119,30 @@ def test_a_table_has_an_identity_in_a_database_of_any_name(
 def test_a_table_that_was_replaced_is_another_one(
     engine: Engine, server: DatabaseServer
 ) -> None:
-    first = engine.prepare(Shape.LEDGER).identity
-    commit_all(engine, [SCHEDULE.row(7, seq) for seq in range(1, 9)])
+    first = held(engine).identity
+    commit_all(engine, [insert(SCHEDULE.row(7, seq)) for seq in range(1, 9)])
     seen = []
     with contextlib.closing(connect(server.url, server.password)) as connection:
         for statement in ("delete from", "truncate table", "truncate table"):
             connection.cursor().execute(f"{statement} dbcheck.ledger")
-            seen.append(engine.table_identity(Shape.LEDGER))
+            seen.append(engine.table_identity(LEDGER))
     assert seen[0] == first != ""
     engine.drop()
-    assert not engine.table_identity(Shape.LEDGER)
-    seen.append(engine.prepare(Shape.LEDGER).identity)
+    assert not engine.table_identity(LEDGER)
+    seen.append(held(engine).identity)
     assert len(set(seen)) == 4
 
 
-def test_the_classic_shape_holds_ids_alone(engine: Engine) -> None:
-    assert engine.prepare(Shape.CLASSIC).rows_by_epoch == {0: 0}
-    schedule = Schedule(seed=1, epoch=EPOCH, payload_bytes=())
-    rows = [schedule.row(1, seq) for seq in range(1, 6)]
-    ids = commit_all(engine, rows, Shape.CLASSIC)
+def test_the_classic_table_holds_ids_alone(engine: Engine) -> None:
+    assert held(engine, CLASSIC).rows_by_epoch == {0: 0}
+    plan = ClassicPlan(Schedule(seed=1, epoch=EPOCH, payload_bytes=()))
+    operations = [plan.operation(1, seq) for seq in range(1, 6)]
+    ids = commit_all(engine, operations, plan.statements)
     expected = [Row(row_id, 0, 0, 0, 0, b"", 0) for row_id in ids]
-    assert sorted(stored(engine, Shape.CLASSIC)) == expected
-    assert engine.prepare(Shape.CLASSIC).rows_by_epoch == {0: 5}
-    assert engine.row(Shape.CLASSIC, ids[-1]) == expected[-1]
-    engine.check(Shape.CLASSIC)
+    assert sorted(stored(engine, CLASSIC)) == expected
+    assert held(engine, CLASSIC).rows_by_epoch == {0: 5}
+    assert engine.row(CLASSIC, ids[-1]) == expected[-1]
+    engine.check((INSERT_ID,))
 
 
 FILL = {
@@ -148,58 +162,58 @@ FILLED = 4001
 def fill(engine: Engine) -> None:
     """Put FILLED rows into the ledger at once."""
     assert isinstance(engine, PostgresqlEngine | MysqlEngine)
-    engine.prepare(Shape.LEDGER)
-    session = engine.open_session(Shape.LEDGER)
+    engine.prepare((LEDGER,))
+    session = engine.open_session((INSERT,))
     run_on(session, FILL[engine.family])
     session.close()
 
 
 def test_rows_are_streamed_in_small_batches(engine: Engine) -> None:
     fill(engine)
-    sizes = [len(batch) for batch in engine.survivors(Shape.LEDGER)]
+    sizes = [len(batch) for batch in batches(engine)]
     assert sum(sizes) == FILLED
     assert max(sizes) <= 2100  # two megabytes
 
 
 def test_any_row_that_the_columns_allow_comes_back(engine: Engine) -> None:
-    engine.prepare(Shape.LEDGER)
+    engine.prepare((LEDGER,))
     rows = [
         Row(0, -(2**63), -(2**31), -(2**63), -(2**15), b"", -(2**63)),
         Row(0, 2**63 - 1, 2**31 - 1, 2**63 - 1, 2**15 - 1, bytes(251), 2**63 - 1),
         Row(0, 0, 0, 0, 0, os.urandom(5 << 20), 0),
         *(Row(0, 1, 1, 1, 0, bytes(n), 1) for n in (0, 1, 250, 252, 65535, 65536)),
     ]
-    commit_all(engine, rows)
-    found = stored(engine, Shape.LEDGER)
+    commit_all(engine, map(insert, rows))
+    found = stored(engine)
     assert [row._replace(row_id=0) for row in found] == rows
     assert sorted({row.row_id for row in found}) == [row.row_id for row in found]
 
 
 def test_survivors_are_as_of_one_moment(engine: Engine) -> None:
     fill(engine)
-    batches = engine.survivors(Shape.LEDGER)
-    found = len(next(iter(batches)))
-    commit_all(engine, [SCHEDULE.row(2, 1)])
-    assert found + sum(len(batch) for batch in batches) == FILLED
-    assert len(stored(engine, Shape.LEDGER)) == FILLED + 1
+    reading = batches(engine)
+    found = len(next(reading))
+    commit_all(engine, [insert(SCHEDULE.row(2, 1))])
+    assert found + sum(len(batch) for batch in reading) == FILLED
+    assert len(stored(engine)) == FILLED + 1
 
 
 def test_a_reader_that_stops_early_leaves_no_connection(engine: Engine) -> None:
     fill(engine)
-    batches = engine.survivors(Shape.LEDGER)
-    next(batches)
-    batches.close()  # type: ignore[attr-defined]
+    reading = engine.survivors((LEDGER,))
+    next(reading)
+    reading.close()  # type: ignore[attr-defined]
     assert engine.drop()  # would wait for a transaction that is still open
 
 
 def test_without_a_table_there_are_no_survivors(engine: Engine) -> None:
     with pytest.raises(EngineError, match="survivors"):
-        stored(engine, Shape.LEDGER)
+        stored(engine)
 
 
 def test_drop_names_what_it_dropped(engine: Engine) -> None:
-    engine.prepare(Shape.LEDGER)
-    engine.prepare(Shape.CLASSIC)
+    engine.prepare((LEDGER,))
+    engine.prepare((CLASSIC,))
     names = engine.drop()
     assert {"dbcheck.fs", "dbcheck.ledger"} <= set(names)
     assert engine.drop() == []
@@ -209,13 +223,13 @@ def test_no_call_blocks_on_a_silent_server(
     engine: Engine, server: DatabaseServer
 ) -> None:
     """Nor does close(), with an operation half sent."""
-    engine.prepare(Shape.LEDGER)
-    session = engine.open_session(Shape.LEDGER)
+    engine.prepare((LEDGER,))
+    session = engine.open_session((INSERT,))
     wire = socket.socket(fileno=os.dup(session.fileno()))
     wire.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)
     server.freeze()
     row = SCHEDULE.row(1, 1)._replace(payload=bytes(12 << 20))
-    assert not session.send(row)
+    assert not session.send(insert(row))
     assert not session.flush()
     assert session.receive() is None
     session.close()
@@ -225,14 +239,14 @@ def test_no_call_blocks_on_a_silent_server(
 def test_what_is_sent_and_answered_in_pieces_is_whole(
     engine: Engine, server: DatabaseServer
 ) -> None:
-    engine.prepare(Shape.LEDGER)
-    session = engine.open_session(Shape.LEDGER)
+    engine.prepare((LEDGER,))
+    session = engine.open_session((INSERT,))
     wire = socket.socket(fileno=os.dup(session.fileno()))
     wire.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)
     wire.close()
     row = SCHEDULE.row(1, 1)._replace(payload=os.urandom(8 << 20))
     server.freeze()
-    assert not session.send(row)
+    assert not session.send(insert(row))
     server.thaw()
     until = select.poll()
     until.register(session, select.POLLOUT)
@@ -241,17 +255,17 @@ def test_what_is_sent_and_answered_in_pieces_is_whole(
     until.modify(session, select.POLLIN)
     while (row_id := session.receive()) is None:
         until.poll(1000)
-    assert stored(engine, Shape.LEDGER) == [row._replace(row_id=row_id)]
-    assert commit(session, SCHEDULE.row(1, 2)) > row_id
+    assert stored(engine) == [row._replace(row_id=row_id)]
+    assert commit(session, insert(SCHEDULE.row(1, 2))) > row_id
     session.close()
 
 
 def test_a_kill_leaves_at_most_one_commit_unknown(own_server: DatabaseServer) -> None:
     own_server.start()
     engine = engine_of(own_server)
-    engine.prepare(Shape.LEDGER)
+    engine.prepare((LEDGER,))
     before = engine.facts()
-    session = engine.open_session(Shape.LEDGER)
+    session = engine.open_session((INSERT,))
     acked: list[int] = []
     thread, raised = in_thread(lambda: commit_until_broken(session, acked))
     while len(acked) < 200:
@@ -263,7 +277,7 @@ def test_a_kill_leaves_at_most_one_commit_unknown(own_server: DatabaseServer) ->
     assert engine.ready() is not None
     own_server.start()
     assert engine.ready() is None
-    survivors = {row.seq: row for row in stored(engine, Shape.LEDGER)}
+    survivors = {row.seq: row for row in stored(engine)}
     assert survivors.keys() - {acked[-1] + 1} == set(acked)
     for seq, row in survivors.items():
         assert row._replace(row_id=0) == SCHEDULE.row(1, seq)
@@ -311,7 +325,7 @@ def test_a_start_is_told_the_same_until_the_next(own_server: DatabaseServer) -> 
 
 
 def test_the_canary_of_another_cycle_is_left_alone(engine: Engine) -> None:
-    engine.prepare(Shape.LEDGER)
+    engine.prepare((LEDGER,))
     for epoch in (1, 2):
         if held := engine.plant_canary(epoch):
             held.close()
@@ -326,17 +340,17 @@ def test_a_checkpoint_is_made_or_explained(engine: Engine) -> None:
 
 
 def test_a_refused_commit_is_no_unknown_one(engine: Engine) -> None:
-    engine.prepare(Shape.LEDGER)
-    session = engine.open_session(Shape.LEDGER)
+    engine.prepare((LEDGER,))
+    session = engine.open_session((INSERT,))
     try:
         too_large = SCHEDULE.row(1, 1)._replace(part=2**15)
         with pytest.raises(EngineError) as caught:
-            commit(session, too_large)
+            commit(session, insert(too_large))
         assert not isinstance(caught.value, CommitUnknown)
-        commit(session, SCHEDULE.row(1, 2))  # the session goes on
+        commit(session, insert(SCHEDULE.row(1, 2)))  # the session goes on
     finally:
         session.close()
-    assert [row.seq for row in stored(engine, Shape.LEDGER)] == [2]
+    assert [row.seq for row in stored(engine)] == [2]
 
 
 def test_a_wrong_password_is_never_repeated(server: DatabaseServer) -> None:
@@ -357,11 +371,11 @@ def test_a_silent_server_is_not_ready(engine: Engine, server: DatabaseServer) ->
 def test_a_server_that_dies_ends_the_survivors(own_server: DatabaseServer) -> None:
     own_server.start()
     engine = engine_of(own_server)
-    engine.prepare(Shape.LEDGER)
+    engine.prepare((LEDGER,))
     large = Schedule(1, 5, (131072,))
-    commit_all(engine, [large.row(1, seq) for seq in range(1, 400)])
-    batches = engine.survivors(Shape.LEDGER)
-    next(batches)
+    commit_all(engine, [insert(large.row(1, seq)) for seq in range(1, 400)])
+    reading = batches(engine)
+    next(reading)
     own_server.kill()
     with pytest.raises(EngineError, match="survivors"):
-        list(batches)
+        list(reading)

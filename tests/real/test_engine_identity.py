@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 
 from dbcheck.core.evidence import Standing, same_server
+from dbcheck.core.plans.insert import INSERT
+from dbcheck.core.table import LEDGER
 from dbcheck.engines.mysql.link import MysqlLink
 from dbcheck.errors import OtherServer
 from dbcheck.lab.servers.base import DatabaseServer
-from dbcheck.ports.engine import Engine, Shape
+from dbcheck.ports.engine import Engine
 from tests.real.servers import NewServer, engine_of
 from tests.waiting import wait_until
 
@@ -27,7 +29,7 @@ COMPARED: dict[str, set[str]] = {
 
 def identity(engine: Engine) -> dict[str, str]:
     """Return by what *engine* is recognised once its table is there."""
-    engine.prepare(Shape.LEDGER)
+    engine.prepare((LEDGER,))
     return dict(engine.facts().identity)
 
 
@@ -83,20 +85,20 @@ def test_only_the_server_that_was_meant_is_read_or_written(
     """Each call checks the server in the connection that it then uses."""
     own_server.start()
     engine = engine_of(own_server)
-    engine.prepare(Shape.LEDGER)
+    engine.prepare((LEDGER,))
     before = engine.facts()
-    engine.open_session(Shape.LEDGER, server=before).close()
+    engine.open_session((INSERT,), server=before).close()
     wait_until(lambda: engine.facts().young_us <= 0, "a later start can be told")
     own_server.kill()
     own_server.start()
     now = engine.facts()
     calls: list[Callable[..., Any]] = [
-        partial(engine.prepare, Shape.LEDGER),
-        partial(engine.table_identity, Shape.LEDGER),
-        partial(engine.open_session, Shape.LEDGER),
+        partial(engine.prepare, (LEDGER,)),
+        partial(engine.table_identity, LEDGER),
+        partial(engine.open_session, (INSERT,)),
         partial(engine.plant_canary, 1),
         partial(engine.canary, 1),
-        lambda server: list(engine.survivors(Shape.LEDGER, server=server)),
+        lambda server: list(engine.survivors((LEDGER,), server=server)),
     ]
     for call in calls:
         with pytest.raises(OtherServer, match=r"it started [\d.]+ s later"):
@@ -108,4 +110,4 @@ def test_only_the_server_that_was_meant_is_read_or_written(
         value = now.identity[name]
         other = replace(now, identity={**now.identity, name: f"not {value}"})
         with pytest.raises(OtherServer, match=f"{name} is {value} instead of"):
-            engine.open_session(Shape.LEDGER, server=other)
+            engine.open_session((INSERT,), server=other)

@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from dbcheck.core.table import LEDGER
 from dbcheck.files import sql
 from dbcheck.lab.servers.base import DatabaseServer
-from dbcheck.ports.engine import Engine, Shape
+from dbcheck.ports.engine import Engine
 from tests.real.lab_access import connect
 from tests.real.servers import engine_of
 
@@ -60,13 +61,13 @@ def test_a_server_names_places_that_are_there(
     server: DatabaseServer, engine: Engine
 ) -> None:
     for _ in range(2):
-        places = {place.name: Path(place.path) for place in engine.places(Shape.LEDGER)}
+        places = {place.name: Path(place.path) for place in engine.places((LEDGER,))}
         assert places.keys() - {"binary log"} == INSIDE[server.name]
         assert places["data"] == server.data
         for path in places.values():
             assert path.is_dir()
             assert path.is_relative_to(server.data)
-        engine.prepare(Shape.LEDGER)
+        engine.prepare((LEDGER,))
 
 
 def test_a_tablespace_of_postgresql_is_named_before_and_after_the_table_is_made(
@@ -83,17 +84,17 @@ def test_a_tablespace_of_postgresql_is_named_before_and_after_the_table_is_made(
     )
     try:
         for folder in (str(elsewhere), f"{elsewhere}/PG_*/*[0-9]"):
-            places = {p.name: p.path for p in engine.places(Shape.LEDGER)}
+            places = {p.name: p.path for p in engine.places((LEDGER,))}
             assert fnmatch(places["table"], folder)
             assert places["index"] == places["table"]
             assert Path(places["table"]).is_dir()
             assert fnmatch(places["database"], f"{postgresql_server.data}/base/*[0-9]")
-            engine.prepare(Shape.LEDGER)
+            engine.prepare((LEDGER,))
             execute(postgresql_server, "alter role dbcheck reset default_tablespace")
         drop = "alter table dbcheck.ledger drop constraint ledger_pkey"
         add = "add primary key (id) using index tablespace pg_default"
         execute(postgresql_server, f"{drop}, {add}")
-        places = {p.name: p.path for p in engine.places(Shape.LEDGER)}
+        places = {p.name: p.path for p in engine.places((LEDGER,))}
         assert fnmatch(places["table"], folder)
         assert places["index"] == places["database"]
     finally:
@@ -113,7 +114,7 @@ def test_a_table_of_mariadb_that_lies_elsewhere(
     statement = sql("mysql", "create_ledger").rstrip("; \n")
     execute(mariadb_server, f"{statement} data directory = '{elsewhere}'")
     try:
-        places = {p.name: Path(p.path) for p in engine.places(Shape.LEDGER)}
+        places = {p.name: Path(p.path) for p in engine.places((LEDGER,))}
         assert places["table"] == elsewhere / "dbcheck"
         assert (places["table"] / "ledger.ibd").is_file()
     finally:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,10 @@ import pytest
 
 from dbcheck import files
 from dbcheck.audit.rules import flagged
+from dbcheck.core.plans.classic import INSERT_ID
+from dbcheck.core.plans.insert import INSERT
 from dbcheck.core.schedule import Schedule
+from dbcheck.core.table import CLASSIC, LEDGER
 from dbcheck.engines.mysql.engine import MysqlEngine
 from dbcheck.engines.mysql.link import MysqlLink
 from dbcheck.engines.mysql.session import MysqlSession
@@ -29,7 +34,8 @@ from dbcheck.errors import (
 )
 from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.load.commit import commit
-from dbcheck.ports.engine import Engine, Shape
+from dbcheck.ports.engine import Engine
+from tests.kit.operations import CLASSICS, batches, insert
 from tests.real.aside import SendsInstead, run_on, server_id
 from tests.real.servers import NewServer, engine_of
 from tests.waiting import wait_until
@@ -115,7 +121,7 @@ def test_a_connection_that_dies_in_a_transaction_is_an_error_of_the_engine(
             terminate(link)
         return found
 
-    postgresql.prepare(Shape.LEDGER)
+    postgresql.prepare((LEDGER,))
     monkeypatch.setattr(PostgresqlLink, "rows", spoilt)
     with pytest.raises(EngineError, match=said):
         postgresql.plant_canary(1)
@@ -126,70 +132,70 @@ def test_a_connection_that_dies_in_a_transaction_is_an_error_of_the_engine(
 
 
 def test_an_open_transaction_is_no_commit_on_postgresql(postgresql: Engine) -> None:
-    postgresql.prepare(Shape.LEDGER)
-    session = postgresql.open_session(Shape.LEDGER)
+    postgresql.prepare((LEDGER,))
+    session = postgresql.open_session((INSERT,))
     assert isinstance(session, PostgresqlSession)
     run_on(session, "begin")
     with pytest.raises(EngineError, match="still open") as caught:
-        commit(session, SCHEDULE.row(1, 1))
+        commit(session, insert(SCHEDULE.row(1, 1)))
     session.close()
     assert not isinstance(caught.value, CommitUnknown)
-    assert list(postgresql.survivors(Shape.LEDGER)) == []
+    assert list(batches(postgresql)) == []
 
 
 @pytest.mark.parametrize("plant", ["set autocommit = 0", "start transaction"])
 def test_an_open_transaction_is_no_commit_on_innodb(innodb: Engine, plant: str) -> None:
-    innodb.prepare(Shape.LEDGER)
-    session = innodb.open_session(Shape.LEDGER)
+    innodb.prepare((LEDGER,))
+    session = innodb.open_session((INSERT,))
     assert isinstance(session, MysqlSession)
     run_on(session, plant)
     with pytest.raises(EngineError, match="still open") as caught:
-        commit(session, SCHEDULE.row(1, 1))
+        commit(session, insert(SCHEDULE.row(1, 1)))
     session.close()
     assert not isinstance(caught.value, CommitUnknown)
-    assert list(innodb.survivors(Shape.LEDGER)) == []
+    assert list(batches(innodb)) == []
 
 
 def test_an_aborted_transaction_is_no_commit(postgresql: Engine) -> None:
-    postgresql.prepare(Shape.LEDGER)
-    session = postgresql.open_session(Shape.LEDGER)
+    postgresql.prepare((LEDGER,))
+    session = postgresql.open_session((INSERT,))
     assert isinstance(session, PostgresqlSession)
     run_on(session, "begin")
     with pytest.raises(psycopg.errors.DivisionByZero):
         run_on(session, "select 1 / 0")
     SendsInstead(session, b"commit")  # answered with ROLLBACK, and with no error
     with pytest.raises(EngineError, match="'ROLLBACK'") as caught:
-        commit(session, SCHEDULE.row(1, 1))
+        commit(session, insert(SCHEDULE.row(1, 1)))
     session.close()
     assert not isinstance(caught.value, CommitUnknown)
 
 
 def test_a_terminated_session_leaves_its_commit_unknown(postgresql: Engine) -> None:
-    postgresql.prepare(Shape.LEDGER)
-    session = postgresql.open_session(Shape.LEDGER)
+    postgresql.prepare((LEDGER,))
+    session = postgresql.open_session((INSERT,))
     assert isinstance(session, PostgresqlSession)
     run(postgresql, f"select pg_terminate_backend({server_id(session)}, 5000)")
     with pytest.raises(CommitUnknown):
-        commit(session, SCHEDULE.row(1, 1))
+        commit(session, insert(SCHEDULE.row(1, 1)))
     session.close()
 
 
 def test_a_killed_session_leaves_its_commit_unknown(innodb: Engine) -> None:
-    innodb.prepare(Shape.LEDGER)
-    session = innodb.open_session(Shape.LEDGER)
+    innodb.prepare((LEDGER,))
+    session = innodb.open_session((INSERT,))
     assert isinstance(session, MysqlSession)
     run(innodb, f"kill {server_id(session)}")
     with pytest.raises(CommitUnknown):
-        commit(session, SCHEDULE.row(1, 1))
+        commit(session, insert(SCHEDULE.row(1, 1)))
     session.close()
 
 
 def test_a_global_sql_mode_does_not_reach_the_session(innodb: Engine) -> None:
-    innodb.prepare(Shape.CLASSIC)
+    innodb.prepare((CLASSIC,))
     run(innodb, "set global sql_mode = 'NO_AUTO_VALUE_ON_ZERO'")
     try:
-        session = innodb.open_session(Shape.CLASSIC)
-        assert commit(session, SCHEDULE.row(1, 1)) == 1
+        session = innodb.open_session((INSERT_ID,))
+        assert commit(session, CLASSICS.operation(1, 1)) == 1
         session.close()
     finally:
         run(innodb, "set global sql_mode = default")
@@ -212,25 +218,31 @@ def test_sessions_that_share_a_connection_name_the_pooler(
     postgresql: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A pooler in transaction mode gives the second the connection of the first."""
-    postgresql.prepare(Shape.LEDGER)
-    first = postgresql.open_session(Shape.LEDGER)
+    postgresql.prepare((LEDGER,))
+    first = postgresql.open_session((INSERT,))
     assert isinstance(first, PostgresqlSession)
     first._pgconn.nonblocking = 0
     with monkeypatch.context() as patch:
         patch.setattr(psycopg, "connect", lambda **_: first.connection)
         with pytest.raises(EngineError, match="sessions share a connection") as caught:
-            postgresql.open_session(Shape.LEDGER)
+            postgresql.open_session((INSERT,))
     assert "pooler in transaction mode" in caught.value.hint
     first.close()
-    other = postgresql.open_session(Shape.LEDGER)
+    other = postgresql.open_session((INSERT,))
     run_on(other, "deallocate all")
     with pytest.raises(EngineError, match="sessions share a connection") as caught:
-        commit(other, SCHEDULE.row(1, 1))
+        commit(other, insert(SCHEDULE.row(1, 1)))
     assert "pooler in transaction mode" in caught.value.hint
     other.close()
 
 
 # --------------------------------------------------------------------- tables
+
+
+def refusing(engine: Engine) -> tuple[Callable[[], object], ...]:
+    """Return the calls that look at the ledger first."""
+    return partial(engine.check, (INSERT,)), partial(engine.prepare, (LEDGER,))
+
 
 PG_COLUMNS = (
     "(id bigint generated by default as identity primary key, epoch bigint,"
@@ -269,7 +281,9 @@ MY_COLUMNS = (
         ),
         pytest.param(["create sequence dbcheck.ledger"], "relkind S", id="sequence"),
         pytest.param(
-            [f"create table dbcheck.ledger {PG_COLUMNS}"], "mark", id="not ours"
+            [f"create table dbcheck.ledger {PG_COLUMNS}"],
+            "not created by",
+            id="not ours",
         ),
         pytest.param(
             [
@@ -286,9 +300,9 @@ def test_postgresql_tables_that_prove_nothing(
 ) -> None:
     run(postgresql, "create schema dbcheck", *statements)
     try:
-        for refuse in (postgresql.check, postgresql.prepare):
+        for refuse in refusing(postgresql):
             with pytest.raises(EngineError, match=words) as caught:
-                refuse(Shape.LEDGER)
+                refuse()
             assert "rop" in caught.value.hint
     finally:
         run(postgresql, "drop schema dbcheck cascade")
@@ -300,7 +314,7 @@ def test_postgresql_tables_that_prove_nothing(
         (f"create table ledger {MY_COLUMNS} engine=MyISAM comment 'dbcheck 1'", "MyI"),
         ("create table ledger (id int) engine=MEMORY", "MEMORY"),
         ("create view ledger as select 1", "view"),
-        (f"create table ledger {MY_COLUMNS} engine=InnoDB", "mark"),
+        (f"create table ledger {MY_COLUMNS} engine=InnoDB", "not created by"),
         ("create table ledger (id bigint) comment 'dbcheck 1'", "columns"),
     ],
 )
@@ -319,9 +333,9 @@ def require_refused(engine: Engine, statement: str, words: str) -> None:
     """Run the statement; see that the table is refused with these words."""
     run(engine, statement)
     try:
-        for refuse in (engine.check, engine.prepare):
+        for refuse in refusing(engine):
             with pytest.raises(EngineError, match=words) as caught:
-                refuse(Shape.LEDGER)
+                refuse()
             assert "rop" in caught.value.hint
     finally:
         # MySQL 8.0 refuses to drop a table as a view, but not the other way round.
@@ -402,14 +416,14 @@ MY_FOREIGN = {
     indirect=["engine"],
 )
 def test_a_table_that_bears_more_than_dbcheck_made(engine: Engine, words: str) -> None:
-    engine.prepare(Shape.LEDGER)
-    engine.check(Shape.LEDGER)
+    engine.prepare((LEDGER,))
+    engine.check((INSERT,))
     table = PG_FOREIGN if engine.family == "postgresql" else MY_FOREIGN
     try:
         run(engine, *table[words])
-        for refuse in (engine.check, engine.prepare):
+        for refuse in refusing(engine):
             with pytest.raises(EngineError, match=words) as caught:
-                refuse(Shape.LEDGER)
+                refuse()
             assert "drop the table" in caught.value.hint
     finally:
         if engine.family == "postgresql":
@@ -437,7 +451,7 @@ def test_a_standby_is_refused(new_server: NewServer) -> None:
     server.start()
     engine = engine_of(server)
     with pytest.raises(EngineError, match="standby"):
-        engine.check(Shape.LEDGER)
+        engine.check((INSERT,))
     assert "recovery" in (engine.ready() or "")
     with pytest.raises(OtherServer, match="it is a standby"):
         engine.canary(1, server=engine.facts())
@@ -447,7 +461,7 @@ def test_a_read_only_postgresql_is_refused(postgresql: Engine) -> None:
     run(postgresql, "alter role dbcheck set default_transaction_read_only = on")
     try:
         with pytest.raises(EngineError, match="read-only"):
-            postgresql.check(Shape.LEDGER)
+            postgresql.check((INSERT,))
     finally:
         run(
             postgresql,
@@ -464,14 +478,14 @@ def test_a_server_that_waits_for_a_standby_is_refused(postgresql: Engine) -> Non
     try:
         wait_until(lambda: run(postgresql, shown) == [("*",)], "the setting")
         with pytest.raises(EngineError, match="no such standby is connected") as caught:
-            postgresql.check(Shape.LEDGER)
+            postgresql.check((INSERT,))
         assert named in caught.value.hint
         run(
             postgresql,
             "set synchronous_commit = local",
             "alter role dbcheck set synchronous_commit = local",
         )
-        postgresql.check(Shape.LEDGER)
+        postgresql.check((INSERT,))
     finally:
         for statement in (
             f"alter system reset {named}",
@@ -498,7 +512,7 @@ def test_a_read_only_server_is_refused(engine: Engine, setting: str) -> None:
     named = setting.replace("tx_", "(tx|transaction)_")  # renamed in newer MariaDBs
     try:
         with pytest.raises(EngineError, match=named) as caught:
-            engine.check(Shape.LEDGER)
+            engine.check((INSERT,))
         assert re.search(named, caught.value.hint)
     finally:
         run(engine, f"set global {setting} = 0", "set global read_only = 0")
@@ -524,7 +538,7 @@ def test_a_replica_is_refused(engine: Engine, start: str, end: str) -> None:
     run(engine, start)
     try:
         with pytest.raises(EngineError, match="replica"):
-            engine.check(Shape.LEDGER)
+            engine.check((INSERT,))
     finally:
         run(engine, end)
 
@@ -533,13 +547,13 @@ def test_a_server_without_a_redo_log_is_refused(mysql: Engine) -> None:
     run(mysql, "alter instance disable innodb redo_log")
     try:
         with pytest.raises(EngineError, match="would destroy its data") as caught:
-            mysql.check(Shape.LEDGER)
+            mysql.check((INSERT,))
         assert [f.rule.id for f in flagged("mysql", mysql.facts().settings)] == [
             "my-redo-log"
         ]
     finally:
         run(mysql, caught.value.hint.removeprefix("Run: "))
-    mysql.check(Shape.LEDGER)
+    mysql.check((INSERT,))
 
 
 def test_a_member_of_a_group_is_refused(new_server: NewServer) -> None:
@@ -550,10 +564,10 @@ def test_a_member_of_a_group_is_refused(new_server: NewServer) -> None:
     server.settings["group_replication_start_on_boot"] = "OFF"
     server.start()
     engine = engine_of(server)
-    engine.check(Shape.LEDGER)  # what it loses, nobody gives back
+    engine.check((INSERT,))  # what it loses, nobody gives back
     run(engine, "set global group_replication_start_on_boot = ON")
     with pytest.raises(EngineError, match="joins a replication group"):
-        engine.check(Shape.LEDGER)
+        engine.check((INSERT,))
 
 
 # --------------------------------------------------------------------- damage
@@ -570,10 +584,10 @@ def data_file(engine: Engine, server: DatabaseServer) -> tuple[Path, int]:
 def filled(server: DatabaseServer) -> Engine:
     server.start()
     engine = engine_of(server)
-    engine.prepare(Shape.LEDGER)
-    session = engine.open_session(Shape.LEDGER)
+    engine.prepare((LEDGER,))
+    session = engine.open_session((INSERT,))
     for seq in range(1, 501):
-        commit(session, SCHEDULE.row(1, seq))
+        commit(session, insert(SCHEDULE.row(1, seq)))
     session.close()
     return engine
 
@@ -582,7 +596,7 @@ def test_rows_that_only_an_index_knows_are_gone(new_server: NewServer) -> None:
     server = new_server("postgresql")
     server.start()
     engine = engine_of(server)
-    engine.prepare(Shape.CLASSIC)
+    engine.prepare((CLASSIC,))
     ((path,),) = run(
         engine,
         "insert into dbcheck.fs select from generate_series(1, 1000)",
@@ -598,7 +612,7 @@ def test_rows_that_only_an_index_knows_are_gone(new_server: NewServer) -> None:
     assert run(engine, "select count(*) from dbcheck.fs") == [(1000,)]  # the index
     read = 0
     with pytest.raises(IndexDamaged, match="has 1,000 rows where the table has") as e:
-        for batch in engine.survivors(Shape.CLASSIC):
+        for batch in batches(engine, CLASSIC):
             read += len(batch)
     assert 0 < read < 1000
     assert e.value.rows == 1000 - read
@@ -619,20 +633,20 @@ def test_a_damaged_page_is_an_error_not_an_end(own_server: DatabaseServer) -> No
         stream.write(b"\xa5" * 2000)
     own_server.start()
     with pytest.raises(EngineError):
-        list(engine.survivors(Shape.LEDGER))
+        list(batches(engine))
 
 
 def test_a_table_that_would_be_read_from_its_index_is_not_read(
     postgresql: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An index may hold what the heap lost."""
-    postgresql.prepare(Shape.LEDGER)
+    postgresql.prepare((LEDGER,))
     run(postgresql, "alter role dbcheck set enable_seqscan = off")
     try:
-        list(postgresql.survivors(Shape.LEDGER))
+        list(batches(postgresql))
         monkeypatch.setattr(postgresql_link, "HEAP", {})
         with pytest.raises(EngineError, match="plans no seq scan for count_ledger"):
-            list(postgresql.survivors(Shape.LEDGER))
+            list(batches(postgresql))
     finally:
         run(postgresql, "alter role dbcheck reset enable_seqscan")
 
@@ -645,7 +659,7 @@ def test_a_file_that_is_not_of_the_table_is_not_its_damage(
     postgresql: Engine, monkeypatch: pytest.MonkeyPatch, statement: str
 ) -> None:
     """PostgreSQL has one SQLSTATE for every file that it cannot find."""
-    postgresql.prepare(Shape.LEDGER)
+    postgresql.prepare((LEDGER,))
 
     def broken(family: str, name: str) -> str:
         return statement if name.startswith("count_") else files.sql(family, name)
@@ -653,5 +667,5 @@ def test_a_file_that_is_not_of_the_table_is_not_its_damage(
     monkeypatch.setattr(postgresql_link, "sql", broken)
     monkeypatch.setattr(PostgresqlLink, "require_plan", lambda *_: None)
     with pytest.raises(EngineError, match="dbcheck") as caught:
-        list(postgresql.survivors(Shape.LEDGER))
+        list(batches(postgresql))
     assert not isinstance(caught.value, TableLost | IndexDamaged)

@@ -7,26 +7,27 @@ from typing import Any
 import pytest
 
 from dbcheck import files
-from dbcheck.core.schedule import Schedule
+from dbcheck.core.plans.insert import INSERT
+from dbcheck.core.plans.plan import Plan
+from dbcheck.core.table import LEDGER
 from dbcheck.engines.mysql import link as mysql_link
 from dbcheck.engines.postgresql import link as postgresql_link
 from dbcheck.engines.postgresql import session as postgresql_session
 from dbcheck.errors import EngineError, TableLost
 from dbcheck.load.commit import commit
-from dbcheck.ports.engine import Engine, Shape
+from dbcheck.ports.engine import Engine
+from tests.kit.operations import CLASSICS, INSERTS
 
-SCHEDULE = Schedule(seed=1, epoch=3, payload_bytes=(100,))
 
-
-@pytest.mark.parametrize("shape", Shape)
+@pytest.mark.parametrize("plan", [INSERTS, CLASSICS], ids=["insert", "classic"])
 def test_rows_that_do_not_arrive_are_not_missing(
-    engine: Engine, shape: Shape, monkeypatch: pytest.MonkeyPatch
+    engine: Engine, plan: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Something between server and client leaves all but three rows out."""
-    engine.prepare(shape)
-    session = engine.open_session(shape)
+    engine.prepare(plan.tables)
+    session = engine.open_session(plan.statements)
     for seq in range(1, 6):
-        commit(session, SCHEDULE.row(1, seq))
+        commit(session, plan.operation(1, seq))
     session.close()
 
     def limited(family: str, statement: str) -> str:
@@ -40,7 +41,7 @@ def test_rows_that_do_not_arrive_are_not_missing(
         monkeypatch.setattr(module, "sql", limited)
     read = 0
     with pytest.raises(EngineError, match="counts 5 in the same snapshot") as caught:
-        for batch in engine.survivors(shape):
+        for _, batch in engine.survivors(plan.tables):
             read += len(batch)
     assert read == 3
     assert not isinstance(caught.value, TableLost)
@@ -51,7 +52,7 @@ def test_settings_that_do_not_hold_are_refused(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A pooler gives each statement to another connection of its own."""
-    engine.prepare(Shape.LEDGER)
+    engine.prepare((LEDGER,))
 
     def nothing(family: str, statement: str) -> str:
         if statement == "session":
@@ -64,7 +65,7 @@ def test_settings_that_do_not_hold_are_refused(
     monkeypatch.setattr(postgresql_link, "sql", nothing)
     monkeypatch.setattr(postgresql_session, "sql", nothing)
     monkeypatch.setattr(mysql_link, "set_statement", nowhere)
-    for ask in (engine.facts, lambda: engine.open_session(Shape.LEDGER)):
+    for ask in (engine.facts, lambda: engine.open_session((INSERT,))):
         with pytest.raises(EngineError, match="although it was set to") as caught:
             ask()
         assert "no pooler or proxy" in caught.value.hint

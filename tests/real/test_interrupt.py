@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from dbcheck.campaign.preflight import preflight
+from dbcheck.core.table import LEDGER
 from dbcheck.engines.mysql import canary as mysql_canary
 from dbcheck.errors import DbcheckError
 from dbcheck.interrupt import led_to
@@ -70,7 +71,7 @@ def here(
     """A server without a drive, with its table."""
     folder = tmp_path_factory.mktemp("bench")
     with bench(process_lab(request.param), folder) as made:
-        made.rig.engine.prepare(quick().shape)
+        made.rig.engine.prepare((LEDGER,))
         yield made
 
 

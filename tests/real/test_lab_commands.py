@@ -21,7 +21,7 @@ from tests.real.servers import skip_without_server
 from tests.waiting import wait_until
 
 QUICK = (
-    'shape = "ledger"\npayload_bytes = [200]\nsessions = 4\ncut_after_s = [1.2, 1.2]\n'
+    'plan = "insert"\npayload_bytes = [200]\nsessions = 4\ncut_after_s = [1.2, 1.2]\n'
 )
 
 

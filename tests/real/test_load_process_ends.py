@@ -11,15 +11,15 @@ from typing import cast
 import pytest
 
 from dbcheck import children
-from dbcheck.core.schedule import Schedule
 from dbcheck.core.server import ServerFacts
 from dbcheck.errors import EngineError, LoadError
 from dbcheck.load.group import GroupResult
 from dbcheck.load.job import Job
-from dbcheck.load.plan import SessionPlan
 from dbcheck.load.process import ProcessGroup
-from dbcheck.ports.engine import Engine, Shape
+from dbcheck.load.sessions import Sessions
+from dbcheck.ports.engine import Engine
 from dbcheck.ports.witness import Witness
+from tests.kit.operations import INSERTS
 
 WORKER = """\
 #!{python}
@@ -64,8 +64,8 @@ def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
         worker.chmod(0o755)
         monkeypatch.setattr(children, "PYTHON", str(worker))
         facts = ServerFacts("Fake", "1", {}, 1, 1, 1, {})
-        plan = SessionPlan(cast(Engine, None), facts, Shape.LEDGER, False, 3)
-        job = Job(plan, Schedule(1, 2, (10,)), cast(Witness, None), "run", 1)
+        sessions = Sessions(cast(Engine, None), facts, INSERTS, False, 3)
+        job = Job(sessions, cast(Witness, None), "run", 1)
         groups.append(ProcessGroup(job))
         groups[-1]._has_read = Interrupted()
         return groups[-1]

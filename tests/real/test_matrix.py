@@ -40,7 +40,7 @@ expect = "FAIL"
 settings = { innodb_flush_log_at_trx_commit = 0, innodb_flush_log_at_timeout = 60 }
 """
 FLUSH_MS = 20  # of matrices/percona-2009.toml
-QUICK = 'shape = "ledger"\npayload_bytes = [200]\nsessions = 4\n'
+QUICK = 'plan = "insert"\npayload_bytes = [200]\nsessions = 4\n'
 
 
 @pytest.fixture

@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterator
 import pytest
 from sqlalchemy.engine import make_url
 
+from dbcheck.core.plans.insert import INSERT
 from dbcheck.engines.registry import open_engine
 from dbcheck.errors import EngineError, UsageError
 from dbcheck.lab.servers.base import DatabaseServer
-from dbcheck.ports.engine import Engine, Shape
+from dbcheck.ports.engine import Engine
 from tests.real.far_host import far_listener, far_network
 from tests.real.overheard import overheard
 from tests.real.test_engine_privileges import connect
@@ -48,8 +49,8 @@ def cold(mysql_server: DatabaseServer) -> Iterator[DatabaseServer]:
 
 
 def test_tls_is_used_wherever_the_server_offers_it(cold: DatabaseServer) -> None:
-    engine_at(cold, SECRET).check(Shape.LEDGER)
-    engine_at(cold, SECRET, ssl_disabled="false").check(Shape.LEDGER)
+    engine_at(cold, SECRET).check((INSERT,))
+    engine_at(cold, SECRET, ssl_disabled="false").check((INSERT,))
 
 
 def test_the_servers_certificate_is_verified(cold: DatabaseServer) -> None:
@@ -112,7 +113,7 @@ def test_another_host_has_to_be_verified_for_the_password(cold: DatabaseServer) 
                 engine(**options).facts()
             assert "ca.pem" in caught.value.hint
         verified = {"ssl_ca": str(cold.data / "ca.pem"), "ssl_verify_cert": "true"}
-        engine(**verified).check(Shape.LEDGER)
+        engine(**verified).check((INSERT,))
         with pytest.raises(EngineError, match="not verified"):  # the cache is warm now
             engine().facts()
         engine(ssl_verify_cert="false").facts()

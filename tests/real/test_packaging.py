@@ -47,7 +47,7 @@ def test_the_wheel_holds_all_it_needs(tmp_path: Path) -> None:
         place / "bin" / "python",
         "-c",
         "from dbcheck import files; import dbcheck; print(dbcheck.__file__);"
-        "print(files.sql('mysql', 'insert_classic'), files.sql('postgresql', 'facts'));"
+        "print(files.sql('mysql', 'insert_fs'), files.sql('postgresql', 'facts'));"
         "print(files.matrix_names());"
         "print(sorted(e.name for e in files.folder('inventory').iterdir()))",
         cwd=elsewhere,

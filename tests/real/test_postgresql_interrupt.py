@@ -8,10 +8,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from dbcheck.core.table import LEDGER
 from dbcheck.engines.postgresql.engine import PostgresqlEngine
 from dbcheck.engines.postgresql.link import PostgresqlLink
 from dbcheck.lab.servers.base import DatabaseServer
-from dbcheck.ports.engine import Shape
 from tests.interrupts import main as main
 from tests.real.servers import engine_of
 from tests.waiting import wait_until
@@ -23,7 +23,7 @@ _LATE_S = 20.0
 def engine(postgresql_server: DatabaseServer) -> Iterator[PostgresqlEngine]:
     made = engine_of(postgresql_server)
     assert isinstance(made, PostgresqlEngine)
-    made.prepare(Shape.LEDGER)
+    made.prepare((LEDGER,))
     yield made
     made.drop()
 
@@ -68,7 +68,7 @@ class Lock:
 
 def test_an_interrupt_ends_a_long_question(engine: PostgresqlEngine, main: int) -> None:
     with Lock(engine, main) as lock, pytest.raises(KeyboardInterrupt):
-        engine.prepare(Shape.LEDGER)  # counts the rows, for an hour if need be
+        engine.prepare((LEDGER,))  # counts the rows, for an hour if need be
     assert not lock.late
     assert engine.ready() is None
 

@@ -16,17 +16,20 @@ from typing import cast
 import pytest
 from sqlalchemy.engine import make_url
 
+from dbcheck.core.plans.insert import INSERT, InsertPlan
 from dbcheck.core.schedule import Schedule
+from dbcheck.core.table import LEDGER
 from dbcheck.engines.postgresql.session import PostgresqlSession
 from dbcheck.engines.registry import open_engine
 from dbcheck.errors import EngineError
 from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.load.commit import commit
 from dbcheck.load.loop import Loop, now_us
-from dbcheck.load.plan import SessionPlan
-from dbcheck.ports.engine import Engine, Shape
+from dbcheck.load.sessions import Sessions
+from dbcheck.ports.engine import Engine
 from dbcheck.ports.witness import WitnessLog
 from tests.certificates import Authority
+from tests.kit.operations import batches, insert
 from tests.real.aside import run_on
 from tests.real.far_host import far_listener, far_network
 from tests.real.lab_access import connect
@@ -105,13 +108,13 @@ def fresh(secured: Secured) -> Iterator[Secured]:
     """The server without any of dbcheck's tables."""
     engine = secured.engine("require")
     engine.drop()
-    engine.prepare(Shape.LEDGER)
+    engine.prepare((LEDGER,))
     yield secured
     engine.drop()
 
 
 def session_of(engine: Engine) -> PostgresqlSession:
-    session = engine.open_session(Shape.LEDGER)
+    session = engine.open_session((INSERT,))
     assert isinstance(session, PostgresqlSession)
     return session
 
@@ -122,18 +125,18 @@ def session_of(engine: Engine) -> PostgresqlSession:
 @pytest.mark.parametrize("mode", ["require", "verify-ca", "verify-full"])
 def test_rows_are_committed_and_read_over_tls(fresh: Secured, mode: str) -> None:
     engine = fresh.engine(mode)
-    engine.check(Shape.LEDGER)
+    engine.check((INSERT,))
     rows = [SCHEDULE.row(1, seq) for seq in range(1, 13)]
     assert {len(row.payload) for row in rows} == set(SCHEDULE.payload_bytes)
     with contextlib.closing(session_of(engine)) as session:
         state = "select ssl, version from pg_stat_ssl where pid = pg_backend_pid()"
         ((is_tls, version),) = run_on(session, state)
         assert is_tls and version.startswith("TLS")
-        ids = [commit(session, row) for row in rows]
-    stored = [row for batch in engine.survivors(Shape.LEDGER) for row in batch]
+        ids = [commit(session, insert(row)) for row in rows]
+    stored = [row for batch in batches(engine) for row in batch]
     sent = [row._replace(row_id=i) for row, i in zip(rows, ids, strict=True)]
     assert sorted(stored) == sorted(sent)
-    assert engine.row(Shape.LEDGER, ids[-1])
+    assert engine.row(LEDGER, ids[-1])
 
 
 @pytest.mark.parametrize(
@@ -159,7 +162,7 @@ def test_whoever_cannot_be_verified_is_refused(
     }
     engine = fresh.engine(mode, **changes[changed])
     calls: tuple[Callable[[], object], ...] = (
-        lambda: engine.open_session(Shape.LEDGER),
+        lambda: engine.open_session((INSERT,)),
         engine.facts,
     )
     for call in calls:
@@ -177,7 +180,7 @@ def test_a_server_without_tls_is_refused_where_it_is_required(
     url = make_url(server.url).update_query_dict({"sslmode": "require"})
     engine = open_engine(url.render_as_string(), server.password)
     with pytest.raises(EngineError, match="does not support SSL") as caught:
-        engine.open_session(Shape.LEDGER)
+        engine.open_session((INSERT,))
     assert "sslmode" in caught.value.hint
 
 
@@ -213,7 +216,7 @@ def accounts(secured: Secured) -> Iterator[Secured]:
             cursor.execute(f"set password_encryption = '{kind}'")
             cursor.execute(f"create role {name} superuser login password '{EVES}'")
         load("".join(f"host all {n} 127.0.0.1/32 {m}\n" for n, m in METHODS.items()))
-        secured.engine("require").prepare(Shape.LEDGER)
+        secured.engine("require").prepare((LEDGER,))
         try:
             yield secured
         finally:
@@ -265,7 +268,7 @@ def test_no_password_goes_in_clear_to_a_host_that_is_not_verified(far: Far) -> N
     for account in ("cleartext", "md5"):
         for options in (plain, {}):
             engine = far.engine(account, **options)
-            for call in (engine.facts, partial(engine.open_session, Shape.LEDGER)):
+            for call in (engine.facts, partial(engine.open_session, (INSERT,))):
                 with pytest.raises(EngineError, match="requirement") as caught:
                     call()
                 assert "sslmode=verify-full" in caught.value.hint
@@ -380,7 +383,7 @@ def test_a_row_that_does_not_fit_is_sent_piece_by_piece(
     relay.up.clear()
     row = LARGE.row(1, 1)
     began_s = time.monotonic()
-    assert not relayed.send(row)
+    assert not relayed.send(insert(row))
     assert not relayed.flush()
     assert relayed.receive() is None
     assert time.monotonic() - began_s < _PATIENCE_S
@@ -396,7 +399,7 @@ def test_a_row_that_does_not_fit_is_sent_piece_by_piece(
         if readable:
             row_id = relayed.receive()
     assert pieces > 3
-    (batch,) = fresh.engine("require").survivors(Shape.LEDGER)
+    (batch,) = batches(fresh.engine("require"))
     assert list(batch) == [row._replace(row_id=row_id)]
 
 
@@ -404,22 +407,23 @@ def test_a_reply_may_come_byte_by_byte(
     fresh: Secured, relay: Relay, relayed: PostgresqlSession
 ) -> None:
     relay.drip = threading.Semaphore(0)
-    assert relayed.send(SCHEDULE.row(1, 1)) or relayed.flush()
+    assert relayed.send(insert(SCHEDULE.row(1, 1))) or relayed.flush()
     received: list[int | None] = [None]
     while received[-1] is None:
         relay.drip.release()
         assert select.select([relayed], [], [], 30)[0], "no byte came"
         received.append(relayed.receive())
     assert len(received) > 20
-    assert fresh.engine("require").row(Shape.LEDGER, received[-1])
+    assert fresh.engine("require").row(LEDGER, received[-1])
 
 
 def test_sixteen_sessions_are_acked_what_they_committed(fresh: Secured) -> None:
     """The load's own loop; payloads of all sizes, and none waits for another."""
     engine = fresh.engine("verify-full")
     log, schedule = FakeLog(), SCHEDULE
-    plan = SessionPlan(engine, engine.facts(), Shape.LEDGER, False, SESSIONS)
-    loop = Loop(plan, schedule, cast("WitnessLog", log))
+    plan = InsertPlan(schedule)
+    sessions = Sessions(engine, engine.facts(), plan, False, SESSIONS)
+    loop = Loop(sessions, cast("WitnessLog", log))
     try:
         loop.connect()
         loop.start(now_us())
@@ -435,11 +439,7 @@ def test_sixteen_sessions_are_acked_what_they_committed(fresh: Secured) -> None:
         log.close()
     assert told.failure is None and told.witness_error is None and not told.refusals
     acked = {(session, seq): row_id for session, seq, row_id, _ in log.acks}
-    stored = {
-        (row.session, row.seq): row
-        for batch in engine.survivors(Shape.LEDGER)
-        for row in batch
-    }
+    stored = {(row.session, row.seq): row for batch in batches(engine) for row in batch}
     for key, row_id in acked.items():
         assert stored[key] == schedule.row(*key)._replace(row_id=row_id)
     assert len(stored) - len(acked) <= SESSIONS  # one in flight for each

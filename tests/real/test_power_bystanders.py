@@ -8,8 +8,9 @@ from collections.abc import Iterator
 import pytest
 
 from dbcheck.core.bystanders import Bystanders
+from dbcheck.core.table import CLASSIC, LEDGER
 from dbcheck.lab.servers.base import DatabaseServer
-from dbcheck.ports.engine import Engine, Shape
+from dbcheck.ports.engine import Engine
 from tests.real.lab_access import connect
 from tests.real.test_engine_privileges import Least, statements
 from tests.waiting import wait_until
@@ -39,8 +40,8 @@ def found_by(engine: Engine, connections: int) -> Bystanders:
 
 
 def test_nobody_is_accused_on_a_server_of_dbchecks_own(engine: Engine) -> None:
-    engine.prepare(Shape.LEDGER)
-    engine.prepare(Shape.CLASSIC)
+    engine.prepare((LEDGER,))
+    engine.prepare((CLASSIC,))
     found = found_by(engine, 0)
     assert found.databases == ()
 

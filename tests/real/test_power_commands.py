@@ -217,7 +217,7 @@ def lab(tmp_path: Path) -> Iterator[Operator]:
     with bench(LabSpec("postgresql", drive=drive), tmp_path) as here:
         found = Operator(tmp_path, here.lab.target_url, here.lab.password)
         (tmp_path / "quick.toml").write_text(
-            'shape = "ledger"\npayload_bytes = [200]\ncut_after_s = [0.6, 0.8]\n'
+            'plan = "insert"\npayload_bytes = [200]\ncut_after_s = [0.6, 0.8]\n'
         )
         lines = (
             f"dbcheck_witness: {here.lab.witness_url}",

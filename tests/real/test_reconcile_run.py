@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,9 +21,11 @@ from dbcheck.campaign.rig import Rig
 from dbcheck.cli.reconcile import _recalled
 from dbcheck.core.evidence import Verdict
 from dbcheck.core.history import Ack
+from dbcheck.core.records import AfterRecord, StoredRows
 from dbcheck.core.schedule import Schedule
 from dbcheck.core.server import ServerFacts
 from dbcheck.core.survivors import RowBatch
+from dbcheck.core.table import LEDGER, TableFacts, TableSpec
 from dbcheck.errors import (
     EngineError,
     TableLost,
@@ -31,17 +33,17 @@ from dbcheck.errors import (
     UsageError,
     WitnessError,
 )
-from dbcheck.ports.engine import Engine, Shape, TableFacts
+from dbcheck.ports.engine import Engine
 from dbcheck.ports.power import PowerSwitch
 from dbcheck.ports.witness import Witness, WitnessLog
 from dbcheck.report.progress import PlainProgress
-from dbcheck.runs import AfterRecord, Manifest, RunFolder
+from dbcheck.runs import Manifest, RunFolder
 from dbcheck.witness.base import AgentWitness
 from dbcheck.witness.log import FrameLogReader
 from dbcheck.witness.url import open_witness
 from tests.unit.test_runs import FACTS, LOAD, MANIFEST
 
-NO_ROWS = (0, hashlib.sha256().hexdigest())
+NO_ROWS = {LEDGER.name: StoredRows(0, hashlib.sha256().hexdigest())}
 ACKED = 5  # of session 1, before the rows are read
 
 
@@ -76,18 +78,21 @@ class FakeEngine:
     def logged(self, since_us: int, **options: Any) -> str:
         return self.log
 
-    def table_identity(self, shape: Shape, **options: Any) -> str:
+    def table_identity(self, table: TableSpec, **options: Any) -> str:
         return ""
 
-    def names_in_log(self, shape: Shape) -> tuple[str, ...]:
+    def names_in_log(self, tables: Sequence[TableSpec]) -> tuple[str, ...]:
         return "`d`.`ledger`", "d/ledger"
 
-    def survivors(self, shape: Shape, **options: Any) -> Iterator[RowBatch]:
+    def survivors(
+        self, tables: Sequence[TableSpec], **options: Any
+    ) -> Iterator[tuple[TableSpec, RowBatch]]:
         schedule = Schedule(
             MANIFEST.seed, MANIFEST.epoch, MANIFEST.workload.payload_bytes
         )
         rows = [schedule.row(1, seq) for seq in range(1, self.rows + 1)]
-        yield RowBatch.of(row._replace(row_id=row.seq) for row in rows)
+        (table,) = tables
+        yield table, RowBatch.of(row._replace(row_id=row.seq) for row in rows)
         self._reading()
 
     def tighten(self) -> None:
@@ -146,7 +151,7 @@ class Site:
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[Site]:
     """A witness in processes of their own, with a run in it."""
-    manifest = replace(MANIFEST, logs=2, table=TableFacts({}, 0))
+    manifest = replace(MANIFEST, logs=2, tables={LEDGER.name: TableFacts({}, 0)})
     witness = open_witness(f"file:{tmp_path}/witness", volatile=True)
     first = witness.create(manifest.run_id, manifest.to_bytes())
     second = witness.join(manifest.run_id, 1)
@@ -187,6 +192,19 @@ def test_no_ack_is_held_against_rows_that_were_read_before_it(
     assert outcome.found is not None
     assert (outcome.found.confirmed, outcome.found.kept) == (ACKED, ACKED)
     assert not outcome.found.losses
+
+
+def test_a_table_without_rows_was_read_to_its_end(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No batch comes of it; it has no changed rows, as far as that can be known."""
+    monkeypatch.setattr(FakeEngine, "survivors", lambda *_, **__: iter(()))
+    outcome = site.reconcile(10)
+    assert outcome.after.tables == {LEDGER.name: TableFacts({}, 0)}
+    assert outcome.after.survivors == NO_ROWS
+    assert outcome.run.different_ids(LEDGER.name) == []
+    assert outcome.found is not None
+    assert len(outcome.found.losses) == outcome.found.confirmed == ACKED
 
 
 def test_rows_that_were_read_while_a_log_grew_are_forgotten(site: Site) -> None:
@@ -249,7 +267,7 @@ def test_a_table_that_is_not_opened_fails_only_if_the_log_names_its_damage(
         assert later.found.kept == ACKED
 
 
-DEAD = AfterRecord(None, "PANIC: no checkpoint", *NO_ROWS, None)
+DEAD = AfterRecord(None, "PANIC: no checkpoint", NO_ROWS, None)
 
 
 @pytest.mark.parametrize("slept_s", [0, 3, -3])

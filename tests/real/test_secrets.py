@@ -42,7 +42,7 @@ def note(event, arguments):
 sys.addaudithook(note)
 """
 QUICK = (
-    'shape = "ledger"\npayload_bytes = [200]\nsessions = 4\ncut_after_s = [0.6, 0.6]\n'
+    'plan = "insert"\npayload_bytes = [200]\nsessions = 4\ncut_after_s = [0.6, 0.6]\n'
 )
 PROXY = """
 Host *

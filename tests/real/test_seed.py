@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from dbcheck.core.survivors import RECORD
+from dbcheck.core.table import LEDGER
 from dbcheck.lab.lab import missing
 from dbcheck.lab.spec import LabSpec
 from tests.real.rigs import SEED, bench, quick
@@ -24,7 +25,7 @@ def rows(run: Path) -> Rows:
 
     A checksum covers the key and every byte of the payload.
     """
-    found = np.fromfile(run / "survivors.bin", RECORD)
+    found = np.fromfile(run / "survivors-ledger.bin", RECORD)
     return {
         (row["session"].item(), row["seq"].item()): (
             row["epoch"].item(),
@@ -70,5 +71,6 @@ def test_two_runs_of_one_seed_on_one_table_are_told_apart(tmp_path: Path) -> Non
         assert first.epoch != second.epoch
         outcome = here.judge(ran[1])
         assert outcome.found is not None
-        assert outcome.found.earlier == sum(second.table.rows_by_epoch.values())
+        before = second.tables[LEDGER.name]
+        assert outcome.found.earlier == sum(before.rows_by_epoch.values())
         assert outcome.found.counts == {}

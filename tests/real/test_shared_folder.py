@@ -27,7 +27,7 @@ PROGRAMS = (
     *("sync", "timeout", "umount", "unshare"),
 )
 QUICK = (
-    'shape = "ledger"\npayload_bytes = [200]\nsessions = 4\ncut_after_s = [0.6, 0.6]\n'
+    'plan = "insert"\npayload_bytes = [200]\nsessions = 4\ncut_after_s = [0.6, 0.6]\n'
 )
 MATRIX = """
 cuts = 1

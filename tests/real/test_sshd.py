@@ -84,7 +84,7 @@ def test_a_client_that_goes_takes_its_command_along(
 PARENT = """
 import sys, time
 from pathlib import Path
-from dbcheck.lab import sshd
+from dbcheck.lab.ssh import sshd
 if sys.argv[2] == "asyncssh":
     sshd._openssh = lambda: None
 server = sshd.Sshd(Path(sys.argv[1]))

@@ -12,6 +12,7 @@ import pytest
 from dbcheck.campaign.cycle import run_cycle
 from dbcheck.campaign.preflight import preflight
 from dbcheck.core.evidence import Standing, Verdict
+from dbcheck.core.table import LEDGER
 from dbcheck.errors import EngineError
 from tests.real.rigs import SEED, Said, bench, quick, rig_by_hand
 from tests.real.test_control_client import process_lab
@@ -63,7 +64,7 @@ def test_a_temporary_table_of_each_session_is_refused(
     least = new_least(name)
     for statement in statements(name):
         least.run(statement)
-    least.engine().prepare(quick().shape)
+    least.engine().prepare((LEDGER,))
     least.run("grant create temporary tables on dbcheck.* to dbcheck@'%'")
     least.execute(f"set global init_connect = '{TEMPORARY}'")
     rig = rig_by_hand(least.engine(), tmp_path, Said())

@@ -30,6 +30,7 @@ from typing import Any
 
 TRIES = 12
 BINARY_CHANCE = 6  # characters of a name; binary files hold shorter ones by chance
+INSERTED = ("survivors", "survivors-ledger", "survivors-fs")
 RECORD_BYTES = 39  # of core.survivors.RECORD, whose last byte is the content's
 COUNTS = (
     "confirmed",
@@ -42,8 +43,8 @@ COUNTS = (
     "losses",
 )
 KEPT = re.compile(
-    r"(manifest|load|restore|after)\.json|acks(-\d+)?\.log|survivors\.bin|"
-    r"different\.jsonl"
+    r"(manifest|load|restore|after)\.json|acks(-\d+)?\.log|survivors(-\w+)?\.bin|"
+    r"different(-\w+)?\.jsonl"
 )
 LOG_CHARACTERS, LINE_CHARACTERS = 50_000, 300
 # Where a lab and the MySQL server of the tests lie, and who runs them.
@@ -87,6 +88,10 @@ RECIPES = (
     Recipe(("mariadb-lying",), f"--engine mariadb {LYING}", "FAIL"),
     Recipe(("classic-pass",), "--engine postgresql --workload classic", "PASS"),
     Recipe(("classic-lying",), f"--engine mariadb --workload classic {LYING}", "FAIL"),
+    Recipe(("registers-pass",), "--engine postgresql --workload registers", "PASS"),
+    Recipe(
+        ("registers-lying",), f"--engine mariadb --workload registers {LYING}", "FAIL"
+    ),
     Recipe(("process",), "--engine postgresql --rung process", "PASS"),
     Recipe(("two-processes",), "--engine mariadb --processes 2", "PASS"),
     Recipe(
@@ -303,12 +308,23 @@ def write(path: Path, values: Mapping[str, Any]) -> None:
     path.write_text(json.dumps(record, indent=1))
 
 
+def survivors_of(run: Path) -> Path:
+    """Return the file of the inserted rows; before format 4 there is but one."""
+    (path,) = [path for path in run.glob("survivors*.bin") if path.stem in INSERTED]
+    return path
+
+
 def write_survivors(run: Path, content: bytes) -> None:
-    """Exchange the survivors, and what after.json says of them."""
-    (run / "survivors.bin").write_bytes(content)
+    """Exchange the inserted rows that survived, and what after.json says of them."""
+    path = survivors_of(run)
+    path.write_bytes(content)
     after = read(run / "after.json")
-    after["survivors"] = len(content) // RECORD_BYTES
-    after["survivors_sha256"] = hashlib.sha256(content).hexdigest()
+    rows, digest = len(content) // RECORD_BYTES, hashlib.sha256(content).hexdigest()
+    if path.stem == INSERTED[0]:
+        after |= {"survivors": rows, "survivors_sha256": digest}
+    else:
+        table = path.stem.partition("-")[2]
+        after["survivors"][table] = {"rows": rows, "sha256": digest}
     write(run / "after.json", after)
 
 
@@ -317,7 +333,7 @@ def write_survivors(run: Path, content: bytes) -> None:
 
 def corrupt_row(run: Path) -> bool:
     """Have the content of a row in the middle differ."""
-    content = bytearray((run / "survivors.bin").read_bytes())
+    content = bytearray(survivors_of(run).read_bytes())
     middle = len(content) // RECORD_BYTES // 2
     content[middle * RECORD_BYTES + RECORD_BYTES - 1] = 1
     write_survivors(run, bytes(content))
@@ -326,7 +342,7 @@ def corrupt_row(run: Path) -> bool:
 
 def missing_row(run: Path) -> bool:
     """Take a row in the middle away."""
-    content = (run / "survivors.bin").read_bytes()
+    content = survivors_of(run).read_bytes()
     at = len(content) // RECORD_BYTES // 2 * RECORD_BYTES
     write_survivors(run, content[:at] + content[at + RECORD_BYTES :])
     return True

@@ -7,14 +7,14 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from dbcheck.core.acks import AckArray, pack, unpack
-from dbcheck.core.earlier import Before
 from dbcheck.core.history import Ack
 from dbcheck.core.reconcile import Claim, Reconciliation, reconcile
 from dbcheck.core.survivors import INTACT, RECORD, Records
+from dbcheck.core.table import TableFacts
 
 EPOCH = 77
 SEED = 5
-NOTHING_BEFORE = Before({}, 0)
+NOTHING_BEFORE = TableFacts({}, 0)
 
 
 def ack(session: int, seq: int) -> Ack:
@@ -63,7 +63,7 @@ def reconciled(
     counts: Mapping[int, int],
     rows: Iterable[tuple[int, ...]],
     *,
-    before: Before = NOTHING_BEFORE,
+    before: TableFacts = NOTHING_BEFORE,
     claim: Claim | None = None,
     window_acks: int = 10,
 ) -> Reconciliation:

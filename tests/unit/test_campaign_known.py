@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,10 +16,11 @@ from dbcheck.campaign.known import NOTHING_KNOWN, Known
 from dbcheck.campaign.reading import DIFFERENT_MAX
 from dbcheck.core.cut import SwitchKind
 from dbcheck.core.earlier import EpochTotals
+from dbcheck.core.records import AfterRecord
 from dbcheck.core.server import ServerFacts
+from dbcheck.core.table import TableFacts, TableSpec
 from dbcheck.errors import TargetChanged
-from dbcheck.ports.engine import Shape, TableFacts
-from dbcheck.runs import AfterRecord, RunFolder
+from dbcheck.runs import RunFolder
 from tests.unit.cycles import record, records_of
 from tests.unit.rigs import Told, rig_of
 from tests.unit.test_campaign_folder import PLAN
@@ -27,6 +28,8 @@ from tests.unit.test_preflight_ends import Parts, rig_with
 from tests.unit.test_runs import FACTS, MANIFEST
 
 LEFT = TableFacts({7: 5, 8: 3}, 8, {7: 100, 8: 200})
+TABLE = "ledger"
+ALL_LEFT = {TABLE: LEFT}
 A, B = {"system_identifier": "1"}, {"system_identifier": "2"}
 
 
@@ -45,11 +48,11 @@ A, B = {"system_identifier": "1"}, {"system_identifier": "2"}
 def test_rows_that_are_gone_between_cycles_are_missed(
     rows: Mapping[int, int], weights: Mapping[int, int], lost: int
 ) -> None:
-    known = Known(A, "20260102-030405-a1b2c3", LEFT)
+    known = Known(A, "20260102-030405-a1b2c3", ALL_LEFT)
     with pytest.raises(
         TargetChanged, match=rf"rows .* are missing or changed .*\(at least {lost}\)"
     ) as caught:
-        known.require_rows(TableFacts(rows, 9, weights))
+        known.require_rows(TABLE, TableFacts(rows, 9, weights))
     assert "since run 20260102-030405-a1b2c3 was read" in str(caught.value)
     assert "begin a new campaign" in caught.value.hint
 
@@ -66,8 +69,8 @@ def test_rows_that_are_gone_between_cycles_are_missed(
 def test_complete_rows_are_accepted(
     rows: Mapping[int, int], weights: Mapping[int, int]
 ) -> None:
-    Known(A, "", LEFT).require_rows(TableFacts(rows, 9, weights))
-    NOTHING_KNOWN.require_rows(TableFacts(rows, 9, weights))
+    Known(A, "", ALL_LEFT).require_rows(TABLE, TableFacts(rows, 9, weights))
+    NOTHING_KNOWN.require_rows(TABLE, TableFacts(rows, 9, weights))
 
 
 def test_what_is_left_is_counted_as_the_server_counts_it() -> None:
@@ -83,36 +86,36 @@ def test_what_is_left_is_counted_as_the_server_counts_it() -> None:
 def test_the_next_cycle_is_compared_with_the_last_reading() -> None:
     """What counts is what the last reading left, whatever its cycle came to."""
     less = TableFacts({7: 4}, 8, {7: 90})
-    read = AfterRecord(FACTS, "", 4, "", None, table=less)
-    known = Known(A, "before", LEFT).with_run(MANIFEST, read)
-    assert (known.run, known.table) == (MANIFEST.run_id, less)
-    known.require_rows(less)
-    assert known.with_run(MANIFEST, AfterRecord(FACTS, "", 0, "", None)) == known
+    read = AfterRecord(FACTS, "", {}, None, tables={TABLE: less})
+    known = Known(A, "before", ALL_LEFT).with_run(MANIFEST, read)
+    assert (known.run, known.tables) == (MANIFEST.run_id, {TABLE: less})
+    known.require_rows(TABLE, less)
+    assert known.with_run(MANIFEST, AfterRecord(FACTS, "", {}, None)) == known
 
 
 def test_what_a_reading_shows_of_the_rows() -> None:
     """Only of those that are counted and weighed as they were read."""
     table = TableFacts({7: 5, 8: 4, 9: 1}, 9, {7: 100, 8: 201, 9: 1})
-    known = Known(A, "before", LEFT, different=(3,))
-    marked = known.of_table(table)
+    known = Known(A, "before", ALL_LEFT, different={TABLE: (3,)})
+    marked = known.of_table(TABLE, table)
     assert (marked.different, marked.sound) == ((3,), (7,))
     assert replace(marked, different=(), sound=()) == table
     most = tuple(range(DIFFERENT_MAX))
-    assert replace(known, different=most).of_table(table).sound == ()
-    for nothing in (NOTHING_KNOWN, replace(known, different=None)):
-        assert nothing.of_table(table) == table
+    assert replace(known, different={TABLE: most}).of_table(TABLE, table).sound == ()
+    for nothing in (NOTHING_KNOWN, replace(known, different={})):
+        assert nothing.of_table(TABLE, table) == table
 
 
 def test_what_a_reading_found_changed_is_known_when_resumed(tmp_path: Path) -> None:
-    read = AfterRecord(FACTS, "", 4, "", None, table=LEFT)
+    read = AfterRecord(FACTS, "", {}, None, tables={TABLE: LEFT})
     folder = CampaignFolder.create(tmp_path / "c", PLAN)
-    folder.write_known(NOTHING_KNOWN.with_run(MANIFEST, read, [3]))
-    marked = folder.known().of_table(LEFT)
+    folder.write_known(NOTHING_KNOWN.with_run(MANIFEST, read, {TABLE: [3]}))
+    marked = folder.known().of_table(TABLE, LEFT)
     assert (marked.different, marked.sound) == ((3,), (7, 8))
 
 
 def test_a_name_that_was_read_later_is_known_as_well() -> None:
-    after = AfterRecord(FACTS, "", 0, "", None)
+    after = AfterRecord(FACTS, "", {}, None)
     nameless = replace(MANIFEST, before=replace(FACTS, identity={"database": "d"}))
     known = NOTHING_KNOWN.with_run(nameless, after).with_run(MANIFEST, after)
     with pytest.raises(TargetChanged, match="system_identifier was 1 and is 2"):
@@ -130,9 +133,11 @@ class Server(Parts):
     def facts(self) -> ServerFacts:
         return replace(FACTS, identity=self._identity, clock_us=10**9)
 
-    def prepare(self, shape: Shape, **options: Any) -> TableFacts:
+    def prepare(
+        self, tables: Sequence[TableSpec], **options: Any
+    ) -> dict[str, TableFacts]:
         self.prepared += 1
-        return self._table
+        return {TABLE: self._table}
 
     def create(self, run_id: str, content: bytes) -> Any:
         self.created += 1
@@ -157,7 +162,7 @@ def test_nothing_of_another_server_is_touched(tmp_path: Path) -> None:
 def test_a_cycle_does_not_begin_when_rows_are_gone(tmp_path: Path) -> None:
     server = Server(A, TableFacts({}, 0))
     with pytest.raises(TargetChanged, match=r"\(at least 8\)"):
-        began(server, Known(A, "", LEFT), tmp_path / "runs")
+        began(server, Known(A, "", ALL_LEFT), tmp_path / "runs")
     assert not server.created
     assert not (tmp_path / "runs").exists()
 
@@ -166,13 +171,13 @@ def test_missing_rows_end_a_campaign_and_end_it_again_when_resumed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = CampaignFolder.create(tmp_path / "c", replace(PLAN, control=False))
-    folder.write_known(Known(A, "", LEFT))
+    folder.write_known(Known(A, "", ALL_LEFT))
     power: Any = SimpleNamespace(attended=False)
     engine: Any = SimpleNamespace(checkpoints=True)
     rig = replace(rig_of(Told(), engine=engine), power=power)
 
     def run_cycle(*given: Any) -> Any:
-        given[-1].require_rows(TableFacts({}, 0))
+        given[-1].require_rows(TABLE, TableFacts({}, 0))
 
     monkeypatch.setattr(campaign, "run_cycle", run_cycle)
     for _ in range(2):
@@ -185,7 +190,7 @@ def test_what_a_run_showed_is_kept_in_the_folder(tmp_path: Path) -> None:
     folder = CampaignFolder.create(tmp_path / "campaign", PLAN)
     assert folder.known() == NOTHING_KNOWN
     run = RunFolder.create(folder.runs, MANIFEST)
-    run.write_after(AfterRecord(FACTS, "", 8, "", None, table=LEFT))
+    run.write_after(AfterRecord(FACTS, "", {}, None, tables={TABLE: LEFT}))
     known = folder.known().with_run(run.manifest(), run.after())
     folder.write_known(known)
-    assert folder.known() == known == Known(A, MANIFEST.run_id, LEFT)
+    assert folder.known() == known == Known(A, MANIFEST.run_id, ALL_LEFT)

@@ -8,10 +8,10 @@ import pytest
 
 from dbcheck.core.acks import ACK_DTYPE, AckArray
 from dbcheck.core.classic import reconcile_ids
-from dbcheck.core.earlier import Before
 from dbcheck.core.history import Ack
 from dbcheck.core.reconcile import Claim, Reconciliation
 from dbcheck.core.survivors import RECORD, Records
+from dbcheck.core.table import TableFacts
 from tests.unit.cycles import NOTHING_BEFORE, array_of, records_of
 
 ACKS = [Ack(1, 1, 11, 100), Ack(2, 1, 12, 200), Ack(1, 2, 13, 300), Ack(1, 3, 15, 400)]
@@ -21,7 +21,7 @@ def found(
     ids: Iterable[int],
     *,
     acks: list[Ack] = ACKS,
-    before: Before = NOTHING_BEFORE,
+    before: TableFacts = NOTHING_BEFORE,
     claim: Claim | None = None,
 ) -> Reconciliation:
     records = records_of((row_id, 0, 0, 0, 0, 0, 0) for row_id in ids)
@@ -69,7 +69,7 @@ def test_without_the_client_the_window_bounds_what_may_be_there() -> None:
 
 
 def test_rows_from_before_must_still_be_there() -> None:
-    before = Before({0: 2}, 10)
+    before = TableFacts({0: 2}, 10)
     assert found([9, 10, 11, 12, 13, 15], before=before).counts == {}
     lost = found([9, 11, 12, 13, 15], before=before)
     assert (lost.counts, lost.earlier_lost) == ({"missing-hole": 1}, {0: 1})
@@ -92,19 +92,19 @@ def test_an_id_that_was_acked_twice_is_one_row_lost() -> None:
 )
 def test_an_id_that_stands_twice_is_a_duplicate(ids: list[int], kept: int) -> None:
     """A server whose index and table disagree may show a row, and its copy."""
-    before = Before({0: 2 if 9 in ids else 0}, 10)
+    before = TableFacts({0: 2 if 9 in ids else 0}, 10)
     result = found(ids, before=before)
     assert result.counts == {"duplicate": 1}
     assert (result.kept, result.foreign, result.earlier_lost) == (kept, 0, {})
 
 
 def test_a_copy_does_not_stand_for_a_row_that_is_gone() -> None:
-    result = found([9, 9, 11, 12, 13, 15], before=Before({0: 2}, 10))
+    result = found([9, 9, 11, 12, 13, 15], before=TableFacts({0: 2}, 10))
     assert result.counts == {"duplicate": 1, "missing-hole": 1}
 
 
 def test_a_row_that_was_being_committed_when_the_table_was_counted_is_foreign() -> None:
-    result = found([8, 9, 10, 11, 12, 13, 15], before=Before({0: 2}, 10))
+    result = found([8, 9, 10, 11, 12, 13, 15], before=TableFacts({0: 2}, 10))
     assert (result.counts, result.foreign) == ({}, 1)
 
 

@@ -18,7 +18,7 @@ from dbcheck.cli import matrix_target
 from dbcheck.cli.matrix_cycles import Measured
 from dbcheck.cli.matrix_rows import Row
 from dbcheck.core.evidence import Judgement, Verdict
-from dbcheck.ports.engine import TableFacts
+from dbcheck.core.table import TableFacts
 from dbcheck.runs import RunFolder
 from dbcheck.witness.log import FrameLogReader
 from tests.fuzz.stored_run import manifest, stored_run
@@ -32,7 +32,7 @@ LEFT = TableFacts({7: 9}, 12, {7: 3})
 def outcome(tmp_path: Path) -> Outcome:
     """A cycle that passed, and left rows."""
     run = stored_run(RunFolder.create(tmp_path, manifest()))
-    run.write_after(replace(run.after(), table=LEFT))
+    run.write_after(replace(run.after(), tables={"ledger": LEFT}))
     return judge_run(run, FrameLogReader())
 
 
@@ -56,13 +56,13 @@ def test_a_control_knows_what_the_one_before_it_left(
     power: Any = SimpleNamespace(attended=False)
     rig = replace(rig_of(Told()), power=power)
     assert len(list(control.run_controls(rig, manifest().workload, 1))) == 3
-    assert [each.table for each in known] == [None, LEFT, LEFT]
+    assert [each.tables.get("ledger") for each in known] == [None, LEFT, LEFT]
 
 
 def rows(view: Told, outcome: Outcome, cycle: Cycle, patch: Any) -> list[Measured]:
     """Run two rows of two cuts each on a target."""
     patch.setattr(matrix_target, "resumable_cycle", cycle)
-    engine: Any = SimpleNamespace(target="", check=lambda shape, relaxed: None)
+    engine: Any = SimpleNamespace(target="", check=lambda statements, relaxed: None)
     measured = [Measured(Row(n, None, {}, False, "", None, None)) for n in "ab"]
     lines: Any = SimpleNamespace(line=view.phase)
     rig = rig_of(view, engine=engine)
@@ -76,7 +76,7 @@ def test_a_row_of_a_matrix_knows_what_the_one_before_it_left(
 ) -> None:
     known: list[Known] = []
     measured = rows(Told(), outcome, noting(known, outcome), monkeypatch)
-    assert [each.table for each in known] == [None, LEFT, LEFT, LEFT]
+    assert [each.tables.get("ledger") for each in known] == [None, *[LEFT] * 3]
     assert [(len(each.outcomes), each.error) for each in measured] == [(2, ""), (2, "")]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 import pytest
@@ -234,14 +233,6 @@ def test_counts_that_run_backwards_are_refused() -> None:
         Counted(2, 3)
 
 
-def test_values_are_the_same_after_json() -> None:
-    left = replace(remains(KEPT, ring((400, 499), torn=(3, 1))), attributes=8)
-    text = json.dumps([DONE.to_values(), left.to_values()])
-    done, again = json.loads(text)
-    assert Completed.from_values(done) == DONE
-    assert Remains.from_values(again) == left
-
-
 def left_of(written: int, kept: int, blocks: int) -> Ring:
     """Return a ring after *written* writes, of which the drive kept *kept*."""
     numbers = range(max(1, kept - blocks + 1), kept + 1)
@@ -302,4 +293,3 @@ def test_blocks_beyond_the_last_report_show_how_long_the_host_went_on(
     done = replace(DONE, as_of_us=7_000, interval_us=1_000)
     assert wrote_until_us(done, remains(*rings)) == until_us
     assert wrote_until_us(DONE, remains(*rings)) is None
-    assert Completed.from_values(done.to_values()) == done

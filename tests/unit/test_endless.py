@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import select
 import socket
 import struct
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,8 +18,9 @@ import pytest
 
 from dbcheck.campaign import reading
 from dbcheck.core.history import Row
-from dbcheck.core.schedule import Schedule
+from dbcheck.core.plans.insert import INSERT
 from dbcheck.core.survivors import RowBatch
+from dbcheck.core.table import LEDGER, TableFacts, TableSpec
 from dbcheck.engines.mysql import link as mysql_link
 from dbcheck.engines.mysql.link import MysqlLink
 from dbcheck.engines.mysql.rows import Layout, RowReader
@@ -26,9 +29,10 @@ from dbcheck.engines.postgresql import link as postgresql_link
 from dbcheck.engines.postgresql.link import PostgresqlLink
 from dbcheck.engines.postgresql.session import PostgresqlSession
 from dbcheck.errors import CommitUnknown, EngineError
-from dbcheck.ports.engine import Shape
 from tests.hostile import OK, MysqlPeer, PgPeer, hostile
+from tests.kit.operations import INSERTS
 from tests.unit.tables import MYSQL_TYPES
+from tests.unit.test_runs import MANIFEST
 
 NATIVE = "mysql_native_password"
 COM_STMT_PREPARE = b"\x16"
@@ -185,7 +189,7 @@ def test_an_answer_to_an_insert_without_end(kind: bytes) -> None:
 
     def answer(peer: PgPeer) -> None:
         peer.greet()
-        peer.obey(until=b"\0dbcheck_insert\0")
+        peer.obey(until=b"\0dbcheck_insert_ledger\0")
         if kind == b"G":
             peer.send((b"2", b""), (kind, b"\0\0\0"))
             peer.wire.recv(1 << 10)
@@ -193,11 +197,10 @@ def test_an_answer_to_an_insert_without_end(kind: bytes) -> None:
             peer.wire.sendall(kind + struct.pack("!i", 1 << 30))
             flood(peer.wire, MIB)
 
-    row = Schedule(1, 1, (8,)).row(1, 1)
     with server(PgPeer, answer) as arguments:
-        session = PostgresqlSession("db1", arguments, Shape.LEDGER)
+        session = PostgresqlSession("db1", arguments, (INSERT,))
         with contextlib.closing(session):
-            session.send(row)
+            session.send(INSERTS.operation(1, 1))
             with pytest.raises(CommitUnknown, match="no end of answers"):
                 while select.select([session], [], [], 30)[0]:
                     assert session.receive() is None
@@ -233,7 +236,7 @@ def test_a_row_of_postgresql_without_end() -> None:
         PostgresqlLink("db1", arguments, 5) as link,
         pytest.raises(EngineError, match="sent more than 64 MiB in answer to"),
     ):
-        list(link.stream("ledger"))
+        list(link.stream((LEDGER,)))
 
 
 def test_rows_of_mysql_that_drip(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -256,7 +259,7 @@ def test_rows_of_mysql_that_drip(monkeypatch: pytest.MonkeyPatch) -> None:
         contextlib.closing(MysqlLink("db1", arguments, 5)) as link,
         pytest.raises(EngineError, match=r"survivors_ledger within 0\.3 s"),
     ):
-        list(link.stream("ledger"))
+        list(link.stream((LEDGER,)))
 
 
 @pytest.mark.parametrize(("before", "sent"), [(0, 0), (2, 0), (0, 2)])
@@ -268,24 +271,16 @@ def test_more_rows_than_there_can_be(
     batch = RowBatch.of([Row(1, 1, 1, 1, 0, b"x", 0)] * most)
     last = RowBatch.of([Row(1, 1, 1, 1, 0, b"x", 0)])
 
-    def survivors(*_: Any, **__: Any) -> Iterator[RowBatch]:
-        yield batch
-        yield last
+    def survivors(*_: Any, **__: Any) -> Iterator[tuple[TableSpec, RowBatch]]:
+        yield LEDGER, batch
+        yield LEDGER, last
 
     engine = SimpleNamespace(survivors=survivors)
-    run = SimpleNamespace(
-        load=lambda: SimpleNamespace(sent={1: sent}), write_lines=lambda *_: None
-    )
-    manifest = SimpleNamespace(
-        seed=1,
-        epoch=2,
-        sizes_by_epoch=False,
-        target="db1",
-        table=SimpleNamespace(rows_by_epoch={1: before}),
-        workload=SimpleNamespace(shape=Shape.LEDGER, payload_bytes=(8,)),
-    )
+    run = SimpleNamespace(load=lambda: SimpleNamespace(sent={1: sent}))
+    manifest = replace(MANIFEST, tables={"ledger": TableFacts({1: before}, before)})
     parts: list[Any] = [SimpleNamespace(engine=engine), run, manifest, None]
-    records = reading._Survivors(*parts).records()
-    assert len(next(records)) == most
-    with pytest.raises(EngineError, match=f"db1 sends more than {most} rows"):
-        next(records)
+    batches = reading._Survivors(*parts)._batches()
+    assert len(next(batches)[1]) == most
+    said = f"{MANIFEST.target} sends more than {most} rows"
+    with pytest.raises(EngineError, match=re.escape(said)):
+        next(batches)

@@ -15,7 +15,7 @@ from dbcheck.core.evidence import (
     Judgement,
     Standing,
     Verdict,
-    same_table,
+    same_tables,
 )
 from dbcheck.core.indexloss import IndexLoss, judge_index
 from dbcheck.core.loss import Losses
@@ -79,7 +79,7 @@ GONE = Reconciliation(9, 0, 0, 0, 0, 0, {}, Losses.of(()))
         pytest.param(
             Verdict.INCONCLUSIVE,
             replace(CLEAN, earlier_lost={3: 1}),
-            tuple(same_table("16385 1", "16385 2")),
+            tuple(same_tables({"ledger": "16385 1"}, {"ledger": "16385 2"})),
             Verdict.INCONCLUSIVE,
             id="the table was replaced",
         ),

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from dbcheck.core.table import CLASSIC, LEDGER
 from dbcheck.engines.mysql.check import product, quote_account
 from dbcheck.engines.postgresql.check import require_product
 from dbcheck.engines.tables import require_ours
 from dbcheck.errors import EngineError
-from dbcheck.ports.engine import Shape
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_accounts_are_quoted_for_a_grant() -> None:
     assert quote_account("odd@name@%") == "'odd@name'@'%'"
 
 
-LEDGER = [
+COLUMNS = [
     ("id", "bigint"),
     ("epoch", "bigint"),
     ("session", "integer"),
@@ -83,22 +83,22 @@ LEDGER = [
 
 
 def test_our_own_tables_are_accepted() -> None:
-    require_ours(Shape.LEDGER, "ledger", "dbcheck 1", LEDGER)
-    require_ours(Shape.CLASSIC, "fs", "dbcheck 1", LEDGER[:1])
+    require_ours(LEDGER, "ledger", "dbcheck 1", COLUMNS)
+    require_ours(CLASSIC, "fs", "dbcheck 1", COLUMNS[:1])
 
 
 @pytest.mark.parametrize(
     ("comment", "columns"),
     [
-        pytest.param("", LEDGER, id="no mark"),
-        pytest.param("dbcheck 2", LEDGER, id="another format"),
-        pytest.param("dbcheck 1", LEDGER[:-1], id="a column is missing"),
-        pytest.param("dbcheck 1", [("id", "integer"), *LEDGER[1:]], id="small ids"),
+        pytest.param("", COLUMNS, id="no mark"),
+        pytest.param("dbcheck 2", COLUMNS, id="another format"),
+        pytest.param("dbcheck 1", COLUMNS[:-1], id="a column is missing"),
+        pytest.param("dbcheck 1", [("id", "integer"), *COLUMNS[1:]], id="small ids"),
     ],
 )
 def test_tables_of_others_are_refused(
     comment: str, columns: list[tuple[str, str]]
 ) -> None:
     with pytest.raises(EngineError, match="ledger") as caught:
-        require_ours(Shape.LEDGER, "ledger", comment, columns)
+        require_ours(LEDGER, "ledger", comment, columns)
     assert "drop" in caught.value.hint

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from dbcheck import stored
+from dbcheck.core.records import AfterRecord
 from dbcheck.errors import RunFormatError
 from dbcheck.formats import FORMAT
-from dbcheck.runs import AfterRecord, LoadRecord, Manifest, Recalled, RunFolder
+from dbcheck.runs import LoadRecord, Manifest, Recalled, RunFolder
 from tests.runs import make
 
 OLD = Path(make.__file__).parent / "format-2" / "postgresql-pass"
@@ -28,7 +29,7 @@ def test_a_format_that_is_not_known_is_refused(number: int, tmp_path: Path) -> N
     values = {**make.read(OLD / "manifest.json"), "format": number}
     with pytest.raises(RunFormatError, match=f"is of format {number}; ") as caught:
         Manifest.from_bytes(rewritten(values, tmp_path), "here")
-    assert f"reads format 2, {FORMAT}" in str(caught.value)
+    assert f"reads format 2, 3, {FORMAT}" in str(caught.value)
     assert ("or a newer one" in caught.value.hint) is (number > FORMAT)
 
 

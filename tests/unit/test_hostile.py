@@ -16,7 +16,7 @@ from dbcheck.cli.matrix_rows import read_matrix
 from dbcheck.core.depth import Completed, Counted, Ground, Remains, Ring, find_depth
 from dbcheck.core.evidence import Standing
 from dbcheck.core.history import Ack
-from dbcheck.engines.mysql.wire import Nonsense, answer
+from dbcheck.engines.mysql.wire import Nonsense, answers
 from dbcheck.errors import DbcheckError, HostError, RunFormatError, UsageError
 from dbcheck.hosts.agent.canary import RUN, survivors
 from dbcheck.hosts.agent.facts import parse_nvme, parse_smartctl
@@ -93,7 +93,7 @@ def test_a_value_does_not_grow_beyond_measure(tmp_path: Path) -> None:
 @pytest.mark.parametrize("number", ["9" * 5000, "0x" + "f" * 5000, str(10**400)])
 def test_numbers_that_no_number_is_that_long(tmp_path: Path, number: str) -> None:
     path = tmp_path / "x.toml"
-    path.write_text(f'shape = "classic"\nsessions = {number}\n')
+    path.write_text(f'plan = "classic"\nsessions = {number}\n')
     with pytest.raises(UsageError, match="is not TOML"):
         workload.load(str(path))
     with pytest.raises(UsageError, match="is not TOML"):
@@ -150,8 +150,8 @@ def test_an_answer_nested_too_deep_is_told() -> None:
 
 def test_an_id_that_no_row_can_have_is_nonsense() -> None:
     packet = b"\0\x01\xfe" + b"\xff" * 8 + b"\x02\0\0\0"
-    with pytest.raises(Nonsense, match="the id 18446744073709551615"):
-        answer(len(packet).to_bytes(3, "little") + b"\x01" + packet)
+    with pytest.raises(Nonsense, match="impossible row id 18446744073709551615"):
+        answers(len(packet).to_bytes(3, "little") + b"\x01" + packet, 1)
 
 
 @pytest.mark.parametrize("logs", [0, LOGS_MAX + 1, 10**12])

@@ -18,7 +18,6 @@ from dbcheck.campaign.preflight import WARM_ROWS, Started
 from dbcheck.campaign.rig import Rig
 from dbcheck.core.cut import Cut
 from dbcheck.core.depth import Completed, Counted
-from dbcheck.core.schedule import Schedule
 from dbcheck.core.server import ServerFacts
 from dbcheck.errors import EngineError, LoadError, RunWriteError, WitnessError
 from dbcheck.load.group import END_S, GroupResult, SessionGroup, Snapshot
@@ -89,7 +88,7 @@ def started(rig: Rig) -> Iterator[Started]:
     run = RunFolder.create(rig.runs, MANIFEST)
     log = rig.witness.create(MANIFEST.run_id, MANIFEST.to_bytes())
     with contextlib.closing(log):
-        yield Started(run, MANIFEST, Schedule(1, 2, (10,)), log, None)
+        yield Started(run, MANIFEST, MANIFEST.plan(), log, None)
 
 
 @pytest.mark.parametrize("interrupts", [1, 2, 3])

@@ -12,7 +12,8 @@ from typing import Any, cast
 import pytest
 
 from dbcheck.core.ended import BROKEN
-from dbcheck.core.history import AckValues, Row
+from dbcheck.core.history import AckValues
+from dbcheck.core.operation import Operation
 from dbcheck.core.schedule import Schedule
 from dbcheck.core.server import ServerFacts
 from dbcheck.errors import CommitUnknown, EngineError, OtherServer, WitnessError
@@ -20,11 +21,12 @@ from dbcheck.load import loop as loop_module
 from dbcheck.load.group import GroupResult
 from dbcheck.load.load import Load
 from dbcheck.load.loop import Loop, now_us
-from dbcheck.load.plan import SessionPlan
-from dbcheck.ports.engine import Engine, Session, Shape
+from dbcheck.load.sessions import Sessions
+from dbcheck.ports.engine import Engine, Session
 from dbcheck.ports.witness import WitnessLog
 from dbcheck.witness.window import Window, WindowLimits
 from tests.interrupts import main as main
+from tests.kit.operations import CLASSICS, INSERTS
 from tests.waiting import wait_until
 
 SCHEDULE = Schedule(1, 2, (10,))
@@ -32,7 +34,7 @@ FACTS = ServerFacts("Fake", "1", {"id": "1"}, 10, 1, 10, {})
 LAST = 50  # operation that a session of these tests does not answer
 NEVER_S = 1e6
 
-Answer = Callable[[Row], int]
+Answer = Callable[[Operation], int]
 
 
 class FakeLog:
@@ -91,10 +93,10 @@ class FakeSession:
     def fileno(self) -> int:
         return self._alarm
 
-    def send(self, row: Row) -> bool:
-        self._server.sent.append(row)
+    def send(self, operation: Operation) -> bool:
+        self._server.sent.append(operation)
         try:
-            if row_id := self._answer(row):
+            if row_id := self._answer(operation):
                 self.reply(row_id)
         except EngineError as error:
             self.reply(error)
@@ -129,11 +131,11 @@ class FakeServer:
     def __init__(self, answer: Answer) -> None:
         self.answer = answer
         self.facts_now: ServerFacts | None = FACTS
-        self.sent: list[Row] = []
+        self.sent: list[Operation] = []
         self.open: list[FakeSession] = []
         self.received_us = 0
 
-    def open_session(self, shape: Shape, **options: Any) -> Session:
+    def open_session(self, *_: Any, **options: Any) -> Session:
         self.open.append(FakeSession(self, self.answer))
         return self.open[-1]
 
@@ -150,9 +152,9 @@ class Site:
         self, server: FakeServer, log: FakeLog, count: int, **more: Any
     ) -> None:
         self.server, self.log = server, log
-        shape = more.pop("shape", Shape.LEDGER)
-        plan = SessionPlan(cast(Engine, server), FACTS, shape, False, count, **more)
-        self.loop = Loop(plan, SCHEDULE, cast(WitnessLog, log))
+        plan = more.pop("plan", INSERTS)
+        sessions = Sessions(cast(Engine, server), FACTS, plan, False, count, **more)
+        self.loop = Loop(sessions, cast(WitnessLog, log))
 
     def run(self, until: Callable[[], bool]) -> GroupResult:
         """Let the sessions commit until something is so."""
@@ -190,7 +192,7 @@ def make() -> Iterator[Make]:
     assert [t.name for t in threading.enumerate() if "session" in t.name] == []
 
 
-def until_last(row: Row) -> int:
+def until_last(row: Operation) -> int:
     return row.seq if row.seq < LAST else 0
 
 
@@ -203,7 +205,7 @@ def test_each_session_commits_one_after_the_other(make: Make) -> None:
         acks = [ack[1] for ack in site.log.acks if ack[0] == number]
         rows = [row for row in site.server.sent if row.session == number]
         assert acks == list(range(1, LAST))
-        assert rows == [SCHEDULE.row(number, seq) for seq in range(1, LAST + 1)]
+        assert rows == [INSERTS.operation(number, n) for n in range(1, LAST + 1)]
     assert all(row_id == seq for _, seq, row_id, _ in site.log.acks)
     look = site.loop.snapshot()
     assert (look.running, look.waiting, look.acked) == (0, 0, 3 * (LAST - 1))
@@ -304,7 +306,7 @@ def test_a_rate_that_the_log_holds_back_lets_the_loop_rest(make: Make) -> None:
 
 
 def test_what_cannot_be_sent_at_once_is_flushed(make: Make) -> None:
-    def answer(row: Row) -> int:
+    def answer(row: Operation) -> int:
         site.server.open[0].unsent = 2
         return until_last(row)
 
@@ -313,12 +315,12 @@ def test_what_cannot_be_sent_at_once_is_flushed(make: Make) -> None:
     assert result.failure is None
 
 
-def broken(row: Row) -> int:
+def broken(row: Operation) -> int:
     raise CommitUnknown("broke", farewell="shutting down")
 
 
 def test_a_broken_session_is_replaced_under_a_new_number(make: Make) -> None:
-    site = make(lambda row: broken(row) if row[2:4] == (2, 5) else until_last(row))
+    site = make(lambda row: broken(row) if row[:2] == (2, 5) else until_last(row))
     result = site.run(lambda: len(site.log.acks) == 3 * (LAST - 1) + 4)
     assert result.sent == {1: LAST, 2: 5, 3: LAST, 4: LAST}
     assert result.acked == {1: LAST - 1, 2: 4, 3: LAST - 1, 4: LAST - 1}
@@ -332,11 +334,11 @@ def test_every_session_must_reach_the_server_that_the_load_began_with(
     site = make(lambda row: broken(row) if row.seq == 5 else row.seq)
     opened, asked = site.server.open_session, list[Any]()
 
-    def open_session(shape: Shape, **options: Any) -> Session:
+    def open_session(*_: Any, **options: Any) -> Session:
         asked.append(options["server"])
         if len(asked) > 3:
             raise OtherServer("it started 1 s later")
-        return opened(shape)
+        return opened(())
 
     site.server.open_session = open_session  # type: ignore[method-assign]
     result = site.run(lambda: site.loop.snapshot().running == 0)
@@ -358,8 +360,8 @@ def test_another_server_is_not_written_to(make: Make, now: ServerFacts | None) -
     assert load.gone_us >= max(ack[3] for ack in site.log.acks)
 
 
-def test_the_classic_shape_is_never_continued(make: Make) -> None:
-    site = make(broken, shape=Shape.CLASSIC)
+def test_a_classic_load_is_never_continued(make: Make) -> None:
+    site = make(broken, plan=CLASSICS)
     result = site.run(lambda: site.loop.snapshot().running == 0)
     assert (result.broken, result.sent) == (3, {1: 1, 2: 1, 3: 1})
 
@@ -367,7 +369,7 @@ def test_the_classic_shape_is_never_continued(make: Make) -> None:
 def test_a_session_that_breaks_while_it_waits_for_the_log_held_nothing_in_flight(
     make: Make,
 ) -> None:
-    site = make(lambda row: row.seq, 1, log=FakeLog(1), shape=Shape.CLASSIC)
+    site = make(lambda row: row.seq, 1, log=FakeLog(1), plan=CLASSICS)
     site.start()
     wait_until(lambda: len(site.log.acks) == 1, "an ack")
     site.server.open[0].reply(CommitUnknown("broke"))
@@ -387,7 +389,7 @@ def test_a_session_that_breaks_while_it_waits_for_its_turn_was_not_idle(
 ) -> None:
     monkeypatch.setattr(loop_module, "_YOUNG_US", young_us)
     log, rate = FakeLog(lockstep=lockstep), 0.0 if lockstep else 0.01
-    site = make(lambda row: row.seq, 1, log=log, shape=Shape.CLASSIC, rate=rate)
+    site = make(lambda row: row.seq, 1, log=log, plan=CLASSICS, rate=rate)
     site.start()
     wait_until(lambda: len(site.log.acks) == 1, "an ack")
     site.server.open[0].reply(CommitUnknown("broke"))
@@ -397,7 +399,7 @@ def test_a_session_that_breaks_while_it_waits_for_its_turn_was_not_idle(
 
 
 def test_a_refused_session_ends_and_is_no_broken_one(make: Make) -> None:
-    def answer(row: Row) -> int:
+    def answer(row: Operation) -> int:
         raise EngineError(f"no room {row.session}")
 
     site = make(answer)
@@ -423,10 +425,10 @@ def test_a_session_that_cannot_connect_leaves_none_open(make: Make) -> None:
     site = make(until_last)
     opened = site.server.open_session
 
-    def open_session(shape: Shape, **options: Any) -> Session:
+    def open_session(*_: Any, **options: Any) -> Session:
         if len(site.server.open) == 2:
             raise EngineError("too many connections")
-        return opened(shape)
+        return opened(())
 
     site.server.open_session = open_session  # type: ignore[method-assign]
     with pytest.raises(EngineError, match="too many"):
@@ -438,8 +440,8 @@ def test_a_session_that_cannot_be_watched_leaves_none_open(make: Make) -> None:
     site = make(until_last)
     opened = site.server.open_session
 
-    def open_session(shape: Shape, **options: Any) -> Session:
-        session = opened(shape)
+    def open_session(*_: Any, **options: Any) -> Session:
+        session = opened(())
         session.fileno = site.server.open[0].fileno  # type: ignore[method-assign]
         return session
 
@@ -456,13 +458,13 @@ class Gate:
         self.reached, self.free = threading.Event(), threading.Event()
         opened = server.open_session
 
-        def open_session(shape: Shape, **options: Any) -> Session:
+        def open_session(*_: Any, **options: Any) -> Session:
             nonlocal free
             free -= 1
             if free < 0:
                 self.reached.set()
                 assert self.free.wait(60)
-            return opened(shape)
+            return opened(())
 
         server.open_session = open_session  # type: ignore[method-assign]
 
@@ -489,7 +491,7 @@ def test_an_interrupt_while_a_session_is_replaced_leaves_none_open(
 ) -> None:
     """Python then takes the thread that connects it for ended (bpo-45274)."""
 
-    def answer(row: Row) -> int:
+    def answer(row: Operation) -> int:
         if row.session == 1:
             raise CommitUnknown("the connection broke")
         return until_last(row)
@@ -550,8 +552,8 @@ def test_a_rate_holds_for_all_sessions_together(make: Make) -> None:
 
 
 def test_parts_of_a_team_share_sessions_and_rate_and_no_number() -> None:
-    plan = SessionPlan(cast(Engine, None), FACTS, Shape.LEDGER, False, 7, rate=90.0)
-    parts = plan.split(3)
+    sessions = Sessions(cast(Engine, None), FACTS, INSERTS, False, 7, rate=90.0)
+    parts = sessions.split(3)
     assert [part.count for part in parts] == [3, 2, 2]
     numbers = [
         number

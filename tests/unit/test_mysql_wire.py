@@ -8,13 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dbcheck.core.history import Row
+from dbcheck.core.table import LEDGER
 from dbcheck.engines.mysql.wire import (
+    Execution,
     Nonsense,
     Ok,
     Refusal,
-    answer,
-    execute,
-    execute_head,
+    answers,
+    literal,
+    query,
 )
 
 ROW = Row(0, 2**62, 65535, 2**32 - 1, 0, b"\0'\xff", 2**32 - 1)
@@ -55,7 +57,7 @@ ERROR = packet(b"\xff" + struct.pack("<H", 1213) + b"#40001" + b"Deadlock")
     ],
 )
 def test_an_answer_is_read(data: bytes, said: Ok | Refusal) -> None:
-    assert answer(data) == said
+    assert answers(data, 1) == (said if isinstance(said, Refusal) else [said])
 
 
 @pytest.mark.parametrize(
@@ -76,12 +78,12 @@ def test_an_answer_is_read(data: bytes, said: Ok | Refusal) -> None:
 )
 def test_what_is_no_answer_is_none(data: bytes) -> None:
     with pytest.raises(Nonsense):
-        answer(data)
+        answers(data, 1)
 
 
 @pytest.mark.parametrize("whole", [OK, ERROR])
 def test_a_part_of_an_answer_is_not_one_yet(whole: bytes) -> None:
-    assert [answer(whole[:length]) for length in range(len(whole))] == [None] * len(
+    assert [answers(whole[:length], 1) for length in range(len(whole))] == [None] * len(
         whole
     )
 
@@ -89,7 +91,8 @@ def test_a_part_of_an_answer_is_not_one_yet(whole: bytes) -> None:
 @given(st.binary(max_size=40) | st.binary(max_size=40).map(packet))
 def test_no_bytes_do_anything_else(data: bytes) -> None:
     with contextlib.suppress(Nonsense):
-        assert answer(data) is None or isinstance(answer(data), Ok | Refusal)
+        found = answers(data, 1)
+        assert found is None or isinstance(found, list | Refusal)
 
 
 @given(st.integers(0, len(OK) - 1), st.integers(0, 255))
@@ -100,15 +103,57 @@ def test_one_wrong_byte_never_opens_or_closes_a_transaction(
     open_still = ok(status=3)
     changed = open_still[:place] + bytes((value,)) + open_still[place + 1 :]
     with contextlib.suppress(Nonsense):
-        said = answer(changed)
-        if isinstance(said, Ok) and place != len(OK) - 4:
-            assert said.is_open or place in (5, 6)
+        said = answers(changed, 1)
+        if isinstance(said, list) and place != len(OK) - 4:
+            assert said[0].is_open or place in (5, 6)
+
+
+MORE = 8 | 3  # more replies follow, and a transaction is open
+
+
+def several(*numbers: tuple[int, int]) -> bytes:
+    """Return one OK after the other, each with its sequence number and status."""
+    return b"".join(packet(ok(status=status)[4:], number) for number, status in numbers)
+
+
+def test_the_answers_to_several_statements_are_read_together() -> None:
+    data = several((1, MORE), (2, MORE), (3, 2))
+    assert answers(data, 3) == [Ok(1, 7, True), Ok(1, 7, True), Ok(1, 7, False)]
+    for length in range(len(data)):
+        assert answers(data[:length], 3) is None
+
+
+@pytest.mark.parametrize(
+    ("data", "count"),
+    [
+        pytest.param(several((1, MORE), (2, MORE)), 2, id="it goes on after the last"),
+        pytest.param(several((1, 2), (2, 2)), 2, id="it ends after the first"),
+        pytest.param(several((1, MORE), (3, 2)), 2, id="one is left out"),
+        pytest.param(several((1, MORE), (1, 2)), 2, id="one is sent twice"),
+        pytest.param(several((1, MORE), (2, 2)) + OK, 2, id="one too many"),
+    ],
+)
+def test_other_answers_than_to_those_statements_are_refused(
+    data: bytes, count: int
+) -> None:
+    with pytest.raises(Nonsense):
+        answers(data, count)
+
+
+def test_the_first_refusal_is_the_last_answer() -> None:
+    data = several((1, MORE)) + packet(ERROR[4:], 2)
+    assert answers(data, 4) == Refusal(1213, "Deadlock")
+    with pytest.raises(Nonsense, match="more replies"):
+        answers(data + several((3, 2)), 4)
+
+
+def execution(*, has_attributes: bool = False) -> Execution:
+    return Execution(9, LEDGER.columns[1:], has_attributes=has_attributes)
 
 
 @pytest.mark.parametrize("has_attributes", [False, True])
 def test_an_execution_holds_the_values(has_attributes: bool) -> None:
-    head = execute_head(9, has_key=True, has_attributes=has_attributes)
-    sent = execute(head, ROW)
+    sent = execution(has_attributes=has_attributes).packet(ROW[1:])
     assert int.from_bytes(sent[:3], "little") == len(sent) - 4
     assert sent[3:5] == b"\0\x17"
     assert sent[5:9] == (9).to_bytes(4, "little")
@@ -119,20 +164,44 @@ def test_an_execution_holds_the_values(has_attributes: bool) -> None:
 
 @pytest.mark.parametrize("size", [0, 250, 251, 65535, 65536, 131072])
 def test_a_payload_of_any_size_is_sent_whole(size: int) -> None:
-    head = execute_head(1, has_key=True, has_attributes=False)
-    sent = execute(head, ROW._replace(payload=bytes(size)))
-    rest = sent[4 + len(head) + 22 : -8]
+    head = len(execution().packet(ROW._replace(payload=b"")[1:])) - 22 - 1 - 8
+    sent = execution().packet(ROW._replace(payload=bytes(size))[1:])
+    rest = sent[head + 22 : -8]
     width = {0xFC: 2, 0xFD: 3}.get(rest[0], 0)
     length = int.from_bytes(rest[1 : 1 + width], "little") if width else rest[0]
     assert (length, len(rest)) == (size, 1 + width + size)
 
 
 def test_a_statement_without_values_is_sent_so() -> None:
-    head = execute_head(1, has_key=False, has_attributes=True)
-    assert execute(head, None) == b"\x0a\0\0\0\x17\1\0\0\0\0\1\0\0\0"
+    bare = Execution(1, (), has_attributes=True)
+    assert bare.packet(()) == b"\x0a\0\0\0\x17\1\0\0\0\0\1\0\0\0"
 
 
 def test_a_value_out_of_range_is_refused() -> None:
-    head = execute_head(1, has_key=True, has_attributes=False)
     with pytest.raises(struct.error):
-        execute(head, ROW._replace(part=2**15))
+        execution().packet(ROW._replace(part=2**15)[1:])
+
+
+def test_literals_need_no_quoting_whatever_the_sql_mode() -> None:
+    assert literal(-5) == b"-5"
+    assert literal(b"\0'\\\xff") == b"x'00275cff'"
+    assert literal(b"") == b"x''"
+
+
+@pytest.mark.parametrize("size", [1, 0xFFFFFE, 0xFFFFFF, 0x2000000])
+@pytest.mark.parametrize("has_attributes", [False, True])
+def test_a_query_of_any_length_is_sent_whole(size: int, has_attributes: bool) -> None:
+    sent, at, body, numbers = (
+        query(bytes(size), has_attributes=has_attributes),
+        0,
+        b"",
+        [],
+    )
+    while at < len(sent):
+        length = int.from_bytes(sent[at : at + 3], "little")
+        numbers.append(sent[at + 3])
+        body += sent[at + 4 : at + 4 + length]
+        at += 4 + length
+    assert numbers == list(range(len(numbers)))
+    assert length < 0xFFFFFF  # only then it is the last one
+    assert body == b"\x03" + (b"\0\1" if has_attributes else b"") + bytes(size)

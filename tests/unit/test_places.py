@@ -6,7 +6,7 @@ import pytest
 
 from dbcheck.core.evidence import Standing
 from dbcheck.core.placeevidence import places_item
-from dbcheck.core.places import Place, outside
+from dbcheck.core.places import Place, numbered, outside
 from dbcheck.engines.mysql import places as mysql_places
 from dbcheck.engines.postgresql import places as postgresql_places
 
@@ -166,3 +166,10 @@ def test_without_its_host_what_is_outside_of_the_data_directory_is_named() -> No
     assert (item.standing, item.required) == (Standing.NOT_OBSERVABLE, False)
     assert "binary log (/dd/l), tablespace t (unknown)" in item.reason
     assert places_item(inside, None) is None
+
+
+def test_the_places_of_several_tables_have_names_of_their_own() -> None:
+    first = [Place("data", "/d"), Place("table", "/fast", ("a*",))]
+    second = [Place("data", "/d"), Place("table", "/slow"), Place("table", "/fast")]
+    found = [Place("data", "/d"), Place("table", "/fast", ("a*",))]
+    assert numbered([*first, *second]) == (*found, Place("table 2", "/slow"))

@@ -12,11 +12,12 @@ import psycopg
 import psycopg2
 import pytest
 
+from dbcheck.core.plans.insert import INSERT
+from dbcheck.core.table import LEDGER
 from dbcheck.engines.postgresql import link as postgresql_link
 from dbcheck.engines.postgresql.link import PostgresqlLink
 from dbcheck.engines.postgresql.session import PostgresqlSession
 from dbcheck.errors import EngineError
-from dbcheck.ports.engine import Shape
 
 
 class Connection:
@@ -116,7 +117,7 @@ def test_a_snapshot_that_fails_is_an_error_of_the_engine(
 ) -> None:
     connection.broken = {"set_session"}
     with pytest.raises(EngineError, match="db1 failed at begin: connection already"):
-        next(link.stream("ledger"))
+        next(link.stream((LEDGER,)))
 
 
 @pytest.mark.parametrize("driver", [psycopg, psycopg2])
@@ -132,7 +133,7 @@ def test_a_connection_that_cannot_be_kept_is_closed(
     with monkeypatch.context() as patch, pytest.raises(EngineError) as caught:
         patch.setattr(os, "dup", dup)
         if driver is psycopg:
-            PostgresqlSession("db1", {}, Shape.LEDGER)
+            PostgresqlSession("db1", {}, (INSERT,))
         else:
             PostgresqlLink("db1", {}, 1)
     assert "connection to db1: Too many open files" in str(caught.value)

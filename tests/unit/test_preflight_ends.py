@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,8 +11,9 @@ import pytest
 
 from dbcheck.campaign import control, preflight
 from dbcheck.campaign.rig import Rig
+from dbcheck.core.operation import StatementSpec
+from dbcheck.core.table import TableSpec
 from dbcheck.errors import EngineError
-from dbcheck.ports.engine import Shape
 from tests.fuzz.stored_run import manifest
 from tests.unit.rigs import Told
 
@@ -37,13 +39,13 @@ class Parts:
     def __init__(self, failure: BaseException) -> None:
         self.held, self.log, self.failure = Closed(), Closed(), failure
 
-    def check(self, shape: Shape, *, relaxed: bool) -> None:
+    def check(self, statements: Sequence[StatementSpec], *, relaxed: bool) -> None:
         pass
 
     def tighten(self) -> None:
         pass
 
-    def places(self, shape: Shape) -> tuple[()]:
+    def places(self, tables: Sequence[TableSpec]) -> tuple[()]:
         return ()
 
     def plant_canary(self, epoch: int, **options: Any) -> Closed:

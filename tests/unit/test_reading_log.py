@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from dbcheck.campaign import reading_log
+from dbcheck.core.table import LEDGER
 from dbcheck.core.target import LogTail
 from dbcheck.errors import EngineError
-from dbcheck.ports.engine import Shape
 from tests.unit.test_startlog import MARIA_KILLED, MARIA_MYISAM, MARIA_PAGE
 
 
@@ -31,7 +31,7 @@ def _log(
         read_log=lambda path, marks: LogTail(logged, truncated, rewound),
     )
     engine = SimpleNamespace(
-        names_in_log=lambda shape: ("app/t",), logged=lambda since_us, server: over_sql
+        names_in_log=lambda tables: ("app/t",), logged=lambda since_us, server: over_sql
     )
     power = SimpleNamespace(failure=lambda: "")
     rig = SimpleNamespace(host=host, power=power, engine=engine)
@@ -77,7 +77,7 @@ START = "Starting MariaDB 10.11.6-MariaDB as process 9\n"
     ],
 )
 def test_only_the_last_start_names_damage(logged: str, names: bool) -> None:
-    said = _log(logged).damage(Shape.LEDGER)
+    said = _log(logged).damage((LEDGER,))
     assert ("page corruption on disk" in said) == names
 
 
@@ -86,6 +86,6 @@ def test_a_log_that_may_lack_the_last_start_names_no_damage(how: str) -> None:
     """MySQL is asked for what it logged."""
     truncated = how == "truncated"
     lacking = _log(START + MARIA_PAGE, truncated=truncated, rewound=not truncated)
-    assert lacking.damage(Shape.LEDGER) == ""
+    assert lacking.damage((LEDGER,)) == ""
     asked = _log("", truncated=True, over_sql=MARIA_PAGE)
-    assert "page corruption on disk" in asked.damage(Shape.LEDGER)
+    assert "page corruption on disk" in asked.damage((LEDGER,))

@@ -2,11 +2,12 @@ from __future__ import annotations
 
 import pytest
 
-from dbcheck.core.earlier import WEIGHT_MODULUS, Before
+from dbcheck.core.earlier import WEIGHT_MODULUS
 from dbcheck.core.history import Ack
 from dbcheck.core.loss import LossKind
 from dbcheck.core.reconcile import Claim, Reconciliation, count_acks
 from dbcheck.core.survivors import DIFFERENT, INTACT
+from dbcheck.core.table import TableFacts
 from dbcheck.errors import LogDamaged
 from tests.unit.cycles import ack, acks_of, array_of, reconciled, record
 
@@ -170,7 +171,7 @@ def test_a_foreign_row_is_unexpected(row: tuple[int, ...]) -> None:
 
 
 def test_rows_of_earlier_cycles_must_still_be_there() -> None:
-    before = Before({3: 2}, 20)
+    before = TableFacts({3: 2}, 20)
     old = [record(1, 1, epoch=3, row_id=10), record(1, 2, epoch=3, row_id=11)]
     rows = [*old, *ALL]
     assert reconciled(COUNTS, rows, before=before).counts == {}
@@ -193,7 +194,7 @@ def test_rows_of_earlier_cycles_are_weighed(
     rows: list[tuple[int, int]], lost: int
 ) -> None:
     weight = (10 * 7 + (2**62 + 1) * (2**32 - 1)) % WEIGHT_MODULUS
-    before = Before({3: 2}, 2**62 + 1, {3: weight})
+    before = TableFacts({3: 2}, 2**62 + 1, {3: weight})
     old = [
         record(1, n, epoch=3, row_id=row_id, checksum=checksum)
         for n, (row_id, checksum) in enumerate(rows, 1)
@@ -204,7 +205,7 @@ def test_rows_of_earlier_cycles_are_weighed(
 
 def test_a_changed_row_of_an_earlier_cycle_is_corrupt() -> None:
     old = record(1, 1, epoch=3, row_id=10, content=DIFFERENT)
-    found = reconciled(COUNTS, [old, *ALL], before=Before({3: 1}, 20, {3: 70}))
+    found = reconciled(COUNTS, [old, *ALL], before=TableFacts({3: 1}, 20, {3: 70}))
     assert found.counts == {"corrupt": 1}  # once, although it weighs less, too
     assert (found.own_counts, found.earlier_counts) == ({}, {"corrupt": 1})
     assert found.earlier_altered == 0
@@ -212,12 +213,12 @@ def test_a_changed_row_of_an_earlier_cycle_is_corrupt() -> None:
 
 def test_a_row_that_was_changed_before_the_cycle_is_no_loss_of_it() -> None:
     rows = [record(1, n, epoch=3, row_id=n, content=DIFFERENT) for n in (1, 2)]
-    before = Before({3: 2}, 2, different=(1,), sound=(3,))
+    before = TableFacts({3: 2}, 2, different=(1,), sound=(3,))
     found = reconciled(COUNTS, [*rows, *ALL], before=before)
     assert [(x.kind.value, x.row_id) for x in found.losses] == [("corrupt", 2)]
 
 
-def altered(before: Before, rows: int = 2) -> Reconciliation:
+def altered(before: TableFacts, rows: int = 2) -> Reconciliation:
     """Reconcile earlier rows that weigh 15; the first has another content."""
     kinds = [DIFFERENT, INTACT][:rows]
     old = [
@@ -228,16 +229,16 @@ def altered(before: Before, rows: int = 2) -> Reconciliation:
 
 
 def test_a_row_that_was_perhaps_altered_before_the_load_is_no_loss() -> None:
-    found = altered(Before({3: 2}, 2, {3: 15}))
+    found = altered(TableFacts({3: 2}, 2, {3: 15}))
     assert (found.counts, found.earlier_altered, found.kept) == ({}, 1, 5)
-    found = altered(Before({3: 2}, 2, {3: 15}, sound=(4,)))
+    found = altered(TableFacts({3: 2}, 2, {3: 15}, sound=(4,)))
     assert (found.counts, found.earlier_altered) == ({}, 1)
 
 
 def test_an_altered_row_is_a_loss_if_a_reading_or_the_weight_shows_it() -> None:
     for before in (
-        Before({3: 2}, 2, {3: 15}, sound=(3,)),
-        Before({3: 2}, 2, {3: 16}),
+        TableFacts({3: 2}, 2, {3: 15}, sound=(3,)),
+        TableFacts({3: 2}, 2, {3: 16}),
     ):
         found = altered(before)
         assert (found.earlier_counts, found.earlier_altered) == ({"corrupt": 1}, 0)
@@ -245,20 +246,20 @@ def test_an_altered_row_is_a_loss_if_a_reading_or_the_weight_shows_it() -> None:
 
 
 def test_rows_that_are_missing_beside_an_altered_one_are_lost() -> None:
-    found = altered(Before({3: 2}, 2, {3: 15}), rows=1)
+    found = altered(TableFacts({3: 2}, 2, {3: 15}), rows=1)
     assert (found.counts, found.earlier_altered) == ({"missing-hole": 1}, 1)
 
 
 def test_a_row_that_was_being_committed_when_the_table_was_counted_is_no_loss() -> None:
     """Its id is from before, so it is another run's that went on, or came late."""
     old, late = (record(1, n, epoch=3, row_id=n, checksum=5) for n in (2, 1))
-    found = reconciled(COUNTS, [old, late, *ALL], before=Before({3: 1}, 2, {3: 10}))
+    found = reconciled(COUNTS, [old, late, *ALL], before=TableFacts({3: 1}, 2, {3: 10}))
     assert (found.counts, found.foreign) == ({}, 1)
 
 
 def test_a_row_of_an_earlier_cycle_that_stands_twice_is_a_duplicate() -> None:
     old = [record(1, n, epoch=3, row_id=n, checksum=5) for n in (1, 2)]
-    before = Before({3: 2}, 2, {3: 15})
+    before = TableFacts({3: 2}, 2, {3: 15})
     found = reconciled(COUNTS, [*old, old[0], *ALL], before=before)
     assert (found.counts, found.foreign) == ({"duplicate": 1}, 0)
     assert (found.own_counts, found.earlier_counts) == ({}, {"duplicate": 1})
@@ -269,7 +270,7 @@ def test_rows_of_another_run_are_no_loss_of_this_one() -> None:
     """It ran at the same time, or later, or a client of an earlier one came late."""
     old, new = (record(1, n, epoch=3, row_id=n * 20) for n in (1, 2))
     other = record(1, 1, epoch=4, row_id=99)
-    found = reconciled(COUNTS, [old, new, other, *ALL], before=Before({3: 1}, 20))
+    found = reconciled(COUNTS, [old, new, other, *ALL], before=TableFacts({3: 1}, 20))
     assert (found.counts, found.foreign, found.earlier) == ({}, 2, 1)
 
 

@@ -14,21 +14,15 @@ from hypothesis import strategies as st
 
 from dbcheck import workload
 from dbcheck.core.cut import Cut
+from dbcheck.core.records import AfterRecord, RestoreRecord, StoredRows
 from dbcheck.core.server import ServerFacts
+from dbcheck.core.table import TableFacts
 from dbcheck.errors import DbcheckError, RunFormatError, RunWriteError, UsageError
-from dbcheck.ports.engine import TableFacts
 from dbcheck.ports.witness import Watermark, WindowFacts
-from dbcheck.runs import (
-    AfterRecord,
-    LoadRecord,
-    Manifest,
-    RestoreRecord,
-    RunFolder,
-    new_run_id,
-    require_run_id,
-)
+from dbcheck.runs import LoadRecord, Manifest, RunFolder, new_run_id, require_run_id
 from tests.unit.cycles import record, records_of
 
+TABLE = "ledger"
 FACTS = ServerFacts(
     "PostgreSQL", "15.1", {"system_identifier": "1"}, 5, 0, 9, {"fsync": "on"}
 )
@@ -48,7 +42,7 @@ MANIFEST = Manifest(
     clock_us=3,
     wall_us=4,
     before=FACTS,
-    table=TableFacts({7: 8}, 9),
+    tables={"ledger": TableFacts({7: 8}, 9)},
 )
 LOAD = LoadRecord(
     sent={1: 3},
@@ -72,14 +66,14 @@ def test_everything_stored_is_read_back(tmp_path: Path) -> None:
     run = RunFolder.create(tmp_path / "runs", MANIFEST)
     assert run.load() is None
     run.write_load(LOAD)
-    stored = run.write_survivors([records_of([record(1, 1)]), records_of([])])
-    after = AfterRecord(FACTS, "", *stored, False)
+    stored = run.write_survivors(TABLE, [records_of([record(1, 1)]), records_of([])])
+    after = AfterRecord(FACTS, "", {TABLE: stored}, False)
     run.write_after(after)
     again = RunFolder.open(run.path)
     assert again.manifest() == MANIFEST
     assert again.load() == LOAD
     assert again.after() == after
-    assert [batch.tolist() for batch in again.survivors()] == [[record(1, 1)]]
+    assert [batch.tolist() for batch in again.survivors(TABLE)] == [[record(1, 1)]]
     assert not list(run.path.glob("*.part"))
 
 
@@ -99,8 +93,8 @@ def test_the_first_time_without_power_counts(tmp_path: Path) -> None:
 
 def test_a_server_that_did_not_come_back_is_stored(tmp_path: Path) -> None:
     run = RunFolder.create(tmp_path, MANIFEST)
-    run.write_after(AfterRecord(None, "no filesystem", 0, "", None))
-    assert run.after() == AfterRecord(None, "no filesystem", 0, "", None)
+    run.write_after(AfterRecord(None, "no filesystem", {}, None))
+    assert run.after() == AfterRecord(None, "no filesystem", {}, None)
 
 
 def test_a_run_is_never_written_over(tmp_path: Path) -> None:
@@ -115,9 +109,9 @@ def test_what_is_not_there_is_named(tmp_path: Path) -> None:
     run = RunFolder.create(tmp_path, MANIFEST)
     with pytest.raises(UsageError, match="never read"):
         run.after()
-    run.write_after(AfterRecord(FACTS, "", 1, "", None))
-    with pytest.raises(RunFormatError, match="survivors.bin"):
-        list(run.survivors())
+    run.write_after(AfterRecord(FACTS, "", {TABLE: StoredRows(1, "")}, None))
+    with pytest.raises(RunFormatError, match="survivors-ledger.bin"):
+        list(run.survivors(TABLE))
 
 
 def test_a_run_has_a_log() -> None:
@@ -182,7 +176,7 @@ def _sign(values: dict[str, Any]) -> None:
 def _stored(tmp: Path) -> dict[str, Any]:
     run = RunFolder.create(tmp, MANIFEST)
     run.write_load(LOAD)
-    run.write_after(AfterRecord(FACTS, "", 1, "", None))
+    run.write_after(AfterRecord(FACTS, "", {TABLE: StoredRows(1, "")}, None))
     run.write_restore(RestoreRecord(15.25))
     names = ("manifest.json", "load.json", "restore.json", "after.json")
     return {name: json.loads((run.path / name).read_bytes()) for name in names}
@@ -236,16 +230,18 @@ def test_a_torn_file_is_told(tmp_path: Path, name: str) -> None:
 
 def test_one_rotten_bit_is_told(tmp_path: Path) -> None:
     run = RunFolder.create(tmp_path, MANIFEST)
-    stored = run.write_survivors([records_of([record(1, n) for n in range(1, 9)])])
-    run.write_after(AfterRecord(FACTS, "", *stored, None))
-    path = run.path / "survivors.bin"
+    stored = run.write_survivors(
+        TABLE, [records_of([record(1, n) for n in range(1, 9)])]
+    )
+    run.write_after(AfterRecord(FACTS, "", {TABLE: stored}, None))
+    path = run.path / "survivors-ledger.bin"
     whole = path.read_bytes()
     for place in range(0, len(whole), 11):
         rotten = bytearray(whole)
         rotten[place] ^= 4
         path.write_bytes(rotten)
-        with pytest.raises(RunFormatError, match="survivors.bin"):
-            list(run.survivors())
+        with pytest.raises(RunFormatError, match="survivors-ledger.bin"):
+            list(run.survivors(TABLE))
     manifest = run.path / "manifest.json"
     manifest.write_text(manifest.read_text().replace('"epoch": 2', '"epoch": 3'))
     with pytest.raises(RunFormatError, match="digest"):

@@ -14,15 +14,17 @@ from dbcheck.campaign.outcome import to_json
 from dbcheck.campaign.settings import NAME, hiding, made_durable, settings_of
 from dbcheck.core.depth import Depth, Remains, Ring
 from dbcheck.core.evidence import Standing, Verdict
+from dbcheck.core.records import AfterRecord
 from dbcheck.core.target import HostAfter
 from dbcheck.lab.spec import SURVIVORS
 from dbcheck.report.campaign import campaigns_report
 from dbcheck.report.verdict import verdict_report
-from dbcheck.runs import AfterRecord, Manifest, RunFolder
+from dbcheck.runs import Manifest, RunFolder
 from dbcheck.witness.log import FrameLogReader
 from tests.fuzz.stored_run import EARLIER, load_record, manifest, stored_run
 from tests.unit.test_report_verdict import printed
 
+TABLE = "ledger"
 SAFE_PG = {
     "fsync": "on",
     "synchronous_commit": "on",
@@ -265,11 +267,13 @@ def test_a_setting_explains_only_what_it_can_cause(
     def emptied(after: AfterRecord) -> AfterRecord:
         host = replace(after.host, facts=None) if after.host else None
         run = RunFolder(next(tmp_path.iterdir()))
-        count, digest = run.write_survivors(())
-        return replace(after, host=host, survivors=count, survivors_sha256=digest)
+        none = {name: run.write_survivors(name, ()) for name in after.survivors}
+        return replace(after, host=host, survivors=none)
 
     def fresh(made: Manifest) -> Manifest:
-        return replace(made, table=replace(made.table, rows_by_epoch={}))
+        return replace(
+            made, tables={TABLE: replace(made.tables[TABLE], rows_by_epoch={})}
+        )
 
     result = judged(
         tmp_path, change=fresh, settings={**SAFE_PG, **settings}, after=emptied
@@ -464,8 +468,8 @@ def test_a_lost_row_of_an_earlier_cycle_is_a_loss_too(
     made = manifest()
     relaxed = {**made.before.settings, "synchronous_commit": "off"}
     before = replace(made.before, settings=relaxed)
-    rows = replace(made.table, rows_by_epoch={EARLIER: earlier})
-    weak = replace(made, before=before, table=rows)
+    rows = replace(made.tables[TABLE], rows_by_epoch={EARLIER: earlier})
+    weak = replace(made, before=before, tables={TABLE: rows})
     run = stored_run(RunFolder.create(tmp_path, weak))
     run.write_load(replace(load_record(), settings=relaxed))
     outcome = judge_run(run, FrameLogReader())

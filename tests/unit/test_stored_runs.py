@@ -12,9 +12,10 @@ import pytest
 
 from dbcheck.campaign.judging import judge_run
 from dbcheck.campaign.outcome import Outcome, to_json
-from dbcheck.campaign.reading import schedule_of
 from dbcheck.core.evidence import Verdict
 from dbcheck.core.expected import Sizes
+from dbcheck.core.schedule import Schedule
+from dbcheck.core.table import LEDGER
 from dbcheck.errors import RunFormatError
 from dbcheck.formats import FORMAT
 from dbcheck.runs import RunFolder
@@ -23,10 +24,15 @@ from tests.runs import make
 
 ROOT = Path(make.__file__).parent
 STORED = sorted(ROOT.glob("format-*/*.json"))
+SURVIVORS_DAMAGED = r"survivors(-ledger)?\.bin is damaged"
 FORMATS = [f"format-{number}" for number in range(2, FORMAT + 1)]
 # A format that lacks one of these cannot hold it.
 NAMES = {name for recipe in make.RECIPES for name in recipe.names} | {*make.DERIVED}
-LACKING = {"format-2": {"index-mismatch"}}
+_REGISTERS = {"registers-pass", "registers-lying"}
+LACKING = {
+    "format-2": {"index-mismatch", *_REGISTERS},
+    "format-3": _REGISTERS,
+}
 
 
 def copied(place: Path, tmp_path: Path) -> RunFolder:
@@ -68,8 +74,10 @@ def test_its_rows_are_those_that_its_seed_decides(name: str, run: str) -> None:
     """Else every row of a run that is still to be read would look corrupt."""
     folder = RunFolder.open(ROOT / name / run)
     manifest = folder.manifest()
-    schedule = schedule_of(manifest)
-    records = np.concatenate(list(folder.survivors()))
+    sizes = manifest.workload.payload_bytes
+    by_epoch = manifest.sizes_by_epoch
+    schedule = Schedule(manifest.seed, manifest.epoch, sizes, by_epoch)
+    records = np.concatenate(list(folder.survivors(LEDGER.name)))
     own = records[records["epoch"] == manifest.epoch]
     assert len(own) > 50
     keys = (own["session"].astype(np.int64), own["seq"].astype(np.int64))
@@ -82,13 +90,14 @@ def test_its_rows_are_those_that_its_seed_decides(name: str, run: str) -> None:
 
 
 def an_altered_survivor(run: Path) -> None:
-    content = bytearray((run / "survivors.bin").read_bytes())
+    path = make.survivors_of(run)
+    content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
-    (run / "survivors.bin").write_bytes(content)
+    path.write_bytes(content)
 
 
 def a_survivor_less(run: Path) -> None:
-    path = run / "survivors.bin"
+    path = make.survivors_of(run)
     path.write_bytes(path.read_bytes()[: -make.RECORD_BYTES])
 
 
@@ -102,8 +111,12 @@ def a_changed_record(run: Path, record: str, name: str) -> None:
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        pytest.param(an_altered_survivor, "survivors.bin is damaged", id="survivor"),
-        pytest.param(a_survivor_less, "survivors.bin is damaged", id="one less"),
+        pytest.param(
+            an_altered_survivor, r"survivors(-ledger)?\.bin is damaged", id="survivor"
+        ),
+        pytest.param(
+            a_survivor_less, r"survivors(-ledger)?\.bin is damaged", id="one less"
+        ),
         *(
             pytest.param(
                 lambda run, of=of: a_changed_record(run, *of),
@@ -148,7 +161,7 @@ def another_epoch(run: Path) -> None:
 
 
 def lost_at_the_end(run: Path) -> None:
-    content = (run / "survivors.bin").read_bytes()
+    content = make.survivors_of(run).read_bytes()
     make.write_survivors(run, content[: -9 * make.RECORD_BYTES])
 
 

@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from dbcheck import files, workload
+from dbcheck.core.plans.kinds import PlanKind
 from dbcheck.errors import UsageError
-from dbcheck.ports.engine import Shape
 from dbcheck.workload import Workload
 
 GOOD: dict[str, Any] = {
-    "shape": "ledger",
+    "plan": "insert",
     "sessions": 2,
     "payload_bytes": [1, 131072],
     "cut_after_s": [1, 2],
@@ -32,22 +32,22 @@ def test_payloads_of_the_default_lie_on_both_sides_of_a_page() -> None:
 
 def test_the_classic_workload_is_the_seeds() -> None:
     classic = workload.load("classic")
-    assert (classic.shape, classic.payload_bytes) == (Shape.CLASSIC, ())
-    assert files.sql("mysql", "insert_classic").upper() == "INSERT INTO FS VALUES(0)"
+    assert (classic.plan, classic.payload_bytes) == (PlanKind.CLASSIC, ())
+    assert files.sql("mysql", "insert_fs").upper() == "INSERT INTO FS VALUES(0)"
 
 
 @pytest.mark.parametrize(
     ("change", "named"),
     [
         pytest.param({"sesions": 3}, "sesions", id="unknown key"),
-        pytest.param({"shape": "heap"}, "shape", id="unknown shape"),
+        pytest.param({"plan": "heap"}, "plan", id="unknown plan"),
         pytest.param({"sessions": 0}, "sessions", id="no session"),
         pytest.param({"sessions": True}, "sessions", id="a truth value"),
         pytest.param({"sessions": 4097}, "sessions", id="too many sessions"),
         pytest.param({"payload_bytes": []}, "payload_bytes", id="no size"),
         pytest.param({"payload_bytes": 5}, "payload_bytes", id="no list"),
         pytest.param({"payload_bytes": [131073]}, "payload_bytes", id="too large"),
-        pytest.param({"shape": "classic"}, "payload_bytes", id="classic with payload"),
+        pytest.param({"plan": "classic"}, "payload_bytes", id="classic with payload"),
         pytest.param(
             {"cut_after_s": [2, 1]}, "cut_after_s", id="latest before earliest"
         ),
@@ -74,14 +74,14 @@ def test_what_is_wrong_is_named(change: dict[str, Any], named: str) -> None:
 
 def test_a_file_of_ones_own(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
-    path.write_text('shape = "ledger"\npayload_bytes = [10]\n')
+    path.write_text('plan = "insert"\npayload_bytes = [10]\n')
     mine = workload.load(str(path))
-    assert mine == Workload("mine", "", Shape.LEDGER, 1, (10,), (3.0, 6.0))
+    assert mine == Workload("mine", "", PlanKind.INSERT, 1, (10,), (3.0, 6.0))
 
 
 @pytest.mark.parametrize(
     "content",
-    [pytest.param(b"shape = ", id="no TOML"), pytest.param(b"\xff", id="no text")],
+    [pytest.param(b"plan = ", id="no TOML"), pytest.param(b"\xff", id="no text")],
 )
 def test_a_file_that_is_no_workload(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "mine.toml"

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
+from dbcheck.core.operation import Verb
+from dbcheck.core.table import TableSpec
 from dbcheck.engines.mysql.grants import missing
 from dbcheck.engines.mysql.link import MysqlLink
-from dbcheck.engines.tables import NAMES, require_ours, require_plain
+from dbcheck.engines.tables import require_ours, require_plain
 from dbcheck.errors import EngineError
-from dbcheck.ports.engine import Shape
 
 MYSQL_MIN = (8, 0, 0)
 MARIADB_MIN = (10, 5, 0)
@@ -29,7 +30,6 @@ _OTHERS = (
     "ClickHouse",
 )
 
-_PRIVILEGES = ("SELECT", "INSERT", "CREATE", "DROP")
 _READ_ONLY = ("innodb_read_only", "super_read_only", "read_only")
 _READ_ONLY_SESSION = ("transaction_read_only", "tx_read_only")
 _OFF = frozenset({"OFF", "0", ""})
@@ -142,23 +142,27 @@ def _require_no_replica(
         )
 
 
-def require_privileges(link: MysqlLink, shape: Shape, database: str) -> None:
+def require_privileges(
+    link: MysqlLink, spec: TableSpec, verbs: Sequence[Verb], database: str
+) -> None:
     """Raise EngineError, with the GRANT as hint, if the account may not do it all."""
     statements = [row[0] for row in link.rows("grants")]
-    lacking = missing(statements, database, NAMES[shape], _PRIVILEGES)
+    # In the order of docs/privileges.md.
+    needed = ("SELECT", *(verb.name for verb in verbs), "CREATE", "DROP")
+    lacking = missing(statements, database, spec.name, needed)
     if not lacking:
         return
     account = quote_account(link.row("server")[2])
     what = ", ".join(lacking)
     raise EngineError(
-        f"the account {account} lacks {what} on {database}.{NAMES[shape]}",
+        f"the account {account} lacks {what} on {database}.{spec.name}",
         hint=f"Run: grant {what.lower()} on `{database}`.* to {account};",
     )
 
 
-def require_table(link: MysqlLink, shape: Shape, database: str) -> bool:
+def require_table(link: MysqlLink, spec: TableSpec, database: str) -> bool:
     """Return whether the table is there; raise EngineError if it is not fit."""
-    name = NAMES[shape]
+    name = spec.name
     where = {"database": database, "name": name}
     found = link.rows("table", where)
     if not found:
@@ -171,8 +175,8 @@ def require_table(link: MysqlLink, shape: Shape, database: str) -> bool:
             f"{table} is {what}, not of InnoDB",
             hint=f"Drop {table}; dbcheck creates it with engine = InnoDB.",
         )
-    require_ours(shape, table, comment, link.rows("columns", where))
-    require_plain(table, link.rows("foreign", where))
+    require_ours(spec, table, comment, link.rows("columns", where))
+    require_plain(table, link.rows("foreign", {**where, "key": spec.key}))
     return True
 
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from dbcheck.audit.rules import facts_of
 from dbcheck.core.bystanders import Bystanders
 from dbcheck.core.history import Row
-from dbcheck.core.places import Place
+from dbcheck.core.operation import StatementSpec, verbs_by_table
+from dbcheck.core.places import Place, numbered
 from dbcheck.core.server import LogPosition, ServerFacts
 from dbcheck.core.survivors import RowBatch
+from dbcheck.core.table import TABLES, TableFacts, TableSpec
 from dbcheck.engines.link import SCAN_S
 from dbcheck.engines.mysql import canary as mysql_canary
 from dbcheck.engines.mysql import identity as mysql_identity
@@ -36,10 +39,9 @@ from dbcheck.engines.mysql.relaxed import (
 )
 from dbcheck.engines.mysql.session import MysqlSession
 from dbcheck.engines.server_log import innodb_log
-from dbcheck.engines.tables import NAMES, SHAPES, row_of, table_facts
+from dbcheck.engines.tables import row_of, table_facts
 from dbcheck.engines.url import read_url
 from dbcheck.errors import EngineError
-from dbcheck.ports.engine import Shape, TableFacts
 
 CONNECT_S = 10.0
 READY_S = 2.0  # for each of the few answers that connecting takes
@@ -47,20 +49,14 @@ LOG_LINES_MAX = 1000  # one less than logged.sql asks for
 DATABASE = "dbcheck"
 _SYSTEM = "mysql"  # which every server has, and only who may see all databases sees
 
-# All that decides whether, and how fast, a commit is on the drive.
+# All that decides whether, and how fast, a commit is on the drive: what the audit's
+# rules judge comes first.
 SETTINGS = (
-    "autocommit",
-    "innodb_flush_log_at_trx_commit",
+    *facts_of(FAMILY),
     "innodb_flush_log_at_timeout",
-    "innodb_flush_method",
-    "innodb_doublewrite",
     "innodb_use_native_aio",
     "innodb_use_fdatasync",
-    "innodb_force_recovery",
     "innodb_read_only",
-    "innodb_checksum_algorithm",
-    "innodb_log_checksums",
-    "innodb_redo_log_enabled",
     "innodb_log_file_size",
     "innodb_redo_log_capacity",
     "innodb_log_file_buffering",
@@ -75,19 +71,12 @@ SETTINGS = (
     "innodb_data_home_dir",
     "innodb_data_file_path",
     "log_bin_basename",
-    "log_bin",
-    "sync_binlog",
     "binlog_format",
     "binlog_group_commit_sync_delay",
     "binlog_commit_wait_count",
-    "binlog_error_action",
     "binlog_order_commits",
     "read_only",
     "super_read_only",
-    "wsrep_on",
-    "wsrep_provider",
-    "group_replication_group_name",
-    "group_replication_start_on_boot",
     "rpl_semi_sync_master_enabled",
     "rpl_semi_sync_source_enabled",
 )
@@ -104,12 +93,12 @@ _DECIDED = (
     "allow_local_infile_in_path",
 )
 
-# The statement that drops each table but the canary.
-_DROPS = {
-    mysql_identity.TABLE: "identity",
-    mysql_identity.MARKER: "marker",
-    **{name: shape.value for name, shape in SHAPES.items()},
-}
+# The tables that are dropped, but for the canary.
+_DROPS = (
+    mysql_identity.TABLE,
+    mysql_identity.MARKER,
+    *(table.name for table in TABLES),
+)
 
 # Where the redo log stands, on MySQL and on MariaDB.
 _LOG_POSITIONS = (
@@ -125,8 +114,8 @@ START_ERROR_US = 250_000
 class MysqlEngine:
     """One MySQL or MariaDB server; see ports.engine.Engine for what each call promises.
 
-    The tables are ledger, fs, canary, on MariaDB identity and marker, and while a
-    control runs relaxed, in the URL's database, by default "dbcheck".
+    The tables are those of the plans, canary, on MariaDB identity and marker, and while
+    a control runs relaxed, in the URL's database, by default "dbcheck".
     """
 
     family = FAMILY
@@ -173,33 +162,46 @@ class MysqlEngine:
             server_log=innodb_log(variables),
         )
 
-    def check(self, shape: Shape, *, relaxed: bool = False) -> None:
-        """Raise EngineError (with the mend as hint) if this server is not fit."""
+    def check(
+        self, statements: Sequence[StatementSpec], *, relaxed: bool = False
+    ) -> None:
+        """Raise EngineError (with the fix as hint) if this server is not fit."""
         with self._open(None) as link:
             require_server(link, dict(link.rows("variables")))
             require_redo_log(link)
-            require_privileges(link, shape, self._database)
-            require_table(link, shape, self._database)
+            for table, verbs in verbs_by_table(statements).items():
+                require_privileges(link, table, verbs, self._database)
+                require_table(link, table, self._database)
             if relaxed:
                 require_relaxing(link, self._database)
 
-    def places(self, shape: Shape) -> tuple[Place, ...]:
+    def places(self, tables: Sequence[TableSpec]) -> tuple[Place, ...]:
         """Return the directories that an ack depends on."""
-        statement, undo_files = "", None
+        statements, undo_files = [""], None
         with self._open(None) as link:
             variables = dict(link.rows("variables"))
             known = bool(link.rows("database", {"database": self._database}))
-            present = known and require_table(link, shape, self._database)
+            present = [
+                table
+                for table in tables
+                if known and require_table(link, table, self._database)
+            ]
             with contextlib.suppress(EngineError):  # not for this account
                 undo_files = [file for (file,) in link.rows("undo_files")]
         if present:
             with self._open(self._database) as link:
-                _, statement, *_ = link.row(f"create_statement_{shape.value}")
-        return places(
-            {name.lower(): value for name, value in variables.items()},
-            self._database if known else "",
-            statement=statement,
-            undo_files=undo_files,
+                created = [
+                    link.row(f"create_statement_{table.name}") for table in present
+                ]
+                statements = [statement for _, statement, *_ in created]
+        lower = {name.lower(): value for name, value in variables.items()}
+        database = self._database if known else ""
+        return numbered(
+            place
+            for statement in statements
+            for place in places(
+                lower, database, statement=statement, undo_files=undo_files
+            )
         )
 
     def mark_data(self) -> str:
@@ -223,32 +225,43 @@ class MysqlEngine:
         databases = tuple(name for name in seen if name != _SYSTEM)
         return Bystanders(databases, int(threads) - 1, unreadable)
 
-    def prepare(self, shape: Shape, *, server: ServerFacts | None = None) -> TableFacts:
-        """Create the table if it is not there, and say what it holds."""
+    def prepare(
+        self, tables: Sequence[TableSpec], *, server: ServerFacts | None = None
+    ) -> dict[str, TableFacts]:
+        """Create the tables that are not there; return what each holds, by its name."""
         with self._open(None) as link:
             if not link.rows("database", {"database": self._database}):
                 link.create_database(self._database)
         with self._open(self._database, server=server) as link:
-            if not require_table(link, shape, self._database):
-                link.rows(f"create_{shape.value}")
-                if not require_table(link, shape, self._database):
-                    raise EngineError(
-                        f"{self._database}.{NAMES[shape]} was not created"
-                    )
+            for table in tables:
+                if not require_table(link, table, self._database):
+                    link.rows(f"create_{table.name}")
+                    if not require_table(link, table, self._database):
+                        raise EngineError(
+                            f"{self._database}.{table.name} was not created"
+                        )
             mysql_identity.name_data(link, product_of(link), self._database)
-            identity = self._identity(link, shape)
-            epochs = link.rows(f"epochs_{shape.value}", answer_s=SCAN_S)
-        return table_facts(epochs, identity)
+            return {table.name: self._facts_of(link, table) for table in tables}
 
-    def table_identity(self, shape: Shape, *, server: ServerFacts | None = None) -> str:
+    def _facts_of(self, link: MysqlLink, table: TableSpec) -> TableFacts:
+        identity = self._identity(link, table)
+        return table_facts(link.rows(f"epochs_{table.name}", answer_s=SCAN_S), identity)
+
+    def table_identity(
+        self, table: TableSpec, *, server: ServerFacts | None = None
+    ) -> str:
         """Return InnoDB's number of the table, "" without the privilege PROCESS."""
         with self._open(None, server=server) as link:
-            return self._identity(link, shape)
+            return self._identity(link, table)
 
-    def names_in_log(self, shape: Shape) -> tuple[str, ...]:
-        """Return the table's own name, and its file's without the suffix."""
-        table, database = NAMES[shape], self._database
-        return f"`{database}`.`{table}`", f"{folder_of(database)}/{table}"
+    def names_in_log(self, tables: Sequence[TableSpec]) -> tuple[str, ...]:
+        """Return the tables' own names, and their files' without the suffix."""
+        database, folder = self._database, folder_of(self._database)
+        return tuple(
+            name
+            for table in tables
+            for name in (f"`{database}`.`{table.name}`", f"{folder}/{table.name}")
+        )
 
     def relax(self, *, process: bool) -> str:
         """Change a setting of the whole server; return in words which."""
@@ -264,22 +277,26 @@ class MysqlEngine:
             return tighten(link)
 
     def open_session(
-        self, shape: Shape, *, relaxed: bool = False, server: ServerFacts | None = None
+        self,
+        statements: Sequence[StatementSpec],
+        *,
+        relaxed: bool = False,
+        server: ServerFacts | None = None,
     ) -> MysqlSession:
         """Connect for the load; raise EngineError if that is refused."""
         link = self._open(self._database, server=server)
         try:
             if relaxed:
                 require_relaxed(link)
-            return MysqlSession(link, shape)
+            return MysqlSession(link, statements)
         except BaseException as error:
             link.abandon(error)
             raise
 
-    def row(self, shape: Shape, row_id: int) -> Row | None:
+    def row(self, table: TableSpec, row_id: int) -> Row | None:
         """Return the row with that id, read over a new connection; None if none is."""
         with self._open(self._database) as link:
-            found = link.rows(f"row_{shape.value}", {"id": row_id})
+            found = link.rows(f"row_{table.name}", {"id": row_id})
         return row_of(found[0]) if found else None
 
     def checkpoint(self) -> str | None:
@@ -317,11 +334,11 @@ class MysqlEngine:
         return None
 
     def survivors(
-        self, shape: Shape, *, server: ServerFacts | None = None
-    ) -> Iterator[RowBatch]:
-        """Stream every row of the table in one read-only transaction, in batches."""
+        self, tables: Sequence[TableSpec], *, server: ServerFacts | None = None
+    ) -> Iterator[tuple[TableSpec, RowBatch]]:
+        """Stream every row of the tables in one read-only transaction, in batches."""
         with self._open(self._database) as link:
-            yield from link.stream(shape.value, server)
+            yield from link.stream(tables, server)
 
     def drop(self) -> list[str]:
         """Drop what dbcheck created here; return the names.  The database stays."""
@@ -335,12 +352,12 @@ class MysqlEngine:
                     mysql_canary.drop(link)
                 for name in names:
                     if name in _DROPS:
-                        link.rows(f"drop_{_DROPS[name]}")
+                        link.rows(f"drop_{name}")
         return [f"{self._database}.{name}" for name in names]
 
-    def _identity(self, link: MysqlLink, shape: Shape) -> str:
+    def _identity(self, link: MysqlLink, table: TableSpec) -> str:
         folder = folder_of(self._database)
-        return mysql_identity.of_table(link, product_of(link), folder, NAMES[shape])
+        return mysql_identity.of_table(link, product_of(link), folder, table.name)
 
     def _open(
         self,

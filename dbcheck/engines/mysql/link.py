@@ -14,6 +14,7 @@ from mysql.connector.constants import ClientFlag
 
 from dbcheck.core.server import ServerFacts
 from dbcheck.core.survivors import RowBatch
+from dbcheck.core.table import TableSpec
 from dbcheck.engines.answering import require_same
 from dbcheck.engines.deadline import deadline, received
 from dbcheck.engines.link import (
@@ -42,10 +43,8 @@ from dbcheck.engines.mysql.settings import (
     set_statement,
 )
 from dbcheck.engines.mysql.wire import Ended, Nonsense
-from dbcheck.engines.tables import NAMES
 from dbcheck.errors import ConnectionLost, EngineError, TableLost, TableRefused
 from dbcheck.files import sql
-from dbcheck.ports.engine import Shape
 
 FAMILY = "mysql"
 
@@ -163,9 +162,9 @@ class MysqlLink(Link):
         require_same(self._target, server, answering(self, self._product))
 
     def stream(
-        self, shape: str, server: ServerFacts | None = None
-    ) -> Iterator[RowBatch]:
-        """Yield every row of the table in batches, all as of one moment.
+        self, tables: Sequence[TableSpec], server: ServerFacts | None = None
+    ) -> Iterator[tuple[TableSpec, RowBatch]]:
+        """Yield every row of the tables in batches, all as of one moment.
 
         server: raise OtherServer if, in that transaction, another one answers.
         The driver takes ten times as long to make objects of a row as the server takes
@@ -175,7 +174,12 @@ class MysqlLink(Link):
         self.rows("snapshot")
         if server is not None:
             self.require(server)
-        statement = f"survivors_{shape}"
+        for table in tables:
+            for batch in self._rows_of(table):
+                yield table, batch
+
+    def _rows_of(self, table: TableSpec) -> Iterator[RowBatch]:
+        statement = f"survivors_{table.name}"
         with self._guard(statement, SCAN_S):
             prepared = self.connection.cmd_stmt_prepare(sql(FAMILY, statement).encode())
             answered = self.connection.cmd_stmt_execute(prepared["statement_id"])
@@ -191,8 +195,8 @@ class MysqlLink(Link):
             read += len(batch)
             yield batch
         self.connection.unread_result = False  # for the driver did not read it
-        ((counted,),) = self.rows(f"count_{shape}", answer_s=SCAN_S)
-        require_all(NAMES[Shape(shape)], read, counted)
+        ((counted,),) = self.rows(f"count_{table.name}", answer_s=SCAN_S)
+        require_all(table.name, read, counted)
 
     def wire(self, answer_s: float) -> socket.socket:
         """Return the driver's socket, whose calls raise TimeoutError after answer_s.

@@ -7,7 +7,7 @@ import posixpath
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from dbcheck.core.places import DATA, Place
+from dbcheck.core.places import DATA, Place, numbered
 
 _OFF = frozenset({"off", "0", "false", ""})
 # [path]name:size, then :autoextend and :max:size (MySQL 8.4 manual, 17.6.3.1 The System
@@ -63,26 +63,7 @@ def places(
         for name, path, files in named
     ]
     found += (Place(f"tablespace {name}", "") for name in _tablespaces(statement))
-    return tuple(numbered(found))
-
-
-def numbered(found: Iterable[Place]) -> list[Place]:
-    """Return the places without repetitions, a number after a name that recurs.
-
-    The names of files of one place are put together.
-    """
-    files: dict[tuple[str, str], dict[str, None]] = {}
-    for place in found:
-        files.setdefault((place.name, place.path), {}).update(
-            dict.fromkeys(place.files)
-        )
-    kept: list[Place] = []
-    counts: dict[str, int] = {}
-    for (name, path), names in files.items():
-        count = counts[name] = counts.get(name, 0) + 1
-        label = f"{name} {count}" if count > 1 else name
-        kept.append(Place(label, path, tuple(names)))
-    return kept
+    return numbered(found)
 
 
 def _in_folder(name: str, file: str, suffix: str = "") -> tuple[str, str, tuple[str]]:

@@ -11,26 +11,27 @@ import contextlib
 import socket
 import ssl
 import struct
+from collections.abc import Sequence
 
 import mysql.connector
 from mysql.connector.constants import ClientFlag
 
-from dbcheck.core.history import Row
+from dbcheck.core.operation import Operation, Statement, StatementSpec, Verb
 from dbcheck.engines.deadline import deadline
 from dbcheck.engines.link import ANSWER_BYTES, ANSWER_S
 from dbcheck.engines.mysql.connection import readable
 from dbcheck.engines.mysql.link import FAMILY, MysqlLink
 from dbcheck.engines.mysql.wire import (
+    Execution,
     Nonsense,
     Ok,
     Refusal,
-    answer,
-    execute,
-    execute_head,
+    answers,
+    literal,
+    query,
 )
 from dbcheck.errors import CommitUnknown, EngineError
 from dbcheck.files import sql
-from dbcheck.ports.engine import Shape
 
 # Errors of the server after which a row may be there: it goes down, kills the
 # connection, or fails in the commit itself (in storage engine or binary log).
@@ -55,49 +56,76 @@ _NOT_NOW = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
 class MysqlSession:
-    """One connection of the load; see Session."""
+    """One connection of the load; see ports.engine.Session."""
 
-    def __init__(self, link: MysqlLink, shape: Shape) -> None:
-        """Take over *link* and prepare the statement on it; raise EngineError."""
+    def __init__(self, link: MysqlLink, statements: Sequence[StatementSpec]) -> None:
+        """Take over *link* and prepare the statements on it; raise EngineError."""
         self.link = link
-        self._has_key = shape is Shape.LEDGER
-        self._in_flight = False
+        self._waiting_for = 0  # answers to the operation in flight
         self._unsent = memoryview(b"")
         self._received = b""
+        self._inserts = {spec.name: spec.verb is Verb.INSERT for spec in statements}
+        self._texts = {spec.name: _text(spec).split(b"?") for spec in statements}
         connection = link.connection
+        flags = connection._client_flags
+        self._has_attributes = bool(flags & ClientFlag.CLIENT_QUERY_ATTRIBUTES)
+        self._executions: dict[str, Execution] = {}
         try:
             link.wire(ANSWER_S)
             with (
                 readable(),
                 deadline(ANSWER_S, link.sever, link.received, ANSWER_BYTES),
             ):
-                statement = sql(FAMILY, f"insert_{shape.value}").encode()
-                prepared = connection.cmd_stmt_prepare(statement)
+                for spec in statements:
+                    prepared = connection.cmd_stmt_prepare(_text(spec))
+                    self._executions[spec.name] = Execution(
+                        prepared["statement_id"],
+                        spec.parameters,
+                        has_attributes=self._has_attributes,
+                    )
         except (mysql.connector.Error, OSError) as error:
             raise EngineError(
                 f"cannot prepare a session: {link.words(error)}"
             ) from None
         self._wire = link.wire(0)
-        flags = connection._client_flags
-        self._head = execute_head(
-            prepared["statement_id"],
-            has_key=self._has_key,
-            has_attributes=bool(flags & ClientFlag.CLIENT_QUERY_ATTRIBUTES),
-        )
 
     def fileno(self) -> int:
         """Return the descriptor to wait on."""
         return self._wire.fileno()
 
-    def send(self, row: Row) -> bool:
-        """Begin to insert *row* in a transaction of its own; see Session."""
+    def send(self, operation: Operation) -> bool:
+        """Begin to commit *operation*; see ports.engine.Session."""
+        statements = operation.statements
+        self._id_at = -1
         try:
-            packet = execute(self._head, row if self._has_key else None)
+            if len(statements) == 1:
+                ((name, values),) = statements
+                self._id_at = 0 if self._inserts[name] else -1
+                packet = self._executions[name].packet(values)
+                count = 1
+            else:
+                packet = self._transaction(statements)
+                count = len(statements) + 2
         except struct.error as error:
-            raise EngineError(f"the table has no such row: {error}") from None
-        self._in_flight = True
+            raise EngineError(
+                f"a generated value does not fit its column: {error}"
+            ) from None
+        self._waiting_for = count
         self._unsent = memoryview(packet)
         return self.flush()
+
+    def _transaction(self, statements: Sequence[Statement]) -> bytes:
+        """Return the query that runs *statements* as one transaction."""
+        parts = [b"start transaction"]
+        for at, (name, values) in enumerate(statements, start=1):
+            if self._id_at < 0 and self._inserts[name]:
+                self._id_at = at
+            text = self._texts[name]
+            literals = [*map(literal, values), b""]
+            pieces = zip(text, literals, strict=True)
+            parts.append(b"".join(part for piece in pieces for part in piece))
+        parts.append(b"commit")
+        return query(b";".join(parts), has_attributes=self._has_attributes)
 
     def flush(self) -> bool:
         """Send what is left; return True once nothing is."""
@@ -123,7 +151,7 @@ class MysqlSession:
                 raise self._broken("the server closed it")
             self._received += read
             try:
-                said = answer(self._received)
+                said = answers(self._received, self._waiting_for or 1)
             except Nonsense as error:
                 raise self._broken(str(error)) from error
             if said is not None:
@@ -132,7 +160,7 @@ class MysqlSession:
 
     def close(self) -> None:
         """End the connection, also in the middle of an operation; never raises."""
-        if self._in_flight:
+        if self._waiting_for:
             self._sever()
         self.link.close()
 
@@ -141,31 +169,46 @@ class MysqlSession:
         with contextlib.suppress(OSError):
             self._wire.shutdown(socket.SHUT_RDWR)
 
-    def _outcome(self, said: Ok | Refusal) -> int:
-        """Return the id if what the server answered says that the row is committed."""
+    def _outcome(self, said: list[Ok] | Refusal) -> int:
+        """Return the id if what the server answered says that all is committed."""
         if isinstance(said, Refusal):
             raise self._refusal(said)
-        if not self._in_flight or self._unsent:
+        if not self._waiting_for or self._unsent:
             raise self._broken("the server answered what was not asked")
-        self._in_flight = False
-        if said.is_open or said.rows != 1 or not said.row_id:
+        self._waiting_for = 0
+        # Before and behind the statements of a transaction, nothing is changed.
+        changes = said[1:-1] if said[1:] else said
+        open_ends = [one.is_open for one in said]
+        row_id = said[self._id_at].row_id if self._id_at >= 0 else 0
+        if (
+            any(one.rows != 1 for one in changes)
+            or open_ends[-1]
+            or not all(open_ends[:-1])
+            or (self._id_at >= 0 and not row_id)
+        ):
             self._sever()  # the server rolls back what is still open
+            rows = ", ".join(str(one.rows) for one in changes)
             raise EngineError(
-                f"the server inserted {said.rows} rows, the last with id"
-                f" {said.row_id}, and the transaction is"
-                f" {'still open' if said.is_open else 'over'}",
+                f"the server changed {rows} rows, the first with id {row_id}, and the"
+                f" transaction is {'still open' if open_ends[-1] else 'over'}",
                 hint="Connect to the server itself, with no proxy between.",
             )
-        return said.row_id
+        return row_id
 
     def _refusal(self, said: Refusal) -> EngineError:
         """Return EngineError if the row is certainly absent, else CommitUnknown."""
         words = f"{said.number}: {self.link.without_secret(said.words)}"
         if said.number in _CLIENT_ERRORS or said.number in _UNKNOWN:
             return self._broken(words, words if said.number in _FAREWELLS else "")
-        self._in_flight = False
+        if self._waiting_for > 1:  # its transaction is open: the next would commit it
+            self._sever()
+        self._waiting_for = 0
         return EngineError(f"the server refused a commit: {words}")
 
     def _broken(self, words: str, farewell: str = "") -> CommitUnknown:
         text = f"the connection broke during a commit: {words}"
         return CommitUnknown(text, farewell=farewell)
+
+
+def _text(spec: StatementSpec) -> bytes:
+    return sql(FAMILY, spec.name).encode()

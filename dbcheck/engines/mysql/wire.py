@@ -1,35 +1,44 @@
-"""The two packets that a commit takes in MySQL's protocol: execute, and its answer.
+"""The packets of a transaction in MySQL's protocol, and the answers to them.
+
+A transaction of one statement executes a prepared one.  One of several is sent as a
+single text query, statement behind statement: the server stops at the first that
+fails, so that the commit at the end is never reached.  Prepared statements that are
+sent one behind the other all run, whatever becomes of the first; that could commit
+half a transaction.
 
 The layout is that of "MySQL Source Code Documentation", Client/Server Protocol 4.1
-(COM_STMT_EXECUTE, OK_Packet, ERR_Packet), which MariaDB shares ("Client/Server
-Protocol" in its knowledge base).  Nothing here touches a socket.
+(COM_QUERY, COM_STMT_EXECUTE, OK_Packet, ERR_Packet), which MariaDB shares
+("Client/Server Protocol" in its knowledge base).  Nothing here touches a socket.
 """
 
 from __future__ import annotations
 
 import struct
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
-from dbcheck.core.history import ROW_ID_MAX, Row
+from dbcheck.core.history import ROW_ID_MAX
+from dbcheck.core.operation import Value
+from dbcheck.core.table import Column, Kind
 
-_COM_STMT_EXECUTE = 0x17
+_COM_QUERY, _COM_STMT_EXECUTE = 0x03, 0x17
 _HEAD = struct.Struct("<BIBI")  # command, statement, no cursor, one iteration
-# epoch, session, seq, part, payload, checksum: LONGLONG, LONG, LONGLONG, SHORT,
-# LONG_BLOB, LONGLONG, each signed; before them that nothing is NULL, that types follow.
-_TYPES = (0x08, 0x03, 0x08, 0x02, 0xFB, 0x08)
-_KEY = struct.Struct("<qiqh")
-_CHECKSUM = struct.Struct("<q")
+# LONGLONG, LONG, SHORT, LONG_BLOB, each signed
+_TYPES = {Kind.BIGINT: 0x08, Kind.INTEGER: 0x03, Kind.SMALLINT: 0x02, Kind.BYTES: 0xFB}
+_CODES = {Kind.BIGINT: "q", Kind.INTEGER: "i", Kind.SMALLINT: "h"}
 _STATUS = struct.Struct("<HH")
 
 HEADER_BYTES = 4  # length of the body in three bytes, sequence number in one
-_BODY_BYTES_MAX = 1 << 16  # far above any answer to an insert
+_BODY_BYTES_MAX = 1 << 16  # far above any answer to a change of one row
+_LENGTH_MAX = 0xFFFFFF  # of a packet; a longer body goes on in the next one
 _OK, _ERR = 0x00, 0xFF
 _SIZES = {0xFC: 2, 0xFD: 3, 0xFE: 8}  # of a number behind this byte
 _IN_TRANSACTION = 0x0001  # SERVER_STATUS_IN_TRANS
+_MORE_RESULTS = 0x0008  # SERVER_MORE_RESULTS_EXISTS
 
 
 class Nonsense(Exception):
-    """The server sent what is no answer to an insert."""
+    """The server sent something else than answers to the statements."""
 
 
 class Ended(Nonsense):
@@ -37,9 +46,9 @@ class Ended(Nonsense):
 
 
 class Ok(NamedTuple):
-    """The server's success reply.
+    """The server's success reply to one statement.
 
-    rows: inserted.  row_id: auto-increment id.  is_open: a transaction still is.
+    rows: changed.  row_id: auto-increment id.  is_open: a transaction still is.
     """
 
     rows: int
@@ -54,73 +63,121 @@ class Refusal(NamedTuple):
     words: str
 
 
-def execute_head(statement_id: int, *, has_key: bool, has_attributes: bool) -> bytes:
-    """Return what comes before the values of each execution of a statement.
-
-    has_key: the statement takes the values of a row, else none.
-    has_attributes: CLIENT_QUERY_ATTRIBUTES was agreed upon, so that the values are
-                    counted and named.
-    """
-    head = _HEAD.pack(_COM_STMT_EXECUTE, statement_id, 0, 1)
-    if not has_key:
-        return head
-    name = b"\0" if has_attributes else b""
-    types = b"".join(bytes((kind, 0)) + name for kind in _TYPES)
-    counted = bytes((len(_TYPES),)) if has_attributes else b""
-    return head + counted + b"\0\1" + types
-
-
-def execute(head: bytes, row: Row | None) -> bytes:
-    """Return the packet that inserts *row*, or what has no values if it is None.
+class Execution:
+    """Builds the packets that execute one prepared statement.
 
     Raise struct.error if a value is out of its column's range.
     """
-    body = head
-    if row is not None:
-        _, epoch, session, seq, part, payload, checksum = row
-        body = b"".join(
-            (
-                head,
-                _KEY.pack(epoch, session, seq, part),
-                _length(len(payload)),
-                payload,
-                _CHECKSUM.pack(checksum),
-            )
-        )
-    return len(body).to_bytes(HEADER_BYTES, "little") + body  # sequence number 0
+
+    def __init__(
+        self,
+        statement_id: int,
+        parameters: Sequence[Column],
+        *,
+        has_attributes: bool,
+    ) -> None:
+        """Prepare what is the same in each packet.
+
+        has_attributes: CLIENT_QUERY_ATTRIBUTES was agreed upon, so that the values are
+                        counted and named.
+        """
+        head = _HEAD.pack(_COM_STMT_EXECUTE, statement_id, 0, 1)
+        if parameters:  # nothing is NULL (a bit for each), types follow
+            name = b"\0" if has_attributes else b""
+            kinds = (_TYPES[column.kind] for column in parameters)
+            types = b"".join(bytes((kind, 0)) + name for kind in kinds)
+            counted = bytes((len(parameters),)) if has_attributes else b""
+            nulls = bytes((len(parameters) + 7) // 8)
+            head += counted + nulls + b"\1" + types
+        self._head = head
+        # The integers before the first value of bytes; then each of those, and the
+        # integers behind it, which are packed at once.
+        places = [at for at, one in enumerate(parameters) if one.kind is Kind.BYTES]
+        ends = [*places, len(parameters)]
+        self._first, self._count = _packer(parameters[: ends[0]]), ends[0]
+        self._rest = [
+            (at, end, _packer(parameters[at + 1 : end]))
+            for at, end in zip(places, ends[1:], strict=True)
+        ]
+
+    def packet(self, values: Sequence[Value]) -> bytes:
+        """Return the packet that executes the statement with *values*."""
+        parts = [self._head, self._first(*values[: self._count])]
+        for at, end, pack in self._rest:
+            content: Any = values[at]
+            parts += (_length(len(content)), content, pack(*values[at + 1 : end]))
+        body = b"".join(parts)
+        return len(body).to_bytes(HEADER_BYTES, "little") + body  # sequence number 0
 
 
-def answer(data: bytes) -> Ok | Refusal | None:
-    """Return what the packet in *data* says, None if it is not all there yet.
+def _packer(integers: Sequence[Column]) -> Callable[..., bytes]:
+    return struct.Struct("<" + "".join(_CODES[one.kind] for one in integers)).pack
 
-    Raise Nonsense if it is neither OK nor error, or if anything comes after it.
+
+def query(text: bytes, *, has_attributes: bool) -> bytes:
+    """Return the packets that send *text*, which may hold several statements."""
+    body = bytes((_COM_QUERY,)) + (b"\0\1" if has_attributes else b"") + text
+    packets: list[bytes] = []
+    for number, at in enumerate(range(0, len(body) + 1, _LENGTH_MAX)):
+        part = body[at : at + _LENGTH_MAX]
+        packets += (len(part).to_bytes(3, "little"), bytes((number & 0xFF,)), part)
+    return b"".join(packets)
+
+
+def literal(value: Value) -> bytes:
+    """Return *value* as it stands in a statement's text, whatever the SQL mode."""
+    if isinstance(value, bytes):
+        return b"x'" + value.hex().encode() + b"'"
+    return b"%d" % value
+
+
+def answers(data: bytes, count: int) -> list[Ok] | Refusal | None:
+    """Return the answers to *count* statements, None if they are not all there yet.
+
+    The refusal of one statement is the last answer.  Raise Nonsense if *data* holds
+    anything else, or anything after them.
     """
-    if len(data) < HEADER_BYTES:
-        return None
-    length = int.from_bytes(data[:3], "little")
-    if length > _BODY_BYTES_MAX:
-        raise Nonsense(f"the server announced a reply of {length} bytes")
-    more = HEADER_BYTES + length - len(data)
-    if more > 0:
-        return None
-    if more < 0:
-        raise Nonsense("the server sent more than one reply")
+    found: list[Ok] = []
+    at = 0
+    while len(found) < count:
+        if len(data) < at + HEADER_BYTES:
+            return None
+        length = int.from_bytes(data[at : at + 3], "little")
+        if length > _BODY_BYTES_MAX:
+            raise Nonsense(f"the server announced a reply of {length} bytes")
+        end = at + HEADER_BYTES + length
+        if len(data) < end:
+            return None
+        said = _answer(data[at:end], len(found) + 1, is_last=len(found) + 1 == count)
+        at = end
+        if isinstance(said, Refusal):
+            break
+        found.append(said)
+    if len(data) > at:
+        raise Nonsense("the server sent more replies than statements were sent")
+    return said if isinstance(said, Refusal) else found
+
+
+def _answer(packet: bytes, number: int, *, is_last: bool) -> Ok | Refusal:
     try:
-        if data[HEADER_BYTES] == _OK and data[3] == 1:
-            return _ok(data)
-        if data[HEADER_BYTES] == _ERR:
-            return _refusal(data[HEADER_BYTES + 1 :])
+        if packet[HEADER_BYTES] == _OK and packet[3] == number:
+            return _ok(packet, is_last=is_last)
+        if packet[HEADER_BYTES] == _ERR:
+            return _refusal(packet[HEADER_BYTES + 1 :])
     except (IndexError, struct.error):
         pass
-    raise Nonsense("the server's reply is no answer to an insert")
+    raise Nonsense("the server's reply is not an answer to a change of a row")
 
 
-def _ok(data: bytes) -> Ok:
-    rows, place = _number(data, HEADER_BYTES + 1)
-    row_id, place = _number(data, place)
+def _ok(packet: bytes, *, is_last: bool) -> Ok:
+    rows, place = _number(packet, HEADER_BYTES + 1)
+    row_id, place = _number(packet, place)
     if row_id > ROW_ID_MAX:
-        raise Nonsense(f"the server gave a row the id {row_id}")
-    status, _ = _STATUS.unpack_from(data, place)  # and the number of warnings
+        raise Nonsense(f"the server returned the impossible row id {row_id}")
+    status, _ = _STATUS.unpack_from(packet, place)  # and the number of warnings
+    if bool(status & _MORE_RESULTS) is is_last:
+        what = "announces more replies" if is_last else "ends the replies"
+        raise Nonsense(f"the server {what} than there are statements")
     return Ok(rows, row_id, bool(status & _IN_TRANSACTION))
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
+from dbcheck.core.operation import Verb
+from dbcheck.core.table import TableSpec
 from dbcheck.engines.postgresql.link import PostgresqlLink
-from dbcheck.engines.tables import NAMES, require_ours, require_plain
+from dbcheck.engines.tables import require_ours, require_plain
 from dbcheck.errors import EngineError
-from dbcheck.ports.engine import Shape
 
 VERSION_MIN = 13_00_00
 
@@ -79,9 +82,9 @@ def _require_standby(link: PostgresqlLink) -> None:
         )
 
 
-def require_table(link: PostgresqlLink, shape: Shape) -> bool:
+def require_table(link: PostgresqlLink, spec: TableSpec) -> bool:
     """Return whether the table is there; raise EngineError if it is not fit."""
-    name = NAMES[shape]
+    name = spec.name
     found = link.rows("table", {"name": name})
     if not found:
         return False
@@ -95,12 +98,14 @@ def require_table(link: PostgresqlLink, shape: Shape) -> bool:
             f"{table} {problem}",
             hint=f"Drop {table}; dbcheck creates an ordinary, logged table.",
         )
-    require_ours(shape, table, comment, link.rows("columns", {"name": name}))
-    require_plain(table, link.rows("foreign", {"name": name}))
+    require_ours(spec, table, comment, link.rows("columns", {"name": name}))
+    require_plain(table, link.rows("foreign", {"name": name, "key": spec.key}))
     return True
 
 
-def require_privileges(link: PostgresqlLink, shape: Shape) -> None:
+def require_privileges(
+    link: PostgresqlLink, spec: TableSpec, verbs: Sequence[Verb]
+) -> None:
     """Raise EngineError, with the GRANT as hint, if the account may not do it all."""
     account, database, may_create_schema, present, may_use, may_create = link.row(
         "schema"
@@ -119,7 +124,7 @@ def require_privileges(link: PostgresqlLink, shape: Shape) -> None:
             "USAGE on schema dbcheck",
             f"grant usage, create on schema dbcheck to {account};",
         )
-    found = link.rows("table", {"name": NAMES[shape]})
+    found = link.rows("table", {"name": spec.name})
     if not found:
         if not may_create:
             raise _missing(
@@ -128,18 +133,22 @@ def require_privileges(link: PostgresqlLink, shape: Shape) -> None:
                 f"grant create on schema dbcheck to {account};",
             )
         return
-    _require_table_privileges(account, f"dbcheck.{NAMES[shape]}", *found[0][3:])
+    (_, _, _, may_select, may_insert, may_update, is_owner) = found[0]
+    granted = {Verb.INSERT: may_insert, Verb.UPDATE: may_update}
+    needed = {"select": may_select} | {verb.value: granted[verb] for verb in verbs}
+    _require_table_privileges(account, f"dbcheck.{spec.name}", needed, is_owner)
 
 
 def _require_table_privileges(
-    account: str, table: str, may_select: bool, may_insert: bool, is_owner: bool
+    account: str, table: str, needed: Mapping[str, bool], is_owner: bool
 ) -> None:
-    for privilege, granted in (("SELECT", may_select), ("INSERT", may_insert)):
+    """needed: privilege -> whether the account has it."""
+    for privilege, granted in needed.items():
         if not granted:
             raise _missing(
                 account,
-                f"{privilege} on {table}",
-                f"grant select, insert on {table} to {account};",
+                f"{privilege.upper()} on {table}",
+                f"grant {', '.join(needed)} on {table} to {account};",
             )
     if not is_owner:
         raise _missing(

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import sqlalchemy.exc
 
+from dbcheck.audit.rules import facts_of
 from dbcheck.core.bystanders import Bystanders
 from dbcheck.core.history import Row
-from dbcheck.core.places import Place
+from dbcheck.core.operation import StatementSpec, verbs_by_table
+from dbcheck.core.places import Place, numbered
 from dbcheck.core.server import LogPosition, ServerFacts
 from dbcheck.core.survivors import RowBatch
+from dbcheck.core.table import TableFacts, TableSpec
 from dbcheck.engines.link import SCAN_S
 from dbcheck.engines.postgresql.check import (
     require_privileges,
@@ -24,25 +27,23 @@ from dbcheck.engines.postgresql.options import libpq_options
 from dbcheck.engines.postgresql.places import places
 from dbcheck.engines.postgresql.session import RELAXED, PostgresqlSession
 from dbcheck.engines.server_log import postgresql_log
-from dbcheck.engines.tables import NAMES, SHAPES, row_of, table_facts
+from dbcheck.engines.tables import row_of, table_facts
 from dbcheck.engines.url import read_url
 from dbcheck.errors import EngineError, TableLost, TableRefused, UsageError
-from dbcheck.ports.engine import Shape, TableFacts
 
 CONNECT_S = 10.0
 READY_CONNECT_S, READY_ANSWER_S = 3.0, 2.0
 CHECKPOINT_S = 600.0
+_SCHEMA = "dbcheck."
 
-# All that decides whether, and how fast, a commit is on the drive.
+# All that decides whether, and how fast, a commit is on the drive: what the audit's
+# rules judge comes first.
 SETTINGS = (
-    "fsync",
-    "synchronous_commit",
-    "full_page_writes",
+    *facts_of(FAMILY),
     "wal_sync_method",
     "wal_level",
     "synchronous_standby_names",
     "data_checksums",
-    "data_sync_retry",
     "commit_delay",
     "commit_siblings",
     "wal_writer_delay",
@@ -50,22 +51,15 @@ SETTINGS = (
     "wal_recycle",
     "checkpoint_timeout",
     "max_wal_size",
-    "zero_damaged_pages",
-    "ignore_checksum_failure",
-    "ignore_invalid_pages",
     "debug_io_direct",
     "io_method",
 )
-
-_DROPS = {"dbcheck.canary": "canary"} | {
-    f"dbcheck.{name}": shape.value for name, shape in SHAPES.items()
-}
 
 
 class PostgresqlEngine:
     """One PostgreSQL server; see ports.engine.Engine for what each call promises.
 
-    The tables are dbcheck.ledger and dbcheck.fs in the URL's database.
+    The tables are those of the schema dbcheck in the URL's database.
     """
 
     family = FAMILY
@@ -117,19 +111,26 @@ class PostgresqlEngine:
             server_log=postgresql_log(seen),
         )
 
-    def check(self, shape: Shape, *, relaxed: bool = False) -> None:
-        """Raise EngineError (with the mend as hint) if this server is not fit."""
+    def check(
+        self, statements: Sequence[StatementSpec], *, relaxed: bool = False
+    ) -> None:
+        """Raise EngineError (with the fix as hint) if this server is not fit."""
         with self._open() as link:
             require_server(link)
-            require_table(link, shape)
-            require_privileges(link, shape)
+            for table, verbs in verbs_by_table(statements).items():
+                require_table(link, table)
+                require_privileges(link, table, verbs)
 
-    def places(self, shape: Shape) -> tuple[Place, ...]:
+    def places(self, tables: Sequence[TableSpec]) -> tuple[Place, ...]:
         """Return the directories that an ack depends on."""
+        found: list[Place] = []
         with self._open() as link:
             data = dict(link.rows("settings")).get("data_directory", "")
-            rows = link.rows("places", {"name": NAMES[shape]})
-        return places(data, {what: (space, file) for what, space, file in rows})
+            for table in tables:
+                rows = link.rows("places", {"name": table.name})
+                lying = {what: (space, file) for what, space, file in rows}
+                found += places(data, lying)
+        return numbered(found)
 
     def mark_data(self) -> str:
         """Return "": global/pg_control names the data."""
@@ -142,25 +143,19 @@ class PostgresqlEngine:
             (connections,) = link.row("connections")
         return Bystanders(databases, connections)
 
-    def prepare(self, shape: Shape, *, server: ServerFacts | None = None) -> TableFacts:
-        """Create the table if it is not there, and say what it holds."""
+    def prepare(
+        self, tables: Sequence[TableSpec], *, server: ServerFacts | None = None
+    ) -> dict[str, TableFacts]:
+        """Create the tables that are not there; return what each holds, by its name."""
         with self._open(server=server) as link:
-            if not require_table(link, shape):
-                with link.transaction():  # no table without its mark
-                    if not link.row("schema")[3]:
-                        link.rows("create_schema")
-                    link.rows(f"create_{shape.value}")
-                    link.rows(f"mark_{shape.value}")
-                if not require_table(link, shape):
-                    raise EngineError(f"dbcheck.{NAMES[shape]} was not created")
-            identity = _identity(link, shape)
-            epochs = link.rows(f"epochs_{shape.value}", answer_s=SCAN_S)
-        return table_facts(epochs, identity)
+            return {table.name: _prepared(link, table) for table in tables}
 
-    def table_identity(self, shape: Shape, *, server: ServerFacts | None = None) -> str:
+    def table_identity(
+        self, table: TableSpec, *, server: ServerFacts | None = None
+    ) -> str:
         """Return OID and file node of the table; every account may see them."""
         with self._open(server=server) as link:
-            return _identity(link, shape)
+            return _identity(link, table)
 
     def relax(self, *, process: bool) -> str:
         """Change nothing, for each session relaxes itself; return in words how."""
@@ -175,18 +170,22 @@ class PostgresqlEngine:
         return None
 
     def open_session(
-        self, shape: Shape, *, relaxed: bool = False, server: ServerFacts | None = None
+        self,
+        statements: Sequence[StatementSpec],
+        *,
+        relaxed: bool = False,
+        server: ServerFacts | None = None,
     ) -> PostgresqlSession:
         """Connect for the load; raise EngineError if that is refused."""
         options = libpq_options(self.target, self._arguments)
         return PostgresqlSession(
-            self.target, options, shape, relaxed=relaxed, server=server
+            self.target, options, statements, relaxed=relaxed, server=server
         )
 
-    def row(self, shape: Shape, row_id: int) -> Row | None:
+    def row(self, table: TableSpec, row_id: int) -> Row | None:
         """Return the row with that id, read over a new connection; None if none is."""
         with self._open() as link:
-            found = link.rows(f"row_{shape.value}", {"id": row_id})
+            found = link.rows(f"row_{table.name}", {"id": row_id})
         return row_of(found[0]) if found else None
 
     def checkpoint(self) -> str | None:
@@ -216,7 +215,7 @@ class PostgresqlEngine:
         except (TableLost, TableRefused):
             return None
 
-    def names_in_log(self, shape: Shape) -> tuple[str, ...]:
+    def names_in_log(self, tables: Sequence[TableSpec]) -> tuple[str, ...]:
         """Return nothing: it names files, whose numbers change."""
         return ()
 
@@ -234,18 +233,18 @@ class PostgresqlEngine:
         return "the server is in recovery" if standby else None
 
     def survivors(
-        self, shape: Shape, *, server: ServerFacts | None = None
-    ) -> Iterator[RowBatch]:
-        """Stream every row of the table in one read-only transaction, in batches."""
+        self, tables: Sequence[TableSpec], *, server: ServerFacts | None = None
+    ) -> Iterator[tuple[TableSpec, RowBatch]]:
+        """Stream every row of the tables in one read-only transaction, in batches."""
         with self._open() as link:
-            yield from link.stream(shape.value, server)
+            yield from link.stream(tables, server)
 
     def drop(self) -> list[str]:
         """Drop what dbcheck created here; return the names."""
         with self._open() as link:
             names = [name for (name,) in link.rows("present")]
             for name in names:
-                link.rows(f"drop_{_DROPS[name]}")
+                link.rows(f"drop_{name.removeprefix(_SCHEMA)}")
             if link.rows("empty_schema"):
                 link.rows("drop_schema")
                 names.append("dbcheck")
@@ -259,6 +258,21 @@ class PostgresqlEngine:
         return link.leading_to(server)
 
 
-def _identity(link: PostgresqlLink, shape: Shape) -> str:
-    found = link.rows("table_identity", {"name": NAMES[shape]})
+def _prepared(link: PostgresqlLink, table: TableSpec) -> TableFacts:
+    """Create the table if it is not there, and return what it holds."""
+    if not require_table(link, table):
+        with link.transaction():  # no table without its mark
+            if not link.row("schema")[3]:
+                link.rows("create_schema")
+            link.rows(f"create_{table.name}")
+            link.rows(f"mark_{table.name}")
+        if not require_table(link, table):
+            raise EngineError(f"dbcheck.{table.name} was not created")
+    identity = _identity(link, table)
+    epochs = link.rows(f"epochs_{table.name}", answer_s=SCAN_S)
+    return table_facts(epochs, identity)
+
+
+def _identity(link: PostgresqlLink, table: TableSpec) -> str:
+    found = link.rows("table_identity", {"name": table.name})
     return found[0][0] or "" if found else ""

@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from dbcheck.core.table import TableSpec
 from dbcheck.engines.link import SCAN_S, require_all
 from dbcheck.engines.postgresql.settings import HEAP, INDEX
-from dbcheck.engines.tables import NAMES
 from dbcheck.errors import EngineError, IndexDamaged, TableLost
-from dbcheck.ports.engine import Shape
 
 if TYPE_CHECKING:
     from dbcheck.engines.postgresql.link import PostgresqlLink
@@ -64,25 +63,25 @@ class IdsRead:
         return np.concatenate([np.empty(0, np.int64), *self._parts])
 
 
-def require_index(link: PostgresqlLink, shape: Shape, ids: IdsRead) -> None:
+def require_index(link: PostgresqlLink, spec: TableSpec, ids: IdsRead) -> None:
     """Raise IndexDamaged if the primary key disagrees with the rows that were read.
 
     link: in the transaction that read them.  Raise EngineError if the server counts
     other rows in the table itself than were read.
     """
-    table = f"dbcheck.{NAMES[shape]}"
+    table = f"dbcheck.{spec.name}"
     try:
         link.fix(INDEX)
-        link.require_plan(f"count_{shape.value}", "Index Only Scan")
-        counted, digest = _count(link, shape)
-        lost = _not_found(link, shape, ids)
+        link.require_plan(f"count_{spec.name}", "Index Only Scan")
+        counted, digest = _count(link, spec)
+        lost = _not_found(link, spec, ids)
     except TableLost as error:
-        _require_table(link, table, shape, ids)
+        _require_table(link, table, spec, ids)
         said = f"the primary key of {table} cannot be read: {error}"
         raise IndexDamaged(said, 1) from error
     if (counted, digest) == (ids.count, ids.digest) and not lost:
         return
-    _require_table(link, table, shape, ids)
+    _require_table(link, table, spec, ids)
     if counted != ids.count:
         raise IndexDamaged(
             f"the primary key of {table} has {counted:,} rows where the table has"
@@ -101,19 +100,19 @@ def require_index(link: PostgresqlLink, shape: Shape, ids: IdsRead) -> None:
     raise IndexDamaged(f"the primary key of {table} has other ids than the table", 1)
 
 
-def _count(link: PostgresqlLink, shape: Shape) -> tuple[int, int]:
-    ((counted, digest),) = link.rows(f"count_{shape.value}", answer_s=SCAN_S)
+def _count(link: PostgresqlLink, spec: TableSpec) -> tuple[int, int]:
+    ((counted, digest),) = link.rows(f"count_{spec.name}", answer_s=SCAN_S)
     return counted, int(digest)
 
 
-def _not_found(link: PostgresqlLink, shape: Shape, ids: IdsRead) -> tuple[int, ...]:
+def _not_found(link: PostgresqlLink, spec: TableSpec, ids: IdsRead) -> tuple[int, ...]:
     array = "{" + ",".join(map(str, ids.some.tolist())) + "}"
-    rows = link.rows(f"lookup_{shape.value}", {"ids": array}, answer_s=SCAN_S)
+    rows = link.rows(f"lookup_{spec.name}", {"ids": array}, answer_s=SCAN_S)
     return tuple(row_id for (row_id,) in rows)
 
 
 def _require_table(
-    link: PostgresqlLink, table: str, shape: Shape, ids: IdsRead
+    link: PostgresqlLink, table: str, spec: TableSpec, ids: IdsRead
 ) -> None:
     """Raise EngineError unless the server finds in the table what was read from it.
 
@@ -124,8 +123,8 @@ def _require_table(
     if link.is_failed():
         return
     link.fix(HEAP)
-    link.require_plan(f"count_{shape.value}", "Seq Scan")
-    counted, digest = _count(link, shape)
+    link.require_plan(f"count_{spec.name}", "Seq Scan")
+    counted, digest = _count(link, spec)
     require_all(table, ids.count, counted)
     if digest != ids.digest:
         raise EngineError(f"other rows of {table} were read than the server has")

@@ -7,7 +7,7 @@ import json
 import os
 import re
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import psycopg2
@@ -15,6 +15,7 @@ import psycopg2.extensions
 
 from dbcheck.core.server import ServerFacts
 from dbcheck.core.survivors import RowBatch
+from dbcheck.core.table import TableSpec
 from dbcheck.engines.answering import Answering, require_same
 from dbcheck.engines.deadline import Cut, deadline, received
 from dbcheck.engines.interruptible import interruptible
@@ -38,7 +39,6 @@ from dbcheck.engines.postgresql.rows import CopyParser, Nonsense
 from dbcheck.engines.postgresql.settings import HEAP, SESSION, SNAPSHOT
 from dbcheck.errors import ConnectionLost, EngineError, TableLost, TableRefused
 from dbcheck.files import sql
-from dbcheck.ports.engine import Shape
 
 FAMILY = "postgresql"
 
@@ -239,14 +239,14 @@ class PostgresqlLink(Link):
         require_same(self._target, server, found)
 
     def stream(
-        self, shape: str, server: ServerFacts | None = None
-    ) -> Iterator[RowBatch]:
-        """Yield every row of the table in batches, all as of one moment.
+        self, tables: Sequence[TableSpec], server: ServerFacts | None = None
+    ) -> Iterator[tuple[TableSpec, RowBatch]]:
+        """Yield every row of the tables in batches, all as of one moment.
 
         server: raise OtherServer if, in that transaction, another one answers.
         A batch has about BATCH_BYTES bytes, or ends with the row that exceeds them.
         After the last one, raise EngineError if the server counts more rows, or fewer,
-        and IndexDamaged if the table's primary key disagrees with it.
+        and IndexDamaged if a table's primary key disagrees with it.
         """
         with self._guard("begin", ANSWER_S):
             self.connection.set_session(
@@ -256,20 +256,26 @@ class PostgresqlLink(Link):
         self._require(SNAPSHOT)
         if server is not None:
             self.require(server)
-        self.require_plan(f"count_{shape}", "Seq Scan")
-        statement, read = f"survivors_{shape}", IdsRead()
-        parser = CopyParser()
+        read = {table: IdsRead() for table in tables}
+        for table, ids in read.items():
+            for batch in self._rows_of(table):
+                ids.add(batch.records["row_id"])
+                yield table, batch
+        for table, ids in read.items():  # last: an error ends the transaction
+            require_index(self, table, ids)
+
+    def _rows_of(self, table: TableSpec) -> Iterator[RowBatch]:
+        self.require_plan(f"count_{table.name}", "Seq Scan")
+        statement, parser = f"survivors_{table.name}", CopyParser()
         with Copy(self.connection, sql(FAMILY, statement), self.sever) as copy:
             while True:
                 with self._guard(statement, SCAN_S, BATCH_BYTES_MAX):
                     messages = copy.read()
                     batch = parser.parse(messages)
                 if batch:
-                    read.add(batch.records["row_id"])
                     yield batch
                 if not messages:
-                    break
-        require_index(self, Shape(shape), read)
+                    return
 
     def require_plan(self, statement: str, scan: str) -> None:
         """Raise EngineError unless the server runs the statement by *scan*."""

@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import contextlib
 import json
+import operator
 import socket
 import struct
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import psycopg
 from psycopg.errors import Diagnostic, error_from_result
 from psycopg.pq import ExecStatus, TransactionStatus
 from psycopg.pq.abc import PGresult
 
-from dbcheck.core.history import Row
+from dbcheck.core.operation import Operation, Statement, StatementSpec, Value, Verb
 from dbcheck.core.server import ServerFacts
+from dbcheck.core.table import Kind
 from dbcheck.engines.answering import Answering, require_same
 from dbcheck.engines.deadline import deadline, received
 from dbcheck.engines.link import (
@@ -34,24 +36,28 @@ from dbcheck.engines.postgresql.link import FAMILY, connect_hint, own_wire
 from dbcheck.engines.postgresql.settings import SESSION
 from dbcheck.errors import CommitUnknown, EngineError
 from dbcheck.files import sql
-from dbcheck.ports.engine import Shape
 
 _CONNECT_S = 10
 RELAXED = "off"  # of synchronous_commit; never fsync, which can corrupt the files
 
-# What sql/postgresql/insert_*.sql names it, and the formats of its parameters.
-_STATEMENT = b"dbcheck_insert"
 _BINARY = 1
-_INT2, _INT4, _INT8 = (struct.Struct(code).pack for code in ("!h", "!i", "!q"))
+_PACK: Mapping[Kind, Callable[[Any], bytes]] = {
+    Kind.BIGINT: struct.Struct("!q").pack,
+    Kind.INTEGER: struct.Struct("!i").pack,
+    Kind.SMALLINT: struct.Struct("!h").pack,
+    Kind.BYTES: bytes,
+}
 
 # The command tag of a transaction that was rolled back says ROLLBACK, and that is no
-# error; so the tag itself is looked at.
-_COMMITTED = b"INSERT 0 1"
+# error; so the tags themselves are looked at.
+_TAGS = {Verb.INSERT: b"INSERT 0 1", Verb.UPDATE: b"UPDATE 1"}
+_BEGIN, _COMMIT = b"BEGIN", b"COMMIT"
 _IDLE = TransactionStatus.IDLE  # looked up once: it takes as long as a call of libpq
+_SYNC = ExecStatus.PIPELINE_SYNC
 
-# One answers an insert.  Of a COPY that was not asked for, libpq gives another result
-# whenever it is asked.
-_RESULTS_MAX = 16
+# More than answer any operation.  Of a COPY that was not asked for, libpq gives another
+# result whenever it is asked.
+_RESULTS_MAX = 64
 
 # After a FATAL error, or one of these SQLSTATEs, the row may be there: the connection
 # failed, or the server says itself that it does not know.
@@ -69,27 +75,49 @@ _POOLER = (
 )
 
 
+class _Prepared(NamedTuple):
+    """A prepared statement: how its values are packed, the tag of its success.
+
+    alone: what an operation that has no other statement is answered with.
+    """
+
+    name: bytes
+    packers: tuple[Callable[[Any], bytes], ...]
+    formats: list[int]
+    tag: bytes
+    returns_id: bool
+    alone: tuple[list[bytes], int]
+
+
 class PostgresqlSession:
-    """One connection of the load; see Session."""
+    """One connection of the load; see ports.engine.Session.
+
+    Operations of several statements go in libpq's pipeline mode (PostgreSQL 17 manual,
+    34.5): all of them in one write, between BEGIN and COMMIT.  After an error the
+    server skips what is left, COMMIT included.
+    """
 
     def __init__(
         self,
         target: str,
         arguments: Mapping[str, Any],
-        shape: Shape,
+        statements: Sequence[StatementSpec],
         *,
         relaxed: bool = False,
         server: ServerFacts | None = None,
     ) -> None:
-        """Connect, and prepare the statement; raise EngineError if that is refused.
+        """Connect, and prepare the statements; raise EngineError if that is refused.
 
         target: how error messages name the server.  arguments: libpq's.
         server: which one it must be, None for any.
         """
         self._target = target
         self._secret = str(arguments.get("password") or "")
-        self._has_key = shape is Shape.LEDGER
         self._in_flight = False
+        self._tags: list[bytes] = []  # what the operation in flight is answered with
+        self._id_at = -1
+        self._prepared: dict[str, _Prepared] = {}
+        self._pipelined = len(statements) > 1
         self._results: list[PGresult] = []
         # Bytes received when an answer was first seen to be incomplete.
         self._before: int | None = None
@@ -115,43 +143,61 @@ class PostgresqlSession:
                     self._require(server)
                 if relaxed:
                     self._relax()
-                self._run(f"insert_{shape.value}")
+                for statement in statements:
+                    self._prepare(statement)
         except BaseException:
             self.close()
             raise
         self.connection.add_notice_handler(self._heard)
         self._pgconn = self.connection.pgconn
         self._pgconn.nonblocking = 1
+        if self._pipelined:
+            self._pgconn.enter_pipeline_mode()
 
     def fileno(self) -> int:
         """Return the descriptor to wait on."""
         return self._wire.fileno()
 
-    def send(self, row: Row) -> bool:
-        """Begin to insert *row* in a transaction of its own; see Session."""
-        values: list[bytes] = []
-        if self._has_key:
-            _, epoch, session, seq, part, payload, checksum = row
-            try:
-                values = [
-                    _INT8(epoch),
-                    _INT4(session),
-                    _INT8(seq),
-                    _INT2(part),
-                    payload,
-                    _INT8(checksum),
-                ]
-            except struct.error as error:
-                raise EngineError(f"{self._target} has no such row: {error}") from None
+    def send(self, operation: Operation) -> bool:
+        """Begin to commit *operation*; see Session."""
         self._in_flight = True
         self._before = None
         try:
-            self._pgconn.send_query_prepared(
-                _STATEMENT, values, [_BINARY] * len(values), _BINARY
-            )
+            if self._pipelined:
+                self._send_pipelined(operation.statements)
+            else:
+                ((name, values),) = operation.statements
+                prepared = self._prepared[name]
+                self._tags, self._id_at = prepared.alone
+                self._send_statement(prepared, values)
         except psycopg.Error as error:
             raise self._refusal(error) from error
         return self.flush()
+
+    def _send_pipelined(self, statements: Sequence[Statement]) -> None:
+        pgconn, tags = self._pgconn, [_BEGIN]
+        self._id_at = -1
+        pgconn.send_query_params(_BEGIN, None)
+        for name, values in statements:
+            prepared = self._prepared[name]
+            if prepared.returns_id and self._id_at < 0:
+                self._id_at = len(tags)
+            tags.append(prepared.tag)
+            self._send_statement(prepared, values)
+        pgconn.send_query_params(_COMMIT, None)
+        pgconn.pipeline_sync()
+        self._tags = [*tags, _COMMIT]
+
+    def _send_statement(self, prepared: _Prepared, values: Sequence[Value]) -> None:
+        try:
+            packed = list(map(operator.call, prepared.packers, values))
+        except struct.error as error:
+            raise EngineError(
+                f"{self._target}: a generated value does not fit its column: {error}"
+            ) from None
+        self._pgconn.send_query_prepared(
+            prepared.name, packed, prepared.formats, _BINARY
+        )
 
     def flush(self) -> bool:
         """Send what is left; return True once nothing is."""
@@ -162,15 +208,21 @@ class PostgresqlSession:
 
     def receive(self) -> int | None:
         """Read what came; return the row's id once its commit is answered."""
-        pgconn = self._pgconn
+        pgconn, taken = self._pgconn, 0
         try:
             pgconn.consume_input()
             while not pgconn.is_busy():
                 result = pgconn.get_result()
                 if result is None:
+                    if not (self._pipelined and self._in_flight):
+                        return self._outcome()
+                    # else that was all of one statement in a pipeline
+                elif self._pipelined and result.status == _SYNC:
                     return self._outcome()
-                self._results.append(result)
-                if len(self._results) == _RESULTS_MAX:
+                else:
+                    self._results.append(result)
+                taken += 1
+                if taken == _RESULTS_MAX:
                     raise self._endless()
         except psycopg.Error as error:
             raise self._refusal(error) from error
@@ -189,18 +241,16 @@ class PostgresqlSession:
         self._wire.close()
 
     def _outcome(self) -> int | None:
-        """Return the id if what the server answered says that the row is committed."""
+        """Return the id if what the server answered says that all is committed."""
         results, self._results = self._results, []
         if not self._in_flight:
             return None
         self._in_flight = False
-        if len(results) == 1:
-            (result,) = results
-            idle = self._pgconn.transaction_status == _IDLE
-            value = None
-            if idle and result.command_status == _COMMITTED:
-                value = result.get_value(0, 0)
-            if value is not None:
+        tags = [result.command_status for result in results]
+        if tags == self._tags and self._pgconn.transaction_status == _IDLE:
+            if self._id_at < 0:
+                return 0
+            if (value := results[self._id_at].get_value(0, 0)) is not None:
                 return int.from_bytes(value, "big")
         raise self._not_committed(results)
 
@@ -239,6 +289,8 @@ class PostgresqlSession:
         if definite and error.sqlstate in _POOLED:
             return EngineError(f"{_SHARED}: {words}", hint=_POOLER)
         if definite:
+            if self._pipelined:  # its transaction is open, and can only be rolled back
+                self._sever()
             return EngineError(f"the server refused a commit: {words}")
         farewell = words if _is_farewell(error.sqlstate, words) else self._farewell
         text = f"the connection broke during a commit: {words}"
@@ -261,6 +313,22 @@ class PostgresqlSession:
         """Raise OtherServer unless it is *server* that answers."""
         (row,) = self._run("answering").fetchall()
         require_same(self._target, server, Answering(*row))
+
+    def _prepare(self, spec: StatementSpec) -> None:
+        """Prepare a statement; raise psycopg.Error if the server refuses it."""
+        name, text = f"dbcheck_{spec.name}".encode(), sql(FAMILY, spec.name).encode()
+        result = self.connection.pgconn.prepare(name, text)
+        if result.status != ExecStatus.COMMAND_OK:
+            raise error_from_result(result)
+        tag, returns_id = _TAGS[spec.verb], spec.verb is Verb.INSERT
+        self._prepared[spec.name] = _Prepared(
+            name,
+            tuple(_PACK[column.kind] for column in spec.parameters),
+            [_BINARY] * len(spec.parameters),
+            tag,
+            returns_id,
+            ([tag], 0 if returns_id else -1),
+        )
 
     def _relax(self) -> None:
         """Have commits acked before they are durable, and see it so."""

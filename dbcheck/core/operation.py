@@ -1,0 +1,64 @@
+"""What a session sends: transactions of statements."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from dbcheck.core.table import Column, TableSpec
+
+Value = int | bytes
+
+
+class Verb(enum.Enum):
+    """What a statement does to one row."""
+
+    INSERT = "insert"
+    UPDATE = "update"
+
+
+@dataclass(frozen=True, slots=True)
+class StatementSpec:
+    """One statement that sessions prepare; each execution changes exactly one row.
+
+    parameters: the columns whose values it takes, in the order of its parameters.
+    """
+
+    verb: Verb
+    table: TableSpec
+    parameters: tuple[Column, ...]
+
+    @property
+    def name(self) -> str:
+        """The name of its file under sql/FAMILY/."""
+        return f"{self.verb.value}_{self.table.name}"
+
+
+def verbs_by_table(
+    statements: Iterable[StatementSpec],
+) -> dict[TableSpec, tuple[Verb, ...]]:
+    """Return which tables *statements* write to, and how, each once."""
+    found: dict[TableSpec, dict[Verb, None]] = {}
+    for spec in statements:
+        found.setdefault(spec.table, {})[spec.verb] = None
+    return {table: tuple(verbs) for table, verbs in found.items()}
+
+
+class Statement(NamedTuple):
+    """One execution of the statement *name*: values in the order of its parameters."""
+
+    name: str
+    values: tuple[Value, ...]
+
+
+class Operation(NamedTuple):
+    """One transaction of a run: number *seq*, from 1 on, of a session.
+
+    Its statements run in their order.
+    """
+
+    session: int
+    seq: int
+    statements: tuple[Statement, ...]

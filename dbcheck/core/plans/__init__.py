@@ -1,0 +1,1 @@
+"""Kinds of workloads: the tables, operations and judge of each."""

@@ -1,0 +1,57 @@
+"""Each operation inserts an auto-increment id and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from dbcheck.core.classic import reconcile_ids
+from dbcheck.core.operation import Operation, Statement, StatementSpec, Verb
+from dbcheck.core.plans.plan import AckStream, SurvivorStream
+from dbcheck.core.reconcile import Claim, Reconciliation
+from dbcheck.core.schedule import Schedule
+from dbcheck.core.survivors import Inspector
+from dbcheck.core.table import CLASSIC, TableFacts, TableSpec
+
+INSERT_ID = StatementSpec(Verb.INSERT, CLASSIC, ())
+_STATEMENTS = (Statement(INSERT_ID.name, ()),)
+
+
+class ClassicPlan:
+    """See core.plans.plan.Plan.
+
+    An id names a row only as long as nothing writes after a crash, so no session is
+    replaced.
+    """
+
+    tables: tuple[TableSpec, ...] = (CLASSIC,)
+    statements: tuple[StatementSpec, ...] = (INSERT_ID,)
+    replaces_sessions = False
+
+    def __init__(self, schedule: Schedule) -> None:
+        self._schedule = schedule
+
+    def operation(self, session: int, seq: int) -> Operation:
+        """Return the operation (session, seq)."""
+        return Operation(session, seq, _STATEMENTS)
+
+    def inspector(self, table: TableSpec) -> Inspector:
+        """Return what takes every row as it is: an id has no content."""
+        return Inspector(self._schedule)
+
+    def judge(
+        self,
+        acks: AckStream,
+        survivors: Mapping[str, SurvivorStream],
+        *,
+        before: Mapping[str, TableFacts],
+        claim: Claim | None,
+        window_acks: int,
+    ) -> Reconciliation:
+        """Return the fate of each id, acked or read; see Plan.judge."""
+        return reconcile_ids(
+            acks,
+            survivors[CLASSIC.name],
+            before=before[CLASSIC.name],
+            claim=claim,
+            window_acks=window_acks,
+        )

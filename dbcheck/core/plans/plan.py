@@ -1,0 +1,56 @@
+"""What a kind of workload is: its tables, its operations, its judge."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Protocol
+
+from dbcheck.core.acks import AckArray
+from dbcheck.core.operation import Operation, StatementSpec
+from dbcheck.core.reconcile import Claim, Reconciliation
+from dbcheck.core.survivors import Inspector, Records
+from dbcheck.core.table import TableFacts, TableSpec
+
+AckStream = Callable[[], Iterable[AckArray]]
+SurvivorStream = Callable[[], Iterable[Records]]
+
+
+class Plan(Protocol):
+    """One run's operations, and what the tables must hold after them.
+
+    Everything is a pure function of the run's seed and epoch, so that anyone who has
+    them can judge the run.  A plan can be pickled for a process of the load.
+
+    tables:     in the order in which they are created and read.
+    statements: all that its operations use.
+    replaces_sessions: a session that broke may be replaced, under a new number.
+    """
+
+    tables: tuple[TableSpec, ...]
+    statements: tuple[StatementSpec, ...]
+    replaces_sessions: bool
+
+    def operation(self, session: int, seq: int) -> Operation:
+        """Return the operation that *session* sends as its number *seq*, from 1 on.
+
+        The first row that its first INSERT adds is the one whose id is acked.
+        """
+
+    def inspector(self, table: TableSpec) -> Inspector:
+        """Return what judges the content of each row of *table*."""
+
+    def judge(
+        self,
+        acks: AckStream,
+        survivors: Mapping[str, SurvivorStream],
+        *,
+        before: Mapping[str, TableFacts],
+        claim: Claim | None,
+        window_acks: int,
+    ) -> Reconciliation:
+        """Return the fate of each ack and of each row that was read.
+
+        survivors, before: by the table's name.  Without a *claim*, rows beyond the
+        acks are legal as far as the window (*window_acks*) and one operation in
+        flight for each session explain them; raise LogDamaged if there are others.
+        """

@@ -1,0 +1,92 @@
+"""Each operation inserts one row and updates another, of a second table.
+
+A session has a few registers, which its operations write in turn.  So after recovery
+each register must hold the last of its operations whose inserted row is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from dbcheck.core.history import Key
+from dbcheck.core.operation import Operation, Statement, StatementSpec, Verb
+from dbcheck.core.plans.insert import INSERT
+from dbcheck.core.plans.plan import AckStream, SurvivorStream
+from dbcheck.core.reconcile import Claim, Reconciliation, reconcile
+from dbcheck.core.registers import judge_registers
+from dbcheck.core.schedule import Schedule, checksum, payload
+from dbcheck.core.survivors import Inspector
+from dbcheck.core.table import LEDGER, REGISTER, TableFacts, TableSpec
+
+SLOTS = 4  # registers of each session
+REGISTER_BYTES = 100
+
+_COLUMNS = {column.name: column for column in REGISTER.columns}
+INSERT_REGISTER = StatementSpec(Verb.INSERT, REGISTER, REGISTER.columns[1:])
+UPDATE_REGISTER = StatementSpec(
+    Verb.UPDATE,
+    REGISTER,
+    tuple(
+        _COLUMNS[name]
+        for name in ("seq", "payload", "checksum", "epoch", "session", "part")
+    ),
+)
+_INSERT, _FIRST, _NEXT = INSERT.name, INSERT_REGISTER.name, UPDATE_REGISTER.name
+
+
+class RegistersPlan:
+    """See core.plans.plan.Plan."""
+
+    tables: tuple[TableSpec, ...] = (LEDGER, REGISTER)
+    statements: tuple[StatementSpec, ...] = (INSERT, INSERT_REGISTER, UPDATE_REGISTER)
+    replaces_sessions = True
+
+    def __init__(self, schedule: Schedule) -> None:
+        self._schedule = schedule
+
+    def operation(self, session: int, seq: int) -> Operation:
+        """Return the operation (session, seq)."""
+        row = self._schedule.values(session, seq)
+        key, part = Key(*row[:3]), (seq - 1) % SLOTS + 1
+        content = payload(self._schedule.seed, key, part, REGISTER_BYTES)
+        check = checksum(key, part, content)
+        if seq <= SLOTS:
+            write = Statement(_FIRST, (*key, part, content, check))
+        else:
+            write = Statement(_NEXT, (seq, content, check, key.epoch, session, part))
+        return Operation(session, seq, (Statement(_INSERT, row), write))
+
+    def inspector(self, table: TableSpec) -> Inspector:
+        """Return what judges the content of each row of *table*."""
+        if table == LEDGER:
+            return Inspector(self._schedule)
+        seed, epoch = self._schedule.seed, self._schedule.epoch
+        return Inspector(Schedule(seed, epoch, (REGISTER_BYTES,)), SLOTS)
+
+    def judge(
+        self,
+        acks: AckStream,
+        survivors: Mapping[str, SurvivorStream],
+        *,
+        before: Mapping[str, TableFacts],
+        claim: Claim | None,
+        window_acks: int,
+    ) -> Reconciliation:
+        """Return the fate of each ack and of each row; see Plan.judge."""
+        inserted = reconcile(
+            acks,
+            survivors[LEDGER.name],
+            epoch=self._schedule.epoch,
+            before=before[LEDGER.name],
+            claim=claim,
+            window_acks=window_acks,
+        )
+        return judge_registers(
+            inserted,
+            acks,
+            survivors[LEDGER.name],
+            survivors[REGISTER.name],
+            epoch=self._schedule.epoch,
+            before=before[REGISTER.name],
+            slots=SLOTS,
+        )

@@ -1,0 +1,94 @@
+"""The tables that dbcheck writes to; parsers, checks and dtypes follow from these."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+class Kind(enum.Enum):
+    """What a column holds."""
+
+    BIGINT = "bigint"
+    INTEGER = "integer"
+    SMALLINT = "smallint"
+    BYTES = "bytes"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column; none of dbcheck's may be NULL."""
+
+    name: str
+    kind: Kind
+
+
+@dataclass(frozen=True, slots=True)
+class TableSpec:
+    """One table, as the server has it.
+
+    name:    in dbcheck's schema or database; sql/FAMILY/create_NAME.sql creates it.
+    columns: in their order; the first is the auto-increment id, the primary key.
+    key:     the name of a further unique index, "" if it has none.
+    """
+
+    name: str
+    columns: tuple[Column, ...]
+    key: str = ""
+
+    @property
+    def has_key(self) -> bool:
+        """Whether each row names the operation that wrote it."""
+        return len(self.columns) > 1
+
+    @property
+    def layout(self) -> str:
+        """Which statements of sql/ read it: *_keyed.sql or *_ids.sql."""
+        return "keyed" if self.has_key else "ids"
+
+    @property
+    def column_names(self) -> tuple[str, ...]:
+        """The columns' names, in their order."""
+        return tuple(column.name for column in self.columns)
+
+
+ID = Column("id", Kind.BIGINT)
+KEYED = (
+    ID,
+    Column("epoch", Kind.BIGINT),
+    Column("session", Kind.INTEGER),
+    Column("seq", Kind.BIGINT),
+    Column("part", Kind.SMALLINT),
+    Column("payload", Kind.BYTES),
+    Column("checksum", Kind.BIGINT),
+)
+
+LEDGER = TableSpec("ledger", KEYED)  # one row for each operation
+REGISTER = TableSpec("register", KEYED, "register_key")  # rows that are updated
+CLASSIC = TableSpec("fs", (ID,))  # an auto-increment id and nothing else
+
+TABLES = (LEDGER, REGISTER, CLASSIC)
+
+
+@dataclass(frozen=True, slots=True)
+class TableFacts:
+    """One table before a cycle writes to it, or as it was read after one.
+
+    rows_by_epoch: epoch -> rows that earlier cycles left; {0: n} if classic.
+    row_id_max:    highest id present, 0 if the table is empty.
+    weights_by_epoch: epoch -> sum of id times checksum, modulo 2^64; {} if classic.  An
+                   epoch without one is only counted.
+    different:     ids of rows that the campaign's cycle before this one found changed;
+                   an earlier cut's loss is not this one's, too.
+    sound:         epochs of which that cycle read every row, as they are counted here:
+                   all but those in *different* were then as they had been written.
+    identity:      see Engine.table_identity(), read before the rows were counted.
+    """
+
+    rows_by_epoch: Mapping[int, int]
+    row_id_max: int
+    weights_by_epoch: Mapping[int, int] = field(default_factory=dict)
+    different: tuple[int, ...] = ()
+    identity: str = ""
+    sound: tuple[int, ...] = ()

@@ -1,0 +1,92 @@
+"""Which sessions a group has, and on which server."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from dbcheck.core.evidence import Standing, restarted
+from dbcheck.core.plans.plan import Plan
+from dbcheck.core.server import ServerFacts
+from dbcheck.ports.engine import Engine, Session
+
+
+def is_same_server(engine: Engine, before: ServerFacts) -> bool:
+    """Return whether the server that answers now is still the process of *before*.
+
+    Raise EngineError if none answers.
+    """
+    now = engine.facts()
+    item = restarted(
+        before.started_us,
+        before.started_error_us,
+        now.started_us,
+        now.started_error_us,
+    )
+    return item.standing is not Standing.PRESENT and now.identity == before.identity
+
+
+@dataclass(frozen=True)
+class Sessions:
+    """The sessions of one loop; can be pickled for a process of its own.
+
+    before:      the server when the load began.
+    plan:        what they send.
+    relaxed:     the sessions are those of a control.
+    count:       how many sessions there are.
+    first, step: their numbers are first, first + step, and so on, also those of
+                 sessions that replace broken ones.
+    rate:        commits/s of all together, 0 for as many as the server takes.
+    ramp_s:      seconds within which they begin, one after the other.
+    """
+
+    engine: Engine
+    before: ServerFacts
+    plan: Plan
+    relaxed: bool
+    count: int
+    first: int = 1
+    step: int = 1
+    rate: float = 0.0
+    ramp_s: float = 0.0
+
+    @property
+    def may_replace(self) -> bool:
+        """Whether a broken session may be replaced."""
+        return self.plan.replaces_sessions
+
+    def numbers(self) -> Iterator[int]:
+        """Return the session numbers, without end."""
+        return itertools.count(self.first, self.step)
+
+    def open_session(self) -> Session:
+        """Connect a session; raise EngineError if that is refused.
+
+        Raise OtherServer if it reaches another server than the load began with, or
+        that server after a restart.
+        """
+        return self.engine.open_session(
+            self.plan.statements, relaxed=self.relaxed, server=self.before
+        )
+
+    def is_same_server(self) -> bool:
+        """Return whether the server is still the process that the load began with."""
+        return is_same_server(self.engine, self.before)
+
+    def split(self, count: int) -> list[Sessions]:
+        """Return *count* groups of sessions that are these together."""
+        return [
+            Sessions(
+                self.engine,
+                self.before,
+                self.plan,
+                self.relaxed,
+                len(range(part, self.count, count)),
+                self.first + part * self.step,
+                self.step * count,
+                self.rate / count,
+                self.ramp_s,
+            )
+            for part in range(count)
+        ]

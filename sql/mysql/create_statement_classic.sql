@@ -1,2 +1,0 @@
--- The statement that created the table, with the place of its file if it names one.
-show create table fs;

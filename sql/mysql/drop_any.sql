@@ -1,0 +1,2 @@
+-- Removes the table and its rows.
+drop table {table};

@@ -1,2 +1,0 @@
--- One operation of the classic shape, prepared; 0 asks for the next id.
-INSERT INTO fs VALUES(0);

@@ -1,2 +1,0 @@
--- Every id, with what the other columns of a ledger would be.
-select id, 0, 0, 0, 0, '', 0 from fs force index (primary);

@@ -1,3 +1,0 @@
--- Every row, out of the clustered index; columns as in create_ledger.sql.
-select id, epoch, session, seq, part, payload, checksum
-  from ledger force index (primary);

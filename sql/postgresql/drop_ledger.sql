@@ -1,2 +1,0 @@
--- Removes the table and its rows.
-drop table dbcheck.ledger;

@@ -1,5 +1,0 @@
--- epoch: of earlier cycles; rows: what it left; row_id_max: its highest id
--- weight: sum of id times checksum, exact
-select epoch, count(*) as rows, max(id) as row_id_max,
-       sum(id::numeric * checksum) as weight
-  from dbcheck.ledger group by epoch;

@@ -1,3 +1,0 @@
--- Every row of the table; columns as in create_ledger.sql.
-copy (select id, epoch, session, seq, part, payload, checksum from dbcheck.ledger)
-  to stdout (format binary);

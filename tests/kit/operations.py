@@ -1,0 +1,28 @@
+"""Operations and rows, as tests send and read them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dbcheck.core.history import Row
+from dbcheck.core.operation import Operation, Statement
+from dbcheck.core.plans.classic import ClassicPlan
+from dbcheck.core.plans.insert import INSERT, InsertPlan
+from dbcheck.core.schedule import Schedule
+from dbcheck.core.survivors import RowBatch
+from dbcheck.core.table import LEDGER, TableSpec
+from dbcheck.ports.engine import Engine
+
+INSERTS = InsertPlan(Schedule(7, 1, (40,)))
+CLASSICS = ClassicPlan(Schedule(7, 1, ()))
+
+
+def insert(row: Row) -> Operation:
+    """Return the operation that inserts *row* into the ledger."""
+    return Operation(row.session, row.seq, (Statement(INSERT.name, row[1:]),))
+
+
+def batches(engine: Engine, table: TableSpec = LEDGER) -> Iterator[RowBatch]:
+    """Yield the rows of *table*, as a reading of survivors does."""
+    for _, batch in engine.survivors((table,)):
+        yield batch
