@@ -62,9 +62,19 @@ def drip(wire: socket.socket, content: bytes) -> None:
 
 
 def flood(wire: socket.socket, content: bytes) -> None:
-    """Send it again and again until the client hangs up."""
+    """Send it again and again until the client hangs up.
+
+    A client that is gone may leave its last window closed for minutes: send() alone
+    would wait for as long.
+    """
+    left = memoryview(b"")
     while True:
-        wire.sendall(content)
+        left = left or memoryview(content)
+        readable, writable, _ = select.select([wire], [wire], [])
+        if readable and not wire.recv(1 << 16):
+            return
+        if writable:
+            left = left[wire.send(left, socket.MSG_DONTWAIT) :]
 
 
 # -------------------------------------------------------------------------- the login
