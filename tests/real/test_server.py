@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 import mysql.connector
@@ -47,9 +48,13 @@ def mapped(pid: int) -> list[str]:
 
 
 def segments(pids: list[int]) -> list[str]:
-    """Return the SysV shared memory segments that these processes created."""
+    """Return the SysV shared memory segments that these processes created.
+
+    An old one may name the same process id, of a process that ended long ago.
+    """
     lines = Path("/proc/sysvipc/shm").read_text().splitlines()[1:]
-    return [line for line in lines if int(line.split()[4]) in pids]
+    named = [line for line in lines if int(line.split()[4]) in pids]
+    return [line for line in named if int(line.split()[13]) >= _BEGAN_S]
 
 
 def listening(port: int) -> list[str]:
@@ -310,6 +315,7 @@ def test_two_servers_never_share_a_folder(postgresql_server: DatabaseServer) -> 
     assert engine_of(postgresql_server).ready() is None
 
 
+_BEGAN_S = int(time.time())  # of these tests
 _PARENT = """\
 import sys, time
 from pathlib import Path
