@@ -27,7 +27,7 @@ from dbcheck.ports.engine import Engine
 from dbcheck.remote.child import ChildPipe
 from dbcheck.remote.program import bootstrap
 from tests.real.test_canary import EXT4, QUICK, judge, wrote
-from tests.unit.test_canary_folder import ACCOUNT, AS_ROOT, contents
+from tests.real.test_canary_folder import ACCOUNT, AS_ROOT, contents
 from tests.waiting import wait_until
 
 ROUNDS_S = 2.0

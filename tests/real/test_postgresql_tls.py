@@ -35,7 +35,7 @@ from tests.real.far_host import far_listener, far_network
 from tests.real.lab_access import connect
 from tests.real.overheard import overheard
 from tests.real.servers import NewServer
-from tests.unit.test_load_loop import FakeLog
+from tests.real.test_load_loop import FakeLog
 from tests.waiting import wait_until
 
 SESSIONS, COMMITS = 16, 400

@@ -22,7 +22,7 @@ from dbcheck.hosts.agent.canary import BLOCK_BYTES, DIRECT, RUN, Canaries, survi
 from dbcheck.hosts.agent.folder import BESIDE, INSIDE, MARKER, Folder, clear, remove
 from dbcheck.hosts.canary import Pace
 from dbcheck.remote.wire import Refusal
-from tests.unit.test_canary_agent import open_files, pace
+from tests.real.test_canary_agent import open_files, pace
 from tests.unit.test_canary_files import made
 from tests.waiting import wait_until
 
