@@ -8,7 +8,7 @@ PARALLEL := -n 3 --dist loadfile --no-loadscope-reorder
 # The tests start Python a thousand times: let it keep what it has compiled.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup mysql demo test wide check static unit fix constraints soak fuzz bench clean
+.PHONY: setup mysql demo test wide check types style unit fix constraints soak fuzz bench clean
 
 setup: .venv/.ready
 
@@ -40,15 +40,17 @@ soak: setup
 constraints:
 	.ci/constraints
 
-# The two halves run side by side: types take one core, the tests what is left.
+# Types take one core, and longest; the rest runs beside them.
 check: setup
-	$(MAKE) --no-print-directory --output-sync=target -j 2 static unit
+	$(MAKE) --no-print-directory --output-sync=target -j 2 types style unit
 
-static:
+types:
+	$(BIN)/mypy
+
+style:
 	$(BIN)/ruff format --check --quiet .
 	$(BIN)/ruff check --quiet .
 	$(BIN)/lint-imports --no-cache
-	$(BIN)/mypy
 
 unit:
 	$(PYTEST) -q -n 2 tests/unit
