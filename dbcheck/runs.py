@@ -184,7 +184,7 @@ class LoadRecord:
     canaries_elsewhere: the same of HostBefore.elsewhere, each.
     heard_us:    when their last report came: the host had its power until then.
     host_lived:  the host still answered when the load was over; not asked of a lab's.
-                 None: nobody looked.
+                 None: it was not asked.
     switched_us: when the switch said that it had cut, None if it did not.
     due_us:      when the cut was to come; None if it never was.
     no_checkpoint: why there was none although the cut was to come in its midst.

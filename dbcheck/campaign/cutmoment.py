@@ -40,8 +40,8 @@ _CUT_LATER = (
     f"is not known; {_AGAIN}"
 )
 _NEVER_LOOKED = (
-    "nobody looked whether the host still answered when the load was over, so how much"
-    f" later its power was cut is not known; {_AGAIN}"
+    "the host was not asked whether it still answered when the load was over, so how"
+    f" much later its power was cut is not known; {_AGAIN}"
 )
 
 

@@ -143,7 +143,7 @@ class Load:
     def _is_silent(self, waiting: Sequence[Snapshot]) -> bool:
         """Say whether no operation was sent, nor answered, for too long.
 
-        Each snapshot is as old as its clock says: what it did not see is no silence.
+        Each snapshot is as old as its clock says; silence after it is not counted.
         """
         seen_us = min(snapshot.clock_us for snapshot in waiting)
         newest_us = max(snapshot.newest_sent_us for snapshot in waiting)

@@ -12,7 +12,7 @@ from dbcheck.core.target import LogMarks, LogTail, TargetFacts
 
 
 class Canaries(Protocol):
-    """Writes on the target's host that nobody flushes; see core.depth."""
+    """Writes on the target's host that are never flushed; see core.depth."""
 
     @property
     def folder(self) -> str:

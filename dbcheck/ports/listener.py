@@ -29,7 +29,7 @@ class LoadStatus:
 
 
 class Listener(Protocol):
-    """Is told how a cycle goes on; must return at once and never raise."""
+    """Receives the progress of a cycle; must return at once and never raise."""
 
     def phase(self, name: str, detail: str) -> None:
         """Note that a phase began, by its name in report.progress."""

@@ -86,7 +86,7 @@ class ExecPlan:
 
     def describe(self, host: str) -> str:
         """Return what is run for a cut and a restore."""
-        back = "and nothing more: there is no restore command"
+        back = "with no restore command: the power must come back by itself"
         if self.restore:
             back = f"wait at least {self.off_s:g} s, then run `{shown(self.restore)}`"
         said = f"run `{shown(self.cut)}`, {back}"
