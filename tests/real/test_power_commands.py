@@ -206,7 +206,7 @@ def test_flags_are_guarded_as_names_are(operator: Operator) -> None:
         *("--password-command", "echo $THE_PASSWORD"),
     )
     said = operator.run(*flags, code=USAGE)
-    assert f"run `rm {operator.outlet}`, and nothing more" in said
+    assert f"run `rm {operator.outlet}`, with no restore command" in said
     assert operator.outlet.exists()
 
 
