@@ -13,7 +13,9 @@ import pytest
 hypothesis.settings.register_profile("dbcheck", deadline=None)
 hypothesis.settings.load_profile("dbcheck")
 
-pytest_plugins = ["tests.real.servers"]
+# Failures there show their values, as in a test.
+pytest.register_assert_rewrite("tests.kit")
+pytest_plugins = ["tests.kit.servers"]
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -17,7 +17,7 @@ from dbcheck.lab.spec import LabSpec
 from dbcheck.lab.switch import LabSwitch
 from dbcheck.report.progress import PlainProgress
 from tests.bench.shown import SPREAD, console, spread, table
-from tests.real.rigs import Bench, bench, quick
+from tests.kit.rigs import Bench, bench, quick
 
 
 class _Clock(PlainProgress):

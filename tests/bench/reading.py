@@ -32,7 +32,7 @@ from dbcheck.runs import RunFolder
 from tests.bench.fill import fill
 from tests.bench.shown import SPREAD, console, peak_mb, spread, table
 from tests.kit.operations import batches
-from tests.unit.test_runs import MANIFEST
+from tests.kit.samples import MANIFEST
 
 SMALL = (128,)
 SEED, EPOCH = 7, 2**61 + 5

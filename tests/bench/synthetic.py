@@ -29,7 +29,7 @@ from dbcheck.runs import RunFolder
 from dbcheck.witness import agent
 from dbcheck.witness.log import FrameLogReader
 from tests.bench.shown import peak_mb
-from tests.unit.test_runs import FACTS, LOAD, MANIFEST
+from tests.kit.samples import FACTS, LOAD, MANIFEST
 
 SESSIONS = 64
 _FRAME_ACKS = 8192

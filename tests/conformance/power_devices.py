@@ -24,10 +24,10 @@ from dbcheck.power.kinds.fence import FencePlan
 from dbcheck.power.kinds.lab import LabPlan
 from dbcheck.power.kinds.manual import ManualPlan
 from dbcheck.power.kinds.sysrq import SysrqPlan, SysrqSwitch
-from tests.real import fence_lab
-from tests.real.lab_access import connect
-from tests.real.witnesses import running_sshd
-from tests.waiting import wait_until
+from tests.kit import fence_lab
+from tests.kit.lab_access import connect
+from tests.kit.waiting import wait_until
+from tests.kit.witnesses import running_sshd
 
 OFF_S = 0.3
 

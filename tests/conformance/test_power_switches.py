@@ -28,7 +28,7 @@ from dbcheck.power.kinds.sysrq import SysrqPlan
 from dbcheck.power.wiring import Wiring
 from dbcheck.secret import Secret
 from tests.conformance.power_devices import DEVICES, OFF_S, Device
-from tests.real.test_control_client import process_lab
+from tests.kit.labs import process_lab
 
 PASSWORD = "geheim"
 

@@ -28,8 +28,8 @@ from tests.findings.innodb_pages import (
     pages,
     tear,
 )
-from tests.real.lab_access import connect
-from tests.waiting import wait_until
+from tests.kit.lab_access import connect
+from tests.kit.waiting import wait_until
 
 _TRIES = 8
 _ROW = 1000  # bytes

@@ -18,7 +18,7 @@ from tests.fire.raw_log import RawLog
 from tests.fire.recorded import Received, Record
 from tests.fire.trial import Drawn, Trial
 from tests.fire.witness_host import witness_host
-from tests.real.drive_mounts import own_mounts as own_mounts
+from tests.kit.drive_mounts import own_mounts as own_mounts
 
 pytestmark = [
     pytest.mark.fire,

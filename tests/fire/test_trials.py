@@ -11,7 +11,7 @@ import pytest
 from dbcheck.lab.lab import Lab, missing
 from tests.fire.trial import Drawn, Trial
 from tests.fire.witness_host import witness_host
-from tests.real.drive_mounts import own_mounts as own_mounts
+from tests.kit.drive_mounts import own_mounts as own_mounts
 
 pytestmark = [
     pytest.mark.fire,

@@ -22,10 +22,10 @@ from tests.fire.oracle import Facts, Said, complaints, verdict_complaints
 from tests.fire.raw_log import RawLog, read_raw
 from tests.fire.recorded import ENTRY, read_records
 from tests.fire.witness_host import SmallDisk, WitnessHost
-from tests.real.lab_access import connect
-from tests.real.rigs import TABLES
-from tests.real.test_load_processes import workers_of
-from tests.waiting import wait_until
+from tests.kit.lab_access import connect
+from tests.kit.labs import workers_of
+from tests.kit.rigs import TABLES
+from tests.kit.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
 WORKLOAD = """

@@ -14,7 +14,7 @@ from dbcheck.lab.servers.mariadb import MariadbServer
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.lab.ssh.sshd import _descendants
 from dbcheck.lab.storage.drive import DriveStorage
-from tests.real.far_host import FarSshd, far_sshd
+from tests.kit.far_host import FarSshd, far_sshd
 
 _SMALL_BYTES = 16 << 20
 

@@ -11,10 +11,10 @@ from dbcheck.core.depth import Remains
 from dbcheck.hosts.agent import canary as host_canary
 from dbcheck.hosts.agent.canary import BLOCK_BYTES, RECORD_BYTES, RUN, record
 from dbcheck.hosts.agent.facts import parse_nvme, parse_smartctl
-from tests.fuzz.memory import scratch
 from tests.fuzz.script import Script, edit_bytes, edit_value
 from tests.fuzz.target import Target
-from tests.unit.test_canary_host import ATA, NVME
+from tests.kit.devices import ATA, NVME
+from tests.kit.memory import scratch
 
 NONCE = bytes(range(16))
 

@@ -17,7 +17,7 @@ from dbcheck.ports.witness import Watermark
 from dbcheck.witness import agent
 from tests.fuzz.script import ODD, Script, edit_bytes, edit_value
 from tests.fuzz.target import Target
-from tests.unit.witness_logs import RUN, LogMaker, entries
+from tests.kit.witness_logs import RUN, LogMaker, entries
 
 OTHER_RUN = "20260101-120000-cd34"
 

@@ -22,7 +22,7 @@ from dbcheck.engines.postgresql.copy import Copy
 from dbcheck.engines.postgresql.rows import CopyParser
 from tests.fuzz.script import Script, edit_bytes
 from tests.fuzz.target import Target
-from tests.unit.tables import (
+from tests.kit.tables import (
     COPY_HEADER,
     COPY_TRAILER,
     MYSQL_END,

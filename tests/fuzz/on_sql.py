@@ -19,9 +19,9 @@ from dbcheck.engines.postgresql.link import PostgresqlLink
 from dbcheck.engines.postgresql.session import PostgresqlSession
 from dbcheck.errors import EngineError
 from dbcheck.ports.engine import Session
-from tests.fuzz.memory import scratch
 from tests.fuzz.target import Target
-from tests.hostile import EOF, OK
+from tests.kit.hostile import EOF, OK
+from tests.kit.memory import scratch
 from tests.kit.operations import insert
 
 SECRET = "hunter2-secret"

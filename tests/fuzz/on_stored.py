@@ -21,10 +21,10 @@ from dbcheck.report.verdict import verdict_report
 from dbcheck.runs import LoadRecord, Manifest, RunFolder
 from dbcheck.witness.log import FrameLogReader
 from tests import runs
-from tests.fuzz.memory import scratch
 from tests.fuzz.script import Script, edit_bytes, edit_value
-from tests.fuzz.stored_run import RUN, campaign_files, run_files
 from tests.fuzz.target import Target
+from tests.kit.memory import scratch
+from tests.kit.stored_run import RUN, campaign_files, run_files
 
 _STAMP = ("format", "sha256")
 KINDS: Mapping[type[Any], formats.Steps] = {

@@ -12,10 +12,10 @@ from dbcheck.cli.matrix_rows import read_matrix
 from dbcheck.errors import UsageError
 from dbcheck.inventory import listed, load
 from dbcheck.power.kinds import fence_metadata
-from tests.fuzz.memory import scratch
 from tests.fuzz.script import Script, edit_value
 from tests.fuzz.target import Target
-from tests.unit.test_power_fence import XML
+from tests.kit.devices import XML
+from tests.kit.memory import scratch
 
 
 def inventory(data: bytes) -> None:

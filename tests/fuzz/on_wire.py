@@ -20,11 +20,11 @@ from dbcheck.remote.channel import Pipe
 from dbcheck.witness import agent
 from dbcheck.witness.base import AgentWitness
 from dbcheck.witness.window import WindowLimits
-from tests.fuzz.memory import scratch
 from tests.fuzz.script import Script, edit_bytes, edit_value
 from tests.fuzz.target import Target
-from tests.unit.test_witness_channel import Script as Said
-from tests.unit.test_witness_channel import reply
+from tests.kit.channels import Script as Said
+from tests.kit.channels import reply
+from tests.kit.memory import scratch
 
 RUN = "20260101-120000-ab12"
 TOKEN = agent.token_of(RUN, 0)

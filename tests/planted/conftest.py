@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from tests.kit.rigs import ENGINES
 from tests.planted.fault import Fault
 from tests.planted.one_cut import cut as cut
 from tests.planted.one_cut import one_cut as one_cut
 from tests.planted.site import own_site as own_site
 from tests.planted.site import site as site
-from tests.real.rigs import ENGINES
 
 
 @pytest.hookimpl(tryfirst=True)  # so that wide.txt cannot name what is left out

@@ -10,7 +10,7 @@ import pytest
 
 from dbcheck.campaign.outcome import Outcome
 from dbcheck.core.evidence import Verdict
-from tests.real.rigs import FAMILIES
+from tests.kit.rigs import FAMILIES
 
 PASS, FAIL, INCONCLUSIVE = Verdict.PASS, Verdict.FAIL, Verdict.INCONCLUSIVE
 Words = str | Mapping[str, str]

@@ -20,7 +20,7 @@ from dbcheck.core.table import LEDGER
 from dbcheck.lab.lab import missing
 from dbcheck.lab.spec import LabSpec
 from dbcheck.runs import LoadRecord
-from tests.real.rigs import SEED, Bench, bench, schedule_of
+from tests.kit.rigs import SEED, Bench, bench, schedule_of
 
 Named = tuple[LossKind, int, int]  # a loss: its kind, session and seq
 

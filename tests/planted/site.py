@@ -29,9 +29,9 @@ from dbcheck.ports.host import TargetHost
 from dbcheck.witness.log import FrameLogReader
 from dbcheck.witness.url import open_witness
 from dbcheck.workload import Workload
-from tests.real.lab_access import connect
-from tests.real.rigs import SEED, TABLES, Said, quick
-from tests.real.servers import SERVERS, engine_of, skip_without_server
+from tests.kit.lab_access import connect
+from tests.kit.rigs import SEED, TABLES, Said, quick
+from tests.kit.servers import SERVERS, engine_of, skip_without_server
 
 LIMITS = Limits(silence_s=3.0, cut_s=4.0, return_s=60)
 

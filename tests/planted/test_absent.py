@@ -16,25 +16,16 @@ from dbcheck.campaign.outcome import Outcome
 from dbcheck.campaign.rig import Limits
 from dbcheck.core.evidence import Verdict
 from dbcheck.errors import Unrecoverable
+from tests.kit.rigs import ENGINES
+from tests.kit.server_logs import LOGS, SAYS
+from tests.kit.waiting import wait_until
 from tests.planted.booted import Booted, booted
 from tests.planted.fault import engines
 from tests.planted.site import Site
-from tests.real.rigs import ENGINES
-from tests.waiting import wait_until
 
 pytestmark = pytest.mark.planted
 
 SOON = Limits(silence_s=3.0, cut_s=4.0, return_s=1.0)
-LOGS = {
-    "postgresql": "pg_wal/0*",
-    "mariadb": "ib_logfile0",
-    "mysql": "#innodb_redo/#ib_redo*[0-9]",
-}
-SAYS = {
-    "postgresql": "PANIC:  could not locate a valid checkpoint record",
-    "mariadb": "[ERROR] InnoDB: Invalid log header checksum",
-    "mysql": "[ERROR] [MY-013089] [InnoDB] Invalid redo log header checksum",
-}
 
 
 @pytest.fixture(autouse=True)

@@ -8,8 +8,8 @@ import pytest
 
 from dbcheck.core.depth import Depth
 from dbcheck.lab.spec import DriveSpec, LabSpec
+from tests.kit.rigs import FAMILIES, acked_ids, bench, listed_ids
 from tests.planted.fault import FAIL, PASS, Fault, faults
-from tests.real.rigs import FAMILIES, acked_ids, bench, listed_ids
 
 pytestmark = [pytest.mark.planted, pytest.mark.root]
 

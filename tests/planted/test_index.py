@@ -10,13 +10,12 @@ from pathlib import Path
 import pytest
 
 from dbcheck.campaign.outcome import to_json
+from tests.kit.server_logs import PAGE_BYTES
+from tests.kit.waiting import wait_until
 from tests.planted.fault import FAIL, Fault, engines, faults
 from tests.planted.site import Site
-from tests.waiting import wait_until
 
 pytestmark = pytest.mark.planted
-
-PAGE_BYTES = 8192
 
 
 def garbage(index: Path) -> None:

@@ -21,10 +21,10 @@ from dbcheck.core.survivors import RowBatch
 from dbcheck.core.table import TableSpec
 from dbcheck.hosts.host import open_host
 from dbcheck.ports.engine import Engine
+from tests.kit.server_logs import PAGE_BYTES
+from tests.kit.waiting import wait_until
 from tests.planted.fault import engines
 from tests.planted.site import Site
-from tests.planted.test_index import PAGE_BYTES
-from tests.waiting import wait_until
 
 pytestmark = pytest.mark.planted
 

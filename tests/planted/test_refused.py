@@ -13,9 +13,9 @@ from dbcheck.engines.mysql import check as mysql_check
 from dbcheck.engines.postgresql import check as postgresql_check
 from dbcheck.errors import EngineError, UsageError
 from dbcheck.witness.url import open_witness
+from tests.kit.rigs import SEED, quick
 from tests.planted.fault import engines
 from tests.planted.site import Site
-from tests.real.rigs import SEED, quick
 
 pytestmark = pytest.mark.planted
 

@@ -17,9 +17,9 @@ from dbcheck.core.table import LEDGER
 from dbcheck.errors import EngineError
 from dbcheck.load.commit import commit
 from dbcheck.workload import Workload, load
+from tests.kit.rigs import ENGINES, SEED
 from tests.planted.fault import FAIL, PASS, engines
 from tests.planted.site import Site
-from tests.real.rigs import ENGINES, SEED
 
 pytestmark = pytest.mark.planted
 

@@ -14,9 +14,9 @@ from dbcheck.core.plans.insert import INSERT
 from dbcheck.core.schedule import Schedule, checksum
 from dbcheck.load.commit import commit
 from tests.kit.operations import insert
+from tests.kit.rigs import listed_ids
 from tests.planted.fault import FAIL, INCONCLUSIVE, PASS, Fault, engines, faults
 from tests.planted.one_cut import Named, OneCut
-from tests.real.rigs import listed_ids
 
 pytestmark = pytest.mark.planted
 

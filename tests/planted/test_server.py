@@ -29,12 +29,12 @@ from dbcheck.lab.servers.mariadb import MariadbServer
 from dbcheck.lab.servers.postgresql import PostgresqlServer
 from dbcheck.load.commit import commit
 from tests.kit.operations import insert
+from tests.kit.proxy import PASS_ON, Proxy
+from tests.kit.rigs import ENGINES, quick
+from tests.kit.waiting import wait_until
 from tests.planted.fault import FAIL, INCONCLUSIVE, PASS, Fault, engines, faults
-from tests.planted.proxy import PASS_ON, Proxy
 from tests.planted.site import LIMITS, Site
 from tests.planted.wrapped import Meanwhile, wrapped
-from tests.real.rigs import ENGINES, quick
-from tests.waiting import wait_until
 
 pytestmark = pytest.mark.planted
 

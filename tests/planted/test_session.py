@@ -19,19 +19,13 @@ from dbcheck.errors import EngineError
 from dbcheck.load.commit import commit
 from dbcheck.ports.engine import Session
 from tests.kit.operations import INSERTS
+from tests.kit.proxy import FORGE, PASS_ON, SWALLOW, SWALLOW_AND_CLOSE, Proxy
+from tests.kit.rigs import TABLES, quick
+from tests.kit.sessions import SendsInstead, run_on
+from tests.kit.waiting import wait_until
 from tests.planted.fault import FAIL, INCONCLUSIVE, PASS, Fault, engines, faults
-from tests.planted.proxy import (
-    FORGE,
-    PASS_ON,
-    SWALLOW,
-    SWALLOW_AND_CLOSE,
-    Proxy,
-)
 from tests.planted.site import LIMITS, Site
 from tests.planted.wrapped import RollsBack, Stalls, autocommit_off, wrapped
-from tests.real.aside import SendsInstead, run_on
-from tests.real.rigs import TABLES, quick
-from tests.waiting import wait_until
 
 pytestmark = pytest.mark.planted
 

@@ -14,9 +14,9 @@ import pytest
 
 from dbcheck.core.plans.insert import INSERT
 from dbcheck.core.table import LEDGER
+from tests.kit.sessions import run_on
 from tests.planted.fault import FAIL, Fault, engines
 from tests.planted.site import Site
-from tests.real.aside import run_on
 
 pytestmark = pytest.mark.planted
 

@@ -14,11 +14,11 @@ from dbcheck.core.table import LEDGER
 from dbcheck.errors import OtherServer
 from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.ports.engine import Engine
+from tests.kit.lab_access import connect
+from tests.kit.proxy import PASS_ON, Proxy
+from tests.kit.servers import engine_of
 from tests.planted.fault import engines
-from tests.planted.proxy import PASS_ON, Proxy
 from tests.planted.site import Site, copy_folder
-from tests.real.lab_access import connect
-from tests.real.servers import engine_of
 
 pytestmark = pytest.mark.planted
 

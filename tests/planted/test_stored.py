@@ -23,12 +23,12 @@ from dbcheck.errors import HostError, PowerError, RunFormatError, UsageError
 from dbcheck.lab.lab import missing
 from dbcheck.lab.spec import LabSpec
 from dbcheck.lab.switch import LabSwitch
+from tests.kit.lab_access import connect, server_pid
+from tests.kit.rigs import SEED, Bench, bench, listed_ids, quick, schedule_of
+from tests.kit.servers import SERVERS
+from tests.kit.waiting import wait_until
 from tests.planted.fault import FAIL, INCONCLUSIVE, PASS, Fault, engines, faults
 from tests.planted.one_cut import OneCut
-from tests.real.lab_access import connect, server_pid
-from tests.real.rigs import SEED, Bench, bench, listed_ids, quick, schedule_of
-from tests.real.servers import SERVERS
-from tests.waiting import wait_until
 
 pytestmark = pytest.mark.planted
 

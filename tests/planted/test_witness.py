@@ -18,10 +18,10 @@ from dbcheck.errors import UsageError, WitnessError
 from dbcheck.remote.wire import clock_us
 from dbcheck.witness import agent
 from dbcheck.witness.log import AckBatch, LogScan
+from tests.kit.rigs import SEED, quick
+from tests.kit.witness_logs import LogMaker
 from tests.planted.fault import INCONCLUSIVE, PASS, Fault, engines, faults
 from tests.planted.one_cut import OneCut
-from tests.real.rigs import SEED, quick
-from tests.unit.witness_logs import LogMaker
 
 pytestmark = pytest.mark.planted
 

@@ -10,7 +10,7 @@ from typing import Any, cast
 from dbcheck.core.operation import Operation, StatementSpec
 from dbcheck.engines.postgresql.session import PostgresqlSession
 from dbcheck.ports.engine import Engine, Session
-from tests.real.aside import run_on
+from tests.kit.sessions import run_on
 
 Change = Callable[[Any], Session]
 

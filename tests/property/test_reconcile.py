@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dbcheck.core.reconcile import Claim
-from tests.unit.cycles import reconciled, record
+from tests.kit.cycles import reconciled, record
 
 COUNTS = st.dictionaries(st.integers(0, 5), st.integers(1, 12), max_size=4)
 

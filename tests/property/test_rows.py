@@ -15,7 +15,7 @@ from dbcheck.engines.mysql import wire as mysql_wire
 from dbcheck.engines.mysql.rows import Layout, RowReader
 from dbcheck.engines.postgresql import rows as postgresql_rows
 from dbcheck.engines.postgresql.rows import CopyParser
-from tests.unit.tables import (
+from tests.kit.tables import (
     COPY_HEADER,
     COPY_TRAILER,
     MYSQL_END,

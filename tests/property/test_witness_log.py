@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from dbcheck.core.acks import TIME_UNIT_US, pack, unpack
 from dbcheck.core.history import ROW_ID_MAX, SEQ_MAX, SESSION_MAX, Ack
 from dbcheck.errors import LogDamaged
-from tests.unit.witness_logs import LogMaker, entries
+from tests.kit.witness_logs import LogMaker, entries
 
 any_ack = st.builds(
     Ack,

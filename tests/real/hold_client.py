@@ -19,7 +19,7 @@ from dbcheck.core.cut import PowerState
 from dbcheck.lab.lab import Lab
 from dbcheck.lab.switch import LabSwitch
 from dbcheck.power.kinds.exec import ExecPlan, ExecSwitch
-from tests.real.rigs import Said
+from tests.kit.rigs import Said
 
 
 def programs(lab: str, off_s: float, folder: Path) -> ExecSwitch:

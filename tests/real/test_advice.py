@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dbcheck.cli import FAILED, USAGE
-from tests.real.witnesses import running_sshd
+from tests.kit.witnesses import running_sshd
 
 NO_LAB = """\
 all:

@@ -12,7 +12,7 @@ import pytest
 from dbcheck.core.target import Volume
 from dbcheck.hosts.host import open_host
 from dbcheck.lab.storage import filesystem as block_filesystem
-from tests.real.drive_mounts import own_mounts as own_mounts
+from tests.kit.drive_mounts import own_mounts as own_mounts
 
 pytestmark = [pytest.mark.root, pytest.mark.usefixtures("own_mounts")]
 

@@ -13,7 +13,7 @@ from dbcheck.core.plans.insert import INSERT
 from dbcheck.core.table import LEDGER
 from dbcheck.errors import EngineError
 from dbcheck.lab.spec import LabSpec
-from tests.real.rigs import SEED, Bench, bench, quick
+from tests.kit.rigs import SEED, Bench, bench, quick
 
 pytestmark = pytest.mark.root
 

@@ -14,23 +14,18 @@ from typing import Any
 import pytest
 
 from dbcheck.campaign.campaign import run_campaign
-from dbcheck.campaign.folder import CampaignFolder, Plan
+from dbcheck.campaign.folder import CampaignFolder
 from dbcheck.campaign.host import end_canaries
 from dbcheck.campaign.preflight import preflight
 from dbcheck.cli.campaign_run import ERROR_FILE, result
 from dbcheck.cli.lab import as_host
 from dbcheck.core.cut import Cut, PowerState
 from dbcheck.core.moments import Moment, Stratum
-from dbcheck.errors import (
-    DbcheckError,
-    PowerError,
-    TargetChanged,
-    UsageError,
-)
+from dbcheck.errors import DbcheckError, PowerError, TargetChanged, UsageError
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.ports.power import PowerSwitch
 from dbcheck.runs import RunFolder
-from tests.real.rigs import SEED, Bench, Said, bench, quick
+from tests.kit.rigs import SEED, Bench, Said, bench, plan
 
 pytestmark = pytest.mark.root
 HONEST = LabSpec("postgresql")
@@ -46,23 +41,6 @@ cut_after_s = [0.6, 1.0]
 def here(tmp_path: Path) -> Iterator[Bench]:
     with bench(HONEST, tmp_path) as started:
         yield started
-
-
-def plan(engine: str = "postgresql", cuts: int = 3, **changed: object) -> Plan:
-    made = Plan(
-        created="2026-01-02T03:04:05+00:00",
-        dbcheck="0",
-        name="lab",
-        target="",
-        seed=SEED,
-        workload=quick(),
-        cuts=cuts,
-        cycles_max=cuts + 10,
-        bound_ppm=None,
-        keep_going=False,
-        control=False,
-    )
-    return replace(made, **changed)  # type: ignore[arg-type]
 
 
 def verdicts(folder: CampaignFolder) -> list[str]:

@@ -19,10 +19,10 @@ from dbcheck.errors import Unrecoverable
 from dbcheck.lab.spec import LabSpec
 from dbcheck.lab.ssh.sshd import Sshd
 from dbcheck.lab.switch import LabSwitch
-from tests.planted.proxy import PASS_ON, Proxy
-from tests.planted.test_absent import LOGS, SAYS
-from tests.real.rigs import bench
-from tests.real.servers import NewServer
+from tests.kit.proxy import PASS_ON, Proxy
+from tests.kit.rigs import bench
+from tests.kit.server_logs import LOGS, SAYS
+from tests.kit.servers import NewServer
 
 SWITCH = (
     "echo {to} > {folder}/wanted; until grep -q {to} {folder}/state; do sleep .05; done"

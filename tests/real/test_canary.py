@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -12,22 +11,20 @@ from pathlib import Path
 import pytest
 
 from dbcheck.campaign.host import ask_host
-from dbcheck.core.depth import Depth, DepthFinding, Ground, find_depth, wrote_until_us
+from dbcheck.core.depth import Depth, find_depth, wrote_until_us
 from dbcheck.core.target import HostBefore
 from dbcheck.errors import HostError
 from dbcheck.hosts.agent.canary import BLOCK_BYTES, number_in
-from dbcheck.hosts.agent.folder import BESIDE, MARKER
-from dbcheck.hosts.canary import Canaries, Pace
+from dbcheck.hosts.agent.folder import BESIDE
+from dbcheck.hosts.canary import Canaries
 from dbcheck.hosts.host import TargetHost, open_host
 from dbcheck.lab.ssh.sshd import Sshd
-from tests.planted.proxy import PASS_ON, Proxy
-from tests.real.witnesses import SERVERS, Place, running_sshd
-from tests.unit.rigs import Told, rig_of
-from tests.unit.test_runs import MANIFEST
-from tests.waiting import wait_until
-
-QUICK = Pace(direct_per_s=500, ring_blocks=64, rings=2, file_bytes=1 << 14)
-EXT4 = Ground("ext4")  # whatever it is here: what is lost was planted
+from tests.kit.canaries import EXT4, QUICK, is_free, judge, wrote
+from tests.kit.partial_rig import Told, rig_of
+from tests.kit.proxy import PASS_ON, Proxy
+from tests.kit.samples import MANIFEST
+from tests.kit.waiting import wait_until
+from tests.kit.witnesses import SERVERS, Place, running_sshd
 
 
 @pytest.fixture(scope="module", params=[*SERVERS, "local"])
@@ -75,22 +72,12 @@ def now_us() -> int:
     return time.monotonic_ns() // 1000
 
 
-def wrote(canaries: Canaries, number: int) -> bool:
-    done = canaries.completed()
-    return min(done.buffered.last, *(ring.last for ring in done.direct)) >= number
-
-
 def run(host: TargetHost, data: Path, number: int = 100) -> Canaries:
     canaries = host.start_canaries(str(data), pace=QUICK)
     wait_until(lambda: wrote(canaries, number), f"{number} of each")
     canaries.stop()
     assert canaries.failure == ""
     return canaries
-
-
-def judge(host: TargetHost, canaries: Canaries) -> DepthFinding:
-    left = host.read_canaries(canaries.folder, canaries.nonce)
-    return find_depth(canaries.completed(), left, EXT4)
 
 
 def test_without_a_cut_everything_is_there(host: TargetHost, data: Path) -> None:
@@ -177,16 +164,6 @@ def test_blocks_show_how_long_a_host_wrote_after_its_network_failed(
     # Late by one delay of the network at most.
     assert done.as_of_us < dark_us + 1_000_000
     assert done.as_of_us + 1_900_000 < until_us <= ended_us
-
-
-def is_free(folder: Path) -> bool:
-    """Say whether no canaries write in a folder."""
-    with (folder / MARKER).open("rb") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-    return True
 
 
 def test_one_pair_of_canaries_at_a_time(host: TargetHost, data: Path) -> None:

@@ -22,6 +22,7 @@ from dbcheck.hosts.agent import serve as host_agent
 from dbcheck.hosts.agent.canary import Canaries
 from dbcheck.hosts.agent.folder import BESIDE
 from dbcheck.remote import wire
+from tests.kit.canaries import open_files, pace
 
 WAIT_S = 10
 
@@ -60,20 +61,6 @@ class Asked:
 
     def start(self, data: Path) -> Any:
         return self.ask(host_agent.START, **pace(data))
-
-
-def pace(data: Path) -> dict[str, Any]:
-    return {
-        "data_directory": str(data),
-        "folder": "",
-        "nonce": "00" * 16,
-        "direct_per_s": 4000,
-        "buffered_per_s": 2000,
-        "report_us": 0,
-        "rings": 2,
-        "ring_blocks": 8,
-        "file_bytes": 4096,
-    }
 
 
 @pytest.fixture
@@ -226,12 +213,6 @@ def run_with(
     for thread in canaries._threads:
         thread.join(WAIT_S if code != errno.EINVAL else 0)
     return canaries, after
-
-
-def open_files(folder: str) -> list[str]:
-    links = (Path(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd"))
-    paths = [os.readlink(link) for link in links if link.is_symlink()]
-    return [path for path in paths if path.startswith(folder)]
 
 
 def test_an_error_of_the_drive_ends_all_and_closes_every_file(

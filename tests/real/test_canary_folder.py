@@ -22,9 +22,9 @@ from dbcheck.hosts.agent.canary import BLOCK_BYTES, DIRECT, RUN, Canaries, survi
 from dbcheck.hosts.agent.folder import BESIDE, INSIDE, MARKER, Folder, clear, remove
 from dbcheck.hosts.canary import Pace
 from dbcheck.remote.wire import Refusal
-from tests.real.test_canary_agent import open_files, pace
-from tests.unit.test_canary_files import made
-from tests.waiting import wait_until
+from tests.kit.canaries import made, open_files, pace
+from tests.kit.files import ACCOUNT, AS_ROOT, contents
+from tests.kit.waiting import wait_until
 
 CALLS = (
     "open",
@@ -38,8 +38,6 @@ CALLS = (
     "fsync",
     "statvfs",
 )
-AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to give files away")
-ACCOUNT = 54321  # of a database server
 _FSYNC = os.fsync  # takes time, and changes nothing that is looked at here
 
 
@@ -60,14 +58,6 @@ def victim(tmp_path: Path) -> Iterator[Path]:
     before = contents(folder.parent)
     yield folder
     assert contents(folder.parent) == before
-
-
-def contents(folder: Path) -> dict[str, str]:
-    """Return what files and folders a folder holds, and the contents of the files."""
-    return {
-        str(path): path.read_text() if path.is_file() else ""
-        for path in sorted(folder.rglob("*"))
-    }
 
 
 def link_for_folder(folder: Path, victim: Path) -> None:

@@ -21,8 +21,8 @@ from dbcheck.hosts.canary import Canaries
 from dbcheck.hosts.host import TargetHost, open_host
 from dbcheck.lab.lab import Lab
 from dbcheck.lab.spec import DriveSpec, LabSpec
-from tests.real.rigs import FAMILIES, SEED, Bench, bench, quick
-from tests.waiting import wait_until
+from tests.kit.rigs import FAMILIES, SEED, Bench, bench, quick
+from tests.kit.waiting import wait_until
 
 ENGINES = pytest.mark.parametrize("engine", FAMILIES)
 CUTS_MAX = 6

@@ -26,9 +26,9 @@ from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.ports.engine import Engine
 from dbcheck.remote.child import ChildPipe
 from dbcheck.remote.program import bootstrap
-from tests.real.test_canary import EXT4, QUICK, judge, wrote
-from tests.real.test_canary_folder import ACCOUNT, AS_ROOT, contents
-from tests.waiting import wait_until
+from tests.kit.canaries import EXT4, QUICK, judge, wrote
+from tests.kit.files import ACCOUNT, AS_ROOT, contents
+from tests.kit.waiting import wait_until
 
 ROUNDS_S = 2.0
 ROUNDS_MIN = 5
@@ -251,7 +251,7 @@ ON_OVERLAY = """
 import subprocess, sys
 from dbcheck.hosts.canary import Pace
 from dbcheck.hosts.host import open_host
-from tests.waiting import wait_until
+from tests.kit.waiting import wait_until
 lower, upper, work, merged = sys.argv[1:]
 layers = f"lowerdir={lower},upperdir={upper},workdir={work}"
 subprocess.run(["mount", "-t", "overlay", "overlay", "-o", layers, merged], check=True)

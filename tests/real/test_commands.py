@@ -9,10 +9,8 @@ import shlex
 import shutil
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any
 
 import pytest
 
@@ -20,124 +18,15 @@ from dbcheck.cli.lab import as_host
 from dbcheck.core.table import LEDGER
 from dbcheck.hosts.agent.folder import BESIDE, MARKER, Folder
 from dbcheck.hosts.host import open_host
-from dbcheck.lab.lab import Lab, missing
+from dbcheck.lab.lab import Lab
 from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.ports.engine import Engine
-from tests.real.rigs import FAMILIES
-from tests.real.test_canary import is_free
-from tests.real.witnesses import is_agent
-from tests.waiting import wait_until
-
-DBCHECK = (sys.executable, "-m", "dbcheck")
-QUICK = 'plan = "insert"\npayload_bytes = [200]\nsessions = 4\ncut_after_s = [{}, {}]\n'
-
-
-class User:
-    """Somebody at a shell, with a lab that is up and an empty folder."""
-
-    def __init__(self, lab: Lab, folder: Path) -> None:
-        self.lab, self.folder = lab, folder
-        self.environment = os.environ | {"DBCHECK_PASSWORD": lab.password}
-        self.workload(1.2)
-
-    @property
-    def witness(self) -> list[str]:
-        lab = self.lab
-        return [
-            *("--witness", lab.witness_url),
-            *("--identity", str(lab.identity_file)),
-            *("--known-hosts", str(lab.known_hosts)),
-        ]
-
-    @property
-    def rig(self) -> list[str]:
-        power = ["--power", f"lab:{self.lab.name}", "--workload", "quick.toml"]
-        return ["--target", self.lab.target_url, *self.witness, *power]
-
-    def workload(self, cut_after_s: float) -> None:
-        text = QUICK.format(cut_after_s, cut_after_s)
-        (self.folder / "quick.toml").write_text(text)
-
-    def start(
-        self, *words: str, stdout: int | IO[bytes] = subprocess.PIPE
-    ) -> subprocess.Popen[str]:
-        return self._started((*DBCHECK, *words), stdout)
-
-    def start_by_hand(self, *flags: str, off_s: float) -> subprocess.Popen[str]:
-        """Start a run that asks a person to cut; the lab plays another host.
-
-        off_s: seconds without power that the person is asked for.
-        """
-        script = (
-            "from dbcheck.campaign import preflight;"
-            "from dbcheck.cli import entries, main;"
-            "preflight.require_independent = lambda *_: 'the test says so';"
-            "plan = entries.ManualPlan;"
-            f"entries.ManualPlan = lambda declared: plan({off_s}, declared);"
-            "main()"
-        )
-        words = ["run", *self.rig, "--json", *flags]
-        words[words.index("--power") + 1] = "manual"
-        return self._started((sys.executable, "-c", script, *words), subprocess.PIPE)
-
-    def cut_by_hand(self, client: subprocess.Popen[str]) -> str:
-        """Cut and restore as the client asks; return what it says meanwhile."""
-        self.lab.freeze_server()  # to its clients, what a power cut is: silence
-        said = said_until(client, "restore")
-        switch = self.lab.switch()
-        switch.cut()
-        switch.restore()
-        return said
-
-    def _started(
-        self, command: tuple[str, ...], stdout: int | IO[bytes]
-    ) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            command,
-            cwd=self.folder,
-            env=self.environment,
-            stdout=stdout,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-
-    def run(self, *words: str, code: int) -> str:
-        done = self.start(*words)
-        out, err = done.communicate(timeout=120)
-        assert done.returncode == code, out + err
-        assert "Traceback" not in err
-        assert self.lab.password not in out + err
-        return out
-
-    def json(self, *words: str, code: int) -> Any:
-        return json.loads(self.run(*words, "--json", code=code))
-
-
-def said_until(client: subprocess.Popen[str], word: str) -> str:
-    """Return what the client says, up to the line that holds *word*."""
-    assert client.stderr is not None
-    said = ""
-    for line in client.stderr:
-        said += line
-        if word in line:
-            return said
-    raise AssertionError(said)
-
-
-@pytest.fixture(params=FAMILIES)
-def user(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[User]:
-    """A user whose lab has no drive."""
-    spec = LabSpec(request.param, rung="process")
-    if lacking := missing(spec):
-        pytest.skip("; ".join(lacking))
-    with Lab.start(spec, tmp_path / "lab") as lab:
-        yield User(lab, tmp_path)
-
-
-def user_of(engine: str) -> pytest.MarkDecorator:
-    """Run a test on this server alone: what it shows does not depend on the server."""
-    return pytest.mark.parametrize("user", [engine], indirect=True)
+from tests.kit.canaries import is_free
+from tests.kit.users import DBCHECK, User, said_until, user_of
+from tests.kit.users import user as user
+from tests.kit.waiting import wait_until
+from tests.kit.witnesses import is_agent
 
 
 @pytest.fixture(params=["honest", "lying"])

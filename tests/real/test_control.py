@@ -22,7 +22,7 @@ from dbcheck.core.operation import StatementSpec
 from dbcheck.errors import PowerError
 from dbcheck.lab.lab import Lab, missing
 from dbcheck.lab.spec import LabSpec
-from tests.real.rigs import FAMILIES, SEED, Bench, bench, quick
+from tests.kit.rigs import FAMILIES, SEED, Bench, bench, quick
 
 MYSQL_IN_SOAK = pytest.mark.parametrize(
     "engine", [*FAMILIES, pytest.param("mysql", marks=pytest.mark.soak)]

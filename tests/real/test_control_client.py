@@ -11,22 +11,14 @@ from pathlib import Path
 import pytest
 
 from dbcheck.campaign.preflight import preflight
-from dbcheck.lab.lab import Lab, missing
-from dbcheck.lab.spec import LabSpec
-from tests.real.rigs import SEED, Bench, bench, quick
-from tests.real.test_commands import DBCHECK, User, said_until, user_of
-from tests.waiting import wait_until
+from dbcheck.lab.lab import Lab
+from tests.kit.labs import process_lab
+from tests.kit.rigs import SEED, Bench, bench, quick
+from tests.kit.users import DBCHECK, User, said_until, user_of
+from tests.kit.waiting import wait_until
 
 FLUSH = "innodb_flush_log_at_trx_commit"
 AGAIN = f"{FLUSH} is 1 again; a control had set it to 0"
-
-
-def process_lab(engine: str) -> LabSpec:
-    """Return a lab that needs no root; skip if there can be none."""
-    spec = LabSpec(engine, rung="process")
-    if lacking := missing(spec):
-        pytest.skip("; ".join(lacking))
-    return spec
 
 
 @pytest.fixture(params=["postgresql", "mariadb"])

@@ -22,12 +22,12 @@ from dbcheck.ports.engine import Engine
 from dbcheck.power.kinds.manual import ManualPlan, ManualSwitch
 from dbcheck.witness.log import FrameLogReader
 from dbcheck.witness.url import open_witness
+from tests.kit.accounts import ACCOUNT, Least, connect, statements
+from tests.kit.accounts import new_least as new_least
 from tests.kit.operations import insert
-from tests.real.aside import run_on
-from tests.real.rigs import SEED, Said, quick
-from tests.real.servers import engine_of
-from tests.real.test_engine_privileges import ACCOUNT, Least, connect, statements
-from tests.real.test_engine_privileges import new_least as new_least
+from tests.kit.rigs import SEED, Said, quick
+from tests.kit.servers import engine_of
+from tests.kit.sessions import run_on
 
 
 class Administrator:

@@ -18,11 +18,11 @@ from dbcheck.errors import EngineError, NoCanary
 from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.lab.spec import LabSpec
 from dbcheck.ports.engine import Engine
+from tests.kit.lab_access import connect
 from tests.kit.operations import batches
-from tests.real.lab_access import connect
-from tests.real.rigs import bench
-from tests.real.servers import NewServer, engine_of
-from tests.waiting import wait_until
+from tests.kit.rigs import bench
+from tests.kit.servers import NewServer, engine_of
+from tests.kit.waiting import wait_until
 
 
 def planted(engine: Engine, epoch: int) -> HeldCanary | None:

@@ -11,15 +11,7 @@ from dbcheck.campaign.outcome import Outcome
 from dbcheck.core.evidence import RESTORED, Standing, Verdict
 from dbcheck.core.table import LEDGER
 from dbcheck.lab.spec import DriveSpec, LabSpec
-from tests.real.rigs import (
-    ENGINES,
-    FAMILIES,
-    SEED,
-    acked_ids,
-    bench,
-    listed_ids,
-    quick,
-)
+from tests.kit.rigs import ENGINES, FAMILIES, SEED, acked_ids, bench, listed_ids, quick
 
 pytestmark = pytest.mark.root
 EVERY_ENGINE = pytest.mark.parametrize("engine", ENGINES)

@@ -17,8 +17,8 @@ from dbcheck.lab.drive.control import DriveProcess
 from dbcheck.lab.spec import FILESYSTEMS, DriveSpec
 from dbcheck.lab.storage import filesystem as block_filesystem
 from dbcheck.lab.storage import loop_device as block
-from tests.real.drive_mounts import own_mounts as own_mounts
-from tests.real.drive_stack import Storage
+from tests.kit.drive_mounts import own_mounts as own_mounts
+from tests.kit.drive_stack import Storage
 
 pytestmark = [pytest.mark.root, pytest.mark.usefixtures("own_mounts")]
 

@@ -14,7 +14,7 @@ import pytest
 
 from dbcheck.lab.process import leashed
 from dbcheck.lab.storage.loop_device import LoopDevice
-from tests.waiting import wait_until
+from tests.kit.waiting import wait_until
 
 pytestmark = pytest.mark.root
 

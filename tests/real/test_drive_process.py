@@ -22,8 +22,8 @@ from dbcheck.lab.drive.model import DriveCounters
 from dbcheck.lab.spec import DriveSpec
 from dbcheck.lab.storage import filesystem as block_filesystem
 from dbcheck.lab.storage import loop_device as block
-from tests.real.drive_mounts import own_mounts as own_mounts
-from tests.waiting import wait_until
+from tests.kit.drive_mounts import own_mounts as own_mounts
+from tests.kit.waiting import wait_until
 
 pytestmark = [pytest.mark.root, pytest.mark.usefixtures("own_mounts")]
 

@@ -18,8 +18,8 @@ from dbcheck.lab import namespace
 from dbcheck.lab.servers.mariadb import MariadbServer
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.lab.storage.drive import DriveStorage
-from tests.real.drive_mounts import own_mounts as own_mounts
-from tests.waiting import wait_until
+from tests.kit.drive_mounts import own_mounts as own_mounts
+from tests.kit.waiting import wait_until
 
 pytestmark = [pytest.mark.root, pytest.mark.usefixtures("own_mounts")]
 

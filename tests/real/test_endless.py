@@ -29,10 +29,10 @@ from dbcheck.engines.postgresql import link as postgresql_link
 from dbcheck.engines.postgresql.link import PostgresqlLink
 from dbcheck.engines.postgresql.session import PostgresqlSession
 from dbcheck.errors import CommitUnknown, EngineError
-from tests.hostile import OK, MysqlPeer, PgPeer, hostile
+from tests.kit.hostile import OK, MysqlPeer, PgPeer, hostile
 from tests.kit.operations import INSERTS
-from tests.unit.tables import MYSQL_TYPES
-from tests.unit.test_runs import MANIFEST
+from tests.kit.samples import MANIFEST
+from tests.kit.tables import MYSQL_TYPES
 
 NATIVE = "mysql_native_password"
 COM_STMT_PREPARE = b"\x16"

@@ -28,11 +28,11 @@ from dbcheck.errors import CommitUnknown, EngineError
 from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.load.commit import commit
 from dbcheck.ports.engine import Engine, Session
+from tests.kit.lab_access import connect
 from tests.kit.operations import batches, insert
-from tests.real.aside import run_on
-from tests.real.lab_access import connect
-from tests.real.servers import engine_of
-from tests.waiting import wait_until
+from tests.kit.servers import engine_of
+from tests.kit.sessions import run_on
+from tests.kit.waiting import wait_until
 
 EPOCH = 2**62  # the largest
 SCHEDULE = Schedule(seed=2**63 - 1, epoch=EPOCH, payload_bytes=(1, 300, 4096, 131072))

@@ -16,8 +16,8 @@ from dbcheck.engines.mysql.link import MysqlLink
 from dbcheck.errors import OtherServer
 from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.ports.engine import Engine
-from tests.real.servers import NewServer, engine_of
-from tests.waiting import wait_until
+from tests.kit.servers import NewServer, engine_of
+from tests.kit.waiting import wait_until
 
 # By what a session's own connection recognises its server, beside when it started.
 COMPARED: dict[str, set[str]] = {

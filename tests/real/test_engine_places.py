@@ -16,8 +16,8 @@ from dbcheck.core.table import LEDGER
 from dbcheck.files import sql
 from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.ports.engine import Engine
-from tests.real.lab_access import connect
-from tests.real.servers import engine_of
+from tests.kit.lab_access import connect
+from tests.kit.servers import engine_of
 
 INSIDE = {
     "postgresql": {

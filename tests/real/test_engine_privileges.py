@@ -3,16 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import re
-import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-import mysql.connector.connection
-import psycopg2
 import pytest
-import sqlalchemy.engine
 
 from dbcheck.campaign.preflight import preflight
 from dbcheck.core.evidence import Standing, same_server
@@ -23,103 +17,14 @@ from dbcheck.core.schedule import Schedule
 from dbcheck.core.table import LEDGER
 from dbcheck.engines.registry import open_engine
 from dbcheck.errors import EngineError
-from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.load.commit import commit
-from dbcheck.ports.engine import Engine
+from tests.kit.accounts import ACCOUNT, SECTIONS, Least, connect, statements
+from tests.kit.accounts import new_least as new_least
 from tests.kit.operations import CLASSICS
-from tests.real.rigs import SEED, Said, quick, rig_by_hand
-from tests.real.servers import NewServer
+from tests.kit.rigs import SEED, Said, quick, rig_by_hand
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "privileges.md"
-SECTIONS = {"postgresql": "PostgreSQL", "mariadb": "MariaDB", "mysql": "MySQL"}
-# The lab's own account is called dbcheck too, so the document's gets another name.
-ACCOUNT = "least"
 CHECKPOINT_ROLE = 15  # PostgreSQL's first major version that has pg_checkpoint
 PRIVILEGES = ("select", "insert", "create", "drop")
-
-
-def statements(name: str, *, optional: bool = False) -> list[str]:
-    """Return the SQL statements of a section of the document."""
-    text = DOCUMENT.read_text("utf-8")
-    section = text.split(f"\n## {SECTIONS[name]}\n")[1].split("\n## ")[0]
-    required, _, rest = section.partition("\n### Optional\n")
-    blocks = re.findall(r"```sql\n(.*?)```", rest if optional else required, re.S)
-    return [line for block in blocks for line in block.splitlines()]
-
-
-def connect(server: DatabaseServer, database: str) -> Any:
-    """Return a connection, in autocommit mode, of the account that may do it all."""
-    url = sqlalchemy.engine.make_url(server.url)
-    connection: Any
-    if server.name == "postgresql":
-        connection = psycopg2.connect(
-            host=url.host,
-            port=url.port,
-            user=url.username,
-            dbname=database,
-            password=server.password,
-        )
-    else:
-        connection = mysql.connector.connection.MySQLConnection(
-            host=url.host,
-            port=url.port,
-            user=url.username,
-            database=database,
-            password=server.password,
-        )
-    connection.autocommit = True
-    return connection
-
-
-class Least:
-    """A server with the document's account, created statement by statement."""
-
-    def __init__(self, server: DatabaseServer) -> None:
-        self.server = server
-        self.password = secrets.token_urlsafe(12)
-        self.connection = connect(
-            server, sqlalchemy.engine.make_url(server.url).database or ""
-        )
-        self.url = sqlalchemy.engine.make_url(server.url).set(
-            username=ACCOUNT, database="dbcheck"
-        )
-        if server.name != "postgresql":
-            self.execute("drop database dbcheck")
-
-    def execute(self, statement: str) -> None:
-        """Run a statement as the administrator."""
-        self.connection.cursor().execute(statement)
-
-    def run(self, statement: str) -> None:
-        """Run a statement of the document, for the account under its other name."""
-        text = statement.replace("CHANGE-ME", self.password)
-        text = text.replace("dbcheck@'%'", f"{ACCOUNT}@'%'")
-        text = text.replace("role dbcheck", f"role {ACCOUNT}")
-        self.execute(re.sub("(to|from) dbcheck;", rf"\1 {ACCOUNT};", text))
-
-    def engine(self) -> Engine:
-        return open_engine(self.url.render_as_string(), self.password)
-
-    def refusal(self) -> EngineError:
-        with pytest.raises(EngineError) as caught:
-            self.engine().check((INSERT,))
-        return caught.value
-
-
-@pytest.fixture
-def new_least(new_server: NewServer) -> Iterator[Callable[[str], Least]]:
-    """Make an account of the document's name for it, on a fresh server."""
-    made: list[Least] = []
-
-    def make(name: str) -> Least:
-        server = new_server(name)
-        server.start()
-        made.append(Least(server))
-        return made[-1]
-
-    yield make
-    for one in made:
-        one.connection.close()
 
 
 @pytest.fixture(params=sorted(SECTIONS))

@@ -36,9 +36,9 @@ from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.load.commit import commit
 from dbcheck.ports.engine import Engine
 from tests.kit.operations import CLASSICS, batches, insert
-from tests.real.aside import SendsInstead, run_on, server_id
-from tests.real.servers import NewServer, engine_of
-from tests.waiting import wait_until
+from tests.kit.servers import NewServer, engine_of
+from tests.kit.sessions import SendsInstead, run_on, server_id
+from tests.kit.waiting import wait_until
 
 SCHEDULE = Schedule(seed=1, epoch=3, payload_bytes=(100,))
 

@@ -13,7 +13,7 @@ from dbcheck.errors import HostError
 from dbcheck.hosts.host import open_host
 from dbcheck.lab import syscalls
 from dbcheck.lab.storage import filesystem as block_filesystem
-from tests.real.drive_mounts import own_mounts as own_mounts
+from tests.kit.drive_mounts import own_mounts as own_mounts
 
 MS_BIND = 4096  # mount(2), linux/mount.h
 

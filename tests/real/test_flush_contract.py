@@ -15,8 +15,9 @@ from pathlib import Path
 import pytest
 
 from dbcheck.lab.spec import FILESYSTEMS, SURVIVORS, DriveSpec
-from tests.real.drive_mounts import own_mounts as own_mounts
-from tests.real.drive_stack import Storage
+from tests.kit.drive_mounts import own_mounts as own_mounts
+from tests.kit.drive_stack import Storage
+from tests.kit.waiting import wait_until
 from tests.real.flush_contract import (
     AIO,
     SECTOR,
@@ -29,7 +30,6 @@ from tests.real.flush_contract import (
     Writer,
     stamped,
 )
-from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.root, pytest.mark.usefixtures("own_mounts")]
 

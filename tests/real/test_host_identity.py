@@ -14,7 +14,7 @@ from dbcheck.hosts.agent import identity, sudo
 from dbcheck.hosts.agent import serve as host_agent
 from dbcheck.hosts.host import PROGRAM, TargetHost
 from dbcheck.remote import wire
-from tests.unit.test_witness_channel import Script, reply
+from tests.kit.channels import Script, reply
 
 # Writes to standard error each event that changes something on the host (PEP 578).
 AUDITED = """

@@ -23,8 +23,8 @@ from dbcheck.remote.sshconnect import Address, SshOptions
 from dbcheck.runs import RunFolder
 from dbcheck.witness.file import FileWitness
 from dbcheck.witness.log import FrameLogReader
-from tests.unit.rigs import Told
-from tests.unit.test_runs import LOAD, MANIFEST
+from tests.kit.partial_rig import Told
+from tests.kit.samples import LOAD, MANIFEST
 
 RUN = MANIFEST.run_id
 # It takes the place of the Python that is to run the agent.

@@ -36,11 +36,11 @@ from dbcheck.runs import LoadRecord, Manifest, RunFolder
 from dbcheck.witness.base import AgentWitness
 from dbcheck.witness.log import FrameLogReader
 from dbcheck.witness.url import open_witness
-from tests.real.test_reconcile_run import FakeEngine
-from tests.unit.rigs import Told
-from tests.unit.test_report_verdict import printed
-from tests.unit.test_runs import FACTS, LOAD, MANIFEST
-from tests.unit.witness_logs import LogMaker
+from tests.kit.fake_engine import FakeEngine
+from tests.kit.partial_rig import Told
+from tests.kit.reports import printed
+from tests.kit.samples import FACTS, LOAD, MANIFEST
+from tests.kit.witness_logs import LogMaker
 
 ACKED, KEPT = 5, 3  # the server lost the last two rows
 RUN = MANIFEST.run_id

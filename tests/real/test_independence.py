@@ -20,10 +20,10 @@ from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.power.kinds.manual import ManualPlan, ManualSwitch
 from dbcheck.witness.log import FrameLogReader
 from dbcheck.witness.url import open_witness
-from tests.real.far_host import FarSshd, far_sshd
-from tests.real.lab_access import connect
-from tests.real.rigs import SEED, Said, quick
-from tests.real.servers import NewServer
+from tests.kit.far_host import FarSshd, far_sshd
+from tests.kit.lab_access import connect
+from tests.kit.rigs import SEED, Said, quick
+from tests.kit.servers import NewServer
 
 # Says "ready", then leads whoever connects to a socket file.
 FORWARD = """

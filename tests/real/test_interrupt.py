@@ -18,8 +18,8 @@ from dbcheck.core.table import LEDGER
 from dbcheck.engines.mysql import canary as mysql_canary
 from dbcheck.errors import DbcheckError
 from dbcheck.interrupt import led_to
-from tests.real.rigs import FAMILIES, SEED, Bench, bench, quick
-from tests.real.test_control_client import process_lab
+from tests.kit.labs import process_lab
+from tests.kit.rigs import FAMILIES, SEED, Bench, bench, quick
 
 FUNCTIONS = 60
 # There an interrupt may leave a lock held for ever (bpo-29988 and its like).

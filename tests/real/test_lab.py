@@ -21,9 +21,9 @@ from dbcheck.lab import state
 from dbcheck.lab.lab import Lab
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.lab.switch import LabSwitch
-from tests.real.lab_access import Inside, Table, connect, server_pid
-from tests.real.servers import skip_without_server
-from tests.waiting import wait_until
+from tests.kit.lab_access import Inside, Table, connect, server_pid
+from tests.kit.servers import skip_without_server
+from tests.kit.waiting import wait_until
 
 Start = Callable[..., Lab]
 ENGINES = pytest.mark.parametrize("engine", ["postgresql", "mariadb"])
@@ -288,7 +288,7 @@ def test_a_frozen_server_falls_silent(start: Start, engine: str) -> None:
 def _silent(lab: Lab, timeout_s: float = 0.7) -> bool:
     """Say whether a statement over a new connection gets no answer in so long."""
     code = (
-        "import sys; from tests.real.lab_access import connect;"
+        "import sys; from tests.kit.lab_access import connect;"
         "connect(sys.argv[1], sys.stdin.read()).close()"
     )
     words = [sys.executable, "-c", code, lab.target_url]

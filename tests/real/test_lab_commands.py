@@ -16,9 +16,9 @@ import pytest
 from dbcheck.lab import state, syscalls
 from dbcheck.lab.lab import Lab
 from dbcheck.lab.spec import LabSpec
-from tests.real.drive_mounts import own_mounts as own_mounts
-from tests.real.servers import skip_without_server
-from tests.waiting import wait_until
+from tests.kit.drive_mounts import own_mounts as own_mounts
+from tests.kit.servers import skip_without_server
+from tests.kit.waiting import wait_until
 
 QUICK = (
     'plan = "insert"\npayload_bytes = [200]\nsessions = 4\ncut_after_s = [1.2, 1.2]\n'

@@ -23,9 +23,9 @@ from dbcheck.lab import state
 from dbcheck.lab.lab import Lab
 from dbcheck.lab.process import Process
 from dbcheck.lab.spec import LabSpec
-from tests.real.lab_access import Inside, Table
-from tests.real.servers import skip_without_server
-from tests.waiting import wait_until
+from tests.kit.lab_access import Inside, Table
+from tests.kit.servers import skip_without_server
+from tests.kit.waiting import wait_until
 
 # A client that starts a lab, says so, and then loads it or waits.
 _CLIENT = """
@@ -33,7 +33,7 @@ import sys
 from pathlib import Path
 from dbcheck.lab.lab import Lab
 from dbcheck.lab.spec import LabSpec
-from tests.real.lab_access import Table
+from tests.kit.lab_access import Table
 
 with Lab.start(LabSpec.from_json(sys.argv[1]), Path(sys.argv[2])) as lab:
     print(lab.name, flush=True)

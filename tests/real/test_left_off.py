@@ -12,9 +12,9 @@ from pathlib import Path
 from dbcheck.cli import FAILED, INCONCLUSIVE
 from dbcheck.core.cut import PowerState
 from dbcheck.lab.switch import LabSwitch
-from tests.real.test_commands import User, user_of
-from tests.real.test_commands import user as user
-from tests.waiting import wait_until
+from tests.kit.users import User, user_of
+from tests.kit.users import user as user
+from tests.kit.waiting import wait_until
 
 # A lab plays the server on another host, which no guard would let be cut from here.
 ELSEWHERE = (

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from dbcheck.campaign.cycle import reconcile_run, run_cycle
-from dbcheck.campaign.loading import Cutter, load_until_cut
-from dbcheck.campaign.preflight import Started, preflight
+from dbcheck.campaign.preflight import preflight
 from dbcheck.campaign.rig import Limits
 from dbcheck.core.cut import Cut, PowerState, SwitchKind
 from dbcheck.core.cutclass import CutClass
@@ -21,8 +20,8 @@ from dbcheck.errors import EngineError, UsageError
 from dbcheck.lab.lab import missing
 from dbcheck.lab.spec import LabSpec
 from dbcheck.runs import RunFolder
-from tests.real.rigs import FAMILIES, SEED, Bench, bench, quick
-from tests.waiting import wait_until
+from tests.kit.loads import await_load, load_with_a_broken_session
+from tests.kit.rigs import FAMILIES, SEED, Bench, bench, quick
 
 SESSIONS = 4
 
@@ -116,13 +115,6 @@ def test_a_cut_that_did_not_cut_is_no_pass(here: Bench) -> None:
     assert "went on answering" in outcome.judgement.reasons[0]
 
 
-def await_load(here: Bench, started: Started) -> None:
-    """Wait until every session of a cycle has committed."""
-    epoch, sessions = started.manifest.epoch, started.manifest.workload.sessions
-    seen = f"select count(distinct session) from {here.table} where epoch = {epoch}"
-    wait_until(lambda: here.execute(seen) == [(1 + sessions,)], "the load")
-
-
 def test_one_broken_session_is_replaced_by_a_new_number(here: Bench) -> None:
     workload = replace(quick(), cut_after_s=(600, 600))
     started = preflight(here.rig, workload, SEED)
@@ -132,24 +124,6 @@ def test_one_broken_session_is_replaced_by_a_new_number(here: Bench) -> None:
     assert outcome.load is not None
     assert outcome.load.sent.keys() == {0, *range(1, workload.sessions + 2)}
     assert outcome.load.acked[workload.sessions + 1] > 0
-
-
-def load_with_a_broken_session(here: Bench, started: Started) -> None:
-    """Break one session of the load, have the power cut once another works."""
-    cutter = Cutter(here.rig, started)
-    loading = threading.Thread(target=load_until_cut, args=(here.rig, started, cutter))
-    loading.start()
-    await_load(here, started)
-    end_connection(here, a_connection(here))
-    epoch, sessions = started.manifest.epoch, started.manifest.workload.sessions
-    new = (
-        f"select seq from {here.table} where epoch = {epoch}"
-        f" and session > {sessions} and seq > 1"
-    )
-    wait_until(lambda: bool(here.execute(new)), "the new session's first ack")
-    cutter.after_s = 0.0
-    loading.join()
-    here.rig.power.restore()
 
 
 def test_a_server_that_refuses_ends_the_run_with_its_words(here: Bench) -> None:
@@ -167,43 +141,3 @@ def test_a_server_that_refuses_ends_the_run_with_its_words(here: Bench) -> None:
     dropping.join()
     assert "ledger" in str(caught.value)
     assert "Nothing was cut" in caught.value.hint
-
-
-def a_connection(here: Bench) -> int:
-    """Return the server's id of a connection that the load uses."""
-    found: list[int] = []
-
-    def seen() -> bool:
-        found.extend(connections(here))
-        return bool(found)
-
-    wait_until(seen, "a session inserts")
-    return found[0]
-
-
-def connections(here: Bench) -> list[int]:
-    """Return the server's ids of the connections that insert just now."""
-    if here.engine == "postgresql":
-        rows = here.execute(
-            "select pid from pg_stat_activity where application_name = 'dbcheck'"
-            " and query like '%insert%'"
-        )
-    elif here.engine == "mysql":  # 8.0.36 crashes when it is asked for the statement
-        rows = here.execute(
-            "select processlist_id from performance_schema.threads"
-            " where processlist_user = 'dbcheck' and processlist_command = 'Execute'"
-        )
-    else:
-        rows = here.execute(
-            "select id from information_schema.processlist"
-            " where user = 'dbcheck' and info like 'insert%'"
-        )
-    return [row[0] for row in rows]
-
-
-def end_connection(here: Bench, number: int) -> None:
-    """Have the server close one of its connections."""
-    if here.engine == "postgresql":
-        here.execute("select pg_terminate_backend(%s)", number)
-    else:
-        here.execute(f"kill connection {number}")

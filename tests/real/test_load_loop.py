@@ -24,61 +24,16 @@ from dbcheck.load.loop import Loop, now_us
 from dbcheck.load.sessions import Sessions
 from dbcheck.ports.engine import Engine, Session
 from dbcheck.ports.witness import WitnessLog
-from dbcheck.witness.window import Window, WindowLimits
-from tests.interrupts import main as main
+from tests.kit.interrupts import main as main
 from tests.kit.operations import CLASSICS, INSERTS
-from tests.waiting import wait_until
+from tests.kit.waiting import wait_until
+from tests.kit.witness_logs import NEVER_S, FakeLog
 
 SCHEDULE = Schedule(1, 2, (10,))
 FACTS = ServerFacts("Fake", "1", {"id": "1"}, 10, 1, 10, {})
 LAST = 50  # operation that a session of these tests does not answer
-NEVER_S = 1e6
 
 Answer = Callable[[Operation], int]
-
-
-class FakeLog:
-    """Confirms at a call; checks what a loop may do; asked: for its room."""
-
-    def __init__(self, room: int = 10**6, *, lockstep: bool = False) -> None:
-        self.limit, self.lockstep = room, lockstep
-        self.acks: list[AckValues] = []
-        self.asked = 0
-        self.error: WitnessError | None = None
-        limits = WindowLimits(room, NEVER_S, NEVER_S, lockstep)
-        self._window = Window(limits)
-
-    def append_many(self, acks: Sequence[AckValues]) -> None:
-        if self.error:
-            raise self.error
-        self._window.put_many(acks)
-        self.acks += acks
-        assert self.unconfirmed() <= self.limit
-
-    def room(self, wanted: int = 1) -> int:
-        self.asked += 1
-        return self._window.room(wanted)
-
-    def confirmed(self) -> int:
-        return self._window.confirmed()
-
-    def confirm(self) -> None:
-        """Confirm what has come, some of which must be new."""
-        count = len(self.acks)
-        self._window.take()
-        self._window.confirm(count, 0)
-
-    def unconfirmed(self) -> int:
-        return self._window.unconfirmed()
-
-    def behind_s(self) -> float:
-        return 0.0
-
-    def fileno(self) -> int:
-        return self._window.ready.fileno()
-
-    def close(self) -> None:
-        self._window.close()
 
 
 class FakeSession:

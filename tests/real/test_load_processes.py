@@ -19,26 +19,18 @@ from dbcheck.campaign.preflight import Started, preflight
 from dbcheck.campaign.rig import Limits
 from dbcheck.core.evidence import Verdict
 from dbcheck.errors import EngineError, LoadError, OtherServer
-from dbcheck.lab.lab import Lab, missing
-from dbcheck.lab.spec import LabSpec
+from dbcheck.lab.lab import Lab
 from dbcheck.load.load import Load
 from dbcheck.witness.url import open_witness
 from dbcheck.witness.window import WindowLimits
 from dbcheck.workload import Workload
-from tests.real.rigs import FAMILIES, SEED, Bench, bench, quick
-from tests.real.test_commands import User
-from tests.real.test_load import await_load, load_with_a_broken_session
-from tests.waiting import wait_until
+from tests.kit.labs import process_lab, workers_of
+from tests.kit.loads import await_load, load_with_a_broken_session
+from tests.kit.rigs import FAMILIES, SEED, Bench, bench, quick
+from tests.kit.users import User
+from tests.kit.waiting import wait_until
 
 PROCESSES, SESSIONS = 2, 5
-
-
-def process_lab(engine: str) -> LabSpec:
-    """Return a lab that needs no root; skip if there can be none."""
-    spec = LabSpec(engine, rung="process")
-    if lacking := missing(spec):
-        pytest.skip("; ".join(lacking))
-    return spec
 
 
 # For what depends on the processes alone.
@@ -60,21 +52,6 @@ def shared(engine: str, **changed: object) -> Workload:
     """Return a workload whose sessions two processes share."""
     chosen = replace(quick(sessions=SESSIONS), processes=PROCESSES)
     return replace(chosen, **changed)  # type: ignore[arg-type]
-
-
-def workers_of(pid: int) -> list[int]:
-    """Return the processes of the load that *pid* has started."""
-    found = []
-    for name in os.listdir("/proc"):
-        try:
-            stat = Path("/proc", name, "stat").read_text()
-            words = Path("/proc", name, "cmdline").read_bytes()
-        except OSError:
-            continue
-        parent = int(stat.rpartition(")")[2].split()[1]) if name.isdecimal() else 0
-        if parent == pid and b"dbcheck.load.worker" in words:
-            found.append(int(name))
-    return found
 
 
 def is_alive(pid: int) -> bool:

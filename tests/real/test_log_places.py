@@ -16,7 +16,7 @@ from dbcheck.hosts.agent import journal as host_journal
 from dbcheck.hosts.agent import log as host_log
 from dbcheck.hosts.agent import process as host_process
 from dbcheck.remote.wire import Refusal
-from tests.real.test_canary_folder import ACCOUNT, AS_ROOT
+from tests.kit.files import ACCOUNT, AS_ROOT
 
 JOURNALCTL = """#!/bin/sh
 case "$*" in

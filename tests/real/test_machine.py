@@ -20,9 +20,9 @@ from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.lab.spec import LabSpec
 from dbcheck.lab.storage import filesystem as block_filesystem
 from dbcheck.lab.storage import loop_device as block
-from tests.real.drive_mounts import own_mounts as own_mounts
-from tests.real.servers import engine_of, skip_without_server
-from tests.waiting import wait_until
+from tests.kit.drive_mounts import own_mounts as own_mounts
+from tests.kit.servers import engine_of, skip_without_server
+from tests.kit.waiting import wait_until
 
 pytestmark = [pytest.mark.root, pytest.mark.usefixtures("own_mounts")]
 

@@ -16,10 +16,10 @@ import pytest
 from dbcheck.lab.lab import Lab
 from dbcheck.lab.process import Process
 from dbcheck.lab.spec import LabSpec
-from tests.real.lab_access import children, connect
-from tests.real.test_commands import DBCHECK, User
-from tests.real.test_control_client import process_lab
-from tests.waiting import wait_until
+from tests.kit.lab_access import children, connect
+from tests.kit.labs import process_lab
+from tests.kit.users import DBCHECK, User
+from tests.kit.waiting import wait_until
 
 LABS = """
 cuts = 1

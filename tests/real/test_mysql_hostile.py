@@ -15,8 +15,8 @@ from dbcheck.engines.mysql import connection as mysql_connection
 from dbcheck.engines.mysql.link import MysqlLink
 from dbcheck.engines.registry import open_engine
 from dbcheck.errors import EngineError
-from tests.certificates import Authority
-from tests.hostile import LOCAL_FILES, OK, MysqlPeer, hostile
+from tests.kit.certificates import Authority
+from tests.kit.hostile import LOCAL_FILES, OK, MysqlPeer, hostile
 
 SECRET = "hunter2-and-more"
 CLEAR = "mysql_clear_password"

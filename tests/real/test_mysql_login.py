@@ -13,9 +13,9 @@ from dbcheck.engines.registry import open_engine
 from dbcheck.errors import EngineError, UsageError
 from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.ports.engine import Engine
-from tests.real.far_host import far_listener, far_network
-from tests.real.overheard import overheard
-from tests.real.test_engine_privileges import connect
+from tests.kit.accounts import connect
+from tests.kit.far_host import far_listener, far_network
+from tests.kit.overheard import overheard
 
 SECRET = "hunter2-and-more"
 

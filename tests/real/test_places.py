@@ -24,10 +24,10 @@ from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.lab.storage.drive import DriveStorage
 from dbcheck.witness.log import FrameLogReader
 from dbcheck.witness.url import open_witness
+from tests.kit.drive_mounts import own_mounts as own_mounts
+from tests.kit.rigs import SEED, Said, quick
+from tests.kit.servers import SERVERS, engine_of, skip_without_server
 from tests.planted.site import HandSwitch, copy_folder
-from tests.real.drive_mounts import own_mounts as own_mounts
-from tests.real.rigs import SEED, Said, quick
-from tests.real.servers import SERVERS, engine_of, skip_without_server
 
 pytestmark = [pytest.mark.root, pytest.mark.usefixtures("own_mounts")]
 

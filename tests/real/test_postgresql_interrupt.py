@@ -12,9 +12,9 @@ from dbcheck.core.table import LEDGER
 from dbcheck.engines.postgresql.engine import PostgresqlEngine
 from dbcheck.engines.postgresql.link import PostgresqlLink
 from dbcheck.lab.servers.base import DatabaseServer
-from tests.interrupts import main as main
-from tests.real.servers import engine_of
-from tests.waiting import wait_until
+from tests.kit.interrupts import main as main
+from tests.kit.servers import engine_of
+from tests.kit.waiting import wait_until
 
 _LATE_S = 20.0
 

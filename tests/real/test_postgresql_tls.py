@@ -28,15 +28,15 @@ from dbcheck.load.loop import Loop, now_us
 from dbcheck.load.sessions import Sessions
 from dbcheck.ports.engine import Engine
 from dbcheck.ports.witness import WitnessLog
-from tests.certificates import Authority
+from tests.kit.certificates import Authority
+from tests.kit.far_host import far_listener, far_network
+from tests.kit.lab_access import connect
 from tests.kit.operations import batches, insert
-from tests.real.aside import run_on
-from tests.real.far_host import far_listener, far_network
-from tests.real.lab_access import connect
-from tests.real.overheard import overheard
-from tests.real.servers import NewServer
-from tests.real.test_load_loop import FakeLog
-from tests.waiting import wait_until
+from tests.kit.overheard import overheard
+from tests.kit.servers import NewServer
+from tests.kit.sessions import run_on
+from tests.kit.waiting import wait_until
+from tests.kit.witness_logs import FakeLog
 
 SESSIONS, COMMITS = 16, 400
 LARGE_BYTES = 131_072  # the largest payload that a workload may have

@@ -11,9 +11,9 @@ from dbcheck.core.bystanders import Bystanders
 from dbcheck.core.table import CLASSIC, LEDGER
 from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.ports.engine import Engine
-from tests.real.lab_access import connect
-from tests.real.test_engine_privileges import Least, statements
-from tests.waiting import wait_until
+from tests.kit.accounts import Least, statements
+from tests.kit.lab_access import connect
+from tests.kit.waiting import wait_until
 
 
 @pytest.fixture

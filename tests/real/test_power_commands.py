@@ -18,10 +18,10 @@ import pytest
 from dbcheck.cli import FAILED, USAGE
 from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.lab.spec import DriveSpec, LabSpec
-from tests.real.lab_access import connect
-from tests.real.rigs import bench
-from tests.real.servers import engine_of
-from tests.waiting import wait_until
+from tests.kit.lab_access import connect
+from tests.kit.rigs import bench
+from tests.kit.servers import engine_of
+from tests.kit.waiting import wait_until
 
 INVENTORY = """\
 all:

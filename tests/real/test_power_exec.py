@@ -14,7 +14,7 @@ import pytest
 from dbcheck.core.cut import PowerState
 from dbcheck.errors import PowerError
 from dbcheck.power.kinds.exec import ExecPlan, ExecSwitch
-from tests.waiting import wait_until
+from tests.kit.waiting import wait_until
 
 
 @pytest.fixture

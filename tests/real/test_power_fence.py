@@ -16,9 +16,9 @@ from dbcheck.lab.process import Process
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.power.kinds.fence import FencePlan, FenceSwitch
 from dbcheck.secret import Secret
-from tests.real import fence_lab
-from tests.real.rigs import SEED, bench, quick
-from tests.waiting import wait_until
+from tests.kit import fence_lab
+from tests.kit.rigs import SEED, bench, quick
+from tests.kit.waiting import wait_until
 
 PASSWORD = "hunter2-in-no-argv"
 

@@ -17,7 +17,7 @@ from dbcheck.lab.ssh.sshd import Sshd
 from dbcheck.power.kinds import sysrq
 from dbcheck.power.kinds.sysrq import SysrqPlan, SysrqSwitch
 from dbcheck.remote.channel import Pipe
-from tests.real.witnesses import running_sshd
+from tests.kit.witnesses import running_sshd
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,10 +22,7 @@ from dbcheck.cli.reconcile import _recalled
 from dbcheck.core.evidence import Verdict
 from dbcheck.core.history import Ack
 from dbcheck.core.records import AfterRecord, StoredRows
-from dbcheck.core.schedule import Schedule
-from dbcheck.core.server import ServerFacts
-from dbcheck.core.survivors import RowBatch
-from dbcheck.core.table import LEDGER, TableFacts, TableSpec
+from dbcheck.core.table import LEDGER, TableFacts
 from dbcheck.errors import (
     EngineError,
     TableLost,
@@ -41,62 +38,10 @@ from dbcheck.runs import Manifest, RunFolder
 from dbcheck.witness.base import AgentWitness
 from dbcheck.witness.log import FrameLogReader
 from dbcheck.witness.url import open_witness
-from tests.unit.test_runs import FACTS, LOAD, MANIFEST
+from tests.kit.fake_engine import ACKED, FakeEngine
+from tests.kit.samples import FACTS, LOAD, MANIFEST
 
 NO_ROWS = {LEDGER.name: StoredRows(0, hashlib.sha256().hexdigest())}
-ACKED = 5  # of session 1, before the rows are read
-
-
-class FakeEngine:
-    """A server that came back with every row; *reading* is called as they are read."""
-
-    target = MANIFEST.target
-    log = ""
-    identity = FACTS.identity
-    rows = ACKED
-
-    def __init__(
-        self, reading: Callable[[], None], settings: Mapping[str, str]
-    ) -> None:
-        self._reading, self._settings = reading, settings
-
-    def ready(self) -> None:
-        return None
-
-    def facts(self) -> ServerFacts:
-        started_us = FACTS.started_us + 10**9
-        return replace(
-            FACTS,
-            identity=self.identity,
-            started_us=started_us,
-            settings=self._settings,
-        )
-
-    def canary(self, epoch: int, **options: Any) -> None:
-        return None
-
-    def logged(self, since_us: int, **options: Any) -> str:
-        return self.log
-
-    def table_identity(self, table: TableSpec, **options: Any) -> str:
-        return ""
-
-    def names_in_log(self, tables: Sequence[TableSpec]) -> tuple[str, ...]:
-        return "`d`.`ledger`", "d/ledger"
-
-    def survivors(
-        self, tables: Sequence[TableSpec], **options: Any
-    ) -> Iterator[tuple[TableSpec, RowBatch]]:
-        schedule = Schedule(
-            MANIFEST.seed, MANIFEST.epoch, MANIFEST.workload.payload_bytes
-        )
-        rows = [schedule.row(1, seq) for seq in range(1, self.rows + 1)]
-        (table,) = tables
-        yield table, RowBatch.of(row._replace(row_id=row.seq) for row in rows)
-        self._reading()
-
-    def tighten(self) -> None:
-        return None
 
 
 class FailingWitness:

@@ -22,7 +22,7 @@ from dbcheck.cli import FAILED
 from dbcheck.lab import state
 from dbcheck.lab.lab import Lab, missing
 from dbcheck.lab.spec import LabSpec
-from tests.real import fence_lab
+from tests.kit import fence_lab
 
 # PYTHONPATH gives it to every process of dbcheck's; what they start is noted before it
 # starts, so that none is too short-lived to be seen.

@@ -14,8 +14,8 @@ from dbcheck.core.survivors import RECORD
 from dbcheck.core.table import LEDGER
 from dbcheck.lab.lab import missing
 from dbcheck.lab.spec import LabSpec
-from tests.real.rigs import SEED, bench, quick
-from tests.real.test_control_client import process_lab
+from tests.kit.labs import process_lab
+from tests.kit.rigs import SEED, bench, quick
 
 Rows = dict[tuple[int, int], tuple[int, int]]
 

@@ -20,9 +20,9 @@ from dbcheck.errors import LabError, Unrecoverable
 from dbcheck.lab import held_port, programs
 from dbcheck.lab.held_port import HeldPort
 from dbcheck.lab.servers.base import DatabaseServer, unprivileged_account
-from tests.real.servers import SERVERS, NewServer, engine_of, skip_without_server
-from tests.unit.test_startlog import MYSQL_PAGE
-from tests.waiting import wait_until
+from tests.kit.server_logs import MYSQL_PAGE
+from tests.kit.servers import SERVERS, NewServer, engine_of, skip_without_server
+from tests.kit.waiting import wait_until
 
 
 def alive(pids: list[int]) -> list[int]:
@@ -319,7 +319,7 @@ _BEGAN_S = int(time.time())  # of these tests
 _PARENT = """\
 import sys, time
 from pathlib import Path
-from tests.real.servers import SERVERS
+from tests.kit.servers import SERVERS
 folder = Path(sys.argv[2])
 server = SERVERS[sys.argv[1]](folder / "data", folder / "run", int(sys.argv[3]))
 server.start()

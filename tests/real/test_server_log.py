@@ -7,7 +7,7 @@ import contextlib
 from dbcheck.core.target import STDERR
 from dbcheck.hosts.host import open_host
 from dbcheck.lab.servers.base import DatabaseServer
-from tests.real.servers import engine_of
+from tests.kit.servers import engine_of
 
 
 def test_a_server_says_where_it_logs(server: DatabaseServer) -> None:

@@ -15,8 +15,8 @@ from dbcheck.errors import LabError
 from dbcheck.lab import programs
 from dbcheck.lab.ssh import sshd as sshd_module
 from dbcheck.lab.ssh.sshd import Sshd, _descendants
-from tests.real.witnesses import SERVERS, running_sshd
-from tests.waiting import wait_until
+from tests.kit.waiting import wait_until
+from tests.kit.witnesses import SERVERS, running_sshd
 
 
 def log_in(sshd: Sshd) -> paramiko.SSHClient:

@@ -18,15 +18,15 @@ from dbcheck.cli import FAILED, PASS
 from dbcheck.lab.ssh.sshd import Sshd
 from dbcheck.runs import RunFolder
 from tests.fuzz.on_sql import greeting, message, server_of
-from tests.fuzz.stored_run import manifest, stored_run
-from tests.real.witnesses import running_sshd
-from tests.unit.test_output import EVIL, is_harmless
+from tests.kit.reports import EVIL, is_harmless
+from tests.kit.stored_run import manifest, stored_run
+from tests.kit.witnesses import running_sshd
 
 AGENT = """\
 import json, sys
 from dbcheck.remote import wire
 sys.path.insert(0, {tests!r})
-from tests.unit.test_output import EVIL
+from tests.kit.reports import EVIL
 kind, answer = {answer}
 payload = json.dumps(answer).encode()
 message = wire.MESSAGE.pack(kind, 0, 0, len(payload)) + payload

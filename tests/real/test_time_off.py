@@ -21,11 +21,10 @@ from dbcheck.core.evidence import Standing, Verdict
 from dbcheck.errors import PowerError
 from dbcheck.power.kinds.exec import ExecPlan, ExecSwitch
 from dbcheck.runs import RunFolder
+from tests.kit.labs import process_lab
+from tests.kit.rigs import SEED, Bench, bench, plan, quick
+from tests.kit.waiting import wait_until
 from tests.real.hold_client import programs
-from tests.real.rigs import SEED, Bench, bench, quick
-from tests.real.test_campaign import plan
-from tests.real.test_control_client import process_lab
-from tests.waiting import wait_until
 
 LONG_S = 5.0  # so that a client can be killed within
 

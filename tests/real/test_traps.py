@@ -14,10 +14,10 @@ from dbcheck.campaign.preflight import preflight
 from dbcheck.core.evidence import Standing, Verdict
 from dbcheck.core.table import LEDGER
 from dbcheck.errors import EngineError
-from tests.real.rigs import SEED, Said, bench, quick, rig_by_hand
-from tests.real.test_control_client import process_lab
-from tests.real.test_engine_privileges import Least, statements
-from tests.real.test_engine_privileges import new_least as new_least
+from tests.kit.accounts import Least, statements
+from tests.kit.accounts import new_least as new_least
+from tests.kit.labs import process_lab
+from tests.kit.rigs import SEED, Said, bench, quick, rig_by_hand
 
 TEMPORARY = (
     "create temporary table if not exists dbcheck.ledger (id bigint not null"

@@ -13,8 +13,8 @@ import pytest
 from dbcheck.cli import FAIL, PASS
 from dbcheck.cli.lab import as_host
 from dbcheck.core.statistics import PPM, cuts_needed
-from tests.real.rigs import bench
-from tests.real.test_control_client import process_lab
+from tests.kit.labs import process_lab
+from tests.kit.rigs import bench
 
 HALF = cuts_needed(PPM // 2)
 

@@ -20,8 +20,8 @@ from dbcheck.remote.program import bootstrap
 from dbcheck.witness.base import AgentWitness
 from dbcheck.witness.channel import PROGRAM
 from dbcheck.witness.window import WindowLimits
-from tests.real.rigs import FAMILIES, SEED
-from tests.real.witnesses import ack_of, read_back
+from tests.kit.rigs import FAMILIES, SEED
+from tests.kit.witnesses import ack_of, read_back
 
 REMOVAL = Path(__file__).with_name("without_linux.py")
 # Sends what is taken away to the witness, too; the target's host keeps its Linux.
@@ -44,7 +44,7 @@ from dbcheck.cli.rig import lab_rig
 from dbcheck.lab.lab import Lab
 from dbcheck.load.poller import open_poller
 from dbcheck.witness.url import open_witness
-from tests.real.rigs import Said, quick
+from tests.kit.rigs import Said, quick
 
 name, witness, folder, processes = sys.argv[1:]
 rig = lab_rig(Lab.find(name), Said(), Path(folder) / "runs", Limits(return_s=60))

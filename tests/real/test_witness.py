@@ -19,7 +19,8 @@ from dbcheck.errors import WitnessError
 from dbcheck.ports.witness import Watermark, WitnessLog
 from dbcheck.witness.log import AckBatch, LogScan
 from dbcheck.witness.window import WindowLimits
-from tests.real.witnesses import (
+from tests.kit.waiting import wait_until
+from tests.kit.witnesses import (
     SERVERS,
     Place,
     ack_of,
@@ -29,7 +30,6 @@ from tests.real.witnesses import (
     running_sshd,
     witness_threads,
 )
-from tests.waiting import wait_until
 
 SOON_S = 20.0
 

@@ -10,7 +10,7 @@ import pytest
 
 from dbcheck.errors import WitnessError
 from dbcheck.witness.file import FileWitness
-from tests.real.witnesses import append_from_threads, read_back
+from tests.kit.witnesses import append_from_threads, read_back
 
 
 def pythons(version: str) -> list[str]:

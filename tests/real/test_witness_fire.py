@@ -23,9 +23,10 @@ from dbcheck.lab.storage.drive import DriveStorage
 from dbcheck.ports.witness import Watermark, WitnessLog
 from dbcheck.witness.base import AgentWitness
 from dbcheck.witness.window import WindowLimits
-from tests.real.drive_mounts import own_mounts as own_mounts
-from tests.real.far_host import FarSshd, far_sshd
-from tests.real.witnesses import (
+from tests.kit.drive_mounts import own_mounts as own_mounts
+from tests.kit.far_host import FarSshd, far_sshd
+from tests.kit.waiting import wait_until
+from tests.kit.witnesses import (
     Place,
     ack_of,
     give_up_after,
@@ -33,7 +34,6 @@ from tests.real.witnesses import (
     running_sshd,
     witness_threads,
 )
-from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.root, pytest.mark.usefixtures("own_mounts")]
 

@@ -21,12 +21,12 @@ from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.ports.power import PowerSwitch
 from dbcheck.remote.ssh import SshHost
 from dbcheck.remote.sshconnect import Address, SshOptions
-from tests.real.far_host import far_sshd
-from tests.real.lab_access import children
-from tests.real.rigs import SEED, Bench, bench, quick
-from tests.real.test_load_processes import process_lab, workers_of
-from tests.real.witnesses import Place, is_agent
-from tests.waiting import wait_until
+from tests.kit.far_host import far_sshd
+from tests.kit.lab_access import children
+from tests.kit.labs import process_lab, workers_of
+from tests.kit.rigs import SEED, Bench, bench, quick
+from tests.kit.waiting import wait_until
+from tests.kit.witnesses import Place, is_agent
 
 ITEM = "witness at the cut"
 

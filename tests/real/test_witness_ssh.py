@@ -15,8 +15,8 @@ from dbcheck.lab.ssh.sshd import Sshd, _make_key
 from dbcheck.remote.sshconnect import Address, SshOptions
 from dbcheck.witness.ssh import SshWitness
 from dbcheck.witness.url import open_witness
-from tests.real.lab_access import children
-from tests.real.witnesses import SERVERS, running_sshd
+from tests.kit.lab_access import children
+from tests.kit.witnesses import SERVERS, running_sshd
 
 
 @pytest.fixture(scope="module", params=SERVERS)

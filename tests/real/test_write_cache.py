@@ -15,7 +15,7 @@ from dbcheck.core.evidence import Standing, Verdict
 from dbcheck.core.writecache import WRITE_CACHE
 from dbcheck.lab.spec import LabSpec
 from dbcheck.report.verdict import verdict_report
-from tests.real.rigs import SEED, bench, quick
+from tests.kit.rigs import SEED, bench, quick
 
 
 @pytest.mark.root

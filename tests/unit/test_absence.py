@@ -8,8 +8,8 @@ import pytest
 
 from dbcheck.core.absence import CutFacts, judge_absence
 from dbcheck.core.target import HostAfter, LogTail
-from tests.unit.test_hostevidence import BEFORE, after
-from tests.unit.test_startlog import MARIA_REDO, PG_SCANNED, PG_SLOT, PG_WAL
+from tests.kit.host_samples import BEFORE, after
+from tests.kit.server_logs import MARIA_REDO, PG_SCANNED, PG_SLOT, PG_WAL
 
 CUT = CutFacts(asked=True, measured=True, farewell="", lab="")
 

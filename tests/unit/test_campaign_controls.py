@@ -11,8 +11,8 @@ from dbcheck.campaign import campaign
 from dbcheck.campaign.folder import CampaignFolder, Cycle
 from dbcheck.core.control import ControlFacts, control_item
 from dbcheck.core.evidence import Standing, Verdict
-from tests.unit.rigs import Told, rig_of
-from tests.unit.test_campaign_folder import PLAN
+from tests.kit.partial_rig import Told, rig_of
+from tests.kit.samples import PLAN
 
 PASS, FAIL, INCONCLUSIVE = Verdict.PASS, Verdict.FAIL, Verdict.INCONCLUSIVE
 

@@ -16,9 +16,7 @@ from dbcheck.campaign.folder import CampaignFolder, Cycle, Plan
 from dbcheck.cli import FAILED, INCONCLUSIVE
 from dbcheck.cli.campaign_run import ERROR_FILE, Child, _ended
 from dbcheck.errors import RunFormatError
-from tests.unit.test_runs import MANIFEST
-
-PLAN = Plan("", "0", "db1", "", 1, MANIFEST.workload, 10**4, 10**5, None, False, True)
+from tests.kit.samples import PLAN
 
 
 def test_cycles_come_in_their_order_however_many_there_are(tmp_path: Path) -> None:

@@ -16,9 +16,9 @@ from dbcheck.core.target import HostAfter, LogMarks, LogTail, TargetFacts
 from dbcheck.errors import HostError
 from dbcheck.ports.host import Canaries
 from dbcheck.runs import Manifest
-from tests.unit.rigs import Told, rig_of
-from tests.unit.test_hostevidence import BEFORE, FACTS
-from tests.unit.test_runs import MANIFEST
+from tests.kit.host_samples import BEFORE, FACTS
+from tests.kit.partial_rig import Told, rig_of
+from tests.kit.samples import MANIFEST
 
 ASKED: Manifest = replace(MANIFEST, host=BEFORE)
 REMAINS = Remains("", (), 1, (), 1)

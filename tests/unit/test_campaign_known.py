@@ -21,11 +21,9 @@ from dbcheck.core.server import ServerFacts
 from dbcheck.core.table import TableFacts, TableSpec
 from dbcheck.errors import TargetChanged
 from dbcheck.runs import RunFolder
-from tests.unit.cycles import record, records_of
-from tests.unit.rigs import Told, rig_of
-from tests.unit.test_campaign_folder import PLAN
-from tests.unit.test_preflight_ends import Parts, rig_with
-from tests.unit.test_runs import FACTS, MANIFEST
+from tests.kit.cycles import record, records_of
+from tests.kit.partial_rig import Parts, Told, rig_of, rig_with
+from tests.kit.samples import FACTS, MANIFEST, PLAN
 
 LEFT = TableFacts({7: 5, 8: 3}, 8, {7: 100, 8: 200})
 TABLE = "ledger"

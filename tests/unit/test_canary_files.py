@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -30,8 +28,7 @@ from dbcheck.hosts.agent.folder import (
     remove,
 )
 from dbcheck.remote.wire import Refusal
-
-NONCE = bytes(range(16))
+from tests.kit.canaries import NONCE, made
 
 
 @pytest.mark.parametrize("size", [RECORD_BYTES, BLOCK_BYTES])
@@ -122,15 +119,6 @@ def test_what_is_ours_is_removed_unless_in_use(data: Path) -> None:
     held.close()
     remove(str(folder))
     assert list(data.parent.iterdir()) == [data]
-
-
-def made(folder: Path, **files: bytes) -> dict[str, Any]:
-    run: dict[str, Any] = {"nonce": NONCE.hex(), "rings": 1, "ring_blocks": 4}
-    run["records_per_file"] = 5
-    (folder / RUN).write_text(json.dumps(run))
-    for name, content in files.items():
-        (folder / name.replace("_", "-")).write_bytes(content)
-    return survivors(str(folder))
 
 
 def test_survivors_are_read_in_all_shapes(tmp_path: Path) -> None:

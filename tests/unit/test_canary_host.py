@@ -14,18 +14,7 @@ from dbcheck.hosts.agent import log as host_log
 from dbcheck.hosts.agent.facts import parse_nvme, parse_smartctl
 from dbcheck.hosts.host import open_host
 from dbcheck.remote.channel import Channel
-
-ATA = {
-    "power_cycle_count": 40,
-    "ata_smart_attributes": {
-        "table": [
-            {"id": 12, "name": "Power_Cycle_Count", "raw": {"value": 41}},
-            {"id": 174, "name": "Unexpect_Power_Loss_Ct", "raw": {"value": 7}},
-            {"id": 192, "name": "Power-Off_Retract_Count", "raw": {"value": 9}},
-        ]
-    },
-}
-NVME = {"unsafe_shutdowns": 12, "power_cycles": 345}
+from tests.kit.devices import ATA, NVME
 
 
 def test_counters_of_nvme_drives() -> None:

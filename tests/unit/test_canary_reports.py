@@ -13,7 +13,7 @@ from dbcheck.hosts.agent import serve as host_agent
 from dbcheck.hosts.canary import Pace
 from dbcheck.hosts.host import TargetHost
 from dbcheck.remote import wire
-from tests.unit.test_witness_channel import Script, reply
+from tests.kit.channels import Script, reply
 
 PACE = Pace(rings=2)
 

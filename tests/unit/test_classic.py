@@ -12,7 +12,7 @@ from dbcheck.core.history import Ack
 from dbcheck.core.reconcile import Claim, Reconciliation
 from dbcheck.core.survivors import RECORD, Records
 from dbcheck.core.table import TableFacts
-from tests.unit.cycles import NOTHING_BEFORE, array_of, records_of
+from tests.kit.cycles import NOTHING_BEFORE, array_of, records_of
 
 ACKS = [Ack(1, 1, 11, 100), Ack(2, 1, 12, 200), Ack(1, 2, 13, 300), Ack(1, 3, 15, 400)]
 

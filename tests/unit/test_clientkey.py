@@ -15,8 +15,8 @@ from dbcheck.campaign.preflight import _new_run
 from dbcheck.clientkey import ClientKey
 from dbcheck.errors import RunFormatError, RunWriteError, WitnessError
 from dbcheck.runs import Recalled, RunFolder
-from tests.unit.rigs import Told, rig_of
-from tests.unit.test_runs import LOAD, MANIFEST
+from tests.kit.partial_rig import Told, rig_of
+from tests.kit.samples import LOAD, MANIFEST
 
 RUN = MANIFEST.run_id
 RECORD = LOAD.to_bytes()

@@ -27,7 +27,7 @@ from dbcheck.power.kinds.plan import PowerPlan
 from dbcheck.report.progress import PlainProgress
 from dbcheck.secret import Secret
 from dbcheck.witness.window import WindowLimits
-from tests.unit.test_stored import give_away
+from tests.kit.files import give_away
 
 PLAN = ExecPlan(cut=("pdu", "off"), restore=("pdu", "on"), state=("pdu", "state"))
 ENTRY = Entry("db1", "postgresql://db1/x", host="ssh://db1", power=PLAN)

@@ -17,7 +17,7 @@ from dbcheck.core.moments import Moment, Stratum
 from dbcheck.errors import EngineError, PowerError
 from dbcheck.load.load import Load
 from dbcheck.load.loop import now_us
-from tests.waiting import wait_until
+from tests.kit.waiting import wait_until
 
 DUE_S = 1.0
 

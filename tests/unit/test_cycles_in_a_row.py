@@ -21,8 +21,8 @@ from dbcheck.core.evidence import Judgement, Verdict
 from dbcheck.core.table import TableFacts
 from dbcheck.runs import RunFolder
 from dbcheck.witness.log import FrameLogReader
-from tests.fuzz.stored_run import manifest, stored_run
-from tests.unit.rigs import Told, rig_of
+from tests.kit.partial_rig import Told, rig_of
+from tests.kit.stored_run import manifest, stored_run
 
 Cycle = Callable[..., Outcome]
 LEFT = TableFacts({7: 9}, 12, {7: 3})

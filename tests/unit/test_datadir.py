@@ -14,7 +14,7 @@ from dbcheck.core.datadir import DataNames, other_data, unmarked
 from dbcheck.core.server import ServerFacts
 from dbcheck.errors import HostError
 from dbcheck.hosts.agent.data import data_names
-from tests.unit.rigs import Told, rig_of
+from tests.kit.partial_rig import Told, rig_of
 
 STARTED_S = 1_700_000_000
 NAMES = DataNames(

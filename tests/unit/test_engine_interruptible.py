@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from dbcheck.engines.interruptible import interruptible
-from tests.interrupts import main as main
+from tests.kit.interrupts import main as main
 
 
 def test_what_it_returns_is_returned() -> None:

@@ -11,11 +11,11 @@ from dbcheck.core.depth import Depth
 from dbcheck.core.evidence import AtTheCut, Item, Standing, Verdict
 from dbcheck.core.loss import Loss, Losses, LossKind
 from dbcheck.core.reconcile import Reconciliation
+from tests.kit.samples import CLEAN
 
 GOOD = AtTheCut(
     last_ack_us=9_500_000, cut_us=10_000_000, asked=True, gone="broken", in_flight=8
 )
-CLEAN = Reconciliation(100, 100, 1, 0, 0, 0, {}, Losses.of(()))
 LOST = dataclasses.replace(
     CLEAN, kept=99, losses=Losses.of([Loss(LossKind.MISSING_TAIL, 1, 9, 9, 5)])
 )

@@ -10,8 +10,8 @@ from dbcheck.core.cutclass import CutClass
 from dbcheck.core.depth import Depth
 from dbcheck.core.placeevidence import volume_depths
 from dbcheck.core.target import HostBefore, Layer
-from tests.unit.test_hostevidence import FACTS, VOLUME
-from tests.unit.test_place_depth import DONE, LEFT, after
+from tests.kit.host_samples import FACTS, VOLUME
+from tests.kit.place_samples import DONE, LEFT, after
 
 
 def layer(

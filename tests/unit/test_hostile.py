@@ -29,9 +29,9 @@ from dbcheck.runs import LOGS_MAX, Manifest, RunFolder
 from dbcheck.witness import agent
 from dbcheck.witness.channel import open_channel
 from dbcheck.witness.log import FrameLogReader
-from tests.fuzz.stored_run import acks_of, manifest, stored_run
-from tests.unit.test_witness_channel import Script, reply
-from tests.unit.witness_logs import LogMaker
+from tests.kit.channels import Script, reply
+from tests.kit.stored_run import acks_of, manifest, stored_run
+from tests.kit.witness_logs import LogMaker
 
 DIAMONDS = "".join(
     f"a{n}: {{children: {{a{n + 1}: , b{n + 1}: }}}}\n"

@@ -21,7 +21,7 @@ from dbcheck.core.moments import Moment, Stratum
 from dbcheck.runs import LoadRecord, Manifest, RunFolder
 from dbcheck.witness.log import FrameLogReader
 from dbcheck.workload import load
-from tests.fuzz.stored_run import load_record, manifest, stored_run
+from tests.kit.stored_run import load_record, manifest, stored_run
 
 LOAD = replace(load_record(), canaries=None, gone="silent")  # no depth is known
 LAST_US = LOAD.last_ack_us or 0

@@ -29,7 +29,7 @@ from dbcheck.report.progress import PlainProgress
 from dbcheck.runs import RunFolder
 from dbcheck.witness.log import FrameLogReader
 from dbcheck.witness.url import open_witness
-from tests.unit.test_runs import MANIFEST
+from tests.kit.samples import MANIFEST
 
 
 class EndedGroup:

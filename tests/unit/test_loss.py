@@ -7,7 +7,7 @@ import numpy as np
 from dbcheck.core.acks import ACK_DTYPE
 from dbcheck.core.loss import IdRange, Loss, Losses, LossKind
 from dbcheck.core.reconcile import reconcile
-from tests.unit.cycles import NOTHING_BEFORE
+from tests.kit.cycles import NOTHING_BEFORE
 
 TAIL, HOLE = LossKind.MISSING_TAIL, LossKind.MISSING_HOLE
 

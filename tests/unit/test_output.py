@@ -30,14 +30,10 @@ from dbcheck.report.verdict import verdict_report
 from dbcheck.runs import RunFolder
 from dbcheck.witness.log import FrameLogReader
 from dbcheck.workload import load
-from tests.fuzz.memory import scratch
-from tests.fuzz.stored_run import manifest, stored_run
+from tests.kit.memory import scratch
+from tests.kit.reports import EVIL, is_harmless
+from tests.kit.stored_run import manifest, stored_run
 
-# Clears the screen, fills the clipboard, forges a line, turns the text around; markup
-# that rich refuses, a colour of its, an emoji.
-EVIL = (
-    "\x1b[2J\x1b]52;c;cm0gLXJmIH4=\x07\r\n PASS \x9b31m\u202e[/nope][bold]x[/]:warning:"
-)
 # What the reports choose a style or a sentence by; no server says it.
 WORDS = {
     *("verdict", "standing", "cut_class", "depth", "kind", "rung", "survivors"),
@@ -111,13 +107,6 @@ def shown(report: RenderableType, **given: Any) -> str:
     with io.StringIO() as file:
         output.console(file=file, **{"width": 2000, **given}).print(report)
         return file.getvalue()
-
-
-def is_harmless(text: str) -> bool:
-    """Say whether a terminal does no more with *text* than to show it, in lines."""
-    return not any(
-        ord(c) < 0x20 or 0x7F <= ord(c) < 0xA0 for c in text.replace("\n", "")
-    )
 
 
 @pytest.mark.parametrize("name", REPORTS)

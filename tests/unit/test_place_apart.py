@@ -14,8 +14,8 @@ from dbcheck.core.evidence import Standing
 from dbcheck.core.placeevidence import least_depth, places_item, volume_depths
 from dbcheck.core.target import HostBefore, Layer, Volume, VolumeCanaries
 from dbcheck.hosts.agent import apart as host_apart
-from tests.unit.test_hostevidence import FACTS, VOLUME
-from tests.unit.test_place_depth import DONE, LEFT, after
+from tests.kit.host_samples import FACTS, VOLUME
+from tests.kit.place_samples import DONE, LEFT, after
 
 
 def layer(name: str, *below: str) -> Layer:

@@ -15,7 +15,7 @@ from dbcheck.campaign.judging import judge_run
 from dbcheck.core import hostevidence
 from dbcheck.core.cutclass import CutClass
 from dbcheck.core.datadir import DataNames
-from dbcheck.core.depth import Completed, Counted, Depth, Remains, Ring
+from dbcheck.core.depth import Completed, Depth, Remains, Ring
 from dbcheck.core.evidence import PLACES, Standing, Verdict, judge
 from dbcheck.core.placeevidence import (
     least_depth,
@@ -26,7 +26,6 @@ from dbcheck.core.placeevidence import (
 from dbcheck.core.places import Place
 from dbcheck.core.server import ServerFacts
 from dbcheck.core.target import (
-    HostAfter,
     HostBefore,
     LogMarks,
     LogTail,
@@ -36,36 +35,15 @@ from dbcheck.core.target import (
 from dbcheck.errors import HostError
 from dbcheck.runs import Manifest, RunFolder
 from dbcheck.witness.log import FrameLogReader
-from tests.fuzz.stored_run import manifest, stored_run
-from tests.unit.rigs import Told, rig_of
-from tests.unit.test_evidence import CLEAN
-from tests.unit.test_hostevidence import FACTS as HOST
-from tests.unit.test_hostevidence import VOLUME
-from tests.unit.test_runs import FACTS, MANIFEST
+from tests.kit.host_samples import FACTS as HOST
+from tests.kit.host_samples import VOLUME
+from tests.kit.partial_rig import Told, rig_of
+from tests.kit.place_samples import DATA, DONE, GONE, KEPT, LEFT, TWO, WAL, after
+from tests.kit.samples import CLEAN, FACTS, MANIFEST
+from tests.kit.stored_run import manifest, stored_run
 
-DATA = replace(VOLUME, places={"data": "/d", "undo": "/d/u"})
-WAL = replace(
-    VOLUME,
-    places={"WAL": "/wal"},
-    filesystem_uuid="u2",
-    drives=(replace(VOLUME.drives[0], name="sdb", serial="s2"),),
-)
-TWO = replace(HOST, volumes=(DATA, WAL))
 BEFORE = HostBefore(TWO, "/c", "n", "", {}, (VolumeCanaries("/wal/c", "m"),))
-DONE = Completed(Counted(50, 10), (Counted(50, 10),))
-KEPT = Remains("", ((1, 50),), 1, (Ring(((1, 50),)),), 100)
-GONE = replace(KEPT, missing="nothing is there")
-LEFT: dict[Depth | None, Remains] = {
-    Depth.PROCESS: KEPT,
-    Depth.OS: replace(KEPT, buffered=()),
-    Depth.DRIVE: replace(KEPT, buffered=(), rings=(Ring(((1, 40),)),)),
-    None: GONE,
-}
 NOT_COPIED = {".": "inode 1 of 5.0"}
-
-
-def after(data: Remains, *others: Remains | None, facts: Any = TWO) -> HostAfter:
-    return HostAfter(replace(facts, boot_id="b2"), data, None, "", others)
 
 
 @pytest.mark.parametrize(

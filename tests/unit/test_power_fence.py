@@ -5,24 +5,9 @@ from __future__ import annotations
 import pytest
 
 from dbcheck.errors import UsageError
-from dbcheck.power.kinds.fence_metadata import (
-    NO_POWER,
-    Metadata,
-    parse,
-    require_name,
-)
+from dbcheck.power.kinds.fence_metadata import NO_POWER, Metadata, parse, require_name
+from tests.kit.devices import XML
 
-XML = """<?xml version="1.0" ?>
-<resource-agent name="fence_x"><parameters>
-  <parameter name="action" required="1"/>
-  <parameter name="ip" required="1" obsoletes="ipaddr"/>
-  <parameter name="ipaddr" required="1" deprecated="1"/>
-  <parameter name="plug" required="1" obsoletes="port"/>
-  <parameter name="port" required="1" deprecated="1"/>
-  <parameter name="password" required="0"/>
-  <parameter name="systems_uri" required="0"/>
-  <parameter name="method" required="0"/>
-</parameters><actions>{}</actions></resource-agent>"""
 ACTIONS = ("on", "off", "reboot", "status")
 
 

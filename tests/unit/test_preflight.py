@@ -9,8 +9,8 @@ import pytest
 from dbcheck.campaign import preflight
 from dbcheck.core.server import ServerFacts
 from dbcheck.errors import EngineError
-from tests.unit.rigs import Told, rig_of
-from tests.unit.test_runs import FACTS
+from tests.kit.partial_rig import Told, rig_of
+from tests.kit.samples import FACTS
 
 HOUR_US = 3_600_000_000
 POSTGRESQL_US, MYSQL_US = 1, 250_000  # how exactly each tells its start

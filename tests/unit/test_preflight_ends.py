@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,63 +9,9 @@ from typing import Any
 import pytest
 
 from dbcheck.campaign import control, preflight
-from dbcheck.campaign.rig import Rig
-from dbcheck.core.operation import StatementSpec
-from dbcheck.core.table import TableSpec
 from dbcheck.errors import EngineError
-from tests.fuzz.stored_run import manifest
-from tests.unit.rigs import Told
-
-
-class Closed:
-    """Counts how often it was closed; a log that takes every note."""
-
-    def __init__(self) -> None:
-        self.times = 0
-
-    def note(self, event: object) -> None:
-        pass
-
-    def close(self) -> None:
-        self.times += 1
-
-
-class Parts:
-    """An engine and a witness, as far as the end of a preflight needs them."""
-
-    family, target, url, kind = "mysql", "mysql://h/d", "file:/w", "file"
-
-    def __init__(self, failure: BaseException) -> None:
-        self.held, self.log, self.failure = Closed(), Closed(), failure
-
-    def check(self, statements: Sequence[StatementSpec], *, relaxed: bool) -> None:
-        pass
-
-    def tighten(self) -> None:
-        pass
-
-    def places(self, tables: Sequence[TableSpec]) -> tuple[()]:
-        return ()
-
-    def plant_canary(self, epoch: int, **options: Any) -> Closed:
-        return self.held
-
-    def create(self, run_id: str, content: bytes) -> Closed:
-        return self.log
-
-    def facts(self) -> Any:
-        return manifest().before
-
-    def checkpoint(self) -> str | None:
-        raise self.failure
-
-    def relax(self, *, process: bool) -> str:
-        raise self.failure
-
-
-def rig_with(parts: Any, runs: Path) -> Rig:
-    nothing: Any = None
-    return Rig(parts, parts, nothing, nothing, Told(), runs, lab={"rung": "process"})
+from tests.kit.partial_rig import Parts, rig_with
+from tests.kit.stored_run import manifest
 
 
 @pytest.mark.parametrize("failure", [KeyboardInterrupt(), EngineError("gone")])

@@ -17,7 +17,7 @@ from dbcheck.power.reached import recall, remember
 from dbcheck.power.wiring import Wiring
 from dbcheck.runs import RunFolder
 from dbcheck.witness.log import FrameLogReader
-from tests.fuzz.stored_run import manifest, stored_run
+from tests.kit.stored_run import manifest, stored_run
 
 HOST = manifest().host
 WIRING = Wiring("db1", "postgresql://db1/x", "", Expected(), ExecPlan(("pdu", "7")))

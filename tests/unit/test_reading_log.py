@@ -11,7 +11,7 @@ from dbcheck.campaign import reading_log
 from dbcheck.core.table import LEDGER
 from dbcheck.core.target import LogTail
 from dbcheck.errors import EngineError
-from tests.unit.test_startlog import MARIA_KILLED, MARIA_MYISAM, MARIA_PAGE
+from tests.kit.server_logs import MARIA_KILLED, MARIA_MYISAM, MARIA_PAGE
 
 
 @pytest.fixture(autouse=True)

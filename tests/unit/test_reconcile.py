@@ -9,7 +9,7 @@ from dbcheck.core.reconcile import Claim, Reconciliation, count_acks
 from dbcheck.core.survivors import DIFFERENT, INTACT
 from dbcheck.core.table import TableFacts
 from dbcheck.errors import LogDamaged
-from tests.unit.cycles import ack, acks_of, array_of, reconciled, record
+from tests.kit.cycles import ack, acks_of, array_of, reconciled, record
 
 ALL = [record(1, 1), record(1, 2), record(1, 3), record(2, 1), record(2, 2)]
 COUNTS = {1: 3, 2: 2}

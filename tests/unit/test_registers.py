@@ -13,7 +13,7 @@ from dbcheck.core.reconcile import Claim, Reconciliation, reconcile
 from dbcheck.core.registers import judge_registers
 from dbcheck.core.survivors import DIFFERENT
 from dbcheck.core.table import TableFacts
-from tests.unit.cycles import (
+from tests.kit.cycles import (
     EPOCH,
     NOTHING_BEFORE,
     acks_of,

@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Mapping, Sequence
 from typing import Any
-
-from rich.console import Console, RenderableType
 
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.report.lab import cycles_report, demo_bounds
 from dbcheck.report.verdict import tally
-
-
-def said(report: RenderableType, columns: int = 120) -> str:
-    """Return a report as a terminal of that width shows it."""
-    console = Console(file=io.StringIO(), width=columns)
-    with console.capture() as capture:
-        console.print(report)
-    return capture.get()
+from tests.kit.reports import printed
 
 
 def results(verdicts: Sequence[str], depth: str | None) -> list[Mapping[str, Any]]:
@@ -40,7 +30,7 @@ def results(verdicts: Sequence[str], depth: str | None) -> list[Mapping[str, Any
 
 
 def test_passes_are_told_with_their_bound_and_what_they_would_have_missed() -> None:
-    text = said(cycles_report(results(["PASS"] * 5, "DRIVE")))
+    text = printed(cycles_report(results(["PASS"] * 5, "DRIVE")))
     assert (
         "No loss in 5 cuts at DRIVE depth: at most 46% of cuts lose, 95% confidence.\n"
         "A drive that loses in a quarter of its cuts would pass 5 cuts with a chance of"
@@ -49,7 +39,7 @@ def test_passes_are_told_with_their_bound_and_what_they_would_have_missed() -> N
 
 
 def test_losses_are_told_with_both_bounds() -> None:
-    text = said(cycles_report(results(["PASS", "FAIL"], None)), columns=400)
+    text = printed(cycles_report(results(["PASS", "FAIL"], None)))
     assert "7 + 1,234 earlier" in text
     assert "1 loss in 2 cuts: at least 2.5% of cuts lose" in text
     assert text.count("The drive as the cut left it: runs/1/drive.img\n") == 1

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dbcheck.report.matrix import Line, comparison, matrix_report
-from tests.unit.test_report_lab import said
+from tests.kit.reports import printed
 
 
 def cycle(
@@ -59,7 +59,7 @@ def test_a_control_that_lost_what_it_must_is_a_configuration_that_loses() -> Non
 def test_a_server_that_did_not_come_back_lost_all() -> None:
     line = dataclasses.replace(LOSSY, cycles=[cycle("FAIL", lost=None)])
     assert line.lost is None
-    assert " all " in said(matrix_report([line]))
+    assert " all " in printed(matrix_report([line]))
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_a_line_is_as_expected_only_if_it_ran_to_its_end(
 
 @pytest.mark.parametrize("columns", [80, 120])
 def test_a_line_that_failed_hides_no_other(columns: int) -> None:
-    text = said(matrix_report([SAFE, BROKEN, LOSSY], "About it"), columns)
+    text = printed(matrix_report([SAFE, BROKEN, LOSSY], "About it"), columns)
     assert "About it" in text
     for line in (SAFE, LOSSY):
         assert any(
@@ -96,25 +96,25 @@ def test_a_line_that_failed_hides_no_other(columns: int) -> None:
 
 
 def test_what_comes_out_otherwise_is_told() -> None:
-    text = said(matrix_report([dataclasses.replace(SAFE, expect="FAIL")]))
+    text = printed(matrix_report([dataclasses.replace(SAFE, expect="FAIL")]))
     assert "safe: expected FAIL, got PASS" in text
 
 
 def test_a_doubt_is_told_once() -> None:
     cycles = [cycle("INCONCLUSIVE"), cycle(), cycle("INCONCLUSIVE")]
-    text = said(matrix_report([dataclasses.replace(SAFE, cycles=cycles)]))
+    text = printed(matrix_report([dataclasses.replace(SAFE, cycles=cycles)]))
     assert text.count("safe: why it is INCONCLUSIVE") == 1
     assert "2 cycles inconclusive, not counted" in text
 
 
 def test_references_stand_below_the_names() -> None:
     line = dataclasses.replace(SAFE, reference="50/s elsewhere")
-    text = said(matrix_report([line], reference="what others saw"), 80)
+    text = printed(matrix_report([line], reference="what others saw"), 80)
     assert "\n50/s elsewhere" in text
     assert "In grey: what others saw." in text
 
 
 def test_two_lines_are_compared() -> None:
-    text = said(matrix_report([SAFE, LOSSY]))
+    text = printed(matrix_report([SAFE, LOSSY]))
     assert "safe against lossy: losses in 0 of 3 cuts against 1 of 2" in text
     assert comparison([SAFE, LOSSY, BROKEN]) is None

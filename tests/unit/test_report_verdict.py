@@ -1,14 +1,13 @@
 from __future__ import annotations
 
-import io
 from typing import Any
 
 import pytest
-from rich.console import Console, RenderableType
 
 from dbcheck.lab.spec import SURVIVORS, DriveSpec, LabSpec
 from dbcheck.report import verdict
 from dbcheck.report.verdict import lab_scope, verdict_report
+from tests.kit.reports import printed
 
 RESULT: dict[str, Any] = {
     "verdict": "PASS",
@@ -40,13 +39,6 @@ RESULT: dict[str, Any] = {
     "cut_class": "AC",
     "class_assumed": False,
 }
-
-
-def printed(report: RenderableType) -> str:
-    """Return what a person sees of a report, in long lines."""
-    file = io.StringIO()
-    Console(file=file, width=400).print(report)
-    return file.getvalue()
 
 
 @pytest.mark.parametrize(

@@ -12,54 +12,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dbcheck import workload
-from dbcheck.core.cut import Cut
 from dbcheck.core.records import AfterRecord, RestoreRecord, StoredRows
-from dbcheck.core.server import ServerFacts
-from dbcheck.core.table import TableFacts
 from dbcheck.errors import DbcheckError, RunFormatError, RunWriteError, UsageError
-from dbcheck.ports.witness import Watermark, WindowFacts
-from dbcheck.runs import LoadRecord, Manifest, RunFolder, new_run_id, require_run_id
-from tests.unit.cycles import record, records_of
+from dbcheck.runs import Manifest, RunFolder, new_run_id, require_run_id
+from tests.kit.cycles import record, records_of
+from tests.kit.samples import FACTS, LOAD, MANIFEST
 
 TABLE = "ledger"
-FACTS = ServerFacts(
-    "PostgreSQL", "15.1", {"system_identifier": "1"}, 5, 0, 9, {"fsync": "on"}
-)
-MANIFEST = Manifest(
-    run_id="20260102-030405-a1b2c3",
-    created="2026-01-02T03:04:05+00:00",
-    dbcheck="0",
-    seed=1,
-    epoch=2,
-    family="postgresql",
-    target="postgresql://u@h/d",
-    workload=workload.load("insert"),
-    witness="ssh://w/folder",
-    witness_kind="ssh",
-    window_acks=10,
-    power="manual",
-    clock_us=3,
-    wall_us=4,
-    before=FACTS,
-    tables={"ledger": TableFacts({7: 8}, 9)},
-)
-LOAD = LoadRecord(
-    sent={1: 3},
-    acked={1: 2},
-    began_us=1,
-    last_ack_us=2,
-    gone="broken",
-    gone_us=3,
-    in_flight=1,
-    rate=1.5,
-    latency_ms={"p50": 1.0},
-    watermarks=(Watermark(1, 2, "ab"), None),
-    windows=(WindowFacts(1, 0.5),),
-    refusals=("no",),
-    farewells=("bye",),
-    cut=Cut(1, None, {"x": 1}),
-)
 
 
 def test_everything_stored_is_read_back(tmp_path: Path) -> None:

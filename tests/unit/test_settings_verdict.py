@@ -21,8 +21,8 @@ from dbcheck.report.campaign import campaigns_report
 from dbcheck.report.verdict import verdict_report
 from dbcheck.runs import Manifest, RunFolder
 from dbcheck.witness.log import FrameLogReader
-from tests.fuzz.stored_run import EARLIER, load_record, manifest, stored_run
-from tests.unit.test_report_verdict import printed
+from tests.kit.reports import printed
+from tests.kit.stored_run import EARLIER, load_record, manifest, stored_run
 
 TABLE = "ledger"
 SAFE_PG = {

@@ -21,9 +21,9 @@ from dbcheck.lab.drive.image import copy_drive
 from dbcheck.runs import RunFolder
 from dbcheck.witness.log import FrameLogReader
 from dbcheck.workload import load
-from tests.fuzz.stored_run import manifest, stored_run
+from tests.kit.files import STRANGER, give_away
+from tests.kit.stored_run import manifest, stored_run
 
-STRANGER = 54321
 PRECIOUS = b"root:x:0:0:root:/root:/bin/sh\n"
 
 
@@ -41,14 +41,6 @@ def precious(tmp_path: Path) -> Path:
     path = tmp_path / "passwd"
     path.write_bytes(PRECIOUS)
     return path
-
-
-def give_away(path: Path, patch: pytest.MonkeyPatch) -> None:
-    """Make *path*, also if it is a link, another user's than the one that we are."""
-    if os.geteuid() == 0:
-        os.chown(path, STRANGER, -1, follow_symlinks=False)
-    else:
-        patch.setattr("os.geteuid", lambda: STRANGER)
 
 
 def modes(folder: Path) -> set[tuple[bool, int]]:

@@ -15,8 +15,8 @@ from dbcheck.errors import LogDamaged, RunFormatError, WitnessError
 from dbcheck.ports.witness import WindowFacts
 from dbcheck.runs import LoadRecord, RunFolder
 from dbcheck.witness.log import FrameLogReader
-from tests.unit.test_runs import LOAD, MANIFEST
-from tests.unit.witness_logs import LogMaker
+from tests.kit.samples import LOAD, MANIFEST
+from tests.kit.witness_logs import LogMaker
 
 
 def acks_of(session: int, count: int, after: int = 0) -> list[Ack]:

@@ -18,6 +18,9 @@ FILE_LINES_MAX = 560
 VAGUE = {"utils", "helpers", "common", "manager", "misc"}
 
 
+TESTS = sorted((ROOT / "tests").rglob("*.py"))
+
+
 def named(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
@@ -122,3 +125,17 @@ def inherits_all(node: ast.expr) -> bool:
     if not (isinstance(node, ast.Call) and STARTS.match(ast.unparse(node.func))):
         return False
     return not any(keyword.arg == "env" for keyword in node.keywords)
+
+
+# Also `from tests.unit import test_x`, and what is imported in a function.
+IMPORTED = re.compile(r"^ *(?:from|import) tests\b.*\btest_\w+", re.M)
+
+
+def test_no_test_module_is_imported() -> None:
+    """What several tests use is in tests/kit, so that a test file holds tests alone."""
+    wrong = [
+        f"{named(source)}: {found}"
+        for source in TESTS
+        for found in IMPORTED.findall(source.read_text())
+    ]
+    assert not wrong, "move what is imported to tests/kit"

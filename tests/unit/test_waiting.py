@@ -11,7 +11,7 @@ from dbcheck.campaign import waiting
 from dbcheck.campaign.rig import Limits, Rig
 from dbcheck.core.server import ServerFacts
 from dbcheck.errors import ConnectionLost, NotBack
-from tests.unit.test_runs import FACTS
+from tests.kit.samples import FACTS
 
 
 def rig(answers: list[ServerFacts | None], return_s: float) -> Rig:

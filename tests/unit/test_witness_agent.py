@@ -14,7 +14,7 @@ from dbcheck.core.acks import pack
 from dbcheck.core.history import Ack
 from dbcheck.remote import wire
 from dbcheck.witness import agent
-from tests.unit.witness_logs import RUN, entries
+from tests.kit.witness_logs import RUN, entries
 
 TOKEN = agent.token_of(RUN, 0)
 

@@ -8,41 +8,7 @@ from dbcheck.errors import WitnessError
 from dbcheck.remote import wire
 from dbcheck.witness import agent
 from dbcheck.witness.channel import HINTS, open_channel
-
-
-class Script:
-    """A pipe whose other end says what a test wants; see channel.Pipe."""
-
-    def __init__(self, *parts: bytes, words: str = "", hangs: bool = False) -> None:
-        self.parts = list(parts)
-        self.words = words
-        self.hangs = hangs
-        self.sent = b""
-        self.closed = False
-
-    def send(self, data: bytes) -> None:
-        self.sent += data
-
-    def receive(self, timeout_s: float | None) -> bytes:
-        if not self.parts and self.hangs:
-            raise TimeoutError
-        return self.parts.pop(0) if self.parts else b""
-
-    def finish(self) -> None:
-        raise BrokenPipeError
-
-    def close(self) -> None:
-        self.closed = True
-
-    def is_alive(self) -> bool:
-        return not self.closed
-
-    def last_words(self) -> str:
-        return self.words
-
-
-def reply(kind: int, payload: bytes) -> bytes:
-    return wire.MESSAGE.pack(kind, 0, 0, len(payload)) + payload
+from tests.kit.channels import Script, reply
 
 
 def test_noise_before_the_hello_is_skipped() -> None:

@@ -14,7 +14,7 @@ from dbcheck.errors import LogDamaged, WitnessError
 from dbcheck.ports.witness import Watermark
 from dbcheck.witness import agent
 from dbcheck.witness.log import TAIL_BYTES_MAX, FrameLogReader, Tail
-from tests.unit.witness_logs import RUN, LogMaker, entries
+from tests.kit.witness_logs import RUN, LogMaker, entries
 
 FIRST = [Ack(1, 1, 10, 100), Ack(2, 1, 11, 200)]
 SECOND = [Ack(1, 2, 12, 1000), Ack(2, 5, 13, 1100)]

@@ -11,7 +11,7 @@ from dbcheck.core.evidence import Standing
 from dbcheck.core.placeevidence import VolumeDepth
 from dbcheck.core.target import Drive, Layer, Volume
 from dbcheck.core.writecache import write_cache_item
-from tests.unit.test_hostevidence import FACTS, VOLUME
+from tests.kit.host_samples import FACTS, VOLUME
 
 BACK, THROUGH = "write back", "write through"
 NONE = Tally(0, 0, 0)

@@ -14,6 +14,7 @@ from rich.console import Console
 
 from dbcheck import workload
 from dbcheck.campaign.cycle import reconcile_run
+from dbcheck.campaign.folder import Plan
 from dbcheck.campaign.loading import Cutter, load_until_cut
 from dbcheck.campaign.logs import StoredLogs
 from dbcheck.campaign.outcome import Outcome
@@ -30,8 +31,8 @@ from dbcheck.runs import RunFolder
 from dbcheck.witness.log import FrameLogReader
 from dbcheck.witness.url import open_witness
 from dbcheck.workload import Workload
-from tests.real.lab_access import connect
-from tests.waiting import wait_until
+from tests.kit.lab_access import connect
+from tests.kit.waiting import wait_until
 
 ENGINES = ("postgresql", "mariadb", "mysql")
 # One server of each family, for what does not depend on the server.
@@ -147,3 +148,20 @@ def acked_ids(rig: Rig, run: RunFolder) -> set[int]:
     """Return the ids of all acks in the copies of the witness's logs."""
     logs = StoredLogs(run, rig.reader, run.manifest(), run.load())
     return {int(row_id) for batch in logs.acks() for row_id in batch["row_id"]}
+
+
+def plan(engine: str = "postgresql", cuts: int = 3, **changed: object) -> Plan:
+    made = Plan(
+        created="2026-01-02T03:04:05+00:00",
+        dbcheck="0",
+        name="lab",
+        target="",
+        seed=SEED,
+        workload=quick(),
+        cuts=cuts,
+        cycles_max=cuts + 10,
+        bound_ppm=None,
+        keep_going=False,
+        control=False,
+    )
+    return replace(made, **changed)  # type: ignore[arg-type]

@@ -33,7 +33,7 @@ def install(folder: Path) -> Path:
     root = Path(__file__).parents[2]
     path.write_text(
         f"#!{sys.executable}\nimport sys\nsys.path.insert(0, {str(root)!r})\n"
-        "from tests.real.fence_lab import main\nsys.exit(main())\n"
+        "from tests.kit.fence_lab import main\nsys.exit(main())\n"
     )
     path.chmod(0o755)
     return path

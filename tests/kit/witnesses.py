@@ -20,7 +20,7 @@ from dbcheck.witness.log import AckBatch, Event, LogScan
 from dbcheck.witness.openlog import OpenLog
 from dbcheck.witness.url import open_witness
 from dbcheck.witness.window import WindowLimits
-from tests.real.lab_access import children
+from tests.kit.lab_access import children
 
 SERVERS = ("openssh", "asyncssh")
 _AGENT = b"-I\0-S\0-c\0"

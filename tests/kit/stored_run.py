@@ -27,11 +27,11 @@ from dbcheck.core.target import (
 from dbcheck.ports.witness import WindowFacts
 from dbcheck.runs import LoadRecord, Manifest, RunFolder
 from dbcheck.workload import load
-from tests.fuzz.memory import scratch
-from tests.unit.cycles import record, records_of
-from tests.unit.test_hostevidence import FACTS as HOST
-from tests.unit.test_hostevidence import VOLUME
-from tests.unit.witness_logs import LogMaker
+from tests.kit.cycles import record, records_of
+from tests.kit.host_samples import FACTS as HOST
+from tests.kit.host_samples import VOLUME
+from tests.kit.memory import scratch
+from tests.kit.witness_logs import LogMaker
 
 RUN = "20260102-030405-a1b2c3"
 EPOCH, EARLIER = 77, 7

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from dbcheck.lab import syscalls
-from tests.waiting import wait_until
+from tests.kit.waiting import wait_until
 
 
 @pytest.fixture(scope="module")

@@ -7,10 +7,12 @@ import json
 from collections.abc import Iterable, Sequence
 
 from dbcheck.core.acks import pack, unpack
-from dbcheck.core.history import Ack
+from dbcheck.core.history import Ack, AckValues
+from dbcheck.errors import WitnessError
 from dbcheck.ports.witness import Watermark
 from dbcheck.witness import agent
 from dbcheck.witness.log import AckBatch, LogScan
+from dbcheck.witness.window import Window, WindowLimits
 
 RUN = "20260101-120000-ab12"
 
@@ -70,3 +72,50 @@ def entries(
         else:
             found.append(json.dumps(entry.body))
     return found, scan
+
+
+NEVER_S = 1e6
+
+
+class FakeLog:
+    """Confirms at a call; checks what a loop may do; asked: for its room."""
+
+    def __init__(self, room: int = 10**6, *, lockstep: bool = False) -> None:
+        self.limit, self.lockstep = room, lockstep
+        self.acks: list[AckValues] = []
+        self.asked = 0
+        self.error: WitnessError | None = None
+        limits = WindowLimits(room, NEVER_S, NEVER_S, lockstep)
+        self._window = Window(limits)
+
+    def append_many(self, acks: Sequence[AckValues]) -> None:
+        if self.error:
+            raise self.error
+        self._window.put_many(acks)
+        self.acks += acks
+        assert self.unconfirmed() <= self.limit
+
+    def room(self, wanted: int = 1) -> int:
+        self.asked += 1
+        return self._window.room(wanted)
+
+    def confirmed(self) -> int:
+        return self._window.confirmed()
+
+    def confirm(self) -> None:
+        """Confirm what has come, some of which must be new."""
+        count = len(self.acks)
+        self._window.take()
+        self._window.confirm(count, 0)
+
+    def unconfirmed(self) -> int:
+        return self._window.unconfirmed()
+
+    def behind_s(self) -> float:
+        return 0.0
+
+    def fileno(self) -> int:
+        return self._window.ready.fileno()
+
+    def close(self) -> None:
+        self._window.close()

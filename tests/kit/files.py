@@ -1,0 +1,30 @@
+"""Files of other users, and what a folder holds."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+STRANGER = 54321
+
+
+def give_away(path: Path, patch: pytest.MonkeyPatch) -> None:
+    """Make *path*, also if it is a link, another user's than the one that we are."""
+    if os.geteuid() == 0:
+        os.chown(path, STRANGER, -1, follow_symlinks=False)
+    else:
+        patch.setattr("os.geteuid", lambda: STRANGER)
+
+
+AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to give files away")
+ACCOUNT = 54321  # of a database server
+
+
+def contents(folder: Path) -> dict[str, str]:
+    """Return what files and folders a folder holds, and the contents of the files."""
+    return {
+        str(path): path.read_text() if path.is_file() else ""
+        for path in sorted(folder.rglob("*"))
+    }

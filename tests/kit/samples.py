@@ -1,0 +1,56 @@
+"""Records of one cycle, as a run folder holds them."""
+
+from __future__ import annotations
+
+from dbcheck import workload
+from dbcheck.campaign.folder import Plan
+from dbcheck.core.cut import Cut
+from dbcheck.core.loss import Losses
+from dbcheck.core.reconcile import Reconciliation
+from dbcheck.core.server import ServerFacts
+from dbcheck.core.table import TableFacts
+from dbcheck.ports.witness import Watermark, WindowFacts
+from dbcheck.runs import LoadRecord, Manifest
+
+FACTS = ServerFacts(
+    "PostgreSQL", "15.1", {"system_identifier": "1"}, 5, 0, 9, {"fsync": "on"}
+)
+
+MANIFEST = Manifest(
+    run_id="20260102-030405-a1b2c3",
+    created="2026-01-02T03:04:05+00:00",
+    dbcheck="0",
+    seed=1,
+    epoch=2,
+    family="postgresql",
+    target="postgresql://u@h/d",
+    workload=workload.load("insert"),
+    witness="ssh://w/folder",
+    witness_kind="ssh",
+    window_acks=10,
+    power="manual",
+    clock_us=3,
+    wall_us=4,
+    before=FACTS,
+    tables={"ledger": TableFacts({7: 8}, 9)},
+)
+
+LOAD = LoadRecord(
+    sent={1: 3},
+    acked={1: 2},
+    began_us=1,
+    last_ack_us=2,
+    gone="broken",
+    gone_us=3,
+    in_flight=1,
+    rate=1.5,
+    latency_ms={"p50": 1.0},
+    watermarks=(Watermark(1, 2, "ab"), None),
+    windows=(WindowFacts(1, 0.5),),
+    refusals=("no",),
+    farewells=("bye",),
+    cut=Cut(1, None, {"x": 1}),
+)
+
+CLEAN = Reconciliation(100, 100, 1, 0, 0, 0, {}, Losses.of(()))
+PLAN = Plan("", "0", "db1", "", 1, MANIFEST.workload, 10**4, 10**5, None, False, True)
