@@ -89,7 +89,7 @@ class Least:
         return open_engine(self.url.render_as_string(), self.password)
 
     def refusal(self) -> EngineError:
-        with pytest.raises(EngineError) as caught:
+        with pytest.raises(EngineError, match="the account|Access denied") as caught:
             self.engine().check((INSERT,))
         return caught.value
 

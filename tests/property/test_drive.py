@@ -296,7 +296,7 @@ def test_zeros_are_written_only_where_something_is() -> None:
 
 def test_a_write_beyond_the_end_is_refused_and_changes_nothing() -> None:
     drive = make()
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match="lvalue and rvalue"):
         drive.write(SIZE - 1, b"ab", 0.0)
     assert drive.counters(0.0).writes == drive.counters(0.0).cached_writes == 0
     assert bytes(drive.read(SIZE - 1, 5)) == b"\0"

@@ -98,10 +98,10 @@ def test_a_row_in_several_packets_is_one(more: int) -> None:
 def test_a_torn_stream_is_never_whole(rows: list[Row], data: st.DataObject) -> None:
     stream = result_of(rows)
     torn = stream[: data.draw(st.integers(0, len(stream) - 1))]
-    with pytest.raises(mysql_wire.Nonsense):
+    with pytest.raises(mysql_wire.Nonsense, match="the connection ended amid the rows"):
         read_result(torn, lambda size: size)
     messages = copy_of(rows)
-    with pytest.raises(postgresql_rows.Nonsense):
+    with pytest.raises(postgresql_rows.Nonsense, match="COPY"):
         read_copy(messages[: data.draw(st.integers(1, len(messages) - 1))], lambda _: 3)
 
 
@@ -156,6 +156,5 @@ def test_an_error_amid_the_rows_is_the_servers() -> None:
     rows = [Row(1, 2, 3, 4, 5, b"x", 6)]
     reader = reader_of(result_of(rows, error), len_of).batches()
     assert list(next(reader)) == rows
-    with pytest.raises(mysql.connector.Error) as caught:
+    with pytest.raises(mysql.connector.Error, match="1146 .*no such table"):
         next(reader)
-    assert caught.value.errno == 1146

@@ -202,7 +202,7 @@ class Broken(Pauser):
 def test_an_error_before_the_cut_puts_the_setting_back(mariadb: Bench) -> None:
     (started,) = mariadb.execute("show global status like 'Uptime'")
     rig = replace(mariadb.rig, power=Broken(mariadb.lab))
-    with pytest.raises(PowerError):
+    with pytest.raises(PowerError, match="the switch does not answer"):
         run_control(rig, quick(), SEED)
     (now,) = mariadb.execute("show global status like 'Uptime'")
     assert int(now[1]) > int(started[1])  # it is the same process

@@ -161,7 +161,7 @@ def test_an_aborted_transaction_is_no_commit(postgresql: Engine) -> None:
     session = postgresql.open_session((INSERT,))
     assert isinstance(session, PostgresqlSession)
     run_on(session, "begin")
-    with pytest.raises(psycopg.errors.DivisionByZero):
+    with pytest.raises(psycopg.errors.DivisionByZero, match="division by zero"):
         run_on(session, "select 1 / 0")
     SendsInstead(session, b"commit")  # answered with ROLLBACK, and with no error
     with pytest.raises(EngineError, match="'ROLLBACK'") as caught:
@@ -175,7 +175,7 @@ def test_a_terminated_session_leaves_its_commit_unknown(postgresql: Engine) -> N
     session = postgresql.open_session((INSERT,))
     assert isinstance(session, PostgresqlSession)
     run(postgresql, f"select pg_terminate_backend({server_id(session)}, 5000)")
-    with pytest.raises(CommitUnknown):
+    with pytest.raises(CommitUnknown, match="broke during a commit"):
         commit(session, insert(SCHEDULE.row(1, 1)))
     session.close()
 
@@ -185,7 +185,7 @@ def test_a_killed_session_leaves_its_commit_unknown(innodb: Engine) -> None:
     session = innodb.open_session((INSERT,))
     assert isinstance(session, MysqlSession)
     run(innodb, f"kill {server_id(session)}")
-    with pytest.raises(CommitUnknown):
+    with pytest.raises(CommitUnknown, match="broke during a commit"):
         commit(session, insert(SCHEDULE.row(1, 1)))
     session.close()
 
@@ -632,7 +632,7 @@ def test_a_damaged_page_is_an_error_not_an_end(own_server: DatabaseServer) -> No
         stream.seek(start + 200)
         stream.write(b"\xa5" * 2000)
     own_server.start()
-    with pytest.raises(EngineError):
+    with pytest.raises(EngineError, match="failed at survivors_ledger"):
         list(batches(engine))
 
 

@@ -128,7 +128,10 @@ def test_an_error_of_any_length_is_shortened(
     witness_of: Callable[[str], FileWitness],
 ) -> None:
     body = "send(ERROR, json.dumps({'code': 'x', 'message': 'x' * 10**6}).encode())"
-    with closing(witness_of(body)) as witness, pytest.raises(WitnessError) as caught:
+    with (
+        closing(witness_of(body)) as witness,
+        pytest.raises(WitnessError, match="xxxx") as caught,
+    ):
         witness.runs()
     assert len(str(caught.value)) < 3000
 

@@ -401,7 +401,7 @@ def test_a_session_that_cannot_be_watched_leaves_none_open(make: Make) -> None:
         return session
 
     site.server.open_session = open_session  # type: ignore[method-assign]
-    with pytest.raises(FileExistsError):
+    with pytest.raises(FileExistsError, match="File exists"):
         site.loop.connect()
     assert site.server.open == []
 

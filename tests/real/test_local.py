@@ -91,7 +91,7 @@ def test_a_channel_leads_to_a_socket_in_a_folder(tmp_path: Path) -> None:
         with client, Channel(listener.accept()[0]) as server:
             client.send(b"question", 10)
             assert server.receive(10) == b"question"
-    with pytest.raises(OSError):
+    with pytest.raises(OSError, match="No such file"):
         Channel.to(tmp_path / "none", 10)
 
 

@@ -129,7 +129,7 @@ def test_a_journal_that_shows_nothing_of_the_server_is_not_read(
     directory: str, processes: Path, tmp_path: Path
 ) -> None:
     for way in (JOURNAL, STDERR):
-        with pytest.raises(Refusal):
+        with pytest.raises(Refusal, match="not known as a service"):
             host_log.mark(f"{way}{tmp_path}/{directory}")
 
 

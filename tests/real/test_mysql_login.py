@@ -60,7 +60,9 @@ def test_the_servers_certificate_is_verified(cold: DatabaseServer) -> None:
     with pytest.raises(EngineError, match="(?i)certificate") as caught:
         engine_at(cold, SECRET, ssl_ca=other, ssl_verify_cert="true").facts()
     assert "ssl_ca" in caught.value.hint
-    with pytest.raises(EngineError):  # made for no host name at all
+    with pytest.raises(
+        EngineError, match="(?i)certificate"
+    ):  # made for no host name at all
         engine_at(
             cold,
             SECRET,
@@ -149,19 +151,19 @@ def test_a_plugin_that_the_driver_lacks_is_named(
 
 
 @pytest.mark.parametrize(
-    ("option", "refuse"),
+    ("option", "refuse", "named"),
     [
-        ("ssl_disabled", UsageError),
-        ("ssl_verify_cert", UsageError),
-        ("ssl_mode", EngineError),
+        ("ssl_disabled", UsageError, "'perhaps'"),
+        ("ssl_verify_cert", UsageError, "'perhaps'"),
+        ("ssl_mode", EngineError, "'ssl_mode'"),
     ],
 )
 def test_an_option_that_means_nothing_is_refused(
-    mysql_server: DatabaseServer, option: str, refuse: type[Exception]
+    mysql_server: DatabaseServer, option: str, refuse: type[Exception], named: str
 ) -> None:
     call: Callable[[], object] = lambda: engine_at(  # noqa: E731
         mysql_server, SECRET, **{option: "perhaps"}
     ).facts()
-    with pytest.raises(refuse) as caught:
+    with pytest.raises(refuse, match=named) as caught:
         call()
     assert getattr(caught.value, "hint", "")

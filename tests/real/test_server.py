@@ -98,7 +98,7 @@ def test_its_port_stays_its_own_while_it_is_down(own_server: DatabaseServer) -> 
     own_server.kill()
     with socket.socket() as other, pytest.raises(OSError, match="in use"):
         other.bind(("127.0.0.1", own_server.port))
-    with pytest.raises(ConnectionRefusedError):
+    with pytest.raises(ConnectionRefusedError, match="refused"):
         socket.create_connection(("127.0.0.1", own_server.port))
     own_server.start()
     assert engine_of(own_server).ready() is None

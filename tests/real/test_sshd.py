@@ -65,7 +65,10 @@ def test_closing_ends_the_sessions_and_what_they_run(
         sshd.close()
         sshd.close()
         wait_until(lambda: all(is_gone(member) for member in family), "all are gone")
-        with pytest.raises(OSError), socket.create_connection((sshd.host, sshd.port)):
+        with (
+            pytest.raises(OSError, match="refused"),
+            socket.create_connection((sshd.host, sshd.port)),
+        ):
             pass
 
 
@@ -127,7 +130,7 @@ def test_without_any_server_the_mend_is_told(
     monkeypatch.setattr(sshd_module, "_openssh", lambda: None)
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
     monkeypatch.setattr(programs, "find", lambda _: None)
-    with pytest.raises(LabError) as caught:
+    with pytest.raises(LabError, match="sshd is not installed") as caught:
         Sshd(tmp_path / "sshd").start()
     for words in (caught.value.hint, *sshd_module.missing()):
         assert "openssh-server" in words

@@ -69,7 +69,12 @@ def test_a_temporary_table_of_each_session_is_refused(
     least.execute(f"set global init_connect = '{TEMPORARY}'")
     rig = rig_by_hand(least.engine(), tmp_path, Said())
     try:
-        with contextlib.closing(rig.witness), pytest.raises(EngineError) as caught:
+        with (
+            contextlib.closing(rig.witness),
+            pytest.raises(
+                EngineError, match="a second connection cannot see it"
+            ) as caught,
+        ):
             preflight(rig, quick(), SEED)
     finally:
         least.execute("set global init_connect = ''")

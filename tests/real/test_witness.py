@@ -185,15 +185,15 @@ def test_runs_are_listed_shown_and_removed(place: Place, tmp_path: Path) -> None
     assert witness.manifest("a") == b"a"
     witness.remove("b")
     assert witness.runs() == ["a"]
-    for refused in (
-        lambda: witness.manifest("b"),
-        lambda: list(witness.read("b")),
-        lambda: witness.remove("b"),
-        lambda: witness.remove("../a"),
-        lambda: witness.create("../a", b""),
-        lambda: witness.create("c", bytes(5 << 20)),
+    for refused, why in (
+        (lambda: witness.manifest("b"), "/b/manifest"),
+        (lambda: list(witness.read("b")), "/b/acks.log"),
+        (lambda: witness.remove("b"), "/b"),
+        (lambda: witness.remove("../a"), "not a run id: '../a'"),
+        (lambda: witness.create("../a", b""), "not a run id: '../a'"),
+        (lambda: witness.create("c", bytes(5 << 20)), "too long"),
     ):
-        with pytest.raises(WitnessError):
+        with pytest.raises(WitnessError, match=why):
             refused()
     witness.close()
 
@@ -209,7 +209,7 @@ def test_facts_and_probe(place: Place) -> None:
     durations_s = witness.probe(20)
     assert len(durations_s) == 20
     assert all(0 < duration_s < 10 for duration_s in durations_s)
-    with pytest.raises(WitnessError):
+    with pytest.raises(WitnessError, match="0 times"):
         witness.probe(0)
     witness.close()
 

@@ -161,7 +161,7 @@ def test_silence_is_told_though_nothing_is_appended(
     assert select.select([log], [], [], 20)[0]  # a loop that sleeps is woken
     with pytest.raises(WitnessError, match="confirmed nothing for 1 s"):
         log.room()
-    with pytest.raises(WitnessError):
+    with pytest.raises(WitnessError, match="confirmed nothing for 1 s"):
         log.close()
     witness.close()
 

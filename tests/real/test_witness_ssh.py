@@ -99,7 +99,7 @@ def test_an_identity_file_that_is_missing_is_told(sshd: Sshd, tmp_path: Path) ->
         identity_file=tmp_path / "none",
         known_hosts=sshd.known_hosts,
     )
-    with pytest.raises(WitnessError):
+    with pytest.raises(WitnessError, match="cannot read the private key"):
         witness.runs()
     witness.close()
 

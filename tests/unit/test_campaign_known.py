@@ -179,7 +179,9 @@ def test_missing_rows_end_a_campaign_and_end_it_again_when_resumed(
 
     monkeypatch.setattr(campaign, "run_cycle", run_cycle)
     for _ in range(2):
-        with pytest.raises(TargetChanged):
+        with pytest.raises(
+            TargetChanged, match="rows of earlier cycles in the table ledger"
+        ):
             campaign.run_campaign(rig, folder)
     assert not folder.cycles()
 

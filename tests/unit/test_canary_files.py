@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -162,3 +163,14 @@ def test_a_preparation_that_fails_leaves_nothing(
     with pytest.raises(OSError, match="No space"):
         host_canary.Canaries(ask, lambda *_: None)
     assert list(data.parent.iterdir()) == [data]
+
+
+@pytest.mark.parametrize(
+    "run", [[], 5, {"nonce": 5}, {"nonce": "", "rings": 10**30}, {"nonce": "x"}]
+)
+def test_canaries_whose_own_file_is_garbage_are_none(
+    tmp_path: Path, run: object
+) -> None:
+    (tmp_path / RUN).write_text(json.dumps(run))
+    (tmp_path / "buffered-x").touch()
+    assert survivors(str(tmp_path))["run"] is None

@@ -184,6 +184,6 @@ def test_a_key_that_is_damaged_says_what_can_be_done(
 ) -> None:
     clientkey.remember(key_of(run))
     (state / f"{RUN}.json").write_bytes(b"{")
-    with pytest.raises(RunFormatError) as caught:
+    with pytest.raises(RunFormatError, match="not JSON") as caught:
         clientkey.recall(RUN)
     assert f"Without {state / RUN}.json the run can be judged" in caught.value.hint

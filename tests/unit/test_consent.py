@@ -169,7 +169,7 @@ def test_the_description_names_each_program_and_no_secret(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("PDU", "geheim")
-    with pytest.raises(UsageError) as caught:
+    with pytest.raises(UsageError, match="^nothing was cut") as caught:
         consent.require(ENTRY.wiring, yes=False)
     assert str(caught.value) == (
         "nothing was cut. No earlier cut of db1 by this switch is on record. dbcheck "
@@ -181,7 +181,7 @@ def test_the_description_names_each_program_and_no_secret(
     secret = Secret("password", "env", ("PDU",))
     fence = FencePlan("fence_apc", {"plug": "7"}, {"password": secret})
     entry = replace(ENTRY, power=fence)
-    with pytest.raises(UsageError) as caught:
+    with pytest.raises(UsageError, match="^nothing was cut") as caught:
         consent.require(entry.wiring, yes=False)
     told = "run fence_apc (plug=7, password from the variable PDU) with action=off, "
     assert told + "wait at least 15 s, then run it with action=on" in str(caught.value)

@@ -173,6 +173,6 @@ def test_sessions_that_were_held_have_gone_on_before_the_load_can_end() -> None:
     started = SimpleNamespace(manifest=manifest, log=parts, no_checkpoint="", held=None)
     cutter, load = Cutter(cast(Rig, rig), cast(Started, started)), Held()
     cutter.load = cast(Load, load)
-    with pytest.raises(PowerError):
+    with pytest.raises(PowerError, match="the outlet does not answer"):
         cutter.cut_if_due(DUE_S, 0.0, now_us())
     assert load.orders == [True, False]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -293,3 +294,17 @@ def test_blocks_beyond_the_last_report_show_how_long_the_host_went_on(
     done = replace(DONE, as_of_us=7_000, interval_us=1_000)
     assert wrote_until_us(done, remains(*rings)) == until_us
     assert wrote_until_us(DONE, remains(*rings)) is None
+
+
+def test_rings_of_other_canaries_measure_nothing() -> None:
+    done = Completed(Counted(9, 2), (Counted(9, 2), Counted(9, 2)))
+    left = Remains("", ((1, 9),), 1, (Ring(((1, 9),)),), 8)
+    found = find_depth(done, left, Ground("xfs"))
+    assert found.depth is None
+    assert "1 rings are there, not 2" in found.reasons[0]
+
+
+@pytest.mark.parametrize("found", [((1, 10**15),), ((5, 1),), ((-3, 1),)])
+def test_numbers_that_no_ring_holds_are_refused(found: Any) -> None:
+    with pytest.raises(ValueError, match="no canaries"):
+        Remains("", (), 1, (Ring(found),), 8)

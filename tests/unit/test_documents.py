@@ -64,5 +64,5 @@ def test_a_wrong_citation_is_found() -> None:
     require_there("unit/test_documents.py", "test_a_wrong_citation_is_found")
     with pytest.raises(AssertionError, match="has no test_b"):
         require_there("unit/test_documents.py", "test_b")
-    with pytest.raises(AssertionError):
+    with pytest.raises(AssertionError, match="unit/test_a.py"):
         require_there("unit/test_a.py", "")

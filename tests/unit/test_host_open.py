@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,10 +10,8 @@ import pytest
 
 from dbcheck.hosts.agent import data as host_data
 from dbcheck.hosts.agent import facts as host_facts
-from dbcheck.hosts.agent import journal as host_journal
 from dbcheck.hosts.agent import log as host_log
 from dbcheck.hosts.agent import open as host_open
-from dbcheck.hosts.agent import shutdown as host_shutdown
 from dbcheck.remote.wire import Refusal
 
 pytestmark = pytest.mark.timeout(30)  # a FIFO would hold for ever
@@ -155,28 +152,6 @@ def test_a_folder_of_logs_with_any_number_of_files_is_refused(
         (tmp_path / str(number)).touch()
     with pytest.raises(OSError, match="more than 3 files"):
         host_log.mark(str(tmp_path))
-
-
-def test_of_a_program_no_more_is_taken_than_wanted() -> None:
-    endless = (sys.executable, "-c", "while True: print('x' * 99)")
-    assert host_journal.beginning(endless, 1000, 20) == ((b"x" * 99 + b"\n") * 10, "")
-    mute = (sys.executable, "-c", "import time; time.sleep(99)")
-    assert host_journal.beginning(mute, 10, 0.3) == (b"", "it was ended after 0 s")
-    wrong = (sys.executable, "-c", "raise SystemExit('no journal here')")
-    assert host_journal.beginning(wrong, 10, 20) == (b"", "no journal here")
-
-
-def test_a_journal_that_anybody_fills_does_not_fill_the_agent(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    program = tmp_path / "journalctl"
-    program.write_text("#!/bin/sh\nwhile :; do echo System is powering down.; done\n")
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path))
-    found = host_shutdown.from_journal("a1", 1)
-    assert found == "System is powering down."
-    text, more = host_journal.journalctl("x.service", "--since=@1", 50)
-    assert (len(text), more) == (50, True)
 
 
 def test_a_source_that_is_no_block_device_is_not_opened(

@@ -332,3 +332,18 @@ def campaign_plan() -> Plan:
     return Plan(
         "c", "0", "n", "postgresql://u@h/d", 1, load("insert"), 3, 9, None, False, True
     )
+
+
+@pytest.mark.parametrize("meant_s", ["15", None, [], float("nan")])
+def test_a_time_without_power_that_is_no_number_is_not_reached(
+    tmp_path: Path, meant_s: object
+) -> None:
+    run = stored_run(RunFolder.create(tmp_path, manifest()))
+    load = run.load()
+    assert load is not None
+    assert load.cut is not None
+    cut = replace(load.cut, report={"off_s": meant_s})
+    run.write_load(replace(load, cut=cut, canaries=None))  # no depth is known
+    items = judge_run(run, FrameLogReader()).judgement.items
+    (item,) = [item for item in items if item.name == "time without power"]
+    assert item.standing is Standing.NOT_OBSERVABLE

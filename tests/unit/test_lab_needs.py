@@ -49,11 +49,6 @@ def test_who_is_not_root_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "this process is not root" in drive_needs.missing_for_drive_rung("xfs")
 
 
-def test_a_program_that_fails_is_quoted() -> None:
-    with pytest.raises(LabError, match=r"mount --no-such-option failed: .*option"):
-        programs.run("mount", "--no-such-option")
-
-
 def test_ports_that_connections_may_get_are_left_out() -> None:
     assert held_port.candidates("32768\t60999\n")[0] == 10_000
     assert not {32_768, 50_000, 60_999} & set(held_port.candidates("32768 60999"))

@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -15,20 +13,7 @@ from dbcheck.errors import LabError, UsageError
 from dbcheck.lab import state
 from dbcheck.lab.process import Process
 from dbcheck.lab.state import Entry
-
-
-@pytest.fixture
-def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A state folder of the test's own, found as an ordinary user finds it."""
-    tmp_path.chmod(0o700)
-    if os.getuid() == 0:
-        os.chown(tmp_path, 100_000 + os.getpid(), -1)  # an account that nobody has
-    monkeypatch.setattr(os, "geteuid", lambda: tmp_path.stat().st_uid)
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-    folder = tmp_path / "dbcheck"
-    folder.mkdir(mode=0o700)
-    os.chown(folder, tmp_path.stat().st_uid, -1)
-    return folder
+from tests.kit.state_folder import root as root
 
 
 def test_the_folder_is_for_its_owner_alone(root: Path) -> None:
@@ -71,7 +56,7 @@ def test_a_runtime_folder_of_somebody_else_is_not_used(
 
 @pytest.mark.parametrize("name", ["..", "a/b", ".lock", "Lab", "-a", "a" * 41, "a\n"])
 def test_a_name_that_could_be_a_path_is_refused(root: Path, name: str) -> None:
-    with pytest.raises(UsageError):
+    with pytest.raises(UsageError, match="a lab cannot be called"):
         state.create(name)
 
 
@@ -131,17 +116,6 @@ def test_mend_removes_dead_labs_alone(root: Path, tmp_path: Path) -> None:
     os.close(lock)
 
 
-def test_mend_kills_the_processes_that_were_noted(root: Path) -> None:
-    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    entry, lock = state.create("dead")
-    entry.note(processes=[Process.of(child.pid)])
-    os.close(lock)
-    state.mend()
-    assert child.wait() == -9
-    assert child.stdin is not None
-    child.stdin.close()
-
-
 def test_mend_spares_a_later_process_of_the_same_id(root: Path) -> None:
     us = Process.of(os.getpid())
     assert us is not None
@@ -152,8 +126,11 @@ def test_mend_spares_a_later_process_of_the_same_id(root: Path) -> None:
     assert us.alive()
 
 
-def test_a_zombie_is_no_process() -> None:
-    child = subprocess.Popen(["true"])
-    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
-    assert Process.of(child.pid) is None
-    child.wait()
+@pytest.mark.parametrize(
+    "noted", ["[]", "5", '{"daemon": [1], "processes": [5, [], ["a", "b"]]}']
+)
+def test_a_lab_that_noted_garbage_has_no_processes(tmp_path: Path, noted: str) -> None:
+    entry = Entry(tmp_path)
+    entry.facts.write_text(noted)
+    assert entry.processes() == []
+    assert entry.daemon() is None

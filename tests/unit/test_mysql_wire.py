@@ -77,7 +77,7 @@ def test_an_answer_is_read(data: bytes, said: Ok | Refusal) -> None:
     ],
 )
 def test_what_is_no_answer_is_none(data: bytes) -> None:
-    with pytest.raises(Nonsense):
+    with pytest.raises(Nonsense, match="repl(y|ies)"):
         answers(data, 1)
 
 
@@ -136,7 +136,7 @@ def test_the_answers_to_several_statements_are_read_together() -> None:
 def test_other_answers_than_to_those_statements_are_refused(
     data: bytes, count: int
 ) -> None:
-    with pytest.raises(Nonsense):
+    with pytest.raises(Nonsense, match="repl(y|ies)"):
         answers(data, count)
 
 
@@ -178,7 +178,7 @@ def test_a_statement_without_values_is_sent_so() -> None:
 
 
 def test_a_value_out_of_range_is_refused() -> None:
-    with pytest.raises(struct.error):
+    with pytest.raises(struct.error, match="short format requires"):
         execution().packet(ROW._replace(part=2**15)[1:])
 
 
@@ -205,3 +205,9 @@ def test_a_query_of_any_length_is_sent_whole(size: int, has_attributes: bool) ->
     assert numbers == list(range(len(numbers)))
     assert length < 0xFFFFFF  # only then it is the last one
     assert body == b"\x03" + (b"\0\1" if has_attributes else b"") + bytes(size)
+
+
+def test_an_id_that_no_row_can_have_is_nonsense() -> None:
+    packet = b"\0\x01\xfe" + b"\xff" * 8 + b"\x02\0\0\0"
+    with pytest.raises(Nonsense, match="impossible row id 18446744073709551615"):
+        answers(len(packet).to_bytes(3, "little") + b"\x01" + packet, 1)

@@ -360,7 +360,7 @@ def test_no_canaries_are_left_if_the_host_cannot_be_described(
     refused: str, error: type
 ) -> None:
     host = TwoVolumes(refused=[refused], error=error)
-    with pytest.raises(error):
+    with pytest.raises(error, match="no room"):
         look_at_host(rig_of(Told(), engine=Known(), host=host), SERVER, ASKED)
     assert all(each.stopped for each in host.running)
     assert host.removed == [each.folder for each in host.running]

@@ -87,7 +87,7 @@ def test_a_body_that_ends_is_committed(
     assert connection.autocommit
 
 
-@pytest.mark.parametrize("error", [EngineError("refused"), KeyboardInterrupt()])
+@pytest.mark.parametrize("error", [EngineError("refused"), KeyboardInterrupt("Ctrl-C")])
 @pytest.mark.parametrize("broken", [set(), {"rollback"}], ids=["alive", "dead"])
 def test_what_the_body_raised_comes_out(
     link: PostgresqlLink,
@@ -96,7 +96,7 @@ def test_what_the_body_raised_comes_out(
     broken: set[str],
 ) -> None:
     connection.broken = broken
-    with pytest.raises(type(error)) as caught, link.transaction():
+    with pytest.raises(type(error), match=str(error)) as caught, link.transaction():
         raise error
     assert caught.value is error
     assert connection.called == ["rollback"]
@@ -130,13 +130,17 @@ def test_a_connection_that_cannot_be_kept_is_closed(
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
     monkeypatch.setattr(driver, "connect", lambda **_: connection)
-    with monkeypatch.context() as patch, pytest.raises(EngineError) as caught:
+    with (
+        monkeypatch.context() as patch,
+        pytest.raises(
+            EngineError, match="connection to db1: Too many open files"
+        ) as caught,
+    ):
         patch.setattr(os, "dup", dup)
         if driver is psycopg:
             PostgresqlSession("db1", {}, (INSERT,))
         else:
             PostgresqlLink("db1", {}, 1)
-    assert "connection to db1: Too many open files" in str(caught.value)
     assert "ulimit -n" in caught.value.hint
     assert connection.fileno() == -1  # it is closed
 

@@ -14,7 +14,7 @@ from tests.kit.partial_rig import Parts, rig_with
 from tests.kit.stored_run import manifest
 
 
-@pytest.mark.parametrize("failure", [KeyboardInterrupt(), EngineError("gone")])
+@pytest.mark.parametrize("failure", [KeyboardInterrupt("Ctrl-C"), EngineError("gone")])
 def test_a_preflight_that_ends_in_its_checkpoint_closes_all_it_began(
     failure: BaseException, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -25,7 +25,7 @@ def test_a_preflight_that_ends_in_its_checkpoint_closes_all_it_began(
     monkeypatch.setattr(
         preflight, "end_canaries", lambda _, canaries, remove: ended.append(canaries)
     )
-    with pytest.raises(type(failure)):
+    with pytest.raises(type(failure), match=str(failure)):
         preflight.preflight(rig_with(parts, tmp_path), manifest().workload, 1)
     assert (parts.held.times, parts.log.times, ended) == (1, 1, ["canaries"])
 

@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 
 from dbcheck.core.records import AfterRecord, RestoreRecord, StoredRows
 from dbcheck.errors import DbcheckError, RunFormatError, RunWriteError, UsageError
-from dbcheck.runs import Manifest, RunFolder, new_run_id, require_run_id
+from dbcheck.runs import LOGS_MAX, Manifest, RunFolder, new_run_id, require_run_id
 from tests.kit.cycles import record, records_of
 from tests.kit.samples import FACTS, LOAD, MANIFEST
+from tests.kit.stored_run import manifest
 
 TABLE = "ledger"
 
@@ -104,7 +105,7 @@ def test_run_ids() -> None:
     run_id = new_run_id("20260102-030405")
     assert require_run_id(run_id) == run_id
     for wrong in ("", "../etc", "20260102-030405-xyzxyz", run_id + "\n"):
-        with pytest.raises(UsageError):
+        with pytest.raises(UsageError, match="not a run id"):
             require_run_id(wrong)
 
 
@@ -222,3 +223,12 @@ def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     with pytest.raises(RunWriteError, match="cannot be written"):
         run.write_lines("losses.csv", ["x"])
     assert not list(run.path.glob("*.part"))
+
+
+@pytest.mark.parametrize("logs", [0, LOGS_MAX + 1, 10**12])
+def test_a_run_has_no_more_logs_than_a_load_has_processes(logs: int) -> None:
+    content = manifest().to_bytes().replace(b'"logs": 2', b'"logs": %d' % logs)
+    with pytest.raises(RunFormatError, match="^here is damaged"):
+        Manifest.from_bytes(content, "here")
+    with pytest.raises(ValueError, match="cannot have"):
+        replace(manifest(), logs=logs)

@@ -105,7 +105,10 @@ def test_a_lock_that_is_another_file_keeps_its_content(
 @pytest.mark.timeout(20)
 def test_a_lock_that_is_a_pipe_is_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "lock")
-    with pytest.raises(RunWriteError), stored.locked(tmp_path):
+    with (
+        pytest.raises(RunWriteError, match="cannot be written"),
+        stored.locked(tmp_path),
+    ):
         pass
 
 
@@ -185,7 +188,7 @@ def test_root_works_in_the_folders_of_the_user_who_called_sudo(
 ) -> None:
     give_away(tmp_path, monkeypatch)
     monkeypatch.setenv("SUDO_UID", str(STRANGER + 1))
-    with pytest.raises(RunWriteError):
+    with pytest.raises(RunWriteError, match="belongs to another user"):
         RunFolder.create(tmp_path, manifest())
     monkeypatch.setenv("SUDO_UID", str(STRANGER))
     run = RunFolder.create(tmp_path / "new", manifest())

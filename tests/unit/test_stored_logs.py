@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from dbcheck.campaign.judging import judge_run
 from dbcheck.campaign.logs import StoredLogs
 from dbcheck.core.history import Ack
 from dbcheck.core.reconcile import count_acks
@@ -16,6 +17,8 @@ from dbcheck.ports.witness import WindowFacts
 from dbcheck.runs import LoadRecord, RunFolder
 from dbcheck.witness.log import FrameLogReader
 from tests.kit.samples import LOAD, MANIFEST
+from tests.kit.stored_run import acks_of as stored_acks
+from tests.kit.stored_run import manifest, stored_run
 from tests.kit.witness_logs import LogMaker
 
 
@@ -106,3 +109,16 @@ def test_a_load_of_other_logs_is_refused(tmp_path: Path) -> None:
     makers = logs_of(acks_of(0, 1), acks_of(1, 1))
     with pytest.raises(RunFormatError, match="tells of 1 logs, its manifest of 2"):
         stored(tmp_path, makers, load_of(makers[:1]))
+
+
+def test_a_moment_beyond_the_calendar_is_left_out(tmp_path: Path) -> None:
+    run = stored_run(RunFolder.create(tmp_path, replace(manifest(), logs=1)))
+    (run.path / "load.json").unlink()
+    maker = LogMaker(run.path.name)
+    far = [Ack(session, seq, 50 + seq, 2**62) for session, seq, _, _ in stored_acks(1)]
+    maker.add_acks(far)
+    run.write_acks(0, [maker.data()])
+    outcome = judge_run(run, FrameLogReader())
+    assert outcome.found is not None
+    assert outcome.found.counts
+    assert ",,\n" in (run.path / "losses.csv").read_text()

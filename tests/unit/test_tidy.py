@@ -139,3 +139,29 @@ def test_no_test_module_is_imported() -> None:
         for found in IMPORTED.findall(source.read_text())
     ]
     assert not wrong, "move what is imported to tests/kit"
+
+
+# They bear no text: an interrupt, the end of a connection, a limit of time, or a class
+# of which there is one cause.
+WITHOUT_TEXT = {
+    "KeyboardInterrupt",
+    "EOFError",
+    "TimeoutError",
+    "NotAMessage",
+    "NotUnderstood",
+}
+
+
+def test_each_expected_error_is_named_by_its_text() -> None:
+    """Without match=, a test passes for any error of that class, also a wrong one."""
+    wrong = [
+        f"{named(source)}:{node.lineno}"
+        for source in TESTS
+        if "pytest.raises" in (text := source.read_text())
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.Call)
+        and ast.unparse(node.func) == "pytest.raises"
+        and ast.unparse(node.args[0]) not in WITHOUT_TEXT
+        and not any(keyword.arg == "match" for keyword in node.keywords)
+    ]
+    assert not wrong, "give match="

@@ -458,3 +458,21 @@ def test_a_tilde_is_the_home_of_the_user(
     ((_, facts),) = replies.ask(agent.FACTS)
     assert json.loads(facts)["folder"] == str(tmp_path / "acks")
     assert replies.ask(agent.RUNS) == [(wire.RESULT, json.dumps([RUN]).encode())]
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [b"", b"[", b"\xff", b"7", b"{}", b'{"folder": {}}', b'{"folder": "\\u0000"}']
+    + [b'{"folder": "no/such", "run": 7}', b"[" * 100_000],
+)
+@pytest.mark.parametrize("verb", range(agent.FACTS, agent.REMOVE + 1))
+def test_an_agent_survives_any_request(verb: int, payload: bytes) -> None:
+    sent: list[tuple[int, bytes]] = []
+    one = agent.Agent(lambda kind, body: sent.append((kind, body)))
+    one.handle([(verb, 0, 0, payload)])
+    ((kind, body),) = sent
+    if verb == agent.RUNS and b"such" in payload:
+        assert (kind, body) == (wire.RESULT, b"[]")
+        return
+    assert kind == wire.ERROR
+    assert json.loads(body)["code"] in ("protocol", "log")

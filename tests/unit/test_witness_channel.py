@@ -4,8 +4,9 @@ import json
 
 import pytest
 
-from dbcheck.errors import WitnessError
+from dbcheck.errors import DbcheckError, WitnessError
 from dbcheck.remote import wire
+from dbcheck.remote.channel import Channel
 from dbcheck.witness import agent
 from dbcheck.witness.channel import HINTS, open_channel
 from tests.kit.channels import Script, reply
@@ -87,3 +88,11 @@ def test_a_stream_of_something_else_is_refused() -> None:
 
 def test_ending_the_input_of_a_dead_agent_is_no_error() -> None:
     open_channel(Script(wire.HELLO), "here").end_input()
+
+
+def test_an_answer_nested_too_deep_is_told() -> None:
+    deep = b"[" * 100_000
+    for kind in (wire.RESULT, wire.ERROR):
+        channel: Channel = open_channel(Script(wire.HELLO, reply(kind, deep)), "here")
+        with pytest.raises(DbcheckError, match="answers what no witness agent says"):
+            channel.request(agent.RUNS)

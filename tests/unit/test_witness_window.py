@@ -319,5 +319,5 @@ def test_an_impossible_confirmation_is_refused(
     "limits", [{"acks": 0}, {"age_s": 0.0}, {"age_s": 46.0}, {"silence_s": 1.0}]
 )
 def test_limits_that_make_no_sense_are_refused(limits: dict[str, float]) -> None:
-    with pytest.raises(UsageError):
+    with pytest.raises(UsageError, match="a window of"):
         WindowLimits(**limits)  # type: ignore[arg-type]

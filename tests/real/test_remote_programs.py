@@ -1,0 +1,29 @@
+"""Agents as programs of their own, with no more than they bring."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from dbcheck.remote import wire
+from dbcheck.remote.program import program
+from tests.kit.channels import AGENTS
+
+
+@pytest.mark.parametrize(("module", "parts"), AGENTS.items())
+def test_a_program_imports_no_more_than_it_brings(
+    module: str, parts: tuple[str, ...]
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", program(module, *parts)],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+    )
+    assert (done.stdout, done.stderr) == (wire.HELLO, b"")
+
+
+def test_a_program_that_is_not_there_or_fails_prints_nothing() -> None:
+    assert wire.program_lines("dbcheck-no-such-program") == []
+    assert wire.program_lines("mount")

@@ -1,0 +1,35 @@
+"""What an agent on the target's host answers is checked before it is used."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from dbcheck.errors import HostError
+from dbcheck.hosts.host import TargetHost
+from dbcheck.remote import wire
+from tests.kit.channels import Script, reply
+
+ANSWERS: list[Any] = [None, 5, [], {}, {"addresses": 5}, {"run": {}}, {"folder": 5}]
+
+
+@pytest.mark.parametrize("value", ANSWERS)
+def test_answers_that_make_no_sense_are_told(value: object) -> None:
+    def pipe(_: bytes = b"") -> Script:
+        return Script(wire.HELLO, reply(wire.RESULT, json.dumps(value).encode()))
+
+    host = TargetHost("h", pipe)
+    questions: list[Callable[[], object]] = [
+        lambda: host.facts("/d"),
+        lambda: host.read_log("/l", {}),
+        lambda: host.read_canaries("/c", "n"),
+        lambda: host.start_canaries("/d"),
+        host.identity,
+        lambda: host.arm_reset("/t"),
+    ]
+    for question in questions:
+        with pytest.raises(HostError, match="answers what no"):
+            question()
