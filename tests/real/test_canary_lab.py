@@ -75,9 +75,7 @@ def cut_idle(here: Bench, host: TargetHost) -> DepthFinding:
     # What was made durable is, even on a drive that destages but does not flush.
     destaged_s = time.monotonic() + RECENT_S + 0.2
     wait_until(lambda: time.monotonic() > destaged_s, "the first writes are destaged")
-    began = time.monotonic()
     here.rig.power.cut()
-    assert time.monotonic() - began < 5  # the canaries hold nothing that was cut
     here.rig.power.restore()
     wait_until(lambda: here.rig.engine.ready() is None, "server is back")
     finding = measured(here, host, canaries)

@@ -76,9 +76,7 @@ class IdleSwitch(FreezingSwitch):
 def test_a_server_gone_silent_is_gone(here: Bench) -> None:
     limits = Limits(silence_s=1.0, return_s=60)
     rig = replace(here.rig, power=FreezingSwitch(here), limits=limits)
-    began = time.monotonic()
     outcome = run_cycle(rig, quick(sessions=SESSIONS), SEED)
-    assert time.monotonic() - began < 30
     assert outcome.load is not None
     assert (outcome.load.gone, outcome.load.in_flight) == ("silent", SESSIONS)
     # Thawed, it is the same process: silence was no cut, and nothing is missing.

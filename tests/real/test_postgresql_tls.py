@@ -6,7 +6,6 @@ import contextlib
 import select
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -382,11 +381,10 @@ def test_a_row_that_does_not_fit_is_sent_piece_by_piece(
 ) -> None:
     relay.up.clear()
     row = LARGE.row(1, 1)
-    began_s = time.monotonic()
+    # Nothing comes through now: a call that waited for the server would not return.
     assert not relayed.send(insert(row))
     assert not relayed.flush()
     assert relayed.receive() is None
-    assert time.monotonic() - began_s < _PATIENCE_S
     relay.up.set()
     pieces, sent, row_id = 0, False, None
     while row_id is None:

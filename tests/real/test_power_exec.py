@@ -84,10 +84,7 @@ def test_a_command_that_hangs_is_ended_with_all_it_started(plug: Path) -> None:
     with pytest.raises(PowerError, match="longer than 2 s"):
         switch(plug, cut=hanging, state="", timeout_s=2.0).cut()
     child = int(pid.read_text())
-    deadline = time.monotonic() + 5
-    while _is_alive(child):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_until(lambda: not _is_alive(child), "what the command started is ended")
 
 
 def test_a_program_outlives_a_killed_client_by_its_timeout_only(tmp_path: Path) -> None:
@@ -100,19 +97,13 @@ def test_a_program_outlives_a_killed_client_by_its_timeout_only(tmp_path: Path) 
             f"command.run(('sh', '-c', {script!r}), 'test', 2)",
         )
     )
-    deadline = time.monotonic() + 20
-    while not (note.exists() and note.read_text().strip()):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_until(lambda: note.exists() and bool(note.read_text().strip()), "it runs")
     leader = int(note.read_text())
-    while not _children(leader):
-        assert time.monotonic() < deadline
+    wait_until(lambda: bool(_children(leader)), "it has a child")
     family = (leader, *_children(leader))
     client.kill()
     client.wait()
-    while any(map(_is_alive, family)):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_until(lambda: not any(map(_is_alive, family)), "all of it is ended")
 
 
 def _children(pid: int) -> list[int]:
