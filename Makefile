@@ -20,20 +20,20 @@ demo: setup
 
 # MySQL is in no release of Debian; without it the tests that need it are skipped.
 mysql: setup
-	$(BIN)/python -m tests.mysql
+	$(BIN)/dbcheck lab fetch mysql
 
 test: setup
-	-$(BIN)/python -m tests.mysql
+	-$(BIN)/dbcheck lab fetch mysql
 	$(PYTEST) $(PARALLEL)
 
 # The same on more servers, filesystems and signals (tests/wide.txt).
 wide: setup
-	-$(BIN)/python -m tests.mysql
+	-$(BIN)/dbcheck lab fetch mysql
 	$(PYTEST) $(PARALLEL) -m "wide and not soak"
 
 # The long suites, each of which takes minutes.
 soak: setup
-	-$(BIN)/python -m tests.mysql
+	-$(BIN)/dbcheck lab fetch mysql
 	$(PYTEST) -m soak --timeout 3600
 
 # The newest versions of all that dbcheck needs, once the tests pass with them.

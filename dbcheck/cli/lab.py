@@ -15,6 +15,7 @@ import click
 
 from dbcheck import children
 from dbcheck.cli import options
+from dbcheck.cli.lab_fetch import fetch
 from dbcheck.cli.say import say
 from dbcheck.lab.spec import (
     ENGINES,
@@ -411,3 +412,6 @@ def down(name: str | None) -> None:
             say(f"lab {one} was dead; what it had left is removed")
     if not held and not names:
         say("no lab is running")
+
+
+command.add_command(fetch)

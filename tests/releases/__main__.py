@@ -1,7 +1,7 @@
 """Fetch a server of another release, run the tests with it, and record the result.
 
 `python -m tests.releases postgresql-17 [TEST ...]`; as root.  The packages come through
-apt into a private tree, as those of MySQL do (tests/mysql/fetch.py).  The tests run in
+apt into a private tree, as those of MySQL do (dbcheck/lab/fetch.py).  The tests run in
 a mount namespace of their own (unshare(1)), in which the server's files of that tree
 lie over the machine's own; nothing is installed.  Each result is a line of results.md.
 """
@@ -21,7 +21,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from dbcheck.errors import DbcheckError
-from tests.mysql import fetch
+from dbcheck.lab import fetch
 
 ROOT = Path(__file__).parents[2]
 RESULTS = Path(__file__).with_name("results.md")

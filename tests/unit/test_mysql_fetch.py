@@ -8,7 +8,7 @@ import pytest
 
 from dbcheck.errors import LabError
 from dbcheck.lab import programs
-from tests.mysql.fetch import configuration, mirror_of
+from dbcheck.lab.fetch import configuration, mirror_of
 
 
 def test_the_machine_s_own_mirror_is_taken() -> None:

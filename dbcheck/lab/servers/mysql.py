@@ -1,4 +1,4 @@
-"""MySQL as a server of the lab: the machine's own, or the one that `make mysql` got."""
+"""MySQL as a server of the lab: the machine's own, or the one that was fetched."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class MysqlServer(InnodbServer):
 
     @classmethod
     def find(cls, name: str) -> Path | None:
-        """Return mysqld: DBCHECK_MYSQLD, else PATH's, else that of `make mysql`.
+        """Return mysqld: DBCHECK_MYSQLD, else PATH's, else the one that was fetched.
 
         MariaDB's packages have a mysqld, too, which is a link to mariadbd: not that.
         """

