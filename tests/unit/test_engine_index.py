@@ -9,19 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dbcheck.core.evidence import (
-    RESTORED,
-    Item,
-    Judgement,
-    Standing,
-    Verdict,
-    same_tables,
-)
-from dbcheck.core.indexloss import IndexLoss, judge_index
+from dbcheck.core.indexloss import IndexLoss
 from dbcheck.core.loss import Losses
 from dbcheck.core.reconcile import Reconciliation
+from dbcheck.core.verdict import Verdict
 from dbcheck.engines.postgresql import index as postgresql_index
 from dbcheck.engines.postgresql.index import IdsRead
+from dbcheck.judge.item import Item, ItemId, Standing
+from dbcheck.judge.verdict import Judgement, judge_index
 
 IDS = st.integers(min_value=-(2**63), max_value=2**63 - 1)
 
@@ -65,7 +60,7 @@ GONE = Reconciliation(9, 0, 0, 0, 0, 0, {}, Losses.of(()))
         pytest.param(
             Verdict.INCONCLUSIVE,
             CLEAN,
-            (Item(RESTORED, Standing.CONTRADICTED, "a copy", True),),
+            (Item(ItemId.NOT_RESTORED, Standing.CONTRADICTED, "a copy", True),),
             Verdict.INCONCLUSIVE,
             id="other data",
         ),
@@ -79,7 +74,7 @@ GONE = Reconciliation(9, 0, 0, 0, 0, 0, {}, Losses.of(()))
         pytest.param(
             Verdict.INCONCLUSIVE,
             replace(CLEAN, earlier_lost={3: 1}),
-            tuple(same_tables({"ledger": "16385 1"}, {"ledger": "16385 2"})),
+            (Item(ItemId.SAME_TABLE, Standing.ABSENT, "ledger was recreated", False),),
             Verdict.INCONCLUSIVE,
             id="the table was replaced",
         ),

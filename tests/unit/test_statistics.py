@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dbcheck.core.evidence import Verdict
 from dbcheck.core.statistics import (
     PPM,
     Comparison,
@@ -22,6 +21,7 @@ from dbcheck.core.statistics import (
     unseen_ppm,
     unseen_sentence,
 )
+from dbcheck.core.verdict import Verdict
 
 PASS, FAIL, INCONCLUSIVE = Verdict.PASS, Verdict.FAIL, Verdict.INCONCLUSIVE
 campaigns = st.integers(0, 40).flatmap(
