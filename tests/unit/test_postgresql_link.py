@@ -74,7 +74,7 @@ def link(
     monkeypatch.setattr(psycopg2, "connect", lambda **_: connection)
     # No setting is another one than was set.
     monkeypatch.setattr(PostgresqlLink, "rows", lambda *_, **__: [])
-    with PostgresqlLink("db1", {}, 1) as opened:
+    with PostgresqlLink("db1", {}, 1, family="postgresql") as opened:
         yield opened
 
 
@@ -133,9 +133,9 @@ def test_a_connection_that_cannot_be_kept_is_closed(
     with monkeypatch.context() as patch, pytest.raises(EngineError) as caught:
         patch.setattr(os, "dup", dup)
         if driver is psycopg:
-            PostgresqlSession("db1", {}, (INSERT,))
+            PostgresqlSession("db1", {}, (INSERT,), family="postgresql")
         else:
-            PostgresqlLink("db1", {}, 1)
+            PostgresqlLink("db1", {}, 1, family="postgresql")
     assert "connection to db1: Too many open files" in str(caught.value)
     assert "ulimit -n" in caught.value.hint
     assert connection.fileno() == -1  # it is closed

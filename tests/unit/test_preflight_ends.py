@@ -39,10 +39,7 @@ class Parts:
     def __init__(self, failure: BaseException) -> None:
         self.held, self.log, self.failure = Closed(), Closed(), failure
 
-    def check(self, statements: Sequence[StatementSpec], *, relaxed: bool) -> None:
-        pass
-
-    def tighten(self) -> None:
+    def check(self, statements: Sequence[StatementSpec]) -> None:
         pass
 
     def places(self, tables: Sequence[TableSpec]) -> tuple[()]:
@@ -50,6 +47,8 @@ class Parts:
 
     def plant_canary(self, epoch: int, **options: Any) -> Closed:
         return self.held
+
+    canary = open_weak_session = None
 
     def create(self, run_id: str, content: bytes) -> Closed:
         return self.log
@@ -60,7 +59,7 @@ class Parts:
     def checkpoint(self) -> str | None:
         raise self.failure
 
-    def relax(self, *, process: bool) -> str:
+    def weaken_durability(self, *, process: bool) -> str:
         raise self.failure
 
 
@@ -85,7 +84,7 @@ def test_a_preflight_that_ends_in_its_checkpoint_closes_all_it_began(
     assert (parts.held.times, parts.log.times, ended) == (1, 1, ["canaries"])
 
 
-def test_a_control_that_cannot_relax_the_server_closes_all_it_began(
+def test_a_control_that_cannot_weaken_the_server_closes_all_it_began(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     parts, ended = Parts(EngineError("no privilege")), []
@@ -94,5 +93,5 @@ def test_a_control_that_cannot_relax_the_server_closes_all_it_began(
         control, "end_canaries", lambda _, canaries, remove: ended.append(canaries)
     )
     with pytest.raises(EngineError, match="no privilege"):
-        control._relax(rig_with(parts, tmp_path), started)
+        control._weaken(rig_with(parts, tmp_path), started)
     assert (parts.held.times, parts.log.times, ended) == (1, 1, ["canaries"])

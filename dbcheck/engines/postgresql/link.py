@@ -40,8 +40,6 @@ from dbcheck.engines.postgresql.settings import HEAP, SESSION, SNAPSHOT
 from dbcheck.errors import ConnectionLost, EngineError, TableLost, TableRefused
 from dbcheck.files import sql
 
-FAMILY = "postgresql"
-
 libpq_stderr.silence()  # before any connection
 
 # SQLSTATEs (PostgreSQL 17, appendix A) of a table that is not there any more or whose
@@ -155,12 +153,18 @@ class PostgresqlLink(Link):
     """A connection in autocommit mode; a context manager that closes it.
 
     target: how error messages name the server.  arguments: psycopg2's.
+    family: folder below sql/ whose statements it runs.
     """
 
     def __init__(
-        self, target: str, arguments: Mapping[str, Any], connect_s: float
+        self,
+        target: str,
+        arguments: Mapping[str, Any],
+        connect_s: float,
+        *,
+        family: str,
     ) -> None:
-        self._target = target
+        self._target, self._family = target, family
         self._secret = str(arguments.get("password") or "")
         opening = _Opening({**arguments, "connect_timeout": max(2, round(connect_s))})
         limit_s, cut = connect_s + LOGIN_S, Cut()
@@ -203,11 +207,11 @@ class PostgresqlLink(Link):
         *,
         answer_s: float = ANSWER_S,
     ) -> list[tuple[Any, ...]]:
-        """Run sql/postgresql/STATEMENT.sql; see Link.rows."""
+        """Run sql/FAMILY/STATEMENT.sql; see Link.rows."""
 
         def run() -> list[tuple[Any, ...]]:
             with self.connection.cursor() as cursor:
-                cursor.execute(sql(FAMILY, statement), parameters)
+                cursor.execute(sql(self._family, statement), parameters)
                 return cursor.fetchall() if cursor.description else []
 
         with self._guard(statement, answer_s):
@@ -267,7 +271,7 @@ class PostgresqlLink(Link):
     def _rows_of(self, table: TableSpec) -> Iterator[RowBatch]:
         self.require_plan(f"count_{table.name}", "Seq Scan")
         statement, parser = f"survivors_{table.name}", CopyParser()
-        with Copy(self.connection, sql(FAMILY, statement), self.sever) as copy:
+        with Copy(self.connection, sql(self._family, statement), self.sever) as copy:
             while True:
                 with self._guard(statement, SCAN_S, BATCH_BYTES_MAX):
                     messages = copy.read()
@@ -279,7 +283,7 @@ class PostgresqlLink(Link):
 
     def require_plan(self, statement: str, scan: str) -> None:
         """Raise EngineError unless the server runs the statement by *scan*."""
-        explain = f"explain (costs off) {sql(FAMILY, statement)}"
+        explain = f"explain (costs off) {sql(self._family, statement)}"
         with self._guard("the plan to read survivors", ANSWER_S):
             cursor = self.connection.cursor()
             cursor.execute(explain)
