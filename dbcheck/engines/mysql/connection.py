@@ -16,12 +16,14 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import mysql.connector
-from mysql.connector.authentication import MySQLAuthenticator
-from mysql.connector.connection import MySQLConnection
-from mysql.connector.network import MySQLTCPSocket
 
 from dbcheck.engines.deadline import Cut, deadline, received
 from dbcheck.engines.link import ANSWER_BYTES, UNREADABLE
+from dbcheck.engines.mysql.driver import (
+    MySQLAuthenticator,
+    MySQLTCPSocket,
+    OpenConnection,
+)
 from dbcheck.remote.addresses import is_own
 
 # It would print what it logs of a server's words.
@@ -50,7 +52,7 @@ class Unverified(mysql.connector.InterfaceError):
     """The server asks for what only a server that is verified may have."""
 
 
-class SafeConnection(MySQLConnection):
+class SafeConnection(OpenConnection):
     """A connection in pure Python, opened by its constructor.
 
     Pure, since the C extension cannot be severed while it waits.  Where an account
@@ -65,8 +67,7 @@ class SafeConnection(MySQLConnection):
         login_s: for all of that, since the driver's own limit is for each packet, and
         for none of the settings that it makes in the end.
         """
-        super().__init__()
-        self._authenticator = _Authenticator(arguments)
+        super().__init__(_Authenticator(arguments))
         try:
             self.config(
                 **arguments, allow_local_infile=False, allow_local_infile_in_path=None
@@ -87,10 +88,6 @@ class SafeConnection(MySQLConnection):
         finally:
             if wire is not None:
                 wire.close()
-
-    def wire(self) -> socket.socket | None:
-        """Return the driver's socket, which it alone closes; None if it has none."""
-        return None if self._socket is None else self._socket.sock
 
     def _log_in(self, cut: Cut, login_s: float) -> None:
         try:

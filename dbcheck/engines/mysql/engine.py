@@ -27,6 +27,7 @@ from dbcheck.engines.mysql.check import (
     require_server,
     require_table,
 )
+from dbcheck.engines.mysql.driver import require_supported
 from dbcheck.engines.mysql.durability import (
     check_weakening,
     is_remembered,
@@ -121,6 +122,7 @@ class MysqlEngine:
     family = FAMILY
 
     def __init__(self, url: str, password: str | None = None) -> None:
+        require_supported()
         parsed = read_url(url).set(drivername="mysql+mysqlconnector")
         if not parsed.database:
             parsed = parsed.set(database=DATABASE)

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import mysql.connector
-from mysql.connector.constants import ClientFlag
 
 from dbcheck.core.server import ServerFacts
 from dbcheck.core.survivors import RowBatch
@@ -194,7 +193,7 @@ class MysqlLink(Link):
                 break
             read += len(batch)
             yield batch
-        self.connection.unread_result = False  # for the driver did not read it
+        self.connection.forget_rows()
         ((counted,),) = self.rows(f"count_{table.name}", answer_s=SCAN_S)
         require_all(table.name, read, counted)
 
@@ -203,7 +202,7 @@ class MysqlLink(Link):
 
         If that is 0, no call blocks.  Raise EngineError if what comes is compressed.
         """
-        if self.connection._client_flags & ClientFlag.COMPRESS:
+        if self.connection.is_compressed:
             raise EngineError(
                 "the connection is compressed", hint="Remove compress from the URL."
             )

@@ -14,7 +14,6 @@ import struct
 from collections.abc import Sequence
 
 import mysql.connector
-from mysql.connector.constants import ClientFlag
 
 from dbcheck.core.operation import Operation, Statement, StatementSpec, Verb
 from dbcheck.engines.deadline import deadline
@@ -67,8 +66,7 @@ class MysqlSession:
         self._inserts = {spec.name: spec.verb is Verb.INSERT for spec in statements}
         self._texts = {spec.name: _text(spec).split(b"?") for spec in statements}
         connection = link.connection
-        flags = connection._client_flags
-        self._has_attributes = bool(flags & ClientFlag.CLIENT_QUERY_ATTRIBUTES)
+        self._has_attributes = connection.has_query_attributes
         self._executions: dict[str, Execution] = {}
         try:
             link.wire(ANSWER_S)
