@@ -171,7 +171,7 @@ def _facts(rig: Rig) -> ServerFacts:
     while True:
         interrupt.require_none()
         facts = rig.engine.facts()
-        wait_s = facts.young_us / 1e6
+        wait_s = facts.start_ambiguous_us / 1e6
         if wait_s <= 0:
             return facts
         if wait_s > YOUNG_MAX_S:

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from dbcheck.core.bystanders import Bystanders
 from dbcheck.core.history import Row
 from dbcheck.core.operation import Operation, StatementSpec
+from dbcheck.core.other_users import OtherUsers
 from dbcheck.core.places import Place
 from dbcheck.core.server import ServerFacts
 from dbcheck.core.table import TableFacts, TableSpec
@@ -81,7 +81,7 @@ class Engine(Protocol):
         The data directory comes first; the tables need not exist yet.
         """
 
-    def bystanders(self) -> Bystanders:
+    def other_users(self) -> OtherUsers:
         """Return who else uses this server, as far as this account may see."""
 
     def prepare(

@@ -26,7 +26,7 @@ from dbcheck.remote import wire
 WAIT_S = 10
 
 
-class Replies(wire.Outlet):
+class Replies(wire.ReplyStream):
     """Keeps what an agent sends; reports are seen by seen(number)."""
 
     def __init__(self) -> None:

@@ -21,10 +21,10 @@ from dbcheck.core.history import Row
 from dbcheck.core.plans.insert import INSERT
 from dbcheck.core.survivors import RowBatch
 from dbcheck.core.table import LEDGER, TableFacts, TableSpec
+from dbcheck.engines.link import ProtocolViolation
 from dbcheck.engines.mysql import link as mysql_link
 from dbcheck.engines.mysql.link import MysqlLink
 from dbcheck.engines.mysql.rows import Layout, RowReader
-from dbcheck.engines.mysql.wire import Nonsense
 from dbcheck.engines.postgresql import link as postgresql_link
 from dbcheck.engines.postgresql.link import PostgresqlLink
 from dbcheck.engines.postgresql.session import PostgresqlSession
@@ -229,7 +229,7 @@ def test_a_row_of_mysql_without_end() -> None:
         into[:count], left = left[:count], left[count:]
         return count
 
-    with pytest.raises(Nonsense, match="a row is longer than 64 MiB"):
+    with pytest.raises(ProtocolViolation, match="a row is longer than 64 MiB"):
         list(RowReader(Layout(MYSQL_TYPES), read).batches())
 
 

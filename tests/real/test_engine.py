@@ -312,7 +312,9 @@ def test_a_start_is_told_the_same_until_the_next(own_server: DatabaseServer) -> 
     own_server.kill()
     own_server.start()
     first = engine.facts()
-    wait_until(lambda: engine.facts().young_us <= 0, "a later start can be told")
+    wait_until(
+        lambda: engine.facts().start_ambiguous_us <= 0, "a later start can be told"
+    )
     own_server.kill()
     own_server.start()
     for earlier, later in ((before, first), (first, engine.facts())):

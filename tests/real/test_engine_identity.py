@@ -89,7 +89,9 @@ def test_only_the_server_that_was_meant_is_read_or_written(
     engine.prepare((LEDGER,))
     before = engine.facts()
     engine.open_session((INSERT,), server=before).close()
-    wait_until(lambda: engine.facts().young_us <= 0, "a later start can be told")
+    wait_until(
+        lambda: engine.facts().start_ambiguous_us <= 0, "a later start can be told"
+    )
     own_server.kill()
     own_server.start()
     now = engine.facts()

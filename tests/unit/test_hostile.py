@@ -16,13 +16,14 @@ from dbcheck.cli.matrix_rows import read_matrix
 from dbcheck.core.depth import Completed, Counted, Ground, Remains, Ring, find_depth
 from dbcheck.core.evidence import Standing
 from dbcheck.core.history import Ack
-from dbcheck.engines.mysql.wire import Nonsense, answers
+from dbcheck.engines.link import ProtocolViolation
+from dbcheck.engines.mysql.wire import answers
 from dbcheck.errors import DbcheckError, HostError, RunFormatError, UsageError
 from dbcheck.hosts.agent.canary import RUN, survivors
 from dbcheck.hosts.agent.facts import parse_nvme, parse_smartctl
 from dbcheck.hosts.host import TargetHost
 from dbcheck.inventory import load
-from dbcheck.lab.state import Entry
+from dbcheck.lab.state import LabRecord
 from dbcheck.remote import wire
 from dbcheck.remote.channel import Channel
 from dbcheck.runs import LOGS_MAX, Manifest, RunFolder
@@ -150,7 +151,9 @@ def test_an_answer_nested_too_deep_is_told() -> None:
 
 def test_an_id_that_no_row_can_have_is_nonsense() -> None:
     packet = b"\0\x01\xfe" + b"\xff" * 8 + b"\x02\0\0\0"
-    with pytest.raises(Nonsense, match="impossible row id 18446744073709551615"):
+    with pytest.raises(
+        ProtocolViolation, match="impossible row id 18446744073709551615"
+    ):
         answers(len(packet).to_bytes(3, "little") + b"\x01" + packet, 1)
 
 
@@ -203,7 +206,7 @@ def test_counters_that_are_none_are_not_read(shown: object) -> None:
     "noted", ["[]", "5", '{"daemon": [1], "processes": [5, [], ["a", "b"]]}']
 )
 def test_a_lab_that_noted_garbage_has_no_processes(tmp_path: Path, noted: str) -> None:
-    entry = Entry(tmp_path)
+    entry = LabRecord(tmp_path)
     entry.facts.write_text(noted)
     assert entry.processes() == []
     assert entry.daemon() is None

@@ -17,7 +17,7 @@ from typing import Any
 
 import mysql.connector
 
-from dbcheck.engines.deadline import Cut, deadline, received
+from dbcheck.engines.deadline import Overrun, deadline, received
 from dbcheck.engines.link import ANSWER_BYTES, UNREADABLE
 from dbcheck.engines.mysql.driver import (
     MySQLAuthenticator,
@@ -74,8 +74,8 @@ class SafeConnection(OpenConnection):
             )
             with deadline(
                 login_s, self.shutdown, lambda: received(self.wire()), ANSWER_BYTES
-            ) as cut:
-                self._log_in(cut, login_s)
+            ) as overrun:
+                self._log_in(overrun, login_s)
         except BaseException:
             self.close()
             raise
@@ -89,16 +89,16 @@ class SafeConnection(OpenConnection):
             if wire is not None:
                 wire.close()
 
-    def _log_in(self, cut: Cut, login_s: float) -> None:
+    def _log_in(self, overrun: Overrun, login_s: float) -> None:
         try:
             with readable():
                 self.connect()
         except (mysql.connector.Error, OSError):
-            if cut.is_flood:
+            if overrun.is_flood:
                 raise mysql.connector.InterfaceError(
                     f"the server sent more than {ANSWER_BYTES >> 20} MiB at the login"
                 ) from None
-            if cut.is_late:
+            if overrun.is_late:
                 raise mysql.connector.InterfaceError(
                     f"the login took longer than {login_s:g} s"
                 ) from None

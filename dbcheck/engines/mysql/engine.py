@@ -8,9 +8,9 @@ from functools import partial
 from typing import Any
 
 from dbcheck.audit.rules import facts_of
-from dbcheck.core.bystanders import Bystanders
 from dbcheck.core.history import Row
 from dbcheck.core.operation import StatementSpec, verbs_by_table
+from dbcheck.core.other_users import OtherUsers
 from dbcheck.core.places import Place, numbered
 from dbcheck.core.server import LogPosition, ServerFacts
 from dbcheck.core.survivors import RowBatch
@@ -211,7 +211,7 @@ class MysqlEngine:
         with self._open(self._database) as link:
             return mysql_identity.mark_data(link, self._database)
 
-    def bystanders(self) -> Bystanders:
+    def other_users(self) -> OtherUsers:
         """Return who else uses this server, as far as this account may see."""
         with self._open(None) as link:
             seen = [w for (w,) in link.rows("others", {"database": self._database})]
@@ -220,7 +220,7 @@ class MysqlEngine:
         if _SYSTEM not in seen:
             unreadable["databases"] = "this account sees only those it has rights in"
         databases = tuple(name for name in seen if name != _SYSTEM)
-        return Bystanders(databases, int(threads) - 1, unreadable)
+        return OtherUsers(databases, int(threads) - 1, unreadable)
 
     def prepare(
         self, tables: Sequence[TableSpec], *, server: ServerFacts | None = None

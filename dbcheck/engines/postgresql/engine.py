@@ -9,9 +9,9 @@ from typing import Any
 import sqlalchemy.exc
 
 from dbcheck.audit.rules import facts_of
-from dbcheck.core.bystanders import Bystanders
 from dbcheck.core.history import Row
 from dbcheck.core.operation import StatementSpec, verbs_by_table
+from dbcheck.core.other_users import OtherUsers
 from dbcheck.core.places import Place, numbered
 from dbcheck.core.server import LogPosition, ServerFacts
 from dbcheck.core.survivors import RowBatch
@@ -131,12 +131,12 @@ class PostgresqlEngine:
                 found += places(data, lying)
         return numbered(found)
 
-    def bystanders(self) -> Bystanders:
+    def other_users(self) -> OtherUsers:
         """Return who else uses this server; every account may see that."""
         with self._open() as link:
             databases = tuple(what for (what,) in link.rows("others"))
             (connections,) = link.row("connections")
-        return Bystanders(databases, connections)
+        return OtherUsers(databases, connections)
 
     def prepare(
         self, tables: Sequence[TableSpec], *, server: ServerFacts | None = None

@@ -17,7 +17,7 @@ from dbcheck.core.server import ServerFacts
 from dbcheck.core.survivors import RowBatch
 from dbcheck.core.table import TableSpec
 from dbcheck.engines.answering import Answering, require_same
-from dbcheck.engines.deadline import Cut, deadline, received
+from dbcheck.engines.deadline import Overrun, deadline, received
 from dbcheck.engines.interruptible import interruptible
 from dbcheck.engines.link import (
     ANSWER_BYTES,
@@ -26,6 +26,7 @@ from dbcheck.engines.link import (
     SCAN_S,
     UNREADABLE,
     Link,
+    ProtocolViolation,
     one_line,
     require_within,
     set_otherwise,
@@ -35,7 +36,7 @@ from dbcheck.engines.postgresql import libpq_stderr
 from dbcheck.engines.postgresql.copy import Copy
 from dbcheck.engines.postgresql.index import IdsRead, require_index
 from dbcheck.engines.postgresql.options import REFUSED, UNVERIFIED_HINT
-from dbcheck.engines.postgresql.rows import CopyParser, Nonsense
+from dbcheck.engines.postgresql.rows import CopyParser
 from dbcheck.engines.postgresql.settings import HEAP, SESSION, SNAPSHOT
 from dbcheck.errors import ConnectionLost, EngineError, TableLost, TableRefused
 from dbcheck.files import sql
@@ -167,24 +168,24 @@ class PostgresqlLink(Link):
         self._target, self._family = target, family
         self._secret = str(arguments.get("password") or "")
         opening = _Opening({**arguments, "connect_timeout": max(2, round(connect_s))})
-        limit_s, cut = connect_s + LOGIN_S, Cut()
+        limit_s, overrun = connect_s + LOGIN_S, Overrun()
         try:
             with deadline(
                 limit_s, opening.sever, opening.received, ANSWER_BYTES
-            ) as cut:
+            ) as overrun:
                 self.connection = interruptible(
                     opening.connect, opening.sever, limit_s + GRACE_S
                 )
         except (psycopg2.Error, TimeoutError) as error:
-            require_within(cut, target, "the login", limit_s, ANSWER_BYTES)
+            require_within(overrun, target, "the login", limit_s, ANSWER_BYTES)
             raise EngineError(
-                f"cannot connect to {target}: {self.words(error)}",
+                f"cannot connect to {target}: {self.message(error)}",
                 hint=connect_hint(
                     error, "Check the URL, that the server runs, and the password."
                 ),
             ) from None
         except UNREADABLE as error:
-            raise unreadable(target, self.words(error)) from None
+            raise unreadable(target, self.message(error)) from None
         self._wire = own_wire(target, self.connection)
         try:
             self.connection.autocommit = True
@@ -196,8 +197,8 @@ class PostgresqlLink(Link):
             self.abandon(error)
             raise
 
-    def words(self, error: BaseException) -> str:
-        """See Link.words."""
+    def message(self, error: BaseException) -> str:
+        """See Link.message."""
         return one_line(error, self._secret)
 
     def rows(
@@ -326,17 +327,17 @@ class PostgresqlLink(Link):
         self, statement: str, answer_s: float, most: int = ANSWER_BYTES
     ) -> Iterator[None]:
         """Limit time and bytes, and turn the driver's errors into EngineError."""
-        cut = Cut()
+        overrun = Overrun()
         try:
             with deadline(
                 answer_s, self.sever, lambda: received(self._wire), most
-            ) as cut:
+            ) as overrun:
                 yield
             # Cut off although it ended in time: the next one would be blamed for it.
-            require_within(cut, self._target, statement, answer_s, most)
+            require_within(overrun, self._target, statement, answer_s, most)
         except psycopg2.Error as error:
-            require_within(cut, self._target, statement, answer_s, most)
-            text = f"{self._target} failed at {statement}: {self.words(error)}"
+            require_within(overrun, self._target, statement, answer_s, most)
+            text = f"{self._target} failed at {statement}: {self.message(error)}"
             missing = (error.pgcode or "").startswith(_MISSING)
             if _is_refused(error):
                 raise TableRefused(text) from error
@@ -345,7 +346,7 @@ class PostgresqlLink(Link):
             if self.connection.closed:
                 raise ConnectionLost(text, self._pid) from error
             raise EngineError(text) from error
-        except (Nonsense, UnicodeError) as error:
+        except (ProtocolViolation, UnicodeError) as error:
             text = f"{self._target} failed at {statement}: {error}"
             raise EngineError(text) from error
 
