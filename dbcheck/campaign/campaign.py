@@ -25,6 +25,7 @@ from dbcheck.core.moments import Moment, Stratum, moment
 from dbcheck.core.statistics import Tally
 from dbcheck.core.verdict import Verdict
 from dbcheck.errors import DbcheckError, TargetChanged, UsageError
+from dbcheck.ports.abilities import makes_checkpoints
 from dbcheck.runs import RunFolder
 
 ERROR = "ERROR"
@@ -146,7 +147,7 @@ def _cycle(rig: Rig, folder: CampaignFolder, plan: Plan) -> None:
 
 def _next_moment(rig: Rig, plan: Plan, number: int) -> Moment:
     strata = list(Stratum)
-    if not rig.engine.checkpoints:
+    if not makes_checkpoints(rig.engine):
         strata.remove(Stratum.CHECKPOINT)
     return moment(plan.seed, number, plan.workload.cut_after_s, strata)
 

@@ -1,10 +1,11 @@
-"""Runs the control: a cycle with relaxed sessions, which must lose."""
+"""Runs the control: a cycle with weak sessions, which must lose."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
 
+from dbcheck.campaign import observable
 from dbcheck.campaign.cycle import finish_cycle, put_back, require_answered
 from dbcheck.campaign.host import end_canaries
 from dbcheck.campaign.known import NOTHING_KNOWN, Known
@@ -52,7 +53,7 @@ def run_control(
     """
     started = preflight(rig, workload, seed, control=True, known=known)
     try:
-        _relax(rig, started)
+        _weaken(rig, started)
         return require_answered(finish_cycle(rig, started))
     finally:
         put_back(rig)
@@ -67,11 +68,11 @@ def facts_of(outcome: Outcome) -> ControlFacts:
     )
 
 
-def _relax(rig: Rig, started: Started) -> None:
-    """Relax the server and tell the witness; end what the preflight began if not."""
+def _weaken(rig: Rig, started: Started) -> None:
+    """Weaken the server and note it in the log; end what the preflight began if not."""
     process = rig.lab.get("rung") == Rung.PROCESS.value
     try:
-        said = rig.engine.relax(process=process)
+        said = observable.weaken_durability(rig.engine, process=process)
         started.log.note({"event": "relaxed", "how": said})
     except BaseException:
         with contextlib.suppress(WitnessError):  # the first error is the one to show

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from dbcheck import interrupt
+from dbcheck.campaign import observable
 from dbcheck.campaign.fetching import fetch_logs, have_grown
 from dbcheck.campaign.judging import judge_run
 from dbcheck.campaign.known import NOTHING_KNOWN, Known
@@ -208,7 +209,7 @@ def put_back(rig: Rig) -> None:
     Only after the survivors were read, or if there will be none.
     """
     try:
-        said = rig.engine.tighten()
+        said = observable.restore_durability(rig.engine)
     except EngineError as error:
         said = f"what a control changed lasts until the server restarts: {error}"
     if said:

@@ -11,6 +11,7 @@ from functools import partial
 from typing import TypeVar
 
 from dbcheck import interrupt
+from dbcheck.campaign import observable
 from dbcheck.campaign.rig import Rig
 from dbcheck.core.datadir import other_data, unmarked
 from dbcheck.core.depth import Completed
@@ -68,7 +69,8 @@ def look_at_host(
     if rig.host is None:
         return None, None
     log_path = rig.log_path or _found_log(rig, rig.host, server.server_log)
-    return begin(rig.host, log_path, server, places, rig.engine.mark_data)
+    mark_data = observable.data_mark(rig.engine)
+    return begin(rig.host, log_path, server, places, mark_data)
 
 
 def begin(
@@ -80,7 +82,7 @@ def begin(
 ) -> tuple[HostBefore, HostCanaries]:
     """Do what look_at_host() does on a host that is to be asked.
 
-    mark_data: see ports.engine.Engine.
+    mark_data: see ports.abilities.DataMark.
     """
     directory = data_directory(server)
     require_own_data(host, directory, server, mark_data)

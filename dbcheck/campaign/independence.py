@@ -5,8 +5,8 @@ from __future__ import annotations
 from dbcheck.core.apart import Apart, same_host
 from dbcheck.core.target import HostBefore
 from dbcheck.errors import UsageError
-from dbcheck.ports.witness import HostFacts
-from dbcheck.remote.addresses import boot_id, is_here, machine_id, place
+from dbcheck.ports.witness import WitnessHostFacts
+from dbcheck.remote.addresses import boot_id, is_here, locate_target, machine_id
 
 _ON_TARGET = (
     "the witness is on the target's own host: its log would lose power "
@@ -18,7 +18,7 @@ _MEND = (
 )
 
 
-def require_independent(target: str, kind: str, witness: HostFacts) -> str:
+def require_independent(target: str, kind: str, witness: WitnessHostFacts) -> str:
     """Return what shows that the witness is not on the target's host.
 
     Raise UsageError if it is.  What is compared: the addresses that the target's
@@ -26,7 +26,7 @@ def require_independent(target: str, kind: str, witness: HostFacts) -> str:
     ids if the target runs on this client's own host.  Two virtual machines on
     one hypervisor, or two hosts on one power strip, cannot be told from here.
     """
-    where = place(target)
+    where = locate_target(target)
     if where.here:
         if kind == "file" or _is_here(witness):
             raise UsageError(_ON_TARGET, hint=_MEND)
@@ -44,7 +44,7 @@ def require_independent(target: str, kind: str, witness: HostFacts) -> str:
     return "the target's addresses are not the witness's"
 
 
-def _is_here(witness: HostFacts) -> bool:
+def _is_here(witness: WitnessHostFacts) -> bool:
     """Return whether the witness is on this client's own host.
 
     Raise UsageError if neither ids nor addresses show that, as on some systems other
@@ -63,7 +63,7 @@ def _is_here(witness: HostFacts) -> bool:
     return same
 
 
-def require_other_host(host: HostBefore | None, witness: HostFacts) -> Apart:
+def require_other_host(host: HostBefore | None, witness: WitnessHostFacts) -> Apart:
     """Compare the machine and boot ids of the target's host and the witness.
 
     host: None without --target-host.  Raise UsageError if both are one host, even if

@@ -11,6 +11,7 @@ from concurrent.futures import Future
 from dataclasses import replace
 
 from dbcheck import interrupt, stored
+from dbcheck.campaign import observable
 from dbcheck.campaign.host import end_canaries
 from dbcheck.campaign.preflight import WARM_ROWS, Started
 from dbcheck.campaign.rig import Preparing, Rig
@@ -249,7 +250,7 @@ class Cutter:
 
         def ask() -> None:
             try:
-                refused = self._rig.engine.checkpoint() or ""
+                refused = observable.checkpoint(self._rig.engine)
             except EngineError as error:
                 refused = str(error)
             if not self.asked:  # else it ended with the server

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 
 import dbcheck
 from dbcheck import clientkey, interrupt, stored
+from dbcheck.campaign import observable
 from dbcheck.campaign.host import HostCanaries, end_canaries, look_at_host
 from dbcheck.campaign.independence import require_independent, require_other_host
 from dbcheck.campaign.known import NOTHING_KNOWN, Known
@@ -78,13 +79,13 @@ def preflight(
     """
     interrupt.require_none()
     rig.listener.phase("preflight", f"{rig.engine.target} and {rig.witness.url}")
-    rig.engine.check(statements_of(workload.plan), relaxed=control)
+    observable.check(rig.engine, statements_of(workload.plan), weak=control)
     if known.identity:
         known.require_same(rig.engine.target, rig.engine.facts())
     witness = rig.witness.facts()
     if not rig.lab:
         require_independent(rig.engine.target, rig.witness.kind, witness)
-    if said := rig.engine.tighten():
+    if said := observable.restore_durability(rig.engine):
         rig.listener.phase("control", said)
     before = _server(rig)
     places = rig.engine.places(tables_of(workload.plan))
@@ -112,7 +113,7 @@ def preflight(
         started = Started(run, manifest, plan, log, canaries, held)
         try:
             _warm(rig, started)
-            skipped = rig.engine.checkpoint() or ""
+            skipped = observable.checkpoint(rig.engine)
             detail = f"no checkpoint: {skipped}" if skipped else "checkpointed"
             rig.listener.phase("warm", f"{WARM_ROWS} rows committed and seen; {detail}")
         except BaseException:
@@ -131,7 +132,7 @@ def _plant_canary(rig: Rig, manifest: Manifest) -> tuple[HeldCanary | None, str]
     """Plant the crash canary; return what holds it, and why there is none, or ""."""
     try:
         epoch, server = manifest.epoch, manifest.before
-        return rig.engine.plant_canary(epoch, server=server), ""
+        return observable.plant_canary(rig.engine, epoch, server), ""
     except NoCanary as error:
         said = f"{error}. {error.hint}" if error.hint else str(error)
         rig.listener.phase("preflight", said)
@@ -172,7 +173,7 @@ def _facts(rig: Rig) -> ServerFacts:
     while True:
         interrupt.require_none()
         facts = rig.engine.facts()
-        wait_s = facts.young_us / 1e6
+        wait_s = facts.start_ambiguous_us / 1e6
         if wait_s <= 0:
             return facts
         if wait_s > YOUNG_MAX_S:

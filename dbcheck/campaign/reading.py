@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import groupby
 
+from dbcheck.campaign import observable
 from dbcheck.campaign.reading_log import ReadingLog
 from dbcheck.campaign.rig import Rig
 from dbcheck.campaign.vetted import log_of_run
@@ -122,7 +123,7 @@ class Reading:
             self.tables = {
                 table.name: replace(
                     survivors.facts_of(table),
-                    identity=self._rig.engine.table_identity(table, server=facts),
+                    identity=observable.table_identity(self._rig.engine, table, facts),
                 )
                 for table in self._plan.tables
             }
@@ -151,8 +152,8 @@ class Reading:
         if not manifest.no_canary:
             self.canary = self._run.canary()
         if not manifest.no_canary and self.canary is None:
-            self.canary = engine.canary(manifest.epoch, server=facts)
-        self.logged = engine.logged(manifest.before.clock_us, server=facts)
+            self.canary = observable.canary(engine, manifest.epoch, facts)
+        self.logged = observable.logged(engine, manifest.before.clock_us, facts)
 
     def _again(self, broke: _Broken) -> ServerFacts | None:
         """Return the facts of the same server once it is back, None if it is not."""

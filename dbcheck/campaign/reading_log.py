@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dbcheck import interrupt
+from dbcheck.campaign import observable
 from dbcheck.campaign.rig import Rig
 from dbcheck.core.server import ServerFacts
 from dbcheck.core.startlog import crash_of, damage, damage_that_ended, since_start
@@ -81,7 +82,7 @@ class ReadingLog:
 
         "" if it names none, or only that of others, which may be older than the cut.
         """
-        names = self._rig.engine.names_in_log(tables)
+        names = observable.names_in_log(self._rig.engine, tables)
         return "; ".join(damage(self._since_start(), names)) if names else ""
 
     def _since_start(self) -> str:
@@ -93,7 +94,8 @@ class ReadingLog:
                 if not (log.rewound or log.truncated):
                     return since_start(log.text)
         with contextlib.suppress(EngineError):
-            return self._rig.engine.logged(facts.started_us, server=facts) or ""
+            found = observable.logged(self._rig.engine, facts.started_us, facts)
+            return found or ""
         return ""
 
     def _logged(self) -> str | None:
@@ -105,5 +107,5 @@ class ReadingLog:
             if self._rig.host is not None and self._marks is not None:
                 return self._rig.host.read_log(self._path, self._marks).text
         with contextlib.suppress(EngineError):  # it may be down
-            return self._rig.engine.logged(self._facts.clock_us)
+            return observable.logged(self._rig.engine, self._facts.clock_us)
         return ""

@@ -6,13 +6,13 @@ import time
 from collections.abc import Mapping
 
 from dbcheck.cli import rig
-from dbcheck.core.bystanders import Bystanders
 from dbcheck.core.cutclass import CutClass
+from dbcheck.core.other_users import OtherUsers
 from dbcheck.errors import EngineError, UsageError
 from dbcheck.inventory.entry import Entry
 from dbcheck.ports.engine import Engine
 from dbcheck.power import consent, interlock
-from dbcheck.remote.addresses import place
+from dbcheck.remote.addresses import locate_target
 
 # A connection that was just closed is seen for a moment.
 _LOOKS, _LOOK_S = 10, 0.2
@@ -34,7 +34,7 @@ def guard(entry: Entry, engine: Engine, *, yes: bool, i_know: bool) -> str:
     recognised = ""
     if entry.name:
         recognised = interlock.require_host(name, entry.expected, seen, server)
-    where = place(entry.target)
+    where = locate_target(entry.target)
     addresses = frozenset[str]() if where.here else where.addresses
     interlock.require_address(name, seen, addresses, i_know=i_know)
     interlock.require_alone(name, found, i_know=i_know)
@@ -75,21 +75,21 @@ def require_sole(entry: Entry) -> None:
         )
 
 
-def _look(engine: Engine, *, i_know: bool) -> tuple[Mapping[str, str], Bystanders]:
+def _look(engine: Engine, *, i_know: bool) -> tuple[Mapping[str, str], OtherUsers]:
     """Return the server's identity and its other users."""
     try:
         server = engine.facts().identity
-        found = engine.bystanders()
+        found = engine.other_users()
         for _ in range(_LOOKS):
             if not found.connections or i_know:
                 break
             time.sleep(_LOOK_S)
-            found = engine.bystanders()
+            found = engine.other_users()
     except EngineError as error:
         if not i_know:
             raise EngineError(
                 f"cannot check who else uses the server: {error}",
                 hint=f"Start it, or add {interlock.I_KNOW} to cut without this check.",
             ) from None
-        return {}, Bystanders((), 0)
+        return {}, OtherUsers((), 0)
     return server, found

@@ -353,7 +353,7 @@ def inventory() -> None:
     """Print the labs that are up as an inventory."""
     from dbcheck.lab import lab
 
-    hosts = {name: as_host(lab.Lab.find(name)) for name in lab.standing()}
+    hosts = {name: as_host(lab.Lab.find(name)) for name in lab.persistent_labs()}
     # JSON is YAML, too.
     say(*json.dumps({"all": {"hosts": hosts}}, indent=2).split("\n"))
 
@@ -404,8 +404,8 @@ def down(name: str | None) -> None:
     """
     from dbcheck.lab import lab
 
-    held = [] if name else lab.held()
-    names = [name] if name else lab.standing()
+    held = [] if name else lab.attached_labs()
+    names = [name] if name else lab.persistent_labs()
     for one in held:
         say(f"lab {one} ends with the command that runs it")
     for one in names:

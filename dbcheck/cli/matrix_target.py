@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from dbcheck.campaign import observable
 from dbcheck.campaign.control import run_control
 from dbcheck.campaign.cycle import require_answered
 from dbcheck.campaign.known import NOTHING_KNOWN
@@ -40,7 +41,7 @@ def on_target(
         url = session_url(base.engine.target, one.row.settings)
         engine = rig.engine(url, password) if one.row.settings else base.engine
         try:
-            engine.check(statements_of(workload.plan), relaxed=one.row.relaxed)
+            observable.check(engine, statements_of(workload.plan), weak=one.row.relaxed)
         except DbcheckError as error:
             one.fail(error)
         else:

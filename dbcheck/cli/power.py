@@ -131,6 +131,7 @@ def _tested(
     on: then the switch cuts something else.
     """
     from dbcheck.campaign.idle import measured
+    from dbcheck.campaign.observable import data_mark
     from dbcheck.cli import output, rig
     from dbcheck.core.table import LEDGER
     from dbcheck.power.reached import remember
@@ -146,7 +147,7 @@ def _tested(
         PlainProgress(output.progress_console()),
         engine.facts(),
         engine.places((LEDGER,)),
-        engine.mark_data,
+        data_mark(engine),
         lambda: run(switch, host, wait_s),
         switch.cut_class,
     )

@@ -48,7 +48,7 @@ class ServerFacts:
     server_log: str = ""
 
     @property
-    def young_us(self) -> int:
+    def start_ambiguous_us(self) -> int:
         """Microseconds until a restart would surely show another start time.
 
         0 or less: it would already.

@@ -17,7 +17,7 @@ _AGAIN_S = 1.0  # between two attempts to sever what goes on
 _RECEIVED = struct.Struct("=128xQ")
 
 
-class Cut:
+class Overrun:
     """Whether the server was cut off, and why.
 
     is_late: it took too long.  is_flood: it sent too much.
@@ -32,7 +32,7 @@ def deadline(
     sever: Callable[[], None],
     count: Callable[[], int] | None = None,
     most: int = 0,
-) -> Iterator[Cut]:
+) -> Iterator[Overrun]:
     """Call *sever*, from another thread, if the body goes beyond a limit.
 
     seconds: how long it may take.  The drivers know no timeout of their own for an
@@ -43,15 +43,15 @@ def deadline(
     Yield what says which; it is set before *sever* is called, which is called again
     while the body goes on: what it breaks may not be there yet.
     """
-    cut, done = Cut(), threading.Event()
+    overrun, done = Overrun(), threading.Event()
     before = count() if count else 0
 
     def watch() -> None:
         end_s = time.monotonic() + seconds
         while not done.wait(_wait_s(end_s, often=count is not None)):
-            cut.is_flood = count() - before > most if count else False
-            cut.is_late = time.monotonic() >= end_s
-            if cut.is_flood or cut.is_late:
+            overrun.is_flood = count() - before > most if count else False
+            overrun.is_late = time.monotonic() >= end_s
+            if overrun.is_flood or overrun.is_late:
                 break
         else:
             return
@@ -62,7 +62,7 @@ def deadline(
     thread = threading.Thread(target=watch, daemon=True)
     thread.start()
     try:
-        yield cut
+        yield overrun
     finally:
         done.set()
         thread.join()

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from dbcheck.core.server import ServerFacts
-from dbcheck.engines.deadline import Cut
+from dbcheck.engines.deadline import Overrun
 from dbcheck.errors import EngineError
 
 ANSWER_S = 30.0  # a catalogue query on a server that works
@@ -30,6 +30,10 @@ UNREADABLE = (
     ValueError,
     struct.error,
 )
+
+
+class ProtocolViolation(Exception):
+    """The server sent bytes that its protocol does not allow at this point."""
 
 
 def one_line(error: BaseException, secret: str) -> str:
@@ -55,15 +59,15 @@ def require_all(table: str, read: int, counted: int) -> None:
 
 
 def require_within(
-    cut: Cut, target: str, statement: str, answer_s: float, most: int
+    overrun: Overrun, target: str, statement: str, answer_s: float, most: int
 ) -> None:
     """Raise EngineError if the server was cut off for going beyond a limit."""
-    if cut.is_flood:
+    if overrun.is_flood:
         raise EngineError(
             f"{target} sent more than {most >> 20} MiB in answer to {statement}",
             hint="No sound server does that: see what answers at that address.",
         )
-    if cut.is_late:
+    if overrun.is_late:
         raise unanswered(target, statement, answer_s)
 
 
@@ -116,7 +120,7 @@ class Link(ABC):
             self.abandon(error)
 
     @abstractmethod
-    def words(self, error: BaseException) -> str:
+    def message(self, error: BaseException) -> str:
         """Return the server's message on one line, without the password."""
 
     @abstractmethod
@@ -163,7 +167,7 @@ class Link(ABC):
         """
         self.close()
         if isinstance(error, UNREADABLE):
-            raise unreadable(self._target, self.words(error)) from error
+            raise unreadable(self._target, self.message(error)) from error
 
     @abstractmethod
     def close(self) -> None:

@@ -20,7 +20,7 @@ from dbcheck.errors import HostError
 from dbcheck.hosts.agent import serve as host_agent
 from dbcheck.hosts.canary import Canaries, Pace
 from dbcheck.hosts.reset import ArmedReset
-from dbcheck.remote.channel import Channel, Dialect, Pipe
+from dbcheck.remote.channel import AgentProtocol, Channel, Pipe
 from dbcheck.remote.program import program
 from dbcheck.remote.way import way_to
 
@@ -63,7 +63,7 @@ HINTS = {
     "sudo": "Log in as root, or allow it in sudoers(5): NOPASSWD: "
     "/usr/bin/tee /proc/sysrq-trigger",
 }
-_DIALECT = Dialect(
+_PROTOCOL = AgentProtocol(
     program=PROGRAM,
     who="host",
     failure=HostError,
@@ -260,7 +260,7 @@ class TargetHost:
         return self._channel
 
     def _open(self) -> Channel:
-        return Channel(self._open_pipe(PROGRAM), self.place, _DIALECT)
+        return Channel(self._open_pipe(PROGRAM), self.place, _PROTOCOL)
 
 
 def open_host(

@@ -21,7 +21,7 @@ from dbcheck.lab.process import Process
 from dbcheck.lab.reply import result_in
 from dbcheck.lab.spec import LabSpec
 from dbcheck.lab.ssh import sshd
-from dbcheck.lab.state import Entry
+from dbcheck.lab.state import LabRecord
 from dbcheck.lab.switch import LabSwitch
 
 T = TypeVar("T")
@@ -46,7 +46,9 @@ class Lab:
     log_path:    among them its log.
     """
 
-    def __init__(self, entry: Entry, daemon: subprocess.Popen[bytes] | None) -> None:
+    def __init__(
+        self, entry: LabRecord, daemon: subprocess.Popen[bytes] | None
+    ) -> None:
         """Ask the daemon for the facts; use start() or find()."""
         self._entry = entry
         self._daemon = daemon
@@ -79,7 +81,7 @@ class Lab:
                 f"no such lab can be built here: {'; '.join(lacking)}",
                 hint="Mend that, or take the rung called process.",
             )
-        state.mend()
+        state.remove_dead()
         entry, lock = state.create(name)
         daemon = None
         try:
@@ -160,16 +162,16 @@ class Lab:
         return rpc.ask(self._entry.control, request, kind, timeout_s=timeout_s)
 
 
-def standing() -> list[str]:
+def persistent_labs() -> list[str]:
     """Return the names of this account's labs that no client holds.
 
     That is those that were started to stay, and those that are dead.
     """
-    names = held()
+    names = attached_labs()
     return [entry.name for entry in state.entries() if entry.name not in names]
 
 
-def held() -> list[str]:
+def attached_labs() -> list[str]:
     """Return the names of this account's labs that end with their client."""
     entries = state.entries()
     return [entry.name for entry in entries if entry.alive() and not entry.stays()]
@@ -180,7 +182,7 @@ def down(name: str) -> bool:
 
     Return whether it was alive.  Raise LabError if there is none.
     """
-    entry = state.place(name)
+    entry = state.record_of(name)
     alive = entry.alive()
     if not alive and not entry.path.exists():
         state.find(name)  # says so
@@ -201,7 +203,7 @@ def best_rung(engine: str) -> str:
     return "process" if missing(LabSpec(engine, rung="drive")) else "drive"
 
 
-def _prepare(entry: Entry, spec: LabSpec, folder: Path, *, keep: bool) -> None:
+def _prepare(entry: LabRecord, spec: LabSpec, folder: Path, *, keep: bool) -> None:
     """Make the lab's folder, and note it, before anything else is made."""
     folder = folder.parent.resolve() / folder.name
     # Without namespaces a server of another account must find its way through.
@@ -218,7 +220,7 @@ def _prepare(entry: Entry, spec: LabSpec, folder: Path, *, keep: bool) -> None:
 
 
 def _spawn(
-    entry: Entry, lock: int, *, keep: bool
+    entry: LabRecord, lock: int, *, keep: bool
 ) -> tuple[subprocess.Popen[bytes], int]:
     """Start the daemon; return it and the pipe on which it says that it is ready.
 
@@ -254,7 +256,7 @@ def _spawn(
     return daemon, ready
 
 
-def _await_ready(entry: Entry, ready: int) -> None:
+def _await_ready(entry: LabRecord, ready: int) -> None:
     """Wait for the daemon's word; close the pipe; raise LabError if it is not good."""
     with open(ready, "rb") as pipe:
         if not select.select([pipe], [], [], _START_TIMEOUT_S)[0]:
@@ -276,7 +278,7 @@ def _tail(log: Path) -> str:
     return text.strip() or "no word in its log"
 
 
-def _end(entry: Entry) -> None:
+def _end(entry: LabRecord) -> None:
     """End a lab gently if it answers, by force if not, and remove its files."""
     daemon = entry.daemon()
     try:
@@ -292,7 +294,7 @@ def _end(entry: Entry) -> None:
     _wipe(entry)
 
 
-def _wipe(entry: Entry) -> None:
+def _wipe(entry: LabRecord) -> None:
     if not entry.wait_dead(_DEAD_TIMEOUT_S):
         raise LabError(f"the daemon of lab {entry.name} does not end")
-    state.mend(frozenset({entry.name}))
+    state.remove_dead(frozenset({entry.name}))

@@ -65,7 +65,7 @@ class Machine:
         with self._storage.in_no_time():
             self.server.initialise()
             self.server.start()
-            self._storage.settle()
+            self._storage.flush_all()
         self._storage.start_counting()
         self.power = PowerState.ON
 

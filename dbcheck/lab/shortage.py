@@ -10,7 +10,7 @@ _WORDS = tuple(os.strerror(number).lower() for number in _LACKS)
 _KILLED = "terminated by signal 9"  # PostgreSQL's words of its own startup process
 
 
-def is_told(said: str) -> bool:
+def is_resource_shortage(said: str) -> bool:
     """Say whether *said* tells of a lack of memory, processes, files or a port.
 
     Such a program may work at the next try, so its failure says nothing of its data.

@@ -30,7 +30,7 @@ _POLL_S = 0.01
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class LabRecord:
     """The place of one lab in the state folder."""
 
     path: Path
@@ -173,14 +173,14 @@ def _one_at_a_time(folder: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def create(name: str) -> tuple[Entry, int]:
+def create(name: str) -> tuple[LabRecord, int]:
     """Make the place of a new lab; return it and the descriptor that is its lock.
 
     An empty *name* stands for one drawn at random.  The lab counts as alive until
     every copy of the descriptor is closed.  Raise UsageError if the name cannot be
     one, LabError if a lab of that name runs or was not cleaned up.
     """
-    entry = place(name or f"lab-{secrets.token_hex(4)}")
+    entry = record_of(name or f"lab-{secrets.token_hex(4)}")
     with _one_at_a_time(entry.path.parent):
         try:
             entry.path.mkdir(mode=0o700)
@@ -195,25 +195,25 @@ def create(name: str) -> tuple[Entry, int]:
     return entry, descriptor
 
 
-def entries() -> list[Entry]:
+def entries() -> list[LabRecord]:
     """Return all labs of this account, alive or not, by name."""
     paths = (path for path in root().iterdir() if _NAME.fullmatch(path.name))
-    return [Entry(path) for path in sorted(paths)]
+    return [LabRecord(path) for path in sorted(paths)]
 
 
-def place(name: str) -> Entry:
+def record_of(name: str) -> LabRecord:
     """Return where a lab of that name has its place, whether there is one or not."""
     if not _NAME.fullmatch(name):
         raise UsageError(
             f"a lab cannot be called {name!r}",
             hint="Use lower-case letters, digits and dashes, 40 at most.",
         )
-    return Entry(root() / name)
+    return LabRecord(root() / name)
 
 
-def find(name: str) -> Entry:
+def find(name: str) -> LabRecord:
     """Return the living lab of that name; raise LabError if there is none."""
-    entry = place(name)
+    entry = record_of(name)
     if entry.alive():
         return entry
     others = ", ".join(entry.name for entry in entries() if entry.alive())
@@ -222,23 +222,23 @@ def find(name: str) -> Entry:
     )
 
 
-def mend(names: frozenset[str] | None = None) -> list[str]:
+def remove_dead(names: frozenset[str] | None = None) -> list[str]:
     """Remove everything that dead labs left; return their names.
 
     names: look at these only; None for all.  Living labs are not touched.  Raise
     LabError if something cannot be removed.
     """
     folder = root()
-    mended = []
+    removed = []
     with _one_at_a_time(folder):
         for entry in entries():
             if (names is None or entry.name in names) and not entry.alive():
-                _mend(entry)
-                mended.append(entry.name)
-    return mended
+                _remove(entry)
+                removed.append(entry.name)
+    return removed
 
 
-def _mend(entry: Entry) -> None:
+def _remove(entry: LabRecord) -> None:
     processes = entry.processes()
     for process in processes:
         process.kill()

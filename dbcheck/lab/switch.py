@@ -86,7 +86,7 @@ class LabSwitch:
 
     def _ask(self, request: requests.Request, kind: type[T], timeout_s: float) -> T:
         try:
-            socket = state.place(self.name).control
+            socket = state.record_of(self.name).control
             return rpc.ask(socket, request, kind, timeout_s=timeout_s)
         except LabError as error:
             text = f"lab {self.name}: {error}"

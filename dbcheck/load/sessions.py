@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from dbcheck.core.plans.plan import Plan
 from dbcheck.core.server import ServerFacts, is_restarted
+from dbcheck.ports.abilities import weakens_sessions
 from dbcheck.ports.engine import Engine, Session
 
 
@@ -26,7 +27,7 @@ class Sessions:
 
     before:      the server when the load began.
     plan:        what they send.
-    relaxed:     the sessions are those of a control.
+    weak:        the sessions are those of a control.
     count:       how many sessions there are.
     first, step: their numbers are first, first + step, and so on, also those of
                  sessions that replace broken ones.
@@ -37,7 +38,7 @@ class Sessions:
     engine: Engine
     before: ServerFacts
     plan: Plan
-    relaxed: bool
+    weak: bool
     count: int
     first: int = 1
     step: int = 1
@@ -59,9 +60,11 @@ class Sessions:
         Raise OtherServer if it reaches another server than the load began with, or
         that server after a restart.
         """
-        return self.engine.open_session(
-            self.plan.statements, relaxed=self.relaxed, server=self.before
-        )
+        statements, engine = self.plan.statements, self.engine
+        if not self.weak:
+            return engine.open_session(statements, server=self.before)
+        assert weakens_sessions(engine)  # the preflight refused the others
+        return engine.open_weak_session(statements, server=self.before)
 
     def is_same_server(self) -> bool:
         """Return whether the server is still the process that the load began with."""
@@ -74,7 +77,7 @@ class Sessions:
                 self.engine,
                 self.before,
                 self.plan,
-                self.relaxed,
+                self.weak,
                 len(range(part, self.count, count)),
                 self.first + part * self.step,
                 self.step * count,

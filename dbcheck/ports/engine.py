@@ -1,14 +1,16 @@
-"""What a cycle needs of a database server; each docstring is the contract."""
+"""What a cycle needs of every database server; each docstring is the contract.
+
+What only some servers can do is in ports.abilities.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from dbcheck.core.bystanders import Bystanders
-from dbcheck.core.held import HeldCanary
 from dbcheck.core.history import Row
 from dbcheck.core.operation import Operation, StatementSpec
+from dbcheck.core.other_users import OtherUsers
 from dbcheck.core.places import Place
 from dbcheck.core.server import ServerFacts
 from dbcheck.core.table import TableFacts, TableSpec
@@ -60,17 +62,13 @@ class Engine(Protocol):
 
     family: str  # folder under sql/: "postgresql" or "mysql"
     target: str  # the URL without any password
-    checkpoints: bool  # a checkpoint can be asked for
 
     def facts(self) -> ServerFacts:
         """Read the server's facts; raise EngineError if it cannot be reached."""
 
-    def check(
-        self, statements: Sequence[StatementSpec], *, relaxed: bool = False
-    ) -> None:
+    def check(self, statements: Sequence[StatementSpec]) -> None:
         """Raise EngineError (with the fix as hint) if this server cannot be tested.
 
-        relaxed: also refuse what relax() would be refused for.
         Nothing is created.  Refuses an unsupported version, a replica, a server
         in recovery or read-only, a privilege that *statements* need and the account
         lacks, and a table of theirs that is unlogged, temporary, not transactional, not
@@ -83,10 +81,7 @@ class Engine(Protocol):
         The data directory comes first; the tables need not exist yet.
         """
 
-    def mark_data(self) -> str:
-        """Leave a word in the data directory; return it, "" if its files name it."""
-
-    def bystanders(self) -> Bystanders:
+    def other_users(self) -> OtherUsers:
         """Return who else uses this server, as far as this account may see."""
 
     def prepare(
@@ -94,70 +89,16 @@ class Engine(Protocol):
     ) -> dict[str, TableFacts]:
         """Create the tables that are not there; return what each holds, by its name."""
 
-    def table_identity(
-        self, table: TableSpec, *, server: ServerFacts | None = None
-    ) -> str:
-        """Return what names the table itself, "" if the server does not tell.
-
-        Restarts, crashes, inserts and deletes keep it.  After TRUNCATE, a rewrite, or
-        DROP and CREATE it is another one.  Raise ConnectionLost.
-        """
-
-    def names_in_log(self, tables: Sequence[TableSpec]) -> tuple[str, ...]:
-        """Return how the server's log names the tables and their files, if known.
-
-        A line that has one of them, not followed by more of a name, is about a table.
-        """
-
-    def relax(self, *, process: bool) -> str:
-        """Prepare the server for relaxed sessions; return in words what relaxes them.
-
-        process: the cut takes the server's process and no more.
-        What this changes beyond sessions ends with the server's process, and is
-        remembered there before it is changed, for tighten().
-        """
-
-    def tighten(self) -> str | None:
-        """Undo relax(), also that of a client that died.
-
-        Return in words what was put back, None if there was nothing.
-        """
-
     def open_session(
         self,
         statements: Sequence[StatementSpec],
         *,
-        relaxed: bool = False,
         server: ServerFacts | None = None,
     ) -> Session:
-        """Connect for operations of *statements*; raise EngineError if refused.
-
-        relaxed: commits are acked before they are durable, as only a control wants.
-        """
+        """Connect for operations of *statements*; raise EngineError if refused."""
 
     def row(self, table: TableSpec, row_id: int) -> Row | None:
         """Return the row with that id over a new connection; classic: only its id."""
-
-    def checkpoint(self) -> str | None:
-        """Ask for a checkpoint; return None, or why there was none."""
-
-    def plant_canary(
-        self, epoch: int, *, server: ServerFacts | None = None
-    ) -> HeldCanary | None:
-        """Leave a row that recovery from a crash removes and a shutdown keeps.
-
-        Return what has to be held until the server is back; raise NoCanary.
-        """
-
-    def canary(self, epoch: int, *, server: ServerFacts | None = None) -> bool | None:
-        """Return whether the canary that was planted is there, None if unknown."""
-
-    def logged(self, since_us: int, *, server: ServerFacts | None = None) -> str | None:
-        """Return what the server logged of crashes and shutdowns since then.
-
-        Read over SQL, in lines; None if this server has no such table or the account
-        may not read it.  since_us: as ServerFacts.clock_us.
-        """
 
     def ready(self) -> str | None:
         """Try to connect, at most 5 s: None if the server takes queries and is out

@@ -85,7 +85,7 @@ class WitnessLog(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class HostFacts:
+class WitnessHostFacts:
     """What tells one host from another, and how its disk behaves.
 
     An item that cannot be read there is "" (or empty).
@@ -111,7 +111,7 @@ class Witness(Protocol):
     kind: str  # "ssh" or "file"
     url: str  # as given by the user; holds no secret
 
-    def facts(self) -> HostFacts:
+    def facts(self) -> WitnessHostFacts:
         """Describe the host and make sure that the folder can be written."""
 
     def probe(self, count: int) -> Sequence[float]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from ipaddress import ip_address
 
-from dbcheck.core.bystanders import Bystanders
 from dbcheck.core.identity import Expected, Identity
+from dbcheck.core.other_users import OtherUsers
 from dbcheck.errors import UsageError
 from dbcheck.remote.addresses import boot_id
 
@@ -81,7 +81,7 @@ def require_elsewhere(name: str, seen: Identity | None) -> None:
         )
 
 
-def require_alone(name: str, found: Bystanders, *, i_know: bool) -> None:
+def require_alone(name: str, found: OtherUsers, *, i_know: bool) -> None:
     """Raise UsageError if the cut would hit others than dbcheck, or might."""
     if i_know:
         return

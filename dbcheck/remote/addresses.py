@@ -14,7 +14,7 @@ _ANY_PORT = 9
 
 
 @dataclass(frozen=True, slots=True)
-class TargetPlace:
+class TargetLocation:
     """Where a target's URL leads.
 
     here:      this client's own host (a socket file, loopback, an own address).
@@ -25,13 +25,13 @@ class TargetPlace:
     addresses: frozenset[str]
 
 
-def place(target: str) -> TargetPlace:
+def locate_target(target: str) -> TargetLocation:
     """Return where the SQLAlchemy URL *target* leads; looks its host name up."""
     hosts = _hosts(target)
     if not hosts:
-        return TargetPlace(True, frozenset())
+        return TargetLocation(True, frozenset())
     addresses = frozenset[str]().union(*map(_resolve, hosts))
-    return TargetPlace(any(is_own(address) for address in addresses), addresses)
+    return TargetLocation(any(is_own(address) for address in addresses), addresses)
 
 
 def _hosts(target: str) -> list[str]:

@@ -39,12 +39,12 @@ class Pipe(Protocol):
     def is_alive(self) -> bool:
         """Say whether the agent still runs, as far as is known here."""
 
-    def last_words(self) -> str:
+    def stderr_text(self) -> str:
         """Return what the agent, or the shell, said on standard error."""
 
 
 @dataclass(frozen=True, slots=True)
-class Dialect:
+class AgentProtocol:
     """One kind of agent, and how its failures are told.
 
     program:    what is sent and run, see program.py.
@@ -65,17 +65,17 @@ class Channel:
     """A conversation with one wire.
 
     One thread may send while another receives.  place names the host in errors;
-    they are of the class dialect.failure, called the failure below.
+    they are of the class protocol.failure, called the failure below.
     """
 
-    def __init__(self, pipe: Pipe, place: str, dialect: Dialect) -> None:
+    def __init__(self, pipe: Pipe, place: str, protocol: AgentProtocol) -> None:
         """Send the agent its program; raise the failure unless it answers."""
         self._pipe = pipe
-        self._dialect = dialect
+        self._protocol = protocol
         self.place = place
         self._buffer = bytearray()
         try:
-            pipe.send(dialect.program)
+            pipe.send(protocol.program)
             self._await_hello()
         except OSError as error:
             failure = self._ended()
@@ -225,35 +225,35 @@ class Channel:
         said = f"did not answer for {patience.most_s:g} s"
         if patience.received:
             said = f"broke off its answer, or sends less than {SLOWEST_BYTES_PER_S} B/s"
-        return self._dialect.failure(
+        return self._protocol.failure(
             f"{self.place} {said}",
             hint="Check its disk and the network between here and there.",
         )
 
     def _ended(self) -> DbcheckError:
-        words = self._pipe.last_words().strip().splitlines()
+        words = self._pipe.stderr_text().strip().splitlines()
         said = f": {words[-1][:200]}" if words else ""
-        hint = self._dialect.ended_hint
+        hint = self._protocol.ended_hint
         if "python" in said.lower():
             hint = "That host needs Python 3.8 or newer as python3."
-        who = self._dialect.who
-        return self._dialect.failure(
+        who = self._protocol.who
+        return self._protocol.failure(
             f"the {who} agent at {self.place} ended{said}", hint=hint
         )
 
     def nonsense(self) -> DbcheckError:
         """Return the error for an answer that no agent would give."""
-        return self._dialect.failure(
-            f"{self.place} answers what no {self._dialect.who} agent says",
+        return self._protocol.failure(
+            f"{self.place} answers what no {self._protocol.who} agent says",
             hint="Check what its login shell prints, and which host it is.",
         )
 
     def _error(self, payload: bytes) -> DbcheckError:
         try:
             answer = json.loads(payload)
-            hint = self._dialect.hints.get(answer["code"], "")
+            hint = self._protocol.hints.get(answer["code"], "")
             message = str(answer["message"])[:_ERROR_CHARACTERS_MAX]
-            what = f"{self._dialect.who} {self.place}: {message}"
-            return self._dialect.failure(what, hint=hint)
+            what = f"{self._protocol.who} {self.place}: {message}"
+            return self._protocol.failure(what, hint=hint)
         except (ValueError, KeyError, TypeError, RecursionError):
             return self.nonsense()

@@ -90,7 +90,7 @@ class ChildPipe:
         """Say whether the agent still runs."""
         return self._child.poll() is None
 
-    def last_words(self) -> str:
+    def stderr_text(self) -> str:
         """Return what the agent said on standard error."""
         with contextlib.suppress(subprocess.TimeoutExpired, OSError, ValueError):
             self._child.wait(_GRACE_S)

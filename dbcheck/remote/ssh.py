@@ -15,9 +15,9 @@ from dbcheck.remote.program import bootstrap
 from dbcheck.remote.sshconnect import Address, Connection, SshOptions, connect
 
 _READ_BYTES = 1 << 18
-_LAST_WORDS_S = 2.0
+_STDERR_S = 2.0
 _STUCK_S = 60.0  # as long as a reply may take, see channel.REPLY_TIMEOUT_S
-_LAST_WORDS_BYTES_MAX = 1 << 16
+_STDERR_BYTES_MAX = 1 << 16
 
 
 class SshHost:
@@ -158,13 +158,13 @@ class SshPipe:
         """Say whether the agent still runs, as far as is known here."""
         return not self._channel.closed and not self._channel.eof_received
 
-    def last_words(self) -> str:
+    def stderr_text(self) -> str:
         """Return what came on standard error."""
         words = b""
-        self._channel.settimeout(_LAST_WORDS_S)
-        ends_s = time.monotonic() + _LAST_WORDS_S
+        self._channel.settimeout(_STDERR_S)
+        ends_s = time.monotonic() + _STDERR_S
         try:
-            while len(words) < _LAST_WORDS_BYTES_MAX and time.monotonic() < ends_s:
+            while len(words) < _STDERR_BYTES_MAX and time.monotonic() < ends_s:
                 part = self._channel.recv_stderr(_READ_BYTES)
                 if not part:
                     break

@@ -48,7 +48,7 @@ class Refusal(Exception):
         self.code = code
 
 
-class Outlet:
+class ReplyStream:
     """The stream to the client, for any thread."""
 
     def __init__(self, fd: int) -> None:
@@ -98,7 +98,7 @@ def take_messages(buffer: bytearray) -> list[tuple[int, int, int, bytes]]:
     return messages
 
 
-def obey(verb: Callable[[Any], T], payload: bytes) -> T:
+def call(verb: Callable[[Any], T], payload: bytes) -> T:
     """Return what *verb* answers to a request; refuse one that it cannot use."""
     try:
         return verb(json.loads(payload))
@@ -112,11 +112,11 @@ def obey(verb: Callable[[Any], T], payload: bytes) -> T:
         raise Refusal("protocol", f"not a request: {error!r}") from error
 
 
-def serve(agent: Any, outlet: Outlet, fd_in: int) -> None:
+def serve(agent: Any, replies: ReplyStream, fd_in: int) -> None:
     """Let *agent* handle() what comes in until the channel ends, then close() it."""
     buffer = bytearray()
     try:
-        outlet.hello()
+        replies.hello()
         while True:
             arrived = os.read(fd_in, READ_BYTES)
             if not arrived:
@@ -131,12 +131,12 @@ def serve(agent: Any, outlet: Outlet, fd_in: int) -> None:
         agent.close()
 
 
-class Answers:
+class RequestHandler:
     """Answers each message of a channel with one result, or with one error."""
 
-    def __init__(self, outlet: Outlet) -> None:
-        """Answer through *outlet*."""
-        self._outlet = outlet
+    def __init__(self, replies: ReplyStream) -> None:
+        """Answer through *replies*."""
+        self._replies = replies
 
     def answer(self, verb: int, payload: bytes) -> object:
         """Do what *verb* says and return the result; raise Refusal or OSError."""
@@ -150,15 +150,15 @@ class Answers:
             except Refusal as refusal:
                 self._error(refusal.code, str(refusal))
             except OSError as error:
-                self._error(errno_name(error), error_words(error, "this host"))
+                self._error(errno_name(error), describe_error(error, "this host"))
             else:
-                self._outlet.send(RESULT, to_json(result))
+                self._replies.send(RESULT, to_json(result))
 
     def _error(self, code: str, message: str) -> None:
-        self._outlet.send(ERROR, to_json({"code": code, "message": message}))
+        self._replies.send(ERROR, to_json({"code": code, "message": message}))
 
 
-def settle() -> None:
+def prepare_process() -> None:
     """Prepare this process to be an agent."""
     os.chdir("/")  # keep no filesystem busy
 
@@ -366,7 +366,7 @@ def unescape(word: str) -> str:
     return re.sub(r"\\([0-7]{3})", lambda m: chr(int(m.group(1), 8)), word)
 
 
-def error_words(error: OSError, place: str) -> str:
+def describe_error(error: OSError, place: str) -> str:
     """Return what went wrong, and where."""
     return f"{error.filename or place}: {error.strerror or error}"
 

@@ -47,17 +47,17 @@ from dbcheck.remote.wire import (
     ERROR,
     MARK,
     RESULT,
-    Outlet,
     Refusal,
+    ReplyStream,
+    call,
     clock_us,
+    describe_error,
     errno_name,
-    error_words,
     host_names,
     make_folder,
     mount_of,
-    obey,
+    prepare_process,
     serve,
-    settle,
     sync_folder,
     to_json,
     write_all,
@@ -290,7 +290,7 @@ class Agent:
                     self._log.add(verb, token, count, payload)
                     batches = True
                 elif verb in self._verbs:
-                    obey(self._verbs[verb], payload)
+                    call(self._verbs[verb], payload)
                 else:
                     raise Refusal("protocol", f"no such verb: {verb}")
             if batches and self._log is not None:
@@ -301,7 +301,7 @@ class Agent:
             raise
         except OSError as error:
             place = self._log.path if self._log else ""
-            self._error(errno_name(error), error_words(error, place))
+            self._error(errno_name(error), describe_error(error, place))
 
     def close(self) -> None:
         """Close the log, if one is open."""
@@ -505,9 +505,9 @@ def list_folder(path: str) -> list[str]:
 
 def main() -> None:
     """Serve standard input and output."""
-    settle()
-    outlet = Outlet(1)
-    serve(Agent(outlet.send), outlet, 0)
+    prepare_process()
+    replies = ReplyStream(1)
+    serve(Agent(replies.send), replies, 0)
 
 
 if __name__ == "__main__":

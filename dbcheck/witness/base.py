@@ -11,7 +11,7 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 
 from dbcheck.errors import HostError, WitnessError
-from dbcheck.ports.witness import HostFacts, WitnessLog
+from dbcheck.ports.witness import WitnessHostFacts, WitnessLog
 from dbcheck.remote import wire
 from dbcheck.remote.channel import Channel, Pipe
 from dbcheck.witness import agent
@@ -66,9 +66,9 @@ class AgentWitness(ABC):
     def _open_pipe(self) -> Pipe:
         """Start an agent that waits for its program; raise HostError."""
 
-    def facts(self) -> HostFacts:
+    def facts(self) -> WitnessHostFacts:
         """Describe the host and make sure that the folder can be written."""
-        facts = self._request(HostFacts, agent.FACTS)
+        facts = self._request(WitnessHostFacts, agent.FACTS)
         words = (facts.hostname, facts.machine_id, facts.boot_id, *facts.addresses)
         longest = max(map(len, (*words, facts.folder, facts.filesystem)))
         if longest > WORD_MAX or len(facts.addresses) > ADDRESSES_MAX:

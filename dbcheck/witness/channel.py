@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dbcheck.errors import WitnessError
-from dbcheck.remote.channel import Channel, Dialect, Pipe
+from dbcheck.remote.channel import AgentProtocol, Channel, Pipe
 from dbcheck.remote.program import program
 
 PARTS = ("dbcheck.owners",)  # of the agent's program, in front of it
@@ -28,7 +28,7 @@ HINTS = {
     "no-run": "`dbcheck witness show --witness URL` lists the runs that are there.",
     "strangers": "Look at that folder by hand; dbcheck deletes only its own files.",
 }
-_DIALECT = Dialect(
+_PROTOCOL = AgentProtocol(
     program=PROGRAM,
     who="witness",
     failure=WitnessError,
@@ -39,4 +39,4 @@ _DIALECT = Dialect(
 
 def open_channel(pipe: Pipe, place: str) -> Channel:
     """Send the agent its program; raise WitnessError unless it answers."""
-    return Channel(pipe, place, _DIALECT)
+    return Channel(pipe, place, _PROTOCOL)

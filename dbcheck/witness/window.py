@@ -37,46 +37,46 @@ class WindowLimits:
         if self.acks < 1 or not 0 < self.age_s <= self.silence_s:
             raise UsageError(
                 f"a window of {self.acks} acks, {self.age_s:g} s, silence "
-                f"{self.silence_s:g} s makes no sense",
+                f"{self.silence_s:g} s is invalid",
                 hint="Allow at least one ack, and no more age than silence.",
             )
 
 
-class News:
-    """A descriptor that can be made readable, for whoever waits in an event loop."""
+class Wakeup:
+    """A descriptor that becomes readable once, for whoever waits in an event loop."""
 
     def __init__(self) -> None:
         self._reader, self._writer = os.pipe()
-        self._wanted = self._told = False
+        self._armed = self._is_set = False
 
     def fileno(self) -> int:
         """Return the descriptor, to be polled for reading; -1 once it is closed."""
         return self._reader
 
-    def want(self) -> None:
-        """Have the descriptor readable at the next news."""
-        self._wanted = True
+    def arm(self) -> None:
+        """Let the next set() make the descriptor readable."""
+        self._armed = True
 
-    def look(self) -> None:
-        """Make the descriptor unreadable; what it told of is to be read after that."""
-        if self._told:
+    def clear(self) -> None:
+        """Make the descriptor unreadable; read what changed after that."""
+        if self._is_set:
             os.read(self._reader, 1)
-        self._told = False
+        self._is_set = False
 
-    def tell(self) -> None:
-        """Make the descriptor readable if somebody wants news."""
-        if not self._wanted or self._reader < 0:
+    def set(self) -> None:
+        """Make the descriptor readable if it is armed, and disarm it."""
+        if not self._armed or self._reader < 0:
             return
-        if not self._told:
+        if not self._is_set:
             os.write(self._writer, b"!")
-        self._wanted, self._told = False, True
+        self._armed, self._is_set = False, True
 
     def close(self) -> None:
         """Close the descriptor; idempotent."""
         if self._reader >= 0:
             os.close(self._reader)
             os.close(self._writer)
-        self._reader, self._told = -1, False
+        self._reader, self._is_set = -1, False
 
 
 class Window:
@@ -94,10 +94,10 @@ class Window:
         self._now = now
         lock = threading.Lock()
         self._lock = lock
-        self._news = threading.Condition(lock)  # for sessions: confirmed or failed
+        self._changed = threading.Condition(lock)  # for sessions: confirmed or failed
         self._work = threading.Condition(lock)  # for the writer: something to take
-        self._waiting = 0  # sessions that wait for news
-        self.ready = News()  # for an event loop: as news, under the same lock
+        self._waiting = 0  # sessions that wait on _changed
+        self.ready = Wakeup()  # for an event loop: as _changed, under the same lock
         self._batches: list[Batch] = []
         self._acks: list[AckValues] = []  # the batch that still grows
         self._acks_put = self._events_put = 0
@@ -128,24 +128,24 @@ class Window:
     def room(self, wanted: int = 1) -> int:
         """Return how many acks there is room for now; raise if the window failed.
 
-        If they are fewer than *wanted*, ready is told as soon as that may have changed.
+        If they are fewer than *wanted*, ready becomes readable once there may be more.
         """
         with self._lock:
             self._fail_if_silent()
             self._raise_failure()
-            self.ready.look()
+            self.ready.clear()
             room = self._room()
             if room < wanted:
-                self.ready.want()
+                self.ready.arm()
             return room
 
     def confirmed(self) -> int:
-        """Return how many acks are confirmed; if not all, ready is told of more."""
+        """Return how many acks are confirmed; if not all, ready shows when more are."""
         with self._lock:
             if self._acks_confirmed < self._acks_put:
-                self.ready.want()
+                self.ready.arm()
             if self._failure is not None:
-                self.ready.tell()  # there will be no other news
+                self.ready.set()  # nothing else will set it
             return self._acks_confirmed
 
     def put_event(self, body: bytes) -> None:
@@ -197,9 +197,9 @@ class Window:
             self._events_confirmed = events
             while self._taken and self._taken[0][0] <= acks + events:
                 self._taken.popleft()
-            self.ready.tell()
+            self.ready.set()
             if self._waiting:
-                self._news.notify_all()
+                self._changed.notify_all()
 
     def fail(self, failure: DbcheckError) -> None:
         """Let every call raise *failure* from now on; the first failure stays."""
@@ -288,7 +288,7 @@ class Window:
                 self._raise_failure()
                 self._fail_if_silent()
                 if self._failure is None:
-                    self._news.wait(self._limits.silence_s - self._age_s())
+                    self._changed.wait(self._limits.silence_s - self._age_s())
         finally:
             self._waiting -= 1
 
@@ -304,8 +304,8 @@ class Window:
 
     def _fail(self, failure: DbcheckError) -> None:
         self._failure = self._failure or failure
-        self.ready.tell()
-        self._news.notify_all()
+        self.ready.set()
+        self._changed.notify_all()
         self._work.notify_all()
 
 

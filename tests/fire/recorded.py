@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from dbcheck.core.operation import Operation, StatementSpec
+from dbcheck.ports.abilities import weakens_sessions
 from dbcheck.ports.engine import Engine, Session
 from dbcheck.ports.witness import Witness, WitnessLog
 from tests.fire.agents import change_agent
@@ -97,6 +98,14 @@ class RecordedEngine:
     ) -> Session:
         """Open a session that records."""
         session = self.inner.open_session(statements, **options)
+        return cast(Session, _RecordedSession(session))
+
+    def open_weak_session(
+        self, statements: Sequence[StatementSpec], **options: Any
+    ) -> Session:
+        """Open a control's session that records."""
+        assert weakens_sessions(self.inner)
+        session = self.inner.open_weak_session(statements, **options)
         return cast(Session, _RecordedSession(session))
 
     def __getattr__(self, name: str) -> Any:

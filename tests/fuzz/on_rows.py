@@ -13,11 +13,10 @@ import mysql.connector
 import psycopg2
 
 from dbcheck.core.history import Row
+from dbcheck.engines.link import ProtocolViolation
 from dbcheck.engines.mysql import rows as mysql_rows
-from dbcheck.engines.mysql import wire as mysql_wire
 from dbcheck.engines.mysql.rows import Layout, RowReader
 from dbcheck.engines.postgresql import copy as postgresql_copy
-from dbcheck.engines.postgresql import rows as postgresql_rows
 from dbcheck.engines.postgresql.copy import Copy
 from dbcheck.engines.postgresql.rows import CopyParser
 from tests.fuzz.script import Script, edit_bytes
@@ -161,7 +160,7 @@ def copy(data: bytes) -> None:
             except psycopg2.OperationalError:
                 assert fails
                 outcome = FAILED
-            except postgresql_rows.Nonsense:
+            except ProtocolViolation:
                 outcome = REFUSED
         assert not running._thread.is_alive()
     _agree(found, STOPPED if fails else outcome, partial(slow_copy, messages))
@@ -244,7 +243,7 @@ def result(data: bytes) -> None:
             for batch in reader.batches():
                 found += batch
             outcome = WHOLE
-        except mysql_wire.Nonsense:
+        except ProtocolViolation:
             outcome = REFUSED
         except mysql.connector.Error:
             outcome = FAILED

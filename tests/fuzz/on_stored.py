@@ -16,7 +16,7 @@ from dbcheck.core.records import AfterRecord, LoadRecord, Manifest, RestoreRecor
 from dbcheck.core.verdict import Verdict
 from dbcheck.errors import DbcheckError, RunFormatError
 from dbcheck.lab.spec import LabSpec
-from dbcheck.lab.state import Entry
+from dbcheck.lab.state import LabRecord
 from dbcheck.report.verdict import verdict_report
 from dbcheck.runs import RunFolder
 from dbcheck.witness.log import FrameLogReader
@@ -133,7 +133,7 @@ def lab_notes(data: bytes) -> None:
     """What a lab noted of itself is read, or counts as nothing."""
     with scratch() as folder:
         (folder / "lab.json").write_bytes(data)
-        entry = Entry(folder)
+        entry = LabRecord(folder)
         entry.folder(), entry.daemon(), entry.processes(), entry.stays()
         entry.note(stays=True)
         assert entry.stays()

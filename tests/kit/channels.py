@@ -37,7 +37,7 @@ class Script:
     def is_alive(self) -> bool:
         return not self.closed
 
-    def last_words(self) -> str:
+    def stderr_text(self) -> str:
         return self.words
 
 

@@ -35,7 +35,7 @@ class Storage:
             if filesystem:
                 block_filesystem.mkfs(self.device.path, filesystem)
             self.mount()
-            self.drive.settle()
+            self.drive.flush_all()
         except BaseException:
             self.close()
             raise

@@ -40,9 +40,6 @@ class FakeEngine:
             settings=self._settings,
         )
 
-    def canary(self, epoch: int, **options: Any) -> None:
-        return None
-
     def logged(self, since_us: int, **options: Any) -> str:
         return self.log
 
@@ -62,6 +59,3 @@ class FakeEngine:
         (table,) = tables
         yield table, RowBatch.of(row._replace(row_id=row.seq) for row in rows)
         self._reading()
-
-    def tighten(self) -> None:
-        return None

@@ -52,10 +52,7 @@ class Parts:
     def __init__(self, failure: BaseException) -> None:
         self.held, self.log, self.failure = Closed(), Closed(), failure
 
-    def check(self, statements: Sequence[StatementSpec], *, relaxed: bool) -> None:
-        pass
-
-    def tighten(self) -> None:
+    def check(self, statements: Sequence[StatementSpec]) -> None:
         pass
 
     def places(self, tables: Sequence[TableSpec]) -> tuple[()]:
@@ -63,6 +60,8 @@ class Parts:
 
     def plant_canary(self, epoch: int, **options: Any) -> Closed:
         return self.held
+
+    canary = open_weak_session = None
 
     def create(self, run_id: str, content: bytes) -> Closed:
         return self.log
@@ -73,7 +72,7 @@ class Parts:
     def checkpoint(self) -> str | None:
         raise self.failure
 
-    def relax(self, *, process: bool) -> str:
+    def weaken_durability(self, *, process: bool) -> str:
         raise self.failure
 
 

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from dbcheck.campaign import observable
 from dbcheck.campaign.preflight import Started
 from dbcheck.core.loss import LossKind
 from dbcheck.core.records import LoadRecord
@@ -60,7 +61,7 @@ class OneCut:
         for other in self.log.parent.glob("acks-*.log"):
             other.unlink()
         manifest = self.second.manifest
-        now = self.bench.rig.engine.table_identity(LEDGER)
+        now = observable.table_identity(self.bench.rig.engine, LEDGER)
         assert now == manifest.tables[LEDGER.name].identity
 
     @property

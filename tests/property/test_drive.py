@@ -188,7 +188,7 @@ def test_a_drive_goes_on_after_a_cut_as_a_drive_with_that_content(
     drive.power_on()
     twin = make()
     twin.write(0, content(drive), 0.0)
-    twin.settle()
+    twin.flush_all()
     for one in (drive, twin):
         play(one, second)
         one.cut(0.0, survivors, seed)
@@ -263,7 +263,7 @@ def test_a_cut_turns_the_drive_away_from_on_until_it_is_powered() -> None:
 def test_settled_writes_survive_a_lying_drive() -> None:
     drive = make("lying")
     Write(3, 2, 7).to(drive)
-    drive.settle()
+    drive.flush_all()
     drive.cut(0.0, "none", 0)
     assert content(drive)[3 * SECTOR_BYTES : 5 * SECTOR_BYTES] == b"\7" * 1024
 
@@ -284,7 +284,7 @@ def test_counters_tell_an_honest_drive_from_a_lying_one() -> None:
 def test_zeros_are_written_only_where_something_is() -> None:
     drive = make()
     Write(0, 4, 9).to(drive)
-    drive.settle()
+    drive.flush_all()
     drive.zero(0, SIZE, 0.0)
     assert not any(content(drive))
     assert drive.counters(0.0).cached_writes == 1

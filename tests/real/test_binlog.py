@@ -8,12 +8,12 @@ import pytest
 
 from dbcheck.campaign.control import run_control
 from dbcheck.campaign.cycle import run_cycle
-from dbcheck.core.plans.insert import INSERT
 from dbcheck.core.table import LEDGER
 from dbcheck.core.verdict import Verdict
 from dbcheck.errors import EngineError
 from dbcheck.lab.spec import LabSpec
 from tests.kit.rigs import SEED, Bench, bench, quick
+from tests.real.weak import weak_session
 
 pytestmark = pytest.mark.root
 
@@ -59,7 +59,7 @@ def test_a_control_weakens_the_binary_log_too(tmp_path: Path) -> None:
         here.rig.engine.prepare((LEDGER,))
         here.execute("set global innodb_flush_log_at_trx_commit = 2")
         with pytest.raises(EngineError, match="sync_binlog is 1 although a control"):
-            here.rig.engine.open_session((INSERT,), relaxed=True)
+            weak_session(here.rig.engine)
 
 
 @pytest.mark.parametrize(("engine", "default"), [("mariadb", 0), ("mysql", 1)])

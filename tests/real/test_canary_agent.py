@@ -26,7 +26,7 @@ from tests.kit.canaries import open_files, pace
 WAIT_S = 10
 
 
-class Replies(wire.Outlet):
+class Replies(wire.ReplyStream):
     """Keeps what an agent sends; reports are seen by seen(number)."""
 
     def __init__(self) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from dbcheck.campaign import observable
 from dbcheck.campaign.host import begin, end
 from dbcheck.core.depth import Depth, find_depth
 from dbcheck.core.table import LEDGER
@@ -215,7 +216,7 @@ def test_the_servers_own_account_is_enough(
             facts.server_log,
             facts,
             engine.places((LEDGER,)),
-            engine.mark_data,
+            observable.data_mark(engine),
         )
         end(host, canaries, remove=True)
     assert before.canary_folder == f"{server.data}/{INSIDE}"

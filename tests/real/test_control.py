@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,6 @@ from dbcheck.campaign.outcome import Outcome
 from dbcheck.campaign.rig import Limits
 from dbcheck.core.cut import Cut, PowerState, SwitchKind
 from dbcheck.core.cutclass import CutClass
-from dbcheck.core.operation import StatementSpec
 from dbcheck.core.verdict import Verdict
 from dbcheck.errors import PowerError
 from dbcheck.lab.lab import Lab, missing
@@ -124,13 +124,8 @@ def test_sessions_that_are_not_relaxed_lose_nothing_and_nothing_passes(
 ) -> None:
     """As if the setting had no effect; the cut and all evidence are sound."""
     engine = here.rig.engine
-    opened = engine.open_session
-
-    def open_session(statements: Sequence[StatementSpec], **options: object) -> object:
-        return opened(statements)
-
-    monkeypatch.setattr(engine, "open_session", open_session)
-    monkeypatch.setattr(engine, "relax", lambda *, process: "nothing at all")
+    monkeypatch.setattr(engine, "open_weak_session", engine.open_session)
+    monkeypatch.setattr(engine, "weaken_durability", lambda *, process: "nothing")
     controls, cycle = campaign(here)
     said, weak = NOTHING, here.engine == "postgresql"
     if not weak:  # the server itself tells that its setting is what it was
@@ -147,9 +142,10 @@ def test_a_switch_that_only_kills_the_server_is_found_out(
     mariadb: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is said to be a power switch; what the system holds survives it."""
-    relax = mariadb.rig.engine.relax
+    engine: Any = mariadb.rig.engine
+    weaken = engine.weaken_durability
     monkeypatch.setattr(
-        mariadb.rig.engine, "relax", lambda *, process: relax(process=not process)
+        engine, "weaken_durability", lambda *, process: weaken(process=not process)
     )
     controls, cycle = campaign(mariadb)
     assert "= 2 (was 1)" in mariadb.said.text
@@ -222,7 +218,7 @@ def test_a_server_that_is_relaxed_already_is_left_so(tmp_path: Path) -> None:
         # Its log is written once a second; a cut just after that loses nothing.
         *_, control = run_controls(here.rig, quick(), SEED)
         assert control.verdict is Verdict.PASS
-        said = f"{FLUSH} is 0 on the server already, and is left so"
+        said = f"{FLUSH} is 0 on the server already; nothing was changed"
         assert said in here.said.text
         assert "again" not in here.said.text
         assert flush_log(here) == 0

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from dbcheck.campaign import observable
 from dbcheck.campaign.preflight import preflight
 from dbcheck.lab.lab import Lab
 from tests.kit.labs import process_lab
@@ -133,7 +134,7 @@ def test_a_restart_puts_it_back_by_itself(abandoned: Bench) -> None:
     switch.restore()
     assert flush_log(abandoned) == 1
     abandoned.execute(f"set global {FLUSH} = 0")  # an administrator's own change
-    assert abandoned.rig.engine.tighten() is None
+    assert observable.restore_durability(abandoned.rig.engine) is None
     assert flush_log(abandoned) == 0
     assert "relaxed" not in tables(abandoned)
 

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from dbcheck.campaign import observable
 from dbcheck.campaign.control import run_control
 from dbcheck.campaign.rig import Rig
 from dbcheck.core.plans.insert import INSERT
 from dbcheck.core.schedule import Schedule
 from dbcheck.core.table import LEDGER
-from dbcheck.engines.mysql.relaxed import SETTING, TABLE
+from dbcheck.engines.mysql.durability import SETTING, TABLE
 from dbcheck.engines.registry import open_engine
 from dbcheck.errors import EngineError
 from dbcheck.lab.servers.base import DatabaseServer
@@ -28,6 +29,7 @@ from tests.kit.operations import insert
 from tests.kit.rigs import SEED, Said, quick
 from tests.kit.servers import engine_of
 from tests.kit.sessions import run_on
+from tests.real.weak import weak_session
 
 
 class Administrator:
@@ -70,11 +72,11 @@ def test_a_relaxed_session_of_postgresql_alone_is_relaxed(
 ) -> None:
     engine = engine_of(postgresql_server)
     engine.prepare((LEDGER,))
-    said = engine.relax(process=False)
+    said = observable.weaken_durability(engine, process=False)
     assert said == "synchronous_commit = off (else on) in its own sessions"
     shown: dict[bool, str] = {}
     for relaxed in (False, True):
-        session = engine.open_session((INSERT,), relaxed=relaxed)
+        session = weak_session(engine) if relaxed else engine.open_session((INSERT,))
         try:
             row = Schedule(1, 1 + relaxed, (10,)).row(1, 1)
             assert commit(session, insert(row)) > 0
@@ -83,7 +85,7 @@ def test_a_relaxed_session_of_postgresql_alone_is_relaxed(
             session.close()
     assert shown == {False: "on", True: "off"}
     assert engine.facts().settings["synchronous_commit"] == "on"
-    assert engine.tighten() is None
+    assert observable.restore_durability(engine) is None
     engine.drop()
 
 
@@ -94,22 +96,22 @@ def test_a_server_is_relaxed_and_put_back(
     look = Administrator(innodb_server)
     innodb.prepare((LEDGER,))
     with pytest.raises(EngineError, match="is 1 although a control"):
-        innodb.open_session((INSERT,), relaxed=True)
-    innodb.check((INSERT,), relaxed=True)
+        weak_session(innodb)
+    observable.check(innodb, (INSERT,), weak=True)
     # MySQL has a binary log, by default, on whose flush a commit hangs as well.
     both = innodb_server.name == "mysql"
-    said = innodb.relax(process=process)
+    said = observable.weaken_durability(innodb, process=process)
     changes = f"{SETTING} = {value} (was 1)" + ", sync_binlog = 0 (was 1)" * both
     assert said == f"{changes} on the whole server until the cut"
     assert look.flush_log == value
-    innodb.open_session((INSERT,), relaxed=True).close()
+    weak_session(innodb).close()
     elsewhere = engine_of(innodb_server)  # all that another client knows
     said = f"{SETTING} is 1 again; a control had set it to {value}"
     said += ", sync_binlog is 1 again; a control had set it to 0" * both
-    assert elsewhere.tighten() == said
+    assert observable.restore_durability(elsewhere) == said
     assert look.flush_log == 1
     assert "relaxed" not in look.tables
-    assert innodb.tighten() is None
+    assert observable.restore_durability(innodb) is None
 
 
 def test_what_somebody_else_set_meanwhile_is_left(
@@ -117,17 +119,17 @@ def test_what_somebody_else_set_meanwhile_is_left(
 ) -> None:
     look = Administrator(innodb_server)
     innodb.prepare((LEDGER,))
-    innodb.relax(process=True)
+    observable.weaken_durability(innodb, process=True)
     look.execute(f"set global {SETTING} = 2")
     try:
-        assert SETTING not in (innodb.tighten() or "")
+        assert SETTING not in (observable.restore_durability(innodb) or "")
         assert look.flush_log == 2
         assert "relaxed" not in look.tables
         if innodb_server.name == "mysql":
             look.execute("set global sync_binlog = 0")
-        said = innodb.relax(process=True)
+        said = observable.weaken_durability(innodb, process=True)
         assert said.startswith(f"{SETTING} is 2")
-        assert said.endswith("on the server already, and is left so")
+        assert said.endswith("on the server already; nothing was changed")
         assert "relaxed" not in look.tables
     finally:
         look.execute("set global sync_binlog = 1")
@@ -140,10 +142,10 @@ def test_the_note_of_another_server_is_not_ours(
     """A replica gets the row, and not the setting."""
     look = Administrator(innodb_server)
     innodb.prepare((LEDGER,))
-    innodb.relax(process=True)
+    observable.weaken_durability(innodb, process=True)
     look.execute(f"update {TABLE} set server = server + 1")
     try:
-        assert innodb.tighten() is None
+        assert observable.restore_durability(innodb) is None
         assert look.flush_log == 0
     finally:
         look.execute("set global sync_binlog = 1")
@@ -158,13 +160,13 @@ def test_somebody_elses_table_of_that_name_is_respected(
     try:
         innodb.check((INSERT,))
         for refused in (
-            lambda: innodb.check((INSERT,), relaxed=True),
-            lambda: innodb.relax(process=True),
+            lambda: observable.check(innodb, (INSERT,), weak=True),
+            lambda: observable.weaken_durability(innodb, process=True),
         ):
-            with pytest.raises(EngineError, match="does not bear dbcheck's mark"):
+            with pytest.raises(EngineError, match="was not created by dbcheck"):
                 refused()
         assert look.flush_log == 1
-        assert innodb.tighten() is None
+        assert observable.restore_durability(innodb) is None
         assert innodb.drop() == []
         assert look.tables == {TABLE}
     finally:
@@ -201,10 +203,10 @@ def test_without_the_privilege_nothing_is_begun(
     for statement in statements(name, optional=True):
         least.run(statement)
     engine = least.engine()
-    engine.check((INSERT,), relaxed=True)
+    observable.check(engine, (INSERT,), weak=True)
     engine.prepare((LEDGER,))
-    assert "(was 1)" in engine.relax(process=False)
-    assert "is 1 again" in str(engine.tighten())
+    assert "(was 1)" in observable.weaken_durability(engine, process=False)
+    assert "is 1 again" in str(observable.restore_durability(engine))
 
 
 def test_the_privilege_on_a_database_is_not_enough(
@@ -215,9 +217,9 @@ def test_the_privilege_on_a_database_is_not_enough(
         least.run(statement)
     least.run("grant all on dbcheck.* to dbcheck@'%';")
     with pytest.raises(EngineError, match="lacks SUPER"):
-        least.engine().check((INSERT,), relaxed=True)
+        observable.check(least.engine(), (INSERT,), weak=True)
     least.run("grant all on *.* to dbcheck@'%';")
-    least.engine().check((INSERT,), relaxed=True)
+    observable.check(least.engine(), (INSERT,), weak=True)
 
 
 def test_who_may_not_put_it_back_is_told(
@@ -229,8 +231,8 @@ def test_who_may_not_put_it_back_is_told(
     url = least.url.set(username="dbcheck").render_as_string()
     may = open_engine(url, least.server.password)
     may.prepare((LEDGER,))
-    may.relax(process=False)
+    observable.weaken_durability(may, process=False)
     with pytest.raises(EngineError, match="lacks SUPER") as caught:
-        least.engine().tighten()
+        observable.restore_durability(least.engine())
     assert "grant super" in caught.value.hint
-    assert "is 1 again" in str(may.tighten())
+    assert "is 1 again" in str(observable.restore_durability(may))

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from dbcheck.campaign import observable
 from dbcheck.core.held import HeldCanary
 from dbcheck.core.table import LEDGER
 from dbcheck.engines.mysql import canary as mysql_canary
@@ -27,7 +28,7 @@ from tests.kit.waiting import wait_until
 
 def planted(engine: Engine, epoch: int) -> HeldCanary | None:
     engine.prepare((LEDGER,))
-    return engine.plant_canary(epoch)
+    return observable.plant_canary(engine, epoch)
 
 
 @contextlib.contextmanager
@@ -62,7 +63,7 @@ def test_a_crash_takes_the_row_and_a_shutdown_keeps_it(
         assert held is None or held.is_held()
         end()
         own_server.start()
-        assert engine.canary(epoch) is kept, epoch
+        assert observable.canary(engine, epoch) is kept, epoch
     engine.drop()
 
 
@@ -83,7 +84,7 @@ def test_a_canary_whose_files_are_gone_says_nothing(
             cursor.execute("select pg_relation_filepath('dbcheck.canary')")
             ((path,),) = cursor.fetchall()
         (own_server.data / path).unlink()
-    assert engine.canary(1) is None
+    assert observable.canary(engine, 1) is None
     assert list(batches(engine)) == []
     engine.drop()
 
@@ -103,12 +104,12 @@ def test_another_run_and_a_poor_account_are_told_that_they_have_none(
         )
     poor = open_engine(server.url.replace("dbcheck@", "poor@"), "secret")
     with pytest.raises(NoCanary, match="lacks LOCK TABLES") as caught:
-        poor.plant_canary(1)
+        observable.plant_canary(poor, 1)
     assert "grant lock tables on `dbcheck`.* to 'poor'" in caught.value.hint
     held = planted(rich, 2)
     assert held is not None
     with pytest.raises(NoCanary, match="[Ll]ock wait timeout"):
-        rich.plant_canary(3)
+        observable.plant_canary(rich, 3)
     assert held.is_held()
     with pytest.raises(EngineError, match="another session has the table") as locked:
         rich.drop()
@@ -120,7 +121,7 @@ def test_another_run_and_a_poor_account_are_told_that_they_have_none(
         for thread in others:
             cursor.execute(f"kill {thread}")
     wait_until(lambda: not held.is_held(), "its session is seen to be gone")
-    assert rich.canary(2) is True
+    assert observable.canary(rich, 2) is True
 
 
 @pytest.mark.root
@@ -129,4 +130,4 @@ def test_a_cut_of_power_takes_the_row(kind: str, tmp_path: Path) -> None:
     with bench(LabSpec(kind), tmp_path) as here:
         started = here.cut_cycle()
         assert not started.manifest.no_canary
-        assert here.rig.engine.canary(started.manifest.epoch) is False
+        assert observable.canary(here.rig.engine, started.manifest.epoch) is False

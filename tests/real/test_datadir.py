@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from dbcheck.campaign import observable
 from dbcheck.campaign.host import data_directory, require_own_data
 from dbcheck.errors import HostError
 from dbcheck.hosts.host import open_host
@@ -42,15 +43,17 @@ def test_only_the_servers_own_directory_is_taken(
     facts = engine.facts()
     own = data_directory(facts)
     with contextlib.closing(open_host("local:")) as host:
-        require_own_data(host, own, facts, engine.mark_data)
+        require_own_data(host, own, facts, observable.data_mark(engine))
         empty, copy = tmp_path / "empty", tmp_path / "copy"
         empty.mkdir()
         copied(Path(own), copy)
         changed(copy)
         for directory in (str(empty), str(copy)):
             with pytest.raises(HostError, match="not the data directory") as caught:
-                require_own_data(host, directory, facts, engine.mark_data)
+                require_own_data(host, directory, facts, observable.data_mark(engine))
             assert "container" in caught.value.hint
         with pytest.raises(HostError, match="No such file"):
-            require_own_data(host, str(tmp_path / "none"), facts, engine.mark_data)
-        require_own_data(host, own, facts, engine.mark_data)
+            require_own_data(
+                host, str(tmp_path / "none"), facts, observable.data_mark(engine)
+            )
+        require_own_data(host, own, facts, observable.data_mark(engine))

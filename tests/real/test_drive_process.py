@@ -104,7 +104,7 @@ def test_commands_reach_the_drive(drive: DriveProcess) -> None:
     drive.power_on()
     assert os.pread(drive.descriptor, 8, 0) == b"kept\0\0\0\0"
     os.pwrite(drive.descriptor, b"more", 4)
-    drive.settle()
+    drive.flush_all()
     drive.cut()
     drive.power_on()
     assert os.pread(drive.descriptor, 8, 0) == b"keptmore"

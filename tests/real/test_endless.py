@@ -21,10 +21,10 @@ from dbcheck.core.history import Row
 from dbcheck.core.plans.insert import INSERT
 from dbcheck.core.survivors import RowBatch
 from dbcheck.core.table import LEDGER, TableFacts, TableSpec
+from dbcheck.engines.link import ProtocolViolation
 from dbcheck.engines.mysql import link as mysql_link
 from dbcheck.engines.mysql.link import MysqlLink
 from dbcheck.engines.mysql.rows import Layout, RowReader
-from dbcheck.engines.mysql.wire import Nonsense
 from dbcheck.engines.postgresql import link as postgresql_link
 from dbcheck.engines.postgresql.link import PostgresqlLink
 from dbcheck.engines.postgresql.session import PostgresqlSession
@@ -115,7 +115,7 @@ def test_a_login_to_postgresql_ends_in_time(monkeypatch: pytest.MonkeyPatch) -> 
         with pytest.raises(
             EngineError, match=r"did not answer the login within 0\.5 s"
         ):
-            PostgresqlLink("db1", arguments, 0.5)
+            PostgresqlLink("db1", arguments, 0.5, family="postgresql")
         assert threading.active_count() == before
         left.set()
 
@@ -153,7 +153,7 @@ def test_a_login_to_postgresql_without_end() -> None:
             EngineError, match="sent more than 16 MiB in answer to the login"
         ),
     ):
-        PostgresqlLink("db1", arguments, 10)
+        PostgresqlLink("db1", arguments, 10, family="postgresql")
 
 
 # ---------------------------------------------------------------------------- answers
@@ -190,7 +190,7 @@ def test_an_answer_of_postgresql_without_end() -> None:
         server(PgPeer, answer) as arguments,
         pytest.raises(EngineError, match="sent more than 16 MiB in answer to"),
     ):
-        PostgresqlLink("db1", arguments, 5)
+        PostgresqlLink("db1", arguments, 5, family="postgresql")
 
 
 @pytest.mark.parametrize("kind", [b"G", b"T"])
@@ -208,7 +208,7 @@ def test_an_answer_to_an_insert_without_end(kind: bytes) -> None:
             flood(peer.wire, MIB)
 
     with server(PgPeer, answer) as arguments:
-        session = PostgresqlSession("db1", arguments, (INSERT,))
+        session = PostgresqlSession("db1", arguments, (INSERT,), family="postgresql")
         with contextlib.closing(session):
             session.send(INSERTS.operation(1, 1))
             with pytest.raises(CommitUnknown, match="no end of answers"):
@@ -229,7 +229,7 @@ def test_a_row_of_mysql_without_end() -> None:
         into[:count], left = left[:count], left[count:]
         return count
 
-    with pytest.raises(Nonsense, match="a row is longer than 64 MiB"):
+    with pytest.raises(ProtocolViolation, match="a row is longer than 64 MiB"):
         list(RowReader(Layout(MYSQL_TYPES), read).batches())
 
 
@@ -243,7 +243,7 @@ def test_a_row_of_postgresql_without_end() -> None:
 
     with (
         server(PgPeer, answer) as arguments,
-        PostgresqlLink("db1", arguments, 5) as link,
+        PostgresqlLink("db1", arguments, 5, family="postgresql") as link,
         pytest.raises(EngineError, match="sent more than 64 MiB in answer to"),
     ):
         list(link.stream((LEDGER,)))

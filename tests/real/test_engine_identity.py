@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from dbcheck.campaign import observable
 from dbcheck.core.plans.insert import INSERT
 from dbcheck.core.server import difference
 from dbcheck.core.table import LEDGER
@@ -88,16 +89,18 @@ def test_only_the_server_that_was_meant_is_read_or_written(
     engine.prepare((LEDGER,))
     before = engine.facts()
     engine.open_session((INSERT,), server=before).close()
-    wait_until(lambda: engine.facts().young_us <= 0, "a later start can be told")
+    wait_until(
+        lambda: engine.facts().start_ambiguous_us <= 0, "a later start can be told"
+    )
     own_server.kill()
     own_server.start()
     now = engine.facts()
     calls: list[Callable[..., Any]] = [
         partial(engine.prepare, (LEDGER,)),
-        partial(engine.table_identity, LEDGER),
+        partial(observable.table_identity, engine, LEDGER),
         partial(engine.open_session, (INSERT,)),
-        partial(engine.plant_canary, 1),
-        partial(engine.canary, 1),
+        partial(observable.plant_canary, engine, 1),
+        partial(observable.canary, engine, 1),
         lambda server: list(engine.survivors((LEDGER,), server=server)),
     ]
     for call in calls:

@@ -14,6 +14,7 @@ import pytest
 
 from dbcheck import files
 from dbcheck.audit.rules import flagged
+from dbcheck.campaign import observable
 from dbcheck.core.plans.classic import INSERT_ID
 from dbcheck.core.plans.insert import INSERT
 from dbcheck.core.schedule import Schedule
@@ -124,7 +125,7 @@ def test_a_connection_that_dies_in_a_transaction_is_an_error_of_the_engine(
     postgresql.prepare((LEDGER,))
     monkeypatch.setattr(PostgresqlLink, "rows", spoilt)
     with pytest.raises(EngineError, match=said):
-        postgresql.plant_canary(1)
+        observable.plant_canary(postgresql, 1)
     assert run(postgresql, "select to_regclass('dbcheck.canary')") == [(None,)]
 
 
@@ -454,7 +455,7 @@ def test_a_standby_is_refused(new_server: NewServer) -> None:
         engine.check((INSERT,))
     assert "recovery" in (engine.ready() or "")
     with pytest.raises(OtherServer, match="it is a standby"):
-        engine.canary(1, server=engine.facts())
+        observable.canary(engine, 1, server=engine.facts())
 
 
 def test_a_read_only_postgresql_is_refused(postgresql: Engine) -> None:

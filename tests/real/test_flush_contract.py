@@ -61,7 +61,7 @@ class Bench:
             folder = os.open(storage.mountpoint, os.O_RDONLY)
             os.fsync(folder)
             os.close(folder)
-            storage.drive.settle()
+            storage.drive.flush_all()
 
     def path(self, name: str) -> Path:
         """Return where the sectors of that name are."""

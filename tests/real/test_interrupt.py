@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from dbcheck.campaign import observable
 from dbcheck.campaign.preflight import preflight
 from dbcheck.core.table import LEDGER
 from dbcheck.engines.mysql import canary as mysql_canary
@@ -87,8 +88,8 @@ def look(here: Bench) -> None:
 
 
 def relax(here: Bench) -> None:
-    here.rig.engine.relax(process=True)
-    here.rig.engine.tighten()
+    observable.weaken_durability(here.rig.engine, process=True)
+    observable.restore_durability(here.rig.engine)
 
 
 def begin(here: Bench) -> None:

@@ -143,7 +143,7 @@ def test_without_a_name_all_are_ended() -> None:
     assert daemon is not None
     os.kill(daemon.pid, signal.SIGKILL)
     assert state.find("one").alive()
-    assert state.place("two").wait_dead(5)
+    assert state.record_of("two").wait_dead(5)
     assert dbcheck("lab", "down").splitlines() == [
         "lab one is down",
         "lab two was dead; what it had left is removed",

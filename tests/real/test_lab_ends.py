@@ -128,7 +128,7 @@ def test_a_client_takes_its_lab_along(tmp_path: Path, number: signal.Signals) ->
     client.wait()
     _assert_nothing_left(inside)
     wait_until(lambda: not (tmp_path / "lab").exists(), "folder removed")
-    wait_until(lambda: not state.place(name).path.exists(), "entry removed")
+    wait_until(lambda: not state.record_of(name).path.exists(), "entry removed")
 
 
 _Victim = Callable[[Inside], int]
@@ -152,10 +152,10 @@ def test_a_killed_daemon_takes_all_along(
     os.kill(victim(inside), signal.SIGKILL)
     _assert_nothing_left(inside)
     load.join()
-    assert not state.place(lab.name).alive()
+    assert not state.record_of(lab.name).alive()
     with pytest.raises(LabError, match="cannot be reached"):
         lab.counters()
-    state.mend(frozenset({lab.name}))
+    state.remove_dead(frozenset({lab.name}))
     _assert_no_trace(lab.name, tmp_path / "lab")
     lab.close()
 
@@ -248,10 +248,10 @@ def test_without_namespaces_a_killed_daemon_takes_all_along(
             processes = _noted(lab.name)
         assert bool(_segments(processes)) == (engine == "postgresql")
         processes[0].kill()
-        # A frozen child of a server notices nothing; mend() looks after it.
+        # A frozen child of a server notices nothing; remove_dead() looks after it.
         if not frozen:
             wait_until(lambda: not any(p.alive() for p in processes), "all gone")
-        state.mend(frozenset({lab.name}))
+        state.remove_dead(frozenset({lab.name}))
         assert not [process for process in processes if process.alive()]
         assert not _segments(processes)
         _assert_no_trace(lab.name, folder / "lab")

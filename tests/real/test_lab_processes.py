@@ -20,12 +20,12 @@ def test_a_program_that_fails_is_quoted() -> None:
         programs.run("mount", "--no-such-option")
 
 
-def test_mend_kills_the_processes_that_were_noted(root: Path) -> None:
+def test_remove_dead_kills_the_processes_that_were_noted(root: Path) -> None:
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     entry, lock = state.create("dead")
     entry.note(processes=[Process.of(child.pid)])
     os.close(lock)
-    state.mend()
+    state.remove_dead()
     assert child.wait() == -9
     assert child.stdin is not None
     child.stdin.close()

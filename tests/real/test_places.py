@@ -83,7 +83,7 @@ class Disks:
         move_log(self.server, self.log_folder)
         self.server.start()
         for drive in self.drives:
-            drive.settle()
+            drive.flush_all()
 
     def cut(self) -> int:
         """Cut the power of every drive, and end the server; return when that began."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from dbcheck.core.bystanders import Bystanders
+from dbcheck.core.other_users import OtherUsers
 from dbcheck.core.table import CLASSIC, LEDGER
 from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.ports.engine import Engine
@@ -27,12 +27,12 @@ def least(own_server: DatabaseServer) -> Iterator[Least]:
         yield found
 
 
-def found_by(engine: Engine, connections: int) -> Bystanders:
+def found_by(engine: Engine, connections: int) -> OtherUsers:
     """Return what is found once so many others are connected; some are yet leaving."""
-    found: list[Bystanders] = []
+    found: list[OtherUsers] = []
 
     def are_there() -> bool:
-        found.append(engine.bystanders())
+        found.append(engine.other_users())
         return found[-1].connections == connections
 
     wait_until(are_there, f"{connections} others")
@@ -72,6 +72,6 @@ def test_the_least_account_sees_them_or_says_that_it_does_not(least: Least) -> N
             s for s in statements(least.server.name, optional=True) if "show" in s
         )
         least.run(show)
-        found = engine.bystanders()
+        found = engine.other_users()
     assert "shop" in found.databases
     assert not found.unreadable

@@ -99,7 +99,7 @@ def operator(postgresql_server: DatabaseServer, tmp_path: Path) -> Operator:
     engine.drop()
     if shutil.which("fence_dummy", path="/usr/sbin:/usr/local/sbin") is None:
         pytest.skip("needs the package fence-agents")
-    wait_until(lambda: engine.bystanders().connections == 0, "all others are gone")
+    wait_until(lambda: engine.other_users().connections == 0, "all others are gone")
     return Operator(tmp_path, server.url, server.password)
 
 

@@ -9,7 +9,7 @@ from dbcheck.core.apart import Apart, same_host
 from dbcheck.errors import UsageError
 from dbcheck.judge.item import Standing
 from dbcheck.judge.witness import witness_apart
-from dbcheck.ports.witness import HostFacts
+from dbcheck.ports.witness import WitnessHostFacts
 from tests.kit.cases import case
 
 
@@ -57,7 +57,7 @@ def test_a_witness_beside_a_local_target_is_refused(
 ) -> None:
     monkeypatch.setattr(independence, "machine_id", lambda: "m")
     monkeypatch.setattr(independence, "boot_id", lambda: "b")
-    witness = HostFacts("w", machine, boot, frozenset(), "/w", "xfs", 1, 1)
+    witness = WitnessHostFacts("w", machine, boot, frozenset(), "/w", "xfs", 1, 1)
     target = "postgresql+psycopg2://u@127.0.0.1/x"
     if refused:
         with pytest.raises(UsageError, match="on the target's own host"):
@@ -79,7 +79,7 @@ def test_without_ids_addresses_show_whether_a_witness_is_here(
 ) -> None:
     monkeypatch.setattr(independence, "machine_id", lambda: "")
     monkeypatch.setattr(independence, "boot_id", lambda: "")
-    witness = HostFacts("w", "", "", frozenset(addresses), "/w", "apfs", 1, 1)
+    witness = WitnessHostFacts("w", "", "", frozenset(addresses), "/w", "apfs", 1, 1)
     target = "postgresql+psycopg2://u@127.0.0.1/x"
     if refused:
         with pytest.raises(UsageError, match=refused):
@@ -89,7 +89,7 @@ def test_without_ids_addresses_show_whether_a_witness_is_here(
 
 
 def test_a_witness_without_addresses_is_compared_with_nothing() -> None:
-    witness = HostFacts("w", "", "", frozenset(), "/w", "apfs", 1, 1)
+    witness = WitnessHostFacts("w", "", "", frozenset(), "/w", "apfs", 1, 1)
     said = independence.require_independent(
         "postgresql+psycopg2://u@192.0.2.7/x", "ssh", witness
     )

@@ -171,7 +171,7 @@ def test_missing_rows_end_a_campaign_and_end_it_again_when_resumed(
     folder = CampaignFolder.create(tmp_path / "c", replace(PLAN, control=False))
     folder.write_known(Known(A, "", ALL_LEFT))
     power: Any = SimpleNamespace(attended=False)
-    engine: Any = SimpleNamespace(checkpoints=True)
+    engine: Any = SimpleNamespace(checkpoint=lambda: None)
     rig = replace(rig_of(Told(), engine=engine), power=power)
 
     def run_cycle(*given: Any) -> Any:

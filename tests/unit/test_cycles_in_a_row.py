@@ -63,7 +63,7 @@ def test_a_control_knows_what_the_one_before_it_left(
 def rows(view: Told, outcome: Outcome, cycle: Cycle, patch: Any) -> list[Measured]:
     """Run two rows of two cuts each on a target."""
     patch.setattr(matrix_target, "resumable_cycle", cycle)
-    engine: Any = SimpleNamespace(target="", check=lambda statements, relaxed: None)
+    engine: Any = SimpleNamespace(target="", check=lambda statements: None)
     measured = [Measured(Row(n, None, {}, False, "", None, None)) for n in "ab"]
     lines: Any = SimpleNamespace(line=view.phase)
     rig = rig_of(view, engine=engine)

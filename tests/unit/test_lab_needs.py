@@ -87,4 +87,4 @@ def test_a_drive_too_small_for_xfs_is_refused() -> None:
     ],
 )
 def test_what_this_machine_lacks_is_told_from_damage(said: str, told: bool) -> None:
-    assert shortage.is_told(f"exit status 1\n{said}\n") is told
+    assert shortage.is_resource_shortage(f"exit status 1\n{said}\n") is told

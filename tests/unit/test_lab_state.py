@@ -1,4 +1,4 @@
-"""The state folder: who may use it, what counts as alive, what mend() removes."""
+"""The state folder: who may use it, what counts as alive, what dead labs leave."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from dbcheck.errors import LabError, UsageError
 from dbcheck.lab import state
 from dbcheck.lab.process import Process
-from dbcheck.lab.state import Entry
+from dbcheck.lab.state import LabRecord
 from tests.kit.state_folder import root as root
 
 
@@ -98,7 +98,7 @@ def test_notes_add_up_and_only_the_owner_reads_them(root: Path) -> None:
 
 
 def test_a_torn_note_is_no_note(tmp_path: Path) -> None:
-    entry = Entry(tmp_path)
+    entry = LabRecord(tmp_path)
     entry.facts.write_text('{"folder": "/some')
     assert entry.folder() is None
 
@@ -110,7 +110,7 @@ def test_mend_removes_dead_labs_alone(root: Path, tmp_path: Path) -> None:
     dead.note(folder=str(folder))
     os.close(lock)
     alive, lock = state.create("alive")
-    assert state.mend() == ["dead"]
+    assert state.remove_dead() == ["dead"]
     assert not folder.exists()
     assert state.entries() == [alive]
     os.close(lock)
@@ -122,7 +122,7 @@ def test_mend_spares_a_later_process_of_the_same_id(root: Path) -> None:
     entry, lock = state.create("dead")
     entry.note(processes=[us._replace(start_ticks=us.start_ticks - 1)])
     os.close(lock)
-    assert state.mend() == ["dead"]
+    assert state.remove_dead() == ["dead"]
     assert us.alive()
 
 
@@ -130,7 +130,7 @@ def test_mend_spares_a_later_process_of_the_same_id(root: Path) -> None:
     "noted", ["[]", "5", '{"daemon": [1], "processes": [5, [], ["a", "b"]]}']
 )
 def test_a_lab_that_noted_garbage_has_no_processes(tmp_path: Path, noted: str) -> None:
-    entry = Entry(tmp_path)
+    entry = LabRecord(tmp_path)
     entry.facts.write_text(noted)
     assert entry.processes() == []
     assert entry.daemon() is None

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from dbcheck.core.history import Row
 from dbcheck.core.table import LEDGER
+from dbcheck.engines.link import ProtocolViolation
 from dbcheck.engines.mysql.wire import (
     Execution,
-    Nonsense,
     Ok,
     Refusal,
     answers,
@@ -77,7 +77,7 @@ def test_an_answer_is_read(data: bytes, said: Ok | Refusal) -> None:
     ],
 )
 def test_what_is_no_answer_is_none(data: bytes) -> None:
-    with pytest.raises(Nonsense, match="repl(y|ies)"):
+    with pytest.raises(ProtocolViolation, match="repl(y|ies)"):
         answers(data, 1)
 
 
@@ -90,7 +90,7 @@ def test_a_part_of_an_answer_is_not_one_yet(whole: bytes) -> None:
 
 @given(st.binary(max_size=40) | st.binary(max_size=40).map(packet))
 def test_no_bytes_do_anything_else(data: bytes) -> None:
-    with contextlib.suppress(Nonsense):
+    with contextlib.suppress(ProtocolViolation):
         found = answers(data, 1)
         assert found is None or isinstance(found, list | Refusal)
 
@@ -102,7 +102,7 @@ def test_one_wrong_byte_never_opens_or_closes_a_transaction(
     """Only the status byte itself may do so."""
     open_still = ok(status=3)
     changed = open_still[:place] + bytes((value,)) + open_still[place + 1 :]
-    with contextlib.suppress(Nonsense):
+    with contextlib.suppress(ProtocolViolation):
         said = answers(changed, 1)
         if isinstance(said, list) and place != len(OK) - 4:
             assert said[0].is_open or place in (5, 6)
@@ -136,14 +136,14 @@ def test_the_answers_to_several_statements_are_read_together() -> None:
 def test_other_answers_than_to_those_statements_are_refused(
     data: bytes, count: int
 ) -> None:
-    with pytest.raises(Nonsense, match="repl(y|ies)"):
+    with pytest.raises(ProtocolViolation, match="repl(y|ies)"):
         answers(data, count)
 
 
 def test_the_first_refusal_is_the_last_answer() -> None:
     data = several((1, MORE)) + packet(ERROR[4:], 2)
     assert answers(data, 4) == Refusal(1213, "Deadlock")
-    with pytest.raises(Nonsense, match="more replies"):
+    with pytest.raises(ProtocolViolation, match="more replies"):
         answers(data + several((3, 2)), 4)
 
 
@@ -209,5 +209,7 @@ def test_a_query_of_any_length_is_sent_whole(size: int, has_attributes: bool) ->
 
 def test_an_id_that_no_row_can_have_is_nonsense() -> None:
     packet = b"\0\x01\xfe" + b"\xff" * 8 + b"\x02\0\0\0"
-    with pytest.raises(Nonsense, match="impossible row id 18446744073709551615"):
+    with pytest.raises(
+        ProtocolViolation, match="impossible row id 18446744073709551615"
+    ):
         answers(len(packet).to_bytes(3, "little") + b"\x01" + packet, 1)

@@ -74,7 +74,7 @@ def link(
     monkeypatch.setattr(psycopg2, "connect", lambda **_: connection)
     # No setting is another one than was set.
     monkeypatch.setattr(PostgresqlLink, "rows", lambda *_, **__: [])
-    with PostgresqlLink("db1", {}, 1) as opened:
+    with PostgresqlLink("db1", {}, 1, family="postgresql") as opened:
         yield opened
 
 
@@ -138,9 +138,9 @@ def test_a_connection_that_cannot_be_kept_is_closed(
     ):
         patch.setattr(os, "dup", dup)
         if driver is psycopg:
-            PostgresqlSession("db1", {}, (INSERT,))
+            PostgresqlSession("db1", {}, (INSERT,), family="postgresql")
         else:
-            PostgresqlLink("db1", {}, 1)
+            PostgresqlLink("db1", {}, 1, family="postgresql")
     assert "ulimit -n" in caught.value.hint
     assert connection.fileno() == -1  # it is closed
 

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from dbcheck.core.bystanders import Bystanders
 from dbcheck.core.identity import Expected, Identity
+from dbcheck.core.other_users import OtherUsers
 from dbcheck.errors import UsageError
 from dbcheck.power import interlock
 
@@ -90,14 +90,14 @@ def test_the_url_must_lead_to_the_host() -> None:
 @pytest.mark.parametrize(
     ("found", "said"),
     [
-        (Bystanders(("shop", "crm"), 0), "holds shop, crm"),
-        (Bystanders((), 3), "3 connections of other clients"),
-        (Bystanders((), 0, {"databases": "no right"}), "cannot be read: no right"),
-        (Bystanders(tuple("abcdefg"), 0), "a, b, c, d, e and 2 more"),
+        (OtherUsers(("shop", "crm"), 0), "holds shop, crm"),
+        (OtherUsers((), 3), "3 connections of other clients"),
+        (OtherUsers((), 0, {"databases": "no right"}), "cannot be read: no right"),
+        (OtherUsers(tuple("abcdefg"), 0), "a, b, c, d, e and 2 more"),
     ],
 )
-def test_others_are_not_cut_unless_they_are_known(found: Bystanders, said: str) -> None:
+def test_others_are_not_cut_unless_they_are_known(found: OtherUsers, said: str) -> None:
     with pytest.raises(UsageError, match=said):
         interlock.require_alone("db1", found, i_know=False)
     interlock.require_alone("db1", found, i_know=True)
-    interlock.require_alone("db1", Bystanders((), 0), i_know=False)
+    interlock.require_alone("db1", OtherUsers((), 0), i_know=False)

@@ -40,7 +40,7 @@ def asked(server: Server, monkeypatch: pytest.MonkeyPatch) -> Told:
     told = Told()
     monkeypatch.setattr("time.sleep", server.sleep)
     facts = preflight._facts(rig_of(told, engine=server))
-    assert facts.young_us <= 0
+    assert facts.start_ambiguous_us <= 0
     return told
 
 

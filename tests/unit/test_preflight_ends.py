@@ -30,7 +30,7 @@ def test_a_preflight_that_ends_in_its_checkpoint_closes_all_it_began(
     assert (parts.held.times, parts.log.times, ended) == (1, 1, ["canaries"])
 
 
-def test_a_control_that_cannot_relax_the_server_closes_all_it_began(
+def test_a_control_that_cannot_weaken_the_server_closes_all_it_began(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     parts, ended = Parts(EngineError("no privilege")), []
@@ -39,5 +39,5 @@ def test_a_control_that_cannot_relax_the_server_closes_all_it_began(
         control, "end_canaries", lambda _, canaries, remove: ended.append(canaries)
     )
     with pytest.raises(EngineError, match="no privilege"):
-        control._relax(rig_with(parts, tmp_path), started)
+        control._weaken(rig_with(parts, tmp_path), started)
     assert (parts.held.times, parts.log.times, ended) == (1, 1, ["canaries"])

@@ -32,7 +32,7 @@ def test_a_connection_that_ends_is_an_os_error(error: Exception) -> None:
     for call in (lambda: pipe.send(b"x"), lambda: pipe.receive(1), pipe.finish):
         with pytest.raises(BrokenPipeError, match="the connection ended|rekeying"):
             call()
-    assert pipe.last_words() == ""
+    assert pipe.stderr_text() == ""
     pipe.close()
 
 

@@ -11,7 +11,7 @@ import pytest
 import dbcheck
 
 ROOT = Path(dbcheck.__file__).resolve().parent.parent
-REQUIREMENT = re.compile(r"([\w.-]+)(?:\[\w+\])?>=([\w.]+)")
+REQUIREMENT = re.compile(r"([\w.-]+)(?:\[\w+\])?>=([\w.]+)(?:,<[\w.]+)?")
 
 
 def canonical(name: str) -> str:

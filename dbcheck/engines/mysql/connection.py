@@ -16,12 +16,14 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import mysql.connector
-from mysql.connector.authentication import MySQLAuthenticator
-from mysql.connector.connection import MySQLConnection
-from mysql.connector.network import MySQLTCPSocket
 
-from dbcheck.engines.deadline import Cut, deadline, received
+from dbcheck.engines.deadline import Overrun, deadline, received
 from dbcheck.engines.link import ANSWER_BYTES, UNREADABLE
+from dbcheck.engines.mysql.driver import (
+    MySQLAuthenticator,
+    MySQLTCPSocket,
+    OpenConnection,
+)
 from dbcheck.remote.addresses import is_own
 
 # It would print what it logs of a server's words.
@@ -50,7 +52,7 @@ class Unverified(mysql.connector.InterfaceError):
     """The server asks for what only a server that is verified may have."""
 
 
-class SafeConnection(MySQLConnection):
+class SafeConnection(OpenConnection):
     """A connection in pure Python, opened by its constructor.
 
     Pure, since the C extension cannot be severed while it waits.  Where an account
@@ -65,16 +67,15 @@ class SafeConnection(MySQLConnection):
         login_s: for all of that, since the driver's own limit is for each packet, and
         for none of the settings that it makes in the end.
         """
-        super().__init__()
-        self._authenticator = _Authenticator(arguments)
+        super().__init__(_Authenticator(arguments))
         try:
             self.config(
                 **arguments, allow_local_infile=False, allow_local_infile_in_path=None
             )
             with deadline(
                 login_s, self.shutdown, lambda: received(self.wire()), ANSWER_BYTES
-            ) as cut:
-                self._log_in(cut, login_s)
+            ) as overrun:
+                self._log_in(overrun, login_s)
         except BaseException:
             self.close()
             raise
@@ -88,20 +89,16 @@ class SafeConnection(MySQLConnection):
             if wire is not None:
                 wire.close()
 
-    def wire(self) -> socket.socket | None:
-        """Return the driver's socket, which it alone closes; None if it has none."""
-        return None if self._socket is None else self._socket.sock
-
-    def _log_in(self, cut: Cut, login_s: float) -> None:
+    def _log_in(self, overrun: Overrun, login_s: float) -> None:
         try:
             with readable():
                 self.connect()
         except (mysql.connector.Error, OSError):
-            if cut.is_flood:
+            if overrun.is_flood:
                 raise mysql.connector.InterfaceError(
                     f"the server sent more than {ANSWER_BYTES >> 20} MiB at the login"
                 ) from None
-            if cut.is_late:
+            if overrun.is_late:
                 raise mysql.connector.InterfaceError(
                     f"the login took longer than {login_s:g} s"
                 ) from None

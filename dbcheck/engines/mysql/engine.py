@@ -8,9 +8,9 @@ from functools import partial
 from typing import Any
 
 from dbcheck.audit.rules import facts_of
-from dbcheck.core.bystanders import Bystanders
 from dbcheck.core.history import Row
 from dbcheck.core.operation import StatementSpec, verbs_by_table
+from dbcheck.core.other_users import OtherUsers
 from dbcheck.core.places import Place, numbered
 from dbcheck.core.server import LogPosition, ServerFacts
 from dbcheck.core.survivors import RowBatch
@@ -27,16 +27,17 @@ from dbcheck.engines.mysql.check import (
     require_server,
     require_table,
 )
+from dbcheck.engines.mysql.driver import require_supported
+from dbcheck.engines.mysql.durability import (
+    check_weakening,
+    is_remembered,
+    require_weak,
+    restore,
+    weaken,
+)
 from dbcheck.engines.mysql.link import FAMILY, MysqlLink
 from dbcheck.engines.mysql.options import client_options, url_options
 from dbcheck.engines.mysql.places import folder_of, places
-from dbcheck.engines.mysql.relaxed import (
-    is_remembered,
-    relax,
-    require_relaxed,
-    require_relaxing,
-    tighten,
-)
 from dbcheck.engines.mysql.session import MysqlSession
 from dbcheck.engines.server_log import innodb_log
 from dbcheck.engines.tables import row_of, table_facts
@@ -112,16 +113,16 @@ START_ERROR_US = 250_000
 
 
 class MysqlEngine:
-    """One MySQL or MariaDB server; see ports.engine.Engine for what each call promises.
+    """One MySQL or MariaDB server; contracts in ports.engine and ports.abilities.
 
-    The tables are those of the plans, canary, on MariaDB identity and marker, and while
-    a control runs relaxed, in the URL's database, by default "dbcheck".
+    The tables are those of the plans, canary, on MariaDB identity and marker, and
+    "relaxed" while a control runs, in the URL's database, by default "dbcheck".
     """
 
     family = FAMILY
-    checkpoints = False  # no statement of MySQL or MariaDB asks for one
 
     def __init__(self, url: str, password: str | None = None) -> None:
+        require_supported()
         parsed = read_url(url).set(drivername="mysql+mysqlconnector")
         if not parsed.database:
             parsed = parsed.set(database=DATABASE)
@@ -162,9 +163,7 @@ class MysqlEngine:
             server_log=innodb_log(variables),
         )
 
-    def check(
-        self, statements: Sequence[StatementSpec], *, relaxed: bool = False
-    ) -> None:
+    def check(self, statements: Sequence[StatementSpec]) -> None:
         """Raise EngineError (with the fix as hint) if this server is not fit."""
         with self._open(None) as link:
             require_server(link, dict(link.rows("variables")))
@@ -172,8 +171,6 @@ class MysqlEngine:
             for table, verbs in verbs_by_table(statements).items():
                 require_privileges(link, table, verbs, self._database)
                 require_table(link, table, self._database)
-            if relaxed:
-                require_relaxing(link, self._database)
 
     def places(self, tables: Sequence[TableSpec]) -> tuple[Place, ...]:
         """Return the directories that an ack depends on."""
@@ -214,7 +211,7 @@ class MysqlEngine:
         with self._open(self._database) as link:
             return mysql_identity.mark_data(link, self._database)
 
-    def bystanders(self) -> Bystanders:
+    def other_users(self) -> OtherUsers:
         """Return who else uses this server, as far as this account may see."""
         with self._open(None) as link:
             seen = [w for (w,) in link.rows("others", {"database": self._database})]
@@ -223,7 +220,7 @@ class MysqlEngine:
         if _SYSTEM not in seen:
             unreadable["databases"] = "this account sees only those it has rights in"
         databases = tuple(name for name in seen if name != _SYSTEM)
-        return Bystanders(databases, int(threads) - 1, unreadable)
+        return OtherUsers(databases, int(threads) - 1, unreadable)
 
     def prepare(
         self, tables: Sequence[TableSpec], *, server: ServerFacts | None = None
@@ -263,31 +260,53 @@ class MysqlEngine:
             for name in (f"`{database}`.`{table.name}`", f"{folder}/{table.name}")
         )
 
-    def relax(self, *, process: bool) -> str:
-        """Change a setting of the whole server; return in words which."""
-        with self._open(self._database) as link:
-            return relax(link, self._database, process=process)
+    def check_weakening(self) -> None:
+        """Raise EngineError if this account cannot weaken the whole server."""
+        with self._open(None) as link:
+            check_weakening(link, self._database)
 
-    def tighten(self) -> str | None:
-        """Put back what relax() changed; return in words what, None if nothing."""
+    def weaken_durability(self, *, process: bool) -> str:
+        """Change settings of the whole server; return a description of the change."""
+        with self._open(self._database) as link:
+            return weaken(link, self._database, process=process)
+
+    def restore_durability(self) -> str | None:
+        """Undo weaken_durability(); return a description, None if nothing."""
         with self._open(None) as link:
             if not is_remembered(link, self._database):
                 return None
         with self._open(self._database) as link:
-            return tighten(link)
+            return restore(link)
 
     def open_session(
         self,
         statements: Sequence[StatementSpec],
         *,
-        relaxed: bool = False,
         server: ServerFacts | None = None,
     ) -> MysqlSession:
         """Connect for the load; raise EngineError if that is refused."""
+        return self._open_session(statements, server, weak=False)
+
+    def open_weak_session(
+        self,
+        statements: Sequence[StatementSpec],
+        *,
+        server: ServerFacts | None = None,
+    ) -> MysqlSession:
+        """Connect for a control; raise EngineError if the server is durable."""
+        return self._open_session(statements, server, weak=True)
+
+    def _open_session(
+        self,
+        statements: Sequence[StatementSpec],
+        server: ServerFacts | None,
+        *,
+        weak: bool,
+    ) -> MysqlSession:
         link = self._open(self._database, server=server)
         try:
-            if relaxed:
-                require_relaxed(link)
+            if weak:
+                require_weak(link)
             return MysqlSession(link, statements)
         except BaseException as error:
             link.abandon(error)
@@ -298,10 +317,6 @@ class MysqlEngine:
         with self._open(self._database) as link:
             found = link.rows(f"row_{table.name}", {"id": row_id})
         return row_of(found[0]) if found else None
-
-    def checkpoint(self) -> str | None:
-        """Say why there is no checkpoint: no statement asks InnoDB for one."""
-        return "InnoDB has no statement that asks for a checkpoint"
 
     def plant_canary(self, epoch: int, *, server: ServerFacts | None = None) -> HeldRow:
         """Leave a row that only the orderly end of its session commits."""
@@ -342,7 +357,7 @@ class MysqlEngine:
 
     def drop(self) -> list[str]:
         """Drop what dbcheck created here; return the names.  The database stays."""
-        self.tighten()
+        self.restore_durability()
         with self._open(None) as link:
             names = [n for (n,) in link.rows("present", {"database": self._database})]
         if names:

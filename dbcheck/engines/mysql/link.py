@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import mysql.connector
-from mysql.connector.constants import ClientFlag
 
 from dbcheck.core.server import ServerFacts
 from dbcheck.core.survivors import RowBatch
@@ -23,6 +22,7 @@ from dbcheck.engines.link import (
     BATCH_BYTES_MAX,
     SCAN_S,
     Link,
+    ProtocolViolation,
     one_line,
     require_all,
     require_within,
@@ -42,7 +42,7 @@ from dbcheck.engines.mysql.settings import (
     read_statement,
     set_statement,
 )
-from dbcheck.engines.mysql.wire import Ended, Nonsense
+from dbcheck.engines.mysql.wire import Ended
 from dbcheck.errors import ConnectionLost, EngineError, TableLost, TableRefused
 from dbcheck.files import sql
 
@@ -121,7 +121,7 @@ class MysqlLink(Link):
                 connection_timeout=packet_s,
             )
         except (mysql.connector.Error, OSError, *_MISUSE) as error:
-            text = f"cannot connect to {target}: {self.words(error)}"
+            text = f"cannot connect to {target}: {self.message(error)}"
             raise _error(error, text, _connect_hint(error)) from None
         self._session = self.connection.connection_id or 0
         named = (self.connection.server_info or "").lower()
@@ -132,8 +132,8 @@ class MysqlLink(Link):
             self.abandon(error)
             raise
 
-    def words(self, error: BaseException) -> str:
-        """See Link.words."""
+    def message(self, error: BaseException) -> str:
+        """See Link.message."""
         return one_line(error, self._secret)
 
     def without_secret(self, text: str) -> str:
@@ -194,7 +194,7 @@ class MysqlLink(Link):
                 break
             read += len(batch)
             yield batch
-        self.connection.unread_result = False  # for the driver did not read it
+        self.connection.forget_rows()
         ((counted,),) = self.rows(f"count_{table.name}", answer_s=SCAN_S)
         require_all(table.name, read, counted)
 
@@ -203,7 +203,7 @@ class MysqlLink(Link):
 
         If that is 0, no call blocks.  Raise EngineError if what comes is compressed.
         """
-        if self.connection._client_flags & ClientFlag.COMPRESS:
+        if self.connection.is_compressed:
             raise EngineError(
                 "the connection is compressed", hint="Remove compress from the URL."
             )
@@ -252,27 +252,27 @@ class MysqlLink(Link):
         """Limit time and bytes, and turn the driver's errors into EngineError."""
         with (
             self._errors(statement),
-            deadline(answer_s, self.sever, self.received, most) as cut,
+            deadline(answer_s, self.sever, self.received, most) as overrun,
         ):
             try:
                 with readable():
                     yield
-            except (mysql.connector.Error, OSError, Nonsense):
-                require_within(cut, self._target, statement, answer_s, most)
+            except (mysql.connector.Error, OSError, ProtocolViolation):
+                require_within(overrun, self._target, statement, answer_s, most)
                 raise
         # Cut off although it ended in time: the next statement would be blamed for it.
-        require_within(cut, self._target, statement, answer_s, most)
+        require_within(overrun, self._target, statement, answer_s, most)
 
     @contextlib.contextmanager
     def _errors(self, statement: str) -> Iterator[None]:
         try:
             yield
         except (mysql.connector.Error, OSError) as error:
-            text = f"{self._target} failed at {statement}: {self.words(error)}"
+            text = f"{self._target} failed at {statement}: {self.message(error)}"
             if _is_lost(error):
                 raise ConnectionLost(text, self._session) from error
             raise _error(error, text) from error
-        except Nonsense as error:
+        except ProtocolViolation as error:
             text = f"{self._target} failed at {statement}: {error}"
             if isinstance(error, Ended):
                 raise ConnectionLost(text, self._session) from error

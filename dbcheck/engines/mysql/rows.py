@@ -15,8 +15,8 @@ from mysql.connector.constants import FieldType
 from mysql.connector.errors import get_exception
 
 from dbcheck.core.survivors import INTACT, RECORD, RowBatch, items_at
-from dbcheck.engines.link import BATCH_BYTES_MAX
-from dbcheck.engines.mysql.wire import HEADER_BYTES, Ended, Nonsense
+from dbcheck.engines.link import BATCH_BYTES_MAX, ProtocolViolation
+from dbcheck.engines.mysql.wire import HEADER_BYTES, Ended
 
 BATCH_BYTES = 1 << 20
 
@@ -53,13 +53,13 @@ class Layout:
     """Where the columns of a row stand in its packet."""
 
     def __init__(self, types: Sequence[int]) -> None:
-        """Raise Nonsense if columns of these *types* are no row of a table of ours."""
+        """Raise ProtocolViolation unless *types* are those of one of our tables."""
         try:
             kinds = [_INTEGERS[kind] for kind in (*types[:5], types[6])]
         except (KeyError, IndexError):
             kinds = []
         if len(types) != len(_COLUMNS) or not kinds or types[5] not in _STRINGS:
-            raise Nonsense(f"the server's columns are of the types {types}")
+            raise ProtocolViolation(f"the server's columns are of the types {types}")
         fields = list(zip(_COLUMNS, kinds[:5], strict=False))
         self._head = np.dtype(
             [("kind", "u1"), ("nulls", "<u2"), *fields, ("length", "u1")]
@@ -69,14 +69,14 @@ class Layout:
     def batch_of(self, content: bytes, begins: Sequence[int]) -> RowBatch:
         """Return the rows in the packets that begin there and fill *content*.
 
-        Raise Nonsense if one of them is no row.
+        Raise ProtocolViolation if one of them is no row.
         """
         packets = np.frombuffer(content, np.uint8)
         starts = np.array(begins, np.int64) + HEADER_BYTES
         ends = np.append(starts[1:] - HEADER_BYTES, len(content))
         least = self._head.itemsize + self._tail.itemsize
         if (ends - starts).min() < least:
-            raise Nonsense("a packet is too short for a row")
+            raise ProtocolViolation("a packet is too short for a row")
         heads = items_at(packets, starts, self._head)
         lengths = heads["length"].astype(np.int64)
         payloads = starts + self._head.itemsize
@@ -89,7 +89,7 @@ class Layout:
         wrong |= lengths < 0  # 8 bytes that are no length, but the checksum itself
         checksums = ends - self._tail.itemsize
         if wrong.any() or (payloads + lengths != checksums).any():
-            raise Nonsense("a packet is no row of the table")
+            raise ProtocolViolation("a packet is no row of the table")
         records = np.empty(len(starts), RECORD)
         for name in _COLUMNS[:5]:
             records[name] = heads[name]
@@ -111,7 +111,7 @@ class RowReader:
         self._end = 0  # of what was read
 
     def batches(self) -> Iterator[RowBatch]:
-        """Yield all rows; raise Nonsense, or the driver's error if one is sent.
+        """Yield all rows; raise ProtocolViolation, or the error that the server sends.
 
         A batch has at most BATCH_BYTES bytes, or one row that has more.
         """
@@ -160,7 +160,7 @@ class RowReader:
     def _joined(self) -> bytes:
         """Take the first packet, and all in which it goes on; return it as one.
 
-        Raise Nonsense if that is more than any batch may have.
+        Raise ProtocolViolation if that is more than any batch may have.
         """
         whole = bytearray(HEADER_BYTES)
         while len(whole) <= BATCH_BYTES_MAX:
@@ -168,7 +168,7 @@ class RowReader:
             whole += packet[HEADER_BYTES:]
             if len(packet) < HEADER_BYTES + _LENGTH:
                 return bytes(whole)
-        raise Nonsense(f"a row is longer than {BATCH_BYTES_MAX >> 20} MiB")
+        raise ProtocolViolation(f"a row is longer than {BATCH_BYTES_MAX >> 20} MiB")
 
     def _finish(self, kind: int) -> None:
         """Take the packet behind the last row; raise what it says if it is no end."""
@@ -176,7 +176,7 @@ class RowReader:
         if kind == _ERR:
             raise get_exception(packet)
         if kind != _END or self._end:
-            raise Nonsense("the server's rows end in what is no end")
+            raise ProtocolViolation("the server's rows end in what is no end")
 
     def _take(self) -> bytes:
         """Return the first packet, once all of it is there."""

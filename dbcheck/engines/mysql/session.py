@@ -14,16 +14,14 @@ import struct
 from collections.abc import Sequence
 
 import mysql.connector
-from mysql.connector.constants import ClientFlag
 
 from dbcheck.core.operation import Operation, Statement, StatementSpec, Verb
 from dbcheck.engines.deadline import deadline
-from dbcheck.engines.link import ANSWER_BYTES, ANSWER_S
+from dbcheck.engines.link import ANSWER_BYTES, ANSWER_S, ProtocolViolation
 from dbcheck.engines.mysql.connection import readable
 from dbcheck.engines.mysql.link import FAMILY, MysqlLink
 from dbcheck.engines.mysql.wire import (
     Execution,
-    Nonsense,
     Ok,
     Refusal,
     answers,
@@ -67,8 +65,7 @@ class MysqlSession:
         self._inserts = {spec.name: spec.verb is Verb.INSERT for spec in statements}
         self._texts = {spec.name: _text(spec).split(b"?") for spec in statements}
         connection = link.connection
-        flags = connection._client_flags
-        self._has_attributes = bool(flags & ClientFlag.CLIENT_QUERY_ATTRIBUTES)
+        self._has_attributes = connection.has_query_attributes
         self._executions: dict[str, Execution] = {}
         try:
             link.wire(ANSWER_S)
@@ -85,7 +82,7 @@ class MysqlSession:
                     )
         except (mysql.connector.Error, OSError) as error:
             raise EngineError(
-                f"cannot prepare a session: {link.words(error)}"
+                f"cannot prepare a session: {link.message(error)}"
             ) from None
         self._wire = link.wire(0)
 
@@ -135,7 +132,7 @@ class MysqlSession:
         except _NOT_NOW:
             return False
         except OSError as error:
-            raise self._broken(self.link.words(error)) from error
+            raise self._broken(self.link.message(error)) from error
         return True
 
     def receive(self) -> int | None:
@@ -146,13 +143,13 @@ class MysqlSession:
             except _NOT_NOW:
                 return None
             except OSError as error:
-                raise self._broken(self.link.words(error)) from error
+                raise self._broken(self.link.message(error)) from error
             if not read:
                 raise self._broken("the server closed it")
             self._received += read
             try:
                 said = answers(self._received, self._waiting_for or 1)
-            except Nonsense as error:
+            except ProtocolViolation as error:
                 raise self._broken(str(error)) from error
             if said is not None:
                 self._received = b""
@@ -197,7 +194,7 @@ class MysqlSession:
 
     def _refusal(self, said: Refusal) -> EngineError:
         """Return EngineError if the row is certainly absent, else CommitUnknown."""
-        words = f"{said.number}: {self.link.without_secret(said.words)}"
+        words = f"{said.number}: {self.link.without_secret(said.message)}"
         if said.number in _CLIENT_ERRORS or said.number in _UNKNOWN:
             return self._broken(words, words if said.number in _FAREWELLS else "")
         if self._waiting_for > 1:  # its transaction is open: the next would commit it

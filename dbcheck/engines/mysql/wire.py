@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 from dbcheck.core.history import ROW_ID_MAX
 from dbcheck.core.operation import Value
 from dbcheck.core.table import Column, Kind
+from dbcheck.engines.link import ProtocolViolation
 
 _COM_QUERY, _COM_STMT_EXECUTE = 0x03, 0x17
 _HEAD = struct.Struct("<BIBI")  # command, statement, no cursor, one iteration
@@ -37,11 +38,7 @@ _IN_TRANSACTION = 0x0001  # SERVER_STATUS_IN_TRANS
 _MORE_RESULTS = 0x0008  # SERVER_MORE_RESULTS_EXISTS
 
 
-class Nonsense(Exception):
-    """The server sent something else than answers to the statements."""
-
-
-class Ended(Nonsense):
+class Ended(ProtocolViolation):
     """The connection ended in the middle of an answer."""
 
 
@@ -60,7 +57,7 @@ class Refusal(NamedTuple):
     """An error: its number in the server's reference, and its message."""
 
     number: int
-    words: str
+    message: str
 
 
 class Execution:
@@ -134,8 +131,8 @@ def literal(value: Value) -> bytes:
 def answers(data: bytes, count: int) -> list[Ok] | Refusal | None:
     """Return the answers to *count* statements, None if they are not all there yet.
 
-    The refusal of one statement is the last answer.  Raise Nonsense if *data* holds
-    anything else, or anything after them.
+    The refusal of one statement is the last answer.  Raise ProtocolViolation if *data*
+    holds anything else, or anything after them.
     """
     found: list[Ok] = []
     at = 0
@@ -144,7 +141,7 @@ def answers(data: bytes, count: int) -> list[Ok] | Refusal | None:
             return None
         length = int.from_bytes(data[at : at + 3], "little")
         if length > _BODY_BYTES_MAX:
-            raise Nonsense(f"the server announced a reply of {length} bytes")
+            raise ProtocolViolation(f"the server announced a reply of {length} bytes")
         end = at + HEADER_BYTES + length
         if len(data) < end:
             return None
@@ -154,7 +151,9 @@ def answers(data: bytes, count: int) -> list[Ok] | Refusal | None:
             break
         found.append(said)
     if len(data) > at:
-        raise Nonsense("the server sent more replies than statements were sent")
+        raise ProtocolViolation(
+            "the server sent more replies than statements were sent"
+        )
     return said if isinstance(said, Refusal) else found
 
 
@@ -166,18 +165,18 @@ def _answer(packet: bytes, number: int, *, is_last: bool) -> Ok | Refusal:
             return _refusal(packet[HEADER_BYTES + 1 :])
     except (IndexError, struct.error):
         pass
-    raise Nonsense("the server's reply is not an answer to a change of a row")
+    raise ProtocolViolation("the server's reply is not an answer to a change of a row")
 
 
 def _ok(packet: bytes, *, is_last: bool) -> Ok:
     rows, place = _number(packet, HEADER_BYTES + 1)
     row_id, place = _number(packet, place)
     if row_id > ROW_ID_MAX:
-        raise Nonsense(f"the server returned the impossible row id {row_id}")
+        raise ProtocolViolation(f"the server returned the impossible row id {row_id}")
     status, _ = _STATUS.unpack_from(packet, place)  # and the number of warnings
     if bool(status & _MORE_RESULTS) is is_last:
         what = "announces more replies" if is_last else "ends the replies"
-        raise Nonsense(f"the server {what} than there are statements")
+        raise ProtocolViolation(f"the server {what} than there are statements")
     return Ok(rows, row_id, bool(status & _IN_TRANSACTION))
 
 

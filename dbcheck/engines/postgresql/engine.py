@@ -9,9 +9,9 @@ from typing import Any
 import sqlalchemy.exc
 
 from dbcheck.audit.rules import facts_of
-from dbcheck.core.bystanders import Bystanders
 from dbcheck.core.history import Row
 from dbcheck.core.operation import StatementSpec, verbs_by_table
+from dbcheck.core.other_users import OtherUsers
 from dbcheck.core.places import Place, numbered
 from dbcheck.core.server import LogPosition, ServerFacts
 from dbcheck.core.survivors import RowBatch
@@ -22,14 +22,16 @@ from dbcheck.engines.postgresql.check import (
     require_server,
     require_table,
 )
-from dbcheck.engines.postgresql.link import FAMILY, PostgresqlLink
+from dbcheck.engines.postgresql.link import PostgresqlLink
 from dbcheck.engines.postgresql.options import libpq_options
 from dbcheck.engines.postgresql.places import places
-from dbcheck.engines.postgresql.session import RELAXED, PostgresqlSession
+from dbcheck.engines.postgresql.session import WEAK, PostgresqlSession
 from dbcheck.engines.server_log import postgresql_log
 from dbcheck.engines.tables import row_of, table_facts
 from dbcheck.engines.url import read_url
 from dbcheck.errors import EngineError, TableLost, TableRefused, UsageError
+
+FAMILY = "postgresql"
 
 CONNECT_S = 10.0
 READY_CONNECT_S, READY_ANSWER_S = 3.0, 2.0
@@ -57,13 +59,12 @@ SETTINGS = (
 
 
 class PostgresqlEngine:
-    """One PostgreSQL server; see ports.engine.Engine for what each call promises.
+    """One PostgreSQL server; contracts in ports.engine and ports.abilities.
 
     The tables are those of the schema dbcheck in the URL's database.
     """
 
     family = FAMILY
-    checkpoints = True
 
     def __init__(self, url: str, password: str | None = None) -> None:
         parsed = read_url(url).set(drivername="postgresql+psycopg2")
@@ -111,9 +112,7 @@ class PostgresqlEngine:
             server_log=postgresql_log(seen),
         )
 
-    def check(
-        self, statements: Sequence[StatementSpec], *, relaxed: bool = False
-    ) -> None:
+    def check(self, statements: Sequence[StatementSpec]) -> None:
         """Raise EngineError (with the fix as hint) if this server is not fit."""
         with self._open() as link:
             require_server(link)
@@ -132,16 +131,12 @@ class PostgresqlEngine:
                 found += places(data, lying)
         return numbered(found)
 
-    def mark_data(self) -> str:
-        """Return "": global/pg_control names the data."""
-        return ""
-
-    def bystanders(self) -> Bystanders:
+    def other_users(self) -> OtherUsers:
         """Return who else uses this server; every account may see that."""
         with self._open() as link:
             databases = tuple(what for (what,) in link.rows("others"))
             (connections,) = link.row("connections")
-        return Bystanders(databases, connections)
+        return OtherUsers(databases, connections)
 
     def prepare(
         self, tables: Sequence[TableSpec], *, server: ServerFacts | None = None
@@ -157,29 +152,47 @@ class PostgresqlEngine:
         with self._open(server=server) as link:
             return _identity(link, table)
 
-    def relax(self, *, process: bool) -> str:
-        """Change nothing, for each session relaxes itself; return in words how."""
+    def weaken_durability(self, *, process: bool) -> str:
+        """Change nothing: each weak session sets its own; return a description."""
         with self._open() as link:
-            (value,) = link.row("relaxed")
-        if value == RELAXED:
+            (value,) = link.row("commit_setting")
+        if value == WEAK:
             return f"synchronous_commit is {value} for this account already"
-        return f"synchronous_commit = {RELAXED} (else {value}) in its own sessions"
-
-    def tighten(self) -> str | None:
-        """Return None: a setting of a session ends with it."""
-        return None
+        return f"synchronous_commit = {WEAK} (else {value}) in its own sessions"
 
     def open_session(
         self,
         statements: Sequence[StatementSpec],
         *,
-        relaxed: bool = False,
         server: ServerFacts | None = None,
     ) -> PostgresqlSession:
         """Connect for the load; raise EngineError if that is refused."""
+        return self._open_session(statements, server, weak=False)
+
+    def open_weak_session(
+        self,
+        statements: Sequence[StatementSpec],
+        *,
+        server: ServerFacts | None = None,
+    ) -> PostgresqlSession:
+        """Connect for a control, with synchronous_commit off in that session."""
+        return self._open_session(statements, server, weak=True)
+
+    def _open_session(
+        self,
+        statements: Sequence[StatementSpec],
+        server: ServerFacts | None,
+        *,
+        weak: bool,
+    ) -> PostgresqlSession:
         options = libpq_options(self.target, self._arguments)
         return PostgresqlSession(
-            self.target, options, statements, relaxed=relaxed, server=server
+            self.target,
+            options,
+            statements,
+            family=FAMILY,
+            weak=weak,
+            server=server,
         )
 
     def row(self, table: TableSpec, row_id: int) -> Row | None:
@@ -215,14 +228,6 @@ class PostgresqlEngine:
         except (TableLost, TableRefused):
             return None
 
-    def names_in_log(self, tables: Sequence[TableSpec]) -> tuple[str, ...]:
-        """Return nothing: it names files, whose numbers change."""
-        return ()
-
-    def logged(self, since_us: int, *, server: ServerFacts | None = None) -> str | None:
-        """Return None: no statement shows the log to an ordinary account."""
-        return None
-
     def ready(self) -> str | None:
         """Try to connect, at most 5 s: None, or why the server takes no queries."""
         try:
@@ -254,7 +259,7 @@ class PostgresqlEngine:
         self, connect_s: float = CONNECT_S, *, server: ServerFacts | None = None
     ) -> PostgresqlLink:
         options = libpq_options(self.target, self._arguments)
-        link = PostgresqlLink(self.target, options, connect_s)
+        link = PostgresqlLink(self.target, options, connect_s, family=FAMILY)
         return link.leading_to(server)
 
 

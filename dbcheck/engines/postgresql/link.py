@@ -17,7 +17,7 @@ from dbcheck.core.server import ServerFacts
 from dbcheck.core.survivors import RowBatch
 from dbcheck.core.table import TableSpec
 from dbcheck.engines.answering import Answering, require_same
-from dbcheck.engines.deadline import Cut, deadline, received
+from dbcheck.engines.deadline import Overrun, deadline, received
 from dbcheck.engines.interruptible import interruptible
 from dbcheck.engines.link import (
     ANSWER_BYTES,
@@ -26,6 +26,7 @@ from dbcheck.engines.link import (
     SCAN_S,
     UNREADABLE,
     Link,
+    ProtocolViolation,
     one_line,
     require_within,
     set_otherwise,
@@ -35,12 +36,10 @@ from dbcheck.engines.postgresql import libpq_stderr
 from dbcheck.engines.postgresql.copy import Copy
 from dbcheck.engines.postgresql.index import IdsRead, require_index
 from dbcheck.engines.postgresql.options import REFUSED, UNVERIFIED_HINT
-from dbcheck.engines.postgresql.rows import CopyParser, Nonsense
+from dbcheck.engines.postgresql.rows import CopyParser
 from dbcheck.engines.postgresql.settings import HEAP, SESSION, SNAPSHOT
 from dbcheck.errors import ConnectionLost, EngineError, TableLost, TableRefused
 from dbcheck.files import sql
-
-FAMILY = "postgresql"
 
 libpq_stderr.silence()  # before any connection
 
@@ -155,32 +154,38 @@ class PostgresqlLink(Link):
     """A connection in autocommit mode; a context manager that closes it.
 
     target: how error messages name the server.  arguments: psycopg2's.
+    family: folder below sql/ whose statements it runs.
     """
 
     def __init__(
-        self, target: str, arguments: Mapping[str, Any], connect_s: float
+        self,
+        target: str,
+        arguments: Mapping[str, Any],
+        connect_s: float,
+        *,
+        family: str,
     ) -> None:
-        self._target = target
+        self._target, self._family = target, family
         self._secret = str(arguments.get("password") or "")
         opening = _Opening({**arguments, "connect_timeout": max(2, round(connect_s))})
-        limit_s, cut = connect_s + LOGIN_S, Cut()
+        limit_s, overrun = connect_s + LOGIN_S, Overrun()
         try:
             with deadline(
                 limit_s, opening.sever, opening.received, ANSWER_BYTES
-            ) as cut:
+            ) as overrun:
                 self.connection = interruptible(
                     opening.connect, opening.sever, limit_s + GRACE_S
                 )
         except (psycopg2.Error, TimeoutError) as error:
-            require_within(cut, target, "the login", limit_s, ANSWER_BYTES)
+            require_within(overrun, target, "the login", limit_s, ANSWER_BYTES)
             raise EngineError(
-                f"cannot connect to {target}: {self.words(error)}",
+                f"cannot connect to {target}: {self.message(error)}",
                 hint=connect_hint(
                     error, "Check the URL, that the server runs, and the password."
                 ),
             ) from None
         except UNREADABLE as error:
-            raise unreadable(target, self.words(error)) from None
+            raise unreadable(target, self.message(error)) from None
         self._wire = own_wire(target, self.connection)
         try:
             self.connection.autocommit = True
@@ -192,8 +197,8 @@ class PostgresqlLink(Link):
             self.abandon(error)
             raise
 
-    def words(self, error: BaseException) -> str:
-        """See Link.words."""
+    def message(self, error: BaseException) -> str:
+        """See Link.message."""
         return one_line(error, self._secret)
 
     def rows(
@@ -203,11 +208,11 @@ class PostgresqlLink(Link):
         *,
         answer_s: float = ANSWER_S,
     ) -> list[tuple[Any, ...]]:
-        """Run sql/postgresql/STATEMENT.sql; see Link.rows."""
+        """Run sql/FAMILY/STATEMENT.sql; see Link.rows."""
 
         def run() -> list[tuple[Any, ...]]:
             with self.connection.cursor() as cursor:
-                cursor.execute(sql(FAMILY, statement), parameters)
+                cursor.execute(sql(self._family, statement), parameters)
                 return cursor.fetchall() if cursor.description else []
 
         with self._guard(statement, answer_s):
@@ -267,7 +272,7 @@ class PostgresqlLink(Link):
     def _rows_of(self, table: TableSpec) -> Iterator[RowBatch]:
         self.require_plan(f"count_{table.name}", "Seq Scan")
         statement, parser = f"survivors_{table.name}", CopyParser()
-        with Copy(self.connection, sql(FAMILY, statement), self.sever) as copy:
+        with Copy(self.connection, sql(self._family, statement), self.sever) as copy:
             while True:
                 with self._guard(statement, SCAN_S, BATCH_BYTES_MAX):
                     messages = copy.read()
@@ -279,7 +284,7 @@ class PostgresqlLink(Link):
 
     def require_plan(self, statement: str, scan: str) -> None:
         """Raise EngineError unless the server runs the statement by *scan*."""
-        explain = f"explain (costs off) {sql(FAMILY, statement)}"
+        explain = f"explain (costs off) {sql(self._family, statement)}"
         with self._guard("the plan to read survivors", ANSWER_S):
             cursor = self.connection.cursor()
             cursor.execute(explain)
@@ -322,17 +327,17 @@ class PostgresqlLink(Link):
         self, statement: str, answer_s: float, most: int = ANSWER_BYTES
     ) -> Iterator[None]:
         """Limit time and bytes, and turn the driver's errors into EngineError."""
-        cut = Cut()
+        overrun = Overrun()
         try:
             with deadline(
                 answer_s, self.sever, lambda: received(self._wire), most
-            ) as cut:
+            ) as overrun:
                 yield
             # Cut off although it ended in time: the next one would be blamed for it.
-            require_within(cut, self._target, statement, answer_s, most)
+            require_within(overrun, self._target, statement, answer_s, most)
         except psycopg2.Error as error:
-            require_within(cut, self._target, statement, answer_s, most)
-            text = f"{self._target} failed at {statement}: {self.words(error)}"
+            require_within(overrun, self._target, statement, answer_s, most)
+            text = f"{self._target} failed at {statement}: {self.message(error)}"
             missing = (error.pgcode or "").startswith(_MISSING)
             if _is_refused(error):
                 raise TableRefused(text) from error
@@ -341,7 +346,7 @@ class PostgresqlLink(Link):
             if self.connection.closed:
                 raise ConnectionLost(text, self._pid) from error
             raise EngineError(text) from error
-        except (Nonsense, UnicodeError) as error:
+        except (ProtocolViolation, UnicodeError) as error:
             text = f"{self._target} failed at {statement}: {error}"
             raise EngineError(text) from error
 

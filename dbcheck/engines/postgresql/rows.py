@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from dbcheck.core.survivors import INTACT, RECORD, RowBatch, items_at
+from dbcheck.engines.link import ProtocolViolation
 
 _SIGNATURE = b"PGCOPY\n\xff\r\n\0" + bytes(4)  # no flags
 _HEADER = _SIGNATURE + bytes(4)  # no extension
@@ -43,10 +44,6 @@ _FIXED = {
 }
 
 
-class Nonsense(Exception):
-    """The server sent what is no COPY of the table."""
-
-
 class CopyParser:
     """Follows a COPY from its header to its trailer."""
 
@@ -56,17 +53,18 @@ class CopyParser:
     def parse(self, messages: list[bytes]) -> RowBatch | None:
         """Return the rows of the next messages, None if there are none.
 
-        messages: [] at the end.  Raise Nonsense if they are no COPY of the table.
+        messages: [] at the end.  Raise ProtocolViolation if they are not a COPY of the
+        table.
         """
         if not messages:
             if not self._ended:
-                raise Nonsense("the server's COPY has no end")
+                raise ProtocolViolation("the server's COPY has no end")
             return None
         if self._ended:
-            raise Nonsense("the server's COPY goes on behind its end")
+            raise ProtocolViolation("the server's COPY goes on behind its end")
         if not self._began:
             if not messages[0].startswith(_HEADER):
-                raise Nonsense("the server's COPY begins with another header")
+                raise ProtocolViolation("the server's COPY begins with another header")
             first = messages[0][len(_HEADER) :]
             messages = [first, *messages[1:]] if first else messages[1:]
             self._began = True
@@ -79,7 +77,7 @@ class CopyParser:
 def _batch_of(messages: Sequence[bytes]) -> RowBatch:
     sizes = np.fromiter(map(len, messages), np.int64, len(messages))
     if sizes.min() < _HEAD.itemsize + _TAIL.itemsize:
-        raise Nonsense("a message of the server's COPY is too short for a row")
+        raise ProtocolViolation("a message of the server's COPY is too short for a row")
     content = np.frombuffer(b"".join(messages), np.uint8)
     begins = np.cumsum(sizes) - sizes
     heads = items_at(content, begins, _HEAD)
@@ -89,7 +87,7 @@ def _batch_of(messages: Sequence[bytes]) -> RowBatch:
     for name, value in _FIXED.items():
         right &= heads[name] == value
     if not right.all():
-        raise Nonsense("a message of the server's COPY is no row of the table")
+        raise ProtocolViolation("a message of the server's COPY is no row of the table")
     records = np.empty(len(messages), RECORD)
     for name, _ in _FIELDS:
         records[name] = heads[name]

@@ -32,13 +32,13 @@ from dbcheck.engines.link import (
     set_otherwise,
     unreadable,
 )
-from dbcheck.engines.postgresql.link import FAMILY, connect_hint, own_wire
+from dbcheck.engines.postgresql.link import connect_hint, own_wire
 from dbcheck.engines.postgresql.settings import SESSION
 from dbcheck.errors import CommitUnknown, EngineError
 from dbcheck.files import sql
 
 _CONNECT_S = 10
-RELAXED = "off"  # of synchronous_commit; never fsync, which can corrupt the files
+WEAK = "off"  # of synchronous_commit; never fsync, which can corrupt the files
 
 _BINARY = 1
 _PACK: Mapping[Kind, Callable[[Any], bytes]] = {
@@ -103,15 +103,18 @@ class PostgresqlSession:
         arguments: Mapping[str, Any],
         statements: Sequence[StatementSpec],
         *,
-        relaxed: bool = False,
+        family: str,
+        weak: bool = False,
         server: ServerFacts | None = None,
     ) -> None:
         """Connect, and prepare the statements; raise EngineError if that is refused.
 
         target: how error messages name the server.  arguments: libpq's.
+        family: folder below sql/ whose statements it runs.
+        weak: commits are acked before they are durable, for a control.
         server: which one it must be, None for any.
         """
-        self._target = target
+        self._target, self._family = target, family
         self._secret = str(arguments.get("password") or "")
         self._in_flight = False
         self._tags: list[bytes] = []  # what the operation in flight is answered with
@@ -141,8 +144,8 @@ class PostgresqlSession:
                 self._set()
                 if server is not None:
                     self._require(server)
-                if relaxed:
-                    self._relax()
+                if weak:
+                    self._weaken()
                 for statement in statements:
                     self._prepare(statement)
         except BaseException:
@@ -316,7 +319,10 @@ class PostgresqlSession:
 
     def _prepare(self, spec: StatementSpec) -> None:
         """Prepare a statement; raise psycopg.Error if the server refuses it."""
-        name, text = f"dbcheck_{spec.name}".encode(), sql(FAMILY, spec.name).encode()
+        name, text = (
+            f"dbcheck_{spec.name}".encode(),
+            sql(self._family, spec.name).encode(),
+        )
         result = self.connection.pgconn.prepare(name, text)
         if result.status != ExecStatus.COMMAND_OK:
             raise error_from_result(result)
@@ -330,11 +336,11 @@ class PostgresqlSession:
             ([tag], 0 if returns_id else -1),
         )
 
-    def _relax(self) -> None:
-        """Have commits acked before they are durable, and see it so."""
-        self._run("relax")
-        (value,) = self._run("relaxed").fetchall()[0]
-        if value != RELAXED:
+    def _weaken(self) -> None:
+        """Have commits acked before they are durable, and verify the setting."""
+        self._run("weaken_session")
+        (value,) = self._run("commit_setting").fetchall()[0]
+        if value != WEAK:
             raise EngineError(
                 f"synchronous_commit is {value} although the session set it otherwise",
                 hint="Connect to the server itself, with no pooler or proxy between.",
@@ -343,7 +349,9 @@ class PostgresqlSession:
     def _run(
         self, statement: str, parameters: Mapping[str, str] | None = None
     ) -> psycopg.Cursor[Any]:
-        return self.connection.execute(sql(FAMILY, statement).encode(), parameters)
+        return self.connection.execute(
+            sql(self._family, statement).encode(), parameters
+        )
 
     def _sever(self) -> None:
         """Break the connection, whichever thread is waiting on it."""

@@ -14,7 +14,7 @@ import struct
 from typing import Any
 
 from dbcheck.hosts.agent.open import open_regular
-from dbcheck.remote.wire import error_words
+from dbcheck.remote.wire import describe_error
 
 READ_MAX = 1 << 16  # of each file
 MARKED_MAX = 1000  # tables that are looked at for marks
@@ -88,5 +88,5 @@ def read(path: str, key: str, unreadable: dict[str, str]) -> bytes:
         with os.fdopen(open_regular(path, follow=True), "rb") as file:
             return file.read(READ_MAX)
     except OSError as error:
-        unreadable[key] = error_words(error, path)
+        unreadable[key] = describe_error(error, path)
         return b""

@@ -25,7 +25,7 @@ from dbcheck.hosts.agent.files import Files
 from dbcheck.hosts.agent.foreign import foreign
 from dbcheck.remote.wire import (
     clock_us,
-    error_words,
+    describe_error,
     first_line,
     host_names,
     mount_of,
@@ -263,7 +263,7 @@ def host_facts(places: list[tuple[str, str, list[str]]]) -> dict[str, Any]:
         try:
             found = settled(volumes, name, path)
         except OSError as error:
-            unseen[name] = error_words(error, path)
+            unseen[name] = describe_error(error, path)
             continue
         away_from(volumes, unseen, name, Files(found, files))
     unreadable: dict[str, str] = {}
@@ -302,7 +302,7 @@ def away_from(
         try:
             settled(volumes, label, path)
         except OSError as error:
-            unseen[label] = error_words(error, path)
+            unseen[label] = describe_error(error, path)
 
 
 def made(data: str, unreadable: dict[str, str]) -> dict[str, str]:

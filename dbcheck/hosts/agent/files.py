@@ -12,7 +12,7 @@ import stat
 from collections.abc import Iterator, Sequence
 from fnmatch import translate
 
-from dbcheck.remote.wire import error_words, lines, unescape
+from dbcheck.remote.wire import describe_error, lines, unescape
 
 ENTRIES_MAX = 200_000  # of a folder that are listed
 LINKS_MAX = 1000  # of a folder that are followed
@@ -38,7 +38,7 @@ class Files:
             own = os.stat(folder).st_dev
             led = [*mounted_in(folder, mounts, wanted), *links_in(folder, wanted)]
         except OSError as error:
-            self.unseen = error_words(error, folder)
+            self.unseen = describe_error(error, folder)
             return
         seen = {own}
         for path in sorted(led):
@@ -47,7 +47,7 @@ class Files:
                 device = os.stat(where).st_dev
             except OSError as error:
                 if os.path.lexists(path):  # it was not removed just now
-                    self.unseen = error_words(error, path)
+                    self.unseen = describe_error(error, path)
                 continue
             if device not in seen:
                 seen.add(device)

@@ -22,7 +22,7 @@ from dbcheck.hosts.agent.open import (
     open_folder,
     open_regular,
 )
-from dbcheck.remote.wire import Refusal, error_words
+from dbcheck.remote.wire import Refusal, describe_error
 
 BESIDE = ".dbcheck-canary"
 INSIDE = "#sql-dbcheck-canary"  # MariaDB and MySQL list no folder "#sql..." as a schema
@@ -224,5 +224,5 @@ def clear(data_directory: str) -> dict[str, object]:
         except Refusal as refusal:
             kept[path] = str(refusal)
         except OSError as error:
-            kept[path] = error_words(error, path)
+            kept[path] = describe_error(error, path)
     return {"removed": removed, "kept": kept}

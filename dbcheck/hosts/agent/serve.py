@@ -22,13 +22,13 @@ from dbcheck.hosts.agent.log import mark, since
 from dbcheck.hosts.agent.reset import Trigger
 from dbcheck.hosts.agent.shutdown import shutdown_record
 from dbcheck.remote.wire import (
-    Answers,
-    Outlet,
     Refusal,
-    obey,
+    ReplyStream,
+    RequestHandler,
+    call,
+    prepare_process,
     require_linux,
     serve,
-    settle,
 )
 
 (FACTS, MARK_LOG, READ_LOG, START, STOP, READ, REMOVE, SHUTDOWN, DATA_NAMES, CLEAR) = (
@@ -47,15 +47,15 @@ def counts(rings: int) -> struct.Struct:
     return struct.Struct(f"<{2 + rings}Q")
 
 
-class Agent(Answers):
-    """Answers the messages of one channel.
+class Agent(RequestHandler):
+    """RequestHandler the messages of one channel.
 
     It runs one pair of canaries at most, and holds one trigger of a reset.
     """
 
-    def __init__(self, outlet: Outlet) -> None:
-        """Answer through *outlet*."""
-        super().__init__(outlet)
+    def __init__(self, replies: ReplyStream) -> None:
+        """Answer through *replies*."""
+        super().__init__(replies)
         self._canaries: Canaries | None = None
         self._trigger: Trigger | None = None
         self._verbs: dict[int, Callable[[Any], object]] = {
@@ -78,7 +78,7 @@ class Agent(Answers):
         """Do what *verb* says."""
         if verb not in self._verbs:
             raise Refusal("protocol", f"no such verb: {verb}")
-        return obey(self._verbs[verb], payload)
+        return call(self._verbs[verb], payload)
 
     def close(self) -> None:
         """End the canaries, what they wrote stays; let go of the trigger, unpulled."""
@@ -126,15 +126,15 @@ class Agent(Answers):
     def _tell(self, buffered: int, direct: list[int]) -> None:
         now_us = time.monotonic_ns() // 1000
         report = counts(len(direct)).pack(now_us, buffered, *direct)
-        self._outlet.offer(COMPLETED, report)
+        self._replies.offer(COMPLETED, report)
 
 
 def main() -> None:
     """Serve standard input and output."""
     require_linux()
-    settle()
-    outlet = Outlet(1)
-    serve(Agent(outlet), outlet, 0)
+    prepare_process()
+    replies = ReplyStream(1)
+    serve(Agent(replies), replies, 0)
 
 
 if __name__ == "__main__":

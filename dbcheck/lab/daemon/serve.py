@@ -28,7 +28,7 @@ from dbcheck.lab.machine import Machine
 from dbcheck.lab.process import Process
 from dbcheck.lab.spec import LabSpec
 from dbcheck.lab.ssh.sshd import Sshd
-from dbcheck.lab.state import Entry
+from dbcheck.lab.state import LabRecord
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +43,9 @@ class Daemon:
     base:   where storage and server live.
     """
 
-    def __init__(self, entry: Entry, folder: Path, base: Path, spec: LabSpec) -> None:
+    def __init__(
+        self, entry: LabRecord, folder: Path, base: Path, spec: LabSpec
+    ) -> None:
         self._entry = entry
         self._spec = spec
         self._witness = folder / "witness"
@@ -139,7 +141,7 @@ def _watch(client: int) -> None:
     threading.Thread(target=wait, name="client watch", daemon=True).start()
 
 
-def _settle_in(entry: Entry, folder: Path, *, isolated: bool) -> Path:
+def _settle_in(entry: LabRecord, folder: Path, *, isolated: bool) -> Path:
     """Make the place where storage and server live, and return it."""
     os.chdir("/")
     os.umask(0o022)
@@ -155,7 +157,7 @@ def _settle_in(entry: Entry, folder: Path, *, isolated: bool) -> Path:
     return base
 
 
-def _run(entry: Entry, ready: int, *, isolated: bool) -> None:
+def _run(entry: LabRecord, ready: int, *, isolated: bool) -> None:
     """Build the lab, serve it until it is to end, and leave nothing of it.
 
     Why a lab cannot be built is raised once nothing is left of it either.
@@ -196,7 +198,7 @@ def _stop(_number: int, _frame: object) -> None:
 
 def main() -> None:
     """Be the daemon of one lab until it ends."""
-    entry = Entry(Path(sys.argv[1]))
+    entry = LabRecord(Path(sys.argv[1]))
     lock, ready, client = map(int, sys.argv[2:5])
     for descriptor in (lock, ready, client):
         if descriptor >= 0:

@@ -141,9 +141,9 @@ class DriveProcess:
         """Answer requests again; any that were still held fail."""
         self._ask(NoneType, "power_on")
 
-    def settle(self) -> None:
+    def flush_all(self) -> None:
         """Make everything in the cache stable."""
-        self._ask(NoneType, "settle")
+        self._ask(NoneType, "flush_all")
 
     def counters(self) -> DriveCounters:
         """Return what the drive was asked so far."""

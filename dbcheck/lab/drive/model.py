@@ -143,7 +143,7 @@ class Drive:
         ):
             self._destage(1)
 
-    def settle(self) -> None:
+    def flush_all(self) -> None:
         """Make everything in the cache stable."""
         self._destage(len(self._cache))
 
@@ -173,7 +173,7 @@ class Drive:
         cached_bytes = self._cached_bytes
         for _, offset, before, _ in reversed(self._cache):
             self._now[offset : offset + len(before)] = before
-        self.settle()
+        self.flush_all()
         kept = 0
         for offset, content in surviving(survivors, writes, seed):
             self._now[offset : offset + len(content)] = content

@@ -78,7 +78,7 @@ class DriveServer:
             "cut": self._cut,
             "fail": self._front.fail,
             "power_on": self._front.power_on,
-            "settle": self._drive.settle,
+            "flush_all": self._drive.flush_all,
             "counters": self._counters,
         }
 

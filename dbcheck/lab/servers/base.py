@@ -211,10 +211,10 @@ class DatabaseServer(abc.ABC):
             raise
         return True
 
-    def strike(self) -> None:
+    def kill_now(self) -> None:
         """Send SIGKILL to all its processes and return at once; kill() waits."""
         if self._tree is not None:
-            self._tree.strike()
+            self._tree.kill_now()
 
     def kill(self, timeout_s: float = GONE_S) -> None:
         """Kill all its processes and return once they are gone.
@@ -224,7 +224,7 @@ class DatabaseServer(abc.ABC):
         """
         if self._tree is None:
             return
-        self._tree.strike()
+        self._tree.kill_now()
         self._tree.wait_gone(timeout_s)
         self._ended()
 
@@ -268,7 +268,7 @@ class DatabaseServer(abc.ABC):
         if self._process is None or self._process.poll() is None:
             return False
         asked = self._process.returncode in _ASKED
-        return asked or shortage.is_told(self._log_end())
+        return asked or shortage.is_resource_shortage(self._log_end())
 
     def pids(self) -> list[int]:
         """Return its processes that live now, the first one first."""

@@ -55,7 +55,7 @@ class ServerTree:
         for pid in self.pids():
             _send(pid, signal.SIGCONT)
 
-    def strike(self) -> None:
+    def kill_now(self) -> None:
         """Send SIGKILL to every process, and return without waiting for their end.
 
         A process that sleeps in a request to a dead drive ends only once that
@@ -74,7 +74,7 @@ class ServerTree:
             _send(first, signal.SIGKILL)
 
     def wait_gone(self, timeout_s: float) -> None:
-        """Return once every process that strike() hit is gone, and reap the first.
+        """Return once every process that kill_now() hit is gone, and reap the first.
 
         Raise LabError after timeout_s seconds.
         """

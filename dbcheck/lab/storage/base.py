@@ -24,7 +24,7 @@ class Storage(Protocol):
     def build(self) -> None:
         """Make it from nothing."""
 
-    def settle(self) -> None:
+    def flush_all(self) -> None:
         """Make everything that was written stable, whatever the drive is."""
 
     def in_no_time(self) -> contextlib.AbstractContextManager[None]:
@@ -33,7 +33,7 @@ class Storage(Protocol):
     def cut(
         self, server: DatabaseServer, *, flushes_expected: bool
     ) -> tuple[int, dict[str, object]]:
-        """Take the power away and strike *server*; end_cut() is to follow.
+        """Take the power away and kill *server*; end_cut() is to follow.
 
         Return when the power was gone (CLOCK_MONOTONIC, in microseconds) and a
         report: what the drive did since start_counting(), what it lost; and, as
@@ -80,7 +80,7 @@ class FolderStorage:
     def build(self) -> None:
         """Do nothing: the folder is there."""
 
-    def settle(self) -> None:
+    def flush_all(self) -> None:
         """Do nothing: nothing can be lost."""
 
     def in_no_time(self) -> contextlib.AbstractContextManager[None]:
@@ -92,7 +92,7 @@ class FolderStorage:
     ) -> tuple[int, dict[str, object]]:
         """Strike the server."""
         cut_us = time.monotonic_ns() // 1000
-        server.strike()
+        server.kill_now()
         return cut_us, {"wiring": None}
 
     def end_cut(self, server: DatabaseServer) -> None:

@@ -56,7 +56,7 @@ class DriveStorage:
             block_filesystem.mkfs(self._loop.path, self._spec.filesystem)
             self._mount(self._loop)
 
-    def settle(self) -> None:
+    def flush_all(self) -> None:
         """Write out what the kernel holds, and make it stable in the drive."""
         # Of this filesystem alone: others may be on drives that are frozen.
         command = ["sync", "--file-system", str(self.folder)]
@@ -68,7 +68,7 @@ class DriveStorage:
         )
         if done.returncode:
             raise LabError(f"{self.folder} cannot be synced")
-        self._running().settle()
+        self._running().flush_all()
 
     @contextlib.contextmanager
     def in_no_time(self) -> Iterator[None]:
@@ -82,10 +82,10 @@ class DriveStorage:
     def cut(
         self, server: DatabaseServer, *, flushes_expected: bool
     ) -> tuple[int, dict[str, object]]:
-        """Freeze the drive, strike the server, lose the cache, fail the drive."""
+        """Freeze the drive, kill the server, lose the cache, fail the drive."""
         drive = self._running()
         cut_us = drive.freeze()
-        server.strike()
+        server.kill_now()
         counters = self.counters()
         spec = self._drive_spec
         lost = drive.cut(spec.survivors, spec.seed)

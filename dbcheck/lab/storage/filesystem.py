@@ -41,7 +41,9 @@ def mount(device: str, mountpoint: Path, filesystem: str, options: str = "") -> 
         try:
             programs.run("mount", *arguments, device, str(mountpoint))
         except programs.Failed as error:
-            if error.status != _NOT_MOUNTED or shortage.is_told(str(error)):
+            if error.status != _NOT_MOUNTED or shortage.is_resource_shortage(
+                str(error)
+            ):
                 raise
             said = [line for line in log if filesystem in line.lower()]
             how = f" with {options!r}" if options else ""

@@ -1,14 +1,14 @@
-"""Makes a whole server acknowledge too early, for a control, and puts it back.
+"""Makes a whole server acknowledge too early, for a control, and restores it.
 
 MySQL and MariaDB have no setting for a session that does so.  SET GLOBAL lasts until
 the server restarts, which every cut leads to.  For a client that dies before the cut,
-what was changed stands in a table in the server's memory, which a restart empties as
-well: a row in it says that the change is in effect, to whoever comes next.
+the change is recorded in a table in the server's memory, which a restart empties as
+well: a row in it shows the next client that the change is in effect.
 
 Without a binary log a commit hangs on InnoDB's redo log alone.  With one, recovery goes
 by it (MySQL 8.4 manual, 7.4.4 The Binary Log; MariaDB documentation, Group Commit for
 the Binary Log).  Its flush is one of the drive too, and so makes a redo log durable
-that is written with O_DIRECT, as MariaDB's is from 10.11 on: hence both are relaxed.
+that is written with O_DIRECT, as MariaDB's is from 10.11 on: hence both are weakened.
 """
 
 from __future__ import annotations
@@ -52,23 +52,23 @@ def _durability(link: MysqlLink) -> _Durability:
     return _Durability(server, values)
 
 
-def require_relaxing(link: MysqlLink, database: str) -> None:
-    """Raise EngineError, with the GRANT as hint, if relax() would be refused."""
+def check_weakening(link: MysqlLink, database: str) -> None:
+    """Raise EngineError, with the GRANT as hint, if weaken() would be refused."""
     for name in _durability(link).durable:
         _require_privilege(link, name)
     _is_remembered(link, database)
 
 
-def relax(link: MysqlLink, database: str, *, process: bool) -> str:
-    """Let commits be acked before they are durable; return in words what was done.
+def weaken(link: MysqlLink, database: str, *, process: bool) -> str:
+    """Let commits be acked before they are durable; return a description of the change.
 
-    link: in *database*.  process: the cut will take no more than the server's process.
-    What is not durable stays as it is.
+    link: in *database*.  process: the cut ends the server's process and takes nothing
+    else.  A setting that is weak already stays as it is.
     """
     found = _durability(link)
     if not found.durable:
-        said = ", ".join(f"{name} is {value}" for name, value in found.values.items())
-        return f"{said} on the server already, and is left so"
+        text = ", ".join(f"{name} is {value}" for name, value in found.values.items())
+        return f"{text} on the server already; nothing was changed"
     if _is_remembered(link, database):
         link.rows("drop_relaxed")  # of a control before a restart
     link.rows("create_relaxed")
@@ -81,40 +81,42 @@ def relax(link: MysqlLink, database: str, *, process: bool) -> str:
         link.rows("remember_relaxed", {"server": found.server, **note})
         link.rows(_SET[name], {"value": changed})
         changes.append(f"{name} = {changed} (was {former})")
-    require_relaxed(link)
+    require_weak(link)
     return f"{', '.join(changes)} on the whole server until the cut"
 
 
-def require_relaxed(link: MysqlLink) -> None:
+def require_weak(link: MysqlLink) -> None:
     """Raise EngineError if the server's commits are durable when they are acked."""
     found = _durability(link)
     for name in found.durable:
         raise EngineError(
             f"{name} is {found.values[name]} although a control had changed it",
-            hint="Somebody changed it back, or the server restarted; run again.",
+            hint="Another client changed it back, or the server restarted; run again.",
         )
 
 
 def is_remembered(link: MysqlLink, database: str) -> bool:
-    """Return whether *database* has the table in which relax() remembers."""
+    """Return whether *database* has the table in which weaken() records changes."""
     found = link.rows("table", {"database": database, "name": TABLE})
     return bool(found) and found[0][2] == MARK
 
 
-def tighten(link: MysqlLink) -> str | None:
-    """Put back what relax() changed; return in words what that was, None if nothing.
+def restore(link: MysqlLink) -> str | None:
+    """Undo what weaken() changed; return a description of it, None if nothing.
 
     link: in a database of which is_remembered() is true.
     """
-    said = []
+    restored = []
     now = _durability(link).values
     for name, former, changed in link.rows("relaxed"):
         if now.get(name) == changed:
             _require_privilege(link, name)
             link.rows(_SET[name], {"value": former})
-            said.append(f"{name} is {former} again; a control had set it to {changed}")
+            restored.append(
+                f"{name} is {former} again; a control had set it to {changed}"
+            )
     link.rows("drop_relaxed")
-    return ", ".join(said) or None
+    return ", ".join(restored) or None
 
 
 def _is_remembered(link: MysqlLink, database: str) -> bool:
@@ -123,7 +125,8 @@ def _is_remembered(link: MysqlLink, database: str) -> bool:
         return True
     if link.rows("table", {"database": database, "name": TABLE}):
         raise EngineError(
-            f"the table {database}.{TABLE} does not bear dbcheck's mark in its comment",
+            f"the table {database}.{TABLE} was not created by dbcheck: its comment"
+            f" is not {MARK!r}",
             hint="Rename or drop that table, or give dbcheck a database of its own.",
         )
     return False

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
-class Bystanders:
+class OtherUsers:
     """Who else would be hit if this server's power were cut.
 
     databases:   names of databases, schemas or tables that are not dbcheck's.

@@ -1,0 +1,102 @@
+"""What a cycle asks of an engine that may be unable to answer.
+
+Each function says what stands for a missing ability: it is "not observable", never a
+finding about the server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from dbcheck.core.held import HeldCanary
+from dbcheck.core.operation import StatementSpec
+from dbcheck.core.server import ServerFacts
+from dbcheck.core.table import TableSpec
+from dbcheck.errors import NoCanary, UsageError
+from dbcheck.ports import abilities
+from dbcheck.ports.engine import Engine
+
+
+def checkpoint(engine: Engine) -> str:
+    """Request a checkpoint; return "" once it is made, or why there was none."""
+    if not abilities.makes_checkpoints(engine):
+        return "this server has no statement that requests a checkpoint"
+    return engine.checkpoint() or ""
+
+
+def plant_canary(
+    engine: Engine, epoch: int, server: ServerFacts | None = None
+) -> HeldCanary | None:
+    """Plant the crash canary; raise NoCanary if there is none, see CrashCanary."""
+    if not abilities.has_crash_canary(engine):
+        raise NoCanary("no crash canary: this kind of server has none")
+    return engine.plant_canary(epoch, server=server)
+
+
+def canary(
+    engine: Engine, epoch: int, server: ServerFacts | None = None
+) -> bool | None:
+    """Return whether the crash canary is there, None if unknown."""
+    if not abilities.has_crash_canary(engine):
+        return None
+    return engine.canary(epoch, server=server)
+
+
+def logged(
+    engine: Engine, since_us: int, server: ServerFacts | None = None
+) -> str | None:
+    """Return what the server logged since then, None if SQL does not show it."""
+    if not abilities.shows_log(engine):
+        return None
+    return engine.logged(since_us, server=server)
+
+
+def names_in_log(engine: Engine, tables: Sequence[TableSpec]) -> tuple[str, ...]:
+    """Return how the server's log names the tables, () if that is unknown."""
+    if not abilities.knows_names_in_log(engine):
+        return ()
+    return engine.names_in_log(tables)
+
+
+def table_identity(
+    engine: Engine, table: TableSpec, server: ServerFacts | None = None
+) -> str:
+    """Return the identifier of the table itself, "" if it is unknown."""
+    if not abilities.identifies_tables(engine):
+        return ""
+    return engine.table_identity(table, server=server)
+
+
+def data_mark(engine: Engine) -> Callable[[], str]:
+    """Return what writes a mark into the data directory; see DataMark.mark_data()."""
+    return engine.mark_data if abilities.marks_data(engine) else lambda: ""
+
+
+def check(engine: Engine, statements: Sequence[StatementSpec], *, weak: bool) -> None:
+    """Raise EngineError as Engine.check() does, for a cycle or for a control.
+
+    weak: the cycle is a control.  Raise UsageError for a server that has none, and
+    EngineError, with the GRANT as hint, if the account may not run one.
+    """
+    if weak and not abilities.weakens_sessions(engine):
+        raise UsageError(
+            f"no control can run on {engine.target}: dbcheck cannot make this kind of"
+            " server acknowledge commits too early",
+            hint="Run without a control.",
+        )
+    engine.check(statements)
+    if weak and abilities.weakens_server(engine):
+        engine.check_weakening()
+
+
+def weaken_durability(engine: Engine, *, process: bool) -> str:
+    """Prepare the server for the weak sessions of a control; see WeakSessions."""
+    assert abilities.weakens_sessions(engine)  # check() refused the others
+    return engine.weaken_durability(process=process)
+
+
+def restore_durability(engine: Engine) -> str | None:
+    """Undo what a control changed on the server; None if there was nothing."""
+    if not abilities.weakens_server(engine):
+        return None
+    return engine.restore_durability()

@@ -1,0 +1,170 @@
+"""What only some database servers can do or show; each docstring is the contract.
+
+An engine has an ability if it has the methods of its Protocol.  It has no stubs: what a
+missing ability means for a cycle is decided in campaign.observable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol, TypeGuard
+
+from dbcheck.core.held import HeldCanary
+from dbcheck.core.operation import StatementSpec
+from dbcheck.core.server import ServerFacts
+from dbcheck.core.table import TableSpec
+from dbcheck.ports.engine import Engine, Session
+
+
+class Checkpoints(Protocol):
+    """A checkpoint can be requested by a statement."""
+
+    def checkpoint(self) -> str | None:
+        """Request a checkpoint; return None once it is made, or why there was none."""
+
+
+class CrashCanary(Protocol):
+    """A row can show whether the server crashed or was shut down."""
+
+    def plant_canary(
+        self, epoch: int, *, server: ServerFacts | None = None
+    ) -> HeldCanary | None:
+        """Leave a row that recovery from a crash removes and a shutdown keeps.
+
+        Return what has to be held until the server is back; raise NoCanary.
+        """
+
+    def canary(self, epoch: int, *, server: ServerFacts | None = None) -> bool | None:
+        """Return whether the canary that was planted is there, None if unknown."""
+
+
+class WeakSessions(Protocol):
+    """The control: sessions whose commits are acked before they are durable."""
+
+    def weaken_durability(self, *, process: bool) -> str:
+        """Prepare the server for such sessions; return a description of the change.
+
+        process: the cut ends the server's process and takes nothing else.
+        What this changes beyond sessions ends with the server's process.
+        """
+
+    def open_weak_session(
+        self,
+        statements: Sequence[StatementSpec],
+        *,
+        server: ServerFacts | None = None,
+    ) -> Session:
+        """Connect as Engine.open_session() does; require early acks.
+
+        Raise EngineError if the server's commits are durable when they are acked.
+        """
+
+
+class WeakServer(WeakSessions, Protocol):
+    """A control that changes settings of the whole server.
+
+    weaken_durability() records them on the server before it changes them.
+    """
+
+    def check_weakening(self) -> None:
+        """Raise EngineError, with the GRANT as hint, if weakening would be refused."""
+
+    def restore_durability(self) -> str | None:
+        """Undo weaken_durability(), also that of a client that died.
+
+        Return a description of what was restored, None if there was nothing.
+        """
+
+
+class ServerLogOverSql(Protocol):
+    """The server's error log can be read over SQL."""
+
+    def logged(self, since_us: int, *, server: ServerFacts | None = None) -> str | None:
+        """Return the logged lines since then that are about crashes and shutdowns.
+
+        None if this version has no such table or the account may not read it.
+        since_us: microseconds, on the clock of ServerFacts.clock_us.
+        """
+
+
+class NamesInLog(Protocol):
+    """The server's log names the tables that a message is about."""
+
+    def names_in_log(self, tables: Sequence[TableSpec]) -> tuple[str, ...]:
+        """Return how the server's log names the tables and their files.
+
+        A line that has one of them, not followed by more of a name, is about a table.
+        """
+
+
+class TableIdentity(Protocol):
+    """A table can be distinguished from a later one of the same name."""
+
+    def table_identity(
+        self, table: TableSpec, *, server: ServerFacts | None = None
+    ) -> str:
+        """Return the identifier of the table itself, "" if the account may not see it.
+
+        Restarts, crashes, inserts and deletes keep it.  After TRUNCATE, a rewrite, or
+        DROP and CREATE it is another one.  Raise ConnectionLost.
+        """
+
+
+class DataMark(Protocol):
+    """A mark can be written into the data directory, where its own files have none."""
+
+    def mark_data(self) -> str:
+        """Write a new mark into the data directory and return it.
+
+        Return "" if the files of this server's data directory identify it.
+        """
+
+
+def makes_checkpoints(engine: Engine) -> TypeGuard[Checkpoints]:
+    """Return whether *engine* has that ability."""
+    return _has(engine, Checkpoints)
+
+
+def has_crash_canary(engine: Engine) -> TypeGuard[CrashCanary]:
+    """Return whether *engine* has that ability."""
+    return _has(engine, CrashCanary)
+
+
+def weakens_sessions(engine: Engine) -> TypeGuard[WeakSessions]:
+    """Return whether *engine* has that ability."""
+    return _has(engine, WeakSessions)
+
+
+def weakens_server(engine: Engine) -> TypeGuard[WeakServer]:
+    """Return whether *engine* has that ability."""
+    return _has(engine, WeakServer)
+
+
+def shows_log(engine: Engine) -> TypeGuard[ServerLogOverSql]:
+    """Return whether *engine* has that ability."""
+    return _has(engine, ServerLogOverSql)
+
+
+def knows_names_in_log(engine: Engine) -> TypeGuard[NamesInLog]:
+    """Return whether *engine* has that ability."""
+    return _has(engine, NamesInLog)
+
+
+def identifies_tables(engine: Engine) -> TypeGuard[TableIdentity]:
+    """Return whether *engine* has that ability."""
+    return _has(engine, TableIdentity)
+
+
+def marks_data(engine: Engine) -> TypeGuard[DataMark]:
+    """Return whether *engine* has that ability."""
+    return _has(engine, DataMark)
+
+
+def _has(engine: object, ability: type) -> bool:
+    """Return whether *engine* has the methods that *ability* itself declares.
+
+    isinstance() would miss a wrapper that hands on what it does not define (from
+    Python 3.12 on, it looks at the class alone).
+    """
+    names = (name for name in vars(ability) if not name.startswith("_"))
+    return all(hasattr(engine, name) for name in names)
