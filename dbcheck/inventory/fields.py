@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from dbcheck import children
 from dbcheck.errors import UsageError
-from dbcheck.inventory.document import Value, plain
-from dbcheck.inventory.groups import Variables
 from dbcheck.secret import Kind, Secret
 
 PREFIX = "dbcheck_"
 SOURCES: tuple[Kind, ...] = ("env", "file", "command")
 _SECRET = re.compile(r"passw|secret|token|communit|api_?key", re.IGNORECASE)
 _REFERENCE = re.compile(r"\{\{\s*(\w+)\s*\}\}")
+# How ansible-inventory shows what was written with !vault and !unsafe.
+_TAGS = {"__ansible_vault", "__ansible_unsafe"}
 _DEPTH_MAX = 8
 _TEXT_MAX = 65_536
 _COMMAND = "Give a list, [program, word, ...]; no shell splits it."
@@ -25,13 +25,13 @@ _COMMAND = "Give a list, [program, word, ...]; no shell splits it."
 class Fields:
     """The variables of *host*; each method raises UsageError naming place and key."""
 
-    def __init__(self, host: str, variables: Variables, file: str) -> None:
-        """Read nothing yet; *file* is named for what is missing."""
+    def __init__(self, host: str, variables: Mapping[str, Any], file: str) -> None:
+        """Read nothing yet; *file* is named in errors."""
         self.host = host
         self._file = file
         self._filled_texts: dict[str, str] = {}
         own = {"inventory_hostname": host, "inventory_hostname_short": _short(host)}
-        self._variables = {k: Value(v, file) for k, v in own.items()} | variables
+        self._variables = {**own, **variables}
 
     def refuse_unknown(self, known: Collection[str]) -> None:
         """Refuse variables of dbcheck's that it does not know, and secrets in clear."""
@@ -58,7 +58,7 @@ class Fields:
         found = self.text(name)
         if not found:
             raise UsageError(
-                f"{self._file}: host {self.host}: {name} is missing",
+                f"{self._place}: {name} is missing",
                 hint=f"Give {name} for the host, or for a group that it is in.",
             )
         return found
@@ -122,7 +122,7 @@ class Fields:
         if len(found) > 1:
             both = " and ".join(f"{name}_{source}" for source in found)
             raise UsageError(
-                f"{self._place(name)}: {both} are given", hint="Keep one of them."
+                f"{self._place}: {both} are given", hint="Keep one of them."
             )
         if not found:
             return None
@@ -157,7 +157,7 @@ class Fields:
 
     def error(self, name: str, what: str, hint: str) -> UsageError:
         """Return the error about the variable *name*."""
-        return UsageError(f"{self._place(name)}: {name} {what}", hint=hint)
+        return UsageError(f"{self._place}: {name} {what}", hint=hint)
 
     def _secret_option(
         self, name: str, stem: str, source: Kind, item: object
@@ -173,14 +173,14 @@ class Fields:
 
     def _clear(self, name: str, key: str) -> UsageError:
         return UsageError(
-            f"{self._place(name)}: {key} is a secret, and stands there in clear",
+            f"{self._place}: {key} is a secret, and stands there in clear",
             hint=f"Give {key}_env (a variable's name), {key}_file (a path) or "
             f"{key}_command (a list, [program, word, ...]) instead.",
         )
 
-    def _place(self, name: str) -> str:
-        value = self._variables.get(name)
-        return f"{value.where if value else self._file}: host {self.host}"
+    @property
+    def _place(self) -> str:
+        return f"{self._file}: host {self.host}"
 
     def _words(self, name: str, value: list[object]) -> tuple[str, ...]:
         if any(isinstance(word, bool) for word in value):
@@ -197,19 +197,19 @@ class Fields:
 
     def _value(self, name: str) -> Any:
         found = self._variables.get(name)
-        return None if found is None else self._filled(name, plain(found.value), 0)
+        return None if found is None else self._filled(name, found, 0)
 
     def _filled(self, name: str, value: Any, depth: int) -> Any:
         """Return *value* with each {{ variable }} in it replaced."""
         if isinstance(value, dict):
+            if value.keys() & _TAGS:
+                hint = "Neither !vault nor !unsafe can be used here."
+                raise self.error(name, "is encrypted or tagged", hint)
             return {k: self._filled(name, item, depth) for k, item in value.items()}
         if isinstance(value, list):
             return [self._filled(name, item, depth) for item in value]
         if value is None or isinstance(value, bool | int | float):
             return value
-        if not isinstance(value, str):
-            hint = "What Ansible encrypts or tags cannot be used here."
-            raise self.error(name, "bears a tag or is a date", hint)
         return self._filled_text(name, value, depth)
 
     def _filled_text(self, name: str, value: str, depth: int) -> str:
@@ -222,7 +222,7 @@ class Fields:
                 hint = "Only variables of the inventory can be used, without filters."
                 raise self.error(name, f"needs {found[1]}, which is not there", hint)
             if found[1] not in self._filled_texts:
-                text = str(self._filled(name, plain(inner.value), depth + 1))
+                text = str(self._filled(name, inner, depth + 1))
                 self._filled_texts[found[1]] = text
             return self._filled_texts[found[1]]
 
