@@ -53,8 +53,9 @@ from dbcheck.core.survivors import RECORD, Records
 from dbcheck.core.table import TableFacts
 from dbcheck.core.target import HostBefore
 from dbcheck.errors import RunFormatError, UsageError, WitnessError
+from dbcheck.limits import PAYLOAD_BYTES_MAX, PROCESSES_MAX
 from dbcheck.ports.witness import Watermark, WindowFacts
-from dbcheck.workload import PAYLOAD_BYTES_MAX, PROCESSES_MAX, Workload
+from dbcheck.workload import Workload
 
 _RUN_ID = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{6}")
 _RECORDS_PER_READ = 1 << 16

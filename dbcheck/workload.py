@@ -11,12 +11,15 @@ from dbcheck import files
 from dbcheck.core.history import SESSION_MAX
 from dbcheck.core.plans.kinds import PlanKind
 from dbcheck.errors import UsageError
+from dbcheck.limits import (
+    CUT_AFTER_S_MAX,
+    PAYLOAD_BYTES_MAX,
+    PROCESSES_MAX,
+    RAMP_S_MAX,
+    RATE_MAX,
+    SESSIONS_MAX,
+)
 
-PAYLOAD_BYTES_MAX = 128 << 10
-SESSIONS_MAX = 4096
-PROCESSES_MAX = 64
-RATE_MAX = 10_000_000.0
-RAMP_S_MAX = 86_400.0
 _KEYS = {
     "description",
     "plan",
@@ -34,8 +37,8 @@ class Workload:
     """What the sessions do and when the cut comes.
 
     plan:          the operations, the tables and what they must hold.
-    sessions:      client connections, 1..4096.
-    payload_bytes: sizes to draw from, each 1..131072; empty if classic.
+    sessions:      client connections.
+    payload_bytes: bytes to draw from; empty if classic.
     cut_after_s:   earliest and latest moment of the cut, seconds of load.
     rate:          commits/s of all sessions together, 0 for as many as can be.
     ramp_s:        seconds within which the sessions begin, one after the other.
@@ -164,7 +167,7 @@ def _moments(value: object, where: str) -> tuple[float, float]:
     good = len(numbers) == 2 and all(
         isinstance(n, int | float) and not isinstance(n, bool) for n in numbers
     )
-    if not good or not 0 < numbers[0] <= numbers[1] <= 86_400:
+    if not good or not 0 < numbers[0] <= numbers[1] <= CUT_AFTER_S_MAX:
         raise UsageError(
             f"{where}: cut_after_s is {value!r}",
             hint="Give [earliest, latest] in seconds, both above 0.",

@@ -22,6 +22,7 @@ from dbcheck.core.moments import Stratum
 from dbcheck.core.server import LogPosition, ServerFacts
 from dbcheck.core.values import Json
 from dbcheck.errors import EngineError, PowerError, WitnessError
+from dbcheck.limits import BEHIND_S
 from dbcheck.load.group import SessionGroup
 from dbcheck.load.job import Job
 from dbcheck.load.load import STALLED, UNSEEN, Load
@@ -41,7 +42,6 @@ POLL_S = 0.05
 HOLD_MORE_S = 0.3  # a switch of a lab, or a reset, acts within it
 RESUMED_S = 0.5  # so young an ack shows that a load which had to wait goes on
 SHOW_S = 0.25
-BEHIND_MAX_S = 2.0  # when sessions begin to wait, see witness.window.WindowLimits.age_s
 
 
 def load_until_cut(rig: Rig, started: Started, cutter: Cutter) -> LoadRecord:
@@ -161,7 +161,7 @@ class Cutter:
             return
         if self.due_us is None:
             self.due_us = now_us() - int((load_s - self.after_s) * 1e6)
-        if behind_s >= BEHIND_MAX_S:
+        if behind_s >= BEHIND_S:
             self._waited = True
             return
         if self._waited and (ack_us is None or now_us() - ack_us > RESUMED_S * 1e6):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from dbcheck import limits
 from dbcheck.core.identity import Expected
 from dbcheck.inventory.fields import PREFIX, SOURCES, Fields
 from dbcheck.power import registry
@@ -17,7 +18,6 @@ from dbcheck.remote.way import LOCAL
 from dbcheck.secret import Secret
 
 _CONNECTIONS = ("ssh", "paramiko", "paramiko_ssh", "smart", "local")
-_SECONDS_MAX = 10_000_000.0
 _PORT_MAX = 65_535
 
 _TEXTS = (
@@ -78,8 +78,8 @@ class Entry:
     price: float | None = None
     workload: str = "insert"
     sessions: int | None = None
-    silence_s: float = 5.0
-    return_s: float = 1800.0
+    silence_s: float = limits.SILENCE_S
+    return_s: float = limits.RETURN_S
     doubt: str = ""
     inventory: str = ""
 
@@ -129,9 +129,9 @@ def entry(fields: Fields) -> Entry:
         ),
         price=fields.number(f"{PREFIX}price", 0, 1e12),
         workload=fields.text(f"{PREFIX}workload", "insert"),
-        sessions=fields.whole(f"{PREFIX}sessions", 1, 4096),
-        silence_s=_seconds(fields, "silence_s", 5.0),
-        return_s=_seconds(fields, "wait_s", 1800.0),
+        sessions=fields.whole(f"{PREFIX}sessions", 1, limits.SESSIONS_MAX),
+        silence_s=_seconds(fields, "silence_s", limits.SILENCE_S),
+        return_s=_seconds(fields, "wait_s", limits.RETURN_S),
     )
 
 
@@ -151,7 +151,7 @@ def _host(fields: Fields) -> tuple[str, Path | None]:
 
 
 def _seconds(fields: Fields, name: str, default: float) -> float:
-    found = fields.number(f"{PREFIX}{name}", 0.01, _SECONDS_MAX)
+    found = fields.number(f"{PREFIX}{name}", limits.SECONDS_MIN, limits.SECONDS_MAX)
     return default if found is None else found
 
 

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-from dbcheck import files, workload
+from dbcheck import files, limits, workload
 from dbcheck.cli.matrix_rows import read_matrix
 from dbcheck.errors import UsageError
 from dbcheck.inventory import listed, load
@@ -69,7 +69,7 @@ def workload_file(data: bytes) -> None:
         path = folder / "w.toml"
         path.write_bytes(data)
         found = workload.load(str(path))
-        assert 1 <= found.processes <= found.sessions <= workload.SESSIONS_MAX
+        assert 1 <= found.processes <= found.sessions <= limits.SESSIONS_MAX
         assert 0 < found.cut_after_s[0] <= found.cut_after_s[1]
 
 

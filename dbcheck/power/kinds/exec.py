@@ -8,12 +8,11 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
-from dbcheck import children, interrupt
+from dbcheck import children, interrupt, limits
 from dbcheck.core.cut import Cut, PowerState, SwitchKind
 from dbcheck.core.cutclass import CutClass
 from dbcheck.errors import PowerError
 from dbcheck.hosts.host import TargetHost
-from dbcheck.power import limits
 from dbcheck.power.kinds import shared
 from dbcheck.power.kinds.command import TAIL_MAX, run, shown
 from dbcheck.power.kinds.off_timer import OffTimer, wait_for
@@ -47,7 +46,7 @@ class ExecPlan:
     restore: tuple[str, ...] = ()
     state: tuple[str, ...] = ()
     off_s: float = limits.OFF_S
-    timeout_s: float = limits.TIMEOUT_S
+    timeout_s: float = limits.POWER_TIMEOUT_S
     declared: CutClass | None = None
 
     @classmethod

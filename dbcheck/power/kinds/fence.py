@@ -12,12 +12,11 @@ from pathlib import Path
 from shlex import quote
 from typing import ClassVar, Self
 
-from dbcheck import children, interrupt
+from dbcheck import children, interrupt, limits
 from dbcheck.core.cut import Cut, PowerState, SwitchKind
 from dbcheck.core.cutclass import CutClass
 from dbcheck.errors import PowerError, UsageError
 from dbcheck.hosts.host import TargetHost
-from dbcheck.power import limits
 from dbcheck.power.kinds import fence_metadata, shared
 from dbcheck.power.kinds.classes import of_agent
 from dbcheck.power.kinds.command import TAIL_MAX, Finished, run
@@ -55,7 +54,7 @@ class FencePlan:
     options: Mapping[str, str] = field(default_factory=dict)
     secrets: Mapping[str, Secret] = field(default_factory=dict)
     off_s: float = limits.OFF_S
-    timeout_s: float = limits.TIMEOUT_S
+    timeout_s: float = limits.POWER_TIMEOUT_S
     declared: CutClass | None = None
 
     @classmethod

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
+from dbcheck import limits
 from dbcheck.core.cut import Cut, PowerState, SwitchKind
 from dbcheck.core.cutclass import CutClass
 from dbcheck.hosts.host import TargetHost
-from dbcheck.power import limits
 from dbcheck.power.kinds import shared
 from dbcheck.power.kinds.plan import Fields
 

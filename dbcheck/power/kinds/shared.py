@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from dbcheck import limits
 from dbcheck.core.cutclass import DECLARABLE, CutClass
-from dbcheck.power import limits
 from dbcheck.power.kinds.plan import Fields
 
 POWER = "dbcheck_power"
@@ -30,8 +30,8 @@ def off_s(fields: Fields) -> float:
 
 def timeout_s(fields: Fields) -> float:
     """Return the seconds that one call of the switch may take."""
-    found = fields.number(TIMEOUT_S, limits.TIMEOUT_S_MIN, limits.TIMEOUT_S_MAX)
-    return limits.TIMEOUT_S if found is None else found
+    found = fields.number(TIMEOUT_S, limits.SECONDS_MIN, limits.SECONDS_MAX)
+    return limits.POWER_TIMEOUT_S if found is None else found
 
 
 def declared(fields: Fields) -> CutClass | None:
