@@ -53,7 +53,7 @@ from dbcheck.core.survivors import RECORD, Records
 from dbcheck.core.table import TableFacts
 from dbcheck.core.target import HostBefore
 from dbcheck.errors import RunFormatError, UsageError, WitnessError
-from dbcheck.limits import PAYLOAD_BYTES_MAX, PROCESSES_MAX
+from dbcheck.limits import PROCESSES_MAX
 from dbcheck.ports.witness import Watermark, WindowFacts
 from dbcheck.workload import Workload
 
@@ -145,9 +145,6 @@ class Manifest:
             raise ValueError(f"a run cannot have {self.logs} logs")
         if not 0 <= self.seed < 1 << 63 or not 1 <= self.epoch <= EPOCH_MAX:
             raise ValueError(f"no run has the seed {self.seed}, epoch {self.epoch}")
-        sizes = self.workload.payload_bytes
-        if not all(1 <= size <= PAYLOAD_BYTES_MAX for size in sizes):
-            raise ValueError(f"no payload has {max(sizes)} bytes")
         if {table.name for table in tables_of(self.workload.plan)} != set(self.tables):
             raise ValueError(f"the tables {sorted(self.tables)} are not of that plan")
 

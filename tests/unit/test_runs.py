@@ -137,7 +137,9 @@ def test_a_manifest_of_rows_that_no_run_has_is_refused(
     values = json.loads(MANIFEST.to_bytes())
     _change(values, path, value)
     _sign(values)
-    with pytest.raises(RunFormatError, match="w is damaged: no (run|payload)"):
+    with pytest.raises(
+        RunFormatError, match=r"w is damaged: (no run|.*\.payload_bytes)"
+    ):
         Manifest.from_bytes(json.dumps(values).encode(), "w")
 
 
