@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import re
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -73,9 +74,19 @@ def convert(value: object, hint: Any, where: str, key: str, *, strict: bool) -> 
 
 
 def require(value: object, where: str) -> None:
-    """Raise UsageError if a field of *value*, a dataclass, is not what it may be."""
+    """Raise UsageError if a field of *value*, a dataclass, is not what it may be.
+
+    A field that is a dataclass itself was looked at when that was made.
+    """
     for name, hint in _types(type(value)).items():
-        convert(getattr(value, name), hint, where, name, strict=True)
+        if not dataclasses.is_dataclass(hint):
+            convert(getattr(value, name), hint, where, name, strict=True)
+
+
+def one_of(choices: Collection[str]) -> msgspec.Meta:
+    """Return what to annotate a string with that must be one of *choices*."""
+    pattern = "|".join(map(re.escape, choices))
+    return msgspec.Meta(pattern=rf"\A({pattern})\Z", extra={"choices": tuple(choices)})
 
 
 def refuse_unknown(keys: Iterable[str], known: Collection[str], where: str) -> None:
@@ -105,7 +116,7 @@ def _path(kind: type, value: object) -> Path:
 
 def _as_strings(value: object, wanted: inspect.Type) -> object:
     """Return *value* with strings for the numbers that stand where one is wanted."""
-    wanted = _first(wanted)
+    wanted = _plain(wanted)
     if isinstance(wanted, inspect.VarTupleType) and isinstance(value, list):
         return [_as_strings(item, wanted.item_type) for item in value]
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
@@ -114,7 +125,7 @@ def _as_strings(value: object, wanted: inspect.Type) -> object:
 
 
 def _advice(value: object, hint: Any) -> str:
-    wanted = _first(inspect.type_info(hint))
+    wanted = inspect.type_info(hint)
     texts = [f"It must be {_allowed(hint)}."]
     choices = [str(choice) for choice in _choices(wanted)]
     if isinstance(value, str) and (question := nearest(value, choices)):
@@ -131,9 +142,9 @@ def _allowed(hint: Any) -> str:
 
 def _described(wanted: inspect.Type) -> str:
     """Return what a value may be, to come after "it must be"."""
-    wanted = _first(wanted)
     if choices := _choices(wanted):
         return f"one of {', '.join(map(str, choices))}"
+    wanted = _plain(wanted)
     if isinstance(wanted, inspect.IntType):
         return f"a whole number{_range(wanted)}"
     if isinstance(wanted, inspect.FloatType):
@@ -153,7 +164,16 @@ def _first(wanted: inspect.Type) -> inspect.Type:
     return wanted.types[0] if isinstance(wanted, inspect.UnionType) else wanted
 
 
+def _plain(wanted: inspect.Type) -> inspect.Type:
+    """Return the same without what one_of() adds."""
+    wanted = _first(wanted)
+    return wanted.type if isinstance(wanted, inspect.Metadata) else wanted
+
+
 def _choices(wanted: inspect.Type) -> tuple[object, ...]:
+    wanted = _first(wanted)
+    if isinstance(wanted, inspect.Metadata) and wanted.extra:
+        return tuple(wanted.extra["choices"])
     if isinstance(wanted, inspect.LiteralType):
         return wanted.values
     if isinstance(wanted, inspect.EnumType):
@@ -167,7 +187,8 @@ def _range(wanted: inspect.IntType | inspect.FloatType) -> str:
         for limit in (wanted.ge, wanted.gt, wanted.le)
     )
     if low is not None:
-        return f" from {low} to {high}" if high else f", {low} or more"
+        steps = f", in steps of {wanted.multiple_of}" if wanted.multiple_of else ""
+        return (f" from {low} to {high}" if high else f", {low} or more") + steps
     if above is not None:
         return f" above {above}" + (f", {high} at most" if high else "")
     return ""
