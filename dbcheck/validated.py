@@ -12,7 +12,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, TypeVar, get_type_hints
+from typing import Annotated, Any, TypeVar, get_type_hints
 
 import msgspec
 from msgspec import inspect
@@ -20,6 +20,8 @@ from msgspec import inspect
 from dbcheck.errors import UsageError
 
 T = TypeVar("T")
+Text = Annotated[str, msgspec.Meta(min_length=1)]
+Command = Annotated[tuple[Text, ...], msgspec.Meta(min_length=1)]
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 _TRUTH = "In YAML on, off, yes and no are true or false; put them in quotes."
 
@@ -69,7 +71,7 @@ def convert(value: object, hint: Any, where: str, key: str, *, strict: bool) -> 
         return msgspec.convert(value, hint, strict=strict, dec_hook=_path)
     except (msgspec.ValidationError, UnicodeError):
         raise UsageError(
-            f"{where}: {key} is {value!r}", hint=_advice(value, hint)
+            f"{where}: {key} is {_shown(value)}", hint=_advice(value, hint)
         ) from None
 
 
@@ -124,6 +126,12 @@ def _as_strings(value: object, wanted: inspect.Type) -> object:
     return str(value) if is_number and is_text else value
 
 
+def _shown(value: object) -> str:
+    """Return *value* for an error, unless it may hold a password as a URL does."""
+    shown = repr(value)
+    return "not valid; it has an @, so it is not shown" if "@" in shown else shown
+
+
 def _advice(value: object, hint: Any) -> str:
     wanted = inspect.type_info(hint)
     texts = [f"It must be {_allowed(hint)}."]
@@ -152,11 +160,16 @@ def _described(wanted: inspect.Type) -> str:
     if isinstance(wanted, inspect.BoolType):
         return "true or false"
     if isinstance(wanted, inspect.VarTupleType | inspect.ListType):
-        return f"a list, of which each is {_described(wanted.item_type)}"
+        some = "a list" if wanted.min_length is None else "a list that is not empty"
+        return f"{some}, of which each is {_described(wanted.item_type)}"
     if isinstance(wanted, inspect.TupleType):
         items = ", ".join(_described(item) for item in wanted.item_types)
         return f"a list of {len(wanted.item_types)}: {items}"
-    return "a table" if isinstance(wanted, inspect.DictType) else "a string"
+    if isinstance(wanted, inspect.DictType):
+        return "a table"
+    if isinstance(wanted, inspect.StrType) and wanted.min_length:
+        return "a string that is not empty"
+    return "a string"
 
 
 def _first(wanted: inspect.Type) -> inspect.Type:

@@ -108,8 +108,27 @@ def test_an_entry_holds_all_and_can_be_sent_to_another_process(tmp_path: Path) -
         (["dbcheck_power: lab"], "dbcheck_power_lab is missing"),
         ([EXEC, "dbcheck_power_cut: pdu off 7"], "dbcheck_power_cut is 'pdu off 7'"),
         ([EXEC, "dbcheck_power_cut: [pdu, off]"], "dbcheck_power_cut is"),
-        (["dbcheck_power_off_s: -1"], "dbcheck_power_off_s"),
-        (["dbcheck_witness: elsewhere"], "dbcheck_witness is no witness"),
+        ([EXEC, "dbcheck_power_cut: []"], "dbcheck_power_cut is []"),
+        ([EXEC, "dbcheck_power_cut: [pdu, '']"], "dbcheck_power_cut is"),
+        (["dbcheck_server_log: yes"], "dbcheck_server_log is True"),
+        (["dbcheck_server_log: [a]"], "dbcheck_server_log is ['a']"),
+        (["dbcheck_price: nan"], "dbcheck_price is 'nan'"),
+        (["dbcheck_sessions: 4097"], "dbcheck_sessions is 4097"),
+        (["dbcheck_sessions: true"], "dbcheck_sessions is True"),
+        (["dbcheck_silence_s: 0"], "dbcheck_silence_s is 0"),
+        (["dbcheck_expect_serial: {a: b}"], "dbcheck_expect_serial is {"),
+        (["dbcheck_return_s: 5"], "dbcheck_return_s is not known"),
+        (["dbcheck_name: db2"], "dbcheck_name is not known"),
+        (["dbcheck_power_secrets: {a: b}"], "dbcheck_power_secrets is not known"),
+        (["dbcheck_power_options: [a]"], "dbcheck_power_options is ['a']"),
+        (["dbcheck_power_options: {ip: [a]}"], "dbcheck_power_options: ip is ['a']"),
+        (
+            ["dbcheck_power_options: {password_command: pass x}"],
+            "dbcheck_power_options: password_command is 'pass x'",
+        ),
+        (["dbcheck_password_env: null"], "dbcheck_password_env is None"),
+        (["dbcheck_power_off_s: -1"], "dbcheck_power_off_s is -1"),
+        (["dbcheck_witness: elsewhere"], "dbcheck_witness is not the URL"),
         (["dbcheck_target: db1"], "dbcheck_target is not a database URL"),
         (["dbcheck_server_log: '{{ log | d(1) }}'"], "is a template"),
         (["dbcheck_server_log: '{{ nothing }}'"], "needs nothing"),
@@ -149,6 +168,32 @@ def test_a_secret_in_clear_is_refused_and_not_repeated(
     with pytest.raises(UsageError) as caught:
         db1(tmp_path, line)
     assert "hunter2" not in str(caught.value) + caught.value.hint
+
+
+def test_what_is_wrong_is_answered_with_what_it_may_be(tmp_path: Path) -> None:
+    for line, hint in (
+        ("dbcheck_sesions: 3", "Is it dbcheck_sessions?"),
+        ("dbcheck_sessions: 0", "It must be a whole number from 1 to 4096."),
+        ("dbcheck_power: fense", "manual, exec, fence, sysrq, lab. Is it fence?"),
+        ("dbcheck_power_class: DC rial", "Is it DC rail?"),
+        ("dbcheck_power_off_s: 0.5", "a number from 1 to 86400."),
+        ("dbcheck_server_log: no", "put them in quotes"),
+    ):
+        with pytest.raises(UsageError) as caught:
+            db1(tmp_path, line)
+        assert hint in caught.value.hint
+    with pytest.raises(UsageError, match="dbcheck_power_cut is") as caught:
+        db1(tmp_path, EXEC, "dbcheck_power_cut: [pdu, off]")
+    assert "put them in quotes" in caught.value.hint
+
+
+def test_numbers_and_truth_in_strings_count_as_an_ini_file_gives_them(
+    tmp_path: Path,
+) -> None:
+    found = db1(tmp_path, "dbcheck_sessions: '8'", "dbcheck_ask_host: 'false'", "n: 30")
+    assert (found.sessions, found.host) == (8, "")
+    found = db1(tmp_path, "n: 30", "dbcheck_wait_s: '{{ n }}'", "dbcheck_workload: 7")
+    assert (found.return_s, found.workload) == (30.0, "7")
 
 
 @pytest.mark.parametrize("what", ["target", "witness"])

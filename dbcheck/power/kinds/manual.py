@@ -26,15 +26,14 @@ class ManualPlan:
     attended: ClassVar[bool] = True
     guarded: ClassVar[bool] = False
     needs_host: ClassVar[bool] = False
-    variables: ClassVar[tuple[str, ...]] = ()
 
-    off_s: float = limits.OFF_S
+    off_s: shared.OffSeconds = limits.OFF_S
     declared: CutClass | None = None
 
     @classmethod
     def read(cls, fields: Fields) -> Self:
         """Return the plan that *fields* hold; raise UsageError naming the key."""
-        return cls(shared.off_s(fields), shared.declared(fields))
+        return shared.read(cls, fields)
 
     @property
     def cut_class(self) -> CutClass:

@@ -35,15 +35,14 @@ class SysrqPlan:
     attended: ClassVar[bool] = False
     guarded: ClassVar[bool] = True
     needs_host: ClassVar[bool] = True
-    variables: ClassVar[tuple[str, ...]] = ()
 
-    timeout_s: float = limits.POWER_TIMEOUT_S
+    timeout_s: shared.Seconds = limits.POWER_TIMEOUT_S
     declared: CutClass | None = None
 
     @classmethod
     def read(cls, fields: Fields) -> Self:
         """Return the plan that *fields* hold; raise UsageError naming the key."""
-        return cls(shared.timeout_s(fields), shared.declared(fields))
+        return shared.read(cls, fields)
 
     @property
     def cut_class(self) -> CutClass:
