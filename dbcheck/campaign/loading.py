@@ -25,6 +25,7 @@ from dbcheck.core.server import LogPosition, ServerFacts
 from dbcheck.core.values import Json
 from dbcheck.core.witnessed import WindowFacts
 from dbcheck.errors import EngineError, PowerError, WitnessError
+from dbcheck.limits import BEHIND_S
 from dbcheck.load.group import SessionGroup
 from dbcheck.load.job import Job
 from dbcheck.load.load import Load
@@ -42,7 +43,6 @@ POLL_S = 0.05
 HOLD_MORE_S = 0.3  # a switch of a lab, or a reset, acts within it
 RESUMED_S = 0.5  # so young an ack shows that a load which had to wait goes on
 SHOW_S = 0.25
-BEHIND_MAX_S = 2.0  # when sessions begin to wait, see witness.window.WindowLimits.age_s
 
 
 def load_until_cut(rig: Rig, started: Started, cutter: Cutter) -> LoadRecord:
@@ -162,7 +162,7 @@ class Cutter:
             return
         if self.due_us is None:
             self.due_us = now_us() - int((load_s - self.after_s) * 1e6)
-        if behind_s >= BEHIND_MAX_S:
+        if behind_s >= BEHIND_S:
             self._waited = True
             return
         if self._waited and (ack_us is None or now_us() - ack_us > RESUMED_S * 1e6):

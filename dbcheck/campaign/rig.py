@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
+from dbcheck import limits
 from dbcheck.core.reached import Reached
 from dbcheck.core.values import Json
 from dbcheck.ports.engine import Engine
@@ -37,10 +38,10 @@ class Limits:
     window_acks: most acks that may be unconfirmed at once.
     """
 
-    silence_s: float = 5.0
-    cut_s: float = 60.0
-    return_s: float = 1800.0
-    window_acks: int = 4096
+    silence_s: float = limits.SILENCE_S
+    cut_s: float = limits.CUT_S
+    return_s: float = limits.RETURN_S
+    window_acks: int = limits.WINDOW_ACKS
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,49 +3,68 @@
 from __future__ import annotations
 
 import itertools
-import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Annotated, Any
+
+from msgspec import Meta
 
 from dbcheck import files
 from dbcheck.core.verdict import Verdict
 from dbcheck.errors import UsageError
 from dbcheck.lab.lab import best_rung
-from dbcheck.lab.spec import DriveSpec, LabSpec
+from dbcheck.lab.spec import MIB, DriveSpec, LabSpec
+from dbcheck.limits import SESSIONS_MAX
+from dbcheck.validated import convert, converted, one_of, refuse_unknown
 
 Values = Mapping[str, Any]
 
 CUTS = 3
-_FILE = {
-    "description": str,
-    "reference": str,
-    "workload": str,
-    "sessions": int,
-    "cuts": int,
-    "defaults": dict,
-    "rows": list,
-}
-_TOLD = {"name": str, "reference": str, "expect": str, "price": float}
+# The keys of a row that describe a lab, each with its field of LabSpec or DriveSpec.
 _LAB = {
-    "engine": str,
-    "rung": str,
-    "fs": str,
-    "mount_options": str,
-    "write_cache": str,
-    "drive": str,
-    "flush_ms": float,
-    "write_ms": float,
-    "destage_s": float,
-    "cache_mib": int,
-    "survivors": str,
-    "lie_fraction": float,
+    "engine": "engine",
+    "rung": "rung",
+    "fs": "filesystem",
+    "mount_options": "mount_options",
+    "write_cache": "write_cache",
 }
-_TARGET = {"relaxed": bool}
-# Where a LabSpec or a DriveSpec has another name for it.
-_NAMES = {"fs": "filesystem", "drive": "personality", "destage_s": "destage_age_s"}
-_OF_THE_LAB = {"engine", "rung", "fs", "mount_options", "write_cache"}
+_DRIVE = {
+    "drive": "personality",
+    "flush_ms": "flush_ms",
+    "write_ms": "write_ms",
+    "destage_s": "destage_age_s",
+    "cache_mib": "cache_bytes",
+    "survivors": "survivors",
+    "lie_fraction": "lie_fraction",
+}
 _SETTING = "setting."
+
+_Mib = Annotated[int, Meta(ge=0)]
+_Values = dict[str, bool | int | float | str]
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    """The keys of a file."""
+
+    description: str = ""
+    reference: str = ""
+    workload: str = "insert"
+    sessions: Annotated[int, Meta(ge=1, le=SESSIONS_MAX)] | None = None
+    cuts: Annotated[int, Meta(ge=1)] = CUTS
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    rows: tuple[dict[str, Any], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Keys:
+    """The keys of a row that describe no lab; relaxed: on a target only."""
+
+    name: str = ""
+    reference: str = ""
+    expect: Annotated[str, one_of(("PASS", "FAIL"))] | None = None
+    price: Annotated[float, Meta(ge=0)] | None = None
+    relaxed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,31 +119,29 @@ def read_matrix(
     """
     where, text = files.described("matrix", preset) if preset else ("--vary", "")
     values = files.parse_toml(text, where)
-    told = {key: _typed(_FILE, key, value, where) for key, value in values.items()}
-    given = told.get("rows", []) if preset else [{}]
-    if not given or not all(isinstance(row, dict) for row in given):
+    file = converted(values, _File, where)
+    given: Sequence[Values] = file.rows if preset else [{}]
+    if not given:
         raise UsageError(f"{where} has no rows", hint="Give at least one [[rows]].")
     common = {"engine": engine} if engine else {}
     rows = [
         _row(
-            _merged(common, told.get("defaults", {}), row, varied),
-            name=_name(row, varied, number),
-            where=where,
+            _merged(f"{where}, {name}", common, file.defaults, row, varied),
+            name=name,
+            where=f"{where}, {name}",
             target=target,
             seed=seed,
         )
         for number, row in enumerate(given, 1)
         for varied in _variations(vary)
+        for name in [_name(row, varied, number)]
     ]
-    cuts = told.get("cuts", CUTS)
-    if cuts < 1:
-        raise UsageError(f"{where}: cuts is {cuts}", hint="Give 1 or more.")
     return Matrix(
-        description=told.get("description", ""),
-        reference=told.get("reference", ""),
-        workload=told.get("workload", "insert"),
-        sessions=told.get("sessions"),
-        cuts=cuts,
+        description=file.description,
+        reference=file.reference,
+        workload=file.workload,
+        sessions=file.sessions,
+        cuts=file.cuts,
         rows=tuple(rows),
     )
 
@@ -146,15 +163,13 @@ def _variations(vary: Sequence[str]) -> Iterator[dict[str, str]]:
         yield dict(zip(keys, combination, strict=True))
 
 
-def _merged(*parts: Values) -> dict[str, Any]:
+def _merged(where: str, *parts: Values) -> dict[str, Any]:
     """Return all of *parts*, the last one first; settings are merged one by one."""
     merged: dict[str, Any] = {}
     settings: dict[str, Any] = {}
     for part in parts:
         table = part.get("settings", {})
-        if not isinstance(table, dict):
-            raise UsageError(f"settings is {table!r}", hint="Give a table.")
-        settings |= table
+        settings |= convert(table, _Values, where, "settings", strict=True)
         for key, value in part.items():
             if key.startswith(_SETTING):
                 settings[key.removeprefix(_SETTING)] = value
@@ -170,76 +185,56 @@ def _name(row: Values, varied: Values, number: int) -> str:
 
 
 def _row(values: Values, *, name: str, where: str, target: bool, seed: int) -> Row:
-    where = f"{where}, {name}"
-    allowed = _TOLD | (_TARGET if target else _LAB)
-    typed = {
-        key: _typed(allowed, key, value, where)
-        for key, value in values.items()
-        if key != "settings"
-    }
+    own = {one.name for one in fields(_Keys)}
+    known = own if target else (own - {"relaxed"}) | _LAB.keys() | _DRIVE.keys()
+    refuse_unknown(values, known | {"settings"}, where)
+    keys = converted(_of(values, own), _Keys, where, strict=False)
     settings = {key: _setting(value) for key, value in values["settings"].items()}
-    expect = typed.get("expect")
-    if expect not in (None, "PASS", "FAIL"):
-        raise UsageError(f"{where}: expect is {expect!r}", hint="Give PASS or FAIL.")
     return Row(
         name=name,
-        lab=None if target else _lab(typed, settings, where, seed),
+        lab=None if target else _lab(values, settings, where, seed),
         settings=settings,
-        relaxed=typed.get("relaxed", False),
-        reference=typed.get("reference", ""),
-        expect=Verdict(expect) if expect else None,
-        price=typed.get("price"),
+        relaxed=keys.relaxed,
+        reference=keys.reference,
+        expect=Verdict(keys.expect) if keys.expect else None,
+        price=keys.price,
     )
 
 
-def _lab(typed: Values, settings: Mapping[str, str], where: str, seed: int) -> LabSpec:
-    told = {key: value for key, value in typed.items() if key in _LAB}
-    if "engine" not in told:
+def _lab(values: Values, settings: Mapping[str, str], where: str, seed: int) -> LabSpec:
+    if "engine" not in values:
         raise UsageError(
             f"{where}: no engine is named", hint="Give --engine, or a --preset."
         )
-    cache = {"cache_bytes": told.pop("cache_mib") << 20} if "cache_mib" in told else {}
-    lab = {_NAMES.get(k, k): v for k, v in told.items() if k in _OF_THE_LAB}
-    drive = {_NAMES.get(k, k): v for k, v in told.items() if k not in _OF_THE_LAB}
-    if lab.get("rung", "auto") == "auto":
-        lab["rung"] = "drive"
-        LabSpec(**lab)  # refuses an engine that there is not
-        lab["rung"] = best_rung(lab["engine"])
-    return LabSpec(
-        **lab, settings=settings, drive=DriveSpec(seed=seed, **drive, **cache)
+    drive = _of(values, _DRIVE)
+    if "cache_mib" in drive:
+        mib = convert(drive["cache_mib"], _Mib, where, "cache_mib", strict=False)
+        drive["cache_mib"] = mib * MIB
+    given = {"seed": seed, "size_bytes": DriveSpec().size_bytes}
+    spec = converted(
+        drive, DriveSpec, where, given=given, keys=_renamed(_DRIVE), strict=False
     )
+    lab = _of(values, _LAB)
+    automatic = lab.get("rung", "auto") == "auto"
+    if automatic:
+        lab["rung"] = "drive"
+    made = converted(
+        lab,
+        LabSpec,
+        where,
+        given={"settings": settings, "drive": spec},
+        keys=_renamed(_LAB),
+        strict=False,
+    )
+    return replace(made, rung=best_rung(made.engine)) if automatic else made
 
 
-def _typed(known: Mapping[str, type], key: str, value: Any, where: str) -> Any:
-    """Return *value* as what *key* is to be; words of --vary may be numbers."""
-    kind = known.get(key)
-    if kind is None:
-        raise UsageError(
-            f"{where}: unknown key {key!r}",
-            hint=f"Known keys are {', '.join(sorted(known))}, and settings.",
-        )
-    if kind in (int, float) and type(value) in (int, float, str):
-        try:
-            number = kind(value)
-        except (ValueError, OverflowError):
-            number = math.nan
-        if math.isfinite(number) and number >= 0 and number == float(value):
-            return number
-    elif kind is bool and value in ("true", "false"):
-        return value == "true"
-    elif isinstance(value, kind):
-        return value
-    raise UsageError(f"{where}: {key} is {value!r}", hint=f"It must be {_KINDS[kind]}.")
+def _of(values: Values, keys: Collection[str]) -> dict[str, Any]:
+    return {key: value for key, value in values.items() if key in keys}
 
 
-_KINDS = {
-    str: "a word",
-    int: "a whole number, 0 or more",
-    float: "a number, 0 or more",
-    bool: "true or false",
-    dict: "a table",
-    list: "a list of tables, [[rows]]",
-}
+def _renamed(fields: Mapping[str, str]) -> dict[str, str]:
+    return {field: key for key, field in fields.items()}
 
 
 def _setting(value: object) -> str:

@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 
 import click
 
+from dbcheck import limits
 from dbcheck.core.cutclass import DECLARABLE
-from dbcheck.power import limits
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -29,7 +29,7 @@ class Number(click.FloatRange):
 
 
 # No upper bound that a user could meet; infinity is beyond it.
-SECONDS = Number(0.01, 10_000_000)
+SECONDS = Number(limits.SECONDS_MIN, limits.SECONDS_MAX)
 SEED = click.IntRange(0, 2**62)
 INVENTORY = "inventory.yml"
 
@@ -192,7 +192,7 @@ def power() -> Callable[[F], F]:
         click.option(
             "--power-timeout",
             type=SECONDS,
-            default=limits.TIMEOUT_S,
+            default=limits.POWER_TIMEOUT_S,
             show_default=True,
             metavar="S",
             help="exec: seconds that each command may take.",
@@ -215,20 +215,20 @@ def tempo() -> Callable[[F], F]:
         click.option("--sessions", type=int, help="Connections; else the workload's."),
         click.option(
             "--processes",
-            type=click.IntRange(1, 64),
+            type=click.IntRange(1, limits.PROCESSES_MAX),
             metavar="N",
             help="Processes that share the sessions, each with a log of its own on the "
             "witness; else the workload's. One is a core of this machine.",
         ),
         click.option(
             "--rate",
-            type=Number(0, 10_000_000),
+            type=Number(0, limits.RATE_MAX),
             metavar="N",
             help="Commits per second of all sessions; 0: as many as can be.",
         ),
         click.option(
             "--ramp",
-            type=Number(0, 86_400),
+            type=Number(0, limits.RAMP_S_MAX),
             metavar="S",
             help="Seconds within which the sessions begin, one after the other.",
         ),
@@ -255,7 +255,7 @@ def load() -> Callable[[F], F]:
         click.option(
             "--silence",
             type=SECONDS,
-            default=5.0,
+            default=limits.SILENCE_S,
             show_default=True,
             metavar="S",
             help="Without any reply for so long, the server counts as gone.",
@@ -263,7 +263,7 @@ def load() -> Callable[[F], F]:
         click.option(
             "--window",
             type=click.IntRange(1),
-            default=4096,
+            default=limits.WINDOW_ACKS,
             show_default=True,
             metavar="N",
             help="Most acks of a process that may wait for the witness; then its "
@@ -293,7 +293,7 @@ def waiting() -> Callable[[F], F]:
     return click.option(
         "--wait",
         type=SECONDS,
-        default=1800.0,
+        default=limits.RETURN_S,
         show_default=True,
         metavar="S",
         help="Seconds that the server may take to come back.",

@@ -24,7 +24,8 @@ from dbcheck.core.server import LogPosition, ServerFacts
 from dbcheck.core.table import TableFacts
 from dbcheck.core.target import HostAfter, HostBefore
 from dbcheck.core.witnessed import Watermark, WindowFacts
-from dbcheck.core.workload import PAYLOAD_BYTES_MAX, PROCESSES_MAX, Workload
+from dbcheck.core.workload import Workload
+from dbcheck.limits import PROCESSES_MAX
 
 LOGS_MAX = 1 + PROCESSES_MAX
 
@@ -95,9 +96,6 @@ class Manifest:
             raise ValueError(f"a run cannot have {self.logs} logs")
         if not 0 <= self.seed < 1 << 63 or not 1 <= self.epoch <= EPOCH_MAX:
             raise ValueError(f"no run has the seed {self.seed}, epoch {self.epoch}")
-        sizes = self.workload.payload_bytes
-        if not all(1 <= size <= PAYLOAD_BYTES_MAX for size in sizes):
-            raise ValueError(f"no payload has {max(sizes)} bytes")
         if self.lab and self.lab.get("rung") not in [rung.value for rung in Rung]:
             raise ValueError(f"a lab cannot cut {self.lab.get('rung')!r}")
         if {table.name for table in tables_of(self.workload.plan)} != set(self.tables):

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Annotated
+
+from msgspec import Meta
 
 from dbcheck.core.history import SESSION_MAX
 from dbcheck.core.plans.kinds import PlanKind
 from dbcheck.errors import UsageError
+from dbcheck.limits import (
+    CUT_AFTER_S_MAX,
+    PAYLOAD_BYTES_MAX,
+    PROCESSES_MAX,
+    RAMP_S_MAX,
+    RATE_MAX,
+    SESSIONS_MAX,
+)
 
-PAYLOAD_BYTES_MAX = 128 << 10
-SESSIONS_MAX = 4096
-PROCESSES_MAX = 64
-RATE_MAX = 10_000_000.0
-RAMP_S_MAX = 86_400.0
 assert SESSIONS_MAX < SESSION_MAX  # session numbers are left for reconnecting clients
+
+_Moment = Annotated[float, Meta(gt=0, le=CUT_AFTER_S_MAX)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,8 +29,8 @@ class Workload:
     """What the sessions do and when the cut comes.
 
     plan:          the operations, the tables and what they must hold.
-    sessions:      client connections, 1..4096.
-    payload_bytes: sizes to draw from, each 1..131072; empty if classic.
+    sessions:      client connections.
+    payload_bytes: bytes to draw from; empty if classic.
     cut_after_s:   earliest and latest moment of the cut, seconds of load.
     rate:          commits/s of all sessions together, 0 for as many as can be.
     ramp_s:        seconds within which the sessions begin, one after the other.
@@ -32,12 +40,12 @@ class Workload:
     name: str
     description: str
     plan: PlanKind
-    sessions: int
-    payload_bytes: tuple[int, ...]
-    cut_after_s: tuple[float, float]
-    rate: float = 0.0
-    ramp_s: float = 0.0
-    processes: int = 1
+    sessions: Annotated[int, Meta(ge=1, le=SESSIONS_MAX)] = 1
+    payload_bytes: tuple[Annotated[int, Meta(ge=1, le=PAYLOAD_BYTES_MAX)], ...] = ()
+    cut_after_s: tuple[_Moment, _Moment] = (3.0, 6.0)
+    rate: Annotated[float, Meta(ge=0, le=RATE_MAX)] = 0.0
+    ramp_s: Annotated[float, Meta(ge=0, le=RAMP_S_MAX)] = 0.0
+    processes: Annotated[int, Meta(ge=1, le=PROCESSES_MAX)] = 1
 
     def with_sessions(self, sessions: int | None) -> Workload:
         """Return the workload with another number of sessions, if one is given."""

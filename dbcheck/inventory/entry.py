@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import dataclass
+from dataclasses import fields as fields_of
 from pathlib import Path
+from typing import Annotated
 from urllib.parse import urlsplit
 
+from msgspec import Meta
+
+from dbcheck import limits
 from dbcheck.core.identity import Expected
 from dbcheck.inventory.fields import PREFIX, SOURCES, Fields
 from dbcheck.power import registry
@@ -15,37 +20,18 @@ from dbcheck.power.kinds.plan import PowerPlan
 from dbcheck.power.wiring import Wiring
 from dbcheck.remote.way import LOCAL
 from dbcheck.secret import Secret
+from dbcheck.validated import one_of
 
 _CONNECTIONS = ("ssh", "paramiko", "paramiko_ssh", "smart", "local")
-_SECONDS_MAX = 10_000_000.0
-_PORT_MAX = 65_535
-
-_TEXTS = (
-    "target",
-    "witness",
-    "witness_identity",
-    "witness_known_hosts",
-    "server_log",
-    "expect_hostname",
-    "expect_serial",
-    "expect_machine_id",
-    "workload",
-    "ask_host",
-    "price",
-    "sessions",
-    "silence_s",
-    "wait_s",
-)
+_ASK_HOST = f"{PREFIX}ask_host"
+_EXPECT = f"{PREFIX}expect_"
 _SECRETS = (f"{PREFIX}password", *registry.SECRETS)
-KNOWN = tuple(
-    sorted(
-        (
-            *(f"{PREFIX}{name}" for name in _TEXTS),
-            *registry.VARIABLES,
-            *(f"{name}_{source}" for name in _SECRETS for source in SOURCES),
-        )
-    )
+_KEYS = {"return_s": "wait_s"}  # a field of Entry -> its variable, where they differ
+_GIVEN = frozenset(  # the fields of Entry that are not variables of their own
+    {"name", "password", "host", "host_identity", "power", "expected", "doubt"}
+    | {"inventory"}
 )
+_Seconds = Annotated[float, Meta(ge=limits.SECONDS_MIN, le=limits.SECONDS_MAX)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +61,11 @@ class Entry:
     server_log: str = ""
     power: PowerPlan = ManualPlan()
     expected: Expected = Expected()
-    price: float | None = None
+    price: Annotated[float, Meta(ge=0, le=1e12)] | None = None
     workload: str = "insert"
-    sessions: int | None = None
-    silence_s: float = 5.0
-    return_s: float = 1800.0
+    sessions: Annotated[int, Meta(ge=1, le=limits.SESSIONS_MAX)] | None = None
+    silence_s: _Seconds = limits.SILENCE_S
+    return_s: _Seconds = limits.RETURN_S
     doubt: str = ""
     inventory: str = ""
 
@@ -98,66 +84,65 @@ class Entry:
         return Wiring(self.name, self.target, self.host, self.expected, self.power)
 
 
+KNOWN = frozenset(
+    (
+        *(f"{PREFIX}{_KEYS.get(f.name, f.name)}" for f in fields_of(Entry)),
+        *(f"{_EXPECT}{f.name}" for f in fields_of(Expected)),
+        *registry.VARIABLES,
+        *(f"{name}_{source}" for name in _SECRETS for source in SOURCES),
+        _ASK_HOST,
+    )
+) - {f"{PREFIX}{name}" for name in _GIVEN - {"power"}}
+
+
+@dataclass(frozen=True, slots=True)
+class _Ansible:
+    """How Ansible reaches a host: the variables that begin with ansible_."""
+
+    host: str = ""
+    user: str = ""
+    port: Annotated[int, Meta(ge=1, le=65_535)] | None = None
+    connection: Annotated[str, one_of(_CONNECTIONS)] = "ssh"
+    ssh_private_key_file: Path | None = None
+
+
 def entry(fields: Fields) -> Entry:
     """Return the target that *fields* describe; raise UsageError naming the key."""
-    own = f"{PREFIX}target"
-    target = fields.required(own)
-    if "://" not in target or _has_password(target):
-        what = "holds a password" if "://" in target else "is not a database URL"
-        hint = "Write it like postgresql+psycopg2://user@host:5432/database; the "
-        raise fields.error(own, what, hint + f"password is {PREFIX}password_env.")
-    witness = fields.text(f"{PREFIX}witness")
-    if witness and not witness.startswith(("ssh://", "file:")):
-        hint = "A witness is ssh://[user@]host[:port]/folder or file:FOLDER."
-        raise fields.error(f"{PREFIX}witness", "is no witness", hint)
     host, host_identity = _host(fields)
-    return Entry(
-        name=fields.host,
-        target=target,
-        witness=witness,
-        password=fields.secret(f"{PREFIX}password"),
-        witness_identity=_path(fields, f"{PREFIX}witness_identity"),
-        witness_known_hosts=_path(fields, f"{PREFIX}witness_known_hosts"),
-        host=host,
-        host_identity=host_identity,
-        server_log=fields.text(f"{PREFIX}server_log"),
-        power=registry.read(fields),
-        expected=Expected(
-            fields.text(f"{PREFIX}expect_hostname"),
-            fields.text(f"{PREFIX}expect_serial"),
-            fields.text(f"{PREFIX}expect_machine_id"),
-        ),
-        price=fields.number(f"{PREFIX}price", 0, 1e12),
-        workload=fields.text(f"{PREFIX}workload", "insert"),
-        sessions=fields.whole(f"{PREFIX}sessions", 1, 4096),
-        silence_s=_seconds(fields, "silence_s", 5.0),
-        return_s=_seconds(fields, "wait_s", 1800.0),
-    )
+    given = {
+        "name": fields.host,
+        "password": fields.secret(f"{PREFIX}password"),
+        "host": host,
+        "host_identity": host_identity,
+        "power": registry.read(fields),
+        "expected": fields.read(Expected, _EXPECT),
+        "doubt": "",
+        "inventory": "",
+    }
+    found = fields.read(Entry, PREFIX, given=given, keys=_KEYS)
+    if "://" not in found.target or _has_password(found.target):
+        what = "holds a password" if "://" in found.target else "is not a database URL"
+        hint = "Write it like postgresql+psycopg2://user@host:5432/database; the "
+        hint += f"password is {PREFIX}password_env."
+        raise fields.error(f"{PREFIX}target", what, hint)
+    if found.witness and not found.witness.startswith(("ssh://", "file:")):
+        hint = "A witness is ssh://[user@]host[:port]/folder or file:FOLDER."
+        raise fields.error(f"{PREFIX}witness", "is not the URL of a witness", hint)
+    return found
 
 
 def _host(fields: Fields) -> tuple[str, Path | None]:
     """Return how to reach the target's host, as Ansible would, and the key."""
-    if not fields.flag(f"{PREFIX}ask_host", default=True):
+    if not fields.value(_ASK_HOST, bool, True):
         return "", None
-    if fields.choice("ansible_connection", _CONNECTIONS, "ssh") == "local":
+    way = fields.read(_Ansible, "ansible_")
+    if way.connection == "local":
         return LOCAL, None
-    host = fields.text("ansible_host", fields.host)
-    user = fields.text("ansible_user")
-    port = fields.whole("ansible_port", 1, _PORT_MAX)
-    url = f"ssh://{user}@" if user else "ssh://"
+    host = way.host or fields.host
+    url = f"ssh://{way.user}@" if way.user else "ssh://"
     url += f"[{host}]" if ":" in host else host
-    url += f":{port}" if port else ""
-    return url, _path(fields, "ansible_ssh_private_key_file")
-
-
-def _seconds(fields: Fields, name: str, default: float) -> float:
-    found = fields.number(f"{PREFIX}{name}", 0.01, _SECONDS_MAX)
-    return default if found is None else found
-
-
-def _path(fields: Fields, name: str) -> Path | None:
-    text = fields.text(name)
-    return Path(text).expanduser() if text else None
+    url += f":{way.port}" if way.port else ""
+    return url, way.ssh_private_key_file
 
 
 def _has_password(url: str) -> bool:

@@ -1,74 +1,168 @@
-"""Any inventory that Ansible itself can read, through its own ansible-inventory."""
+"""Reads an inventory with ansible-inventory, which comes with dbcheck."""
 
 from __future__ import annotations
 
 import json
-import shutil
+import os
+import re
 import subprocess
+import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
+
+import msgspec
 
 from dbcheck import children
 from dbcheck.errors import UsageError
-from dbcheck.inventory.document import Value
-from dbcheck.inventory.groups import Variables
-from dbcheck.inventory.trusted import folder_for_ansible, require_trusted
+from dbcheck.inventory.trusted import require_trusted
 
-_PROGRAM = "ansible-inventory"
+Variables = dict[str, Any]
+
 _BESIDE = ("group_vars", "host_vars")
+_YAML = (".yml", ".yaml", ".json")
+_CONFIG = "ANSIBLE_CONFIG"
+_VAULT = "ANSIBLE_VAULT_PASSWORD_FILE"
 _TIMEOUT_S = 120
-_SAID_MAX = 400
+_MESSAGE_MAX = 400
+# Ansible refuses to start in a locale that is not UTF-8, or that is not installed.
+_LOCALE = "en_US.UTF-8" if sys.platform == "darwin" else "C.UTF-8"
+_SETTINGS = {
+    "ANSIBLE_DEBUG": "0",
+    "ANSIBLE_DEPRECATION_WARNINGS": "0",
+    "ANSIBLE_DUPLICATE_YAML_DICT_KEY": "error",
+    "ANSIBLE_FORCE_COLOR": "0",
+    "ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FAILED": "1",
+    "ANSIBLE_NOCOLOR": "1",
+    "ANSIBLE_VERBOSITY": "0",
+    "LC_ALL": _LOCALE,
+}
+# All of our environment that reading a YAML file takes, beside ANSIBLE_*.  An inventory
+# that is a program may need more.
+_NEEDED = {
+    *("HOME", "LD_LIBRARY_PATH", "LOGNAME", "PATH", "PYTHONHOME", "PYTHONPATH"),
+    *("TMPDIR", "TZ", "USER"),
+}
+_MARK = re.compile(r"^\[?(?:WARNING|ERROR)\]?: ", re.MULTILINE)
+_PLUGIN = re.compile(r"^Failed to parse inventory with '\w+' plugin: ")
+_ORIGIN = re.compile(r"^Origin: (/.*:\d+):\d+$", re.MULTILINE)
+_HARMLESS = (
+    "Invalid characters were found in group names",
+    "Found both group and host with same name",
+)
+# What Ansible reports beside the cause, since it tries one plugin after the other.
+_ASIDE = (
+    "Completely failed to parse inventory source",
+    "Plugin configuration YAML file, not YAML inventory",
+    "no root 'plugin' key found",
+)
 
 
-def _read_of(path: Path) -> Iterator[Path]:
+def variables(path: Path) -> dict[str, Variables]:
+    """Return the variables of each host, as Ansible merged them; {{ }} is left as is.
+
+    Ansible runs an inventory that is an executable program, unless its name ends as
+    that of a YAML file.  Nothing in the working directory has an effect.  Raise
+    UsageError if it cannot read all of it, or if others may write what it reads.
+    """
+    for one in _files_of(path):
+        require_trusted(one)
+    with tempfile.TemporaryDirectory(prefix="dbcheck-") as empty:
+        try:
+            done = subprocess.run(
+                children.module(
+                    "ansible.cli.inventory", "-i", str(path.resolve()), "--list"
+                ),
+                cwd=empty,
+                env=_environment(path, empty),
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=_TIMEOUT_S,
+            )
+        except subprocess.TimeoutExpired:
+            raise UsageError(
+                f"ansible-inventory did not read {path} within {_TIMEOUT_S} s"
+            ) from None
+    messages = _messages(done.stderr.decode(errors="replace"))
+    if done.returncode or messages:
+        raise _refused(path, messages or [f"it exited with {done.returncode}"])
+    return hosts(path, done.stdout)
+
+
+class _Meta(msgspec.Struct):
+    hostvars: dict[str, Variables]
+
+
+class _Group(msgspec.Struct):
+    hosts: list[str] = []
+
+
+def hosts(path: Path, output: bytes) -> dict[str, Variables]:
+    """Return the variables of each host, also of one that has none, from the output."""
+    try:
+        found = json.loads(output)
+        listed = msgspec.convert(found.pop("_meta"), _Meta).hostvars
+        groups = msgspec.convert(found, dict[str, _Group]).values()
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        raise _refused(path, ["its output is not an inventory"]) from None
+    names = (host for group in groups for host in group.hosts)
+    return {name: listed.get(name, {}) for name in (*listed, *names)}
+
+
+def _files_of(path: Path) -> Iterator[Path]:
     """Yield the files and folders that Ansible reads, or runs, for *path*."""
     inside = path.resolve()
     beside = inside if inside.is_dir() else inside.parent
     for one in (path, *(beside / name for name in _BESIDE)):
         yield one
-        if one.is_dir():
-            yield from one.rglob("*")
+        seen = set()
+        for folder, folders, files in os.walk(one, followlinks=True):
+            real = os.path.realpath(folder)
+            if real in seen:  # a link leads back
+                folders.clear()
+                continue
+            seen.add(real)
+            yield from (Path(folder, name) for name in (*folders, *files))
 
 
-def variables(path: Path, why: str) -> dict[str, Variables]:
-    """Return the variables of each host, as Ansible merged them.
+def _environment(path: Path, empty: str) -> dict[str, str]:
+    """Return our environment with what makes Ansible read only what it should.
 
-    why: what makes this file one for Ansible, e.g. "its name does not end in .yml".
-    Ansible runs an inventory that is a program, and what plugins its settings name.
-    Raise UsageError if it is not installed or cannot read the file either, or if others
-    may write what it would run.
+    A configuration in the working directory counts if ANSIBLE_CONFIG names it.  Which
+    variables the inventory names as secrets is not known yet, so few are passed on.
     """
-    for one in _read_of(path):
-        require_trusted(one)
-    here = folder_for_ansible(path)
-    if shutil.which(_PROGRAM, path=children.search_path()) is None:
-        raise UsageError(
-            f"{path} is to be read with {_PROGRAM}, which is not here: {why}",
-            hint="Install ansible-core, or write the inventory as YAML.",
-        )
-    try:
-        done = subprocess.run(
-            (_PROGRAM, "-i", str(path.resolve()), "--list"),
-            cwd=here,
-            env=children.environment(),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=_TIMEOUT_S,
-        )
-        if done.returncode:
-            raise ValueError(done.stderr.decode(errors="replace"))
-        hosts = json.loads(done.stdout).get("_meta", {}).get("hostvars", {})
-    except subprocess.TimeoutExpired:
-        raise UsageError(
-            f"{_PROGRAM} did not read {path} within {_TIMEOUT_S} s"
-        ) from None
-    except (OSError, ValueError) as error:
-        words = " ".join(str(error).split())[-_SAID_MAX:]
-        raise UsageError(
-            f"{_PROGRAM} cannot read {path}: {words}",
-            hint=f"Run: {_PROGRAM} -i {path} --list",
-        ) from None
-    return {
-        host: {name: Value(value, str(path)) for name, value in values.items()}
-        for host, values in hosts.items()
-    }
+    env = children.environment()
+    if path.suffix in _YAML:
+        env = {k: v for k, v in env.items() if k in _NEEDED or k.startswith("ANSIBLE_")}
+        env["ANSIBLE_INVENTORY_ENABLED"] = "yaml,auto"  # not script, which would run it
+    env |= {**_SETTINGS, "ANSIBLE_LOCAL_TEMP": empty}
+    for name in (_CONFIG, _VAULT):  # as Ansible resolves them where it was started
+        if value := env.get(name):
+            env[name] = os.path.abspath(os.path.expanduser(value))
+            require_trusted(Path(env[name]))
+    return env
+
+
+def _messages(stderr: str) -> list[str]:
+    """Return what Ansible warns of, with file and line if it names them.
+
+    Not the lines of the file that it shows: they may hold a secret.
+    """
+    found: dict[str, str] = {}
+    for block in _MARK.split(stderr)[1:]:
+        message = _PLUGIN.sub("", block.partition("\n")[0]).partition(", got: ")[0]
+        if message.startswith(_HARMLESS):
+            continue
+        origin = _ORIGIN.search(block)
+        found[message] = f" ({origin[1]})" if origin else found.get(message, "")
+    causes = [m for m in found if not m.startswith(_ASIDE)] or list(found)
+    return [f"{message.rstrip('.')}{found[message]}" for message in causes]
+
+
+def _refused(path: Path, messages: list[str]) -> UsageError:
+    text = "; ".join(messages)[:_MESSAGE_MAX]
+    hint = f"To see it all, run: ansible-inventory -i {path} --list"
+    if "decrypt" in text:
+        hint = f"Name the file with the password of the vault in {_VAULT}."
+    return UsageError(f"ansible-inventory cannot read {path}: {text}", hint=hint)

@@ -8,15 +8,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dbcheck.errors import UsageError
-from dbcheck.inventory import folders, listed
-from dbcheck.inventory.document import Vaulted, read
+from dbcheck.inventory import listed
 from dbcheck.inventory.entry import KNOWN, Entry, entry
 from dbcheck.inventory.fields import PREFIX, Fields
-from dbcheck.inventory.groups import Tree, Variables, merged
+from dbcheck.inventory.listed import Variables
 from dbcheck.power import registry
 from dbcheck.power.kinds.plan import PowerPlan
-
-_YAML = (".yml", ".yaml", ".json")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,16 +53,19 @@ class Inventory:
 def load(path: Path) -> Inventory:
     """Return the inventory in *path*; raise UsageError if it cannot be read.
 
-    What is wrong with one host, with its place and key, is kept for who asks for it.
-    YAML is read here; any other inventory of Ansible's, or one with encrypted files,
-    by ansible-inventory.
+    What is wrong with one host, with its name and variable, is kept for who asks for
+    it.
     """
     if not path.exists():
         raise UsageError(
             f"there is no inventory {path}",
             hint="Run dbcheck init to write one, or name it with --inventory.",
         )
-    hosts = _variables(path)
+    return inventory(path, listed.variables(path))
+
+
+def inventory(path: Path, hosts: Mapping[str, Variables]) -> Inventory:
+    """Return the inventory in *path*, whose hosts have these variables."""
     found = _Found(str(path))
     for name, variables in hosts.items():
         found.add(Fields(name, variables, str(path)), variables)
@@ -133,20 +133,3 @@ class _Found:
             )
             for name in names:
                 self._faults.setdefault(name, error)
-
-
-def _variables(path: Path) -> dict[str, Variables]:
-    if path.is_dir():
-        return listed.variables(path, "it is a folder")
-    if path.suffix not in _YAML:
-        return listed.variables(path, f"its name ends in none of {', '.join(_YAML)}")
-    try:
-        tree = Tree(read(path))
-        beside = path.resolve().parent
-        return merged(
-            tree,
-            folders.variables(beside / "group_vars", tree.groups),
-            folders.variables(beside / "host_vars", tree.hosts),
-        )
-    except Vaulted as error:
-        return listed.variables(path, f"{error} is encrypted")

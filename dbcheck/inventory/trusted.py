@@ -11,9 +11,6 @@ from dbcheck.errors import UsageError
 from dbcheck.owners import is_ours
 
 _LINKS_MAX = 40  # as the kernel follows
-# What ansible-inventory reads in the working directory, as that of a playbook, and
-# what may name plugins there, which are programs (ansible-core 2.19).
-_OF_A_PLAYBOOK = ("ansible.cfg", "group_vars", "host_vars")
 
 
 def require_trusted(path: Path) -> None:
@@ -57,31 +54,6 @@ def _open(what: str, where: Path) -> UsageError:
         f"{what}, which is part of an inventory",
         hint=f"An inventory names programs that dbcheck runs. Run: chmod o-w {where}",
     )
-
-
-def folder_for_ansible(inventory: Path) -> Path:
-    """Return where to run ansible-inventory; raise UsageError if it cannot be here.
-
-    It stays where we are, unless others may write there: then in the root folder, and
-    not at all if there is something here that it would read.
-    """
-    try:
-        here = Path.cwd()
-        found = here.stat()
-    except OSError:  # it was removed
-        return Path("/")
-    if is_ours(found) and not _is_open(found):
-        return here
-    if inventory.resolve().parent == here:  # whose inventory was asked for by name
-        return here
-    there = [name for name in _OF_A_PLAYBOOK if os.path.lexists(here / name)]
-    if there:
-        raise UsageError(
-            f"ansible-inventory would read {' and '.join(there)} in {here}, where"
-            " another user may write",
-            hint="Those may name programs that run. Go to a folder of your own.",
-        )
-    return Path("/")
 
 
 def _is_open(found: os.stat_result) -> bool:

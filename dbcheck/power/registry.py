@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Annotated
 
 from dbcheck.core.cut import SwitchKind
 from dbcheck.power.kinds import shared
@@ -12,6 +13,7 @@ from dbcheck.power.kinds.lab import LabPlan
 from dbcheck.power.kinds.manual import ManualPlan
 from dbcheck.power.kinds.plan import Fields, PowerPlan
 from dbcheck.power.kinds.sysrq import SysrqPlan
+from dbcheck.validated import one_of
 
 PLANS: tuple[type[PowerPlan], ...] = (
     ManualPlan,
@@ -22,7 +24,9 @@ PLANS: tuple[type[PowerPlan], ...] = (
 )
 KINDS: Mapping[SwitchKind, type[PowerPlan]] = {plan.kind: plan for plan in PLANS}
 UNATTENDED = ", ".join(plan.kind.value for plan in PLANS if not plan.attended)
-VARIABLES = (*shared.VARIABLES, *(name for plan in PLANS for name in plan.variables))
+VARIABLES = frozenset(
+    (*shared.VARIABLES, *(name for plan in PLANS for name in shared.variables(plan)))
+)
 SECRETS = (shared.PASSWORD,)
 
 
@@ -32,6 +36,7 @@ def read(fields: Fields) -> PowerPlan:
     A kind that is not in PLANS is refused as unknown.
     """
     known = [plan.kind.value for plan in PLANS]
-    name = fields.choice(shared.POWER, known, SwitchKind.MANUAL.value)
+    hint = Annotated[str, one_of(known)]
+    name = fields.value(shared.POWER, hint, SwitchKind.MANUAL.value)
     shared.withhold_secrets(fields)
     return KINDS[SwitchKind(name)].read(fields)

@@ -13,6 +13,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from dbcheck.limits import BEHIND_S
 from dbcheck.ports.listener import LoadStatus
 from dbcheck.visible import visible
 
@@ -34,8 +35,6 @@ _TITLES = {
     "checkpoint": "checkpoint",
     "campaign": "so far",
 }
-
-BEHIND_S = 2.0  # when sessions begin to wait, see witness.window.WindowLimits.age_s
 
 
 class PlainProgress:

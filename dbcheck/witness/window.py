@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from dbcheck import limits
 from dbcheck.core.history import Ack, AckValues
 from dbcheck.core.witnessed import WindowFacts
 from dbcheck.errors import DbcheckError, UsageError, WitnessError
@@ -22,14 +23,13 @@ class WindowLimits:
 
     acks:      unconfirmed at once; when there are so many, sessions wait.
     age_s:     of the oldest unconfirmed ack; when it is older, sessions wait.
-    silence_s: when the oldest is older than this, the witness is taken for dead;
-               longer than TCP needs to go on after an outage of 20 s.
+    silence_s: when the oldest is older than this, the witness is taken for dead.
     lockstep:  every session waits for the confirmation of its own ack.
     """
 
-    acks: int = 4096
-    age_s: float = 2.0
-    silence_s: float = 45.0
+    acks: int = limits.WINDOW_ACKS
+    age_s: float = limits.BEHIND_S
+    silence_s: float = limits.WITNESS_SILENCE_S
     lockstep: bool = False
 
     def __post_init__(self) -> None:

@@ -13,7 +13,6 @@ import pytest
 from dbcheck.core.cut import PowerState, SwitchKind
 from dbcheck.core.identity import Expected
 from dbcheck.errors import PowerError, UsageError
-from dbcheck.inventory.document import Value
 from dbcheck.inventory.entry import KNOWN
 from dbcheck.inventory.fields import Fields
 from dbcheck.lab.lab import Lab
@@ -107,10 +106,9 @@ class Noted(Fields):
     """The variables of a host, noting which are asked for."""
 
     def __init__(self, kind: SwitchKind, *given: Mapping[str, Any]) -> None:
-        found = {shared.POWER: Value(kind.value, "hosts.yml")}
+        found: dict[str, Any] = {shared.POWER: kind.value}
         for one in given:
-            named = {f"{shared.POWER}_{name}": value for name, value in one.items()}
-            found |= {name: Value(it, "hosts.yml") for name, it in named.items()}
+            found |= {f"{shared.POWER}_{name}": value for name, value in one.items()}
         super().__init__("db1", found, "hosts.yml")
         self.asked: set[str] = set()
 
@@ -136,12 +134,12 @@ def test_only_a_human_and_a_lab_cut_without_interlocks() -> None:
 
 
 def test_an_unknown_kind_is_refused_with_those_that_are_known() -> None:
-    found = {shared.POWER: Value("magic", "hosts.yml", 7)}
-    with pytest.raises(UsageError, match="hosts.yml:7: host db1: dbcheck_power is") as (
+    found = {shared.POWER: "magic"}
+    with pytest.raises(UsageError, match="hosts.yml: host db1: dbcheck_power is") as (
         caught
     ):
         registry.read(Fields("db1", found, "hosts.yml"))
-    assert caught.value.hint == "Known: manual, exec, fence, sysrq, lab."
+    assert caught.value.hint == ("It must be one of manual, exec, fence, sysrq, lab.")
 
 
 @pytest.mark.parametrize("kind", SwitchKind)
@@ -155,7 +153,7 @@ def test_an_inventory_makes_a_plan_that_another_process_can_use(
     assert pickle.loads(pickle.dumps(plan)) == plan
     own = {name for name in whole.asked if name.startswith(shared.POWER)}
     assert own <= set(KNOWN)
-    assert own >= {*type(plan).variables, shared.POWER}
+    assert own >= {*shared.variables(type(plan)), shared.POWER}
     for missing in least:
         some = {name: value for name, value in least.items() if name != missing}
         with pytest.raises(UsageError, match=f"{shared.POWER}_{missing} is missing"):

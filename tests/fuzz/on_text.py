@@ -5,11 +5,10 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Iterator
-from unittest import mock
+from pathlib import Path
 
-from dbcheck import files, workload
+from dbcheck import files, limits, workload
 from dbcheck.cli.matrix_rows import read_matrix
-from dbcheck.core.workload import SESSIONS_MAX
 from dbcheck.errors import UsageError
 from dbcheck.inventory import listed, load
 from dbcheck.power.kinds import fence_metadata
@@ -18,57 +17,51 @@ from tests.fuzz.target import Target
 from tests.kit.devices import XML
 from tests.kit.memory import scratch
 
-
-def inventory(data: bytes) -> None:
-    """It is read or refused, with group_vars/ beside it."""
-    refused = UsageError("it is Ansible's")
-    with scratch() as folder, contextlib.suppress(UsageError):
-        path = folder / "hosts.yml"
-        content, _, beside = data.partition(b"\n----\n")
-        path.write_bytes(content)
-        (folder / "group_vars").mkdir()
-        (folder / "group_vars" / "all.yml").write_bytes(beside)
-        with mock.patch.object(listed, "variables", side_effect=refused):
-            load.load(path)
-
-
 BASE = {
-    "all": {
-        "vars": {"dbcheck_witness": "ssh://w/{{ inventory_hostname }}"},
-        "children": {
-            "a": {"hosts": {"db[1:3]": None}, "vars": {"ansible_group_priority": 2}},
-            "b": {
-                "hosts": {"db1": {"dbcheck_sessions": 4, "dbcheck_price": 1.5}},
-                "vars": {
-                    "dbcheck_target": "postgresql://u@{{ ansible_host }}/d",
-                    "ansible_host": "{{ inventory_hostname }}.example",
-                    "dbcheck_power": "exec",
-                    "dbcheck_power_cut": ["cut", "{{ inventory_hostname }}"],
-                    "dbcheck_power_options": {"plug": 3, "password_env": "P"},
-                    "dbcheck_password_command": ["pass", "x"],
-                },
+    "_meta": {
+        "hostvars": {
+            "db1": {
+                "dbcheck_witness": "ssh://w/{{ inventory_hostname }}",
+                "dbcheck_sessions": 4,
+                "dbcheck_price": 1.5,
+                "dbcheck_target": "postgresql://u@{{ ansible_host }}/d",
+                "ansible_host": "{{ inventory_hostname }}.example",
+                "dbcheck_power": "exec",
+                "dbcheck_power_cut": ["cut", "{{ inventory_hostname }}"],
+                "dbcheck_power_options": {"plug": 3, "password_env": "P"},
+                "dbcheck_password_command": ["pass", "x"],
             },
-        },
-    }
+            "db2": {
+                "dbcheck_target": "mysql://u@{{ inventory_hostname_short }}/d",
+                "dbcheck_witness": {"__ansible_vault": "x"},
+                "dbcheck_power": "fence",
+                "dbcheck_power_agent": "fence_x",
+                "dbcheck_power_off_s": "20",
+                "dbcheck_ask_host": False,
+            },
+        }
+    },
+    "all": {"children": ["ungrouped", "a"]},
+    "a": {"hosts": ["db1", "db2", "db3"]},
 }
 
 
-def inventory_values(data: bytes) -> None:
-    """An inventory of JSON, with things in it that do not belong there."""
+def inventory(data: bytes) -> None:
+    """What ansible-inventory prints, with things in it that do not belong there."""
     script = Script(data)
     value: object = BASE
     while not script.is_over:
         value = edit_value(script, value)
-    with contextlib.suppress(ValueError):  # a number of too many digits
-        inventory(json.dumps(value).encode())
-
-
-def inventories() -> Iterator[bytes]:
-    yield files.inventory_example().encode()
-    yield json.dumps(BASE).encode()
-    yield b"a: &a\n  hosts:\n    db[01:02]: {x: *a}\n  children: {b: }\nb: *a\n"
-    yield b"all: {hosts: {db1: {x: !vault y, d: 2020-01-01}}}\n----\nx: 1\n"
-    yield b"%YAML 1.2\n---\n? [1, 2]\n: 0x1f\n<<: {a: 1:30:00}\n"
+    path = Path("hosts.yml")
+    with contextlib.suppress(UsageError):
+        try:
+            output = json.dumps(value).encode()
+        except ValueError:  # a number of too many digits
+            return
+        found = load.inventory(path, listed.hosts(path, output))
+        for name in (*found.faults, *found.others):
+            with contextlib.suppress(UsageError):
+                found.entry(name)
 
 
 def workload_file(data: bytes) -> None:
@@ -76,7 +69,7 @@ def workload_file(data: bytes) -> None:
         path = folder / "w.toml"
         path.write_bytes(data)
         found = workload.load(str(path))
-        assert 1 <= found.processes <= found.sessions <= SESSIONS_MAX
+        assert 1 <= found.processes <= found.sessions <= limits.SESSIONS_MAX
         assert 0 < found.cut_after_s[0] <= found.cut_after_s[1]
 
 
@@ -123,8 +116,7 @@ def choices() -> Iterator[bytes]:
 
 
 TARGETS = (
-    Target("inventory", inventory, inventories),
-    Target("inventory-values", inventory_values, choices),
+    Target("inventory", inventory, choices),
     Target("workload", workload_file, workloads),
     Target("matrix", matrix_file, matrices),
     Target("fence-metadata", metadata, all_metadata),

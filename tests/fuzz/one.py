@@ -6,7 +6,7 @@ import sys
 
 import atheris
 
-with atheris.instrument_imports(include=["dbcheck", "ruamel", "tomllib", "msgspec"]):
+with atheris.instrument_imports(include=["dbcheck", "tomllib", "msgspec"]):
     from tests.fuzz.targets import TARGETS
 
 

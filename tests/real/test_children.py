@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dbcheck import children
-from dbcheck.inventory.load import load
+from tests.unit.inventories import loaded
 
 INVENTORY = """\
 all:
@@ -30,8 +30,7 @@ def named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Set every variable, and read the inventory that names some of them."""
     for name in (*DATABASE, *SWITCH, "VAULT_TOKEN"):
         monkeypatch.setenv(name, "hunter2")
-    (tmp_path / "inventory.yml").write_text(INVENTORY)
-    assert load(tmp_path / "inventory.yml").entry("db1")
+    assert loaded(tmp_path, INVENTORY).entry("db1")
 
 
 @pytest.mark.usefixtures("named")

@@ -1,131 +1,240 @@
-"""Ansible itself is the oracle: both must find the same variables for each host."""
+"""What ansible-inventory makes of an inventory, and what it must not read or run."""
 
 from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from dbcheck import files
 from dbcheck.cli import USAGE
 from dbcheck.errors import UsageError
-from dbcheck.inventory import folders
-from dbcheck.inventory.document import plain, read
-from dbcheck.inventory.groups import Tree, merged
 from dbcheck.inventory.load import load
 
 HOSTS = """\
 all:
-  vars: {a: all, b: all, c: all, d: all, octal: 010, truth: yes}
-  hosts:
-    lonely:
-    db[01:03]: {own: 1}
+  vars:
+    dbcheck_target: postgresql://u@{{ inventory_hostname }}:{{ number }}/d
+    dbcheck_ask_host: yes
   children:
     west:
-      vars: {a: west, b: west, e: west}
-      children:
-        cellar:
-          hosts: db01
-          vars: {a: cellar, f: cellar}
-    east:
-      vars: {a: east, b: east, f: east, e: east, ansible_group_priority: 5}
+      vars: {number: 010, dbcheck_sessions: 3, dbcheck_price: 1}
       hosts:
-        db[02:03]: {own: 2, c: host}
-    north:
-      vars: {a: north, b: north, g: north}
-      hosts: {db02: , db03: {own: 3}}
-attic:
+        db[01:02]: {dbcheck_sessions: 4}
+    a-dash:
+      hosts: {db02: {}}
   hosts:
-    db[a:c]:
-    db01:
-  vars: {a: attic, f: attic}
-  children: {cellar: }
-ungrouped:
-  vars: {h: ungrouped}
-  hosts: {apart: , db02: }
+    web: {dbcheck_target: null}
+    apart:
 """
 FILES = {
-    "group_vars/all.yml": "d: folder\nb: folder\n",
-    "group_vars/west.yml": "e: folder-west\n",
-    "group_vars/north/2.yml": "g: two\n",
-    "group_vars/north/1.yaml": "g: one\nk: 1\n",
-    "group_vars/north/.hidden.yml": "g: hidden\n",
-    "group_vars/north/sub/3": "m: 3\n",
-    "group_vars/nobody.yml": "z: 1\n",
-    "host_vars/db02": "own: folder\n",
-    "host_vars/db03.json": '{"n": [1, 2]}',
+    "group_vars/west.yml": "dbcheck_price: 2\ndbcheck_silence_s: 7\n",
+    "group_vars/all/1.yml": "dbcheck_silence_s: 6\ndbcheck_wait_s: 60\n",
+    "host_vars/db02": "dbcheck_sessions: 5\n",
 }
 
 
 @pytest.fixture
-def inventory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The inventory above, with ansible-inventory on the path."""
-    here = str(Path(sys.executable).parent)
-    monkeypatch.setenv("PATH", here, prepend=":")
-    monkeypatch.setenv("ANSIBLE_LOCAL_TEMP", str(tmp_path / "ansible"))
-    if shutil.which("ansible-inventory") is None:
-        pytest.skip("needs ansible-core")
-    path = tmp_path / "hosts.yml"
-    path.write_text(HOSTS)
-    for name, text in FILES.items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(text)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder beside the working directory; no settings for Ansible."""
+    here = tmp_path / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    for name in os.environ:
+        if name.startswith("ANSIBLE_"):
+            monkeypatch.delenv(name)
+    return tmp_path
+
+
+def write(folder: Path, text: str, name: str = "hosts.yml") -> Path:
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
     return path
 
 
-def as_ansible(path: Path) -> dict[str, dict[str, Any]]:
-    done = subprocess.run(
-        ("ansible-inventory", "-i", str(path), "--list"),
-        capture_output=True,
-        check=True,
-        stdin=subprocess.DEVNULL,
+def test_groups_ranges_and_folders_count_as_ansible_says(folder: Path) -> None:
+    for name, text in FILES.items():
+        write(folder, text, name)
+    found = load(write(folder, HOSTS))
+    first, second = found.entry("db01"), found.entry("db02")
+    assert first.target == "postgresql://u@db01:8/d"
+    assert (first.sessions, second.sessions) == (4, 5)
+    assert (first.price, first.silence_s, first.return_s) == (2, 7, 60)
+    assert found.others == frozenset() and set(found.faults) == {"web", "apart"}
+
+
+def test_the_example_loads(folder: Path) -> None:
+    found = load(write(folder, files.inventory_example()))
+    assert set(found.entries) == {"db1", "db2", "db3"}
+    assert found.entry("db3").target == (
+        "mysql+mysqlconnector://dbcheck@db3.example.net/dbcheck"
     )
-    found: dict[str, dict[str, Any]] = json.loads(done.stdout)["_meta"]["hostvars"]
-    return found
 
 
-def test_variables_are_those_that_ansible_finds(inventory: Path) -> None:
-    tree = Tree(read(inventory))
-    ours = merged(
-        tree,
-        folders.variables(inventory.parent / "group_vars", tree.groups),
-        folders.variables(inventory.parent / "host_vars", tree.hosts),
-    )
-    found = {
-        host: {name: plain(value.value) for name, value in variables.items()}
-        for host, variables in ours.items()
-    }
-    assert found == as_ansible(inventory)
-
-
-def test_what_is_not_yaml_is_read_by_ansible(inventory: Path) -> None:
-    path = inventory.with_name("hosts.ini")
-    path.write_text(
+def test_an_inventory_of_ini_and_one_of_a_folder(folder: Path) -> None:
+    text = (
         "[db]\ndb[1:2] ansible_user=root\n[db:vars]\n"
         "dbcheck_target=postgresql://u@{{ inventory_hostname }}/d\ndbcheck_sessions=8\n"
     )
-    found = load(path)
-    assert set(found.entries) == {"db1", "db2"}
-    assert found.entry("db2").target == "postgresql://u@db2/d"
-    assert (found.entry("db2").host, found.entry("db2").sessions) == (
-        "ssh://root@db2",
-        8,
-    )
+    path = write(folder, text, "inventory/hosts.ini")
+    for inventory in (path, path.parent):
+        found = load(inventory)
+        assert set(found.entries) == {"db1", "db2"}
+        assert found.entry("db2").target == "postgresql://u@db2/d"
+        assert found.entry("db2").host == "ssh://root@db2"
+        assert found.entry("db2").sessions == 8
 
 
-def test_without_ansible_that_is_said(
-    inventory: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a: {children: {b: {children: {a: }}}}", "recursive dependency loop"),
+        ("all: {host: {db1: }}", r"unexpected key \(host\) in group \(all\)"),
+        ("all: [db1]", "not a valid group definition"),
+        ("all: {hosts: [db1]}", 'Invalid "hosts" entry'),
+        ("all: {hosts: {1: }}", "must be a string"),
+        ("all: {vars: {a: 1}, vars: {b: hunter2}}", r"hosts\.yml:1\)"),
+        ("all:\n\tvars: hunter2", r"hosts\.yml:2\)"),
+        ("a: *b", "undefined alias"),
+        ("", "empty YAML file"),
+        ("plugin: none", "unknown plugin 'none'"),
+        ("$ANSIBLE_VAULT;1.1;AES256\n6162", "no vault secrets found"),
+    ],
+)
+def test_what_ansible_cannot_read_or_would_skip_is_refused(
+    folder: Path, text: str, message: str
 ) -> None:
-    path = inventory.with_name("hosts.ini")
-    path.write_text("db1\n")
-    monkeypatch.setenv("PATH", "/nonexistent")
-    with pytest.raises(UsageError, match="ansible-inventory, which is not here"):
+    with pytest.raises(UsageError, match=message) as caught:
+        load(write(folder, text + "\n"))
+    assert "hunter2" not in str(caught.value) + caught.value.hint
+    assert str(folder / "hosts.yml") in str(caught.value)
+    assert "Traceback" not in str(caught.value)
+
+
+def test_one_file_of_a_folder_that_cannot_be_read_is_an_error(folder: Path) -> None:
+    path = write(folder, HOSTS, "inventory/hosts.yml")
+    assert load(path.parent).entry("db01")
+    write(path.parent, "all: [", "other.yml")
+    with pytest.raises(UsageError, match="ansible-inventory cannot read"):
+        load(path.parent)
+
+
+def test_an_encrypted_value_is_refused_where_it_is_used(folder: Path) -> None:
+    text = "all: {vars: {x: !vault abc, dbcheck_target: 'postgresql://u@db1/d'}, hosts:"
+    found = load(
+        write(folder, f"{text} {{db1: , db2: {{dbcheck_workload: !vault a}}}}}}")
+    )
+    with pytest.raises(UsageError, match="dbcheck_workload is encrypted or tagged"):
+        found.entry("db2")
+
+
+VAULT = """\
+from ansible.parsing.vault import VaultLib, VaultSecret
+import sys
+text = b"dbcheck_target: postgresql://u@db1/d"
+sys.stdout.buffer.write(VaultLib([("v", VaultSecret(b"open"))]).encrypt(text))
+"""
+
+
+def test_an_encrypted_file_is_read_with_the_password_that_the_user_names(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encrypted = subprocess.run(
+        [sys.executable, "-c", VAULT], stdout=subprocess.PIPE, text=True, check=True
+    )
+    write(folder, encrypted.stdout, "group_vars/all.yml")
+    path = write(folder, "all: {hosts: {db1: }}")
+    with pytest.raises(UsageError, match="decrypt") as caught:
         load(path)
+    assert "ANSIBLE_VAULT_PASSWORD_FILE" in caught.value.hint
+    Path("password").write_text("open\n")
+    monkeypatch.setenv("ANSIBLE_VAULT_PASSWORD_FILE", "password")
+    assert load(path).entry("db1").target == "postgresql://u@db1/d"
+
+
+def test_templates_are_left_to_dbcheck(folder: Path) -> None:
+    lookup = "{{ lookup('pipe', 'touch ran') }}"
+    text = f'all: {{hosts: {{db1: {{dbcheck_target: "postgresql://{lookup}"}}}}}}'
+    with pytest.raises(UsageError, match="dbcheck_target is a template"):
+        load(write(folder, text)).entry("db1")
+    assert not list(folder.rglob("ran"))
+
+
+SETTINGS = """\
+[defaults]
+inventory_plugins = ./inventory_plugins
+vars_plugins = ./vars_plugins
+vars_plugins_enabled = host_group_vars,evil
+[inventory]
+enable_plugins = evil,yaml
+"""
+EVIL = """\
+open({marker!r}, "w").close()
+from ansible.plugins.inventory.yaml import InventoryModule
+from ansible.plugins.vars.host_group_vars import VarsModule
+"""
+
+
+@pytest.fixture
+def hostile(folder: Path) -> Path:
+    """A working directory with all that Ansible reads or runs where it is started."""
+    evil = EVIL.format(marker=str(folder / "ran"))
+    for name in ("inventory_plugins/evil.py", "vars_plugins/evil.py", "yaml.py"):
+        write(Path(), evil, name)
+    write(Path(), evil, "ansible/__init__.py")
+    write(Path(), SETTINGS, "ansible.cfg")
+    for name in ("group_vars/all.yml", "host_vars/db1.yml"):
+        write(Path(), "dbcheck_password_command: [touch, ran]\n", name)
+    return write(folder, "all: {hosts: {db1: {dbcheck_target: 'postgresql://db1/d'}}}")
+
+
+def test_nothing_in_the_working_directory_has_an_effect(hostile: Path) -> None:
+    assert load(hostile).entry("db1").password is None
+    assert not hostile.with_name("ran").exists()
+
+
+def test_the_settings_that_the_user_names_have_their_effect(
+    hostile: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which also shows that the plugins above are ones that Ansible would run."""
+    monkeypatch.setenv("ANSIBLE_CONFIG", "ansible.cfg")
+    assert load(hostile).entry("db1").password is None
+    assert hostile.with_name("ran").exists()
+
+
+@pytest.mark.parametrize("locale", ["C", "xx_YY.UTF-8", "de_DE.ISO-8859-1"])
+def test_any_locale_will_do(
+    folder: Path, locale: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LC_ALL", locale)
+    path = write(folder, HOSTS, "inventory/hosts.yml")
+    assert load(path.parent).entry("db01")
+
+
+@pytest.mark.parametrize(("name", "runs"), [("program", True), ("hosts.yml", False)])
+def test_an_inventory_that_is_a_program_is_run_if_nobody_else_may_write_it(
+    folder: Path, name: str, runs: bool
+) -> None:
+    """As Ansible does, and README says; but a YAML file is read."""
+    groups = {
+        "_meta": {"hostvars": {"db1": {"dbcheck_target": "postgresql://u@db1/d"}}},
+        "all": {"hosts": ["db1"]},
+    }
+    script = f"#!/bin/sh\ntouch {folder}/ran\necho '{json.dumps(groups)}'\n"
+    text = f'#!/usr/bin/env -S sh -c "touch {folder}/ran"\nall: {{hosts: {{db1: }}}}\n'
+    path = write(folder, script if runs else text, name)
+    path.chmod(0o757)
+    with pytest.raises(UsageError, match="anybody may write"):
+        load(path)
+    path.chmod(0o755)
+    found = load(path)
+    assert (folder / "ran").exists() == runs
+    assert set(found.entries if runs else found.others) == {"db1"}
 
 
 def test_init_writes_what_loads_and_replaces_nothing(tmp_path: Path) -> None:
@@ -146,68 +255,3 @@ def dbcheck(*words: str) -> subprocess.CompletedProcess[str]:
         text=True,
         timeout=60,
     )
-
-
-SETTINGS = """\
-[defaults]
-inventory_plugins = ./plugins
-[inventory]
-enable_plugins = evil,ini
-"""
-EVIL = """\
-open({marker!r}, "w").close()
-from ansible.plugins.inventory import BaseInventoryPlugin
-class InventoryModule(BaseInventoryPlugin):
-    NAME = "evil"
-"""
-
-
-@pytest.fixture
-def elsewhere(inventory: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An inventory for Ansible; the working directory is another user's."""
-    if os.geteuid() != 0:
-        pytest.skip("needs root: a folder of another user")
-    path = inventory.with_name("hosts.ini")
-    path.write_text("db1 dbcheck_target=postgresql://u@db1/d\n")
-    here = inventory.parent / "here"
-    (here / "plugins").mkdir(parents=True)
-    (here / "ansible.cfg").write_text(SETTINGS)
-    evil = EVIL.format(marker=str(inventory.parent / "ran"))
-    (here / "plugins/evil.py").write_text(evil)
-    os.chown(here, 54321, -1)
-    monkeypatch.chdir(here)
-    return path
-
-
-def test_ansible_runs_no_plugin_of_another_users_folder(elsewhere: Path) -> None:
-    with pytest.raises(UsageError, match=r"would read ansible\.cfg in"):
-        load(elsewhere)
-    assert not elsewhere.with_name("ran").exists()
-    Path("ansible.cfg").unlink()
-    assert load(elsewhere).entry("db1").sessions is None
-
-
-def test_ansible_reads_no_variables_of_another_users_folder(elsewhere: Path) -> None:
-    Path("ansible.cfg").unlink()
-    Path("group_vars").mkdir()
-    Path("group_vars/all.yml").write_text("dbcheck_password_command: [touch, ran]\n")
-    with pytest.raises(UsageError, match="would read group_vars in"):
-        load(elsewhere)
-    os.chown(".", 0, -1)
-    assert load(elsewhere).entry("db1").password is not None
-
-
-def test_an_inventory_that_is_a_program_is_run_if_nobody_else_may_write_it(
-    inventory: Path,
-) -> None:
-    """As Ansible does, and README says."""
-    path = inventory.with_name("program")
-    told = {"_meta": {"hostvars": {"db1": {"dbcheck_target": "postgresql://u@db1/d"}}}}
-    told["all"] = {"hosts": ["db1"]}  # type: ignore[dict-item]
-    path.write_text(f"#!/bin/sh\ntouch {path}.ran\necho '{json.dumps(told)}'\n")
-    path.chmod(0o757)
-    with pytest.raises(UsageError, match="anybody may write"):
-        load(path)
-    assert not path.with_name("program.ran").exists()
-    path.chmod(0o755)
-    assert load(path).entry("db1").target == "postgresql://u@db1/d"

@@ -18,7 +18,8 @@ from dbcheck.lab.spec import LabSpec
 
 MODULES = sys.stdlib_module_names | {
     *("asyncssh", "click", "cryptography", "dbcheck", "msgspec", "mysql", "numpy"),
-    *("paramiko", "psycopg", "psycopg2", "rich", "ruamel", "sqlalchemy"),
+    *("ansible", "jinja2", "paramiko", "psycopg", "psycopg2", "rich", "sqlalchemy"),
+    *("yaml",),
     *("sitecustomize", "usercustomize"),
 }
 PROGRAMS = (

@@ -9,12 +9,13 @@ from typing import Any, cast
 
 import pytest
 
-from dbcheck.campaign.loading import BEHIND_MAX_S, RESUMED_S, Cutter
+from dbcheck.campaign.loading import RESUMED_S, Cutter
 from dbcheck.campaign.preflight import Started
 from dbcheck.campaign.rig import Rig
 from dbcheck.core.cut import Cut, SwitchKind
 from dbcheck.core.moments import Moment, Stratum
 from dbcheck.errors import EngineError, PowerError
+from dbcheck.limits import BEHIND_S
 from dbcheck.load.load import Load
 from dbcheck.load.loop import now_us
 from tests.kit.waiting import wait_until
@@ -67,7 +68,7 @@ def test_it_comes_when_it_is_due(cutter: Cutter) -> None:
 def test_after_a_lag_it_comes_once_an_ack_shows_that_sessions_go_on(
     cutter: Cutter, acked: bool
 ) -> None:
-    cutter.cut_if_due(DUE_S, BEHIND_MAX_S, now_us())
+    cutter.cut_if_due(DUE_S, BEHIND_S, now_us())
     assert not cutter.asked
     cutter.cut_if_due(DUE_S, 0.0, long_ago_us() if acked else None)
     assert not cutter.asked
@@ -135,7 +136,7 @@ def test_a_checkpoint_that_was_refused_is_remembered(
 
 
 def test_what_was_due_is_remembered_however_late_the_cut(cutter: Cutter) -> None:
-    cutter.cut_if_due(DUE_S + 7, BEHIND_MAX_S, now_us())  # the witness lags
+    cutter.cut_if_due(DUE_S + 7, BEHIND_S, now_us())  # the witness lags
     assert not cutter.asked
     cutter.cut_if_due(DUE_S + 9, 0.0, now_us())
     assert cutter.asked

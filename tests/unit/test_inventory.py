@@ -1,24 +1,25 @@
 from __future__ import annotations
 
+import json
 import os
 import pickle
 import re
-import shutil
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from dbcheck import files
+from dbcheck import children, files
 from dbcheck.cli.rig import entry_host
 from dbcheck.core.cut import SwitchKind
 from dbcheck.errors import UsageError
-from dbcheck.inventory import listed
 from dbcheck.inventory.entry import KNOWN, Entry
-from dbcheck.inventory.load import Inventory, load
-from dbcheck.inventory.ranges import expand
+from dbcheck.inventory.load import load
 from dbcheck.power.kinds.exec import ExecPlan
 from dbcheck.power.kinds.fence import FencePlan
+from tests.unit.inventories import hosts, loaded
 
 TARGET = "postgresql+psycopg2://dbcheck@{{ inventory_hostname }}/dbcheck"
 WITNESS = "ssh://w@witness/acks/{{ inventory_hostname }}"
@@ -30,12 +31,6 @@ all:
   hosts:
     db1:
 """
-
-
-def loaded(folder: Path, text: str) -> Inventory:
-    path = folder / "hosts.yml"
-    path.write_text(text)
-    return load(path)
 
 
 def db1(folder: Path, *lines: str) -> Entry:
@@ -104,8 +99,8 @@ def test_an_entry_holds_all_and_can_be_sent_to_another_process(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("lines", "said"),
     [
-        (["dbcheck_sesions: 3"], "hosts.yml:7: host db1: dbcheck_sesions is not known"),
-        (["dbcheck_sessions: many"], "hosts.yml:7: host db1: dbcheck_sessions"),
+        (["dbcheck_sesions: 3"], "hosts.yml: host db1: dbcheck_sesions is not known"),
+        (["dbcheck_sessions: many"], "hosts.yml: host db1: dbcheck_sessions"),
         (["dbcheck_sessions: 1.5"], "dbcheck_sessions is 1.5"),
         (["dbcheck_ask_host: perhaps"], "dbcheck_ask_host"),
         (["dbcheck_power: magic"], "dbcheck_power is 'magic'"),
@@ -114,14 +109,33 @@ def test_an_entry_holds_all_and_can_be_sent_to_another_process(tmp_path: Path) -
         (["dbcheck_power: lab"], "dbcheck_power_lab is missing"),
         ([EXEC, "dbcheck_power_cut: pdu off 7"], "dbcheck_power_cut is 'pdu off 7'"),
         ([EXEC, "dbcheck_power_cut: [pdu, off]"], "dbcheck_power_cut is"),
-        (["dbcheck_power_off_s: -1"], "dbcheck_power_off_s"),
-        (["dbcheck_witness: elsewhere"], "dbcheck_witness is no witness"),
+        ([EXEC, "dbcheck_power_cut: []"], "dbcheck_power_cut is []"),
+        ([EXEC, "dbcheck_power_cut: [pdu, '']"], "dbcheck_power_cut is"),
+        (["dbcheck_server_log: yes"], "dbcheck_server_log is True"),
+        (["dbcheck_server_log: [a]"], "dbcheck_server_log is ['a']"),
+        (["dbcheck_price: nan"], "dbcheck_price is 'nan'"),
+        (["dbcheck_sessions: 4097"], "dbcheck_sessions is 4097"),
+        (["dbcheck_sessions: true"], "dbcheck_sessions is True"),
+        (["dbcheck_silence_s: 0"], "dbcheck_silence_s is 0"),
+        (["dbcheck_expect_serial: {a: b}"], "dbcheck_expect_serial is {"),
+        (["dbcheck_return_s: 5"], "dbcheck_return_s is not known"),
+        (["dbcheck_name: db2"], "dbcheck_name is not known"),
+        (["dbcheck_power_secrets: {a: b}"], "dbcheck_power_secrets is not known"),
+        (["dbcheck_power_options: [a]"], "dbcheck_power_options is ['a']"),
+        (["dbcheck_power_options: {ip: [a]}"], "dbcheck_power_options: ip is ['a']"),
+        (
+            ["dbcheck_power_options: {password_command: pass x}"],
+            "dbcheck_power_options: password_command is 'pass x'",
+        ),
+        (["dbcheck_password_env: null"], "dbcheck_password_env is None"),
+        (["dbcheck_power_off_s: -1"], "dbcheck_power_off_s is -1"),
+        (["dbcheck_witness: elsewhere"], "dbcheck_witness is not the URL"),
         (["dbcheck_target: db1"], "dbcheck_target is not a database URL"),
         (["dbcheck_server_log: '{{ log | d(1) }}'"], "is a template"),
         (["dbcheck_server_log: '{{ nothing }}'"], "needs nothing"),
         (["dbcheck_server_log: '{{ a }}'", "a: '{{ a }}'"], "refers to itself"),
-        (["dbcheck_server_log: !vault abc"], "bears a tag"),
-        (["dbcheck_price: 1", "dbcheck_price: 2"], "hosts.yml:8: found duplicate key"),
+        (["dbcheck_server_log: {__ansible_vault: x}"], "is encrypted or tagged"),
+        (["dbcheck_server_log: {__ansible_unsafe: x}"], "is encrypted or tagged"),
         (["ansible_port: 70000"], "ansible_port"),
         (["ansible_connection: docker"], "ansible_connection is 'docker'"),
         (
@@ -146,7 +160,6 @@ def test_what_is_wrong_is_named_with_its_place(
         "dbcheck_power_options: {snmp_priv_passwd: hunter2}",
         "dbcheck_power_options: {community: hunter2}",
         "dbcheck_target: postgresql://dbcheck:hunter2@db1/dbcheck",
-        "dbcheck_password: hunter2\n      dbcheck_password: hunter2",
     ],
 )
 def test_a_secret_in_clear_is_refused_and_not_repeated(
@@ -155,6 +168,32 @@ def test_a_secret_in_clear_is_refused_and_not_repeated(
     with pytest.raises(UsageError, match="secret|password") as caught:
         db1(tmp_path, line)
     assert "hunter2" not in str(caught.value) + caught.value.hint
+
+
+def test_what_is_wrong_is_answered_with_what_it_may_be(tmp_path: Path) -> None:
+    for line, hint in (
+        ("dbcheck_sesions: 3", "Is it dbcheck_sessions?"),
+        ("dbcheck_sessions: 0", "It must be a whole number from 1 to 4096."),
+        ("dbcheck_power: fense", "manual, exec, fence, sysrq, lab. Is it fence?"),
+        ("dbcheck_power_class: DC rial", "Is it DC rail?"),
+        ("dbcheck_power_off_s: 0.5", "a number from 1 to 86400."),
+        ("dbcheck_server_log: no", "put them in quotes"),
+    ):
+        with pytest.raises(UsageError) as caught:
+            db1(tmp_path, line)
+        assert hint in caught.value.hint
+    with pytest.raises(UsageError, match="dbcheck_power_cut is") as caught:
+        db1(tmp_path, EXEC, "dbcheck_power_cut: [pdu, off]")
+    assert "put them in quotes" in caught.value.hint
+
+
+def test_numbers_and_truth_in_strings_count_as_an_ini_file_gives_them(
+    tmp_path: Path,
+) -> None:
+    found = db1(tmp_path, "dbcheck_sessions: '8'", "dbcheck_ask_host: 'false'", "n: 30")
+    assert (found.sessions, found.host) == (8, "")
+    found = db1(tmp_path, "n: 30", "dbcheck_wait_s: '{{ n }}'", "dbcheck_workload: 7")
+    assert (found.return_s, found.workload) == (30.0, "7")
 
 
 @pytest.mark.parametrize("what", ["target", "witness"])
@@ -224,46 +263,6 @@ def test_a_host_that_is_not_there_is_told_from_one_that_is_no_target(
 
 
 @pytest.mark.parametrize(
-    ("pattern", "names"),
-    [
-        ("db", ["db"]),
-        ("db[01:03]", ["db01", "db02", "db03"]),
-        ("db[8:11]", ["db8", "db9", "db10", "db11"]),
-        ("db[1:7:3].x", ["db1.x", "db4.x", "db7.x"]),
-        ("r[a:b]-[1:2]", ["ra-1", "ra-2", "rb-1", "rb-2"]),
-        ("[:1]db", ["0db", "1db"]),
-    ],
-)
-def test_ranges(pattern: str, names: list[str]) -> None:
-    assert expand(pattern) == names
-
-
-@pytest.mark.parametrize(
-    "pattern", ["db[1:]", "db[3:1]", "db[01:100]", "db[a:3]", "db[1:99999]", "a b", ""]
-)
-def test_what_is_no_range(pattern: str) -> None:
-    with pytest.raises(ValueError, match=r".+"):
-        expand(pattern)
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("a: {children: {b: {children: {a: }}}}", "contain one another"),
-        ("all: {host: {db1: }}", "unknown key 'host'"),
-        ("all: [db1]", "not a mapping"),
-        ("all: {hosts: {1: }}", "is no text"),
-        ("all: {hosts: {db[1: }}", "hosts.yml:1"),
-        ("all: {children: {a: {vars: {ansible_group_priority: x}}}}", "not a number"),
-        ("a: *b", "undefined alias"),
-    ],
-)
-def test_a_broken_file_is_refused(tmp_path: Path, text: str, said: str) -> None:
-    with pytest.raises(UsageError, match=re.escape(said)):
-        loaded(tmp_path, text + "\n")
-
-
-@pytest.mark.parametrize(
     ("lines", "command"),
     [
         pytest.param(["dbcheck_power: manual"], "", id="a human"),
@@ -316,29 +315,66 @@ def test_a_password_for_ssh_is_refused_and_not_repeated(
     assert "hunter2" not in str(caught.value) + caught.value.hint
 
 
+class Ansible:
+    """Stands for ansible-inventory; runs: what it was run with."""
+
+    def __init__(self) -> None:
+        self.runs: list[dict[str, Any]] = []
+        self.code, self.stderr = 0, b""
+
+    def run(
+        self, command: Sequence[str], **options: Any
+    ) -> subprocess.CompletedProcess[bytes]:
+        self.runs.append({"command": command, **options})
+        path = Path(command[command.index("-i") + 1])
+        variables = {} if path.is_dir() else hosts(path.read_text())
+        out = json.dumps({"_meta": {"hostvars": variables}}).encode()
+        return subprocess.CompletedProcess(command, self.code, out, self.stderr)
+
+
+@pytest.fixture
+def ansible(monkeypatch: pytest.MonkeyPatch) -> Ansible:
+    one = Ansible()
+    monkeypatch.setattr(subprocess, "run", one.run)
+    return one
+
+
+def written(folder: Path) -> Path:
+    path = folder / "hosts.yml"
+    path.write_text(HEAD)
+    return path
+
+
+@pytest.mark.usefixtures("ansible")
 def test_what_anybody_may_write_is_no_inventory(tmp_path: Path) -> None:
     """It names programs: with its own file, its folder, or variables beside it."""
-    db1(tmp_path)
-    beside = tmp_path / "group_vars"
-    beside.mkdir()
-    (beside / "all.yml").write_text("dbcheck_sessions: 3\n")
-    for path in (tmp_path / "hosts.yml", beside, beside / "all.yml", tmp_path):
+    inventory = written(tmp_path)
+    beside, elsewhere = tmp_path / "group_vars", tmp_path / "elsewhere"
+    for folder in (beside, elsewhere):
+        folder.mkdir()
+        (folder / "all.yml").write_text("dbcheck_sessions: 3\n")
+    (beside / "linked").symlink_to(elsewhere)
+    (elsewhere / "back").symlink_to(beside)
+    linked = beside / "linked" / "all.yml"
+    for path in (inventory, beside, beside / "all.yml", linked, tmp_path):
         mode = path.stat().st_mode
         path.chmod(mode | 0o002)
         with pytest.raises(UsageError, match="anybody may") as caught:
-            load(tmp_path / "hosts.yml")
-        assert f"chmod o-w {path}" in caught.value.hint
+            load(inventory)
+        assert "chmod o-w" in caught.value.hint
+        assert path.name in caught.value.hint
         path.chmod(mode)
-        assert load(tmp_path / "hosts.yml").entry("db1").sessions == 3
+        assert load(inventory).entry("db1")
 
 
+@pytest.mark.usefixtures("ansible")
 @pytest.mark.parametrize("linked", [True, False])
 def test_what_anybody_may_lead_elsewhere_is_no_inventory(
     tmp_path: Path, linked: bool
 ) -> None:
     """By a link in an open folder, or by a folder in one."""
     (tmp_path / "safe").mkdir()
-    db1(tmp_path / "safe")
+    written(tmp_path / "safe")
     place = tmp_path / "open"
     place.mkdir()
     if linked:
@@ -355,29 +391,26 @@ def test_what_anybody_may_lead_elsewhere_is_no_inventory(
 
 
 @pytest.mark.parametrize("name", ["hosts.sh", "group_vars/all.yml"])
-def test_each_file_that_ansible_would_read_is_looked_at(
-    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+def test_each_file_that_ansible_would_read_is_looked_at_first(
+    tmp_path: Path, name: str, ansible: Ansible
 ) -> None:
-    def run(*_: object, **__: object) -> None:
-        raise OSError("ansible-inventory was run")
-
-    monkeypatch.setattr(subprocess, "run", run)
-    monkeypatch.setattr(shutil, "which", lambda *_, **__: "/it")
     folder = tmp_path / "inventory"
     (folder / "group_vars").mkdir(parents=True)
     (folder / name).touch()
-    with pytest.raises(UsageError, match="was run"):
-        listed.variables(folder, "it is a folder")
     (folder / name).chmod(0o666)
     with pytest.raises(UsageError, match="anybody may write"):
-        listed.variables(folder, "it is a folder")
+        load(folder)
+    assert not ansible.runs
+    (folder / name).chmod(0o644)
+    assert not load(folder).entries
+    assert len(ansible.runs) == 1
 
 
 @pytest.mark.root
+@pytest.mark.usefixtures("ansible")
 def test_in_a_folder_like_tmp_only_ones_own_inventory_counts(tmp_path: Path) -> None:
-    db1(tmp_path)
+    path = written(tmp_path)
     tmp_path.chmod(0o1777)
-    path = tmp_path / "hosts.yml"
     assert load(path).entry("db1")
     os.chown(path, 54321, -1)
     with pytest.raises(UsageError, match="belongs to another user"):
@@ -387,3 +420,86 @@ def test_in_a_folder_like_tmp_only_ones_own_inventory_counts(tmp_path: Path) -> 
     os.chown(tmp_path / "group_vars", 54321, -1)
     with pytest.raises(UsageError, match="belongs to another user"):
         load(path)
+
+
+def test_ansible_gets_a_folder_of_its_own_and_no_secret(
+    tmp_path: Path, ansible: Ansible, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("PGPASSWORD", "ANOTHER"):
+        monkeypatch.setenv(name, "hunter2")
+    monkeypatch.setenv("ANSIBLE_CONFIG", "mine.cfg")
+    monkeypatch.setenv("ANSIBLE_INVENTORY_ENABLED", "script")
+    monkeypatch.chdir(tmp_path)
+    path = written(tmp_path)
+    assert load(path).entry("db1")
+    (run,) = ansible.runs
+    assert run["command"] == children.module(
+        "ansible.cli.inventory", "-i", str(path), "--list"
+    )
+    assert not run["env"].keys() & {"PGPASSWORD", "ANOTHER"}
+    assert run["env"]["ANSIBLE_CONFIG"] == str(tmp_path / "mine.cfg")
+    assert run["env"]["ANSIBLE_INVENTORY_ENABLED"] == "yaml,auto"
+    assert run["cwd"] == run["env"]["ANSIBLE_LOCAL_TEMP"] != str(tmp_path)
+    assert not Path(run["cwd"]).exists()
+    assert load(tmp_path).file == str(tmp_path)
+    assert ansible.runs[1]["env"].keys() & {"PGPASSWORD", "ANOTHER"} == {"ANOTHER"}
+    Path("mine.cfg").touch(mode=0o666)
+    Path("mine.cfg").chmod(0o666)
+    with pytest.raises(UsageError, match=r"anybody may write .*mine\.cfg"):
+        load(path)
+
+
+@pytest.mark.parametrize("code", [0, 1])
+def test_what_ansible_warns_of_is_an_error_without_the_lines_that_it_shows(
+    tmp_path: Path, ansible: Ansible, code: int
+) -> None:
+    ansible.code, ansible.stderr = code, SHOWN.encode()
+    with pytest.raises(UsageError) as caught:
+        load(written(tmp_path))
+    assert str(caught.value) == (
+        f"ansible-inventory cannot read {tmp_path}/hosts.yml: YAML parsing failed: "
+        "Found duplicate mapping key 'dbcheck_password' (/x/hosts.yml:4); Expected "
+        "key=value host variable assignment"
+    )
+
+
+SHOWN = """\
+[WARNING]: Failed to parse inventory with 'yaml' plugin: YAML parsing failed: Found \
+duplicate mapping key 'dbcheck_password'.
+
+Failed to parse inventory with 'yaml' plugin.
+
+<<< caused by >>>
+
+YAML parsing failed: Found duplicate mapping key 'dbcheck_password'.
+Origin: /x/hosts.yml:4:5
+
+2   vars:
+3     dbcheck_password: hunter2
+      ^ column 5
+
+[WARNING]: Failed to parse inventory with 'auto' plugin: no root 'plugin' key found, \
+'/x/hosts.yml' is not a valid YAML inventory plugin config file
+[WARNING]: Found both group and host with same name: db1
+[WARNING]: Failed to parse inventory with 'ini' plugin: Expected key=value host \
+variable assignment, got: hunter2
+[ERROR]: Completely failed to parse inventory source /x/hosts.yml
+"""
+
+
+def test_a_group_whose_name_is_no_variable_is_no_error(
+    tmp_path: Path, ansible: Ansible
+) -> None:
+    ansible.stderr = (
+        b"[WARNING]: Invalid characters were found in group names but not replaced, "
+        b"use -vvvv to see details\n"
+    )
+    assert load(written(tmp_path)).entry("db1")
+
+
+def test_a_failure_of_ansible_without_a_message_is_an_error(
+    tmp_path: Path, ansible: Ansible
+) -> None:
+    ansible.code = 9
+    with pytest.raises(UsageError, match="it exited with 9"):
+        load(written(tmp_path))

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dbcheck.errors import UsageError
-from dbcheck.lab.spec import SURVIVORS, TIME_MAX, DriveSpec
+from dbcheck.lab.spec import SURVIVORS, TIME_MAX, DriveSpec, LabSpec
 
 
 @pytest.mark.parametrize("name", ["flush_ms", "write_ms", "destage_age_s"])
@@ -32,7 +32,7 @@ def test_sizes_and_seeds_are_whole_numbers(name: str, value: Any) -> None:
 
 @pytest.mark.parametrize("value", [math.nan, -0.1, 1.1, "1"])
 def test_a_share_is_one(value: Any) -> None:
-    with pytest.raises(UsageError, match="share"):
+    with pytest.raises(UsageError, match="lie_fraction"):
         DriveSpec(lie_fraction=value)
 
 
@@ -40,3 +40,18 @@ def test_every_kind_of_survivors_can_be_drawn() -> None:
     assert [DriveSpec(survivors=kind, seed=-1).survivors for kind in SURVIVORS]
     with pytest.raises(UsageError, match="survivors"):
         DriveSpec(survivors=["none"])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("change", "hint"),
+    [
+        ({"engine": "mariabd"}, "postgresql, mariadb, mysql. Is it mariadb?"),
+        ({"rung": "step"}, "drive, process"),
+        ({"filesystem": "zfs\n"}, "xfs, ext4"),
+        ({"write_cache": "back"}, "auto, write back, write through"),
+    ],
+)
+def test_a_lab_is_of_what_there_is(change: dict[str, str], hint: str) -> None:
+    with pytest.raises(UsageError, match=next(iter(change))) as caught:
+        LabSpec(**{"engine": "mysql"} | change)  # type: ignore[arg-type]
+    assert hint in caught.value.hint

@@ -106,12 +106,13 @@ def test_rows_are_varied_in_all_combinations_and_named_by_them(tmp_path: Path) -
 
 
 def test_options_alone_make_a_matrix() -> None:
-    vary = ["rung=process", "setting.fsync=on,off"]
+    vary = ["rung=process", "setting.fsync=on,off", "flush_ms=2"]
     matrix = read_matrix(None, vary, target=False, seed=1, engine="postgresql")
     assert [row.name for row in matrix.rows] == [
-        "rung=process, fsync=on",
-        "rung=process, fsync=off",
+        "rung=process, fsync=on, flush_ms=2",
+        "rung=process, fsync=off, flush_ms=2",
     ]
+    assert {row.lab.drive.flush_ms for row in matrix.rows if row.lab} == {2.0}
 
 
 def test_on_a_target_a_row_is_settings_or_relaxed() -> None:
@@ -132,6 +133,11 @@ def test_on_a_target_a_row_is_settings_or_relaxed() -> None:
         pytest.param("cuts = 1.5\n", "cuts is 1.5", id="half a cut"),
         pytest.param('[[rows]]\nname = "a"\n', "a: no engine", id="no engine"),
         pytest.param(HEAD + "[[rows]]\ndisk = 1\n", "row 1: unknown", id="row's key"),
+        pytest.param(HEAD + "[[rows]]\nflush_ms = 60001\n", "flush_ms", id="too slow"),
+        pytest.param("sessions = 4097\n" + HEAD, "sessions is 4097", id="sessions"),
+        pytest.param(
+            HEAD + "[[rows]]\nsettings = { x = [1] }\n", "row 1: settings", id="a list"
+        ),
         pytest.param(HEAD + '[[rows]]\ndrive = "new"\n', "'new'", id="no such drive"),
         pytest.param(
             HEAD + "[[rows]]\nflush_ms = -1\n", "flush_ms is -1", id="negative"
@@ -161,6 +167,21 @@ def test_on_a_target_a_row_is_settings_or_relaxed() -> None:
 def test_what_is_wrong_is_named(text: str, named: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=named):
         read(tmp_path, text)
+
+
+def test_a_misspelled_key_and_value_are_named_with_the_nearest(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"own\.toml, row 1: unknown key") as caught:
+        read(tmp_path, HEAD + "[[rows]]\nflush_msec = 1\n")
+    assert caught.value.hint == "Is it flush_ms?"
+    with pytest.raises(UsageError, match=r"row 1: drive is 'lieing'") as caught:
+        read(tmp_path, HEAD + '[[rows]]\ndrive = "lieing"\n')
+    assert "honest, lying, fickle, write-through. Is it lying?" in caught.value.hint
+
+
+def test_settings_keep_the_characters_that_were_given() -> None:
+    vary = ["setting.x=0.10,true,1,on"]
+    rows = read_matrix(None, vary, target=True, seed=1).rows
+    assert [row.settings["x"] for row in rows] == ["0.10", "true", "1", "on"]
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from dbcheck.cli.rig import entry_rig, power_switch
 from dbcheck.core.cutclass import DECLARABLE, CutClass, shown
 from dbcheck.errors import UsageError
 from dbcheck.inventory.entry import Entry
-from dbcheck.inventory.load import load
+from dbcheck.inventory.load import inventory
 from dbcheck.power.kinds.classes import agreed, of_agent
 from dbcheck.power.kinds.exec import ExecPlan
 from dbcheck.power.kinds.fence import FencePlan
@@ -143,12 +143,8 @@ def test_a_depth_speaks_for_its_own_class_alone(deep: CutClass) -> None:
 
 def declared(folder: Path, variables: Mapping[str, Any]) -> CutClass | None:
     """Return what the inventory of a host without a switch declares."""
-    lines = [f"      {name}: {value!r}" for name, value in variables.items()]
-    target = "      dbcheck_target: postgresql://db1/x"
-    text = "\n".join(("all:", "  hosts:", "    db1:", target, *lines, ""))
-    path = folder / "inventory.yml"
-    path.write_text(text)
-    plan = load(path).entry("db1").power
+    own = {"dbcheck_target": "postgresql://db1/x", **variables}
+    plan = inventory(folder / "inventory.yml", {"db1": own}).entry("db1").power
     assert isinstance(plan, ManualPlan)
     return plan.declared
 

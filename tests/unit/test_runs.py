@@ -98,7 +98,9 @@ def test_a_manifest_of_rows_that_no_run_has_is_refused(
     values = json.loads(stored.to_bytes(MANIFEST))
     _change(values, path, value)
     _sign(values)
-    with pytest.raises(RunFormatError, match="w is damaged: no (run|payload)"):
+    with pytest.raises(
+        RunFormatError, match=r"w is damaged: (no run|.*\.payload_bytes)"
+    ):
         read_manifest(json.dumps(values).encode(), "w")
 
 

@@ -8,19 +8,16 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
-from dbcheck import children, interrupt
+from dbcheck import children, interrupt, limits
 from dbcheck.core.cut import Cut, PowerState, SwitchKind
 from dbcheck.core.cutclass import CutClass
 from dbcheck.errors import PowerError
 from dbcheck.hosts.host import TargetHost
-from dbcheck.power import limits
 from dbcheck.power.kinds import shared
 from dbcheck.power.kinds.command import TAIL_MAX, run, shown
 from dbcheck.power.kinds.off_timer import OffTimer, wait_for
 from dbcheck.power.kinds.plan import Fields
-
-_CUT, _RESTORE = f"{shared.POWER}_cut", f"{shared.POWER}_restore"
-_STATE = f"{shared.POWER}_state"
+from dbcheck.validated import Command
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,29 +38,18 @@ class ExecPlan:
     attended: ClassVar[bool] = False
     guarded: ClassVar[bool] = True
     needs_host: ClassVar[bool] = False
-    variables: ClassVar[tuple[str, ...]] = (_CUT, _RESTORE, _STATE)
 
-    cut: tuple[str, ...]
-    restore: tuple[str, ...] = ()
-    state: tuple[str, ...] = ()
-    off_s: float = limits.OFF_S
-    timeout_s: float = limits.TIMEOUT_S
+    cut: Command
+    restore: Command = ()
+    state: Command = ()
+    off_s: shared.OffSeconds = limits.OFF_S
+    timeout_s: shared.Seconds = limits.POWER_TIMEOUT_S
     declared: CutClass | None = None
 
     @classmethod
     def read(cls, fields: Fields) -> Self:
         """Return the plan that *fields* hold; raise UsageError naming the key."""
-        cut = fields.command(_CUT)
-        if not cut:
-            raise fields.error(_CUT, "is missing", "Give it as a list of strings.")
-        return cls(
-            cut,
-            fields.command(_RESTORE),
-            fields.command(_STATE),
-            shared.off_s(fields),
-            shared.timeout_s(fields),
-            shared.declared(fields),
-        )
+        return shared.read(cls, fields)
 
     @property
     def cut_class(self) -> CutClass:

@@ -12,20 +12,18 @@ from pathlib import Path
 from shlex import quote
 from typing import ClassVar, Self
 
-from dbcheck import children, interrupt
+from dbcheck import children, interrupt, limits
 from dbcheck.core.cut import Cut, PowerState, SwitchKind
 from dbcheck.core.cutclass import CutClass
 from dbcheck.errors import PowerError, UsageError
 from dbcheck.hosts.host import TargetHost
-from dbcheck.power import limits
 from dbcheck.power.kinds import fence_metadata, shared
 from dbcheck.power.kinds.classes import of_agent
 from dbcheck.power.kinds.command import TAIL_MAX, Finished, run
 from dbcheck.power.kinds.off_timer import OffTimer, wait_for
 from dbcheck.power.kinds.plan import Fields
 from dbcheck.secret import Secret
-
-_AGENT, _PLUG = f"{shared.POWER}_agent", f"{shared.POWER}_plug"
+from dbcheck.validated import Text
 
 _METADATA_TIMEOUT_S = 30.0
 _STATUS = re.compile(r"^Status: (ON|OFF)$", re.MULTILINE)
@@ -49,32 +47,23 @@ class FencePlan:
     attended: ClassVar[bool] = False
     guarded: ClassVar[bool] = True
     needs_host: ClassVar[bool] = False
-    variables: ClassVar[tuple[str, ...]] = (_AGENT, _PLUG)
 
-    agent: str
+    agent: Text
     options: Mapping[str, str] = field(default_factory=dict)
     secrets: Mapping[str, Secret] = field(default_factory=dict)
-    off_s: float = limits.OFF_S
-    timeout_s: float = limits.TIMEOUT_S
+    off_s: shared.OffSeconds = limits.OFF_S
+    timeout_s: shared.Seconds = limits.POWER_TIMEOUT_S
     declared: CutClass | None = None
 
     @classmethod
     def read(cls, fields: Fields) -> Self:
         """Return the plan that *fields* hold; raise UsageError naming the key."""
-        agent = fields.required(_AGENT)
         options, secrets = fields.options(shared.OPTIONS)
-        if plug := fields.text(_PLUG):
+        if plug := fields.value(shared.PLUG, str, ""):
             options["plug"] = plug
         if password := fields.secret(shared.PASSWORD):
             secrets["password"] = Secret("password", password.kind, password.source)
-        return cls(
-            agent,
-            options,
-            secrets,
-            shared.off_s(fields),
-            shared.timeout_s(fields),
-            shared.declared(fields),
-        )
+        return shared.read(cls, fields, options=options, secrets=secrets)
 
     @property
     def cut_class(self) -> CutClass:

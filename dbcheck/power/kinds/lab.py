@@ -13,8 +13,7 @@ from dbcheck.lab.switch import LabSwitch
 from dbcheck.power.kinds import shared
 from dbcheck.power.kinds.classes import agreed
 from dbcheck.power.kinds.plan import Fields
-
-_LAB = f"{shared.POWER}_lab"
+from dbcheck.validated import Text
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,15 +24,14 @@ class LabPlan:
     attended: ClassVar[bool] = False
     guarded: ClassVar[bool] = False
     needs_host: ClassVar[bool] = False
-    variables: ClassVar[tuple[str, ...]] = (_LAB,)
 
-    name: str
+    name: Text
     declared: CutClass | None = None
 
     @classmethod
     def read(cls, fields: Fields) -> Self:
         """Return the plan that *fields* hold; raise UsageError naming the key."""
-        return cls(fields.required(_LAB), shared.declared(fields))
+        return shared.read(cls, fields)
 
     @property
     def cut_class(self) -> CutClass:

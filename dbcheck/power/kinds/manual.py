@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
+from dbcheck import limits
 from dbcheck.core.cut import Cut, PowerState, SwitchKind
 from dbcheck.core.cutclass import CutClass
 from dbcheck.hosts.host import TargetHost
-from dbcheck.power import limits
 from dbcheck.power.kinds import shared
 from dbcheck.power.kinds.plan import Fields
 
@@ -26,15 +26,14 @@ class ManualPlan:
     attended: ClassVar[bool] = True
     guarded: ClassVar[bool] = False
     needs_host: ClassVar[bool] = False
-    variables: ClassVar[tuple[str, ...]] = ()
 
-    off_s: float = limits.OFF_S
+    off_s: shared.OffSeconds = limits.OFF_S
     declared: CutClass | None = None
 
     @classmethod
     def read(cls, fields: Fields) -> Self:
         """Return the plan that *fields* hold; raise UsageError naming the key."""
-        return cls(shared.off_s(fields), shared.declared(fields))
+        return shared.read(cls, fields)
 
     @property
     def cut_class(self) -> CutClass:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import Field
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, ClassVar, Protocol, Self, TypeVar
 
 from dbcheck.core.cut import SwitchKind
 from dbcheck.core.cutclass import CutClass
-from dbcheck.errors import UsageError
 from dbcheck.hosts.host import TargetHost
 from dbcheck.ports.power import PowerSwitch
 from dbcheck.secret import Secret
 
+T = TypeVar("T")
 # The fields of a plan that do not change what is done to the host: how long dbcheck
 # waits for the switch, and what its user declares that it cuts.
 NOT_AGREED_TO = frozenset({"timeout_s", "declared"})
@@ -24,20 +24,18 @@ class Fields(Protocol):
     Their names are whole, e.g. "dbcheck_power_cut".
     """
 
-    def text(self, name: str, default: str = "") -> str:
-        """Return a string."""
+    def read(
+        self,
+        kind: type[T],
+        prefix: str,
+        *,
+        given: Mapping[str, Any] = ...,
+        keys: Mapping[str, str] = ...,
+    ) -> T:
+        """Return a dataclass whose fields are variables, see validated.converted()."""
 
-    def required(self, name: str) -> str:
-        """Return a string that must be given."""
-
-    def choice(self, name: str, choices: Collection[str], default: str) -> str:
-        """Return one of several strings."""
-
-    def number(self, name: str, low: float, high: float) -> float | None:
-        """Return a number between two others, None if it is not given."""
-
-    def command(self, name: str) -> tuple[str, ...]:
-        """Return a program and its arguments, () if it is not given."""
+    def value(self, name: str, hint: Any, default: Any) -> Any:
+        """Return one variable, of the type *hint*; *default* if it is not given."""
 
     def secret(self, name: str) -> Secret | None:
         """Return where the secret *name* is to be had, None if it is not given."""
@@ -45,29 +43,24 @@ class Fields(Protocol):
     def options(self, name: str) -> tuple[dict[str, str], dict[str, Secret]]:
         """Return a mapping of strings, and those of its values that are secrets."""
 
-    def error(self, name: str, what: str, hint: str) -> UsageError:
-        """Return the error about the variable *name*."""
-
 
 class PowerPlan(Protocol):
     """How the power of one target is cut and restored, as its user gave it.
 
-    A frozen dataclass of plain values: another process can use it.  Each field but
+    A frozen dataclass of plain values: another process can use it.  Its fields are
+    variables of an inventory, with their ranges (shared.variables()).  Each field but
     those in NOT_AGREED_TO is part of what a user agrees to before the first cut, and
     describe() shows it.
 
     attended:   a human cuts and restores.
     guarded:    the interlocks and the user's consent come before a cut.
     needs_host: open() needs the target's host.
-    variables:  those of an inventory that read() looks at, beside the ones that
-                kinds/shared.py reads.
     """
 
     kind: ClassVar[SwitchKind]
     attended: ClassVar[bool]
     guarded: ClassVar[bool]
     needs_host: ClassVar[bool]
-    variables: ClassVar[tuple[str, ...]]
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 
     @classmethod

@@ -2,14 +2,47 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import fields as fields_of
+from typing import Annotated, Any, TypeVar
+
+from msgspec import Meta
+
+from dbcheck import limits
 from dbcheck.core.cutclass import DECLARABLE, CutClass
-from dbcheck.power import limits
-from dbcheck.power.kinds.plan import Fields
+from dbcheck.power.kinds.plan import Fields, PowerPlan
+from dbcheck.validated import one_of
 
 POWER = "dbcheck_power"
-OFF_S, TIMEOUT_S, CLASS = f"{POWER}_off_s", f"{POWER}_timeout_s", f"{POWER}_class"
-OPTIONS, PASSWORD = f"{POWER}_options", f"{POWER}_password"
-VARIABLES = (POWER, OFF_S, TIMEOUT_S, CLASS, OPTIONS)
+CLASS, OPTIONS = f"{POWER}_class", f"{POWER}_options"
+PASSWORD, PLUG = f"{POWER}_password", f"{POWER}_plug"
+VARIABLES = (POWER, CLASS, OPTIONS, PLUG)
+_PREFIX = f"{POWER}_"
+_KEYS = {"name": "lab"}  # the field of a plan -> its variable, where they differ
+_GIVEN = frozenset({"declared", "options", "secrets"})  # fields that are no variables
+
+OffSeconds = Annotated[float, Meta(ge=limits.OFF_S_MIN, le=limits.OFF_S_MAX)]
+Seconds = Annotated[float, Meta(ge=limits.SECONDS_MIN, le=limits.SECONDS_MAX)]
+P = TypeVar("P", bound=PowerPlan)
+
+
+def variables(kind: type[PowerPlan]) -> list[str]:
+    """Return the variables that are fields of a plan."""
+    names = [field.name for field in fields_of(kind) if field.name not in _GIVEN]
+    return [f"{_PREFIX}{_KEYS.get(name, name)}" for name in names]
+
+
+def read(kind: type[P], fields: Fields, **given: Mapping[str, Any]) -> P:
+    """Return the plan that *fields* hold; raise UsageError naming the key.
+
+    given: what is not in variables(), but for the class that is declared.
+    """
+    keys = {
+        name: key for name, key in _KEYS.items() if name in kind.__dataclass_fields__
+    }
+    return fields.read(
+        kind, _PREFIX, given={"declared": _declared(fields), **given}, keys=keys
+    )
 
 
 def withhold_secrets(fields: Fields) -> None:
@@ -22,20 +55,6 @@ def withhold_secrets(fields: Fields) -> None:
     fields.secret(PASSWORD)
 
 
-def off_s(fields: Fields) -> float:
-    """Return the seconds without power, at least."""
-    found = fields.number(OFF_S, limits.OFF_S_MIN, limits.OFF_S_MAX)
-    return limits.OFF_S if found is None else found
-
-
-def timeout_s(fields: Fields) -> float:
-    """Return the seconds that one call of the switch may take."""
-    found = fields.number(TIMEOUT_S, limits.TIMEOUT_S_MIN, limits.TIMEOUT_S_MAX)
-    return limits.TIMEOUT_S if found is None else found
-
-
-def declared(fields: Fields) -> CutClass | None:
-    """Return the class of cut that is declared, None if there is none."""
-    if not fields.text(CLASS):
-        return None
-    return CutClass(fields.choice(CLASS, DECLARABLE, ""))
+def _declared(fields: Fields) -> CutClass | None:
+    found = fields.value(CLASS, Annotated[str, one_of(DECLARABLE)], None)
+    return CutClass(found) if found else None

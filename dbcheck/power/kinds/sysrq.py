@@ -7,13 +7,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
+from dbcheck import limits
 from dbcheck.core.cut import Cut, PowerState, SwitchKind
 from dbcheck.core.cutclass import CutClass
 from dbcheck.core.identity import Identity
 from dbcheck.errors import HostError, PowerError, UsageError
 from dbcheck.hosts.host import TargetHost
 from dbcheck.hosts.reset import ArmedReset
-from dbcheck.power import limits
 from dbcheck.power.kinds import shared
 from dbcheck.power.kinds.classes import agreed
 from dbcheck.power.kinds.plan import Fields
@@ -35,15 +35,14 @@ class SysrqPlan:
     attended: ClassVar[bool] = False
     guarded: ClassVar[bool] = True
     needs_host: ClassVar[bool] = True
-    variables: ClassVar[tuple[str, ...]] = ()
 
-    timeout_s: float = limits.TIMEOUT_S
+    timeout_s: shared.Seconds = limits.POWER_TIMEOUT_S
     declared: CutClass | None = None
 
     @classmethod
     def read(cls, fields: Fields) -> Self:
         """Return the plan that *fields* hold; raise UsageError naming the key."""
-        return cls(shared.timeout_s(fields), shared.declared(fields))
+        return shared.read(cls, fields)
 
     @property
     def cut_class(self) -> CutClass:

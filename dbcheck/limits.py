@@ -1,0 +1,35 @@
+"""What dbcheck assumes unless a user says otherwise, and the most that it takes.
+
+Times in seconds, rates in commits per second of all sessions together.
+"""
+
+from __future__ import annotations
+
+# A time of a user's is between these; the upper one is no wait that anybody means.
+SECONDS_MIN = 0.01
+SECONDS_MAX = 10_000_000.0
+DAY_S = 86_400.0
+
+# The power.
+OFF_S = 15.0  # without power: what is charged must run empty
+OFF_S_MIN = 1.0  # no supply's capacitors run empty in less
+OFF_S_MAX = DAY_S
+POWER_TIMEOUT_S = 60.0  # for one call of a program, or for a host to go
+CUT_S = 60.0  # an unattended cut must stop the acks within this time
+
+# The server.
+SILENCE_S = 5.0  # without any reply; a server under load pauses for less
+RETURN_S = 1800.0  # a host may check its memory and its filesystems before it boots
+
+# The load.
+SESSIONS_MAX = 4096  # a connection each; no server is tested by more
+PROCESSES_MAX = 64  # a core of the client's machine each
+RATE_MAX = 10_000_000.0  # far above what any client sends
+RAMP_S_MAX = DAY_S
+CUT_AFTER_S_MAX = DAY_S
+PAYLOAD_BYTES_MAX = 128 << 10
+
+# The witness.
+WINDOW_ACKS = 4096  # unconfirmed at once; then the sessions of a process wait
+BEHIND_S = 2.0  # age of the oldest unconfirmed ack from which on sessions wait
+WITNESS_SILENCE_S = 45.0  # longer than TCP needs to go on after an outage of 20 s

@@ -1,0 +1,211 @@
+"""What users write in files, as typed objects, or an error that names the key.
+
+The fields of a dataclass are the keys.  Their annotations, with msgspec.Meta for a
+range, are what each may be, and what the error names.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import re
+from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Annotated, Any, TypeVar, get_type_hints
+
+import msgspec
+from msgspec import inspect
+
+from dbcheck.errors import UsageError
+
+T = TypeVar("T")
+Text = Annotated[str, msgspec.Meta(min_length=1)]
+Command = Annotated[tuple[Text, ...], msgspec.Meta(min_length=1)]
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
+_TRUTH = "In YAML on, off, yes and no are true or false; put them in quotes."
+
+
+def converted(
+    values: Mapping[str, Any],
+    kind: type[T],
+    where: str,
+    *,
+    given: Mapping[str, Any] = _NOTHING,
+    keys: Mapping[str, str] = _NOTHING,
+    prefix: str = "",
+    strict: bool = True,
+) -> T:
+    """Return the *kind*, a dataclass, that *values* describe.
+
+    given:  fields that the caller gives and *values* may not.
+    keys:   field -> its key, where they differ.  prefix: of each key in an error.
+    strict: False takes a string for a number where one is wanted, and a number for a
+            string.
+    Raise UsageError, naming *where* and the key, if one is unknown, missing or wrong.
+    """
+    types = {name: hint for name, hint in _types(kind).items() if name not in given}
+    names = {keys.get(name, name): name for name in types}
+    refuse_unknown(values, names, where)
+    found = dict(given)
+    for key, value in values.items():
+        hint = types[names[key]]
+        found[names[key]] = convert(value, hint, where, f"{prefix}{key}", strict=strict)
+    for field in dataclasses.fields(kind):  # type: ignore[arg-type]
+        has_default = (field.default, field.default_factory) != (
+            dataclasses.MISSING,
+        ) * 2
+        if field.name not in found and not has_default:
+            raise UsageError(
+                f"{where}: {prefix}{keys.get(field.name, field.name)} is missing",
+                hint=f"Give {_allowed(types[field.name])}.",
+            )
+    return kind(**found)
+
+
+def convert(value: object, hint: Any, where: str, key: str, *, strict: bool) -> Any:
+    """Return *value* as *hint* says; raise UsageError naming *where* and *key*."""
+    if not strict:
+        value = _as_strings(value, inspect.type_info(hint))
+    try:
+        return msgspec.convert(value, hint, strict=strict, dec_hook=_path)
+    except (msgspec.ValidationError, UnicodeError):
+        raise UsageError(
+            f"{where}: {key} is {_shown(value)}", hint=_advice(value, hint)
+        ) from None
+
+
+def require(value: object, where: str) -> None:
+    """Raise UsageError if a field of *value*, a dataclass, is not what it may be.
+
+    A field that is a dataclass itself was looked at when that was made.
+    """
+    for name, hint in _types(type(value)).items():
+        if not dataclasses.is_dataclass(hint):
+            convert(getattr(value, name), hint, where, name, strict=True)
+
+
+def one_of(choices: Collection[str]) -> msgspec.Meta:
+    """Return what to annotate a string with that must be one of *choices*."""
+    pattern = "|".join(map(re.escape, choices))
+    return msgspec.Meta(pattern=rf"\A({pattern})\Z", extra={"choices": tuple(choices)})
+
+
+def refuse_unknown(keys: Iterable[str], known: Collection[str], where: str) -> None:
+    """Raise UsageError, naming the nearest of *known*, if a key is not among them."""
+    for key in keys:
+        if key not in known:
+            hint = nearest(key, known) or f"Known keys are {', '.join(sorted(known))}."
+            raise UsageError(f"{where}: unknown key {key!r}", hint=hint)
+
+
+def nearest(name: str, known: Collection[str]) -> str:
+    """Return a question for the one of *known* that is near, "" if none is."""
+    close = difflib.get_close_matches(name, known, 1)
+    return f"Is it {close[0]}?" if close else ""
+
+
+def _types(kind: type[Any]) -> Mapping[str, Any]:
+    hints = get_type_hints(kind, include_extras=True)
+    return {field.name: hints[field.name] for field in dataclasses.fields(kind)}
+
+
+def _path(kind: type, value: object) -> Path:
+    if kind is Path and isinstance(value, str):
+        return Path(value).expanduser()
+    raise TypeError(f"{value!r} is not a path")
+
+
+def _as_strings(value: object, wanted: inspect.Type) -> object:
+    """Return *value* with strings for the numbers that stand where one is wanted."""
+    wanted = _plain(wanted)
+    if isinstance(wanted, inspect.VarTupleType) and isinstance(value, list):
+        return [_as_strings(item, wanted.item_type) for item in value]
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    is_text = isinstance(wanted, inspect.StrType | inspect.CustomType)
+    return str(value) if is_number and is_text else value
+
+
+def _shown(value: object) -> str:
+    """Return *value* for an error, unless it may hold a password as a URL does."""
+    shown = repr(value)
+    return "not valid; it has an @, so it is not shown" if "@" in shown else shown
+
+
+def _advice(value: object, hint: Any) -> str:
+    wanted = inspect.type_info(hint)
+    texts = [f"It must be {_allowed(hint)}."]
+    choices = [str(choice) for choice in _choices(wanted)]
+    if isinstance(value, str) and (question := nearest(value, choices)):
+        texts.append(question)
+    items = value if isinstance(value, list) else [value]
+    if any(isinstance(item, bool) for item in items) and "string" in texts[0]:
+        texts.append(_TRUTH)
+    return " ".join(texts)
+
+
+def _allowed(hint: Any) -> str:
+    return _described(inspect.type_info(hint))
+
+
+def _described(wanted: inspect.Type) -> str:
+    """Return what a value may be, to come after "it must be"."""
+    if choices := _choices(wanted):
+        return f"one of {', '.join(map(str, choices))}"
+    wanted = _plain(wanted)
+    if isinstance(wanted, inspect.IntType):
+        return f"a whole number{_range(wanted)}"
+    if isinstance(wanted, inspect.FloatType):
+        return f"a number{_range(wanted)}"
+    if isinstance(wanted, inspect.BoolType):
+        return "true or false"
+    if isinstance(wanted, inspect.VarTupleType | inspect.ListType):
+        some = "a list" if wanted.min_length is None else "a list that is not empty"
+        return f"{some}, of which each is {_described(wanted.item_type)}"
+    if isinstance(wanted, inspect.TupleType):
+        items = ", ".join(_described(item) for item in wanted.item_types)
+        return f"a list of {len(wanted.item_types)}: {items}"
+    if isinstance(wanted, inspect.DictType):
+        return "a table"
+    if isinstance(wanted, inspect.StrType) and wanted.min_length:
+        return "a string that is not empty"
+    return "a string"
+
+
+def _first(wanted: inspect.Type) -> inspect.Type:
+    """Return what a field that may be None is if it is given."""
+    return wanted.types[0] if isinstance(wanted, inspect.UnionType) else wanted
+
+
+def _plain(wanted: inspect.Type) -> inspect.Type:
+    """Return the same without what one_of() adds."""
+    wanted = _first(wanted)
+    return wanted.type if isinstance(wanted, inspect.Metadata) else wanted
+
+
+def _choices(wanted: inspect.Type) -> tuple[object, ...]:
+    wanted = _first(wanted)
+    if isinstance(wanted, inspect.Metadata) and wanted.extra:
+        return tuple(wanted.extra["choices"])
+    if isinstance(wanted, inspect.LiteralType):
+        return wanted.values
+    if isinstance(wanted, inspect.EnumType):
+        return tuple(member.value for member in wanted.cls)
+    return ()
+
+
+def _range(wanted: inspect.IntType | inspect.FloatType) -> str:
+    low, above, high = (
+        None if limit is None else _number(limit)
+        for limit in (wanted.ge, wanted.gt, wanted.le)
+    )
+    if low is not None:
+        steps = f", in steps of {wanted.multiple_of}" if wanted.multiple_of else ""
+        return (f" from {low} to {high}" if high else f", {low} or more") + steps
+    if above is not None:
+        return f" above {above}" + (f", {high} at most" if high else "")
+    return ""
+
+
+def _number(value: float) -> str:
+    return str(int(value)) if value == int(value) else f"{value:g}"
