@@ -62,10 +62,13 @@ def command(run_ids: tuple[str, ...], accept_new_host_key: bool, **_: Any) -> No
 def _drop(entry: Entry) -> None:
     """Drop the tables, also where the canaries cannot be removed."""
     from dbcheck.campaign.clearing import clear_canaries
-    from dbcheck.cli import rig
+    from dbcheck.cli import assemble
     from dbcheck.errors import HostError
 
-    engine, host = rig.engine(entry.target, entry.password), rig.entry_host(entry)
+    engine, host = (
+        assemble.engine(entry.target, entry.password),
+        assemble.entry_host(entry),
+    )
     failure: HostError | None = None
     if host is not None:
         with contextlib.closing(host):
@@ -100,10 +103,10 @@ def _report(place: str, cleared: Cleared) -> None:
 
 def _remove(entry: Entry, run_ids: Sequence[str], accept_new_host_key: bool) -> None:
     from dbcheck import clientkey
-    from dbcheck.cli import rig
+    from dbcheck.cli import assemble
     from dbcheck.witness.window import WindowLimits
 
-    opened = rig.entry_witness(
+    opened = assemble.entry_witness(
         entry, WindowLimits(), accept_new_host_key=accept_new_host_key
     )
     with contextlib.closing(opened):

@@ -111,7 +111,7 @@ def _on_target(
     runs: Path,
 ) -> None:
     """Put the rig together, have the guard look at it, and run every row on it."""
-    from dbcheck.cli import rig
+    from dbcheck.cli import assemble
     from dbcheck.cli.entries import chosen
     from dbcheck.cli.guard import guard, require_passable
     from dbcheck.cli.matrix_target import on_target
@@ -124,9 +124,9 @@ def _on_target(
         if one.row.price is None:
             one.row = replace(one.row, price=entry.price)
     new_key, lag = flags["accept_new_host_key"], WindowLimits()
-    the_witness = rig.entry_witness(entry, lag, accept_new_host_key=new_key)
+    the_witness = assemble.entry_witness(entry, lag, accept_new_host_key=new_key)
     with contextlib.closing(the_witness):
-        the_rig = rig.entry_rig(entry, the_witness, view, runs, lag)
+        the_rig = assemble.entry_rig(entry, the_witness, view, runs, lag)
         guard(entry, the_rig.engine, yes=flags["yes"], i_know=flags["i_know"])
         on_target(measured, the_rig, load, seed, cuts, view, entry.password)
 

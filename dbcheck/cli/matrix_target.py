@@ -9,7 +9,7 @@ from dbcheck.campaign.control import run_control
 from dbcheck.campaign.cycle import require_answered
 from dbcheck.campaign.known import NOTHING_KNOWN
 from dbcheck.campaign.rig import Rig
-from dbcheck.cli import rig
+from dbcheck.cli import assemble
 from dbcheck.cli.matrix_cycles import Measured
 from dbcheck.cli.run import resumable_cycle
 from dbcheck.core.plans.registry import statements_of
@@ -38,7 +38,7 @@ def on_target(
     fit: list[tuple[Measured, Rig]] = []
     for one in measured:
         url = session_url(base.engine.target, one.row.settings)
-        engine = rig.engine(url, password) if one.row.settings else base.engine
+        engine = assemble.engine(url, password) if one.row.settings else base.engine
         try:
             engine.check(statements_of(workload.plan), relaxed=one.row.relaxed)
         except DbcheckError as error:

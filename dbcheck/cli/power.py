@@ -131,16 +131,16 @@ def _tested(
     on: then the switch cuts something else.
     """
     from dbcheck.campaign.idle import measured
-    from dbcheck.cli import output, rig
+    from dbcheck.cli import assemble, output
     from dbcheck.core.table import LEDGER
     from dbcheck.power.reached import remember
     from dbcheck.power.selftest import run
     from dbcheck.report.progress import PlainProgress
 
-    host, asked = rig.power_host(entry), rig.entry_host(entry)
+    host, asked = assemble.power_host(entry), assemble.entry_host(entry)
     if asked is None:
         return run(switch, host, wait_s), []
-    engine = rig.engine(entry.target, entry.password)
+    engine = assemble.engine(entry.target, entry.password)
     seen, depths, reached = measured(
         asked,
         PlainProgress(output.progress_console()),
@@ -186,7 +186,7 @@ def _switch(
 
     A human who is asked to cut, and to restore in the next moment, tests nothing.
     """
-    from dbcheck.cli import rig
+    from dbcheck.cli import assemble
     from dbcheck.errors import UsageError
     from dbcheck.inventory.load import load
     from dbcheck.power.registry import UNATTENDED
@@ -198,17 +198,17 @@ def _switch(
             hint="Cut and restore it by hand, or give it a switch by dbcheck_power: "
             f"{UNATTENDED}.",
         )
-    return entry, rig.power_switch(entry, lambda text: say(text, err=True))
+    return entry, assemble.power_switch(entry, lambda text: say(text, err=True))
 
 
 def _guard(entry: Entry, *, yes: bool, i_know: bool) -> str:
-    from dbcheck.cli import rig
+    from dbcheck.cli import assemble
     from dbcheck.cli.guard import guard
 
     if not entry.power.guarded:  # the server need not even be reached
         return ""
     return guard(
-        entry, rig.engine(entry.target, entry.password), yes=yes, i_know=i_know
+        entry, assemble.engine(entry.target, entry.password), yes=yes, i_know=i_know
     )
 
 

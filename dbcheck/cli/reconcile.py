@@ -59,7 +59,7 @@ def command(
     """
     from dbcheck.campaign.cycle import reconcile_run
     from dbcheck.campaign.judging import judge_run
-    from dbcheck.cli import output, rig
+    from dbcheck.cli import assemble, output
     from dbcheck.cli.entries import chosen
     from dbcheck.errors import UsageError
     from dbcheck.power.kinds.manual import ManualPlan
@@ -89,13 +89,13 @@ def command(
     entry = _completed(entry, folder)
     with progress(output.progress_console(), live=not as_json) as view:
         lag = WindowLimits()
-        the_witness = rig.entry_witness(
+        the_witness = assemble.entry_witness(
             entry, lag, accept_new_host_key=accept_new_host_key
         )
         with contextlib.closing(the_witness):
             folder = folder or _recalled(the_witness, run_id or "", runs)
             manifest = folder.manifest()
-            the_rig = rig.entry_rig(entry, the_witness, view, runs, lag)
+            the_rig = assemble.entry_rig(entry, the_witness, view, runs, lag)
             if manifest.target != the_rig.engine.target:
                 view.phase("preflight", _OTHER_TARGET.format(manifest.target))
             outcome = reconcile_run(the_rig, folder, manifest)

@@ -100,7 +100,7 @@ def command(
     from dbcheck.campaign.control import facts_of
     from dbcheck.campaign.known import NOTHING_KNOWN, Known
     from dbcheck.campaign.outcome import to_json
-    from dbcheck.cli import output, rig
+    from dbcheck.cli import assemble, output
     from dbcheck.cli.entries import chosen
     from dbcheck.cli.guard import guard, require_passable
     from dbcheck.core.evidence import Verdict
@@ -119,11 +119,11 @@ def command(
     workload = workload.with_options(rate=rate, ramp_s=ramp, processes=processes)
     lag = WindowLimits(acks=window, lockstep=lockstep)
     with progress(output.progress_console(), live=not as_json) as view:
-        the_witness = rig.entry_witness(
+        the_witness = assemble.entry_witness(
             entry, lag, accept_new_host_key=accept_new_host_key
         )
         with contextlib.closing(the_witness):
-            the_rig = rig.entry_rig(entry, the_witness, view, runs, lag)
+            the_rig = assemble.entry_rig(entry, the_witness, view, runs, lag)
             guard(entry, the_rig.engine, yes=yes, i_know=i_know)
             drawn = secrets.randbits(31) if seed is None else seed
             controls = _controls(the_rig, workload, drawn, view) if control else []

@@ -32,10 +32,10 @@ def command() -> None:
 
 @contextlib.contextmanager
 def _opened(entry: Entry, accept_new_host_key: bool) -> Iterator[Witness]:
-    from dbcheck.cli import rig
+    from dbcheck.cli import assemble
     from dbcheck.witness.window import WindowLimits
 
-    opened = rig.entry_witness(
+    opened = assemble.entry_witness(
         entry, WindowLimits(), accept_new_host_key=accept_new_host_key
     )
     with contextlib.closing(opened):

@@ -20,6 +20,7 @@ from dbcheck.hosts.agent.folder import BESIDE, MARKER
 from dbcheck.hosts.canary import Canaries, Pace
 from dbcheck.hosts.host import TargetHost, open_host
 from dbcheck.lab.ssh.sshd import Sshd
+from dbcheck.remote.address import SshOptions
 from tests.planted.proxy import PASS_ON, Proxy
 from tests.real.witnesses import SERVERS, Place, running_sshd
 from tests.unit.rigs import Told, rig_of
@@ -52,9 +53,11 @@ def reach(sshd: Sshd | None, port: int = 0) -> TargetHost:
         known_hosts.write_text(known)
     return open_host(
         f"ssh://{sshd.user}@{sshd.host}:{port or sshd.port}",
-        identity_file=sshd.identity_file,
-        known_hosts=known_hosts,
-        config_file=Path("/dev/null"),
+        options=SshOptions(
+            identity_file=sshd.identity_file,
+            known_hosts=known_hosts,
+            config_file=Path("/dev/null"),
+        ),
     )
 
 

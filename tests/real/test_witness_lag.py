@@ -19,8 +19,8 @@ from dbcheck.core.evidence import Standing, Verdict
 from dbcheck.errors import HostError
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.ports.power import PowerSwitch
+from dbcheck.remote.address import Address, SshOptions
 from dbcheck.remote.ssh import SshHost
-from dbcheck.remote.sshconnect import Address, SshOptions
 from tests.real.far_host import far_sshd
 from tests.real.lab_access import children
 from tests.real.rigs import SEED, Bench, bench, quick

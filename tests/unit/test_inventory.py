@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dbcheck import files
-from dbcheck.cli.rig import entry_host
+from dbcheck.cli.assemble import entry_host
 from dbcheck.core.cut import SwitchKind
 from dbcheck.errors import UsageError
 from dbcheck.inventory import listed
