@@ -5,7 +5,8 @@ Those of a lab are in lab_rig.py: without a lab nothing of it is imported.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -68,6 +69,16 @@ def entry_witness(
         known_hosts=entry.witness_known_hosts,
     )
     return open_witness(entry.witness, limits=window, options=options)
+
+
+@contextlib.contextmanager
+def opened_witness(
+    entry: Entry, window: WindowLimits, accept_new_host_key: bool | None = None
+) -> Iterator[Witness]:
+    """Give the witness of *entry*, and close it."""
+    witness = entry_witness(entry, window, accept_new_host_key=accept_new_host_key)
+    with contextlib.closing(witness):
+        yield witness
 
 
 def entry_host(entry: Entry) -> TargetHost | None:

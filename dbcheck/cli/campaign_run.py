@@ -100,10 +100,10 @@ def alone(
 
 def _run(entry: Entry, folder: CampaignFolder, view: PlainProgress) -> None:
     limits = WindowLimits()
-    with contextlib.closing(assemble.entry_witness(entry, limits)) as the_witness:
-        the_rig = assemble.entry_rig(entry, the_witness, view, folder.runs, limits)
+    with assemble.opened_witness(entry, limits) as witness:
+        rig = assemble.entry_rig(entry, witness, view, folder.runs, limits)
         view.line("campaign", f"{folder.path}, seed {folder.plan().seed}")
-        run_campaign(the_rig, folder)
+        run_campaign(rig, folder)
 
 
 def together(

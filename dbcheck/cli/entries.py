@@ -1,152 +1,332 @@
-"""What a command is about: a name in an inventory, or flags that say the same."""
+"""What a command is about: a name in an inventory, or flags that describe the same."""
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any
+import abc
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, ClassVar
 
 import click
-from click.core import ParameterSource
 
-from dbcheck.core.cut import SwitchKind
-from dbcheck.core.cutclass import CutClass
+from dbcheck.cli.groups import Argument, Flag, Group
+from dbcheck.cli.options import FILE, SECONDS, SEED, WorkloadOptions
 from dbcheck.errors import UsageError
 from dbcheck.inventory.entry import Entry
 from dbcheck.inventory.load import load
-from dbcheck.power.kinds.exec import ExecPlan
-from dbcheck.power.kinds.lab import LabPlan
-from dbcheck.power.kinds.manual import ManualPlan
-from dbcheck.power.kinds.plan import PowerPlan
 from dbcheck.secret import Secret
+from dbcheck.witness.window import WindowLimits
 
-# What a name stands for; given beside it, one of the two would have to be ignored.
-_INSTEAD = (
-    "target",
-    "password_command",
-    "witness",
-    "identity",
-    "known_hosts",
-    "target_host",
-    "server_log",
-    "power",
-    "cut_command",
-    "restore_command",
-    "state_command",
-    "power_timeout",
-    "off_seconds",
-    "power_class",
-)
-_OF_EXEC = (
-    "cut_command",
-    "restore_command",
-    "state_command",
-    "off_seconds",
-    "power_timeout",
-)
-_EXEC = SwitchKind.EXEC.value
-_BY_FLAGS = (SwitchKind.MANUAL, SwitchKind.EXEC, SwitchKind.LAB)
-_OVERRIDES = {
-    "workload": "workload",
-    "sessions": "sessions",
-    "silence": "silence_s",
-    "wait": "return_s",
-}
+INVENTORY = "inventory.yml"
+_DEFAULT, _WINDOW = Entry("", ""), WindowLimits()
 
 
-def chosen(ctx: click.Context) -> Entry:
-    """Return what the parameters of a command describe; raise UsageError.
+@dataclass(frozen=True)
+class InventoryOptions(Group):
+    """Where names are looked up."""
 
-    A name is looked up in --inventory; flags that shape the load win over it.
+    section = "Inventory"
+
+    inventory: Annotated[
+        Path,
+        Flag(
+            "--inventory",
+            type=click.Path(path_type=Path),
+            show_default=True,
+            envvar="DBCHECK_INVENTORY",
+            show_envvar=True,
+            help="Ansible inventory that describes the hosts; dbcheck init writes an "
+            "example.",
+        ),
+    ] = Path(INVENTORY)
+
+
+@dataclass(frozen=True)
+class NamedByArgument(InventoryOptions):
+    """A host of the inventory, as the verb's own argument."""
+
+    name: Annotated[str | None, Argument("NAME")] = None
+
+
+@dataclass(frozen=True)
+class NamedByFlag(InventoryOptions):
+    """A host of the inventory, for a verb whose argument is a run."""
+
+    name: Annotated[
+        str | None,
+        Flag(
+            "--name",
+            metavar="NAME",
+            help="A host of the inventory, in place of the flags that describe it.",
+        ),
+    ] = None
+
+
+@dataclass(frozen=True)
+class EntryOptions(Group, abc.ABC):
+    """Flags that describe a host, or change what the inventory says of it.
+
+    beside_name: the fields whose flags may be given beside a name. A name stands for
+                 all others: one of the two would have to be ignored.
     """
-    flags = ctx.params
-    if not flags.get("name"):
-        if flags.get("power", _EXEC) != _EXEC:
-            _refuse(ctx, _OF_EXEC, "needs --power exec", "Give both, or neither.")
-        return _of_flags(flags)
-    hint = "The inventory says what belongs to a name; give one of the two."
-    _refuse(ctx, _INSTEAD, f"is given beside the name {flags['name']}", hint)
-    found = load(flags["inventory"]).entry(flags["name"])
-    return replace(
-        found,
-        **{own: flags[flag] for flag, own in _OVERRIDES.items() if is_given(ctx, flag)},
-    )
+
+    beside_name: ClassVar[frozenset[str]] = frozenset()
+
+    @abc.abstractmethod
+    def applied(self, entry: Entry) -> Entry:
+        """Return *entry* with what is given here; raise UsageError if it cannot be."""
+
+    def require_beside(self, name: str) -> None:
+        """Raise UsageError if a flag is given that may not stand beside a name."""
+        for own, flag in self.flags().items():
+            if own in self.given - self.beside_name:
+                raise UsageError(
+                    f"{flag.name} is given beside the name {name}",
+                    hint="The inventory says what belongs to a name; give one of the "
+                    "two.",
+                )
 
 
-def _of_flags(flags: dict[str, Any]) -> Entry:
-    """Return what flags alone describe; what is not given is "" or its default."""
-    return Entry(
-        name="",
-        target=flags.get("target") or "",
-        witness=flags.get("witness") or "",
-        password=password_secret(flags.get("password_command")),
-        witness_identity=flags.get("identity"),
-        witness_known_hosts=flags.get("known_hosts"),
-        host=flags.get("target_host") or "",
-        server_log=flags.get("server_log") or "",
-        power=_power(flags),
-        **{own: flags[flag] for flag, own in _OVERRIDES.items() if flag in flags},
-    )
+@dataclass(frozen=True)
+class TargetUrl(EntryOptions):
+    """The server."""
+
+    section = "Target"
+
+    target: Annotated[
+        str | None,
+        Flag(
+            "--target",
+            metavar="URL",
+            help="The server, as a SQLAlchemy URL without a password, e.g. "
+            "postgresql+psycopg2://dbcheck@db1/dbcheck or "
+            "mysql+mysqlconnector://dbcheck@db1/dbcheck.",
+        ),
+    ] = None
+
+    def applied(self, entry: Entry) -> Entry:
+        """Return *entry* with this server."""
+        return replace(entry, target=self.target or entry.target)
 
 
-def password_secret(command: str | None) -> Secret | None:
-    """Return where --password-command says that the password is."""
-    if command is None:
-        return None
-    return Secret("password", "command", ("/bin/sh", "-c", command))
+@dataclass(frozen=True)
+class TargetOptions(TargetUrl):
+    """The server, and where its password is."""
+
+    password_command: Annotated[
+        str | None,
+        Flag(
+            "--password-command",
+            metavar="CMD",
+            help="Prints the password as its first line. Without it: DBCHECK_PASSWORD, "
+            "PGPASSWORD or ~/.pgpass, MYSQL_PWD or ~/.my.cnf.",
+        ),
+    ] = None
+
+    def applied(self, entry: Entry) -> Entry:
+        """Return *entry* with this server and its password."""
+        entry = TargetUrl.applied(self, entry)
+        if self.password_command is None:
+            return entry
+        command = ("/bin/sh", "-c", self.password_command)
+        return replace(entry, password=Secret("password", "command", command))
 
 
-def _power(flags: dict[str, Any]) -> PowerPlan:
-    given = flags.get("power", SwitchKind.MANUAL.value)
-    kind, _, lab = given.partition(":")
-    declared = CutClass(flags["power_class"]) if flags.get("power_class") else None
-    if given == SwitchKind.MANUAL.value:
-        return ManualPlan(declared=declared)
-    if kind == SwitchKind.LAB.value and lab:
-        if declared:
-            raise UsageError(
-                "--power-class is for --power exec or manual",
-                hint="A lab's drive is cut as the lab does it: leave it out.",
-            )
-        return LabPlan(lab)
-    if given != _EXEC:
-        others = [one.value for one in SwitchKind if one not in _BY_FLAGS]
-        raise UsageError(
-            f"--power {given} is not known",
-            hint="Known are manual, exec and lab:NAME; an inventory (dbcheck init) can "
-            f"also name {', '.join(others)}.",
+@dataclass(frozen=True)
+class WitnessOptions(EntryOptions):
+    """The witness, and what SSH needs to reach it."""
+
+    section = "Witness"
+    beside_name = frozenset({"accept_new_host_key"})
+
+    witness: Annotated[
+        str | None,
+        Flag(
+            "--witness",
+            metavar="URL",
+            help="Where acks are logged: ssh://user@host:port/~/folder, in that user's "
+            "home, or file:FOLDER on this machine if the target is another one.",
+        ),
+    ] = None
+    accept_new_host_key: Annotated[
+        bool,
+        Flag(
+            "--accept-new-host-key",
+            is_flag=True,
+            help="Trust and store the host key of a witness that is not known yet.",
+        ),
+    ] = False
+    identity: Annotated[
+        Path | None,
+        Flag(
+            "--identity",
+            type=FILE,
+            help="Private key for the witness. Default: those that ssh itself uses.",
+        ),
+    ] = None
+    known_hosts: Annotated[
+        Path | None,
+        Flag(
+            "--known-hosts",
+            type=FILE,
+            help="File of known host keys. Default: those that ssh itself uses.",
+        ),
+    ] = None
+
+    def applied(self, entry: Entry) -> Entry:
+        """Return *entry* with this witness."""
+        return replace(
+            entry,
+            witness=self.witness or entry.witness,
+            witness_identity=self.identity or entry.witness_identity,
+            witness_known_hosts=self.known_hosts or entry.witness_known_hosts,
         )
-    if not flags["cut_command"]:
-        raise UsageError(
-            "--power exec has no command to cut with", hint="Give --cut-command."
+
+
+@dataclass(frozen=True)
+class HostUrl(EntryOptions):
+    """The target's host."""
+
+    section = "Target"
+
+    target_host: Annotated[
+        str | None,
+        Flag(
+            "--target-host",
+            metavar="URL",
+            help="The target's host, ssh://user@host:port, or local: if it is this "
+            "one. dbcheck measures there how deep the cut goes, with files beside the "
+            "data directory (canaries) that it removes again; the user must be able "
+            "to write there.",
+        ),
+    ] = None
+
+    def applied(self, entry: Entry) -> Entry:
+        """Return *entry* with this host."""
+        return replace(entry, host=self.target_host or entry.host)
+
+
+@dataclass(frozen=True)
+class HostOptions(HostUrl):
+    """The target's host, which makes the evidence stronger, and the server's log."""
+
+    server_log: Annotated[
+        str,
+        Flag(
+            "--server-log",
+            metavar="PATH",
+            help="The server's log on --target-host, a file or a folder of files. "
+            "Default: where the server reports it.",
+        ),
+    ] = ""
+
+    def applied(self, entry: Entry) -> Entry:
+        """Return *entry* with this host and log."""
+        entry = HostUrl.applied(self, entry)
+        return replace(entry, server_log=self.server_log or entry.server_log)
+
+
+@dataclass(frozen=True)
+class LoadOptions(EntryOptions, WorkloadOptions):
+    """What the sessions do, and how long they wait for the server and the witness."""
+
+    section = "Load"
+
+    seed: Annotated[
+        int | None,
+        Flag(
+            "--seed",
+            type=SEED,
+            metavar="N",
+            help="Decides the moment of the cut and the size of each row; their bytes "
+            "are new in each run. Default: random.",
+        ),
+    ] = None
+    silence: Annotated[
+        float,
+        Flag(
+            "--silence",
+            type=SECONDS,
+            show_default=True,
+            metavar="S",
+            help="After so many seconds without any reply the server counts as gone.",
+        ),
+    ] = _DEFAULT.silence_s
+    window: Annotated[
+        int,
+        Flag(
+            "--window",
+            type=click.IntRange(1),
+            show_default=True,
+            metavar="N",
+            help="Most acks of a process that may wait for the witness; when there are "
+            "so many, its sessions wait.",
+        ),
+    ] = _WINDOW.acks
+    lockstep: Annotated[
+        bool,
+        Flag(
+            "--lockstep",
+            is_flag=True,
+            help="Each session waits until the witness has its last ack.",
+        ),
+    ] = False
+
+    @property
+    def limits(self) -> WindowLimits:
+        """How far the witness may lag."""
+        return WindowLimits(acks=self.window, lockstep=self.lockstep)
+
+    def require_beside(self, name: str) -> None:
+        """Accept each flag: what is given wins over the inventory."""
+
+    def applied(self, entry: Entry) -> Entry:
+        """Return *entry* with the workload, the sessions and the silence given here."""
+        given = self.given
+        return replace(
+            entry,
+            workload=self.workload if "workload" in given else entry.workload,
+            sessions=self.sessions if "sessions" in given else entry.sessions,
+            silence_s=self.silence if "silence" in given else entry.silence_s,
         )
-    return ExecPlan(
-        state=_split(flags, "state_command"),
-        cut=_split(flags, "cut_command"),
-        restore=_split(flags, "restore_command"),
-        off_s=flags["off_seconds"],
-        timeout_s=flags["power_timeout"],
-        declared=declared,
-    )
 
 
-def _split(flags: dict[str, Any], name: str) -> tuple[str, ...]:
-    try:
-        return tuple(shlex.split(flags[name]))
-    except ValueError as error:
-        raise UsageError(
-            f"--{name.replace('_', '-')} cannot be split into words: {error}"
-        ) from None
+@dataclass(frozen=True)
+class WaitOptions(EntryOptions):
+    """How long to wait for the server."""
+
+    wait: Annotated[
+        float,
+        Flag(
+            "--wait",
+            type=SECONDS,
+            show_default=True,
+            metavar="S",
+            help="Seconds that the server may take to come back.",
+        ),
+    ] = _DEFAULT.return_s
+
+    def require_beside(self, name: str) -> None:
+        """Accept the flag: what is given wins over the inventory."""
+
+    def applied(self, entry: Entry) -> Entry:
+        """Return *entry* with this time, if it is given."""
+        return replace(entry, return_s=self.wait) if self.given else entry
 
 
-def _refuse(ctx: click.Context, options: Sequence[str], why: str, hint: str) -> None:
-    """Raise UsageError if one of *options* is given."""
-    for name in options:
-        if is_given(ctx, name):
-            raise UsageError(f"--{name.replace('_', '-')} {why}", hint=hint)
+Named = NamedByArgument | NamedByFlag
 
 
-def is_given(ctx: click.Context, name: str) -> bool:
-    """Say whether an option stands on the command line."""
-    return ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
+def chosen(named: Named, *described: EntryOptions) -> Entry:
+    """Return the host that is named, or that flags describe; raise UsageError.
+
+    A name is looked up in the inventory; flags that shape the load win over it.
+    """
+    entry = _DEFAULT
+    if named.name:
+        for options in described:
+            options.require_beside(named.name)
+        entry = load(named.inventory).entry(named.name)
+    for options in described:
+        entry = options.applied(entry)
+    return entry

@@ -5,19 +5,35 @@ from __future__ import annotations
 import contextlib
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import click
 
-from dbcheck.cli import options
+from dbcheck import clientkey
+from dbcheck.campaign.cycle import reconcile_run
+from dbcheck.campaign.judging import judge_run
+from dbcheck.cli import assemble, options, output
+from dbcheck.cli.entries import (
+    HostOptions,
+    NamedByFlag,
+    TargetOptions,
+    WaitOptions,
+    WitnessOptions,
+    chosen,
+)
+from dbcheck.cli.groups import Verb, grouped
+from dbcheck.errors import UsageError
+from dbcheck.inventory.entry import Entry
+from dbcheck.ports.witness import Witness
+from dbcheck.power.kinds.manual import ManualPlan
+from dbcheck.report.progress import progress
+from dbcheck.runs import RunFolder, require_run_id
+from dbcheck.stored import may_write
+from dbcheck.witness.log import FrameLogReader
+from dbcheck.witness.window import WindowLimits
 
-if TYPE_CHECKING:
-    from dbcheck.inventory.entry import Entry
-    from dbcheck.ports.witness import Witness
-    from dbcheck.runs import RunFolder
 
-
-@click.command("reconcile")
+@click.command("reconcile", cls=Verb)
+@grouped
 @click.argument("run", required=False, type=click.Path(path_type=Path))
 @click.option(
     "--run", "run_id", metavar="ID", help="Run id on the witness, without a RUN folder."
@@ -25,22 +41,19 @@ if TYPE_CHECKING:
 @click.option(
     "--offline", is_flag=True, help="Judge what is stored in RUN; touch no server."
 )
-@options.name()
-@options.inventory()
-@options.target(required=False)
-@options.witness(required=False)
-@options.host()
-@options.waiting()
 @options.runs()
 @options.as_json()
 def command(
     run: Path | None,
+    named: NamedByFlag,
+    target: TargetOptions,
+    host: HostOptions,
+    witness: WitnessOptions,
+    wait: WaitOptions,
     run_id: str | None,
     offline: bool,
-    accept_new_host_key: bool,
     runs: Path,
     as_json: bool,
-    **_: Any,  # what entries.chosen() reads
 ) -> None:
     """Finish or judge again a run whose power was cut.
 
@@ -57,18 +70,6 @@ def command(
     Reads the table in a read-only transaction. Do it before anything writes to
     the recovered server.
     """
-    from dbcheck.campaign.cycle import reconcile_run
-    from dbcheck.campaign.judging import judge_run
-    from dbcheck.cli import assemble, output
-    from dbcheck.cli.entries import chosen
-    from dbcheck.errors import UsageError
-    from dbcheck.power.kinds.manual import ManualPlan
-    from dbcheck.report.progress import progress
-    from dbcheck.runs import RunFolder
-    from dbcheck.stored import may_write
-    from dbcheck.witness.log import FrameLogReader
-    from dbcheck.witness.window import WindowLimits
-
     if (run is None) == (run_id is None):
         raise UsageError(
             "give either a run folder or --run with a run id",
@@ -85,20 +86,19 @@ def command(
         output.end_with(outcome, as_json=as_json)
     folder = RunFolder.open(run) if run is not None else None
     # Nothing is cut here, whatever the inventory says.
-    entry = replace(chosen(click.get_current_context()), power=ManualPlan())
-    entry = _completed(entry, folder)
-    with progress(output.progress_console(), live=not as_json) as view:
-        lag = WindowLimits()
-        the_witness = assemble.entry_witness(
-            entry, lag, accept_new_host_key=accept_new_host_key
-        )
-        with contextlib.closing(the_witness):
-            folder = folder or _recalled(the_witness, run_id or "", runs)
-            manifest = folder.manifest()
-            the_rig = assemble.entry_rig(entry, the_witness, view, runs, lag)
-            if manifest.target != the_rig.engine.target:
-                view.phase("preflight", _OTHER_TARGET.format(manifest.target))
-            outcome = reconcile_run(the_rig, folder, manifest)
+    described = chosen(named, target, host, witness, wait)
+    entry = _completed(replace(described, power=ManualPlan()), folder)
+    new_key, lag = witness.accept_new_host_key, WindowLimits()
+    with (
+        progress(output.progress_console(), live=not as_json) as view,
+        assemble.opened_witness(entry, lag, new_key) as log,
+    ):
+        folder = folder or _recalled(log, run_id or "", runs)
+        manifest = folder.manifest()
+        rig = assemble.entry_rig(entry, log, view, runs, lag)
+        if manifest.target != rig.engine.target:
+            view.phase("preflight", _OTHER_TARGET.format(manifest.target))
+        outcome = reconcile_run(rig, folder, manifest)
     output.end_with(outcome, as_json=as_json)
 
 
@@ -111,8 +111,6 @@ def _completed(entry: Entry, folder: RunFolder | None) -> Entry:
     Only of a manifest that this client made, not of one that a witness gave: that one
     would choose who is sent the password.  Raise UsageError if either is missing then.
     """
-    from dbcheck.errors import UsageError
-
     if folder is not None and not folder.recalled().manifest:
         manifest = folder.manifest()
         return replace(
@@ -134,10 +132,6 @@ def _completed(entry: Entry, folder: RunFolder | None) -> Entry:
 
 def _recalled(witness: Witness, run_id: str, runs: Path) -> RunFolder:
     """Make a run folder from what the witness holds of a run."""
-    from dbcheck import clientkey
-    from dbcheck.errors import UsageError
-    from dbcheck.runs import RunFolder, require_run_id
-
     wanted = require_run_id(run_id)
     if (runs / wanted).exists():
         raise UsageError(
