@@ -12,7 +12,7 @@ import dbcheck
 from dbcheck import workload
 from dbcheck.campaign.folder import CampaignFolder, Plan
 from dbcheck.cli import campaign_run, options, output
-from dbcheck.cli.entries import InventoryOptions
+from dbcheck.cli.entry_options import InventoryOptions
 from dbcheck.cli.groups import Verb, grouped
 from dbcheck.cli.options import ConsentOptions, drawn
 from dbcheck.core.statistics import PPM, cuts_needed

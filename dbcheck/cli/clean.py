@@ -10,12 +10,12 @@ import click
 from dbcheck import clientkey
 from dbcheck.campaign.clearing import clear_canaries
 from dbcheck.cli import assemble
-from dbcheck.cli.entries import (
+from dbcheck.cli.entries import chosen
+from dbcheck.cli.entry_options import (
     HostUrl,
     NamedByArgument,
     TargetOptions,
     WitnessOptions,
-    chosen,
 )
 from dbcheck.cli.groups import Verb, grouped
 from dbcheck.cli.say import say

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from dbcheck import files
-from dbcheck.cli.entries import INVENTORY
+from dbcheck.cli.entry_options import INVENTORY
 from dbcheck.cli.say import say
 from dbcheck.errors import UsageError
 from dbcheck.stored import private

@@ -11,13 +11,13 @@ import click
 
 from dbcheck import workload as workloads
 from dbcheck.cli import FAILED, PASS, assemble, options, output
-from dbcheck.cli.entries import (
+from dbcheck.cli.entries import chosen
+from dbcheck.cli.entry_options import (
     HostOptions,
     NamedByArgument,
     TargetOptions,
     WaitOptions,
     WitnessOptions,
-    chosen,
 )
 from dbcheck.cli.groups import Verb, grouped
 from dbcheck.cli.guard import guard, require_passable

@@ -8,7 +8,7 @@ import click
 
 from dbcheck.campaign import idle
 from dbcheck.cli import assemble, options, output
-from dbcheck.cli.entries import InventoryOptions
+from dbcheck.cli.entry_options import InventoryOptions
 from dbcheck.cli.groups import VerbGroup, grouped
 from dbcheck.cli.guard import guard
 from dbcheck.cli.options import ConsentOptions

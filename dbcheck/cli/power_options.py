@@ -8,7 +8,7 @@ from typing import Annotated
 
 import click
 
-from dbcheck.cli.entries import EntryOptions
+from dbcheck.cli.entry_options import EntryOptions
 from dbcheck.cli.groups import Flag
 from dbcheck.cli.options import SECONDS, Number
 from dbcheck.core.cut import SwitchKind

@@ -10,7 +10,7 @@ from dbcheck.campaign.known import Known
 from dbcheck.campaign.outcome import Outcome
 from dbcheck.campaign.preflight import preflight
 from dbcheck.campaign.rig import Rig
-from dbcheck.cli.entries import HostOptions, Named, TargetOptions, WitnessOptions
+from dbcheck.cli.entry_options import HostOptions, Named, TargetOptions, WitnessOptions
 from dbcheck.core.control import ControlFacts
 from dbcheck.errors import DbcheckError
 from dbcheck.report.progress import PlainProgress

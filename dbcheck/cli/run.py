@@ -14,14 +14,14 @@ from dbcheck.campaign.known import NOTHING_KNOWN, Known
 from dbcheck.campaign.outcome import Outcome, to_json
 from dbcheck.campaign.rig import Rig
 from dbcheck.cli import assemble, options, output
-from dbcheck.cli.entries import (
+from dbcheck.cli.entries import chosen
+from dbcheck.cli.entry_options import (
     HostOptions,
     LoadOptions,
     NamedByArgument,
     TargetOptions,
     WaitOptions,
     WitnessOptions,
-    chosen,
 )
 from dbcheck.cli.groups import Verb, grouped
 from dbcheck.cli.guard import guard, require_passable

@@ -18,12 +18,12 @@ from rich.text import Text
 from dbcheck.campaign.fetching import at_most, room_for_log
 from dbcheck.campaign.independence import require_independent
 from dbcheck.cli import FAIL, PASS, assemble, options, output
-from dbcheck.cli.entries import (
+from dbcheck.cli.entries import chosen
+from dbcheck.cli.entry_options import (
     NamedByArgument,
     NamedByFlag,
     TargetUrl,
     WitnessOptions,
-    chosen,
 )
 from dbcheck.cli.groups import VerbGroup, grouped
 from dbcheck.cli.say import say
