@@ -12,11 +12,11 @@ import pytest
 from dbcheck.campaign.loading import BEHIND_MAX_S, RESUMED_S, Cutter
 from dbcheck.campaign.preflight import Started
 from dbcheck.campaign.rig import Rig
+from dbcheck.clock import now_us
 from dbcheck.core.cut import Cut, SwitchKind
 from dbcheck.core.moments import Moment, Stratum
 from dbcheck.errors import EngineError, PowerError
 from dbcheck.load.load import Load
-from dbcheck.load.loop import now_us
 from tests.waiting import wait_until
 
 DUE_S = 1.0

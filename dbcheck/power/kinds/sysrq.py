@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
+from dbcheck.clock import now_us
 from dbcheck.core.cut import Cut, PowerState, SwitchKind
 from dbcheck.core.cutclass import CutClass
 from dbcheck.core.identity import Identity
@@ -135,7 +136,7 @@ class SysrqSwitch:
             self.prepare()
         assert self._armed is not None
         before = self._armed.identity
-        asked_us = time.monotonic_ns() // 1000
+        asked_us = now_us()
         try:
             self._armed.reset()
         except HostError as error:
