@@ -13,7 +13,7 @@ from dbcheck import workload
 from dbcheck.campaign.folder import CampaignFolder, Plan
 from dbcheck.cli import campaign_run, options, output
 from dbcheck.cli.entry_options import InventoryOptions
-from dbcheck.cli.groups import Verb, grouped
+from dbcheck.cli.groups import Verb, grouped, option
 from dbcheck.cli.options import ConsentOptions, drawn
 from dbcheck.core.statistics import PPM, cuts_needed
 from dbcheck.errors import UsageError
@@ -27,22 +27,29 @@ CYCLES = click.IntRange(1, 1_000_000)
 @click.command("campaign", cls=Verb)
 @grouped
 @click.argument("names", nargs=-1, metavar="[NAME]...")
-@click.option("--cuts", type=CYCLES, help="So many cuts that count.")
+@option("--cuts", type=CYCLES, metavar="N", help="How many cuts that count to make.")
 @options.until()
-@click.option("--max-cuts", type=CYCLES, help="With --until: no more than this.")
-@click.option("--keep-going", is_flag=True, help="A loss does not end it.")
-@click.option("--control", is_flag=True, help="Controls come first; see dbcheck run.")
-@click.option("--seed", type=options.SEED, help="Decides each moment and the sizes.")
-@click.option(
+@option(
+    "--max-cuts", type=CYCLES, metavar="N", help="With --until: at most this many cuts."
+)
+@option("--keep-going", is_flag=True, help="Continue after a loss.")
+@option("--control", is_flag=True, help="Run controls first, as dbcheck run does.")
+@option(
+    "--seed",
+    type=options.SEED,
+    metavar="N",
+    help="Decides the moment of each cut and the sizes of the rows. Default: random.",
+)
+@option(
     "--folder",
     type=click.Path(file_okay=False, path_type=Path),
-    help="For the campaign; else a new one under campaigns/.",
+    help="Folder of the new campaign. Default: one under campaigns/.",
 )
-@click.option(
+@option(
     "--resume",
     type=click.Path(file_okay=False, path_type=Path),
     metavar="FOLDER",
-    help="Go on with a campaign whose client ended, at whatever point.",
+    help="Continue a campaign whose client ended, at whatever point.",
 )
 @options.as_json()
 def command(
@@ -59,12 +66,12 @@ def command(
     resume: Path | None,
     as_json: bool,
 ) -> None:
-    """Cut the power of targets in an inventory many times, without a hand on the plug.
+    """Cut the power of hosts in an inventory many times, unattended.
 
     \b
     dbcheck campaign db1 --until 0.05        59 cuts, if none loses
-    dbcheck campaign db1 db2 --cuts 20       two targets at once, each on its own
-    dbcheck campaign --resume FOLDER         go on after Ctrl-C, a crash, a reboot
+    dbcheck campaign db1 db2 --cuts 20       two hosts at once, each on its own
+    dbcheck campaign --resume FOLDER         continue after Ctrl-C, a crash, a reboot
 
     The cuts come at random moments: while the sessions begin, under steady load, and
     in the midst of a checkpoint where one can be asked for. Rows of all earlier cycles

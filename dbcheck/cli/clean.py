@@ -17,7 +17,7 @@ from dbcheck.cli.entry_options import (
     TargetOptions,
     WitnessOptions,
 )
-from dbcheck.cli.groups import Verb, grouped
+from dbcheck.cli.groups import Verb, grouped, option
 from dbcheck.cli.say import say
 from dbcheck.errors import HostError, UsageError
 from dbcheck.hosts.host import Cleared
@@ -28,7 +28,13 @@ from dbcheck.witness.window import WindowLimits
 
 @click.command("clean", cls=Verb)
 @grouped
-@click.option("--run", "run_ids", metavar="ID", multiple=True, help="Runs to remove.")
+@option(
+    "--run",
+    "run_ids",
+    metavar="ID",
+    multiple=True,
+    help="A run to remove from the witness; may be repeated.",
+)
 def command(
     named: NamedByArgument,
     target: TargetOptions,

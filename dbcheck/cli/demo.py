@@ -1,4 +1,4 @@
-"""dbcheck demo: honest, lying and relaxed, on this machine, as one table."""
+"""dbcheck demo: what a lying drive and unsafe settings lose, as one table."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dbcheck import files
 from dbcheck import workload as workloads
 from dbcheck.campaign.outcome import Outcome, to_json
 from dbcheck.cli import FAILED, PASS, options, output
-from dbcheck.cli.groups import Verb
+from dbcheck.cli.groups import Verb, option
 from dbcheck.cli.lab_cycles import lab_cycles, lab_workload
 from dbcheck.cli.options import drawn
 from dbcheck.cli.say import say
@@ -87,23 +87,27 @@ def rows(rung: str) -> list[Row]:
 
 
 @click.command("demo", cls=Verb)
-@click.option("--list", "only_list", is_flag=True, help="Say what it would run.")
-@click.option(
+@option("--list", "only_list", is_flag=True, help="List what would be run.")
+@option(
     "--rung",
     type=click.Choice(("auto", "drive", "process")),
     default="auto",
     show_default=True,
-    help="drive needs root; process kills the server and proves less.",
+    help="What is cut: the power of a virtual drive (needs root), or only the server "
+    "process, which proves less. auto: the drive if this machine can run one.",
 )
-@click.option(
-    "--seed", type=options.SEED, help="Decides rows, moments, and what a drive loses."
+@option(
+    "--seed",
+    type=options.SEED,
+    metavar="N",
+    help="Decides rows, moments, and what a drive loses. Default: random.",
 )
 @options.runs()
 @options.as_json()
 def command(
     only_list: bool, rung: str, seed: int | None, runs: Path, as_json: bool
 ) -> None:
-    """Show it on this machine: honest, lying and relaxed, as one table.
+    """Show on this machine what a lying drive and unsafe settings lose, as one table.
 
     Exits with 0 only if every line came out as expected.
     """

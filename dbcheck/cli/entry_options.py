@@ -300,6 +300,8 @@ class LoadOptions(EntryOptions, WorkloadOptions):
 class WaitOptions(EntryOptions):
     """How long to wait for the server."""
 
+    section = "Target"
+
     wait: Annotated[
         float,
         Flag(

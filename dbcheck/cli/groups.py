@@ -21,8 +21,11 @@ from typing import Any, ClassVar, Self, TypeVar, get_type_hints
 
 import click
 from click.core import ParameterSource
+from click.types import OptionHelpExtra
 
+F = TypeVar("F", bound=Callable[..., Any])
 R = TypeVar("R")
+_NO_BOUND = 1e6
 
 
 class Flag:
@@ -38,7 +41,7 @@ class Flag:
         """Return *function* with this flag, whose value it gets as *own*."""
         given = {"required": True} if default is MISSING else {"default": default}
         option = click.option(
-            *(self.name, own), cls=_Option, section=section, **given, **self._attributes
+            *(self.name, own), cls=Option, section=section, **given, **self._attributes
         )
         return option(function)
 
@@ -122,30 +125,53 @@ def grouped(function: Callable[..., R]) -> Callable[..., R]:
     return command
 
 
-class _Option(click.Option):
+class Option(click.Option):
     """An option with the heading under which a verb's help shows it."""
 
-    def __init__(self, *given: Any, section: str, **attributes: Any) -> None:
+    def __init__(
+        self, *given: Any, section: str = Group.section, **attributes: Any
+    ) -> None:
         super().__init__(*given, **attributes)
         self.section = section
 
+    def get_help_extra(self, ctx: click.Context) -> OptionHelpExtra:
+        """Return what help adds: numbers as people write them, and ranges in words."""
+        extra = super().get_help_extra(ctx)
+        if "default" in extra and isinstance(self.default, float):
+            extra["default"] = f"{self.default:g}"
+        if isinstance(self.type, click.IntRange | click.FloatRange):
+            extra.pop("range", None)
+            if text := _bounds(self.type.min, self.type.max):
+                extra["range"] = text
+        return extra
+
+
+def _bounds(low: float | None, high: float | None) -> str:
+    """Return a range in words, "" if no user will meet its upper end."""
+    if low is None or high is None or high >= _NO_BOUND:
+        return ""
+    return f"{low:g} to {high:,g}"
+
+
+def option(*names: str, **attributes: Any) -> Callable[[F], F]:
+    """Add a flag that stands alone."""
+    return click.option(*names, cls=Option, **attributes)
+
 
 class Verb(click.Command):
-    """Shows each group of flags under its heading, and what is in no group last."""
+    """Shows each group of flags under its heading, after what is in no group."""
 
     def format_options(
         self, ctx: click.Context, formatter: click.HelpFormatter
     ) -> None:
         """Write the flags."""
-        sections: dict[str, list[tuple[str, str]]] = {}
+        sections: dict[str, list[tuple[str, str]]] = {Group.section: []}
         for parameter in self.get_params(ctx):
             if isinstance(parameter, click.Argument):
                 continue
             section = getattr(parameter, "section", Group.section)
             if record := parameter.get_help_record(ctx):
                 sections.setdefault(section, []).append(record)
-        if rest := sections.pop(Group.section, None):
-            sections[Group.section] = rest
         for section, records in sections.items():
             with formatter.section(section):
                 formatter.write_dl(records)

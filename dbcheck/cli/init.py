@@ -8,12 +8,13 @@ import click
 
 from dbcheck import files
 from dbcheck.cli.entry_options import INVENTORY
+from dbcheck.cli.groups import Verb
 from dbcheck.cli.say import say
 from dbcheck.errors import UsageError
 from dbcheck.stored import private
 
 
-@click.command("init")
+@click.command("init", cls=Verb)
 @click.argument("file", type=click.Path(path_type=Path), default=Path(INVENTORY))
 def command(file: Path) -> None:
     """Write a commented inventory to FILE, by default inventory.yml; replaces nothing.

@@ -16,7 +16,7 @@ from dbcheck import children
 from dbcheck import workload as workloads
 from dbcheck.campaign.outcome import Outcome, to_json
 from dbcheck.cli import options, output
-from dbcheck.cli.groups import VerbGroup, grouped
+from dbcheck.cli.groups import VerbGroup, grouped, option
 from dbcheck.cli.lab_cycles import described, lab_cycles, lab_workload, until_shown
 from dbcheck.cli.lab_options import ServerOptions, StorageOptions, lab_spec
 from dbcheck.cli.options import WorkloadOptions, drawn
@@ -57,20 +57,20 @@ def _require_one_goal(cycles: int | None, until: float | None) -> None:
 
 @command.command()
 @grouped
-@click.option(
+@option(
     "--cycles",
     type=click.IntRange(1),
-    show_default="1",
     metavar="N",
-    help="How many cuts to make.",
+    help="How many cuts to make. Default: 1.",
 )
 @options.until()
-@click.option(
+@option(
     "--control",
     is_flag=True,
-    help="First a cycle with relaxed sessions, which must lose.",
+    help="First run a cycle with sessions that are acknowledged too early, which must "
+    "lose rows.",
 )
-@click.option(
+@option(
     "--keep-image",
     is_flag=True,
     help="Keep the drive as the cut left it, before any recovery, in the folder of "
@@ -131,12 +131,14 @@ def run(
 
 @command.command()
 @grouped
-@click.option("--name", default="", help="A name for the lab. Default: random.")
+@option(
+    "--name", default="", metavar="NAME", help="A name for the lab. Default: random."
+)
 @options.as_json()
 def up(
     server: ServerOptions, storage: StorageOptions, name: str, as_json: bool
 ) -> None:
-    """Start a lab that stays, and say how to use it."""
+    """Start a lab that stays up, and print how to use it."""
     wanted = lab_spec(server, storage, drawn(server.seed))
     folder = _DISK / f"dbcheck-lab-{secrets.token_hex(4)}"
     lab = Lab.start(wanted, folder, keep=True, name=name)

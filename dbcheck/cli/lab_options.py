@@ -114,6 +114,7 @@ class StorageOptions(Group):
         float,
         Flag(
             "--lie-fraction",
+            metavar="SHARE",
             type=Number(0, 1),
             show_default=True,
             help="Share of its power-ons at which a fickle drive lies.",
@@ -123,6 +124,7 @@ class StorageOptions(Group):
         float,
         Flag(
             "--flush-ms",
+            metavar="MS",
             type=_COST,
             show_default=True,
             help="Milliseconds that a flush takes on an honest or fickle drive.",
@@ -132,6 +134,7 @@ class StorageOptions(Group):
         float,
         Flag(
             "--write-ms",
+            metavar="MS",
             type=_COST,
             show_default=True,
             help="Milliseconds that a write takes.",
@@ -141,6 +144,7 @@ class StorageOptions(Group):
         float,
         Flag(
             "--destage-s",
+            metavar="S",
             type=_COST,
             show_default=True,
             help="Seconds after which a cached write is stable; 0: never by itself.",
@@ -150,6 +154,7 @@ class StorageOptions(Group):
         int,
         Flag(
             "--cache-mib",
+            metavar="MIB",
             type=click.IntRange(1, 1024),
             show_default=True,
             help="Size of the drive's volatile cache, in MiB.",

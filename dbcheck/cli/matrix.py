@@ -19,7 +19,7 @@ from dbcheck.cli.entry_options import (
     WaitOptions,
     WitnessOptions,
 )
-from dbcheck.cli.groups import Verb, grouped
+from dbcheck.cli.groups import Verb, grouped, option
 from dbcheck.cli.guard import guard, require_passable
 from dbcheck.cli.matrix_cycles import Measured, in_labs
 from dbcheck.cli.matrix_rows import Matrix, read_matrix
@@ -35,24 +35,42 @@ from dbcheck.witness.window import WindowLimits
 
 @click.command("matrix", cls=Verb)
 @grouped
-@click.option(
+@option(
     "--preset",
     metavar="NAME|FILE",
     help="percona-2009, or a TOML file of your own; see matrices/.",
 )
-@click.option(
+@option(
     "--vary",
     multiple=True,
     metavar="KEY=A,B,...",
     help="One row for each value, e.g. drive=honest,lying or "
     "setting.synchronous_commit=on,off; given twice: for each combination.",
 )
-@click.option("--engine", type=click.Choice(ENGINES), help="Of the lab's rows.")
-@click.option("--cuts", type=click.IntRange(1), help="Of each row; else the file's, 3.")
-@click.option("--workload", metavar="NAME|FILE", help="Else the file's, or insert.")
-@click.option("--sessions", type=int, help="Connections; else the file's.")
-@click.option(
-    "--seed", type=options.SEED, help="As for dbcheck lab run, or dbcheck run."
+@option("--engine", type=click.Choice(ENGINES), help="Server of the lab's rows.")
+@option(
+    "--cuts",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Cuts of each row. Default: the file's, or 3.",
+)
+@option(
+    "--workload",
+    metavar="NAME|FILE",
+    help="insert, classic, registers, or a TOML file of your own. Default: the file's, "
+    "or insert.",
+)
+@option(
+    "--sessions",
+    type=int,
+    metavar="N",
+    help="Connections that commit. Default: the file's, or the workload's.",
+)
+@option(
+    "--seed",
+    type=options.SEED,
+    metavar="N",
+    help="Decides rows, moments, and what a lab's drive loses. Default: random.",
 )
 @options.runs()
 @options.as_json()
@@ -74,7 +92,7 @@ def command(
     runs: Path,
     as_json: bool,
 ) -> None:
-    """Run several configurations, and show them side by side.
+    """Compare several configurations in one table.
 
     For each row: how many commits per second, what a commit took, how many cuts lost
     something, and the verdict. In the lab each row is a lab of its own; what can be

@@ -7,14 +7,12 @@ import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 import click
 
-from dbcheck.cli.groups import Flag, Group
+from dbcheck.cli.groups import F, Flag, Group, option
 from dbcheck.workload import PROCESSES_MAX, RAMP_S_MAX, RATE_MAX, Workload
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Number(click.FloatRange):
@@ -48,8 +46,8 @@ class ConsentOptions(Group):
         Flag(
             "--yes",
             is_flag=True,
-            help="Confirm the first cut of this host by this switch. Without it the "
-            "cut is only described.",
+            help="Confirm the first cut of a host by its switch. Without it the cut is "
+            "only described.",
         ),
     ] = False
     i_know: Annotated[
@@ -133,10 +131,10 @@ def drawn(seed: int | None) -> int:
 
 def until() -> Callable[[F], F]:
     """Add --until, the bound that the cuts are to show."""
-    return click.option(
+    return option(
         "--until",
         type=Number(0.0001, 0.5),
-        metavar="BOUND",
+        metavar="SHARE",
         help="Make as many cuts as show with 95% confidence, if none loses, that at "
         "most this share of cuts lose; 0.05 takes 59 cuts. The first loss ends it.",
     )
@@ -144,7 +142,7 @@ def until() -> Callable[[F], F]:
 
 def runs() -> Callable[[F], F]:
     """Add where run folders go."""
-    return click.option(
+    return option(
         "--runs",
         type=FOLDER,
         default=Path("runs"),
@@ -155,6 +153,6 @@ def runs() -> Callable[[F], F]:
 
 def as_json() -> Callable[[F], F]:
     """Add --json."""
-    return click.option(
+    return option(
         "--json", "as_json", is_flag=True, help="Print the result as JSON on stdout."
     )

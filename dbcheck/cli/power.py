@@ -9,7 +9,7 @@ import click
 from dbcheck.campaign import idle
 from dbcheck.cli import assemble, options, output
 from dbcheck.cli.entry_options import InventoryOptions
-from dbcheck.cli.groups import VerbGroup, grouped
+from dbcheck.cli.groups import VerbGroup, grouped, option
 from dbcheck.cli.guard import guard
 from dbcheck.cli.options import ConsentOptions
 from dbcheck.cli.say import say
@@ -27,7 +27,7 @@ from dbcheck.report.progress import PlainProgress
 
 @click.group("power", cls=VerbGroup)
 def command() -> None:
-    """Look at the power of a HOST in an inventory, cut it, restore it.
+    """Show the power of a HOST in an inventory, cut it, restore it, test its switch.
 
     docs/power.md says what each kind of switch proves.
     """
@@ -83,7 +83,7 @@ def restore(host: str, lookup: InventoryOptions, as_json: bool) -> None:
 @click.argument("host")
 @grouped
 @options.as_json()
-@click.option(
+@option(
     "--wait",
     type=options.SECONDS,
     default=600.0,

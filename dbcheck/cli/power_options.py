@@ -60,7 +60,8 @@ class PowerOptions(EntryOptions):
         Flag(
             "--restore-command",
             metavar="CMD",
-            help="exec: restores the power. Leave it out if that comes back by itself.",
+            help="exec: restores the power. Leave it out if the "
+            "power comes back by itself.",
         ),
     ] = ""
     state_command: Annotated[

@@ -16,7 +16,7 @@ from dbcheck.cli.entry_options import (
     WaitOptions,
     WitnessOptions,
 )
-from dbcheck.cli.groups import Verb, grouped
+from dbcheck.cli.groups import Verb, grouped, option
 from dbcheck.errors import UsageError
 from dbcheck.runs import RunFolder
 from dbcheck.stored import may_write
@@ -26,11 +26,11 @@ from dbcheck.witness.log import FrameLogReader
 @click.command("reconcile", cls=Verb)
 @grouped
 @click.argument("run", required=False, type=click.Path(path_type=Path))
-@click.option(
+@option(
     "--run", "run_id", metavar="ID", help="Run id on the witness, without a RUN folder."
 )
-@click.option(
-    "--offline", is_flag=True, help="Judge what is stored in RUN; touch no server."
+@option(
+    "--offline", is_flag=True, help="Judge what is stored in RUN; contact no server."
 )
 @options.runs()
 @options.as_json()
@@ -46,7 +46,7 @@ def command(
     runs: Path,
     as_json: bool,
 ) -> None:
-    """Finish or judge again a run whose power was cut.
+    """Judge a run whose power was cut, for the first time or again.
 
     \b
     dbcheck reconcile runs/ID                    read the survivors, judge

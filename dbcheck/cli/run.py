@@ -23,7 +23,7 @@ from dbcheck.cli.entry_options import (
     WaitOptions,
     WitnessOptions,
 )
-from dbcheck.cli.groups import Verb, grouped
+from dbcheck.cli.groups import Verb, grouped, option
 from dbcheck.cli.guard import guard, require_passable
 from dbcheck.cli.options import ConsentOptions, drawn
 from dbcheck.cli.power_options import PowerOptions
@@ -41,7 +41,7 @@ TWICE = (
 
 @click.command("run", cls=Verb)
 @grouped
-@click.option(
+@option(
     "--control",
     is_flag=True,
     help="First cut the power under sessions that are acknowledged too early: if that "

@@ -48,7 +48,7 @@ def command() -> None:
 def check(
     named: NamedByArgument, witness: WitnessOptions, target: TargetUrl, as_json: bool
 ) -> None:
-    """Can it be used? Writes and fsyncs there, and describes the host.
+    """Check whether a witness can be used: write and fsync there.
 
     The witness is --witness, or that of the host NAME in an inventory. With the target,
     by --target or NAME, it is also checked that the witness is another host.
@@ -182,7 +182,7 @@ def _json_lines(log: _Log) -> Iterator[str]:
 def verify(
     run: str, named: NamedByFlag, witness: WitnessOptions, as_json: bool
 ) -> None:
-    """Are all logs of a run intact? Exits with 1 and says where if not.
+    """Check that all logs of a run are intact; exit with 1 if not.
 
     RUN is a run id on the witness, or a run folder.
     """

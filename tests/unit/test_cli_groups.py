@@ -9,14 +9,16 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from dbcheck.cli.groups import Argument, Flag, Group, Verb, grouped
+from dbcheck.cli.groups import Argument, Flag, Group, Verb, grouped, option
 
 
 @dataclass(frozen=True)
 class Pace(Group):
     section = "How fast"
 
-    rate: Annotated[float, Flag("--rate", type=float, envvar="RATE")] = 2.5
+    rate: Annotated[
+        float, Flag("--rate", type=float, envvar="RATE", show_default=True)
+    ] = 2.5
     drive: Annotated[str | None, Flag("--disk", help="Which disk.")] = None
     eager: Annotated[bool, Flag("--eager", is_flag=True)] = False
 
@@ -29,8 +31,10 @@ class Where(Group):
 
 @click.command("verb", cls=Verb)
 @grouped
-@click.option("--count", default=1, help="How many.")
-def verb(pace: Pace, where: Where, count: int) -> None:
+@option("--count", default=1, help="How many.")
+@option("--off", type=click.FloatRange(1, 86_400), default=60.0, show_default=True)
+@option("--seed", type=click.IntRange(0, 2**62), default=7, show_default=True)
+def verb(pace: Pace, where: Where, count: int, off: float, seed: int) -> None:
     click.echo(repr((pace, where, count)))
 
 
@@ -80,9 +84,17 @@ def test_what_was_given_can_be_given_again(
     assert pace.flags_given() == again[::2]
 
 
-def test_help_shows_each_group_under_its_heading_and_the_rest_last() -> None:
+def test_help_shows_each_group_under_its_heading_after_the_rest() -> None:
     text = run("--help").output
-    places = [text.index(each) for each in ("How fast:", "--disk", "Options:", "--en")]
+    places = [text.index(each) for each in ("Options:", "How fast:", "--disk")]
     assert places == sorted(places)
-    assert text.index("Options:") < text.index("--count") < text.index("--help")
+    options = text[: text.index("How fast:")]
+    assert all(f in options for f in ("--engine", "--count", "--help"))
     assert text.count("NAME") == 1  # in the usage alone
+
+
+def test_help_shows_numbers_as_people_write_them() -> None:
+    text = run("--help").output
+    assert "[default: 2.5]" in text
+    assert "[default: 60; 1 to 86,400]" in text
+    assert "[default: 7]" in text, "nobody meets the bounds of this one"
