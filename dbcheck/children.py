@@ -7,13 +7,16 @@ there; a child that has no use for a secret does not inherit it.
 from __future__ import annotations
 
 import os
+import shutil
+import signal
 import sys
-from collections.abc import Container
+from collections.abc import Container, Sequence
 
 PYTHON = sys.executable
 LIBPQ_PASSWORD = "PGPASSWORD"
 # Where dbcheck, libpq and MySQL's clients look for the database's password.
 _DATABASE = frozenset({"DBCHECK_PASSWORD", LIBPQ_PASSWORD, "MYSQL_PWD"})
+_IF_PARENT_IS_ALIVE = '[ "$PPID" = "$0" ] && exec "$@"'
 _named: set[str] = set()
 _of_switches: set[str] = set()
 
@@ -53,6 +56,25 @@ def environment(keep: Container[str] = ()) -> dict[str, str]:
     secret = _DATABASE | _named | _of_switches
     kept = {k: v for k, v in os.environ.items() if k not in secret or k in keep}
     return {**kept, "PATH": search_path()}
+
+
+def die_with_parent(
+    command: Sequence[str], number: signal.Signals = signal.SIGKILL
+) -> list[str]:
+    """Return *command* such that it gets a signal when the thread that starts it ends.
+
+    The kernel clears the death signal (prctl(2), PR_SET_PDEATHSIG) when the account
+    changes, so setpriv sets it afterwards; the shell then looks whether the parent
+    died in between.  The command has the id of the process that is started.
+    """
+    name = number.name.removeprefix("SIG")
+    setpriv = ("setpriv", "--pdeathsig", name, "--", "sh", "-c", _IF_PARENT_IS_ALIVE)
+    return [*setpriv, str(os.getpid()), *command]
+
+
+def can_die_with_parent() -> bool:
+    """Say whether the program is here that die_with_parent() needs."""
+    return shutil.which("setpriv", path=search_path()) is not None
 
 
 def search_path() -> str:

@@ -16,6 +16,7 @@ from dbcheck.campaign.host import end_canaries
 from dbcheck.campaign.preflight import WARM_ROWS, Started
 from dbcheck.campaign.rig import Preparing, Rig
 from dbcheck.clientkey import ClientKey
+from dbcheck.clock import now_us
 from dbcheck.core.cut import Cut
 from dbcheck.core.gone import Gone
 from dbcheck.core.history import PREFLIGHT_SESSION
@@ -29,7 +30,7 @@ from dbcheck.limits import BEHIND_S
 from dbcheck.load.group import SessionGroup
 from dbcheck.load.job import Job
 from dbcheck.load.load import Load
-from dbcheck.load.loop import Loop, now_us
+from dbcheck.load.loop import Loop
 from dbcheck.load.process import ProcessGroup
 from dbcheck.load.sessions import Sessions, is_same_server
 

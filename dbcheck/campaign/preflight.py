@@ -16,6 +16,7 @@ from dbcheck.campaign.host import HostCanaries, end_canaries, look_at_host
 from dbcheck.campaign.independence import require_independent, require_other_host
 from dbcheck.campaign.known import NOTHING_KNOWN, Known
 from dbcheck.campaign.rig import Rig
+from dbcheck.clock import now_us
 from dbcheck.core.control import ControlFacts
 from dbcheck.core.cut import Rung
 from dbcheck.core.cutclass import CutClass
@@ -228,7 +229,7 @@ def _manifest(
         window_acks=rig.limits.window_acks * max(1, logs - 1),
         logs=logs,
         power=rig.power.kind.value,
-        clock_us=time.monotonic_ns() // 1000,
+        clock_us=now_us(),
         wall_us=time.time_ns() // 1000,
         before=before,
         tables=tables,
@@ -260,7 +261,7 @@ def _warm(rig: Rig, started: Started) -> None:
         for seq in range(1, WARM_ROWS + 1):
             operation = plan.operation(PREFLIGHT_SESSION, seq)
             row_id = commit(session, operation)
-            acked_us = time.monotonic_ns() // 1000
+            acked_us = now_us()
             _require_stored(rig, plan.tables[0], row_id, operation)
             started.log.append(Ack(PREFLIGHT_SESSION, seq, row_id, acked_us))
     finally:

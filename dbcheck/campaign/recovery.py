@@ -9,6 +9,7 @@ from dbcheck.campaign.reading import Reading, nothing_read
 from dbcheck.campaign.rig import Rig
 from dbcheck.campaign.vetted import ask_of_run
 from dbcheck.campaign.waiting import await_facts
+from dbcheck.clock import now_us
 from dbcheck.core.records import AfterRecord, Manifest
 from dbcheck.core.server import difference
 from dbcheck.errors import NotBack, TableLost, UsageError
@@ -86,7 +87,7 @@ def _clock_of(manifest: Manifest) -> int | None:
     None if this is not that clock, or if it stood still: another client's, or another
     boot's, is apart from the time of day by another span, and so is one that slept.
     """
-    clock_us, wall_us = time.monotonic_ns() // 1000, time.time_ns() // 1000
+    clock_us, wall_us = now_us(), time.time_ns() // 1000
     apart_us = (wall_us - clock_us) - (manifest.wall_us - manifest.clock_us)
     return clock_us if abs(apart_us) < CLOCKS_US else None
 

@@ -2,93 +2,99 @@
 
 from __future__ import annotations
 
-import secrets
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from dbcheck.cli import options
-
-if TYPE_CHECKING:
-    from dbcheck.campaign.folder import CampaignFolder, Plan
-    from dbcheck.inventory.entry import Entry
+import dbcheck
+from dbcheck import workload
+from dbcheck.campaign.folder import CampaignFolder, Plan
+from dbcheck.cli import campaign_run, options, output
+from dbcheck.cli.entry_options import InventoryOptions
+from dbcheck.cli.groups import Verb, grouped, option
+from dbcheck.cli.options import ConsentOptions, drawn
+from dbcheck.core.statistics import PPM, cuts_needed
+from dbcheck.errors import UsageError
+from dbcheck.inventory.entry import Entry
+from dbcheck.inventory.load import load
+from dbcheck.report.campaign import campaigns_report
 
 CYCLES = click.IntRange(1, 1_000_000)
 
 
-@click.command("campaign")
+@click.command("campaign", cls=Verb)
+@grouped
 @click.argument("names", nargs=-1, metavar="[NAME]...")
-@options.inventory()
-@click.option("--cuts", type=CYCLES, help="So many cuts that count.")
+@option("--cuts", type=CYCLES, metavar="N", help="How many cuts that count to make.")
 @options.until()
-@click.option("--max-cuts", type=CYCLES, help="With --until: no more than this.")
-@click.option("--keep-going", is_flag=True, help="A loss does not end it.")
-@click.option("--control", is_flag=True, help="Controls come first; see dbcheck run.")
-@click.option("--seed", type=options.SEED, help="Decides each moment and the sizes.")
-@options.consent()
-@click.option(
+@option(
+    "--max-cuts", type=CYCLES, metavar="N", help="With --until: at most this many cuts."
+)
+@option("--keep-going", is_flag=True, help="Continue after a loss.")
+@option("--control", is_flag=True, help="Run controls first, as dbcheck run does.")
+@option(
+    "--seed",
+    type=options.SEED,
+    metavar="N",
+    help="Decides the moment of each cut and the sizes of the rows. Default: random.",
+)
+@option(
     "--folder",
     type=click.Path(file_okay=False, path_type=Path),
-    help="For the campaign; else a new one under campaigns/.",
+    help="Folder of the new campaign. Default: one under campaigns/.",
 )
-@click.option(
+@option(
     "--resume",
     type=click.Path(file_okay=False, path_type=Path),
     metavar="FOLDER",
-    help="Go on with a campaign whose client ended, at whatever point.",
+    help="Continue a campaign whose client ended, at whatever point.",
 )
 @options.as_json()
 def command(
     names: tuple[str, ...],
-    inventory: Path,
+    lookup: InventoryOptions,
+    consent: ConsentOptions,
     cuts: int | None,
     until: float | None,
     max_cuts: int | None,
     keep_going: bool,
     control: bool,
     seed: int | None,
-    yes: bool,
-    i_know: bool,
     folder: Path | None,
     resume: Path | None,
     as_json: bool,
 ) -> None:
-    """Cut the power of targets in an inventory many times, without a hand on the plug.
+    """Cut the power of hosts in an inventory many times, unattended.
 
     \b
     dbcheck campaign db1 --until 0.05        59 cuts, if none loses
-    dbcheck campaign db1 db2 --cuts 20       two targets at once, each on its own
-    dbcheck campaign --resume FOLDER         go on after Ctrl-C, a crash, a reboot
+    dbcheck campaign db1 db2 --cuts 20       two hosts at once, each on its own
+    dbcheck campaign --resume FOLDER         continue after Ctrl-C, a crash, a reboot
 
     The cuts come at random moments: while the sessions begin, under steady load, and
     in the midst of a checkpoint where one can be asked for. Rows of all earlier cycles
     are checked again in each. The first loss ends the campaign.
     """
-    from dbcheck.campaign.folder import CampaignFolder
-    from dbcheck.cli import campaign_run as run
-    from dbcheck.cli import output
-    from dbcheck.inventory.load import load
-
+    inventory = lookup.inventory
     if resume is not None:
         _refuse_new(names, cuts, until, folder)
-        folders = run.stored(resume)
-        inventory = _begun_with(folders[0], inventory)
+        folders = campaign_run.stored(resume)
+        inventory = _begun_with(folders[0], lookup)
         found = load(inventory)
         entries = [found.entry(one.plan().name) for one in folders]
         for entry, one in zip(entries, folders, strict=True):
-            run.require_same(entry, one, yes=yes)
+            campaign_run.require_same(entry, one, yes=consent.yes)
         root = resume
     else:
         found = load(inventory)
         entries = [found.entry(name) for name in _distinct(names)]
         goal = _goal(cuts, until, max_cuts)
         for entry in entries:
-            run.require_fit(entry, yes=yes, i_know=i_know)
+            campaign_run.require_fit(entry, yes=consent.yes, i_know=consent.i_know)
         root = folder or Path("campaigns", f"{datetime.now(UTC):%Y%m%d-%H%M%S}")
-        base = secrets.randbits(31) if seed is None else seed
+        base = drawn(seed)
         folders = [
             CampaignFolder.create(
                 root if len(entries) == 1 else root / entry.name,
@@ -97,34 +103,28 @@ def command(
             for entry in entries
         ]
     if len(folders) == 1:
-        shown = run.alone(entries[0], folders[0], as_json=as_json)
+        shown = campaign_run.alone(entries[0], folders[0], as_json=as_json)
     else:
-        shown = run.together(folders, inventory, yes=yes)
+        shown = campaign_run.together(folders, inventory, yes=consent.yes)
     with output.printing():
         if as_json:
             output.print_json({"folder": str(root), "targets": shown})
         else:
-            from dbcheck.report.campaign import campaigns_report
-
             output.console().print(campaigns_report(str(root), shown))
-    sys.exit(run.exit_code(shown))
+    sys.exit(campaign_run.exit_code(shown))
 
 
-def _begun_with(folder: CampaignFolder, inventory: Path) -> Path:
+def _begun_with(folder: CampaignFolder, lookup: InventoryOptions) -> Path:
     """Return the inventory of a campaign that is resumed, unless another is named."""
-    from dbcheck.cli.entries import is_given
-
     stored = folder.plan().inventory
-    if is_given(click.get_current_context(), "inventory") or not stored:
-        return inventory
+    if "inventory" in lookup.given or not stored:
+        return lookup.inventory
     return Path(stored)
 
 
 def _refuse_new(
     names: tuple[str, ...], cuts: int | None, until: float | None, folder: Path | None
 ) -> None:
-    from dbcheck.errors import UsageError
-
     if names or cuts or until or folder:
         raise UsageError(
             "--resume goes on with a plan that is made",
@@ -133,8 +133,6 @@ def _refuse_new(
 
 
 def _distinct(names: tuple[str, ...]) -> tuple[str, ...]:
-    from dbcheck.errors import UsageError
-
     if not names:
         raise UsageError(
             "no target is named", hint="Name hosts of the inventory, or --resume."
@@ -149,9 +147,6 @@ def _goal(
     cuts: int | None, until: float | None, max_cuts: int | None
 ) -> tuple[int, int | None]:
     """Return how many cuts are to be made, and the bound in ppm that they are for."""
-    from dbcheck.core.statistics import PPM, cuts_needed
-    from dbcheck.errors import UsageError
-
     if (cuts is None) == (until is None):
         raise UsageError(
             "say how many cuts: either --cuts or --until",
@@ -174,10 +169,6 @@ def _plan(
     keep_going: bool,
     control: bool,
 ) -> Plan:
-    import dbcheck
-    from dbcheck import workload
-    from dbcheck.campaign.folder import Plan
-
     cuts, bound_ppm = goal
     return Plan(
         created=datetime.now(UTC).isoformat(timespec="seconds"),

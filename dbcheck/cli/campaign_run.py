@@ -16,13 +16,11 @@ from typing import Any
 from dbcheck import children
 from dbcheck.campaign.campaign import COUNTS, ERROR, finished, run_campaign, tally
 from dbcheck.campaign.folder import CampaignFolder, Cycle
-from dbcheck.cli import FAIL, FAILED, INCONCLUSIVE, PASS, output, rig
+from dbcheck.cli import FAIL, FAILED, INCONCLUSIVE, PASS, assemble, output
 from dbcheck.cli.guard import guard, require_passable, require_sole
 from dbcheck.core.statistics import cuts_needed
 from dbcheck.errors import DbcheckError, RunWriteError, UsageError
 from dbcheck.inventory.entry import Entry
-from dbcheck.lab import programs
-from dbcheck.lab.process import leashed
 from dbcheck.power import consent
 from dbcheck.power.registry import UNATTENDED
 from dbcheck.report.progress import PlainProgress, progress
@@ -42,7 +40,7 @@ def require_fit(entry: Entry, *, yes: bool, i_know: bool) -> None:
             hint=f"Give it one by dbcheck_power: {UNATTENDED}.",
         )
     require_passable(entry)
-    guard(entry, rig.engine(entry.target, entry.password), yes=yes, i_know=i_know)
+    guard(entry, assemble.engine(entry.target, entry.password), yes=yes, i_know=i_know)
 
 
 def require_same(entry: Entry, folder: CampaignFolder, *, yes: bool) -> None:
@@ -102,10 +100,10 @@ def alone(
 
 def _run(entry: Entry, folder: CampaignFolder, view: PlainProgress) -> None:
     limits = WindowLimits()
-    with contextlib.closing(rig.entry_witness(entry, limits)) as the_witness:
-        the_rig = rig.entry_rig(entry, the_witness, view, folder.runs, limits)
+    with assemble.opened_witness(entry, limits) as witness:
+        rig = assemble.entry_rig(entry, witness, view, folder.runs, limits)
         view.line("campaign", f"{folder.path}, seed {folder.plan().seed}")
-        run_campaign(the_rig, folder)
+        run_campaign(rig, folder)
 
 
 def together(
@@ -117,24 +115,25 @@ def together(
     its folder.  When this process ends, they end as by Ctrl-C, with the power restored.
     Raise UsageError where no process can be made to end so.
     """
-    if programs.find("setpriv") is None:
+    if not children.can_die_with_parent():
         raise UsageError(
-            f"campaigns cannot run together: {programs.lacking('setpriv')}",
-            hint="Install it, on Linux; or run one campaign after the other.",
+            "campaigns cannot run together: setpriv is not installed",
+            hint="Install the Debian package util-linux, or run one campaign after the "
+            "other.",
         )
     view = PlainProgress(output.progress_console())
-    children: list[Child] = []
+    started: list[Child] = []
     told: set[tuple[str, str]] = set()
     try:
         for folder in folders:
-            children.append(_started(folder, inventory, yes=yes))
-        while any(child.process.poll() is None for child in children):
+            started.append(_started(folder, inventory, yes=yes))
+        while any(child.process.poll() is None for child in started):
             time.sleep(POLL_S)
             _tell(folders, view, told)
     finally:
-        _end(children)
+        _end(started)
     _tell(folders, view, told)
-    return list(map(_ended, folders, children))
+    return list(map(_ended, folders, started))
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +166,7 @@ def _started(folder: CampaignFolder, inventory: Path, *, yes: bool) -> Child:
         log = private(folder.path / "progress.log", "ab")
     with log:
         process = subprocess.Popen(
-            leashed(words, signal.SIGTERM),
+            children.die_with_parent(words, signal.SIGTERM),
             env=children.environment(keep=os.environ),  # it reads the same secrets
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
@@ -204,9 +203,9 @@ def _ended(folder: CampaignFolder, child: Child) -> dict[str, Any]:
     return shown
 
 
-def _end(children: Sequence[Child]) -> None:
+def _end(started: Sequence[Child]) -> None:
     """Have those that still run end in order, and wait for them."""
-    running = [child.process for child in children if child.process.poll() is None]
+    running = [child.process for child in started if child.process.poll() is None]
     for process in running:
         process.send_signal(signal.SIGINT)
     for process in running:

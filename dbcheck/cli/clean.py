@@ -4,42 +4,51 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
 
 import click
 
-from dbcheck.cli import options
-from dbcheck.cli.say import say
-
-if TYPE_CHECKING:
-    from dbcheck.hosts.host import Cleared
-    from dbcheck.inventory.entry import Entry
-
-
-@click.command("clean")
-@click.argument("name", required=False)
-@options.inventory()
-@options.target(required=False)
-@click.option(
-    "--target-host",
-    metavar="URL",
-    help="ssh://user@host:port of the target's host, or local: if it is this one: "
-    "removes the canaries that a client left there which was killed.",
+from dbcheck import clientkey
+from dbcheck.campaign.clearing import clear_canaries
+from dbcheck.cli import assemble
+from dbcheck.cli.entries import chosen
+from dbcheck.cli.entry_options import (
+    HostUrl,
+    NamedByArgument,
+    TargetOptions,
+    WitnessOptions,
 )
-@options.witness(required=False)
-@click.option("--run", "run_ids", metavar="ID", multiple=True, help="Runs to remove.")
-def command(run_ids: tuple[str, ...], accept_new_host_key: bool, **_: Any) -> None:
+from dbcheck.cli.groups import Verb, grouped, option
+from dbcheck.cli.say import say
+from dbcheck.errors import HostError, UsageError
+from dbcheck.hosts.host import Cleared
+from dbcheck.inventory.entry import Entry
+from dbcheck.runs import require_run_id
+from dbcheck.witness.window import WindowLimits
+
+
+@click.command("clean", cls=Verb)
+@grouped
+@option(
+    "--run",
+    "run_ids",
+    metavar="ID",
+    multiple=True,
+    help="A run to remove from the witness; may be repeated.",
+)
+def command(
+    named: NamedByArgument,
+    target: TargetOptions,
+    host: HostUrl,
+    witness: WitnessOptions,
+    run_ids: tuple[str, ...],
+) -> None:
     """Remove dbcheck's tables and canaries from the target, runs from the witness.
 
-    They are those of the host NAME in an inventory, or --target, --target-host and
-    --witness with --run. Only what dbcheck made is touched; run folders on this machine
-    stay.
+    They are those of the host NAME in an inventory, or of --target, --target-host and
+    --witness with --run. A client that was killed leaves canaries on the target's host.
+    Only what dbcheck made is touched; run folders on this machine stay.
     """
-    from dbcheck.cli.entries import chosen
-    from dbcheck.errors import UsageError
-    from dbcheck.runs import require_run_id
-
-    entry = chosen(click.get_current_context())
+    entry = chosen(named, target, host, witness)
     if entry.host and not entry.target:
         raise UsageError(
             "--target-host needs --target",
@@ -56,16 +65,15 @@ def command(run_ids: tuple[str, ...], accept_new_host_key: bool, **_: Any) -> No
     if entry.target:
         _drop(entry)
     if wanted:
-        _remove(entry, wanted, accept_new_host_key)
+        _remove(entry, wanted, witness.accept_new_host_key)
 
 
 def _drop(entry: Entry) -> None:
     """Drop the tables, also where the canaries cannot be removed."""
-    from dbcheck.campaign.clearing import clear_canaries
-    from dbcheck.cli import rig
-    from dbcheck.errors import HostError
-
-    engine, host = rig.engine(entry.target, entry.password), rig.entry_host(entry)
+    engine, host = (
+        assemble.engine(entry.target, entry.password),
+        assemble.entry_host(entry),
+    )
     failure: HostError | None = None
     if host is not None:
         with contextlib.closing(host):
@@ -84,8 +92,6 @@ def _drop(entry: Entry) -> None:
 
 def _report(place: str, cleared: Cleared) -> None:
     """Print what was removed; raise HostError if canaries stay."""
-    from dbcheck.errors import HostError
-
     for folder in cleared.removed:
         say(f"removed the canaries in {folder} from {place}")
     if not cleared.removed and not cleared.kept:
@@ -98,15 +104,8 @@ def _report(place: str, cleared: Cleared) -> None:
         )
 
 
-def _remove(entry: Entry, run_ids: Sequence[str], accept_new_host_key: bool) -> None:
-    from dbcheck import clientkey
-    from dbcheck.cli import rig
-    from dbcheck.witness.window import WindowLimits
-
-    opened = rig.entry_witness(
-        entry, WindowLimits(), accept_new_host_key=accept_new_host_key
-    )
-    with contextlib.closing(opened):
+def _remove(entry: Entry, run_ids: Sequence[str], new_key: bool) -> None:
+    with assemble.opened_witness(entry, WindowLimits(), new_key) as opened:
         for run_id in run_ids:
             opened.remove(run_id)
             clientkey.forget(run_id)

@@ -1,24 +1,27 @@
-"""dbcheck demo: honest, lying and relaxed, on this machine, as one table."""
+"""dbcheck demo: what a lying drive and unsafe settings lose, as one table."""
 
 from __future__ import annotations
 
 import contextlib
-import secrets
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from dbcheck.cli import FAILED, PASS, options
+from dbcheck import files
+from dbcheck import workload as workloads
+from dbcheck.campaign.outcome import Outcome, result_of
+from dbcheck.cli import FAILED, PASS, options, output
+from dbcheck.cli.groups import Verb, option
+from dbcheck.cli.lab_cycles import lab_cycles, lab_workload
+from dbcheck.cli.options import drawn
 from dbcheck.cli.say import say
+from dbcheck.lab.lab import missing
 from dbcheck.lab.spec import DriveSpec, LabSpec
-
-if TYPE_CHECKING:
-    from dbcheck.campaign.outcome import Outcome
-    from dbcheck.report.progress import PlainProgress
+from dbcheck.report.lab import demo_bounds, demo_table
+from dbcheck.report.progress import PlainProgress, progress
 
 RELAXED = {
     "postgresql": {"synchronous_commit": "off"},
@@ -75,8 +78,6 @@ def _case(settings: Mapping[str, str]) -> str:
 
 def rows(rung: str) -> list[Row]:
     """Return the lines of the demo on *rung*, for the servers that are here."""
-    from dbcheck.lab.lab import missing
-
     if rung == "drive":
         return list(drive_rows())
     here = [
@@ -85,30 +86,31 @@ def rows(rung: str) -> list[Row]:
     return [row for engine in here or ["postgresql"] for row in process_rows(engine)]
 
 
-@click.command("demo")
-@click.option("--list", "only_list", is_flag=True, help="Say what it would run.")
-@click.option(
+@click.command("demo", cls=Verb)
+@option("--list", "only_list", is_flag=True, help="List what would be run.")
+@option(
     "--rung",
     type=click.Choice(("auto", "drive", "process")),
     default="auto",
     show_default=True,
-    help="drive needs root; process kills the server and proves less.",
+    help="What is cut: the power of a virtual drive (needs root), or only the server "
+    "process, which proves less. auto: the drive if this machine can run one.",
 )
-@click.option(
-    "--seed", type=options.SEED, help="Decides rows, moments, and what a drive loses."
+@option(
+    "--seed",
+    type=options.SEED,
+    metavar="N",
+    help="Decides rows, moments, and what a drive loses. Default: random.",
 )
 @options.runs()
 @options.as_json()
 def command(
     only_list: bool, rung: str, seed: int | None, runs: Path, as_json: bool
 ) -> None:
-    """Show it on this machine: honest, lying and relaxed, as one table.
+    """Show on this machine what a lying drive and unsafe settings lose, as one table.
 
     Exits with 0 only if every line came out as expected.
     """
-    from dbcheck import files
-    from dbcheck.lab.lab import missing
-
     if rung == "auto":
         wanted = [LabSpec(engine) for engine in RELAXED]
         lacking = [reason for spec in wanted for reason in missing(spec)]
@@ -121,17 +123,12 @@ def command(
         for row in lines:
             say("  ".join((row.spec.engine, row.case, row.expected)))
         return
-    drawn = secrets.randbits(31) if seed is None else seed
-    sys.exit(PASS if _show(lines, drawn, runs, as_json=as_json) else FAILED)
+    good = _show(lines, drawn(seed), runs, as_json=as_json)
+    sys.exit(PASS if good else FAILED)
 
 
 def _show(lines: list[Row], seed: int, runs: Path, *, as_json: bool) -> bool:
     """Run every line, print the table; return whether all came out as expected."""
-    from dbcheck.campaign.outcome import result_of
-    from dbcheck.cli import output
-    from dbcheck.report.lab import demo_bounds, demo_table
-    from dbcheck.report.progress import progress
-
     shown = []
     with progress(output.progress_console(), live=not as_json, only={"lab"}) as view:
         for row in lines:
@@ -157,9 +154,6 @@ def _show(lines: list[Row], seed: int, runs: Path, *, as_json: bool) -> bool:
 
 def _run(row: Row, seed: int, view: PlainProgress, runs: Path) -> Outcome:
     """Run the cycles of one line; return the outcome that counts."""
-    from dbcheck import workload as workloads
-    from dbcheck.cli.lab_cycles import lab_cycles, lab_workload
-
     load = lab_workload(workloads.load("insert"))
     cycles = lab_cycles(row.spec, load, seed, row.cycles, view, runs)
     with contextlib.closing(cycles):

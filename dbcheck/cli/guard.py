@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 
-from dbcheck.cli import rig
+from dbcheck.cli import assemble
 from dbcheck.core.cutclass import CutClass
 from dbcheck.core.other_users import OtherUsers
 from dbcheck.errors import EngineError, UsageError
@@ -26,7 +26,7 @@ def guard(entry: Entry, engine: Engine, *, yes: bool, i_know: bool) -> str:
     if not entry.power.guarded:
         return ""
     require_sole(entry)
-    host = rig.power_host(entry)
+    host = assemble.power_host(entry)
     seen = host.identity() if host else None
     name = entry.wiring.title
     interlock.require_elsewhere(name, seen)

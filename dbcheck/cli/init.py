@@ -7,22 +7,20 @@ from pathlib import Path
 import click
 
 from dbcheck import files
-from dbcheck.cli import options
+from dbcheck.cli.entry_options import INVENTORY
+from dbcheck.cli.groups import Verb
 from dbcheck.cli.say import say
+from dbcheck.errors import UsageError
 from dbcheck.stored import private
 
 
-@click.command("init")
-@click.argument(
-    "file", type=click.Path(path_type=Path), default=Path(options.INVENTORY)
-)
+@click.command("init", cls=Verb)
+@click.argument("file", type=click.Path(path_type=Path), default=Path(INVENTORY))
 def command(file: Path) -> None:
     """Write a commented inventory to FILE, by default inventory.yml; replaces nothing.
 
     It holds invented hosts: edit it, then try dbcheck power state HOST.
     """
-    from dbcheck.errors import UsageError
-
     try:
         with private(file, "xb") as new:
             new.write(files.inventory_example().encode())

@@ -16,7 +16,7 @@ from dbcheck.campaign.known import NOTHING_KNOWN, Known
 from dbcheck.campaign.outcome import Outcome
 from dbcheck.campaign.preflight import preflight
 from dbcheck.campaign.rig import Limits
-from dbcheck.cli.rig import lab_rig
+from dbcheck.cli.lab_rig import lab_rig
 from dbcheck.core.verdict import Verdict
 from dbcheck.core.workload import Workload
 from dbcheck.lab.drive.image import require_room

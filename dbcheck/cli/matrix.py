@@ -2,58 +2,86 @@
 
 from __future__ import annotations
 
-import contextlib
-import secrets
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import click
 
-from dbcheck.cli import FAILED, PASS, options
+from dbcheck import workload as workloads
+from dbcheck.cli import FAILED, PASS, assemble, options, output
+from dbcheck.cli.entries import chosen
+from dbcheck.cli.entry_options import (
+    HostOptions,
+    NamedByArgument,
+    TargetOptions,
+    WaitOptions,
+    WitnessOptions,
+)
+from dbcheck.cli.groups import Verb, grouped, option
+from dbcheck.cli.guard import guard, require_passable
+from dbcheck.cli.matrix_cycles import Measured, in_labs
+from dbcheck.cli.matrix_rows import Matrix, read_matrix
+from dbcheck.cli.matrix_target import on_target
+from dbcheck.cli.options import ConsentOptions, drawn
+from dbcheck.cli.power_options import PowerOptions
+from dbcheck.cli.resumable import reconcile_flags
 from dbcheck.lab.spec import ENGINES
-
-if TYPE_CHECKING:
-    from dbcheck.cli.matrix_cycles import Measured
-    from dbcheck.cli.matrix_rows import Matrix
-    from dbcheck.core.workload import Workload
-    from dbcheck.report.progress import PlainProgress
+from dbcheck.report.matrix import comparison, matrix_report
+from dbcheck.report.progress import progress
+from dbcheck.witness.window import WindowLimits
 
 
-@click.command("matrix")
-@click.argument("name", required=False)
-@click.option(
+@click.command("matrix", cls=Verb)
+@grouped
+@option(
     "--preset",
     metavar="NAME|FILE",
     help="percona-2009, or a TOML file of your own; see matrices/.",
 )
-@click.option(
+@option(
     "--vary",
     multiple=True,
     metavar="KEY=A,B,...",
     help="One row for each value, e.g. drive=honest,lying or "
     "setting.synchronous_commit=on,off; given twice: for each combination.",
 )
-@click.option("--engine", type=click.Choice(ENGINES), help="Of the lab's rows.")
-@click.option("--cuts", type=click.IntRange(1), help="Of each row; else the file's, 3.")
-@click.option("--workload", metavar="NAME|FILE", help="Else the file's, or insert.")
-@click.option("--sessions", type=int, help="Connections; else the file's.")
-@click.option(
-    "--seed", type=options.SEED, help="As for dbcheck lab run, or dbcheck run."
+@option("--engine", type=click.Choice(ENGINES), help="Server of the lab's rows.")
+@option(
+    "--cuts",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Cuts of each row. Default: the file's, or 3.",
 )
-@options.inventory()
-@options.target(required=False)
-@options.witness(required=False)
-@options.host()
-@options.power()
-@options.consent()
-@options.waiting()
+@option(
+    "--workload",
+    metavar="NAME|FILE",
+    help="insert, classic, registers, or a TOML file of your own. Default: the file's, "
+    "or insert.",
+)
+@option(
+    "--sessions",
+    type=int,
+    metavar="N",
+    help="Connections that commit. Default: the file's, or the workload's.",
+)
+@option(
+    "--seed",
+    type=options.SEED,
+    metavar="N",
+    help="Decides rows, moments, and what a lab's drive loses. Default: random.",
+)
 @options.runs()
 @options.as_json()
 def command(
-    name: str | None,
+    named: NamedByArgument,
+    target: TargetOptions,
+    host: HostOptions,
+    witness: WitnessOptions,
+    power: PowerOptions,
+    consent: ConsentOptions,
+    wait: WaitOptions,
     preset: str | None,
     vary: tuple[str, ...],
     engine: str | None,
@@ -61,12 +89,10 @@ def command(
     workload: str | None,
     sessions: int | None,
     seed: int | None,
-    target: str | None,
     runs: Path,
     as_json: bool,
-    **_: Any,  # what entries.chosen and _on_target read
 ) -> None:
-    """Run several configurations, and show them side by side.
+    """Compare several configurations in one table.
 
     For each row: how many commits per second, what a commit took, how many cuts lost
     something, and the verdict. In the lab each row is a lab of its own; what can be
@@ -79,65 +105,50 @@ def command(
     Ctrl-C shows what there is so far. Exits with 0 if each row went through its cuts
     and has a verdict, that which the file expects of it if it does.
     """
-    from dbcheck import workload as workloads
-    from dbcheck.cli import output
-    from dbcheck.cli.matrix_cycles import Measured, in_labs
-    from dbcheck.cli.matrix_rows import read_matrix
-    from dbcheck.report.progress import progress
-
-    drawn = secrets.randbits(31) if seed is None else seed
-    real = bool(name or target)
-    matrix = read_matrix(preset, vary, target=real, seed=drawn, engine=engine)
+    seed = drawn(seed)
+    real = bool(named.name or target.target)
+    matrix = read_matrix(preset, vary, target=real, seed=seed, engine=engine)
     load = workloads.load(workload or matrix.workload)
     load = load.with_sessions(matrix.sessions if sessions is None else sessions)
     measured = [Measured(row) for row in matrix.rows]
-    measure = _on_target if real else in_labs
-    shown = None if real else {"lab"}
+    count = cuts or matrix.cuts
     try:
-        with progress(output.progress_console(), live=not as_json, only=shown) as view:
-            measure(measured, load, drawn, cuts or matrix.cuts, view, runs)
+        if not real:
+            with progress(
+                output.progress_console(), live=not as_json, only={"lab"}
+            ) as view:
+                in_labs(measured, load, seed, count, view, runs)
+        else:
+            entry = chosen(named, target, host, witness, power, wait)
+            require_passable(entry)
+            _take_price(measured, entry.price)
+            new_key, lag = witness.accept_new_host_key, WindowLimits()
+            with (
+                progress(output.progress_console(), live=not as_json) as view,
+                assemble.opened_witness(entry, lag, new_key) as log,
+            ):
+                rig = assemble.entry_rig(entry, log, view, runs, lag)
+                guard(entry, rig.engine, yes=consent.yes, i_know=consent.i_know)
+                again = reconcile_flags(named, target, host, witness)
+                password = entry.password
+                on_target(measured, rig, load, seed, count, view, password, again)
     except KeyboardInterrupt:
-        _show(matrix, measured, drawn, as_json=as_json)
+        _show(matrix, measured, seed, as_json=as_json)
         raise
-    sys.exit(PASS if _show(matrix, measured, drawn, as_json=as_json) else FAILED)
+    sys.exit(PASS if _show(matrix, measured, seed, as_json=as_json) else FAILED)
 
 
-def _on_target(
-    measured: Sequence[Measured],
-    load: Workload,
-    seed: int,
-    cuts: int,
-    view: PlainProgress,
-    runs: Path,
-) -> None:
-    """Put the rig together, have the guard look at it, and run every row on it."""
-    from dbcheck.cli import rig
-    from dbcheck.cli.entries import chosen
-    from dbcheck.cli.guard import guard, require_passable
-    from dbcheck.cli.matrix_target import on_target
-    from dbcheck.witness.window import WindowLimits
-
-    context = click.get_current_context()
-    flags, entry = context.params, chosen(context)
-    require_passable(entry)
+def _take_price(measured: Sequence[Measured], price: float | None) -> None:
+    """Give each row that names no price that of the target."""
     for one in measured:
         if one.row.price is None:
-            one.row = replace(one.row, price=entry.price)
-    new_key, lag = flags["accept_new_host_key"], WindowLimits()
-    the_witness = rig.entry_witness(entry, lag, accept_new_host_key=new_key)
-    with contextlib.closing(the_witness):
-        the_rig = rig.entry_rig(entry, the_witness, view, runs, lag)
-        guard(entry, the_rig.engine, yes=flags["yes"], i_know=flags["i_know"])
-        on_target(measured, the_rig, load, seed, cuts, view, entry.password)
+            one.row = replace(one.row, price=price)
 
 
 def _show(
     matrix: Matrix, measured: Sequence[Measured], seed: int, *, as_json: bool
 ) -> bool:
     """Print what there is; return whether all of it is there, and as expected."""
-    from dbcheck.cli import output
-    from dbcheck.report.matrix import comparison, matrix_report
-
     lines = [one.line() for one in measured]
     good = all(line.as_expected for line in lines)
     if as_json:

@@ -10,9 +10,9 @@ from dbcheck.campaign.control import run_control
 from dbcheck.campaign.cycle import require_answered
 from dbcheck.campaign.known import NOTHING_KNOWN
 from dbcheck.campaign.rig import Rig
-from dbcheck.cli import rig
+from dbcheck.cli import assemble
 from dbcheck.cli.matrix_cycles import Measured
-from dbcheck.cli.run import resumable_cycle
+from dbcheck.cli.resumable import resumable_cycle
 from dbcheck.core.plans.registry import statements_of
 from dbcheck.core.workload import Workload
 from dbcheck.engines.url import read_url
@@ -29,8 +29,11 @@ def on_target(
     cuts: int,
     view: PlainProgress,
     password: Secret | None,
+    again: Sequence[str],
 ) -> None:
     """Cut the power of *base*'s target *cuts* times under each row.
+
+    again: see resumable.reconcile_flags().
 
     A row that the server refuses is found before the first cut, and loses no other.
     An error after that ends it all: the run that it leaves is to be reconciled before
@@ -39,7 +42,7 @@ def on_target(
     fit: list[tuple[Measured, Rig]] = []
     for one in measured:
         url = session_url(base.engine.target, one.row.settings)
-        engine = rig.engine(url, password) if one.row.settings else base.engine
+        engine = assemble.engine(url, password) if one.row.settings else base.engine
         try:
             observable.check(engine, statements_of(workload.plan), weak=one.row.relaxed)
         except DbcheckError as error:
@@ -55,7 +58,9 @@ def on_target(
                 if one.row.relaxed:
                     outcome = run_control(its_rig, workload, drawn, known)
                 else:
-                    outcome = resumable_cycle(its_rig, workload, drawn, [], known, view)
+                    outcome = resumable_cycle(
+                        its_rig, workload, drawn, [], known, view, again
+                    )
                 one.note(outcome, view)
                 require_answered(outcome)  # it is to be reconciled before another one
                 # What a cycle left whose rows were not read is not known.

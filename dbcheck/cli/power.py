@@ -2,43 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from dbcheck.cli import options
+from dbcheck.campaign import idle
+from dbcheck.campaign.observable import data_mark
+from dbcheck.cli import assemble, options, output
+from dbcheck.cli.entry_options import InventoryOptions
+from dbcheck.cli.groups import VerbGroup, grouped, option
+from dbcheck.cli.guard import guard
+from dbcheck.cli.options import ConsentOptions
 from dbcheck.cli.say import say
+from dbcheck.core.cutclass import CutClass
+from dbcheck.core.table import LEDGER
+from dbcheck.errors import PowerError, UsageError
+from dbcheck.inventory.entry import Entry
+from dbcheck.inventory.load import load
+from dbcheck.ports.power import PowerSwitch
+from dbcheck.power import consent as agreed
+from dbcheck.power import reached, selftest
+from dbcheck.power.registry import UNATTENDED
+from dbcheck.report.progress import PlainProgress
 
-if TYPE_CHECKING:
-    from dbcheck.core.cutclass import CutClass
-    from dbcheck.inventory.entry import Entry
-    from dbcheck.ports.power import PowerSwitch
-    from dbcheck.power.selftest import SelfTest
 
-
-@click.group("power")
+@click.group("power", cls=VerbGroup)
 def command() -> None:
-    """Look at the power of a HOST in an inventory, cut it, restore it.
+    """Show the power of a HOST in an inventory, cut it, restore it, test its switch.
 
     docs/power.md says what each kind of switch proves.
     """
 
 
-def _host() -> Callable[[options.F], options.F]:
-    def decorate(function: options.F) -> options.F:
-        function = options.as_json()(options.inventory()(function))
-        return click.argument("host")(function)
-
-    return decorate
-
-
 @command.command()
-@_host()
-def state(host: str, inventory: Path, as_json: bool) -> None:
+@click.argument("host")
+@grouped
+@options.as_json()
+def state(host: str, lookup: InventoryOptions, as_json: bool) -> None:
     """Print what the switch reports: on, off or unknown."""
-    _, switch = _switch(host, inventory)
+    _, switch = _switch(host, lookup)
     found = switch.state().value
     _show(
         {"host": host, "switch": switch.kind.value, "state": found},
@@ -48,25 +50,28 @@ def state(host: str, inventory: Path, as_json: bool) -> None:
 
 
 @command.command()
-@_host()
-@options.consent()
-def cut(host: str, inventory: Path, yes: bool, i_know: bool, as_json: bool) -> None:
+@click.argument("host")
+@grouped
+@options.as_json()
+def cut(
+    host: str, lookup: InventoryOptions, consent: ConsentOptions, as_json: bool
+) -> None:
     """Cut the power at once, without any load. The host stays off."""
-    from dbcheck.power.consent import remember
-
-    entry, switch = _switch(host, inventory, unattended=True)
-    _guard(entry, yes=yes, i_know=i_know)
+    entry, switch = _switch(host, lookup, unattended=True)
+    _guard(entry, consent)
     done = switch.cut()
     result = {"host": host, "switch": switch.kind.value, "report": dict(done.report)}
     _show(result, f"{host}: the power is cut", as_json=as_json)
-    remember(entry.wiring)
+    agreed.remember(entry.wiring)
 
 
 @command.command()
-@_host()
-def restore(host: str, inventory: Path, as_json: bool) -> None:
+@click.argument("host")
+@grouped
+@options.as_json()
+def restore(host: str, lookup: InventoryOptions, as_json: bool) -> None:
     """Apply the power after its time off; the host may still boot."""
-    entry, switch = _switch(host, inventory, unattended=True)
+    entry, switch = _switch(host, lookup, unattended=True)
     switch.restore()
     done = "the power is restored"
     if entry.power.returns_by_itself:
@@ -76,9 +81,10 @@ def restore(host: str, inventory: Path, as_json: bool) -> None:
 
 
 @command.command()
-@_host()
-@options.consent()
-@click.option(
+@click.argument("host")
+@grouped
+@options.as_json()
+@option(
     "--wait",
     type=options.SECONDS,
     default=600.0,
@@ -87,17 +93,18 @@ def restore(host: str, inventory: Path, as_json: bool) -> None:
     help="Seconds that the host may take to answer over SSH again.",
 )
 def test(
-    host: str, inventory: Path, yes: bool, i_know: bool, wait: float, as_json: bool
+    host: str,
+    lookup: InventoryOptions,
+    consent: ConsentOptions,
+    wait: float,
+    as_json: bool,
 ) -> None:
     """Test the switch of an idle host: cut, restore, report.
 
     Over SSH it also sees whether this host went down, and not another one.
     """
-    from dbcheck.errors import PowerError
-    from dbcheck.power.consent import remember
-
-    entry, switch = _switch(host, inventory, unattended=True)
-    recognised = _guard(entry, yes=yes, i_know=i_know)
+    entry, switch = _switch(host, lookup, unattended=True)
+    recognised = _guard(entry, consent)
     seen, depths = _tested(entry, switch, wait)
     if seen.rebooted is False:
         raise PowerError(
@@ -119,40 +126,32 @@ def test(
         "depths": depths,
     }
     _show(result, *_test_lines(result, switch.cut_class), as_json=as_json)
-    remember(entry.wiring)
+    agreed.remember(entry.wiring)
 
 
 def _tested(
     entry: Entry, switch: PowerSwitch, wait_s: float
-) -> tuple[SelfTest, list[str]]:
+) -> tuple[selftest.SelfTest, list[str]]:
     """Cut and restore; return what was seen, and how deep it went on each filesystem.
 
     That is measured where the host can be asked, and remembered unless the host went
     on: then the switch cuts something else.
     """
-    from dbcheck.campaign.idle import measured
-    from dbcheck.campaign.observable import data_mark
-    from dbcheck.cli import output, rig
-    from dbcheck.core.table import LEDGER
-    from dbcheck.power.reached import remember
-    from dbcheck.power.selftest import run
-    from dbcheck.report.progress import PlainProgress
-
-    host, asked = rig.power_host(entry), rig.entry_host(entry)
+    host, asked = assemble.power_host(entry), assemble.entry_host(entry)
     if asked is None:
-        return run(switch, host, wait_s), []
-    engine = rig.engine(entry.target, entry.password)
-    seen, depths, reached = measured(
+        return selftest.run(switch, host, wait_s), []
+    engine = assemble.engine(entry.target, entry.password)
+    seen, depths, depth = idle.measured(
         asked,
         PlainProgress(output.progress_console()),
         engine.facts(),
         engine.places((LEDGER,)),
         data_mark(engine),
-        lambda: run(switch, host, wait_s),
+        lambda: selftest.run(switch, host, wait_s),
         switch.cut_class,
     )
-    if reached is not None and seen.rebooted is not False:
-        remember(entry.wiring, reached)
+    if depth is not None and seen.rebooted is not False:
+        reached.remember(entry.wiring, depth)
     return seen, [
         f"{each}: {each.finding.reasons[0] if each.finding else each.unmeasured}"
         for each in depths
@@ -181,41 +180,30 @@ def _test_lines(result: dict[str, Any], cut_class: CutClass) -> list[str]:
 
 
 def _switch(
-    host: str, inventory: Path, *, unattended: bool = False
+    host: str, lookup: InventoryOptions, *, unattended: bool = False
 ) -> tuple[Entry, PowerSwitch]:
     """Return a host and its switch; raise UsageError if *unattended* and there is none.
 
     A human who is asked to cut, and to restore in the next moment, tests nothing.
     """
-    from dbcheck.cli import rig
-    from dbcheck.errors import UsageError
-    from dbcheck.inventory.load import load
-    from dbcheck.power.registry import UNATTENDED
-
-    entry = load(inventory).entry(host)
+    entry = load(lookup.inventory).entry(host)
     if unattended and entry.power.attended:
         raise UsageError(
             f"host {host} has no switch: its dbcheck_power is manual",
             hint="Cut and restore it by hand, or give it a switch by dbcheck_power: "
             f"{UNATTENDED}.",
         )
-    return entry, rig.power_switch(entry, lambda text: say(text, err=True))
+    return entry, assemble.power_switch(entry, lambda text: say(text, err=True))
 
 
-def _guard(entry: Entry, *, yes: bool, i_know: bool) -> str:
-    from dbcheck.cli import rig
-    from dbcheck.cli.guard import guard
-
+def _guard(entry: Entry, consent: ConsentOptions) -> str:
     if not entry.power.guarded:  # the server need not even be reached
         return ""
-    return guard(
-        entry, rig.engine(entry.target, entry.password), yes=yes, i_know=i_know
-    )
+    engine = assemble.engine(entry.target, entry.password)
+    return guard(entry, engine, yes=consent.yes, i_know=consent.i_know)
 
 
 def _show(result: dict[str, Any], *lines: str, as_json: bool) -> None:
-    from dbcheck.cli import output
-
     if as_json:
         output.print_json(result)
     else:

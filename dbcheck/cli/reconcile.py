@@ -3,46 +3,50 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import click
 
-from dbcheck.cli import options
+from dbcheck.campaign.judging import judge_run
+from dbcheck.cli import options, output
+from dbcheck.cli.entry_options import (
+    HostOptions,
+    NamedByFlag,
+    TargetOptions,
+    WaitOptions,
+    WitnessOptions,
+)
+from dbcheck.cli.groups import Verb, grouped, option
+from dbcheck.errors import UsageError
+from dbcheck.runs import RunFolder
+from dbcheck.stored import may_write
+from dbcheck.witness.log import FrameLogReader
 
-if TYPE_CHECKING:
-    from dbcheck.inventory.entry import Entry
-    from dbcheck.ports.witness import Witness
-    from dbcheck.runs import RunFolder
 
-
-@click.command("reconcile")
+@click.command("reconcile", cls=Verb)
+@grouped
 @click.argument("run", required=False, type=click.Path(path_type=Path))
-@click.option(
+@option(
     "--run", "run_id", metavar="ID", help="Run id on the witness, without a RUN folder."
 )
-@click.option(
-    "--offline", is_flag=True, help="Judge what is stored in RUN; touch no server."
+@option(
+    "--offline", is_flag=True, help="Judge what is stored in RUN; contact no server."
 )
-@options.name()
-@options.inventory()
-@options.target(required=False)
-@options.witness(required=False)
-@options.host()
-@options.waiting()
 @options.runs()
 @options.as_json()
 def command(
     run: Path | None,
+    named: NamedByFlag,
+    target: TargetOptions,
+    host: HostOptions,
+    witness: WitnessOptions,
+    wait: WaitOptions,
     run_id: str | None,
     offline: bool,
-    accept_new_host_key: bool,
     runs: Path,
     as_json: bool,
-    **_: Any,  # what entries.chosen() reads
 ) -> None:
-    """Finish or judge again a run whose power was cut.
+    """Judge a run whose power was cut, for the first time or again.
 
     \b
     dbcheck reconcile runs/ID                    read the survivors, judge
@@ -57,18 +61,6 @@ def command(
     Reads the table in a read-only transaction. Do it before anything writes to
     the recovered server.
     """
-    from dbcheck.campaign.cycle import reconcile_run
-    from dbcheck.campaign.judging import judge_run
-    from dbcheck.cli import output, rig
-    from dbcheck.cli.entries import chosen
-    from dbcheck.errors import UsageError
-    from dbcheck.power.kinds.manual import ManualPlan
-    from dbcheck.report.progress import progress
-    from dbcheck.runs import RunFolder
-    from dbcheck.stored import may_write
-    from dbcheck.witness.log import FrameLogReader
-    from dbcheck.witness.window import WindowLimits
-
     if (run is None) == (run_id is None):
         raise UsageError(
             "give either a run folder or --run with a run id",
@@ -83,67 +75,11 @@ def command(
         with alone:
             outcome = judge_run(stored_run, FrameLogReader())
         output.end_with(outcome, as_json=as_json)
-    folder = RunFolder.open(run) if run is not None else None
-    # Nothing is cut here, whatever the inventory says.
-    entry = replace(chosen(click.get_current_context()), power=ManualPlan())
-    entry = _completed(entry, folder)
-    with progress(output.progress_console(), live=not as_json) as view:
-        lag = WindowLimits()
-        the_witness = rig.entry_witness(
-            entry, lag, accept_new_host_key=accept_new_host_key
-        )
-        with contextlib.closing(the_witness):
-            folder = folder or _recalled(the_witness, run_id or "", runs)
-            manifest = folder.manifest()
-            the_rig = rig.entry_rig(entry, the_witness, view, runs, lag)
-            if manifest.target != the_rig.engine.target:
-                view.phase("preflight", _OTHER_TARGET.format(manifest.target))
-            outcome = reconcile_run(the_rig, folder, manifest)
+    # Judging offline imports nothing that reads an inventory or reaches a server.
+    from dbcheck.cli.entries import chosen
+    from dbcheck.cli.reconcile_server import reconciled
+
+    entry = chosen(named, target, host, witness, wait)
+    new_key, live = witness.accept_new_host_key, not as_json
+    outcome = reconciled(entry, run, run_id or "", runs, new_key=new_key, live=live)
     output.end_with(outcome, as_json=as_json)
-
-
-_OTHER_TARGET = "the run's manifest names another URL of the target: {}"
-
-
-def _completed(entry: Entry, folder: RunFolder | None) -> Entry:
-    """Return *entry* with the target and the witness that the run's manifest names.
-
-    Only of a manifest that this client made, not of one that a witness gave: that one
-    would choose who is sent the password.  Raise UsageError if either is missing then.
-    """
-    from dbcheck.errors import UsageError
-
-    if folder is not None and not folder.recalled().manifest:
-        manifest = folder.manifest()
-        return replace(
-            entry,
-            target=entry.target or manifest.target,
-            witness=entry.witness or manifest.witness,
-        )
-    if not entry.target:
-        what = (
-            "--run" if folder is None else f"{folder.path}, which came from a witness,"
-        )
-        raise UsageError(
-            f"{what} needs --target",
-            hint="Give the URL of the server that took the load, or its --name in the "
-            "inventory: the password is sent there, so no witness may choose it.",
-        )
-    return entry
-
-
-def _recalled(witness: Witness, run_id: str, runs: Path) -> RunFolder:
-    """Make a run folder from what the witness holds of a run."""
-    from dbcheck import clientkey
-    from dbcheck.errors import UsageError
-    from dbcheck.runs import RunFolder, require_run_id
-
-    wanted = require_run_id(run_id)
-    if (runs / wanted).exists():
-        raise UsageError(
-            f"the folder of run {wanted} is here: {runs / wanted}",
-            hint=f"Reconcile it there: dbcheck reconcile {runs / wanted}",
-        )
-    where = f"{witness.url}/{wanted}/manifest.json"
-    content, key = witness.manifest(wanted), clientkey.recall(wanted)
-    return RunFolder.recall(runs, wanted, content, key, where)

@@ -21,15 +21,15 @@ from dbcheck.cli.say import say, say_error, say_misuse
 from dbcheck.errors import DbcheckError, UsageError
 
 VERBS = {
-    "demo": "Show it on this machine: honest, lying and relaxed, as one table.",
+    "demo": "Show on this machine what a lying drive and unsafe settings lose.",
     "run": "Run one cycle: load, cut, restore, reconcile, verdict.",
-    "campaign": "Cut many times, unattended, and say what the count proves.",
-    "reconcile": "Finish or judge again a run whose power was cut.",
+    "campaign": "Cut the power many times, unattended; report what that proves.",
+    "reconcile": "Judge a run whose power was cut, for the first time or again.",
     "witness": "Check a witness; show or verify a run's log.",
-    "power": "Look at a target's power, cut it, restore it, test its switch.",
+    "power": "Show, cut and restore a host's power; test its switch.",
     "lab": "Run cycles on a virtual drive with real servers.",
-    "matrix": "Run several configurations, and show them side by side.",
-    "init": "Write a commented inventory to begin with.",
+    "matrix": "Compare several configurations in one table.",
+    "init": "Write an example inventory, with comments.",
     "clean": "Remove what dbcheck left on a target, or a run from a witness.",
 }
 

@@ -10,62 +10,52 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
+from rich.text import Text
 
-from dbcheck.cli import FAIL, options
+from dbcheck.campaign.fetching import at_most, room_for_log
+from dbcheck.campaign.independence import require_independent
+from dbcheck.cli import FAIL, PASS, assemble, options, output
+from dbcheck.cli.entries import chosen
+from dbcheck.cli.entry_options import (
+    NamedByArgument,
+    NamedByFlag,
+    TargetUrl,
+    WitnessOptions,
+)
+from dbcheck.cli.groups import VerbGroup, grouped
 from dbcheck.cli.say import say
-
-if TYPE_CHECKING:
-    from dbcheck.inventory.entry import Entry
-    from dbcheck.ports.witness import Witness
+from dbcheck.errors import LogDamaged, UsageError
+from dbcheck.inventory.entry import Entry
+from dbcheck.runs import RunFolder, read_manifest, require_run_id
+from dbcheck.witness.log import AckBatch, FrameLogReader, LogScan
+from dbcheck.witness.window import WindowLimits
 
 PROBES = 200
 _READ_BYTES = 1 << 20
 
 
-@click.group("witness")
+@click.group("witness", cls=VerbGroup)
 def command() -> None:
     """Check a witness; show or verify a run's log."""
 
 
-@contextlib.contextmanager
-def _opened(entry: Entry, accept_new_host_key: bool) -> Iterator[Witness]:
-    from dbcheck.cli import rig
-    from dbcheck.witness.window import WindowLimits
-
-    opened = rig.entry_witness(
-        entry, WindowLimits(), accept_new_host_key=accept_new_host_key
-    )
-    with contextlib.closing(opened):
-        yield opened
-
-
-def _chosen() -> Entry:
-    from dbcheck.cli.entries import chosen
-
-    return chosen(click.get_current_context())
-
-
 @command.command()
-@click.argument("name", required=False)
-@options.inventory()
-@options.witness(required=False)
-@click.option("--target", metavar="URL", help="Also: is the witness another host?")
+@grouped
 @options.as_json()
-def check(accept_new_host_key: bool, as_json: bool, **_: Any) -> None:
-    """Can it be used? Writes and fsyncs there, and describes the host.
+def check(
+    named: NamedByArgument, witness: WitnessOptions, target: TargetUrl, as_json: bool
+) -> None:
+    """Check whether a witness can be used: write and fsync there.
 
-    It is --witness, or that of the host NAME in an inventory.
+    The witness is --witness, or that of the host NAME in an inventory. With the target,
+    by --target or NAME, it is also checked that the witness is another host.
     """
-    from rich.text import Text
-
-    from dbcheck.campaign.independence import require_independent
-    from dbcheck.cli import output
-
-    entry = _chosen()
-    with _opened(entry, accept_new_host_key) as opened:
+    entry = chosen(named, witness, target)
+    new_key = witness.accept_new_host_key
+    with assemble.opened_witness(entry, WindowLimits(), new_key) as opened:
         facts = opened.facts()
         independence = "not compared: no --target was given"
         if entry.target:
@@ -100,37 +90,33 @@ def check(accept_new_host_key: bool, as_json: bool, **_: Any) -> None:
 
 @command.command()
 @click.argument("run", required=False)
-@options.name()
-@options.inventory()
-@options.witness(required=False)
-def show(run: str | None, accept_new_host_key: bool, **_: Any) -> None:
+@grouped
+def show(run: str | None, named: NamedByFlag, witness: WitnessOptions) -> None:
     """Print the logs of a run, or which runs there are.
 
     RUN is a run id on the witness, or a run folder; each log is printed as JSON lines.
     Without RUN: the ids of the runs on the witness, oldest first.
     """
-    entry = _chosen()
+    entry, new_key = chosen(named, witness), witness.accept_new_host_key
     if run is None:
-        for run_id in _runs(entry, accept_new_host_key):
+        for run_id in _runs(entry, new_key):
             say(run_id)
         return
-    with _logs(run, entry, accept_new_host_key) as logs:
+    with _logs(run, entry, new_key) as logs:
         for log in logs:
             for line in _json_lines(log):
                 say(line)
 
 
-def _runs(entry: Entry, accept_new_host_key: bool) -> Sequence[str]:
-    from dbcheck.errors import UsageError
-
+def _runs(entry: Entry, new_key: bool) -> Sequence[str]:
     if not entry.witness:
         raise UsageError(
             "neither RUN nor a witness is given",
             hint="Name a run folder; or by --witness or --name the witness whose runs "
             "are to be listed.",
         )
-    with _opened(entry, accept_new_host_key) as witness:
-        return witness.runs()
+    with assemble.opened_witness(entry, WindowLimits(), new_key) as opened:
+        return opened.runs()
 
 
 @dataclass(frozen=True)
@@ -143,12 +129,8 @@ class _Log:
 
 
 @contextlib.contextmanager
-def _logs(run: str, entry: Entry, accept_new_host_key: bool) -> Iterator[list[_Log]]:
+def _logs(run: str, entry: Entry, new_key: bool) -> Iterator[list[_Log]]:
     """Give the logs of a run folder, or temporary copies of those on the witness."""
-    from dbcheck.campaign.fetching import at_most, room_for_log
-    from dbcheck.errors import UsageError
-    from dbcheck.runs import RunFolder, read_manifest, require_run_id
-
     if not entry.witness:
         folder = RunFolder.open(Path(run))
         manifest = folder.manifest()
@@ -165,25 +147,23 @@ def _logs(run: str, entry: Entry, accept_new_host_key: bool) -> Iterator[list[_L
         return
     run_id = require_run_id(run)
     with (
-        _opened(entry, accept_new_host_key) as witness,
+        assemble.opened_witness(entry, WindowLimits(), new_key) as opened,
         tempfile.TemporaryDirectory(prefix="dbcheck-") as scratch,
     ):
         where = f"{entry.witness}/{run_id}"
-        content = witness.manifest(run_id)
+        content = opened.manifest(run_id)
         manifest = read_manifest(content, f"{where}/manifest.json")
         logs = []
         for number in range(manifest.logs):
             logs.append(_Log(Path(scratch) / str(number), run_id, number))
             with logs[-1].path.open("wb") as file:
-                chunks = witness.read(run_id, number)
+                chunks = opened.read(run_id, number)
                 limit = room_for_log(Path(scratch))
                 file.writelines(at_most(limit, chunks, f"log {number} of {where}"))
         yield logs
 
 
 def _json_lines(log: _Log) -> Iterator[str]:
-    from dbcheck.witness.log import AckBatch, LogScan
-
     with log.path.open("rb") as file:
         chunks = iter(lambda: file.read(_READ_BYTES), b"")
         for entry in LogScan(chunks, log.run_id, number=log.number):
@@ -197,18 +177,17 @@ def _json_lines(log: _Log) -> Iterator[str]:
 
 @command.command()
 @click.argument("run")
-@options.name()
-@options.inventory()
-@options.witness(required=False)
+@grouped
 @options.as_json()
-def verify(run: str, accept_new_host_key: bool, as_json: bool, **_: Any) -> None:
-    """Are all logs of a run intact? Exits with 1 and says where if not.
+def verify(
+    run: str, named: NamedByFlag, witness: WitnessOptions, as_json: bool
+) -> None:
+    """Check that all logs of a run are intact; exit with 1 if not.
 
     RUN is a run id on the witness, or a run folder.
     """
-    from dbcheck.cli import output
-
-    with _logs(run, _chosen(), accept_new_host_key) as logs:
+    entry, new_key = chosen(named, witness), witness.accept_new_host_key
+    with _logs(run, entry, new_key) as logs:
         results = list(map(_verified, logs))
     intact = all(result["intact"] for result in results)
     if as_json:
@@ -216,13 +195,10 @@ def verify(run: str, accept_new_host_key: bool, as_json: bool, **_: Any) -> None
     else:
         for log, result in zip(logs, results, strict=True):
             say(f"{log.run_id}, log {log.number}, {_in_words(result)}")
-    sys.exit(0 if intact else FAIL)
+    sys.exit(PASS if intact else FAIL)
 
 
 def _verified(log: _Log) -> dict[str, Any]:
-    from dbcheck.errors import LogDamaged
-    from dbcheck.witness.log import FrameLogReader
-
     try:
         facts = FrameLogReader().facts(log.path, log.run_id, log.number, None)
     except LogDamaged as error:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 import struct
 import threading
-import time
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+from dbcheck.clock import now_us
 from dbcheck.core.depth import RECENT_S, Completed, Counted
 from dbcheck.errors import HostError
 from dbcheck.hosts.agent import serve as host_agent
@@ -170,7 +170,7 @@ class Canaries:
             ended = self._next_result(_Ended, timeout_s=None)
             self._failure, self._answered = ended.stopped, True
             # However late this is heard, they wrote hardly longer than they reported.
-            came_us, sent_us, _ = (self._reports or [(_now_us(), 0, ())])[-1]
+            came_us, sent_us, _ = (self._reports or [(now_us(), 0, ())])[-1]
             self._note(came_us, sent_us, (ended.buffered, *ended.direct))
         except HostError as error:
             self._failure = str(error)
@@ -185,7 +185,7 @@ class Canaries:
                 return self._channel.understood(wanted, self._channel.decoded(payload))
             if kind != host_agent.COMPLETED:
                 raise self._channel.nonsense()
-            came_us = _now_us()
+            came_us = now_us()
             try:
                 sent_us, *completed = self._counts.unpack(payload)
             except struct.error:
@@ -205,7 +205,3 @@ class Canaries:
             raise self._channel.nonsense()
         with self._noting:
             self._reports.append((came_us, sent_us, completed))
-
-
-def _now_us() -> int:
-    return time.monotonic_ns() // 1000

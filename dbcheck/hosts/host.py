@@ -6,7 +6,6 @@ import secrets
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, TypeVar
 
 import msgspec
@@ -20,6 +19,7 @@ from dbcheck.errors import HostError
 from dbcheck.hosts.agent import serve as host_agent
 from dbcheck.hosts.canary import Canaries, Pace
 from dbcheck.hosts.reset import ArmedReset
+from dbcheck.remote.address import AS_SSH, SshOptions
 from dbcheck.remote.channel import AgentProtocol, Channel, Pipe
 from dbcheck.remote.program import program
 from dbcheck.remote.way import way_to
@@ -263,24 +263,10 @@ class TargetHost:
         return Channel(self._open_pipe(PROGRAM), self.place, _PROTOCOL)
 
 
-def open_host(
-    url: str,
-    *,
-    accept_new_host_key: bool | None = None,
-    identity_file: Path | None = None,
-    known_hosts: Path | None = None,
-    config_file: Path | None = None,
-) -> TargetHost:
+def open_host(url: str, options: SshOptions = AS_SSH) -> TargetHost:
     """Return the host at *url*, see remote.way; nothing is connected yet.
 
-    The options are those of remote.sshconnect.SshOptions.  Raise UsageError if the
-    URL makes no sense.
+    Raise UsageError if the URL makes no sense.
     """
-    way = way_to(
-        url,
-        accept_new_host_key=accept_new_host_key,
-        identity_file=identity_file,
-        known_hosts=known_hosts,
-        config_file=config_file,
-    )
+    way = way_to(url, options)
     return TargetHost(url, way.run, way.close)

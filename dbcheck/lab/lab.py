@@ -23,6 +23,7 @@ from dbcheck.lab.spec import LabSpec
 from dbcheck.lab.ssh import sshd
 from dbcheck.lab.state import LabRecord
 from dbcheck.lab.switch import LabSwitch
+from dbcheck.remote.address import SshOptions
 
 T = TypeVar("T")
 
@@ -108,6 +109,15 @@ class Lab:
     def find(cls, name: str) -> Lab:
         """Return the running lab of that name; raise LabError if there is none."""
         return cls(state.find(name), None)
+
+    @property
+    def ssh(self) -> SshOptions:
+        """How to reach the lab's sshd: the user's own configuration is not for it."""
+        return SshOptions(
+            identity_file=self.identity_file,
+            known_hosts=self.known_hosts,
+            config_file=Path(os.devnull),
+        )
 
     def switch(self) -> LabSwitch:
         """Return the switch of this lab's power."""

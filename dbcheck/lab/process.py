@@ -1,31 +1,14 @@
-"""Processes that end with us, and that are not taken for later ones of their id."""
+"""Processes that are not taken for later ones of their id."""
 
 from __future__ import annotations
 
 import os
 import select
 import signal
-from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from dbcheck.errors import LabError
-
-_LOOK = '[ "$PPID" = "$0" ] && exec "$@"'
-
-
-def leashed(
-    command: Sequence[str], number: signal.Signals = signal.SIGKILL
-) -> list[str]:
-    """Return *command* such that it gets a signal when the thread that starts it ends.
-
-    The kernel clears the death signal (prctl(2), PR_SET_PDEATHSIG) when the account
-    changes, so setpriv sets it afterwards; the shell then looks whether the parent
-    died in between.  The command has the id of the process that is started.
-    """
-    name = number.name.removeprefix("SIG")
-    leash = ("setpriv", "--pdeathsig", name, "--", "sh", "-c", _LOOK)
-    return [*leash, str(os.getpid()), *command]
 
 
 class Process(NamedTuple):

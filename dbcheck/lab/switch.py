@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from types import NoneType
 from typing import TypeVar
 
+from dbcheck.clock import now_us
 from dbcheck.core.cut import Cut, PowerState, SwitchKind
 from dbcheck.core.cutclass import CutClass
 from dbcheck.errors import LabError, PowerError
@@ -49,7 +49,7 @@ class LabSwitch:
         Raise PowerError if the power did not go, or if the drive saw no flush
         although this lab must send them: such a cut proves nothing.
         """
-        asked_us = time.monotonic_ns() // 1000
+        asked_us = now_us()
         result = self._ask(requests.Cut(), requests.CutResult, _CUT_TIMEOUT_S)
         report = result.report
         if report["wiring"]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
+from dbcheck.clock import now_us
 from dbcheck.core.gone import Gone
 from dbcheck.errors import LoadError
 from dbcheck.load.group import END_S, GroupResult, SessionGroup, Snapshot, merge
 from dbcheck.load.latency import percentiles_ms
-from dbcheck.load.loop import now_us
 from dbcheck.ports.listener import LoadStatus
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from queue import SimpleQueue
 
+from dbcheck.clock import now_us
 from dbcheck.core.history import SESSION_MAX, AckValues
 from dbcheck.errors import CommitUnknown, DbcheckError, EngineError, WitnessError
 from dbcheck.load.group import END_S, GroupResult, Snapshot, add_once
@@ -27,11 +27,6 @@ SNAPSHOT_S = 0.05
 _REPLIES_MAX = 64  # taken in one round, so that the first of them need not wait long
 _CONNECTING_MAX = 16  # replacements at once
 _YOUNG_US = 1_000_000  # for so long after an ack a load that is held back goes on
-
-
-def now_us() -> int:
-    """Return the client's monotonic clock in microseconds."""
-    return time.monotonic_ns() // 1000
 
 
 @dataclass(slots=True)

@@ -11,8 +11,9 @@ from collections.abc import Iterator
 import paramiko
 
 from dbcheck.errors import HostError
+from dbcheck.remote.address import Address, SshOptions
 from dbcheck.remote.program import bootstrap
-from dbcheck.remote.sshconnect import Address, Connection, SshOptions, connect
+from dbcheck.remote.sshconnect import Connection, connect
 
 _READ_BYTES = 1 << 18
 _STDERR_S = 2.0

@@ -11,7 +11,6 @@ import socket
 import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ import paramiko
 
 from dbcheck import children
 from dbcheck.errors import HostError, UsageError
+from dbcheck.remote.address import Address, SshOptions
 from dbcheck.remote.sshconfig import settings
 
 log = logging.getLogger(__name__)
@@ -26,7 +26,6 @@ log = logging.getLogger(__name__)
 # own, what paramiko logs of them would go to standard error.
 logging.getLogger("paramiko").addHandler(logging.NullHandler())
 
-USER_CONFIG = Path("~/.ssh/config")
 _KEEPALIVE_S = 5
 # Data that nobody acknowledges for so long ends a connection (tcp(7)).  TCP tries
 # again after twice as long each time: after an outage of 20 s it may take 20 s more.
@@ -36,54 +35,6 @@ _GRACE_S = 2.0
 _GLOBAL_KNOWN_HOSTS = "/etc/ssh/ssh_known_hosts /etc/ssh/ssh_known_hosts2"
 _OR_ACCEPT = ", or pass --accept-new-host-key"
 _USER_KNOWN_HOSTS = "~/.ssh/known_hosts ~/.ssh/known_hosts2"
-
-
-@dataclass(frozen=True, slots=True)
-class SshOptions:
-    """How to reach and to trust hosts, where ssh_config(5) is not to decide.
-
-    accept_new_host_key: store the key of a host that is not known yet; a key that
-                         has changed is refused always.  None: no, and the user has
-                         no option to ask for it, so no error advises one.
-    identity_file:       the only key to offer; else config, agent and ~/.ssh/id_*.
-    known_hosts:         the only file to know hosts from, and to store new ones in.
-    config_file:         the user's configuration; it need not exist.
-    """
-
-    accept_new_host_key: bool | None = None
-    identity_file: Path | None = None
-    known_hosts: Path | None = None
-    config_file: Path = USER_CONFIG
-    connect_timeout_s: float = 15.0
-
-
-@dataclass(frozen=True, slots=True)
-class Address:
-    """Whom to connect to, as the user says it; None: the configuration decides."""
-
-    host: str
-    user: str | None = None
-    port: int | None = None
-
-    @classmethod
-    def parse(cls, text: str) -> Address:
-        """Return what "[user@]host[:port]" says; raise UsageError.
-
-        The message repeats nothing that may be a password.
-        """
-        user, _, place = text.rpartition("@")
-        if ":" in user:
-            raise UsageError(
-                "the address of a host must hold no password",
-                hint="Write it like user@host:port, and log in with a key; `ssh-add`"
-                " unlocks one.",
-            )
-        host, colon, port = place.rpartition(":")
-        if not colon or place.endswith("]"):
-            host, port = place, ""
-        if not host or (port and not port.isascii()) or (port and not port.isdigit()):
-            raise UsageError(f"not a host to connect to: {place!r}")
-        return cls(host.strip("[]"), user or None, int(port) if port else None)
 
 
 class Connection:

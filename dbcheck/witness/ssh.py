@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from dbcheck.remote.address import AS_SSH, Address, SshOptions
 from dbcheck.remote.channel import Pipe
 from dbcheck.remote.ssh import SshHost
-from dbcheck.remote.sshconnect import Address, SshOptions
 from dbcheck.witness.base import AgentWitness
 from dbcheck.witness.channel import PROGRAM
 from dbcheck.witness.window import WindowLimits
@@ -21,13 +21,13 @@ class SshWitness(AgentWitness):
         address: Address,
         folder: str,
         *,
-        options: SshOptions | None = None,
+        options: SshOptions = AS_SSH,
         limits: WindowLimits | None = None,
         volatile: bool = False,
     ) -> None:
         """Keep logs in the absolute path *folder* there; connect when first asked."""
         super().__init__(url, folder, limits or WindowLimits(), volatile=volatile)
-        self._host = SshHost(url, address, options or SshOptions())
+        self._host = SshHost(url, address, options)
 
     def _open_pipe(self) -> Pipe:
         return self._host.run(PROGRAM)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from urllib.parse import SplitResult, unquote, urlsplit
+from urllib.parse import unquote, urlsplit
 
 from dbcheck.errors import UsageError
+from dbcheck.remote import address
+from dbcheck.remote.address import AS_SSH, SshOptions
 from dbcheck.witness.base import AgentWitness
 from dbcheck.witness.window import WindowLimits
 
@@ -21,72 +23,49 @@ def open_witness(
     *,
     limits: WindowLimits | None = None,
     volatile: bool = False,
-    accept_new_host_key: bool | None = None,
-    identity_file: Path | None = None,
-    known_hosts: Path | None = None,
-    config_file: Path | None = None,
+    options: SshOptions = AS_SSH,
 ) -> AgentWitness:
     """Return the witness that *url* names, connected to nothing yet.
 
-    volatile accepts a folder in memory: for a lab alone.  The last four are for
-    ssh, see SshOptions; a lab names an empty config_file, /dev/null.  Raise
-    UsageError if the URL makes no sense.
+    volatile accepts a folder in memory: for a lab alone.  The options are for ssh.
+    Raise UsageError if the URL makes no sense.
     """
-    try:
-        parts = urlsplit(url)
-        _ = parts.port  # parsed only when asked for
-    except ValueError:  # whose words may hold a part of a password
-        raise UsageError("the URL of the witness cannot be read", hint=_HINT) from None
-    if parts.password is not None:  # say nothing that could show it
-        raise UsageError(
-            "a witness's URL must hold no password",
-            hint="Log in with a key; `ssh-add` unlocks one.",
-        )
-    if parts.scheme == "file":
+    if url.startswith("file:"):
         from dbcheck.witness.file import FileWitness
 
-        return FileWitness(url, _local(url, parts), limits=limits, volatile=volatile)
-    if parts.scheme != "ssh":
-        shown = url.rpartition("@")[2]  # before it, there may be a password
-        raise UsageError(f"not a witness: {shown!r}", hint=_HINT)
+        return FileWitness(url, _local(url), limits=limits, volatile=volatile)
+    host, path = address.parse_ssh_url(url, "a witness", _HINT)
     # paramiko takes 100 ms to import, and a file witness does not need it.
-    from dbcheck.remote.sshconnect import USER_CONFIG, Address, SshOptions
     from dbcheck.witness.ssh import SshWitness
 
-    if not parts.hostname:
-        raise UsageError(f"no host in {url!r}", hint=_HINT)
     return SshWitness(
         url,
-        Address(parts.hostname, unquote(parts.username or "") or None, parts.port),
-        _remote(url, parts),
-        options=SshOptions(
-            accept_new_host_key=accept_new_host_key,
-            identity_file=identity_file,
-            known_hosts=known_hosts,
-            config_file=config_file or USER_CONFIG,
-        ),
+        host,
+        _remote(url, path),
+        options=options,
         limits=limits,
         volatile=volatile,
     )
 
 
-def _local(url: str, parts: SplitResult) -> Path:
+def _local(url: str) -> Path:
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        raise UsageError("the URL of a witness cannot be read", hint=_HINT) from None
     if parts.netloc or parts.query or parts.fragment:
-        raise UsageError(f"not a folder: {url!r}", hint=_HINT)
-    return Path(os.path.abspath(_folder(url, parts)))
+        raise UsageError(f"not a folder: {address.after_login(url)!r}", hint=_HINT)
+    return Path(os.path.abspath(_folder(url, unquote(parts.path))))
 
 
-def _remote(url: str, parts: SplitResult) -> str:
-    if parts.query or parts.fragment:
-        raise UsageError(f"not a folder: {url!r}", hint=_HINT)
-    folder = os.path.normpath(_folder(url, parts))
+def _remote(url: str, path: str) -> str:
+    folder = os.path.normpath(_folder(url, path))
     if folder == "/":
         raise UsageError(f"no folder in {url!r}", hint=_HINT)
     return folder
 
 
-def _folder(url: str, parts: SplitResult) -> str:
-    folder = unquote(parts.path)
-    if not folder or not folder.isprintable():
+def _folder(url: str, path: str) -> str:
+    if not path or not path.isprintable():
         raise UsageError(f"no folder in {url!r}", hint=_HINT)
-    return folder
+    return path

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import os
 import tempfile
 import time
 from collections import deque
@@ -73,9 +72,7 @@ def main(words: Sequence[str]) -> None:
 def _witness(lab: Lab, *, lockstep: bool) -> SshWitness:
     witness = open_witness(
         lab.witness_url,
-        identity_file=lab.identity_file,
-        known_hosts=lab.known_hosts,
-        config_file=Path(os.devnull),
+        options=lab.ssh,
         limits=WindowLimits(lockstep=lockstep),
         volatile=True,
     )

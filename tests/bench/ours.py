@@ -15,7 +15,7 @@ from dbcheck import workload
 from dbcheck.campaign.loading import groups_of
 from dbcheck.campaign.preflight import preflight
 from dbcheck.campaign.rig import Limits
-from dbcheck.cli.rig import lab_rig
+from dbcheck.cli.lab_rig import lab_rig
 from dbcheck.lab.lab import Lab
 from dbcheck.load.load import Load
 from dbcheck.load.process import ProcessGroup

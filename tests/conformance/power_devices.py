@@ -24,6 +24,7 @@ from dbcheck.power.kinds.fence import FencePlan
 from dbcheck.power.kinds.lab import LabPlan
 from dbcheck.power.kinds.manual import ManualPlan
 from dbcheck.power.kinds.sysrq import SysrqPlan, SysrqSwitch
+from dbcheck.remote.address import SshOptions
 from tests.kit import fence_lab
 from tests.kit.lab_access import connect
 from tests.kit.waiting import wait_until
@@ -121,9 +122,11 @@ def by_kernel(folder: Path, lab: Lab) -> Iterator[Device]:
         patch.setattr(sysrq, "boot_id", lambda: "another")  # the client is elsewhere
         host = open_host(
             f"ssh://{sshd.user}@{sshd.host}:{sshd.port}",
-            identity_file=sshd.identity_file,
-            known_hosts=sshd.known_hosts,
-            config_file=Path(os.devnull),
+            options=SshOptions(
+                identity_file=sshd.identity_file,
+                known_hosts=sshd.known_hosts,
+                config_file=Path(os.devnull),
+            ),
         )
         over = threading.Event()
 

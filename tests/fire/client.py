@@ -32,7 +32,7 @@ MEET_S = 60.0
 
 def record() -> None:
     """Have the command line make engines and witnesses that record."""
-    from dbcheck.cli import rig
+    from dbcheck.cli import assemble
     from dbcheck.engines.registry import open_engine
     from dbcheck.witness.url import open_witness
     from tests.fire.recorded import RecordedEngine, RecordedWitness
@@ -46,7 +46,7 @@ def record() -> None:
         folder = Path(os.environ["FIRE_RECORD"])
         return cast("Witness", RecordedWitness(inner, folder))
 
-    vars(rig).update(open_engine=engine, open_witness=witness)
+    vars(assemble).update(open_engine=engine, open_witness=witness)
 
 
 def meet(folder: Path) -> None:

@@ -20,7 +20,7 @@ from dbcheck.campaign.logs import StoredLogs
 from dbcheck.campaign.outcome import Outcome
 from dbcheck.campaign.preflight import Started, preflight
 from dbcheck.campaign.rig import Limits, Rig
-from dbcheck.cli.rig import lab_rig
+from dbcheck.cli.lab_rig import lab_rig
 from dbcheck.core.schedule import Schedule
 from dbcheck.core.workload import Workload
 from dbcheck.lab.lab import Lab

@@ -16,6 +16,7 @@ from dbcheck.core.witnessed import Watermark
 from dbcheck.lab.ssh import sshd as sshd_module
 from dbcheck.lab.ssh.sshd import Sshd
 from dbcheck.ports.witness import WitnessLog
+from dbcheck.remote.address import SshOptions
 from dbcheck.witness.base import AgentWitness
 from dbcheck.witness.log import AckBatch, Event, LogScan
 from dbcheck.witness.openlog import OpenLog
@@ -62,8 +63,10 @@ class Place:
             f"ssh://{self.sshd.user}@{self.sshd.host}:{self.sshd.port}{path}",
             limits=limits,
             volatile=True,
-            identity_file=self.sshd.identity_file,
-            known_hosts=self.sshd.known_hosts,
+            options=SshOptions(
+                identity_file=self.sshd.identity_file,
+                known_hosts=self.sshd.known_hosts,
+            ),
         )
 
     def agents(self) -> list[int]:

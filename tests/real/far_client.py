@@ -16,9 +16,10 @@ from typing import Any
 
 from dbcheck.campaign import host as campaign_host
 from dbcheck.campaign import preflight
-from dbcheck.cli import campaign_run, main, rig
+from dbcheck.cli import assemble, campaign_run, main
 from dbcheck.core.target import TargetFacts
-from dbcheck.hosts.host import TargetHost, open_host
+from dbcheck.hosts.host import TargetHost
+from dbcheck.remote.address import SshOptions
 
 
 def play(folder: Path) -> None:
@@ -34,8 +35,8 @@ def play(folder: Path) -> None:
         )
 
     TargetHost.facts = facts  # type: ignore[method-assign, assignment]
-    known_hosts = folder / "known_hosts"
-    vars(rig).update(open_host=partial(open_host, known_hosts=known_hosts))
+    known = partial(SshOptions, known_hosts=folder / "known_hosts")
+    vars(assemble).update(SshOptions=known)
     vars(preflight).update(require_other_host=lambda *_: None)
     vars(preflight).update(require_independent=lambda *_: "the test says so")
     vars(campaign_run).update(guard=lambda *_, **__: "", require_sole=lambda *_: None)

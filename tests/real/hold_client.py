@@ -14,7 +14,7 @@ from dbcheck import interrupt
 from dbcheck.campaign.campaign import run_campaign
 from dbcheck.campaign.folder import CampaignFolder
 from dbcheck.campaign.rig import Limits
-from dbcheck.cli.rig import lab_rig
+from dbcheck.cli.lab_rig import lab_rig
 from dbcheck.core.cut import PowerState
 from dbcheck.lab.lab import Lab
 from dbcheck.lab.switch import LabSwitch

@@ -19,6 +19,7 @@ from dbcheck.hosts.agent.folder import BESIDE
 from dbcheck.hosts.canary import Canaries
 from dbcheck.hosts.host import TargetHost, open_host
 from dbcheck.lab.ssh.sshd import Sshd
+from dbcheck.remote.address import SshOptions
 from tests.kit.canaries import EXT4, QUICK, is_free, judge, wrote
 from tests.kit.partial_rig import Told, rig_of
 from tests.kit.proxy import PASS_ON, Proxy
@@ -49,9 +50,11 @@ def reach(sshd: Sshd | None, port: int = 0) -> TargetHost:
         known_hosts.write_text(known)
     return open_host(
         f"ssh://{sshd.user}@{sshd.host}:{port or sshd.port}",
-        identity_file=sshd.identity_file,
-        known_hosts=known_hosts,
-        config_file=Path("/dev/null"),
+        options=SshOptions(
+            identity_file=sshd.identity_file,
+            known_hosts=known_hosts,
+            config_file=Path("/dev/null"),
+        ),
     )
 
 

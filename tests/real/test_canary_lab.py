@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -34,9 +33,7 @@ def host_of(lab: Lab) -> Iterator[TargetHost]:
     to = urlsplit(lab.witness_url)
     host = open_host(
         f"ssh://{to.username}@{to.hostname}:{to.port}",
-        identity_file=lab.identity_file,
-        known_hosts=lab.known_hosts,
-        config_file=Path(os.devnull),
+        lab.ssh,
     )
     with contextlib.closing(host):
         yield host

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from dbcheck.lab.process import leashed
+from dbcheck.children import die_with_parent
 from dbcheck.lab.storage.loop_device import LoopDevice
 from tests.kit.waiting import wait_until
 
@@ -84,7 +84,7 @@ def mounts_below(folder: Path) -> list[str]:
 def start(*arguments: str) -> tuple[subprocess.Popen[bytes], dict[str, Any]]:
     """Start the daemon in its namespaces; return it with what it told."""
     daemon = subprocess.Popen(
-        leashed(  # a test run that is interrupted leaves nothing either
+        die_with_parent(  # a test run that is interrupted leaves nothing either
             [
                 *("unshare", "--mount", "--pid", "--ipc", "--fork", "--kill-child"),
                 *("--mount-proc", sys.executable, "-c", DAEMON, *arguments),

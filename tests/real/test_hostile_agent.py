@@ -18,8 +18,8 @@ from dbcheck.campaign.fetching import at_most, fetch_logs, have_grown
 from dbcheck.campaign.rig import Rig
 from dbcheck.errors import HostError, WitnessError
 from dbcheck.remote import channel, ssh
+from dbcheck.remote.address import Address, SshOptions
 from dbcheck.remote.ssh import SshHost, SshPipe
-from dbcheck.remote.sshconnect import Address, SshOptions
 from dbcheck.runs import RunFolder
 from dbcheck.witness.file import FileWitness
 from dbcheck.witness.log import FrameLogReader

@@ -18,9 +18,9 @@ from tests.kit.waiting import wait_until
 
 # A lab plays the server on another host, which no guard would let be cut from here.
 ELSEWHERE = (
-    "from dbcheck.campaign import preflight; from dbcheck.cli import run, guard;"
+    "from dbcheck.campaign import preflight; from dbcheck.cli import run;"
     "preflight.require_independent = lambda *_: 'the test says so';"
-    "guard.guard = lambda *_, **__: '';"
+    "run.guard = lambda *_, **__: '';"
     "from dbcheck.cli import main; main()"
 )
 

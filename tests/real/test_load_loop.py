@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import pytest
 
+from dbcheck.clock import now_us
 from dbcheck.core.gone import Gone
 from dbcheck.core.history import AckValues
 from dbcheck.core.operation import Operation
@@ -20,7 +21,7 @@ from dbcheck.errors import CommitUnknown, EngineError, OtherServer, WitnessError
 from dbcheck.load import loop as loop_module
 from dbcheck.load.group import GroupResult
 from dbcheck.load.load import Load
-from dbcheck.load.loop import Loop, now_us
+from dbcheck.load.loop import Loop
 from dbcheck.load.sessions import Sessions
 from dbcheck.ports.engine import Engine, Session
 from dbcheck.ports.witness import WitnessLog

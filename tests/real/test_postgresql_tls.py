@@ -15,6 +15,7 @@ from typing import cast
 import pytest
 from sqlalchemy.engine import make_url
 
+from dbcheck.clock import now_us
 from dbcheck.core.plans.insert import INSERT, InsertPlan
 from dbcheck.core.schedule import Schedule
 from dbcheck.core.table import LEDGER
@@ -23,7 +24,7 @@ from dbcheck.engines.registry import open_engine
 from dbcheck.errors import EngineError
 from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.load.commit import commit
-from dbcheck.load.loop import Loop, now_us
+from dbcheck.load.loop import Loop
 from dbcheck.load.sessions import Sessions
 from dbcheck.ports.engine import Engine
 from dbcheck.ports.witness import WitnessLog

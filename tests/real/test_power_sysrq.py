@@ -16,6 +16,7 @@ from dbcheck.hosts.host import TargetHost, open_host
 from dbcheck.lab.ssh.sshd import Sshd
 from dbcheck.power.kinds import sysrq
 from dbcheck.power.kinds.sysrq import SysrqPlan, SysrqSwitch
+from dbcheck.remote.address import SshOptions
 from dbcheck.remote.channel import Pipe
 from tests.kit.witnesses import running_sshd
 
@@ -42,9 +43,11 @@ def elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
 def host_of(sshd: Sshd) -> TargetHost:
     return open_host(
         f"ssh://{sshd.user}@{sshd.host}:{sshd.port}",
-        identity_file=sshd.identity_file,
-        known_hosts=sshd.known_hosts,
-        config_file=Path(os.devnull),
+        options=SshOptions(
+            identity_file=sshd.identity_file,
+            known_hosts=sshd.known_hosts,
+            config_file=Path(os.devnull),
+        ),
     )
 
 

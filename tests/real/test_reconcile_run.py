@@ -19,7 +19,7 @@ from dbcheck.campaign.judging import judge_run
 from dbcheck.campaign.loading import sealed_load
 from dbcheck.campaign.outcome import Outcome
 from dbcheck.campaign.rig import Rig
-from dbcheck.cli.reconcile import _recalled
+from dbcheck.cli.reconcile_server import _recalled
 from dbcheck.core.history import Ack
 from dbcheck.core.records import AfterRecord, Manifest, StoredRows
 from dbcheck.core.table import LEDGER, TableFacts

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.cli.rig import engine
+from dbcheck.cli.assemble import engine
 from dbcheck.errors import UsageError
 from dbcheck.secret import Secret
 

@@ -40,7 +40,7 @@ from dataclasses import replace
 from pathlib import Path
 from dbcheck.campaign.cycle import run_cycle
 from dbcheck.campaign.rig import Limits
-from dbcheck.cli.rig import lab_rig
+from dbcheck.cli.lab_rig import lab_rig
 from dbcheck.lab.lab import Lab
 from dbcheck.load.poller import open_poller
 from dbcheck.witness.url import open_witness

@@ -313,11 +313,13 @@ def test_an_ack_that_cannot_be_logged_fails_the_log(place: Place) -> None:
 CLIENT = """
 import sys
 from dbcheck.core.history import Ack
+from dbcheck.remote.address import SshOptions
 from dbcheck.witness.url import open_witness
 from pathlib import Path
 url, *files = sys.argv[1:]
 keys = dict(zip(("identity_file", "known_hosts"), map(Path, files)))
-log = open_witness(url, volatile=True, **keys).create("client-killed", b"{}")
+options = SshOptions(**keys)
+log = open_witness(url, volatile=True, options=options).create("client-killed", b"{}")
 seq = 0
 while True:
     seq += 1

@@ -21,8 +21,8 @@ from dbcheck.errors import HostError
 from dbcheck.judge.item import ItemId, Standing
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.ports.power import PowerSwitch
+from dbcheck.remote.address import Address, SshOptions
 from dbcheck.remote.ssh import SshHost
-from dbcheck.remote.sshconnect import Address, SshOptions
 from tests.kit.far_host import far_sshd
 from tests.kit.lab_access import children
 from tests.kit.labs import process_lab, workers_of

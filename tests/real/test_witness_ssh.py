@@ -12,7 +12,7 @@ import pytest
 
 from dbcheck.errors import UsageError, WitnessError
 from dbcheck.lab.ssh.sshd import Sshd, _make_key
-from dbcheck.remote.sshconnect import Address, SshOptions
+from dbcheck.remote.address import Address, SshOptions
 from dbcheck.witness.ssh import SshWitness
 from dbcheck.witness.url import open_witness
 from tests.kit.lab_access import children
@@ -40,9 +40,11 @@ def test_an_unknown_host_is_refused_until_its_key_is_accepted(
     def runs(*, accept: bool) -> object:
         witness = open_witness(
             url_of(sshd, tmp_path / "w"),
-            accept_new_host_key=accept,
-            identity_file=sshd.identity_file,
-            known_hosts=known_hosts,
+            options=SshOptions(
+                accept_new_host_key=accept,
+                identity_file=sshd.identity_file,
+                known_hosts=known_hosts,
+            ),
         )
         try:
             return witness.runs()
@@ -71,9 +73,11 @@ def test_a_changed_host_key_is_refused_always(
     before = known_hosts.read_text()
     witness = open_witness(
         url_of(sshd, tmp_path),
-        accept_new_host_key=accept,
-        identity_file=sshd.identity_file,
-        known_hosts=known_hosts,
+        options=SshOptions(
+            accept_new_host_key=accept,
+            identity_file=sshd.identity_file,
+            known_hosts=known_hosts,
+        ),
     )
     with pytest.raises(WitnessError, match="not the one that is known"):
         witness.runs()
@@ -85,8 +89,10 @@ def test_a_wrong_key_is_refused(sshd: Sshd, tmp_path: Path) -> None:
     _make_key(tmp_path / "key")
     witness = open_witness(
         url_of(sshd, tmp_path),
-        identity_file=tmp_path / "key",
-        known_hosts=sshd.known_hosts,
+        options=SshOptions(
+            identity_file=tmp_path / "key",
+            known_hosts=sshd.known_hosts,
+        ),
     )
     with pytest.raises(WitnessError, match=f"does not let {sshd.user} in"):
         witness.runs()
@@ -96,8 +102,10 @@ def test_a_wrong_key_is_refused(sshd: Sshd, tmp_path: Path) -> None:
 def test_an_identity_file_that_is_missing_is_told(sshd: Sshd, tmp_path: Path) -> None:
     witness = open_witness(
         url_of(sshd, tmp_path),
-        identity_file=tmp_path / "none",
-        known_hosts=sshd.known_hosts,
+        options=SshOptions(
+            identity_file=tmp_path / "none",
+            known_hosts=sshd.known_hosts,
+        ),
     )
     with pytest.raises(WitnessError, match="cannot read the private key"):
         witness.runs()
@@ -244,8 +252,10 @@ def test_a_host_without_python_is_told(
     monkeypatch.setattr("dbcheck.remote.ssh.bootstrap", lambda _: "'; exec nopython '")
     witness = open_witness(
         url_of(sshd, tmp_path),
-        identity_file=sshd.identity_file,
-        known_hosts=sshd.known_hosts,
+        options=SshOptions(
+            identity_file=sshd.identity_file,
+            known_hosts=sshd.known_hosts,
+        ),
     )
     with pytest.raises(WitnessError, match="ended"):
         witness.runs()

@@ -32,7 +32,7 @@ def test_an_answer_heard_late_tells_of_when_they_wrote(
 ) -> None:
     """The host goes at 1.2 s, and what ended them is heard two seconds later."""
     moments = iter([0, 500_000, 1_200_000, 3_200_000])
-    monkeypatch.setattr(canary, "_now_us", lambda: next(moments))
+    monkeypatch.setattr(canary, "now_us", lambda: next(moments))
     ended = {"buffered": 35, "direct": [31, 32], "stopped": "Input/output error"}
     script = Script(
         wire.HELLO,
@@ -55,7 +55,7 @@ def test_a_report_is_dated_by_its_host_however_late_it_is_heard(
 ) -> None:
     """The host's clock is 5 s ahead; its last report rests 3 s in some buffer."""
     moments = iter([0, 501_000, 4_200_000])
-    monkeypatch.setattr(canary, "_now_us", lambda: next(moments))
+    monkeypatch.setattr(canary, "now_us", lambda: next(moments))
     sent_us = (5_000_500, 5_500_000, 6_200_000)
     script = Script(
         wire.HELLO,

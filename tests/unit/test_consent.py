@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from dbcheck.cli import rig
+from dbcheck.cli import assemble
 from dbcheck.core.cutclass import CutClass
 from dbcheck.core.identity import Expected
 from dbcheck.core.reached import Reached
@@ -191,8 +191,8 @@ def test_the_description_names_each_program_and_no_secret(
 def test_a_rig_remembers_it_once_the_preflight_has_passed(tmp_path: Path) -> None:
     entry = replace(ENTRY, host="", witness=f"file:{tmp_path}/acks")
     progress, window = PlainProgress(Console(quiet=True)), WindowLimits()
-    with contextlib.closing(rig.entry_witness(entry, window)) as witness:
-        made = rig.entry_rig(entry, witness, progress, tmp_path, window)
+    with contextlib.closing(assemble.entry_witness(entry, window)) as witness:
+        made = assemble.entry_rig(entry, witness, progress, tmp_path, window)
     assert not is_agreed(entry)
     made.before_load()
     assert is_agreed(entry)

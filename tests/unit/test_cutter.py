@@ -12,12 +12,12 @@ import pytest
 from dbcheck.campaign.loading import RESUMED_S, Cutter
 from dbcheck.campaign.preflight import Started
 from dbcheck.campaign.rig import Rig
+from dbcheck.clock import now_us
 from dbcheck.core.cut import Cut, SwitchKind
 from dbcheck.core.moments import Moment, Stratum
 from dbcheck.errors import EngineError, PowerError
 from dbcheck.limits import BEHIND_S
 from dbcheck.load.load import Load
-from dbcheck.load.loop import now_us
 from tests.kit.waiting import wait_until
 
 DUE_S = 1.0

@@ -68,7 +68,7 @@ def rows(view: Told, outcome: Outcome, cycle: Cycle, patch: Any) -> list[Measure
     lines: Any = SimpleNamespace(line=view.phase)
     rig = rig_of(view, engine=engine)
     workload = outcome.manifest.workload
-    matrix_target.on_target(measured, rig, workload, 1, 2, lines, None)
+    matrix_target.on_target(measured, rig, workload, 1, 2, lines, None, [])
     return measured
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from dbcheck import children, files
-from dbcheck.cli.rig import entry_host
+from dbcheck.cli.assemble import entry_host
 from dbcheck.core.cut import SwitchKind
 from dbcheck.errors import UsageError
 from dbcheck.inventory.entry import KNOWN, Entry

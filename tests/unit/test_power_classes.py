@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from dbcheck.cli.assemble import entry_rig, power_switch
 from dbcheck.cli.guard import require_passable
-from dbcheck.cli.rig import entry_rig, power_switch
 from dbcheck.core.cutclass import DECLARABLE, CutClass, shown
 from dbcheck.errors import UsageError
 from dbcheck.inventory.entry import Entry

@@ -10,7 +10,7 @@ import pytest
 
 from dbcheck import interrupt
 from dbcheck.campaign import idle
-from dbcheck.cli import power, rig
+from dbcheck.cli import assemble, power
 from dbcheck.core.cut import Cut, PowerState, SwitchKind
 from dbcheck.core.cutclass import CutClass
 from dbcheck.core.identity import Identity
@@ -134,9 +134,9 @@ def test_a_depth_is_remembered_unless_the_host_stayed_up(
     depth = VolumeDepth(volume, None, "no canaries")
     remembered: list[Reached] = []
     found = Reached("now", "m", ())
-    monkeypatch.setattr(rig, "power_host", lambda _: plug)
-    monkeypatch.setattr(rig, "entry_host", lambda _: plug)
-    monkeypatch.setattr(rig, "engine", MagicMock())
+    monkeypatch.setattr(assemble, "power_host", lambda _: plug)
+    monkeypatch.setattr(assemble, "entry_host", lambda _: plug)
+    monkeypatch.setattr(assemble, "engine", MagicMock())
     monkeypatch.setattr(
         idle,
         "measured",

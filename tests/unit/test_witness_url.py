@@ -5,7 +5,7 @@ import os
 import pytest
 
 from dbcheck.errors import UsageError
-from dbcheck.remote.sshconnect import Address
+from dbcheck.remote.address import Address
 from dbcheck.remote.way import way_to
 from dbcheck.witness.file import FileWitness
 from dbcheck.witness.ssh import SshWitness

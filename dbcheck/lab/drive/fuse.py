@@ -18,6 +18,7 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 
+from dbcheck.clock import now_us
 from dbcheck.lab.drive import fuse_wire as wire
 from dbcheck.lab.drive.model import CutReport, Drive, DriveState
 from dbcheck.lab.syscalls import MS_NODEV, MS_NOSUID, mount
@@ -92,7 +93,7 @@ class FuseDrive:
 
         No answer is given after that time: the ones that were due later are held.
         """
-        frozen_us = time.monotonic_ns() // 1000
+        frozen_us = now_us()
         self._drive.freeze(self._clock())
         self._held.extend(unique for _, unique, _ in self._late)
         self._late.clear()

@@ -25,7 +25,6 @@ from dbcheck.core.startlog import StartOutcome, decisive, starts_in
 from dbcheck.errors import LabError, Unrecoverable, UsageError
 from dbcheck.lab import programs, shortage
 from dbcheck.lab.held_port import HeldPort
-from dbcheck.lab.process import leashed
 from dbcheck.lab.servers.tree import ServerTree
 
 log = logging.getLogger(__name__)
@@ -312,7 +311,7 @@ class DatabaseServer(abc.ABC):
         account = self._account
         try:
             return subprocess.Popen(
-                leashed(command),
+                children.die_with_parent(command),
                 cwd=self.data,
                 env={"PATH": children.search_path(), "LC_ALL": "C"},
                 stdin=stdin,

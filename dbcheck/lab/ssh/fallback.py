@@ -14,7 +14,6 @@ from typing import Any
 import asyncssh
 
 from dbcheck import children
-from dbcheck.lab.process import leashed
 
 _READ_BYTES = 1 << 16
 
@@ -26,7 +25,7 @@ async def run_command(process: Any) -> None:
         return
     pipe = asyncio.subprocess.PIPE
     child = await asyncio.create_subprocess_exec(
-        *leashed(("sh", "-c", process.command)),
+        *children.die_with_parent(("sh", "-c", process.command)),
         env=children.environment(),
         stdin=pipe,
         stdout=pipe,

@@ -19,7 +19,6 @@ from dbcheck import children
 from dbcheck.errors import LabError
 from dbcheck.lab import programs
 from dbcheck.lab.held_port import HeldPort
-from dbcheck.lab.process import leashed
 
 _READY_TIMEOUT_S = 30.0
 _END_TIMEOUT_S = 5.0
@@ -119,7 +118,7 @@ class Sshd:
     def _launch(self, command: list[str]) -> None:
         with (self._folder / "log").open("wb") as errors:
             self._child = subprocess.Popen(
-                leashed(command),
+                children.die_with_parent(command),
                 env=children.environment(),
                 stdin=subprocess.DEVNULL,
                 stdout=errors,

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from pathlib import Path
 from typing import Protocol
 
+from dbcheck.clock import now_us
 from dbcheck.errors import LabError
 from dbcheck.lab.servers.base import DatabaseServer
 
@@ -91,7 +91,7 @@ class FolderStorage:
         self, server: DatabaseServer, *, flushes_expected: bool
     ) -> tuple[int, dict[str, object]]:
         """Strike the server."""
-        cut_us = time.monotonic_ns() // 1000
+        cut_us = now_us()
         server.kill_now()
         return cut_us, {"wiring": None}
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
 from dbcheck import children, interrupt, limits
+from dbcheck.clock import now_us
 from dbcheck.core.cut import Cut, PowerState, SwitchKind
 from dbcheck.core.cutclass import CutClass
 from dbcheck.errors import PowerError
@@ -133,7 +133,7 @@ class ExecSwitch:
         if not self._prepared:
             self.prepare()
         self._prepared = False
-        asked_us = time.monotonic_ns() // 1000
+        asked_us = now_us()
         output = self._run("cut", self._plan.cut)
         self._wait(PowerState.OFF)
         report: dict[str, object] = {"output": output[-TAIL_MAX:]}

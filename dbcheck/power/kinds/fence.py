@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import time
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +12,7 @@ from shlex import quote
 from typing import ClassVar, Self
 
 from dbcheck import children, interrupt, limits
+from dbcheck.clock import now_us
 from dbcheck.core.cut import Cut, PowerState, SwitchKind
 from dbcheck.core.cutclass import CutClass
 from dbcheck.errors import PowerError, UsageError
@@ -178,7 +178,7 @@ class FenceSwitch:
         if not self._prepared:
             self.prepare()
         self._prepared = False
-        asked_us = time.monotonic_ns() // 1000
+        asked_us = now_us()
         said = self._switch("off", PowerState.OFF)
         self._timer.begin()
         report = {"agent": self._name, "output": said}

@@ -9,11 +9,14 @@ from typing import ClassVar, Self
 from dbcheck.core.cut import SwitchKind
 from dbcheck.core.cutclass import CutClass
 from dbcheck.hosts.host import TargetHost
-from dbcheck.lab.switch import LabSwitch
+from dbcheck.ports.power import PowerSwitch
 from dbcheck.power.kinds import shared
 from dbcheck.power.kinds.classes import agreed
 from dbcheck.power.kinds.plan import Fields
 from dbcheck.validated import Text
+
+_LAB = f"{shared.POWER}_lab"
+_CUT_CLASS = CutClass.LAB_DRIVE
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +39,7 @@ class LabPlan:
     @property
     def cut_class(self) -> CutClass:
         """The class of a lab's cuts."""
-        return agreed("a lab", LabSwitch.cut_class, self.declared)
+        return agreed("a lab", _CUT_CLASS, self.declared)
 
     @property
     def class_assumed(self) -> bool:
@@ -60,8 +63,11 @@ class LabPlan:
         """Return the lab's name."""
         return self.kind, self.name
 
-    def open(self, host: TargetHost | None, ask: Callable[[str], None]) -> LabSwitch:
+    def open(self, host: TargetHost | None, ask: Callable[[str], None]) -> PowerSwitch:
         """Return the lab's switch; it is reached when it is used."""
+        # Not above: whoever reads an inventory would import much of the lab.
+        from dbcheck.lab.switch import LabSwitch
+
         switch = LabSwitch(self.name)
         switch.cut_class = self.cut_class  # raises if another one is declared
         return switch

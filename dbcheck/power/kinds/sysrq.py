@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Self
 
 from dbcheck import limits
+from dbcheck.clock import now_us
 from dbcheck.core.cut import Cut, PowerState, SwitchKind
 from dbcheck.core.cutclass import CutClass
 from dbcheck.core.identity import Identity
@@ -134,7 +135,7 @@ class SysrqSwitch:
             self.prepare()
         assert self._armed is not None
         before = self._armed.identity
-        asked_us = time.monotonic_ns() // 1000
+        asked_us = now_us()
         try:
             self._armed.reset()
         except HostError as error:

@@ -1,0 +1,126 @@
+"""Puts a rig together from an entry: the only place that knows the concrete classes.
+
+Those of a lab are in lab_rig.py: without a lab nothing of it is imported.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+from dbcheck.campaign.rig import Limits, Rig
+from dbcheck.engines.registry import open_engine
+from dbcheck.errors import UsageError
+from dbcheck.hosts.host import TargetHost, open_host
+from dbcheck.inventory.entry import Entry
+from dbcheck.ports.engine import Engine
+from dbcheck.ports.power import PowerSwitch
+from dbcheck.ports.witness import Witness
+from dbcheck.power import consent
+from dbcheck.power.kinds.lab import LabPlan
+from dbcheck.power.reached import recall
+from dbcheck.remote.address import SshOptions
+from dbcheck.report.progress import PlainProgress
+from dbcheck.secret import Secret, variable
+from dbcheck.witness.log import FrameLogReader
+from dbcheck.witness.url import open_witness
+from dbcheck.witness.window import WindowLimits
+
+PASSWORD_VARIABLE = "DBCHECK_PASSWORD"
+
+
+def engine(target: str, secret: Secret | None) -> Engine:
+    """Return the engine of *target*.
+
+    Without a *secret* the password is in DBCHECK_PASSWORD, or where the driver looks.
+    """
+    password = secret.read() if secret else variable(PASSWORD_VARIABLE)
+    return open_engine(target, password)
+
+
+def power_switch(entry: Entry, ask: Callable[[str], None]) -> PowerSwitch:
+    """Return the switch that *entry* names; raise UsageError if it cannot be one.
+
+    ask: shows a text to the human who cuts.
+    """
+    host = power_host(entry) if entry.power.needs_host else None
+    return entry.power.open(host, ask)
+
+
+def power_host(entry: Entry) -> TargetHost | None:
+    """Return the host that is to be cut, None if it is not to be asked."""
+    if not entry.host:
+        return None
+    return open_host(entry.host, SshOptions(identity_file=entry.host_identity))
+
+
+def entry_witness(
+    entry: Entry, window: WindowLimits, *, accept_new_host_key: bool | None = None
+) -> Witness:
+    """Return the witness of *entry*; nothing is connected yet; the caller closes it."""
+    if not entry.witness:
+        where = f"host {entry.name}: dbcheck_witness" if entry.name else "--witness"
+        raise UsageError(f"{where} is missing", hint="Say where acks are to be logged.")
+    options = SshOptions(
+        accept_new_host_key=accept_new_host_key,
+        identity_file=entry.witness_identity,
+        known_hosts=entry.witness_known_hosts,
+    )
+    return open_witness(entry.witness, limits=window, options=options)
+
+
+@contextlib.contextmanager
+def opened_witness(
+    entry: Entry, window: WindowLimits, accept_new_host_key: bool | None = None
+) -> Iterator[Witness]:
+    """Give the witness of *entry*, and close it."""
+    witness = entry_witness(entry, window, accept_new_host_key=accept_new_host_key)
+    with contextlib.closing(witness):
+        yield witness
+
+
+def entry_host(entry: Entry) -> TargetHost | None:
+    """Return the host that *entry* names, None if it is not to be asked."""
+    if isinstance(entry.power, LabPlan) and not entry.host:
+        from dbcheck.cli import lab_rig
+
+        return lab_rig.host_of(entry.power.name)
+    return power_host(entry)
+
+
+def entry_rig(
+    entry: Entry,
+    witness: Witness,
+    progress: PlainProgress,
+    runs: Path,
+    window: WindowLimits,
+) -> Rig:
+    """Return the rig that *entry* describes; raise UsageError if it cannot be used.
+
+    With the switch of a lab the target must be that lab's server: only a lab may
+    have its witness on the same host.
+    """
+    rig = Rig(
+        engine=engine(entry.target, entry.password),
+        witness=witness,
+        power=power_switch(entry, progress.ask),
+        reader=FrameLogReader(),
+        listener=progress,
+        runs=runs,
+        limits=Limits(
+            silence_s=entry.silence_s, return_s=entry.return_s, window_acks=window.acks
+        ),
+        host=entry_host(entry),
+        log_path=entry.server_log,
+        restore_command=entry.restore_command,
+        reached=recall(entry.wiring),
+        class_assumed=entry.power.class_assumed,
+        before_load=partial(consent.remember, entry.wiring),
+    )
+    if isinstance(entry.power, LabPlan):
+        from dbcheck.cli import lab_rig
+
+        return lab_rig.joined(rig, entry.power.name)
+    return rig

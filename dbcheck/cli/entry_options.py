@@ -1,0 +1,324 @@
+"""The flags that name a host of an inventory, or describe one.
+
+No inventory is imported here: what is judged offline needs none.
+"""
+
+from __future__ import annotations
+
+import abc
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, ClassVar
+
+import click
+
+from dbcheck.campaign.rig import Limits
+from dbcheck.cli.groups import Argument, Flag, Group
+from dbcheck.cli.options import FILE, SECONDS, SEED, WorkloadOptions
+from dbcheck.errors import UsageError
+from dbcheck.secret import Secret
+from dbcheck.witness.window import WindowLimits
+
+if TYPE_CHECKING:
+    from dbcheck.inventory.entry import Entry
+
+INVENTORY = "inventory.yml"
+_LIMITS = Limits()
+
+
+@dataclass(frozen=True)
+class InventoryOptions(Group):
+    """Where names are looked up."""
+
+    section = "Inventory"
+
+    inventory: Annotated[
+        Path,
+        Flag(
+            "--inventory",
+            type=click.Path(path_type=Path),
+            show_default=True,
+            envvar="DBCHECK_INVENTORY",
+            show_envvar=True,
+            help="Ansible inventory that describes the hosts; dbcheck init writes an "
+            "example.",
+        ),
+    ] = Path(INVENTORY)
+
+
+@dataclass(frozen=True)
+class NamedByArgument(InventoryOptions):
+    """A host of the inventory, as the verb's own argument."""
+
+    name: Annotated[str | None, Argument("NAME")] = None
+
+
+@dataclass(frozen=True)
+class NamedByFlag(InventoryOptions):
+    """A host of the inventory, for a verb whose argument is a run."""
+
+    name: Annotated[
+        str | None,
+        Flag(
+            "--name",
+            metavar="NAME",
+            help="A host of the inventory, in place of the flags that describe it.",
+        ),
+    ] = None
+
+
+@dataclass(frozen=True)
+class EntryOptions(Group, abc.ABC):
+    """Flags that describe a host, or change what the inventory says of it.
+
+    beside_name: the fields whose flags may be given beside a name. A name stands for
+                 all others: one of the two would have to be ignored.
+    """
+
+    beside_name: ClassVar[frozenset[str]] = frozenset()
+
+    @abc.abstractmethod
+    def applied(self, entry: Entry) -> Entry:
+        """Return *entry* with what is given here; raise UsageError if it cannot be."""
+
+    def require_beside(self, name: str) -> None:
+        """Raise UsageError if a flag is given that may not stand beside a name."""
+        for own, flag in self.flags().items():
+            if own in self.given - self.beside_name:
+                raise UsageError(
+                    f"{flag.name} is given beside the name {name}",
+                    hint="The inventory says what belongs to a name; give one of the "
+                    "two.",
+                )
+
+
+@dataclass(frozen=True)
+class TargetUrl(EntryOptions):
+    """The server."""
+
+    section = "Target"
+
+    target: Annotated[
+        str | None,
+        Flag(
+            "--target",
+            metavar="URL",
+            help="The server, as a SQLAlchemy URL without a password, e.g. "
+            "postgresql+psycopg2://dbcheck@db1/dbcheck or "
+            "mysql+mysqlconnector://dbcheck@db1/dbcheck.",
+        ),
+    ] = None
+
+    def applied(self, entry: Entry) -> Entry:
+        """Return *entry* with this server."""
+        return replace(entry, target=self.target or entry.target)
+
+
+@dataclass(frozen=True)
+class TargetOptions(TargetUrl):
+    """The server, and where its password is."""
+
+    password_command: Annotated[
+        str | None,
+        Flag(
+            "--password-command",
+            metavar="CMD",
+            help="Prints the password as its first line. Without it: DBCHECK_PASSWORD, "
+            "PGPASSWORD or ~/.pgpass, MYSQL_PWD or ~/.my.cnf.",
+        ),
+    ] = None
+
+    def applied(self, entry: Entry) -> Entry:
+        """Return *entry* with this server and its password."""
+        entry = TargetUrl.applied(self, entry)
+        if self.password_command is None:
+            return entry
+        command = ("/bin/sh", "-c", self.password_command)
+        return replace(entry, password=Secret("password", "command", command))
+
+
+@dataclass(frozen=True)
+class WitnessOptions(EntryOptions):
+    """The witness, and what SSH needs to reach it."""
+
+    section = "Witness"
+    beside_name = frozenset({"accept_new_host_key"})
+
+    witness: Annotated[
+        str | None,
+        Flag(
+            "--witness",
+            metavar="URL",
+            help="Where acks are logged: ssh://user@host:port/~/folder, in that user's "
+            "home, or file:FOLDER on this machine if the target is another one.",
+        ),
+    ] = None
+    accept_new_host_key: Annotated[
+        bool,
+        Flag(
+            "--accept-new-host-key",
+            is_flag=True,
+            help="Trust and store the host key of a witness that is not known yet.",
+        ),
+    ] = False
+    identity: Annotated[
+        Path | None,
+        Flag(
+            "--identity",
+            type=FILE,
+            help="Private key for the witness. Default: those that ssh itself uses.",
+        ),
+    ] = None
+    known_hosts: Annotated[
+        Path | None,
+        Flag(
+            "--known-hosts",
+            type=FILE,
+            help="File of known host keys. Default: those that ssh itself uses.",
+        ),
+    ] = None
+
+    def applied(self, entry: Entry) -> Entry:
+        """Return *entry* with this witness."""
+        return replace(
+            entry,
+            witness=self.witness or entry.witness,
+            witness_identity=self.identity or entry.witness_identity,
+            witness_known_hosts=self.known_hosts or entry.witness_known_hosts,
+        )
+
+
+@dataclass(frozen=True)
+class HostUrl(EntryOptions):
+    """The target's host."""
+
+    section = "Target"
+
+    target_host: Annotated[
+        str | None,
+        Flag(
+            "--target-host",
+            metavar="URL",
+            help="The target's host, ssh://user@host:port, or local: if it is this "
+            "one. dbcheck measures there how deep the cut goes, with files beside the "
+            "data directory (canaries) that it removes again; the user must be able "
+            "to write there.",
+        ),
+    ] = None
+
+    def applied(self, entry: Entry) -> Entry:
+        """Return *entry* with this host."""
+        return replace(entry, host=self.target_host or entry.host)
+
+
+@dataclass(frozen=True)
+class HostOptions(HostUrl):
+    """The target's host, which makes the evidence stronger, and the server's log."""
+
+    server_log: Annotated[
+        str,
+        Flag(
+            "--server-log",
+            metavar="PATH",
+            help="The server's log on --target-host, a file or a folder of files. "
+            "Default: where the server reports it.",
+        ),
+    ] = ""
+
+    def applied(self, entry: Entry) -> Entry:
+        """Return *entry* with this host and log."""
+        entry = HostUrl.applied(self, entry)
+        return replace(entry, server_log=self.server_log or entry.server_log)
+
+
+@dataclass(frozen=True)
+class LoadOptions(EntryOptions, WorkloadOptions):
+    """What the sessions do, and how long they wait for the server and the witness."""
+
+    section = "Load"
+
+    seed: Annotated[
+        int | None,
+        Flag(
+            "--seed",
+            type=SEED,
+            metavar="N",
+            help="Decides the moment of the cut and the size of each row; their bytes "
+            "are new in each run. Default: random.",
+        ),
+    ] = None
+    silence: Annotated[
+        float,
+        Flag(
+            "--silence",
+            type=SECONDS,
+            show_default=True,
+            metavar="S",
+            help="After so many seconds without any reply the server counts as gone.",
+        ),
+    ] = _LIMITS.silence_s
+    window: Annotated[
+        int,
+        Flag(
+            "--window",
+            type=click.IntRange(1),
+            show_default=True,
+            metavar="N",
+            help="Most acks of a process that may wait for the witness; when there are "
+            "so many, its sessions wait.",
+        ),
+    ] = _LIMITS.window_acks
+    lockstep: Annotated[
+        bool,
+        Flag(
+            "--lockstep",
+            is_flag=True,
+            help="Each session waits until the witness has its last ack.",
+        ),
+    ] = False
+
+    @property
+    def limits(self) -> WindowLimits:
+        """How far the witness may lag."""
+        return WindowLimits(acks=self.window, lockstep=self.lockstep)
+
+    def require_beside(self, name: str) -> None:
+        """Accept each flag: what is given wins over the inventory."""
+
+    def applied(self, entry: Entry) -> Entry:
+        """Return *entry* with the workload, the sessions and the silence given here."""
+        given = self.given
+        return replace(
+            entry,
+            workload=self.workload if "workload" in given else entry.workload,
+            sessions=self.sessions if "sessions" in given else entry.sessions,
+            silence_s=self.silence if "silence" in given else entry.silence_s,
+        )
+
+
+@dataclass(frozen=True)
+class WaitOptions(EntryOptions):
+    """How long to wait for the server."""
+
+    section = "Target"
+
+    wait: Annotated[
+        float,
+        Flag(
+            "--wait",
+            type=SECONDS,
+            show_default=True,
+            metavar="S",
+            help="Seconds that the server may take to come back.",
+        ),
+    ] = _LIMITS.return_s
+
+    def require_beside(self, name: str) -> None:
+        """Accept the flag: what is given wins over the inventory."""
+
+    def applied(self, entry: Entry) -> Entry:
+        """Return *entry* with this time, if it is given."""
+        return replace(entry, return_s=self.wait) if self.given else entry
+
+
+Named = NamedByArgument | NamedByFlag

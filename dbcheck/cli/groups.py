@@ -1,0 +1,183 @@
+"""Flags in groups: a verb gets each group as one frozen object.
+
+A group is a dataclass. The annotation of a field declares its flag, and the field's
+default is the flag's; a field without one is a flag that must be given:
+
+    @dataclass(frozen=True)
+    class Pace(Group):
+        rate: Annotated[float | None, Flag("--rate", type=float, help="...")] = None
+
+    @click.command("run", cls=Verb)
+    @grouped
+    def command(pace: Pace) -> None: ...
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, dataclass, field, fields
+from typing import Any, ClassVar, Self, TypeVar, get_type_hints
+
+import click
+from click.core import ParameterSource
+from click.types import OptionHelpExtra
+
+F = TypeVar("F", bound=Callable[..., Any])
+R = TypeVar("R")
+_NO_BOUND = 1e6
+
+
+class Flag:
+    """How a flag is written, and the attributes of its click.Option."""
+
+    def __init__(self, name: str, **attributes: Any) -> None:
+        self.name = name
+        self._attributes = attributes
+
+    def added(
+        self, function: Callable[..., R], own: str, default: object, section: str
+    ) -> Callable[..., R]:
+        """Return *function* with this flag, whose value it gets as *own*."""
+        given = {"required": True} if default is MISSING else {"default": default}
+        option = click.option(
+            *(self.name, own), cls=Option, section=section, **given, **self._attributes
+        )
+        return option(function)
+
+
+class Argument(Flag):
+    """An argument that needs no flag; it may be left out."""
+
+    def added(
+        self, function: Callable[..., R], own: str, default: object, section: str
+    ) -> Callable[..., R]:
+        """Return *function* with this argument, which it gets as *own*."""
+        return click.argument(own, required=False, metavar=f"[{self.name}]")(function)
+
+
+@dataclass(frozen=True)
+class Group:
+    """Values of some flags; see the module.
+
+    given: the fields whose flags stand on the command line.
+    section: the heading of these flags in a verb's help.
+    """
+
+    section: ClassVar[str] = "Options"
+    given: frozenset[str] = field(default=frozenset(), kw_only=True)
+
+    @classmethod
+    def flags(cls) -> Mapping[str, Flag]:
+        """Return the flag of each field."""
+        hints = get_type_hints(cls, include_extras=True)
+        declared = [(each.name, hints[each.name]) for each in fields(cls)]
+        return {
+            own: hint.__metadata__[0]
+            for own, hint in declared
+            if hasattr(hint, "__metadata__")
+        }
+
+    @classmethod
+    def taken(cls, context: click.Context, values: dict[str, Any]) -> Self:
+        """Return the group that *values* hold, and remove it from them."""
+        found = {name: values.pop(name) for name in cls.flags()}
+        given = frozenset(name for name in found if is_given(context, name))
+        return cls(**found, given=given)
+
+    def flags_given(self) -> list[str]:
+        """Return the flags that stand on the command line."""
+        return [flag.name for own, flag in self.flags().items() if own in self.given]
+
+    def words(self, *names: str) -> list[str]:
+        """Return what gives the flags of these fields again, as far as given."""
+        words = []
+        for name in names:
+            if name in self.given:
+                words += [self.flags()[name].name, str(getattr(self, name))]
+        return words
+
+
+def is_given(context: click.Context, name: str) -> bool:
+    """Say whether a parameter stands on the command line."""
+    return context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+
+
+def grouped(function: Callable[..., R]) -> Callable[..., R]:
+    """Add the flags of each parameter that is a Group; hand each over as one object."""
+    groups: dict[str, type[Group]] = {
+        name: hint
+        for name, hint in get_type_hints(function).items()
+        if isinstance(hint, type) and issubclass(hint, Group)
+    }
+
+    @functools.wraps(function)
+    def collected(**values: Any) -> R:
+        context = click.get_current_context()
+        taken = {name: kind.taken(context, values) for name, kind in groups.items()}
+        return function(**taken, **values)
+
+    command: Callable[..., R] = collected
+    for kind in reversed(groups.values()):
+        defaults = {each.name: each.default for each in fields(kind)}
+        for own, flag in reversed(list(kind.flags().items())):
+            command = flag.added(command, own, defaults[own], kind.section)
+    return command
+
+
+class Option(click.Option):
+    """An option with the heading under which a verb's help shows it."""
+
+    def __init__(
+        self, *given: Any, section: str = Group.section, **attributes: Any
+    ) -> None:
+        super().__init__(*given, **attributes)
+        self.section = section
+
+    def get_help_extra(self, ctx: click.Context) -> OptionHelpExtra:
+        """Return what help adds: numbers as people write them, and ranges in words."""
+        extra = super().get_help_extra(ctx)
+        if "default" in extra and isinstance(self.default, float):
+            extra["default"] = f"{self.default:g}"
+        if isinstance(self.type, click.IntRange | click.FloatRange):
+            extra.pop("range", None)
+            if text := _bounds(self.type.min, self.type.max):
+                extra["range"] = text
+        return extra
+
+
+def _bounds(low: float | None, high: float | None) -> str:
+    """Return a range in words, "" if no user will meet its upper end."""
+    if low is None or high is None or high >= _NO_BOUND:
+        return ""
+    return f"{low:g} to {high:,g}"
+
+
+def option(*names: str, **attributes: Any) -> Callable[[F], F]:
+    """Add a flag that stands alone."""
+    return click.option(*names, cls=Option, **attributes)
+
+
+class Verb(click.Command):
+    """Shows each group of flags under its heading, after what is in no group."""
+
+    def format_options(
+        self, ctx: click.Context, formatter: click.HelpFormatter
+    ) -> None:
+        """Write the flags."""
+        sections: dict[str, list[tuple[str, str]]] = {Group.section: []}
+        for parameter in self.get_params(ctx):
+            if isinstance(parameter, click.Argument):
+                continue
+            section = getattr(parameter, "section", Group.section)
+            if record := parameter.get_help_record(ctx):
+                sections.setdefault(section, []).append(record)
+        for section, records in sections.items():
+            with formatter.section(section):
+                formatter.write_dl(records)
+
+
+class VerbGroup(click.Group):
+    """A verb that has verbs of its own."""
+
+    command_class = Verb

@@ -1,0 +1,221 @@
+"""The flags that describe a lab."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import click
+
+from dbcheck.cli.groups import Flag, Group
+from dbcheck.cli.options import SEED, Number
+from dbcheck.errors import UsageError
+from dbcheck.lab.lab import best_rung
+from dbcheck.lab.spec import (
+    ENGINES,
+    FILESYSTEMS,
+    PERSONALITIES,
+    RUNGS,
+    SURVIVORS,
+    TIME_MAX,
+    WRITE_CACHES,
+    DriveSpec,
+    LabSpec,
+)
+
+_AUTO = "auto"
+_COST = Number(0, TIME_MAX)
+_DRIVE = DriveSpec()
+_LAB = LabSpec(ENGINES[0])
+
+
+@dataclass(frozen=True)
+class ServerOptions(Group):
+    """The server of a lab, and what is cut."""
+
+    section = "Lab"
+
+    engine: Annotated[
+        str, Flag("--engine", type=click.Choice(ENGINES), help="The server to run.")
+    ]
+    rung: Annotated[
+        str,
+        Flag(
+            "--rung",
+            type=click.Choice((_AUTO, *RUNGS)),
+            show_default=True,
+            help="What is cut: the power of a virtual drive, or only the server "
+            "process. auto: the drive if this machine can run one.",
+        ),
+    ] = _AUTO
+    settings: Annotated[
+        tuple[str, ...],
+        Flag(
+            "--setting",
+            multiple=True,
+            metavar="NAME=VALUE",
+            help="A server setting, e.g. innodb_flush_log_at_trx_commit=2.",
+        ),
+    ] = ()
+    seed: Annotated[
+        int | None,
+        Flag(
+            "--seed",
+            type=SEED,
+            metavar="N",
+            help="Decides rows, moments, and what a drive loses. Default: random.",
+        ),
+    ] = None
+
+
+@dataclass(frozen=True)
+class StorageOptions(Group):
+    """The virtual drive of a lab, and the filesystem on it."""
+
+    section = "Virtual drive"
+
+    filesystem: Annotated[
+        str,
+        Flag(
+            "--fs",
+            type=click.Choice(FILESYSTEMS),
+            show_default=True,
+            help="The filesystem on the drive.",
+        ),
+    ] = _LAB.filesystem
+    mount_options: Annotated[
+        str,
+        Flag(
+            "--mount-options",
+            metavar="OPTIONS",
+            help="How to mount it, as mount -o takes it, e.g. barrier=0.",
+        ),
+    ] = _LAB.mount_options
+    write_cache: Annotated[
+        str,
+        Flag(
+            "--write-cache",
+            type=click.Choice(WRITE_CACHES),
+            show_default=True,
+            help="What the kernel takes the drive's cache for (queue/write_cache); "
+            "with write through it sends no flushes.",
+        ),
+    ] = _LAB.write_cache
+    personality: Annotated[
+        str,
+        Flag(
+            "--drive",
+            type=click.Choice(PERSONALITIES),
+            show_default=True,
+            help="What the drive makes of a flush.",
+        ),
+    ] = _DRIVE.personality
+    lie_fraction: Annotated[
+        float,
+        Flag(
+            "--lie-fraction",
+            metavar="SHARE",
+            type=Number(0, 1),
+            show_default=True,
+            help="Share of its power-ons at which a fickle drive lies.",
+        ),
+    ] = _DRIVE.lie_fraction
+    flush_ms: Annotated[
+        float,
+        Flag(
+            "--flush-ms",
+            metavar="MS",
+            type=_COST,
+            show_default=True,
+            help="Milliseconds that a flush takes on an honest or fickle drive.",
+        ),
+    ] = _DRIVE.flush_ms
+    write_ms: Annotated[
+        float,
+        Flag(
+            "--write-ms",
+            metavar="MS",
+            type=_COST,
+            show_default=True,
+            help="Milliseconds that a write takes.",
+        ),
+    ] = _DRIVE.write_ms
+    destage_s: Annotated[
+        float,
+        Flag(
+            "--destage-s",
+            metavar="S",
+            type=_COST,
+            show_default=True,
+            help="Seconds after which a cached write is stable; 0: never by itself.",
+        ),
+    ] = _DRIVE.destage_age_s
+    cache_mib: Annotated[
+        int,
+        Flag(
+            "--cache-mib",
+            metavar="MIB",
+            type=click.IntRange(1, 1024),
+            show_default=True,
+            help="Size of the drive's volatile cache, in MiB.",
+        ),
+    ] = _DRIVE.cache_bytes >> 20
+    survivors: Annotated[
+        str,
+        Flag(
+            "--survivors",
+            type=click.Choice(SURVIVORS),
+            show_default=True,
+            help="What a cut leaves of the writes that were not flushed: nothing, all, "
+            "a prefix, a prefix with a torn write at its end, any whole writes, any "
+            "blocks of 4096 bytes, any sectors of 512 bytes (random).",
+        ),
+    ] = _DRIVE.survivors
+
+    def drive(self, seed: int) -> DriveSpec:
+        """Return the drive; raise UsageError if it cannot be."""
+        return DriveSpec(
+            personality=self.personality,
+            flush_ms=self.flush_ms,
+            write_ms=self.write_ms,
+            destage_age_s=self.destage_s,
+            cache_bytes=self.cache_mib << 20,
+            survivors=self.survivors,
+            seed=seed,
+            lie_fraction=self.lie_fraction,
+        )
+
+
+def lab_spec(
+    server: ServerOptions, storage: StorageOptions, seed: int, *more: str
+) -> LabSpec:
+    """Return the lab that the options describe; raise UsageError if it cannot be.
+
+    more: other flags that were given and need a virtual drive.
+    """
+    pairs = [setting.partition("=") for setting in server.settings]
+    wrong = [name for name, equals, _ in pairs if not (name and equals)]
+    if wrong:
+        raise UsageError(f"--setting {wrong[0]} has no value", hint="Give NAME=VALUE.")
+    rung = best_rung(server.engine) if server.rung == _AUTO else server.rung
+    if rung == "process":
+        _refuse([*storage.flags_given(), *more])
+    return LabSpec(
+        engine=server.engine,
+        rung=rung,
+        filesystem=storage.filesystem,
+        mount_options=storage.mount_options,
+        write_cache=storage.write_cache,
+        drive=storage.drive(seed),
+        settings={name: value for name, _, value in pairs},
+    )
+
+
+def _refuse(flags: list[str]) -> None:
+    """Raise UsageError if there are any: only a virtual drive heeds them."""
+    if flags:
+        raise UsageError(
+            f"{', '.join(flags)} needs a virtual drive, which --rung process does not "
+            "have",
+            hint="Leave it out, or use --rung drive.",
+        )

@@ -1,0 +1,61 @@
+"""The rig that a lab is, or has a part in."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from dbcheck.campaign.rig import Limits, Rig
+from dbcheck.engines.registry import open_engine
+from dbcheck.errors import UsageError
+from dbcheck.hosts.host import TargetHost, open_host
+from dbcheck.lab.lab import Lab
+from dbcheck.report.progress import PlainProgress
+from dbcheck.witness.log import FrameLogReader
+from dbcheck.witness.url import open_witness
+from dbcheck.witness.window import WindowLimits
+
+
+def host_of(name: str) -> TargetHost:
+    """Return the host of the lab *name*; raise LabError if there is none."""
+    return _host(Lab.find(name))
+
+
+def _host(lab: Lab) -> TargetHost:
+    return open_host(lab.host_url, lab.ssh)
+
+
+def joined(rig: Rig, name: str) -> Rig:
+    """Return *rig*, which the lab *name* cuts, with what that lab knows of itself.
+
+    Raise UsageError if the target is not that lab's server.
+    """
+    lab = Lab.find(name)
+    if rig.engine.target != lab.target_url:
+        raise UsageError(
+            f"lab {lab.name} has another target, {lab.target_url}",
+            hint="Give that one, or another switch.",
+        )
+    log_path = rig.log_path or lab.log_path
+    return replace(rig, lab=lab.spec.to_values(), log_path=log_path)
+
+
+def lab_rig(lab: Lab, progress: PlainProgress, runs: Path, limits: Limits) -> Rig:
+    """Return the rig that *lab* is."""
+    return Rig(
+        engine=open_engine(lab.target_url, lab.password),
+        witness=open_witness(
+            lab.witness_url,
+            limits=WindowLimits(acks=limits.window_acks),
+            volatile=True,
+            options=lab.ssh,
+        ),
+        power=lab.switch(),
+        reader=FrameLogReader(),
+        listener=progress,
+        runs=runs,
+        limits=limits,
+        lab=lab.spec.to_values(),
+        host=_host(lab),
+        log_path=lab.log_path,
+    )

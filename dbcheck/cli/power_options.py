@@ -1,0 +1,159 @@
+"""The flags that say who cuts the power, and how."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass, replace
+from typing import Annotated
+
+import click
+
+from dbcheck import limits
+from dbcheck.cli.entry_options import EntryOptions
+from dbcheck.cli.groups import Flag
+from dbcheck.cli.options import SECONDS, Number
+from dbcheck.core.cut import SwitchKind
+from dbcheck.core.cutclass import DECLARABLE, CutClass
+from dbcheck.errors import UsageError
+from dbcheck.inventory.entry import Entry
+from dbcheck.power.kinds.exec import ExecPlan
+from dbcheck.power.kinds.lab import LabPlan
+from dbcheck.power.kinds.manual import ManualPlan
+from dbcheck.power.kinds.plan import PowerPlan
+
+_EXEC, _MANUAL, _LAB = SwitchKind.EXEC, SwitchKind.MANUAL, SwitchKind.LAB
+_OF_EXEC = frozenset(
+    {
+        *("cut_command", "restore_command", "state_command"),
+        *("off_seconds", "power_timeout"),
+    }
+)
+
+
+@dataclass(frozen=True)
+class PowerOptions(EntryOptions):
+    """Who cuts, and the commands of an exec switch."""
+
+    section = "Power"
+
+    power: Annotated[
+        str,
+        Flag(
+            "--power",
+            show_default=True,
+            metavar="KIND",
+            help="Who cuts: manual (you are asked), exec (the commands below), or "
+            "lab:NAME (a lab that runs on this machine). fence and sysrq need an "
+            "inventory.",
+        ),
+    ] = _MANUAL.value
+    cut_command: Annotated[
+        str,
+        Flag(
+            "--cut-command",
+            metavar="CMD",
+            help="exec: cuts the power. It is started without a shell.",
+        ),
+    ] = ""
+    restore_command: Annotated[
+        str,
+        Flag(
+            "--restore-command",
+            metavar="CMD",
+            help="exec: restores the power. Leave it out if the "
+            "power comes back by itself.",
+        ),
+    ] = ""
+    state_command: Annotated[
+        str,
+        Flag(
+            "--state-command",
+            metavar="CMD",
+            help="exec: prints the state of the switch, with on or off as its last "
+            "word.",
+        ),
+    ] = ""
+    off_seconds: Annotated[
+        float,
+        Flag(
+            "--off-seconds",
+            type=Number(limits.OFF_S_MIN, limits.OFF_S_MAX),
+            show_default=True,
+            metavar="S",
+            help="exec: seconds without power, at least.",
+        ),
+    ] = limits.OFF_S
+    power_timeout: Annotated[
+        float,
+        Flag(
+            "--power-timeout",
+            type=SECONDS,
+            show_default=True,
+            metavar="S",
+            help="exec: seconds that each command may take.",
+        ),
+    ] = limits.POWER_TIMEOUT_S
+    power_class: Annotated[
+        str | None,
+        Flag(
+            "--power-class",
+            type=click.Choice(DECLARABLE, case_sensitive=False),
+            help="exec, manual: what the cut takes the power from; it limits what a "
+            "PASS claims. Default: AC for manual, unknown for exec.",
+        ),
+    ] = None
+
+    def applied(self, entry: Entry) -> Entry:
+        """Return *entry* with this switch, if a flag is given."""
+        return replace(entry, power=self.plan()) if self.given else entry
+
+    def plan(self) -> PowerPlan:
+        """Return the switch that the flags describe; raise UsageError."""
+        declared = CutClass(self.power_class) if self.power_class else None
+        if self.power == _EXEC.value:
+            return self._exec(declared)
+        for own, flag in self.flags().items():
+            if own in self.given & _OF_EXEC:
+                raise UsageError(
+                    f"{flag.name} needs --power exec", hint="Give both, or neither."
+                )
+        if self.power == _MANUAL.value:
+            return ManualPlan(declared=declared)
+        kind, _, lab = self.power.partition(":")
+        if kind == _LAB.value and lab:
+            if declared:
+                raise UsageError(
+                    "--power-class is for --power exec or manual",
+                    hint="A lab's drive is cut as the lab does it: leave it out.",
+                )
+            return LabPlan(lab)
+        by_flags = (_MANUAL, _EXEC, _LAB)
+        others = [one.value for one in SwitchKind if one not in by_flags]
+        raise UsageError(
+            f"--power {self.power} is not known",
+            hint="Known are manual, exec and lab:NAME; an inventory (dbcheck init) can "
+            f"also name {', '.join(others)}.",
+        )
+
+    def _exec(self, declared: CutClass | None) -> ExecPlan:
+        if not self.cut_command:
+            raise UsageError(
+                "--power exec has no command to cut with", hint="Give --cut-command."
+            )
+        return ExecPlan(
+            state=_split("--state-command", self.state_command),
+            cut=_split("--cut-command", self.cut_command),
+            restore=_split("--restore-command", self.restore_command),
+            off_s=self.off_seconds,
+            timeout_s=self.power_timeout,
+            declared=declared,
+        )
+
+
+def _split(flag: str, command: str) -> tuple[str, ...]:
+    try:
+        return tuple(shlex.split(command))
+    except ValueError as error:
+        raise UsageError(
+            f"{flag} cannot be split into a program and its arguments: {error}"
+        ) from None

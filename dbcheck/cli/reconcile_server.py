@@ -1,0 +1,88 @@
+"""Asks a server and a witness for what a run still lacks, and judges it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from dbcheck import clientkey
+from dbcheck.campaign.cycle import reconcile_run
+from dbcheck.campaign.outcome import Outcome
+from dbcheck.cli import assemble, output
+from dbcheck.errors import UsageError
+from dbcheck.inventory.entry import Entry
+from dbcheck.ports.witness import Witness
+from dbcheck.power.kinds.manual import ManualPlan
+from dbcheck.report.progress import progress
+from dbcheck.runs import RunFolder, require_run_id
+from dbcheck.witness.window import WindowLimits
+
+_OTHER_TARGET = "the run's manifest names another URL of the target: {}"
+
+
+def reconciled(
+    entry: Entry,
+    run: Path | None,
+    run_id: str,
+    runs: Path,
+    *,
+    new_key: bool,
+    live: bool,
+) -> Outcome:
+    """Judge the run in the folder *run*, or without one *run_id* on the witness.
+
+    runs: where the folder of the latter is made.  new_key: trust and store the host key
+    of a witness that is not known.  live: show progress as a table.
+    """
+    folder = RunFolder.open(run) if run is not None else None
+    # Nothing is cut here, whatever the inventory says.
+    entry = _completed(replace(entry, power=ManualPlan()), folder)
+    window = WindowLimits()
+    with (
+        progress(output.progress_console(), live=live) as view,
+        assemble.opened_witness(entry, window, new_key) as witness,
+    ):
+        folder = folder or _recalled(witness, run_id, runs)
+        manifest = folder.manifest()
+        rig = assemble.entry_rig(entry, witness, view, runs, window)
+        if manifest.target != rig.engine.target:
+            view.phase("preflight", _OTHER_TARGET.format(manifest.target))
+        return reconcile_run(rig, folder, manifest)
+
+
+def _completed(entry: Entry, folder: RunFolder | None) -> Entry:
+    """Return *entry* with the target and the witness that the run's manifest names.
+
+    Only of a manifest that this client made, not of one that a witness gave: that one
+    would choose who is sent the password.  Raise UsageError if either is missing then.
+    """
+    if folder is not None and not folder.recalled().manifest:
+        manifest = folder.manifest()
+        return replace(
+            entry,
+            target=entry.target or manifest.target,
+            witness=entry.witness or manifest.witness,
+        )
+    if not entry.target:
+        what = (
+            "--run" if folder is None else f"{folder.path}, which came from a witness,"
+        )
+        raise UsageError(
+            f"{what} needs --target",
+            hint="Give the URL of the server that took the load, or its --name in the "
+            "inventory: the password is sent there, so no witness may choose it.",
+        )
+    return entry
+
+
+def _recalled(witness: Witness, run_id: str, runs: Path) -> RunFolder:
+    """Make a run folder from what the witness holds of a run."""
+    wanted = require_run_id(run_id)
+    if (runs / wanted).exists():
+        raise UsageError(
+            f"the folder of run {wanted} is here: {runs / wanted}",
+            hint=f"Reconcile it there: dbcheck reconcile {runs / wanted}",
+        )
+    where = f"{witness.url}/{wanted}/manifest.json"
+    content, key = witness.manifest(wanted), clientkey.recall(wanted)
+    return RunFolder.recall(runs, wanted, content, key, where)

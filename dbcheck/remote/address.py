@@ -1,0 +1,96 @@
+"""Whom to reach over SSH, and how: plain values, for which no SSH need be imported."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from dbcheck.errors import UsageError
+
+SCHEME = "ssh"
+USER_CONFIG = Path("~/.ssh/config")
+
+
+@dataclass(frozen=True, slots=True)
+class SshOptions:
+    """How to reach and to trust hosts, where ssh_config(5) is not to decide.
+
+    accept_new_host_key: store the key of a host that is not known yet; a key that
+                         has changed is refused always.  None: no, and the user has
+                         no option to ask for it, so no error advises one.
+    identity_file:       the only key to offer; else config, agent and ~/.ssh/id_*.
+    known_hosts:         the only file to know hosts from, and to store new ones in.
+    config_file:         the user's configuration; it need not exist.
+    """
+
+    accept_new_host_key: bool | None = None
+    identity_file: Path | None = None
+    known_hosts: Path | None = None
+    config_file: Path = USER_CONFIG
+    connect_timeout_s: float = 15.0
+
+
+AS_SSH = SshOptions()  # as the user's own ssh would
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Whom to connect to, as the user says it; None: the configuration decides."""
+
+    host: str
+    user: str | None = None
+    port: int | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> Address:
+        """Return what "[user@]host[:port]" says; raise UsageError.
+
+        The message repeats nothing that may be a password.
+        """
+        user, _, place = text.rpartition("@")
+        if ":" in user:
+            raise UsageError(
+                "the address of a host must hold no password",
+                hint="Write it like user@host:port, and log in with a key; `ssh-add`"
+                " unlocks one.",
+            )
+        host, colon, port = place.rpartition(":")
+        if not colon or place.endswith("]"):
+            host, port = place, ""
+        if not host or (port and not port.isascii()) or (port and not port.isdigit()):
+            raise UsageError(f"not a host to connect to: {place!r}")
+        return cls(host.strip("[]"), user or None, int(port) if port else None)
+
+
+def parse_ssh_url(url: str, what: str, hint: str) -> tuple[Address, str]:
+    """Return whom "ssh://[user@]host[:port][/path]" names, and the path, unquoted.
+
+    what, hint: what the URL is of, and how to write it, for errors.  Raise UsageError
+    for any other URL; the message repeats nothing that may be a password.
+    """
+    try:
+        parts = urlsplit(url)
+        _ = parts.port  # parsed only when asked for
+    except ValueError:  # its text may hold a part of a password
+        raise UsageError(f"the URL of {what} cannot be read", hint=hint) from None
+    if parts.password is not None:
+        raise UsageError(
+            f"the URL of {what} must hold no password",
+            hint="Log in with a key; `ssh-add` unlocks one.",
+        )
+    if parts.scheme != SCHEME:
+        raise UsageError(f"not {what}: {after_login(url)!r}", hint=hint)
+    if not parts.hostname:
+        raise UsageError(f"no host in {after_login(url)!r}", hint=hint)
+    if parts.query or parts.fragment:
+        raise UsageError(f"more than host and path in {after_login(url)!r}", hint=hint)
+    # Not parts.hostname, which is in lower case: ssh_config(5) tells cases apart.
+    user, _, place = parts.netloc.rpartition("@")
+    found = Address.parse(place)
+    return Address(found.host, unquote(user) or None, found.port), unquote(parts.path)
+
+
+def after_login(url: str) -> str:
+    """Return *url* without a user and a password before its host."""
+    return url.rpartition("@")[2]

@@ -1,0 +1,96 @@
+"""What a command leaves out: drivers, SSH and the lab load slowly, and few need all."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dbcheck.cli import FAILED, PASS
+from tests.runs import make
+
+RUNS = Path(make.__file__).parent
+PROGRAM = """
+import json, sys
+from dbcheck.cli.root import run
+code = run()
+sys.stderr.write("\\n" + json.dumps([code, sorted(sys.modules)]))
+"""
+SSH, LAB = {"paramiko"}, {"dbcheck.lab", "asyncssh"}
+POSTGRESQL, MYSQL = {"psycopg", "psycopg2"}, {"mysql.connector"}
+DRIVERS = {"sqlalchemy", *POSTGRESQL, *MYSQL}
+YAML, JUDGING = {"ruamel.yaml"}, {"numpy", "msgspec", "cryptography", "rich"}
+OWN = {f"dbcheck.{name}" for name in ("inventory", "power", "hosts", "load", "engines")}
+INVENTORY = """
+all:
+  hosts:
+    db1:
+      dbcheck_target: {target}
+      dbcheck_witness: file:{folder}/witness
+      dbcheck_ask_host: false
+      dbcheck_power: exec
+      dbcheck_power_state: [echo, "on"]
+      dbcheck_power_cut: ["false"]
+      dbcheck_power_restore: ["false"]
+    db2:
+      dbcheck_target: postgresql://u@db2/d
+      dbcheck_ask_host: false
+      dbcheck_power: lab
+      dbcheck_power_lab: one
+"""
+PG = "postgresql://u@127.0.0.1:1/d"
+MY = "mysql://u@127.0.0.1:1/d"
+
+
+def imported(folder: Path, *words: str) -> tuple[int, set[str]]:
+    """Run dbcheck with *words* in *folder*; return its exit code and its modules."""
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, *words],
+        cwd=folder,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    code, modules = json.loads(done.stderr.splitlines()[-1])
+    return code, set(modules)
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "absent"),
+    [
+        ("--help", PASS, DRIVERS | SSH | LAB | YAML | JUDGING | OWN),
+        ("--version", PASS, DRIVERS | SSH | LAB | YAML | JUDGING | OWN),
+        ("reconcile run --offline", PASS, DRIVERS | SSH | LAB | YAML | OWN),
+        ("power state db1", PASS, DRIVERS | SSH | LAB),
+        ("witness check --witness file:w", PASS, DRIVERS | SSH | LAB),
+        ("witness show run", PASS, DRIVERS | SSH | LAB),
+        ("run db1", FAILED, MYSQL | SSH | LAB),
+        ("campaign db1 --cuts 1", FAILED, MYSQL | SSH | LAB),
+        (f"run --target {MY} --witness file:w", FAILED, POSTGRESQL | SSH | LAB),
+        (f"reconcile run --target {PG} --witness file:w", FAILED, MYSQL | SSH | LAB),
+        (f"clean --target {PG}", FAILED, MYSQL | SSH | LAB),
+    ],
+)
+def test_a_command_imports_nothing_that_it_has_no_use_for(
+    words: str, code: int, absent: set[str], tmp_path: Path
+) -> None:
+    text = INVENTORY.format(target=PG, folder=tmp_path)
+    (tmp_path / "inventory.yml").write_text(text)
+    shutil.copytree(RUNS / "format-4" / "postgresql-pass", tmp_path / "run")
+    ended, modules = imported(tmp_path, *words.split())
+    assert ended == code
+    assert not absent & modules
+
+
+def test_what_is_looked_for_has_these_names(tmp_path: Path) -> None:
+    """A module that was renamed would be missed by the test above for ever."""
+    names = DRIVERS | SSH | LAB | YAML | JUDGING | OWN
+    subprocess.run(
+        [sys.executable, "-c", f"import {', '.join(sorted(names))}"],
+        cwd=tmp_path,
+        check=True,
+    )

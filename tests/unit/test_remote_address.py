@@ -1,0 +1,47 @@
+"""The URL of a host, and of a witness, read in one place."""
+
+from __future__ import annotations
+
+import pytest
+
+from dbcheck.errors import UsageError
+from dbcheck.remote.address import Address, parse_ssh_url
+from dbcheck.remote.way import way_to
+
+
+@pytest.mark.parametrize(
+    ("url", "address", "path"),
+    [
+        ("ssh://db1", Address("db1"), ""),
+        # "Host DB1" in the user's configuration is another than "Host db1".
+        ("ssh://me@DB1:22/", Address("DB1", "me", 22), "/"),
+        ("ssh://me@[::1]:22", Address("::1", "me", 22), ""),
+        ("ssh://me%40corp@db1", Address("db1", "me@corp"), ""),
+        ("ssh://me@corp@db1:", Address("db1", "me@corp"), ""),
+        ("ssh://db1/~/a%20b", Address("db1"), "/~/a b"),
+    ],
+)
+def test_a_url_names_user_host_port_and_path(
+    url: str, address: Address, path: str
+) -> None:
+    assert parse_ssh_url(url, "a host", "") == (address, path)
+
+
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        ("ssh://me:geheim@db1", "must hold no password"),
+        ("ssh://me:gehe/im@db1", "cannot be read"),
+        ("ssh://db1:99999", "cannot be read"),
+        ("ssh://[db1", "cannot be read"),
+        ("ssh://me@", "no host in"),
+        ("ssh://db1?x=1", "more than host and path"),
+        ("http://me:geheim@db1", "must hold no password"),
+        ("me:geheim@db1", "not a host: 'db1'"),
+        ("ssh://db1/folder", "a path after the host"),
+    ],
+)
+def test_any_other_url_of_a_host_is_refused(url: str, why: str) -> None:
+    with pytest.raises(UsageError, match=why) as caught:
+        way_to(url)
+    assert "gehe" not in str(caught.value) + caught.value.hint
