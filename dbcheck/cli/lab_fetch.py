@@ -6,13 +6,14 @@ import os
 
 import click
 
+from dbcheck.cli.groups import Verb
 from dbcheck.cli.say import say
 from dbcheck.errors import UsageError
 from dbcheck.lab import programs
 from dbcheck.lab.fetch import fetch as fetch_into
 
 
-@click.command("fetch")
+@click.command("fetch", cls=Verb)
 @click.argument("server", type=click.Choice(("mysql",)))
 def fetch(server: str) -> None:
     """Fetch a MySQL server for labs, unless this machine has one.

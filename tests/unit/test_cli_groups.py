@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 import click
@@ -35,15 +35,19 @@ class Where(Group):
 @option("--off", type=click.FloatRange(1, 86_400), default=60.0, show_default=True)
 @option("--seed", type=click.IntRange(0, 2**62), default=7, show_default=True)
 def verb(pace: Pace, where: Where, count: int, off: float, seed: int) -> None:
-    click.echo(repr((pace, where, count)))
+    click.echo(shown(pace, where, count), nl=False)
 
 
 def run(*words: str, **environment: str) -> Result:
     return CliRunner().invoke(verb, words, env=environment)
 
 
-def shown(*given: object) -> str:
-    return repr(given) + "\n"
+def shown(pace: Pace, where: Where, count: int) -> str:
+    """Return all that a verb was given; a set shows itself in no order."""
+    groups = [(each, sorted(each.given)) for each in (pace, where)]
+    return repr([(replace(each, given=frozenset()), of) for each, of in groups]) + (
+        f" {count}\n"
+    )
 
 
 def test_a_verb_gets_each_group_as_one_object() -> None:

@@ -86,5 +86,5 @@ def test_to_apply_power_that_is_there_draws_nothing() -> None:
 
 @pytest.mark.parametrize("fraction", [-0.1, 1.1])
 def test_a_share_is_from_0_to_1(fraction: float) -> None:
-    with pytest.raises(UsageError, match="of its power-ons"):
+    with pytest.raises(UsageError, match=f"lie_fraction is {fraction}"):
         DriveSpec(lie_fraction=fraction)

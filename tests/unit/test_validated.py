@@ -89,7 +89,7 @@ def test_what_is_right_is_converted() -> None:
 def test_what_is_wrong_is_named_with_what_it_may_be(
     change: dict[str, Any], message: str, hint: str
 ) -> None:
-    with pytest.raises(UsageError) as caught:
+    with pytest.raises(UsageError, match=r"^f\.toml: ") as caught:
         thing(change)
     assert str(caught.value) == f"f.toml: {message}"
     assert hint in caught.value.hint
