@@ -31,10 +31,12 @@ wide: setup
 	-$(BIN)/dbcheck lab fetch mysql
 	$(PYTEST) $(PARALLEL) -m "wide and not soak"
 
-# The long suites, each of which takes minutes.
+# Cuts until Ctrl-C, or as SOAK says, e.g. SOAK="--minutes 60"; a summary goes into
+# docs/track-record.md, and the next call goes on. First the tests that take minutes.
 soak: setup
 	-$(BIN)/dbcheck lab fetch mysql
 	$(PYTEST) -m soak --timeout 3600
+	$(BIN)/python -m tests.soak $(SOAK)
 
 # The newest versions of all that dbcheck needs, once the tests pass with them.
 constraints:

@@ -17,12 +17,14 @@ _CITED = re.compile(
     r"`(?:tests/)?((?:unit|property|real|planted|fire|fuzz|bench)/[\w/]*(?:\.py)?)"
     r"(?:::(\w+))?`"
 )
+_COMMAND = re.compile(r"python -m pytest \"?tests/([\w/]+\.py)(?:::(\w+))?")
 _THIS_PAGE = "this page"
 
 
 def cited(text: str) -> Iterator[tuple[str, str]]:
     """Yield each path below tests/ that *text* cites, and the test in it or ""."""
     yield from _CITED.findall(text)
+    yield from _COMMAND.findall(text)
 
 
 def require_there(path: str, name: str) -> None:
@@ -57,9 +59,12 @@ def test_every_trap_is_shown_by_tests_or_argued_on_its_page() -> None:
 
 
 def test_a_wrong_citation_is_found() -> None:
-    assert list(cited("`unit/test_a.py::test_b`, `tests/fire/`, `fire.py`")) == [
+    text = "`unit/test_a.py::test_b`, `tests/fire/`, `fire.py`"
+    text += ", `python -m pytest tests/real/test_c.py::test_d`"
+    assert list(cited(text)) == [
         ("unit/test_a.py", "test_b"),
         ("fire/", ""),
+        ("real/test_c.py", "test_d"),
     ]
     require_there("unit/test_documents.py", "test_a_wrong_citation_is_found")
     with pytest.raises(AssertionError, match="has no test_b"):

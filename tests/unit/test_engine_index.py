@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from dbcheck.core.indexloss import IndexLoss
 from dbcheck.core.loss import Losses
 from dbcheck.core.reconcile import Reconciliation
+<<<<<<< HEAD
 from dbcheck.core.verdict import Verdict
 from dbcheck.engines.postgresql import index as postgresql_index
 from dbcheck.engines.postgresql.index import IdsRead
@@ -42,6 +40,8 @@ def test_ids_are_counted_digested_and_sampled(batches: list[list[int]]) -> None:
         remainder(row_id, 1048573) * remainder(row_id, 65521) for row_id in whole
     )
 
+=======
+>>>>>>> tests
 
 INDEX = IndexLoss("the primary key has 9 rows where the table has 10", 1)
 CLEAN = Reconciliation(9, 9, 0, 0, 0, 0, {}, Losses.of(()))

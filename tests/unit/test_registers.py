@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from dbcheck.core.loss import LossKind
 from dbcheck.core.observed import Claim, Observed
@@ -14,21 +12,14 @@ from dbcheck.core.reconcile import Reconciliation, reconcile
 from dbcheck.core.registers import judge_registers
 from dbcheck.core.survivors import DIFFERENT
 from dbcheck.core.table import LEDGER, REGISTER, TableFacts
-from tests.kit.cycles import (
-    EPOCH,
-    NOTHING_BEFORE,
-    acks_of,
-    array_of,
-    record,
-    records_of,
+from tests.kit.cycles import acks_of, record
 )
 
-SLOTS = 4
 STALE, TORN = LossKind.STALE, LossKind.TORN
-TAIL, HOLE = LossKind.MISSING_TAIL, LossKind.MISSING_HOLE
 CORRUPT, UNEXPECTED = LossKind.CORRUPT, LossKind.UNEXPECTED
 DUPLICATE = LossKind.DUPLICATE
 
+<<<<<<< HEAD
 Rows = list[tuple[int, ...]]
 
 
@@ -111,6 +102,8 @@ def test_operations_that_are_gone_as_a_whole_are_missing_and_nothing_else(
     assert named(found) == wanted(*lost)
     assert found.kept == kept
 
+=======
+>>>>>>> tests
 
 @pytest.mark.parametrize(
     ("rows", "registers", "losses", "kept"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,15 @@ VAGUE = {"utils", "helpers", "common", "manager", "misc"}
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
 
 
+def nodes_of(source: Path, needle: str = "") -> Iterator[ast.expr | ast.stmt]:
+    """Yield the nodes of a file; none where *needle*, a pattern, is not found in it."""
+    text = source.read_text()
+    if re.search(needle, text):
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.expr | ast.stmt):
+                yield node
+
+
 def named(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
@@ -28,7 +38,7 @@ def named(path: Path) -> str:
 def test_functions_fit_a_screen() -> None:
     long = []
     for source in SOURCES:
-        for node in ast.walk(ast.parse(source.read_text())):
+        for node in nodes_of(source):
             if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 continue
             if (lines := own_lines(node)) > LINES_MAX:
@@ -105,9 +115,7 @@ def test_children_are_started_by_one_rule() -> None:
     for source in SOURCES:
         if source.stem == "children":
             continue
-        for node in ast.walk(ast.parse(source.read_text())):
-            if not isinstance(node, ast.expr):
-                continue
+        for node in nodes_of(source, r"-m\b|executable|subprocess|os\.|create_sub"):
             if starts_python(node) or (
                 inherits_all(node) and named(source) not in AGENTS
             ):
@@ -115,12 +123,14 @@ def test_children_are_started_by_one_rule() -> None:
     assert not wrong
 
 
-def starts_python(node: ast.expr) -> bool:
+def starts_python(node: ast.AST) -> bool:
     """Say whether an expression is part of a command line of Python."""
-    return ast.unparse(node) in ("sys.executable", "'-m'")
+    if isinstance(node, ast.Constant):
+        return node.value == "-m"
+    return isinstance(node, ast.Attribute) and ast.unparse(node) == "sys.executable"
 
 
-def inherits_all(node: ast.expr) -> bool:
+def inherits_all(node: ast.AST) -> bool:
     """Say whether a call starts a child without choosing its environment."""
     if not (isinstance(node, ast.Call) and STARTS.match(ast.unparse(node.func))):
         return False
@@ -157,11 +167,26 @@ def test_each_expected_error_is_named_by_its_text() -> None:
     wrong = [
         f"{named(source)}:{node.lineno}"
         for source in TESTS
-        if "pytest.raises" in (text := source.read_text())
-        for node in ast.walk(ast.parse(text))
+        for node in nodes_of(source, r"pytest\.raises")
         if isinstance(node, ast.Call)
         and ast.unparse(node.func) == "pytest.raises"
         and ast.unparse(node.args[0]) not in WITHOUT_TEXT
         and not any(keyword.arg == "match" for keyword in node.keywords)
     ]
     assert not wrong, "give match="
+
+
+PRINTS = re.compile(r"(print|click\.s?echo|Console)$|sys\.std(out|err)\.write")
+
+
+def test_two_modules_alone_print() -> None:
+    """All that is shown passes through one of them, where it is made visible."""
+    own = {ROOT / "dbcheck" / "cli" / name for name in ("say.py", "output.py")}
+    found = [
+        f"{named(source)}:{node.lineno}"
+        for source in SOURCES
+        if source not in own
+        for node in nodes_of(source, r"print|echo|Console|sys\.std")
+        if isinstance(node, ast.Call) and PRINTS.match(ast.unparse(node.func))
+    ]
+    assert not found

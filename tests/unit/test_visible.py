@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import unicodedata
-
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from dbcheck.visible import quoted, visible
 
@@ -33,13 +29,3 @@ def test_lines_that_follow_are_marked() -> None:
     assert quoted("it said:\ndbcheck: all is well\x1b") == (
         "it said:\n  | dbcheck: all is well\\x1b"
     )
-
-
-@given(st.text())
-def test_no_text_keeps_what_a_terminal_obeys(text: str) -> None:
-    line = visible(text)
-    assert all(c.isprintable() or unicodedata.category(c) == "Zs" for c in line)
-    assert visible(line) == line
-    first, *rest = quoted(text).split("\n")
-    assert all(part.startswith("  | ") for part in rest)
-    assert visible("".join((first, *rest))) == "".join((first, *rest))

@@ -1,0 +1,98 @@
+"""Every report with a text of a test's in each of its places."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from rich.console import RenderableType
+
+from dbcheck.campaign.folder import CampaignFolder, Cycle, Plan
+from dbcheck.campaign.judging import judge_run
+from dbcheck.campaign.outcome import to_json
+from dbcheck.cli import campaign_run, output
+from dbcheck.report.campaign import campaigns_report
+from dbcheck.report.lab import cycles_report, demo_table
+from dbcheck.report.matrix import Line, matrix_report
+from dbcheck.report.verdict import verdict_report
+from dbcheck.runs import RunFolder
+from dbcheck.witness.log import FrameLogReader
+from dbcheck.workload import load
+from tests.kit.memory import scratch
+from tests.kit.stored_run import manifest, stored_run
+
+# What the reports choose a style or a sentence by; no server says it.
+WORDS = {
+    *("verdict", "standing", "cut_class", "depth", "kind", "rung", "survivors"),
+    *("latency_ms", "losses", "earlier_losses", "acked", "strata", "cut_classes"),
+}
+
+
+def poisoned(value: Any, text: str) -> Any:
+    """Return a result with *text* before and after each text that is foreign."""
+    if isinstance(value, str):
+        return f"{text}{value}{text}"
+    if isinstance(value, Mapping):
+        return {k: v if k in WORDS else poisoned(v, text) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [poisoned(item, text) for item in value]
+    return value
+
+
+def results() -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the result of a run with losses and advice, and that of a campaign."""
+    with scratch() as folder:
+        stored = stored_run(RunFolder.create(folder, manifest()))
+        result = to_json(judge_run(stored, FrameLogReader()))
+        plan = ("t", "0", "n", "url", 1, load("insert"), 3, 9, None, False, True)
+        campaign = CampaignFolder.create(folder / "c", Plan(*plan))
+        campaign.add(
+            Cycle(1, "id", "steady", 1.0, "PASS", "kept", "e", "OS", 8, 0, 1.5)
+        )
+        shown = campaign_run.result(campaign)
+    span = {
+        **{"kind": "missing-tail", "first_id": 1, "last_id": 2, "rows": 2},
+        **{"first_acked_before_cut_s": 1.0, "last_acked_before_cut_s": 0.5},
+    }
+    more = {
+        **{"reasons": ["lost", "more"], "final": False, "ranges": [span]},
+        **{"settings_at_fault": ["s"], "layers_at_fault": ["l"], "image": "i"},
+        **{"other_settings": ["o"], "left_on_host": {"host": "h", "command": "rm"}},
+    }
+    told = {**shown, "error": "why"}
+    told["cycles"] = [
+        {**cycle, "verdict": "FAIL", "missed": "m", "settings_at_fault": ["f"]}
+        for cycle in shown["cycles"]
+    ]
+    return {**result, **more}, told
+
+
+RESULT, CAMPAIGN = results()
+LINE = Line("name", "elsewhere", "FAIL", 2.0, [], "error")
+
+
+def matrix_of(text: str) -> RenderableType:
+    result = poisoned(RESULT, text)
+    line = replace(LINE, name=text, reference=text, error=text, cycles=[result])
+    doubtful = replace(line, error="", cycles=[{**result, "verdict": "INCONCLUSIVE"}])
+    return matrix_report([line, doubtful], text, text)
+
+
+REPORTS: dict[str, Callable[[str], RenderableType]] = {
+    "verdict": lambda text: verdict_report(poisoned(RESULT, text)),
+    "campaign": lambda text: campaigns_report(text, [poisoned(CAMPAIGN, text)]),
+    "cycles": lambda text: cycles_report(
+        [poisoned(RESULT, text)] * 2, [poisoned(RESULT, text)]
+    ),
+    "demo": lambda text: demo_table([({"case": text}, poisoned(RESULT, text))]),
+    "matrix": matrix_of,
+}
+
+
+def shown(report: RenderableType, **given: Any) -> str:
+    """Return what dbcheck prints of a report."""
+    with io.StringIO() as file:
+        output.console(file=file, **{"width": 2000, **given}).print(report)
+        return file.getvalue()

@@ -1,0 +1,75 @@
+"""Rows of the plan `registers`, and their judgement."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from dbcheck.core.loss import LossKind
+from dbcheck.core.reconcile import Claim, Reconciliation, reconcile
+from dbcheck.core.registers import judge_registers
+from dbcheck.core.table import TableFacts
+from tests.kit.cycles import (
+    EPOCH,
+    NOTHING_BEFORE,
+    acks_of,
+    array_of,
+    record,
+    records_of,
+)
+
+SLOTS = 4
+TAIL, HOLE = LossKind.MISSING_TAIL, LossKind.MISSING_HOLE
+Rows = list[tuple[int, ...]]
+
+
+def rows_of(session: int, seqs: Iterable[int]) -> Rows:
+    return [record(session, seq) for seq in seqs]
+
+
+def register(session: int, seq: int, **more: int) -> tuple[int, ...]:
+    part = (seq - 1) % SLOTS + 1
+    values = {"part": part, "row_id": 10 * session + part, **more}
+    return record(session, seq, **values)
+
+
+def registers_after(session: int, count: int) -> Rows:
+    """Return the registers of a session after its first *count* operations."""
+    newest = {(seq - 1) % SLOTS: seq for seq in range(1, count + 1)}
+    return [register(session, seq) for seq in newest.values()]
+
+
+def judged(
+    confirmed: Mapping[int, int],
+    rows: Rows,
+    registers: Rows,
+    sent: Mapping[int, int] | None = None,
+    before: TableFacts = NOTHING_BEFORE,
+) -> Reconciliation:
+    acks = array_of(acks_of(confirmed))
+    ledger, second = [records_of(rows)], [records_of(registers)]
+    claim = Claim(sent or confirmed, confirmed)
+    inserted = reconcile(
+        lambda: acks,
+        lambda: ledger,
+        epoch=EPOCH,
+        before=NOTHING_BEFORE,
+        claim=claim,
+        window_acks=10,
+    )
+    return judge_registers(
+        inserted,
+        lambda: acks,
+        lambda: ledger,
+        lambda: second,
+        epoch=EPOCH,
+        before=before,
+        slots=SLOTS,
+    )
+
+
+def named(found: Reconciliation) -> list[tuple[str, int, int]]:
+    return sorted((x.kind.value, x.session, x.seq) for x in found.losses)
+
+
+def wanted(*losses: tuple[LossKind, int, int]) -> list[tuple[str, int, int]]:
+    return sorted((kind.value, session, seq) for kind, session, seq in losses)
