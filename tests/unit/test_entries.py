@@ -1,0 +1,218 @@
+"""From the flags of a verb to the host that it is about."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import replace
+from pathlib import Path
+from typing import TypeVar
+
+import click
+import pytest
+
+from dbcheck.cli.entries import chosen
+from dbcheck.cli.entry_options import (
+    EntryOptions,
+    HostOptions,
+    HostUrl,
+    LoadOptions,
+    NamedByArgument,
+    NamedByFlag,
+    TargetOptions,
+    TargetUrl,
+    WaitOptions,
+    WitnessOptions,
+)
+from dbcheck.cli.groups import Group, Verb, grouped
+from dbcheck.cli.power_options import PowerOptions
+from dbcheck.cli.resumable import reconcile_flags
+from dbcheck.core.cutclass import CutClass
+from dbcheck.errors import UsageError
+from dbcheck.inventory.entry import Entry
+from dbcheck.power.kinds.exec import ExecPlan
+from dbcheck.power.kinds.lab import LabPlan
+from dbcheck.power.kinds.manual import ManualPlan
+from dbcheck.power.kinds.plan import PowerPlan
+
+G = TypeVar("G", bound=Group)
+NAMED = """
+all:
+  hosts:
+    db1:
+      dbcheck_target: postgresql://u@db1/d
+      dbcheck_witness: ssh://w1/logs
+      dbcheck_workload: classic
+      dbcheck_sessions: 3
+      dbcheck_silence_s: 9
+      dbcheck_wait_s: 99
+"""
+
+
+def parsed(kind: type[G], words: str) -> G:
+    """Return the group *kind* as *words* on a command line make it."""
+    found: list[G] = []
+
+    def command(group: Group) -> None:
+        assert isinstance(group, kind)
+        found.append(group)
+
+    command.__annotations__["group"] = kind
+    verb = click.command("verb", cls=Verb)(grouped(command))
+    verb.main(shlex.split(words), standalone_mode=False)
+    return found[0]
+
+
+@pytest.fixture
+def named(tmp_path: Path) -> NamedByArgument:
+    (tmp_path / "inventory.yml").write_text(NAMED)
+    return NamedByArgument(tmp_path / "inventory.yml", "db1")
+
+
+@pytest.mark.parametrize(
+    ("kind", "words", "expected"),
+    [
+        (TargetOptions, "--target pg://db1", Entry("", "pg://db1")),
+        (HostUrl, "--target-host ssh://h", Entry("", "", host="ssh://h")),
+        (
+            HostOptions,
+            "--target-host ssh://h --server-log /l",
+            Entry("", "", host="ssh://h", server_log="/l"),
+        ),
+        (
+            WitnessOptions,
+            "--witness file:w --identity i --known-hosts k",
+            Entry(
+                *("", "", "file:w"),
+                witness_identity=Path("i"),
+                witness_known_hosts=Path("k"),
+            ),
+        ),
+        (
+            LoadOptions,
+            "--workload classic --sessions 7 --silence 2",
+            Entry("", "", workload="classic", sessions=7, silence_s=2),
+        ),
+        (WaitOptions, "--wait 7", Entry("", "", return_s=7)),
+    ],
+)
+def test_flags_describe_a_host(
+    kind: type[EntryOptions], words: str, expected: Entry
+) -> None:
+    nobody = NamedByFlag()
+    assert chosen(nobody, parsed(kind, words)) == expected
+    assert chosen(nobody, parsed(kind, "")) == Entry("", "")
+
+
+def test_a_password_command_is_run_by_a_shell() -> None:
+    entry = chosen(NamedByFlag(), parsed(TargetOptions, "--password-command 'a | b'"))
+    assert entry.password is not None
+    assert "a | b" in str(entry.password)
+
+
+def test_flags_of_the_load_win_over_the_inventory(named: NamedByArgument) -> None:
+    groups = (TargetOptions(), WitnessOptions(), HostOptions(), PowerOptions())
+    found = chosen(named, *groups, LoadOptions(), WaitOptions())
+    load = (found.workload, found.sessions, found.silence_s, found.return_s)
+    assert (found.target, found.witness) == ("postgresql://u@db1/d", "ssh://w1/logs")
+    assert load == ("classic", 3, 9, 99)
+    words = "--workload insert --sessions 5 --silence 5"
+    given = chosen(
+        named, *groups, parsed(LoadOptions, words), parsed(WaitOptions, "--wait 1")
+    )
+    assert given == replace(
+        found, workload="insert", sessions=5, silence_s=5, return_s=1
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        (TargetUrl, "--target x"),
+        (TargetOptions, "--target x"),
+        (TargetOptions, "--password-command x"),
+        (WitnessOptions, "--witness x"),
+        (WitnessOptions, "--identity x"),
+        (WitnessOptions, "--known-hosts x"),
+        (HostOptions, "--target-host x"),
+        (HostOptions, "--server-log x"),
+        (PowerOptions, "--power manual"),
+        (PowerOptions, "--cut-command x"),
+        (PowerOptions, "--restore-command x"),
+        (PowerOptions, "--state-command x"),
+        (PowerOptions, "--off-seconds 15"),
+        (PowerOptions, "--power-timeout 60"),
+        (PowerOptions, "--power-class ac"),
+    ],
+)
+def test_what_a_name_stands_for_is_refused_beside_it(
+    kind: type[EntryOptions], words: str, named: NamedByArgument
+) -> None:
+    flag = words.split()[0]
+    with pytest.raises(UsageError, match=f"{flag} is given beside the name db1"):
+        chosen(named, parsed(kind, words))
+
+
+def test_a_new_host_key_may_be_accepted_beside_a_name(named: NamedByArgument) -> None:
+    group = parsed(WitnessOptions, "--accept-new-host-key")
+    assert group.accept_new_host_key
+    assert chosen(named, group).witness == "ssh://w1/logs"
+
+
+@pytest.mark.parametrize(
+    ("words", "plan"),
+    [
+        ("", ManualPlan()),
+        ("--power manual --power-class reset", ManualPlan(declared=CutClass.RESET)),
+        ("--power-class AC", ManualPlan(declared=CutClass.AC)),
+        ("--power lab:one", LabPlan("one")),
+        (
+            "--power exec --cut-command 'pdu off' --off-seconds 20",
+            ExecPlan(("pdu", "off"), off_s=20.0),
+        ),
+        (
+            "--power exec --cut-command c --restore-command r --state-command 's 1' "
+            "--power-timeout 7 --power-class ac",
+            ExecPlan(
+                cut=("c",),
+                restore=("r",),
+                state=("s", "1"),
+                timeout_s=7.0,
+                declared=CutClass.AC,
+            ),
+        ),
+    ],
+)
+def test_the_switch_is_what_the_flags_say(words: str, plan: PowerPlan) -> None:
+    assert chosen(NamedByFlag(), parsed(PowerOptions, words)).power == plan
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        ("--cut-command x", "--cut-command needs --power exec"),
+        ("--power lab:one --off-seconds 15", "--off-seconds needs --power exec"),
+        ("--power exec", "has no command to cut with"),
+        ('--power exec --cut-command "a \'b"', "--cut-command cannot be split"),
+        ("--power lab:one --power-class ac", "is for --power exec or manual"),
+        ("--power lab:", "--power lab: is not known"),
+        ("--power fence", "--power fence is not known"),
+    ],
+)
+def test_a_switch_that_makes_no_sense_is_refused(words: str, why: str) -> None:
+    with pytest.raises(UsageError, match=why):
+        chosen(NamedByFlag(), parsed(PowerOptions, words))
+
+
+def test_what_reconcile_needs_again_is_what_was_given() -> None:
+    named = parsed(NamedByArgument, "db1 --inventory i.yml")
+    target = parsed(TargetOptions, "--target pg://db1 --password-command 'a b'")
+    host = parsed(HostOptions, "--target-host ssh://h --server-log /l")
+    keys = "--witness file:w --identity i --accept-new-host-key"
+    witness = parsed(WitnessOptions, keys)
+    words = reconcile_flags(named, target, host, witness)
+    assert shlex.join(words) == (
+        "--name db1 --inventory i.yml --password-command 'a b' --identity i "
+        "--target-host ssh://h --server-log /l"
+    )
+    nothing = (NamedByArgument(), TargetOptions(), HostOptions(), WitnessOptions())
+    assert reconcile_flags(*nothing) == []
