@@ -19,7 +19,7 @@ _MASKED = (Path("/dev/shm"), Path("/run"))
 
 
 def available() -> bool:
-    """Say whether this process may make namespaces."""
+    """Return whether this process may make namespaces."""
     return has_capability(CAP_SYS_ADMIN) and programs.find("unshare") is not None
 
 

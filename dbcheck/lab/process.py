@@ -48,7 +48,7 @@ class Process(NamedTuple):
         return None if fields[0] in "ZX" else cls(pid, int(fields[19]))
 
     def alive(self) -> bool:
-        """Say whether this very process still runs."""
+        """Return whether this very process still runs."""
         return Process.of(self.pid) == self
 
     def started_s(self) -> float:
@@ -69,6 +69,6 @@ class Process(NamedTuple):
             signal.pidfd_send_signal(descriptor, signal.SIGKILL)
             # Not alive(): a process is a zombie while its other threads still end.
             if not select.select([descriptor], [], [], timeout_s)[0]:
-                raise LabError(f"process {self.pid} survives SIGKILL")
+                raise LabError(f"process {self.pid} does not end after SIGKILL")
         finally:
             os.close(descriptor)

@@ -69,7 +69,7 @@ class LabSwitch:
         self._ask(request, NoneType, _RESTORE_TIMEOUT_S)
 
     def failure(self) -> str | None:
-        """Say why the filesystem or the server did not come back, or None.
+        """Return why the filesystem or the server did not come back, or None.
 
         Raise PowerError if the drive is dead, or the server was ended without a cut.
         """
@@ -77,7 +77,7 @@ class LabSwitch:
         if status.broken:
             raise PowerError(
                 f"lab {self.name} is broken: {status.broken}",
-                hint="This says nothing of the server: end the lab and start another.",
+                hint="The server is not at fault: end the lab and start a new one.",
             )
         return status.failure
 

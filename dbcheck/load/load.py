@@ -141,7 +141,7 @@ class Load:
         return [group.snapshot() for group in self._groups]
 
     def _is_silent(self, waiting: Sequence[Snapshot]) -> bool:
-        """Say whether no operation was sent, nor answered, for too long.
+        """Return whether no operation was sent, nor answered, for too long.
 
         Each snapshot is as old as its clock says; silence after it is not counted.
         """

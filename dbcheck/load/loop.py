@@ -292,7 +292,7 @@ class Loop:
             self._replaced(gone)
 
     def _is_under_way(self, slot: _Slot) -> bool:
-        """Say whether a session waits for a reply, or only for its turn.
+        """Return whether a session waits for a reply, or only for its turn.
 
         In lockstep that comes once the witness has its ack, under a rate in its time,
         and while they are held soon.  If no ack is young, it idles, and nothing is at

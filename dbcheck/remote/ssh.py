@@ -48,8 +48,8 @@ class SshHost:
             raise self._refused(error) from error
         except (paramiko.SSHException, OSError, EOFError) as error:
             raise HostError(
-                f"{self.place} does not answer any more: {error or 'it hung up'}",
-                hint="Check that host and the network between here and there.",
+                f"{self.place} no longer answers: {error or 'connection closed'}",
+                hint="Check that host and the network to it.",
             ) from error
         # paramiko waits for the answer for ever, or until the channel is closed.
         give_up = threading.Timer(self._options.connect_timeout_s, _end, (channel,))
@@ -65,8 +65,8 @@ class SshHost:
 
     def _refused(self, error: Exception) -> HostError:
         return HostError(
-            f"{self.place} lets no program be started: {error or 'it hung up'}",
-            hint="Check that this user may run commands there.",
+            f"cannot start a program on {self.place}: {error or 'connection closed'}",
+            hint="Check that this user is allowed to run commands there.",
         )
 
     def close(self) -> None:
@@ -131,7 +131,9 @@ class SshPipe:
                     raise BrokenPipeError("the channel is closed")
                 data, ends_s = data[sent:], time.monotonic() + _STUCK_S
             if time.monotonic() > ends_s:
-                raise BrokenPipeError(f"nothing was taken for {_STUCK_S:g} s")
+                raise BrokenPipeError(
+                    f"the other end accepted no data for {_STUCK_S:g} s"
+                )
 
     def receive(self, timeout_s: float | None) -> bytes:
         """Return what has come, b"" at the end; raise TimeoutError."""
@@ -155,7 +157,7 @@ class SshPipe:
         _end(self._channel)
 
     def is_alive(self) -> bool:
-        """Say whether the agent still runs, as far as is known here."""
+        """Return whether the agent still runs, as far as is known here."""
         return not self._channel.closed and not self._channel.eof_received
 
     def stderr_text(self) -> str:

@@ -35,13 +35,13 @@ def settings(host: str, config_file: Path) -> Mapping[str, Any]:
     except (OSError, paramiko.SSHException, ImportError, ValueError) as error:
         raise UsageError(
             f"cannot use {path}: {error}",
-            hint="Name host, user and port in the URL.",
+            hint="Fix that file, or write host, user and port into the URL.",
         ) from error
     return found
 
 
 def _holds(command: str, **_: object) -> SimpleNamespace:
-    """Run the command of a "Match exec" as ssh(1) does; say whether it succeeded."""
+    """Run the command of a "Match exec" as ssh(1) does; return whether it succeeded."""
     shell = os.environ.get("SHELL", "/bin/sh")
     try:
         done = subprocess.run(
@@ -50,7 +50,7 @@ def _holds(command: str, **_: object) -> SimpleNamespace:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
         )
-    except OSError as error:  # and no word that the configuration is not there
+    except OSError as error:  # not FileNotFoundError: the configuration is there
         raise ValueError(f"{shell}: {error.strerror}") from None
     return SimpleNamespace(ok=done.returncode == 0)
 

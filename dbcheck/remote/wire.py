@@ -68,7 +68,7 @@ class ReplyStream:
             write_all(self._fd, MESSAGE.pack(kind, 0, 0, len(payload)) + payload)
 
     def offer(self, kind: int, payload: bytes) -> bool:
-        """Send a short message if that takes no waiting; say whether it was sent."""
+        """Send a short message if that takes no waiting; return whether it was sent."""
         if not self._lock.acquire(blocking=False):
             return False
         try:

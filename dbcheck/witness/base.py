@@ -20,7 +20,7 @@ from dbcheck.witness.openlog import OpenLog
 from dbcheck.witness.window import WindowLimits
 
 MANIFEST_BYTES_MAX = wire.MESSAGE_BYTES_MAX // 2  # one message takes it in base64
-WORD_MAX = 4096  # of a path (limits.h), far more than a name has
+TEXT_MAX = 4096  # of a path (limits.h), far more than a name has
 ADDRESSES_MAX = 10_000
 RunIds = Annotated[
     list[Annotated[str, msgspec.Meta(max_length=100)]],
@@ -69,12 +69,12 @@ class AgentWitness(ABC):
     def facts(self) -> WitnessHostFacts:
         """Describe the host and make sure that the folder can be written."""
         facts = self._request(WitnessHostFacts, agent.FACTS)
-        words = (facts.hostname, facts.machine_id, facts.boot_id, *facts.addresses)
-        longest = max(map(len, (*words, facts.folder, facts.filesystem)))
-        if longest > WORD_MAX or len(facts.addresses) > ADDRESSES_MAX:
+        texts = (facts.hostname, facts.machine_id, facts.boot_id, *facts.addresses)
+        longest = max(map(len, (*texts, facts.folder, facts.filesystem)))
+        if longest > TEXT_MAX or len(facts.addresses) > ADDRESSES_MAX:
             raise WitnessError(
-                f"{self.url} tells more of itself than any host has to tell",
-                hint="Check which host it is; use another witness.",
+                f"{self.url} reports a host description that is too long to be valid",
+                hint="Check which host answers there, or use another witness.",
             )
         return facts
 
@@ -85,8 +85,8 @@ class AgentWitness(ABC):
         )
         if len(durations) != count:
             raise WitnessError(
-                f"{self.url} tells of {len(durations)} writes, not of {count}",
-                hint="Check which host it is; use another witness.",
+                f"{self.url} reports {len(durations)} writes instead of {count}",
+                hint="Check which host answers there, or use another witness.",
             )
         return durations
 
@@ -130,8 +130,8 @@ class AgentWitness(ABC):
             if len(content) > MANIFEST_BYTES_MAX:
                 raise WitnessError(
                     f"{self.url} sends a manifest of run {run_id} that is longer than"
-                    f" {MANIFEST_BYTES_MAX} bytes, and no client stores such a one",
-                    hint="Look who changed it on the witness.",
+                    f" the {MANIFEST_BYTES_MAX} bytes that a client can store",
+                    hint="Find out who changed it on the witness.",
                 )
         return bytes(content)
 

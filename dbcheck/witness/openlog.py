@@ -22,7 +22,7 @@ from dbcheck.witness.window import Batch, Window, WindowLimits
 log = logging.getLogger(__name__)
 
 _END_TIMEOUT_S = 10.0
-_LOOK_S = 0.5  # how often the reader looks whether the witness is silent
+_LOOK_S = 0.5  # between two checks of the reader for a silent witness
 # A batch costs 0.3 ms of this process, however small it is, since paramiko is Python,
 # and as much of the witness's.  A rest between two keeps that to a twentieth of a core;
 # the first ack after a rest goes at once.
@@ -33,7 +33,7 @@ class OpenLog:
     """See ports.WitnessLog.
 
     A writer thread sends whatever is queued, a reader thread takes confirmations;
-    neither waits for the other, and nobody holds a lock while sending or receiving.
+    neither waits for the other, and no lock is held while sending or receiving.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class OpenLog:
         return self._window.confirmed()
 
     def fileno(self) -> int:
-        """Return a descriptor that is readable once room() or confirmed() has news."""
+        """Return a descriptor that shows when room() or confirmed() may change."""
         return self._window.ready.fileno()
 
     def note(self, event: Json) -> None:
@@ -90,7 +90,7 @@ class OpenLog:
         if len(body) > agent.BODY_BYTES_MAX:
             raise WitnessError(
                 f"an event of {len(body)} bytes is too long for the witness log",
-                hint=f"An event may take {agent.BODY_BYTES_MAX} bytes.",
+                hint=f"An event may have {agent.BODY_BYTES_MAX} bytes.",
             )
         self._window.put_event(body)
 
@@ -115,7 +115,7 @@ class OpenLog:
         self._end_s = 0.0
         self._window.fail(
             WitnessError(
-                "nobody waited for the witness to confirm the last acks",
+                "gave up waiting for the witness to confirm the last acks",
                 hint="What it has confirmed is kept, and the run can be reconciled.",
             )
         )
@@ -175,6 +175,6 @@ class OpenLog:
         try:
             frames, acks, events, digest = agent.MARKED.unpack(payload)
         except struct.error:
-            raise self._channel.nonsense() from None
+            raise self._channel.invalid_reply() from None
         self._mark = Watermark(frames, acks, digest.hex())
         self._window.confirm(acks, events)

@@ -23,7 +23,7 @@ class WindowLimits:
     acks:      unconfirmed at once; when there are so many, sessions wait.
     age_s:     of the oldest unconfirmed ack; when it is older, sessions wait.
     silence_s: when the oldest is older than this, the witness is taken for dead;
-               longer than TCP needs to go on after an outage of 20 s.
+               longer than TCP needs to recover from an outage of 20 s.
     lockstep:  every session waits for the confirmation of its own ack.
     """
 
@@ -181,7 +181,7 @@ class Window:
     def confirm(self, acks: int, events: int) -> None:
         """Note that so many, from the start, are durable; wake those who wait.
 
-        Raise WitnessError if nobody put that many, or if it was more before.
+        Raise WitnessError if fewer were put, or if more were confirmed before.
         """
         with self._lock:
             if not (
@@ -214,7 +214,7 @@ class Window:
             self._wait(lambda: self._entries_unconfirmed() == 0)
 
     def is_finished(self) -> bool:
-        """Say whether nothing is unconfirmed and nothing more is accepted."""
+        """Return whether nothing is unconfirmed and nothing more is accepted."""
         with self._lock:
             return self._closed and self._entries_unconfirmed() == 0
 
@@ -312,6 +312,6 @@ class Window:
 def _silent(silence_s: float) -> WitnessError:
     return WitnessError(
         f"the witness has confirmed nothing for {silence_s:g} s",
-        hint="Check its disk and the network between here and there; what it has "
-        "confirmed is kept, and the run can be reconciled.",
+        hint="Check its disk and the network to it. What it has confirmed is kept, and "
+        "the run can be reconciled.",
     )

@@ -567,7 +567,7 @@ def test_a_member_of_a_group_is_refused(new_server: NewServer) -> None:
     engine = engine_of(server)
     engine.check((INSERT,))  # what it loses, nobody gives back
     run(engine, "set global group_replication_start_on_boot = ON")
-    with pytest.raises(EngineError, match="joins a replication group"):
+    with pytest.raises(EngineError, match="rejoins its replication group"):
         engine.check((INSERT,))
 
 

@@ -79,9 +79,9 @@ def test_marks_are_looked_for_in_so_many_tables(
 def test_a_log_is_a_file(tmp_path: Path, put: Callable[[Path], None]) -> None:
     log = tmp_path / "server.log"
     put(log)
-    with pytest.raises(Refusal, match="is a link, or no regular file"):
+    with pytest.raises(Refusal, match="is a link, or not a regular file"):
         host_log.mark(str(log))
-    with pytest.raises(Refusal, match="is a link, or no regular file"):
+    with pytest.raises(Refusal, match="is a link, or not a regular file"):
         host_log.since(str(log), {}, 100)
 
 
@@ -161,7 +161,7 @@ def test_of_a_program_no_more_is_taken_than_wanted() -> None:
     endless = (sys.executable, "-c", "while True: print('x' * 99)")
     assert host_journal.beginning(endless, 1000, 20) == ((b"x" * 99 + b"\n") * 10, "")
     mute = (sys.executable, "-c", "import time; time.sleep(99)")
-    assert host_journal.beginning(mute, 10, 0.3) == (b"", "it was ended after 0 s")
+    assert host_journal.beginning(mute, 10, 0.3) == (b"", "ended after 0 s")
     wrong = (sys.executable, "-c", "raise SystemExit('no journal here')")
     assert host_journal.beginning(wrong, 10, 20) == (b"", "no journal here")
 
@@ -194,7 +194,9 @@ def test_a_source_that_is_no_block_device_is_not_opened(
         volume = host_facts.Volume(str(tmp_path))
         volume.mount = {"source": source}
         assert volume.uuid() == ""
-        assert volume.unreadable["filesystem_uuid"] == f"blkid knows none of {source}"
+        assert (
+            volume.unreadable["filesystem_uuid"] == f"blkid reports none for {source}"
+        )
     assert opened == []
 
 

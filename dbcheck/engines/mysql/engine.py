@@ -107,7 +107,7 @@ _LOG_POSITIONS = (
     ("innodb_lsn_current", "innodb_lsn_last_checkpoint"),
 )
 
-# A start is a whole second, told the same as long as the process lives (see _uptime);
+# A start is a whole second, the same as long as the process lives (see _uptime);
 # another process's differs by a second at least if it started a second later.
 START_ERROR_US = 250_000
 
@@ -202,7 +202,7 @@ class MysqlEngine:
         )
 
     def mark_data(self) -> str:
-        """Leave a new word in the data directory of MariaDB; "" on MySQL."""
+        """Write a new mark into the data directory of MariaDB; "" on MySQL."""
         with self._open(None) as link:
             if product_of(link) != "MariaDB":  # auto.cnf names the data
                 return ""
@@ -218,7 +218,9 @@ class MysqlEngine:
             _, threads = link.row("connections")
         unreadable = {}
         if _SYSTEM not in seen:
-            unreadable["databases"] = "this account sees only those it has rights in"
+            unreadable["databases"] = (
+                "this account sees only the databases it has privileges on"
+            )
         databases = tuple(name for name in seen if name != _SYSTEM)
         return OtherUsers(databases, int(threads) - 1, unreadable)
 

@@ -40,7 +40,7 @@ def missing(
 
 
 def _covers(target: str, database: str, table: str) -> bool:
-    """Tell whether the object of a GRANT includes *table* in *database*."""
+    """Return whether the object of a GRANT includes *table* in *database*."""
     match = _OBJECT.fullmatch(target)
     if match is None:
         return False

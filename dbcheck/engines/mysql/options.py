@@ -31,7 +31,7 @@ def url_options(url: sqlalchemy.engine.URL) -> dict[str, Any]:
             sqlalchemy.util.coerce_kw_type(arguments, name, bool)
     except ValueError as error:
         raise UsageError(
-            f"an option of the target's URL cannot be used: {error}",
+            f"invalid option in the target's URL: {error}",
             hint="Write it like ssl_disabled=true or ssl_disabled=false.",
         ) from None
     return arguments
@@ -99,7 +99,7 @@ def _verification(said: Mapping[str, str | None]) -> dict[str, Any]:
 
 
 def _is_text(value: str) -> bool:
-    """Say whether *value* was UTF-8 before it was read with surrogateescape."""
+    """Return whether *value* was UTF-8 before it was read with surrogateescape."""
     return value.isascii() or not any("\udc80" <= c <= "\udcff" for c in value)
 
 

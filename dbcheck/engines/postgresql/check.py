@@ -92,7 +92,7 @@ def require_table(link: PostgresqlLink, spec: TableSpec) -> bool:
     table = f"dbcheck.{name}"
     problem = _KINDS.get(kind) or _PERSISTENCE.get(persistence)
     if problem is None and kind != "r":
-        problem = f"is no table but of relkind {kind}"
+        problem = f"is not a table: its relkind is {kind}"
     if problem is not None:
         raise EngineError(
             f"{table} {problem}",
@@ -158,7 +158,7 @@ def _require_table_privileges(
         )
 
 
-def _missing(account: str, what: str, mend: str) -> EngineError:
+def _missing(account: str, what: str, statement: str) -> EngineError:
     return EngineError(
-        f"the account {account} lacks {what}".rstrip(","), hint=f"Run: {mend}"
+        f"the account {account} lacks {what}".rstrip(","), hint=f"Run: {statement}"
     )

@@ -73,8 +73,8 @@ class PostgresqlEngine:
             _, arguments = parsed.get_dialect()().create_connect_args(parsed)
         except sqlalchemy.exc.ArgumentError as error:
             raise UsageError(
-                f"an option of the target's URL cannot be used: {error}",
-                hint="Give each host its port: ?host=db1,db2&port=5432,5432.",
+                f"invalid option in the target's URL: {error}",
+                hint="Write a port for each host: ?host=db1,db2&port=5432,5432.",
             ) from None
         self._arguments: dict[str, Any] = {"application_name": "dbcheck", **arguments}
         if password is not None:
@@ -98,7 +98,9 @@ class PostgresqlEngine:
         if "data_directory" in seen:
             identity["data_directory"] = seen["data_directory"]
         else:
-            unreadable["data_directory"] = "the role pg_read_all_settings is needed"
+            unreadable["data_directory"] = (
+                "the account lacks the role pg_read_all_settings"
+            )
         return ServerFacts(
             product="PostgreSQL",
             version=version.split()[0],

@@ -64,14 +64,14 @@ GRACE_S = 5.0  # after it was severed
 
 def connect_hint(error: BaseException, otherwise: str) -> str:
     """Return what to do about a connection that failed: about TLS, or *otherwise*."""
-    words = str(error)
-    if REFUSED in words:
+    text = str(error)
+    if REFUSED in text:
         return UNVERIFIED_HINT
-    about_tls = "certificate" in words or "SSL" in words
-    if about_tls and "pg_hba.conf" not in words:
+    about_tls = "certificate" in text or "SSL" in text
+    if about_tls and "pg_hba.conf" not in text:
         return (
             "Check sslmode and sslrootcert in the URL, and the server's certificate:"
-            " verify-full wants one made for the host name in the URL."
+            " verify-full needs one for the host name in the URL."
         )
     return otherwise
 
@@ -95,7 +95,7 @@ def own_wire(target: str, connection: _Connection) -> socket.socket:
         except OSError as error:
             raise EngineError(
                 f"cannot keep a connection to {target}: {error.strerror}",
-                hint="Let dbcheck open more files (ulimit -n), or ask for fewer"
+                hint="Raise the limit of open files (ulimit -n), or use fewer"
                 " sessions.",
             ) from error
     except BaseException:
@@ -291,11 +291,12 @@ class PostgresqlLink(Link):
             plan = "\n".join(line for (line,) in cursor.fetchall())
         if f"{scan} " not in plan:
             raise EngineError(
-                f"{self._target} plans no {scan.lower()} for {statement}, but: {plan}"
+                f"{self._target} does not plan a {scan.lower()} for {statement}, but:"
+                f" {plan}"
             )
 
     def is_failed(self) -> bool:
-        """Say whether an error ended the transaction, or the connection."""
+        """Return whether an error ended the transaction, or the connection."""
         status = self.connection.info.transaction_status
         return status != psycopg2.extensions.TRANSACTION_STATUS_INTRANS
 
@@ -352,7 +353,7 @@ class PostgresqlLink(Link):
 
 
 def _is_damage(error: psycopg2.Error) -> bool:
-    """Say whether an error names damaged data, and not another file."""
+    """Return whether an error names damaged data, and not another file."""
     state = error.pgcode or ""
     if state == _NO_FILE:
         return _OF_A_RELATION.search(str(error)) is not None
@@ -360,7 +361,7 @@ def _is_damage(error: psycopg2.Error) -> bool:
 
 
 def _is_refused(error: psycopg2.Error) -> bool:
-    """Say whether an error is of a relation's file that may be sound."""
+    """Return whether an error is of a relation's file that may be sound."""
     if error.pgcode == _NO_FILE:
         return _IN_A_TABLESPACE.search(str(error)) is not None
     return error.pgcode in _REFUSED and _OF_A_RELATION.search(str(error)) is not None

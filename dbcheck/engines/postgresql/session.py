@@ -71,7 +71,7 @@ _POOLED = ("42P05", "26000")
 _SHARED = "several sessions share a connection to the server"
 _POOLER = (
     "A pooler in transaction mode does that (PgBouncer: pool_mode = transaction);"
-    " connect to the server itself."
+    " connect to the server directly."
 )
 
 
@@ -151,7 +151,7 @@ class PostgresqlSession:
         except BaseException:
             self.close()
             raise
-        self.connection.add_notice_handler(self._heard)
+        self.connection.add_notice_handler(self._on_notice)
         self._pgconn = self.connection.pgconn
         self._pgconn.nonblocking = 1
         if self._pipelined:
@@ -244,7 +244,7 @@ class PostgresqlSession:
         self._wire.close()
 
     def _outcome(self) -> int | None:
-        """Return the id if what the server answered says that all is committed."""
+        """Return the id if the server's answers show that all is committed."""
         results, self._results = self._results, []
         if not self._in_flight:
             return None
@@ -263,20 +263,22 @@ class PostgresqlSession:
             if result.status == ExecStatus.FATAL_ERROR:
                 return self._refusal(error_from_result(result))
         tags = [result.command_status or b"" for result in results]
-        said = ", ".join(repr(tag.decode("utf-8", "replace")) for tag in tags)
+        shown = ", ".join(repr(tag.decode("utf-8", "replace")) for tag in tags)
         over = self._pgconn.transaction_status == _IDLE
         self._sever()  # the server rolls back what is still open
         return EngineError(
-            f"the server answered {said} and the transaction is"
+            f"the server answered {shown} and the transaction is"
             f" {'over' if over else 'still open'}",
-            hint="Connect to the server itself, with no pooler or proxy between.",
+            hint="Connect to the server directly, without a pooler or proxy.",
         )
 
     def _endless(self) -> CommitUnknown:
         """Return the error for an answer that libpq would collect for ever."""
         self._results = []
         self._sever()
-        return CommitUnknown("the connection broke during a commit: no end of answers")
+        return CommitUnknown(
+            "the connection was broken during a commit: replies without end"
+        )
 
     def _refusal(self, error: psycopg.Error) -> EngineError:
         """Return EngineError if the row is certainly absent, else CommitUnknown."""
@@ -299,10 +301,10 @@ class PostgresqlSession:
         text = f"the connection broke during a commit: {words}"
         return CommitUnknown(text, farewell=farewell)
 
-    def _heard(self, said: Diagnostic) -> None:
+    def _on_notice(self, notice: Diagnostic) -> None:
         """Keep the farewell of a server that ends the connection between commits."""
-        words = f"{said.severity}: {said.message_primary}"
-        if _is_farewell(said.sqlstate, words):
+        words = f"{notice.severity}: {notice.message_primary}"
+        if _is_farewell(notice.sqlstate, words):
             self._farewell = words
 
     def _set(self) -> None:
@@ -342,8 +344,8 @@ class PostgresqlSession:
         (value,) = self._run("commit_setting").fetchall()[0]
         if value != WEAK:
             raise EngineError(
-                f"synchronous_commit is {value} although the session set it otherwise",
-                hint="Connect to the server itself, with no pooler or proxy between.",
+                f"synchronous_commit is {value} although the session set another value",
+                hint="Connect to the server directly, without a pooler or proxy.",
             )
 
     def _run(
@@ -364,8 +366,8 @@ class PostgresqlSession:
             yield
         except psycopg.Error as error:
             if error.sqlstate in _POOLED:
-                said = f"{_SHARED}: {one_line(error, self._secret)}"
-                raise EngineError(said, hint=_POOLER) from None
+                text = f"{_SHARED}: {one_line(error, self._secret)}"
+                raise EngineError(text, hint=_POOLER) from None
             raise EngineError(
                 f"cannot {what} a session on {self._target}:"
                 f" {one_line(error, self._secret)}",
@@ -379,5 +381,5 @@ class PostgresqlSession:
 
 
 def _is_farewell(sqlstate: str | None, words: str) -> bool:
-    """Say whether a server that shuts down said *words*."""
+    """Return whether a server that shuts down said *words*."""
     return sqlstate in _FAREWELLS and _CRASHED not in words

@@ -49,7 +49,7 @@ def ext4_journal(device: str) -> tuple[dict[str, str], str]:
         journals = []
         why = f"{JBD2}: {error.strerror}"
     else:
-        why = f"{JBD2} and {EXT4} do not show it"
+        why = f"{JBD2} and {EXT4} do not report it"
     if any(re.fullmatch(re.escape(device) + r"-\d+", each) for each in journals):
         return {}, ""
     thread = first_line(os.path.join(EXT4, device, "journal_task"))

@@ -39,7 +39,7 @@ def data_names(path: str) -> dict[str, Any]:
 
 
 def is_empty(path: str) -> bool:
-    """Say whether nothing is in a directory; raise OSError if there is none."""
+    """Return whether nothing is in a directory; raise OSError if there is none."""
     with os.scandir(path) as entries:
         return next(entries, None) is None
 

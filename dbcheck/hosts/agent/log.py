@@ -146,5 +146,5 @@ def files(path: str) -> list[str]:
     ]
     found = [each for each in paths if stat.S_ISREG(os.lstat(each).st_mode)]
     if name and not found:
-        raise Refusal("log", f"{path} is a link, or no regular file")
+        raise Refusal("log", f"{path} is a link, or not a regular file")
     return found

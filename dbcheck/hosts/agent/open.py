@@ -65,7 +65,7 @@ def folder_in(parent: int, name: str, path: str, *, search_only: bool = False) -
             return os.open(name, _SEARCH if search_only else _LIST, dir_fd=parent)
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.ENOTDIR):
-            raise Refusal("strangers", f"{path} is a link, or no folder") from None
+            raise Refusal("strangers", f"{path} is a link, or not a folder") from None
         raise
 
 

@@ -191,7 +191,7 @@ class DriveProcess:
             refused = f"the virtual drive refused {command!r}: {error}"
             raise LabError(refused) from None
         except NotUnderstood:
-            raise self._nonsense(command) from None
+            raise self._invalid_reply(command) from None
 
     def _receive(self, command: str, timeout_s: float) -> bytes:
         try:
@@ -205,12 +205,12 @@ class DriveProcess:
             ) from error
         except NotAMessage:
             self._process.kill()
-            raise self._nonsense(command) from None
+            raise self._invalid_reply(command) from None
         except (EOFError, OSError) as error:
             raise self._gone(command) from error
 
-    def _nonsense(self, command: str) -> LabError:
-        what = f"the virtual drive answered {command!r} with what is not an answer"
+    def _invalid_reply(self, command: str) -> LabError:
+        what = f"the virtual drive gave an invalid reply to {command!r}"
         return LabError(what, hint=_HINT)
 
     def _gone(self, command: str) -> LabError:
@@ -225,8 +225,8 @@ class DriveProcess:
         else:
             how = f"ended with status {status}"
         self._errors.seek(0)
-        said = self._errors.read().decode(errors="replace").strip().splitlines()
-        why = f" ({said[-1]})" if said else ""
+        printed = self._errors.read().decode(errors="replace").strip().splitlines()
+        why = f" ({printed[-1]})" if printed else ""
         return LabError(
             f"the virtual drive {how}{why} before it answered {command!r}", hint=_HINT
         )

@@ -189,7 +189,7 @@ class Drive:
             self._honest = self._draw_honest()
 
     def _draw_honest(self) -> bool:
-        """Say whether flushes are honoured until the next power-on."""
+        """Return whether flushes are honoured until the next power-on."""
         if self.spec.personality != "fickle":
             return self.spec.personality != "lying"
         # A string is hashed: seeds that are close give draws that are not alike.

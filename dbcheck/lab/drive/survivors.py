@@ -49,7 +49,7 @@ def surviving(kind: str, writes: Sequence[Write], seed: int) -> Iterator[Write]:
         if kind == "torn" and whole < len(writes):
             yield from _torn(draw, *writes[whole])
     elif kind != "none":
-        raise ValueError(f"no kind of survivors is called {kind!r}")
+        raise ValueError(f"unknown kind of survivors: {kind!r}")
 
 
 def _random_units(

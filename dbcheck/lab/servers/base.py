@@ -60,7 +60,7 @@ def unprivileged_account(*names: str) -> Account | None:
             groups = tuple(os.getgrouplist(name, entry.pw_gid))
             return Account(entry.pw_uid, entry.pw_gid, groups)
     raise LabError(
-        "there is no unprivileged account to run a server as",
+        "no unprivileged account to run a server as",
         hint=f"Create the account {names[0]}, or run dbcheck as an ordinary user.",
     )
 
@@ -115,7 +115,7 @@ class DatabaseServer(abc.ABC):
 
     @abc.abstractmethod
     def _takes_queries(self, pid: int) -> bool:
-        """Tell whether the process takes queries, its recovery being over."""
+        """Return whether the process takes queries, its recovery being over."""
 
     @classmethod
     def find(cls, name: str) -> Path | None:
@@ -239,7 +239,7 @@ class DatabaseServer(abc.ABC):
         except subprocess.TimeoutExpired:
             self.kill()
             raise LabError(
-                f"the {self.name} server did not stop in {timeout_s:g} s"
+                f"the {self.name} server did not stop within {timeout_s:g} s"
             ) from None
         self.kill()  # what may be left of its children
 
@@ -254,13 +254,13 @@ class DatabaseServer(abc.ABC):
             self._tree.thaw()
 
     def failure(self) -> str | None:
-        """Say why it ended by itself, or None while it runs or is meant not to."""
+        """Return why it ended by itself, or None while it runs or is meant not to."""
         if self._process is None or self._process.poll() is None:
             return None
         return f"exit status {self._process.returncode}\n{self._why()}"
 
     def was_ended(self) -> bool:
-        """Say whether something else ended it: a signal, a shutdown, want of something.
+        """Return whether something else ended it: a signal, a shutdown, a shortage.
 
         No server sends itself one of these signals; whoever is short of memory does, or
         shuts it down.  One that gives up by itself does not exit with 0.
@@ -326,8 +326,8 @@ class DatabaseServer(abc.ABC):
         except OSError as error:
             raise LabError(
                 f"cannot start {command[0]}: {error}",
-                hint=f"Every folder above {self.data} must let the server's account"
-                " through.",
+                hint="Give the server's account search permission (x) on every folder"
+                f" above {self.data}.",
             ) from error
 
     def _run(self, command: list[str], input_file: Path = Path(os.devnull)) -> None:

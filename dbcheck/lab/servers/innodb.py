@@ -57,7 +57,7 @@ class InnodbServer(DatabaseServer, abc.ABC):
         socket_file = self.run / "socket"
         if len(str(socket_file)) > _SOCKET_PATH_MAX:
             raise LabError(
-                f"the path {socket_file} is too long for a socket",
+                f"the path {socket_file} is too long for a unix socket",
                 hint="Choose a folder with a shorter name.",
             )
         settings = {

@@ -114,7 +114,7 @@ class MysqlServer(InnodbServer):
         else:
             raise LabError(
                 f"the MySQL server in {base} has no messages",
-                hint="Give DBCHECK_MYSQLD a mysqld that lies where it was installed.",
+                hint="Set DBCHECK_MYSQLD to a mysqld inside its installation.",
             )
         places = {
             "basedir": str(base),

@@ -142,7 +142,7 @@ class Sshd:
 
 
 def missing() -> list[str]:
-    """Say what must be installed or mended for an SSH server; [] if nothing."""
+    """Return what must be installed or mended for an SSH server; [] if nothing."""
     if _openssh() or _asyncssh():
         return []
     if programs.find("sshd"):
@@ -164,7 +164,7 @@ def _asyncssh() -> bool:
 
 
 def _root_is_locked() -> bool:
-    """Say whether sshd, started by root, would find root's account locked.
+    """Return whether sshd, started by root, would find root's account locked.
 
     Without PAM it refuses an account whose password begins with "!" (sshd(8));
     an ordinary user's sshd cannot read /etc/shadow.

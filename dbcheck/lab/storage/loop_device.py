@@ -71,7 +71,7 @@ class LoopDevice:
         while self.attached():
             if time.monotonic() >= deadline:
                 raise LabError(
-                    f"{self.path} is still in use {timeout_s:g} s after it was let go",
+                    f"{self.path} is still in use {timeout_s:g} s after its release",
                     hint="Look for a mount of it with findmnt, in every mount "
                     "namespace; it is freed when the last one is gone.",
                 )
@@ -126,7 +126,7 @@ def _configure(backing: int) -> tuple[str, int]:
             f"no loop device for the virtual drive: {path}: {error.strerror}",
             hint="The lab needs root, CAP_SYS_ADMIN and loop devices in /dev.",
         ) from error
-    raise LabError(f"others took each of {_TRIES} free loop devices first")
+    raise LabError(f"other processes took each of {_TRIES} free loop devices first")
 
 
 def _try_configure(path: str, config: bytes) -> int | None:

@@ -51,8 +51,8 @@ def agreed(what: str, known: CutClass | None, declared: CutClass | None) -> CutC
     """
     if known and declared and known is not declared:
         raise UsageError(
-            f"{what} makes cuts of the class {known.value!r}, not {declared.value!r}",
-            hint="Leave dbcheck_power_class out, or take the switch that makes that "
-            "cut.",
+            f"{what} makes cuts of class {known.value!r}, but {declared.value!r} is "
+            "declared",
+            hint="Remove dbcheck_power_class, or use a switch that makes such cuts.",
         )
     return known or declared or CutClass.UNKNOWN

@@ -138,7 +138,7 @@ class ExecSwitch:
         if self.state() is PowerState.OFF:
             raise PowerError(
                 "the power is off already, yet the server answered",
-                hint="The state command looks at another host than the target.",
+                hint="The state command reports on a different host; correct it.",
             )
         self._prepared = True
 

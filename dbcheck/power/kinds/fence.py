@@ -149,8 +149,8 @@ class FenceSwitch:
         for name, value in plan.options.items():
             if not value.isprintable():
                 raise UsageError(f"{self._name}: the option {name} is not printable")
-        said = run((program, "-o", "metadata"), self._name, _METADATA_TIMEOUT_S)
-        metadata = fence_metadata.parse(self._name, said.output)
+        done = run((program, "-o", "metadata"), self._name, _METADATA_TIMEOUT_S)
+        metadata = fence_metadata.parse(self._name, done.output)
         metadata.require_power(self._name)
         given = plan.options.keys() | plan.secrets.keys()
         metadata.require_options(self._name, given)
@@ -177,7 +177,7 @@ class FenceSwitch:
         if self.state() is not PowerState.ON:
             raise PowerError(
                 "the power is off already, yet the server answered",
-                hint="The agent switches another outlet than the target's.",
+                hint="The agent switches a different outlet; correct its options.",
             )
         self._prepared = True
 
@@ -190,9 +190,9 @@ class FenceSwitch:
             self.prepare()
         self._prepared = False
         asked_us = time.monotonic_ns() // 1000
-        said = self._switch("off", PowerState.OFF)
+        output = self._switch("off", PowerState.OFF)
         self._timer.begin()
-        report = {"agent": self._name, "output": said}
+        report = {"agent": self._name, "output": output}
         held = {"off_s": self._timer.off_s, "off_seen": True}
         return Cut(asked_us, None, {**report, **held})
 
@@ -213,7 +213,7 @@ class FenceSwitch:
     def _switch(self, action: str, wanted: PowerState) -> str:
         done = self._ask(action)
         if done.code:
-            hint = "Look at the device: its power may be off or on."
+            hint = "Check the device: the power may be on or off."
             raise self._failed(action, done, hint)
         wait_for(wanted, self.state, self._plan.timeout_s)
         return done.output[-TAIL_MAX:]

@@ -71,21 +71,21 @@ class Metadata:
             if name in RESERVED:
                 raise UsageError(
                     f"{agent}: the option {name} is reserved; dbcheck sets it",
-                    hint="Leave it out: dbcheck runs the agent with off, then with on.",
+                    hint="Remove it: dbcheck runs the agent with off, then with on.",
                 )
             if name not in self.options:
                 close = difflib.get_close_matches(name, self.options, 1)
                 known = ", ".join(sorted(self.options.keys() - RESERVED))
                 raise UsageError(
                     f"{agent} has no option {name}",
-                    hint=f"Is it {close[0]}?" if close else f"It has {known}.",
+                    hint=f"Did you mean {close[0]}?" if close else f"It has {known}.",
                 )
         older = set(self.options.values()) - {""}
         for name in sorted(self.required - older - RESERVED | _needed(agent)):
             if not {name, self.options.get(name, "")} & set(given):
                 raise UsageError(
                     f"{agent} needs the option {name}",
-                    hint=f"See its manual page, {agent}(8).",
+                    hint=f"See the manual page {agent}(8).",
                 )
 
 
