@@ -99,7 +99,7 @@ def unreadable(target: str, why: str) -> EngineError:
 class Link(ABC):
     """A connection in autocommit mode; a context manager that closes it.
 
-    Where its body fails to read an answer, EngineError says so.
+    If its body fails to decode an answer, that becomes an EngineError.
     """
 
     _target: str  # how error messages name the server

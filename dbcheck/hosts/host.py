@@ -162,7 +162,7 @@ class TargetHost:
         return self._request(TargetFacts, host_agent.FACTS, places=asked)
 
     def data_names(self, data_directory: str) -> DataNames:
-        """Return what the files in it say of whose data it holds.
+        """Return which server's data its files belong to.
 
         Raise HostError, also if the data directory is not there.
         """

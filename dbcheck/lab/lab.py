@@ -185,7 +185,7 @@ def down(name: str) -> bool:
     entry = state.record_of(name)
     alive = entry.alive()
     if not alive and not entry.path.exists():
-        state.find(name)  # says so
+        state.find(name)  # raises
     _end(entry)
     return alive
 

@@ -29,7 +29,7 @@ def leashed(
 
 
 class Process(NamedTuple):
-    """One process, told from a later one of the same id by when it started.
+    """One process, distinguished from a later one of its id by its start time.
 
     start_ticks: field 22 of /proc/PID/stat (proc(5)), in clock ticks since boot.
     """

@@ -13,7 +13,7 @@ _KILLED = "terminated by signal 9"  # PostgreSQL's message about its own startup
 def is_resource_shortage(output: str) -> bool:
     """Return whether *output* reports a lack of memory, processes, files or a port.
 
-    Such a program may work at the next try, so its failure says nothing of its data.
+    Such a program may work at the next try, so its failure is not due to its data.
     """
     lower = output.lower()
     return _KILLED in lower or any(message in lower for message in _MESSAGES)

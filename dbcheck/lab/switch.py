@@ -21,11 +21,11 @@ _RESTORE_TIMEOUT_S = 240.0
 
 
 class LabSwitch:
-    """Cuts and restores the power of a running lab (ports.PowerSwitch).
+    """Cuts and restores the power of a running lab (ports.power.PowerSwitch).
 
     Needs the lab's name alone, so that any process of the same account can hold
     it.  What does not come back after a cut is a result: restore() returns, and
-    failure() says why.  What the lab itself did to its server is an error.
+    failure() has the reason.  What the lab itself did to its server is an error.
 
     image: a new file into which the next restore() first copies the drive as the cut
            left it; None for no copy.

@@ -81,13 +81,13 @@ class Load:
         """Break what is still connected and wait for every thread; idempotent.
 
         wait_s: how long to wait for the result of a group.  After an interrupt, to be
-        called again: no process may go on loading.
+        called again: no process may continue to load.
         """
         for group in self._groups[len(self.results) :]:
             self.results.append(group.end(wait_s))
 
     def hold(self, *, held: bool) -> None:
-        """Have all sessions send nothing more, or go on: no commit is flushed then."""
+        """Pause all sessions, or resume them: while paused no commit is flushed."""
         for group in self._groups:
             group.hold(held=held)
 

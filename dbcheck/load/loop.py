@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 SNAPSHOT_S = 0.05
 _REPLIES_MAX = 64  # taken in one round, so that the first of them need not wait long
 _CONNECTING_MAX = 16  # replacements at once
-_YOUNG_US = 1_000_000  # for so long after an ack a load that is held back goes on
+_YOUNG_US = 1_000_000  # an ack this young shows that a paused load was at work
 
 
 def now_us() -> int:
@@ -101,7 +101,6 @@ class Loop:
     # -------------------------------------------------------- see group.SessionGroup
 
     def connect(self) -> None:
-        """Open every session; raise EngineError, with none left open, if one fails."""
         self._has_run.clear()
         try:
             for _ in range(self._sessions.count):
@@ -130,7 +129,7 @@ class Loop:
         threading.Thread(target=self._run, name="load").start()
 
     def hold(self, *, held: bool) -> None:
-        """Send nothing more, or go on; from any thread."""
+        """Pause the sessions, or resume them; from any thread."""
         self._held = held
         with self._closing:
             if not self._closed:

@@ -65,7 +65,7 @@ class ProcessGroup:
         self._order(began_us)
 
     def hold(self, *, held: bool) -> None:
-        """Have the sessions send nothing more, or go on."""
+        """Pause the sessions, or resume them."""
         self._order(held)
 
     def snapshot(self) -> Snapshot:

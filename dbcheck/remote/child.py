@@ -53,7 +53,6 @@ class ChildPipe:
         self._sending, self._receiving = threading.Lock(), threading.Lock()
 
     def send(self, data: bytes) -> None:
-        """Hand over all of *data*; raise OSError if the agent is gone."""
         with self._sending:
             if self._stdin.closed:
                 raise BrokenPipeError("the agent has ended")
@@ -62,7 +61,6 @@ class ChildPipe:
                 view = view[os.write(self._stdin.fileno(), view) :]
 
     def receive(self, timeout_s: float | None) -> bytes:
-        """Return what has come, b"" at the end; raise TimeoutError, OSError."""
         with self._receiving:
             if self._stdout.closed:
                 return b""
@@ -73,12 +71,10 @@ class ChildPipe:
             return os.read(self._stdout.fileno(), _READ_BYTES)
 
     def finish(self) -> None:
-        """Send nothing more; the agent ends when it has read everything."""
         with self._sending:
             self._stdin.close()
 
     def close(self) -> None:
-        """End the agent; calls blocked in other threads return.  Never raises."""
         if not self._end_child():
             return  # its streams may still be in use
         with self._sending, self._receiving:

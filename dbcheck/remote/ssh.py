@@ -148,7 +148,6 @@ class SshPipe:
                     raise
 
     def finish(self) -> None:
-        """Send nothing more; the agent ends when it has read everything."""
         with _gone_as_broken_pipe():
             self._channel.shutdown_write()
 
@@ -157,20 +156,19 @@ class SshPipe:
         _end(self._channel)
 
     def is_alive(self) -> bool:
-        """Return whether the agent still runs, as far as is known here."""
         return not self._channel.closed and not self._channel.eof_received
 
     def stderr_text(self) -> str:
         """Return what came on standard error."""
-        words = b""
+        received = b""
         self._channel.settimeout(_STDERR_S)
         ends_s = time.monotonic() + _STDERR_S
         try:
-            while len(words) < _STDERR_BYTES_MAX and time.monotonic() < ends_s:
+            while len(received) < _STDERR_BYTES_MAX and time.monotonic() < ends_s:
                 part = self._channel.recv_stderr(_READ_BYTES)
                 if not part:
                     break
-                words += part
+                received += part
         except (OSError, EOFError, paramiko.SSHException):
             pass  # nothing more came in time
-        return words.decode(errors="replace")
+        return received.decode(errors="replace")

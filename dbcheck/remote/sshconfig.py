@@ -1,4 +1,4 @@
-"""What the user's OpenSSH client configuration says about a host (ssh_config(5))."""
+"""The settings for a host in the user's OpenSSH configuration (ssh_config(5))."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _INCLUDES_MAX = 16  # as OpenSSH: READCONF_MAX_DEPTH in readconf.c
 
 
 def settings(host: str, config_file: Path) -> Mapping[str, Any]:
-    """Return what *config_file* says about *host*, by keyword in lower case.
+    """Return the settings of *config_file* for *host*, by keyword in lower case.
 
-    A file that does not exist says nothing.  Raise UsageError for one that cannot
+    A file that does not exist has none.  Raise UsageError for one that cannot
     be used.
     """
     path = config_file.expanduser()
@@ -65,14 +65,14 @@ def _lines(path: Path, *, depth: int) -> Iterator[str]:
         raise ValueError(f"more than {_INCLUDES_MAX} files include one another")
     block = "Host *"
     for line in path.read_text().splitlines():
-        words = line.replace("=", " ", 1).split()
-        keyword = words[0].lower() if words else ""
+        fields = line.replace("=", " ", 1).split()
+        keyword = fields[0].lower() if fields else ""
         if keyword in ("host", "match"):
             block = line
         if keyword != "include":
             yield line
             continue
-        for word in words[1:]:
+        for word in fields[1:]:
             pattern = Path("~/.ssh").expanduser() / Path(word.strip('"')).expanduser()
             for name in sorted(glob.glob(str(pattern))):
                 yield from _lines(Path(name), depth=depth + 1)

@@ -22,13 +22,13 @@ from dbcheck.errors import HostError, UsageError
 from dbcheck.remote.sshconfig import settings
 
 log = logging.getLogger(__name__)
-# Expected failures are told by our own errors; without a handler of the program's
+# Expected failures are reported by our own errors; without a handler of the program's
 # own, what paramiko logs of them would go to standard error.
 logging.getLogger("paramiko").addHandler(logging.NullHandler())
 
 USER_CONFIG = Path("~/.ssh/config")
 _KEEPALIVE_S = 5
-# Data that nobody acknowledges for so long ends a connection (tcp(7)).  TCP tries
+# Data that is not acknowledged for so long ends a connection (tcp(7)).  TCP tries
 # again after twice as long each time: after an outage of 20 s it may take 20 s more.
 _SILENCE_MS = 60_000
 _JUMPS_MAX = 8
@@ -67,7 +67,7 @@ class Address:
 
     @classmethod
     def parse(cls, text: str) -> Address:
-        """Return what "[user@]host[:port]" says; raise UsageError.
+        """Parse "[user@]host[:port]"; raise UsageError.
 
         The message repeats nothing that may be a password.
         """

@@ -131,7 +131,7 @@ def folder_of(ask: Any) -> str:
 def require_own(folder: str) -> None:
     """Refuse a folder in which another user may have put files, or may do so.
 
-    In /var/tmp, or the like, anybody may have made it before us.
+    In /var/tmp, or the like, any user may have made it before us.
     """
     if os.path.islink(folder):
         raise Refusal("not-own", f"{folder} is a link")

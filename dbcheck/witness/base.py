@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 class AgentWitness(ABC):
-    """A folder that is served by an agent; see ports.Witness.
+    """A folder that is served by an agent; see ports.witness.Witness.
 
     Every request has an agent for itself while it lasts, so requests may come from
     any thread, and a run's log may be read while another one is written.  One idle
@@ -67,7 +67,6 @@ class AgentWitness(ABC):
         """Start an agent that waits for its program; raise HostError."""
 
     def facts(self) -> WitnessHostFacts:
-        """Describe the host and make sure that the folder can be written."""
         facts = self._request(WitnessHostFacts, agent.FACTS)
         texts = (facts.hostname, facts.machine_id, facts.boot_id, *facts.addresses)
         longest = max(map(len, (*texts, facts.folder, facts.filesystem)))
@@ -79,7 +78,6 @@ class AgentWitness(ABC):
         return facts
 
     def probe(self, count: int) -> Sequence[float]:
-        """Append and fsync *count* times there; return each duration in seconds."""
         durations = self._request(
             list[float], agent.PROBE, count=count, volatile=self._volatile
         )
@@ -123,7 +121,6 @@ class AgentWitness(ABC):
         return self._request(RunIds, agent.RUNS)
 
     def manifest(self, run_id: str) -> bytes:
-        """Return the stored manifest; raise WitnessError if there is none."""
         content = bytearray()
         for part in self._stream(agent.MANIFEST, run_id):
             content += part
@@ -136,7 +133,6 @@ class AgentWitness(ABC):
         return bytes(content)
 
     def read(self, run_id: str, number: int = 0) -> Iterator[bytes]:
-        """Stream the raw bytes of a log; raise WitnessError if it is not there."""
         return self._stream(agent.READ, run_id, log=number)
 
     def remove(self, run_id: str) -> None:
@@ -144,7 +140,6 @@ class AgentWitness(ABC):
         self._request(type(None), agent.REMOVE, run=run_id)
 
     def close(self) -> None:
-        """End the connection; never raises."""
         idle = self._take_idle()
         if idle is not None:
             idle.close()

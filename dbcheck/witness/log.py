@@ -1,4 +1,4 @@
-"""Reads the log that an agent wrote, and trusts nothing in it.
+"""Reads the log that an agent wrote, without trusting anything in it.
 
 A log may end in the middle of a frame: the witness was writing when its power or
 the client went, and nothing of that frame was confirmed.  Any other damage voids
@@ -77,8 +77,8 @@ class LogScan:
     """One pass over a log that comes in *chunks*; iterate it to its end.
 
     Yields AckBatch and Event, in order.  Raise LogDamaged if it is not log *number*
-    of *run_id*, is damaged before its tail, or does not hold what *confirmed* says.
-    Memory does not grow with the log.  After the pass, tail and watermark say
+    of *run_id*, is damaged before its tail, or does not hold what was *confirmed*.
+    Memory does not grow with the log.  After the pass, tail and watermark show
     what was read; before its end nothing is proven.
     """
 
@@ -232,12 +232,11 @@ class LogScan:
 
 
 class FrameLogReader:
-    """Reads copies of logs from files; see ports.LogReader."""
+    """Reads copies of logs from files; see ports.witness.LogReader."""
 
     def facts(
         self, path: Path, run_id: str, number: int, confirmed: Watermark | None
     ) -> LogFacts:
-        """Read the whole log and say what it holds."""
         scan = LogScan(_file_chunks(path), run_id, confirmed, number=number)
         events: list[Json] = []
         newest_us = -1
@@ -262,7 +261,6 @@ class FrameLogReader:
     def acks(
         self, path: Path, run_id: str, number: int, confirmed: Watermark | None
     ) -> Iterator[AckArray]:
-        """Stream the acks, in the order in which the client sent them."""
         for entry in LogScan(_file_chunks(path), run_id, confirmed, number=number):
             if isinstance(entry, AckBatch):
                 yield entry.acks

@@ -30,7 +30,7 @@ _REST_S = 0.005
 
 
 class OpenLog:
-    """See ports.WitnessLog.
+    """See ports.witness.WitnessLog.
 
     A writer thread sends whatever is queued, a reader thread takes confirmations;
     neither waits for the other, and no lock is held while sending or receiving.
@@ -60,12 +60,10 @@ class OpenLog:
             thread.start()
 
     def append(self, ack: Ack) -> None:
-        """Hand over *ack*; block while the window of unconfirmed acks is full."""
         self._window.put(ack)
 
     @property
     def lockstep(self) -> bool:
-        """Whether a session may send only after its last ack is confirmed."""
         return self._lockstep
 
     def append_many(self, acks: Sequence[AckValues]) -> None:
@@ -73,11 +71,11 @@ class OpenLog:
         self._window.put_many(acks)
 
     def room(self, wanted: int = 1) -> int:
-        """Return how many acks there is room for; see ports.WitnessLog."""
+        """Return how many acks there is room for; see ports.witness.WitnessLog."""
         return self._window.room(wanted)
 
     def confirmed(self) -> int:
-        """Return how many acks are durable; see ports.WitnessLog."""
+        """Return how many acks are durable; see ports.witness.WitnessLog."""
         return self._window.confirmed()
 
     def fileno(self) -> int:
@@ -85,7 +83,6 @@ class OpenLog:
         return self._window.ready.fileno()
 
     def note(self, event: Json) -> None:
-        """Log *event* beside the acks and return once it is durable."""
         body = json.dumps(event).encode()
         if len(body) > agent.BODY_BYTES_MAX:
             raise WitnessError(
@@ -95,11 +92,9 @@ class OpenLog:
         self._window.put_event(body)
 
     def watermark(self) -> Watermark:
-        """Return what the witness has confirmed so far."""
         return self._mark
 
     def unconfirmed(self) -> int:
-        """Return how many acks are waiting for their confirmation now."""
         return self._window.unconfirmed()
 
     def behind_s(self) -> float:
@@ -107,11 +102,10 @@ class OpenLog:
         return self._window.age_s()
 
     def window(self) -> WindowFacts:
-        """Return the largest window seen so far."""
         return self._window.facts()
 
     def abandon(self) -> None:
-        """Take no more and wait for no confirmation; see ports.WitnessLog."""
+        """Take no more and wait for no confirmation; see ports.witness.WitnessLog."""
         self._end_s = 0.0
         self._window.fail(
             WitnessError(
@@ -121,10 +115,6 @@ class OpenLog:
         )
 
     def close(self) -> Watermark:
-        """Wait until everything appended is confirmed, and close the log.
-
-        Raise WitnessError, with all threads and channels ended, if that fails.
-        """
         writer, reader = self._threads
         try:
             self._window.finish()

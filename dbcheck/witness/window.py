@@ -43,7 +43,7 @@ class WindowLimits:
 
 
 class Wakeup:
-    """A descriptor that becomes readable once, for whoever waits in an event loop."""
+    """A descriptor that becomes readable once, for an event loop that waits on it."""
 
     def __init__(self) -> None:
         self._reader, self._writer = os.pipe()

@@ -50,7 +50,7 @@ Open = Callable[[], MysqlLink]
 
 
 class HeldRow:
-    """The session that holds the row; see ports.HeldCanary."""
+    """The session that holds the row; see core.held.HeldCanary."""
 
     def __init__(self, link: MysqlLink) -> None:
         """Take over *link*, which has the table locked and the row inserted."""
@@ -65,7 +65,6 @@ class HeldRow:
         return not ready
 
     def close(self) -> None:
-        """End the session; never raises."""
         self._link.sever()
         self._link.close()
 
@@ -120,7 +119,7 @@ def drop(link: MysqlLink) -> None:
 def _look(link: MysqlLink, epoch: int) -> bool | None:
     try:
         return bool(link.rows("canary", {"epoch": epoch}))
-    except TableRefused:  # that says nothing of the ledger, which is read next
+    except TableRefused:  # not a fault of the ledger, which is read next
         return None
     except TableLost as error:
         return None if error.missing else False

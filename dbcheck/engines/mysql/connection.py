@@ -3,7 +3,7 @@
 A login plugin either answers a challenge, which shows the server that the client knows
 the password, or sends the password itself.  The server names the plugin.  So whoever is
 not this machine, and is not verified over TLS, may ask for challenges only; and without
-TLS, nobody may ask for the password.
+TLS, no server may ask for the password.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ class _Authenticator(MySQLAuthenticator):
         trusting: Any = _Trusting(sock)
         sent: bytes = super().setup_ssl(trusting, host, ssl_options, *args, **kwargs)
         ssl_options = ssl_options or {}
-        # Of the system's authorities anybody can have a certificate, for another name.
+        # Anyone can get a certificate from the system's authorities, for another name.
         self._verified = bool(
             ssl_options.get("verify_identity")
             or (ssl_options.get("verify_cert") and ssl_options.get("ca"))
@@ -237,7 +237,7 @@ class _Guarded(_Wrapped):
 class _Trusting(_Wrapped):
     """A socket that trusts the user's authority, if there is one, and then no other.
 
-    The driver would trust all of the system's as well, which vouch for anybody.
+    The driver would trust all of the system's as well, which certify anyone.
     """
 
     def build_ssl_context(

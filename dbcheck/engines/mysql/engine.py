@@ -82,7 +82,7 @@ SETTINGS = (
     "rpl_semi_sync_source_enabled",
 )
 
-# Arguments of the driver that are decided here, whatever the URL says.
+# Arguments of the driver that are set here and never from the URL.
 _DECIDED = (
     "database",
     "buffered",
@@ -139,7 +139,6 @@ class MysqlEngine:
             self._arguments["password"] = password
 
     def facts(self) -> ServerFacts:
-        """Read the server's facts; raise EngineError if it cannot be reached."""
         with self._open(None) as link:
             version, comment, _ = link.row("server")
             name, _ = product(version, comment)
@@ -212,7 +211,6 @@ class MysqlEngine:
             return mysql_identity.mark_data(link, self._database)
 
     def other_users(self) -> OtherUsers:
-        """Return who else uses this server, as far as this account may see."""
         with self._open(None) as link:
             seen = [w for (w,) in link.rows("others", {"database": self._database})]
             _, threads = link.row("connections")
@@ -227,7 +225,6 @@ class MysqlEngine:
     def prepare(
         self, tables: Sequence[TableSpec], *, server: ServerFacts | None = None
     ) -> dict[str, TableFacts]:
-        """Create the tables that are not there; return what each holds, by its name."""
         with self._open(None) as link:
             if not link.rows("database", {"database": self._database}):
                 link.create_database(self._database)

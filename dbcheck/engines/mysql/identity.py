@@ -29,7 +29,7 @@ def identity(
     """Return what must be the same after a restart.
 
     connect: opens a connection in dbcheck's database.  Where that, or the row in it, is
-    not there or cannot be read, there is no name of the data to compare.
+    not there or cannot be read, the data have no name to compare.
     """
     found = {key: variables[key] for key in VARIABLES[product] if key in variables}
     if product == "MariaDB":

@@ -55,7 +55,7 @@ _MISUSE = (AttributeError, ValueError)  # the driver's, for an option it cannot 
 # Error numbers (MySQL 8.4 and MariaDB error references) of a database or table that is
 # not there any more (unknown database, no such table) or whose files are damaged: no
 # such file, cannot open, storage engine error, wrong information or key file, crashed,
-# not repaired, index corrupt, index or table corrupt in InnoDB's own words, not in the
+# not repaired, index corrupt, index or table corrupt in InnoDB's own terms, not in the
 # engine.
 _MISSING = {1049, 1146}
 _DAMAGED = {1016, 1017, 1030, 1033, 1034, 1194, 1195}
@@ -94,11 +94,11 @@ def _error(error: Exception, text: str, hint: str = "") -> EngineError:
     return EngineError(text, hint=hint)
 
 
-def _is_refused(number: int | None, words: str) -> bool:
+def _is_refused(number: int | None, message: str) -> bool:
     """Return whether an error of that number may come of a table that is sound."""
     if number in _REFUSED:
         return True
-    named = _SYSTEM_ERROR.search(words) if number in _OF_THE_SYSTEM else None
+    named = _SYSTEM_ERROR.search(message) if number in _OF_THE_SYSTEM else None
     return named is not None and int(named[1]) in _HARMLESS
 
 
@@ -134,7 +134,6 @@ class MysqlLink(Link):
             raise
 
     def message(self, error: BaseException) -> str:
-        """See Link.message."""
         return one_line(error, self._secret)
 
     def without_secret(self, text: str) -> str:
@@ -159,7 +158,6 @@ class MysqlLink(Link):
             self._execute(f"create database if not exists `{quoted}`", None)
 
     def require(self, server: ServerFacts) -> None:
-        """See Link.require."""
         require_same(self._target, server, answering(self, self._product))
 
     def stream(
@@ -222,7 +220,6 @@ class MysqlLink(Link):
         self.connection.shutdown()
 
     def close(self) -> None:
-        """End the connection; never raises."""
         with contextlib.suppress(mysql.connector.Error, OSError):
             self.connection.close()
 

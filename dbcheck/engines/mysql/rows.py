@@ -86,7 +86,7 @@ class Layout:
             found = items_at(packets, payloads[wide], np.dtype([("length", kind)]))
             lengths[wide] = found["length"] & mask
             payloads[wide] += more
-        wrong |= lengths < 0  # 8 bytes that are no length, but the checksum itself
+        wrong |= lengths < 0  # those 8 bytes were the checksum, and not a length
         checksums = ends - self._tail.itemsize
         if wrong.any() or (payloads + lengths != checksums).any():
             raise ProtocolViolation("a packet is not a row of the table")

@@ -156,7 +156,6 @@ class MysqlSession:
                 return self._outcome(found)
 
     def close(self) -> None:
-        """End the connection, also in the middle of an operation; never raises."""
         if self._waiting_for:
             self._sever()
         self.link.close()
@@ -194,16 +193,16 @@ class MysqlSession:
 
     def _refusal(self, refusal: Refusal) -> EngineError:
         """Return EngineError if the row is certainly absent, else CommitUnknown."""
-        words = f"{refusal.number}: {self.link.without_secret(refusal.message)}"
+        text = f"{refusal.number}: {self.link.without_secret(refusal.message)}"
         if refusal.number in _CLIENT_ERRORS or refusal.number in _UNKNOWN:
-            return self._broken(words, words if refusal.number in _FAREWELLS else "")
+            return self._broken(text, text if refusal.number in _FAREWELLS else "")
         if self._waiting_for > 1:  # its transaction is open: the next would commit it
             self._sever()
         self._waiting_for = 0
-        return EngineError(f"the server refused a commit: {words}")
+        return EngineError(f"the server refused a commit: {text}")
 
-    def _broken(self, words: str, farewell: str = "") -> CommitUnknown:
-        text = f"the connection broke during a commit: {words}"
+    def _broken(self, why: str, farewell: str = "") -> CommitUnknown:
+        text = f"the connection broke during a commit: {why}"
         return CommitUnknown(text, farewell=farewell)
 
 

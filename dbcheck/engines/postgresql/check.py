@@ -12,7 +12,7 @@ from dbcheck.errors import EngineError
 
 VERSION_MIN = 13_00_00
 
-# Other products speak the protocol and say "PostgreSQL" too; none keeps its rows in
+# Other products use the protocol and the name PostgreSQL; none keeps its rows in
 # PostgreSQL's own files, so nothing that is known of those would hold.
 _OTHERS = (
     "CockroachDB",

@@ -81,7 +81,6 @@ class PostgresqlEngine:
             self._arguments["password"] = password
 
     def facts(self) -> ServerFacts:
-        """Read the server's facts; raise EngineError if it cannot be reached."""
         unreadable: dict[str, str] = {}
         with self._open() as link:
             version, version_num, started_us, database, clock_us = link.row("facts")
@@ -143,7 +142,6 @@ class PostgresqlEngine:
     def prepare(
         self, tables: Sequence[TableSpec], *, server: ServerFacts | None = None
     ) -> dict[str, TableFacts]:
-        """Create the tables that are not there; return what each holds, by its name."""
         with self._open(server=server) as link:
             return {table.name: _prepared(link, table) for table in tables}
 
@@ -247,7 +245,6 @@ class PostgresqlEngine:
             yield from link.stream(tables, server)
 
     def drop(self) -> list[str]:
-        """Drop what dbcheck created here; return the names."""
         with self._open() as link:
             names = [name for (name,) in link.rows("present")]
             for name in names:

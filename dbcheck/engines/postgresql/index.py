@@ -118,7 +118,7 @@ def _require_table(
 
     If it does not, rows were left out on their way, and the index is not to blame.  An
     error has ended the transaction; then nothing can be asked any more, and what
-    the server said of its index stands.
+    the server reported of its index stands.
     """
     if link.is_failed():
         return

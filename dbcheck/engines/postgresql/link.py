@@ -191,14 +191,13 @@ class PostgresqlLink(Link):
             self.connection.autocommit = True
             self._pid = self.connection.get_backend_pid()
             self.fix(SESSION, max(2, connect_s))
-            # Cached by the driver, which is not told of the statement's change.
+            # The driver caches it and does not see that the statement changed it.
             self.connection.set_client_encoding("UTF8")
         except BaseException as error:
             self.abandon(error)
             raise
 
     def message(self, error: BaseException) -> str:
-        """See Link.message."""
         return one_line(error, self._secret)
 
     def rows(
@@ -239,7 +238,6 @@ class PostgresqlLink(Link):
             self.connection.autocommit = True
 
     def require(self, server: ServerFacts) -> None:
-        """See Link.require."""
         found = Answering(*self.row("answering"))
         require_same(self._target, server, found)
 
@@ -306,7 +304,6 @@ class PostgresqlLink(Link):
             self._wire.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
-        """End the connection; never raises."""
         with contextlib.suppress(psycopg2.Error):
             self.connection.close()
         self._wire.close()

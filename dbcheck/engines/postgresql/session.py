@@ -48,7 +48,7 @@ _PACK: Mapping[Kind, Callable[[Any], bytes]] = {
     Kind.BYTES: bytes,
 }
 
-# The command tag of a transaction that was rolled back says ROLLBACK, and that is no
+# The command tag of a transaction that was rolled back is ROLLBACK, and that is no
 # error; so the tags themselves are looked at.
 _TAGS = {Verb.INSERT: b"INSERT 0 1", Verb.UPDATE: b"UPDATE 1"}
 _BEGIN, _COMMIT = b"BEGIN", b"COMMIT"
@@ -60,10 +60,10 @@ _SYNC = ExecStatus.PIPELINE_SYNC
 _RESULTS_MAX = 64
 
 # After a FATAL error, or one of these SQLSTATEs, the row may be there: the connection
-# failed, or the server says itself that it does not know.
+# failed, or the server itself reports that it does not know.
 _UNKNOWN = ("08", "40003")
 _FAREWELLS = ("57P01", "57P02")  # admin_shutdown, crash_shutdown (of another backend)
-# PostgreSQL says this under 57P01 as well, once its main process was killed: a crash.
+# PostgreSQL reports a crash, where its main process was killed, under 57P01 as well.
 _CRASHED = "unexpected postmaster exit"
 # A statement that another session prepared on this server connection, or that it did
 # not (duplicate_prepared_statement, invalid_sql_statement_name).
@@ -236,7 +236,6 @@ class PostgresqlSession:
         return None
 
     def close(self) -> None:
-        """End the connection, also in the middle of an operation; never raises."""
         if self._in_flight:
             self._sever()
         with contextlib.suppress(psycopg.Error):
@@ -282,9 +281,11 @@ class PostgresqlSession:
 
     def _refusal(self, error: psycopg.Error) -> EngineError:
         """Return EngineError if the row is certainly absent, else CommitUnknown."""
-        for result in self._results:  # the server's own words, before it hung up
+        for (
+            result
+        ) in self._results:  # the server's own message, before it closed the connection
             error = error_from_result(result)
-        words = one_line(error, self._secret)
+        message = one_line(error, self._secret)
         definite = (
             self._pgconn.transaction_status != TransactionStatus.UNKNOWN
             and error.diag.severity_nonlocalized == "ERROR"
@@ -292,20 +293,20 @@ class PostgresqlSession:
             and not error.sqlstate.startswith(_UNKNOWN)
         )
         if definite and error.sqlstate in _POOLED:
-            return EngineError(f"{_SHARED}: {words}", hint=_POOLER)
+            return EngineError(f"{_SHARED}: {message}", hint=_POOLER)
         if definite:
             if self._pipelined:  # its transaction is open, and can only be rolled back
                 self._sever()
-            return EngineError(f"the server refused a commit: {words}")
-        farewell = words if _is_farewell(error.sqlstate, words) else self._farewell
-        text = f"the connection broke during a commit: {words}"
+            return EngineError(f"the server refused a commit: {message}")
+        farewell = message if _is_farewell(error.sqlstate, message) else self._farewell
+        text = f"the connection broke during a commit: {message}"
         return CommitUnknown(text, farewell=farewell)
 
     def _on_notice(self, notice: Diagnostic) -> None:
         """Keep the farewell of a server that ends the connection between commits."""
-        words = f"{notice.severity}: {notice.message_primary}"
-        if _is_farewell(notice.sqlstate, words):
-            self._farewell = words
+        message = f"{notice.severity}: {notice.message_primary}"
+        if _is_farewell(notice.sqlstate, message):
+            self._farewell = message
 
     def _set(self) -> None:
         """Set what a session depends on, and read it back."""
@@ -376,10 +377,10 @@ class PostgresqlSession:
                 ),
             ) from None
         except UNREADABLE as error:
-            words = one_line(error, self._secret)
-            raise unreadable(self._target, words) from None
+            message = one_line(error, self._secret)
+            raise unreadable(self._target, message) from None
 
 
-def _is_farewell(sqlstate: str | None, words: str) -> bool:
-    """Return whether a server that shuts down said *words*."""
-    return sqlstate in _FAREWELLS and _CRASHED not in words
+def _is_farewell(sqlstate: str | None, message: str) -> bool:
+    """Return whether *message* is that of a server that shuts down."""
+    return sqlstate in _FAREWELLS and _CRASHED not in message

@@ -29,7 +29,7 @@ def apart(mount: dict[str, str], device: str) -> tuple[dict[str, str], str]:
     """Return what lies on devices of its own: its name -> the device's path or name.
 
     mount: as mount_of() returns it.  device: its name in /sys, "" if it is unknown.
-    And return why nobody can tell where the journal is, "" if it is known.
+    And return why it is unknown where the journal is, "" if it is known.
     """
     if mount["type"] == "xfs":
         options = (each.partition("=") for each in mount["options"].split(","))

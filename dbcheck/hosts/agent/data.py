@@ -1,4 +1,4 @@
-"""What the files in a data directory say of whose data it holds.
+"""Which server's data a data directory holds, from the files in it.
 
 This file is sent to the target's host, see serve.py: Python 3.8, no more than
 the standard library, remote/wire.py and what is sent before it.

@@ -2,7 +2,7 @@
 
 This file is sent to the target's host, see serve.py: Python 3.8, no more than
 the standard library and remote/wire.py.  What cannot be read is "" or None, and
-`unreadable` says why; nothing here raises but for a data directory that is absent.
+`unreadable` has the reason; only a data directory that is absent raises.
 """
 
 from __future__ import annotations
@@ -176,7 +176,7 @@ class Volume:
         return {role: folder for role, folder in found.items() if folder}
 
     def drive(self, layer: dict[str, Any]) -> dict[str, Any]:
-        """Return what one drive says of itself and of the power it lost.
+        """Return one drive's identity and its counters of lost power.
 
         virtio-blk has its serial beside the queue (drivers/block/virtio_blk.c,
         virtblk_attrs), NVMe in the controller's folder.
@@ -246,7 +246,7 @@ class Volume:
 
 
 def host_facts(places: list[tuple[str, str, list[str]]]) -> dict[str, Any]:
-    """Return what the host says of itself and of what *places* lie on.
+    """Return the facts of the host and of the volumes of *places*.
 
     places: name and path of each, and the names of files in it that count, as shell
     patterns; the data directory first, which must be there.  Places on one filesystem
@@ -322,11 +322,11 @@ def made(data: str, unreadable: dict[str, str]) -> dict[str, str]:
 
 def uptime_s(unreadable: dict[str, str]) -> float | None:
     """Return how long the kernel has run, from /proc/uptime (proc(5))."""
-    words = first_line("/proc/uptime").split()
-    if not words:
+    fields = first_line("/proc/uptime").split()
+    if not fields:
         unreadable["uptime_s"] = "/proc/uptime cannot be read"
         return None
-    return float(words[0])
+    return float(fields[0])
 
 
 def is_block_device(path: str) -> bool:
@@ -358,9 +358,9 @@ def linked_uuid(device: str) -> str:
 
 
 def born(path: str) -> str:
-    """Return when a file was created, in words, "" where no filesystem tells.
+    """Return when a file was created, as text; "" if the filesystem does not store it.
 
-    Python's os.stat() does not tell it; statx(2) does, in C libraries that have it.
+    Python's os.stat() does not report it; statx(2) does, in C libraries that have it.
     """
     found = ctypes.create_string_buffer(256)
     try:
@@ -370,9 +370,9 @@ def born(path: str) -> str:
     at_fdcwd, want_birth, birth_at = -100, 0x800, 80
     if statx(at_fdcwd, os.fsencode(path), 0, want_birth, found):
         return ""
-    (told,) = struct.unpack_from("I", found)
+    (mask,) = struct.unpack_from("I", found)
     seconds, nanoseconds = struct.unpack_from("qI", found, birth_at)
-    return f" of {seconds}.{nanoseconds:09}" if told & want_birth else ""
+    return f" of {seconds}.{nanoseconds:09}" if mask & want_birth else ""
 
 
 def layer_of(folder: str, name: str, below: list[str]) -> dict[str, Any]:

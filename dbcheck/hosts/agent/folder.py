@@ -126,7 +126,7 @@ class Folder:
         return names_in(self.fd, self.path, ENTRIES_MAX)
 
     def take(self, *, new: bool = False) -> None:
-        """Lock it; raise Refusal if it is somebody else's, or if canaries write there.
+        """Lock it; raise Refusal if it is not dbcheck's, or if canaries write there.
 
         new: it was made by us just now, and must be empty.  An empty one of our own
         name was made by us too, in a run that was cut off before it was marked.
@@ -134,8 +134,8 @@ class Folder:
         names = self.names()
         strangers = [name for name in names if new or not OURS.fullmatch(name)]
         if strangers:
-            said = f"{self.path} holds files that dbcheck did not write: {strangers[0]}"
-            raise Refusal("strangers", said)
+            text = f"{self.path} holds files that dbcheck did not write: {strangers[0]}"
+            raise Refusal("strangers", text)
         if new or (not names and self._name in (BESIDE, INSIDE)):
             self.lock = self.create(MARKER)
         elif MARKER in names:

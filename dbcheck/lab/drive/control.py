@@ -61,7 +61,7 @@ class DriveProcess:
         """Start an empty drive; *mountpoint* is an ordinary file to be used briefly.
 
         On return the drive is open and its mount is detached already: it lives as
-        long as somebody has it open, so nobody has to unmount it, whoever dies.
+        long as a process has it open, so no process has to unmount it.
         """
         ours, theirs = Channel.pair()
         errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed by close()
@@ -115,7 +115,7 @@ class DriveProcess:
     def freeze(self) -> int:
         """Take the power away: from now on nothing is answered or becomes stable.
 
-        Return when, in microseconds of CLOCK_MONOTONIC: what was told anybody before
+        Return when, in microseconds of CLOCK_MONOTONIC: what was answered before
         rests on answers given before.  A drive that is frozen for longer than
         watchdog_s fails by itself.
         """
@@ -214,7 +214,7 @@ class DriveProcess:
         return LabError(what, hint=_HINT)
 
     def _gone(self, command: str) -> LabError:
-        """Return the error that says how the process ended."""
+        """Return the error for how the process ended."""
         if self._errors.closed:
             return LabError(f"the virtual drive is closed: {command!r}", hint=_HINT)
         with contextlib.suppress(subprocess.TimeoutExpired):

@@ -182,7 +182,7 @@ class Drive:
         return CutReport(len(writes), cached_bytes, kept, total - kept)
 
     def power_on(self) -> None:
-        """Answer requests again; a fickle drive draws anew what it is."""
+        """Answer requests again; a fickle drive draws again what it is."""
         if self.state is not DriveState.ON:
             self.state = DriveState.ON
             self._power_ons += 1

@@ -179,16 +179,16 @@ class DatabaseServer(abc.ABC):
         after timeout_s seconds.
         """
         if not self.begin(timeout_s):
-            said = f"{self._late(timeout_s)}\n{self._why()}"
+            text = f"{self._late(timeout_s)}\n{self._why()}"
             self.kill()
-            raise LabError(said)
+            raise LabError(text)
 
     def begin(self, timeout_s: float) -> bool:
         """Start the server; return whether it takes queries after timeout_s seconds.
 
         If not, it still recovers, and is left to that.  It ends with the thread that
         calls this, so call it from one that stays.  Raise Unrecoverable with the end
-        of its log, and with no process left, if it ends itself, or says by then that
+        of its log, and with no process left, if it ends itself, or reports by then that
         its data are beyond recovery; another LabError if it could not be started, or
         if what ended it was this machine.
         """
@@ -249,7 +249,7 @@ class DatabaseServer(abc.ABC):
             self._tree.freeze()
 
     def thaw(self) -> None:
-        """Let a frozen server go on."""
+        """Resume a frozen server."""
         if self._tree is not None:
             self._tree.thaw()
 

@@ -50,7 +50,6 @@ class InnodbServer(DatabaseServer, abc.ABC):
 
     @property
     def url(self) -> str:
-        """The SQLAlchemy URL of the account dbcheck, without its password."""
         return f"mysql+mysqlconnector://{USER}@127.0.0.1:{self.port}/dbcheck"
 
     def _arguments(self) -> list[str]:

@@ -50,7 +50,7 @@ class MysqlServer(InnodbServer):
         "innodb_doublewrite": "ON",
         "skip_name_resolve": "ON",
         "mysqlx": "OFF",
-        # At 2, the default, InnoDB says nothing of its recovery.
+        # At 2, the default, InnoDB does not report its recovery.
         "log_error_verbosity": "3",
         # "Shutting down plugin", some fifty times, would push out what is to be seen.
         "log_error_suppression_list": "MY-010733",

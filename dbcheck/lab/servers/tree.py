@@ -51,7 +51,7 @@ class ServerTree:
             frozen.update(fresh)
 
     def thaw(self) -> None:
-        """Let frozen processes go on."""
+        """Resume frozen processes."""
         for pid in self.pids():
             _send(pid, signal.SIGCONT)
 

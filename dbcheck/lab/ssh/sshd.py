@@ -83,9 +83,9 @@ class Sshd:
         if self._wait_until_ready():
             return
         self.close()
-        words = (self._folder / "log").read_text(errors="replace").splitlines()
+        lines = (self._folder / "log").read_text(errors="replace").splitlines()
         raise LabError(
-            f"the lab's SSH server does not start: {' | '.join(words[-3:])}",
+            f"the lab's SSH server does not start: {' | '.join(lines[-3:])}",
             hint=f"See its log in {self._folder} and its manual, sshd(8).",
         )
 
@@ -112,8 +112,8 @@ class Sshd:
                 Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)  # sshd insists
             return [binary, "-D", "-e", "-f", str(folder / "config")]
         if _asyncssh():
-            words = (str(folder), str(self.port))
-            return children.module("dbcheck.lab.ssh.fallback", *words)
+            arguments = (str(folder), str(self.port))
+            return children.module("dbcheck.lab.ssh.fallback", *arguments)
         raise programs.absent("sshd")
 
     def _launch(self, command: list[str]) -> None:

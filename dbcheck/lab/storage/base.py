@@ -103,7 +103,7 @@ class FolderStorage:
         """Do nothing: the folder is there, and no drive is."""
 
     def start_counting(self) -> None:
-        """Do nothing: nobody counts."""
+        """Do nothing: nothing is counted."""
 
     def counters(self) -> dict[str, int]:
         """Return nothing."""

@@ -116,7 +116,6 @@ class DriveStorage:
         self._mount(self._loop)
 
     def start_counting(self) -> None:
-        """Count from zero."""
         self._counted_from = self._count()
 
     def counters(self) -> dict[str, int]:
@@ -146,7 +145,7 @@ class DriveStorage:
         return None
 
     def close(self, server: DatabaseServer) -> None:
-        """Fail the drive, so that nobody waits for it; end all that is built on it."""
+        """Fail the drive, so that nothing waits for it; end all that is built on it."""
         with contextlib.suppress(LabError):
             self._running().fail()
         try:

@@ -45,11 +45,11 @@ def mount(device: str, mountpoint: Path, filesystem: str, options: str = "") -> 
                 str(error)
             ):
                 raise
-            said = [line for line in log if filesystem in line.lower()]
+            messages = [line for line in log if filesystem in line.lower()]
             how = f" with {options!r}" if options else ""
             raise Unrecoverable(
                 f"cannot mount {device} as {filesystem}{how}: "
-                + ("; ".join(said) or str(error)),
+                + ("; ".join(messages) or str(error)),
                 hint="A rejected option is the lab's mount_options; a damaged "
                 "filesystem is what the cut left.",
             ) from error

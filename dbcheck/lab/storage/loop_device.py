@@ -1,6 +1,6 @@
 """A loop device: the virtual drive's file as a block device.
 
-The device clears itself (LO_FLAGS_AUTOCLEAR) when nobody has it open any more: not
+The device clears itself (LO_FLAGS_AUTOCLEAR) when no process has it open any more: not
 this process, not a filesystem that is mounted from it.  So nothing is left of it,
 whoever is killed, and whenever.
 """
@@ -134,7 +134,7 @@ def _try_configure(path: str, config: bytes) -> int | None:
     writable = os.open(path, os.O_RDWR)
     try:
         fcntl.ioctl(writable, _LOOP_CONFIGURE, config)
-        # Kept open for reading only: some kernels refuse to mount what somebody has
+        # Kept open for reading only: some kernels refuse to mount what a process has
         # open for writing (CONFIG_BLK_DEV_WRITE_MOUNTED).
         return os.open(path, os.O_RDONLY)
     except OSError as error:

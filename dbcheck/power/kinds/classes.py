@@ -7,7 +7,7 @@ from pathlib import Path
 from dbcheck.core.cutclass import CutClass
 from dbcheck.errors import UsageError
 
-# By what the manual pages of fence-agents 4.12 say that each switches.  Agents of
+# What each switches, from the manual pages of fence-agents 4.12.  Agents of
 # frameworks in front of something else (powerman, ironic, skalar) are not listed.
 _OUTLETS = (
     *("apc", "apc_snmp", "cdu", "cyberpower_ssh", "eaton_snmp", "eaton_ssh", "emerson"),

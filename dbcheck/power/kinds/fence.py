@@ -60,7 +60,6 @@ class FencePlan:
 
     @classmethod
     def read(cls, fields: Fields) -> Self:
-        """Return the plan that *fields* hold; raise UsageError naming the key."""
         agent = fields.required(_AGENT)
         options, secrets = fields.options(shared.OPTIONS)
         if plug := fields.text(_PLUG):
@@ -161,7 +160,7 @@ class FenceSwitch:
         self._reveal: Callable[[], Mapping[str, str]] = lambda: secrets
 
     def state(self) -> PowerState:
-        """Ask the device; raise PowerError if it does not say.
+        """Ask the device; raise PowerError if it does not report it.
 
         Its output and its exit code must agree: 2 is off, but also a wrong option
         (EC_BAD_ARGS in fencing.py of fence-agents).

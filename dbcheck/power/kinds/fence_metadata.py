@@ -1,4 +1,4 @@
-"""What a fence agent's metadata says, and whether the agent cuts power at all."""
+"""A fence agent's metadata, and whether the agent cuts power at all."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def require_name(agent: str) -> None:
 
 
 def parse(agent: str, text: str) -> Metadata:
-    """Return what the XML *text* says (FenceAgentAPI.md of fence-agents)."""
+    """Parse the XML *text* (FenceAgentAPI.md of fence-agents); raise UsageError."""
     try:
         root = ElementTree.fromstring(text)
     except (ElementTree.ParseError, ValueError, LookupError) as error:

@@ -42,7 +42,6 @@ class SysrqPlan:
 
     @classmethod
     def read(cls, fields: Fields) -> Self:
-        """Return the plan that *fields* hold; raise UsageError naming the key."""
         return cls(shared.timeout_s(fields), shared.declared(fields))
 
     @property
