@@ -15,7 +15,7 @@ from dbcheck.errors import OtherServer
 
 @dataclass(frozen=True, slots=True)
 class Answering:
-    """What a server says of itself in one connection.
+    """What a server reports about itself over one connection.
 
     started_us, identity: as in ServerFacts; of the latter what is known here.
     standby: it follows another server.
@@ -31,12 +31,11 @@ def require_same(target: str, server: ServerFacts, found: Answering) -> None:
 
     target: how error messages name the address that leads to it.
     """
-    if said := _difference(server, found):
+    if why := _difference(server, found):
         raise OtherServer(
-            f"two connections to {target} reached different servers ({said}): a load"
-            " balancer or proxy lies between, or the server restarted meanwhile",
-            hint="Connect to the server itself, with no load balancer or proxy"
-            " between.",
+            f"two connections to {target} reached different servers ({why}): there is a"
+            " load balancer or proxy in between, or the server restarted",
+            hint="Connect to the server directly, without a load balancer or proxy.",
         )
 
 

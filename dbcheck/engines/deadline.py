@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 
 _LOOK_S = 0.05  # between two looks at how much came
-_AGAIN_S = 1.0  # between two attempts to sever what goes on
+_AGAIN_S = 1.0  # between two attempts to sever what continues
 # tcpi_bytes_received in struct tcp_info of Linux (include/uapi/linux/tcp.h), whose
 # fields keep their places.
 _RECEIVED = struct.Struct("=128xQ")
@@ -37,11 +37,11 @@ def deadline(
 
     seconds: how long it may take.  The drivers know no timeout of their own for an
     answer; a power cut sends nothing, so without this a reader would wait for ever.
-    most: how many bytes may come meanwhile, if *count* says how many came so far, as
+    most: how many bytes may come meanwhile, if *count* returns how many came so far, as
     received() does.  libpq holds an answer whole, whatever its size.
 
-    Yield what says which; it is set before *sever* is called, which is called again
-    while the body goes on: what it breaks may not be there yet.
+    Yield which limit was exceeded; it is set before *sever* is called, again and again
+    while the body continues: what it breaks may not be there yet.
     """
     overrun, done = Overrun(), threading.Event()
     before = count() if count else 0
@@ -71,7 +71,7 @@ def deadline(
 def received(wire: socket.socket | None) -> int:
     """Return how many bytes came over a TCP connection so far, 0 if that is unknown.
 
-    Only Linux tells, and only of TCP.
+    Only Linux reports it, and only for TCP.
     """
     if wire is None or sys.platform != "linux":
         return 0

@@ -38,7 +38,7 @@ def interruptible(
         ended.get(timeout=limit_s)
     except queue.Empty:
         sever()
-        raise TimeoutError(f"there was no end of it within {limit_s:g} s") from None
+        raise TimeoutError(f"it did not end within {limit_s:g} s") from None
     except BaseException:
         sever()
         raise

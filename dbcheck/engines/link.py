@@ -19,7 +19,7 @@ SCAN_S = 3600.0  # a scan of a whole table; a batch of its rows
 ANSWER_BYTES = 16 << 20
 BATCH_BYTES_MAX = 64 << 20
 
-# What comes of bytes or columns that no server sends, of which the drivers check few.
+# What a driver raises over bytes or columns that no server sends; it checks few.
 UNREADABLE = (
     ArithmeticError,
     AssertionError,
@@ -53,8 +53,8 @@ def require_all(table: str, read: int, counted: int) -> None:
         raise EngineError(
             f"{read:,} rows of {table} were read, and the server counts {counted:,} in"
             " the same snapshot",
-            hint="Connect to the server itself, with no proxy between; then run"
-            " dbcheck reconcile, before anything writes to the table.",
+            hint="Connect to the server directly, without a proxy; then run dbcheck"
+            " reconcile, before anything writes to the table.",
         )
 
 
@@ -65,7 +65,7 @@ def require_within(
     if overrun.is_flood:
         raise EngineError(
             f"{target} sent more than {most >> 20} MiB in answer to {statement}",
-            hint="No sound server does that: see what answers at that address.",
+            hint="A sound server does not do that: check what answers at that address.",
         )
     if overrun.is_late:
         raise unanswered(target, statement, answer_s)
@@ -75,8 +75,7 @@ def unanswered(target: str, statement: str, answer_s: float) -> EngineError:
     """Return the error for a server that was cut off, as it did not answer in time."""
     return EngineError(
         f"{target} did not answer {statement} within {answer_s:g} s",
-        hint="See what the server waits for: a lock, a full disk, a standby that is not"
-        " there.",
+        hint="Check what the server waits for: a lock, a full disk, a missing standby.",
     )
 
 
@@ -84,23 +83,23 @@ def set_otherwise(name: str, found: object, wanted: object) -> EngineError:
     """Return the error for a setting that is not what the session set it to."""
     return EngineError(
         f"the session's {name} is {found!r} although it was set to {wanted!r}",
-        hint="Connect to the server itself, with no pooler or proxy between.",
+        hint="Connect to the server directly, without a pooler or proxy.",
     )
 
 
-def unreadable(target: str, words: str) -> EngineError:
-    """Return the error for an answer over which the driver, or its reader, stumbled."""
+def unreadable(target: str, why: str) -> EngineError:
+    """Return the error for an answer that the driver, or its reader, cannot decode."""
     return EngineError(
-        f"the answer of {target} cannot be read: {words}",
-        hint="Check that the URL leads to the server itself, and not to another kind"
-        " of server.",
+        f"cannot read the answer of {target}: {why}",
+        hint="Check that the URL leads to the database server itself, and not to"
+        " another service.",
     )
 
 
 class Link(ABC):
     """A connection in autocommit mode; a context manager that closes it.
 
-    Where its body fails to read an answer, EngineError says so.
+    If its body fails to decode an answer, that becomes an EngineError.
     """
 
     _target: str  # how error messages name the server

@@ -37,7 +37,9 @@ def open_engine(url: str, password: str | None = None) -> Engine:
         hint = f"Known are {', '.join(sorted(ENGINES))}."
         if name.split("+")[0] == "postgres":
             hint = "Write postgresql:// in place of postgres://."
-        raise UsageError(f"no engine is called {name!r}", hint=hint) from None
+        raise UsageError(
+            f"unknown engine {name!r} in the target's URL", hint=hint
+        ) from None
     engine: Callable[[str, str | None], Engine]
     engine = getattr(importlib.import_module(module), attribute)
     return engine(url, password)

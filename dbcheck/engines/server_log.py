@@ -1,4 +1,4 @@
-"""Where a server says that it logs."""
+"""Where a server logs, from its settings."""
 
 from __future__ import annotations
 

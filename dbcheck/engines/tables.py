@@ -42,7 +42,7 @@ def require_ours(
 
 
 def require_plain(table: str, foreign: Sequence[Sequence[Any]]) -> None:
-    """Raise EngineError if *table* bears more than dbcheck gave it.
+    """Raise EngineError if *table* has more than dbcheck gave it.
 
     foreign: what foreign.sql found.  A trigger that changes a payload makes every row
     look corrupt, and a policy that hides rows makes them look lost.
@@ -50,8 +50,8 @@ def require_plain(table: str, foreign: Sequence[Sequence[Any]]) -> None:
     if foreign:
         raise EngineError(
             f"the table {table} has {', '.join(what for (what,) in foreign)}",
-            hint="Remove that, or drop the table and have dbcheck create it anew; what"
-            " changes, hides or adds rows there would be mistaken for a loss.",
+            hint="Remove that, or drop the table so that dbcheck creates it again: what"
+            " changes, hides or adds rows there would look like a loss.",
         )
 
 

@@ -8,14 +8,14 @@ import sqlalchemy.exc
 from dbcheck.errors import UsageError
 
 HINT = (
-    "Give it by PGPASSWORD or ~/.pgpass, by MYSQL_PWD or ~/.my.cnf, by"
+    "Pass it by PGPASSWORD or ~/.pgpass, by MYSQL_PWD or ~/.my.cnf, by"
     " DBCHECK_PASSWORD, or with --password-command."
 )
 _SECRETS = frozenset({"password", "passwd", "passwd1", "password1", "sslpassword"})
 
 
 def read_url(url: str) -> sqlalchemy.engine.URL:
-    """Return the parsed *url*; raise UsageError if it is none or holds a password.
+    """Return the parsed *url*; raise UsageError if it is invalid or holds a password.
 
     The message never repeats the URL, for it may hold what must not be shown.
     """
@@ -27,5 +27,5 @@ def read_url(url: str) -> sqlalchemy.engine.URL:
             hint="Write it like postgresql+psycopg2://user@host:5432/database.",
         ) from None
     if parsed.password is not None or _SECRETS & parsed.query.keys():
-        raise UsageError("the target's URL holds a password", hint=HINT)
+        raise UsageError("the target's URL contains a password", hint=HINT)
     return parsed

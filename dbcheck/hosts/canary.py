@@ -35,7 +35,7 @@ class Pace:
     """How hard the canaries write; the defaults leave a busy server alone.
 
     direct_per_s, buffered_per_s: writes per second, at most.
-    report_us:   the host tells what is completed that often, at most.
+    report_us:   between two reports of the host, at least.
     rings:       so many of the direct writes are on their way at once.
     ring_blocks: blocks of 4 KiB of a ring, overwritten in turn.
     file_bytes:  of buffered records, before the next file; two are kept.
@@ -120,8 +120,8 @@ class Canaries:
     def completed(self, until_us: int | None = None) -> Completed:
         """Return what was completed by *until_us* on the client's monotonic clock.
 
-        None: all that was ever reported.  A report that arrives after a cut tells
-        of writes from before it, as the host is gone; so None is right for a cut.
+        None: all that was ever reported.  A report that arrives after a cut is about
+        writes from before it, as the host is gone; so None is right for a cut.
         """
         with self._noting:
             reports = list(self._reports)
@@ -142,7 +142,7 @@ class Canaries:
     def _as_of_us(self, reports: Sequence[_Report]) -> int | None:
         """Return when the host sent the last of *reports*, on the client's clock.
 
-        However late it was heard: of all reports the quickest sets the clocks.
+        However late it came: the quickest of all reports sets the clocks.
         """
         if not reports or self._ahead_us is None:
             return None
@@ -169,7 +169,7 @@ class Canaries:
         try:
             ended = self._next_result(_Ended, timeout_s=None)
             self._failure, self._answered = ended.stopped, True
-            # However late this is heard, they wrote hardly longer than they reported.
+            # However late this comes, they wrote hardly longer than they reported.
             came_us, sent_us, _ = (self._reports or [(now_us(), 0, ())])[-1]
             self._note(came_us, sent_us, (ended.buffered, *ended.direct))
         except HostError as error:
@@ -184,24 +184,24 @@ class Canaries:
             if kind == wire.RESULT:
                 return self._channel.understood(wanted, self._channel.decoded(payload))
             if kind != host_agent.COMPLETED:
-                raise self._channel.nonsense()
+                raise self._channel.invalid_reply()
             came_us = now_us()
             try:
                 sent_us, *completed = self._counts.unpack(payload)
             except struct.error:
-                raise self._channel.nonsense() from None
+                raise self._channel.invalid_reply() from None
             if sent_us > _CLOCK_MAX_US:
-                raise self._channel.nonsense()
+                raise self._channel.invalid_reply()
             ahead_us = came_us - sent_us
             if self._ahead_us is None or ahead_us < self._ahead_us:
                 self._ahead_us = ahead_us
             self._note(came_us, sent_us, tuple(completed))
             if timeout_s is not None and len(self._reports) == _REPORTS_MAX:
-                raise self._channel.nonsense()  # it would report for ever
+                raise self._channel.invalid_reply()  # it would report for ever
 
     def _note(self, came_us: int, sent_us: int, completed: tuple[int, ...]) -> None:
         """Note a report; raise HostError if it is of other canaries."""
         if len(completed) != self._numbers or min(completed) < 0:
-            raise self._channel.nonsense()
+            raise self._channel.invalid_reply()
         with self._noting:
             self._reports.append((came_us, sent_us, completed))

@@ -47,19 +47,19 @@ LOG_BYTES_MAX = 1 << 20
 T = TypeVar("T")
 
 HINTS = {
-    "ENOENT": "Check the path on the target's host, and that its user may see it.",
-    "EACCES": "Log in there as a user who may, such as root or the server's own.",
-    "EPERM": "Log in there as a user who may, such as root or the server's own.",
+    "ENOENT": "Check the path, and that the user who logs in there may see it.",
+    "EACCES": "Log in there as root or as the server's own account.",
+    "EPERM": "Log in there as root or as the server's own account.",
     "ENOSPC": "Make room on the filesystem of the data directory.",
     "EROFS": "The data directory's filesystem is mounted read-only.",
     "folder": "Log in there as a user who may write beside the data directory, or "
     "name a folder on its filesystem.",
-    "strangers": "Look at that folder by hand; dbcheck deletes only its own files.",
-    "owner": "Log in there as the user that the filesystem gives its files to. If the "
-    "folder was exchanged, find out who may write beside the data directory.",
+    "strangers": "Check that folder by hand; dbcheck deletes only its own files.",
+    "owner": "Log in there as the user to whom that filesystem assigns new files. If "
+    "the folder was replaced, find out who can write beside the data directory.",
     "log": "Name the log itself with --server-log: a file, or a folder of files.",
     "in-use": "Wait until the other run is over, or end its client.",
-    "trigger": "It is read-only in a container; only the host's own root may write it.",
+    "trigger": "Only the host's own root may write it; in a container it is read-only.",
     "sudo": "Log in as root, or allow it in sudoers(5): NOPASSWD: "
     "/usr/bin/tee /proc/sysrq-trigger",
 }
@@ -162,7 +162,7 @@ class TargetHost:
         return self._request(TargetFacts, host_agent.FACTS, places=asked)
 
     def data_names(self, data_directory: str) -> DataNames:
-        """Return what the files in it say of whose data it holds.
+        """Return which server's data its files belong to.
 
         Raise HostError, also if the data directory is not there.
         """
@@ -202,7 +202,7 @@ class TargetHost:
         found = self._request(_Found, host_agent.READ, folder=folder)
         missing = ""
         if found.run is None:
-            missing = f"{folder} does not hold what was made durable there"
+            missing = f"{folder} does not hold the file that was made durable there"
         elif found.run.nonce != nonce:
             missing = f"{folder} holds the canaries of another run"
         run = found.run or _Run("", 1)
@@ -266,7 +266,7 @@ class TargetHost:
 def open_host(url: str, options: SshOptions = AS_SSH) -> TargetHost:
     """Return the host at *url*, see remote.way; nothing is connected yet.
 
-    Raise UsageError if the URL makes no sense.
+    Raise UsageError if the URL is invalid.
     """
     way = way_to(url, options)
     return TargetHost(url, way.run, way.close)

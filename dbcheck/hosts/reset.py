@@ -32,7 +32,7 @@ class ArmedReset:
             raise
 
     def is_alive(self) -> bool:
-        """Say whether the host can still be reached, as far as is known here."""
+        """Return whether the host can still be reached, as far as is known here."""
         return self._channel.is_alive()
 
     def reset(self) -> None:

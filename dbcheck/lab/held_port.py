@@ -48,7 +48,7 @@ def _bound() -> socket.socket:
         return probe
     raise LabError(
         "no free TCP port for a server of the lab",
-        hint=f"Look with `ss -tan` who uses those from {_LOWEST} to {_HIGHEST}.",
+        hint=f"`ss -tan` shows which processes use ports {_LOWEST} to {_HIGHEST}.",
     )
 
 

@@ -79,8 +79,8 @@ class Lab:
         SERVERS[spec.engine].refuse_own(spec.settings)
         if lacking := missing(spec):
             raise LabError(
-                f"no such lab can be built here: {'; '.join(lacking)}",
-                hint="Mend that, or take the rung called process.",
+                f"cannot build this lab on this machine: {'; '.join(lacking)}",
+                hint="Fix that, or use --rung process.",
             )
         state.remove_dead()
         entry, lock = state.create(name)
@@ -94,7 +94,7 @@ class Lab:
             _await_ready(entry, ready)
             lab = cls(entry, None if keep else daemon)
             if keep:
-                daemon.returncode = 0  # as if waited for: it is no child to care for
+                daemon.returncode = 0  # as if waited for: it outlives this process
             return lab
         except BaseException:
             if daemon is not None:
@@ -132,11 +132,11 @@ class Lab:
         return self._ask(requests.Log(lines), str)
 
     def freeze_server(self) -> None:
-        """Stop the server in its tracks: connections stay open and fall silent."""
+        """Freeze the server's processes: connections stay open and fall silent."""
         self._ask(requests.Freeze(), NoneType)
 
     def thaw_server(self) -> None:
-        """Let a frozen server go on."""
+        """Resume a frozen server."""
         self._ask(requests.Thaw(), NoneType)
 
     def set_drive(
@@ -195,13 +195,13 @@ def down(name: str) -> bool:
     entry = state.record_of(name)
     alive = entry.alive()
     if not alive and not entry.path.exists():
-        state.find(name)  # says so
+        state.find(name)  # raises
     _end(entry)
     return alive
 
 
 def missing(spec: LabSpec) -> list[str]:
-    """Return what this machine lacks for such a lab, each in words; [] if nothing."""
+    """Return what this machine lacks for such a lab, a clause each; [] if nothing."""
     reasons = [] if spec.rung == "process" else missing_for_drive_rung(spec.filesystem)
     if programs.find("setpriv") is None:
         reasons.append(programs.lacking("setpriv"))
@@ -221,9 +221,7 @@ def _prepare(entry: LabRecord, spec: LabSpec, folder: Path, *, keep: bool) -> No
     try:
         folder.mkdir(mode=0o711 if root_alone else 0o700)
     except FileExistsError:
-        raise LabError(
-            f"{folder} is there already", hint="Name a folder that does not exist."
-        ) from None
+        raise LabError(f"{folder} already exists", hint="Name a new folder.") from None
     except OSError as error:
         raise LabError(f"cannot make {folder}: {error.strerror}") from None
     entry.note(folder=str(folder), spec=spec.to_json(), stays=keep)
@@ -232,21 +230,21 @@ def _prepare(entry: LabRecord, spec: LabSpec, folder: Path, *, keep: bool) -> No
 def _spawn(
     entry: LabRecord, lock: int, *, keep: bool
 ) -> tuple[subprocess.Popen[bytes], int]:
-    """Start the daemon; return it and the pipe on which it says that it is ready.
+    """Start the daemon; return it and the pipe on which it reports that it is ready.
 
     The daemon watches us by a pidfd: that works through pid namespaces, and is not
     confused by our threads and forks as a death signal or a pipe would be.
     """
     us = -1 if keep else os.pidfd_open(os.getpid())
     ready, ready_child = os.pipe()
-    words = [str(entry.path), str(lock), str(ready_child), str(us)]
-    words = children.module("dbcheck.lab.daemon.serve", *words)
+    command = [str(entry.path), str(lock), str(ready_child), str(us)]
+    command = children.module("dbcheck.lab.daemon.serve", *command)
     if namespace.available():
-        words = namespace.prefix() + words
+        command = namespace.prefix() + command
     try:
         with entry.log.open("ab") as log:
             daemon = subprocess.Popen(
-                words,
+                command,
                 env=children.environment(),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -267,7 +265,7 @@ def _spawn(
 
 
 def _await_ready(entry: LabRecord, ready: int) -> None:
-    """Wait for the daemon's word; close the pipe; raise LabError if it is not good."""
+    """Wait for the daemon's report; close the pipe; raise LabError if it failed."""
     with open(ready, "rb") as pipe:
         if not select.select([pipe], [], [], _START_TIMEOUT_S)[0]:
             raise LabError(f"the lab is not ready after {_START_TIMEOUT_S:g} s")
@@ -275,7 +273,7 @@ def _await_ready(entry: LabRecord, ready: int) -> None:
     if not reply:
         raise LabError(
             f"the lab's daemon died while starting: {_tail(entry.log)}",
-            hint="The daemon's own words tell why.",
+            hint="The daemon's message has the reason.",
         )
     result_in(reply, NoneType)
 
@@ -285,7 +283,7 @@ def _tail(log: Path) -> str:
         text = log.read_bytes()[-_LOG_TAIL_BYTES:].decode(errors="replace")
     except OSError as error:
         return str(error.strerror)
-    return text.strip() or "no word in its log"
+    return text.strip() or "its log is empty"
 
 
 def _end(entry: LabRecord) -> None:
@@ -306,5 +304,5 @@ def _end(entry: LabRecord) -> None:
 
 def _wipe(entry: LabRecord) -> None:
     if not entry.wait_dead(_DEAD_TIMEOUT_S):
-        raise LabError(f"the daemon of lab {entry.name} does not end")
+        raise LabError(f"cannot end the daemon of lab {entry.name}")
     state.remove_dead(frozenset({entry.name}))

@@ -40,7 +40,7 @@ class Machine:
 
     base:   a folder that the server's account can reach; base/files is there, and
             is on a disk.
-    power:  ON or OFF; a server that did not come back is ON, and failure() tells.
+    power:  ON or OFF; a server that did not come back is ON; see failure().
 
     What a cut has done to the server is a failure(); what the machine itself has done
     to it is an error, or broken().
@@ -86,9 +86,9 @@ class Machine:
         return cut_us, {**report, "flushes_expected": expected}
 
     def restore(self, image: Path | None = None) -> None:
-        """Apply power and recover; what does not come back is told by failure().
+        """Apply power and recover; failure() reports what does not come back.
 
-        A server that still recovers after a while is left to it, and is no failure.
+        A server that is still in recovery after a while continues; it is no failure.
         image: a new file that is to hold the drive as the cut left it.
         Raise LabError, with the power still off, if a cut that stopped halfway cannot
         be ended, or if this machine lacks what the drive or the server needs: it may
@@ -101,24 +101,26 @@ class Machine:
             with self._storage.in_no_time():
                 self._storage.power_on(image)
                 if not self.server.begin(_RECOVERY_S):
-                    log.warning("the server still recovers after %g s", _RECOVERY_S)
+                    log.warning(
+                        "the server is still in recovery after %g s", _RECOVERY_S
+                    )
             self._storage.start_counting()
         except Unrecoverable as error:
-            log.warning("not back: %s", error)
+            log.warning("did not come back: %s", error)
             self._failure = str(error)
         self.power = PowerState.ON
 
     def failure(self) -> str | None:
-        """Say why the server is not there though the power is on, or None."""
+        """Return why the server is not there though the power is on, or None."""
         if self.power is PowerState.OFF or self.broken():
             return None
         return self._failure or self.server.failure()
 
     def broken(self) -> str | None:
-        """Say what became of storage or server without any cut, or None.
+        """Return what failed in storage or server without any cut, or None.
 
-        It says nothing of the server under test: its drive died, or was too slow for
-        the lab; or the machine ended it, as where memory was short.
+        The server under test is not at fault: its drive died, or was too slow for the
+        lab; or the machine ended it, as where memory was short.
         """
         if dead := self._storage.failure():
             return dead
@@ -137,11 +139,14 @@ class Machine:
     def configure(self, settings: Mapping[str, str]) -> None:
         """Replace the server's settings; they count from the next restore on."""
         if self.power is PowerState.ON:
-            raise LabError("settings change while power is off", hint="Cut it first.")
+            raise LabError(
+                "settings can change only while the power is off",
+                hint="Cut the power first.",
+            )
         self.server.settings = dict(settings)
 
     def flushes_expected(self) -> bool:
-        """Say whether every commit must make the drive see a flush."""
+        """Return whether every commit must make the drive see a flush."""
         lax = any(
             self.server.settings.get(name, "").lower() in values
             for name, values in _NO_FLUSH.items()

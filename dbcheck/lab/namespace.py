@@ -19,7 +19,7 @@ _MASKED = (Path("/dev/shm"), Path("/run"))
 
 
 def available() -> bool:
-    """Say whether this process may make namespaces."""
+    """Return whether this process may make namespaces."""
     return has_capability(CAP_SYS_ADMIN) and programs.find("unshare") is not None
 
 
@@ -27,7 +27,7 @@ def prefix() -> list[str]:
     """Return what to put before a command line to run it in new namespaces.
 
     The command becomes process 1 there, and is killed if `unshare` is killed.  What
-    it mounts is seen by nobody else; what others unmount goes there too, so that a
+    it mounts is seen by no other process; what others unmount goes there too, so that a
     lab does not keep their devices busy.
     """
     namespaces = ["--mount", "--pid", "--ipc", "--propagation=slave"]

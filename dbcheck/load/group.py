@@ -112,7 +112,7 @@ class SessionGroup(Protocol):
         """Let them commit, in a thread or process of their own."""
 
     def hold(self, *, held: bool) -> None:
-        """Have the sessions send nothing more, or go on; replies are still taken."""
+        """Pause the sessions, or resume them; replies are still taken."""
 
     def snapshot(self) -> Snapshot:
         """Return the newest snapshot, no older than loop.SNAPSHOT_S."""

@@ -2,7 +2,7 @@
 
 Both ends are this program, and no other has the sockets, so objects go as pickles.
 To the process: a Job, when to start (an int), whether to hold the sessions (a bool) and
-None for the end; from it: Snapshots, the first of which says that every session is
+None for the end; from it: Snapshots, the first of which means that every session is
 connected, and in the end Ended or the error that kept it from connecting.
 """
 

@@ -79,13 +79,13 @@ class Load:
         """Break what is still connected and wait for every thread; idempotent.
 
         wait_s: how long to wait for the result of a group.  After an interrupt, to be
-        called again: no process may go on loading.
+        called again: no process may continue to load.
         """
         for group in self._groups[len(self.results) :]:
             self.results.append(group.end(wait_s))
 
     def hold(self, *, held: bool) -> None:
-        """Have all sessions send nothing more, or go on: no commit is flushed then."""
+        """Pause all sessions, or resume them: while paused no commit is flushed."""
         for group in self._groups:
             group.hold(held=held)
 
@@ -139,7 +139,7 @@ class Load:
         return [group.snapshot() for group in self._groups]
 
     def _is_silent(self, waiting: Sequence[Snapshot]) -> bool:
-        """Say whether no operation was sent, nor answered, for too long.
+        """Return whether no operation was sent, nor answered, for too long.
 
         Each snapshot is as old as its clock says; silence after it is not counted.
         """

@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 SNAPSHOT_S = 0.05
 _REPLIES_MAX = 64  # taken in one round, so that the first of them need not wait long
 _CONNECTING_MAX = 16  # replacements at once
-_YOUNG_US = 1_000_000  # for so long after an ack a load that is held back goes on
+_YOUNG_US = 1_000_000  # an ack this young shows that a paused load was at work
 
 
 @dataclass(slots=True)
@@ -96,7 +96,6 @@ class Loop:
     # -------------------------------------------------------- see group.SessionGroup
 
     def connect(self) -> None:
-        """Open every session; raise EngineError, with none left open, if one fails."""
         self._has_run.clear()
         try:
             for _ in range(self._sessions.count):
@@ -125,7 +124,7 @@ class Loop:
         threading.Thread(target=self._run, name="load").start()
 
     def hold(self, *, held: bool) -> None:
-        """Send nothing more, or go on; from any thread."""
+        """Pause the sessions, or resume them; from any thread."""
         self._held = held
         with self._closing:
             if not self._closed:
@@ -287,7 +286,7 @@ class Loop:
             self._replaced(gone)
 
     def _is_under_way(self, slot: _Slot) -> bool:
-        """Say whether a session waits for a reply, or only for its turn.
+        """Return whether a session waits for a reply, or only for its turn.
 
         In lockstep that comes once the witness has its ack, under a rate in its time,
         and while they are held soon.  If no ack is young, it idles, and nothing is at

@@ -15,7 +15,7 @@ from dbcheck.load.job import Ended, Job, receive, send
 from dbcheck.local import Channel
 
 _ERROR_BYTES = 2000
-_JUDGE = "What the witness holds can be judged: dbcheck reconcile."
+_JUDGE = "Judge what the witness holds with dbcheck reconcile."
 
 Child = subprocess.Popen[bytes]
 
@@ -65,7 +65,7 @@ class ProcessGroup:
         self._order(began_us)
 
     def hold(self, *, held: bool) -> None:
-        """Have the sessions send nothing more, or go on."""
+        """Pause the sessions, or resume them."""
         self._order(held)
 
     def snapshot(self) -> Snapshot:
@@ -127,18 +127,17 @@ class ProcessGroup:
         self._errors.seek(0)
         text = self._errors.read()[-_ERROR_BYTES:].decode("utf-8", "replace")
         lines = [line.strip() for line in text.splitlines() if line.strip()]
-        last = lines[-1] if lines else "it wrote nothing"
+        last = lines[-1] if lines else "no output"
         return LoadError(
             f"process {child.pid} of the load, with {self._job.sessions.count}"
-            f" sessions, ended by itself ({status}): {last}",
-            hint=f"{_JUDGE} Look for the reason in the system's log, e.g. memory that"
-            " ran out.",
+            f" sessions, exited unexpectedly (status {status}): {last}",
+            hint=f"{_JUDGE} Check the system's log, e.g. for a lack of memory.",
         )
 
     def _silence(self) -> LoadError:
         """Describe a process whose result did not come."""
         return LoadError(
             f"a process of the load, with {self._job.sessions.count} sessions, did not"
-            " send its result",
+            " send its result in time",
             hint=_JUDGE,
         )

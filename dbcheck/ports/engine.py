@@ -102,7 +102,7 @@ class Engine(Protocol):
 
     def ready(self) -> str | None:
         """Try to connect, at most 5 s: None if the server takes queries and is out
-        of recovery, else the reason in words.  Never raises."""
+        of recovery, else the reason.  Never raises."""
 
     def survivors(
         self, tables: Sequence[TableSpec], *, server: ServerFacts | None = None
@@ -111,7 +111,7 @@ class Engine(Protocol):
 
         All of it in one read-only transaction, so of one moment.  Reads the tables
         themselves, not an index; *server* is looked at in that very transaction.  Raise
-        TableLost if the server says that a table is gone or damaged, TableRefused if it
+        TableLost if the server reports a table as gone or damaged, TableRefused if it
         does not open a table that may be sound, IndexDamaged after the last row if an
         index disagrees with its table, ConnectionLost if the connection broke.
         """

@@ -45,7 +45,7 @@ class TargetHost(Protocol):
         """Describe the host, and what the data directory and *places* lie on."""
 
     def data_names(self, data_directory: str) -> DataNames:
-        """Return what the files in it say of whose data it holds."""
+        """Return which server's data its files belong to."""
 
     def mark_log(self, path: str) -> LogMarks:
         """Return where the log, or each log of a folder, ends now."""

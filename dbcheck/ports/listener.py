@@ -1,4 +1,4 @@
-"""What a cycle tells whoever watches it; each docstring is the contract."""
+"""Progress reports of a cycle; each docstring is the contract."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ class PowerSwitch(Protocol):
         """
 
     def failure(self) -> str | None:
-        """Say why the target will certainly not come back, or None.
+        """Return why the target will certainly not come back, or None.
 
         Raise PowerError if that is the switch's own fault: the target is not to blame.
         """

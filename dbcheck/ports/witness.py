@@ -86,7 +86,7 @@ class WitnessLog(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class WitnessHostFacts:
-    """What tells one host from another, and how its disk behaves.
+    """What identifies the witness's host, and how its disk behaves.
 
     An item that cannot be read there is "" (or empty).
     """
@@ -159,7 +159,7 @@ class LogReader(Protocol):
     def facts(
         self, path: Path, run_id: str, number: int, confirmed: Watermark | None
     ) -> LogFacts:
-        """Read the whole log and say what it holds."""
+        """Read the whole log; return what it holds."""
 
     def acks(
         self, path: Path, run_id: str, number: int, confirmed: Watermark | None

@@ -36,14 +36,14 @@ def require_host(
     for key, value in wanted.items():
         if not found[key]:
             raise UsageError(
-                f"host {name}: its {key} cannot be read, and {value} is expected",
+                f"host {name}: cannot read its {key}; {value} is expected",
                 hint="Let dbcheck ask it over SSH (as root for the serial), or "
                 "identify it by dbcheck_expect_hostname, _serial or _machine_id.",
             )
         if not _same(key, value, found[key]):
             raise UsageError(
                 f"host {name}: its {key} is {found[key]}, not {value}",
-                hint="It is another host, or the inventory is wrong: see "
+                hint="This is a different host, or the inventory is wrong: see "
                 f"dbcheck_expect_{key}.",
             )
     if seen and server.get("hostname") and not _same_name(hostname, server["hostname"]):
@@ -67,8 +67,8 @@ def require_address(
         raise UsageError(
             f"{name}: the target's address {min(addresses)} does not belong to "
             "this host",
-            hint=f"Check ansible_host and dbcheck_target; {I_KNOW} if an address is "
-            "translated on the way.",
+            hint=f"Check ansible_host and dbcheck_target; add {I_KNOW} if NAT "
+            "translates the address.",
         )
 
 
@@ -100,9 +100,9 @@ def require_alone(name: str, found: OtherUsers, *, i_know: bool) -> None:
     if found.unreadable:
         what, why = next(iter(found.unreadable.items()))
         raise UsageError(
-            f"{name}: whether the server has other {what} cannot be read: {why}",
-            hint=f"docs/privileges.md has the grant; or add {I_KNOW} if this server "
-            "has no other users.",
+            f"{name}: cannot check whether the server has other {what}: {why}",
+            hint=f"Grant the privilege in docs/privileges.md, or add {I_KNOW} if "
+            "this server has no other users.",
         )
 
 
@@ -113,9 +113,9 @@ def _by_name(name: str) -> dict[str, str]:
     except ValueError:
         return {"hostname": name}
     raise UsageError(
-        f"host {name}: its name in the inventory is an address, by which it cannot "
-        "be recognised",
-        hint="Give dbcheck_expect_hostname, dbcheck_expect_serial or "
+        f"host {name}: its inventory name is an IP address, which does not identify "
+        "a machine",
+        hint="Set dbcheck_expect_hostname, dbcheck_expect_serial or "
         "dbcheck_expect_machine_id.",
     )
 

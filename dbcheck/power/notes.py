@@ -1,7 +1,7 @@
 """What the client keeps of one switch of one host, for its user alone.
 
 A note counts only if it is a plain file of this user's that no other may change, and if
-it is about this very switch: whatever its name is, and whoever copied it.
+it is about this very switch: its file name, and who copied it, do not matter.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ def run(switch: PowerSwitch, host: TargetHost | None, wait_s: float) -> SelfTest
                 switch.restore()
             except PowerError as error:
                 why = str(cause) or "interrupted"
-                both = f"{why}; and the power may be off: {error}"
+                both = f"{why}; the power may still be off: {error}"
                 raise PowerError(both, hint=error.hint) from cause
             raise
         switch.restore()
@@ -78,8 +78,8 @@ def _wait(host: TargetHost, wait_s: float) -> str:
             if time.monotonic() > deadline:
                 raise PowerError(
                     f"{host.place} does not answer {wait_s:g} s after its power "
-                    f"came back: {error}",
-                    hint="Look at its console: does it boot by itself (BIOS: power "
-                    "on after a loss of power)?",
+                    f"was restored: {error}",
+                    hint="Check its console, and that its BIOS powers on after a power "
+                    "loss.",
                 ) from None
             time.sleep(_POLL_S)

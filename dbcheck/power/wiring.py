@@ -41,7 +41,7 @@ class Wiring:
         return f"{self.plan.describe(self.host)}. The target: {shown}"
 
     def fingerprint(self) -> str:
-        """Return what tells this switch of this host from all others."""
+        """Return a digest that identifies this switch of this host."""
         plan = {k: v for k, v in asdict(self.plan).items() if k not in NOT_AGREED_TO}
         about = (self.name, self.target, self.host, self._expected)
         agreed = (*about, self.plan.kind.value, plan)

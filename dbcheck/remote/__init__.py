@@ -1,1 +1,1 @@
-"""Hosts near and far: the way there, programs sent there, what tells them apart."""
+"""Hosts near and far: connections, programs sent there, how hosts are distinguished."""

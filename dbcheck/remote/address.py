@@ -36,7 +36,7 @@ AS_SSH = SshOptions()  # as the user's own ssh would
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Whom to connect to, as the user says it; None: the configuration decides."""
+    """The host to connect to, as the user gave it; None: the configuration decides."""
 
     host: str
     user: str | None = None
@@ -44,14 +44,14 @@ class Address:
 
     @classmethod
     def parse(cls, text: str) -> Address:
-        """Return what "[user@]host[:port]" says; raise UsageError.
+        """Parse "[user@]host[:port]"; raise UsageError.
 
         The message repeats nothing that may be a password.
         """
         user, _, place = text.rpartition("@")
         if ":" in user:
             raise UsageError(
-                "the address of a host must hold no password",
+                "the address of a host must not contain a password",
                 hint="Write it like user@host:port, and log in with a key; `ssh-add`"
                 " unlocks one.",
             )

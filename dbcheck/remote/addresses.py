@@ -49,10 +49,10 @@ def _hosts(target: str) -> list[str]:
 
 
 def is_here(host: str) -> bool:
-    """Say whether *host*, as a driver takes it, is surely this client's own.
+    """Return whether *host*, as a driver takes it, is surely this client's own.
 
     So are a socket file ("" or a path, or @ and its abstract name), an own address, and
-    localhost.  Other names are not looked up: the driver asks again, and may be told
+    localhost.  Other names are not looked up: the driver asks again, and may get
     another address.
     """
     if not host or host.startswith(("/", "@")):
@@ -88,7 +88,7 @@ def _resolve(host: str) -> frozenset[str]:
 
 
 def is_own(address: str) -> bool:
-    """Say whether *address* belongs to this host: what goes there comes from it.
+    """Return whether *address* belongs to this host: what goes there comes from it.
 
     To bind it shows less: a system may allow that for any address
     (net.ipv4.ip_nonlocal_bind).

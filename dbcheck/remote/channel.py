@@ -37,18 +37,18 @@ class Pipe(Protocol):
         """End the agent; calls blocked in other threads return.  Never raises."""
 
     def is_alive(self) -> bool:
-        """Say whether the agent still runs, as far as is known here."""
+        """Return whether the agent still runs, as far as is known here."""
 
     def stderr_text(self) -> str:
-        """Return what the agent, or the shell, said on standard error."""
+        """Return what the agent, or the shell, wrote to standard error."""
 
 
 @dataclass(frozen=True, slots=True)
 class AgentProtocol:
-    """One kind of agent, and how its failures are told.
+    """One kind of agent, and how its failures are reported.
 
     program:    what is sent and run, see program.py.
-    who:        what the host is to us, e.g. "witness".
+    who:        the host's role, e.g. "witness".
     failure:    raised when it fails.
     hints:      code of a refusal -> what to do about it.
     ended_hint: what to do when the agent is gone.
@@ -62,7 +62,7 @@ class AgentProtocol:
 
 
 class Channel:
-    """A conversation with one wire.
+    """A conversation with one agent.
 
     One thread may send while another receives.  place names the host in errors;
     they are of the class protocol.failure, called the failure below.
@@ -113,14 +113,14 @@ class Channel:
         try:
             return json.loads(payload)
         except (ValueError, RecursionError):
-            raise self.nonsense() from None
+            raise self.invalid_reply() from None
 
     def understood(self, kind: type[T], value: object) -> T:
-        """Return plain values as a *kind*; raise the failure if they are none."""
+        """Return plain values as a *kind*; raise the failure if they do not fit."""
         try:
             return msgspec.convert(value, kind)
         except (msgspec.ValidationError, UnicodeError):
-            raise self.nonsense() from None
+            raise self.invalid_reply() from None
 
     def stream(self, verb: int, **question: object) -> Iterator[bytes]:
         """Yield the parts of a long answer, none of them empty."""
@@ -131,7 +131,7 @@ class Channel:
             if kind == wire.END:
                 return
             if kind != wire.DATA or not payload:
-                raise self.nonsense()
+                raise self.invalid_reply()
             yield payload
 
     def wait(self, timeout_s: float) -> bool:
@@ -147,7 +147,7 @@ class Channel:
         """Return the payload of the next reply, which must be *wanted*."""
         kind, payload = self.receive(timeout_s)
         if kind != wanted:
-            raise self.nonsense()
+            raise self.invalid_reply()
         return payload
 
     def receive(self, timeout_s: float | None) -> tuple[int, bytes]:
@@ -163,7 +163,7 @@ class Channel:
         self._fill(wire.MESSAGE.size, patience)
         kind, _, _, length = wire.MESSAGE.unpack_from(self._buffer)
         if length > wire.MESSAGE_BYTES_MAX:
-            raise self.nonsense()
+            raise self.invalid_reply()
         end = wire.MESSAGE.size + length
         self._fill(end, patience)
         payload = bytes(self._buffer[wire.MESSAGE.size : end])
@@ -178,7 +178,7 @@ class Channel:
             self._pipe.finish()
 
     def is_alive(self) -> bool:
-        """Say whether the agent still runs, as far as is known here."""
+        """Return whether the agent still runs, as far as is known here."""
         return self._pipe.is_alive()
 
     def close(self) -> None:
@@ -213,39 +213,39 @@ class Channel:
         return len(data)
 
     def _await_hello(self) -> None:
-        """Skip what a login shell prints, until the agent says that it runs."""
+        """Skip what a login shell prints, until the agent's greeting."""
         wanted, patience = len(wire.HELLO), Patience(REPLY_TIMEOUT_S)
         while (at := self._buffer.find(wire.HELLO)) < 0:
             if len(self._buffer) > _NOISE_BYTES_MAX:
-                raise self.nonsense()
+                raise self.invalid_reply()
             self._fill(max(wanted, len(self._buffer) + 1), patience)
         del self._buffer[: at + wanted]
 
     def _too_late(self, patience: Patience) -> DbcheckError:
-        said = f"did not answer for {patience.most_s:g} s"
+        what = f"did not answer for {patience.most_s:g} s"
         if patience.received:
-            said = f"broke off its answer, or sends less than {SLOWEST_BYTES_PER_S} B/s"
+            what = f"stopped mid-answer, or sent less than {SLOWEST_BYTES_PER_S} B/s"
         return self._protocol.failure(
-            f"{self.place} {said}",
-            hint="Check its disk and the network between here and there.",
+            f"{self.place} {what}",
+            hint="Check its disk and the network to it.",
         )
 
     def _ended(self) -> DbcheckError:
-        words = self._pipe.stderr_text().strip().splitlines()
-        said = f": {words[-1][:200]}" if words else ""
+        printed = self._pipe.stderr_text().strip().splitlines()
+        last = f": {printed[-1][:200]}" if printed else ""
         hint = self._protocol.ended_hint
-        if "python" in said.lower():
-            hint = "That host needs Python 3.8 or newer as python3."
+        if "python" in last.lower():
+            hint = "Install Python 3.8 or newer there, as python3."
         who = self._protocol.who
         return self._protocol.failure(
-            f"the {who} agent at {self.place} ended{said}", hint=hint
+            f"the {who} agent at {self.place} ended{last}", hint=hint
         )
 
-    def nonsense(self) -> DbcheckError:
-        """Return the error for an answer that no agent would give."""
+    def invalid_reply(self) -> DbcheckError:
+        """Return the error for a reply that breaks the protocol."""
         return self._protocol.failure(
-            f"{self.place} answers what no {self._protocol.who} agent says",
-            hint="Check what its login shell prints, and which host it is.",
+            f"unexpected reply from the {self._protocol.who} agent at {self.place}",
+            hint="Check which host answers there and what its login shell prints.",
         )
 
     def _error(self, payload: bytes) -> DbcheckError:
@@ -256,4 +256,4 @@ class Channel:
             what = f"{self._protocol.who} {self.place}: {message}"
             return self._protocol.failure(what, hint=hint)
         except (ValueError, KeyError, TypeError, RecursionError):
-            return self.nonsense()
+            return self.invalid_reply()

@@ -53,16 +53,14 @@ class ChildPipe:
         self._sending, self._receiving = threading.Lock(), threading.Lock()
 
     def send(self, data: bytes) -> None:
-        """Hand over all of *data*; raise OSError if the agent is gone."""
         with self._sending:
             if self._stdin.closed:
-                raise BrokenPipeError("the agent was ended")
+                raise BrokenPipeError("the agent has ended")
             view = memoryview(data)
             while view:
                 view = view[os.write(self._stdin.fileno(), view) :]
 
     def receive(self, timeout_s: float | None) -> bytes:
-        """Return what has come, b"" at the end; raise TimeoutError, OSError."""
         with self._receiving:
             if self._stdout.closed:
                 return b""
@@ -73,12 +71,10 @@ class ChildPipe:
             return os.read(self._stdout.fileno(), _READ_BYTES)
 
     def finish(self) -> None:
-        """Send nothing more; the agent ends when it has read everything."""
         with self._sending:
             self._stdin.close()
 
     def close(self) -> None:
-        """End the agent; calls blocked in other threads return.  Never raises."""
         if not self._end_child():
             return  # its streams may still be in use
         with self._sending, self._receiving:
@@ -87,11 +83,11 @@ class ChildPipe:
                     file.close()
 
     def is_alive(self) -> bool:
-        """Say whether the agent still runs."""
+        """Return whether the agent still runs."""
         return self._child.poll() is None
 
     def stderr_text(self) -> str:
-        """Return what the agent said on standard error."""
+        """Return what the agent wrote to standard error."""
         with contextlib.suppress(subprocess.TimeoutExpired, OSError, ValueError):
             self._child.wait(_GRACE_S)
             self._errors.seek(0)
@@ -99,7 +95,7 @@ class ChildPipe:
         return ""
 
     def _end_child(self) -> bool:
-        """End the child by ending its streams, or by force; say whether it is gone."""
+        """Close the streams of the child, or kill it; return whether it ended."""
         grace_s = _GRACE_S
         for lock, file in (self._sending, self._stdin), (self._receiving, self._stdout):
             if lock.acquire(blocking=False):
@@ -115,5 +111,5 @@ class ChildPipe:
             self._child.wait(_GRACE_S)
             return True
         except subprocess.TimeoutExpired:  # in the kernel, on a disk that hangs
-            log.warning("an agent, process %s, hangs", self._child.pid)
+            log.warning("cannot end an agent: process %s hangs", self._child.pid)
             return False

@@ -11,9 +11,9 @@ SLOWEST_BYTES_PER_S = 4 << 10  # a tenth of a slow line over a satellite
 class Patience:
     """The time that may still be spent on waiting for one answer.
 
-    A byte now and then would keep whoever waits for ever, if each began the wait anew.
-    So each gives back no more time than it takes at SLOWEST_BYTES_PER_S.  Only waiting
-    counts: a reader may take as long as it likes.
+    A byte now and then would keep the reader waiting for ever if each restarted the
+    wait.  So each gives back no more time than it takes at SLOWEST_BYTES_PER_S.  Only
+    waiting counts: a reader may take as long as it likes.
     """
 
     def __init__(

@@ -49,8 +49,8 @@ class SshHost:
             raise self._refused(error) from error
         except (paramiko.SSHException, OSError, EOFError) as error:
             raise HostError(
-                f"{self.place} does not answer any more: {error or 'it hung up'}",
-                hint="Check that host and the network between here and there.",
+                f"{self.place} no longer answers: {error or 'connection closed'}",
+                hint="Check that host and the network to it.",
             ) from error
         # paramiko waits for the answer for ever, or until the channel is closed.
         give_up = threading.Timer(self._options.connect_timeout_s, _end, (channel,))
@@ -66,8 +66,8 @@ class SshHost:
 
     def _refused(self, error: Exception) -> HostError:
         return HostError(
-            f"{self.place} lets no program be started: {error or 'it hung up'}",
-            hint="Check that this user may run commands there.",
+            f"cannot start a program on {self.place}: {error or 'connection closed'}",
+            hint="Check that this user is allowed to run commands there.",
         )
 
     def close(self) -> None:
@@ -132,7 +132,9 @@ class SshPipe:
                     raise BrokenPipeError("the channel is closed")
                 data, ends_s = data[sent:], time.monotonic() + _STUCK_S
             if time.monotonic() > ends_s:
-                raise BrokenPipeError(f"nothing was taken for {_STUCK_S:g} s")
+                raise BrokenPipeError(
+                    f"the other end accepted no data for {_STUCK_S:g} s"
+                )
 
     def receive(self, timeout_s: float | None) -> bytes:
         """Return what has come, b"" at the end; raise TimeoutError."""
@@ -147,7 +149,6 @@ class SshPipe:
                     raise
 
     def finish(self) -> None:
-        """Send nothing more; the agent ends when it has read everything."""
         with _gone_as_broken_pipe():
             self._channel.shutdown_write()
 
@@ -156,20 +157,19 @@ class SshPipe:
         _end(self._channel)
 
     def is_alive(self) -> bool:
-        """Say whether the agent still runs, as far as is known here."""
         return not self._channel.closed and not self._channel.eof_received
 
     def stderr_text(self) -> str:
         """Return what came on standard error."""
-        words = b""
+        received = b""
         self._channel.settimeout(_STDERR_S)
         ends_s = time.monotonic() + _STDERR_S
         try:
-            while len(words) < _STDERR_BYTES_MAX and time.monotonic() < ends_s:
+            while len(received) < _STDERR_BYTES_MAX and time.monotonic() < ends_s:
                 part = self._channel.recv_stderr(_READ_BYTES)
                 if not part:
                     break
-                words += part
+                received += part
         except (OSError, EOFError, paramiko.SSHException):
             pass  # nothing more came in time
-        return words.decode(errors="replace")
+        return received.decode(errors="replace")

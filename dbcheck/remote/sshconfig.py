@@ -1,4 +1,4 @@
-"""What the user's OpenSSH client configuration says about a host (ssh_config(5))."""
+"""The settings for a host in the user's OpenSSH configuration (ssh_config(5))."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _INCLUDES_MAX = 16  # as OpenSSH: READCONF_MAX_DEPTH in readconf.c
 
 
 def settings(host: str, config_file: Path) -> Mapping[str, Any]:
-    """Return what *config_file* says about *host*, by keyword in lower case.
+    """Return the settings of *config_file* for *host*, by keyword in lower case.
 
-    A file that does not exist says nothing.  Raise UsageError for one that cannot
+    A file that does not exist has none.  Raise UsageError for one that cannot
     be used.
     """
     path = config_file.expanduser()
@@ -35,13 +35,13 @@ def settings(host: str, config_file: Path) -> Mapping[str, Any]:
     except (OSError, paramiko.SSHException, ImportError, ValueError) as error:
         raise UsageError(
             f"cannot use {path}: {error}",
-            hint="Name host, user and port in the URL.",
+            hint="Fix that file, or write host, user and port into the URL.",
         ) from error
     return found
 
 
 def _holds(command: str, **_: object) -> SimpleNamespace:
-    """Run the command of a "Match exec" as ssh(1) does; say whether it succeeded."""
+    """Run the command of a "Match exec" as ssh(1) does; return whether it succeeded."""
     shell = os.environ.get("SHELL", "/bin/sh")
     try:
         done = subprocess.run(
@@ -50,7 +50,7 @@ def _holds(command: str, **_: object) -> SimpleNamespace:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
         )
-    except OSError as error:  # and no word that the configuration is not there
+    except OSError as error:  # not FileNotFoundError: the configuration is there
         raise ValueError(f"{shell}: {error.strerror}") from None
     return SimpleNamespace(ok=done.returncode == 0)
 
@@ -65,14 +65,14 @@ def _lines(path: Path, *, depth: int) -> Iterator[str]:
         raise ValueError(f"more than {_INCLUDES_MAX} files include one another")
     block = "Host *"
     for line in path.read_text().splitlines():
-        words = line.replace("=", " ", 1).split()
-        keyword = words[0].lower() if words else ""
+        fields = line.replace("=", " ", 1).split()
+        keyword = fields[0].lower() if fields else ""
         if keyword in ("host", "match"):
             block = line
         if keyword != "include":
             yield line
             continue
-        for word in words[1:]:
+        for word in fields[1:]:
             pattern = Path("~/.ssh").expanduser() / Path(word.strip('"')).expanduser()
             for name in sorted(glob.glob(str(pattern))):
                 yield from _lines(Path(name), depth=depth + 1)

@@ -22,12 +22,12 @@ from dbcheck.remote.address import Address, SshOptions
 from dbcheck.remote.sshconfig import settings
 
 log = logging.getLogger(__name__)
-# Expected failures are told by our own errors; without a handler of the program's
+# Expected failures are reported by our own errors; without a handler of the program's
 # own, what paramiko logs of them would go to standard error.
 logging.getLogger("paramiko").addHandler(logging.NullHandler())
 
 _KEEPALIVE_S = 5
-# Data that nobody acknowledges for so long ends a connection (tcp(7)).  TCP tries
+# Data that is not acknowledged for so long ends a connection (tcp(7)).  TCP tries
 # again after twice as long each time: after an outage of 20 s it may take 20 s more.
 _SILENCE_MS = 60_000
 _JUMPS_MAX = 8
@@ -54,7 +54,7 @@ class Connection:
 
 
 def connect(address: Address, options: SshOptions) -> Connection:
-    """Connect and log in; raise HostError that says which of the steps failed."""
+    """Connect and log in; raise HostError, which names the step that failed."""
     stack = ExitStack()
     try:
         return Connection(_connect(address, options, stack, depth=0), stack)
@@ -68,7 +68,7 @@ class _UnknownHostKey(paramiko.SSHException):
 
 
 class _StrictPolicy(paramiko.MissingHostKeyPolicy):
-    """Refuses hosts that are not known, or stores their keys if told so."""
+    """Refuses unknown hosts, or stores their keys if that is allowed."""
 
     def __init__(self, store: Path | None) -> None:
         self._store = store
@@ -157,8 +157,8 @@ def _identities(config: Mapping[str, Any], options: SshOptions) -> list[str]:
             raise HostError(
                 f"cannot read the private key {options.identity_file}: "
                 f"{error.strerror}",
-                hint="Name another file, or none: then it is what ssh itself would "
-                "use.",
+                hint="Name another file, or none: dbcheck then uses the keys that ssh "
+                "would.",
             ) from None
         return [str(options.identity_file)]
     named = (os.path.expanduser(name) for name in config.get("identityfile", ()))
@@ -247,7 +247,7 @@ def _proxy(command: str) -> Iterator[socket.socket]:
 def _translated(user: str, host: str, port: int, store: str) -> Iterator[None]:
     """Turn what can go wrong in connecting to a host into HostError.
 
-    store: the file for a key that is to be known, and how an advice on it ends.
+    store: the file that would hold the key, and the end of the hint about it.
     """
     place = f"{host}:{port}"
     name = host if port == 22 else f"[{host}]:{port}"  # in known_hosts
@@ -261,10 +261,10 @@ def _translated(user: str, host: str, port: int, store: str) -> Iterator[None]:
         ) from error
     except paramiko.BadHostKeyException as error:
         raise HostError(
-            f"the host key of {place} is not the one that is known: "
+            f"the host key of {place} has changed: "
             f"{error.key.get_name()} {error.key.fingerprint}",
-            hint="It is another host, or was installed anew; if that is right, "
-            f"remove its old key (`ssh-keygen -R '{name}'`).",
+            hint="It is a different host or was reinstalled. If this is expected, "
+            f"remove the old key (`ssh-keygen -R '{name}'`).",
         ) from error
     except paramiko.PasswordRequiredException as error:
         raise HostError(
@@ -273,15 +273,15 @@ def _translated(user: str, host: str, port: int, store: str) -> Iterator[None]:
         ) from error
     except paramiko.AuthenticationException as error:
         raise HostError(
-            f"{place} does not let {user} in: {error}",
-            hint="Log in by hand (`ssh`) with a key, without a password.",
+            f"{place} rejected the login of {user}: {error}",
+            hint="Check that `ssh` logs in there with a key, without a password.",
         ) from error
     except (paramiko.SSHException, EOFError) as error:
         hint = "Check that an SSH server answers there."
         if "private key" in str(error):  # of ours, and no server is to blame
-            hint = "Name the file of a private key, not its .pub nor another file."
+            hint = "Name the file of the private key, not its .pub file."
         raise HostError(
-            f"no SSH connection to {place}: {error or 'it was closed'}", hint=hint
+            f"no SSH connection to {place}: {error or 'connection closed'}", hint=hint
         ) from error
     except OSError as error:
         raise HostError(

@@ -30,7 +30,7 @@ class Way:
 def way_to(url: str, options: SshOptions = AS_SSH) -> Way:
     """Return the way to *url*: ssh://[user@]host[:port], or "local:" for this host.
 
-    Nothing is connected yet.  Raise UsageError if the URL makes no sense.
+    Nothing is connected yet.  Raise UsageError if the URL is invalid.
     """
     if url == LOCAL:
         return Way(url, run_here)

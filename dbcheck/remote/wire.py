@@ -1,4 +1,4 @@
-"""What every agent has in common: messages over a pair of streams, and looking round.
+"""What every agent has in common: messages over a pair of streams, and host facts.
 
 An agent is a program that is sent over a channel and run there (see program.py);
 this module travels in front of it.  It needs a POSIX system and the standard library
@@ -41,7 +41,7 @@ T = TypeVar("T")
 
 
 class Refusal(Exception):
-    """What the client asked cannot be done; code is a word for the program."""
+    """A request that cannot be done; code identifies the reason to the client."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -68,7 +68,7 @@ class ReplyStream:
             write_all(self._fd, MESSAGE.pack(kind, 0, 0, len(payload)) + payload)
 
     def offer(self, kind: int, payload: bytes) -> bool:
-        """Send a short message if that takes no waiting; say whether it was sent."""
+        """Send a short message if that takes no waiting; return whether it was sent."""
         if not self._lock.acquire(blocking=False):
             return False
         try:
@@ -139,7 +139,7 @@ class RequestHandler:
         self._replies = replies
 
     def answer(self, verb: int, payload: bytes) -> object:
-        """Do what *verb* says and return the result; raise Refusal or OSError."""
+        """Carry out *verb* and return the result; raise Refusal or OSError."""
         raise NotImplementedError
 
     def handle(self, messages: list[tuple[int, int, int, bytes]]) -> None:
@@ -237,7 +237,7 @@ def lines(path: str) -> Iterator[str]:
 
 
 def host_names() -> dict[str, Any]:
-    """Return what tells this host from another; what cannot be read is empty."""
+    """Return what identifies this host; what cannot be read is empty."""
     return {
         "hostname": os.uname().nodename,
         "machine_id": first_line("/etc/machine-id"),
@@ -256,10 +256,10 @@ def addresses() -> Iterator[str]:
         yield from interface_addresses(program_lines("ifconfig", "-a"))
     leaf = ""
     for line in lines(IPV4_ROUTES):
-        words = line.split()
-        if words[:1] == ["|--"]:
-            leaf = words[1]
-        elif words == ["/32", "host", "LOCAL"] and not leaf.startswith("127."):
+        fields = line.split()
+        if fields[:1] == ["|--"]:
+            leaf = fields[1]
+        elif fields == ["/32", "host", "LOCAL"] and not leaf.startswith("127."):
             yield leaf
     for line in lines(IPV6_ADDRESSES):
         digits = line.split()[0]
@@ -275,11 +275,11 @@ def interface_addresses(printed: Iterable[str]) -> Iterator[str]:
     import ipaddress  # takes 10 ms to import, and only facts need it
 
     for line in printed:
-        words = line.split()
-        if len(words) < 2 or words[0] not in ("inet", "inet6"):
+        fields = line.split()
+        if len(fields) < 2 or fields[0] not in ("inet", "inet6"):
             continue
         try:
-            found = ipaddress.ip_address(words[1].partition("%")[0])
+            found = ipaddress.ip_address(fields[1].partition("%")[0])
         except ValueError:
             continue
         if not found.is_loopback:
@@ -317,12 +317,12 @@ def mounts() -> Iterator[dict[str, str]]:
     if not os.path.exists(MOUNTINFO):
         yield from listed_mounts(program_lines("mount"))
     for line in lines(MOUNTINFO):
-        words = line.split()
-        kind, source, options = words[words.index("-") + 1 :][:3]
-        own = words[5].split(",")
+        fields = line.split()
+        kind, source, options = fields[fields.index("-") + 1 :][:3]
+        own = fields[5].split(",")
         more = [option for option in options.split(",") if option not in own]
         yield {
-            "point": unescape(words[4]),
+            "point": unescape(fields[4]),
             "source": unescape(source),
             "type": kind,
             "options": ",".join(own + more),
@@ -361,9 +361,9 @@ def program_lines(*command: str) -> list[str]:
     return done.stdout.decode(errors="replace").splitlines()
 
 
-def unescape(word: str) -> str:
-    """Return a word of a mount table with its octal escapes undone."""
-    return re.sub(r"\\([0-7]{3})", lambda m: chr(int(m.group(1), 8)), word)
+def unescape(text: str) -> str:
+    """Return a field of a mount table with its octal escapes decoded."""
+    return re.sub(r"\\([0-7]{3})", lambda m: chr(int(m.group(1), 8)), text)
 
 
 def describe_error(error: OSError, place: str) -> str:

@@ -120,7 +120,7 @@ def folder_of(ask: Any) -> str:
     """
     folder = ask["folder"]
     if not isinstance(folder, str):
-        raise TypeError("a folder's name is no text")
+        raise TypeError("the name of a folder is not valid text")
     if folder == "/~" or folder.startswith("/~/"):
         folder = os.path.expanduser("~") + folder[2:]
     if os.path.islink(folder) and os.lstat(folder).st_uid in own_users():
@@ -131,7 +131,7 @@ def folder_of(ask: Any) -> str:
 def require_own(folder: str) -> None:
     """Refuse a folder in which another user may have put files, or may do so.
 
-    In /var/tmp, or the like, anybody may have made it before us.
+    In /var/tmp, or the like, any user may have made it before us.
     """
     if os.path.islink(folder):
         raise Refusal("not-own", f"{folder} is a link")
@@ -142,13 +142,13 @@ def require_own(folder: str) -> None:
         os.close(fd)
     if status.st_uid not in own_users():
         raise Refusal(
-            "not-own", f"{folder} belongs to the user {status.st_uid}, not to this one"
+            "not-own", f"{folder} belongs to user {status.st_uid}, not to this one"
         )
     # A group of the user's own, as many systems give each: then 0775 is their default.
     others = 0o002 if status.st_gid == os.getegid() else 0o022
     if status.st_mode & others:
         mode = stat.S_IMODE(status.st_mode)
-        raise Refusal("not-own", f"{folder} has the mode {mode:o}: others may write")
+        raise Refusal("not-own", f"{folder} has mode {mode:o}: others may write")
 
 
 def open_file(folder: str, name: str) -> int:
@@ -355,7 +355,7 @@ class Agent:
         try:
             os.mkdir(path, 0o700)
         except FileExistsError:
-            raise Refusal("exists", f"run {ask['run']} is there already") from None
+            raise Refusal("exists", f"run {ask['run']} already exists") from None
         try:
             write_durably(
                 os.path.join(path, MANIFEST_NAME), base64.b64decode(ask["manifest"])
@@ -385,7 +385,7 @@ class Agent:
         except FileExistsError:
             refuse_if_open(path, log_name(number))
             raise Refusal(
-                "exists", f"log {number} of run {ask['run']} is there already"
+                "exists", f"log {number} of run {ask['run']} already exists"
             ) from None
         sync_folder(path)
         self._send(MARK, self._log.commit())
@@ -442,7 +442,8 @@ class Agent:
         strangers = set(names) - {*logs, MANIFEST_NAME}
         if strangers:
             raise Refusal(
-                "strangers", f"{path} holds files of others: {min(strangers)}"
+                "strangers",
+                f"{path} holds files that dbcheck did not write: {min(strangers)}",
             )
         for name in logs:
             refuse_if_open(path, name)

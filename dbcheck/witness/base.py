@@ -20,7 +20,7 @@ from dbcheck.witness.openlog import OpenLog
 from dbcheck.witness.window import WindowLimits
 
 MANIFEST_BYTES_MAX = wire.MESSAGE_BYTES_MAX // 2  # one message takes it in base64
-WORD_MAX = 4096  # of a path (limits.h), far more than a name has
+TEXT_MAX = 4096  # of a path (limits.h), far more than a name has
 ADDRESSES_MAX = 10_000
 RunIds = Annotated[
     list[Annotated[str, msgspec.Meta(max_length=100)]],
@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 class AgentWitness(ABC):
-    """A folder that is served by an agent; see ports.Witness.
+    """A folder that is served by an agent; see ports.witness.Witness.
 
     Every request has an agent for itself while it lasts, so requests may come from
     any thread, and a run's log may be read while another one is written.  One idle
@@ -67,26 +67,24 @@ class AgentWitness(ABC):
         """Start an agent that waits for its program; raise HostError."""
 
     def facts(self) -> WitnessHostFacts:
-        """Describe the host and make sure that the folder can be written."""
         facts = self._request(WitnessHostFacts, agent.FACTS)
-        words = (facts.hostname, facts.machine_id, facts.boot_id, *facts.addresses)
-        longest = max(map(len, (*words, facts.folder, facts.filesystem)))
-        if longest > WORD_MAX or len(facts.addresses) > ADDRESSES_MAX:
+        texts = (facts.hostname, facts.machine_id, facts.boot_id, *facts.addresses)
+        longest = max(map(len, (*texts, facts.folder, facts.filesystem)))
+        if longest > TEXT_MAX or len(facts.addresses) > ADDRESSES_MAX:
             raise WitnessError(
-                f"{self.url} tells more of itself than any host has to tell",
-                hint="Check which host it is; use another witness.",
+                f"{self.url} reports a host description that is too long to be valid",
+                hint="Check which host answers there, or use another witness.",
             )
         return facts
 
     def probe(self, count: int) -> Sequence[float]:
-        """Append and fsync *count* times there; return each duration in seconds."""
         durations = self._request(
             list[float], agent.PROBE, count=count, volatile=self._volatile
         )
         if len(durations) != count:
             raise WitnessError(
-                f"{self.url} tells of {len(durations)} writes, not of {count}",
-                hint="Check which host it is; use another witness.",
+                f"{self.url} reports {len(durations)} writes instead of {count}",
+                hint="Check which host answers there, or use another witness.",
             )
         return durations
 
@@ -123,20 +121,18 @@ class AgentWitness(ABC):
         return self._request(RunIds, agent.RUNS)
 
     def manifest(self, run_id: str) -> bytes:
-        """Return the stored manifest; raise WitnessError if there is none."""
         content = bytearray()
         for part in self._stream(agent.MANIFEST, run_id):
             content += part
             if len(content) > MANIFEST_BYTES_MAX:
                 raise WitnessError(
                     f"{self.url} sends a manifest of run {run_id} that is longer than"
-                    f" {MANIFEST_BYTES_MAX} bytes, and no client stores such a one",
-                    hint="Look who changed it on the witness.",
+                    f" the {MANIFEST_BYTES_MAX} bytes that a client can store",
+                    hint="Find out who changed it on the witness.",
                 )
         return bytes(content)
 
     def read(self, run_id: str, number: int = 0) -> Iterator[bytes]:
-        """Stream the raw bytes of a log; raise WitnessError if it is not there."""
         return self._stream(agent.READ, run_id, log=number)
 
     def remove(self, run_id: str) -> None:
@@ -144,7 +140,6 @@ class AgentWitness(ABC):
         self._request(type(None), agent.REMOVE, run=run_id)
 
     def close(self) -> None:
-        """End the connection; never raises."""
         idle = self._take_idle()
         if idle is not None:
             idle.close()

@@ -11,22 +11,22 @@ PROGRAM = program("dbcheck.witness.agent", *PARTS)
 HINTS = {
     "ENOSPC": "Make room in the witness's folder; what was confirmed is kept.",
     "EDQUOT": "Raise the quota on the witness; what was confirmed is kept.",
-    "EIO": "The witness's own disk fails, or its filesystem has turned read-only; its "
-    "kernel log tells which. Use another witness.",
-    "EROFS": "Its filesystem is mounted read-only, or has turned so after an error, "
-    "of which the witness's kernel log tells; name another folder.",
+    "EIO": "The witness's disk fails, or its filesystem has become read-only; see its "
+    "kernel log. Use another witness.",
+    "EROFS": "Its filesystem is mounted read-only, or became so after an error: see "
+    "the witness's kernel log. Name another folder.",
     "EACCES": "Name a folder on the witness that its user may write.",
     "EPERM": "Name a folder on the witness that its user may write.",
     "ENOTDIR": "Name a folder, not a file, on the witness.",
-    "volatile": "Name a folder that is on a disk; memory forgets.",
+    "volatile": "Name a folder on a disk; a folder in memory is lost with the power.",
     "not-own": "Name a folder in the home of the user who logs in there, e.g. "
-    "ssh://me@witness/~/dbcheck, or make that one safe (chown, chmod go-w).",
-    "exists": "Every run needs an id of its own, and every process a log of its own.",
+    "ssh://me@witness/~/dbcheck, or fix this one (chown, chmod go-w).",
+    "exists": "Each run needs a new id, and each process of a load a new log.",
     "no-log": "The run's manifest says how many logs it has.",
-    "in-use": "Wait until that run is over, or end its client; if that is lost, end "
-    "its agent on the witness.",
+    "in-use": "Wait until that run is over, or end its client; if the client is lost, "
+    "end its agent on the witness.",
     "no-run": "`dbcheck witness show --witness URL` lists the runs that are there.",
-    "strangers": "Look at that folder by hand; dbcheck deletes only its own files.",
+    "strangers": "Check that folder by hand; dbcheck deletes only its own files.",
 }
 _PROTOCOL = AgentProtocol(
     program=PROGRAM,

@@ -1,8 +1,8 @@
-"""Reads the log that an agent wrote, and trusts nothing in it.
+"""Reads the log that an agent wrote, without trusting anything in it.
 
 A log may end in the middle of a frame: the witness was writing when its power or
 the client went, and nothing of that frame was confirmed.  Any other damage voids
-the log, because then nobody can say which acks it once held.
+the log: which acks it once held can then not be determined.
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ from dbcheck.witness.agent import (
 
 FRAME_BYTES_MAX = FRAME.size + BODY_BYTES_MAX
 TAIL_BYTES_MAX = WRITE_BYTES_MAX + FRAME_BYTES_MAX  # what one write may hold
-_BROKEN_FRAMES_MAX = 64  # a tail with more starts of frames than this is no accident
+_BROKEN_FRAMES_MAX = (
+    64  # a tail with more starts of frames than this is not an accident
+)
 _EVENTS_MAX = 64  # a run notes three at most, see campaign.loading and .control
 _BATCH_FRAMES = 1024
 _BATCH_ACKS = 1 << 16
@@ -75,8 +77,8 @@ class LogScan:
     """One pass over a log that comes in *chunks*; iterate it to its end.
 
     Yields AckBatch and Event, in order.  Raise LogDamaged if it is not log *number*
-    of *run_id*, is damaged before its tail, or does not hold what *confirmed* says.
-    Memory does not grow with the log.  After the pass, tail and watermark say
+    of *run_id*, is damaged before its tail, or does not hold what was *confirmed*.
+    Memory does not grow with the log.  After the pass, tail and watermark show
     what was read; before its end nothing is proven.
     """
 
@@ -140,9 +142,9 @@ class LogScan:
                 self._accept_tail()
                 return
             if frame.chain != self._sha.digest()[:CHAIN_BYTES]:
-                raise _damaged(frame.offset, "the chain of frames breaks")
+                raise _damaged(frame.offset, "the hash chain is broken")
             if (frame.kind == HEADER) != (self._frames == 0):
-                raise _damaged(frame.offset, "a header is not where it belongs")
+                raise _damaged(frame.offset, "a header frame is at the wrong place")
             if frame.kind == HEADER:
                 self._check_header(frame)
             self._sha.update(memoryview(source.buffer)[source.start : frame.end])
@@ -173,7 +175,7 @@ class LogScan:
             and self._frames == self._confirmed.frames
             and self.watermark != self._confirmed
         ):
-            raise _damaged(frame.offset, "it is not what the witness confirmed")
+            raise _damaged(frame.offset, "it differs from what the witness confirmed")
 
     def _collect(self, frame: _Frame) -> None:
         """Keep the acks of *frame* for the next batch."""
@@ -182,7 +184,9 @@ class LogScan:
         except ValueError as error:
             raise _damaged(frame.offset, str(error)) from None
         if acks != frame.count:
-            raise _damaged(frame.offset, f"{frame.count} acks are announced")
+            raise _damaged(
+                frame.offset, f"a frame announces {frame.count} acks and holds {acks}"
+            )
         if not self._bodies:
             self._first_offset = frame.offset
         self._bodies.append(frame.body)
@@ -209,11 +213,13 @@ class LogScan:
         return acks
 
     def _accept_tail(self) -> None:
-        """Note the torn tail that begins here; raise LogDamaged if it is none."""
+        """Note the torn tail that begins here; raise LogDamaged if it is not one."""
         offset = self._source.offset
         rest = self._source.rest(TAIL_BYTES_MAX + 1)
         if len(rest) > TAIL_BYTES_MAX:
-            raise _damaged(offset, "a broken frame has more behind it than one write")
+            raise _damaged(
+                offset, "a damaged frame is followed by more than one write holds"
+            )
         at = rest.find(MAGIC, 1)
         for _ in range(_BROKEN_FRAMES_MAX):
             if at < 0:
@@ -222,16 +228,15 @@ class LogScan:
             if _frame_at(rest, at, offset + at):
                 break
             at = rest.find(MAGIC, at + 1)
-        raise _damaged(offset, "a broken frame has others behind it")
+        raise _damaged(offset, "a damaged frame is followed by intact ones")
 
 
 class FrameLogReader:
-    """Reads copies of logs from files; see ports.LogReader."""
+    """Reads copies of logs from files; see ports.witness.LogReader."""
 
     def facts(
         self, path: Path, run_id: str, number: int, confirmed: Watermark | None
     ) -> LogFacts:
-        """Read the whole log and say what it holds."""
         scan = LogScan(_file_chunks(path), run_id, confirmed, number=number)
         events: list[Json] = []
         newest_us = -1
@@ -256,7 +261,6 @@ class FrameLogReader:
     def acks(
         self, path: Path, run_id: str, number: int, confirmed: Watermark | None
     ) -> Iterator[AckArray]:
-        """Stream the acks, in the order in which the client sent them."""
         for entry in LogScan(_file_chunks(path), run_id, confirmed, number=number):
             if isinstance(entry, AckBatch):
                 yield entry.acks
@@ -306,7 +310,7 @@ class _Source:
         return len(self.buffer) - self.start
 
     def skip_to(self, end: int) -> None:
-        """Go on to the place *end* in the buffer."""
+        """Continue at the offset *end* of the buffer."""
         self.offset += end - self.start
         self.start = end
 
@@ -340,7 +344,7 @@ def _event(frame: _Frame) -> dict[str, Any]:
     except (ValueError, RecursionError):
         value = None
     if not isinstance(value, dict):
-        raise _damaged(frame.offset, "an event is no JSON object")
+        raise _damaged(frame.offset, "an event is not a JSON object")
     return value
 
 
@@ -357,5 +361,5 @@ def _file_chunks(path: Path) -> Iterator[bytes]:
 def _damaged(offset: int, what: str) -> LogDamaged:
     return LogDamaged(
         f"the witness log is damaged at byte {offset}: {what}",
-        hint="Which acks it held cannot be told any more; discard this run.",
+        hint="Which acks it held can no longer be determined; discard this run.",
     )

@@ -22,7 +22,7 @@ from dbcheck.witness.window import Batch, Window, WindowLimits
 log = logging.getLogger(__name__)
 
 _END_TIMEOUT_S = 10.0
-_LOOK_S = 0.5  # how often the reader looks whether the witness is silent
+_LOOK_S = 0.5  # between two checks of the reader for a silent witness
 # A batch costs 0.3 ms of this process, however small it is, since paramiko is Python,
 # and as much of the witness's.  A rest between two keeps that to a twentieth of a core;
 # the first ack after a rest goes at once.
@@ -30,10 +30,10 @@ _REST_S = 0.005
 
 
 class OpenLog:
-    """See ports.WitnessLog.
+    """See ports.witness.WitnessLog.
 
     A writer thread sends whatever is queued, a reader thread takes confirmations;
-    neither waits for the other, and nobody holds a lock while sending or receiving.
+    neither waits for the other, and no lock is held while sending or receiving.
     """
 
     def __init__(
@@ -60,12 +60,10 @@ class OpenLog:
             thread.start()
 
     def append(self, ack: Ack) -> None:
-        """Hand over *ack*; block while the window of unconfirmed acks is full."""
         self._window.put(ack)
 
     @property
     def lockstep(self) -> bool:
-        """Whether a session may send only after its last ack is confirmed."""
         return self._lockstep
 
     def append_many(self, acks: Sequence[AckValues]) -> None:
@@ -73,33 +71,30 @@ class OpenLog:
         self._window.put_many(acks)
 
     def room(self, wanted: int = 1) -> int:
-        """Return how many acks there is room for; see ports.WitnessLog."""
+        """Return how many acks there is room for; see ports.witness.WitnessLog."""
         return self._window.room(wanted)
 
     def confirmed(self) -> int:
-        """Return how many acks are durable; see ports.WitnessLog."""
+        """Return how many acks are durable; see ports.witness.WitnessLog."""
         return self._window.confirmed()
 
     def fileno(self) -> int:
-        """Return a descriptor that is readable once room() or confirmed() has news."""
+        """Return a descriptor that shows when room() or confirmed() may change."""
         return self._window.ready.fileno()
 
     def note(self, event: Json) -> None:
-        """Log *event* beside the acks and return once it is durable."""
         body = json.dumps(event).encode()
         if len(body) > agent.BODY_BYTES_MAX:
             raise WitnessError(
                 f"an event of {len(body)} bytes is too long for the witness log",
-                hint=f"An event may take {agent.BODY_BYTES_MAX} bytes.",
+                hint=f"An event may have {agent.BODY_BYTES_MAX} bytes.",
             )
         self._window.put_event(body)
 
     def watermark(self) -> Watermark:
-        """Return what the witness has confirmed so far."""
         return self._mark
 
     def unconfirmed(self) -> int:
-        """Return how many acks are waiting for their confirmation now."""
         return self._window.unconfirmed()
 
     def behind_s(self) -> float:
@@ -107,24 +102,19 @@ class OpenLog:
         return self._window.age_s()
 
     def window(self) -> WindowFacts:
-        """Return the largest window seen so far."""
         return self._window.facts()
 
     def abandon(self) -> None:
-        """Take no more and wait for no confirmation; see ports.WitnessLog."""
+        """Take no more and wait for no confirmation; see ports.witness.WitnessLog."""
         self._end_s = 0.0
         self._window.fail(
             WitnessError(
-                "nobody waited for the witness to confirm the last acks",
+                "gave up waiting for the witness to confirm the last acks",
                 hint="What it has confirmed is kept, and the run can be reconciled.",
             )
         )
 
     def close(self) -> Watermark:
-        """Wait until everything appended is confirmed, and close the log.
-
-        Raise WitnessError, with all threads and channels ended, if that fails.
-        """
         writer, reader = self._threads
         try:
             self._window.finish()
@@ -175,6 +165,6 @@ class OpenLog:
         try:
             frames, acks, events, digest = agent.MARKED.unpack(payload)
         except struct.error:
-            raise self._channel.nonsense() from None
+            raise self._channel.invalid_reply() from None
         self._mark = Watermark(frames, acks, digest.hex())
         self._window.confirm(acks, events)

@@ -33,6 +33,5 @@ class SshWitness(AgentWitness):
         return self._host.run(PROGRAM)
 
     def close(self) -> None:
-        """End the connection; never raises."""
         super().close()
         self._host.close()

@@ -28,7 +28,7 @@ def open_witness(
     """Return the witness that *url* names, connected to nothing yet.
 
     volatile accepts a folder in memory: for a lab alone.  The options are for ssh.
-    Raise UsageError if the URL makes no sense.
+    Raise UsageError if the URL is invalid.
     """
     if url.startswith("file:"):
         from dbcheck.witness.file import FileWitness

@@ -43,7 +43,7 @@ class WindowLimits:
 
 
 class Wakeup:
-    """A descriptor that becomes readable once, for whoever waits in an event loop."""
+    """A descriptor that becomes readable once, for an event loop that waits on it."""
 
     def __init__(self) -> None:
         self._reader, self._writer = os.pipe()
@@ -181,7 +181,7 @@ class Window:
     def confirm(self, acks: int, events: int) -> None:
         """Note that so many, from the start, are durable; wake those who wait.
 
-        Raise WitnessError if nobody put that many, or if it was more before.
+        Raise WitnessError if fewer were put, or if more were confirmed before.
         """
         with self._lock:
             if not (
@@ -214,7 +214,7 @@ class Window:
             self._wait(lambda: self._entries_unconfirmed() == 0)
 
     def is_finished(self) -> bool:
-        """Say whether nothing is unconfirmed and nothing more is accepted."""
+        """Return whether nothing is unconfirmed and nothing more is accepted."""
         with self._lock:
             return self._closed and self._entries_unconfirmed() == 0
 
@@ -312,6 +312,6 @@ class Window:
 def _silent(silence_s: float) -> WitnessError:
     return WitnessError(
         f"the witness has confirmed nothing for {silence_s:g} s",
-        hint="Check its disk and the network between here and there; what it has "
-        "confirmed is kept, and the run can be reconciled.",
+        hint="Check its disk and the network to it. What it has confirmed is kept, and "
+        "the run can be reconciled.",
     )

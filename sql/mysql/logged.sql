@@ -1,4 +1,4 @@
--- line: of the server's error log since %(since_us)s, where it tells of a shutdown or
+-- line: of the server's error log since %(since_us)s, where it reports a shutdown or
 --       of recovery, or of damage; needs SELECT on performance_schema.error_log
 --       (MySQL 8.0.22)
 select concat('[', upper(prio), '] [', error_code, '] [', subsystem, '] ', data) as line

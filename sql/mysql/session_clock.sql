@@ -1,2 +1,2 @@
--- Has this session tell the real time, whatever init_connect set.
+-- Makes this session use the real time, whatever init_connect set.
 set session timestamp = default;

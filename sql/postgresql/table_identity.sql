@@ -1,5 +1,5 @@
 -- What names the table %(name)s of schema dbcheck itself; no row if there is none.
--- identity: its OID, which a table made anew does not have, and its file node, which
+-- identity: its OID, which a recreated table does not have, and its file node, which
 --           TRUNCATE, VACUUM FULL, CLUSTER and an ALTER that rewrites it replace
 --           (PostgreSQL 17 manual, 65.1 Database File Layout)
 select c.oid::text || ' ' || pg_relation_filenode(c.oid)::text as identity

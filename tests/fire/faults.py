@@ -129,6 +129,11 @@ FAULTS = (
     Fault("clock back in all logs", set_clock_back, processes=2, ends_load=False),
     Fault("same run id", nothing, ends_load=False, rival=True),
     Fault("second client", second_client, ends_load=False, longer_s=5.0),
-    Fault("worker killed", kill_worker, says=("ended by itself (-9)",), processes=2),
+    Fault(
+        "worker killed",
+        kill_worker,
+        says=("exited unexpectedly (status -9)",),
+        processes=2,
+    ),
     Fault("witness lost power", lose_power, "drive", says=("ended", "connect", "SSH")),
 )

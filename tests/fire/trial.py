@@ -351,7 +351,7 @@ class Trial:
         """Say what the loser should have said, and what of it should not be there."""
         _, _, told = said.err.rpartition("dbcheck: ")
         error, _, hint = told.partition("\n")
-        if said.code != 4 or "is there already" not in error or "Traceback" in said.err:
+        if said.code != 4 or "already exists" not in error or "Traceback" in said.err:
             yield f"the loser ended with {said.code}"
         if not hint.strip().endswith("."):
             yield "the loser is not told what to do"

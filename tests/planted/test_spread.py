@@ -103,7 +103,7 @@ def test_a_reading_spread_over_two_servers_gets_no_verdict(
     assert outcome.verdict is Verdict.INCONCLUSIVE, outcome.judgement
     (reason,) = outcome.judgement.reasons
     assert "reached different servers" in reason
-    assert "a load balancer or proxy lies between" in reason
+    assert "there is a load balancer or proxy in between" in reason
     assert not outcome.run.was_read()
 
 

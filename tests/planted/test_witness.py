@@ -141,7 +141,9 @@ LOGS = (
     Fault("frames replayed", replayed, INCONCLUSIVE, says="chain"),
     Fault("the last frame replayed", replayed_at_the_end, INCONCLUSIVE, says="chain"),
     Fault("the whole log twice", whole_log_twice, INCONCLUSIVE, says="chain"),
-    Fault("forged", forged, INCONCLUSIVE, says="not what the witness confirmed"),
+    Fault(
+        "forged", forged, INCONCLUSIVE, says="differs from what the witness confirmed"
+    ),
     Fault(
         "acks made up",
         acks_made_up,

@@ -98,7 +98,7 @@ def test_each_place_is_found_on_its_own_volume(asked: Asked, data: Path) -> None
     assert "no block device" in on_proc["unreadable"]["layers"]
     assert facts["unseen"] == {
         "undo": f"{data}/none: No such file or directory",
-        "tablespace t": "the server does not show where it is",
+        "tablespace t": "the server does not report its path",
     }
 
 

@@ -230,12 +230,14 @@ def test_a_folder_that_is_not_empty_was_not_made_just_now(
         folder.rename(folder.with_name("aside"))
         other.rename(folder)
 
-    swapped_when_made(data, monkeypatch, swap, "files of others: run.json")
+    swapped_when_made(
+        data, monkeypatch, swap, "files that dbcheck did not write: run.json"
+    )
     assert (folder / RUN).read_text() == "thesis"
 
 
 def test_a_folder_is_made_on_the_filesystem_of_the_data_alone(data: Path) -> None:
-    with pytest.raises(Refusal, match="another one now"):
+    with pytest.raises(Refusal, match="another filesystem is mounted"):
         Folder(str(data.parent / BESIDE), new_on=device(Path("/proc")))
     assert list(data.parent.iterdir()) == [data]
 
@@ -393,5 +395,5 @@ def test_what_earlier_runs_left_is_cleared(data: Path) -> None:
     assert found["removed"] == []
     assert found["kept"] == {
         str(beside): f"canaries are writing in {beside}",
-        str(inside): f"{inside} holds files of others: thesis.txt",
+        str(inside): f"{inside} holds files that dbcheck did not write: thesis.txt",
     }

@@ -239,11 +239,11 @@ def test_canaries_whose_folder_was_moved_tell_no_depth(tmp_path: Path) -> None:
         canaries.stop()
         gone = host.read_canaries(canaries.folder, canaries.nonce)
         assert find_depth(canaries.completed(), gone, EXT4).depth is None
-        assert "does not hold what was made durable" in gone.missing
+        assert "does not hold the file that was made durable" in gone.missing
         folder.symlink_to(aside)
-        with pytest.raises(HostError, match="is a link, or no folder"):
+        with pytest.raises(HostError, match="is a link, or not a folder"):
             host.read_canaries(canaries.folder, canaries.nonce)
-        with pytest.raises(HostError, match="is a link, or no folder"):
+        with pytest.raises(HostError, match="is a link, or not a folder"):
             host.remove_canaries(canaries.folder)
         assert (aside / RUN).exists()
 

@@ -239,7 +239,7 @@ def test_a_key_that_is_none_is_named(user: User) -> None:
     known = ["--known-hosts", str(user.lab.known_hosts)]
     for identity, said in (
         ("/nowhere/key", "cannot read the private key /nowhere/key: No such file"),
-        (str(user.lab.known_hosts), "Name the file of a private key"),
+        (str(user.lab.known_hosts), "Name the file of the private key"),
     ):
         client = user.start(
             *("witness", "check", "--witness", user.lab.witness_url),

@@ -211,7 +211,7 @@ def test_an_answer_to_an_insert_without_end(kind: bytes) -> None:
         session = PostgresqlSession("db1", arguments, (INSERT,), family="postgresql")
         with contextlib.closing(session):
             session.send(INSERTS.operation(1, 1))
-            with pytest.raises(CommitUnknown, match="no end of answers"):
+            with pytest.raises(CommitUnknown, match="replies without end"):
                 while select.select([session], [], [], 30)[0]:
                     assert session.receive() is None
 

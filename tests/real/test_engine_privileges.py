@@ -180,5 +180,8 @@ def test_what_the_account_cannot_read_is_said(
     rig = rig_by_hand(least.engine(), tmp_path, said)
     with contextlib.closing(rig.witness):
         preflight(rig, quick(), SEED).log.close()
-    assert "data_directory cannot be read: the role pg_read_all_settings" in said.text
+    assert (
+        "data_directory cannot be read: the account lacks the role pg_read_all"
+        in said.text
+    )
     assert "no checkpoint: " in said.text

@@ -68,4 +68,4 @@ def test_settings_that_do_not_hold_are_refused(
     for ask in (engine.facts, lambda: engine.open_session((INSERT,))):
         with pytest.raises(EngineError, match="although it was set to") as caught:
             ask()
-        assert "no pooler or proxy" in caught.value.hint
+        assert "without a pooler or proxy" in caught.value.hint

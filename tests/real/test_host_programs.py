@@ -18,7 +18,7 @@ def test_of_a_program_no_more_is_taken_than_wanted() -> None:
     endless = (sys.executable, "-c", "while True: print('x' * 99)")
     assert host_journal.beginning(endless, 1000, 20) == ((b"x" * 99 + b"\n") * 10, "")
     mute = (sys.executable, "-c", "import time; time.sleep(99)")
-    assert host_journal.beginning(mute, 10, 0.3) == (b"", "it was ended after 0 s")
+    assert host_journal.beginning(mute, 10, 0.3) == (b"", "ended after 0 s")
     wrong = (sys.executable, "-c", "raise SystemExit('no journal here')")
     assert host_journal.beginning(wrong, 10, 20) == (b"", "no journal here")
 

@@ -66,7 +66,7 @@ def test_others_need_sudo_without_a_password(
     note = sudo_stand_in(trigger, monkeypatch, allowed=allowed)
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     if not allowed:
-        with pytest.raises(Refusal, match="does not let this user run tee"):
+        with pytest.raises(Refusal, match="does not allow this user to run tee"):
             reset.Trigger(str(trigger))
         assert trigger.read_text() == ""
         return
@@ -81,5 +81,5 @@ def test_what_cannot_be_written_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    with pytest.raises(Refusal, match="cannot be written"):
+    with pytest.raises(Refusal, match="cannot write to"):
         reset.Trigger(str(tmp_path / "no" / "trigger"))

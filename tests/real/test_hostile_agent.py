@@ -72,30 +72,38 @@ def witness_of(tmp_path: Path) -> Callable[[str], FileWitness]:
     ("body", "ask", "said"),
     [
         pytest.param(
-            ENDLESS, lambda w: w.manifest(RUN), "longer than 4194304", id="manifest"
+            ENDLESS, lambda w: w.manifest(RUN), "longer than the 4194304", id="manifest"
         ),
         pytest.param(
-            EMPTY, lambda w: w.manifest(RUN), "no witness agent says", id="empty parts"
+            EMPTY, lambda w: w.manifest(RUN), "unexpected reply", id="empty parts"
         ),
         pytest.param(
-            result("['x'] * 100001"), lambda w: w.runs(), "no witness", id="many runs"
+            result("['x'] * 100001"),
+            lambda w: w.runs(),
+            "unexpected reply from the witness",
+            id="many runs",
         ),
         pytest.param(
-            result("['x' * 101]"), lambda w: w.runs(), "no witness", id="a long id"
+            result("['x' * 101]"),
+            lambda w: w.runs(),
+            "unexpected reply from the witness",
+            id="a long id",
         ),
         pytest.param(
             result(f"dict({NAMES}, hostname='x' * 5000)"),
             lambda w: w.facts(),
-            "tells more of itself",
+            "too long to be valid",
             id="a long name",
         ),
         pytest.param(
             result(f"dict({NAMES}, addresses=[str(n) for n in range(10001)])"),
             lambda w: w.facts(),
-            "tells more of itself",
+            "too long to be valid",
             id="many addresses",
         ),
-        pytest.param(result("[]"), lambda w: w.probe(9), "tells of 0", id="no probe"),
+        pytest.param(
+            result("[]"), lambda w: w.probe(9), "reports 0 writes", id="no probe"
+        ),
     ],
 )
 def test_what_comes_has_bounds(
@@ -119,7 +127,7 @@ def test_a_trickle_is_not_waited_for(
     monkeypatch.setattr(channel, "REPLY_TIMEOUT_S", 0.5)
     with (
         closing(witness_of(body)) as witness,
-        pytest.raises(WitnessError, match="broke off its answer, or sends less"),
+        pytest.raises(WitnessError, match="stopped mid-answer, or sent less"),
     ):
         witness.manifest(RUN)
 
@@ -242,7 +250,7 @@ def hostile_host(folder: Path, *, answers: bool) -> Iterator[SshHost]:
 def test_a_host_that_never_starts_the_program_is_given_up(tmp_path: Path) -> None:
     with (
         hostile_host(tmp_path, answers=False) as host,
-        pytest.raises(HostError, match="evil lets no program be started"),
+        pytest.raises(HostError, match="cannot start a program on .*evil"),
     ):
         host.run(b"")
 
@@ -254,6 +262,6 @@ def test_a_host_that_reads_nothing_is_given_up(
     with hostile_host(tmp_path, answers=True) as host:
         pipe = host.run(b"")
         assert isinstance(pipe, SshPipe)
-        with pytest.raises(BrokenPipeError, match="nothing was taken"):
+        with pytest.raises(BrokenPipeError, match="accepted no data"):
             pipe.send(bytes(8 << 20))
         pipe.close()

@@ -107,9 +107,9 @@ def test_labs_that_are_up_are_an_inventory(tmp_path: Path) -> None:
 
 def test_a_lab_is_ended_by_its_name() -> None:
     up("postgresql", "one", "--rung", "process")
-    assert "no lab called two is running" in dbcheck("lab", "down", "two", code=4)
+    assert "no lab named two is running" in dbcheck("lab", "down", "two", code=4)
     assert dbcheck("lab", "down", "one") == "lab one is down\n"
-    assert "no lab called one is running" in dbcheck("lab", "down", "one", code=4)
+    assert "no lab named one is running" in dbcheck("lab", "down", "one", code=4)
 
 
 def test_a_dead_lab_is_removed_by_its_name() -> None:

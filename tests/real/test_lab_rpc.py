@@ -85,7 +85,7 @@ def test_a_fault_of_the_daemon_arrives_and_does_not_end_it(path: Path) -> None:
 
 
 def test_an_answer_of_another_kind_is_a_lab_error(path: Path) -> None:
-    with pytest.raises(LabError, match="'log' as no daemon of this version"):
+    with pytest.raises(LabError, match="an invalid reply to 'log'"):
         ask(path, _ECHO, str, timeout_s=5)
 
 
@@ -101,7 +101,7 @@ def test_an_answer_of_another_kind_is_a_lab_error(path: Path) -> None:
         pytest.param(
             b'{"type": "cut", "now": 1}', "unknown field `now`", id="another field"
         ),
-        pytest.param(b"[" * 90_000, "such a request", id="too deep"),
+        pytest.param(b"[" * 90_000, "does not understand the request", id="too deep"),
     ],
 )
 def test_a_request_that_makes_no_sense_is_refused(
@@ -158,7 +158,7 @@ def test_a_client_that_takes_no_reply_holds_nobody_up(path: Path) -> None:
 
 
 def test_nobody_there_is_a_lab_error(tmp_path: Path) -> None:
-    with pytest.raises(LabError, match="cannot be reached"):
+    with pytest.raises(LabError, match="cannot reach"):
         echo(tmp_path / "control")
 
 
@@ -178,12 +178,12 @@ def framed(message: bytes) -> bytes:
 @pytest.mark.parametrize(
     ("reply", "said"),
     [
-        pytest.param(b"", "ended before it had answered", id="none"),
-        pytest.param(framed(b'{"ok"')[:-1], "ended before it had", id="torn"),
-        pytest.param(b'{"ok": null}\n', "no daemon of this version", id="an older one"),
-        pytest.param(framed(b"7"), "no daemon of this version", id="no object"),
-        pytest.param(framed(b'{"no": 1}'), "no daemon of this", id="another object"),
-        pytest.param(framed(b"[" * 90_000), "no daemon of this version", id="too deep"),
+        pytest.param(b"", "ended before it answered", id="none"),
+        pytest.param(framed(b'{"ok"')[:-1], "ended before it", id="torn"),
+        pytest.param(b'{"ok": null}\n', "an invalid reply", id="an older one"),
+        pytest.param(framed(b"7"), "an invalid reply", id="no object"),
+        pytest.param(framed(b'{"no": 1}'), "an invalid reply", id="another object"),
+        pytest.param(framed(b"[" * 90_000), "an invalid reply", id="too deep"),
     ],
 )
 def test_a_reply_that_makes_no_sense_is_a_lab_error(

@@ -99,7 +99,7 @@ def test_a_process_that_dies_ends_the_load_with_its_name(here: Bench) -> None:
 
     killing = threading.Thread(target=kill)
     killing.start()
-    with pytest.raises(LoadError, match=r"ended by itself \(-9\)") as caught:
+    with pytest.raises(LoadError, match=r"exited unexpectedly \(status -9\)") as caught:
         here.loading(started)
     killing.join()
     assert f"process {died[0]}" in str(caught.value)

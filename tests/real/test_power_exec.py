@@ -68,7 +68,9 @@ def test_without_a_state_command_nothing_is_known(plug: Path) -> None:
         pytest.param({"state": "true"}, "''", id="state says nothing"),
         pytest.param({"state": "echo off"}, "off already", id="it is off already"),
         pytest.param({"cut": "true", "timeout_s": 2.0}, "still on", id="nothing cut"),
-        pytest.param({"cut": "nosuchcommand"}, "cannot be run", id="no such command"),
+        pytest.param(
+            {"cut": "nosuchcommand"}, "cannot run the cut command", id="no such command"
+        ),
     ],
 )
 def test_what_went_wrong_is_named(

@@ -132,7 +132,7 @@ def test_lockstep_never_leaves_an_ack_unconfirmed(place: Place) -> None:
 def test_a_second_client_is_refused_on_the_same_run(place: Place) -> None:
     first, second = place.witness(), place.witness()
     log = first.create("shared", b"{}")
-    with pytest.raises(WitnessError, match="run shared is there already") as caught:
+    with pytest.raises(WitnessError, match="run shared already exists") as caught:
         second.create("shared", b"{}")
     assert caught.value.hint
     with pytest.raises(WitnessError, match="being written"):
@@ -169,7 +169,7 @@ def test_a_run_has_a_log_for_each_process_that_joins(place: Place) -> None:
     for number, mark in enumerate(marks):
         acks, _ = read_back(witness, "several", mark, number)
         assert acks == [ack_of(number, seq) for seq in range(1, 1001)]
-    with pytest.raises(WitnessError, match="log 1 of run several is there already"):
+    with pytest.raises(WitnessError, match="log 1 of run several already exists"):
         witness.join("several", 1)
     witness.remove("several")
     assert not place.log_path("several").parent.exists()

@@ -23,7 +23,7 @@ from tests.kit.samples import MANIFEST
 ASKED: Manifest = replace(MANIFEST, host=BEFORE)
 REMAINS = Remains("", (), 1, (), 1)
 TAIL = LogTail("interrupted", False, False)
-RECORD = "wtmp has the shutdown"
+RECORD = "wtmp records the shutdown"
 
 
 class Booting:

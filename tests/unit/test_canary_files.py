@@ -75,7 +75,7 @@ def test_the_folder_is_beside_the_data_directory_else_inside(
     )
     assert choose_folder(str(data), "")[0] == str(data / INSIDE)
     monkeypatch.setattr(os, "access", lambda *_: False)
-    with pytest.raises(Refusal, match="cannot be written"):
+    with pytest.raises(Refusal, match="cannot write to"):
         choose_folder(str(data), "")
 
 
@@ -89,15 +89,15 @@ def test_strangers_are_never_touched(data: Path) -> None:
     folder.mkdir()
     (folder / "thesis.txt").touch()
     (folder / MARKER).touch()
-    with pytest.raises(Refusal, match="files of others"):
+    with pytest.raises(Refusal, match="files that dbcheck did not write"):
         remove(str(folder))
     (folder / MARKER).unlink()
     (folder / "thesis.txt").rename(folder / RUN)
-    with pytest.raises(Refusal, match="not marked as ours"):
+    with pytest.raises(Refusal, match="not marked as dbcheck's"):
         remove(str(folder))
     other = data.parent / "other"
     other.mkdir()
-    with pytest.raises(Refusal, match="not marked as ours"):
+    with pytest.raises(Refusal, match="not marked as dbcheck's"):
         remove(str(other))
     link = data.parent / "link"
     link.symlink_to(other)

@@ -61,7 +61,7 @@ AGAINST = Standing.CONTRADICTED
         pytest.param(FAREWELL, Ended(canary=False, exact=True), AGAINST, id="farewell"),
         pytest.param(
             SILENT,
-            Ended(canary=False, recorded="wtmp has the shutdown"),
+            Ended(canary=False, recorded="wtmp records the shutdown"),
             AGAINST,
             id="the host recorded its shutdown",
         ),

@@ -103,7 +103,7 @@ def test_arrays_that_can_lose_a_block_by_themselves_cap_the_depth(
 
 
 def test_a_filesystem_on_what_is_not_known_shows_no_drive() -> None:
-    unreadable = {"layers": "ext4 on /dev/root: no block device is known"}
+    unreadable = {"layers": "ext4 on /dev/root: no block device found"}
     facts = replace(FACTS, volumes=(replace(VOLUME, unreadable=unreadable),))
     before = HostBefore(facts, "/c", "n", "", {})
     host = after(LEFT[Depth.DRIVE], facts=facts)

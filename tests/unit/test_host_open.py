@@ -76,9 +76,9 @@ def test_marks_are_looked_for_in_so_many_tables(
 def test_a_log_is_a_file(tmp_path: Path, put: Callable[[Path], None]) -> None:
     log = tmp_path / "server.log"
     put(log)
-    with pytest.raises(Refusal, match="is a link, or no regular file"):
+    with pytest.raises(Refusal, match="is a link, or not a regular file"):
         host_log.mark(str(log))
-    with pytest.raises(Refusal, match="is a link, or no regular file"):
+    with pytest.raises(Refusal, match="is a link, or not a regular file"):
         host_log.since(str(log), {}, 100)
 
 
@@ -169,7 +169,9 @@ def test_a_source_that_is_no_block_device_is_not_opened(
         volume = host_facts.Volume(str(tmp_path))
         volume.mount = {"source": source}
         assert volume.uuid() == ""
-        assert volume.unreadable["filesystem_uuid"] == f"blkid knows none of {source}"
+        assert (
+            volume.unreadable["filesystem_uuid"] == f"blkid reports none for {source}"
+        )
     assert opened == []
 
 

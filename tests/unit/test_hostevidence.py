@@ -131,7 +131,7 @@ def went(
             went(None, None, Ended(logged=True)), Standing.ABSENT, id="crashed, closed"
         ),
         pytest.param(
-            went(after(), None, Ended(recorded="wtmp has the shutdown")),
+            went(after(), None, Ended(recorded="wtmp records the shutdown")),
             Standing.CONTRADICTED,
             id="rebooted, after a shutdown",
         ),

@@ -71,9 +71,11 @@ def test_an_image_is_the_drive_without_its_zeros(tmp_path: Path) -> None:
     descriptor = os.open(drive, os.O_RDONLY)
     try:
         copy_drive(descriptor, 4 << 20, tmp_path / "image")
-        with pytest.raises(LabError, match="there already"):
+        with pytest.raises(LabError, match="already exists"):
             copy_drive(descriptor, 4 << 20, tmp_path / "image")
-        with pytest.raises(LabError, match="none/image cannot be written"):
+        with pytest.raises(
+            LabError, match="cannot write the drive's image .*none/image"
+        ):
             copy_drive(descriptor, 4 << 20, tmp_path / "none" / "image")
     finally:
         os.close(descriptor)

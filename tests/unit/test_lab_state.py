@@ -68,13 +68,13 @@ def test_a_lab_lives_as_long_as_its_lock(root: Path) -> None:
     assert state.find("one") == entry
     os.close(copy)
     assert not entry.alive()
-    with pytest.raises(LabError, match="no lab called one"):
+    with pytest.raises(LabError, match="no lab named one"):
         state.find("one")
 
 
 def test_two_labs_of_one_name_are_refused(root: Path) -> None:
     _, lock = state.create("one")
-    with pytest.raises(LabError, match="there already"):
+    with pytest.raises(LabError, match="already exists"):
         state.create("one")
     os.close(lock)
 

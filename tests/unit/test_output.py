@@ -6,102 +6,14 @@ import io
 import sys
 from typing import Any
 
-import msgspec
 import pytest
 
 from dbcheck.cli import USAGE, output
 from dbcheck.cli.root import run
-from dbcheck.core.verdict import Verdict
-from dbcheck.judge.result import RunResult
 from dbcheck.ports.listener import LoadStatus
 from dbcheck.report.progress import LiveProgress, PlainProgress
 from tests.kit.poisoned_reports import REPORTS, shown
 from tests.kit.reports import EVIL, is_harmless
-<<<<<<< HEAD
-from tests.kit.stored_run import manifest, stored_run
-
-# What the reports choose a style or a sentence by; no server says it.
-WORDS = {
-    *("verdict", "standing", "cut_class", "depth", "rung", "survivors", "item"),
-    *("gone", "ranges"),
-    *("latency_ms", "losses", "earlier_losses", "acked", "strata", "cut_classes"),
-}
-
-
-def poisoned(value: Any, text: str) -> Any:
-    """Return a result with *text* before and after each text that is foreign."""
-    if isinstance(value, str):
-        return f"{text}{value}{text}"
-    if isinstance(value, Mapping):
-        return {k: v if k in WORDS else poisoned(v, text) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [poisoned(item, text) for item in value]
-    return value
-
-
-def results() -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the result of a run with losses and advice, and that of a campaign."""
-    with scratch() as folder:
-        stored = stored_run(RunFolder.create(folder, manifest()))
-        result = to_json(judge_run(stored, FrameLogReader()))
-        plan = ("t", "0", "n", "url", 1, load("insert"), 3, 9, None, False, True)
-        campaign = CampaignFolder.create(folder / "c", Plan(*plan))
-        campaign.add(
-            Cycle(1, "id", "steady", 1.0, "PASS", "kept", "e", "OS", 8, 0, 1.5)
-        )
-        shown = campaign_run.result(campaign)
-    span = {
-        **{"kind": "missing-tail", "first_id": 1, "last_id": 2, "rows": 2},
-        **{"first_acked_before_cut_s": 1.0, "last_acked_before_cut_s": 0.5},
-    }
-    more = {
-        **{"reasons": ["lost", "more"], "final": False, "ranges": [span]},
-        **{"settings_at_fault": ["s"], "layers_at_fault": ["l"], "image": "i"},
-        **{"other_settings": ["o"], "left_on_host": {"host": "h", "command": "rm"}},
-    }
-    told = {**shown, "error": "why"}
-    told["cycles"] = [
-        {**cycle, "verdict": "FAIL", "missed": "m", "settings_at_fault": ["f"]}
-        for cycle in shown["cycles"]
-    ]
-    return {**result, **more}, told
-
-
-RESULT, CAMPAIGN = results()
-LINE = Line("name", "elsewhere", Verdict.FAIL, 2.0, [], "error")
-
-
-def poisoned_run(text: str) -> RunResult:
-    return msgspec.convert(poisoned(RESULT, text), RunResult, str_keys=True)
-
-
-def matrix_of(text: str) -> RenderableType:
-    result = poisoned_run(text)
-    line = replace(LINE, name=text, reference=text, error=text, cycles=[result])
-    doubtful = replace(
-        line, error="", cycles=[replace(result, verdict=Verdict.INCONCLUSIVE)]
-    )
-    return matrix_report([line, doubtful], text, text)
-
-
-REPORTS: dict[str, Callable[[str], RenderableType]] = {
-    "verdict": lambda text: verdict_report(poisoned_run(text)),
-    "campaign": lambda text: campaigns_report(text, [poisoned(CAMPAIGN, text)]),
-    "cycles": lambda text: cycles_report(
-        [poisoned_run(text)] * 2, [poisoned_run(text)]
-    ),
-    "demo": lambda text: demo_table([({"case": text}, poisoned_run(text))]),
-    "matrix": matrix_of,
-}
-
-
-def shown(report: RenderableType, **given: Any) -> str:
-    """Return what dbcheck prints of a report."""
-    with io.StringIO() as file:
-        output.console(file=file, **{"width": 2000, **given}).print(report)
-        return file.getvalue()
-=======
->>>>>>> tests
 
 
 @pytest.mark.parametrize("name", REPORTS)

@@ -52,10 +52,10 @@ def test_the_right_host_is_recognised(
             Expected(serial="S1"),
             replace(SEEN, serial=""),
             {},
-            "cannot be read",
+            "cannot read",
             id="the serial is hidden",
         ),
-        pytest.param("db1", Expected(), None, {}, "cannot be read", id="nobody says"),
+        pytest.param("db1", Expected(), None, {}, "cannot read", id="nobody says"),
         pytest.param(
             "db1",
             Expected(),
@@ -64,7 +64,7 @@ def test_the_right_host_is_recognised(
             "runs on db7",
             id="SQL differs",
         ),
-        pytest.param("10.0.0.1", Expected(), SEEN, {}, "an address", id="no name"),
+        pytest.param("10.0.0.1", Expected(), SEEN, {}, "an IP address", id="no name"),
     ],
 )
 def test_a_wrong_host_is_never_cut(
@@ -92,7 +92,7 @@ def test_the_url_must_lead_to_the_host() -> None:
     [
         (OtherUsers(("shop", "crm"), 0), "holds shop, crm"),
         (OtherUsers((), 3), "3 connections of other clients"),
-        (OtherUsers((), 0, {"databases": "no right"}), "cannot be read: no right"),
+        (OtherUsers((), 0, {"databases": "no right"}), "has other databases: no right"),
         (OtherUsers(tuple("abcdefg"), 0), "a, b, c, d, e and 2 more"),
     ],
 )

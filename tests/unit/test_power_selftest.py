@@ -98,7 +98,7 @@ def test_power_that_does_not_come_back_is_reported_with_what_came_first(
         def restore(self) -> None:
             raise PowerError("it is stuck", hint="Go there.")
 
-    both = f"^{why}; and the power may be off: it is stuck$"
+    both = f"^{why}; the power may still be off: it is stuck$"
     with pytest.raises(PowerError, match=both) as caught:
         selftest.run(Stuck(), None, 5)
     assert caught.value.hint == "Go there."

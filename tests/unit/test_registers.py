@@ -7,103 +7,25 @@ from collections.abc import Iterable
 import pytest
 
 from dbcheck.core.loss import LossKind
-from dbcheck.core.observed import Claim, Observed
-from dbcheck.core.reconcile import Reconciliation, reconcile
-from dbcheck.core.registers import judge_registers
 from dbcheck.core.survivors import DIFFERENT
-from dbcheck.core.table import LEDGER, REGISTER, TableFacts
+from dbcheck.core.table import TableFacts
 from tests.kit.cycles import acks_of, record
+from tests.kit.registers import (
+    HOLE,
+    SLOTS,
+    Rows,
+    judged,
+    named,
+    register,
+    registers_after,
+    rows_of,
+    wanted,
 )
 
 STALE, TORN = LossKind.STALE, LossKind.TORN
 CORRUPT, UNEXPECTED = LossKind.CORRUPT, LossKind.UNEXPECTED
 DUPLICATE = LossKind.DUPLICATE
 
-<<<<<<< HEAD
-Rows = list[tuple[int, ...]]
-
-
-def rows_of(session: int, seqs: Iterable[int]) -> Rows:
-    return [record(session, seq) for seq in seqs]
-
-
-def register(session: int, seq: int, **more: int) -> tuple[int, ...]:
-    part = (seq - 1) % SLOTS + 1
-    values = {"part": part, "row_id": 10 * session + part, **more}
-    return record(session, seq, **values)
-
-
-def registers_after(session: int, count: int) -> Rows:
-    """Return the registers of a session after its first *count* operations."""
-    newest = {(seq - 1) % SLOTS: seq for seq in range(1, count + 1)}
-    return [register(session, seq) for seq in newest.values()]
-
-
-def judged(
-    confirmed: Mapping[int, int],
-    rows: Rows,
-    registers: Rows,
-    sent: Mapping[int, int] | None = None,
-    before: TableFacts = NOTHING_BEFORE,
-) -> Reconciliation:
-    acks = array_of(acks_of(confirmed))
-    ledger, second = [records_of(rows)], [records_of(registers)]
-    claim = Claim(sent or confirmed, confirmed)
-    seen = Observed(
-        lambda: acks,
-        {"ledger": lambda: ledger, "register": lambda: second},
-        {"ledger": NOTHING_BEFORE, "register": before},
-        claim,
-        window_acks=10,
-    )
-    inserted = reconcile(seen, LEDGER, EPOCH)
-    return judge_registers(inserted, seen, LEDGER, REGISTER, epoch=EPOCH, slots=SLOTS)
-
-
-def named(found: Reconciliation) -> list[tuple[str, int, int]]:
-    return sorted((x.kind.value, x.session, x.seq) for x in found.losses)
-
-
-def wanted(*losses: tuple[LossKind, int, int]) -> list[tuple[str, int, int]]:
-    return sorted((kind.value, session, seq) for kind, session, seq in losses)
-
-
-@given(
-    st.dictionaries(
-        st.integers(0, 5),
-        st.tuples(st.integers(0, 12), st.integers(0, 1), st.integers(0, 1)),
-        max_size=4,
-    )
-)
-def test_every_state_after_some_first_operations_is_legal(
-    sessions: dict[int, tuple[int, int, int]],
-) -> None:
-    """The newest operation may be unacked, and then present or absent as a whole."""
-    confirmed = {s: acked for s, (acked, _, _) in sessions.items() if acked}
-    sent = {s: acked + more for s, (acked, more, _) in sessions.items()}
-    rows, registers = Rows(), Rows()
-    for session, (acked, more, kept) in sessions.items():
-        rows += rows_of(session, range(1, acked + more * kept + 1))
-        registers += registers_after(session, acked + more * kept)
-    found = judged(confirmed, rows, registers, sent)
-    assert not found.counts
-    assert found.kept == found.confirmed == sum(confirmed.values())
-
-
-@given(st.integers(1, 20), st.integers(0, 20))
-def test_operations_that_are_gone_as_a_whole_are_missing_and_nothing_else(
-    confirmed: int, kept: int
-) -> None:
-    kept = min(kept, confirmed)
-    found = judged(
-        {1: confirmed}, rows_of(1, range(1, kept + 1)), registers_after(1, kept)
-    )
-    lost = [(TAIL, 1, seq) for seq in range(kept + 1, confirmed + 1)]
-    assert named(found) == wanted(*lost)
-    assert found.kept == kept
-
-=======
->>>>>>> tests
 
 @pytest.mark.parametrize(
     ("rows", "registers", "losses", "kept"),

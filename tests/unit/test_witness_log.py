@@ -269,7 +269,7 @@ def test_a_log_that_was_written_anew_is_seen(
     wrong: Callable[[Watermark], Watermark],
 ) -> None:
     maker = sound()
-    with pytest.raises(LogDamaged, match="not what the witness confirmed"):
+    with pytest.raises(LogDamaged, match="differs from what the witness confirmed"):
         entries(maker.data(), wrong(maker.watermark()))
 
 

@@ -37,7 +37,7 @@ _LOCK = ("LOCK TABLES",)
 # Settings of MySQL under which there is none.  With a primary key the row is still
 # there after a crash (seen on MySQL 9.7), so the table cannot be given one.
 _AGAINST = {
-    "myisam_recover_options": "so a repair after a crash would bring its row back",
+    "myisam_recover_options": "so a repair after a crash would restore its row",
     "sql_require_primary_key": "and its table must not have a primary key",
 }
 _PROBE = 0  # the epoch of a row that shows that the table can be read
@@ -50,14 +50,14 @@ Open = Callable[[], MysqlLink]
 
 
 class HeldRow:
-    """The session that holds the row; see ports.HeldCanary."""
+    """The session that holds the row; see core.held.HeldCanary."""
 
     def __init__(self, link: MysqlLink) -> None:
         """Take over *link*, which has the table locked and the row inserted."""
         self._link = link
 
     def is_held(self) -> bool:
-        """Say whether the server still has the session: it says nothing by itself."""
+        """Return whether the server still has the session: it sends nothing else."""
         try:
             ready, _, _ = select.select([self._link.wire(0)], [], [], 0)
         except (EngineError, OSError, ValueError):
@@ -65,7 +65,6 @@ class HeldRow:
         return not ready
 
     def close(self) -> None:
-        """End the session; never raises."""
         self._link.sever()
         self._link.close()
 
@@ -110,8 +109,8 @@ def drop(link: MysqlLink) -> None:
         if getattr(error.__cause__, "errno", None) != _LOCKED:
             raise
         raise EngineError(
-            f"another session has the table {TABLE} locked: a run is under way, or its"
-            " client died",
+            f"another session has the table {TABLE} locked: another run is active,"
+            " or its client died",
             hint="Wait until that run has ended. If there is none, find the session"
             " with SHOW PROCESSLIST, end it with KILL, and try again.",
         ) from error
@@ -120,7 +119,7 @@ def drop(link: MysqlLink) -> None:
 def _look(link: MysqlLink, epoch: int) -> bool | None:
     try:
         return bool(link.rows("canary", {"epoch": epoch}))
-    except TableRefused:  # that says nothing of the ledger, which is read next
+    except TableRefused:  # not a fault of the ledger, which is read next
         return None
     except TableLost as error:
         return None if error.missing else False
@@ -166,8 +165,8 @@ def _create(link: MysqlLink, database: str) -> None:
     if found and found[0] != ("BASE TABLE", _ENGINES[name], MARK):
         kind, engine, _ = found[0]
         raise NoCanary(
-            f"no crash canary: {database}.{TABLE} is not dbcheck's, but a"
-            f" {kind.lower()} of {engine or 'a damaged table'}",
+            f"no crash canary: {database}.{TABLE} was not created by dbcheck: it is a"
+            f" {kind.lower()} of engine {engine or 'unknown (damaged)'}",
             hint=f"Rename or drop {database}.{TABLE}.",
         )
     if found and _look(link, _PROBE) is True:
@@ -184,7 +183,7 @@ def _try_out(connect: Open, link: MysqlLink, epoch: int) -> None:
         (thread,) = held.row("canary_thread")
         link.rows("end_canary", {"thread": thread})
         if not link.rows("canary", {"epoch": -epoch}):
-            raise NoCanary("no crash canary: the end of a session takes its row back")
+            raise NoCanary("no crash canary: the end of a session removes its row")
     finally:
         held.sever()
         held.close()

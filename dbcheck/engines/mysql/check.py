@@ -77,7 +77,7 @@ def require_server(link: MysqlLink, variables: Mapping[str, str]) -> None:
         if variables.get(setting, "") not in _OFF:
             raise EngineError(
                 f"the server is read-only: {setting} is {variables[setting]}",
-                hint=f"Test a server that takes writes, or switch {setting} off.",
+                hint=f"Test a server that accepts writes, or set {setting} = OFF.",
             )
     for setting in _READ_ONLY_SESSION:
         if variables.get(setting, "") not in _OFF:
@@ -105,16 +105,16 @@ def _require_no_group(variables: Mapping[str, str]) -> None:
         variables.get("group_replication_start_on_boot") not in _OFF
     ):
         raise EngineError(
-            "the server joins a replication group again when it starts",
-            hint="Test it outside of the group, at least with"
-            " group_replication_start_on_boot = OFF: its peers would hide its losses.",
+            "the server rejoins its replication group at startup",
+            hint="Test it outside the group, or set group_replication_start_on_boot ="
+            " OFF: the other members would hide its losses.",
         )
     if variables.get("wsrep_on", "") not in _OFF and (
         variables.get("wsrep_provider", "none") not in ("", "none")
     ):
         raise EngineError(
             "the server is a node of a Galera cluster: wsrep_on is ON",
-            hint="Test it alone, with wsrep_on = OFF: its peers would hide its losses.",
+            hint="Test it with wsrep_on = OFF: the other nodes would hide its losses.",
         )
 
 
@@ -132,7 +132,7 @@ def _require_no_replica(
     except EngineError as error:
         privilege = "slave monitor" if name == "MariaDB" else "replication client"
         raise EngineError(
-            f"cannot tell whether the server is a replica: {error}",
+            f"cannot check whether the server is a replica: {error}",
             hint=f"Run: grant {privilege} on *.* to {quote_account(account)};",
         ) from error
     if found:
@@ -172,7 +172,7 @@ def require_table(link: MysqlLink, spec: TableSpec, database: str) -> bool:
     if kind != "BASE TABLE" or engine != "InnoDB":
         what = f"a table of engine {engine}" if kind == "BASE TABLE" else kind.lower()
         raise EngineError(
-            f"{table} is {what}, not of InnoDB",
+            f"{table} is {what}, not an InnoDB table",
             hint=f"Drop {table}; dbcheck creates it with engine = InnoDB.",
         )
     require_ours(spec, table, comment, link.rows("columns", where))

@@ -3,7 +3,7 @@
 A login plugin either answers a challenge, which shows the server that the client knows
 the password, or sends the password itself.  The server names the plugin.  So whoever is
 not this machine, and is not verified over TLS, may ask for challenges only; and without
-TLS, nobody may ask for the password.
+TLS, no server may ask for the password.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from dbcheck.engines.mysql.driver import (
 )
 from dbcheck.remote.addresses import is_own
 
-# It would print what it logs of a server's words.
+# Without a handler, Python would print the server's messages that it logs.
 logging.getLogger("mysql.connector").addHandler(logging.NullHandler())
 
 # MySQL 9.7 client, CR_AUTH_PLUGIN_ERR; its own client fails in this place as well.
@@ -112,7 +112,7 @@ def readable() -> Iterator[None]:
         yield
     except (*UNREADABLE, ImportError) as error:  # the latter for a plugin's name
         raise mysql.connector.InterfaceError(
-            f"the server's answer cannot be read ({type(error).__name__}: {error})"
+            f"cannot read the server's answer ({type(error).__name__}: {error})"
         ) from error
 
 
@@ -140,7 +140,7 @@ class _Authenticator(MySQLAuthenticator):
         trusting: Any = _Trusting(sock)
         sent: bytes = super().setup_ssl(trusting, host, ssl_options, *args, **kwargs)
         ssl_options = ssl_options or {}
-        # Of the system's authorities anybody can have a certificate, for another name.
+        # Anyone can get a certificate from the system's authorities, for another name.
         self._verified = bool(
             ssl_options.get("verify_identity")
             or (ssl_options.get("verify_cert") and ssl_options.get("ca"))
@@ -168,19 +168,19 @@ class _Authenticator(MySQLAuthenticator):
         return answer
 
     def _is_trusted(self, wire: socket.socket | None) -> bool:
-        """Say whether the other end may have the password.
+        """Return whether the other end may have the password.
 
         Raise Unverified if it had to be verified and offers no TLS.
         """
         if self._verified or _is_here(wire):
             return True
         if self._must_verify and not self.ssl_enabled:
-            raise Unverified("the server offers no TLS, by which to verify it")
+            raise Unverified("the server offers no TLS, so it cannot be verified")
         return self._any_server
 
 
 def _is_here(wire: socket.socket | None) -> bool:
-    """Say whether the other end is this machine; no name is believed."""
+    """Return whether the other end is this machine; no name is believed."""
     assert wire is not None
     return is_own(str(wire.getpeername()[0]))
 
@@ -188,8 +188,8 @@ def _is_here(wire: socket.socket | None) -> bool:
 def _require(plugin: str, allowed: set[str] | None) -> None:
     if allowed is not None and plugin not in allowed:
         raise Unverified(
-            f"the account logs in by {plugin}, which can give the password away, and"
-            " the server is not verified"
+            f"the account logs in by {plugin}, which can reveal the password to the"
+            " server, and the server is not verified"
         )
 
 
@@ -221,13 +221,14 @@ class _Guarded(_Wrapped):
         Each packet of a login passes here, whatever plugin reads it.
         """
         packet: bytearray = self._socket.recv(*args)
-        said = packet[_HEADER_BYTES:]
-        if said[:1] and said[0] in _NAMING:
-            name, _, _ = said[1:].partition(b"\0")
+        body = packet[_HEADER_BYTES:]
+        if body[:1] and body[0] in _NAMING:
+            name, _, _ = body[1:].partition(b"\0")
             _require(name.decode("utf-8", "replace"), self._allowed)
-        if said == _FULL_AUTHENTICATION and not self._is_secret:
+        if body == _FULL_AUTHENTICATION and not self._is_secret:
             raise mysql.connector.InterfaceError(
-                "the server wants the password itself, and the connection has no TLS",
+                "the server requests the password itself, and the connection has no"
+                " TLS",
                 errno=INSECURE,
             )
         return packet
@@ -236,7 +237,7 @@ class _Guarded(_Wrapped):
 class _Trusting(_Wrapped):
     """A socket that trusts the user's authority, if there is one, and then no other.
 
-    The driver would trust all of the system's as well, which vouch for anybody.
+    The driver would trust all of the system's as well, which certify anyone.
     """
 
     def build_ssl_context(
@@ -275,5 +276,5 @@ class _Trusting(_Wrapped):
 
 def _unusable(file: str | None, error: OSError) -> mysql.connector.Error:
     return mysql.connector.InterfaceError(
-        f"the certificate file {file} cannot be used: {error.strerror or error}"
+        f"cannot use the certificate file {file}: {error.strerror or error}"
     )

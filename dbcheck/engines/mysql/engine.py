@@ -82,7 +82,7 @@ SETTINGS = (
     "rpl_semi_sync_source_enabled",
 )
 
-# Arguments of the driver that are decided here, whatever the URL says.
+# Arguments of the driver that are set here and never from the URL.
 _DECIDED = (
     "database",
     "buffered",
@@ -107,7 +107,7 @@ _LOG_POSITIONS = (
     ("innodb_lsn_current", "innodb_lsn_last_checkpoint"),
 )
 
-# A start is a whole second, told the same as long as the process lives (see _uptime);
+# A start is a whole second, the same as long as the process lives (see _uptime);
 # another process's differs by a second at least if it started a second later.
 START_ERROR_US = 250_000
 
@@ -139,7 +139,6 @@ class MysqlEngine:
             self._arguments["password"] = password
 
     def facts(self) -> ServerFacts:
-        """Read the server's facts; raise EngineError if it cannot be reached."""
         with self._open(None) as link:
             version, comment, _ = link.row("server")
             name, _ = product(version, comment)
@@ -202,7 +201,7 @@ class MysqlEngine:
         )
 
     def mark_data(self) -> str:
-        """Leave a new word in the data directory of MariaDB; "" on MySQL."""
+        """Write a new mark into the data directory of MariaDB; "" on MySQL."""
         with self._open(None) as link:
             if product_of(link) != "MariaDB":  # auto.cnf names the data
                 return ""
@@ -212,20 +211,20 @@ class MysqlEngine:
             return mysql_identity.mark_data(link, self._database)
 
     def other_users(self) -> OtherUsers:
-        """Return who else uses this server, as far as this account may see."""
         with self._open(None) as link:
             seen = [w for (w,) in link.rows("others", {"database": self._database})]
             _, threads = link.row("connections")
         unreadable = {}
         if _SYSTEM not in seen:
-            unreadable["databases"] = "this account sees only those it has rights in"
+            unreadable["databases"] = (
+                "this account sees only the databases it has privileges on"
+            )
         databases = tuple(name for name in seen if name != _SYSTEM)
         return OtherUsers(databases, int(threads) - 1, unreadable)
 
     def prepare(
         self, tables: Sequence[TableSpec], *, server: ServerFacts | None = None
     ) -> dict[str, TableFacts]:
-        """Create the tables that are not there; return what each holds, by its name."""
         with self._open(None) as link:
             if not link.rows("database", {"database": self._database}):
                 link.create_database(self._database)

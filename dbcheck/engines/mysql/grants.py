@@ -25,8 +25,8 @@ def granted(statements: Iterable[str], database: str, table: str) -> frozenset[s
         match = _STATEMENT.match(statement)
         if match is None or not _covers(match["object"], database, table):
             continue
-        words = _COLUMNS.sub("", match["privileges"]).split(",")
-        names = {word.strip() for word in words} - {""}
+        parts = _COLUMNS.sub("", match["privileges"]).split(",")
+        names = {part.strip() for part in parts} - {""}
         (given if match["verb"] == "GRANT" else taken).update(names)
     return frozenset(given - taken)
 
@@ -40,7 +40,7 @@ def missing(
 
 
 def _covers(target: str, database: str, table: str) -> bool:
-    """Tell whether the object of a GRANT includes *table* in *database*."""
+    """Return whether the object of a GRANT includes *table* in *database*."""
     match = _OBJECT.fullmatch(target)
     if match is None:
         return False

@@ -29,7 +29,7 @@ def identity(
     """Return what must be the same after a restart.
 
     connect: opens a connection in dbcheck's database.  Where that, or the row in it, is
-    not there or cannot be read, there is no name of the data to compare.
+    not there or cannot be read, the data have no name to compare.
     """
     found = {key: variables[key] for key in VARIABLES[product] if key in variables}
     if product == "MariaDB":
@@ -67,15 +67,15 @@ def of_table(link: MysqlLink, product: str, folder: str, name: str) -> str:
 
 
 def mark_data(link: MysqlLink, database: str) -> str:
-    """Leave a new word in a file of MariaDB's data directory, and return it.
+    """Write a new mark into a file of MariaDB's data directory, and return it.
 
     A table's .frm holds the comments of its columns, and is there once the table is.
     link: in *database*.  Raise EngineError if a table there is in the way.
     """
     _require_ours(link, database, MARKER)
-    word = f"dbcheck-mark-{uuid.uuid4().hex}"
-    link.rows("mark_data", {"word": word})
-    return word
+    mark = f"dbcheck-mark-{uuid.uuid4().hex}"
+    link.rows("mark_data", {"word": mark})
+    return mark
 
 
 def _require_ours(link: MysqlLink, database: str, name: str) -> None:
@@ -83,6 +83,6 @@ def _require_ours(link: MysqlLink, database: str, name: str) -> None:
     found = link.rows("table", {"database": database, "name": name})
     if found and tuple(found[0]) != ("BASE TABLE", "InnoDB", MARK):
         raise EngineError(
-            f"the table {database}.{name} was not made by dbcheck",
+            f"the table {database}.{name} was not created by dbcheck",
             hint="Rename or drop that table, or give dbcheck a database of its own.",
         )

@@ -55,7 +55,7 @@ _MISUSE = (AttributeError, ValueError)  # the driver's, for an option it cannot 
 # Error numbers (MySQL 8.4 and MariaDB error references) of a database or table that is
 # not there any more (unknown database, no such table) or whose files are damaged: no
 # such file, cannot open, storage engine error, wrong information or key file, crashed,
-# not repaired, index corrupt, index or table corrupt in InnoDB's own words, not in the
+# not repaired, index corrupt, index or table corrupt in InnoDB's own terms, not in the
 # engine.
 _MISSING = {1049, 1146}
 _DAMAGED = {1016, 1017, 1030, 1033, 1034, 1194, 1195}
@@ -75,11 +75,12 @@ _HARMLESS |= {errno.ENOSPC, errno.EROFS, 194}
 _LOST = {2006, 2013, 2055, 1053, 1927, 3169}
 
 _UNVERIFIED_HINT = (
-    "Have it verify the server: add ssl_ca=FILE&ssl_verify_cert=true to the URL, FILE"
-    " being the certificate of the authority that signed the server's (MySQL makes its"
-    " own: ca.pem in its data directory), and ssl_verify_identity=true if that names"
-    " the host. Or give the account mysql_native_password, where the server has it. To"
-    " send the password to whoever answers there with TLS, add ssl_verify_cert=false."
+    "Make the connection verify the server: add ssl_ca=FILE&ssl_verify_cert=true to"
+    " the URL, where FILE is the certificate of the authority that signed the server's"
+    " (MySQL creates its own: ca.pem in its data directory), and"
+    " ssl_verify_identity=true if the certificate names the host. Or use an account"
+    " with mysql_native_password, where the server has it. To send the password to any"
+    " server that answers there with TLS, add ssl_verify_cert=false."
 )
 
 
@@ -93,11 +94,11 @@ def _error(error: Exception, text: str, hint: str = "") -> EngineError:
     return EngineError(text, hint=hint)
 
 
-def _is_refused(number: int | None, words: str) -> bool:
-    """Say whether an error of that number may come of a table that is sound."""
+def _is_refused(number: int | None, message: str) -> bool:
+    """Return whether an error of that number may come of a table that is sound."""
     if number in _REFUSED:
         return True
-    named = _SYSTEM_ERROR.search(words) if number in _OF_THE_SYSTEM else None
+    named = _SYSTEM_ERROR.search(message) if number in _OF_THE_SYSTEM else None
     return named is not None and int(named[1]) in _HARMLESS
 
 
@@ -133,7 +134,6 @@ class MysqlLink(Link):
             raise
 
     def message(self, error: BaseException) -> str:
-        """See Link.message."""
         return one_line(error, self._secret)
 
     def without_secret(self, text: str) -> str:
@@ -158,7 +158,6 @@ class MysqlLink(Link):
             self._execute(f"create database if not exists `{quoted}`", None)
 
     def require(self, server: ServerFacts) -> None:
-        """See Link.require."""
         require_same(self._target, server, answering(self, self._product))
 
     def stream(
@@ -221,7 +220,6 @@ class MysqlLink(Link):
         self.connection.shutdown()
 
     def close(self) -> None:
-        """End the connection; never raises."""
         with contextlib.suppress(mysql.connector.Error, OSError):
             self.connection.close()
 
@@ -280,7 +278,7 @@ class MysqlLink(Link):
 
 
 def _is_lost(error: Exception) -> bool:
-    """Say whether the connection broke; one that waits too long did not."""
+    """Return whether the connection broke; one that waits too long did not."""
     if isinstance(error, OSError):
         return not isinstance(error, TimeoutError)
     if isinstance(error, mysql.connector.OperationalError) and error.errno == -1:
@@ -295,19 +293,19 @@ def _connect_hint(error: BaseException) -> str:
     if "certificate" in str(error).lower():
         return (
             "Check ssl_ca in the URL, or ssl-ca in ~/.my.cnf, and the server's"
-            " certificate: ssl_verify_identity wants one made for the host name in the"
+            " certificate: ssl_verify_identity needs one for the host name in the"
             " URL."
         )
     if number == _ACCESS_DENIED:
-        return "Check account and password."
+        return "Check the account and the password."
     if number == INSECURE or "requires SSL" in str(error):
         return (
-            "Use TLS: leave ssl_disabled out of the URL, and have the server offer TLS;"
-            " or the server's unix socket, with ?unix_socket=/its/path."
+            "Use TLS: remove ssl_disabled from the URL and enable TLS on the server; or"
+            " use the server's unix socket, with ?unix_socket=/its/path."
         )
     if isinstance(error, mysql.connector.NotSupportedError):
         return (
-            "Make an account that the driver knows: with caching_sha2_password on"
+            "Use an account whose login the driver supports: caching_sha2_password on"
             " MySQL, mysql_native_password on MariaDB."
         )
     if isinstance(error, _MISUSE):

@@ -1,4 +1,4 @@
-"""What the driver is told: the URL's options, and what MySQL's own clients take."""
+"""The driver's arguments: from the URL, and from where MySQL's own clients look."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dbcheck.secret import variable
 
 # Those of the driver's switches that SQLAlchemy leaves as text.
 _SWITCHES = ("ssl_disabled", "ssl_verify_identity")
-# How an option file says yes and no to ssl-verify-server-cert.
+# The values of ssl-verify-server-cert in an option file.
 _ON = ("1", "on", "true")
 _OFF = ("0", "off", "false")
 
@@ -31,7 +31,7 @@ def url_options(url: sqlalchemy.engine.URL) -> dict[str, Any]:
             sqlalchemy.util.coerce_kw_type(arguments, name, bool)
     except ValueError as error:
         raise UsageError(
-            f"an option of the target's URL cannot be used: {error}",
+            f"invalid option in the target's URL: {error}",
             hint="Write it like ssl_disabled=true or ssl_disabled=false.",
         ) from None
     return arguments
@@ -40,7 +40,7 @@ def url_options(url: sqlalchemy.engine.URL) -> dict[str, Any]:
 def client_options(
     file: Path | None = None, *, has_password: bool = False, with_tls: bool = True
 ) -> dict[str, Any]:
-    """Return what the section [client] of ~/.my.cnf says, as arguments of the driver.
+    """Return the section [client] of ~/.my.cnf as arguments of the driver.
 
     That is user and password, and with_tls how to verify the server.  MYSQL_PWD comes
     before the file's password, as it does for MySQL's clients.
@@ -59,12 +59,12 @@ def client_options(
     except (OSError, RuntimeError, configparser.Error):
         parser.clear()
     section = dict(parser["client"]) if parser.has_section("client") else {}
-    said = {
+    options = {
         name.replace("_", "-"): None if value is None else _unquoted(value)
         for name, value in section.items()
     }
     found: dict[str, Any] = {
-        name: value for name in wanted if (value := said.get(name)) is not None
+        name: value for name in wanted if (value := options.get(name)) is not None
     }
     own = None if has_password else variable("MYSQL_PWD")
     if own is not None:
@@ -74,23 +74,23 @@ def client_options(
             f"the password in {file or '~/.my.cnf'} is not UTF-8",
             hint="Store it as UTF-8.",
         )
-    return found | _verification(said) if with_tls else found
+    return found | _verification(options) if with_tls else found
 
 
-def _verification(said: Mapping[str, str | None]) -> dict[str, Any]:
+def _verification(options: Mapping[str, str | None]) -> dict[str, Any]:
     """Return how MySQL's and MariaDB's clients would verify the server over TLS.
 
     ssl-mode is MySQL's, ssl-verify-server-cert MariaDB's, which means the name as well.
     """
     found: dict[str, Any] = {}
-    if authority := said.get("ssl-ca"):
+    if authority := options.get("ssl-ca"):
         found["ssl_ca"] = authority
-    mode = (said.get("ssl-mode") or "").upper()
+    mode = (options.get("ssl-mode") or "").upper()
     if mode in ("VERIFY_CA", "VERIFY_IDENTITY"):
         found["ssl_verify_cert"] = True
         found["ssl_verify_identity"] = mode == "VERIFY_IDENTITY"
-    if "ssl-verify-server-cert" in said:
-        value = said["ssl-verify-server-cert"]
+    if "ssl-verify-server-cert" in options:
+        value = options["ssl-verify-server-cert"]
         if value is None or value.lower() in _ON:
             found["ssl_verify_cert"] = found["ssl_verify_identity"] = True
         elif value.lower() in _OFF:
@@ -99,7 +99,7 @@ def _verification(said: Mapping[str, str | None]) -> dict[str, Any]:
 
 
 def _is_text(value: str) -> bool:
-    """Say whether *value* was UTF-8 before it was read with surrogateescape."""
+    """Return whether *value* was UTF-8 before it was read with surrogateescape."""
     return value.isascii() or not any("\udc80" <= c <= "\udcff" for c in value)
 
 

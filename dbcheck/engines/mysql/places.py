@@ -67,7 +67,7 @@ def places(
 
 
 def _in_folder(name: str, file: str, suffix: str = "") -> tuple[str, str, tuple[str]]:
-    """Return the place of a file, and of those whose names go on with *suffix*."""
+    """Return the place of a file, and of those whose names continue with *suffix*."""
     folder, base = posixpath.split(file)
     return name, folder, (glob.escape(base) + suffix,)
 

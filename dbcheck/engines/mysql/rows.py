@@ -21,7 +21,7 @@ from dbcheck.engines.mysql.wire import HEADER_BYTES, Ended
 BATCH_BYTES = 1 << 20
 
 _PACKET = struct.Struct("<IB")  # length in three bytes, sequence number; first byte
-_LENGTH = 0xFFFFFF  # the largest; then the packet goes on in the next one
+_LENGTH = 0xFFFFFF  # the largest; then the packet continues in the next one
 _ROW, _END, _ERR = 0x00, 0xFE, 0xFF
 
 _INTEGERS = {
@@ -59,7 +59,7 @@ class Layout:
         except (KeyError, IndexError):
             kinds = []
         if len(types) != len(_COLUMNS) or not kinds or types[5] not in _STRINGS:
-            raise ProtocolViolation(f"the server's columns are of the types {types}")
+            raise ProtocolViolation(f"unexpected column types {types}")
         fields = list(zip(_COLUMNS, kinds[:5], strict=False))
         self._head = np.dtype(
             [("kind", "u1"), ("nulls", "<u2"), *fields, ("length", "u1")]
@@ -69,7 +69,7 @@ class Layout:
     def batch_of(self, content: bytes, begins: Sequence[int]) -> RowBatch:
         """Return the rows in the packets that begin there and fill *content*.
 
-        Raise ProtocolViolation if one of them is no row.
+        Raise ProtocolViolation if one of them is not a row.
         """
         packets = np.frombuffer(content, np.uint8)
         starts = np.array(begins, np.int64) + HEADER_BYTES
@@ -86,10 +86,10 @@ class Layout:
             found = items_at(packets, payloads[wide], np.dtype([("length", kind)]))
             lengths[wide] = found["length"] & mask
             payloads[wide] += more
-        wrong |= lengths < 0  # 8 bytes that are no length, but the checksum itself
+        wrong |= lengths < 0  # those 8 bytes were the checksum, and not a length
         checksums = ends - self._tail.itemsize
         if wrong.any() or (payloads + lengths != checksums).any():
-            raise ProtocolViolation("a packet is no row of the table")
+            raise ProtocolViolation("a packet is not a row of the table")
         records = np.empty(len(starts), RECORD)
         for name in _COLUMNS[:5]:
             records[name] = heads[name]
@@ -150,7 +150,7 @@ class RowReader:
     def _special(self, at: int) -> int | None:
         """Return the kind of the packet there unless it is a row like any other.
 
-        That of a row whose packet goes on in the next one is _ROW.
+        That of a row whose packet continues in the next one is _ROW.
         """
         if at + _PACKET.size > self._end:
             return None
@@ -158,7 +158,7 @@ class RowReader:
         return kind if kind or length & _LENGTH == _LENGTH else None
 
     def _joined(self) -> bytes:
-        """Take the first packet, and all in which it goes on; return it as one.
+        """Take the first packet with its continuations; return them as one.
 
         Raise ProtocolViolation if that is more than any batch may have.
         """
@@ -171,12 +171,12 @@ class RowReader:
         raise ProtocolViolation(f"a row is longer than {BATCH_BYTES_MAX >> 20} MiB")
 
     def _finish(self, kind: int) -> None:
-        """Take the packet behind the last row; raise what it says if it is no end."""
+        """Take the packet behind the last row; raise its error if it is not an end."""
         packet = self._take()
         if kind == _ERR:
             raise get_exception(packet)
         if kind != _END or self._end:
-            raise ProtocolViolation("the server's rows end in what is no end")
+            raise ProtocolViolation("unexpected packet after the last row")
 
     def _take(self) -> bytes:
         """Return the first packet, once all of it is there."""
@@ -200,5 +200,5 @@ class RowReader:
         with memoryview(self._buffer) as buffer, buffer[self._end :] as free:
             read = self._read(free)
         if not read:
-            raise Ended("the connection ended amid the rows")
+            raise Ended("the connection ended in the middle of the rows")
         self._end += read

@@ -148,15 +148,14 @@ class MysqlSession:
                 raise self._broken("the server closed it")
             self._received += read
             try:
-                said = answers(self._received, self._waiting_for or 1)
+                found = answers(self._received, self._waiting_for or 1)
             except ProtocolViolation as error:
                 raise self._broken(str(error)) from error
-            if said is not None:
+            if found is not None:
                 self._received = b""
-                return self._outcome(said)
+                return self._outcome(found)
 
     def close(self) -> None:
-        """End the connection, also in the middle of an operation; never raises."""
         if self._waiting_for:
             self._sever()
         self.link.close()
@@ -166,17 +165,17 @@ class MysqlSession:
         with contextlib.suppress(OSError):
             self._wire.shutdown(socket.SHUT_RDWR)
 
-    def _outcome(self, said: list[Ok] | Refusal) -> int:
-        """Return the id if what the server answered says that all is committed."""
-        if isinstance(said, Refusal):
-            raise self._refusal(said)
+    def _outcome(self, found: list[Ok] | Refusal) -> int:
+        """Return the id if the server's answers show that all is committed."""
+        if isinstance(found, Refusal):
+            raise self._refusal(found)
         if not self._waiting_for or self._unsent:
-            raise self._broken("the server answered what was not asked")
+            raise self._broken("the server sent a reply to no request")
         self._waiting_for = 0
         # Before and behind the statements of a transaction, nothing is changed.
-        changes = said[1:-1] if said[1:] else said
-        open_ends = [one.is_open for one in said]
-        row_id = said[self._id_at].row_id if self._id_at >= 0 else 0
+        changes = found[1:-1] if found[1:] else found
+        open_ends = [one.is_open for one in found]
+        row_id = found[self._id_at].row_id if self._id_at >= 0 else 0
         if (
             any(one.rows != 1 for one in changes)
             or open_ends[-1]
@@ -188,22 +187,22 @@ class MysqlSession:
             raise EngineError(
                 f"the server changed {rows} rows, the first with id {row_id}, and the"
                 f" transaction is {'still open' if open_ends[-1] else 'over'}",
-                hint="Connect to the server itself, with no proxy between.",
+                hint="Connect to the server directly, without a proxy.",
             )
         return row_id
 
-    def _refusal(self, said: Refusal) -> EngineError:
+    def _refusal(self, refusal: Refusal) -> EngineError:
         """Return EngineError if the row is certainly absent, else CommitUnknown."""
-        words = f"{said.number}: {self.link.without_secret(said.message)}"
-        if said.number in _CLIENT_ERRORS or said.number in _UNKNOWN:
-            return self._broken(words, words if said.number in _FAREWELLS else "")
+        text = f"{refusal.number}: {self.link.without_secret(refusal.message)}"
+        if refusal.number in _CLIENT_ERRORS or refusal.number in _UNKNOWN:
+            return self._broken(text, text if refusal.number in _FAREWELLS else "")
         if self._waiting_for > 1:  # its transaction is open: the next would commit it
             self._sever()
         self._waiting_for = 0
-        return EngineError(f"the server refused a commit: {words}")
+        return EngineError(f"the server refused a commit: {text}")
 
-    def _broken(self, words: str, farewell: str = "") -> CommitUnknown:
-        text = f"the connection broke during a commit: {words}"
+    def _broken(self, why: str, farewell: str = "") -> CommitUnknown:
+        text = f"the connection broke during a commit: {why}"
         return CommitUnknown(text, farewell=farewell)
 
 

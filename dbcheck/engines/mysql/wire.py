@@ -31,7 +31,7 @@ _STATUS = struct.Struct("<HH")
 
 HEADER_BYTES = 4  # length of the body in three bytes, sequence number in one
 _BODY_BYTES_MAX = 1 << 16  # far above any answer to a change of one row
-_LENGTH_MAX = 0xFFFFFF  # of a packet; a longer body goes on in the next one
+_LENGTH_MAX = 0xFFFFFF  # of a packet; a longer body continues in the next one
 _OK, _ERR = 0x00, 0xFF
 _SIZES = {0xFC: 2, 0xFD: 3, 0xFE: 8}  # of a number behind this byte
 _IN_TRANSACTION = 0x0001  # SERVER_STATUS_IN_TRANS
@@ -141,20 +141,22 @@ def answers(data: bytes, count: int) -> list[Ok] | Refusal | None:
             return None
         length = int.from_bytes(data[at : at + 3], "little")
         if length > _BODY_BYTES_MAX:
-            raise ProtocolViolation(f"the server announced a reply of {length} bytes")
+            raise ProtocolViolation(
+                f"the server announced a reply of {length} bytes, too long for its kind"
+            )
         end = at + HEADER_BYTES + length
         if len(data) < end:
             return None
-        said = _answer(data[at:end], len(found) + 1, is_last=len(found) + 1 == count)
+        reply = _answer(data[at:end], len(found) + 1, is_last=len(found) + 1 == count)
         at = end
-        if isinstance(said, Refusal):
+        if isinstance(reply, Refusal):
             break
-        found.append(said)
+        found.append(reply)
     if len(data) > at:
         raise ProtocolViolation(
             "the server sent more replies than statements were sent"
         )
-    return said if isinstance(said, Refusal) else found
+    return reply if isinstance(reply, Refusal) else found
 
 
 def _answer(packet: bytes, number: int, *, is_last: bool) -> Ok | Refusal:
@@ -165,7 +167,7 @@ def _answer(packet: bytes, number: int, *, is_last: bool) -> Ok | Refusal:
             return _refusal(packet[HEADER_BYTES + 1 :])
     except (IndexError, struct.error):
         pass
-    raise ProtocolViolation("the server's reply is not an answer to a change of a row")
+    raise ProtocolViolation("unexpected reply to a statement")
 
 
 def _ok(packet: bytes, *, is_last: bool) -> Ok:

@@ -12,7 +12,7 @@ from dbcheck.errors import EngineError
 
 VERSION_MIN = 13_00_00
 
-# Other products speak the protocol and say "PostgreSQL" too; none keeps its rows in
+# Other products use the protocol and the name PostgreSQL; none keeps its rows in
 # PostgreSQL's own files, so nothing that is known of those would hold.
 _OTHERS = (
     "CockroachDB",
@@ -92,7 +92,7 @@ def require_table(link: PostgresqlLink, spec: TableSpec) -> bool:
     table = f"dbcheck.{name}"
     problem = _KINDS.get(kind) or _PERSISTENCE.get(persistence)
     if problem is None and kind != "r":
-        problem = f"is no table but of relkind {kind}"
+        problem = f"is not a table: its relkind is {kind}"
     if problem is not None:
         raise EngineError(
             f"{table} {problem}",
@@ -158,7 +158,7 @@ def _require_table_privileges(
         )
 
 
-def _missing(account: str, what: str, mend: str) -> EngineError:
+def _missing(account: str, what: str, statement: str) -> EngineError:
     return EngineError(
-        f"the account {account} lacks {what}".rstrip(","), hint=f"Run: {mend}"
+        f"the account {account} lacks {what}".rstrip(","), hint=f"Run: {statement}"
     )

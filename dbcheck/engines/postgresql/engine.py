@@ -73,15 +73,14 @@ class PostgresqlEngine:
             _, arguments = parsed.get_dialect()().create_connect_args(parsed)
         except sqlalchemy.exc.ArgumentError as error:
             raise UsageError(
-                f"an option of the target's URL cannot be used: {error}",
-                hint="Give each host its port: ?host=db1,db2&port=5432,5432.",
+                f"invalid option in the target's URL: {error}",
+                hint="Write a port for each host: ?host=db1,db2&port=5432,5432.",
             ) from None
         self._arguments: dict[str, Any] = {"application_name": "dbcheck", **arguments}
         if password is not None:
             self._arguments["password"] = password
 
     def facts(self) -> ServerFacts:
-        """Read the server's facts; raise EngineError if it cannot be reached."""
         unreadable: dict[str, str] = {}
         with self._open() as link:
             version, version_num, started_us, database, clock_us = link.row("facts")
@@ -98,7 +97,9 @@ class PostgresqlEngine:
         if "data_directory" in seen:
             identity["data_directory"] = seen["data_directory"]
         else:
-            unreadable["data_directory"] = "the role pg_read_all_settings is needed"
+            unreadable["data_directory"] = (
+                "the account lacks the role pg_read_all_settings"
+            )
         return ServerFacts(
             product="PostgreSQL",
             version=version.split()[0],
@@ -141,7 +142,6 @@ class PostgresqlEngine:
     def prepare(
         self, tables: Sequence[TableSpec], *, server: ServerFacts | None = None
     ) -> dict[str, TableFacts]:
-        """Create the tables that are not there; return what each holds, by its name."""
         with self._open(server=server) as link:
             return {table.name: _prepared(link, table) for table in tables}
 
@@ -245,7 +245,6 @@ class PostgresqlEngine:
             yield from link.stream(tables, server)
 
     def drop(self) -> list[str]:
-        """Drop what dbcheck created here; return the names."""
         with self._open() as link:
             names = [name for (name,) in link.rows("present")]
             for name in names:

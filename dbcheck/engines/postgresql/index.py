@@ -77,8 +77,8 @@ def require_index(link: PostgresqlLink, spec: TableSpec, ids: IdsRead) -> None:
         lost = _not_found(link, spec, ids)
     except TableLost as error:
         _require_table(link, table, spec, ids)
-        said = f"the primary key of {table} cannot be read: {error}"
-        raise IndexDamaged(said, 1) from error
+        text = f"cannot read the primary key of {table}: {error}"
+        raise IndexDamaged(text, 1) from error
     if (counted, digest) == (ids.count, ids.digest) and not lost:
         return
     _require_table(link, table, spec, ids)
@@ -93,7 +93,7 @@ def require_index(link: PostgresqlLink, spec: TableSpec, ids: IdsRead) -> None:
         shown = ", ".join(map(str, lost[:_SHOWN]))
         raise IndexDamaged(
             f"the primary key of {table} does not find {len(lost):,} rows that the"
-            f" table has, among them those with the ids {shown}",
+            f" table has, among them the ids {shown}",
             len(lost),
             lost,
         )
@@ -118,7 +118,7 @@ def _require_table(
 
     If it does not, rows were left out on their way, and the index is not to blame.  An
     error has ended the transaction; then nothing can be asked any more, and what
-    the server said of its index stands.
+    the server reported of its index stands.
     """
     if link.is_failed():
         return
@@ -127,4 +127,6 @@ def _require_table(
     counted, digest = _count(link, spec)
     require_all(table, ids.count, counted)
     if digest != ids.digest:
-        raise EngineError(f"other rows of {table} were read than the server has")
+        raise EngineError(
+            f"the rows read from {table} differ from those that the server counts"
+        )

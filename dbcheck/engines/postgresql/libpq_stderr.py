@@ -1,4 +1,4 @@
-"""Keeps libpq from printing what a server says.
+"""Keeps libpq from printing a server's messages.
 
 Until a connection stands, libpq writes a server's notices to C's stderr (PostgreSQL 17
 manual, 34.13, Notice Processing), and psycopg2 takes them over only then.  A hostile

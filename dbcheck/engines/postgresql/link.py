@@ -64,14 +64,14 @@ GRACE_S = 5.0  # after it was severed
 
 def connect_hint(error: BaseException, otherwise: str) -> str:
     """Return what to do about a connection that failed: about TLS, or *otherwise*."""
-    words = str(error)
-    if REFUSED in words:
+    text = str(error)
+    if REFUSED in text:
         return UNVERIFIED_HINT
-    about_tls = "certificate" in words or "SSL" in words
-    if about_tls and "pg_hba.conf" not in words:
+    about_tls = "certificate" in text or "SSL" in text
+    if about_tls and "pg_hba.conf" not in text:
         return (
             "Check sslmode and sslrootcert in the URL, and the server's certificate:"
-            " verify-full wants one made for the host name in the URL."
+            " verify-full needs one for the host name in the URL."
         )
     return otherwise
 
@@ -95,7 +95,7 @@ def own_wire(target: str, connection: _Connection) -> socket.socket:
         except OSError as error:
             raise EngineError(
                 f"cannot keep a connection to {target}: {error.strerror}",
-                hint="Let dbcheck open more files (ulimit -n), or ask for fewer"
+                hint="Raise the limit of open files (ulimit -n), or use fewer"
                 " sessions.",
             ) from error
     except BaseException:
@@ -191,14 +191,13 @@ class PostgresqlLink(Link):
             self.connection.autocommit = True
             self._pid = self.connection.get_backend_pid()
             self.fix(SESSION, max(2, connect_s))
-            # Cached by the driver, which is not told of the statement's change.
+            # The driver caches it and does not see that the statement changed it.
             self.connection.set_client_encoding("UTF8")
         except BaseException as error:
             self.abandon(error)
             raise
 
     def message(self, error: BaseException) -> str:
-        """See Link.message."""
         return one_line(error, self._secret)
 
     def rows(
@@ -239,7 +238,6 @@ class PostgresqlLink(Link):
             self.connection.autocommit = True
 
     def require(self, server: ServerFacts) -> None:
-        """See Link.require."""
         found = Answering(*self.row("answering"))
         require_same(self._target, server, found)
 
@@ -291,11 +289,12 @@ class PostgresqlLink(Link):
             plan = "\n".join(line for (line,) in cursor.fetchall())
         if f"{scan} " not in plan:
             raise EngineError(
-                f"{self._target} plans no {scan.lower()} for {statement}, but: {plan}"
+                f"{self._target} does not plan a {scan.lower()} for {statement}, but:"
+                f" {plan}"
             )
 
     def is_failed(self) -> bool:
-        """Say whether an error ended the transaction, or the connection."""
+        """Return whether an error ended the transaction, or the connection."""
         status = self.connection.info.transaction_status
         return status != psycopg2.extensions.TRANSACTION_STATUS_INTRANS
 
@@ -305,7 +304,6 @@ class PostgresqlLink(Link):
             self._wire.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
-        """End the connection; never raises."""
         with contextlib.suppress(psycopg2.Error):
             self.connection.close()
         self._wire.close()
@@ -352,7 +350,7 @@ class PostgresqlLink(Link):
 
 
 def _is_damage(error: psycopg2.Error) -> bool:
-    """Say whether an error names damaged data, and not another file."""
+    """Return whether an error names damaged data, and not another file."""
     state = error.pgcode or ""
     if state == _NO_FILE:
         return _OF_A_RELATION.search(str(error)) is not None
@@ -360,7 +358,7 @@ def _is_damage(error: psycopg2.Error) -> bool:
 
 
 def _is_refused(error: psycopg2.Error) -> bool:
-    """Say whether an error is of a relation's file that may be sound."""
+    """Return whether an error is of a relation's file that may be sound."""
     if error.pgcode == _NO_FILE:
         return _IN_A_TABLESPACE.search(str(error)) is not None
     return error.pgcode in _REFUSED and _OF_A_RELATION.search(str(error)) is not None

@@ -28,11 +28,12 @@ _REQUIRES_AUTH = 16_00_00  # the first libpq with require_auth
 _NO_SUCH_SERVER = "?"  # for target_session_attrs
 
 UNVERIFIED_HINT = (
-    "Have it verify the server: add sslmode=verify-full&sslrootcert=FILE to the URL,"
-    " FILE being the certificate of the authority that signed the server's. Or keep"
-    " the account's password for SCRAM: password_encryption = scram-sha-256 when it is"
-    " set, scram-sha-256 in pg_hba.conf. To send it to whoever answers there, add"
-    " require_auth=md5 or require_auth=password to the URL."
+    "Make the connection verify the server: add sslmode=verify-full&sslrootcert=FILE"
+    " to the URL, where FILE is the certificate of the authority that signed the"
+    " server's. Or store the account's password for SCRAM: set password_encryption ="
+    " scram-sha-256, set the password again, and use scram-sha-256 in pg_hba.conf. To"
+    " send the password to any server that answers there, add require_auth=md5 or"
+    " require_auth=password to the URL."
 )
 
 
@@ -53,7 +54,7 @@ def libpq_options(target: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
     if min(psycopg.pq.version(), psycopg2.extensions.libpq_version()) < _REQUIRES_AUTH:
         raise EngineError(
             f"cannot connect to {target}: this libpq would send the password in clear"
-            " to any server that asks for it",
+            " text to any server that requests it",
             hint="Install psycopg[binary] and psycopg2-binary with libpq 16 or newer;"
             " or add sslmode=verify-full&sslrootcert=FILE to the URL.",
         )
@@ -74,16 +75,16 @@ def _effective(target: str, arguments: Mapping[str, Any]) -> dict[str, str]:
     try:
         attempt = PGconn.connect_start(make_conninfo(**asked).encode())
         try:
-            said = attempt.error_message.decode("utf-8", "replace")
+            text = attempt.error_message.decode("utf-8", "replace")
             found = attempt.info
         finally:
             attempt.finish()
     except psycopg.Error as error:
-        said, found = str(error), []
-    if "target_session_attrs" not in said:
-        words = one_line(EngineError(said), str(arguments.get("password") or ""))
+        text, found = str(error), []
+    if "target_session_attrs" not in text:
+        why = one_line(EngineError(text), str(arguments.get("password") or ""))
         raise EngineError(
-            f"cannot connect to {target}: {words}",
+            f"cannot connect to {target}: {why}",
             hint="Check the options in the URL, and libpq's in the environment.",
         )
     return {item.keyword.decode(): (item.val or b"").decode() for item in found}

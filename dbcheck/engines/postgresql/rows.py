@@ -58,13 +58,13 @@ class CopyParser:
         """
         if not messages:
             if not self._ended:
-                raise ProtocolViolation("the server's COPY has no end")
+                raise ProtocolViolation("COPY ended without a trailer")
             return None
         if self._ended:
-            raise ProtocolViolation("the server's COPY goes on behind its end")
+            raise ProtocolViolation("data after the COPY trailer")
         if not self._began:
             if not messages[0].startswith(_HEADER):
-                raise ProtocolViolation("the server's COPY begins with another header")
+                raise ProtocolViolation("unexpected COPY header")
             first = messages[0][len(_HEADER) :]
             messages = [first, *messages[1:]] if first else messages[1:]
             self._began = True
@@ -77,7 +77,7 @@ class CopyParser:
 def _batch_of(messages: Sequence[bytes]) -> RowBatch:
     sizes = np.fromiter(map(len, messages), np.int64, len(messages))
     if sizes.min() < _HEAD.itemsize + _TAIL.itemsize:
-        raise ProtocolViolation("a message of the server's COPY is too short for a row")
+        raise ProtocolViolation("a COPY message is too short for a row")
     content = np.frombuffer(b"".join(messages), np.uint8)
     begins = np.cumsum(sizes) - sizes
     heads = items_at(content, begins, _HEAD)
@@ -87,7 +87,7 @@ def _batch_of(messages: Sequence[bytes]) -> RowBatch:
     for name, value in _FIXED.items():
         right &= heads[name] == value
     if not right.all():
-        raise ProtocolViolation("a message of the server's COPY is no row of the table")
+        raise ProtocolViolation("a COPY message is not a row of the table")
     records = np.empty(len(messages), RECORD)
     for name, _ in _FIELDS:
         records[name] = heads[name]

@@ -48,7 +48,7 @@ _PACK: Mapping[Kind, Callable[[Any], bytes]] = {
     Kind.BYTES: bytes,
 }
 
-# The command tag of a transaction that was rolled back says ROLLBACK, and that is no
+# The command tag of a transaction that was rolled back is ROLLBACK, and that is no
 # error; so the tags themselves are looked at.
 _TAGS = {Verb.INSERT: b"INSERT 0 1", Verb.UPDATE: b"UPDATE 1"}
 _BEGIN, _COMMIT = b"BEGIN", b"COMMIT"
@@ -60,10 +60,10 @@ _SYNC = ExecStatus.PIPELINE_SYNC
 _RESULTS_MAX = 64
 
 # After a FATAL error, or one of these SQLSTATEs, the row may be there: the connection
-# failed, or the server says itself that it does not know.
+# failed, or the server itself reports that it does not know.
 _UNKNOWN = ("08", "40003")
 _FAREWELLS = ("57P01", "57P02")  # admin_shutdown, crash_shutdown (of another backend)
-# PostgreSQL says this under 57P01 as well, once its main process was killed: a crash.
+# PostgreSQL reports a crash, where its main process was killed, under 57P01 as well.
 _CRASHED = "unexpected postmaster exit"
 # A statement that another session prepared on this server connection, or that it did
 # not (duplicate_prepared_statement, invalid_sql_statement_name).
@@ -71,7 +71,7 @@ _POOLED = ("42P05", "26000")
 _SHARED = "several sessions share a connection to the server"
 _POOLER = (
     "A pooler in transaction mode does that (PgBouncer: pool_mode = transaction);"
-    " connect to the server itself."
+    " connect to the server directly."
 )
 
 
@@ -151,7 +151,7 @@ class PostgresqlSession:
         except BaseException:
             self.close()
             raise
-        self.connection.add_notice_handler(self._heard)
+        self.connection.add_notice_handler(self._on_notice)
         self._pgconn = self.connection.pgconn
         self._pgconn.nonblocking = 1
         if self._pipelined:
@@ -236,7 +236,6 @@ class PostgresqlSession:
         return None
 
     def close(self) -> None:
-        """End the connection, also in the middle of an operation; never raises."""
         if self._in_flight:
             self._sever()
         with contextlib.suppress(psycopg.Error):
@@ -244,7 +243,7 @@ class PostgresqlSession:
         self._wire.close()
 
     def _outcome(self) -> int | None:
-        """Return the id if what the server answered says that all is committed."""
+        """Return the id if the server's answers show that all is committed."""
         results, self._results = self._results, []
         if not self._in_flight:
             return None
@@ -263,26 +262,30 @@ class PostgresqlSession:
             if result.status == ExecStatus.FATAL_ERROR:
                 return self._refusal(error_from_result(result))
         tags = [result.command_status or b"" for result in results]
-        said = ", ".join(repr(tag.decode("utf-8", "replace")) for tag in tags)
+        shown = ", ".join(repr(tag.decode("utf-8", "replace")) for tag in tags)
         over = self._pgconn.transaction_status == _IDLE
         self._sever()  # the server rolls back what is still open
         return EngineError(
-            f"the server answered {said} and the transaction is"
+            f"the server answered {shown} and the transaction is"
             f" {'over' if over else 'still open'}",
-            hint="Connect to the server itself, with no pooler or proxy between.",
+            hint="Connect to the server directly, without a pooler or proxy.",
         )
 
     def _endless(self) -> CommitUnknown:
         """Return the error for an answer that libpq would collect for ever."""
         self._results = []
         self._sever()
-        return CommitUnknown("the connection broke during a commit: no end of answers")
+        return CommitUnknown(
+            "the connection was broken during a commit: replies without end"
+        )
 
     def _refusal(self, error: psycopg.Error) -> EngineError:
         """Return EngineError if the row is certainly absent, else CommitUnknown."""
-        for result in self._results:  # the server's own words, before it hung up
+        for (
+            result
+        ) in self._results:  # the server's own message, before it closed the connection
             error = error_from_result(result)
-        words = one_line(error, self._secret)
+        message = one_line(error, self._secret)
         definite = (
             self._pgconn.transaction_status != TransactionStatus.UNKNOWN
             and error.diag.severity_nonlocalized == "ERROR"
@@ -290,20 +293,20 @@ class PostgresqlSession:
             and not error.sqlstate.startswith(_UNKNOWN)
         )
         if definite and error.sqlstate in _POOLED:
-            return EngineError(f"{_SHARED}: {words}", hint=_POOLER)
+            return EngineError(f"{_SHARED}: {message}", hint=_POOLER)
         if definite:
             if self._pipelined:  # its transaction is open, and can only be rolled back
                 self._sever()
-            return EngineError(f"the server refused a commit: {words}")
-        farewell = words if _is_farewell(error.sqlstate, words) else self._farewell
-        text = f"the connection broke during a commit: {words}"
+            return EngineError(f"the server refused a commit: {message}")
+        farewell = message if _is_farewell(error.sqlstate, message) else self._farewell
+        text = f"the connection broke during a commit: {message}"
         return CommitUnknown(text, farewell=farewell)
 
-    def _heard(self, said: Diagnostic) -> None:
+    def _on_notice(self, notice: Diagnostic) -> None:
         """Keep the farewell of a server that ends the connection between commits."""
-        words = f"{said.severity}: {said.message_primary}"
-        if _is_farewell(said.sqlstate, words):
-            self._farewell = words
+        message = f"{notice.severity}: {notice.message_primary}"
+        if _is_farewell(notice.sqlstate, message):
+            self._farewell = message
 
     def _set(self) -> None:
         """Set what a session depends on, and read it back."""
@@ -342,8 +345,8 @@ class PostgresqlSession:
         (value,) = self._run("commit_setting").fetchall()[0]
         if value != WEAK:
             raise EngineError(
-                f"synchronous_commit is {value} although the session set it otherwise",
-                hint="Connect to the server itself, with no pooler or proxy between.",
+                f"synchronous_commit is {value} although the session set another value",
+                hint="Connect to the server directly, without a pooler or proxy.",
             )
 
     def _run(
@@ -364,8 +367,8 @@ class PostgresqlSession:
             yield
         except psycopg.Error as error:
             if error.sqlstate in _POOLED:
-                said = f"{_SHARED}: {one_line(error, self._secret)}"
-                raise EngineError(said, hint=_POOLER) from None
+                text = f"{_SHARED}: {one_line(error, self._secret)}"
+                raise EngineError(text, hint=_POOLER) from None
             raise EngineError(
                 f"cannot {what} a session on {self._target}:"
                 f" {one_line(error, self._secret)}",
@@ -374,10 +377,10 @@ class PostgresqlSession:
                 ),
             ) from None
         except UNREADABLE as error:
-            words = one_line(error, self._secret)
-            raise unreadable(self._target, words) from None
+            message = one_line(error, self._secret)
+            raise unreadable(self._target, message) from None
 
 
-def _is_farewell(sqlstate: str | None, words: str) -> bool:
-    """Say whether a server that shuts down said *words*."""
-    return sqlstate in _FAREWELLS and _CRASHED not in words
+def _is_farewell(sqlstate: str | None, message: str) -> bool:
+    """Return whether *message* is that of a server that shuts down."""
+    return sqlstate in _FAREWELLS and _CRASHED not in message

@@ -29,7 +29,7 @@ def apart(mount: dict[str, str], device: str) -> tuple[dict[str, str], str]:
     """Return what lies on devices of its own: its name -> the device's path or name.
 
     mount: as mount_of() returns it.  device: its name in /sys, "" if it is unknown.
-    And return why nobody can tell where the journal is, "" if it is known.
+    And return why it is unknown where the journal is, "" if it is known.
     """
     if mount["type"] == "xfs":
         options = (each.partition("=") for each in mount["options"].split(","))
@@ -49,7 +49,7 @@ def ext4_journal(device: str) -> tuple[dict[str, str], str]:
         journals = []
         why = f"{JBD2}: {error.strerror}"
     else:
-        why = f"{JBD2} and {EXT4} do not show it"
+        why = f"{JBD2} and {EXT4} do not report it"
     if any(re.fullmatch(re.escape(device) + r"-\d+", each) for each in journals):
         return {}, ""
     thread = first_line(os.path.join(EXT4, device, "journal_task"))

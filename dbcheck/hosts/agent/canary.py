@@ -6,7 +6,7 @@ the standard library, remote/wire.py and what is sent before it.
 The folder of the canaries (host_folder.py) is on the filesystem of the data directory
 and holds
 
-    dbcheck-canary   says that the folder is ours; locked while canaries write
+    dbcheck-canary   marks the folder as ours; locked while canaries write
     run.json         which run it was and how it wrote, durable before the first write
     buffered-000001  records of 64 bytes, appended and never flushed
     direct-1 ...     rings of blocks, overwritten with O_DIRECT and never flushed
@@ -100,11 +100,11 @@ class Canaries:
     """Threads that write until stop(), an error, or the end of this process.
 
     buffered: the last record that was completed.  direct: the last block, by ring.
-    stopped: why a thread stopped by itself, in words, "" if none did.
+    stopped: why a thread stopped by itself, "" if none did.
     """
 
-    def __init__(self, ask: Any, tell: Callable[[int, list[int]], object]) -> None:
-        """Prepare the folder durably, and start; *tell* is given the numbers.
+    def __init__(self, ask: Any, send: Callable[[int, list[int]], object]) -> None:
+        """Prepare the folder durably, and start; *send* is given the numbers.
 
         ask: data_directory, folder, nonce (hex), direct_per_s, buffered_per_s,
         report_us, rings, ring_blocks, file_bytes.
@@ -112,7 +112,7 @@ class Canaries:
         self._nonce = bytes.fromhex(ask["nonce"])
         self._ring_blocks = ask["ring_blocks"]
         self._file_bytes = ask["file_bytes"]
-        self._tell = tell
+        self._send = send
         self._report_s = ask["report_us"] / 1e6
         self._told_s = 0.0
         self._stop = threading.Event()
@@ -246,11 +246,11 @@ class Canaries:
         now_s = time.monotonic()
         if now_s - self._told_s >= interval_s:
             self._told_s = now_s
-            self._tell(self.buffered, self.direct)
+            self._send(self.buffered, self.direct)
 
 
 class _Reader:
-    """Reads the files of a folder, so many bytes in all: their owner may be anybody."""
+    """Reads the files of a folder, so many bytes in all: their owner may be hostile."""
 
     def __init__(self, folder: Folder) -> None:
         """Read from *folder*, which stays open."""
@@ -283,8 +283,8 @@ class _Reader:
                     return
                 self._room -= size
                 if self._room < 0:
-                    said = f"{self._folder.path} holds more than canaries write"
-                    raise Refusal("strangers", said)
+                    text = f"{self._folder.path} holds more than canaries write"
+                    raise Refusal("strangers", text)
                 yield number_in(data, nonce)
 
 

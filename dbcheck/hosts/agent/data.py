@@ -1,4 +1,4 @@
-"""What the files in a data directory say of whose data it holds.
+"""Which server's data a data directory holds, from the files in it.
 
 This file is sent to the target's host, see serve.py: Python 3.8, no more than
 the standard library, remote/wire.py and what is sent before it.
@@ -39,7 +39,7 @@ def data_names(path: str) -> dict[str, Any]:
 
 
 def is_empty(path: str) -> bool:
-    """Say whether nothing is in a directory; raise OSError if there is none."""
+    """Return whether nothing is in a directory; raise OSError if there is none."""
     with os.scandir(path) as entries:
         return next(entries, None) is None
 

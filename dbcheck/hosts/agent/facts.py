@@ -2,7 +2,7 @@
 
 This file is sent to the target's host, see serve.py: Python 3.8, no more than
 the standard library and remote/wire.py.  What cannot be read is "" or None, and
-`unreadable` says why; nothing here raises but for a data directory that is absent.
+`unreadable` has the reason; only a data directory that is absent raises.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Volume:
             "drives": [self.drive(each) for each in layers if not each["below"]],
         }
         if not facts["filesystem"]:
-            self.unreadable["filesystem"] = "the host does not tell"
+            self.unreadable["filesystem"] = "not reported by the host"
         return {**facts, "unreadable": self.unreadable}
 
     def uuid(self) -> str:
@@ -94,7 +94,7 @@ class Volume:
         """
         key, source = "filesystem_uuid", self.mount["source"]
         if not source.startswith("/dev/"):
-            self.unreadable[key] = f"{source} is no block device"
+            self.unreadable[key] = f"{source} is not a block device"
             return ""
         text = ""
         if is_block_device(source):
@@ -103,7 +103,7 @@ class Volume:
         if found:
             self.unreadable.pop(key, None)
         else:
-            self.unreadable.setdefault(key, f"blkid knows none of {source}")
+            self.unreadable.setdefault(key, f"blkid reports none for {source}")
         return found
 
     def layers(self) -> list[dict[str, Any]]:
@@ -151,9 +151,7 @@ class Volume:
         if source.startswith("/dev/") and os.path.exists(named):
             return os.path.realpath(named)
         kind = self.mount["type"] or "unknown"
-        self.unreadable["layers"] = (
-            f"{kind} on {source or '?'}: no block device is known"
-        )
+        self.unreadable["layers"] = f"{kind} on {source or '?'}: no block device found"
         return ""
 
     def members(self, top: str) -> list[str]:
@@ -172,13 +170,13 @@ class Volume:
         found = {role: block_folder(device) for role, device in named.items()}
         for role, folder in found.items():
             if not folder:
-                why = f"{role}: {named[role]} is not known here"
+                why = f"{role}: no block device {named[role]}"
         if why:
             self.unreadable[JOURNAL] = why
         return {role: folder for role, folder in found.items() if folder}
 
     def drive(self, layer: dict[str, Any]) -> dict[str, Any]:
-        """Return what one drive says of itself and of the power it lost.
+        """Return one drive's identity and its counters of lost power.
 
         virtio-blk has its serial beside the queue (drivers/block/virtio_blk.c,
         virtblk_attrs), NVMe in the controller's folder.
@@ -189,7 +187,7 @@ class Volume:
         if layer["kind"] == "disk" and os.path.exists(folder):
             counters = self.counters(name)
         else:
-            self.unreadable[f"{name}.counters"] = f"{name} is no physical drive"
+            self.unreadable[f"{name}.counters"] = f"{name} is not a physical drive"
         return {
             "name": name,
             "model": first_line(os.path.join(folder, "model")),
@@ -214,7 +212,7 @@ class Volume:
         if counters:
             self.unreadable.pop(key, None)
         else:
-            self.unreadable.setdefault(key, f"smartctl shows none of {device}")
+            self.unreadable.setdefault(key, f"smartctl reports none for {device}")
         return counters
 
     def tool(self, fact: str, name: str, *arguments: str) -> str:
@@ -240,15 +238,15 @@ class Volume:
             return ""
         failed = done.returncode & 3 if name == "smartctl" else done.returncode
         if failed:
-            words = done.stderr.decode(errors="replace").strip().splitlines()
-            said = words[-1][:200] if words else f"exit status {done.returncode}"
-            self.unreadable[fact] = f"{name}: {said}"
+            printed = done.stderr.decode(errors="replace").strip().splitlines()
+            why = printed[-1][:200] if printed else f"exit status {done.returncode}"
+            self.unreadable[fact] = f"{name}: {why}"
             return ""
         return done.stdout.decode(errors="replace")
 
 
 def host_facts(places: list[tuple[str, str, list[str]]]) -> dict[str, Any]:
-    """Return what the host says of itself and of what *places* lie on.
+    """Return the facts of the host and of the volumes of *places*.
 
     places: name and path of each, and the names of files in it that count, as shell
     patterns; the data directory first, which must be there.  Places on one filesystem
@@ -258,16 +256,16 @@ def host_facts(places: list[tuple[str, str, list[str]]]) -> dict[str, Any]:
     unseen: dict[str, str] = {}
     for name, path, files in places:
         if not os.path.isabs(path):
-            unseen[name] = "the server does not show where it is"
+            unseen[name] = "the server does not report its path"
             continue
         try:
-            found = settled(volumes, name, path)
+            real = assigned(volumes, name, path)
         except OSError as error:
             unseen[name] = describe_error(error, path)
             continue
-        away_from(volumes, unseen, name, Files(found, files))
+        away_from(volumes, unseen, name, Files(real, files))
     unreadable: dict[str, str] = {}
-    told = {
+    found = {
         **host_names(),
         "clock_us": clock_us(),
         "uptime_s": uptime_s(unreadable),
@@ -277,12 +275,12 @@ def host_facts(places: list[tuple[str, str, list[str]]]) -> dict[str, Any]:
         "unseen": unseen,
     }
     for name in ("hostname", "machine_id", "boot_id"):
-        if not told[name]:
-            unreadable[name] = "the host does not tell"
-    return {**told, "unreadable": unreadable}
+        if not found[name]:
+            unreadable[name] = "not reported by the host"
+    return {**found, "unreadable": unreadable}
 
 
-def settled(volumes: list[Volume], name: str, path: str) -> str:
+def assigned(volumes: list[Volume], name: str, path: str) -> str:
     """Put a place on the volume that it lies on; return its path, links followed."""
     found = Volume(path)
     same = [volume for volume in volumes if volume.device == found.device]
@@ -300,7 +298,7 @@ def away_from(
     for number, path in enumerate(files.away, start=1):
         label = f"{name} files {number}" if number > 1 else f"{name} files"
         try:
-            settled(volumes, label, path)
+            assigned(volumes, label, path)
         except OSError as error:
             unseen[label] = describe_error(error, path)
 
@@ -324,15 +322,15 @@ def made(data: str, unreadable: dict[str, str]) -> dict[str, str]:
 
 def uptime_s(unreadable: dict[str, str]) -> float | None:
     """Return how long the kernel has run, from /proc/uptime (proc(5))."""
-    words = first_line("/proc/uptime").split()
-    if not words:
+    fields = first_line("/proc/uptime").split()
+    if not fields:
         unreadable["uptime_s"] = "/proc/uptime cannot be read"
         return None
-    return float(words[0])
+    return float(fields[0])
 
 
 def is_block_device(path: str) -> bool:
-    """Say whether *path* leads to a block device."""
+    """Return whether *path* leads to a block device."""
     with contextlib.suppress(OSError):  # not in every container's /dev
         return stat.S_ISBLK(os.stat(path).st_mode)
     return False
@@ -360,9 +358,9 @@ def linked_uuid(device: str) -> str:
 
 
 def born(path: str) -> str:
-    """Return when a file was created, in words, "" where no filesystem tells.
+    """Return when a file was created, as text; "" if the filesystem does not store it.
 
-    Python's os.stat() does not tell it; statx(2) does, in C libraries that have it.
+    Python's os.stat() does not report it; statx(2) does, in C libraries that have it.
     """
     found = ctypes.create_string_buffer(256)
     try:
@@ -372,9 +370,9 @@ def born(path: str) -> str:
     at_fdcwd, want_birth, birth_at = -100, 0x800, 80
     if statx(at_fdcwd, os.fsencode(path), 0, want_birth, found):
         return ""
-    (told,) = struct.unpack_from("I", found)
+    (mask,) = struct.unpack_from("I", found)
     seconds, nanoseconds = struct.unpack_from("qI", found, birth_at)
-    return f" of {seconds}.{nanoseconds:09}" if told & want_birth else ""
+    return f" of {seconds}.{nanoseconds:09}" if mask & want_birth else ""
 
 
 def layer_of(folder: str, name: str, below: list[str]) -> dict[str, Any]:

@@ -57,8 +57,8 @@ class Files:
 def mount_table() -> Iterator[tuple[str, str, str]]:
     """Yield point, device ("8:1") and root of each mount (proc(5), mountinfo)."""
     for line in lines("/proc/self/mountinfo"):
-        words = line.split()
-        yield unescape(words[4]), words[2], unescape(words[3])
+        fields = line.split()
+        yield unescape(fields[4]), fields[2], unescape(fields[3])
 
 
 def mounted_in(

@@ -61,10 +61,10 @@ def choose_folder(data_directory: str, wanted: str) -> tuple[str, int]:
         if os.stat(parent).st_dev != device:
             problem = f"{parent} is on another filesystem than {data}"
         elif not os.access(parent, os.W_OK | os.X_OK):
-            problem = f"{parent} cannot be written by this user"
+            problem = f"this user cannot write to {parent}"
         else:
             return folder, device
-    raise Refusal("folder", f"no place for canaries: {problem}")
+    raise Refusal("folder", f"no folder for canaries: {problem}")
 
 
 class Folder:
@@ -95,7 +95,9 @@ class Folder:
 
     def _make(self, device: int) -> None:
         if os.fstat(self._parent).st_dev != device:
-            raise Refusal("folder", f"{self.path}: its filesystem is another one now")
+            raise Refusal(
+                "folder", f"{self.path}: another filesystem is mounted there now"
+            )
         with naming(self.path):
             os.mkdir(self._name, 0o700, dir_fd=self._parent)
 
@@ -124,7 +126,7 @@ class Folder:
         return names_in(self.fd, self.path, ENTRIES_MAX)
 
     def take(self, *, new: bool = False) -> None:
-        """Lock it; raise Refusal if it is somebody else's, or if canaries write there.
+        """Lock it; raise Refusal if it is not dbcheck's, or if canaries write there.
 
         new: it was made by us just now, and must be empty.  An empty one of our own
         name was made by us too, in a run that was cut off before it was marked.
@@ -132,14 +134,14 @@ class Folder:
         names = self.names()
         strangers = [name for name in names if new or not OURS.fullmatch(name)]
         if strangers:
-            said = f"{self.path} holds files of others: {strangers[0]}"
-            raise Refusal("strangers", said)
+            text = f"{self.path} holds files that dbcheck did not write: {strangers[0]}"
+            raise Refusal("strangers", text)
         if new or (not names and self._name in (BESIDE, INSIDE)):
             self.lock = self.create(MARKER)
         elif MARKER in names:
             self.lock = self.open(MARKER)
         else:
-            raise Refusal("strangers", f"{self.path} is not marked as ours")
+            raise Refusal("strangers", f"{self.path} is not marked as dbcheck's")
         self._held.callback(os.close, self.lock)
         try:
             fcntl.flock(self.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -195,7 +197,7 @@ class Folder:
 
 
 def remove(path: str) -> bool:
-    """Delete the folder, if it is there and ours; say whether it was there."""
+    """Delete the folder, if it is there and ours; return whether it was there."""
     if not os.path.lexists(path):
         return False
     try:

@@ -4,7 +4,7 @@ This file is sent to the target's host, see serve.py: Python 3.8, no more than
 the standard library and remote/wire.py.
 
 A hypervisor and a storage server may hold what such a device completed in their own
-page cache, so that its loss tells nothing of a drive behind them.
+page cache, so that its loss shows nothing about a drive behind them.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ SERIAL = "/sys/class/dmi/id/product_serial"  # only root may read it
 
 
 def identity() -> dict[str, Any]:
-    """Return what tells this host from another; what cannot be read is empty."""
+    """Return what identifies this host; what cannot be read is empty."""
     return {**host_names(), "serial": serial()}
 
 

@@ -1,4 +1,4 @@
-"""What systemd's journal holds of a database server's messages.
+"""A database server's messages in systemd's journal.
 
 This file is sent to the target's host, see serve.py: Python 3.8, no more than
 the standard library and remote/wire.py.
@@ -26,14 +26,14 @@ JOURNALCTL_TIMEOUT_S = 60
 def mark_journal(directory: str) -> dict[str, list[int]]:
     """Return the server's unit, and from which second on its journal is to be read.
 
-    Raise Refusal if the server is no systemd service, or the journal holds nothing of
-    it that we may see.
+    Raise Refusal if the server is not a systemd service, or this user may see none
+    of its messages.
     """
     unit = unit_of(directory)
     if not unit:
-        raise Refusal("journal", "the server is not known as a service of systemd")
+        raise Refusal("journal", "the server does not run as a systemd service")
     if not journalctl(unit, "--lines=1", 1)[0]:
-        raise Refusal("journal", "the journal shows no message of " + unit)
+        raise Refusal("journal", "the journal has no message of " + unit)
     return {unit: [math.ceil(time.time()), 0]}
 
 
@@ -97,11 +97,13 @@ def beginning(
             if len(printed) == limit:
                 running.kill()
                 return printed, ""
-            said = running.stderr.read(1000).decode(errors="replace").strip()[:200]
+            printed_error = (
+                running.stderr.read(1000).decode(errors="replace").strip()[:200]
+            )
             code = running.wait()
         finally:
             late.cancel()
             running.kill()
     if code < 0:
-        return printed, f"it was ended after {timeout_s:.0f} s"
-    return printed, (said or str(code)) if code else ""
+        return printed, f"ended after {timeout_s:.0f} s"
+    return printed, (printed_error or str(code)) if code else ""

@@ -21,7 +21,7 @@ from dbcheck.remote.wire import Refusal
 
 PACKED = (".gz", ".xz", ".bz2", ".zst")
 STDERR = "stderr:"  # and a data directory: a file, or the journal of its service
-END_BYTES = 4096  # before a mark, by which a file is known to go on from there
+END_BYTES = 4096  # before a mark, which show that a file continues from there
 LINE_BYTES_MAX = 4096  # what is longer is a dump
 SCAN_BYTES_MAX = 1 << 28  # of all logs, also of the dumps in them
 ENTRIES_MAX = 200_000  # of the folder of a log that are listed
@@ -69,7 +69,7 @@ def since(path: str, marks: dict[str, list[int]], limit: int) -> dict[str, Any]:
     """Return what came after *marks*, oldest file first, at most *limit* bytes.
 
     Long lines are cut: MySQL dumps a damaged page a hundred times, 48 KiB each, before
-    it says that it ends itself (buf0buf.cc, Buf_fetch::read_page).
+    it reports that it ends itself (buf0buf.cc, Buf_fetch::read_page).
     A file that was renamed since is known by its inode.  truncated: there was more, or
     the file that was written to last is gone.  rewound: a file does not continue what
     it was, as one that is truncated in place, and was read from its start.
@@ -146,5 +146,5 @@ def files(path: str) -> list[str]:
     ]
     found = [each for each in paths if stat.S_ISREG(os.lstat(each).st_mode)]
     if name and not found:
-        raise Refusal("log", f"{path} is a link, or no regular file")
+        raise Refusal("log", f"{path} is a link, or not a regular file")
     return found

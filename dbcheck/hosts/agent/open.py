@@ -65,7 +65,7 @@ def folder_in(parent: int, name: str, path: str, *, search_only: bool = False) -
             return os.open(name, _SEARCH if search_only else _LIST, dir_fd=parent)
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.ENOTDIR):
-            raise Refusal("strangers", f"{path} is a link, or no folder") from None
+            raise Refusal("strangers", f"{path} is a link, or not a folder") from None
         raise
 
 
@@ -76,12 +76,12 @@ def open_regular(
     folder: int | None = None,
     follow: bool = False,
 ) -> int:
-    """Return a descriptor of a regular file, opened as *flags* say.
+    """Return a descriptor of a regular file, opened with *flags*.
 
     It is known to be one before it is opened: opening a FIFO waits, and opening a
     device may do anything, as /dev/watchdog shows.
     path: in the folder with that descriptor, if one is given.  follow: whether it may
-    be a link.  Raise OSError, also if it is no regular file.
+    be a link.  Raise OSError, also if it is not a regular file.
     """
     seen = os.O_PATH | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
     handle = os.open(path, seen, dir_fd=folder)

@@ -38,9 +38,9 @@ def of_server(directory: str) -> Iterator[str]:
 
 
 def error_file(directory: str) -> str:
-    """Return the file that the server's standard error goes to, "" if it is none.
+    """Return the file that the server's standard error goes to, "" if it is not a file.
 
-    Raise Refusal if nobody else can read what is written there.
+    Raise Refusal if what is written there cannot be read.
     """
     for folder in of_server(directory):
         link = folder + "/fd/2"
@@ -54,6 +54,6 @@ def error_file(directory: str) -> str:
             return ""
         if not (os.path.exists(path) and os.path.samestat(os.stat(path), status)):
             # It was deleted, or the path is one inside a container.
-            raise Refusal("log", "the server's log is not here: " + path)
+            raise Refusal("log", "the server's log is not on this filesystem: " + path)
         return path
     return ""

@@ -27,10 +27,10 @@ class Trigger:
                 self._fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
             except OSError as error:
                 why = error.strerror or str(error)
-                raise Refusal("trigger", f"{path} cannot be written: {why}") from None
+                raise Refusal("trigger", f"cannot write to {path}: {why}") from None
             return
         if as_root("-l", "tee", path) is None:
-            raise Refusal("sudo", f"sudo -n does not let this user run tee {path}")
+            raise Refusal("sudo", f"sudo -n does not allow this user to run tee {path}")
         self._tee = subprocess.Popen(
             ("sudo", "-n", "tee", path),
             stdin=subprocess.PIPE,

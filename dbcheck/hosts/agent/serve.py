@@ -75,7 +75,7 @@ class Agent(RequestHandler):
         }
 
     def answer(self, verb: int, payload: bytes) -> object:
-        """Do what *verb* says."""
+        """Carry out *verb*; return its result."""
         if verb not in self._verbs:
             raise Refusal("protocol", f"no such verb: {verb}")
         return call(self._verbs[verb], payload)

@@ -1,4 +1,4 @@
-"""What a host's own records tell of an orderly shutdown.
+"""An orderly shutdown in a host's own records.
 
 This file is sent to the target's host, see serve.py: Python 3.8, no more than
 the standard library, remote/wire.py and what is sent before it.  What a cut left no
@@ -29,19 +29,19 @@ LINE_BYTES_MAX = 1000
 
 
 def shutdown_record(boot_id: str, since_us: int) -> str:
-    """Return in words the record that shows an orderly shutdown, "" if none does.
+    """Describe the record that shows an orderly shutdown, "" if none does.
 
     boot_id: of the kernel that took the load.  since_us: the host's own clock then,
     microseconds since the epoch.
     """
     if from_wtmp(WTMP, since_us):
-        return "wtmp has the shutdown"
+        return "wtmp records the shutdown"
     line = from_journal(boot_id, since_us)
-    return "the journal says: " + line if line else ""
+    return "the journal reports: " + line if line else ""
 
 
 def from_wtmp(path: str, since_us: int) -> bool:
-    """Say whether a shutdown is the first change of state since then.
+    """Return whether a shutdown is the first change of state since then.
 
     A boot that comes first shows that the kernel before it wrote none.
     """
@@ -76,7 +76,7 @@ def records(
 
 
 def from_journal(boot_id: str, since_us: int) -> str:
-    """Return the line of that boot's journal that tells of its shutdown, "" if none."""
+    """Return the line of that boot's journal that reports its shutdown, "" if none."""
     program = shutil.which("journalctl")
     if program is None or not boot_id:
         return ""

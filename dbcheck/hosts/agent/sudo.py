@@ -12,13 +12,13 @@ import subprocess
 SUDO_TIMEOUT_S = 10
 
 
-def as_root(*words: str) -> str | None:
+def as_root(*command: str) -> str | None:
     """Return what a command prints as root, None if that is not allowed."""
     if shutil.which("sudo") is None:
         return None
     try:
         done = subprocess.run(
-            ("sudo", "-n", *words),
+            ("sudo", "-n", *command),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

@@ -63,7 +63,7 @@ class Freeze(Request, frozen=True):
 
 
 class Thaw(Request, frozen=True):
-    """Have the server's processes go on."""
+    """Resume the server's processes."""
 
 
 class Log(Request, frozen=True):

@@ -24,9 +24,7 @@ Answer = Callable[[Request], object]
 _CLIENTS_MAX = 32
 _BACKLOG = 512  # beyond it, a client that sets a timeout is refused at once
 _CLIENT_S = 5.0  # a client that takes longer to send or to receive is dropped
-_OTHER = (
-    "If another version of dbcheck started the lab, take it down with that version."
-)
+_OTHER = "If another version of dbcheck started the lab, end it with that version."
 
 
 class Ended(Exception):
@@ -51,17 +49,17 @@ def ask(path: Path, request: Request, kind: type[T], *, timeout_s: float) -> T:
         ) from None
     except OSError as error:
         raise LabError(
-            f"the lab's daemon cannot be reached: {error.strerror}",
-            hint="`dbcheck lab down` removes what a dead lab has left.",
+            f"cannot reach the lab's daemon: {error.strerror}",
+            hint="`dbcheck lab down` removes what a dead lab left.",
         ) from None
     except EOFError:
         raise LabError(
-            f"the lab's daemon ended before it had answered {request.name!r}",
-            hint="`dbcheck lab down` removes what a dead lab has left.",
+            f"the lab's daemon ended before it answered {request.name!r}",
+            hint="`dbcheck lab down` removes what a dead lab left.",
         ) from None
     except (NotAMessage, NotUnderstood):
         raise LabError(
-            f"the lab's daemon answers {request.name!r} as no daemon of this version",
+            f"the lab's daemon gave an invalid reply to {request.name!r}",
             hint=_OTHER,
         ) from None
 
@@ -82,7 +80,7 @@ def answered(message: bytes, answer: Answer) -> tuple[bytes, bool]:
     try:
         request = msgspec.json.decode(message, type=ANY)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        refused = f"the lab cannot take such a request: {error}"
+        refused = f"the lab does not understand the request: {error}"
         return failure(LabError(refused, hint=_OTHER)), False
     log.info("asked for %s", request.name)
     try:

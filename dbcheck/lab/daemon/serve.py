@@ -119,7 +119,7 @@ class Daemon:
         raise rpc.Ended
 
     def _note_processes(self) -> None:
-        """Leave word of what must be killed if we die, where the kernel does not."""
+        """Record what must be killed if we die, where the kernel does not."""
         if not self._isolated:
             pids = self._machine.server.pids()
             self._entry.note(processes=[p for pid in pids if (p := Process.of(pid))])
@@ -187,7 +187,7 @@ def _run(entry: LabRecord, ready: int, *, isolated: bool) -> None:
 
 
 def _say(ready: int, reply: bytes) -> None:
-    with contextlib.suppress(OSError):  # nobody listens any more
+    with contextlib.suppress(OSError):  # the client is gone
         os.write(ready, reply + b"\n")
         os.close(ready)
 

@@ -61,7 +61,7 @@ class DriveProcess:
         """Start an empty drive; *mountpoint* is an ordinary file to be used briefly.
 
         On return the drive is open and its mount is detached already: it lives as
-        long as somebody has it open, so nobody has to unmount it, whoever dies.
+        long as a process has it open, so no process has to unmount it.
         """
         ours, theirs = Channel.pair()
         errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed by close()
@@ -115,7 +115,7 @@ class DriveProcess:
     def freeze(self) -> int:
         """Take the power away: from now on nothing is answered or becomes stable.
 
-        Return when, in microseconds of CLOCK_MONOTONIC: what was told anybody before
+        Return when, in microseconds of CLOCK_MONOTONIC: what was answered before
         rests on answers given before.  A drive that is frozen for longer than
         watchdog_s fails by itself.
         """
@@ -191,7 +191,7 @@ class DriveProcess:
             refused = f"the virtual drive refused {command!r}: {error}"
             raise LabError(refused) from None
         except NotUnderstood:
-            raise self._nonsense(command) from None
+            raise self._invalid_reply(command) from None
 
     def _receive(self, command: str, timeout_s: float) -> bytes:
         try:
@@ -205,16 +205,16 @@ class DriveProcess:
             ) from error
         except NotAMessage:
             self._process.kill()
-            raise self._nonsense(command) from None
+            raise self._invalid_reply(command) from None
         except (EOFError, OSError) as error:
             raise self._gone(command) from error
 
-    def _nonsense(self, command: str) -> LabError:
-        what = f"the virtual drive answered {command!r} with what is not an answer"
+    def _invalid_reply(self, command: str) -> LabError:
+        what = f"the virtual drive gave an invalid reply to {command!r}"
         return LabError(what, hint=_HINT)
 
     def _gone(self, command: str) -> LabError:
-        """Return the error that says how the process ended."""
+        """Return the error for how the process ended."""
         if self._errors.closed:
             return LabError(f"the virtual drive is closed: {command!r}", hint=_HINT)
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -225,8 +225,8 @@ class DriveProcess:
         else:
             how = f"ended with status {status}"
         self._errors.seek(0)
-        said = self._errors.read().decode(errors="replace").strip().splitlines()
-        why = f" ({said[-1]})" if said else ""
+        printed = self._errors.read().decode(errors="replace").strip().splitlines()
+        why = f" ({printed[-1]})" if printed else ""
         return LabError(
             f"the virtual drive {how}{why} before it answered {command!r}", hint=_HINT
         )

@@ -1,6 +1,6 @@
 """A drive as one file: the FUSE protocol, spoken directly on /dev/fuse.
 
-A drive that takes time answers late while it goes on taking requests, which is why
+A drive that takes time answers late while it continues to take requests, which is why
 no library that calls back and waits for the answer is used here.
 
 Mounted over an ordinary file, the root of the file system is a file too: it is the
@@ -185,7 +185,7 @@ class FuseDrive:
             os.writev(self._descriptor, parts)
         except OSError as error:
             # ENOENT: who asked was killed.  ENODEV: unmounted meanwhile; the next
-            # read says so too.
+            # read reports it too.
             if error.errno not in (errno.ENOENT, errno.ENODEV):
                 raise
 

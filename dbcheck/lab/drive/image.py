@@ -40,10 +40,10 @@ def copy_drive(descriptor: int, size_bytes: int, image: Path) -> None:
                     file.write(content)
             file.truncate(size_bytes)
     except FileExistsError:
-        raise LabError(f"{image} is there already") from None
+        raise LabError(f"{image} already exists") from None
     except OSError as error:
         image.unlink(missing_ok=True)
         raise LabError(
-            f"the drive's image {image} cannot be written: {error.strerror}",
+            f"cannot write the drive's image {image}: {error.strerror}",
             hint="Leave out --keep-image, or name another folder with --runs.",
         ) from error

@@ -182,14 +182,14 @@ class Drive:
         return CutReport(len(writes), cached_bytes, kept, total - kept)
 
     def power_on(self) -> None:
-        """Answer requests again; a fickle drive draws anew what it is."""
+        """Answer requests again; a fickle drive draws again what it is."""
         if self.state is not DriveState.ON:
             self.state = DriveState.ON
             self._power_ons += 1
             self._honest = self._draw_honest()
 
     def _draw_honest(self) -> bool:
-        """Say whether flushes are honoured until the next power-on."""
+        """Return whether flushes are honoured until the next power-on."""
         if self.spec.personality != "fickle":
             return self.spec.personality != "lying"
         # A string is hashed: seeds that are close give draws that are not alike.

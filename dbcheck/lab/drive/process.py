@@ -1,6 +1,6 @@
 """Serve one virtual drive: python -m dbcheck.lab.drive.process.
 
-A process of its own, since it must go on answering the kernel whatever its parent
+A process of its own, since it must answer the kernel whatever its parent
 does, and must die without leaving anything.  control.DriveProcess starts it and sends
 it commands over a local.Channel, each a JSON object that has one answer: see lab.reply,
 which takes longer to import than all else here.

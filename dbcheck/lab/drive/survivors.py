@@ -1,6 +1,7 @@
 """What a power cut leaves of a drive's write cache.
 
-Each kind is what some drive may do and keep its word; docs/method.md has the sources.
+Each kind is what some drive may do without breaking a promise; docs/method.md has
+the sources.
 
 none    the cache is lost as a whole.
 all     the cache outlived the cut, as one with a battery does.
@@ -49,7 +50,7 @@ def surviving(kind: str, writes: Sequence[Write], seed: int) -> Iterator[Write]:
         if kind == "torn" and whole < len(writes):
             yield from _torn(draw, *writes[whole])
     elif kind != "none":
-        raise ValueError(f"no kind of survivors is called {kind!r}")
+        raise ValueError(f"unknown kind of survivors: {kind!r}")
 
 
 def _random_units(

@@ -59,7 +59,7 @@ def unprivileged_account(*names: str) -> Account | None:
             groups = tuple(os.getgrouplist(name, entry.pw_gid))
             return Account(entry.pw_uid, entry.pw_gid, groups)
     raise LabError(
-        "there is no unprivileged account to run a server as",
+        "no unprivileged account to run a server as",
         hint=f"Create the account {names[0]}, or run dbcheck as an ordinary user.",
     )
 
@@ -114,7 +114,7 @@ class DatabaseServer(abc.ABC):
 
     @abc.abstractmethod
     def _takes_queries(self, pid: int) -> bool:
-        """Tell whether the process takes queries, its recovery being over."""
+        """Return whether the process takes queries, its recovery being over."""
 
     @classmethod
     def find(cls, name: str) -> Path | None:
@@ -178,16 +178,16 @@ class DatabaseServer(abc.ABC):
         after timeout_s seconds.
         """
         if not self.begin(timeout_s):
-            said = f"{self._late(timeout_s)}\n{self._why()}"
+            text = f"{self._late(timeout_s)}\n{self._why()}"
             self.kill()
-            raise LabError(said)
+            raise LabError(text)
 
     def begin(self, timeout_s: float) -> bool:
         """Start the server; return whether it takes queries after timeout_s seconds.
 
         If not, it still recovers, and is left to that.  It ends with the thread that
         calls this, so call it from one that stays.  Raise Unrecoverable with the end
-        of its log, and with no process left, if it ends itself, or says by then that
+        of its log, and with no process left, if it ends itself, or reports by then that
         its data are beyond recovery; another LabError if it could not be started, or
         if what ended it was this machine.
         """
@@ -238,7 +238,7 @@ class DatabaseServer(abc.ABC):
         except subprocess.TimeoutExpired:
             self.kill()
             raise LabError(
-                f"the {self.name} server did not stop in {timeout_s:g} s"
+                f"the {self.name} server did not stop within {timeout_s:g} s"
             ) from None
         self.kill()  # what may be left of its children
 
@@ -248,18 +248,18 @@ class DatabaseServer(abc.ABC):
             self._tree.freeze()
 
     def thaw(self) -> None:
-        """Let a frozen server go on."""
+        """Resume a frozen server."""
         if self._tree is not None:
             self._tree.thaw()
 
     def failure(self) -> str | None:
-        """Say why it ended by itself, or None while it runs or is meant not to."""
+        """Return why it ended by itself, or None while it runs or is meant not to."""
         if self._process is None or self._process.poll() is None:
             return None
         return f"exit status {self._process.returncode}\n{self._why()}"
 
     def was_ended(self) -> bool:
-        """Say whether something else ended it: a signal, a shutdown, want of something.
+        """Return whether something else ended it: a signal, a shutdown, a shortage.
 
         No server sends itself one of these signals; whoever is short of memory does, or
         shuts it down.  One that gives up by itself does not exit with 0.
@@ -325,8 +325,8 @@ class DatabaseServer(abc.ABC):
         except OSError as error:
             raise LabError(
                 f"cannot start {command[0]}: {error}",
-                hint=f"Every folder above {self.data} must let the server's account"
-                " through.",
+                hint="Give the server's account search permission (x) on every folder"
+                f" above {self.data}.",
             ) from error
 
     def _run(self, command: list[str], input_file: Path = Path(os.devnull)) -> None:

@@ -50,14 +50,13 @@ class InnodbServer(DatabaseServer, abc.ABC):
 
     @property
     def url(self) -> str:
-        """The SQLAlchemy URL of the account dbcheck, without its password."""
         return f"mysql+mysqlconnector://{USER}@127.0.0.1:{self.port}/dbcheck"
 
     def _arguments(self) -> list[str]:
         socket_file = self.run / "socket"
         if len(str(socket_file)) > _SOCKET_PATH_MAX:
             raise LabError(
-                f"the path {socket_file} is too long for a socket",
+                f"the path {socket_file} is too long for a unix socket",
                 hint="Choose a folder with a shorter name.",
             )
         settings = {

@@ -50,7 +50,7 @@ class MysqlServer(InnodbServer):
         "innodb_doublewrite": "ON",
         "skip_name_resolve": "ON",
         "mysqlx": "OFF",
-        # At 2, the default, InnoDB says nothing of its recovery.
+        # At 2, the default, InnoDB does not report its recovery.
         "log_error_verbosity": "3",
         # "Shutting down plugin", some fifty times, would push out what is to be seen.
         "log_error_suppression_list": "MY-010733",
@@ -114,7 +114,7 @@ class MysqlServer(InnodbServer):
         else:
             raise LabError(
                 f"the MySQL server in {base} has no messages",
-                hint="Give DBCHECK_MYSQLD a mysqld that lies where it was installed.",
+                hint="Set DBCHECK_MYSQLD to a mysqld inside its installation.",
             )
         places = {
             "basedir": str(base),

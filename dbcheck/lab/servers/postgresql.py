@@ -48,7 +48,6 @@ class PostgresqlServer(DatabaseServer):
 
     @property
     def url(self) -> str:
-        """The SQLAlchemy URL of the account dbcheck, without its password."""
         return f"postgresql+psycopg2://{USER}@127.0.0.1:{self.port}/postgres"
 
     @classmethod
@@ -59,7 +58,7 @@ class PostgresqlServer(DatabaseServer):
     def _arguments(self) -> list[str]:
         settings = {**_SETTINGS, **self.settings, "port": str(self.port)}
         options = [f"{name}={value}" for name, value in settings.items()]
-        return ["-D", str(self.data), *(word for o in options for word in ("-c", o))]
+        return ["-D", str(self.data), *(part for o in options for part in ("-c", o))]
 
     def _create(self, password_file: Path) -> None:
         self._run(
@@ -81,8 +80,8 @@ class PostgresqlServer(DatabaseServer):
         lines = self._pid_file_lines()
         if len(lines) <= _LINE_STATUS or lines[_LINE_PID] != str(pid):
             return False
-        words = lines[_LINE_SHARED_MEMORY].split()
-        self._shared_memory = int(words[1]) if len(words) == 2 else None
+        fields = lines[_LINE_SHARED_MEMORY].split()
+        self._shared_memory = int(fields[1]) if len(fields) == 2 else None
         return lines[_LINE_STATUS].strip() in ("ready", "standby")
 
     def _launch(self) -> None:

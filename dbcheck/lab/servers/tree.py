@@ -51,7 +51,7 @@ class ServerTree:
             frozen.update(fresh)
 
     def thaw(self) -> None:
-        """Let frozen processes go on."""
+        """Resume frozen processes."""
         for pid in self.pids():
             _send(pid, signal.SIGCONT)
 
@@ -84,14 +84,14 @@ class ServerTree:
             poller.register(handle, select.POLLIN)
             if not poller.poll(max(0.0, deadline - time.monotonic()) * 1000):
                 raise LabError(
-                    f"server process {pid} outlived SIGKILL by {timeout_s:g} s",
+                    f"server process {pid} still runs {timeout_s:g} s after SIGKILL",
                     hint="It waits for its drive; end the drive, then try again.",
                 )
             os.close(self._dying.pop(pid))
         self._process.wait()
 
     def _is_ours(self, pid: int) -> bool:
-        """Tell whether *pid* executes the program in the folder; False for zombies."""
+        """Return whether *pid*, no zombie, executes the program in the folder."""
         try:
             return (
                 os.readlink(f"/proc/{pid}/cwd") == self._folder

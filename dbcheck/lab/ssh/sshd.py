@@ -82,9 +82,9 @@ class Sshd:
         if self._wait_until_ready():
             return
         self.close()
-        words = (self._folder / "log").read_text(errors="replace").splitlines()
+        lines = (self._folder / "log").read_text(errors="replace").splitlines()
         raise LabError(
-            f"the lab's SSH server does not start: {' | '.join(words[-3:])}",
+            f"the lab's SSH server does not start: {' | '.join(lines[-3:])}",
             hint=f"See its log in {self._folder} and its manual, sshd(8).",
         )
 
@@ -111,8 +111,8 @@ class Sshd:
                 Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)  # sshd insists
             return [binary, "-D", "-e", "-f", str(folder / "config")]
         if _asyncssh():
-            words = (str(folder), str(self.port))
-            return children.module("dbcheck.lab.ssh.fallback", *words)
+            arguments = (str(folder), str(self.port))
+            return children.module("dbcheck.lab.ssh.fallback", *arguments)
         raise programs.absent("sshd")
 
     def _launch(self, command: list[str]) -> None:
@@ -141,7 +141,7 @@ class Sshd:
 
 
 def missing() -> list[str]:
-    """Say what must be installed or mended for an SSH server; [] if nothing."""
+    """Return what must be installed or mended for an SSH server; [] if nothing."""
     if _openssh() or _asyncssh():
         return []
     if programs.find("sshd"):
@@ -163,7 +163,7 @@ def _asyncssh() -> bool:
 
 
 def _root_is_locked() -> bool:
-    """Say whether sshd, started by root, would find root's account locked.
+    """Return whether sshd, started by root, would find root's account locked.
 
     Without PAM it refuses an account whose password begins with "!" (sshd(8));
     an ordinary user's sshd cannot read /etc/shadow.

@@ -63,7 +63,7 @@ class Storage(Protocol):
         """Change what the drive costs, and what survives a cut of it."""
 
     def failure(self) -> str | None:
-        """Say why it is dead, or None."""
+        """Return why it is dead, or None."""
 
     def close(self, server: DatabaseServer) -> None:
         """End *server*, then the storage; what it holds is lost."""
@@ -103,7 +103,7 @@ class FolderStorage:
         """Do nothing: the folder is there, and no drive is."""
 
     def start_counting(self) -> None:
-        """Do nothing: nobody counts."""
+        """Do nothing: nothing is counted."""
 
     def counters(self) -> dict[str, int]:
         """Return nothing."""
@@ -111,9 +111,7 @@ class FolderStorage:
 
     def set(self, **values: object) -> None:
         """Refuse: raise LabError."""
-        raise LabError(
-            "this lab has no drive", hint="Start a lab with the rung called drive."
-        )
+        raise LabError("this lab has no drive", hint="Start a lab with --rung drive.")
 
     def failure(self) -> str | None:
         """Return None: a folder does not die."""

@@ -67,7 +67,7 @@ class DriveStorage:
             timeout=_SYNC_S,
         )
         if done.returncode:
-            raise LabError(f"{self.folder} cannot be synced")
+            raise LabError(f"cannot sync {self.folder}")
         self._running().flush_all()
 
     @contextlib.contextmanager
@@ -116,7 +116,6 @@ class DriveStorage:
         self._mount(self._loop)
 
     def start_counting(self) -> None:
-        """Count from zero."""
         self._counted_from = self._count()
 
     def counters(self) -> dict[str, int]:
@@ -146,7 +145,7 @@ class DriveStorage:
         return None
 
     def close(self, server: DatabaseServer) -> None:
-        """Fail the drive, so that nobody waits for it; end all that is built on it."""
+        """Fail the drive, so that nothing waits for it; end all that is built on it."""
         with contextlib.suppress(LabError):
             self._running().fail()
         try:
@@ -183,13 +182,13 @@ class DriveStorage:
         return {name: n for name, n in counters.items() if name not in _IN_CACHE}
 
     def _contradiction(self, counters: dict[str, int]) -> str | None:
-        """Say why flushes that are expected did not arrive, or None."""
+        """Return why flushes that are expected did not arrive, or None."""
         if self._loop is None:
             return None
         queue = Path("/sys/block", Path(self._loop.path).name, "queue/write_cache")
         found = queue.read_text().strip()
         if found != self._write_cache:
-            return f"{queue} is {found!r}, and not {self._write_cache!r}"
+            return f"{queue} is {found!r} instead of {self._write_cache!r}"
         if counters["writes"] >= _TELLING and not counters["flushes"]:
             return f"the drive saw {counters['writes']} writes and no flush"
         return None

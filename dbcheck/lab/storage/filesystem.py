@@ -45,11 +45,11 @@ def mount(device: str, mountpoint: Path, filesystem: str, options: str = "") -> 
                 str(error)
             ):
                 raise
-            said = [line for line in log if filesystem in line.lower()]
+            messages = [line for line in log if filesystem in line.lower()]
             how = f" with {options!r}" if options else ""
             raise Unrecoverable(
-                f"the kernel does not mount {device} as {filesystem}{how}: "
-                + ("; ".join(said) or str(error)),
+                f"cannot mount {device} as {filesystem}{how}: "
+                + ("; ".join(messages) or str(error)),
                 hint="A rejected option is the lab's mount_options; a damaged "
                 "filesystem is what the cut left.",
             ) from error
@@ -68,9 +68,12 @@ def umount(mountpoint: Path, timeout_s: float = 10.0) -> None:
             if error.errno == errno.EINVAL:  # nothing is mounted there
                 return
             if error.errno != errno.EBUSY or time.monotonic() >= deadline:
-                users = ", ".join(_users(mountpoint)) or "nobody that can be seen"
+                users = (
+                    ", ".join(_users(mountpoint))
+                    or "processes that are not visible here"
+                )
                 raise LabError(
-                    f"{mountpoint} cannot be unmounted: {error.strerror}",
+                    f"cannot unmount {mountpoint}: {error.strerror}",
                     hint=f"It is in use by {users}.",
                 ) from error
             time.sleep(_POLL_S)

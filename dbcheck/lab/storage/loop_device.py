@@ -1,6 +1,6 @@
 """A loop device: the virtual drive's file as a block device.
 
-The device clears itself (LO_FLAGS_AUTOCLEAR) when nobody has it open any more: not
+The device clears itself (LO_FLAGS_AUTOCLEAR) when no process has it open any more: not
 this process, not a filesystem that is mounted from it.  So nothing is left of it,
 whoever is killed, and whenever.
 """
@@ -71,7 +71,7 @@ class LoopDevice:
         while self.attached():
             if time.monotonic() >= deadline:
                 raise LabError(
-                    f"{self.path} is still in use {timeout_s:g} s after it was let go",
+                    f"{self.path} is still in use {timeout_s:g} s after its release",
                     hint="Look for a mount of it with findmnt, in every mount "
                     "namespace; it is freed when the last one is gone.",
                 )
@@ -126,7 +126,7 @@ def _configure(backing: int) -> tuple[str, int]:
             f"no loop device for the virtual drive: {path}: {error.strerror}",
             hint="The lab needs root, CAP_SYS_ADMIN and loop devices in /dev.",
         ) from error
-    raise LabError(f"others took each of {_TRIES} free loop devices first")
+    raise LabError(f"other processes took each of {_TRIES} free loop devices first")
 
 
 def _try_configure(path: str, config: bytes) -> int | None:
@@ -134,7 +134,7 @@ def _try_configure(path: str, config: bytes) -> int | None:
     writable = os.open(path, os.O_RDWR)
     try:
         fcntl.ioctl(writable, _LOOP_CONFIGURE, config)
-        # Kept open for reading only: some kernels refuse to mount what somebody has
+        # Kept open for reading only: some kernels refuse to mount what a process has
         # open for writing (CONFIG_BLK_DEV_WRITE_MOUNTED).
         return os.open(path, os.O_RDONLY)
     except OSError as error:

@@ -7,7 +7,7 @@ from pathlib import Path
 from dbcheck.core.cutclass import CutClass
 from dbcheck.errors import UsageError
 
-# By what the manual pages of fence-agents 4.12 say that each switches.  Agents of
+# What each switches, from the manual pages of fence-agents 4.12.  Agents of
 # frameworks in front of something else (powerman, ironic, skalar) are not listed.
 _OUTLETS = (
     *("apc", "apc_snmp", "cdu", "cyberpower_ssh", "eaton_snmp", "eaton_ssh", "emerson"),
@@ -51,8 +51,8 @@ def agreed(what: str, known: CutClass | None, declared: CutClass | None) -> CutC
     """
     if known and declared and known is not declared:
         raise UsageError(
-            f"{what} makes cuts of the class {known.value!r}, not {declared.value!r}",
-            hint="Leave dbcheck_power_class out, or take the switch that makes that "
-            "cut.",
+            f"{what} makes cuts of class {known.value!r}, but {declared.value!r} is "
+            "declared",
+            hint="Remove dbcheck_power_class, or use a switch that makes such cuts.",
         )
     return known or declared or CutClass.UNKNOWN

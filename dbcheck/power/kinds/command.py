@@ -1,4 +1,4 @@
-"""Programs that switch: run without a shell, bounded in time, ended with their kin."""
+"""Programs that switch: run without a shell, limited in time, ended with children."""
 
 from __future__ import annotations
 
@@ -50,11 +50,11 @@ def run(
     timeout(1) ends them a little later.  Raise PowerError if it cannot be run, or
     takes longer than *timeout_s*.
     """
-    leash = ("timeout", "-s", "KILL", f"{timeout_s + _GRACE_S:g}")
+    wrapper = ("timeout", "-s", "KILL", f"{timeout_s + _GRACE_S:g}")
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         try:
             process = subprocess.Popen(
-                (*leash, *command),
+                (*wrapper, *command),
                 env=children.environment(keep),
                 stdin=subprocess.PIPE,
                 stdout=out,
@@ -63,7 +63,7 @@ def run(
             )
         except OSError as error:
             raise PowerError(
-                f"the {what} cannot be run: timeout: {error.strerror}",
+                f"cannot run the {what}: timeout: {error.strerror}",
                 hint="Install coreutils.",
             ) from None
         try:
@@ -71,7 +71,7 @@ def run(
         except subprocess.TimeoutExpired:
             raise PowerError(
                 f"the {what} took longer than {timeout_s:g} s",
-                hint="Raise the power timeout, or fix what it waits for.",
+                hint="Raise the power timeout, or fix the cause of the delay.",
             ) from None
         finally:
             with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -83,8 +83,8 @@ def run(
         finished = Finished(process.returncode, _text(out, hidden), _text(err, hidden))
     if finished.code == 127:
         raise PowerError(
-            f"the {what} cannot be run: {finished.output_tail}",
-            hint="Install it, or give its whole path.",
+            f"cannot run the {what}: {finished.output_tail}",
+            hint="Install the program, or give its full path.",
         )
     return finished
 

@@ -48,7 +48,6 @@ class ExecPlan:
 
     @classmethod
     def read(cls, fields: Fields) -> Self:
-        """Return the plan that *fields* hold; raise UsageError naming the key."""
         return shared.read(cls, fields)
 
     @property
@@ -75,10 +74,10 @@ class ExecPlan:
         back = "with no restore command: the power must come back by itself"
         if self.restore:
             back = f"wait at least {self.off_s:g} s, then run `{shown(self.restore)}`"
-        said = f"run `{shown(self.cut)}`, {back}"
+        steps = f"run `{shown(self.cut)}`, {back}"
         if self.state:
-            said += f"; `{shown(self.state)}` would report whether the power is on"
-        return said
+            steps += f"; `{shown(self.state)}` would report whether the power is on"
+        return steps
 
     def outlet(self) -> Hashable:
         """Return the program that cuts, with its arguments."""
@@ -109,8 +108,8 @@ class ExecSwitch:
         """Run the state program; UNKNOWN if there is none."""
         if not self._plan.state:
             return PowerState.UNKNOWN
-        words = self._run("state", self._plan.state).split()
-        last = words[-1].strip(".").lower() if words else ""
+        printed = self._run("state", self._plan.state).split()
+        last = printed[-1].strip(".").lower() if printed else ""
         try:
             return PowerState(last)
         except ValueError:
@@ -124,7 +123,7 @@ class ExecSwitch:
         if self.state() is PowerState.OFF:
             raise PowerError(
                 "the power is off already, yet the server answered",
-                hint="The state command looks at another host than the target.",
+                hint="The state command reports on a different host; correct it.",
             )
         self._prepared = True
 

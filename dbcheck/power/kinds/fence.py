@@ -57,7 +57,6 @@ class FencePlan:
 
     @classmethod
     def read(cls, fields: Fields) -> Self:
-        """Return the plan that *fields* hold; raise UsageError naming the key."""
         options, secrets = fields.options(shared.OPTIONS)
         if plug := fields.value(shared.PLUG, str, ""):
             options["plug"] = plug
@@ -138,8 +137,8 @@ class FenceSwitch:
         for name, value in plan.options.items():
             if not value.isprintable():
                 raise UsageError(f"{self._name}: the option {name} is not printable")
-        said = run((program, "-o", "metadata"), self._name, _METADATA_TIMEOUT_S)
-        metadata = fence_metadata.parse(self._name, said.output)
+        done = run((program, "-o", "metadata"), self._name, _METADATA_TIMEOUT_S)
+        metadata = fence_metadata.parse(self._name, done.output)
         metadata.require_power(self._name)
         given = plan.options.keys() | plan.secrets.keys()
         metadata.require_options(self._name, given)
@@ -150,7 +149,7 @@ class FenceSwitch:
         self._reveal: Callable[[], Mapping[str, str]] = lambda: secrets
 
     def state(self) -> PowerState:
-        """Ask the device; raise PowerError if it does not say.
+        """Ask the device; raise PowerError if it does not report it.
 
         Its output and its exit code must agree: 2 is off, but also a wrong option
         (EC_BAD_ARGS in fencing.py of fence-agents).
@@ -166,7 +165,7 @@ class FenceSwitch:
         if self.state() is not PowerState.ON:
             raise PowerError(
                 "the power is off already, yet the server answered",
-                hint="The agent switches another outlet than the target's.",
+                hint="The agent switches a different outlet; correct its options.",
             )
         self._prepared = True
 
@@ -179,9 +178,9 @@ class FenceSwitch:
             self.prepare()
         self._prepared = False
         asked_us = now_us()
-        said = self._switch("off", PowerState.OFF)
+        output = self._switch("off", PowerState.OFF)
         self._timer.begin()
-        report = {"agent": self._name, "output": said}
+        report = {"agent": self._name, "output": output}
         held = {"off_s": self._timer.off_s, "off_seen": True}
         return Cut(asked_us, None, {**report, **held})
 
@@ -202,7 +201,7 @@ class FenceSwitch:
     def _switch(self, action: str, wanted: PowerState) -> str:
         done = self._ask(action)
         if done.code:
-            hint = "Look at the device: its power may be off or on."
+            hint = "Check the device: the power may be on or off."
             raise self._failed(action, done, hint)
         wait_for(wanted, self.state, self._plan.timeout_s)
         return done.output[-TAIL_MAX:]

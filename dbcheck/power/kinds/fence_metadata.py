@@ -1,4 +1,4 @@
-"""What a fence agent's metadata says, and whether the agent cuts power at all."""
+"""A fence agent's metadata, and whether the agent cuts power at all."""
 
 from __future__ import annotations
 
@@ -71,21 +71,21 @@ class Metadata:
             if name in RESERVED:
                 raise UsageError(
                     f"{agent}: the option {name} is reserved; dbcheck sets it",
-                    hint="Leave it out: dbcheck runs the agent with off, then with on.",
+                    hint="Remove it: dbcheck runs the agent with off, then with on.",
                 )
             if name not in self.options:
                 close = difflib.get_close_matches(name, self.options, 1)
                 known = ", ".join(sorted(self.options.keys() - RESERVED))
                 raise UsageError(
                     f"{agent} has no option {name}",
-                    hint=f"Is it {close[0]}?" if close else f"It has {known}.",
+                    hint=f"Did you mean {close[0]}?" if close else f"It has {known}.",
                 )
         older = set(self.options.values()) - {""}
         for name in sorted(self.required - older - RESERVED | _needed(agent)):
             if not {name, self.options.get(name, "")} & set(given):
                 raise UsageError(
                     f"{agent} needs the option {name}",
-                    hint=f"See its manual page, {agent}(8).",
+                    hint=f"See the manual page {agent}(8).",
                 )
 
 
@@ -103,7 +103,7 @@ def require_name(agent: str) -> None:
 
 
 def parse(agent: str, text: str) -> Metadata:
-    """Return what the XML *text* says (FenceAgentAPI.md of fence-agents)."""
+    """Parse the XML *text* (FenceAgentAPI.md of fence-agents); raise UsageError."""
     try:
         root = ElementTree.fromstring(text)
     except (ElementTree.ParseError, ValueError, LookupError) as error:

@@ -33,7 +33,6 @@ class LabPlan:
 
     @classmethod
     def read(cls, fields: Fields) -> Self:
-        """Return the plan that *fields* hold; raise UsageError naming the key."""
         return shared.read(cls, fields)
 
     @property

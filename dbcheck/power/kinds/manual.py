@@ -32,7 +32,6 @@ class ManualPlan:
 
     @classmethod
     def read(cls, fields: Fields) -> Self:
-        """Return the plan that *fields* hold; raise UsageError naming the key."""
         return shared.read(cls, fields)
 
     @property

@@ -70,6 +70,6 @@ def wait_for(
         if time.monotonic() > deadline:
             raise PowerError(
                 f"the power is still {state.value} after {timeout_s:g} s",
-                hint="Look at the switch before you trust this cycle.",
+                hint="Check the switch; do not trust this cycle.",
             )
         time.sleep(POLL_S)

@@ -42,7 +42,6 @@ class SysrqPlan:
 
     @classmethod
     def read(cls, fields: Fields) -> Self:
-        """Return the plan that *fields* hold; raise UsageError naming the key."""
         return shared.read(cls, fields)
 
     @property
@@ -78,8 +77,8 @@ class SysrqPlan:
         """Return the switch; nothing is reached yet."""
         if host is None or host.place == LOCAL:
             raise UsageError(
-                "sysrq needs SSH to another host than this one",
-                hint="Give ansible_host, and leave dbcheck_ask_host true.",
+                "sysrq needs SSH to a host other than this one",
+                hint="Set ansible_host, and do not set dbcheck_ask_host to false.",
             )
         return SysrqSwitch(self, host)
 
@@ -122,7 +121,9 @@ class SysrqSwitch:
         try:
             self._armed = self._host.arm_reset(self._trigger)
         except HostError as error:
-            raise PowerError(f"no reset: {error}", hint=error.hint) from None
+            raise PowerError(
+                f"cannot reset the host: {error}", hint=error.hint
+            ) from None
         try:
             self._require_other(self._armed.identity)
         except PowerError:
@@ -139,7 +140,9 @@ class SysrqSwitch:
         try:
             self._armed.reset()
         except HostError as error:
-            raise PowerError(f"no reset: {error}", hint=error.hint) from None
+            raise PowerError(
+                f"cannot reset the host: {error}", hint=error.hint
+            ) from None
         finally:
             self._let_go()
         self._wait_until_gone(before)
@@ -165,7 +168,7 @@ class SysrqSwitch:
         if host.boot_id == boot_id():
             raise PowerError(
                 f"{self._host.place} is the machine that dbcheck runs on",
-                hint="Run dbcheck on another machine than the one that it resets.",
+                hint="Run dbcheck on a machine other than the one it resets.",
             )
 
     def _wait_until_gone(self, before: Identity) -> None:
@@ -180,5 +183,5 @@ class SysrqSwitch:
         raise PowerError(
             f"{self._host.place} is still up {self._timeout_s:g} s after the sysrq "
             "reset",
-            hint="See its kernel's log: is sysrq compiled in (CONFIG_MAGIC_SYSRQ)?",
+            hint="Check its kernel log, and that it has sysrq (CONFIG_MAGIC_SYSRQ).",
         )
