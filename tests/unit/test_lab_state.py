@@ -56,7 +56,7 @@ def test_a_runtime_folder_of_somebody_else_is_not_used(
 
 @pytest.mark.parametrize("name", ["..", "a/b", ".lock", "Lab", "-a", "a" * 41, "a\n"])
 def test_a_name_that_could_be_a_path_is_refused(root: Path, name: str) -> None:
-    with pytest.raises(UsageError, match="a lab cannot be called"):
+    with pytest.raises(UsageError, match="invalid lab name"):
         state.create(name)
 
 

@@ -83,7 +83,7 @@ def test_garbage_at_the_end_is_a_torn_tail(garbage: bytes) -> None:
     ],
 )
 def test_garbage_that_no_write_left_is_damage(garbage: bytes) -> None:
-    with pytest.raises(LogDamaged, match="a broken frame has "):
+    with pytest.raises(LogDamaged, match="a damaged frame is followed by "):
         entries(sound().data() + garbage)
 
 
