@@ -42,9 +42,10 @@ soak: setup
 constraints:
 	.ci/constraints
 
-# Types take one core, and longest; the rest runs beside them.
+# Types and unit tests take one core each, and about as long. Workers of pytest would
+# each import and collect everything once more: on two cores that costs what it gains.
 check: setup
-	$(MAKE) --no-print-directory --output-sync=target -j 2 types style unit
+	$(MAKE) --no-print-directory --output-sync=target -j 2 types unit style
 
 types:
 	$(BIN)/mypy
@@ -55,7 +56,7 @@ style:
 	$(BIN)/lint-imports --no-cache
 
 unit:
-	$(PYTEST) -q -n 2 tests/unit
+	$(PYTEST) -q tests/unit
 
 fix: setup
 	$(BIN)/ruff format .

@@ -475,7 +475,7 @@ def test_an_interrupt_while_a_session_is_replaced_leaves_none_open(
     assert site.server.open == []
 
 
-def test_what_an_interrupted_end_has_closed_is_not_used_again(
+def test_an_end_that_was_interrupted_can_be_called_again(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     site = make(until_last)
