@@ -169,7 +169,7 @@ class Canaries:
         try:
             ended = self._next_result(_Ended, timeout_s=None)
             self._failure, self._answered = ended.stopped, True
-            # However late this comes, they wrote hardly longer than they reported.
+            # However late this is heard, they wrote hardly longer than they reported.
             came_us, sent_us, _ = (self._reports or [(_now_us(), 0, ())])[-1]
             self._note(came_us, sent_us, (ended.buffered, *ended.direct))
         except HostError as error:

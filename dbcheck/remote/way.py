@@ -37,7 +37,7 @@ def way_to(
     """Return the way to *url*: ssh://[user@]host[:port], or "local:" for this host.
 
     Nothing is connected yet.  The options are those of sshconnect.SshOptions.
-    Raise UsageError if the URL is invalid.
+    Raise UsageError if the URL makes no sense.
     """
     if url == LOCAL:
         return Way(url, run_here)

@@ -30,14 +30,14 @@ def open_witness(
 
     volatile accepts a folder in memory: for a lab alone.  The last four are for
     ssh, see SshOptions; a lab names an empty config_file, /dev/null.  Raise
-    UsageError if the URL is invalid.
+    UsageError if the URL makes no sense.
     """
     try:
         parts = urlsplit(url)
         _ = parts.port  # parsed only when asked for
-    except ValueError:  # whose text may hold a part of a password
-        raise UsageError("the URL of the witness is invalid", hint=_HINT) from None
-    if parts.password is not None:  # the message must not show it
+    except ValueError:  # whose words may hold a part of a password
+        raise UsageError("the URL of the witness cannot be read", hint=_HINT) from None
+    if parts.password is not None:  # say nothing that could show it
         raise UsageError(
             "a witness's URL must hold no password",
             hint="Log in with a key; `ssh-add` unlocks one.",

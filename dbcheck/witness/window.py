@@ -23,7 +23,7 @@ class WindowLimits:
     acks:      unconfirmed at once; when there are so many, sessions wait.
     age_s:     of the oldest unconfirmed ack; when it is older, sessions wait.
     silence_s: when the oldest is older than this, the witness is taken for dead;
-               longer than TCP needs to recover from an outage of 20 s.
+               longer than TCP needs to go on after an outage of 20 s.
     lockstep:  every session waits for the confirmation of its own ack.
     """
 

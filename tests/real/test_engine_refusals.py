@@ -646,7 +646,9 @@ def test_a_table_that_would_be_read_from_its_index_is_not_read(
     try:
         list(batches(postgresql))
         monkeypatch.setattr(postgresql_link, "HEAP", {})
-        with pytest.raises(EngineError, match="does not plan a seq scan for count_ledger"):
+        with pytest.raises(
+            EngineError, match="does not plan a seq scan for count_ledger"
+        ):
             list(batches(postgresql))
     finally:
         run(postgresql, "alter role dbcheck reset enable_seqscan")

@@ -52,6 +52,7 @@ class ExecPlan:
 
     @classmethod
     def read(cls, fields: Fields) -> Self:
+        """Return the plan that *fields* hold; raise UsageError naming the key."""
         cut = fields.command(_CUT)
         if not cut:
             raise fields.error(_CUT, "is missing", "Give it as a list of strings.")

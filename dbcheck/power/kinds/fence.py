@@ -60,6 +60,7 @@ class FencePlan:
 
     @classmethod
     def read(cls, fields: Fields) -> Self:
+        """Return the plan that *fields* hold; raise UsageError naming the key."""
         agent = fields.required(_AGENT)
         options, secrets = fields.options(shared.OPTIONS)
         if plug := fields.text(_PLUG):

@@ -32,6 +32,7 @@ class LabPlan:
 
     @classmethod
     def read(cls, fields: Fields) -> Self:
+        """Return the plan that *fields* hold; raise UsageError naming the key."""
         return cls(fields.required(_LAB), shared.declared(fields))
 
     @property

@@ -33,6 +33,7 @@ class ManualPlan:
 
     @classmethod
     def read(cls, fields: Fields) -> Self:
+        """Return the plan that *fields* hold; raise UsageError naming the key."""
         return cls(shared.off_s(fields), shared.declared(fields))
 
     @property

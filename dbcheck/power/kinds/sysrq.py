@@ -42,6 +42,7 @@ class SysrqPlan:
 
     @classmethod
     def read(cls, fields: Fields) -> Self:
+        """Return the plan that *fields* hold; raise UsageError naming the key."""
         return cls(shared.timeout_s(fields), shared.declared(fields))
 
     @property
