@@ -36,7 +36,7 @@ class ArmedReset:
         return self._channel.is_alive()
 
     def reset(self) -> None:
-        """Send the one message; a host that obeys cannot answer any more."""
+        """Send the one message; a host that resets cannot answer any more."""
         self._channel.ask(host_agent.RESET)
         with contextlib.suppress(HostError):
             self._channel.receive(_REPLY_S)

@@ -2,7 +2,7 @@
 
 Until a connection stands, libpq writes a server's notices to C's stderr (PostgreSQL 17
 manual, 34.13, Notice Processing), and psycopg2 takes them over only then.  A hostile
-server could so send a terminal what it obeys.
+server could so send control sequences to a terminal.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 SESSION: Mapping[str, str] = {
-    # What a statement means.  Every name of ours bears its schema.
+    # What a statement means.  Every name of ours has its schema.
     "search_path": "pg_catalog",
     "default_transaction_isolation": "read committed",
     "default_transaction_deferrable": "off",

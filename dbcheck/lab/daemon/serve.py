@@ -141,7 +141,7 @@ def _watch(client: int) -> None:
     threading.Thread(target=wait, name="client watch", daemon=True).start()
 
 
-def _settle_in(entry: LabRecord, folder: Path, *, isolated: bool) -> Path:
+def _prepare_folder(entry: LabRecord, folder: Path, *, isolated: bool) -> Path:
     """Make the place where storage and server live, and return it."""
     os.chdir("/")
     os.umask(0o022)
@@ -173,7 +173,7 @@ def _run(entry: LabRecord, ready: int, *, isolated: bool) -> None:
             stack.callback(os.close, parent)
             stack.callback(shutil.rmtree, path.name, True, dir_fd=parent)
         try:
-            base = _settle_in(entry, folder, isolated=isolated)
+            base = _prepare_folder(entry, folder, isolated=isolated)
             spec = LabSpec.from_json(str(entry.read()["spec"]))
             daemon = Daemon(entry, folder, base, spec)
             daemon.start()

@@ -56,7 +56,7 @@ def _prepare_process() -> None:
 class DriveServer:
     """The loop between the kernel's requests and the parent's commands.
 
-    A command that makes no sense is answered with an error, and changes nothing.
+    An invalid command is answered with an error, and changes nothing.
 
     watchdog_s: a drive that stays frozen for so long fails by itself, for as long as
     it is frozen a sync anywhere on the machine hangs.
