@@ -26,12 +26,14 @@ class Settings:
     depth: the deepest that the cut may have gone: what is unknown counts as deepest.
     whole_pages: all places lie on storage that is known to tear no page.
     torn: a lab's drive tore the writes that were not flushed.
+    known: there are rules for servers of this family.
     """
 
     flagged: tuple[Finding, ...]
     depth: Depth
     whole_pages: bool = False
     torn: bool = False
+    known: bool = True
 
     def at_fault(self, *, lost: bool) -> tuple[Finding, ...]:
         """Return those under which such a cut loses commits.
@@ -56,6 +58,9 @@ class Settings:
         return Item(ItemId.SETTINGS, standing, detail, required=True)
 
     def _meaning(self, chance: str) -> tuple[Standing, str]:
+        if not self.known:
+            said = "no rules are known for servers of this family"
+            return Standing.NOT_OBSERVABLE, said
         if self._losing:
             said = f"{self._losing[0]} is documented to lose commits{chance}"
             return Standing.ABSENT, said
@@ -147,6 +152,7 @@ def settings_at(
         _deepest(manifest, depths),
         _writes_whole_pages(manifest),
         _tore(manifest),
+        bool(rules.RULES[manifest.family]),
     )
 
 

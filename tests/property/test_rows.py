@@ -97,7 +97,9 @@ def test_a_row_in_several_packets_is_one(more: int) -> None:
 def test_a_torn_stream_is_never_whole(rows: list[Row], data: st.DataObject) -> None:
     stream = result_of(rows)
     torn = stream[: data.draw(st.integers(0, len(stream) - 1))]
-    with pytest.raises(ProtocolViolation, match="the connection ended in the middle of the rows"):
+    with pytest.raises(
+        ProtocolViolation, match="the connection ended in the middle of the rows"
+    ):
         read_result(torn, lambda size: size)
     messages = copy_of(rows)
     with pytest.raises(ProtocolViolation, match="COPY"):

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from dbcheck.audit import rules
 from dbcheck.campaign.judging import judge_run
 from dbcheck.campaign.outcome import to_json
 from dbcheck.core.depth import Depth, Remains, Ring
@@ -528,3 +529,11 @@ def test_nothing_is_read_under_a_setting_that_hides_rows(
     result = judged(tmp_path, settings={**safe, name: value})
     assert result["verdict"] == "INCONCLUSIVE"
     assert f"{name} = {value} may hide" in result["reasons"][0]
+
+
+def test_without_rules_no_setting_is_called_durable(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(rules, "RULES", {"postgresql": ()})
+    item = settings_at(manifest(), None, [Depth.OS]).item(kept=True)
+    assert (item.standing, item.required) == (Standing.NOT_OBSERVABLE, True)
