@@ -7,6 +7,7 @@ them as the next format has them.  What an older dbcheck did not look at becomes
     2 -> 3  the host's facts name volumes; the size of a payload does not depend on the
             epoch; servers of the MySQL family have a crash canary
     3 -> 4  a workload names its plan; there may be several tables
+    4 -> 5  what a control showed is named, and not read from its reason
 
 Kinds of records that are not listed here are read in the newest format alone.
 """
@@ -16,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-FORMAT = 4  # the newest, in which every record is written
+FORMAT = 5  # the newest, in which every record is written
 ONLY_TABLE = ""  # stands for the name of the table where a record does not have it
 
 Values = dict[str, Any]
@@ -101,11 +102,27 @@ def _after_of_3(values: Values) -> Values:
     return {**upgraded, "tables": {} if table is None else {ONLY_TABLE: table}}
 
 
+_BLIND = "control lost nothing"  # the whole reason of a control that saw no loss
+
+
+def _manifest_of_4(values: Values) -> Values:
+    if "controls" not in values:
+        return values
+    return {**values, "controls": [_control_of_4(each) for each in values["controls"]]}
+
+
+def _control_of_4(control: Values) -> Values:
+    kept = {name: value for name, value in control.items() if name != "verdict"}
+    passed = control["verdict"] == "PASS"
+    blind = control["reason"] == _BLIND
+    return {**kept, "outcome": "lost" if passed else "blind" if blind else "unfair"}
+
+
 def _unchanged(values: Values) -> Values:
     return values
 
 
-MANIFEST: Steps = {2: _manifest_of_2, 3: _manifest_of_3}
-LOAD: Steps = {2: _load_of_2, 3: _unchanged}
-RESTORE: Steps = {2: _unchanged, 3: _unchanged}
-AFTER: Steps = {2: _after_of_2, 3: _after_of_3}
+MANIFEST: Steps = {2: _manifest_of_2, 3: _manifest_of_3, 4: _manifest_of_4}
+LOAD: Steps = {2: _load_of_2, 3: _unchanged, 4: _unchanged}
+RESTORE: Steps = {2: _unchanged, 3: _unchanged, 4: _unchanged}
+AFTER: Steps = {2: _after_of_2, 3: _after_of_3, 4: _unchanged}

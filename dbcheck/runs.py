@@ -26,7 +26,7 @@ import re
 import secrets
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -36,29 +36,19 @@ import numpy as np
 from dbcheck import formats, stored
 from dbcheck.audit.rules import RULES
 from dbcheck.clientkey import ClientKey
-from dbcheck.core.apart import Apart
-from dbcheck.core.control import ControlFacts
-from dbcheck.core.cut import Cut
-from dbcheck.core.cutclass import CutClass
-from dbcheck.core.depth import Completed
-from dbcheck.core.moments import Moment
-from dbcheck.core.places import Place
-from dbcheck.core.plans.plan import Plan
-from dbcheck.core.plans.registry import plan_of, tables_of
-from dbcheck.core.reached import Reached
-from dbcheck.core.records import AfterRecord, RestoreRecord, StoredRows
-from dbcheck.core.schedule import EPOCH_MAX, Schedule
-from dbcheck.core.server import LogPosition, ServerFacts
+from dbcheck.core.plans.registry import tables_of
+from dbcheck.core.records import (
+    AfterRecord,
+    LoadRecord,
+    Manifest,
+    RestoreRecord,
+    StoredRows,
+)
 from dbcheck.core.survivors import RECORD, Records
-from dbcheck.core.table import TableFacts
-from dbcheck.core.target import HostBefore
 from dbcheck.errors import RunFormatError, UsageError, WitnessError
-from dbcheck.ports.witness import Watermark, WindowFacts
-from dbcheck.workload import PAYLOAD_BYTES_MAX, PROCESSES_MAX, Workload
 
 _RUN_ID = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{6}")
 _RECORDS_PER_READ = 1 << 16
-LOGS_MAX = 1 + PROCESSES_MAX
 
 
 def new_run_id(utc: str) -> str:
@@ -76,156 +66,14 @@ def require_run_id(text: str) -> str:
     return text
 
 
-@dataclass(frozen=True, slots=True)
-class Manifest:
-    """What was known before the first commit of the load.
-
-    created:       UTC, ISO 8601.
-    seed, epoch:   see core.schedule; they decide every row.
-    family:        "postgresql" or "mysql".  target: URL without a password.
-    witness, witness_kind: the witness's URL, and "ssh" or "file".
-    window_acks:   most acks that may be unconfirmed at once.
-    logs:          how many logs the witness holds of the run, numbered from 0.
-    clock_us, wall_us: the client's monotonic and wall clocks at one moment.
-    cut_class:     what the switch cuts, as far as that is known or declared.
-    class_assumed: it was not declared: a person cuts, and AC is assumed.
-    reached:       how deep the switch was seen to go on the idle host, if it was.
-    lab:           the lab's spec, if the rig is a lab; {} else.
-    host:          what the target's host reported, None without --target-host.
-    control:       this run is a control: its sessions were relaxed.
-    tables:        what each table held, by its name.
-    controls:      what the controls before this run showed, if there were any.
-    moment:        when the cut is to come, if a campaign drew it.
-    sizes_by_epoch: see core.schedule.Schedule; true of runs of format 2.
-    places:        the directories that an ack depends on.
-    no_canary:     why there is no crash canary, "" if there is one.
-    apart:         what showed that the witness is not on the target's host, None in a
-                   lab.
-    restore_command: what a user types to give back the power that this run cuts; "" if
-                   nothing can be typed, as where a human cuts.
-    """
-
-    run_id: str
-    created: str
-    dbcheck: str
-    seed: int
-    epoch: int
-    family: str
-    target: str
-    workload: Workload
-    witness: str
-    witness_kind: str
-    window_acks: int
-    power: str
-    clock_us: int
-    wall_us: int
-    before: ServerFacts
-    tables: Mapping[str, TableFacts]
-    cut_class: CutClass = CutClass.UNKNOWN
-    class_assumed: bool = False
-    reached: Reached | None = None
-    lab: Mapping[str, Any] = field(default_factory=dict)
-    host: HostBefore | None = None
-    control: bool = False
-    controls: tuple[ControlFacts, ...] = ()
-    moment: Moment | None = None
-    logs: int = 1
-    places: tuple[Place, ...] = ()
-    no_canary: str = ""
-    apart: Apart | None = None
-    restore_command: str = ""
-    sizes_by_epoch: bool = False
-
-    def __post_init__(self) -> None:
-        """Refuse a run that no dbcheck can have made."""
-        if self.family not in RULES:
-            raise ValueError(f"no servers are of the family {self.family!r}")
-        if not 1 <= self.logs <= LOGS_MAX:
-            raise ValueError(f"a run cannot have {self.logs} logs")
-        if not 0 <= self.seed < 1 << 63 or not 1 <= self.epoch <= EPOCH_MAX:
-            raise ValueError(f"no run has the seed {self.seed}, epoch {self.epoch}")
-        sizes = self.workload.payload_bytes
-        if not all(1 <= size <= PAYLOAD_BYTES_MAX for size in sizes):
-            raise ValueError(f"no payload has {max(sizes)} bytes")
-        if {table.name for table in tables_of(self.workload.plan)} != set(self.tables):
-            raise ValueError(f"the tables {sorted(self.tables)} are not of that plan")
-
-    def plan(self) -> Plan:
-        """Return the operations of the run and what judges them."""
-        sizes = self.workload.payload_bytes
-        schedule = Schedule(self.seed, self.epoch, sizes, self.sizes_by_epoch)
-        return plan_of(self.workload.plan, schedule)
-
-    def to_bytes(self) -> bytes:
-        """Return the manifest as it is stored here and on the witness."""
-        return stored.to_bytes(self)
-
-    @classmethod
-    def from_bytes(cls, content: bytes, where: str) -> Manifest:
-        """Read a stored manifest; raise RunFormatError, naming *where*, if not one."""
-        return stored.from_bytes(content, cls, where, formats.MANIFEST)
-
-
-@dataclass(frozen=True, slots=True)
-class LoadRecord:
-    """What the client saw of one load; times on its monotonic clock, microseconds.
-
-    sent, acked: session -> operations sent, acks received.
-    gone:        "broken", "silent", or "" if the server never went.
-    gone_us:     when the sessions broke, or the silence began.
-    in_flight:   sessions that waited for a reply when the server went; in lockstep or
-                 under a rate also for their turn, within a second of an ack.
-    watermarks:  what the witness had confirmed at the end, by the log's number;
-                 None if that is not known of a log.
-    windows:     the largest windows seen, by the log's number.
-    refusals:    errors that the server answered instead of an ack.
-    farewells:   what it said to the sessions that it ended itself.
-    canaries:    how far the canaries came, None if there were none.
-    canaries_elsewhere: the same of HostBefore.elsewhere, each.
-    heard_us:    when their last report came: the host had its power until then.
-    host_lived:  the host still answered when the load was over; not asked of a lab's.
-                 None: it was not asked.
-    switched_us: when the switch said that it had cut, None if it did not.
-    due_us:      when the cut was to come; None if it never was.
-    no_checkpoint: why there was none although the cut was to come in its midst.
-    cut_failed:  why the switch failed once it was asked to cut, "" if it did not: the
-                 power may have gone all the same.
-    settings:    the server's just before the cut, None if they were not read.
-    log:         where the server's log stood when the load began and just before the
-                 cut; None if either is not known.
-    canary_held: the session that holds the crash canary, if it needs one, still lived
-                 just before the cut; before one by hand, as far as is known.
-    """
-
-    sent: Mapping[int, int]
-    acked: Mapping[int, int]
-    began_us: int
-    last_ack_us: int | None
-    gone: str
-    gone_us: int | None
-    in_flight: int
-    rate: float
-    latency_ms: Mapping[str, float]
-    watermarks: tuple[Watermark | None, ...]
-    windows: tuple[WindowFacts, ...]
-    refusals: tuple[str, ...]
-    farewells: tuple[str, ...]
-    cut: Cut | None
-    canaries: Completed | None = None
-    settings: Mapping[str, str] | None = None
-    log: tuple[LogPosition, LogPosition] | None = None
-    canaries_elsewhere: tuple[Completed | None, ...] = ()
-    canary_held: bool = True
-    heard_us: int | None = None
-    host_lived: bool | None = False
-    switched_us: int | None = None
-    due_us: int | None = None
-    no_checkpoint: str = ""
-    cut_failed: str = ""
-
-    def to_bytes(self) -> bytes:
-        """Return the record as it is stored here and left with the witness."""
-        return stored.to_bytes(self)
+def read_manifest(content: bytes, where: str) -> Manifest:
+    """Read a stored manifest; raise RunFormatError, naming *where*, if it is none."""
+    manifest = stored.from_bytes(content, Manifest, where, formats.MANIFEST)
+    if manifest.family not in RULES:
+        raise RunFormatError(
+            f"{where} is damaged: no servers are of the family {manifest.family!r}"
+        )
+    return manifest
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,7 +102,7 @@ class RunFolder:
     @classmethod
     def create(cls, parent: Path, manifest: Manifest) -> RunFolder:
         """Make the folder of a new run; store its manifest, and a key drawn for it."""
-        content = manifest.to_bytes()
+        content = stored.to_bytes(manifest)
         key = ClientKey.draw(manifest.run_id, content)
         return cls._made(parent / manifest.run_id, content, key)
 
@@ -275,7 +123,7 @@ class RunFolder:
         """
         if key is not None and not key.is_of(manifest):
             raise _changed("manifest", run_id)
-        named = Manifest.from_bytes(manifest, where).run_id
+        named = read_manifest(manifest, where).run_id
         if named != run_id:
             raise RunFormatError(f"{where} is that of run {named}")
         return cls._made(parent / run_id, manifest, key)
@@ -314,7 +162,7 @@ class RunFolder:
     def manifest(self) -> Manifest:
         """Read the manifest."""
         path = self.path / "manifest.json"
-        return Manifest.from_bytes(path.read_bytes(), str(path))
+        return read_manifest(path.read_bytes(), str(path))
 
     def key(self) -> ClientKey | None:
         """Return the client's key to this run.

@@ -37,7 +37,10 @@ T = TypeVar("T")
 
 def to_bytes(value: object) -> bytes:
     """Return *value* as JSON that names the format and bears its digest."""
-    values: dict[str, Any] = msgspec.to_builtins(value, str_keys=True)
+    # Of equal values the same bytes: a set has no order of its own.
+    values: dict[str, Any] = msgspec.to_builtins(
+        value, str_keys=True, order="deterministic"
+    )
     values = {"format": FORMAT, "sha256": _digest(values), **values}
     return json.dumps(values, indent=1).encode()
 

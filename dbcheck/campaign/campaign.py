@@ -8,22 +8,17 @@ from datetime import UTC, datetime
 from itertools import takewhile
 
 from dbcheck.campaign.control import facts_of, run_controls
-from dbcheck.campaign.cycle import (
-    reconcile_run,
-    require_answered,
-    restore,
-    run_cycle,
-)
+from dbcheck.campaign.cycle import reconcile_run, require_answered, restore, run_cycle
 from dbcheck.campaign.folder import CampaignFolder, Cycle, Plan
 from dbcheck.campaign.judging import judge_run
 from dbcheck.campaign.outcome import Outcome, missed_stratum
 from dbcheck.campaign.rig import Rig
 from dbcheck.campaign.waiting import wait_for_server
-from dbcheck.core.control import ControlFacts
+from dbcheck.core.control import ControlFacts, ControlOutcome
 from dbcheck.core.cut import PowerState
-from dbcheck.core.evidence import Verdict
 from dbcheck.core.moments import Moment, Stratum, moment
 from dbcheck.core.statistics import Tally
+from dbcheck.core.verdict import Verdict
 from dbcheck.errors import DbcheckError, TargetChanged, UsageError
 from dbcheck.runs import RunFolder
 
@@ -106,7 +101,7 @@ def _controls(cycles: Sequence[Cycle]) -> list[ControlFacts]:
 
 
 def _lost(control: ControlFacts) -> bool:
-    return control.verdict is Verdict.PASS
+    return control.outcome is ControlOutcome.LOST
 
 
 def _last_number(cycles: Sequence[Cycle]) -> int:
@@ -200,9 +195,7 @@ def _add(folder: CampaignFolder, outcome: Outcome, *, settled: bool = False) -> 
             verdict=outcome.verdict.value,
             reason=outcome.judgement.reasons[0],
             ended=_now(),
-            depth=(outcome.depth.depth.value if outcome.depth.depth else "")
-            if outcome.depth
-            else "",
+            depth=depth.value if (depth := outcome.case.shown_depth) else "",
             confirmed=found.confirmed if found else None,
             lost=sum(found.own_counts.values()) if found else None,
             earlier_lost=sum(found.earlier_counts.values()) if found else None,

@@ -12,9 +12,11 @@ from dbcheck.campaign.outcome import Outcome
 from dbcheck.campaign.preflight import Started, preflight
 from dbcheck.campaign.rig import Rig
 from dbcheck.core.control import ControlFacts
-from dbcheck.core.evidence import Standing, Verdict
+from dbcheck.core.cut import Rung
+from dbcheck.core.verdict import Verdict
+from dbcheck.core.workload import Workload
 from dbcheck.errors import WitnessError
-from dbcheck.workload import Workload
+from dbcheck.judge.item import Standing
 
 TRIES_MAX = 3
 
@@ -59,14 +61,15 @@ def run_control(
 def facts_of(outcome: Outcome) -> ControlFacts:
     """Return what the cycles after a control must know of it."""
     judgement = outcome.judgement
+    assert judgement.control is not None
     return ControlFacts(
-        outcome.manifest.run_id, judgement.verdict, judgement.reasons[0]
+        outcome.manifest.run_id, judgement.control, judgement.reasons[0]
     )
 
 
 def _relax(rig: Rig, started: Started) -> None:
     """Relax the server and tell the witness; end what the preflight began if not."""
-    process = rig.lab.get("rung") == "process"
+    process = rig.lab.get("rung") == Rung.PROCESS.value
     try:
         said = rig.engine.relax(process=process)
         started.log.note({"event": "relaxed", "how": said})

@@ -16,8 +16,10 @@ from dbcheck.campaign.preflight import Started, preflight
 from dbcheck.campaign.recovery import STANDS, read_survivors
 from dbcheck.campaign.rig import Rig
 from dbcheck.core.control import ControlFacts
+from dbcheck.core.gone import Gone
 from dbcheck.core.moments import Moment
-from dbcheck.core.records import RestoreRecord
+from dbcheck.core.records import Manifest, RestoreRecord
+from dbcheck.core.workload import Workload
 from dbcheck.errors import (
     EngineError,
     LogDamaged,
@@ -26,8 +28,7 @@ from dbcheck.errors import (
     RunWriteError,
     UsageError,
 )
-from dbcheck.runs import Manifest, RunFolder
-from dbcheck.workload import Workload
+from dbcheck.runs import RunFolder, read_manifest
 
 INTERRUPTED = (
     "interrupted: the power is given back after its time off (Ctrl-C again gives it "
@@ -107,7 +108,7 @@ def finish_cycle(rig: Rig, started: Started) -> Outcome:
                         # What ended the cycle is the error; the user must know both.
                         rig.listener.phase("restore", f"failed: {failed}")
                 raise
-            if cutter.asked or (load.gone and rig.power.attended):
+            if cutter.asked or (load.gone is not Gone.NEVER and rig.power.attended):
                 restore(rig, started.run)
         fetched = fetch_logs(rig, started.run, started.manifest)
         return _reconcile(rig, started.run, started.manifest, fetched)
@@ -192,7 +193,7 @@ def _require_same_run(rig: Rig, run: RunFolder) -> None:
     ours = run.manifest()
     run_id = ours.run_id
     where = f"the manifest of run {run_id} on {rig.witness.url}"
-    theirs = Manifest.from_bytes(rig.witness.manifest(run_id), where)
+    theirs = read_manifest(rig.witness.manifest(run_id), where)
     if (theirs.epoch, theirs.seed) != (ours.epoch, ours.seed):  # drawn at random
         raise UsageError(
             f"run {run_id} on {rig.witness.url} belongs to another client",

@@ -12,8 +12,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from dbcheck.campaign.rig import Rig
+from dbcheck.core.records import Manifest
 from dbcheck.errors import WitnessError
-from dbcheck.runs import Manifest, RunFolder
+from dbcheck.runs import RunFolder
 
 LOG_BYTES_MAX = 16 << 30  # more than a thousand million acks
 

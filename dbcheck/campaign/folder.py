@@ -22,9 +22,9 @@ from pathlib import Path
 from dbcheck import stored
 from dbcheck.campaign.known import NOTHING_KNOWN, Known
 from dbcheck.core.control import ControlFacts
+from dbcheck.core.workload import Workload
 from dbcheck.errors import UsageError
 from dbcheck.runs import RunFolder
-from dbcheck.workload import Workload
 
 _BOUNDS_PPM = range(100, 500_001)  # as --until takes them
 

@@ -15,12 +15,12 @@ from dbcheck.campaign.rig import Rig
 from dbcheck.core.datadir import other_data, unmarked
 from dbcheck.core.depth import Completed
 from dbcheck.core.places import Place
+from dbcheck.core.records import Manifest
 from dbcheck.core.server import ServerFacts
 from dbcheck.core.target import HostAfter, HostBefore, Volume, VolumeCanaries
 from dbcheck.errors import HostError
 from dbcheck.ports.host import Canaries, TargetHost
 from dbcheck.ports.listener import Listener
-from dbcheck.runs import Manifest
 
 BOOT_S = 60.0  # a booted host may refuse logins for so long while its server answers
 POLL_S = 1.0

@@ -11,10 +11,10 @@ from dbcheck import interrupt
 from dbcheck.campaign.host import ask, begin, end
 from dbcheck.core.cutclass import CutClass
 from dbcheck.core.depth import RECENT_S
-from dbcheck.core.placeevidence import VolumeDepth, volume_depths
 from dbcheck.core.places import Place
 from dbcheck.core.reached import Reached, ReachedVolume
 from dbcheck.core.server import ServerFacts
+from dbcheck.judge.volumes import VolumeDepth, volume_depths
 from dbcheck.ports.host import TargetHost
 from dbcheck.ports.listener import Listener
 

@@ -12,12 +12,11 @@ from dataclasses import dataclass, field, replace
 from dbcheck.campaign.outcome import Outcome
 from dbcheck.campaign.reading import DIFFERENT_MAX
 from dbcheck.core.earlier import lost_by_epoch
-from dbcheck.core.evidence import difference
-from dbcheck.core.records import AfterRecord
-from dbcheck.core.server import ServerFacts
+from dbcheck.core.records import AfterRecord, Manifest
+from dbcheck.core.server import ServerFacts, difference
 from dbcheck.core.table import TableFacts
 from dbcheck.errors import TargetChanged
-from dbcheck.runs import Manifest, RunFolder
+from dbcheck.runs import RunFolder
 
 NO_IDS: Mapping[str, Sequence[int]] = {}
 

@@ -10,26 +10,26 @@ from collections.abc import Iterator
 from concurrent.futures import Future
 from dataclasses import replace
 
-from dbcheck import interrupt
+from dbcheck import interrupt, stored
 from dbcheck.campaign.host import end_canaries
 from dbcheck.campaign.preflight import WARM_ROWS, Started
 from dbcheck.campaign.rig import Preparing, Rig
 from dbcheck.clientkey import ClientKey
 from dbcheck.core.cut import Cut
-from dbcheck.core.ended import BROKEN, SILENT
+from dbcheck.core.gone import Gone
 from dbcheck.core.history import PREFLIGHT_SESSION
 from dbcheck.core.moments import Stratum
+from dbcheck.core.records import LoadRecord
 from dbcheck.core.server import LogPosition, ServerFacts
 from dbcheck.core.values import Json
+from dbcheck.core.witnessed import WindowFacts
 from dbcheck.errors import EngineError, PowerError, WitnessError
 from dbcheck.load.group import SessionGroup
 from dbcheck.load.job import Job
-from dbcheck.load.load import STALLED, UNSEEN, Load
+from dbcheck.load.load import Load
 from dbcheck.load.loop import Loop, now_us
 from dbcheck.load.process import ProcessGroup
 from dbcheck.load.sessions import Sessions, is_same_server
-from dbcheck.ports.witness import WindowFacts
-from dbcheck.runs import LoadRecord
 
 LOAD_EVENT = "load"
 CUT_EVENT = "cut asked"  # the switch is told next
@@ -69,7 +69,7 @@ def load_until_cut(rig: Rig, started: Started, cutter: Cutter) -> LoadRecord:
         record, failure = _end(rig, started, load, cutter, said)
     if load.result.failure is not None:
         raise load.result.failure
-    if load.gone:
+    if load.gone is not Gone.NEVER:
         return record
     if error := load.result.witness_error or failure or load.result.close_error:
         raise error
@@ -104,15 +104,15 @@ def groups_of(rig: Rig, started: Started) -> list[SessionGroup]:
     ]
 
 
-def _how_it_went(rig: Rig, started: Started, load: Load, cutter: Cutter) -> str:
+def _how_it_went(rig: Rig, started: Started, load: Load, cutter: Cutter) -> Gone:
     """Return load.gone, or a better word for it after one more look at the server."""
-    if load.gone == SILENT and rig.engine.ready() is None:
+    if load.gone is Gone.SILENT and rig.engine.ready() is None:
         with contextlib.suppress(EngineError):
             same = is_same_server(rig.engine, started.manifest.before)
-            return STALLED if same else SILENT
+            return Gone.STALLED if same else Gone.SILENT
     failed = load.result.witness_error or cutter.failed
-    if failed and cutter.asked and not load.gone:
-        return UNSEEN
+    if failed and cutter.asked and load.gone is Gone.NEVER:
+        return Gone.UNSEEN
     return load.gone
 
 
@@ -293,8 +293,8 @@ def _watch(rig: Rig, load: Load, cutter: Cutter) -> None:
         time.sleep(POLL_S)
     rig.listener.load(load.status())
     seen = {
-        BROKEN: "every connection broke",
-        SILENT: f"no reply for {rig.limits.silence_s:g} s",
+        Gone.BROKEN: "every connection broke",
+        Gone.SILENT: f"no reply for {rig.limits.silence_s:g} s",
     }
     rig.listener.phase("gone", seen.get(load.gone, "it still answers"))
 
@@ -310,7 +310,7 @@ def _end(
         if said:
             rig.listener.phase("interrupt", said)
         load.end()
-        if load.gone == SILENT:
+        if load.gone is Gone.SILENT:
             cutter.look_at_held()
         end_canaries(rig, started.canaries)
         load.gone = _how_it_went(rig, started, load, cutter)
@@ -366,7 +366,7 @@ def _close(started: Started, record: LoadRecord | None) -> WitnessError | None:
 
 def sealed_load(key: ClientKey | None, record: LoadRecord) -> Json:
     """Return the event by which *record* is left with the witness; see clientkey.py."""
-    content = record.to_bytes()
+    content = stored.to_bytes(record)
     event = {"event": LOAD_EVENT, "load": content.decode()}
     return event if key is None else {**event, "seal": key.seal(content)}
 
@@ -384,7 +384,7 @@ def _record(started: Started, load: Load, cutter: Cutter) -> LoadRecord:
         began_us=load.began_us,
         last_ack_us=last_us,
         gone=load.gone,
-        gone_us=load.gone_us if load.gone else None,
+        gone_us=None if load.gone is Gone.NEVER else load.gone_us,
         in_flight=load.in_flight,
         rate=acked / (loaded_us / 1e6) if loaded_us else 0.0,
         latency_ms=load.latency_ms(),

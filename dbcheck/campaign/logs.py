@@ -8,9 +8,11 @@ import numpy as np
 
 from dbcheck.core.acks import AckArray
 from dbcheck.core.history import SESSION_MAX
+from dbcheck.core.records import LoadRecord, Manifest
+from dbcheck.core.witnessed import LogFacts, Watermark
 from dbcheck.errors import LogDamaged, RunFormatError
-from dbcheck.ports.witness import LogFacts, LogReader, Watermark
-from dbcheck.runs import LoadRecord, Manifest, RunFolder
+from dbcheck.ports.witness import LogReader
+from dbcheck.runs import RunFolder
 
 
 class StoredLogs:

@@ -4,47 +4,68 @@ from __future__ import annotations
 
 import itertools
 import shlex
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
-import msgspec
-
 from dbcheck import stored
-from dbcheck.campaign.cutmoment import cut_us
-from dbcheck.campaign.settings import Settings
-from dbcheck.core.depth import DepthFinding
-from dbcheck.core.evidence import Judgement, Standing, Verdict
-from dbcheck.core.indexloss import IndexLoss
+from dbcheck.core.loss import IdRange
 from dbcheck.core.moments import missed
 from dbcheck.core.reconcile import Reconciliation
-from dbcheck.core.records import AfterRecord
-from dbcheck.core.statistics import Tally
-from dbcheck.core.writecache import WRITE_CACHE
-from dbcheck.runs import LoadRecord, Manifest, RunFolder
+from dbcheck.core.records import AfterRecord, LoadRecord, Manifest
+from dbcheck.core.statistics import Statistics, Tally
+from dbcheck.core.verdict import Verdict
+from dbcheck.judge.case import Case
+from dbcheck.judge.cutmoment import cut_us
+from dbcheck.judge.item import ItemId, Standing
+from dbcheck.judge.result import (
+    DepthResult,
+    EvidenceResult,
+    LeftOnHost,
+    RangeResult,
+    RunResult,
+    WitnessResult,
+)
+from dbcheck.judge.settings import Settings, settings_of
+from dbcheck.judge.verdict import Judgement
+from dbcheck.runs import RunFolder
 
 RANGES_MAX = 10_000
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Outcome:
-    """A judged run.
-
-    found:    None if the server did not come back or the log is damaged.  If it took
-              no queries in its time (after.unanswered), nothing is final.
-    settings: those that are not safe, and what they explain.
-    depth:    how deep the cut went, None if it was not measured.
-    spared:   the page cache survived the cut on every volume.
-    """
+    """A judged run."""
 
     run: RunFolder
-    manifest: Manifest
-    load: LoadRecord | None
-    after: AfterRecord
-    found: Reconciliation | None
+    case: Case
     judgement: Judgement
-    settings: Settings
-    depth: DepthFinding | None
-    spared: bool
+
+    @property
+    def manifest(self) -> Manifest:
+        """What was known before the load."""
+        return self.case.manifest
+
+    @property
+    def load(self) -> LoadRecord | None:
+        """What the client saw of the load, None if it could not store that."""
+        return self.case.load
+
+    @property
+    def after(self) -> AfterRecord:
+        """What was found after recovery; if it is unanswered, nothing is final."""
+        return self.case.after
+
+    @property
+    def found(self) -> Reconciliation | None:
+        """The fate of the rows; None if there are none to compare."""
+        return self.case.found
+
+    @cached_property
+    def settings(self) -> Settings:
+        """The settings that are not safe, and what they explain."""
+        return settings_of(self.case)
 
     @property
     def verdict(self) -> Verdict:
@@ -100,54 +121,83 @@ def missed_stratum(outcome: Outcome) -> str:
 
 def to_json(outcome: Outcome) -> dict[str, Any]:
     """Return the judged run as plain values, the form that --json prints."""
-    load, manifest = outcome.load, outcome.manifest
+    return result_of(outcome).to_values()
+
+
+def result_of(outcome: Outcome) -> RunResult:
+    """Return what came of a run, for whoever shows it."""
+    case, manifest, found = outcome.case, outcome.manifest, outcome.found
     lost = outcome.verdict is Verdict.FAIL
-    return {
-        "run": manifest.run_id,
-        "control": manifest.control,
-        "folder": str(outcome.run.path),
-        "stored": stored.may_write(outcome.run.path),
-        "verdict": outcome.verdict.value,
-        "reasons": list(outcome.judgement.reasons),
-        "final": not outcome.after.unanswered,
-        "target": manifest.target,
-        "server": f"{manifest.before.product} {manifest.before.version}",
-        "workload": manifest.workload.name,
-        "sessions": manifest.workload.sessions,
-        "seed": manifest.seed,
-        "power": manifest.power,
-        "cut_class": manifest.cut_class.value,
-        "class_assumed": manifest.class_assumed,
-        **_witness_json(outcome),
-        "load": msgspec.to_builtins(load, str_keys=True),
-        **_proof_json(outcome),
-        **_rows_json(outcome.found, outcome.after.index),
-        **_ranges_json(outcome),
-        "evidence": [
-            {
-                "item": item.name,
-                "standing": item.standing.value,
-                "reason": item.reason,
-                "required": item.required,
-            }
-            for item in outcome.judgement.items
-        ],
-        "settings_at_fault": [
-            finding.sentence for finding in outcome.settings.at_fault(lost=lost)
-        ],
-        "layers_at_fault": [
-            item.reason
-            for item in outcome.judgement.items
-            if item.name == WRITE_CACHE
-            and item.standing in (Standing.ABSENT, Standing.CONTRADICTED)
-        ],
-        "other_settings": [
-            finding.sentence for finding in outcome.settings.others(lost=lost)
-        ],
-        "left_on_host": _left_on_host(outcome),
-        "lab": dict(manifest.lab),
-        "image": _image(outcome),
-    }
+    why, depth, settings = outcome.witness_alone, case.depth, outcome.settings
+    ranges = found.losses.ranges() if found else iter(())
+    return RunResult(
+        run=manifest.run_id,
+        control=manifest.control,
+        folder=str(outcome.run.path),
+        stored=stored.may_write(outcome.run.path),
+        verdict=outcome.verdict,
+        reasons=outcome.judgement.reasons,
+        final=not outcome.after.unanswered,
+        target=manifest.target,
+        server=f"{manifest.before.product} {manifest.before.version}",
+        workload=manifest.workload.name,
+        sessions=manifest.workload.sessions,
+        seed=manifest.seed,
+        power=manifest.power,
+        cut_class=manifest.cut_class,
+        class_assumed=manifest.class_assumed,
+        witness=WitnessResult(manifest.witness, manifest.witness_kind),
+        witness_alone=bool(why),
+        witness_alone_why=why,
+        load=outcome.load,
+        depth=DepthResult(depth.depth, depth.reasons) if depth else None,
+        page_cache_kept=case.page_cache_kept,
+        statistics=_statistics(outcome),
+        confirmed=found.confirmed if found else None,
+        kept=found.kept if found else None,
+        recovered=found.recovered if found else None,
+        unconfirmed=found.unconfirmed if found else None,
+        foreign=found.foreign if found else None,
+        earlier=found.earlier if found else None,
+        earlier_altered=found.earlier_altered if found else None,
+        earlier_lost=found.earlier_lost if found else None,
+        losses=_losses(outcome),
+        earlier_losses=found.earlier_counts if found else None,
+        ranges=tuple(_ranges(outcome, itertools.islice(ranges, RANGES_MAX))),
+        ranges_left_out=sum(1 for _ in ranges),
+        evidence=_evidence(outcome),
+        settings_at_fault=tuple(f.sentence for f in settings.at_fault(lost=lost)),
+        layers_at_fault=_layers_at_fault(outcome),
+        other_settings=tuple(f.sentence for f in settings.others(lost=lost)),
+        left_on_host=_left_on_host(outcome),
+        lab=dict(manifest.lab),
+        image=_image(outcome),
+    )
+
+
+def _evidence(outcome: Outcome) -> tuple[EvidenceResult, ...]:
+    return tuple(
+        EvidenceResult(item.id, item.standing, item.reason, item.required)
+        for item in outcome.judgement.items
+    )
+
+
+def _layers_at_fault(outcome: Outcome) -> tuple[str, ...]:
+    """Return which layers below the server hold flushes back."""
+    against = (Standing.ABSENT, Standing.CONTRADICTED)
+    return tuple(
+        item.reason
+        for item in outcome.judgement.items
+        if item.id is ItemId.WRITE_CACHE and item.standing in against
+    )
+
+
+def _losses(outcome: Outcome) -> dict[str, int] | None:
+    """Return the losses of this cycle by kind, those of its index among them."""
+    if outcome.found is None:
+        return None
+    index = outcome.after.index
+    return {**outcome.found.own_counts, **(index.counts if index else {})}
 
 
 def _image(outcome: Outcome) -> str:
@@ -157,17 +207,7 @@ def _image(outcome: Outcome) -> str:
     return str(image) if kept else ""
 
 
-def _witness_json(outcome: Outcome) -> dict[str, Any]:
-    """Return where the acks were logged, and whether all rests on that alone."""
-    manifest, why = outcome.manifest, outcome.witness_alone
-    return {
-        "witness": {"url": manifest.witness, "kind": manifest.witness_kind},
-        "witness_alone": bool(why),
-        "witness_alone_why": why,
-    }
-
-
-def _left_on_host(outcome: Outcome) -> dict[str, str] | None:
+def _left_on_host(outcome: Outcome) -> LeftOnHost | None:
     """Return where the canaries still lie on the target's host, None if nowhere."""
     before, after = outcome.manifest.host, outcome.after
     if before is None or after.unanswered or (after.host and not after.host.left):
@@ -176,48 +216,24 @@ def _left_on_host(outcome: Outcome) -> dict[str, str] | None:
         return None  # a command with names that the witness chose
     folders = after.host.left if after.host else before.canary_folders
     command = shlex.join(["rm", "-r", "--", *folders])
-    return {"host": before.facts.hostname, "command": command}
+    return LeftOnHost(before.facts.hostname, command)
 
 
-def _proof_json(outcome: Outcome) -> dict[str, Any]:
-    """Return the depth of this one cut, and what it proves.
-
-    A control's proves nothing, as it was to lose.
-    """
-    depth = outcome.depth
-    named = depth.depth.value if depth and depth.depth else None
-    proven = Tally.of([(outcome.verdict, named or "")]).to_values()
-    return {
-        "depth": {"depth": named, "reasons": list(depth.reasons)} if depth else None,
-        "page_cache_kept": outcome.spared,
-        "statistics": None if outcome.manifest.control else proven,
-    }
+def _statistics(outcome: Outcome) -> Statistics | None:
+    """Return what this one cut proves; a control's proves nothing: it was to lose."""
+    if outcome.manifest.control:
+        return None
+    depth = outcome.case.shown_depth
+    return Tally.of([(outcome.verdict, depth.value if depth else "")]).statistics
 
 
-def _rows_json(found: Reconciliation | None, index: IndexLoss | None) -> dict[str, Any]:
-    other = index.counts if index else {}
-    names = ("confirmed", "kept", "recovered", "unconfirmed", "foreign", "earlier")
-    return {
-        **{name: getattr(found, name, None) for name in (*names, "earlier_altered")},
-        "earlier_lost": dict(found.earlier_lost) if found else None,
-        "losses": {**found.own_counts, **other} if found else None,
-        "earlier_losses": found.earlier_counts if found else None,
-    }
-
-
-def _ranges_json(outcome: Outcome) -> dict[str, Any]:
-    spans = outcome.found.losses.ranges() if outcome.found else iter(())
-    return {
-        "ranges": [
-            {
-                "kind": span.kind.value,
-                "first_id": span.first_id,
-                "last_id": span.last_id,
-                "rows": span.rows,
-                "first_acked_before_cut_s": outcome.before_cut_s(span.first_us),
-                "last_acked_before_cut_s": outcome.before_cut_s(span.last_us),
-            }
-            for span in itertools.islice(spans, RANGES_MAX)
-        ],
-        "ranges_left_out": sum(1 for _ in spans),
-    }
+def _ranges(outcome: Outcome, spans: Iterable[IdRange]) -> Iterator[RangeResult]:
+    for span in spans:
+        yield RangeResult(
+            kind=span.kind,
+            first_id=span.first_id,
+            last_id=span.last_id,
+            rows=span.rows,
+            first_acked_before_cut_s=outcome.before_cut_s(span.first_us),
+            last_acked_before_cut_s=outcome.before_cut_s(span.last_us),
+        )

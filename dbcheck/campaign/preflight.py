@@ -10,12 +10,13 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 import dbcheck
-from dbcheck import clientkey, interrupt
+from dbcheck import clientkey, interrupt, stored
 from dbcheck.campaign.host import HostCanaries, end_canaries, look_at_host
 from dbcheck.campaign.independence import require_independent, require_other_host
 from dbcheck.campaign.known import NOTHING_KNOWN, Known
 from dbcheck.campaign.rig import Rig
 from dbcheck.core.control import ControlFacts
+from dbcheck.core.cut import Rung
 from dbcheck.core.cutclass import CutClass
 from dbcheck.core.held import HeldCanary
 from dbcheck.core.history import PREFLIGHT_SESSION, Ack, Row
@@ -23,15 +24,16 @@ from dbcheck.core.moments import Moment
 from dbcheck.core.operation import Operation
 from dbcheck.core.plans.plan import Plan
 from dbcheck.core.plans.registry import statements_of, tables_of
+from dbcheck.core.records import Manifest
 from dbcheck.core.schedule import EPOCH_MAX, epoch_of
 from dbcheck.core.server import ServerFacts
 from dbcheck.core.table import TableSpec
 from dbcheck.core.target import HostBefore
+from dbcheck.core.workload import Workload
 from dbcheck.errors import EngineError, NoCanary, RunWriteError, WitnessError
 from dbcheck.load.commit import commit
 from dbcheck.ports.witness import WitnessLog
-from dbcheck.runs import Manifest, RunFolder, new_run_id
-from dbcheck.workload import Workload
+from dbcheck.runs import RunFolder, new_run_id
 
 WARM_ROWS = 4
 YOUNG_MAX_S = 10.0  # far more than a server's clock needs to tell two starts apart
@@ -105,7 +107,7 @@ def preflight(
         held, no_canary = _plant_canary(rig, manifest)
         manifest = replace(manifest, no_canary=no_canary, apart=apart)
         run = _new_run(rig, manifest)
-        log = rig.witness.create(manifest.run_id, manifest.to_bytes())
+        log = rig.witness.create(manifest.run_id, stored.to_bytes(manifest))
         plan = manifest.plan()
         started = Started(run, manifest, plan, log, canaries, held)
         try:
@@ -240,7 +242,7 @@ def _manifest(
 def _cut_class(rig: Rig) -> CutClass:
     """Return what the switch cuts; in a lab without a drive that is a process."""
     declared = rig.power.cut_class
-    if declared is CutClass.LAB_DRIVE and rig.lab.get("rung") == "process":
+    if declared is CutClass.LAB_DRIVE and rig.lab.get("rung") == Rung.PROCESS.value:
         return CutClass.PROCESS
     return declared
 

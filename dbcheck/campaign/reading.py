@@ -15,16 +15,14 @@ from itertools import groupby
 
 from dbcheck.campaign.reading_log import ReadingLog
 from dbcheck.campaign.rig import Rig
-from dbcheck.campaign.settings import hiding
 from dbcheck.campaign.vetted import log_of_run
 from dbcheck.campaign.waiting import await_facts
 from dbcheck.core.earlier import EpochTotals
-from dbcheck.core.evidence import difference
 from dbcheck.core.history import Row
 from dbcheck.core.indexloss import IndexLoss
 from dbcheck.core.plans.registry import tables_of
-from dbcheck.core.records import StoredRows
-from dbcheck.core.server import ServerFacts
+from dbcheck.core.records import Manifest, StoredRows
+from dbcheck.core.server import ServerFacts, difference
 from dbcheck.core.survivors import Records, RowBatch
 from dbcheck.core.table import TableFacts, TableSpec
 from dbcheck.errors import (
@@ -36,7 +34,8 @@ from dbcheck.errors import (
     TableLost,
     TableRefused,
 )
-from dbcheck.runs import Manifest, RunFolder
+from dbcheck.judge.settings import hiding
+from dbcheck.runs import RunFolder
 
 READINGS_MAX = 2
 _MAY_BE_SOUND = (

@@ -9,11 +9,12 @@ from dbcheck.campaign.reading import Reading, nothing_read
 from dbcheck.campaign.rig import Rig
 from dbcheck.campaign.vetted import ask_of_run
 from dbcheck.campaign.waiting import await_facts
-from dbcheck.core.absence import CutFacts, judge_absence
-from dbcheck.core.evidence import difference
-from dbcheck.core.records import AfterRecord
+from dbcheck.core.records import AfterRecord, Manifest
+from dbcheck.core.server import difference
 from dbcheck.errors import NotBack, TableLost, UsageError
-from dbcheck.runs import Manifest, RunFolder
+from dbcheck.judge.absence import judge_absence
+from dbcheck.judge.case import Case
+from dbcheck.runs import RunFolder
 
 STANDS = "the earlier FAIL stands"
 CLOCKS_US = 1_000_000  # how far the client's two clocks may drift apart in a cycle
@@ -110,24 +111,19 @@ def _absent(rig: Rig, run: RunFolder, manifest: Manifest, said: str) -> AfterRec
 
     In the latter case the canaries stay for whoever reconciles the run.
     """
-    load, restored = run.load(), run.restore()
-    cut = CutFacts(
-        asked=None if load is None else bool(load.cut and load.gone),
-        measured=restored is not None and restored.off_s is not None,
-        farewell=load.farewells[0] if load and load.farewells else "",
-        lab=str(manifest.lab.get("rung", "")),
-    )
     host = ask_of_run(rig, run, manifest, None, remove=False)
-    absence = judge_absence(cut, manifest.host, host)
+    stored = nothing_read(run, manifest)
+    unread = AfterRecord(None, "", stored, None, host)
+    absence = judge_absence(Case(manifest, run.load(), run.restore(), unread))
     failure, unanswered = "", ""
     if absence.failure:
         failure = f"{said}; {absence.failure}"
         host = ask_of_run(rig, run, manifest, None)
     else:
         unanswered = f"{said}; {absence.doubt}"
-    stored = nothing_read(run, manifest)
-    after = AfterRecord(None, failure, stored, None, host, unanswered=unanswered)
-    return _stored(run, after)
+    return _stored(
+        run, replace(unread, failure=failure, host=host, unanswered=unanswered)
+    )
 
 
 def _stored(run: RunFolder, after: AfterRecord) -> AfterRecord:

@@ -14,10 +14,11 @@ from dataclasses import replace
 from dbcheck.campaign.host import ask, ask_host, await_host, data_directory
 from dbcheck.campaign.rig import Rig
 from dbcheck.core.plans.registry import tables_of
+from dbcheck.core.records import Manifest
 from dbcheck.core.server import ServerFacts
 from dbcheck.core.target import HostAfter, HostBefore, TargetFacts
 from dbcheck.errors import EngineError, HostError
-from dbcheck.runs import Manifest, RunFolder
+from dbcheck.runs import RunFolder
 
 CANARY = "dbcheck-canary"  # ends the name of each folder of canaries, see hosts
 

@@ -127,7 +127,7 @@ def command(
 
 def _show(lines: list[Row], seed: int, runs: Path, *, as_json: bool) -> bool:
     """Run every line, print the table; return whether all came out as expected."""
-    from dbcheck.campaign.outcome import to_json
+    from dbcheck.campaign.outcome import result_of
     from dbcheck.cli import output
     from dbcheck.report.lab import demo_bounds, demo_table
     from dbcheck.report.progress import progress
@@ -135,11 +135,11 @@ def _show(lines: list[Row], seed: int, runs: Path, *, as_json: bool) -> bool:
     shown = []
     with progress(output.progress_console(), live=not as_json, only={"lab"}) as view:
         for row in lines:
-            result = to_json(_run(row, seed, view, runs))
+            result = result_of(_run(row, seed, view, runs))
             shown.append(({"case": row.case, "expected": row.expected}, result))
-    good = all(about["expected"] == result["verdict"] for about, result in shown)
+    good = all(about["expected"] == result.verdict.value for about, result in shown)
     if as_json:
-        cases = [{**about, "result": result} for about, result in shown]
+        cases = [{**about, "result": result.to_values()} for about, result in shown]
         output.print_json({"seed": seed, "as_expected": good, "rows": cases})
         return good
     console = output.console()
@@ -148,8 +148,8 @@ def _show(lines: list[Row], seed: int, runs: Path, *, as_json: bool) -> bool:
     for bound in demo_bounds(shown):
         console.print(bound)
     for about, result in shown:
-        if about["expected"] != result["verdict"]:
-            text = f"{result['server']}, {about['case']}: expected {about['expected']}"
+        if about["expected"] != result.verdict.value:
+            text = f"{result.server}, {about['case']}: expected {about['expected']}"
             console.print(text, style="bold red")
     console.print(f"Each run, with its log and its losses, is in {runs}/")
     return good

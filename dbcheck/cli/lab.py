@@ -262,11 +262,11 @@ def run(
     Exits with the worst verdict of the cycles.
     """
     from dbcheck import workload as workloads
-    from dbcheck.campaign.outcome import to_json
+    from dbcheck.campaign.outcome import result_of
     from dbcheck.cli import output
     from dbcheck.cli.lab_cycles import lab_cycles, lab_workload, until_shown
-    from dbcheck.core.evidence import worst
     from dbcheck.core.statistics import PPM, cuts_needed
+    from dbcheck.core.verdict import worst
     from dbcheck.report.lab import cycles_report
     from dbcheck.report.progress import progress
     from dbcheck.report.verdict import tally, verdict_report
@@ -291,15 +291,18 @@ def run(
             if outcome.manifest.control:
                 continue  # which has been told already
             view.line(outcome.verdict.value, outcome.judgement.reasons[0])
-    controls = [to_json(outcome) for outcome in outcomes if outcome.manifest.control]
+    controls = [result_of(outcome) for outcome in outcomes if outcome.manifest.control]
     real = [outcome for outcome in outcomes if not outcome.manifest.control]
-    results = [to_json(outcome) for outcome in real]
+    results = [result_of(outcome) for outcome in real]
     verdict = worst(outcome.verdict for outcome in real or outcomes[-1:])
     with output.printing():
         if as_json:
-            value = {"verdict": verdict.value, "lab": spec.to_values()}
+            value: dict[str, Any] = {"verdict": verdict.value}
+            value["lab"] = spec.to_values()
             value["statistics"] = tally(*results).to_values()
-            output.print_json({**value, "controls": controls, "cycles": results})
+            value["controls"] = [result.to_values() for result in controls]
+            value["cycles"] = [result.to_values() for result in results]
+            output.print_json(value)
         elif len(results) > 1:
             output.console().print(cycles_report(results, controls))
         else:

@@ -17,13 +17,13 @@ from dbcheck.campaign.outcome import Outcome
 from dbcheck.campaign.preflight import preflight
 from dbcheck.campaign.rig import Limits
 from dbcheck.cli.rig import lab_rig
-from dbcheck.core.evidence import Verdict
+from dbcheck.core.verdict import Verdict
+from dbcheck.core.workload import Workload
 from dbcheck.lab.drive.image import require_room
 from dbcheck.lab.lab import Lab
 from dbcheck.lab.spec import LabSpec
 from dbcheck.report.progress import PlainProgress
 from dbcheck.stored import make_folder
-from dbcheck.workload import Workload
 
 # The moments of the cut, seconds of load: a server on this machine is at its pace soon.
 CUT_AFTER_S = (1.5, 2.5)

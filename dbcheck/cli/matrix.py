@@ -18,8 +18,8 @@ from dbcheck.lab.spec import ENGINES
 if TYPE_CHECKING:
     from dbcheck.cli.matrix_cycles import Measured
     from dbcheck.cli.matrix_rows import Matrix
+    from dbcheck.core.workload import Workload
     from dbcheck.report.progress import PlainProgress
-    from dbcheck.workload import Workload
 
 
 @click.command("matrix")

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from dbcheck import interrupt
-from dbcheck.campaign.outcome import Outcome, to_json
+from dbcheck.campaign.outcome import Outcome, result_of
 from dbcheck.cli.lab_cycles import lab_cycles, lab_workload
 from dbcheck.cli.matrix_rows import Row
+from dbcheck.core.workload import Workload
 from dbcheck.errors import DbcheckError
 from dbcheck.report.matrix import Line
 from dbcheck.report.progress import PlainProgress
-from dbcheck.workload import Workload
 
 
 @dataclass(slots=True)
@@ -60,9 +60,9 @@ class Measured:
         return Line(
             name=row.name,
             reference=row.reference,
-            expect=row.expect.value if row.expect else "",
+            expect=row.expect,
             price=row.price,
-            cycles=[to_json(outcome) for outcome in self.outcomes],
+            cycles=[result_of(outcome) for outcome in self.outcomes],
             error=self.error,
         )
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dbcheck import files
-from dbcheck.core.evidence import Verdict
+from dbcheck.core.verdict import Verdict
 from dbcheck.errors import UsageError
 from dbcheck.lab.lab import best_rung
 from dbcheck.lab.spec import DriveSpec, LabSpec

@@ -13,11 +13,11 @@ from dbcheck.cli import rig
 from dbcheck.cli.matrix_cycles import Measured
 from dbcheck.cli.run import resumable_cycle
 from dbcheck.core.plans.registry import statements_of
+from dbcheck.core.workload import Workload
 from dbcheck.engines.url import read_url
 from dbcheck.errors import DbcheckError, UsageError
 from dbcheck.report.progress import PlainProgress
 from dbcheck.secret import Secret
-from dbcheck.workload import Workload
 
 
 def on_target(

@@ -12,11 +12,11 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.text import Span, Text
 
-from dbcheck.campaign.outcome import Outcome, to_json
+from dbcheck.campaign.outcome import Outcome, result_of
 from dbcheck.cli import FAIL, INCONCLUSIVE, PASS
 from dbcheck.cli.root import give_up_printing, mute
 from dbcheck.cli.say import say
-from dbcheck.core.evidence import Verdict
+from dbcheck.core.verdict import Verdict
 from dbcheck.report.verdict import verdict_report
 from dbcheck.visible import quoted
 
@@ -96,10 +96,10 @@ def printing() -> Iterator[None]:
 
 def end_with(outcome: Outcome, *, as_json: bool) -> NoReturn:
     """Show a judged run and exit with its verdict's code."""
-    result = to_json(outcome)
+    result = result_of(outcome)
     with printing():
         if as_json:
-            print_json(result)
+            print_json(result.to_values())
         else:
             console().print(verdict_report(result))
     sys.exit(EXIT_CODES[outcome.verdict])

@@ -14,15 +14,16 @@ import click
 
 from dbcheck.cli import options
 from dbcheck.cli.entries import is_given
+from dbcheck.core.gone import Gone
 
 if TYPE_CHECKING:
     from dbcheck.campaign.known import Known
     from dbcheck.campaign.outcome import Outcome
     from dbcheck.campaign.rig import Rig
     from dbcheck.core.control import ControlFacts
+    from dbcheck.core.records import LoadRecord
+    from dbcheck.core.workload import Workload
     from dbcheck.report.progress import PlainProgress
-    from dbcheck.runs import LoadRecord
-    from dbcheck.workload import Workload
 
 PAUSED = (
     "what the witness holds can still be judged, once the server answers and before "
@@ -103,7 +104,7 @@ def command(
     from dbcheck.cli import output, rig
     from dbcheck.cli.entries import chosen
     from dbcheck.cli.guard import guard, require_passable
-    from dbcheck.core.evidence import Verdict
+    from dbcheck.core.verdict import Verdict
     from dbcheck.errors import UsageError
     from dbcheck.report.progress import progress
     from dbcheck.witness.window import WindowLimits
@@ -189,7 +190,7 @@ def _why_no_verdict(load: LoadRecord | None) -> str:
         return PAUSED
     if load.cut_failed:
         return MAYBE_CUT
-    return PAUSED if load.gone else UNCUT
+    return UNCUT if load.gone is Gone.NEVER else PAUSED
 
 
 def _to_go_on(ctx: click.Context, run: Path) -> str:

@@ -147,7 +147,7 @@ def _logs(run: str, entry: Entry, accept_new_host_key: bool) -> Iterator[list[_L
     """Give the logs of a run folder, or temporary copies of those on the witness."""
     from dbcheck.campaign.fetching import at_most, room_for_log
     from dbcheck.errors import UsageError
-    from dbcheck.runs import Manifest, RunFolder, require_run_id
+    from dbcheck.runs import RunFolder, read_manifest, require_run_id
 
     if not entry.witness:
         folder = RunFolder.open(Path(run))
@@ -170,7 +170,7 @@ def _logs(run: str, entry: Entry, accept_new_host_key: bool) -> Iterator[list[_L
     ):
         where = f"{entry.witness}/{run_id}"
         content = witness.manifest(run_id)
-        manifest = Manifest.from_bytes(content, f"{where}/manifest.json")
+        manifest = read_manifest(content, f"{where}/manifest.json")
         logs = []
         for number in range(manifest.logs):
             logs.append(_Log(Path(scratch) / str(number), run_id, number))

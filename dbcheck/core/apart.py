@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import enum
 
-from dbcheck.core.evidence import Item, Standing
-
 
 class Apart(enum.Enum):
     """What was compared before the load; on one host the run is refused."""
@@ -26,16 +24,3 @@ def same_host(ours: tuple[str, str], theirs: tuple[str, str]) -> bool | None:
     if our_machine and their_machine:
         return our_machine == their_machine
     return None
-
-
-def witness_apart(compared: Apart) -> Item:
-    """Say what showed that the witness is not on the target's host."""
-    name = "witness apart"
-    if compared is Apart.IDS:
-        said = "the target's host and the witness have different ids"
-        return Item(name, Standing.PRESENT, said, False)
-    said = (
-        "only addresses were compared, and a tunnel or forwarder hides whose they are;"
-        " name the host (--target-host)"
-    )
-    return Item(name, Standing.NOT_OBSERVABLE, said, False)

@@ -17,17 +17,15 @@ import numpy.typing as npt
 
 from dbcheck.core.acks import AckArray
 from dbcheck.core.loss import CODES, LossArray, Losses, LossKind, of_acks, without_key
+from dbcheck.core.observed import AckStream, Observed, SurvivorStream
 from dbcheck.core.reconcile import (
-    AckStream,
-    Claim,
     Ints,
     Reconciliation,
-    SurvivorStream,
     count_acks,
     missing_kinds,
     require_claimed,
 )
-from dbcheck.core.table import TableFacts
+from dbcheck.core.table import TableSpec
 
 Flags = npt.NDArray[np.bool_]
 
@@ -37,15 +35,10 @@ _PLACES_AT_ONCE = 1 << 22
 _ID_BYTES = 8
 
 
-def reconcile_ids(
-    acks: AckStream,
-    survivors: SurvivorStream,
-    *,
-    before: TableFacts,
-    claim: Claim | None,
-    window_acks: int,
-) -> Reconciliation:
-    """Return the fate of each acked id and of each id that was found."""
+def reconcile_ids(seen: Observed, table: TableSpec) -> Reconciliation:
+    """Return the fate of each acked id and of each id that was found in *table*."""
+    acks, survivors = seen.acks, seen.survivors[table.name]
+    before, claim = seen.before[table.name], seen.claim
     per_session = count_acks(acks)
     require_claimed(per_session, claim)
     marks = _Marks(acks, survivors, before.row_id_max)
@@ -60,7 +53,7 @@ def reconcile_ids(
         in_flight = sum(claim.sent.values()) - sum(claim.acked.values())
     else:
         in_flight = max(1, int(np.count_nonzero(per_session)))
-        legal = window_acks + in_flight
+        legal = seen.window_acks + in_flight
     # Nothing tells which ids are another run's, or whether there was one at all.
     strangers = max(0, surplus - legal)
     recovered = min(surplus, in_flight)

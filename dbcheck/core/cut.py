@@ -26,6 +26,13 @@ class SwitchKind(enum.Enum):
     LAB = "lab"
 
 
+class Rung(enum.Enum):
+    """What a lab's cut takes; the value is its name in specs and runs."""
+
+    DRIVE = "drive"  # the power of its virtual drive, and all above it
+    PROCESS = "process"  # the server's process alone
+
+
 @dataclass(frozen=True, slots=True)
 class Cut:
     """When the power went, on the client's monotonic clock in microseconds.

@@ -7,7 +7,7 @@ for each ack is all that is kept, since a session's acks have no gaps.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 
@@ -18,13 +18,12 @@ from dbcheck.core.acks import AckArray
 from dbcheck.core.earlier import Earlier
 from dbcheck.core.history import SESSION_MAX
 from dbcheck.core.loss import CODES, Codes, Loss, LossArray, Losses, LossKind, of_acks
+from dbcheck.core.observed import AckStream, Claim, Observed, SurvivorStream
 from dbcheck.core.survivors import DIFFERENT, RECORD, Records
-from dbcheck.core.table import TableFacts
+from dbcheck.core.table import TableSpec
 from dbcheck.errors import LogDamaged
 
 Ints = npt.NDArray[np.int64]
-AckStream = Callable[[], Iterable[AckArray]]
-SurvivorStream = Callable[[], Iterable[Records]]
 
 _SEEN, _DIFFERENT, _TWICE = 1, 2, 4
 _PLACES_AT_ONCE = 1 << 22
@@ -33,17 +32,6 @@ _MODULUS = 2**64
 # OOPSLA 2014, 453-472.
 _GAMMA = np.uint64(0x9E3779B97F4A7C15)
 _MIXERS = ((30, np.uint64(0xBF58476D1CE4E5B9)), (27, np.uint64(0x94D049BB133111EB)))
-
-
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """What the client says of its sessions; None where the client did not live to.
-
-    sent, acked: session -> operations sent, acks received.
-    """
-
-    sent: Mapping[int, int]
-    acked: Mapping[int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,26 +122,16 @@ def require_claimed(counted: Ints, claim: Claim | None) -> None:
             )
 
 
-def reconcile(
-    acks: AckStream,
-    survivors: SurvivorStream,
-    *,
-    epoch: int,
-    before: TableFacts,
-    claim: Claim | None,
-    window_acks: int,
-) -> Reconciliation:
-    """Return the fate of each ack and of each survivor of a table with keys.
+def reconcile(seen: Observed, table: TableSpec, epoch: int) -> Reconciliation:
+    """Return the fate of each ack and of each survivor of *table*, which has keys.
 
-    survivors must have been read before anything wrote to the table again.
-    Without a *claim*, rows beyond the acks are legal as far as the window
-    (*window_acks*) and one operation in flight for each session explain them; raise
-    LogDamaged if there are others.
+    Raise LogDamaged if rows show that acks are gone from the log.
     """
+    acks, survivors = seen.acks, seen.survivors[table.name]
     counted = count_acks(acks)
-    require_claimed(counted, claim)
+    require_claimed(counted, seen.claim)
     marks = _Marks(counted)
-    earlier = Earlier(before)
+    earlier = Earlier(seen.before[table.name])
     surplus: list[Records] = []
     for records in survivors():
         own = records["epoch"] == epoch
@@ -161,7 +139,7 @@ def reconcile(
         surplus.append(marks.add(records[own]))
     beyond = np.concatenate([np.empty(0, RECORD), *surplus])
     recovered, unconfirmed, unexpected = _sort_surplus(
-        beyond, marks.acked, claim, window_acks
+        beyond, marks.acked, seen.claim, seen.window_acks
     )
     earlier.look_again(survivors)
     if marks.weigh(acks) != marks.weight:

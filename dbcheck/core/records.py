@@ -1,15 +1,175 @@
-"""What a cycle learned after its cut, as it is stored."""
+"""What a cycle learned, as it is stored: before its load, at its cut and after it."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
+from dbcheck.core.apart import Apart
+from dbcheck.core.control import ControlFacts
+from dbcheck.core.cut import Cut, Rung
+from dbcheck.core.cutclass import CutClass
+from dbcheck.core.depth import Completed
+from dbcheck.core.gone import Gone
 from dbcheck.core.indexloss import IndexLoss
-from dbcheck.core.server import ServerFacts
+from dbcheck.core.moments import Moment
+from dbcheck.core.places import Place
+from dbcheck.core.plans.plan import Plan
+from dbcheck.core.plans.registry import plan_of, tables_of
+from dbcheck.core.reached import Reached
+from dbcheck.core.schedule import EPOCH_MAX, Schedule
+from dbcheck.core.server import LogPosition, ServerFacts
 from dbcheck.core.table import TableFacts
-from dbcheck.core.target import HostAfter
+from dbcheck.core.target import HostAfter, HostBefore
+from dbcheck.core.witnessed import Watermark, WindowFacts
+from dbcheck.core.workload import PAYLOAD_BYTES_MAX, PROCESSES_MAX, Workload
+
+LOGS_MAX = 1 + PROCESSES_MAX
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What was known before the first commit of the load.
+
+    created:       UTC, ISO 8601.
+    seed, epoch:   see core.schedule; they decide every row.
+    family:        "postgresql" or "mysql".  target: URL without a password.
+    witness, witness_kind: the witness's URL, and "ssh" or "file".
+    window_acks:   most acks that may be unconfirmed at once.
+    logs:          how many logs the witness holds of the run, numbered from 0.
+    clock_us, wall_us: the client's monotonic and wall clocks at one moment.
+    cut_class:     what the switch cuts, as far as that is known or declared.
+    class_assumed: it was not declared: a person cuts, and AC is assumed.
+    reached:       how deep the switch was seen to go on the idle host, if it was.
+    lab:           the lab's spec, if the rig is a lab; {} else.
+    host:          what the target's host reported, None without --target-host.
+    control:       this run is a control: its sessions were relaxed.
+    tables:        what each table held, by its name.
+    controls:      what the controls before this run showed, if there were any.
+    moment:        when the cut is to come, if a campaign drew it.
+    sizes_by_epoch: see core.schedule.Schedule; true of runs of format 2.
+    places:        the directories that an ack depends on.
+    no_canary:     why there is no crash canary, "" if there is one.
+    apart:         what showed that the witness is not on the target's host, None in a
+                   lab.
+    restore_command: what a user types to give back the power that this run cuts; "" if
+                   nothing can be typed, as where a human cuts.
+    """
+
+    run_id: str
+    created: str
+    dbcheck: str
+    seed: int
+    epoch: int
+    family: str
+    target: str
+    workload: Workload
+    witness: str
+    witness_kind: str
+    window_acks: int
+    power: str
+    clock_us: int
+    wall_us: int
+    before: ServerFacts
+    tables: Mapping[str, TableFacts]
+    cut_class: CutClass = CutClass.UNKNOWN
+    class_assumed: bool = False
+    reached: Reached | None = None
+    lab: Mapping[str, Any] = field(default_factory=dict)
+    host: HostBefore | None = None
+    control: bool = False
+    controls: tuple[ControlFacts, ...] = ()
+    moment: Moment | None = None
+    logs: int = 1
+    places: tuple[Place, ...] = ()
+    no_canary: str = ""
+    apart: Apart | None = None
+    restore_command: str = ""
+    sizes_by_epoch: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse a run that no dbcheck can have made."""
+        if not 1 <= self.logs <= LOGS_MAX:
+            raise ValueError(f"a run cannot have {self.logs} logs")
+        if not 0 <= self.seed < 1 << 63 or not 1 <= self.epoch <= EPOCH_MAX:
+            raise ValueError(f"no run has the seed {self.seed}, epoch {self.epoch}")
+        sizes = self.workload.payload_bytes
+        if not all(1 <= size <= PAYLOAD_BYTES_MAX for size in sizes):
+            raise ValueError(f"no payload has {max(sizes)} bytes")
+        if self.lab and self.lab.get("rung") not in [rung.value for rung in Rung]:
+            raise ValueError(f"a lab cannot cut {self.lab.get('rung')!r}")
+        if {table.name for table in tables_of(self.workload.plan)} != set(self.tables):
+            raise ValueError(f"the tables {sorted(self.tables)} are not of that plan")
+
+    @property
+    def rung(self) -> Rung | None:
+        """What the lab cuts; None on real hardware."""
+        return Rung(self.lab["rung"]) if self.lab else None
+
+    def plan(self) -> Plan:
+        """Return the operations of the run and what judges them."""
+        sizes = self.workload.payload_bytes
+        schedule = Schedule(self.seed, self.epoch, sizes, self.sizes_by_epoch)
+        return plan_of(self.workload.plan, schedule)
+
+
+@dataclass(frozen=True, slots=True)
+class LoadRecord:
+    """What the client saw of one load; times on its monotonic clock, microseconds.
+
+    sent, acked: session -> operations sent, acks received.
+    gone_us:     when the sessions broke, or the silence began.
+    in_flight:   sessions that waited for a reply when the server went; in lockstep or
+                 under a rate also for their turn, within a second of an ack.
+    watermarks:  what the witness had confirmed at the end, by the log's number;
+                 None if that is not known of a log.
+    windows:     the largest windows seen, by the log's number.
+    refusals:    errors that the server answered instead of an ack.
+    farewells:   what it said to the sessions that it ended itself.
+    canaries:    how far the canaries came, None if there were none.
+    canaries_elsewhere: the same of HostBefore.elsewhere, each.
+    heard_us:    when their last report came: the host had its power until then.
+    host_lived:  the host still answered when the load was over; not asked of a lab's.
+                 None: it was not asked.
+    switched_us: when the switch said that it had cut, None if it did not.
+    due_us:      when the cut was to come; None if it never was.
+    no_checkpoint: why there was none although the cut was to come in its midst.
+    cut_failed:  why the switch failed once it was asked to cut, "" if it did not: the
+                 power may have gone all the same.
+    settings:    the server's just before the cut, None if they were not read.
+    log:         where the server's log stood when the load began and just before the
+                 cut; None if either is not known.
+    canary_held: the session that holds the crash canary, if it needs one, still lived
+                 just before the cut; before one by hand, as far as is known.
+    """
+
+    sent: Mapping[int, int]
+    acked: Mapping[int, int]
+    began_us: int
+    last_ack_us: int | None
+    gone: Gone
+    gone_us: int | None
+    in_flight: int
+    rate: float
+    latency_ms: Mapping[str, float]
+    watermarks: tuple[Watermark | None, ...]
+    windows: tuple[WindowFacts, ...]
+    refusals: tuple[str, ...]
+    farewells: tuple[str, ...]
+    cut: Cut | None
+    canaries: Completed | None = None
+    settings: Mapping[str, str] | None = None
+    log: tuple[LogPosition, LogPosition] | None = None
+    canaries_elsewhere: tuple[Completed | None, ...] = ()
+    canary_held: bool = True
+    heard_us: int | None = None
+    host_lived: bool | None = False
+    switched_us: int | None = None
+    due_us: int | None = None
+    no_checkpoint: str = ""
+    cut_failed: str = ""
 
 
 @dataclass(frozen=True, slots=True)

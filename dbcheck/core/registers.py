@@ -10,50 +10,46 @@ alone (core.reconcile).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
 
-from dbcheck.core.acks import AckArray
 from dbcheck.core.earlier import Earlier
 from dbcheck.core.expected import Ints
 from dbcheck.core.history import SESSION_MAX
 from dbcheck.core.loss import CODES, Loss, LossArray, Losses, LossKind
+from dbcheck.core.observed import AckStream, Observed, SurvivorStream
 from dbcheck.core.reconcile import Reconciliation
 from dbcheck.core.survivors import DIFFERENT, RECORD, Records
-from dbcheck.core.table import TableFacts
-
-AckStream = Callable[[], Iterable[AckArray]]
-SurvivorStream = Callable[[], Iterable[Records]]
+from dbcheck.core.table import TableSpec
 
 _MISSING = [CODES[LossKind.MISSING_TAIL], CODES[LossKind.MISSING_HOLE]]
 
 
 def judge_registers(
     inserted: Reconciliation,
-    acks: AckStream,
-    rows: SurvivorStream,
-    registers: SurvivorStream,
+    seen: Observed,
+    rows: TableSpec,
+    registers: TableSpec,
     *,
     epoch: int,
-    before: TableFacts,
     slots: int,
 ) -> Reconciliation:
     """Return *inserted*, the fate of the inserted rows, with that of the registers.
 
-    rows, registers: every row of the two tables, read in one transaction.
-    before:          the registers before the cycle.
+    rows, registers: the two tables, read in one transaction.
     """
-    earlier = Earlier(before)
+    acks, read = seen.acks, seen.survivors[registers.name]
+    earlier = Earlier(seen.before[registers.name])
     own: list[Records] = []
-    for records in registers():
+    for records in read():
         mine = records["epoch"] == epoch
         earlier.add(records[~mine])
         own.append(records[mine])
-    earlier.look_again(registers)
+    earlier.look_again(read)
     acked = _acked(acks)
-    newest = _newest_rows(rows, epoch, slots)
+    newest = _newest_rows(seen.survivors[rows.name], epoch, slots)
     found = _Found(np.concatenate([np.empty(0, RECORD), *own]), newest, acked, slots)
     losses, kept_less = found.losses(inserted.losses.columns)
     _date(losses, acks)

@@ -54,3 +54,54 @@ class ServerFacts:
         0 or less: it would already.
         """
         return 4 * self.started_error_us - (self.clock_us - self.started_us)
+
+
+def is_restarted(before: ServerFacts, after: ServerFacts) -> bool:
+    """Say whether the server process surely is another one, by its start time."""
+    apart_us = after.started_us - before.started_us
+    return abs(apart_us) > before.started_error_us + after.started_error_us
+
+
+# What names the data themselves (see ServerFacts.identity), and how to read it.
+_NAMES_OF_DATA = {
+    "system_identifier": "on PostgreSQL, let the account execute pg_control_system(), "
+    "pg_current_wal_lsn() and pg_walfile_name()",
+    "server_uuid": "on MySQL, SHOW VARIABLES shows server_uuid",
+    "dbcheck.identity": "on MariaDB, let the account create and select from the table "
+    "identity in dbcheck's database",
+}
+
+
+def difference(before: Mapping[str, str], after: Mapping[str, str]) -> str:
+    """Return why another server answers, "" if nothing shows that.
+
+    before, after: see ServerFacts.identity.
+    """
+    shared = sorted(before.keys() & after.keys())
+    other = [name for name in shared if before[name] != after[name]]
+    if not other:
+        return ""
+    of_data = [name for name in other if name in _NAMES_OF_DATA]
+    name = "timeline" if "timeline" in other else (of_data or other)[0]
+    said = f"{name} was {before[name]} and is {after[name]}"
+    cluster = "system_identifier"
+    if name == "timeline" and before.get(cluster) == after.get(cluster):
+        return (
+            f"{said}: a failover, a standby was promoted in place of the one that was"
+            " cut"
+        )
+    if of_data or name == "timeline":
+        return f"{said}: this is another one"
+    return f"{said}: it was changed, or this is another one"
+
+
+def unread_identity(before: Mapping[str, str], after: Mapping[str, str]) -> str:
+    """Return why two identities do not show whose data were read, "" if they do."""
+    named = before.keys() & _NAMES_OF_DATA.keys()
+    if unread := sorted(named - after.keys()):
+        said = f"{unread[0]} was read before the cut and could not be read after it"
+        return f"{said}: {_NAMES_OF_DATA[unread[0]]}"
+    if not named:
+        hints = "; ".join(_NAMES_OF_DATA.values())
+        return f"nothing that names its data was read before the cut: {hints}"
+    return ""

@@ -26,12 +26,12 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from fractions import Fraction
 from math import ceil, comb
 from typing import Any
 
-from dbcheck.core.evidence import Verdict
+from dbcheck.core.verdict import Verdict
 
 PPM = 1_000_000
 CONFIDENCE = "95% confidence"
@@ -93,6 +93,23 @@ def unseen_ppm(loss_ppm: int, cuts: int) -> int:
     loss_ppm: the probability that one of them loses.
     """
     return ceil(Fraction(PPM - loss_ppm, PPM) ** cuts * PPM)
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """What a tally proves, for --json; see Tally for the counts.
+
+    loss_ppm_max, loss_ppm_min: bounds of how many cuts lose, in parts per million,
+    each at 95% confidence.
+    """
+
+    losses: int
+    cuts: int
+    inconclusive: int
+    depths: Mapping[str, int]
+    loss_ppm_max: int
+    loss_ppm_min: int
+    sentence: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,17 +183,22 @@ class Tally:
             return ""
         return f" ({_count(self.inconclusive, 'cycle')} inconclusive, not counted)"
 
+    @property
+    def statistics(self) -> Statistics:
+        """What it proves."""
+        return Statistics(
+            self.losses,
+            self.cuts,
+            self.inconclusive,
+            dict(self.depths),
+            loss_ppm_max(self.losses, self.cuts),
+            loss_ppm_min(self.losses, self.cuts),
+            self.sentence,
+        )
+
     def to_values(self) -> dict[str, Any]:
-        """Return plain values for --json."""
-        return {
-            "losses": self.losses,
-            "cuts": self.cuts,
-            "inconclusive": self.inconclusive,
-            "depths": dict(self.depths),
-            "loss_ppm_max": loss_ppm_max(self.losses, self.cuts),
-            "loss_ppm_min": loss_ppm_min(self.losses, self.cuts),
-            "sentence": self.sentence,
-        }
+        """Return what it proves as plain values, for --json."""
+        return asdict(self.statistics)
 
 
 def unseen_sentence(cuts: int) -> str:

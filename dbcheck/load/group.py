@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from dbcheck.core.witnessed import Watermark, WindowFacts
 from dbcheck.errors import WitnessError
-from dbcheck.ports.witness import Watermark, WindowFacts
 
 MESSAGES_MAX = 8
 # Enough for a witness that has to confirm what is left, and for a server that is asked

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from dbcheck.core.ended import BROKEN, SILENT
+from dbcheck.core.gone import Gone
 from dbcheck.errors import LoadError
 from dbcheck.load.group import END_S, GroupResult, SessionGroup, Snapshot, merge
 from dbcheck.load.latency import percentiles_ms
 from dbcheck.load.loop import now_us
 from dbcheck.ports.listener import LoadStatus
-
-STALLED, UNSEEN = "stalled", "unseen"
 
 
 class Load:
@@ -28,13 +26,13 @@ class Load:
     one of its backends; its rows differ by their keys.)
 
     After end(): results holds that of each group; gone, gone_us and
-    in_flight what was seen of the server's end; gone is "" if nothing was.
+    in_flight what was seen of the server's end.
     """
 
     def __init__(self, groups: Sequence[SessionGroup], silence_s: float) -> None:
         self._groups, self._silence_s = groups, silence_s
         self.results: list[GroupResult] = []
-        self.gone, self.gone_us, self.in_flight = "", 0, 0
+        self.gone, self.gone_us, self.in_flight = Gone.NEVER, 0, 0
         self.began_us = 0
         self._rates = [(0, 0)]
 
@@ -63,14 +61,14 @@ class Load:
             self.end()
             result = self.result
             if result.broken and not (result.failure or result.witness_error):
-                self.gone, self.gone_us = BROKEN, result.broken_us
+                self.gone, self.gone_us = Gone.BROKEN, result.broken_us
                 self.in_flight = result.in_flight
             return True
         waiting = [snapshot for snapshot in snapshots if snapshot.waiting]
         if not waiting or not self._is_silent(waiting):
             return False
         self.gone, self.in_flight = (
-            SILENT,
+            Gone.SILENT,
             sum(snapshot.waiting for snapshot in waiting),
         )
         self.gone_us = self.last_ack_us() or self.began_us

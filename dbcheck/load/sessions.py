@@ -6,9 +6,8 @@ import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from dbcheck.core.evidence import Standing, restarted
 from dbcheck.core.plans.plan import Plan
-from dbcheck.core.server import ServerFacts
+from dbcheck.core.server import ServerFacts, is_restarted
 from dbcheck.ports.engine import Engine, Session
 
 
@@ -18,13 +17,7 @@ def is_same_server(engine: Engine, before: ServerFacts) -> bool:
     Raise EngineError if none answers.
     """
     now = engine.facts()
-    item = restarted(
-        before.started_us,
-        before.started_error_us,
-        now.started_us,
-        now.started_error_us,
-    )
-    return item.standing is not Standing.PRESENT and now.identity == before.identity
+    return not is_restarted(before, now) and now.identity == before.identity
 
 
 @dataclass(frozen=True)

@@ -9,33 +9,10 @@ from typing import TYPE_CHECKING, Protocol
 
 from dbcheck.core.history import Ack, AckValues
 from dbcheck.core.values import Json
+from dbcheck.core.witnessed import LogFacts, Watermark, WindowFacts
 
 if TYPE_CHECKING:  # numpy takes every small program of the lab a tenth of a second
     from dbcheck.core.acks import AckArray
-
-
-@dataclass(frozen=True, slots=True)
-class Watermark:
-    """How much of a log the witness holds durably.
-
-    frames, acks: how many, from the start of the log.
-    digest:       the hash chain after that many frames, in hex.
-    """
-
-    frames: int
-    acks: int
-    digest: str
-
-
-@dataclass(frozen=True, slots=True)
-class WindowFacts:
-    """The largest gap between the acks received and those confirmed.
-
-    acks: how many were unconfirmed at once.  age_s: the oldest one's age.
-    """
-
-    acks: int
-    age_s: float
 
 
 class WitnessLog(Protocol):
@@ -170,23 +147,6 @@ class Witness(Protocol):
 
     def close(self) -> None:
         """End the connection; never raises."""
-
-
-@dataclass(frozen=True, slots=True)
-class LogFacts:
-    """What a stored log holds.
-
-    torn_bytes: length of an incomplete last frame, 0 if there is none.
-    newest_us:  when the newest ack of the load came, on the client's clock; None if
-                there is none.
-    events:     what WitnessLog.note() logged, in order.
-    """
-
-    frames: int
-    acks: int
-    torn_bytes: int
-    newest_us: int | None
-    events: Sequence[Json]
 
 
 class LogReader(Protocol):

@@ -13,6 +13,7 @@ from rich.text import Text
 from dbcheck.core.cutclass import shown
 from dbcheck.core.statistics import unseen_sentence
 from dbcheck.core.values import Json
+from dbcheck.core.verdict import Verdict
 from dbcheck.report.lab import number, rows_lost, verdict
 
 SHOWN_MAX = 8
@@ -43,7 +44,7 @@ def _row(result: Json) -> list[str | Text]:
         rows_lost(*(_sum(cycles, name) for name in ("lost", "earlier_lost"))),
         number(_sum(cycles, "confirmed")),
         f"{median(rates):,.0f}" if rates else "-",
-        verdict(result["verdict"]),
+        verdict(Verdict(result["verdict"])),
     ]
 
 

@@ -11,16 +11,18 @@ from rich.text import Text
 
 from dbcheck.core.statistics import Tally, unseen_sentence
 from dbcheck.core.values import Json
-from dbcheck.report.verdict import LOSSES, STYLES, lab_scope, sentence, tally
+from dbcheck.core.verdict import Verdict
+from dbcheck.judge.result import RunResult
+from dbcheck.report.verdict import STYLES, lab_scope, sentence, tally
 
 
 def cycles_report(
-    results: Sequence[Json], controls: Sequence[Json] = ()
+    results: Sequence[RunResult], controls: Sequence[RunResult] = ()
 ) -> RenderableType:
     """Return one row for each cycle, what they prove together, and of what."""
     proven = tally(*results)
-    scopes = {lab_scope(result["lab"]): None for result in results if result["lab"]}
-    images = [result["image"] for result in results if result["image"]]
+    scopes = {lab_scope(result.lab): None for result in results if result.lab}
+    images = [result.image for result in results if result.image]
     kept = [Text(f"The drive as the cut left it: {image}") for image in images]
     said = [*proof(proven), *map(Text, scopes), *kept]
     return Group(_cycles_table(results, controls), *said)
@@ -34,7 +36,7 @@ def proof(proven: Tally) -> list[Text]:
     return [Text(sentence(line)) for line in said]
 
 
-def _cycles_table(results: Sequence[Json], controls: Sequence[Json]) -> Table:
+def _cycles_table(results: Sequence[RunResult], controls: Sequence[RunResult]) -> Table:
     """Return one row for each cycle, and a line for the control before them."""
     table = Table(title="Cycles", title_justify="left", title_style="bold")
     table.add_column("run")
@@ -43,19 +45,19 @@ def _cycles_table(results: Sequence[Json], controls: Sequence[Json]) -> Table:
     table.add_column("verdict")
     for result in results:
         table.add_row(
-            result["run"],
+            result.run,
             rate(result),
-            number(result["confirmed"]),
+            number(result.confirmed),
             lost(result),
-            number(result["recovered"]),
-            verdict(result["verdict"]),
+            number(result.recovered),
+            verdict(result.verdict),
         )
     if controls:
-        table.caption, table.caption_justify = controls[-1]["reasons"][0], "left"
+        table.caption, table.caption_justify = controls[-1].reasons[0], "left"
     return table
 
 
-def demo_table(rows: Sequence[tuple[Json, Json]]) -> Table:
+def demo_table(rows: Sequence[tuple[Json, RunResult]]) -> Table:
     """Return one row for each line of the demo: (what was set up, its result)."""
     table = Table(
         box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False
@@ -67,31 +69,31 @@ def demo_table(rows: Sequence[tuple[Json, Json]]) -> Table:
     table.add_column("verdict", no_wrap=True)
     last = ""
     for about, result in rows:
-        server = result["server"]
+        server = result.server
         if last and server != last:
             table.add_section()
         table.add_row(
             server if server != last else "",
             about["case"],
             rate(result),
-            number(result["confirmed"]),
+            number(result.confirmed),
             lost(result),
-            verdict(result["verdict"]),
+            verdict(result.verdict),
         )
         last = server
     return table
 
 
-def demo_bounds(rows: Sequence[tuple[Json, Json]]) -> list[str]:
+def demo_bounds(rows: Sequence[tuple[Json, RunResult]]) -> list[str]:
     """Return what the cuts of the lines that passed prove, the same thing once."""
-    passed = [result for _, result in rows if result["verdict"] == "PASS"]
+    passed = [result for _, result in rows if result.verdict is Verdict.PASS]
     bounds = dict.fromkeys(tally(result).sentence for result in passed)
     return [f"Each PASS is one cut. {sentence(bound)}" for bound in bounds]
 
 
-def verdict(name: str) -> Text:
+def verdict(found: Verdict) -> Text:
     """Return a verdict in its colour."""
-    return Text(f" {name} ", STYLES[name])
+    return Text(f" {found.value} ", STYLES[found])
 
 
 def number(value: int | None) -> str:
@@ -99,16 +101,14 @@ def number(value: int | None) -> str:
     return "-" if value is None else f"{value:,}"
 
 
-def rate(result: Json) -> str:
+def rate(result: RunResult) -> str:
     """Return the acks per second of a result."""
-    return f"{result['load']['rate']:,.0f}" if result["load"] else "-"
+    return f"{result.load.rate:,.0f}" if result.load else "-"
 
 
-def lost(result: Json) -> str:
+def lost(result: RunResult) -> str:
     """Return how many rows were lost in a result."""
-    if result["losses"] is None:
-        return "all"
-    return rows_lost(*(sum(result[name].values()) for name in LOSSES))
+    return "all" if result.rows_lost is None else rows_lost(*result.rows_lost)
 
 
 def rows_lost(own: int, earlier: int) -> str:

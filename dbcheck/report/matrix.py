@@ -13,13 +13,11 @@ from rich.table import Table
 from rich.text import Text
 
 from dbcheck.core.cutclass import shown
-from dbcheck.core.evidence import Verdict, worst
 from dbcheck.core.statistics import Comparison, Tally
-from dbcheck.core.values import Json
+from dbcheck.core.verdict import Verdict, worst
+from dbcheck.judge.result import RunResult
 from dbcheck.report.lab import verdict
-from dbcheck.report.verdict import LOSSES, depth_of, lab_scope
-
-_UNCLEAR = Verdict.INCONCLUSIVE.value
+from dbcheck.report.verdict import depth_of, lab_scope
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,17 +25,17 @@ class Line:
     """What became of one configuration.
 
     reference: what was seen elsewhere; "" if nothing.
-    expect:    the verdict that it must get, "" if any will do.
+    expect:    the verdict that it must get, None if any will do.
     price:     of what it runs on, None if not given.
-    cycles:    results of its cycles, as campaign.judging.to_json gives them.
+    cycles:    results of its cycles, see judge.result.
     error:     why there are no more of them, "" if there are all.
     """
 
     name: str
     reference: str
-    expect: str
+    expect: Verdict | None
     price: float | None
-    cycles: Sequence[Json]
+    cycles: Sequence[RunResult]
     error: str
 
     @property
@@ -46,52 +44,48 @@ class Line:
         return Tally.of((_verdict(cycle), depth_of(cycle)) for cycle in self.cycles)
 
     @property
-    def verdict(self) -> str:
-        """The worst verdict of its cycles, "" if it has none."""
+    def verdict(self) -> Verdict | None:
+        """The worst verdict of its cycles, None if it has none."""
         found = [_verdict(cycle) for cycle in self.cycles]
-        return worst(found).value if found else ""
+        return worst(found) if found else None
 
     @property
     def as_expected(self) -> bool:
         """Whether it ran to its end, and to the verdict that it must get, or to any."""
-        good = (
-            (self.expect,) if self.expect else (Verdict.PASS.value, Verdict.FAIL.value)
-        )
+        good = (self.expect,) if self.expect else (Verdict.PASS, Verdict.FAIL)
         return not self.error and self.verdict in good
 
     @property
     def doubts(self) -> list[str]:
         """Why cycles of it were inconclusive, each reason once."""
-        said = [c["reasons"][0] for c in self.cycles if c["verdict"] == _UNCLEAR]
+        unclear = Verdict.INCONCLUSIVE
+        said = [c.reasons[0] for c in self.cycles if c.verdict is unclear]
         return list(dict.fromkeys(said))
 
     @property
     def rate(self) -> float | None:
         """Acks per second, the median of its cycles."""
-        loads = [cycle["load"] for cycle in self.cycles if cycle["load"]]
-        return statistics.median(load["rate"] for load in loads) if loads else None
+        loads = [cycle.load for cycle in self.cycles if cycle.load]
+        return statistics.median(load.rate for load in loads) if loads else None
 
     @property
     def p99_ms(self) -> float | None:
         """The 99th percentile of the commit latency, the median of its cycles."""
-        latencies = [
-            cycle["load"]["latency_ms"] for cycle in self.cycles if cycle["load"]
-        ]
+        latencies = [cycle.load.latency_ms for cycle in self.cycles if cycle.load]
         found = [latency["p99"] for latency in latencies if "p99" in latency]
         return statistics.median(found) if found else None
 
     @property
     def lost(self) -> int | None:
         """Rows lost in all of its cycles, and of those before; None if not counted."""
-        if any(cycle["losses"] is None for cycle in self.cycles):
-            return None
-        found = (cycle[name] for cycle in self.cycles for name in LOSSES)
-        return sum(sum(losses.values()) for losses in found)
+        found = [cycle.rows_lost for cycle in self.cycles]
+        counted = [sum(rows) for rows in found if rows is not None]
+        return sum(counted) if len(counted) == len(found) else None
 
     @property
     def price_per_rate(self) -> float | None:
         """Price for each durable commit per second; None if they are not durable."""
-        durable = self.verdict == Verdict.PASS.value and not self.error
+        durable = self.verdict is Verdict.PASS and not self.error
         if self.price is None or not self.rate or not durable:
             return None
         return self.price / self.rate
@@ -101,9 +95,9 @@ class Line:
         return {
             "name": self.name,
             "reference": self.reference,
-            "expect": self.expect or None,
+            "expect": self.expect.value if self.expect else None,
             "as_expected": self.as_expected,
-            "verdict": self.verdict or None,
+            "verdict": self.verdict.value if self.verdict else None,
             "error": self.error or None,
             "commits_per_s": self.rate,
             "p99_ms": self.p99_ms,
@@ -111,14 +105,18 @@ class Line:
             "price": self.price,
             "price_per_durable_commit_per_s": self.price_per_rate,
             "statistics": self.tally.to_values(),
-            "cycles": list(self.cycles),
+            "cycles": [cycle.to_values() for cycle in self.cycles],
         }
 
 
-def _verdict(cycle: Json) -> Verdict:
+def _verdict(cycle: RunResult) -> Verdict:
     """Return what a cycle says of its configuration; a control that lost has lost."""
-    found = Verdict(cycle["verdict"])
-    return Verdict.FAIL if cycle["control"] and found is Verdict.PASS else found
+    lost = cycle.control and cycle.verdict is Verdict.PASS
+    return Verdict.FAIL if lost else cycle.verdict
+
+
+def _named(verdict: Verdict | None) -> str:
+    return verdict.value if verdict else "none"
 
 
 def comparison(lines: Sequence[Line]) -> Comparison | None:
@@ -146,7 +144,10 @@ def matrix_report(
         Text(f"{line.name}: {line.error}", "bold red") for line in lines if line.error
     ]
     parts += [
-        Text(f"{line.name}: expected {line.expect}, got {line.verdict}", "bold red")
+        Text(
+            f"{line.name}: expected {_named(line.expect)}, got {_named(line.verdict)}",
+            "bold red",
+        )
         for line in lines
         if line.expect and not line.error and not line.as_expected
     ]
@@ -156,10 +157,10 @@ def matrix_report(
         for doubt in line.doubts
     ]
     cycles = [cycle for line in lines for cycle in line.cycles]
-    classes = shown((cycle["cut_class"], depth_of(cycle)) for cycle in cycles)
+    classes = shown((cycle.cut_class.value, depth_of(cycle)) for cycle in cycles)
     if classes:
         parts.append(Text(f"Class of the cuts: {classes}.", "italic"))
-    labs = [cycle["lab"] for line in lines for cycle in line.cycles if cycle["lab"]]
+    labs = [cycle.lab for cycle in cycles if cycle.lab]
     parts += [Text(said, "italic") for said in dict.fromkeys(map(lab_scope, labs))]
     parts.append("")
     return Group(*parts)

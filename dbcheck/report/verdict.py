@@ -1,34 +1,34 @@
-"""The verdict on one run, for people; drawn from the JSON that machines get."""
+"""The verdict on one run, for people; drawn from the result that machines get."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from dbcheck.core.cutclass import CutClass
+from dbcheck.core.cut import Rung
 from dbcheck.core.depth import Depth
-from dbcheck.core.evidence import RESTORED, Standing, Verdict
 from dbcheck.core.statistics import Tally
 from dbcheck.core.values import Json
+from dbcheck.core.verdict import Verdict
+from dbcheck.judge.item import ItemId, Standing
+from dbcheck.judge.result import RunResult
 
 STYLES = {
-    "PASS": "bold white on green",
-    "FAIL": "bold white on red",
-    "INCONCLUSIVE": "bold black on yellow",
+    Verdict.PASS: "bold white on green",
+    Verdict.FAIL: "bold white on red",
+    Verdict.INCONCLUSIVE: "bold black on yellow",
 }
 _MARKS = {
-    "present": ("+", "green"),
-    "assumed": ("~", "yellow"),
-    "absent": ("-", "yellow"),
-    "contradicted": ("!", "red"),
-    "not observable": ("?", "yellow"),
+    Standing.PRESENT: ("+", "green"),
+    Standing.ASSUMED: ("~", "yellow"),
+    Standing.ABSENT: ("-", "yellow"),
+    Standing.CONTRADICTED: ("!", "red"),
+    Standing.NOT_OBSERVABLE: ("?", "yellow"),
 }
 _RANGES_SHOWN = 12
-LOSSES = ("losses", "earlier_losses")  # of the cycle, and of those before it
 _NOT_FINAL = (
     "This is not final. Once the server is back, and before anything writes to it:"
 )
@@ -49,119 +49,114 @@ _WRITE_CACHE = (
 )
 
 
-def verdict_report(result: Json) -> RenderableType:
+def verdict_report(result: RunResult) -> RenderableType:
     """Return the whole report on a judged run."""
     parts: list[RenderableType] = ["", _headline(result)]
-    if result["witness_alone"]:
-        parts.append(Text(f"  {_ALONE}: {result['witness_alone_why']}."))
-    parts += [Text(f"  {reason}") for reason in result["reasons"][1:]]
-    if not result["final"]:
-        parts.append(Text(f"  {_NOT_FINAL} dbcheck reconcile {result['folder']}"))
+    if result.witness_alone:
+        parts.append(Text(f"  {_ALONE}: {result.witness_alone_why}."))
+    parts += [Text(f"  {reason}") for reason in result.reasons[1:]]
+    if not result.final:
+        parts.append(Text(f"  {_NOT_FINAL} dbcheck reconcile {result.folder}"))
     parts += ["", _facts(result), "", _evidence(result)]
-    if result["ranges"]:
+    if result.ranges:
         parts += ["", _ranges(result)]
-    if result["settings_at_fault"]:
+    if result.settings_at_fault:
         parts += ["", Text("Settings under which an ack is not durable", "bold")]
-        parts += [Text(f"  {reason}") for reason in result["settings_at_fault"]]
-    if result["layers_at_fault"]:
+        parts += [Text(f"  {reason}") for reason in result.settings_at_fault]
+    if result.layers_at_fault:
         parts += ["", Text("Layers below the server that hold flushes back", "bold")]
-        parts += [Text(f"  {reason}") for reason in result["layers_at_fault"]]
+        parts += [Text(f"  {reason}") for reason in result.layers_at_fault]
         parts += [Text(f"  {_WRITE_CACHE}")]
-    lost = any(result[name] for name in LOSSES)
-    if lost and result["verdict"] == "FAIL" and not _is_explained(result):
-        parts += ["", Text(_ABOVE if result["page_cache_kept"] else _BELOW)]
+    lost = any(result.rows_lost or ())
+    if lost and result.verdict is Verdict.FAIL and not _is_explained(result):
+        parts += ["", Text(_ABOVE if result.page_cache_kept else _BELOW)]
         if doubt := _copy_doubt(result):
             parts.append(Text(_COPY.format(doubt)))
-    if result["other_settings"]:
+    if result.other_settings:
         parts += ["", Text("Other settings that are not safe, or not known", "bold")]
-        parts += [Text(f"  {reason}") for reason in result["other_settings"]]
-    if left := result["left_on_host"]:
-        said = f"The canaries (about 22 MB in each folder) are still on {left['host']}."
-        parts += ["", Text(f"{said} Remove them there: {left['command']}")]
+        parts += [Text(f"  {reason}") for reason in result.other_settings]
+    if left := result.left_on_host:
+        said = f"The canaries (about 22 MB in each folder) are still on {left.host}."
+        parts += ["", Text(f"{said} Remove them there: {left.command}")]
     parts += ["", Text(_scope(result), "italic"), ""]
     return Group(*parts)
 
 
-def _is_explained(result: Json) -> bool:
-    return bool(result["settings_at_fault"] or result["layers_at_fault"])
+def _is_explained(result: RunResult) -> bool:
+    return bool(result.settings_at_fault or result.layers_at_fault)
 
 
-def _copy_doubt(result: Json) -> str:
+def _copy_doubt(result: RunResult) -> str:
     """Return why the data may be a copy from a backup, "" if they are not."""
-    if result["lab"]:
+    if result.lab:
         return ""
-    for item in result["evidence"]:
-        if item["item"] == RESTORED:
-            present = item["standing"] == Standing.PRESENT.value
-            return "" if present else item["reason"]
+    for item in result.evidence:
+        if item.item is ItemId.NOT_RESTORED:
+            return "" if item.standing is Standing.PRESENT else item.reason
     return "nothing was compared"
 
 
-def tally(*results: Json) -> Tally:
+def tally(*results: RunResult) -> Tally:
     """Return what the cycles with these results prove together."""
-    return Tally.of(
-        (Verdict(result["verdict"]), depth_of(result)) for result in results
-    )
+    return Tally.of((result.verdict, depth_of(result)) for result in results)
 
 
-def depth_of(result: Json) -> str:
+def depth_of(result: RunResult) -> str:
     """Return the name of the depth of a result's cut, "" if it is not known."""
-    return (result["depth"] or {}).get("depth") or ""
+    return result.shown_depth.value if result.shown_depth else ""
 
 
-def _headline(result: Json) -> Text:
-    verdict = result["verdict"]
+def _headline(result: RunResult) -> Text:
     line = Text()
-    line.append(f" {verdict} ", STYLES[verdict])
-    line.append(f"  {result['reasons'][0]}", "bold")
+    line.append(f" {result.verdict.value} ", STYLES[result.verdict])
+    line.append(f"  {result.reasons[0]}", "bold")
     return line
 
 
-def _facts(result: Json) -> Table:
+def _facts(result: RunResult) -> Table:
     table = Table.grid(padding=(0, 2))
     for name, value in _fact_rows(result):
         table.add_row(Text(f"  {name}", "dim"), Text(value, overflow="fold"))
     return table
 
 
-def _fact_rows(result: Json) -> Iterator[tuple[str, str]]:
-    yield "target", f"{result['target']}  ({result['server']})"
-    witness = result["witness"]
-    kind = "lab" if result["lab"] else witness["kind"]
-    yield "witness", f"{witness['url']}  ({_WITNESS_KIND.get(kind, kind)})"
-    yield "run", result["folder"]
-    if result["image"]:
-        yield "image", f"{result['image']}, the drive as the cut left it"
+def _fact_rows(result: RunResult) -> Iterator[tuple[str, str]]:
+    yield "target", f"{result.target}  ({result.server})"
+    kind = "lab" if result.lab else result.witness.kind
+    yield "witness", f"{result.witness.url}  ({_WITNESS_KIND.get(kind, kind)})"
+    yield "run", result.folder
+    if result.image:
+        yield "image", f"{result.image}, the drive as the cut left it"
     yield (
         "workload",
-        f"{result['workload']}, {result['sessions']} sessions, seed {result['seed']}",
+        f"{result.workload}, {result.sessions} sessions, seed {result.seed}",
     )
-    assumed = " (assumed)" if result["class_assumed"] else ""
+    assumed = " (assumed)" if result.class_assumed else ""
     yield (
         "power",
-        f"{result['power']}, class of the cut: {result['cut_class']}{assumed}",
+        f"{result.power}, class of the cut: {result.cut_class.value}{assumed}",
     )
-    load = result["load"]
-    if load:
-        latency = load["latency_ms"]
+    if load := result.load:
+        latency = load.latency_ms
         yield (
             "load",
-            f"{sum(load['acked'].values()):,} acked, {load['rate']:,.0f}/s, "
+            f"{sum(load.acked.values()):,} acked, {load.rate:,.0f}/s, "
             f"p50 {latency.get('p50', 0):.2f} ms, p99 {latency.get('p99', 0):.2f} ms",
         )
-        yield "server gone", f"connections {load['gone'] or 'never broke'}"
-    if depth := result["depth"]:
-        yield "cut depth", f"{depth['depth'] or 'unknown'}: {depth['reasons'][0]}"
-    if result["confirmed"] is not None:
+        yield "server gone", f"connections {load.gone.value or 'never broke'}"
+    if depth := result.depth:
+        named = depth.depth.value if depth.depth else "unknown"
+        yield "cut depth", f"{named}: {depth.reasons[0]}"
+    if result.confirmed is not None:
         yield (
             "rows",
-            f"{result['confirmed']:,} confirmed, {result['kept']:,} kept, "
-            f"{result['recovered']:,} recovered without an ack (legal), "
-            f"{result['unconfirmed']:,} without a confirmation (no claim)",
+            f"{result.confirmed:,} confirmed, {result.kept:,} kept, "
+            f"{result.recovered:,} recovered without an ack (legal), "
+            f"{result.unconfirmed:,} without a confirmation (no claim)",
         )
-    if gone := result["earlier_losses"]:
+    if gone := result.earlier_losses:
         said = ", ".join(f"{rows:,} {kind}" for kind, rows in gone.items())
-        yield "earlier rows", f"{said}, {result['earlier']:,} still there"
+        yield "earlier rows", f"{said}, {result.earlier:,} still there"
 
 
 _WITNESS_KIND = {
@@ -171,37 +166,36 @@ _WITNESS_KIND = {
 }
 
 
-def _evidence(result: Json) -> Table:
+def _evidence(result: RunResult) -> Table:
     table = Table.grid(padding=(0, 2))
-    for item in result["evidence"]:
-        mark, style = _MARKS[item["standing"]]
+    for item in result.evidence:
+        mark, style = _MARKS[item.standing]
         table.add_row(
             Text(f"  {mark}", style),
-            Text(item["item"]),
-            Text(item["standing"], style),
-            Text(item["reason"], "dim", overflow="fold"),
+            Text(item.item.value),
+            Text(item.standing.value, style),
+            Text(item.reason, "dim", overflow="fold"),
         )
     return table
 
 
-def _ranges(result: Json) -> RenderableType:
-    spans: list[Any] = result["ranges"]
+def _ranges(result: RunResult) -> RenderableType:
     table = Table(title="Losses, by id", title_justify="left", title_style="bold")
     for name, justify in (("kind", "left"), ("ids", "left"), ("rows", "right")):
         table.add_column(name, justify=justify)  # type: ignore[arg-type]
     table.add_column("acked before the cut", justify="right")
-    for span in spans[:_RANGES_SHOWN]:
-        first, last = span["first_id"], span["last_id"]
+    for span in result.ranges[:_RANGES_SHOWN]:
+        first, last = span.first_id, span.last_id
         table.add_row(
-            span["kind"],
+            span.kind.value,
             f"{first:,}" if first == last else f"{first:,} - {last:,}",
-            f"{span['rows']:,}",
-            _ages(span["first_acked_before_cut_s"], span["last_acked_before_cut_s"]),
+            f"{span.rows:,}",
+            _ages(span.first_acked_before_cut_s, span.last_acked_before_cut_s),
         )
-    left = len(spans) - _RANGES_SHOWN + result["ranges_left_out"]
+    left = len(result.ranges) - _RANGES_SHOWN + result.ranges_left_out
     notes = [f"{left:,} more ranges."] if left > 0 else []
-    if result["stored"]:
-        file = f"{result['folder']}/losses.csv"
+    if result.stored:
+        file = f"{result.folder}/losses.csv"
         notes.append(f"All of them, with their ack times: {file}")
     return Group(table, Text(" ".join(notes), "dim"))
 
@@ -228,7 +222,7 @@ SURVIVORS = {
 
 def lab_scope(lab: Json) -> str:
     """Say what cycles in a lab of that spec prove, and what they do not."""
-    if lab.get("rung") == "process":
+    if lab.get("rung") == Rung.PROCESS.value:
         return (
             "Scope: the server process was killed. Nothing was lost but its memory, so "
             "this says nothing about the operating system or the drive."
@@ -246,24 +240,24 @@ def lab_scope(lab: Json) -> str:
     )
 
 
-def _scope(result: Json) -> str:
-    if result["lab"]:
-        return f"{lab_scope(result['lab'])}{_bound(result)}"
-    depth = depth_of(result)
-    unknown = "Its depth was not measured (--target-host measures it)."
-    if result["depth"]:
-        unknown = "The canaries do not tell its depth."
-    shown = _DEPTHS.get(depth, unknown)
-    cut = CutClass(result["cut_class"])
-    if not cut.reaches_drives and depth != Depth.DRIVE.value:
+def _scope(result: RunResult) -> str:
+    if result.lab:
+        return f"{lab_scope(result.lab)}{_bound(result)}"
+    depth, cut = result.shown_depth, result.cut_class
+    shown = "Its depth was not measured (--target-host measures it)."
+    if result.depth:
+        shown = "The canaries do not show its depth."
+    if depth is not None:
+        shown = _DEPTHS[depth]
+    if not cut.reaches_drives and depth is not Depth.DRIVE:
         said = cut.leaves_open(None)
         shown = f"It was a {cut.words}: {said}. {shown}"
     return f"Scope: one cut. {shown}{_bound(result)}"
 
 
-def _bound(result: Json) -> str:
+def _bound(result: RunResult) -> str:
     """Say what this one cut proves; a control's proves nothing of the server."""
-    if result["control"]:
+    if result.control:
         return ""
     return f" {sentence(tally(result).sentence)} Repeat it."
 
@@ -274,9 +268,10 @@ def sentence(said: str) -> str:
 
 
 _DEPTHS = {
-    "PROCESS": "Only the server's process ended: the page cache survived, so this says "
-    "nothing about the operating system or the drive.",
-    "OS": "The page cache was lost; that the drive's own cache lost its power was not "
-    "seen: it is non-volatile, disabled, was flushed in time, or takes no canaries.",
-    "DRIVE": "Page cache and the drive's volatile cache were lost.",
+    Depth.PROCESS: "Only the server's process ended: the page cache survived, so this"
+    " says nothing about the operating system or the drive.",
+    Depth.OS: "The page cache was lost; that the drive's own cache lost its power was"
+    " not seen: it is non-volatile, disabled, was flushed in time, or takes no"
+    " canaries.",
+    Depth.DRIVE: "Page cache and the drive's volatile cache were lost.",
 }

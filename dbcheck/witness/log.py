@@ -20,8 +20,8 @@ import numpy as np
 from dbcheck.core.acks import AckArray, count, pack, unpack
 from dbcheck.core.history import PREFLIGHT_SESSION, SESSION_MAX
 from dbcheck.core.values import Json
+from dbcheck.core.witnessed import LogFacts, Watermark
 from dbcheck.errors import LogDamaged, WitnessError
-from dbcheck.ports.witness import LogFacts, Watermark
 from dbcheck.witness.agent import (
     ACKS,
     BODY_BYTES_MAX,

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dbcheck.core.acks import count, pack
 from dbcheck.core.history import Ack, AckValues
 from dbcheck.core.values import Json
+from dbcheck.core.witnessed import Watermark, WindowFacts
 from dbcheck.errors import WitnessError
-from dbcheck.ports.witness import Watermark, WindowFacts
 from dbcheck.remote import wire
 from dbcheck.remote.channel import Channel
 from dbcheck.witness import agent

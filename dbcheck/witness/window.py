@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from dbcheck.core.history import Ack, AckValues
+from dbcheck.core.witnessed import WindowFacts
 from dbcheck.errors import DbcheckError, UsageError, WitnessError
-from dbcheck.ports.witness import WindowFacts
 
 Batch = list[AckValues] | bytes  # acks, or the JSON of one event
 

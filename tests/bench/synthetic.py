@@ -24,7 +24,7 @@ from dbcheck.core.plans.registry import tables_of
 from dbcheck.core.records import AfterRecord
 from dbcheck.core.survivors import RECORD, Records
 from dbcheck.core.table import TableFacts
-from dbcheck.ports.witness import Watermark
+from dbcheck.core.witnessed import Watermark
 from dbcheck.runs import RunFolder
 from dbcheck.witness import agent
 from dbcheck.witness.log import FrameLogReader

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from dbcheck.core.acks import pack, unpack
 from dbcheck.core.history import Ack
+from dbcheck.core.witnessed import Watermark
 from dbcheck.errors import DbcheckError, LogDamaged
-from dbcheck.ports.witness import Watermark
 from dbcheck.witness import agent
 from tests.fuzz.script import ODD, Script, edit_bytes, edit_value
 from tests.fuzz.target import Target

@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
-from dbcheck.core.evidence import Standing
-from dbcheck.core.serverlog import crash_item, replayed
 from dbcheck.core.target import LogTail
+from dbcheck.judge.item import ItemId, Standing
+from dbcheck.judge.serverlog import crash_item, replayed
 from tests.fuzz.script import Script, edit_bytes
 from tests.fuzz.target import Target
 
@@ -101,7 +101,7 @@ def bytes_replayed(text: str) -> int | None:
 def read(text: str) -> None:
     log = LogTail(text, False, False)
     began_s = time.process_time()
-    item, found = crash_item("log", log), replayed(log)
+    item, found = crash_item(ItemId.SERVER_LOG, log), replayed(log)
     assert time.process_time() - began_s < _READ_S
     if was_shut_down(text):
         assert item.standing is Standing.CONTRADICTED

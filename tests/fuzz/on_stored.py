@@ -11,14 +11,14 @@ from typing import Any
 from dbcheck import formats, stored
 from dbcheck.campaign.folder import CampaignFolder, Cycle, Plan
 from dbcheck.campaign.judging import judge_run
-from dbcheck.campaign.outcome import to_json
-from dbcheck.core.evidence import Verdict
-from dbcheck.core.records import AfterRecord, RestoreRecord
+from dbcheck.campaign.outcome import result_of
+from dbcheck.core.records import AfterRecord, LoadRecord, Manifest, RestoreRecord
+from dbcheck.core.verdict import Verdict
 from dbcheck.errors import DbcheckError, RunFormatError
 from dbcheck.lab.spec import LabSpec
 from dbcheck.lab.state import Entry
 from dbcheck.report.verdict import verdict_report
-from dbcheck.runs import LoadRecord, Manifest, RunFolder
+from dbcheck.runs import RunFolder
 from dbcheck.witness.log import FrameLogReader
 from tests import runs
 from tests.fuzz.script import Script, edit_bytes, edit_value
@@ -100,7 +100,7 @@ def judged(data: bytes) -> None:
         except DbcheckError:
             assert forged or files != run_files()
             return
-        verdict_report(to_json(outcome))
+        verdict_report(result_of(outcome))
         if not forged:
             assert outcome.verdict is not Verdict.FAIL
 

@@ -9,6 +9,7 @@ from unittest import mock
 
 from dbcheck import files, workload
 from dbcheck.cli.matrix_rows import read_matrix
+from dbcheck.core.workload import SESSIONS_MAX
 from dbcheck.errors import UsageError
 from dbcheck.inventory import listed, load
 from dbcheck.power.kinds import fence_metadata
@@ -75,7 +76,7 @@ def workload_file(data: bytes) -> None:
         path = folder / "w.toml"
         path.write_bytes(data)
         found = workload.load(str(path))
-        assert 1 <= found.processes <= found.sessions <= workload.SESSIONS_MAX
+        assert 1 <= found.processes <= found.sessions <= SESSIONS_MAX
         assert 0 < found.cut_after_s[0] <= found.cut_after_s[1]
 
 

@@ -8,9 +8,10 @@ import numpy as np
 
 from dbcheck.core.acks import AckArray, pack, unpack
 from dbcheck.core.history import Ack
-from dbcheck.core.reconcile import Claim, Reconciliation, reconcile
+from dbcheck.core.observed import Claim, Observed
+from dbcheck.core.reconcile import Reconciliation, reconcile
 from dbcheck.core.survivors import INTACT, RECORD, Records
-from dbcheck.core.table import TableFacts
+from dbcheck.core.table import LEDGER, TableFacts
 
 EPOCH = 77
 SEED = 5
@@ -70,11 +71,11 @@ def reconciled(
     """Reconcile so many acks of each session with the survivors *rows*."""
     acks, records = array_of(acks_of(counts)), records_of(rows)
     half = len(records) // 2
-    return reconcile(
+    seen = Observed(
         lambda: acks,
-        lambda: [records[:half], records[half:]],
-        epoch=EPOCH,
-        before=before,
-        claim=claim,
-        window_acks=window_acks,
+        {"ledger": lambda: [records[:half], records[half:]]},
+        {"ledger": before},
+        claim,
+        window_acks,
     )
+    return reconcile(seen, LEDGER, EPOCH)

@@ -7,12 +7,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 from rich.console import RenderableType
 
 from dbcheck.campaign.folder import CampaignFolder, Cycle, Plan
 from dbcheck.campaign.judging import judge_run
 from dbcheck.campaign.outcome import to_json
 from dbcheck.cli import campaign_run, output
+from dbcheck.core.verdict import Verdict
+from dbcheck.judge.result import RunResult
 from dbcheck.report.campaign import campaigns_report
 from dbcheck.report.lab import cycles_report, demo_table
 from dbcheck.report.matrix import Line, matrix_report
@@ -25,7 +28,8 @@ from tests.kit.stored_run import manifest, stored_run
 
 # What the reports choose a style or a sentence by; no server says it.
 WORDS = {
-    *("verdict", "standing", "cut_class", "depth", "kind", "rung", "survivors"),
+    *("verdict", "standing", "cut_class", "depth", "rung", "survivors", "item"),
+    *("gone", "ranges"),
     *("latency_ms", "losses", "earlier_losses", "acked", "strata", "cut_classes"),
 }
 
@@ -70,23 +74,29 @@ def results() -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 RESULT, CAMPAIGN = results()
-LINE = Line("name", "elsewhere", "FAIL", 2.0, [], "error")
+LINE = Line("name", "elsewhere", Verdict.FAIL, 2.0, [], "error")
+
+
+def poisoned_run(text: str) -> RunResult:
+    return msgspec.convert(poisoned(RESULT, text), RunResult, str_keys=True)
 
 
 def matrix_of(text: str) -> RenderableType:
-    result = poisoned(RESULT, text)
+    result = poisoned_run(text)
     line = replace(LINE, name=text, reference=text, error=text, cycles=[result])
-    doubtful = replace(line, error="", cycles=[{**result, "verdict": "INCONCLUSIVE"}])
+    doubtful = replace(
+        line, error="", cycles=[replace(result, verdict=Verdict.INCONCLUSIVE)]
+    )
     return matrix_report([line, doubtful], text, text)
 
 
 REPORTS: dict[str, Callable[[str], RenderableType]] = {
-    "verdict": lambda text: verdict_report(poisoned(RESULT, text)),
+    "verdict": lambda text: verdict_report(poisoned_run(text)),
     "campaign": lambda text: campaigns_report(text, [poisoned(CAMPAIGN, text)]),
     "cycles": lambda text: cycles_report(
-        [poisoned(RESULT, text)] * 2, [poisoned(RESULT, text)]
+        [poisoned_run(text)] * 2, [poisoned_run(text)]
     ),
-    "demo": lambda text: demo_table([({"case": text}, poisoned(RESULT, text))]),
+    "demo": lambda text: demo_table([({"case": text}, poisoned_run(text))]),
     "matrix": matrix_of,
 }
 

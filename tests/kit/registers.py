@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from dbcheck.core.loss import LossKind
-from dbcheck.core.reconcile import Claim, Reconciliation, reconcile
+from dbcheck.core.observed import Claim, Observed
+from dbcheck.core.reconcile import Reconciliation, reconcile
 from dbcheck.core.registers import judge_registers
-from dbcheck.core.table import TableFacts
+from dbcheck.core.table import LEDGER, REGISTER, TableFacts
 from tests.kit.cycles import (
     EPOCH,
     NOTHING_BEFORE,
@@ -48,23 +49,15 @@ def judged(
     acks = array_of(acks_of(confirmed))
     ledger, second = [records_of(rows)], [records_of(registers)]
     claim = Claim(sent or confirmed, confirmed)
-    inserted = reconcile(
+    seen = Observed(
         lambda: acks,
-        lambda: ledger,
-        epoch=EPOCH,
-        before=NOTHING_BEFORE,
-        claim=claim,
+        {"ledger": lambda: ledger, "register": lambda: second},
+        {"ledger": NOTHING_BEFORE, "register": before},
+        claim,
         window_acks=10,
     )
-    return judge_registers(
-        inserted,
-        lambda: acks,
-        lambda: ledger,
-        lambda: second,
-        epoch=EPOCH,
-        before=before,
-        slots=SLOTS,
-    )
+    inserted = reconcile(seen, LEDGER, EPOCH)
+    return judge_registers(inserted, seen, LEDGER, REGISTER, epoch=EPOCH, slots=SLOTS)
 
 
 def named(found: Reconciliation) -> list[tuple[str, int, int]]:

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Mapping
+from typing import Any
 
+import msgspec
 from rich.console import Console, RenderableType
+
+from dbcheck.judge.result import RunResult
+from tests.kit.samples import LOAD
 
 
 def printed(report: RenderableType, columns: int = 400) -> str:
@@ -26,3 +32,34 @@ def is_harmless(text: str) -> bool:
     return not any(
         ord(c) < 0x20 or 0x7F <= ord(c) < 0xA0 for c in text.replace("\n", "")
     )
+
+
+_WITNESS = {"url": "ssh://w/acks", "kind": "ssh"}
+VALUES: Mapping[str, Any] = {
+    **{"run": "1", "control": False, "folder": "runs/1", "stored": True},
+    **{"verdict": "PASS", "reasons": ["all kept"], "final": True},
+    **{"target": "postgresql://db1/dbcheck", "server": "PostgreSQL 15"},
+    **{"workload": "insert", "sessions": 1, "seed": 1, "power": "exec"},
+    **{"cut_class": "AC", "class_assumed": False, "witness": _WITNESS},
+    **{"witness_alone": False, "witness_alone_why": "", "load": None, "depth": None},
+    **{"page_cache_kept": False, "statistics": None, "confirmed": None, "kept": None},
+    **{"recovered": None, "unconfirmed": None, "foreign": None, "earlier": None},
+    **{"earlier_altered": None, "earlier_lost": None, "losses": {}},
+    **{"earlier_losses": {}, "ranges": [], "ranges_left_out": 0, "evidence": []},
+    **{"settings_at_fault": [], "layers_at_fault": [], "other_settings": []},
+    **{"left_on_host": None, "lab": {}, "image": ""},
+}
+_LOAD = msgspec.to_builtins(LOAD, str_keys=True)
+
+
+def run_result(changed: Mapping[str, Any]) -> RunResult:
+    """Return the result of a run with those values, as --json prints them.
+
+    Of its load, of a depth and of evidence only what is of interest need be given.
+    """
+    values = {**VALUES, **changed}
+    if values["load"] is not None:
+        values["load"] = {**_LOAD, **values["load"]}
+    if values["depth"] is not None:
+        values["depth"] = {"reasons": [], **values["depth"]}
+    return msgspec.convert(values, RunResult, str_keys=True)

@@ -22,6 +22,7 @@ from dbcheck.campaign.preflight import Started, preflight
 from dbcheck.campaign.rig import Limits, Rig
 from dbcheck.cli.rig import lab_rig
 from dbcheck.core.schedule import Schedule
+from dbcheck.core.workload import Workload
 from dbcheck.lab.lab import Lab
 from dbcheck.lab.spec import LabSpec
 from dbcheck.ports.engine import Engine
@@ -30,7 +31,6 @@ from dbcheck.report.progress import PlainProgress
 from dbcheck.runs import RunFolder
 from dbcheck.witness.log import FrameLogReader
 from dbcheck.witness.url import open_witness
-from dbcheck.workload import Workload
 from tests.kit.lab_access import connect
 from tests.kit.waiting import wait_until
 

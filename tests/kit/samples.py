@@ -5,12 +5,13 @@ from __future__ import annotations
 from dbcheck import workload
 from dbcheck.campaign.folder import Plan
 from dbcheck.core.cut import Cut
+from dbcheck.core.gone import Gone
 from dbcheck.core.loss import Losses
 from dbcheck.core.reconcile import Reconciliation
+from dbcheck.core.records import LoadRecord, Manifest
 from dbcheck.core.server import ServerFacts
 from dbcheck.core.table import TableFacts
-from dbcheck.ports.witness import Watermark, WindowFacts
-from dbcheck.runs import LoadRecord, Manifest
+from dbcheck.core.witnessed import Watermark, WindowFacts
 
 FACTS = ServerFacts(
     "PostgreSQL", "15.1", {"system_identifier": "1"}, 5, 0, 9, {"fsync": "on"}
@@ -40,7 +41,7 @@ LOAD = LoadRecord(
     acked={1: 2},
     began_us=1,
     last_ack_us=2,
-    gone="broken",
+    gone=Gone.BROKEN,
     gone_us=3,
     in_flight=1,
     rate=1.5,

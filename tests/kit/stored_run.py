@@ -6,14 +6,14 @@ from dataclasses import replace
 from functools import cache
 
 from dbcheck.campaign.folder import CampaignFolder, Cycle, Plan
-from dbcheck.core.control import ControlFacts
+from dbcheck.core.control import ControlFacts, ControlOutcome
 from dbcheck.core.cut import Cut
 from dbcheck.core.depth import Completed, Counted, Remains, Ring
-from dbcheck.core.evidence import Verdict
+from dbcheck.core.gone import Gone
 from dbcheck.core.history import Ack
 from dbcheck.core.moments import Moment, Stratum
 from dbcheck.core.places import Place
-from dbcheck.core.records import AfterRecord, RestoreRecord
+from dbcheck.core.records import AfterRecord, LoadRecord, Manifest, RestoreRecord
 from dbcheck.core.server import LogPosition, ServerFacts
 from dbcheck.core.table import LEDGER, TableFacts
 from dbcheck.core.target import (
@@ -24,8 +24,8 @@ from dbcheck.core.target import (
     LogTail,
     VolumeCanaries,
 )
-from dbcheck.ports.witness import WindowFacts
-from dbcheck.runs import LoadRecord, Manifest, RunFolder
+from dbcheck.core.witnessed import WindowFacts
+from dbcheck.runs import RunFolder
 from dbcheck.workload import load
 from tests.kit.cycles import record, records_of
 from tests.kit.host_samples import FACTS as HOST
@@ -95,7 +95,9 @@ def manifest() -> Manifest:
         before=_SERVER,
         tables={LEDGER.name: TableFacts({EARLIER: 1}, 9, {EARLIER: 0})},
         host=HostBefore(_BEFORE, "/c", "n", "/log", {"/log": (1, 2)}, _ELSEWHERE),
-        controls=(ControlFacts("20260102-030405-000000", Verdict.PASS, "it lost"),),
+        controls=(
+            ControlFacts("20260102-030405-000000", ControlOutcome.LOST, "it lost"),
+        ),
         moment=Moment(1, Stratum.STEADY, 1.0, 0.0),
         logs=2,
         places=(Place("data", "/d"), Place("WAL", "/wal")),
@@ -108,7 +110,7 @@ def load_record() -> LoadRecord:
         acked=dict(ACKS),
         began_us=1,
         last_ack_us=10**6 + 500,
-        gone="broken",
+        gone=Gone.BROKEN,
         gone_us=10**6 + 900,
         in_flight=2,
         rate=1.5,
@@ -161,7 +163,7 @@ def campaign_files() -> dict[str, bytes]:
         "c", "0", "n", "postgresql://u@h/d", 1, load("insert"), 3, 9, 5000, False, True
     )
     cycle = Cycle(1, RUN, "steady", 1.0, "PASS", "all there", "e", "OS", 8, 0, 1.5)
-    control = ControlFacts(RUN, Verdict.PASS, "it lost")
+    control = ControlFacts(RUN, ControlOutcome.LOST, "it lost")
     with scratch() as folder:
         campaign = CampaignFolder.create(folder / "c", plan)
         campaign.add(cycle)

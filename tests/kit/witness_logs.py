@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 
 from dbcheck.core.acks import pack, unpack
 from dbcheck.core.history import Ack, AckValues
+from dbcheck.core.witnessed import Watermark
 from dbcheck.errors import WitnessError
-from dbcheck.ports.witness import Watermark
 from dbcheck.witness import agent
 from dbcheck.witness.log import AckBatch, LogScan
 from dbcheck.witness.window import Window, WindowLimits

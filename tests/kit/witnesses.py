@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from dbcheck.core.history import Ack
+from dbcheck.core.witnessed import Watermark
 from dbcheck.lab.ssh import sshd as sshd_module
 from dbcheck.lab.ssh.sshd import Sshd
-from dbcheck.ports.witness import Watermark, WitnessLog
+from dbcheck.ports.witness import WitnessLog
 from dbcheck.witness.base import AgentWitness
 from dbcheck.witness.log import AckBatch, Event, LogScan
 from dbcheck.witness.openlog import OpenLog

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dbcheck.campaign.outcome import Outcome
-from dbcheck.core.evidence import Verdict
+from dbcheck.core.verdict import Verdict
 from tests.kit.rigs import FAMILIES
 
 PASS, FAIL, INCONCLUSIVE = Verdict.PASS, Verdict.FAIL, Verdict.INCONCLUSIVE
@@ -61,5 +61,5 @@ def _of(words: Words, engine: str) -> str:
 
 
 def _words(outcome: Outcome) -> str:
-    items = (f"{item.name} {item.reason}" for item in outcome.judgement.items)
+    items = (f"{item.id.value} {item.reason}" for item in outcome.judgement.items)
     return "\n".join((*outcome.judgement.reasons, *items))

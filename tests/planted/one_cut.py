@@ -15,11 +15,11 @@ import pytest
 
 from dbcheck.campaign.preflight import Started
 from dbcheck.core.loss import LossKind
+from dbcheck.core.records import LoadRecord
 from dbcheck.core.schedule import Schedule
 from dbcheck.core.table import LEDGER
 from dbcheck.lab.lab import missing
 from dbcheck.lab.spec import LabSpec
-from dbcheck.runs import LoadRecord
 from tests.kit.rigs import SEED, Bench, bench, schedule_of
 
 Named = tuple[LossKind, int, int]  # a loss: its kind, session and seq

@@ -15,6 +15,7 @@ from typing import Any, cast
 import pytest
 from sqlalchemy.engine import make_url
 
+from dbcheck import stored
 from dbcheck.campaign.cycle import finish_cycle
 from dbcheck.campaign.outcome import Outcome
 from dbcheck.campaign.preflight import preflight
@@ -22,13 +23,13 @@ from dbcheck.campaign.rig import Limits, Rig
 from dbcheck.core.cut import Cut, PowerState, SwitchKind
 from dbcheck.core.cutclass import CutClass
 from dbcheck.core.server import ServerFacts
+from dbcheck.core.workload import Workload
 from dbcheck.engines.registry import open_engine
 from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.ports.engine import Engine
 from dbcheck.ports.host import TargetHost
 from dbcheck.witness.log import FrameLogReader
 from dbcheck.witness.url import open_witness
-from dbcheck.workload import Workload
 from tests.kit.lab_access import connect
 from tests.kit.rigs import SEED, TABLES, Said, quick
 from tests.kit.servers import SERVERS, engine_of, skip_without_server
@@ -190,7 +191,7 @@ class Site:
         started = preflight(rig, workload or quick(), SEED)
         if not lab:
             manifest = replace(started.manifest, lab={})
-            (started.run.path / "manifest.json").write_bytes(manifest.to_bytes())
+            (started.run.path / "manifest.json").write_bytes(stored.to_bytes(manifest))
             started = replace(started, manifest=manifest)
         return finish_cycle(rig, started)
 

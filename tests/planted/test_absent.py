@@ -14,7 +14,7 @@ from dbcheck.campaign.cycle import reconcile_run
 from dbcheck.campaign.judging import judge_run
 from dbcheck.campaign.outcome import Outcome
 from dbcheck.campaign.rig import Limits
-from dbcheck.core.evidence import Verdict
+from dbcheck.core.verdict import Verdict
 from dbcheck.errors import Unrecoverable
 from tests.kit.rigs import ENGINES
 from tests.kit.server_logs import LOGS, SAYS
@@ -133,8 +133,8 @@ def test_a_server_that_nobody_started_is_judged_once_it_runs(site: Site) -> None
     assert later.found is not None
     assert not later.found.counts
     # The canaries were left for this: a process was killed, and no power cut.
-    assert later.depth is not None
-    assert "page cache survived" in later.depth.reasons[0]
+    assert later.case.depth is not None
+    assert "page cache survived" in later.case.depth.reasons[0]
 
 
 @engines("own_site", "mariadb")

@@ -48,5 +48,5 @@ def test_a_lying_drive_whose_cache_is_spared_and_then_lost(
             assert (
                 listed_ids(started.run) == acked_ids(here.rig, started.run) - selected
             )
-            assert outcome.depth is not None
-            assert outcome.depth.depth is depth, outcome.depth
+            assert outcome.case.depth is not None
+            assert outcome.case.depth.depth is depth, outcome.case.depth

@@ -16,9 +16,9 @@ import pytest
 from dbcheck.campaign import reading_log
 from dbcheck.campaign.cycle import reconcile_run
 from dbcheck.campaign.outcome import Outcome
-from dbcheck.core.evidence import Verdict
 from dbcheck.core.survivors import RowBatch
 from dbcheck.core.table import TableSpec
+from dbcheck.core.verdict import Verdict
 from dbcheck.hosts.host import open_host
 from dbcheck.ports.engine import Engine
 from tests.kit.server_logs import PAGE_BYTES

@@ -14,9 +14,10 @@ from dbcheck.core.loss import LossKind
 from dbcheck.core.plans.registers import REGISTER_BYTES, SLOTS, RegistersPlan
 from dbcheck.core.schedule import Schedule, checksum, payload
 from dbcheck.core.table import LEDGER
+from dbcheck.core.workload import Workload
 from dbcheck.errors import EngineError
 from dbcheck.load.commit import commit
-from dbcheck.workload import Workload, load
+from dbcheck.workload import load
 from tests.kit.rigs import ENGINES, SEED
 from tests.planted.fault import FAIL, PASS, engines
 from tests.planted.site import Site

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from dbcheck import stored
 from dbcheck.core.history import Key
 from dbcheck.core.loss import LossKind
 from dbcheck.core.plans.insert import INSERT
@@ -218,7 +219,7 @@ def earlier_row_changed_once_read(cut: OneCut) -> list[Named]:
         name: replace(table, sound=(epoch,)) for name, table in manifest.tables.items()
     }
     changed = replace(manifest, tables=tables)
-    (cut.second.run.path / "manifest.json").write_bytes(changed.to_bytes())
+    (cut.second.run.path / "manifest.json").write_bytes(stored.to_bytes(changed))
     earlier_row_changed(cut)
     return [(CORRUPT, -1, -1)]
 

@@ -18,10 +18,11 @@ from dbcheck.campaign import reading_log
 from dbcheck.campaign.cycle import reconcile_run
 from dbcheck.campaign.outcome import Outcome
 from dbcheck.campaign.rig import Limits
-from dbcheck.core.evidence import Verdict
+from dbcheck.core.gone import Gone
 from dbcheck.core.plans.insert import INSERT
 from dbcheck.core.schedule import Schedule
 from dbcheck.core.table import LEDGER
+from dbcheck.core.verdict import Verdict
 from dbcheck.engines.registry import open_engine
 from dbcheck.hosts.host import open_host
 from dbcheck.lab.servers.base import DatabaseServer
@@ -98,7 +99,7 @@ def _in_the_dark(site: Site, end: Callable[[], None]) -> Outcome:
             proxy.go_dark, restore, engine=engine, exact=False, lab=False
         )
     assert outcome.load is not None
-    assert outcome.load.gone == "silent"
+    assert outcome.load.gone == Gone.SILENT
     return outcome
 
 

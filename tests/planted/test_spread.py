@@ -9,8 +9,8 @@ from typing import Any, cast
 
 import pytest
 
-from dbcheck.core.evidence import Verdict
 from dbcheck.core.table import LEDGER
+from dbcheck.core.verdict import Verdict
 from dbcheck.errors import OtherServer
 from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.ports.engine import Engine

@@ -12,12 +12,13 @@ from typing import Any
 
 import pytest
 
+from dbcheck import stored
 from dbcheck.campaign.cycle import reconcile_run, run_cycle
 from dbcheck.campaign.judging import judge_run
 from dbcheck.campaign.known import NOTHING_KNOWN
 from dbcheck.campaign.outcome import Outcome
 from dbcheck.campaign.preflight import Started, preflight
-from dbcheck.core.evidence import Verdict
+from dbcheck.core.verdict import Verdict
 from dbcheck.engines.mysql import canary as mysql_canary
 from dbcheck.errors import HostError, PowerError, RunFormatError, UsageError
 from dbcheck.lab.lab import missing
@@ -390,4 +391,4 @@ def tell(started: Started, **facts: Any) -> None:
     """Have the stored manifest say something else of the server before the cut."""
     manifest = started.manifest
     told = replace(manifest, before=replace(manifest.before, **facts))
-    (started.run.path / "manifest.json").write_bytes(told.to_bytes())
+    (started.run.path / "manifest.json").write_bytes(stored.to_bytes(told))

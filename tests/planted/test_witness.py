@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from dbcheck import stored
 from dbcheck.campaign.loading import LOAD_EVENT, sealed_load
 from dbcheck.campaign.outcome import Outcome
 from dbcheck.campaign.preflight import preflight
@@ -178,7 +179,7 @@ def several(cut: OneCut) -> None:
         _log(cut, number).write_bytes(maker.data())
     run.write_load(replace(load, watermarks=(makers[0].watermark(), *marks[1:])))
     manifest = replace(manifest, logs=3)
-    (run.path / "manifest.json").write_bytes(manifest.to_bytes())
+    (run.path / "manifest.json").write_bytes(stored.to_bytes(manifest))
 
 
 def last_frame_lost(cut: OneCut) -> None:

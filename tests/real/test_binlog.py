@@ -8,9 +8,9 @@ import pytest
 
 from dbcheck.campaign.control import run_control
 from dbcheck.campaign.cycle import run_cycle
-from dbcheck.core.evidence import Verdict
 from dbcheck.core.plans.insert import INSERT
 from dbcheck.core.table import LEDGER
+from dbcheck.core.verdict import Verdict
 from dbcheck.errors import EngineError
 from dbcheck.lab.spec import LabSpec
 from tests.kit.rigs import SEED, Bench, bench, quick

@@ -14,11 +14,11 @@ import pytest
 from dbcheck.campaign.cycle import run_cycle
 from dbcheck.campaign.outcome import Outcome, missed_stratum
 from dbcheck.core.depth import RECENT_S, Depth, DepthFinding, Ground, find_depth
-from dbcheck.core.evidence import Verdict
-from dbcheck.core.hostcache import host_cache
 from dbcheck.core.moments import Moment, Stratum
+from dbcheck.core.verdict import Verdict
 from dbcheck.hosts.canary import Canaries
 from dbcheck.hosts.host import TargetHost, open_host
+from dbcheck.judge.hostcache import host_cache
 from dbcheck.lab.lab import Lab
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from tests.kit.rigs import FAMILIES, SEED, Bench, bench, quick
@@ -135,10 +135,10 @@ def test_canaries_beside_a_load_recognise_the_drive(
             assert len(depths) < CUTS_MAX, depths
             outcome = run_cycle(here.rig, quick(), SEED + len(depths))
             assert outcome.verdict is Verdict.PASS
-            assert outcome.depth is not None
-            buffered = outcome.depth.buffered
+            assert outcome.case.depth is not None
+            buffered = outcome.case.depth.buffered
             assert buffered.lost == buffered.checked
-            depths.append(outcome.depth.depth)
+            depths.append(outcome.case.depth.depth)
     assert set(depths) <= {Depth.OS, Depth.DRIVE}
 
 
@@ -165,11 +165,12 @@ def test_a_cut_below_a_filesystem_that_writes_at_once_is_a_cut(
     with bench(spec, tmp_path) as here:
         outcome = run_cycle(here.rig, quick(), SEED)
     assert outcome.verdict is Verdict.PASS, outcome.judgement
-    assert outcome.depth is not None
-    assert outcome.depth.depth in (None, Depth.OS)
-    assert says in outcome.depth.reasons[0] or outcome.depth.depth is Depth.OS
+    assert outcome.case.depth is not None
+    assert outcome.case.depth.depth in (None, Depth.OS)
+    deep = outcome.case.shown_depth is Depth.OS
+    assert says in outcome.case.depth.reasons[0] or deep
     told = [item.reason for item in outcome.judgement.items]
-    assert "kept running" not in " ".join((*told, *outcome.depth.reasons))
+    assert "kept running" not in " ".join((*told, *outcome.case.depth.reasons))
 
 
 def held(here: Bench, number: int) -> Outcome:
@@ -182,7 +183,7 @@ def held(here: Bench, number: int) -> Outcome:
 
 
 def depth_of(outcome: Outcome) -> Depth | None:
-    return outcome.depth.depth if outcome.depth else None
+    return outcome.case.shown_depth
 
 
 @pytest.mark.root

@@ -37,7 +37,7 @@ def test_a_control_comes_first_and_stands_in_the_result(user: User) -> None:
     assert control["control"]
     assert control["verdict"] == "PASS"
     lost = control["losses"]["missing-tail"]
-    said = f"control lost {lost:,} rows, as it must"
+    said = f"the control lost {lost:,} rows, as expected"
     assert control["reasons"] == [said]
     (item,) = [item for item in result["evidence"] if item["item"] == "control"]
     assert item["reason"] == said

@@ -8,8 +8,10 @@ import pytest
 
 from dbcheck.campaign.cycle import run_cycle
 from dbcheck.campaign.outcome import Outcome
-from dbcheck.core.evidence import RESTORED, Standing, Verdict
+from dbcheck.core.gone import Gone
 from dbcheck.core.table import LEDGER
+from dbcheck.core.verdict import Verdict
+from dbcheck.judge.item import ItemId, Standing
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from tests.kit.rigs import ENGINES, FAMILIES, SEED, acked_ids, bench, listed_ids, quick
 
@@ -27,7 +29,7 @@ RELAXED = {
 
 
 def standing(outcome: Outcome, name: str) -> Standing:
-    (item,) = [item for item in outcome.judgement.items if item.name == name]
+    (item,) = [item for item in outcome.judgement.items if item.id.value == name]
     return item.standing
 
 
@@ -55,9 +57,9 @@ def test_an_honest_drive_passes_cut_after_cut(
             assert outcome.found.kept == outcome.found.confirmed > 100
             assert outcome.load is not None
             assert outcome.load.cut is not None
-            assert outcome.load.gone == "broken"
+            assert outcome.load.gone == Gone.BROKEN
             assert standing(outcome, "since the checkpoint") is Standing.PRESENT
-            assert standing(outcome, RESTORED) is Standing.PRESENT
+            assert standing(outcome, ItemId.NOT_RESTORED.value) is Standing.PRESENT
         assert outcome.found is not None
         assert outcome.found.earlier > 100  # the first cycle's rows, still there
         # What was read is what the server counts before the next cycle.

@@ -14,12 +14,12 @@ import pytest
 from sqlalchemy import make_url
 
 from dbcheck.audit.rules import flagged
-from dbcheck.core.evidence import Standing, restarted
 from dbcheck.core.history import Row
 from dbcheck.core.operation import Operation, StatementSpec
 from dbcheck.core.plans.classic import INSERT_ID, ClassicPlan
 from dbcheck.core.plans.insert import INSERT
 from dbcheck.core.schedule import Schedule
+from dbcheck.core.server import is_restarted
 from dbcheck.core.table import CLASSIC, LEDGER, TableFacts, TableSpec
 from dbcheck.engines.mysql.engine import MysqlEngine
 from dbcheck.engines.postgresql.engine import PostgresqlEngine
@@ -315,13 +315,7 @@ def test_a_start_is_told_the_same_until_the_next(own_server: DatabaseServer) -> 
     own_server.kill()
     own_server.start()
     for earlier, later in ((before, first), (first, engine.facts())):
-        item = restarted(
-            earlier.started_us,
-            earlier.started_error_us,
-            later.started_us,
-            later.started_error_us,
-        )
-        assert item.standing is Standing.PRESENT, item
+        assert is_restarted(earlier, later), (earlier, later)
 
 
 def test_the_canary_of_another_cycle_is_left_alone(engine: Engine) -> None:

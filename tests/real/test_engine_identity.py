@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 
-from dbcheck.core.evidence import Standing, same_server
 from dbcheck.core.plans.insert import INSERT
+from dbcheck.core.server import difference
 from dbcheck.core.table import LEDGER
 from dbcheck.engines.mysql.link import MysqlLink
 from dbcheck.errors import OtherServer
 from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.ports.engine import Engine
+from tests.kit.cases import is_same
 from tests.kit.servers import NewServer, engine_of
 from tests.kit.waiting import wait_until
 
@@ -48,7 +49,7 @@ def test_mariadb_with_another_network_card_is_the_same(
         return found
 
     monkeypatch.setattr(MysqlLink, "rows", other_card)
-    assert same_server(before, engine.facts().identity).standing is Standing.PRESENT
+    assert is_same(before, engine.facts().identity)
 
 
 def test_the_data_of_mariadb_keep_their_name(
@@ -63,10 +64,10 @@ def test_the_data_of_mariadb_keep_their_name(
     server.start()
     after = engine.facts().identity
     assert after == before
-    assert same_server(before, after).standing is Standing.PRESENT
+    assert is_same(before, after)
     other = identity(engine_of(mariadb_server))
     in_its_place = {**before, "dbcheck.identity": other["dbcheck.identity"]}
-    assert same_server(before, in_its_place).standing is Standing.CONTRADICTED
+    assert difference(before, in_its_place)
     assert "dbcheck.identity" in engine.drop()
     assert "dbcheck.identity" not in engine.facts().identity
 
@@ -74,9 +75,8 @@ def test_the_data_of_mariadb_keep_their_name(
 def test_a_replica_of_mariadb_is_another_one(mariadb_server: DatabaseServer) -> None:
     """It has every row of its primary, and a server_id of its own."""
     before = identity(engine_of(mariadb_server))
-    item = same_server(before, {**before, "server_id": "2"})
     assert before["server_id"] == "1"
-    assert item.standing is Standing.CONTRADICTED
+    assert difference(before, {**before, "server_id": "2"})
 
 
 def test_only_the_server_that_was_meant_is_read_or_written(

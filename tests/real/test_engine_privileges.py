@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from dbcheck.campaign.preflight import preflight
-from dbcheck.core.evidence import Standing, same_server
 from dbcheck.core.plans.insert import INSERT, InsertPlan
 from dbcheck.core.plans.kinds import PlanKind
 from dbcheck.core.plans.registry import statements_of, tables_of
@@ -20,6 +19,7 @@ from dbcheck.errors import EngineError
 from dbcheck.load.commit import commit
 from tests.kit.accounts import ACCOUNT, SECTIONS, Least, connect, statements
 from tests.kit.accounts import new_least as new_least
+from tests.kit.cases import is_same
 from tests.kit.operations import CLASSICS
 from tests.kit.rigs import SEED, Said, quick, rig_by_hand
 
@@ -53,8 +53,7 @@ def test_the_documented_account_is_enough(least: Least) -> None:
         found = engine.survivors(plan.tables, server=server)
         assert [(whose, len(batch)) for whose, batch in found] == [(table, 1)]
     facts = engine.facts()
-    same = same_server(facts.identity, engine.facts().identity)
-    assert same.standing is Standing.PRESENT
+    assert is_same(facts.identity, engine.facts().identity)
     assert engine.checkpoint() is not None
     if least.server.name == "postgresql":
         assert facts.unreadable.keys() == {"data_directory"}

@@ -14,17 +14,18 @@ from typing import Any, cast
 
 import pytest
 
-from dbcheck import clientkey
+from dbcheck import clientkey, stored
 from dbcheck.campaign.cycle import reconcile_run
 from dbcheck.campaign.loading import CUT_EVENT, LOAD_EVENT, sealed_load
 from dbcheck.campaign.outcome import Outcome, to_json
 from dbcheck.campaign.rig import Rig
 from dbcheck.clientkey import ClientKey
-from dbcheck.core.evidence import Verdict
 from dbcheck.core.history import Ack
+from dbcheck.core.records import LoadRecord, Manifest
 from dbcheck.core.server import ServerFacts
 from dbcheck.core.table import LEDGER, TableFacts, TableSpec
 from dbcheck.core.target import HostBefore
+from dbcheck.core.verdict import Verdict
 from dbcheck.errors import WitnessError
 from dbcheck.hosts.agent.folder import BESIDE
 from dbcheck.hosts.canary import Pace
@@ -32,13 +33,13 @@ from dbcheck.hosts.host import TargetHost, open_host
 from dbcheck.ports.engine import Engine
 from dbcheck.ports.power import PowerSwitch
 from dbcheck.report.verdict import verdict_report
-from dbcheck.runs import LoadRecord, Manifest, RunFolder
+from dbcheck.runs import RunFolder
 from dbcheck.witness.base import AgentWitness
 from dbcheck.witness.log import FrameLogReader
 from dbcheck.witness.url import open_witness
 from tests.kit.fake_engine import FakeEngine
 from tests.kit.partial_rig import Told
-from tests.kit.reports import printed
+from tests.kit.reports import printed, run_result
 from tests.kit.samples import FACTS, LOAD, MANIFEST
 from tests.kit.witness_logs import LogMaker
 
@@ -98,7 +99,7 @@ class Site:
             (self.folder / RUN / "acks.log").write_bytes(log)
         if manifest is not None:
             path = self.folder / RUN / "manifest.json"
-            path.write_bytes(manifest.to_bytes())
+            path.write_bytes(stored.to_bytes(manifest))
 
     def recall(self) -> RunFolder:
         content, key = self.witness.manifest(RUN), clientkey.recall(RUN)
@@ -128,7 +129,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
     clientkey.remember(key)
     folder = tmp_path / "witness"
     witness = open_witness(f"file:{folder}", volatile=True)
-    witness.create(RUN, FIRST.to_bytes()).close()
+    witness.create(RUN, stored.to_bytes(FIRST)).close()
     made = Site(witness, folder, tmp_path / "runs", Told())
     made.write(log_of(ACKED, key))
     yield made
@@ -150,7 +151,7 @@ def test_an_honest_copy_is_judged_as_the_clients_own(site: Site) -> None:
 @pytest.mark.parametrize("sealed", [False, True])
 def test_acks_that_a_witness_drops_do_not_hide_a_loss(site: Site, sealed: bool) -> None:
     """It rewrites the client's record, too, to fit what is left."""
-    other = ClientKey.draw(RUN, FIRST.to_bytes())
+    other = ClientKey.draw(RUN, stored.to_bytes(FIRST))
     site.write(log_of(KEPT, other if sealed else None))
     with pytest.raises(WitnessError, match="is not what this client left") as caught:
         site.reconcile(site.recall())
@@ -174,7 +175,7 @@ def test_without_a_key_the_report_says_on_whose_word_it_rests(site: Site) -> Non
     assert outcome.verdict is not Verdict.FAIL  # the loss is hidden
     result = to_json(outcome)
     assert result["witness_alone"] is True
-    shown = printed(verdict_report(result)).splitlines()
+    shown = printed(verdict_report(run_result(result))).splitlines()
     (line,) = (n for n, text in enumerate(shown) if "witness's word alone" in text)
     assert line == 2  # an empty line, the verdict, and then this
     again = RunFolder.open(run.path)
@@ -265,7 +266,7 @@ def test_a_host_is_asked_about_no_file_that_a_witness_chose(
     run = RunFolder.open(outcome.run.path)
     run.forget_survivors()
     ours = replace(before, canary_folder=str(tmp_path / "server" / BESIDE))
-    (run.path / "manifest.json").write_bytes(replace(FIRST, host=ours).to_bytes())
+    (run.path / "manifest.json").write_bytes(stored.to_bytes(replace(FIRST, host=ours)))
     engine.server_log = str(secret)
     again = site.reconcile(run, engine, host)
     assert again.after.host is not None

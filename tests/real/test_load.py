@@ -15,7 +15,8 @@ from dbcheck.campaign.preflight import preflight
 from dbcheck.campaign.rig import Limits
 from dbcheck.core.cut import Cut, PowerState, SwitchKind
 from dbcheck.core.cutclass import CutClass
-from dbcheck.core.evidence import Verdict
+from dbcheck.core.gone import Gone
+from dbcheck.core.verdict import Verdict
 from dbcheck.errors import EngineError, UsageError
 from dbcheck.lab.lab import missing
 from dbcheck.lab.spec import LabSpec
@@ -78,7 +79,7 @@ def test_a_server_gone_silent_is_gone(here: Bench) -> None:
     rig = replace(here.rig, power=FreezingSwitch(here), limits=limits)
     outcome = run_cycle(rig, quick(sessions=SESSIONS), SEED)
     assert outcome.load is not None
-    assert (outcome.load.gone, outcome.load.in_flight) == ("silent", SESSIONS)
+    assert (outcome.load.gone, outcome.load.in_flight) == (Gone.SILENT, SESSIONS)
     # Thawed, it is the same process: silence was no cut, and nothing is missing.
     assert outcome.verdict is Verdict.INCONCLUSIVE
     assert any("was not cut" in reason for reason in outcome.judgement.reasons)
@@ -89,7 +90,7 @@ def test_a_server_gone_silent_is_gone(here: Bench) -> None:
 def test_a_server_that_was_killed_broke_its_connections(here: Bench) -> None:
     outcome = here.judge(here.cut_cycle(quick(sessions=SESSIONS)))
     assert outcome.load is not None
-    assert (outcome.load.gone, outcome.load.in_flight) == ("broken", SESSIONS)
+    assert (outcome.load.gone, outcome.load.in_flight) == (Gone.BROKEN, SESSIONS)
     assert outcome.verdict is Verdict.PASS
 
 
@@ -108,7 +109,7 @@ def test_a_cut_that_did_not_cut_is_no_pass(here: Bench) -> None:
     rig = replace(here.rig, power=IdleSwitch(here))
     outcome = run_cycle(rig, quick(), SEED)
     assert outcome.load is not None
-    assert outcome.load.gone == ""
+    assert outcome.load.gone == Gone.NEVER
     assert outcome.verdict is Verdict.INCONCLUSIVE
     assert "went on answering" in outcome.judgement.reasons[0]
 

@@ -11,6 +11,7 @@ from typing import cast
 import pytest
 from rich.console import Console
 
+from dbcheck import stored
 from dbcheck.campaign import loading
 from dbcheck.campaign.host import HostCanaries
 from dbcheck.campaign.loading import Cutter, load_until_cut
@@ -86,7 +87,7 @@ def rig(tmp_path: Path) -> Iterator[Rig]:
 def started(rig: Rig) -> Iterator[Started]:
     """A run that is about to begin its load."""
     run = RunFolder.create(rig.runs, MANIFEST)
-    log = rig.witness.create(MANIFEST.run_id, MANIFEST.to_bytes())
+    log = rig.witness.create(MANIFEST.run_id, stored.to_bytes(MANIFEST))
     with contextlib.closing(log):
         yield Started(run, MANIFEST, MANIFEST.plan(), log, None)
 

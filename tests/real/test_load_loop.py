@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import pytest
 
-from dbcheck.core.ended import BROKEN
+from dbcheck.core.gone import Gone
 from dbcheck.core.history import AckValues
 from dbcheck.core.operation import Operation
 from dbcheck.core.schedule import Schedule
@@ -309,7 +309,7 @@ def test_another_server_is_not_written_to(make: Make, now: ServerFacts | None) -
     load = Load([site.loop], 60)
     load.begin()
     wait_until(load.poll, "the end")
-    assert (load.gone, load.in_flight) == (BROKEN, 3)
+    assert (load.gone, load.in_flight) == (Gone.BROKEN, 3)
     assert load.result.sent == {1: 5, 2: 5, 3: 5}
     assert load.result.farewells == ["shutting down"]
     assert load.gone_us >= max(ack[3] for ack in site.log.acks)

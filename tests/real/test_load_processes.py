@@ -17,13 +17,14 @@ from dbcheck.campaign.cycle import reconcile_run
 from dbcheck.campaign.loading import Cutter, groups_of, load_until_cut
 from dbcheck.campaign.preflight import Started, preflight
 from dbcheck.campaign.rig import Limits
-from dbcheck.core.evidence import Verdict
+from dbcheck.core.gone import Gone
+from dbcheck.core.verdict import Verdict
+from dbcheck.core.workload import Workload
 from dbcheck.errors import EngineError, LoadError, OtherServer
 from dbcheck.lab.lab import Lab
 from dbcheck.load.load import Load
 from dbcheck.witness.url import open_witness
 from dbcheck.witness.window import WindowLimits
-from dbcheck.workload import Workload
 from tests.kit.labs import process_lab, workers_of
 from tests.kit.loads import await_load, load_with_a_broken_session
 from tests.kit.rigs import FAMILIES, SEED, Bench, bench, quick
@@ -69,7 +70,7 @@ def test_a_cycle_in_two_processes(here: Bench) -> None:
     assert sum(marks) == sum(outcome.load.acked.values())
     assert min(marks[1:]) > 10
     assert all(window.acks > 0 for window in outcome.load.windows)
-    assert outcome.load.gone == "broken"
+    assert outcome.load.gone == Gone.BROKEN
     assert outcome.load.in_flight == SESSIONS
     assert workers_of(os.getpid()) == []
 

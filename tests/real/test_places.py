@@ -17,7 +17,7 @@ from dbcheck.campaign.outcome import Outcome
 from dbcheck.campaign.rig import Limits, Rig
 from dbcheck.core.cut import Cut
 from dbcheck.core.depth import Depth
-from dbcheck.core.evidence import Verdict
+from dbcheck.core.verdict import Verdict
 from dbcheck.hosts.host import open_host
 from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.lab.spec import DriveSpec, LabSpec
@@ -151,8 +151,8 @@ def rig_on(engine: str, folder: Path, log: DriveSpec | None) -> Iterator[Rig]:
 
 def seen(outcome: Outcome) -> str:
     """Return all that the judgement says."""
-    items = (f"{item.name}: {item.reason}" for item in outcome.judgement.items)
-    depth = outcome.depth.reasons if outcome.depth else ()
+    items = (f"{item.id.value}: {item.reason}" for item in outcome.judgement.items)
+    depth = outcome.case.depth.reasons if outcome.case.depth else ()
     return "\n".join((*outcome.judgement.reasons, *items, *depth))
 
 
@@ -163,12 +163,12 @@ def test_a_log_on_a_disk_that_was_not_cut_is_no_pass(tmp_path: Path) -> None:
             outcome = run_cycle(rig, quick(), SEED + number)
             assert outcome.found is not None
             assert not outcome.found.counts
-            assert outcome.depth is not None
+            assert outcome.case.depth is not None
             assert "DRIVE depth" not in outcome.judgement.reasons[0]
-            if outcome.depth.depth is not None:
+            if outcome.case.depth.depth is not None:
                 assert outcome.verdict is Verdict.INCONCLUSIVE, seen(outcome)
-                assert outcome.depth.depth is Depth.PROCESS
-                assert "PROCESS on WAL" in outcome.depth.reasons[0]
+                assert outcome.case.depth.depth is Depth.PROCESS
+                assert "PROCESS on WAL" in outcome.case.depth.reasons[0]
                 return
     pytest.fail(f"{CUTS_MAX} cuts, and the last: {seen(outcome)}")
 
@@ -181,9 +181,9 @@ def test_the_claim_is_the_least_depth_of_the_places(tmp_path: Path) -> None:
             outcome = run_cycle(rig, quick(), SEED + number)
             assert outcome.verdict is Verdict.PASS, seen(outcome)
             assert "DRIVE depth" not in outcome.judgement.reasons[0]
-            assert outcome.depth is not None
-            assert outcome.depth.depth in (Depth.OS, None)
-            said = outcome.depth.reasons[0]
+            assert outcome.case.depth is not None
+            assert outcome.case.depth.depth in (Depth.OS, None)
+            said = outcome.case.depth.reasons[0]
             if "DRIVE on data" in said and "OS on redo log" in said:
                 assert "at OS depth" in outcome.judgement.reasons[0]
                 return

@@ -10,7 +10,7 @@ import pytest
 
 from dbcheck.campaign.cycle import run_cycle
 from dbcheck.core.cut import PowerState
-from dbcheck.core.evidence import Verdict
+from dbcheck.core.verdict import Verdict
 from dbcheck.errors import PowerError, UsageError
 from dbcheck.lab.process import Process
 from dbcheck.lab.spec import DriveSpec, LabSpec

@@ -13,16 +13,17 @@ from typing import Any, cast
 import pytest
 from rich.console import Console
 
+from dbcheck import stored
 from dbcheck.campaign.cycle import reconcile_run
 from dbcheck.campaign.judging import judge_run
 from dbcheck.campaign.loading import sealed_load
 from dbcheck.campaign.outcome import Outcome
 from dbcheck.campaign.rig import Rig
 from dbcheck.cli.reconcile import _recalled
-from dbcheck.core.evidence import Verdict
 from dbcheck.core.history import Ack
-from dbcheck.core.records import AfterRecord, StoredRows
+from dbcheck.core.records import AfterRecord, Manifest, StoredRows
 from dbcheck.core.table import LEDGER, TableFacts
+from dbcheck.core.verdict import Verdict
 from dbcheck.errors import (
     EngineError,
     TableLost,
@@ -34,7 +35,7 @@ from dbcheck.ports.engine import Engine
 from dbcheck.ports.power import PowerSwitch
 from dbcheck.ports.witness import Witness, WitnessLog
 from dbcheck.report.progress import PlainProgress
-from dbcheck.runs import Manifest, RunFolder
+from dbcheck.runs import RunFolder
 from dbcheck.witness.base import AgentWitness
 from dbcheck.witness.log import FrameLogReader
 from dbcheck.witness.url import open_witness
@@ -98,7 +99,7 @@ def site(tmp_path: Path) -> Iterator[Site]:
     """A witness in processes of their own, with a run in it."""
     manifest = replace(MANIFEST, logs=2, tables={LEDGER.name: TableFacts({}, 0)})
     witness = open_witness(f"file:{tmp_path}/witness", volatile=True)
-    first = witness.create(manifest.run_id, manifest.to_bytes())
+    first = witness.create(manifest.run_id, stored.to_bytes(manifest))
     second = witness.join(manifest.run_id, 1)
     made = Site(
         RunFolder.create(tmp_path / "runs", manifest),

@@ -17,8 +17,9 @@ from dbcheck.campaign.folder import CampaignFolder
 from dbcheck.campaign.judging import judge_run
 from dbcheck.campaign.outcome import Outcome
 from dbcheck.core.cut import PowerState
-from dbcheck.core.evidence import Standing, Verdict
+from dbcheck.core.verdict import Verdict
 from dbcheck.errors import PowerError
+from dbcheck.judge.item import Standing
 from dbcheck.power.kinds.exec import ExecPlan, ExecSwitch
 from dbcheck.runs import RunFolder
 from tests.kit.labs import process_lab
@@ -69,7 +70,7 @@ def test_a_whole_time_passes_and_is_kept(here: Bench, tmp_path: Path) -> None:
     rig = replace(here.rig, power=programs(here.lab.name, 0.5, tmp_path))
     outcome = run_cycle(rig, quick(), SEED)
     assert outcome.verdict is Verdict.PASS, outcome.judgement
-    names = {item.name: item.standing for item in outcome.judgement.items}
+    names = {item.id.value: item.standing for item in outcome.judgement.items}
     assert names["time without power"] is Standing.PRESENT
     measured = outcome.run.restore()
     assert measured is not None
@@ -148,7 +149,7 @@ def test_a_switch_that_cuts_and_then_fails_leaves_a_run_to_judge(here: Bench) ->
     assert run.restore() is not None
     outcome = settled(here, run)
     assert outcome.verdict is Verdict.INCONCLUSIVE
-    (item,) = (i for i in outcome.judgement.items if i.name == "load at the cut")
+    (item,) = (i for i in outcome.judgement.items if i.id.value == "load at the cut")
     assert item.standing is Standing.NOT_OBSERVABLE
     assert outcome.found is not None
     assert outcome.found.kept > 0

@@ -11,9 +11,10 @@ import pytest
 
 from dbcheck.campaign.cycle import run_cycle
 from dbcheck.campaign.preflight import preflight
-from dbcheck.core.evidence import Standing, Verdict
 from dbcheck.core.table import LEDGER
+from dbcheck.core.verdict import Verdict
 from dbcheck.errors import EngineError
+from dbcheck.judge.item import Standing
 from tests.kit.accounts import Least, statements
 from tests.kit.accounts import new_least as new_least
 from tests.kit.labs import process_lab
@@ -33,7 +34,7 @@ def test_a_cut_of_an_idle_server_is_no_pass(tmp_path: Path) -> None:
         idle = replace(quick(sessions=1), rate=0.02, cut_after_s=(1.5, 1.5))
         outcome = run_cycle(here.rig, idle, SEED)
     assert outcome.verdict is Verdict.INCONCLUSIVE
-    items = {item.name: item for item in outcome.judgement.items}
+    items = {item.id.value: item for item in outcome.judgement.items}
     assert items["load at the cut"].standing is Standing.ABSENT
     assert outcome.found is not None
     assert outcome.found.counts == {}

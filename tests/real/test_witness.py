@@ -15,8 +15,9 @@ from pathlib import Path
 import pytest
 
 from dbcheck.core.history import Ack
+from dbcheck.core.witnessed import Watermark
 from dbcheck.errors import WitnessError
-from dbcheck.ports.witness import Watermark, WitnessLog
+from dbcheck.ports.witness import WitnessLog
 from dbcheck.witness.log import AckBatch, LogScan
 from dbcheck.witness.window import WindowLimits
 from tests.kit.waiting import wait_until

@@ -15,8 +15,10 @@ import pytest
 from dbcheck.campaign.cycle import finish_cycle
 from dbcheck.campaign.preflight import preflight
 from dbcheck.core.cut import Cut, PowerState, SwitchKind
-from dbcheck.core.evidence import Standing, Verdict
+from dbcheck.core.gone import Gone
+from dbcheck.core.verdict import Verdict
 from dbcheck.errors import HostError
+from dbcheck.judge.item import ItemId, Standing
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.ports.power import PowerSwitch
 from dbcheck.remote.ssh import SshHost
@@ -27,8 +29,6 @@ from tests.kit.labs import process_lab, workers_of
 from tests.kit.rigs import SEED, Bench, bench, quick
 from tests.kit.waiting import wait_until
 from tests.kit.witnesses import Place, is_agent
-
-ITEM = "witness at the cut"
 
 
 class Late:
@@ -113,9 +113,11 @@ def test_a_witness_that_is_never_heard_again_before_the_cut_proves_nothing(
         ending.start()
         outcome = finish_cycle(rig, started)
         ending.join()
-    assert outcome.load is not None and outcome.load.gone == "broken"
+    assert outcome.load is not None and outcome.load.gone == Gone.BROKEN
     assert outcome.verdict is Verdict.INCONCLUSIVE, outcome.judgement
-    (item,) = [one for one in outcome.judgement.items if one.name == ITEM]
+    (item,) = [
+        one for one in outcome.judgement.items if one.id is ItemId.WITNESS_AT_CUT
+    ]
     assert item.standing is Standing.ABSENT
     assert "it lagged" in item.reason
 

@@ -9,10 +9,10 @@ import pytest
 from rich.console import Console
 
 from dbcheck.campaign.cycle import run_cycle
-from dbcheck.campaign.outcome import to_json
+from dbcheck.campaign.outcome import result_of
 from dbcheck.core.depth import Depth
-from dbcheck.core.evidence import Standing, Verdict
-from dbcheck.core.writecache import WRITE_CACHE
+from dbcheck.core.verdict import Verdict
+from dbcheck.judge.item import ItemId, Standing
 from dbcheck.lab.spec import LabSpec
 from dbcheck.report.verdict import verdict_report
 from tests.kit.rigs import SEED, bench, quick
@@ -23,11 +23,11 @@ def test_a_drive_that_is_never_flushed_is_shown_to_be_volatile(tmp_path: Path) -
     with bench(LabSpec("mariadb", write_cache="write through"), tmp_path) as here:
         outcome = run_cycle(here.rig, quick(), SEED)
     assert outcome.verdict is Verdict.FAIL
-    assert outcome.depth is not None
-    assert outcome.depth.depth is Depth.DRIVE
-    (item,) = (i for i in outcome.judgement.items if i.name == WRITE_CACHE)
+    assert outcome.case.depth is not None
+    assert outcome.case.depth.depth is Depth.DRIVE
+    (item,) = (i for i in outcome.judgement.items if i.id is ItemId.WRITE_CACHE)
     assert item.standing is Standing.CONTRADICTED
     file = io.StringIO()
-    Console(file=file, width=400).print(verdict_report(to_json(outcome)))
+    Console(file=file, width=400).print(verdict_report(result_of(outcome)))
     assert file.getvalue().count("sends no flush to loop") == 2
     assert "RAID controller" not in file.getvalue()

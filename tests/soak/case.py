@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dbcheck import workload
-from dbcheck.core.evidence import Verdict
+from dbcheck.core.verdict import Verdict
+from dbcheck.core.workload import Workload
 from dbcheck.lab.spec import ENGINES, FILESYSTEMS, SURVIVORS, DriveSpec, LabSpec
-from dbcheck.workload import Workload
 
 # What InnoDB's pages of 16 KiB survive of a cut: docs/findings.md says why no more.
 _INNODB_SURVIVORS = ("none", "all", "prefix", "torn")

@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 
 from dbcheck.campaign import independence
-from dbcheck.core.apart import Apart, same_host, witness_apart
-from dbcheck.core.evidence import Standing
+from dbcheck.core.apart import Apart, same_host
 from dbcheck.errors import UsageError
+from dbcheck.judge.item import Standing
+from dbcheck.judge.witness import witness_apart
 from dbcheck.ports.witness import HostFacts
+from tests.kit.cases import case
 
 
 @pytest.mark.parametrize(
@@ -31,10 +33,13 @@ def test_same_host(
 
 
 def test_it_is_said_where_only_addresses_were_compared() -> None:
-    item = witness_apart(Apart.ADDRESSES)
+    item = witness_apart(case(apart=Apart.ADDRESSES))
+    assert item is not None
     assert item.standing is Standing.NOT_OBSERVABLE
     assert "only addresses" in item.reason
-    assert witness_apart(Apart.IDS).standing is Standing.PRESENT
+    item = witness_apart(case(apart=Apart.IDS))
+    assert item is not None
+    assert item.standing is Standing.PRESENT
 
 
 @pytest.mark.parametrize(

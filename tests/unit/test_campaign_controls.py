@@ -9,16 +9,24 @@ import pytest
 
 from dbcheck.campaign import campaign
 from dbcheck.campaign.folder import CampaignFolder, Cycle
-from dbcheck.core.control import ControlFacts, control_item
-from dbcheck.core.evidence import Standing, Verdict
+from dbcheck.core.control import ControlFacts, ControlOutcome
+from dbcheck.core.verdict import Verdict
+from dbcheck.judge import control as judge_control
+from dbcheck.judge.item import Standing
+from tests.kit.cases import case
 from tests.kit.partial_rig import Told, rig_of
 from tests.kit.samples import PLAN
 
 PASS, FAIL, INCONCLUSIVE = Verdict.PASS, Verdict.FAIL, Verdict.INCONCLUSIVE
+OUTCOMES = {
+    PASS: ControlOutcome.LOST,
+    FAIL: ControlOutcome.FAILED,
+    INCONCLUSIVE: ControlOutcome.UNFAIR,
+}
 
 
 def control(run: str, verdict: Verdict, *, gone: bool = False) -> Cycle:
-    facts = ControlFacts(run, verdict, "as it was")
+    facts = ControlFacts(run, OUTCOMES[verdict], "as it was")
     made = Cycle(0, run, "", 0.0, verdict.value, "", "", gone=gone)
     return replace(made, settled=True, control=facts)
 
@@ -27,7 +35,8 @@ def control(run: str, verdict: Verdict, *, gone: bool = False) -> Cycle:
 def test_the_control_that_lost_decides_whatever_the_clock_said(first: Verdict) -> None:
     second = {PASS: INCONCLUSIVE, INCONCLUSIVE: PASS}[first]
     cycles = [control("a", first), control("b", second)]
-    item = control_item(campaign._controls(cycles))
+    item = judge_control.control(case(controls=tuple(campaign._controls(cycles))))
+    assert item is not None
     assert item.standing is Standing.PRESENT
 
 

@@ -12,10 +12,10 @@ from dbcheck.campaign.host import ask_host
 from dbcheck.core.datadir import DataNames
 from dbcheck.core.depth import Remains
 from dbcheck.core.places import Place
+from dbcheck.core.records import Manifest
 from dbcheck.core.target import HostAfter, LogMarks, LogTail, TargetFacts
 from dbcheck.errors import HostError
 from dbcheck.ports.host import Canaries
-from dbcheck.runs import Manifest
 from tests.kit.host_samples import BEFORE, FACTS
 from tests.kit.partial_rig import Told, rig_of
 from tests.kit.samples import MANIFEST

@@ -9,9 +9,10 @@ import pytest
 from dbcheck.core.acks import ACK_DTYPE, AckArray
 from dbcheck.core.classic import reconcile_ids
 from dbcheck.core.history import Ack
-from dbcheck.core.reconcile import Claim, Reconciliation
+from dbcheck.core.observed import Claim, Observed
+from dbcheck.core.reconcile import Reconciliation
 from dbcheck.core.survivors import RECORD, Records
-from dbcheck.core.table import TableFacts
+from dbcheck.core.table import CLASSIC, TableFacts
 from tests.kit.cycles import NOTHING_BEFORE, array_of, records_of
 
 ACKS = [Ack(1, 1, 11, 100), Ack(2, 1, 12, 200), Ack(1, 2, 13, 300), Ack(1, 3, 15, 400)]
@@ -26,13 +27,10 @@ def found(
 ) -> Reconciliation:
     records = records_of((row_id, 0, 0, 0, 0, 0, 0) for row_id in ids)
     batches = array_of(acks)
-    return reconcile_ids(
-        lambda: batches,
-        lambda: [records],
-        before=before,
-        claim=claim,
-        window_acks=3,
+    seen = Observed(
+        lambda: batches, {"fs": lambda: [records]}, {"fs": before}, claim, window_acks=3
     )
+    return reconcile_ids(seen, CLASSIC)
 
 
 def test_gaps_in_the_ids_prove_nothing() -> None:
@@ -140,9 +138,8 @@ def test_no_id_is_kept(lost: int) -> None:
 
     tracemalloc.start()
     try:
-        result = reconcile_ids(
-            batches, rows, before=NOTHING_BEFORE, claim=None, window_acks=0
-        )
+        seen = Observed(batches, {"fs": rows}, {"fs": NOTHING_BEFORE}, None, 0)
+        result = reconcile_ids(seen, CLASSIC)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

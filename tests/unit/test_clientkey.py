@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck import clientkey
+from dbcheck import clientkey, stored
 from dbcheck.campaign.preflight import _new_run
 from dbcheck.clientkey import ClientKey
 from dbcheck.errors import RunFormatError, RunWriteError, WitnessError
@@ -19,7 +19,7 @@ from tests.kit.partial_rig import Told, rig_of
 from tests.kit.samples import LOAD, MANIFEST
 
 RUN = MANIFEST.run_id
-RECORD = LOAD.to_bytes()
+RECORD = stored.to_bytes(LOAD)
 
 
 @pytest.fixture(autouse=True)
@@ -119,7 +119,7 @@ def test_a_manifest_is_compared_with_what_was_stored(
     run: RunFolder, tmp_path: Path, known: bool
 ) -> None:
     key = key_of(run) if known else None
-    content = MANIFEST.to_bytes()
+    content = stored.to_bytes(MANIFEST)
     again = RunFolder.recall(tmp_path / "again", RUN, content, key, "w")
     assert again.manifest() == MANIFEST
     assert RunFolder.open(again.path).key() == key

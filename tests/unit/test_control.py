@@ -3,20 +3,31 @@
 from __future__ import annotations
 
 import dataclasses
+from dataclasses import replace
 
 import pytest
 
-from dbcheck.core import evidence
-from dbcheck.core.control import NOTHING, ControlFacts, control_item, judge_control
-from dbcheck.core.evidence import Item, Standing, Verdict
+from dbcheck.core.control import ControlFacts, ControlOutcome
 from dbcheck.core.loss import Loss, Losses, LossKind
 from dbcheck.core.reconcile import Reconciliation
+from dbcheck.core.verdict import Verdict
+from dbcheck.judge.control import control, judge_control
+from dbcheck.judge.item import Item, ItemId, Standing
+from dbcheck.judge.verdict import judge_rows, judge_unrecoverable
+from tests.kit.cases import case
 
 CLEAN = Reconciliation(100, 100, 1, 0, 0, 0, {}, Losses.of(()))
-FAIR = Item("load at the cut", Standing.PRESENT, "", True)
-IDLE = Item("load at the cut", Standing.ABSENT, "idle", True)
-SAME = Item("server restarted", Standing.CONTRADICTED, "it did not", True)
+FAIR = Item(ItemId.LOAD, Standing.PRESENT, "", True)
+IDLE = Item(ItemId.LOAD, Standing.ABSENT, "idle", True)
+SAME = Item(ItemId.RESTARTED, Standing.CONTRADICTED, "it did not", True)
+NOTHING = "the control lost nothing"
 RUN = "20260102-030405-a1b2c3"
+
+
+def item_of(controls: list[ControlFacts]) -> Item:
+    item = control(case(controls=tuple(controls)))
+    assert item is not None
+    return item
 
 
 def lost(*kinds: LossKind) -> Reconciliation:
@@ -32,14 +43,18 @@ TAIL = lost(LossKind.MISSING_TAIL, LossKind.MISSING_TAIL)
     ("found", "item", "verdict", "words"),
     [
         pytest.param(
-            TAIL, FAIR, Verdict.PASS, "control lost 2 rows, as it must", id="a tail"
+            TAIL,
+            FAIR,
+            Verdict.PASS,
+            "the control lost 2 rows, as expected",
+            id="a tail",
         ),
         pytest.param(CLEAN, FAIR, Verdict.INCONCLUSIVE, NOTHING, id="nothing"),
         pytest.param(
             TAIL,
             IDLE,
             Verdict.INCONCLUSIVE,
-            "control lost 2 rows, but load at the cut absent: idle",
+            "the control lost 2 rows, but load at the cut absent: idle",
             id="a tail in no fair test",
         ),
         pytest.param(
@@ -60,7 +75,7 @@ TAIL = lost(LossKind.MISSING_TAIL, LossKind.MISSING_TAIL)
             dataclasses.replace(TAIL, foreign=1),
             FAIR,
             Verdict.INCONCLUSIVE,
-            "control lost 2 rows, but 1 rows belong to another run;"
+            "the control lost 2 rows, but 1 rows belong to another run;"
             " was a second dbcheck running?",
             id="another run",
         ),
@@ -68,14 +83,15 @@ TAIL = lost(LossKind.MISSING_TAIL, LossKind.MISSING_TAIL)
             dataclasses.replace(TAIL, earlier_altered=1),
             FAIR,
             Verdict.PASS,
-            "control lost 2 rows, as it must",
+            "the control lost 2 rows, as expected",
             id="rows that were perhaps altered before",
         ),
         pytest.param(
             dataclasses.replace(TAIL, earlier_lost={3: 4}),
             FAIR,
             Verdict.FAIL,
-            "control lost more than the last commits of each session: 4 missing-hole",
+            "the control lost more than the last commits of each session:"
+            " 4 missing-hole",
             id="rows of an earlier cycle",
         ),
     ],
@@ -83,15 +99,18 @@ TAIL = lost(LossKind.MISSING_TAIL, LossKind.MISSING_TAIL)
 def test_a_control_must_lose_a_tail(
     found: Reconciliation, item: Item, verdict: Verdict, words: str
 ) -> None:
-    judgement = judge_control(evidence.judge(found, [item]), found)
+    judgement = judge_control(judge_rows(found, [item]), found)
     assert (judgement.verdict, judgement.reasons[0]) == (verdict, words)
     assert judgement.items == (item,)
 
 
 def test_a_control_whose_table_was_replaced_shows_nothing() -> None:
-    items = [FAIR, *evidence.same_tables({"fs": "16385 1"}, {"fs": "16385 2"})]
-    ordinary = evidence.judge(TAIL, items)
-    assert judge_control(ordinary, TAIL) == ordinary
+    said = "fs was truncated, rewritten or recreated since the load began"
+    items = [FAIR, Item(ItemId.SAME_TABLE, Standing.ABSENT, said, False)]
+    ordinary = judge_rows(TAIL, items)
+    assert judge_control(ordinary, TAIL) == replace(
+        ordinary, control=ControlOutcome.UNFAIR
+    )
     assert ordinary.verdict is Verdict.INCONCLUSIVE
 
 
@@ -99,15 +118,17 @@ def test_a_control_that_left_nothing_is_no_more_than_an_ordinary_cycle() -> None
     """A copy of the data that was put back would lose all, also in honest hands."""
     losses = Losses.of(Loss(LossKind.MISSING_TAIL, n % 2, 1, n, 5) for n in range(100))
     found = dataclasses.replace(CLEAN, kept=0, recovered=0, losses=losses)
-    ordinary = evidence.judge(found, [FAIR])
-    assert judge_control(ordinary, found) == ordinary
+    ordinary = judge_rows(found, [FAIR])
+    assert judge_control(ordinary, found) == replace(
+        ordinary, control=ControlOutcome.UNFAIR
+    )
     assert ordinary.verdict is Verdict.INCONCLUSIVE
 
 
 def test_a_control_that_loses_what_was_committed_before_it_fails() -> None:
     losses = Losses.of(Loss(LossKind.MISSING_TAIL, n, 4, n, 5) for n in (0, 1))
     found = dataclasses.replace(CLEAN, kept=98, losses=losses)
-    judgement = judge_control(evidence.judge(found, [FAIR]), found)
+    judgement = judge_control(judge_rows(found, [FAIR]), found)
     assert judgement.verdict is Verdict.FAIL
     assert "1 rows from before its sessions were relaxed" in judgement.reasons[0]
 
@@ -121,38 +142,37 @@ def test_a_control_that_loses_more_than_a_tail_fails(
     kind: LossKind, item: Item
 ) -> None:
     found = lost(LossKind.MISSING_TAIL, kind)
-    judgement = judge_control(evidence.judge(found, [item]), found)
+    judgement = judge_control(judge_rows(found, [item]), found)
     assert judgement.verdict is Verdict.FAIL
     assert judgement.reasons[0].endswith(f": 1 {kind.value}")
 
 
 def test_a_control_that_was_not_weak_does_not_call_the_rig_blind() -> None:
-    judgement = judge_control(evidence.judge(CLEAN, [FAIR]), CLEAN, "sync_binlog = 1")
+    judgement = judge_control(judge_rows(CLEAN, [FAIR]), CLEAN, "sync_binlog = 1")
     assert judgement.verdict is Verdict.INCONCLUSIVE
     assert judgement.reasons == (f"{NOTHING}, but it was not weak: sync_binlog = 1",)
-    item = control_item([ControlFacts(RUN, judgement.verdict, judgement.reasons[0])])
-    assert "cannot see losses" not in item.reason
-    lost_all_the_same = judge_control(evidence.judge(TAIL, [FAIR]), TAIL, "unknown")
+    assert judgement.control is ControlOutcome.UNFAIR
+    lost_all_the_same = judge_control(judge_rows(TAIL, [FAIR]), TAIL, "unknown")
     assert lost_all_the_same.verdict is Verdict.PASS
 
 
 def test_a_server_that_a_control_killed_for_good_fails() -> None:
-    gone = evidence.judge_unrecoverable(
+    gone = judge_unrecoverable(
         "mount: structure needs cleaning", [FAIR], missing=False, explained=True
     )
-    assert judge_control(gone, None) == gone
+    assert judge_control(gone, None) == replace(gone, control=ControlOutcome.FAILED)
 
 
 def test_another_servers_table_says_nothing_of_a_control() -> None:
-    other = Item("same server", Standing.CONTRADICTED, "another one answers", True)
-    judgement = judge_control(evidence.judge(None, [other]), None)
+    other = Item(ItemId.SAME_SERVER, Standing.CONTRADICTED, "another one answers", True)
+    judgement = judge_control(judge_rows(None, [other]), None)
     assert judgement.verdict is Verdict.INCONCLUSIVE
     assert judgement.reasons == ("another one answers",)
 
 
-LOST = ControlFacts(RUN, Verdict.PASS, "control lost 2 rows, as it must")
-BLIND = ControlFacts(RUN, Verdict.INCONCLUSIVE, NOTHING)
-UNFAIR = ControlFacts(RUN, Verdict.INCONCLUSIVE, f"{NOTHING}, but it was idle")
+LOST = ControlFacts(RUN, ControlOutcome.LOST, "the control lost 2 rows, as expected")
+BLIND = ControlFacts(RUN, ControlOutcome.BLIND, NOTHING)
+UNFAIR = ControlFacts(RUN, ControlOutcome.UNFAIR, f"{NOTHING}, but it was idle")
 
 
 @pytest.mark.parametrize(
@@ -178,14 +198,14 @@ UNFAIR = ControlFacts(RUN, Verdict.INCONCLUSIVE, f"{NOTHING}, but it was idle")
 def test_what_the_cycles_after_it_take_from_a_control(
     controls: list[ControlFacts], standing: Standing, reason: str
 ) -> None:
-    item = control_item(controls)
-    assert item == Item("control", standing, reason, True)
+    item = item_of(controls)
+    assert item == Item(ItemId.CONTROL, standing, reason, True)
 
 
 def test_no_pass_after_a_control_that_lost_nothing_but_a_fail_stays() -> None:
-    item = control_item([BLIND])
-    judgement = evidence.judge(CLEAN, [item])
+    item = item_of([BLIND])
+    judgement = judge_rows(CLEAN, [item])
     assert judgement.verdict is Verdict.INCONCLUSIVE
-    assert "control lost nothing" in judgement.reasons[0]
-    assert evidence.judge(TAIL, [item]).verdict is Verdict.FAIL
-    assert evidence.judge(CLEAN, [control_item([LOST])]).verdict is Verdict.PASS
+    assert "the control lost nothing" in judgement.reasons[0]
+    assert judge_rows(TAIL, [item]).verdict is Verdict.FAIL
+    assert judge_rows(CLEAN, [item_of([LOST])]).verdict is Verdict.PASS

@@ -17,8 +17,9 @@ from dbcheck.campaign.outcome import Outcome
 from dbcheck.cli import matrix_target
 from dbcheck.cli.matrix_cycles import Measured
 from dbcheck.cli.matrix_rows import Row
-from dbcheck.core.evidence import Judgement, Verdict
 from dbcheck.core.table import TableFacts
+from dbcheck.core.verdict import Verdict
+from dbcheck.judge.verdict import Judgement
 from dbcheck.runs import RunFolder
 from dbcheck.witness.log import FrameLogReader
 from tests.kit.partial_rig import Told, rig_of
@@ -84,7 +85,7 @@ def test_a_row_whose_table_was_not_read_is_followed_by_one_that_knows_nothing(
     outcome: Outcome, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     known: list[Known] = []
-    unread = replace(outcome, found=None)
+    unread = replace(outcome, case=replace(outcome.case, found=None))
     rows(Told(), outcome, noting(known, unread), monkeypatch)
     assert known == [NOTHING_KNOWN] * 4
 
@@ -95,7 +96,7 @@ def test_a_matrix_ends_at_a_run_that_is_to_be_reconciled(
     """Another cycle would write to the server before its rows were read."""
     known: list[Known] = []
     after = replace(outcome.after, unanswered="it may still be recovering")
-    pending = replace(outcome, after=after)
+    pending = replace(outcome, case=replace(outcome.case, after=after))
     measured = rows(Told(), outcome, noting(known, pending), monkeypatch)
     assert [len(each.outcomes) for each in measured] == [1, 0]
     assert f"dbcheck reconcile {outcome.run.path}" in measured[0].error

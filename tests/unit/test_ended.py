@@ -6,13 +6,14 @@ import dataclasses
 
 import pytest
 
-from dbcheck.core.ended import Ended, not_shut_down
-from dbcheck.core.evidence import AtTheCut, Standing
+from dbcheck.core.gone import Gone
+from dbcheck.core.records import LoadRecord
+from dbcheck.judge.ended import Ended, judge_end, not_shut_down
+from dbcheck.judge.item import ItemId, Standing
+from tests.kit.cases import case, loaded
 
-CLOSED = AtTheCut(
-    last_ack_us=9_500_000, cut_us=10_000_000, asked=True, gone="broken", in_flight=8
-)
-SILENT = dataclasses.replace(CLOSED, gone="silent")
+CLOSED = loaded()
+SILENT = dataclasses.replace(CLOSED, gone=Gone.SILENT)
 FAREWELL = dataclasses.replace(SILENT, farewells=("shutting down",))
 PRESENT, UNSEEN = Standing.PRESENT, Standing.NOT_OBSERVABLE
 ASSUMED = Standing.ASSUMED
@@ -70,25 +71,29 @@ AGAINST = Standing.CONTRADICTED
     ],
 )
 def test_how_a_server_ended(
-    load: AtTheCut | None, ended: Ended, standing: Standing
+    load: LoadRecord | None, ended: Ended, standing: Standing
 ) -> None:
-    item = not_shut_down(load, ended)
-    assert (item.standing, item.required) == (standing, True)
+    assert judge_end(load, ended)[0] is standing
 
 
-def test_a_server_that_never_stopped_was_not_shut_down() -> None:
-    item = not_shut_down(CLOSED, Ended(restarted=False, canary=True))
-    assert "shut down" not in item.reason
-    assert "never stopped" in item.reason
+def test_how_it_ended_is_required() -> None:
+    item = not_shut_down(case(load=SILENT))
+    assert (item.id, item.required) == (ItemId.NOT_SHUT_DOWN, True)
+
+
+def test_a_server_that_never_stopped_was_judge_end() -> None:
+    standing, said = judge_end(CLOSED, Ended(restarted=False, canary=True))
+    assert "shut down" not in said
+    assert "never stopped" in said
 
 
 def test_a_crash_beside_a_host_with_power_is_not_called_a_shutdown() -> None:
     words = "WARNING: terminating connection because of crash of another server process"
-    item = not_shut_down(dataclasses.replace(CLOSED, farewells=(words,)), Ended())
-    assert item.standing is AGAINST
-    assert "shutdown" not in item.reason
+    standing, said = judge_end(dataclasses.replace(CLOSED, farewells=(words,)), Ended())
+    assert standing is AGAINST
+    assert "shutdown" not in said
 
 
 def test_it_is_said_what_would_have_told() -> None:
-    item = not_shut_down(SILENT, Ended(no_canary="the account lacks LOCK TABLES"))
-    assert "the account lacks LOCK TABLES" in item.reason
+    standing, said = judge_end(SILENT, Ended(no_canary="the account lacks LOCK TABLES"))
+    assert "the account lacks LOCK TABLES" in said

@@ -6,17 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from dbcheck.core.evidence import (
-    RESTORED,
-    Item,
-    Judgement,
-    Standing,
-    Verdict,
-    same_tables,
-)
-from dbcheck.core.indexloss import IndexLoss, judge_index
+from dbcheck.core.indexloss import IndexLoss
 from dbcheck.core.loss import Losses
 from dbcheck.core.reconcile import Reconciliation
+from dbcheck.core.verdict import Verdict
+from dbcheck.judge.item import Item, ItemId, Standing
+from dbcheck.judge.verdict import Judgement, judge_index
 
 INDEX = IndexLoss("the primary key has 9 rows where the table has 10", 1)
 CLEAN = Reconciliation(9, 9, 0, 0, 0, 0, {}, Losses.of(()))
@@ -35,7 +30,7 @@ GONE = Reconciliation(9, 0, 0, 0, 0, 0, {}, Losses.of(()))
         pytest.param(
             Verdict.INCONCLUSIVE,
             CLEAN,
-            (Item(RESTORED, Standing.CONTRADICTED, "a copy", True),),
+            (Item(ItemId.NOT_RESTORED, Standing.CONTRADICTED, "a copy", True),),
             Verdict.INCONCLUSIVE,
             id="other data",
         ),
@@ -49,7 +44,7 @@ GONE = Reconciliation(9, 0, 0, 0, 0, 0, {}, Losses.of(()))
         pytest.param(
             Verdict.INCONCLUSIVE,
             replace(CLEAN, earlier_lost={3: 1}),
-            tuple(same_tables({"ledger": "16385 1"}, {"ledger": "16385 2"})),
+            (Item(ItemId.SAME_TABLE, Standing.ABSENT, "ledger was recreated", False),),
             Verdict.INCONCLUSIVE,
             id="the table was replaced",
         ),

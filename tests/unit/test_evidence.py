@@ -2,25 +2,66 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections.abc import Mapping
+from types import SimpleNamespace
 
 import pytest
 
-from dbcheck.core import evidence
+from dbcheck.core.cut import Cut
 from dbcheck.core.cutclass import CutClass
 from dbcheck.core.depth import Depth
-from dbcheck.core.evidence import AtTheCut, Item, Standing, Verdict
+from dbcheck.core.gone import Gone
 from dbcheck.core.loss import Loss, Losses, LossKind
 from dbcheck.core.reconcile import Reconciliation
-from tests.kit.samples import CLEAN
+from dbcheck.core.records import LoadRecord
+from dbcheck.core.server import LogPosition
+from dbcheck.core.table import TableFacts
+from dbcheck.core.verdict import Verdict, worst
+from dbcheck.core.witnessed import LogFacts, WindowFacts
+from dbcheck.judge.item import Item, ItemId, Standing
+from dbcheck.judge.load import load_at_the_cut, since_checkpoint
+from dbcheck.judge.server import restarted, same_server, same_settings, same_tables
+from dbcheck.judge.verdict import judge_rows, judge_unrecoverable
+from dbcheck.judge.witness import witness_at_the_cut
+from tests.kit.cases import case, loaded, of_servers
+from tests.kit.samples import CLEAN, FACTS
 
-GOOD = AtTheCut(
-    last_ack_us=9_500_000, cut_us=10_000_000, asked=True, gone="broken", in_flight=8
-)
+GOOD = loaded()
 LOST = dataclasses.replace(
     CLEAN, kept=99, losses=Losses.of([Loss(LossKind.MISSING_TAIL, 1, 9, 9, 5)])
 )
-SAME = Item("same server", Standing.PRESENT, "", True)
-OTHER = Item("same server", Standing.CONTRADICTED, "another server answers", True)
+SAME = Item(ItemId.SAME_SERVER, Standing.PRESENT, "", True)
+OTHER = Item(ItemId.SAME_SERVER, Standing.CONTRADICTED, "another server answers", True)
+
+
+def same(before: Mapping[str, str], after: Mapping[str, str]) -> Item:
+    """Judge two identities."""
+    item = same_server(of_servers({"identity": before}, {"identity": after}))
+    assert item is not None
+    return item
+
+
+def settings(before: Mapping[str, str], *later: tuple[str, Mapping[str, str]]) -> Item:
+    """Judge settings; *later* are those just before the cut, and those after it."""
+    *load, (_, now) = later
+    both = of_servers({"settings": before}, {"settings": now})
+    known = loaded(settings=load[0][1]) if load else None
+    item = same_settings(dataclasses.replace(both, load=known))
+    assert item is not None
+    return item
+
+
+def tables(before: Mapping[str, str], after: Mapping[str, str]) -> list[Item]:
+    """Judge the identities of tables; [] if nothing can be said of them."""
+    held = {name: TableFacts({}, 0, identity=known) for name, known in before.items()}
+    now = {name: TableFacts({}, 0, identity=known) for name, known in after.items()}
+    both = case(after={"facts": FACTS, "tables": now})
+    both = dataclasses.replace(
+        both,
+        manifest=SimpleNamespace(tables=held),  # type: ignore[arg-type]
+    )
+    item = same_tables(both)
+    return [] if item is None else [item]
 
 
 @pytest.mark.parametrize(
@@ -32,18 +73,22 @@ OTHER = Item("same server", Standing.CONTRADICTED, "another server answers", Tru
             dataclasses.replace(GOOD, last_ack_us=None), Standing.ABSENT, id="no ack"
         ),
         pytest.param(
-            dataclasses.replace(GOOD, gone=""), Standing.CONTRADICTED, id="not gone"
+            dataclasses.replace(GOOD, gone=Gone.NEVER),
+            Standing.CONTRADICTED,
+            id="not gone",
         ),
         pytest.param(
-            dataclasses.replace(GOOD, gone="stalled"), Standing.CONTRADICTED, id="stall"
+            dataclasses.replace(GOOD, gone=Gone.STALLED),
+            Standing.CONTRADICTED,
+            id="stall",
         ),
         pytest.param(
-            dataclasses.replace(GOOD, gone="unseen"),
+            dataclasses.replace(GOOD, gone=Gone.UNSEEN),
             Standing.NOT_OBSERVABLE,
             id="the witness failed first",
         ),
         pytest.param(
-            dataclasses.replace(GOOD, asked=False),
+            dataclasses.replace(GOOD, cut=None),
             Standing.ABSENT,
             id="it went by itself",
         ),
@@ -61,7 +106,7 @@ OTHER = Item("same server", Standing.CONTRADICTED, "another server answers", Tru
             id="last ack just younger than a second",
         ),
         pytest.param(
-            dataclasses.replace(GOOD, cut_us=None),
+            dataclasses.replace(GOOD, cut=None, cut_failed="it did not answer"),
             Standing.NOT_OBSERVABLE,
             id="moment unknown",
         ),
@@ -72,8 +117,8 @@ OTHER = Item("same server", Standing.CONTRADICTED, "another server answers", Tru
         ),
     ],
 )
-def test_at_risk(load: AtTheCut | None, standing: Standing) -> None:
-    item = evidence.at_risk(load)
+def test_at_risk(load: LoadRecord | None, standing: Standing) -> None:
+    item = load_at_the_cut(case(load=load))
     assert (item.standing, item.required) == (standing, True)
 
 
@@ -91,7 +136,11 @@ def test_at_risk(load: AtTheCut | None, standing: Standing) -> None:
 def test_held_at_the_cut(
     newest_us: int | None, cut_us: int | None, standing: Standing
 ) -> None:
-    item = evidence.held_at_the_cut(newest_us, cut_us)
+    cut = None if cut_us is None else Cut(1, cut_us)
+    held = LogFacts(1, 1, 0, newest_us, ())
+    load = loaded(cut=cut, gone_us=None)
+    item = witness_at_the_cut(dataclasses.replace(case(load=load), logs=(held,)))
+    assert item is not None
     assert (item.standing, item.required) == (standing, True)
 
 
@@ -108,18 +157,24 @@ def test_held_at_the_cut(
     ],
 )
 def test_restarted(after_us: int, error_us: int, standing: Standing) -> None:
-    item = evidence.restarted(5_000_000, error_us, after_us, error_us)
+    error = {"started_error_us": error_us}
+    item = restarted(
+        of_servers(
+            {"started_us": 5_000_000, **error}, {"started_us": after_us, **error}
+        )
+    )
+    assert item is not None
     assert item.standing is standing
 
 
 def test_another_identity_is_another_server() -> None:
     before = {"server_uuid": "a", "datadir": "/d"}
     after = {"server_uuid": "b", "datadir": "/d"}
-    assert evidence.same_server(before, before).standing is Standing.PRESENT
-    other = evidence.same_server(before, after)
+    assert same(before, before).standing is Standing.PRESENT
+    other = same(before, after)
     assert other.standing is Standing.CONTRADICTED
     assert "server_uuid was a and is b" in other.reason
-    assert evidence.same_server({}, after).standing is Standing.NOT_OBSERVABLE
+    assert same({}, after).standing is Standing.NOT_OBSERVABLE
 
 
 @pytest.mark.parametrize(
@@ -146,7 +201,7 @@ def test_another_identity_is_another_server() -> None:
 def test_without_the_name_of_the_data_it_may_be_another_server(
     before: dict[str, str], after: dict[str, str], said: str
 ) -> None:
-    item = evidence.same_server(before, after)
+    item = same(before, after)
     assert (item.standing, item.required) == (Standing.NOT_OBSERVABLE, True)
     assert said in item.reason
 
@@ -154,27 +209,28 @@ def test_without_the_name_of_the_data_it_may_be_another_server(
 def test_a_promoted_standby_is_called_a_failover() -> None:
     before = {"data_directory": "/a", "system_identifier": "7", "timeline": "1"}
     after = {"data_directory": "/b", "system_identifier": "7", "timeline": "2"}
-    item = evidence.same_server(before, after)
+    item = same(before, after)
     assert item.standing is Standing.CONTRADICTED
     assert "timeline was 1 and is 2: a failover" in item.reason
-    stranger = evidence.same_server(before, {**after, "system_identifier": "8"})
+    stranger = same(before, {**after, "system_identifier": "8"})
     assert "this is another one" in stranger.reason
 
 
 def test_a_load_that_a_lagging_witness_holds_back_is_not_called_idle() -> None:
-    held = dataclasses.replace(GOOD, in_flight=0, window_full=True)
-    assert evidence.at_risk(held).standing is Standing.ABSENT
-    assert "the witness lagged" in evidence.at_risk(held).reason
-    assert "idle" not in evidence.at_risk(held).reason
+    load = loaded(in_flight=0, windows=(WindowFacts(10, 0.5),))
+    held = case(load=load)
+    assert load_at_the_cut(held).standing is Standing.ABSENT
+    assert "the witness lagged" in load_at_the_cut(held).reason
+    assert "idle" not in load_at_the_cut(held).reason
 
 
 def test_a_changed_setting_is_seen() -> None:
     before = {"fsync": "on", "synchronous_commit": "on"}
     after = before | {"synchronous_commit": "off"}
     same, other = ("before the cut", before), ("after it", after)
-    assert evidence.same_settings(before, same, same).standing is Standing.PRESENT
+    assert settings(before, same, same).standing is Standing.PRESENT
     for later in ((same, other), (other, same)):
-        item = evidence.same_settings(before, *later)
+        item = settings(before, *later)
         assert item.standing is Standing.CONTRADICTED
         assert "synchronous_commit was on, and off" in item.reason
 
@@ -183,28 +239,28 @@ def test_only_settings_that_were_read_again_are_called_the_same() -> None:
     before = {"fsync": "on", "synchronous_commit": "on"}
     unread: tuple[str, dict[str, str]] = ("before the cut", {})
     some = ("after the cut", {"fsync": "on"})
-    item = evidence.same_settings(before, some)
+    item = settings(before, some)
     assert (item.standing, item.reason) == (
         Standing.PRESENT,
         "1 compared after the cut",
     )
-    item = evidence.same_settings(before, unread)
+    item = settings(before, unread)
     assert item.standing is Standing.NOT_OBSERVABLE
 
 
-def items(**standings: Standing) -> list[Item]:
+def items(*standings: Standing) -> list[Item]:
     return [
-        Item(name, standing, f"because of {name}", True)
-        for name, standing in standings.items()
+        Item(ItemId.LOAD, standing, "because of the load", True)
+        for standing in standings
     ]
 
 
 def test_a_pass_names_its_depth() -> None:
-    deep = evidence.judge(CLEAN, [SAME], CutClass.AC, Depth.DRIVE)
+    deep = judge_rows(CLEAN, [SAME], CutClass.AC, Depth.DRIVE)
     assert deep.reasons == (
         "all 100 confirmed commits survived this cut of the AC supply at DRIVE depth",
     )
-    unknown = evidence.judge(CLEAN, [SAME], CutClass.AC).reasons[0]
+    unknown = judge_rows(CLEAN, [SAME], CutClass.AC).reasons[0]
     assert unknown.endswith("cut of the AC supply; its depth was not measured")
 
 
@@ -216,19 +272,22 @@ def test_a_pass_names_its_depth() -> None:
 def test_a_pass_leaves_open_what_its_switch_may_keep_powered(
     cut: CutClass, depth: Depth | None
 ) -> None:
-    (said,) = evidence.judge(CLEAN, [SAME], cut, depth).reasons
+    (said,) = judge_rows(CLEAN, [SAME], cut, depth).reasons
     assert cut.words in said
     assert "DRIVE" not in said
     assert re.search("says nothing about (their caches|them or about the drives)", said)
-    (seen,) = evidence.judge(CLEAN, [SAME], cut, Depth.DRIVE).reasons
+    (seen,) = judge_rows(CLEAN, [SAME], cut, Depth.DRIVE).reasons
     assert seen.endswith("at DRIVE depth") is not cut.keeps_power
 
 
 def test_a_pass_names_what_is_only_assumed() -> None:
-    (item,) = items(clock=Standing.ASSUMED)
-    judgement = evidence.judge(CLEAN, [SAME, item], CutClass.AC, Depth.OS)
+    (item,) = items(Standing.ASSUMED)
+    judgement = judge_rows(CLEAN, [SAME, item], CutClass.AC, Depth.OS)
     assert judgement.verdict is Verdict.PASS
-    assert "assumed, not seen: clock (because of clock)" in judgement.reasons[0]
+    assert (
+        "assumed, not seen: load at the cut (because of the load)"
+        in judgement.reasons[0]
+    )
 
 
 @pytest.mark.parametrize(
@@ -248,14 +307,17 @@ def test_a_pass_names_what_is_only_assumed() -> None:
 def test_what_was_written_since_the_checkpoint(
     begun: tuple[int, int], before: tuple[int, int], standing: Standing, said: str
 ) -> None:
-    item = evidence.since_checkpoint(begun, before, 7)
+    item = since_checkpoint(
+        case(load=loaded(log=(LogPosition(*begun), LogPosition(*before)), acked={1: 7}))
+    )
+    assert item is not None
     assert item.standing is standing
     assert said in item.reason
     assert ("acks" in item.reason) == (begun[1] == before[1])
 
 
 def test_a_clean_cycle_passes() -> None:
-    judgement = evidence.judge(CLEAN, [SAME, *items(cut=Standing.PRESENT)])
+    judgement = judge_rows(CLEAN, [SAME, *items(Standing.PRESENT)])
     assert judgement.verdict is Verdict.PASS
 
 
@@ -263,44 +325,44 @@ def test_a_clean_cycle_passes() -> None:
     "standing", [s for s in Standing if s not in (Standing.PRESENT, Standing.ASSUMED)]
 )
 def test_no_pass_without_its_evidence(standing: Standing) -> None:
-    judgement = evidence.judge(CLEAN, [SAME, *items(cut=standing)])
+    judgement = judge_rows(CLEAN, [SAME, *items(standing)])
     assert judgement.verdict is Verdict.INCONCLUSIVE
-    assert "because of cut" in judgement.reasons[0]
+    assert "because of the load" in judgement.reasons[0]
 
 
 def test_an_item_that_is_not_required_may_be_unobservable_but_not_contradicted() -> (
     None
 ):
-    optional = Item("extra", Standing.NOT_OBSERVABLE, "", False)
-    assert evidence.judge(CLEAN, [optional]).verdict is Verdict.PASS
+    optional = Item(ItemId.PLACES, Standing.NOT_OBSERVABLE, "", False)
+    assert judge_rows(CLEAN, [optional]).verdict is Verdict.PASS
     against = dataclasses.replace(optional, standing=Standing.CONTRADICTED)
-    assert evidence.judge(CLEAN, [against]).verdict is Verdict.INCONCLUSIVE
+    assert judge_rows(CLEAN, [against]).verdict is Verdict.INCONCLUSIVE
 
 
 def test_no_pass_without_acks() -> None:
     nothing = dataclasses.replace(CLEAN, confirmed=0, kept=0)
-    assert evidence.judge(nothing, [SAME]).verdict is Verdict.INCONCLUSIVE
+    assert judge_rows(nothing, [SAME]).verdict is Verdict.INCONCLUSIVE
 
 
 def test_a_loss_fails_however_thin_the_evidence() -> None:
-    judgement = evidence.judge(LOST, items(cut=Standing.NOT_OBSERVABLE))
+    judgement = judge_rows(LOST, items(Standing.NOT_OBSERVABLE))
     assert judgement.verdict is Verdict.FAIL
     assert judgement.reasons == ("1 missing-tail of 100 confirmed commits",)
 
 
 def test_another_server_is_never_accused() -> None:
-    judgement = evidence.judge(LOST, [OTHER])
+    judgement = judge_rows(LOST, [OTHER])
     assert judgement.verdict is Verdict.INCONCLUSIVE
 
 
 def test_rows_of_another_run_give_no_verdict() -> None:
     disturbed = dataclasses.replace(CLEAN, foreign=3)
-    assert evidence.judge(disturbed, [SAME]).verdict is Verdict.INCONCLUSIVE
+    assert judge_rows(disturbed, [SAME]).verdict is Verdict.INCONCLUSIVE
 
 
 def test_lost_rows_of_earlier_cycles_fail() -> None:
     lost = dataclasses.replace(CLEAN, earlier_lost={3: 2})
-    assert evidence.judge(lost, [SAME]).verdict is Verdict.FAIL
+    assert judge_rows(lost, [SAME]).verdict is Verdict.FAIL
 
 
 ALTERED = "2 rows of earlier runs do not have the content that was written"
@@ -310,18 +372,17 @@ UNSHOWN = "they may have been altered before this load; dbcheck clean removes th
 def test_rows_that_were_perhaps_altered_before_the_load_give_no_verdict() -> None:
     said = f"{ALTERED}, and {UNSHOWN}"
     altered = dataclasses.replace(CLEAN, earlier_altered=2)
-    judgement = evidence.judge(altered, [SAME])
+    judgement = judge_rows(altered, [SAME])
     assert (judgement.verdict, judgement.reasons) == (Verdict.INCONCLUSIVE, (said,))
-    one = evidence.judge(dataclasses.replace(CLEAN, earlier_altered=1), [SAME])
+    one = judge_rows(dataclasses.replace(CLEAN, earlier_altered=1), [SAME])
     assert one.reasons[0].startswith("1 row of an earlier run does not have")
-    judgement = evidence.judge(dataclasses.replace(LOST, earlier_altered=2), [SAME])
+    judgement = judge_rows(dataclasses.replace(LOST, earlier_altered=2), [SAME])
     lost = "1 missing-tail of 100 confirmed commits"
     assert (judgement.verdict, judgement.reasons) == (Verdict.FAIL, (lost, said))
 
 
 ONE, ANOTHER = (
-    evidence.same_tables({"ledger": "16385 1"}, {"ledger": f"16385 {node}"})
-    for node in (1, 2)
+    tables({"ledger": "16385 1"}, {"ledger": f"16385 {node}"}) for node in (1, 2)
 )
 REPLACED = "ledger was truncated, rewritten or recreated since the load began"
 
@@ -348,27 +409,27 @@ REPLACED = "ledger was truncated, rewritten or recreated since the load began"
 def test_rows_that_are_missing_from_another_table_give_no_verdict(
     found: Reconciliation, rows: str
 ) -> None:
-    judgement = evidence.judge(found, [SAME, *ANOTHER])
+    judgement = judge_rows(found, [SAME, *ANOTHER])
     assert judgement.verdict is Verdict.INCONCLUSIVE
     (reason,) = judgement.reasons
     assert reason.startswith(f"{rows} missing from the table, but {REPLACED}; no cut")
-    explained = evidence.judge(found, [SAME, *ANOTHER], explained=True)
+    explained = judge_rows(found, [SAME, *ANOTHER], explained=True)
     assert explained.verdict is Verdict.FAIL
     for before, after in (("", "1 1"), ("1 1", "")):
-        unknown = evidence.same_tables({"ledger": before}, {"ledger": after})
+        unknown = tables({"ledger": before}, {"ledger": after})
         assert not unknown
-    for known in (ONE, evidence.same_tables({"ledger": "1 1"}, {})):
-        assert evidence.judge(found, [SAME, *known]).verdict is Verdict.FAIL
+    for known in (ONE, tables({"ledger": "1 1"}, {})):
+        assert judge_rows(found, [SAME, *known]).verdict is Verdict.FAIL
 
 
 def test_another_table_with_every_row_changes_nothing() -> None:
-    assert evidence.judge(CLEAN, [SAME, *ANOTHER]) == dataclasses.replace(
-        evidence.judge(CLEAN, [SAME]), items=(SAME, *ANOTHER)
+    assert judge_rows(CLEAN, [SAME, *ANOTHER]) == dataclasses.replace(
+        judge_rows(CLEAN, [SAME]), items=(SAME, *ANOTHER)
     )
     corrupt = dataclasses.replace(
         CLEAN, losses=Losses.of([Loss(LossKind.CORRUPT, 1, 8, 8, 5)])
     )
-    assert evidence.judge(corrupt, [SAME, *ANOTHER]).verdict is Verdict.FAIL
+    assert judge_rows(corrupt, [SAME, *ANOTHER]).verdict is Verdict.FAIL
 
 
 @pytest.mark.parametrize(
@@ -406,18 +467,18 @@ def test_another_table_with_every_row_changes_nothing() -> None:
 def test_only_rows_of_the_cycle_are_counted_against_its_commits(
     found: Reconciliation, said: str
 ) -> None:
-    assert evidence.judge(found, [SAME]).reasons == (said,)
+    assert judge_rows(found, [SAME]).reasons == (said,)
 
 
 def test_a_server_that_does_not_come_back_fails() -> None:
-    judgement = evidence.judge_unrecoverable(
+    judgement = judge_unrecoverable(
         "mount: structure needs cleaning", [], missing=False, explained=False
     )
     assert judgement.verdict is Verdict.FAIL
 
 
 def test_a_server_that_nobody_cut_is_not_to_blame_for_its_absence() -> None:
-    judgement = evidence.judge_unrecoverable(
+    judgement = judge_unrecoverable(
         "exit status 1", [], missing=False, explained=True, uncut=True
     )
     assert judgement.verdict is Verdict.INCONCLUSIVE
@@ -436,8 +497,8 @@ def test_a_server_that_nobody_cut_is_not_to_blame_for_its_absence() -> None:
 def test_a_cut_that_spared_the_page_cache_took_no_table(
     missing: bool, spared: bool, explained: bool, verdict: Verdict
 ) -> None:
-    same = [Item(evidence.RESTORED, Standing.PRESENT, "as seen", False)]
-    judged = evidence.judge_unrecoverable(
+    same = [Item(ItemId.NOT_RESTORED, Standing.PRESENT, "as seen", False)]
+    judged = judge_unrecoverable(
         "no such table", same, missing=missing, explained=explained, spared=spared
     )
     assert judged.verdict is verdict
@@ -457,47 +518,47 @@ def test_a_cut_that_spared_the_page_cache_took_no_table(
 def test_the_loss_of_everything_may_be_a_restored_copy(
     standing: Standing, explained: bool, verdict: Verdict
 ) -> None:
-    restored = [Item(evidence.RESTORED, standing, "as seen", False)]
+    restored = [Item(ItemId.NOT_RESTORED, standing, "as seen", False)]
     losses = Losses.of(Loss(LossKind.MISSING_TAIL, 0, n, n, n) for n in range(1, 4))
     gone = Reconciliation(3, 0, 0, 0, 0, 0, {}, losses)
-    judged = evidence.judge(gone, restored, explained=explained)
+    judged = judge_rows(gone, restored, explained=explained)
     assert judged.verdict is verdict
     if standing is not Standing.CONTRADICTED:  # its table is then not even read
-        judged = evidence.judge_unrecoverable(
+        judged = judge_unrecoverable(
             "no such table", restored, missing=True, explained=explained
         )
         assert judged.verdict is verdict
 
 
 def test_a_single_survivor_shows_that_no_copy_was_restored() -> None:
-    unseen = [Item(evidence.RESTORED, Standing.NOT_OBSERVABLE, "", False)]
+    unseen = [Item(ItemId.NOT_RESTORED, Standing.NOT_OBSERVABLE, "", False)]
     losses = Losses.of([Loss(LossKind.MISSING_TAIL, 1, 2, 2, 2)])
     for kept, recovered, unconfirmed in ((1, 0, 0), (0, 1, 0), (0, 0, 1)):
         found = Reconciliation(2, kept, recovered, unconfirmed, 0, 0, {}, losses)
-        assert evidence.judge(found, unseen).verdict is Verdict.FAIL
+        assert judge_rows(found, unseen).verdict is Verdict.FAIL
 
 
 def test_the_worst_verdict_counts() -> None:
     order = [Verdict.PASS, Verdict.INCONCLUSIVE, Verdict.FAIL]
-    assert evidence.worst(order) is Verdict.FAIL
-    assert evidence.worst(order[:2]) is Verdict.INCONCLUSIVE
-    assert evidence.worst(order[:1]) is Verdict.PASS
+    assert worst(order) is Verdict.FAIL
+    assert worst(order[:2]) is Verdict.INCONCLUSIVE
+    assert worst(order[:1]) is Verdict.PASS
 
 
 @pytest.mark.parametrize("cut", [CutClass.AC, CutClass.DC_RAIL])
 def test_a_drive_that_counted_no_loss_of_power_keeps_the_claim_from_the_drives(
     cut: CutClass,
 ) -> None:
-    kept = Item("unsafe shutdowns", Standing.ABSENT, "counted since: sda 0", False)
+    kept = Item(ItemId.UNSAFE_SHUTDOWNS, Standing.ABSENT, "counted since: sda 0", False)
     said = "unsafe shutdowns did not rise: counted since: sda 0"
     for depth in (None, Depth.OS):
-        assert said in evidence.judge(CLEAN, [SAME, kept], cut, depth).reasons[0]
-    lost = evidence.judge(CLEAN, [SAME, kept], cut, Depth.DRIVE)
+        assert said in judge_rows(CLEAN, [SAME, kept], cut, depth).reasons[0]
+    lost = judge_rows(CLEAN, [SAME, kept], cut, Depth.DRIVE)
     assert said not in lost.reasons[0]
 
 
 def test_settings_that_could_not_be_read_again_are_not_the_same() -> None:
     before = {"fsync": "on"}
-    item = evidence.same_settings(before, ("before the cut", {}), ("after", before))
+    item = settings(before, ("before the cut", {}), ("after", before))
     assert (item.standing, item.required) == (Standing.NOT_OBSERVABLE, True)
     assert item.reason == "they could not be read before the cut"

@@ -8,8 +8,8 @@ import pytest
 
 from dbcheck.core.cutclass import CutClass
 from dbcheck.core.depth import Depth
-from dbcheck.core.placeevidence import volume_depths
 from dbcheck.core.target import HostBefore, Layer
+from dbcheck.judge.volumes import volume_depths
 from tests.kit.host_samples import FACTS, VOLUME
 from tests.kit.place_samples import DONE, LEFT, after
 

@@ -5,11 +5,14 @@ from typing import Any
 
 import pytest
 
-from dbcheck.core import hostevidence
+from dbcheck.core.cutclass import CutClass
 from dbcheck.core.depth import Depth, DepthFinding, Remains, Tally
-from dbcheck.core.ended import Ended
-from dbcheck.core.evidence import RESTORED, Item, Standing
+from dbcheck.core.gone import Gone
 from dbcheck.core.target import HostAfter
+from dbcheck.judge import host as host_items
+from dbcheck.judge.ended import Ended
+from dbcheck.judge.item import ItemId, Standing
+from tests.kit.cases import case, lab, loaded
 from tests.kit.host_samples import BEFORE, FACTS, VOLUME, after
 
 
@@ -37,7 +40,7 @@ def finding(depth: Depth | None) -> DepthFinding:
     ],
 )
 def test_same_storage(changed: dict[str, Any], standing: Standing) -> None:
-    item = hostevidence.same_storage(BEFORE, after(**changed))
+    item = host_items.same_storage(case(BEFORE, after(**changed)))
     assert item is not None
     assert item.standing is standing
 
@@ -48,19 +51,19 @@ def test_a_drive_is_one_whatever_the_number_of_its_paths() -> None:
     two = on(drives=(path, other))
     for before, now in ((two, {}), ({}, two)):
         facts = dataclasses.replace(FACTS, **before)
-        item = hostevidence.same_storage(
-            dataclasses.replace(BEFORE, facts=facts), after(**now)
+        item = host_items.same_storage(
+            case(dataclasses.replace(BEFORE, facts=facts), after(**now))
         )
         assert item is not None
         assert item.standing is Standing.PRESENT, item.reason
 
 
 def test_only_what_was_read_twice_is_called_the_same() -> None:
-    some = hostevidence.same_storage(BEFORE, after(machine_id="", **on(drives=())))
+    some = host_items.same_storage(case(BEFORE, after(machine_id="", **on(drives=()))))
     assert some is not None
     assert some.reason == "same filesystem"
-    nothing = hostevidence.same_storage(
-        BEFORE, after(machine_id="", **on(drives=(), filesystem_uuid=""))
+    nothing = host_items.same_storage(
+        case(BEFORE, after(machine_id="", **on(drives=(), filesystem_uuid="")))
     )
     assert nothing is not None
     assert nothing.standing is Standing.NOT_OBSERVABLE
@@ -70,13 +73,14 @@ def test_the_drives_own_counter() -> None:
     drive = VOLUME.drives[0]
     more = dataclasses.replace(drive, unsafe_shutdowns=8)
     unread = dataclasses.replace(drive, unsafe_shutdowns=None)
-    counted = hostevidence.unsafe_shutdowns(BEFORE, after(**on(drives=(more,))))
+    counted = host_items.unsafe_shutdowns(case(BEFORE, after(**on(drives=(more,)))))
     assert counted is not None
     assert counted.standing is Standing.PRESENT
-    same = hostevidence.unsafe_shutdowns(BEFORE, after())
+    same = host_items.unsafe_shutdowns(case(BEFORE, after()))
     assert same is not None
     assert same.standing is Standing.ABSENT
-    assert hostevidence.unsafe_shutdowns(BEFORE, after(**on(drives=(unread,)))) is None
+    silent = case(BEFORE, after(**on(drives=(unread,))))
+    assert host_items.unsafe_shutdowns(silent) is None
 
 
 def went(
@@ -84,18 +88,19 @@ def went(
     depth: Depth | None,
     ended: Ended | None = None,
     *,
-    lab: str = "",
+    rung: str = "",
     silent: bool = False,
     reset: bool = False,
-) -> Item | None:
+) -> Standing:
+    cut_class = CutClass.RESET if reset else CutClass.UNKNOWN
+    load = loaded(gone=Gone.SILENT if silent else Gone.BROKEN, heard_us=None)
+    judged = case(BEFORE, host, load=load, lab=lab(rung), cut_class=cut_class)
     found = finding(depth) if host else None
-    return hostevidence.host_went_down(
-        BEFORE, host, found, ended or Ended(), lab=lab, silent=silent, reset=reset
-    )
+    return host_items.went_down(judged, ended or Ended(), found)[0]
 
 
 @pytest.mark.parametrize(
-    ("item", "standing"),
+    ("found", "standing"),
     [
         pytest.param(went(after(), Depth.DRIVE), Standing.PRESENT, id="rebooted"),
         pytest.param(
@@ -136,31 +141,37 @@ def went(
             id="the switch saw the power off",
         ),
         pytest.param(went(None, None), Standing.ABSENT, id="closed at once"),
-        pytest.param(went(None, None, lab="drive"), Standing.PRESENT, id="lab"),
+        pytest.param(went(None, None, rung="drive"), Standing.PRESENT, id="lab"),
         pytest.param(
-            went(after(boot_id="b1"), Depth.DRIVE, lab="drive"),
+            went(after(boot_id="b1"), Depth.DRIVE, rung="drive"),
             Standing.PRESENT,
             id="a lab's kernel lives on",
         ),
         pytest.param(
-            went(after(), Depth.PROCESS, lab="drive"),
+            went(after(), Depth.PROCESS, rung="drive"),
             Standing.CONTRADICTED,
             id="a lab whose drive lost nothing",
         ),
     ],
 )
-def test_host_went_down(item: Item | None, standing: Standing) -> None:
+def test_host_went_down(found: Standing, standing: Standing) -> None:
+    assert found is standing
+
+
+def test_that_the_host_went_down_is_required() -> None:
+    item = host_items.host_went_down(case(BEFORE, after(), load=loaded()))
     assert item is not None
-    assert (item.standing, item.required) == (standing, True)
+    assert (item.id, item.required) == (ItemId.HOST_DOWN, True)
 
 
 def test_the_process_rung_does_not_say_that_a_host_went_down() -> None:
-    assert went(after(boot_id="b1"), Depth.PROCESS, lab="process") is None
+    judged = case(BEFORE, after(boot_id="b1"), load=loaded(), lab=lab("process"))
+    assert host_items.host_went_down(judged) is None
 
 
 def test_nothing_is_said_where_nobody_was_asked() -> None:
-    assert hostevidence.same_storage(None, None) is None
-    assert hostevidence.unsafe_shutdowns(None, None) is None
+    assert host_items.same_storage(case()) is None
+    assert host_items.unsafe_shutdowns(case()) is None
 
 
 THERE, GONE = Remains("", (), 1, (), 1), Remains("it does not hold them", (), 1, (), 1)
@@ -195,25 +206,27 @@ def test_data_that_were_put_back_are_told(
     made: dict[str, str], remains: Remains, standing: Standing
 ) -> None:
     told = dataclasses.replace(after(made=made), remains=remains)
-    item = hostevidence.not_restored(BEFORE, told, lab="")
-    assert (item.name, item.standing) == (RESTORED, standing)
+    item = host_items.not_restored(case(BEFORE, told))
+    assert (item.id, item.standing) == (ItemId.NOT_RESTORED, standing)
 
 
 def test_where_nobody_looks_data_may_have_been_put_back() -> None:
     for told in (None, HostAfter(None, THERE, None, "no route")):
-        item = hostevidence.not_restored(BEFORE, told, lab="process")
+        item = host_items.not_restored(case(BEFORE, told, lab=lab("process")))
         assert item.standing is Standing.NOT_OBSERVABLE
-    item = hostevidence.not_restored(None, None, lab="drive")
+    item = host_items.not_restored(case(lab=lab("drive")))
     assert item.standing is Standing.PRESENT
 
 
 def test_records_of_a_shutdown_that_could_not_be_asked_for_are_named() -> None:
     kept = Remains("", ((1, 50),), 1, (), 100)
     told = dataclasses.replace(after(), remains=kept)
-    whole = hostevidence.asked_again(BEFORE, told)
+    whole = host_items.asked_again(case(BEFORE, told))
     assert whole is not None
     assert whole.standing is Standing.PRESENT
-    item = hostevidence.asked_again(BEFORE, dataclasses.replace(told, shut_down=None))
+    item = host_items.asked_again(
+        case(BEFORE, dataclasses.replace(told, shut_down=None))
+    )
     assert item is not None
     assert (item.standing, item.required) == (Standing.NOT_OBSERVABLE, True)
     assert "the host's records of a shutdown" in item.reason

@@ -16,14 +16,17 @@ from dbcheck.cli.campaign_run import result
 from dbcheck.core.cut import Cut
 from dbcheck.core.cutclass import CutClass
 from dbcheck.core.depth import Completed, Counted, Remains, Ring
-from dbcheck.core.evidence import Item, Standing, Verdict
+from dbcheck.core.gone import Gone
 from dbcheck.core.moments import Moment, Stratum
-from dbcheck.runs import LoadRecord, Manifest, RunFolder
+from dbcheck.core.records import LoadRecord, Manifest
+from dbcheck.core.verdict import Verdict
+from dbcheck.judge.item import Item, Standing
+from dbcheck.runs import RunFolder
 from dbcheck.witness.log import FrameLogReader
 from dbcheck.workload import load
 from tests.kit.stored_run import load_record, manifest, stored_run
 
-LOAD = replace(load_record(), canaries=None, gone="silent")  # no depth is known
+LOAD = replace(load_record(), canaries=None, gone=Gone.SILENT)  # no depth is known
 LAST_US = LOAD.last_ack_us or 0
 BY_HAND = replace(LOAD, cut=Cut(None, None, {"off_s": 15.0}), gone_us=LAST_US)
 DARK_S = 40.0
@@ -74,7 +77,7 @@ def judged(
 
 
 def item(outcome: Outcome, name: str) -> Item:
-    (found,) = (one for one in outcome.judgement.items if one.name == name)
+    (found,) = (one for one in outcome.judgement.items if one.id.value == name)
     return found
 
 
@@ -105,9 +108,9 @@ def test_acks_after_a_switch_had_cut_shorten_its_time(
     assert (said in outcome.judgement.reasons[0]) is (verdict is not Verdict.PASS)
 
 
-@pytest.mark.parametrize("gone", ["broken", "silent"])
+@pytest.mark.parametrize("gone", [Gone.BROKEN, Gone.SILENT])
 def test_a_host_that_outlived_the_load_was_not_cut_by_a_switch_either(
-    gone: str, tmp_path: Path
+    gone: Gone, tmp_path: Path
 ) -> None:
     """The server crashed while the switch was yet to act."""
     record = replace(switched(off_s=15.0, off_seen=True), gone=gone, host_lived=True)
@@ -121,14 +124,14 @@ def test_a_host_that_outlived_the_load_was_not_cut_by_a_switch_either(
 @pytest.mark.parametrize(
     ("gone", "late_s", "standing"),
     [
-        ("silent", 0.9, Standing.PRESENT),
-        ("silent", 12.0, Standing.ASSUMED),
-        ("broken", 0.9, Standing.PRESENT),
-        ("broken", 12.0, Standing.NOT_OBSERVABLE),
+        (Gone.SILENT, 0.9, Standing.PRESENT),
+        (Gone.SILENT, 12.0, Standing.ASSUMED),
+        (Gone.BROKEN, 0.9, Standing.PRESENT),
+        (Gone.BROKEN, 12.0, Standing.NOT_OBSERVABLE),
     ],
 )
 def test_a_switch_that_took_long_does_not_date_its_cut(
-    gone: str, late_s: float, standing: Standing, tmp_path: Path
+    gone: Gone, late_s: float, standing: Standing, tmp_path: Path
 ) -> None:
     """The network may fail first: a lying drive writes out its cache meanwhile."""
     record = replace(
@@ -236,7 +239,7 @@ def test_the_last_report_of_the_host_is_taken_to_date_a_cut_by_hand(
 @pytest.mark.parametrize(
     ("seen", "words"),
     [
-        pytest.param({"gone": "broken"}, "ended by itself", id="it crashed first"),
+        pytest.param({"gone": Gone.BROKEN}, "ended by itself", id="it crashed first"),
         pytest.param(
             {"host_lived": True}, "host still answered", id="its host lived on"
         ),
@@ -345,5 +348,5 @@ def test_a_time_without_power_that_is_no_number_is_not_reached(
     cut = replace(load.cut, report={"off_s": meant_s})
     run.write_load(replace(load, cut=cut, canaries=None))  # no depth is known
     items = judge_run(run, FrameLogReader()).judgement.items
-    (item,) = [item for item in items if item.name == "time without power"]
+    (item,) = [item for item in items if item.id.value == "time without power"]
     assert item.standing is Standing.NOT_OBSERVABLE

@@ -14,7 +14,7 @@ from rich.console import Console
 
 from dbcheck.campaign.outcome import Outcome
 from dbcheck.cli.lab_cycles import lab_cycles, until_shown
-from dbcheck.core.evidence import Verdict
+from dbcheck.core.verdict import Verdict
 from dbcheck.errors import LabError, UsageError
 from dbcheck.lab.drive.image import copy_drive
 from dbcheck.lab.spec import LabSpec

@@ -6,7 +6,9 @@ import numpy as np
 
 from dbcheck.core.acks import ACK_DTYPE
 from dbcheck.core.loss import IdRange, Loss, Losses, LossKind
+from dbcheck.core.observed import Observed
 from dbcheck.core.reconcile import reconcile
+from dbcheck.core.table import LEDGER
 from tests.kit.cycles import NOTHING_BEFORE
 
 TAIL, HOLE = LossKind.MISSING_TAIL, LossKind.MISSING_HOLE
@@ -49,14 +51,14 @@ def test_a_drive_that_loses_everything_is_judged_in_little_memory() -> None:
     acks["session"], acks["seq"] = 1, np.arange(1, rows + 1)
     acks["row_id"] = 2 * acks["seq"]  # each a range by itself
     tracemalloc.start()
-    found = reconcile(
+    seen = Observed(
         lambda: np.array_split(acks, 20),
-        lambda: (),
-        epoch=1,
-        before=NOTHING_BEFORE,
-        claim=None,
+        {"ledger": lambda: ()},
+        {"ledger": NOTHING_BEFORE},
+        None,
         window_acks=1,
     )
+    found = reconcile(seen, LEDGER, epoch=1)
     listed = sum(1 for _ in found.losses.by_id())
     ranges = sum(1 for _ in found.losses.ranges())
     _, peak = tracemalloc.get_traced_memory()

@@ -10,7 +10,7 @@ import pytest
 from dbcheck import files, workload
 from dbcheck.cli.matrix_rows import Matrix, read_matrix
 from dbcheck.cli.matrix_target import session_url
-from dbcheck.core.evidence import Verdict
+from dbcheck.core.verdict import Verdict
 from dbcheck.errors import UsageError
 from dbcheck.lab.spec import DriveSpec, LabSpec
 

@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 
 from dbcheck.core.depth import Depth
-from dbcheck.core.evidence import Standing
-from dbcheck.core.placeevidence import least_depth, places_item, volume_depths
 from dbcheck.core.target import HostBefore, Layer, Volume, VolumeCanaries
 from dbcheck.hosts.agent import apart as host_apart
+from dbcheck.judge.item import Standing
+from dbcheck.judge.places import places as places_item
+from dbcheck.judge.volumes import least_depth, volume_depths
+from tests.kit.cases import case
 from tests.kit.host_samples import FACTS, VOLUME
 from tests.kit.place_samples import DONE, LEFT, after
 
@@ -82,7 +84,7 @@ def test_a_journal_apart_caps_the_claim(
     assert found is not None
     assert found.depth is claim
     assert said in found.reasons[0]
-    item = places_item((), before)
+    item = places_item(case(before))
     assert item is not None
     if said:
         assert item.standing is Standing.NOT_OBSERVABLE

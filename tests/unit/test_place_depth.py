@@ -10,19 +10,12 @@ from typing import Any
 
 import pytest
 
+from dbcheck import stored
 from dbcheck.campaign.host import ask_host, end_canaries, look_at_host
 from dbcheck.campaign.judging import judge_run
-from dbcheck.core import hostevidence
 from dbcheck.core.cutclass import CutClass
 from dbcheck.core.datadir import DataNames
 from dbcheck.core.depth import Completed, Depth, Remains, Ring
-from dbcheck.core.evidence import PLACES, Standing, Verdict, judge
-from dbcheck.core.placeevidence import (
-    least_depth,
-    places_item,
-    shallowest,
-    volume_depths,
-)
 from dbcheck.core.places import Place
 from dbcheck.core.server import ServerFacts
 from dbcheck.core.target import (
@@ -32,9 +25,16 @@ from dbcheck.core.target import (
     TargetFacts,
     VolumeCanaries,
 )
+from dbcheck.core.verdict import Verdict
 from dbcheck.errors import HostError
-from dbcheck.runs import Manifest, RunFolder
+from dbcheck.judge.host import same_storage, unsafe_shutdowns
+from dbcheck.judge.item import ItemId, Standing
+from dbcheck.judge.places import places as places_item
+from dbcheck.judge.verdict import judge_rows
+from dbcheck.judge.volumes import least_depth, shallowest, volume_depths
+from dbcheck.runs import RunFolder, read_manifest
 from dbcheck.witness.log import FrameLogReader
+from tests.kit.cases import case
 from tests.kit.host_samples import FACTS as HOST
 from tests.kit.host_samples import VOLUME
 from tests.kit.partial_rig import Told, rig_of
@@ -140,7 +140,7 @@ def test_a_place_that_nobody_could_look_at_caps_the_claim() -> None:
     assert found is not None
     assert found.depth is None
     assert "unknown on WAL (/wal: Permission denied)" in found.reasons[0]
-    item = places_item((), before)
+    item = places_item(case(before))
     assert item is not None
     assert item.standing is Standing.NOT_OBSERVABLE
     assert item.reason.startswith("WAL was not looked at (/wal: Permission denied); ")
@@ -148,16 +148,16 @@ def test_a_place_that_nobody_could_look_at_caps_the_claim() -> None:
 
 def test_a_pass_says_what_was_not_looked_at() -> None:
     full = replace(BEFORE, elsewhere=(VolumeCanaries("", "", "no room"),))
-    item = places_item((), full)
+    item = places_item(case(full))
     assert item is not None
     assert item.standing is Standing.NOT_OBSERVABLE
     assert item.reason.startswith("no canaries are on WAL (sdb) (no room); ")
-    judgement = judge(CLEAN, [item], CutClass.AC, None)
+    judgement = judge_rows(CLEAN, [item], CutClass.AC, None)
     assert judgement.verdict is Verdict.PASS
     assert "depth was not measured; no canaries are on WAL" in judgement.reasons[0]
-    seen = places_item((), BEFORE)
+    seen = places_item(case(BEFORE))
     assert seen is not None
-    assert "WAL" not in judge(CLEAN, [seen], CutClass.AC, None).reasons[0]
+    assert "WAL" not in judge_rows(CLEAN, [seen], CutClass.AC, None).reasons[0]
 
 
 def test_places_on_one_volume_need_no_names() -> None:
@@ -172,7 +172,7 @@ def test_places_on_one_volume_need_no_names() -> None:
 
 
 def test_every_place_is_named_with_its_drives() -> None:
-    item = places_item((), BEFORE)
+    item = places_item(case(BEFORE))
     assert item is not None
     assert item.standing is Standing.PRESENT
     assert item.reason == "xfs: data, undo (sda); xfs: WAL (sdb)"
@@ -206,7 +206,7 @@ def changed(**values: Any) -> TargetFacts:
 def test_storage_is_compared_for_every_place(
     now: TargetFacts, standing: Standing, said: str
 ) -> None:
-    item = hostevidence.same_storage(BEFORE, after(KEPT, KEPT, facts=now))
+    item = same_storage(case(BEFORE, after(KEPT, KEPT, facts=now)))
     assert item is not None
     assert (item.standing, item.required) == (standing, True)
     assert said in item.reason
@@ -234,7 +234,7 @@ def test_every_drive_of_an_array_counts(
 ) -> None:
     array = replace(TWO, volumes=counted(*then).volumes[:1])
     before = replace(BEFORE, facts=array, elsewhere=())
-    item = hostevidence.unsafe_shutdowns(before, after(KEPT, facts=counted(*now)))
+    item = unsafe_shutdowns(case(before, after(KEPT, facts=counted(*now))))
     assert item is not None
     assert item.standing is standing
     assert said in item.reason
@@ -244,8 +244,8 @@ def test_a_drive_whose_name_changed_is_known_by_its_serial() -> None:
     first, second = counted(7, 7).volumes[0].drives
     swapped = (replace(first, name="sd1"), replace(second, name="sd0"))
     now = replace(TWO, volumes=(replace(DATA, drives=swapped), WAL))
-    item = hostevidence.unsafe_shutdowns(
-        replace(BEFORE, facts=counted(6, 7)), after(KEPT, KEPT, facts=now)
+    item = unsafe_shutdowns(
+        case(replace(BEFORE, facts=counted(6, 7)), after(KEPT, KEPT, facts=now))
     )
     assert item is not None
     assert item.reason == "counted since: sd0 1, sd1 0, sdb 0"
@@ -368,14 +368,14 @@ def test_no_canaries_are_left_if_the_host_cannot_be_described(
 
 def test_a_stored_run_is_judged_with_all_of_its_places(tmp_path: Path) -> None:
     """As by whoever has only what the witness holds."""
-    known = Manifest.from_bytes(manifest().to_bytes(), "here")
+    known = read_manifest(stored.to_bytes(manifest()), "here")
     assert known.places == manifest().places
-    assert known.to_bytes() == manifest().to_bytes()
+    assert stored.to_bytes(known) == stored.to_bytes(manifest())
     run = stored_run(RunFolder.create(tmp_path, known))
     outcome = judge_run(run, FrameLogReader())
-    assert outcome.depth is not None
-    assert " on data (sda); " in outcome.depth.reasons[0]
-    assert " on WAL (sda)" in outcome.depth.reasons[0]
+    assert outcome.case.depth is not None
+    assert " on data (sda); " in outcome.case.depth.reasons[0]
+    assert " on WAL (sda)" in outcome.case.depth.reasons[0]
     assert json.loads((run.path / "verdict.json").read_text())["depth"]["reasons"]
 
 
@@ -419,6 +419,6 @@ def test_without_a_host_the_report_names_what_is_on_other_paths(tmp_path: Path) 
     places = (Place("data", "/d"), Place("binary log", "/l"))
     blind = replace(manifest(), host=None, places=places)
     outcome = judge_run(stored_run(RunFolder.create(tmp_path, blind)), FrameLogReader())
-    (item,) = (i for i in outcome.judgement.items if i.name == PLACES)
+    (item,) = (i for i in outcome.judgement.items if i.id is ItemId.PLACES)
     assert item.standing is Standing.NOT_OBSERVABLE
     assert "binary log (/l)" in item.reason

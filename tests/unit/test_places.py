@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from dbcheck.core.evidence import Standing
-from dbcheck.core.placeevidence import places_item
 from dbcheck.core.places import Place, numbered, outside
 from dbcheck.engines.mysql import places as mysql_places
 from dbcheck.engines.postgresql import places as postgresql_places
+from dbcheck.judge.item import Standing
+from dbcheck.judge.places import places as places_item
+from tests.kit.cases import case
 
 MARIADB = {
     "datadir": "/d/",
@@ -161,11 +162,11 @@ def test_without_its_host_what_is_outside_of_the_data_directory_is_named() -> No
     apart = [Place("binary log", "/dd/l"), Place("tablespace t", "")]
     assert outside([*inside, *apart]) == apart
     assert outside(apart) == apart
-    item = places_item([*inside, *apart], None)
+    item = places_item(case(places=(*inside, *apart)))
     assert item is not None
     assert (item.standing, item.required) == (Standing.NOT_OBSERVABLE, False)
     assert "binary log (/dd/l), tablespace t (unknown)" in item.reason
-    assert places_item(inside, None) is None
+    assert places_item(case(places=tuple(inside))) is None
 
 
 def test_the_places_of_several_tables_have_names_of_their_own() -> None:

@@ -14,12 +14,12 @@ from dbcheck.cli import power, rig
 from dbcheck.core.cut import Cut, PowerState, SwitchKind
 from dbcheck.core.cutclass import CutClass
 from dbcheck.core.identity import Identity
-from dbcheck.core.placeevidence import VolumeDepth
 from dbcheck.core.reached import Reached
 from dbcheck.core.target import Volume
 from dbcheck.errors import HostError, PowerError
 from dbcheck.hosts.host import TargetHost
 from dbcheck.inventory.entry import Entry
+from dbcheck.judge.volumes import VolumeDepth
 from dbcheck.power import reached, selftest
 
 

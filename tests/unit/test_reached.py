@@ -8,15 +8,17 @@ from pathlib import Path
 import pytest
 
 from dbcheck.campaign.judging import judge_run
-from dbcheck.core.evidence import Standing
 from dbcheck.core.identity import Expected
-from dbcheck.core.reached import NAME, Reached, ReachedVolume, reached_item
+from dbcheck.core.reached import Reached, ReachedVolume
 from dbcheck.core.target import HostBefore
+from dbcheck.judge.item import ItemId, Standing
+from dbcheck.judge.places import switch_depth
 from dbcheck.power.kinds.exec import ExecPlan
 from dbcheck.power.reached import recall, remember
 from dbcheck.power.wiring import Wiring
 from dbcheck.runs import RunFolder
 from dbcheck.witness.log import FrameLogReader
+from tests.kit.cases import case
 from tests.kit.stored_run import manifest, stored_run
 
 HOST = manifest().host
@@ -42,7 +44,7 @@ def test_a_verdict_cites_what_the_switch_reached(
     first = replace(manifest(), reached=seen(host))
     run = stored_run(RunFolder.create(tmp_path, first))
     items = judge_run(run, FrameLogReader()).judgement.items
-    (item,) = [item for item in items if item.name == NAME]
+    (item,) = [item for item in items if item.id is ItemId.SWITCH_DEPTH]
     assert (item.standing, item.required) == (Standing.PRESENT, False)
     assert item.reason.startswith("power test of 2026-01-02T03:04:05+00:00")
     assert "DRIVE on " in item.reason
@@ -50,13 +52,15 @@ def test_a_verdict_cites_what_the_switch_reached(
 
 def test_of_another_host_or_filesystem_nothing_is_known(host: HostBefore) -> None:
     reached = seen(host)
-    assert reached_item(reached, host) is not None
-    assert reached_item(None, host) is None
-    assert reached_item(reached, None) is None
-    assert reached_item(replace(reached, machine_id="another"), host) is None
+    assert switch_depth(case(host, reached=reached)) is not None
+    assert switch_depth(case(host, reached=None)) is None
+    assert switch_depth(case(None, reached=reached)) is None
+    assert (
+        switch_depth(case(host, reached=replace(reached, machine_id="another"))) is None
+    )
     other = replace(reached, volumes=(ReachedVolume("another", "DRIVE"),))
-    assert reached_item(other, host) is None
-    unmeasured = reached_item(seen(host, ""), host)
+    assert switch_depth(case(host, reached=other)) is None
+    unmeasured = switch_depth(case(host, reached=seen(host, "")))
     assert unmeasured is not None
     assert "unknown on " in unmeasured.reason
 

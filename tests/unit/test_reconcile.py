@@ -5,7 +5,8 @@ import pytest
 from dbcheck.core.earlier import WEIGHT_MODULUS
 from dbcheck.core.history import Ack
 from dbcheck.core.loss import LossKind
-from dbcheck.core.reconcile import Claim, Reconciliation, count_acks
+from dbcheck.core.observed import Claim
+from dbcheck.core.reconcile import Reconciliation, count_acks
 from dbcheck.core.survivors import DIFFERENT, INTACT
 from dbcheck.core.table import TableFacts
 from dbcheck.errors import LogDamaged

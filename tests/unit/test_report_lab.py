@@ -3,28 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
+from dbcheck.judge.result import RunResult
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.report.lab import cycles_report, demo_bounds
 from dbcheck.report.verdict import tally
-from tests.kit.reports import printed
+from tests.kit.reports import printed, run_result
 
 
-def results(verdicts: Sequence[str], depth: str | None) -> list[Mapping[str, Any]]:
+def results(verdicts: Sequence[str], depth: str | None) -> list[RunResult]:
     return [
-        {
-            "run": f"run {number}",
-            "load": {"rate": 1234.5},
-            "confirmed": 100,
-            "losses": {"missing-tail": 7} if verdict == "FAIL" else {},
-            "earlier_losses": {"missing-hole": 1234} if verdict == "FAIL" else {},
-            "recovered": 0,
-            "verdict": verdict,
-            "depth": {"depth": depth},
-            "image": f"runs/{number}/drive.img" if verdict == "FAIL" else "",
-            "lab": LabSpec("mysql", drive=DriveSpec(survivors="blocks")).to_values(),
-        }
+        run_result(
+            {
+                "run": f"run {number}",
+                "load": {"rate": 1234.5},
+                "confirmed": 100,
+                "losses": {"missing-tail": 7} if verdict == "FAIL" else {},
+                "earlier_losses": {"missing-hole": 1234} if verdict == "FAIL" else {},
+                "recovered": 0,
+                "verdict": verdict,
+                "depth": {"depth": depth},
+                "image": f"runs/{number}/drive.img" if verdict == "FAIL" else "",
+                "lab": LabSpec(
+                    "mysql", drive=DriveSpec(survivors="blocks")
+                ).to_values(),
+            }
+        )
         for number, verdict in enumerate(verdicts)
     ]
 
@@ -49,12 +55,12 @@ def test_losses_are_told_with_both_bounds() -> None:
 
 
 def test_a_cycle_without_a_measured_depth_is_counted_without_one() -> None:
-    unmeasured = {**results(["PASS"], None)[0], "depth": None}
+    unmeasured = replace(results(["PASS"], None)[0], depth=None)
     assert tally(unmeasured, *results(["PASS"], "OS")).depths == {"": 1, "OS": 1}
 
 
 def test_the_demo_says_what_its_passes_bound() -> None:
-    rows: list[tuple[Mapping[str, Any], Mapping[str, Any]]] = [
+    rows: list[tuple[Mapping[str, Any], RunResult]] = [
         ({}, result) for result in results(["PASS", "FAIL", "PASS"], "DRIVE")
     ]
     assert demo_bounds(rows) == [

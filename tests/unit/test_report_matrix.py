@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
-from typing import Any
 
 import pytest
 
+from dbcheck.core.verdict import Verdict
+from dbcheck.judge.result import RunResult
 from dbcheck.report.matrix import Line, comparison, matrix_report
-from tests.kit.reports import printed
+from tests.kit.reports import printed, run_result
 
 
 def cycle(
@@ -18,23 +18,25 @@ def cycle(
     rate: float = 1000.0,
     control: bool = False,
     lost: int | None = 0,
-) -> Mapping[str, Any]:
-    return {
-        "verdict": verdict,
-        "reasons": [f"why it is {verdict}"],
-        "control": control,
-        "load": {"rate": rate, "latency_ms": {"p99": rate / 100}},
-        "losses": None if lost is None else {"missing-tail": lost},
-        "earlier_losses": {},
-        "depth": {"depth": "DRIVE"},
-        "lab": {"rung": "drive", "drive": {"survivors": "none"}},
-        "cut_class": "lab drive",
-    }
+) -> RunResult:
+    return run_result(
+        {
+            "verdict": verdict,
+            "reasons": [f"why it is {verdict}"],
+            "control": control,
+            "load": {"rate": rate, "latency_ms": {"p99": rate / 100}},
+            "losses": None if lost is None else {"missing-tail": lost},
+            "earlier_losses": {},
+            "depth": {"depth": "DRIVE"},
+            "lab": {"rung": "drive", "drive": {"survivors": "none"}},
+            "cut_class": "lab drive",
+        }
+    )
 
 
-SAFE = Line("safe", "", "PASS", 50.0, [cycle(rate=r) for r in (10, 30, 20)], "")
-LOSSY = Line("lossy", "", "FAIL", 50.0, [cycle("FAIL", lost=9), cycle()], "")
-BROKEN = Line("broken", "", "", None, [], "it did not start")
+SAFE = Line("safe", "", Verdict.PASS, 50.0, [cycle(rate=r) for r in (10, 30, 20)], "")
+LOSSY = Line("lossy", "", Verdict.FAIL, 50.0, [cycle("FAIL", lost=9), cycle()], "")
+BROKEN = Line("broken", "", None, None, [], "it did not start")
 
 
 def test_a_rate_is_the_median_and_its_price_is_that_of_durable_commits() -> None:
@@ -53,7 +55,7 @@ def test_one_loss_decides_a_verdict() -> None:
 
 def test_a_control_that_lost_what_it_must_is_a_configuration_that_loses() -> None:
     line = dataclasses.replace(LOSSY, cycles=[cycle(control=True, lost=5)])
-    assert (line.verdict, line.tally.losses, line.tally.cuts) == ("FAIL", 1, 1)
+    assert (line.verdict, line.tally.losses, line.tally.cuts) == (Verdict.FAIL, 1, 1)
 
 
 def test_a_server_that_did_not_come_back_lost_all() -> None:
@@ -66,10 +68,10 @@ def test_a_server_that_did_not_come_back_lost_all() -> None:
     ("line", "good"),
     [
         (SAFE, True),
-        (dataclasses.replace(SAFE, expect=""), True),
-        (dataclasses.replace(SAFE, expect="FAIL"), False),
+        (dataclasses.replace(SAFE, expect=None), True),
+        (dataclasses.replace(SAFE, expect=Verdict.FAIL), False),
         (dataclasses.replace(SAFE, error="interrupted"), False),
-        (dataclasses.replace(SAFE, expect="", cycles=[cycle("INCONCLUSIVE")]), False),
+        (dataclasses.replace(SAFE, expect=None, cycles=[cycle("INCONCLUSIVE")]), False),
         (BROKEN, False),
     ],
 )
@@ -85,7 +87,7 @@ def test_a_line_that_failed_hides_no_other(columns: int) -> None:
     assert "About it" in text
     for line in (SAFE, LOSSY):
         assert any(
-            row.startswith(line.name) and line.verdict in row
+            row.startswith(line.name) and str(line.to_values()["verdict"]) in row
             for row in text.splitlines()
         )
     assert "broken: it did not start" in text
@@ -96,7 +98,7 @@ def test_a_line_that_failed_hides_no_other(columns: int) -> None:
 
 
 def test_what_comes_out_otherwise_is_told() -> None:
-    text = printed(matrix_report([dataclasses.replace(SAFE, expect="FAIL")]))
+    text = printed(matrix_report([dataclasses.replace(SAFE, expect=Verdict.FAIL)]))
     assert "safe: expected FAIL, got PASS" in text
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -7,38 +8,9 @@ import pytest
 from dbcheck.lab.spec import SURVIVORS, DriveSpec, LabSpec
 from dbcheck.report import verdict
 from dbcheck.report.verdict import lab_scope, verdict_report
-from tests.kit.reports import printed
+from tests.kit.reports import VALUES, printed, run_result
 
-RESULT: dict[str, Any] = {
-    "verdict": "PASS",
-    "reasons": ["all kept"],
-    "final": True,
-    "target": "postgresql://db1/dbcheck",
-    "server": "PostgreSQL 15",
-    "witness": {"url": "ssh://w/acks", "kind": "ssh"},
-    "folder": "runs/1",
-    "stored": True,
-    "workload": "insert",
-    "sessions": 1,
-    "seed": 1,
-    "load": None,
-    "confirmed": None,
-    "evidence": [],
-    "ranges": [],
-    "page_cache_kept": False,
-    "settings_at_fault": [],
-    "layers_at_fault": [],
-    "other_settings": [],
-    "left_on_host": None,
-    "witness_alone": False,
-    "losses": {},
-    "earlier_losses": {},
-    "lab": {},
-    "image": "",
-    "control": False,
-    "cut_class": "AC",
-    "class_assumed": False,
-}
+RESULT: Mapping[str, Any] = VALUES
 
 
 @pytest.mark.parametrize(
@@ -48,7 +20,7 @@ RESULT: dict[str, Any] = {
 def test_a_reset_is_always_told(depth: dict[str, Any] | None) -> None:
     for cut_class, told in (("reset", True), ("AC", False)):
         result = {**RESULT, "power": "sysrq", "cut_class": cut_class, "depth": depth}
-        shown = printed(verdict_report(result))
+        shown = printed(verdict_report(run_result(result)))
         assert f"sysrq, class of the cut: {cut_class}" in shown
         assert ("It was a reset: the drives kept their power" in shown) is told
 
@@ -56,7 +28,9 @@ def test_a_reset_is_always_told(depth: dict[str, Any] | None) -> None:
 def test_a_class_that_nobody_declared_is_shown_as_assumed() -> None:
     for assumed, words in ((False, "cut: AC\n"), (True, "cut: AC (assumed)\n")):
         result = {**RESULT, "power": "manual", "depth": None, "class_assumed": assumed}
-        shown = "\n".join(map(str.rstrip, printed(verdict_report(result)).split("\n")))
+        shown = "\n".join(
+            map(str.rstrip, printed(verdict_report(run_result(result))).split("\n"))
+        )
         assert words in shown
 
 
@@ -70,7 +44,7 @@ def test_a_layer_that_holds_flushes_back_is_shown_instead_of_advice() -> None:
             "cut_class": "AC",
             "layers_at_fault": layers,
         }
-        shown = printed(verdict_report(changed))
+        shown = printed(verdict_report(run_result(changed)))
         assert ("RAID controller" in shown) is not bool(layers)
         assert all(said in shown for said in layers)
 
@@ -86,7 +60,7 @@ def test_a_cut_that_spared_every_page_cache_blames_no_drive(
     seen = {"depth": depth, "reasons": ["!"]} if depth else None
     loss = {"losses": {"missing-tail": 9}, "verdict": "FAIL", "depth": seen}
     spared = {"page_cache_kept": kept, "power": "exec"}
-    shown = printed(verdict_report({**RESULT, **loss, **spared}))
+    shown = printed(verdict_report(run_result({**RESULT, **loss, **spared})))
     assert ("Look below it" in shown) is not kept
     assert ("The server itself lost them, or somebody who wrote" in shown) is kept
 
@@ -107,7 +81,7 @@ def test_a_loss_says_that_a_backup_that_was_put_back_looks_the_same(
     item = {"item": "not restored", "standing": standing, "reason": "why"}
     evidence = [{**item, "required": False}] if standing else []
     changed = {**RESULT, **loss, "power": "exec", "lab": lab, "evidence": evidence}
-    shown = printed(verdict_report(changed))
+    shown = printed(verdict_report(run_result(changed)))
     assert ("older copy of the data" in shown) is said
     assert ("put in its place is not known: why" in shown) is (
         standing == "not observable"
@@ -118,7 +92,7 @@ def test_rows_of_earlier_cycles_have_a_line_of_their_own() -> None:
     rows = dict.fromkeys(("confirmed", "kept", "recovered", "unconfirmed"), 3)
     gone = {"earlier_losses": {"missing-hole": 3221}, "earlier": 12, "verdict": "FAIL"}
     result = {**RESULT, **rows, **gone, "power": "exec", "depth": None}
-    shown = printed(verdict_report(result))
+    shown = printed(verdict_report(run_result(result)))
     assert "earlier rows  3,221 missing-hole, 12 still there" in shown
     assert "RAID controller" in shown
 
@@ -134,7 +108,7 @@ def test_every_pass_says_what_it_bounds(
 ) -> None:
     measured = {"depth": depth, "reasons": ["!"]} if depth else None
     shown = {**RESULT, "power": "exec", "lab": lab, "depth": measured}
-    said = printed(verdict_report(shown))
+    said = printed(verdict_report(run_result(shown)))
     bound = f"No loss in 1 cut{where}: at most 95% of cuts lose, 95% confidence."
     assert bound in said
 
@@ -147,7 +121,7 @@ def test_a_control_bounds_nothing() -> None:
         "lab": {"rung": "drive", "drive": {"survivors": "none"}},
         "depth": None,
     }
-    said = printed(verdict_report({**shown, "control": True}))
+    said = printed(verdict_report(run_result({**shown, "control": True})))
     assert "Scope" in said
     assert "confidence" not in said
 

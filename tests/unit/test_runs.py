@@ -12,9 +12,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dbcheck.core.records import AfterRecord, RestoreRecord, StoredRows
+from dbcheck import stored
+from dbcheck.core.records import LOGS_MAX, AfterRecord, RestoreRecord, StoredRows
 from dbcheck.errors import DbcheckError, RunFormatError, RunWriteError, UsageError
-from dbcheck.runs import LOGS_MAX, Manifest, RunFolder, new_run_id, require_run_id
+from dbcheck.runs import RunFolder, new_run_id, read_manifest, require_run_id
 from tests.kit.cycles import record, records_of
 from tests.kit.samples import FACTS, LOAD, MANIFEST
 from tests.kit.stored_run import manifest
@@ -94,11 +95,11 @@ def test_a_manifest_of_rows_that_no_run_has_is_refused(
     path: tuple[str, ...], value: Any
 ) -> None:
     """A witness may have written it; such rows would take all memory, or crash."""
-    values = json.loads(MANIFEST.to_bytes())
+    values = json.loads(stored.to_bytes(MANIFEST))
     _change(values, path, value)
     _sign(values)
     with pytest.raises(RunFormatError, match="w is damaged: no (run|payload)"):
-        Manifest.from_bytes(json.dumps(values).encode(), "w")
+        read_manifest(json.dumps(values).encode(), "w")
 
 
 def test_run_ids() -> None:
@@ -227,8 +228,8 @@ def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("logs", [0, LOGS_MAX + 1, 10**12])
 def test_a_run_has_no_more_logs_than_a_load_has_processes(logs: int) -> None:
-    content = manifest().to_bytes().replace(b'"logs": 2', b'"logs": %d' % logs)
+    content = stored.to_bytes(manifest()).replace(b'"logs": 2', b'"logs": %d' % logs)
     with pytest.raises(RunFormatError, match="^here is damaged"):
-        Manifest.from_bytes(content, "here")
+        read_manifest(content, "here")
     with pytest.raises(ValueError, match="cannot have"):
         replace(manifest(), logs=logs)

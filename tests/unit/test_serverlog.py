@@ -6,14 +6,14 @@ import time
 
 import pytest
 
-from dbcheck.core import serverlog
-from dbcheck.core.evidence import Item, Standing
 from dbcheck.core.target import LogTail
 from dbcheck.hosts.host import LOG_BYTES_MAX
+from dbcheck.judge import serverlog
+from dbcheck.judge.item import Item, ItemId, Standing
 
 
-def told(name: str, text: str) -> Item:
-    return serverlog.crash_item(name, LogTail(text, False, False))
+def told(text: str) -> Item:
+    return serverlog.crash_item(ItemId.SERVER_LOG, LogTail(text, False, False))
 
 
 def replayed(text: str) -> Item | None:
@@ -116,7 +116,7 @@ def replayed(text: str) -> Item | None:
     ],
 )
 def test_the_servers_log(line: str, standing: Standing) -> None:
-    item = told("log", f"before\n{line}\nafter")
+    item = told(f"before\n{line}\nafter")
     assert item.standing is standing
 
 
@@ -133,14 +133,14 @@ def test_a_log_of_which_only_a_part_is_known_proves_no_crash(
     truncated: bool, rewound: bool, text: str, standing: Standing
 ) -> None:
     log = LogTail(text, truncated, rewound)
-    assert serverlog.crash_item("log", log).standing is standing
+    assert serverlog.crash_item(ItemId.SERVER_LOG, log).standing is standing
     replay = "redo starts at 0/10\nredo done at 0/20\n"
     assert serverlog.replayed(LogTail(replay, truncated, rewound)) is None
 
 
 def test_a_shutdown_outweighs_a_crash_in_the_log() -> None:
     both = "Shutdown completed; log sequence\nStarting crash recovery"
-    assert told("log", both).standing is Standing.CONTRADICTED
+    assert told(both).standing is Standing.CONTRADICTED
 
 
 @pytest.mark.parametrize(
@@ -210,6 +210,6 @@ def test_a_recovery_that_had_nothing_to_replay_followed_a_checkpoint() -> None:
 def test_a_line_of_names_is_searched_in_no_time() -> None:
     """As much as is read of a log; each name once began a search to the line's end."""
     began_s = time.process_time()
-    item = told("log", "mysqld" * (LOG_BYTES_MAX // 6))
+    item = told("mysqld" * (LOG_BYTES_MAX // 6))
     assert item.standing is Standing.NOT_OBSERVABLE
     assert time.process_time() - began_s < 5

@@ -11,17 +11,18 @@ import pytest
 
 from dbcheck.campaign.judging import judge_run
 from dbcheck.campaign.outcome import to_json
-from dbcheck.campaign.settings import NAME, hiding, made_durable, settings_of
 from dbcheck.core.depth import Depth, Remains, Ring
-from dbcheck.core.evidence import Standing, Verdict
-from dbcheck.core.records import AfterRecord
+from dbcheck.core.records import AfterRecord, Manifest
 from dbcheck.core.target import HostAfter
+from dbcheck.core.verdict import Verdict
+from dbcheck.judge.item import ItemId, Standing
+from dbcheck.judge.settings import hiding, made_durable, settings_at
 from dbcheck.lab.spec import SURVIVORS
 from dbcheck.report.campaign import campaigns_report
 from dbcheck.report.verdict import verdict_report
-from dbcheck.runs import Manifest, RunFolder
+from dbcheck.runs import RunFolder
 from dbcheck.witness.log import FrameLogReader
-from tests.kit.reports import printed
+from tests.kit.reports import printed, run_result
 from tests.kit.stored_run import EARLIER, load_record, manifest, stored_run
 
 TABLE = "ledger"
@@ -195,7 +196,7 @@ def test_a_setting_that_could_not_be_read_is_shown_and_holds_the_pass_back(
         said.startswith("synchronous_commit = unknown")
         for said in result["other_settings"]
     )
-    assert "synchronous_commit = unknown" in printed(verdict_report(result))
+    assert "synchronous_commit = unknown" in printed(verdict_report(run_result(result)))
 
 
 def test_a_server_that_may_fetch_lost_rows_from_others_does_not_pass(
@@ -336,8 +337,10 @@ def test_canaries_that_were_left_behind_are_named_with_what_removes_them(
     assert gone["left_on_host"] is None
     left = judged(tmp_path / "2", after=lambda after: replace(after, host=None))
     assert left["left_on_host"]["command"] == "rm -r -- /c /wal/c"
-    assert "Remove them there: rm -r -- /c /wal/c" in printed(verdict_report(left))
-    assert "Remove them" not in printed(verdict_report(gone))
+    assert "Remove them there: rm -r -- /c /wal/c" in printed(
+        verdict_report(run_result(left))
+    )
+    assert "Remove them" not in printed(verdict_report(run_result(gone)))
 
 
 def test_a_log_that_was_never_asked_for_is_not_missed(tmp_path: Path) -> None:
@@ -355,7 +358,7 @@ def test_a_log_that_was_never_asked_for_is_not_missed(tmp_path: Path) -> None:
 def test_a_measured_depth_is_never_called_unmeasured(tmp_path: Path) -> None:
     for depth in Depth:
         result = judged(tmp_path / depth.value, depth=depth)
-        shown = printed(verdict_report(result))
+        shown = printed(verdict_report(run_result(result)))
         assert "was not measured" not in shown
 
 
@@ -436,26 +439,26 @@ def test_a_place_that_was_not_looked_at_counts_as_the_deepest() -> None:
     assert made.host is not None
     facts = replace(made.host.facts, unseen={"WAL": "/wal: Permission denied"})
     unseen = replace(made, host=replace(made.host, facts=facts))
-    assert settings_of(made, None, [Depth.OS]).depth is Depth.OS
-    assert settings_of(unseen, None, [Depth.OS]).depth is Depth.DRIVE
+    assert settings_at(made, None, [Depth.OS]).depth is Depth.OS
+    assert settings_at(unseen, None, [Depth.OS]).depth is Depth.DRIVE
 
 
 def test_a_setting_that_was_worse_before_the_cut_counts() -> None:
     made = manifest()
     then = {**made.before.settings, "synchronous_commit": "off"}
     during = replace(load_record(), settings=then)
-    (found,) = settings_of(made, during, [Depth.OS]).at_fault(lost=True)
+    (found,) = settings_at(made, during, [Depth.OS]).at_fault(lost=True)
     assert str(found) == "synchronous_commit = off"
-    assert not settings_of(made, load_record(), [Depth.OS]).at_fault(lost=True)
+    assert not settings_at(made, load_record(), [Depth.OS]).at_fault(lost=True)
     control = replace(made, control=True)  # which relaxes the server itself
-    assert not settings_of(control, during, [Depth.OS]).at_fault(lost=True)
+    assert not settings_at(control, during, [Depth.OS]).at_fault(lost=True)
 
 
 def test_lost_none_by_chance_is_said_only_if_nothing_was_lost() -> None:
     made = manifest()
     relaxed = {**made.before.settings, "synchronous_commit": "off"}
     weak = replace(made, before=replace(made.before, settings=relaxed))
-    settings = settings_of(weak, None, [Depth.OS])
+    settings = settings_at(weak, None, [Depth.OS])
     assert "happened to lose none" in settings.item(kept=True).reason
     assert settings.item(kept=False).reason.endswith("documented to lose commits")
 
@@ -473,7 +476,7 @@ def test_a_lost_row_of_an_earlier_cycle_is_a_loss_too(
     run = stored_run(RunFolder.create(tmp_path, weak))
     run.write_load(replace(load_record(), settings=relaxed))
     outcome = judge_run(run, FrameLogReader())
-    (item,) = (one for one in outcome.judgement.items if one.name == NAME)
+    (item,) = (one for one in outcome.judgement.items if one.id is ItemId.SETTINGS)
     assert ("happened to lose none" in item.reason) is (earlier == 1)
     assert (outcome.verdict is Verdict.FAIL) is (earlier == 2)
 
@@ -501,7 +504,7 @@ def test_a_lab_that_tears_writes_is_not_assumed_to_keep_pages_whole(
     before = {**made.before.settings, "full_page_writes": "off"}
     lab = {"rung": "drive", "drive": {"survivors": survivors}}
     torn = replace(made, before=replace(made.before, settings=before), lab=lab)
-    assert settings_of(torn, None, [Depth.DRIVE]).item(kept=True).standing is standing
+    assert settings_at(torn, None, [Depth.DRIVE]).item(kept=True).standing is standing
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.core.evidence import Verdict
+from dbcheck.core.verdict import Verdict
 from dbcheck.lab.spec import ENGINES, FILESYSTEMS
 from tests.soak import record
 from tests.soak.case import KINDS, Case, complaint, keeps

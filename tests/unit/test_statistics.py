@@ -6,7 +6,6 @@ from fractions import Fraction
 
 import pytest
 
-from dbcheck.core.evidence import Verdict
 from dbcheck.core.statistics import (
     PPM,
     Comparison,
@@ -19,6 +18,7 @@ from dbcheck.core.statistics import (
     unseen_ppm,
     unseen_sentence,
 )
+from dbcheck.core.verdict import Verdict
 from tests.kit.binomial import exactly
 
 PASS, FAIL, INCONCLUSIVE = Verdict.PASS, Verdict.FAIL, Verdict.INCONCLUSIVE

@@ -15,7 +15,7 @@ from dbcheck.campaign.folder import CampaignFolder, Plan
 from dbcheck.campaign.judging import judge_run
 from dbcheck.campaign.outcome import to_json
 from dbcheck.cli import campaign_run, root
-from dbcheck.core.evidence import Verdict
+from dbcheck.core.verdict import Verdict
 from dbcheck.errors import RunWriteError
 from dbcheck.lab.drive.image import copy_drive
 from dbcheck.runs import RunFolder

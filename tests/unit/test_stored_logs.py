@@ -12,9 +12,10 @@ from dbcheck.campaign.judging import judge_run
 from dbcheck.campaign.logs import StoredLogs
 from dbcheck.core.history import Ack
 from dbcheck.core.reconcile import count_acks
+from dbcheck.core.records import LoadRecord
+from dbcheck.core.witnessed import WindowFacts
 from dbcheck.errors import LogDamaged, RunFormatError, WitnessError
-from dbcheck.ports.witness import WindowFacts
-from dbcheck.runs import LoadRecord, RunFolder
+from dbcheck.runs import RunFolder
 from dbcheck.witness.log import FrameLogReader
 from tests.kit.samples import LOAD, MANIFEST
 from tests.kit.stored_run import acks_of as stored_acks

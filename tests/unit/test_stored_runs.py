@@ -12,10 +12,10 @@ import pytest
 
 from dbcheck.campaign.judging import judge_run
 from dbcheck.campaign.outcome import Outcome, to_json
-from dbcheck.core.evidence import Verdict
 from dbcheck.core.expected import Sizes
 from dbcheck.core.schedule import Schedule
 from dbcheck.core.table import LEDGER
+from dbcheck.core.verdict import Verdict
 from dbcheck.errors import RunFormatError
 from dbcheck.formats import FORMAT
 from dbcheck.runs import RunFolder
@@ -196,7 +196,7 @@ def on_real_hardware(run: Path, *, exact: bool) -> None:
 
 
 def standings(outcome: Outcome) -> dict[str, Any]:
-    return {item.name: item for item in outcome.judgement.items}
+    return {item.id.value: item for item in outcome.judgement.items}
 
 
 def test_format_2_on_real_hardware_shows_no_drive_and_no_other_place(
@@ -207,9 +207,9 @@ def test_format_2_on_real_hardware_shows_no_drive_and_no_other_place(
     on_real_hardware(run.path, exact=True)
     outcome = judged(run)
     assert outcome.manifest.cut_class.value == "unknown"
-    assert outcome.depth is not None
-    assert outcome.depth.depth is None
-    assert "unknown on other places" in outcome.depth.reasons[0]
+    assert outcome.case.depth is not None
+    assert outcome.case.depth.depth is None
+    assert "unknown on other places" in outcome.case.depth.reasons[0]
     assert outcome.verdict is Verdict.FAIL
     host = outcome.manifest.host
     assert host is not None

@@ -8,8 +8,8 @@ import pytest
 
 from dbcheck.core.cutclass import CutClass
 from dbcheck.core.depth import Depth
-from dbcheck.core.evidence import Standing
-from dbcheck.core.timeoff import TimeOff, time_without_power
+from dbcheck.judge.item import Standing
+from dbcheck.judge.timeoff import TimeOff, judge_time
 
 MEANT_S = 15.0
 SEEN = TimeOff(MEANT_S, 15.2, seen=True)
@@ -114,11 +114,11 @@ def test_a_cut_of_a_supply_must_last(
     cut: CutClass, time: TimeOff, standing: Standing, said: str
 ) -> None:
     for depth in (None, Depth.OS):
-        item = time_without_power(cut, time, depth)
+        item = judge_time(cut, time, depth)
         assert item is not None
         assert (item.standing, item.required) == (standing, True)
         assert said in item.reason
-    deep = time_without_power(cut, time, Depth.DRIVE)
+    deep = judge_time(cut, time, Depth.DRIVE)
     assert deep is not None
     assert deep.standing is Standing.PRESENT
 
@@ -126,21 +126,21 @@ def test_a_cut_of_a_supply_must_last(
 @pytest.mark.parametrize("cut", [CutClass.RESET, CutClass.HYPERVISOR_KILL])
 def test_what_takes_no_power_says_so(cut: CutClass) -> None:
     for depth in (Depth.OS, Depth.DRIVE):
-        item = time_without_power(cut, TimeOff(None, None, seen=False), depth)
+        item = judge_time(cut, TimeOff(None, None, seen=False), depth)
         assert item is not None
         assert (item.standing, item.required) == (Standing.ABSENT, False)
         assert "leaves the drives powered" in item.reason
 
 
 def test_an_undeclared_cut_that_ends_by_itself_claims_nothing_of_the_drives() -> None:
-    item = time_without_power(CutClass.UNKNOWN, TimeOff(None, None, seen=False), None)
+    item = judge_time(CutClass.UNKNOWN, TimeOff(None, None, seen=False), None)
     assert item is not None
     assert (item.standing, item.required) == (Standing.NOT_OBSERVABLE, False)
-    kept = time_without_power(CutClass.UNKNOWN, UNSEEN, Depth.OS)
+    kept = judge_time(CutClass.UNKNOWN, UNSEEN, Depth.OS)
     assert kept is not None
     assert (kept.standing, kept.required) == (Standing.ASSUMED, True)
 
 
 @pytest.mark.parametrize("cut", [CutClass.LAB_DRIVE, CutClass.PROCESS])
 def test_a_lab_keeps_no_time(cut: CutClass) -> None:
-    assert time_without_power(cut, TimeOff(None, None, seen=False), None) is None
+    assert judge_time(cut, TimeOff(None, None, seen=False), None) is None

@@ -8,8 +8,8 @@ import pytest
 from dbcheck import files, workload
 from dbcheck.cli.matrix_rows import read_matrix
 from dbcheck.core.plans.kinds import PlanKind
+from dbcheck.core.workload import Workload
 from dbcheck.errors import UsageError
-from dbcheck.workload import Workload
 
 GOOD: dict[str, Any] = {
     "plan": "insert",

@@ -7,11 +7,12 @@ from dataclasses import replace
 import pytest
 
 from dbcheck.core.depth import Depth, DepthFinding, Tally
-from dbcheck.core.evidence import Standing
-from dbcheck.core.placeevidence import VolumeDepth
-from dbcheck.core.target import Drive, Layer, Volume
-from dbcheck.core.writecache import write_cache_item
-from tests.kit.host_samples import FACTS, VOLUME
+from dbcheck.core.target import Drive, Layer, Volume, VolumeCanaries
+from dbcheck.judge.item import Item, Standing
+from dbcheck.judge.volumes import VolumeDepth
+from dbcheck.judge.writecache import write_cache
+from tests.kit.cases import case
+from tests.kit.host_samples import BEFORE, FACTS, VOLUME
 
 BACK, THROUGH = "write back", "write through"
 NONE = Tally(0, 0, 0)
@@ -31,10 +32,19 @@ def volume(*layers: Layer) -> Volume:
     return replace(VOLUME, layers=layers, drives=drives)
 
 
+def judged(*cuts: VolumeDepth) -> Item | None:
+    """Judge a cut that went so deep on these volumes."""
+    facts = replace(FACTS, volumes=tuple(cut.volume for cut in cuts))
+    others = (VolumeCanaries("/c", "n"),) * (len(cuts) - 1)
+    of_host = case(replace(BEFORE, facts=facts, elsewhere=others))
+    vars(of_host)["depths"] = list(cuts)  # in the place of what canaries would show
+    return write_cache(of_host)
+
+
 def item(depth: Depth | None, *layers: Layer) -> tuple[Standing, str]:
     one = volume(*layers)
     cut = VolumeDepth(one, DepthFinding(depth, NONE, NONE, ("as measured",)))
-    found = write_cache_item(replace(FACTS, volumes=(one,)), [cut])
+    found = judged(cut)
     assert found is not None
     assert not found.required
     return found.standing, found.reason
@@ -111,17 +121,16 @@ def test_each_volume_is_judged_by_its_own_depth() -> None:
     data = volume(layer("sda", BACK))
     wal = replace(volume(layer("sdb", THROUGH)), places={"WAL": "/wal"})
     deep = DepthFinding(Depth.DRIVE, NONE, NONE, ("as measured",))
-    facts = replace(FACTS, volumes=(data, wal))
     cuts = [VolumeDepth(data, deep), VolumeDepth(wal, replace(deep, depth=Depth.OS))]
-    found = write_cache_item(facts, cuts)
+    found = judged(*cuts)
     assert found is not None
     assert found.standing is Standing.PRESENT
     assert "the kernel flushes sda; the kernel sends no flush to sdb" in found.reason
-    found = write_cache_item(facts, [cuts[0], VolumeDepth(wal, deep)])
+    found = judged(cuts[0], VolumeDepth(wal, deep))
     assert found is not None
     assert found.standing is Standing.CONTRADICTED
 
 
 def test_where_no_layer_is_known_nothing_is_said() -> None:
-    assert write_cache_item(None, []) is None
-    assert write_cache_item(FACTS, []) is None
+    assert write_cache(case()) is None
+    assert write_cache(case(BEFORE)) is None

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from dbcheck.core.classic import reconcile_ids
+from dbcheck.core.observed import Observed
 from dbcheck.core.operation import Operation, Statement, StatementSpec, Verb
-from dbcheck.core.plans.plan import AckStream, SurvivorStream
-from dbcheck.core.reconcile import Claim, Reconciliation
+from dbcheck.core.reconcile import Reconciliation
 from dbcheck.core.schedule import Schedule
 from dbcheck.core.survivors import Inspector
-from dbcheck.core.table import CLASSIC, TableFacts, TableSpec
+from dbcheck.core.table import CLASSIC, TableSpec
 
 INSERT_ID = StatementSpec(Verb.INSERT, CLASSIC, ())
 _STATEMENTS = (Statement(INSERT_ID.name, ()),)
@@ -38,20 +36,6 @@ class ClassicPlan:
         """Return what takes every row as it is: an id has no content."""
         return Inspector(self._schedule)
 
-    def judge(
-        self,
-        acks: AckStream,
-        survivors: Mapping[str, SurvivorStream],
-        *,
-        before: Mapping[str, TableFacts],
-        claim: Claim | None,
-        window_acks: int,
-    ) -> Reconciliation:
+    def judge(self, seen: Observed) -> Reconciliation:
         """Return the fate of each id, acked or read; see Plan.judge."""
-        return reconcile_ids(
-            acks,
-            survivors[CLASSIC.name],
-            before=before[CLASSIC.name],
-            claim=claim,
-            window_acks=window_acks,
-        )
+        return reconcile_ids(seen, CLASSIC)

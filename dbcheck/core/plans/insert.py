@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
+from dbcheck.core.observed import Observed
 from dbcheck.core.operation import Operation, Statement, StatementSpec, Verb
-from dbcheck.core.plans.plan import AckStream, SurvivorStream
-from dbcheck.core.reconcile import Claim, Reconciliation, reconcile
+from dbcheck.core.reconcile import Reconciliation, reconcile
 from dbcheck.core.schedule import Schedule
 from dbcheck.core.survivors import Inspector
-from dbcheck.core.table import LEDGER, TableFacts, TableSpec
+from dbcheck.core.table import LEDGER, TableSpec
 
 INSERT = StatementSpec(Verb.INSERT, LEDGER, LEDGER.columns[1:])
 _NAME = INSERT.name
@@ -34,21 +32,6 @@ class InsertPlan:
         """Return what judges the content of each row."""
         return Inspector(self._schedule)
 
-    def judge(
-        self,
-        acks: AckStream,
-        survivors: Mapping[str, SurvivorStream],
-        *,
-        before: Mapping[str, TableFacts],
-        claim: Claim | None,
-        window_acks: int,
-    ) -> Reconciliation:
+    def judge(self, seen: Observed) -> Reconciliation:
         """Return the fate of each ack and of each row; see Plan.judge."""
-        return reconcile(
-            acks,
-            survivors[LEDGER.name],
-            epoch=self._schedule.epoch,
-            before=before[LEDGER.name],
-            claim=claim,
-            window_acks=window_acks,
-        )
+        return reconcile(seen, LEDGER, self._schedule.epoch)

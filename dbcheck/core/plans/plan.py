@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
-from dbcheck.core.acks import AckArray
+from dbcheck.core.observed import Observed
 from dbcheck.core.operation import Operation, StatementSpec
-from dbcheck.core.reconcile import Claim, Reconciliation
-from dbcheck.core.survivors import Inspector, Records
-from dbcheck.core.table import TableFacts, TableSpec
-
-AckStream = Callable[[], Iterable[AckArray]]
-SurvivorStream = Callable[[], Iterable[Records]]
+from dbcheck.core.reconcile import Reconciliation
+from dbcheck.core.survivors import Inspector
+from dbcheck.core.table import TableSpec
 
 
 class Plan(Protocol):
@@ -39,18 +35,8 @@ class Plan(Protocol):
     def inspector(self, table: TableSpec) -> Inspector:
         """Return what judges the content of each row of *table*."""
 
-    def judge(
-        self,
-        acks: AckStream,
-        survivors: Mapping[str, SurvivorStream],
-        *,
-        before: Mapping[str, TableFacts],
-        claim: Claim | None,
-        window_acks: int,
-    ) -> Reconciliation:
+    def judge(self, seen: Observed) -> Reconciliation:
         """Return the fate of each ack and of each row that was read.
 
-        survivors, before: by the table's name.  Without a *claim*, rows beyond the
-        acks are legal as far as the window (*window_acks*) and one operation in
-        flight for each session explain them; raise LogDamaged if there are others.
+        Raise LogDamaged if the rows show that acks are gone from the log.
         """

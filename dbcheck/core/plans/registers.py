@@ -6,17 +6,15 @@ each register must hold the last of its operations whose inserted row is there.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from dbcheck.core.history import Key
+from dbcheck.core.observed import Observed
 from dbcheck.core.operation import Operation, Statement, StatementSpec, Verb
 from dbcheck.core.plans.insert import INSERT
-from dbcheck.core.plans.plan import AckStream, SurvivorStream
-from dbcheck.core.reconcile import Claim, Reconciliation, reconcile
+from dbcheck.core.reconcile import Reconciliation, reconcile
 from dbcheck.core.registers import judge_registers
 from dbcheck.core.schedule import Schedule, checksum, payload
 from dbcheck.core.survivors import Inspector
-from dbcheck.core.table import LEDGER, REGISTER, TableFacts, TableSpec
+from dbcheck.core.table import LEDGER, REGISTER, TableSpec
 
 SLOTS = 4  # registers of each session
 REGISTER_BYTES = 100
@@ -63,30 +61,10 @@ class RegistersPlan:
         seed, epoch = self._schedule.seed, self._schedule.epoch
         return Inspector(Schedule(seed, epoch, (REGISTER_BYTES,)), SLOTS)
 
-    def judge(
-        self,
-        acks: AckStream,
-        survivors: Mapping[str, SurvivorStream],
-        *,
-        before: Mapping[str, TableFacts],
-        claim: Claim | None,
-        window_acks: int,
-    ) -> Reconciliation:
+    def judge(self, seen: Observed) -> Reconciliation:
         """Return the fate of each ack and of each row; see Plan.judge."""
-        inserted = reconcile(
-            acks,
-            survivors[LEDGER.name],
-            epoch=self._schedule.epoch,
-            before=before[LEDGER.name],
-            claim=claim,
-            window_acks=window_acks,
-        )
+        epoch = self._schedule.epoch
+        inserted = reconcile(seen, LEDGER, epoch)
         return judge_registers(
-            inserted,
-            acks,
-            survivors[LEDGER.name],
-            survivors[REGISTER.name],
-            epoch=self._schedule.epoch,
-            before=before[REGISTER.name],
-            slots=SLOTS,
+            inserted, seen, LEDGER, REGISTER, epoch=epoch, slots=SLOTS
         )

@@ -1,0 +1,1 @@
+"""Judges a cycle from what was stored of it; touches no server, file or clock."""

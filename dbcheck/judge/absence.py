@@ -1,0 +1,126 @@
+"""Whose fault is a server that takes no queries after a cut?  Facts in, reasons out.
+
+It is the server's, or its storage's, if the power was cut, its host is up again with
+the same storage, and the server's own log says that its data ended its start.
+Everything else is a doubt: a service that nobody starts, a host that is down, and a
+recovery that takes long look the same over the network.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from dbcheck.core.gone import Gone
+from dbcheck.core.startlog import StartOutcome, Starts, before_starts, starts_in
+from dbcheck.core.target import HostAfter, HostBefore, LogTail
+from dbcheck.judge.case import Case
+from dbcheck.judge.host import boots, not_restored, same_storage
+from dbcheck.judge.item import Standing
+from dbcheck.judge.serverlog import crash_in
+
+
+@dataclass(frozen=True, slots=True)
+class Absence:
+    """Why the server is absent; one of the two is "".
+
+    failure: what its data did to it, in the words of its log.
+    doubt:   why that is not known.
+    """
+
+    failure: str = ""
+    doubt: str = ""
+
+
+def judge_absence(case: Case) -> Absence:
+    """Return whether the data of a server that does not answer are to blame.
+
+    case: with what its host reported after the cut, and with no server that answers.
+    """
+    before, after = case.before, case.host
+    doubt = _no_cut(case)
+    # The lab itself tells whether its server ended.
+    if not doubt and case.manifest.rung is not None and before is None:
+        doubt = (
+            "it runs, and no error ended it: it may still be recovering, so try again "
+            "with less else to do on this machine"
+        )
+    doubt = doubt or _host_not_back(before, after)
+    if doubt:
+        return Absence(doubt=doubt)
+    assert after is not None
+    for item in (same_storage(case), not_restored(case)):
+        if item is not None and item.standing is Standing.CONTRADICTED:
+            return Absence(doubt=item.reason)
+    return _by_log(after.log)
+
+
+def _no_cut(case: Case) -> str:
+    """Return why it is not shown that the power was cut, "" if it is."""
+    load, after = case.load, case.host
+    if load is not None and load.farewells:
+        return f"it told a session {load.farewells[0]!r}: a shutdown, not a cut"
+    asked = None  # the client did not live to say
+    if load is not None:
+        asked = load.cut is not None and load.gone is not Gone.NEVER
+    if asked is False:
+        return "no cut of its power is on record"
+    if case.manifest.rung is not None:
+        return ""
+    booted = boots(case.before, after)
+    if booted == "same":
+        return "its host has the same boot_id: its power was not cut"
+    if booted == "new" or (case.off_s is not None and asked):
+        return ""
+    if after is not None and after.facts is None:
+        return f"its host does not answer either: {after.failure}"
+    return (
+        "nothing shows that its host lost power and booted again (--target-host does)"
+    )
+
+
+def _host_not_back(before: HostBefore | None, after: HostAfter | None) -> str:
+    """Return why the host may be to blame, "" if it is up again."""
+    if before is None or after is None:
+        return "its host was not asked (--target-host asks it)"
+    if after.facts is None:
+        return f"its host does not answer either: {after.failure}"
+    return ""
+
+
+def _by_log(log: LogTail | None) -> Absence:
+    """Return what the log says of the server's starts since the preflight."""
+    if log is None:
+        return Absence(
+            doubt="its log was not read (--target-host and --server-log read it)"
+        )
+    if log.rewound:
+        return Absence(doubt="its log is shorter than before the cut")
+    standing, shut = crash_in(replace(log, text=before_starts(log.text)))
+    if standing is Standing.CONTRADICTED:
+        return Absence(doubt=f"its log: {shut}")
+    if log.truncated:
+        return Absence(
+            doubt="more was logged since the preflight than dbcheck reads: the last "
+            "start may not be in it"
+        )
+    starts = starts_in(log.text)
+    if starts.outcome is StartOutcome.DESTROYED:
+        return Absence(failure=f"it does not start: {_joined(starts)}")
+    if starts.outcome is StartOutcome.NEVER_STARTED:
+        return Absence(
+            doubt="its log shows no start since the cut: start the service, or, if it "
+            "runs, name the log that it writes now (--server-log)"
+        )
+    if starts.outcome is StartOutcome.RUNNING:
+        return Absence(
+            doubt="its log names no error: it may still be recovering, or it runs and "
+            "refuses the login"
+        )
+    said = _joined(starts) or "its log does not say why"
+    return Absence(
+        doubt=f"it does not start, and its log does not blame the data: {said}"
+    )
+
+
+def _joined(starts: Starts) -> str:
+    return "; ".join(starts.lines)

@@ -1,0 +1,86 @@
+"""What a control shows, and what its result means for the cycles after it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from dbcheck.core.control import ControlOutcome
+from dbcheck.core.history import PREFLIGHT_SESSION
+from dbcheck.core.loss import Losses, LossKind
+from dbcheck.core.reconcile import Reconciliation
+from dbcheck.core.verdict import Verdict
+from dbcheck.judge.case import Case
+from dbcheck.judge.item import Item, ItemId, Standing
+from dbcheck.judge.verdict import (
+    Judgement,
+    all_gone,
+    altered_earlier,
+    judge_rows,
+    replaced,
+)
+
+_NOTHING = "the control lost nothing"
+
+
+def judge_control(
+    judgement: Judgement, found: Reconciliation | None, strong: str = ""
+) -> Judgement:
+    """Return the verdict on a control, given the one on it as an ordinary cycle.
+
+    strong: what made its commits durable all the same, "" if it was seen to be weak.
+    Only a weak control that lost nothing says that the rig sees no losses.
+
+    A late flush can lose the last commits of each relaxed session and nothing else, so
+    any other loss is a FAIL, and so is a server that did not come back.  Where nothing
+    is left, not even what was committed before anything was relaxed, the control shows
+    no more than an ordinary cycle.  A loss, too, counts only with the evidence that an
+    ordinary PASS needs.  Rows that were perhaps altered before it do not invalidate
+    the control: they are named beside what it lost.
+    """
+    unknown = found is None or (found.counts and all_gone(found))
+    if found is None or unknown or replaced(found, judgement.items):
+        failed = judgement.verdict is Verdict.FAIL
+        outcome = ControlOutcome.FAILED if failed else ControlOutcome.UNFAIR
+        return replace(judgement, control=outcome)
+    items, counts = judgement.items, found.counts
+    lost = counts.pop(LossKind.MISSING_TAIL.value, 0)
+    if counts:
+        said = ", ".join(f"{rows:,} {kind}" for kind, rows in counts.items())
+        reason = f"the control lost more than the last commits of each session: {said}"
+        return Judgement(Verdict.FAIL, (reason,), items, ControlOutcome.FAILED)
+    if early := int((found.losses.columns["session"] == PREFLIGHT_SESSION).sum()):
+        reason = f"the control lost {early} rows from before its sessions were relaxed"
+        return Judgement(Verdict.FAIL, (reason,), items, ControlOutcome.FAILED)
+    others = replace(found, losses=Losses.of(()), earlier_lost={}, earlier_altered=0)
+    fairness = judge_rows(others, items)
+    if fairness.verdict is not Verdict.PASS:
+        said = f"the control lost {lost:,} rows" if lost else _NOTHING
+        reasons = (f"{said}, but {fairness.reasons[0]}", *fairness.reasons[1:])
+        return Judgement(Verdict.INCONCLUSIVE, reasons, items, ControlOutcome.UNFAIR)
+    if not lost:
+        outcome, reason = ControlOutcome.BLIND, _NOTHING
+        if strong:
+            outcome = ControlOutcome.UNFAIR
+            reason = f"{_NOTHING}, but it was not weak: {strong}"
+        return Judgement(Verdict.INCONCLUSIVE, (reason,), items, outcome)
+    reasons = (f"the control lost {lost:,} rows, as expected", *altered_earlier(found))
+    return Judgement(Verdict.PASS, reasons, items, ControlOutcome.LOST)
+
+
+def control(case: Case) -> Item | None:
+    """Judge whether the rig showed that it can see losses.
+
+    Of several tries before the cycle the last one decides; None without any.
+    """
+    controls = case.manifest.controls
+    if not controls:
+        return None
+    last = controls[-1]
+    if last.outcome is ControlOutcome.LOST:
+        return Item(ItemId.CONTROL, Standing.PRESENT, last.reason, required=True)
+    said = last.reason
+    if len(controls) > 1:
+        said += f", the last of {len(controls)} tries"
+    if last.outcome is ControlOutcome.BLIND:
+        said += ": this rig cannot see losses"
+    return Item(ItemId.CONTROL, Standing.ABSENT, said, required=True)

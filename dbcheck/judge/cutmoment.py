@@ -1,0 +1,98 @@
+"""When the power of a stored run went, by what evidence.
+
+A lab knows the moment.  A switch cuts at some time between being asked and reporting
+that it has cut; where that is more than a second after the last ack, the network may
+have failed first and the power gone later, when the drive had had time to write, so the
+moment is assumed.  A cut by hand comes at a moment that the client never learns.  What
+is known of it:
+
+- The server went silent, and so did its host: a power cut looks like that.  The host's
+  last report is taken to be the moment of the cut, or the last ack where no report came
+  after it.  That is assumed, never seen: a network that failed first looks the same.
+- The connections broke: a power cut leaves silence, so the server ended by itself, and
+  the power was cut at some time after that.  What the drive held may have been written.
+- The host still answered when the load was over: the power was cut after that.
+
+The last two hold for a switch that acts late, too.  And where blocks of the canaries
+survived that were written after the last report, the host had its power until then.
+"""
+
+from __future__ import annotations
+
+from dbcheck.core.depth import wrote_until_us
+from dbcheck.core.gone import Gone
+from dbcheck.core.records import LoadRecord
+from dbcheck.core.target import HostAfter
+
+LAST_ACK_AGE_MAX_S = 1.0
+_AGAIN = "cut again, while the server works"
+_ENDED_FIRST = (
+    "the server closed its connections, and a power cut leaves silence: it ended by "
+    f"itself, and how much later its power was cut by hand is not known; {_AGAIN}"
+)
+_SWITCHED_LATER = (
+    "the server closed its connections, and a power cut leaves silence: it ended by "
+    "itself, and its switch may have cut the power up to {:.1f} s later"
+    f"; {_AGAIN}"
+)
+_CUT_LATER = (
+    "the host still answered when the load was over: how much later its power was cut "
+    f"is not known; {_AGAIN}"
+)
+_NEVER_LOOKED = (
+    "the host was not asked whether it still answered when the load was over, so how"
+    f" much later its power was cut is not known; {_AGAIN}"
+)
+
+
+def cut_us(load: LoadRecord | None) -> int | None:
+    """Return the moment of the cut as well as it is known, or None.
+
+    In microseconds of the client's clock.  The cut cannot be earlier than the moment at
+    which the switch was asked, whatever happened to the sessions before; nor, if it was
+    made by hand, than the last report of the canaries on the host.
+    """
+    if load is None or undated(load):
+        return None
+    if load.cut is not None:
+        if load.cut.exact_us is not None:
+            return load.cut.exact_us
+        if load.cut.asked_us is not None:
+            return max(load.cut.asked_us, load.gone_us or 0)
+        if load.gone_us is not None and load.heard_us is not None:
+            return max(load.gone_us, load.heard_us)
+    return load.gone_us
+
+
+def wrote_us(load: LoadRecord, after: HostAfter | None) -> int | None:
+    """Return when the host surely still wrote its canaries; None if a cut is dated."""
+    dated = load.cut is None or load.cut.exact_us is not None
+    if dated or load.canaries is None or after is None or after.remains is None:
+        return None
+    return wrote_until_us(load.canaries, after.remains)
+
+
+def latest_us(load: LoadRecord) -> int | None:
+    """Return when a switch had surely cut; None if its cut is dated, or by hand."""
+    cut = load.cut
+    if cut is None or cut.by_hand or cut.exact_us is not None:
+        return None
+    return load.switched_us
+
+
+def undated(load: LoadRecord) -> str:
+    """Return why nothing dates a cut, "" if something does."""
+    if load.cut_failed:
+        return f"the switch failed, so whether it cut is not known: {load.cut_failed}"
+    if load.cut is None or load.cut.exact_us is not None:
+        return ""
+    if load.cut.by_hand and load.gone is Gone.BROKEN:
+        return _ENDED_FIRST
+    switched_us, gone_us = latest_us(load), load.gone_us
+    if switched_us is not None and gone_us is not None and load.gone is Gone.BROKEN:
+        late_s = (switched_us - gone_us) / 1e6
+        if late_s >= LAST_ACK_AGE_MAX_S:
+            return _SWITCHED_LATER.format(late_s)
+    if load.host_lived is None:
+        return _NEVER_LOOKED
+    return _CUT_LATER if load.host_lived else ""

@@ -1,0 +1,159 @@
+"""How the server ended: cut, crashed or shut down in an orderly way."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dbcheck.core.depth import Depth
+from dbcheck.core.gone import Gone
+from dbcheck.core.records import LoadRecord
+from dbcheck.judge.case import Case
+from dbcheck.judge.item import Item, ItemId, Standing
+from dbcheck.judge.server import restarted
+from dbcheck.judge.serverlog import server_log, server_log_sql
+
+_DARK = (
+    "it may have been shut down before that, unseen, if its network failed first; a "
+    "crash canary or its log would show that"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """What is known of the end of the server.
+
+    restarted:  another server process answers; None if that is not known.
+    canary:     the crash canary's row is still there; None if nobody knows.
+    by_session: the row stays also if the canary's session ended before the cut.
+    unflushed:  the server never flushes the canary: where its host loses power soon
+                after an orderly shutdown, the row is gone as after a crash.
+    no_canary:  why there was no crash canary, "" if there was one.
+    logged:     a log of the server tells of recovery from a crash.
+    exact:      the lab cut the power itself.
+    seen_off:   the switch read from its device that the power was off.
+    recorded:   what the host recorded of an orderly shutdown of its own.
+    cache_lost: what was written on the host without a flush is lost.
+    """
+
+    restarted: bool | None = None
+    canary: bool | None = None
+    by_session: bool = False
+    unflushed: bool = False
+    no_canary: str = ""
+    logged: bool = False
+    exact: bool = False
+    seen_off: bool = False
+    recorded: str = ""
+    cache_lost: bool = False
+
+    @property
+    def crashed(self) -> bool:
+        """Whether the server itself shows that it recovered from a crash."""
+        return self.canary is False or self.logged
+
+
+def ended(case: Case) -> Ended:
+    """Return what the records of a cycle show of the end of the server."""
+    manifest, after, load = case.manifest, case.after, case.load
+    held = load.canary_held if load else True
+    again = restarted(case)
+    logs = filter(None, (server_log(case), server_log_sql(case)))
+    cut = case.cut
+    least = case.shallowest.depth if case.shallowest else None
+    return Ended(
+        restarted=again.standing is Standing.PRESENT if again else None,
+        canary=after.canary if held or after.canary is False else None,
+        by_session=manifest.family == "mysql",  # see engines.mysql.canary
+        unflushed=manifest.before.product == "MySQL",
+        no_canary=manifest.no_canary
+        or ("" if held else "the canary's session ended before the cut"),
+        logged=any(item.standing is Standing.PRESENT for item in logs),
+        exact=cut is not None and cut.exact_us is not None,
+        seen_off=case.off_s is not None and cut is not None and cut.off_seen,
+        recorded=(after.host.shut_down or "") if after.host else "",
+        cache_lost=least in (Depth.OS, Depth.DRIVE),
+    )
+
+
+def not_shut_down(case: Case) -> Item:
+    """Judge whether the server ended without an orderly shutdown."""
+    standing, said = judge_end(case.load, ended(case))
+    return Item(ItemId.NOT_SHUT_DOWN, standing, said, required=True)
+
+
+def judge_end(load: LoadRecord | None, ended: Ended) -> tuple[Standing, str]:
+    """Return whether a server that *ended* so was not shut down, and why.
+
+    Silence alone proves nothing: where the network fails first, a server shuts down
+    unseen.
+    """
+    if against := _against(load, ended):
+        return Standing.CONTRADICTED, against
+    silent = load is not None and load.gone is Gone.SILENT
+    if shown := _shown(ended, silent=silent):
+        return Standing.PRESENT, shown
+    if silent and (lost := _lost_its_power(ended)):
+        return Standing.ASSUMED, f"it fell silent, and {lost}; {_DARK}"
+    return Standing.NOT_OBSERVABLE, _unknown(load, ended)
+
+
+def _against(load: LoadRecord | None, ended: Ended) -> str:
+    """Return what shows that the power of this server was not cut, "" if nothing."""
+    if ended.restarted is False:
+        return "the server never stopped: its start time did not change"
+    if load is not None and load.farewells:
+        return (
+            f"the server told a session {load.farewells[0]!r}: an orderly end,"
+            " not a power cut"
+        )
+    if ended.recorded:
+        return f"the host shut down in an orderly way: {ended.recorded}"
+    if ended.canary is not True:
+        return ""
+    if not ended.by_session:
+        return (
+            "the canary row that a crash removes is still there:"
+            " it was shut down, not cut"
+        )
+    if ended.exact or ended.logged:
+        return ""
+    return (
+        "the canary row that a crash removes is still there: it was shut down, not cut,"
+        " or the connection that held the canary broke before the cut"
+    )
+
+
+def _shown(ended: Ended, *, silent: bool) -> str:
+    """Return what shows that it was not shut down, "" if nothing does."""
+    if ended.canary is False and (silent or not ended.unflushed):
+        return "recovery from a crash removed the canary row"
+    if ended.logged:
+        return "the server's own log tells of recovery from a crash"
+    if ended.exact:
+        return "the lab cut its power"
+    return ""
+
+
+def _lost_its_power(ended: Ended) -> str:
+    """Return what shows that the host lost its power, if not when; "" if nothing."""
+    if ended.cache_lost:
+        return "its host lost data that an orderly shutdown would have written"
+    if ended.seen_off:
+        return "the switch saw the power off"
+    return ""
+
+
+def _unknown(load: LoadRecord | None, ended: Ended) -> str:
+    """Return why nobody knows how it ended."""
+    why = ended.no_canary or "no crash canary and no log tells how it ended"
+    if load is None:
+        return f"the client was lost before the cut; {why}"
+    if load.gone is Gone.SILENT:
+        return (
+            "it fell silent, as it also does if its network fails first and it then"
+            f" shuts down; {why}"
+        )
+    return (
+        "its connections were closed, as a shutdown does; a power cut leaves silence;"
+        f" {why}"
+    )

@@ -1,0 +1,293 @@
+"""What the target's host adds to the evidence."""
+
+from __future__ import annotations
+
+from dbcheck.core.cut import Rung
+from dbcheck.core.cutclass import CutClass
+from dbcheck.core.depth import Depth, DepthFinding, Remains
+from dbcheck.core.gone import Gone
+from dbcheck.core.target import Drive, HostAfter, HostBefore, TargetFacts
+from dbcheck.judge.case import Case
+from dbcheck.judge.ended import Ended, ended
+from dbcheck.judge.item import Item, ItemId, Standing
+
+_PRESENT, _CONTRADICTED = Standing.PRESENT, Standing.CONTRADICTED
+_UNSEEN = Standing.NOT_OBSERVABLE
+WALL_CLOCK_S = 60.0  # a client's wall clock is stepped by less during a run
+
+
+def asked_again(case: Case) -> Item | None:
+    """Judge whether all that the host told before the load was read again after it.
+
+    What was gathered before and is not there afterwards might have contradicted a PASS.
+    None if nothing was gathered.
+    """
+    before, after = case.before, case.host
+    if before is None:
+        return None
+    name = ItemId.HOST_ASKED_AGAIN
+    in_lab = case.manifest.rung is not None  # whose kernel never shuts down
+    if after is None:
+        said = f"host {before.facts.hostname} was asked before the load and not after"
+        said += " it, so its boot_id and canaries say nothing; name it (--target-host)"
+        return Item(name, _UNSEEN, said, True)
+    lacking = [
+        what
+        for what, there in (
+            ("boot_id and storage", after.facts is not None),
+            ("canaries", _all_read(before, after)),
+            ("server's log", after.log is not None or not before.log_path),
+            ("the host's records of a shutdown", in_lab or after.shut_down is not None),
+        )
+        if not there
+    ]
+    if not lacking:
+        return Item(name, _PRESENT, "all that it told before was read again", True)
+    missing = [one.missing for one in _remains(after) if one is not None]
+    why = after.failure or next(filter(None, missing), "")
+    said = f"not read after the cut: {', '.join(lacking)}"
+    return Item(name, _UNSEEN, f"{said}: {why}" if why else said, True)
+
+
+def _all_read(before: HostBefore, after: HostAfter) -> bool:
+    """Say whether all canaries that were started could be read."""
+    found = [one for one in _remains(after) if one is not None and not one.missing]
+    return len(found) == len(before.canary_folders)
+
+
+def _remains(after: HostAfter) -> tuple[Remains | None, ...]:
+    return (after.remains, *after.remains_elsewhere)
+
+
+def same_storage(case: Case) -> Item | None:
+    """Judge whether the host, and what each place lies on, are those from before."""
+    before, after = case.before, case.host
+    if before is None or after is None or after.facts is None:
+        return None
+    name = ItemId.SAME_STORAGE
+    then, now = _storage(before.facts), _storage(after.facts)
+    shared = [key for key in then if key in now]
+    for what, place in shared:
+        was, is_now = then[what, place], now[what, place]
+        if was != is_now:
+            said = f"{what}{_of(place)} was {was} and is {is_now}"
+            return Item(name, _CONTRADICTED, said, True)
+    seen = [place for volume in before.facts.volumes for place in volume.places]
+    if lost := [place for place in seen if place in after.facts.unseen]:
+        said = f"{lost[0]} cannot be looked at again: {after.facts.unseen[lost[0]]}"
+        return Item(name, _UNSEEN, said, True)
+    same = [what for what, place in shared if not place]
+    for volume in before.facts.volumes:
+        first = next(iter(volume.places))
+        of = _of(first) if before.facts.volumes[1:] else ""
+        same += [f"{w}{of}" for w, place in shared if place == first and w != "path"]
+    if not same:
+        return Item(name, _UNSEEN, "the host reports nothing of it", False)
+    return Item(name, _PRESENT, f"same {', '.join(same)}", True)
+
+
+def _of(place: str) -> str:
+    return f" of {place}" if place else ""
+
+
+def _storage(facts: TargetFacts) -> dict[tuple[str, str], str]:
+    """Return what tells hosts and drives apart: (what, place) -> its value.
+
+    The place is "" for what is the host's.
+    """
+    known = {("machine id", ""): facts.machine_id}
+    for volume in facts.volumes:
+        # With multipath a drive is listed once for each of its paths that is up.
+        drives = sorted({d.serial or d.wwid for d in volume.drives} - {""})
+        for place, path in volume.places.items():
+            known["path", place] = path
+            known["filesystem", place] = volume.filesystem_uuid
+            known["drives", place] = ", ".join(drives)
+    return {key: value for key, value in known.items() if value}
+
+
+def not_restored(case: Case) -> Item:
+    """Judge whether the data are those that the load was written to, and no copy.
+
+    Whether a whole filesystem was put back shows in the canaries alone, which went
+    back with it; and it shows as well if a drive lost all that it was ever given.
+    """
+    name, before, after = ItemId.NOT_RESTORED, case.before, case.host
+    if case.manifest.rung is Rung.DRIVE:
+        return Item(name, _PRESENT, "the lab's drive keeps its own data", False)
+    if before is None or after is None or after.facts is None:
+        said = "data directory not inspected (--target-host does)"
+        return Item(name, _UNSEEN, said, False)
+    then, now = before.facts.made, after.facts.made
+    shared = sorted(then.keys() & now.keys())
+    for what in shared:
+        if then[what] != now[what]:
+            where = "the data directory" if what == "." else what
+            said = f"{where} is another one: a copy was put in its place"
+            return Item(name, _CONTRADICTED, f"{said} ({now[what]})", False)
+    if not shared:
+        return Item(name, _UNSEEN, "no file of the data could be identified", False)
+    if after.remains is None or after.remains.missing:
+        said = "this run's canaries are gone, as if its filesystem had been restored"
+        return Item(name, _UNSEEN, said, False)
+    return Item(name, _PRESENT, "the data directory and its files are the same", False)
+
+
+def unsafe_shutdowns(case: Case) -> Item | None:
+    """Judge the drives' own counts of shutdowns without warning, None if none counts.
+
+    Every drive below a place is compared; a drive is known by its serial, for its name
+    may change with each boot.
+    """
+    before, after = case.before, case.host
+    if before is None or after is None or after.facts is None:
+        return None
+    then, now = _drives(before.facts), _drives(after.facts)
+    more: list[str] = []
+    silent: list[str] = []
+    absent = False
+    for key, drive in then.items():
+        later = now[key].unsafe_shutdowns if key in now else None
+        if drive.unsafe_shutdowns is None or later is None:
+            silent.append(drive.name)
+            continue
+        counted = later - drive.unsafe_shutdowns
+        absent = absent or counted <= 0
+        more.append(f"{drive.name} {counted}")
+    if not more:
+        return None
+    said = f"counted since: {', '.join(more)}"
+    if silent:
+        said += f"; {', '.join(silent)} cannot be read"
+    standing = Standing.ABSENT if absent else _PRESENT
+    return Item(ItemId.UNSAFE_SHUTDOWNS, standing, said, False)
+
+
+def _drives(facts: TargetFacts) -> dict[str, Drive]:
+    """Return every drive below a place, by what is its own."""
+    return {
+        drive.serial or drive.wwid or drive.name: drive
+        for volume in facts.volumes
+        for drive in volume.drives
+    }
+
+
+def host_went_down(case: Case) -> Item | None:
+    """Judge whether the host itself lost its power, and not the server alone.
+
+    None on the process rung, which kills the server alone and claims no more.
+    """
+    if case.manifest.rung is Rung.PROCESS:
+        return None
+    standing, said = went_down(case, ended(case), case.shallowest)
+    return Item(ItemId.HOST_DOWN, standing, said, required=True)
+
+
+def went_down(
+    case: Case, end: Ended, depth: DepthFinding | None
+) -> tuple[Standing, str]:
+    """Return whether a host whose server ended so, at such a depth, went down."""
+    measured = depth.depth if depth else None
+    said = depth.reasons[0] if depth and measured else ""
+    if measured is Depth.PROCESS:
+        return _CONTRADICTED, said
+    if case.manifest.rung is not None:  # the kernel of a lab keeps running
+        return _PRESENT, said or "the lab's drive lost its power"
+    booted, silent = boots(case.before, case.host), _fell_silent(case)
+    if against := _against(booted, end, dark_s(case)):
+        return _CONTRADICTED, against
+    # After a reset the host comes back at once.
+    reset = case.manifest.cut_class is CutClass.RESET
+    if booted == "new" and not silent and measured is None and not reset:
+        how = (
+            "nothing recorded how its connections ended"
+            if silent is None
+            else "its connections were closed, as a reboot closes them"
+        )
+        return _UNSEEN, (
+            f"it has another boot_id, but {how}, and the depth of the cut was not "
+            "measured; cut again"
+        )
+    if booted == "new":
+        return _PRESENT, "it has another boot_id"
+    if measured is not None:
+        return _PRESENT, said
+    return _from_afar(end, silent=silent)
+
+
+def _fell_silent(case: Case) -> bool | None:
+    """Return whether the sessions fell silent, None if nothing recorded their end.
+
+    They do so when their peer has no power, and also when the network between fails.
+    """
+    if case.load is None:
+        return None
+    return {Gone.SILENT: True, Gone.BROKEN: False}.get(case.load.gone)
+
+
+def dark_s(case: Case) -> float | None:
+    """Return how long after it was last heard the host's kernel started, in seconds.
+
+    None if that is not known.  The power was off for no longer than that.
+    """
+    manifest, load, after = case.manifest, case.load, case.host
+    if load is None or after is None or after.facts is None or after.wall_us is None:
+        return None
+    uptime_s = after.facts.uptime_s
+    last_us = max(load.last_ack_us or 0, load.heard_us or 0)
+    rebooted = boots(manifest.host, after) == "new"
+    if not rebooted or uptime_s is None or not last_us:
+        return None
+    heard_us = last_us + manifest.wall_us - manifest.clock_us
+    return (after.wall_us - heard_us) / 1e6 - uptime_s
+
+
+def _against(booted: str, end: Ended, after_s: float | None) -> str:
+    """Return what the host shows against a loss of its power, "" if nothing.
+
+    after_s: see dark_s().
+
+    A container may be given another boot_id at each start; its kernel's uptime
+    (/proc/uptime) is that of the host.
+    """
+    if booted == "same":
+        return "its boot_id has not changed: the host kept running"
+    if after_s is not None and after_s < -WALL_CLOCK_S:
+        return (
+            f"it has another boot_id, but its kernel started {-after_s:.0f} s before"
+            " it was last heard: a container was restarted, and its host kept running"
+        )
+    if end.recorded:
+        return f"it shut down in an orderly way: {end.recorded}"
+    return ""
+
+
+def _from_afar(end: Ended, *, silent: bool | None) -> tuple[Standing, str]:
+    """Judge by what the connections, the switch and the server's recovery showed."""
+    if silent is None:
+        return _UNSEEN, "nothing recorded how its connections ended"
+    if not silent:
+        return Standing.ABSENT, (
+            "its connections were closed at once, as no host without power can"
+        )
+    if end.seen_off:
+        return _PRESENT, "the switch saw the power off"
+    if end.crashed:
+        return Standing.ASSUMED, (
+            "the server crashed in silence: its host lost its power, or the network"
+            " failed and the server was killed; --target-host tells which"
+        )
+    return _UNSEEN, (
+        "its connections fell silent, as they also do if the network fails; name the"
+        " host (--target-host)"
+    )
+
+
+def boots(before: HostBefore | None, after: HostAfter | None) -> str:
+    """Return whether the host was booted since: "new", "same", "" if unknown."""
+    if before is None or after is None or after.facts is None:
+        return ""
+    then, now = before.facts.boot_id, after.facts.boot_id
+    if not then or not now:
+        return ""
+    return "same" if then == now else "new"

@@ -1,0 +1,64 @@
+"""Items of evidence: what they are called, and how each can stand."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+
+class ItemId(enum.Enum):
+    """Which item it is; the value names it in reports and in JSON."""
+
+    LOAD = "load at the cut"
+    NOT_SHUT_DOWN = "not shut down"
+    HOST_DOWN = "host went down"
+    SERVER_LOG = "server's log"
+    SERVER_LOG_SQL = "error log over SQL"
+    SINCE_CHECKPOINT = "since the checkpoint"
+    REPLAYED = "log replayed"
+    PLACES = "places"
+    SAME_STORAGE = "same storage"
+    NOT_RESTORED = "not restored"
+    UNSAFE_SHUTDOWNS = "unsafe shutdowns"
+    HOST_ASKED_AGAIN = "host asked again"
+    WITNESS_APART = "witness apart"
+    SWITCH_DEPTH = "switch's depth"
+    CUT_CLASS = "class of the cut"
+    RESTARTED = "server restarted"
+    CAME_BACK = "came back"
+    SAME_SERVER = "same server"
+    SAME_SETTINGS = "same settings"
+    SAME_TABLE = "same table"
+    WRITE_CACHE = "write cache"
+    TIME_OFF = "time without power"
+    CONTROL = "control"
+    WITNESS_LOG = "witness log"
+    WITNESS_AT_CUT = "witness at the cut"
+    SETTINGS = "durable settings"
+
+
+class Standing(enum.Enum):
+    """How an item of evidence stands.
+
+    ASSUMED: it rests on what a human was asked to do or declared, or on what something
+    else would explain as well but nothing contradicts; a PASS names it.
+    """
+
+    PRESENT = "present"
+    ASSUMED = "assumed"
+    ABSENT = "absent"
+    CONTRADICTED = "contradicted"
+    NOT_OBSERVABLE = "not observable"
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One item of evidence.
+
+    required: a PASS needs it present.  reason: what was seen, for a person.
+    """
+
+    id: ItemId
+    standing: Standing
+    reason: str
+    required: bool

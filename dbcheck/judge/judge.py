@@ -1,0 +1,74 @@
+"""Judges a cycle: its evidence first, then the fate of its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from dbcheck.core.control import ControlOutcome
+from dbcheck.core.verdict import Verdict
+from dbcheck.judge.case import Case
+from dbcheck.judge.control import judge_control
+from dbcheck.judge.host import not_restored
+from dbcheck.judge.item import Item
+from dbcheck.judge.server import same_server
+from dbcheck.judge.settings import made_durable, settings_of
+from dbcheck.judge.table import evidence
+from dbcheck.judge.verdict import (
+    Judgement,
+    judge_index,
+    judge_rows,
+    judge_unrecoverable,
+    stranger,
+)
+
+
+def judge(case: Case) -> Judgement:
+    """Return the verdict on *case*, with what it rests on."""
+    items = evidence(case)
+    if case.damage:
+        reason = f"the witness log is damaged: {case.damage}"
+        judgement = Judgement(Verdict.INCONCLUSIVE, (reason,), items)
+    else:
+        judgement = _as_a_cycle(case, items)
+    if case.manifest.control:
+        strong = made_durable(case.manifest, case.load)
+        judgement = judge_control(judgement, case.found, strong)
+    judgement = judge_index(judgement, case.found, case.after.index)
+    if judgement.control and judgement.verdict is Verdict.FAIL:
+        return replace(judgement, control=ControlOutcome.FAILED)
+    return judgement
+
+
+def other_data(case: Case) -> bool:
+    """Say whether other data answered than those that took the load."""
+    items = (same_server(case), not_restored(case))
+    return stranger([item for item in items if item is not None]) is not None
+
+
+def _as_a_cycle(case: Case, items: Sequence[Item]) -> Judgement:
+    """Judge a run whose witness log is intact, as an ordinary cycle."""
+    after = case.after
+    explained = settings_of(case).explains_everything
+    if after.unanswered:
+        return Judgement(Verdict.INCONCLUSIVE, (after.unanswered,), tuple(items))
+    if after.failure and stranger(items) is None:
+        return judge_unrecoverable(
+            after.failure,
+            items,
+            missing=after.missing,
+            explained=explained,
+            uncut=_is_gone_uncut(case),
+            spared=case.page_cache_kept,
+        )
+    cut, depth = case.manifest.cut_class, case.shown_depth
+    return judge_rows(case.found, items, cut, depth, explained=explained)
+
+
+def _is_gone_uncut(case: Case) -> bool:
+    """Say whether no server answers although nobody is known to have cut its power.
+
+    A record that was lost with the client may have shown a cut.
+    """
+    no_cut = case.load is not None and case.load.cut is None
+    return case.after.facts is None and no_cut

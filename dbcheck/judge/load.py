@@ -1,0 +1,107 @@
+"""Were commits at risk when the power went?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from dbcheck.core.gone import Gone
+from dbcheck.core.records import LoadRecord
+from dbcheck.judge.case import Case
+from dbcheck.judge.cutmoment import (
+    LAST_ACK_AGE_MAX_S,
+    cut_us,
+    latest_us,
+    undated,
+    wrote_us,
+)
+from dbcheck.judge.item import Item, ItemId, Standing
+
+_NOT_GONE: Mapping[Gone, tuple[Standing, str]] = {
+    Gone.NEVER: (Standing.CONTRADICTED, "the server went on answering: no cut"),
+    Gone.STALLED: (
+        Standing.CONTRADICTED,
+        "the server stalled, and then went on: no cut",
+    ),
+    Gone.UNSEEN: (
+        Standing.NOT_OBSERVABLE,
+        "the witness or the switch failed before the server was seen to go",
+    ),
+}
+
+
+def load_at_the_cut(case: Case) -> Item:
+    """Judge whether commits were under way when the power went."""
+    standing, reason = _at_risk(case)
+    return Item(ItemId.LOAD, standing, reason, required=True)
+
+
+def _at_risk(case: Case) -> tuple[Standing, str]:
+    load = case.load
+    if load is None:
+        return Standing.NOT_OBSERVABLE, (
+            "the client was lost before the cut, so the load may have been over"
+        )
+    if load.last_ack_us is None:
+        return Standing.ABSENT, "not one commit was acked"
+    if load.gone in _NOT_GONE:
+        return _NOT_GONE[load.gone]
+    if load.cut is None and not load.cut_failed:
+        return Standing.ABSENT, "the server stopped before its power was cut"
+    if not load.in_flight:
+        full = sum(one.acks for one in load.windows) >= case.manifest.window_acks
+        why = "the witness lagged and held them back" if full else "idle"
+        return Standing.ABSENT, f"no session waited for a reply: {why}"
+    if (went_us := cut_us(load)) is None:
+        why = undated(load) or "the moment of the cut is not known"
+        return Standing.NOT_OBSERVABLE, why
+    return _by_the_moment(case, load, load.last_ack_us, went_us)
+
+
+def _by_the_moment(
+    case: Case, load: LoadRecord, last_ack_us: int, went_us: int
+) -> tuple[Standing, str]:
+    """Judge by when the power went, and how well that is known."""
+    age_s = max(0, went_us - last_ack_us) / 1e6
+    at_work = f"{load.in_flight} sessions in flight"
+    said = f"last ack {age_s:.3f} s before the cut, {at_work}"
+    if age_s >= LAST_ACK_AGE_MAX_S:
+        return Standing.ABSENT, f"{said}: idle or stalled"
+    outlived_s = ((wrote_us(load, case.host) or last_ack_us) - last_ack_us) / 1e6
+    if outlived_s >= LAST_ACK_AGE_MAX_S:
+        return Standing.ABSENT, (
+            f"the host wrote on for at least {outlived_s:.1f} s after the last ack, as "
+            "its canaries show: the network or the server failed first and the power "
+            "went later, when the drives had had time to write; cut again"
+        )
+    if load.cut is not None and load.cut.by_hand:
+        return Standing.ASSUMED, (
+            f"{at_work}; when the power was cut by hand was not seen, so it is taken "
+            "to be the moment at which the server was last heard, or its host, "
+            f"{age_s:.3f} s after the last ack"
+        )
+    latest_s = ((latest_us(load) or last_ack_us) - last_ack_us) / 1e6
+    if latest_s >= LAST_ACK_AGE_MAX_S:
+        return Standing.ASSUMED, (
+            f"{at_work}; the switch reported its cut {latest_s:.1f} s after the last "
+            "ack, so the power is taken to have gone when the server fell silent, "
+            f"{age_s:.3f} s after that ack"
+        )
+    return Standing.PRESENT, said
+
+
+def since_checkpoint(case: Case) -> Item | None:
+    """Judge whether something was at risk in the server's log alone.
+
+    None if where the log stood is not known.
+    """
+    if case.load is None or case.load.log is None:
+        return None
+    begun, before = case.load.log
+    size = before.written - before.checkpoint
+    said = f"{size:,} bytes of log just before the cut"
+    standing = Standing.PRESENT
+    if size <= 0:
+        standing, said = Standing.ABSENT, f"{said}: all was checkpointed"
+    elif begun.checkpoint == before.checkpoint:
+        said += f", with all {sum(case.load.acked.values()):,} acks of the load"
+    return Item(ItemId.SINCE_CHECKPOINT, standing, said, required=False)

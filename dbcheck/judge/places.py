@@ -1,0 +1,80 @@
+"""What is known of the drives below the places that an ack depends on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dbcheck.core.layers import kinds
+from dbcheck.core.places import Place, outside
+from dbcheck.core.target import Volume
+from dbcheck.judge.case import Case
+from dbcheck.judge.item import Item, ItemId, Standing
+from dbcheck.judge.volumes import hidden_drives
+
+
+def places(case: Case) -> Item | None:
+    """Say on which drives the places lie, as far as anybody looked.
+
+    None if no host was asked and the server names none outside its data directory.
+    """
+    before = case.before
+    if before is None:
+        return _not_looked_at(case.manifest.places)
+    facts = before.facts
+    said = "; ".join(map(_on_its_layers, facts.volumes))
+    unseen = hidden_drives(facts.volumes)
+    unseen += [
+        f"{place} was not looked at ({why})" for place, why in facts.unseen.items()
+    ]
+    unseen += [
+        f"no canaries are on {volume.named} ({canaries.failure})"
+        for volume, canaries in zip(facts.volumes[1:], before.elsewhere, strict=True)
+        if canaries.failure
+    ]
+    if not unseen:
+        return Item(ItemId.PLACES, Standing.PRESENT, said, required=False)
+    said = "; ".join((*unseen, said))
+    return Item(ItemId.PLACES, Standing.NOT_OBSERVABLE, said, required=False)
+
+
+def _on_its_layers(volume: Volume) -> str:
+    """Return what a place lies on, e.g. "xfs on dm-crypt, LVM: data (sda)"."""
+    between = ", ".join(kinds(volume.layers))
+    on = f" on {between}" if between else ""
+    return f"{volume.filesystem}{on}: {volume.named}"
+
+
+def _not_looked_at(named_by_server: Sequence[Place]) -> Item | None:
+    apart = outside(named_by_server)
+    if not apart:
+        return None
+    named = ", ".join(f"{place.name} ({place.path or 'unknown'})" for place in apart)
+    said = (
+        f"outside of the data directory: {named}; on which drives is not known "
+        "(--target-host looks)"
+    )
+    return Item(ItemId.PLACES, Standing.NOT_OBSERVABLE, said, required=False)
+
+
+def switch_depth(case: Case) -> Item | None:
+    """Say how deep the same switch was seen to go on each place of this run.
+
+    None if nothing is known of this very host.  It says nothing of this run's own cut,
+    so nothing rests on it.
+    """
+    reached, before = case.manifest.reached, case.before
+    if reached is None or before is None:
+        return None
+    facts = before.facts
+    if not facts.machine_id or facts.machine_id != reached.machine_id:
+        return None
+    depths = {v.filesystem_uuid: v.depth for v in reached.volumes if v.filesystem_uuid}
+    said = [
+        f"{depths.get(volume.filesystem_uuid) or 'unknown'} on {volume.named}"
+        for volume in facts.volumes
+    ]
+    known = any(volume.filesystem_uuid in depths for volume in facts.volumes)
+    if not known:
+        return None
+    when = f"power test of {reached.at}, on the idle host: {'; '.join(said)}"
+    return Item(ItemId.SWITCH_DEPTH, Standing.PRESENT, when, required=False)

@@ -1,0 +1,155 @@
+"""What comes of a run, for whoever shows it; its JSON is what --json prints.
+
+docs/schema/run.json is the JSON Schema of RunResult.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from dbcheck.core.cutclass import CutClass
+from dbcheck.core.depth import Depth
+from dbcheck.core.loss import LossKind
+from dbcheck.core.records import LoadRecord
+from dbcheck.core.statistics import Statistics
+from dbcheck.core.verdict import Verdict
+from dbcheck.judge.item import ItemId, Standing
+
+
+@dataclass(frozen=True, slots=True)
+class WitnessResult:
+    """Where the acks were logged; kind: "ssh" or "file"."""
+
+    url: str
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class DepthResult:
+    """How deep a cut was seen to go, None if the canaries do not show it, and why."""
+
+    depth: Depth | None
+    reasons: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EvidenceResult:
+    """One item of evidence; required: a PASS needs it present."""
+
+    item: ItemId
+    standing: Standing
+    reason: str
+    required: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RangeResult:
+    """Losses of one kind, whose ids follow one another.
+
+    first_acked_before_cut_s, last_...: seconds; None if the moment is not known.
+    """
+
+    kind: LossKind
+    first_id: int
+    last_id: int
+    rows: int
+    first_acked_before_cut_s: float | None
+    last_acked_before_cut_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOnHost:
+    """Canaries that still lie on the target's host, and what removes them."""
+
+    host: str
+    command: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """What came of one run.
+
+    stored:     whether the judgement could be written to *folder*.
+    reasons:    sentences, the most important first.
+    final:      false if the run is to be reconciled again once the server is back.
+    server:     product and version.
+    class_assumed: nothing declared what was cut.
+    witness_alone_why: why the verdict rests on the witness's word alone.
+    load:       what the client saw of it, null if it was lost before it stored that.
+    depth:      null if it was not measured.
+    page_cache_kept: the cut is known to have destroyed the server's memory alone.
+    statistics: what this one cut proves, null of a control.
+    confirmed, kept, recovered, unconfirmed, foreign, earlier, earlier_altered: see
+                core.reconcile.Reconciliation; null if no rows were compared.
+    losses, earlier_losses: kind of loss -> rows, of this cycle and of earlier ones.
+    ranges:     the losses; ranges_left_out: how many more there are.
+    settings_at_fault, layers_at_fault, other_settings: sentences.
+    lab:        the lab's spec, {} on real hardware.
+    image:      where the lab's drive is kept as the cut left it, "" if it is not.
+    """
+
+    run: str
+    control: bool
+    folder: str
+    stored: bool
+    verdict: Verdict
+    reasons: tuple[str, ...]
+    final: bool
+    target: str
+    server: str
+    workload: str
+    sessions: int
+    seed: int
+    power: str
+    cut_class: CutClass
+    class_assumed: bool
+    witness: WitnessResult
+    witness_alone: bool
+    witness_alone_why: str
+    load: LoadRecord | None
+    depth: DepthResult | None
+    page_cache_kept: bool
+    statistics: Statistics | None
+    confirmed: int | None
+    kept: int | None
+    recovered: int | None
+    unconfirmed: int | None
+    foreign: int | None
+    earlier: int | None
+    earlier_altered: int | None
+    earlier_lost: Mapping[int, int] | None
+    losses: Mapping[str, int] | None
+    earlier_losses: Mapping[str, int] | None
+    ranges: tuple[RangeResult, ...]
+    ranges_left_out: int
+    evidence: tuple[EvidenceResult, ...]
+    settings_at_fault: tuple[str, ...]
+    layers_at_fault: tuple[str, ...]
+    other_settings: tuple[str, ...]
+    left_on_host: LeftOnHost | None
+    lab: Mapping[str, Any]
+    image: str
+
+    @property
+    def shown_depth(self) -> Depth | None:
+        """How deep the cut was seen to go, None if it is not known."""
+        return self.depth.depth if self.depth else None
+
+    @property
+    def rows_lost(self) -> tuple[int, int] | None:
+        """How many rows of this cycle and of earlier ones were lost.
+
+        None if they were not compared.
+        """
+        if self.losses is None:
+            return None
+        return sum(self.losses.values()), sum((self.earlier_losses or {}).values())
+
+    def to_values(self) -> dict[str, Any]:
+        """Return the result as plain values, the form that --json prints."""
+        values: dict[str, Any] = msgspec.to_builtins(self, str_keys=True)
+        return values

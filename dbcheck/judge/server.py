@@ -1,0 +1,137 @@
+"""Is it the same server, with the same settings, and did it start anew?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from dbcheck.core.records import AfterRecord, Manifest
+from dbcheck.core.server import ServerFacts, difference, is_restarted, unread_identity
+from dbcheck.judge.case import Case
+from dbcheck.judge.item import Item, ItemId, Standing
+
+
+def restarted(case: Case) -> Item | None:
+    """Judge whether the server process is another one than before the cut.
+
+    None if none answered.
+    """
+    before, after = case.manifest.before, case.after.facts
+    if after is None:
+        return None
+    standing = Standing.CONTRADICTED
+    said = "its start time did not change: the power of this server was not cut"
+    if is_restarted(before, after):
+        standing = Standing.PRESENT
+        apart_us = after.started_us - before.started_us
+        said = f"it started {apart_us / 1e6:.1f} s after the one that took the load"
+        if apart_us < 0:
+            said = "another process answers; the server's clock went back meanwhile"
+    return Item(ItemId.RESTARTED, standing, said, required=True)
+
+
+def came_back(case: Case) -> Item | None:
+    """Say that a server took queries only once it was repaired.
+
+    None if it did before that.
+    """
+    failed = case.after.failed_before
+    if case.after.facts is None or not failed:
+        return None
+    said = (
+        f"the server did not come back after the cut ({failed}), and took"
+        " queries only later; a PASS needs one that comes back by itself"
+    )
+    return Item(ItemId.CAME_BACK, Standing.CONTRADICTED, said, required=True)
+
+
+def same_server(case: Case) -> Item | None:
+    """Judge whether the server that came back is the one that took the load.
+
+    None if none answered.
+    """
+    if case.after.facts is None:
+        return None
+    before, after = case.manifest.before.identity, case.after.facts.identity
+    standing, said = Standing.NOT_OBSERVABLE, unread_identity(before, after)
+    if other := difference(before, after):
+        standing, said = Standing.CONTRADICTED, other
+    elif not said:
+        shared = sorted(before.keys() & after.keys())
+        standing, said = Standing.PRESENT, f"same {', '.join(shared)}"
+    return Item(ItemId.SAME_SERVER, standing, said, required=True)
+
+
+def same_settings(case: Case) -> Item | None:
+    """Judge whether the durability settings stayed as they were.
+
+    None if no server answered.
+    """
+    if case.after.facts is None:
+        return None
+    later = _later(case.manifest, case, case.after.facts)
+    standing, said = _unchanged(case.manifest.before.settings, later)
+    return Item(ItemId.SAME_SETTINGS, standing, said, required=True)
+
+
+def _later(
+    manifest: Manifest, case: Case, now: ServerFacts
+) -> list[tuple[str, Mapping[str, str]]]:
+    """Return (when, settings) for each time that they were read again."""
+    later = [("after the cut", now.settings)]
+    # A control weakens the server itself where it cannot weaken its sessions.
+    if case.load is not None and not manifest.control:
+        later.insert(0, ("before the cut", case.load.settings or {}))
+    return later
+
+
+def _unchanged(
+    before: Mapping[str, str], later: Sequence[tuple[str, Mapping[str, str]]]
+) -> tuple[Standing, str]:
+    compared: list[str] = []
+    unread = [when for when, settings in later if before and not settings]
+    for when, settings in later:
+        shared = sorted(before.keys() & settings.keys())
+        for setting in shared:
+            then, now = before[setting], settings[setting]
+            if then != now:
+                said = f"{setting} was {then}, and {now} {when}"
+                return Standing.CONTRADICTED, said
+        compared += [f"{len(shared)} compared {when}"] if shared else []
+    if not compared:
+        return Standing.NOT_OBSERVABLE, "none was read again"
+    if unread:
+        said = f"they could not be read {' and '.join(unread)}"
+        return Standing.NOT_OBSERVABLE, said
+    return Standing.PRESENT, ", ".join(compared)
+
+
+def same_tables(case: Case) -> Item | None:
+    """Compare the tables' identities before the load with those once they were read.
+
+    An identity is "" if it is not known, as in runs that older versions of dbcheck
+    stored.  None if no identity is known, or no server answered.  A rewrite may keep
+    every row, so another identity alone says nothing.
+    """
+    if case.after.facts is None:
+        return None
+    before, after = _identities(case.manifest), _identities(case.after)
+    known = [name for name in before if before[name] and after.get(name)]
+    if not known:
+        return None
+    others = [name for name in known if before[name] != after[name]]
+    if not others:
+        said = "not truncated, rewritten or recreated"
+        said = f"{_named(known)} {said}"
+        return Item(ItemId.SAME_TABLE, Standing.PRESENT, said, required=False)
+    said = "truncated, rewritten or recreated since the load began"
+    said = f"{_named(others)} {said}"
+    return Item(ItemId.SAME_TABLE, Standing.ABSENT, said, required=False)
+
+
+def _named(tables: Sequence[str]) -> str:
+    verb = "was" if len(tables) == 1 else "were"
+    return f"{', '.join(tables)} {verb}"
+
+
+def _identities(record: Manifest | AfterRecord) -> dict[str, str]:
+    return {name: table.identity for name, table in record.tables.items()}

@@ -1,0 +1,159 @@
+"""What a server's own log tells of the cut, whoever read it and wherever."""
+
+from __future__ import annotations
+
+import re
+
+from dbcheck.core import startwords
+from dbcheck.core.target import LogTail
+from dbcheck.judge.case import Case
+from dbcheck.judge.item import Item, ItemId, Standing
+
+# What a server logs when it starts after a crash, and when it was shut down (sources:
+# PostgreSQL 15 xlogrecovery.c; MariaDB 10.11 log.cc and log0recv.cc; MySQL 9.7
+# messages_to_error_log.txt, and its logs as read).  "Crash recovery finished" is no
+# sign: MySQL logs it (MY-013911) at every start.  The words stand in JSON and CSV logs
+# too.  InnoDB's and MySQL's are English whatever lc_messages is; PostgreSQL's are not,
+# and bear no code of their own, so its log in another language tells nothing.  The
+# search for the name before a shutdown ends at the next one, or a line of names would
+# take minutes.
+_CRASHED = re.compile(
+    r"was not properly shut down|was interrupted; last known up|"
+    r"[Ss]tarting (?:XA |table )?crash recovery|was not shutdown normally"
+)
+_SHUT_DOWN = re.compile(
+    r"database system was shut down at|database system is shut down|"
+    r"(?:mysqld|mariadbd)(?:(?!mysqld|mariadbd)[^\n])*: Shutdown complete|"
+    r"Shutdown completed;|"
+    r"Received SHUTDOWN from user"
+)
+
+
+def server_log(case: Case) -> Item | None:
+    """Judge what the server's log on its host says; None if it was not read."""
+    if case.host is None or case.host.log is None:
+        return None
+    return crash_item(ItemId.SERVER_LOG, case.host.log)
+
+
+def server_log_sql(case: Case) -> Item | None:
+    """Judge what the server says over SQL that it logged; None if it does not tell."""
+    if case.after.log is None:
+        return None
+    return crash_item(ItemId.SERVER_LOG_SQL, _over_sql(case.after.log))
+
+
+def _over_sql(text: str) -> LogTail:
+    return LogTail(text, truncated=False, rewound=False)
+
+
+def crash_item(which: ItemId, log: LogTail) -> Item:
+    """Judge what a log says since the preflight.
+
+    Where more was logged than was read, a shutdown may stand in the rest; where a log
+    does not continue what it was, its lines may be older than the load.
+    """
+    standing, said = crash_in(log)
+    required = standing in (Standing.PRESENT, Standing.CONTRADICTED)
+    return Item(which, standing, said, required)
+
+
+def crash_in(log: LogTail) -> tuple[Standing, str]:
+    """Return whether *log* shows a crash, and which words show that, or a shutdown."""
+    text = log.text
+    if log.rewound:
+        return Standing.NOT_OBSERVABLE, (
+            "it does not continue what was there before the load, so its lines may be"
+            " older"
+        )
+    if found := _shutdown(text):
+        return Standing.CONTRADICTED, (
+            f"it says {found[0]!r}: it was shut down, not cut"
+        )
+    if log.truncated:
+        return Standing.NOT_OBSERVABLE, (
+            "more was logged since the preflight than is read"
+        )
+    if found := _CRASHED.search(text):
+        return Standing.PRESENT, f"it says {found[0]!r}: crash recovery"
+    return Standing.NOT_OBSERVABLE, "it shows neither a crash nor a shutdown"
+
+
+def _shutdown(text: str) -> re.Match[str] | None:
+    """Return the words of a shutdown.
+
+    PostgreSQL ends a failed start with "database system is shut down", too
+    (postmaster.c): that server never took queries.
+    """
+    for found in _SHUT_DOWN.finditer(text):
+        failed = text.rfind("due to startup process failure", 0, found.start())
+        if failed < 0 or startwords.READY.search(text, failed, found.start()):
+            return found
+        if startwords.START.search(text, failed, found.start()):
+            return found
+    return None
+
+
+def log_replayed(case: Case) -> Item | None:
+    """Judge how much of its redo log the server replayed, None if no log tells."""
+    on_host = case.host.log if case.host else None
+    over_sql = None if case.after.log is None else _over_sql(case.after.log)
+    found = (replayed(log) for log in (on_host, over_sql) if log is not None)
+    return next(filter(None, found), None)
+
+
+def replayed(log: LogTail) -> Item | None:
+    """Judge how much of its redo log the server replayed, None if *log* is silent.
+
+    It replays what was written since the last checkpoint: only that was at risk in
+    the redo log alone.  Of several recoveries the last counts that came to its end.
+    """
+    if log.rewound or log.truncated:
+        return None
+    text = log.text
+    for first, last, base in _REPLAYS:
+        ends = list(last.finditer(text))
+        begins = first.findall(text, 0, ends[-1].start()) if ends else []
+        if not begins:
+            continue
+        size = _position(ends[-1][1], base) - _position(begins[-1], base)
+        if size >= 0:
+            standing = Standing.PRESENT if size else Standing.ABSENT
+            said = f"recovery replayed {size:,} bytes written since the checkpoint"
+            return Item(ItemId.REPLAYED, standing, said, required=False)
+    if _NO_REPLAY in text and not any(last.search(text) for _, last, _ in _REPLAYS):
+        said = (
+            f"recovery found nothing to replay ({_NO_REPLAY!r}): a checkpoint came "
+            "after the last commit, as a shutdown makes one"
+        )
+        return Item(ItemId.REPLAYED, Standing.ABSENT, said, required=True)
+    return None
+
+
+_NO_REPLAY = "redo is not required"  # PostgreSQL: nothing follows the last checkpoint
+# Where recovery began and ended, as numbers of 64 bits: PostgreSQL in hexadecimal
+# halves, InnoDB in bytes.
+_HALVES = r"([0-9A-F]{1,8}/[0-9A-F]{1,8})(?![0-9A-F])"
+_BYTES = r"([0-9]{1,20})(?![0-9])"
+_REPLAYS = (
+    (
+        re.compile("redo starts at " + _HALVES),
+        re.compile("redo done at " + _HALVES),
+        16,
+    ),
+    (
+        re.compile("crash recovery from checkpoint LSN=" + _BYTES),
+        re.compile("End of log at LSN=" + _BYTES),
+        10,
+    ),
+    (
+        re.compile("whereas checkpoint_lsn = " + _BYTES),
+        re.compile("scanned up to log sequence number " + _BYTES),
+        10,
+    ),
+)
+
+
+def _position(text: str, base: int) -> int:
+    high, slash, low = text.rpartition("/")
+    return (int(high, base) << 32) + int(low, base) if slash else int(low, base)

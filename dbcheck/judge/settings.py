@@ -1,0 +1,245 @@
+"""What a run's settings explain of its losses, and what they forbid to claim."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from dbcheck.audit import rules, storage
+from dbcheck.audit.rules import Finding
+from dbcheck.core.cut import Rung
+from dbcheck.core.depth import Depth
+from dbcheck.core.records import LoadRecord, Manifest
+from dbcheck.core.target import TargetFacts
+from dbcheck.judge.case import Case
+from dbcheck.judge.item import Item, ItemId, Standing
+from dbcheck.judge.volumes import hidden_drives
+
+_TEARING = ("torn", "blocks", "random")  # kinds of lab.spec.SURVIVORS
+_COPIES_ON_WRITE = "zfs"  # the filesystem's name in /proc/mounts
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Settings that are not safe, the unsafe before the unreadable.
+
+    depth: the deepest that the cut may have gone: what is unknown counts as deepest.
+    whole_pages: all places lie on storage that is known to tear no page.
+    torn: a lab's drive tore the writes that were not flushed.
+    """
+
+    flagged: tuple[Finding, ...]
+    depth: Depth
+    whole_pages: bool = False
+    torn: bool = False
+
+    def at_fault(self, *, lost: bool) -> tuple[Finding, ...]:
+        """Return those under which such a cut loses commits.
+
+        lost: the cut lost some, which torn pages too may explain.
+        """
+        return (*self._losing, *self._tearing) if lost else self._losing
+
+    def others(self, *, lost: bool) -> tuple[Finding, ...]:
+        """Return the other ones, those that could not be read among them."""
+        at_fault = self.at_fault(lost=lost)
+        return tuple(f for f in self.flagged if f not in at_fault)
+
+    @property
+    def explains_everything(self) -> bool:
+        """Say whether one of them can have lost all rows, the oldest too."""
+        return any(finding.harm.everything for finding in self._losing)
+
+    def item(self, *, kept: bool) -> Item:
+        """Return what they mean for the verdict; kept: the cut lost nothing."""
+        standing, detail = self._meaning("; this cut happened to lose none" * kept)
+        return Item(ItemId.SETTINGS, standing, detail, required=True)
+
+    def _meaning(self, chance: str) -> tuple[Standing, str]:
+        if self._losing:
+            said = f"{self._losing[0]} is documented to lose commits{chance}"
+            return Standing.ABSENT, said
+        if hiding := [f for f in self.flagged if f.hides]:
+            return Standing.ABSENT, f"{hiding[0]} may hide what was lost"
+        if unread := [f for f in self.flagged if f.value is None and _matters(f)]:
+            names = ", ".join(finding.rule.fact for finding in unread)
+            return (
+                Standing.NOT_OBSERVABLE,
+                f"not readable, though commits may depend on it: {names}",
+            )
+        if self._tearing and self.torn:
+            return (
+                Standing.ABSENT,
+                f"{self._tearing[0]} leaves no guard against torn pages, and this "
+                f"drive tears them{chance}",
+            )
+        if self._tearing:
+            return (
+                Standing.ASSUMED,
+                f"{self._tearing[0]}: the storage is assumed to write whole pages",
+            )
+        if self._unsafe:
+            return Standing.PRESENT, self._harmless(self._unsafe[0])
+        return Standing.PRESENT, "none is known to lose commits"
+
+    def _harmless(self, finding: Finding) -> str:
+        """Return why an unsafe setting loses no commit in such a cut."""
+        if finding.loses_at(self.depth):
+            why = f"on {_COPIES_ON_WRITE}, which tears no page"
+        elif finding.harm.depth:
+            why = f"before {finding.harm.depth.value} depth"
+        else:
+            why = "by itself"
+        return f"{finding} loses no commit {why}"
+
+    @property
+    def _losing(self) -> tuple[Finding, ...]:
+        """Those under which such a cut loses commits on any storage."""
+        found = (f for f in self._unsafe if f.loses_at(self.depth))
+        return tuple(f for f in found if not f.harm.tears)
+
+    @property
+    def _tearing(self) -> tuple[Finding, ...]:
+        """Those under which such a cut loses commits if it tears a page."""
+        if self.whole_pages:
+            return ()
+        found = (f for f in self._unsafe if f.loses_at(self.depth))
+        return tuple(f for f in found if f.harm.tears)
+
+    @property
+    def _unsafe(self) -> Sequence[Finding]:
+        return [f for f in self.flagged if f.standing is rules.Standing.UNSAFE]
+
+
+def durable_settings(case: Case) -> Item | None:
+    """Say what the settings mean for the verdict; None of a control.
+
+    A control is to lose by one.
+    """
+    if case.manifest.control:
+        return None
+    found = case.found
+    kept = found is not None and not found.counts and case.after.index is None
+    return settings_of(case).item(kept=kept)
+
+
+def settings_of(case: Case) -> Settings:
+    """Return the settings of a run that are not safe, those of its storage too."""
+    depths = [each.depth for each in case.depths]
+    return settings_at(case.manifest, case.load, depths)
+
+
+def settings_at(
+    manifest: Manifest, load: LoadRecord | None, depths: Sequence[Depth | None]
+) -> Settings:
+    """Return the settings of a run whose cut went so deep on each of its volumes.
+
+    As they were in the preflight, or just before the cut where they were worse then; a
+    control makes them worse itself.
+    """
+    flagged = rules.flagged(
+        manifest.family, {**manifest.before.settings, **_storage(manifest)}
+    )
+    if load is not None and load.settings and not manifest.control:
+        flagged = _worse(flagged, rules.flagged(manifest.family, load.settings))
+    return Settings(
+        tuple(flagged),
+        _deepest(manifest, depths),
+        _writes_whole_pages(manifest),
+        _tore(manifest),
+    )
+
+
+def _worse(before: Sequence[Finding], later: Sequence[Finding]) -> list[Finding]:
+    """Return the findings of *before*, and of *later* those that became unsafe."""
+
+    def unsafe(findings: Sequence[Finding]) -> dict[str, Finding]:
+        found = (f for f in findings if f.standing is rules.Standing.UNSAFE)
+        return {finding.rule.fact: finding for finding in found}
+
+    became = {**unsafe(later), **unsafe(before)}
+    rest = (finding for finding in before if finding.rule.fact not in became)
+    return [*became.values(), *rest]
+
+
+def _tore(manifest: Manifest) -> bool:
+    """Say whether the drive is a lab's that tears the writes that were not flushed."""
+    drive = manifest.lab.get("drive")
+    return isinstance(drive, Mapping) and drive.get("survivors") in _TEARING
+
+
+def hiding(family: str, settings: Mapping[str, str]) -> str:
+    """Return why nothing may be read under *settings*, "" if they hide nothing.
+
+    family: see Engine; settings: those in effect as the rows are to be read.
+    """
+    names = ", ".join(str(f) for f in rules.flagged(family, settings) if f.hides)
+    return names and (
+        f"{names}: what is read under this proves nothing, so nothing was read; restart"
+        " the server without it, then run dbcheck reconcile"
+    )
+
+
+# What a control of MySQL or MariaDB changes on the server; one of PostgreSQL changes
+# its own sessions, each of which reads it back when it begins.
+_RELAXED = ("innodb_flush_log_at_trx_commit", "sync_binlog")
+
+
+def made_durable(manifest: Manifest, load: LoadRecord | None) -> str:
+    """Return what kept the commits of a control durable just before the cut, or "".
+
+    With a binary log that is flushed at each commit, its flush reaches the redo log's
+    drive too, so both must be weak.
+    """
+    if manifest.family != "mysql":
+        return ""
+    if load is None or load.settings is None:
+        return "its settings were not read just before the cut"
+    unsafe = {
+        finding.rule.fact
+        for finding in rules.flagged(manifest.family, load.settings)
+        if finding.standing is rules.Standing.UNSAFE
+    }
+    has_binlog = load.settings.get("log_bin", "").lower() in ("on", "1")
+    for name in _RELAXED if has_binlog else _RELAXED[:1]:
+        if name not in unsafe:
+            return f"{name} = {load.settings.get(name, 'unknown')} just before the cut"
+    return ""
+
+
+def _matters(finding: Finding) -> bool:
+    return finding.harm.depth is not None or finding.harm.hides
+
+
+def _storage(manifest: Manifest) -> Mapping[str, str]:
+    if manifest.host is not None:
+        volumes = manifest.host.facts.volumes
+        return storage.settings_of([volume.mount_options for volume in volumes])
+    return storage.settings_of([str(manifest.lab.get("mount_options", ""))])
+
+
+def _writes_whole_pages(manifest: Manifest) -> bool:
+    """Say whether all that the host showed lies on a filesystem that tears no page.
+
+    ZFS never commits a part of a write (OpenZFS documentation, Workload Tuning), as
+    long as its records are no smaller than a page; they are 128 KiB by default.
+    """
+    if manifest.host is None or manifest.host.facts.unseen:
+        return False
+    volumes = manifest.host.facts.volumes
+    return all(volume.filesystem == _COPIES_ON_WRITE for volume in volumes)
+
+
+def _hides_drives(facts: TargetFacts) -> bool:
+    return bool(facts.unseen or hidden_drives(facts.volumes))
+
+
+def _deepest(manifest: Manifest, depths: Sequence[Depth | None]) -> Depth:
+    if manifest.rung is Rung.PROCESS:
+        return Depth.PROCESS
+    if manifest.host is not None and _hides_drives(manifest.host.facts):
+        return Depth.DRIVE  # how deep it went there is not known
+    known = [depth for depth in depths if depth is not None]
+    if manifest.rung is Rung.DRIVE or not known or len(known) < len(depths):
+        return Depth.DRIVE
+    return max(known, key=lambda depth: depth.rank)

@@ -1,0 +1,178 @@
+"""Was the power off for long enough, and of what?"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from dbcheck.core.cutclass import CutClass
+from dbcheck.core.depth import Depth
+from dbcheck.core.records import AfterRecord, LoadRecord
+from dbcheck.judge.case import Case
+from dbcheck.judge.host import WALL_CLOCK_S, dark_s
+from dbcheck.judge.item import Item, ItemId, Standing
+
+CLOCKS_S = 1.0  # how far the clocks of client and host may differ from one another
+_AGAIN = "a drive's cache may have stayed powered; cut again"
+
+
+@dataclass(frozen=True, slots=True)
+class TimeOff:
+    """What is known of the time without power of one cut, in seconds.
+
+    meant_s:   for how long the switch was to keep it off, or a human was asked to;
+               None if it comes back by itself.
+    off_s:     from the end of the cut to the beginning of the restore, by the client's
+               clock; None if that was not measured.
+    seen:      the switch read that the power was off, at the beginning and at the end.
+    by_hand:   a human cut it, and restored it.
+    at_most_s: the host's kernel started so long after the host was last heard; below 0
+               if it started before that, None if that is not known.
+    late_s:    the last ack came so long after the switch said that it had cut.
+    answered_s: the server answered again so long after the last ack, by the client's
+               clock; None if that is not known.
+    """
+
+    meant_s: float | None
+    off_s: float | None
+    seen: bool
+    by_hand: bool = False
+    at_most_s: float | None = None
+    late_s: float = 0.0
+    answered_s: float | None = None
+
+
+def time_without_power(case: Case) -> Item | None:
+    """Judge whether the drives were without power for long enough.
+
+    None if no cut is on record, and for a lab, which knows.
+    """
+    load = case.load
+    if load is None or load.cut is None:
+        return None
+    return judge_time(case.manifest.cut_class, _time_off(case, load), case.shown_depth)
+
+
+def _time_off(case: Case, load: LoadRecord) -> TimeOff:
+    cut, meant = load.cut, None
+    assert cut is not None
+    if "off_s" in cut.report:
+        meant = cut.report["off_s"]
+        # What is not a number cannot be reached.
+        meant = float(meant) if isinstance(meant, int | float) else math.inf
+    return TimeOff(
+        meant_s=meant,
+        off_s=case.off_s,
+        seen=cut.off_seen,
+        by_hand=cut.by_hand,
+        at_most_s=dark_s(case),
+        late_s=max(0, (load.last_ack_us or 0) - (load.switched_us or math.inf)) / 1e6,
+        answered_s=_answered_s(load, case.after),
+    )
+
+
+def _answered_s(load: LoadRecord, after: AfterRecord) -> float | None:
+    """Return how long after the last ack the server answered again, in seconds.
+
+    None if that is not known.  The power was off for no longer than that.
+    """
+    if load.last_ack_us is None or after.answered_us is None:
+        return None
+    return max(0, after.answered_us - load.last_ack_us) / 1e6
+
+
+def judge_time(cut_class: CutClass, time: TimeOff, depth: Depth | None) -> Item | None:
+    """Judge whether the drives were without power for long enough.
+
+    depth: how deep the cut went, None if that was not measured.
+    Supplies hold a charge for seconds: a drive's cache whose rail never fell cannot
+    lose, and the cut would say nothing of the drive.  None for a lab, which knows.
+    """
+    if cut_class in (CutClass.LAB_DRIVE, CutClass.PROCESS):
+        return None
+    if cut_class.keeps_power:
+        said = f"none: a {cut_class.value} leaves the drives powered"
+        return Item(ItemId.TIME_OFF, Standing.ABSENT, said, False)
+    if depth is Depth.DRIVE:
+        said = "the drive's own cache lost its power, however long it was off"
+        return Item(ItemId.TIME_OFF, Standing.PRESENT, said, True)
+    if time.meant_s is None:
+        said = "the power comes back by itself, after a time that was not measured"
+        # An undeclared cut claims nothing of the drives.
+        required = cut_class is not CutClass.UNKNOWN
+        return Item(ItemId.TIME_OFF, Standing.NOT_OBSERVABLE, said, required)
+    standing, said = _kept(time, time.meant_s)
+    return Item(ItemId.TIME_OFF, standing, said, True)
+
+
+def _kept(time: TimeOff, meant_s: float) -> tuple[Standing, str]:
+    """Return the standing of a time that somebody, or something, was to keep."""
+    wanted = f"{meant_s:g} s"
+    if not meant_s > 0:
+        return Standing.NOT_OBSERVABLE, f"{wanted} were intended: {_AGAIN}, for longer"
+    if back := _back(time, meant_s):
+        return Standing.NOT_OBSERVABLE, (
+            f"{back}, so the power was off for less than the {wanted} intended: "
+            f"{_AGAIN}"
+        )
+    if time.by_hand:
+        return Standing.ASSUMED, (
+            f"the power was left off by hand for the {wanted} asked for; that was not "
+            "measured"
+        )
+    if time.off_s is None:
+        return Standing.NOT_OBSERVABLE, (
+            f"how long it was off was not measured ({wanted} intended): {_AGAIN}, and "
+            "let it end"
+        )
+    left_s = time.off_s - time.late_s
+    if time.late_s > CLOCKS_S and left_s < meant_s:
+        return Standing.NOT_OBSERVABLE, (
+            f"acks came for {time.late_s:.1f} s after the switch said that it had cut, "
+            f"so the power was off for {max(0, left_s):.1f} s at most instead of "
+            f"{wanted}: the switch acts late; keep the power off for longer "
+            "(--off-seconds, dbcheck_power_off_s) and cut again"
+        )
+    if time.off_s < meant_s:
+        return Standing.NOT_OBSERVABLE, (
+            f"it was back after {time.off_s:.2f} s instead of {wanted}: {_AGAIN}, and "
+            "let it end"
+        )
+    said = f"off for {time.off_s:.2f} s (at least {wanted} intended)"
+    if time.seen:
+        return Standing.PRESENT, said
+    return Standing.ASSUMED, (
+        f"{time.off_s:.2f} s passed between the cut and the restore command; the "
+        "switch has no state command, so that the power was off was not seen"
+    )
+
+
+def _back(time: TimeOff, meant_s: float) -> str:
+    """Return what shows that the power was back before *meant_s*, "" if nothing does.
+
+    Of two such bounds the smaller one.  A kernel that had started long before its host
+    was last heard is left out: the host did not go down, as another item says.
+    """
+    bounds = []
+    kernel_s, answered_s = time.at_most_s, time.answered_s
+    if kernel_s is not None and -WALL_CLOCK_S <= kernel_s < meant_s - CLOCKS_S:
+        said = f"started {kernel_s:.1f} s after the host was last heard"
+        if kernel_s < 0:
+            said = "had started when the host was last heard"
+        bounds.append((kernel_s, f"the host's kernel {said}"))
+    if answered_s is not None and answered_s < meant_s:
+        said = f"the server answered again {answered_s:.1f} s after the last ack"
+        bounds.append((answered_s, said))
+    return min(bounds, default=(0.0, ""))[1]
+
+
+def class_of_cut(case: Case) -> Item | None:
+    """Say that nothing declared what a human cut, None where nothing rests on that."""
+    least = case.shallowest.depth if case.shallowest else None
+    if not case.manifest.class_assumed or least is Depth.DRIVE:
+        return None
+    said = (
+        f"a {case.manifest.cut_class.words} is assumed, as nobody declared what was cut"
+        " by hand (--power-class or dbcheck_power_class declares it)"
+    )
+    return Item(ItemId.CUT_CLASS, Standing.ASSUMED, said, required=True)

@@ -1,0 +1,249 @@
+"""The verdict on a cycle, from its evidence and from the fate of its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from dbcheck.core.control import ControlOutcome
+from dbcheck.core.cutclass import CutClass
+from dbcheck.core.depth import Depth
+from dbcheck.core.indexloss import IndexLoss
+from dbcheck.core.loss import LossKind
+from dbcheck.core.reconcile import Reconciliation
+from dbcheck.core.verdict import Verdict
+from dbcheck.judge.item import Item, ItemId, Standing
+
+_ENOUGH = (Standing.PRESENT, Standing.ASSUMED)  # for a PASS
+# Contradicted, they say that other data were read than those that took the load.
+_OF_THE_DATA = (ItemId.SAME_SERVER, ItemId.NOT_RESTORED)
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """A verdict and what it rests on.
+
+    reasons: sentences, the most important first.
+    control: what a control showed, None of an ordinary cycle.
+    other_data: other data may have been read than those that the load was written to.
+    """
+
+    verdict: Verdict
+    reasons: tuple[str, ...]
+    items: tuple[Item, ...]
+    control: ControlOutcome | None = None
+    other_data: bool = False
+
+
+def stranger(items: Sequence[Item]) -> Item | None:
+    """Return the item that says that other data answered, None if none does."""
+    for item in items:
+        if item.id in _OF_THE_DATA and item.standing is Standing.CONTRADICTED:
+            return item
+    return None
+
+
+def replaced(found: Reconciliation, items: Sequence[Item]) -> str:
+    """Return why missing rows say nothing if the table is another one, "" if it is not.
+
+    After such a statement nothing shows which rows were there before it.  A cut takes
+    the table's own creation back only with all that was committed since.
+    """
+    missing = {LossKind.MISSING_TAIL.value, LossKind.MISSING_HOLE.value}
+    lost = sum(rows for kind, rows in found.counts.items() if kind in missing)
+    rows = "1 row is" if lost == 1 else f"{lost:,} rows are"
+    for item in items:
+        if lost and item.id is ItemId.SAME_TABLE and item.standing is Standing.ABSENT:
+            return (
+                f"{rows} missing from the table, but {item.reason}; no cut does that,"
+                " unless it takes back all that was committed since the table was made"
+            )
+    return ""
+
+
+def all_gone(found: Reconciliation) -> bool:
+    """Say whether nothing of this run is there, nor what it began with."""
+    missing = {LossKind.MISSING_TAIL, LossKind.MISSING_HOLE}
+    some = found.kept or found.recovered or found.unconfirmed
+    return not some and found.losses.counts.keys() <= missing
+
+
+def _restored(items: Sequence[Item], explained: bool) -> str:
+    """Return why the loss of all that a run wrote says nothing, "" if it does.
+
+    Its first rows are committed, and checkpointed, before the load begins.
+    """
+    item = next((item for item in items if item.id is ItemId.NOT_RESTORED), None)
+    if explained or (item is not None and item.standing is Standing.PRESENT):
+        return ""
+    why = f" ({item.reason})" if item else ""
+    return (
+        "nothing of this run is there, not even the rows from before the load:"
+        " an older copy was restored, somebody dropped or emptied the table, or the"
+        f" drive lost everything; nothing shows which of these it was{why}"
+    )
+
+
+def judge_rows(
+    found: Reconciliation | None,
+    items: Sequence[Item],
+    cut: CutClass = CutClass.UNKNOWN,
+    depth: Depth | None = None,
+    *,
+    explained: bool = False,
+) -> Judgement:
+    """Return the verdict on a cycle whose table was read to its end.
+
+    found: None only if another server answered, whose table says nothing.
+    cut, depth: what was cut, and how deep that went, None if it was not measured.
+    explained: a setting was in force that can lose everything.
+    A loss is a FAIL, unless the table was replaced and no setting explains it.  Without
+    one, each required item must be present, and none contradicted, for a PASS.
+    """
+    if doubt := _other_data(found, items, explained):
+        return Judgement(Verdict.INCONCLUSIVE, (doubt,), tuple(items), other_data=True)
+    assert found is not None
+    altered = altered_earlier(found)
+    if found.counts:
+        return Judgement(Verdict.FAIL, (_lost(found), *altered), tuple(items))
+    doubts = altered + tuple(
+        f"{item.id.value} {item.standing.value}: {item.reason}"
+        for item in items
+        if item.standing is Standing.CONTRADICTED
+        or (item.required and item.standing not in _ENOUGH)
+    )
+    if found.foreign:
+        said = (
+            f"{found.foreign:,} rows belong to another run;"
+            " was a second dbcheck running?"
+        )
+        doubts = (said, *doubts)
+    if not found.confirmed:
+        doubts = ("the witness confirmed no commit", *doubts)
+    if doubts:
+        return Judgement(Verdict.INCONCLUSIVE, doubts, tuple(items))
+    return Judgement(Verdict.PASS, (_passed(found, items, cut, depth),), tuple(items))
+
+
+def _other_data(
+    found: Reconciliation | None, items: Sequence[Item], explained: bool
+) -> str:
+    """Return why other data may have been read than the load's, "" if they were not."""
+    if other := stranger(items):
+        return other.reason
+    if found is None:
+        return "the table was not read"
+    if not explained and (doubt := replaced(found, items)):
+        return doubt
+    if found.counts and all_gone(found):
+        return _restored(items, explained)
+    return ""
+
+
+def altered_earlier(found: Reconciliation) -> tuple[str, ...]:
+    """Say that rows were perhaps altered before the load, () if none were."""
+    rows = found.earlier_altered
+    if not rows:
+        return ()
+    said, they = f"{rows:,} rows of earlier runs do", "they"
+    if rows == 1:
+        said, they = "1 row of an earlier run does", "it"
+    return (
+        f"{said} not have the content that was written, and {they} may have been"
+        " altered before this load; dbcheck clean removes the table",
+    )
+
+
+def _lost(found: Reconciliation) -> str:
+    """Return what was lost: of the confirmed commits, and beside them."""
+    own = found.own_counts
+    others = []
+    if strange := own.pop(LossKind.UNEXPECTED.value, 0):
+        others.append(f"{strange:,} unexpected")
+    if earlier := sum(found.earlier_counts.values()):
+        several = f"{earlier:,} rows of earlier cycles"
+        others.append(several if earlier > 1 else "1 row of an earlier cycle")
+    of = f"{found.confirmed:,} confirmed commits"
+    if not own:
+        return f"{', and '.join(others)}; all {of} of this cycle are intact"
+    said = ", ".join(f"{rows:,} {kind}" for kind, rows in own.items())
+    return ", and ".join((f"{said} of {of}", *others))
+
+
+def _passed(
+    found: Reconciliation, items: Sequence[Item], cut: CutClass, depth: Depth | None
+) -> str:
+    """Return what a PASS claims, what it leaves open and what it only assumes."""
+    said = f"all {found.confirmed:,} confirmed commits survived this {cut.words}"
+    if depth:
+        said += f" at {depth.value} depth"
+    assumed = [
+        f"assumed, not seen: {item.id.value} ({item.reason})"
+        for item in items
+        if item.standing is Standing.ASSUMED
+    ]
+    unseen = [
+        item.reason
+        for item in items
+        if item.id is ItemId.PLACES and item.standing is Standing.NOT_OBSERVABLE
+    ]
+    left_open = (cut.leaves_open(depth), *unseen)
+    if depth is not Depth.DRIVE and cut in (CutClass.AC, CutClass.DC_RAIL):
+        left_open += tuple(
+            f"unsafe shutdowns did not rise: {item.reason}, so this says nothing about "
+            "the drives' caches"
+            for item in items
+            if item.id is ItemId.UNSAFE_SHUTDOWNS and item.standing is Standing.ABSENT
+        )
+    return "; ".join(filter(None, (said, *left_open, *assumed)))
+
+
+def judge_unrecoverable(
+    reason: str,
+    items: Sequence[Item],
+    *,
+    missing: bool,
+    explained: bool,
+    uncut: bool = False,
+    spared: bool = False,
+) -> Judgement:
+    """Return the verdict on a server, or a table, that did not come back.
+
+    missing: the server has no such table, and nothing else is wrong with it.
+    uncut: it is the server that is gone, and its power was not cut: whoever ended it
+    did not start it again, so its data were not asked.
+    spared: the cut destroyed no more than the server's memory, as was measured.
+    """
+    if uncut:
+        doubt = f"the server is gone, but no power cut was recorded: {reason}"
+        return Judgement(Verdict.INCONCLUSIVE, (doubt,), tuple(items))
+    if missing and (doubt := _restored(items, explained)):
+        return Judgement(Verdict.INCONCLUSIVE, (doubt,), tuple(items))
+    if missing and spared and not explained:
+        doubt = (
+            f"the table is gone ({reason}), but this cut spared the page cache, so it "
+            "took no table: somebody dropped it"
+        )
+        return Judgement(Verdict.INCONCLUSIVE, (doubt,), tuple(items))
+    said = f"unrecoverable: {reason}"
+    if missing:
+        said += "; unless somebody dropped the table, the cut took it"
+    return Judgement(Verdict.FAIL, (said,), tuple(items))
+
+
+def judge_index(
+    judgement: Judgement, found: Reconciliation | None, index: IndexLoss | None
+) -> Judgement:
+    """Return FAIL if the *index* disagrees with its table, else *judgement*.
+
+    The server said that a row is stored, and a query that looks for it does not find
+    it.  Data that are not this run's, or may not be, are held against nobody.
+    """
+    items = judgement.items
+    unknown = found is None or all_gone(found) or stranger(items) is not None
+    unknown = unknown or (found is not None and bool(replaced(found, items)))
+    if index is None or (unknown and judgement.verdict is not Verdict.FAIL):
+        return judgement
+    reason = f"{LossKind.INDEX_MISMATCH.value}: {index.reason}"
+    rest = judgement.reasons if judgement.verdict is Verdict.FAIL else ()
+    return replace(judgement, verdict=Verdict.FAIL, reasons=(*rest, reason))

@@ -1,0 +1,216 @@
+"""How deep a cut went on each volume that holds a place an ack depends on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from dbcheck.core.cutclass import CutClass
+from dbcheck.core.depth import (
+    Completed,
+    Depth,
+    DepthFinding,
+    Ground,
+    Remains,
+    Tally,
+    find_depth,
+)
+from dbcheck.core.target import HostAfter, HostBefore, TargetFacts, Volume
+from dbcheck.judge.hostcache import host_cache
+
+_NONE = Tally(0, 0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class VolumeDepth:
+    """How deep the cut went on one volume.
+
+    finding:    None if nobody could tell; unmeasured: why.
+    were_running: there were canaries on it.
+    """
+
+    volume: Volume
+    finding: DepthFinding | None
+    unmeasured: str = ""
+    were_running: bool = True
+
+    @property
+    def depth(self) -> Depth | None:
+        """The depth alone, None if it is not known."""
+        return self.finding.depth if self.finding else None
+
+    def __str__(self) -> str:
+        shown = self.depth.value if self.depth else "unknown"
+        return f"{shown} on {self.volume.named}"
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Why, in sentences that name the places."""
+        found = self.finding.reasons if self.finding else (self.unmeasured,)
+        return tuple(f"{', '.join(self.volume.places)}: {reason}" for reason in found)
+
+
+def volume_depths(
+    before: HostBefore | None,
+    completed: Completed | None,
+    elsewhere: Sequence[Completed | None],
+    after: HostAfter | None,
+    cut: CutClass = CutClass.UNKNOWN,
+) -> list[VolumeDepth]:
+    """Return how deep the cut went on each volume, that of the data directory first.
+
+    cut: its declared class; one that keeps the drives' power reaches OS depth at most.
+    completed, elsewhere: as in runs.LoadRecord.  [] if there were no canaries beside
+    the data directory to tell.
+    """
+    if before is None or completed is None or after is None or after.remains is None:
+        return []
+    data = before.facts.data
+    above = _above(data, after, cut)
+    depths = [VolumeDepth(data, _measured(data, completed, after.remains, above))]
+    for number, volume in enumerate(before.facts.volumes[1:]):
+        canaries = before.elsewhere[number]
+        done = elsewhere[number] if number < len(elsewhere) else None
+        remains = after.remains_elsewhere
+        left = remains[number] if number < len(remains) else None
+        if done is None or left is None:
+            why = canaries.failure or "its canaries could not be read after the cut"
+            depths.append(VolumeDepth(volume, None, why, not canaries.failure))
+        else:
+            above = _above(volume, after, cut)
+            depths.append(VolumeDepth(volume, _measured(volume, done, left, above)))
+    return [_by_its_drive(each, depths) for each in depths]
+
+
+def _by_its_drive(one: VolumeDepth, depths: Sequence[VolumeDepth]) -> VolumeDepth:
+    """Return the depth of a volume, also as another one on the same drive shows it.
+
+    Partitions, or volumes of LVM, share the volatile cache of their drive: whose writes
+    are lost from it is chance.
+    """
+    without_canaries = one.finding is None and not one.were_running
+    drives = one.volume.file_drives
+    if len(drives) != 1 or not (without_canaries or one.depth is Depth.OS):
+        return one
+    for other in depths:
+        if other.depth is Depth.DRIVE and other.volume.file_drives == drives:
+            lost = f"{drives[0]} lost writes of {', '.join(other.volume.places)}"
+            own = one.finding or DepthFinding(None, _NONE, _NONE, (one.unmeasured,))
+            reasons = (lost, *own.reasons)
+            finding = replace(own, depth=Depth.DRIVE, reasons=reasons)
+            return replace(one, finding=finding)
+    return one
+
+
+def _above(volume: Volume, after: HostAfter, cut: CutClass) -> str:
+    """Return why a lost block may have been lost above the drives, "" if nothing shows.
+
+    The layers count as they were before and after the cut, in which an array may have
+    lost a drive.
+    """
+    if cut.keeps_power:
+        return "the drives kept their power, so a layer above them lost this"
+    if unknown := volume.unreadable.get("layers"):
+        return f"what lies below it is not known ({unknown})"
+    now = after.facts.volumes if after.facts else ()
+    place = next(iter(volume.places))
+    later = next((each.layers for each in now if place in each.places), ())
+    return host_cache((*volume.layers, *later))
+
+
+def _measured(
+    volume: Volume, completed: Completed, remains: Remains, above: str
+) -> DepthFinding:
+    ground = Ground(volume.filesystem, volume.mount_options, above=above)
+    found = find_depth(completed, remains, ground)
+    if found.depth is not Depth.DRIVE or len(volume.file_drives) < 2:
+        return found
+    lost, *counts = found.reasons
+    which = f"{lost}; which of {', '.join(volume.file_drives)} is not known"
+    return replace(found, reasons=(which, *counts))
+
+
+def least_depth(
+    depths: Sequence[VolumeDepth], facts: TargetFacts | None
+) -> DepthFinding | None:
+    """Return how deep the cut went for all places together, None if nobody can tell.
+
+    That is the least depth of all.  It is unknown if it is unknown of a place, unless
+    another shows a cut that reached the server's process alone.  A journal on a drive
+    of its own takes no canaries: the page cache is lost for it as well, but what its
+    drive lost is not known.
+    """
+    if not depths or facts is None:
+        return None
+    hidden = hidden_drives(facts.volumes, depths)
+    if len(depths) == 1 and not facts.unseen and not hidden:
+        return depths[0].finding
+    unseen = [f"unknown on {place} ({why})" for place, why in facts.unseen.items()]
+    known = [each.depth for each in depths if each.depth is not None]
+    least = min(known, key=lambda depth: depth.rank, default=None)
+    if least is not Depth.PROCESS and (unseen or len(known) < len(depths)):
+        least = None
+    if hidden and least is Depth.DRIVE:
+        least = Depth.OS
+    reasons = ["; ".join((*map(str, depths), *hidden, *unseen))]
+    reasons += [reason for each in depths for reason in each.reasons]
+    findings = [each.finding for each in depths if each.finding]
+    return DepthFinding(
+        least,
+        _together([finding.buffered for finding in findings]),
+        _together([finding.direct for finding in findings]),
+        tuple(reasons),
+    )
+
+
+def hidden_drives(
+    volumes: Sequence[Volume], depths: Sequence[VolumeDepth] = ()
+) -> list[str]:
+    """Return what no canary can show: journals on drives that no file lies on.
+
+    Unless another volume, whose files lie on the very same drive, shows DRIVE depth.
+    """
+    shown = [each.volume.file_drives for each in depths if each.depth is Depth.DRIVE]
+    found = []
+    for volume in volumes:
+        of = f"of {', '.join(volume.places)}"
+        for role, layer in volume.apart.items():
+            drives = volume.drives_below(layer)
+            if not drives or drives not in (volume.file_drives, *shown):
+                on = ", ".join(drives) or layer
+                found.append(f"the {role} {of} ({on}) takes no canaries")
+        if why := volume.unreadable.get("journal"):
+            found.append(f"where the journal {of} lies is not known ({why})")
+    return found
+
+
+def _together(tallies: Sequence[Tally]) -> Tally:
+    return Tally(
+        sum(tally.wrote for tally in tallies),
+        sum(tally.checked for tally in tallies),
+        sum(tally.lost for tally in tallies),
+    )
+
+
+def page_cache_kept(depths: Sequence[VolumeDepth]) -> bool:
+    """Say whether the page cache survived, as every volume's canaries show."""
+    return bool(depths) and all(each.depth is Depth.PROCESS for each in depths)
+
+
+def shallowest(depths: Sequence[VolumeDepth]) -> DepthFinding | None:
+    """Return the finding of the least depth that is known, of whichever volume.
+
+    It tells of the host alone: a page cache is that of all filesystems.  Without any
+    that is known, return the data directory's.
+    """
+    if not depths:
+        return None
+    chosen = min(depths, key=_rank)
+    if chosen.finding is None or len(depths) == 1:
+        return chosen.finding
+    return replace(chosen.finding, reasons=chosen.reasons)
+
+
+def _rank(one: VolumeDepth) -> int:
+    """Return the place of a depth in their order; an unknown one comes last."""
+    return len(Depth) if one.depth is None else one.depth.rank

@@ -1,0 +1,69 @@
+"""Does the witness hold acks that were at risk, on a host of its own?"""
+
+from __future__ import annotations
+
+from dbcheck.core.apart import Apart
+from dbcheck.judge.case import Case
+from dbcheck.judge.cutmoment import LAST_ACK_AGE_MAX_S, cut_us
+from dbcheck.judge.item import Item, ItemId, Standing
+
+
+def witness_log(case: Case) -> Item:
+    """Judge what the witness holds of the run."""
+    if case.damage:
+        return Item(
+            ItemId.WITNESS_LOG, Standing.CONTRADICTED, case.damage, required=True
+        )
+    facts = case.logs
+    acks, frames = sum(one.acks for one in facts), sum(one.frames for one in facts)
+    said = f"{acks:,} acks in {frames:,} frames"
+    said += f" of {len(facts)} logs, chains intact" if facts[1:] else ", chain intact"
+    if torn := sum(one.torn_bytes for one in facts):
+        said += f", a torn tail of {torn} bytes left out"
+    if case.load:
+        windows = case.load.windows
+        said += (
+            f"; the window was at most {sum(one.acks for one in windows):,} acks"
+            f" and {max((one.age_s for one in windows), default=0):.3f} s"
+        )
+    return Item(ItemId.WITNESS_LOG, Standing.PRESENT, said, required=True)
+
+
+def witness_at_the_cut(case: Case) -> Item | None:
+    """Judge whether the witness holds acks that were young when the power went.
+
+    Where the witness lagged when the power went and never came back, all that it holds
+    may be old, and nothing of it was at risk.  None if its log is not known.
+    """
+    if not case.logs:
+        return None
+    newest = [one.newest_us for one in case.logs if one.newest_us is not None]
+    standing, said = _newest(max(newest, default=None), cut_us(case.load))
+    return Item(ItemId.WITNESS_AT_CUT, standing, said, required=True)
+
+
+def _newest(newest_us: int | None, went_us: int | None) -> tuple[Standing, str]:
+    if newest_us is None:
+        return Standing.ABSENT, "it holds not one ack of the load"
+    if went_us is None:
+        return Standing.NOT_OBSERVABLE, "the moment of the cut is not known"
+    age_s = max(0, went_us - newest_us) / 1e6
+    said = f"the newest ack that it holds came {age_s:.3f} s before the cut"
+    if age_s >= LAST_ACK_AGE_MAX_S:
+        return Standing.ABSENT, f"{said}: it lagged"
+    return Standing.PRESENT, said
+
+
+def witness_apart(case: Case) -> Item | None:
+    """Say what showed that the witness is not on the target's host; None in a lab."""
+    if case.manifest.apart is None:
+        return None
+    standing = Standing.NOT_OBSERVABLE
+    said = (
+        "only addresses were compared, and a tunnel or forwarder hides whose they are;"
+        " name the host (--target-host)"
+    )
+    if case.manifest.apart is Apart.IDS:
+        standing = Standing.PRESENT
+        said = "the target's host and the witness have different ids"
+    return Item(ItemId.WITNESS_APART, standing, said, required=False)

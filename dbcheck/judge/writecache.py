@@ -1,0 +1,93 @@
+"""Do the flushes of a filesystem reach the drives below it?
+
+A block device whose queue/write_cache is "write through" is sent no flush, and passes
+none on: the kernel takes its drive for one without a volatile cache.  That is what the
+kernel believes, and anybody may have written it there (Linux,
+Documentation/ABI/stable/sysfs-block, queue/write_cache; block/blk-core.c,
+submit_bio_noacct).  It is so for each layer of LVM, md or dm-crypt by itself.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+from dbcheck.core.depth import Depth
+from dbcheck.core.target import Layer, Volume
+from dbcheck.judge.case import Case
+from dbcheck.judge.item import Item, ItemId, Standing
+
+_BACK, _THROUGH = "write back", "write through"
+_BADNESS = (
+    Standing.PRESENT,
+    Standing.NOT_OBSERVABLE,
+    Standing.ABSENT,
+    Standing.CONTRADICTED,
+)
+
+
+def write_cache(case: Case) -> Item | None:
+    """Say which drives are flushed, and whether one that is not lost writes.
+
+    None if no layer of any volume is known.
+    """
+    if case.before is None:
+        return None
+    volumes = case.before.facts.volumes
+    measured = [each.depth for each in case.depths]
+    found = [
+        _volume(volume, depth)
+        for volume, depth in itertools.zip_longest(volumes, measured)
+        if any(layer.write_cache for layer in volume.layers)
+    ]
+    if not found:
+        return None
+    standing = max((each for each, _ in found), key=_BADNESS.index)
+    reasons = dict.fromkeys(said for _, said in found)
+    return Item(ItemId.WRITE_CACHE, standing, "; ".join(reasons), required=False)
+
+
+def _volume(volume: Volume, depth: Depth | None) -> tuple[Standing, str]:
+    """Return how one volume stands, and why."""
+    layers = {layer.name: layer for layer in volume.layers}
+    drives = [layer for layer in volume.layers if not layer.below]
+    flushed = [drive.name for drive in drives if drive.name in _flushed(layers)]
+    blind = [drive for drive in drives if drive.name not in flushed]
+    if not blind:
+        return Standing.PRESENT, f"the kernel flushes {', '.join(flushed)}"
+    stops = ", ".join(_stops(volume.layers))
+    names = ", ".join(drive.name for drive in blind)
+    said = f"the kernel sends no flush to {names}, as {stops} is {_THROUGH!r}"
+    if depth is Depth.DRIVE and not flushed:
+        lost = f"{said}; but it lost writes that it had completed, so its cache is "
+        return Standing.CONTRADICTED, f"{lost}volatile: commits are lost with it"
+    if depth is Depth.DRIVE:
+        others = f"{', '.join(flushed)} may be the one that lost writes in this cut"
+        return Standing.NOT_OBSERVABLE, f"{said}; {others}"
+    if volatile := [drive.name for drive in blind if drive.write_cache == _BACK]:
+        own = f"{said}; yet {', '.join(volatile)} is {_BACK!r} and needs flushes"
+        return Standing.ABSENT, own
+    return Standing.PRESENT, f"{said}, which is right if no cache there is volatile"
+
+
+def _flushed(layers: dict[str, Layer]) -> set[str]:
+    """Return the layers that a flush of the filesystem reaches."""
+    reached: set[str] = set()
+    inner = {name for layer in layers.values() for name in layer.below}
+    queue = [name for name in layers if name not in inner]
+    for name in queue:  # grows while it is walked
+        layer = layers.get(name)
+        if layer is None or layer.write_cache == _THROUGH or name in reached:
+            continue
+        reached.add(name)
+        queue += layer.below
+    return reached
+
+
+def _stops(layers: Sequence[Layer]) -> list[str]:
+    """Return the layers that pass no flush on; a partition shares its disk's queue."""
+    return [
+        f"{layer.name} ({layer.dm_name})" if layer.dm_name else layer.name
+        for layer in layers
+        if layer.write_cache == _THROUGH and layer.kind != "partition"
+    ]

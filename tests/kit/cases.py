@@ -1,0 +1,80 @@
+"""Cases to judge, of which each test names what it is about."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from dbcheck.core.cut import Cut
+from dbcheck.core.gone import Gone
+from dbcheck.core.records import AfterRecord, LoadRecord, RestoreRecord
+from dbcheck.core.target import HostAfter, HostBefore
+from dbcheck.judge.case import Case
+from dbcheck.judge.item import Standing
+from dbcheck.judge.server import same_server
+from tests.kit.samples import FACTS, LOAD, MANIFEST
+
+NOTHING: Mapping[str, Any] = {}
+
+
+def case(
+    before: HostBefore | None = None,
+    host: HostAfter | None = None,
+    *,
+    load: LoadRecord | None = None,
+    off_s: float | None = None,
+    after: Mapping[str, Any] = NOTHING,
+    **manifest: Any,
+) -> Case:
+    """Return a case on a manifest with those fields, whose host reported that.
+
+    after: fields of its AfterRecord.
+    """
+    record = AfterRecord(
+        facts=None, failure="", survivors={}, canary=None, host=host, tables={}
+    )
+    return Case(
+        dataclasses.replace(MANIFEST, host=before, **manifest),
+        load,
+        None if off_s is None else RestoreRecord(off_s),
+        dataclasses.replace(record, **after),
+    )
+
+
+def lab(rung: str) -> dict[str, Any]:
+    """Return the spec of a lab with that rung, {} for none."""
+    return {"rung": rung} if rung else {}
+
+
+def of_servers(before: Mapping[str, Any], after: Mapping[str, Any]) -> Case:
+    """Return a case of a server with those facts before its cut, and after it."""
+    then = dataclasses.replace(FACTS, **before)
+    now = dataclasses.replace(FACTS, **after)
+    return dataclasses.replace(
+        case(after={"facts": now}),
+        manifest=dataclasses.replace(MANIFEST, before=then),
+    )
+
+
+def is_same(before: Mapping[str, str], after: Mapping[str, str]) -> bool:
+    """Say whether two identities are seen to be of one server."""
+    item = same_server(of_servers({"identity": before}, {"identity": after}))
+    return item is not None and item.standing is Standing.PRESENT
+
+
+def loaded(**changed: Any) -> LoadRecord:
+    """Return the record of a load that was cut half a second after its last ack."""
+    return dataclasses.replace(
+        LOAD,
+        **{
+            "last_ack_us": 9_500_000,
+            "gone": Gone.BROKEN,
+            "gone_us": 10_000_000,
+            "in_flight": 8,
+            "farewells": (),
+            "cut": Cut(9_000_000, 10_000_000),
+            "windows": (),
+            **changed,
+        },
+    )

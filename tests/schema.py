@@ -1,0 +1,27 @@
+"""Writes docs/schema: `python -m tests.schema`, after a change of a result."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from dbcheck.judge.result import RunResult
+
+FOLDER = Path(__file__).parents[1] / "docs" / "schema"
+RESULTS: dict[str, type[Any]] = {"run": RunResult}
+
+
+def schema_of(name: str) -> str:
+    """Return the JSON Schema of a result, as its file holds it."""
+    schema = msgspec.json.schema(RESULTS[name])
+    draft = "https://json-schema.org/draft/2020-12/schema"
+    return json.dumps({"$schema": draft, **schema}, indent=1) + "\n"
+
+
+if __name__ == "__main__":
+    FOLDER.mkdir(exist_ok=True)
+    for each in RESULTS:
+        (FOLDER / f"{each}.json").write_text(schema_of(each))
