@@ -8,12 +8,7 @@ from datetime import UTC, datetime
 from itertools import takewhile
 
 from dbcheck.campaign.control import facts_of, run_controls
-from dbcheck.campaign.cycle import (
-    reconcile_run,
-    require_answered,
-    restore,
-    run_cycle,
-)
+from dbcheck.campaign.cycle import reconcile_run, require_answered, restore, run_cycle
 from dbcheck.campaign.folder import CampaignFolder, Cycle, Plan
 from dbcheck.campaign.judging import judge_run
 from dbcheck.campaign.outcome import Outcome, missed_stratum

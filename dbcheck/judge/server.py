@@ -5,12 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from dbcheck.core.records import AfterRecord, Manifest
-from dbcheck.core.server import (
-    ServerFacts,
-    difference,
-    is_restarted,
-    unread_identity,
-)
+from dbcheck.core.server import ServerFacts, difference, is_restarted, unread_identity
 from dbcheck.judge.case import Case
 from dbcheck.judge.item import Item, ItemId, Standing
 
