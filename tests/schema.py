@@ -9,9 +9,16 @@ from typing import Any
 import msgspec
 
 from dbcheck.judge.result import RunResult
+from dbcheck.judge.results import CampaignsResult, DemoResult, LabResult, MatrixResult
 
 FOLDER = Path(__file__).parents[1] / "docs" / "schema"
-RESULTS: dict[str, type[Any]] = {"run": RunResult}
+RESULTS: dict[str, type[Any]] = {
+    "campaign": CampaignsResult,
+    "demo": DemoResult,
+    "lab-run": LabResult,
+    "matrix": MatrixResult,
+    "run": RunResult,
+}
 
 
 def schema_of(name: str) -> str:

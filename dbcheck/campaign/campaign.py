@@ -18,14 +18,13 @@ from dbcheck.core.control import ControlFacts, ControlOutcome
 from dbcheck.core.cut import PowerState
 from dbcheck.core.moments import Moment, Stratum, moment
 from dbcheck.core.statistics import Tally
-from dbcheck.core.verdict import Verdict
+from dbcheck.core.verdict import CycleVerdict, Verdict
 from dbcheck.errors import DbcheckError, TargetChanged, UsageError
 from dbcheck.ports.abilities import makes_checkpoints
 from dbcheck.runs import RunFolder
 
-ERROR = "ERROR"
 IDLE_MAX = 5  # cycles in a row that do not count
-COUNTS = (Verdict.PASS.value, Verdict.FAIL.value)
+COUNTS = (CycleVerdict.PASS, CycleVerdict.FAIL)
 
 
 def run_campaign(rig: Rig, folder: CampaignFolder) -> Tally:
@@ -61,9 +60,9 @@ def run_campaign(rig: Rig, folder: CampaignFolder) -> Tally:
 def tally(cycles: Sequence[Cycle]) -> Tally:
     """Count the cycles of a campaign; controls and errors do not count."""
     return Tally.of(
-        (Verdict(cycle.verdict), cycle.depth)
+        (verdict, cycle.depth)
         for cycle in cycles
-        if cycle.number and cycle.verdict != ERROR
+        if cycle.number and (verdict := cycle.verdict.verdict)
     )
 
 
@@ -74,7 +73,7 @@ def finished(plan: Plan, cycles: Sequence[Cycle]) -> bool:
         counted.cuts >= plan.cuts
         or _last_number(cycles) >= plan.cycles_max
         or (counted.losses > 0 and not plan.keep_going)
-        or any(c.control is not None and c.verdict == "FAIL" for c in cycles)
+        or any(c.control is not None and c.verdict is CycleVerdict.FAIL for c in cycles)
         or any(cycle.gone for cycle in cycles)
     )
 
@@ -193,7 +192,7 @@ def _add(folder: CampaignFolder, outcome: Outcome, *, settled: bool = False) -> 
             run=outcome.manifest.run_id,
             stratum=stratum.value if stratum else "",
             after_s=drawn.after_s if drawn else 0.0,
-            verdict=outcome.verdict.value,
+            verdict=CycleVerdict(outcome.verdict.value),
             reason=outcome.judgement.reasons[0],
             ended=_now(),
             depth=depth.value if (depth := outcome.case.shown_depth) else "",
@@ -220,7 +219,7 @@ def _failed(run: str, drawn: Moment | None, reason: str) -> Cycle:
         run=run,
         stratum=drawn.stratum.value if drawn else "",
         after_s=drawn.after_s if drawn else 0.0,
-        verdict=ERROR,
+        verdict=CycleVerdict.ERROR,
         reason=reason,
         ended=_now(),
     )

@@ -19,9 +19,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
+
 from dbcheck import stored
 from dbcheck.campaign.known import NOTHING_KNOWN, Known
 from dbcheck.core.control import ControlFacts
+from dbcheck.core.verdict import CycleVerdict
 from dbcheck.core.workload import Workload
 from dbcheck.errors import UsageError
 from dbcheck.runs import RunFolder
@@ -73,7 +76,6 @@ class Cycle:
     stratum:  what went on at the cut, see core.moments: "steady" where the one that was
               drawn was missed; missed: why that was, "" if it was met.
     after_s:  see core.moments.
-    verdict:  "PASS", "FAIL", "INCONCLUSIVE", or "ERROR" if it came to none.
     reason:   the first of the verdict, or the error.
     depth:    how deep the cut went, "" if it was not measured.
     confirmed, lost: rows; None if the table was not read.
@@ -91,7 +93,7 @@ class Cycle:
     run: str
     stratum: str
     after_s: float
-    verdict: str
+    verdict: CycleVerdict
     reason: str
     ended: str
     depth: str = ""
@@ -204,4 +206,5 @@ def line_of(cycle: Cycle) -> str:
     )
     rows = ("confirmed", "lost", "earlier_lost")
     more = ("missed", *rows, "acks_per_s", "ended", "settled")
-    return json.dumps({name: getattr(cycle, name) for name in (*names, *more)})
+    values = {name: getattr(cycle, name) for name in (*names, *more)}
+    return json.dumps(msgspec.to_builtins(values))

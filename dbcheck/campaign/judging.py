@@ -8,7 +8,7 @@ from functools import partial
 from dbcheck import stored
 from dbcheck.campaign.logs import StoredLogs
 from dbcheck.campaign.losscsv import loss_lines
-from dbcheck.campaign.outcome import Outcome, to_json
+from dbcheck.campaign.outcome import Outcome
 from dbcheck.core.observed import Claim, Observed
 from dbcheck.core.reconcile import Reconciliation
 from dbcheck.errors import LogDamaged
@@ -34,7 +34,7 @@ def judge_run(run: RunFolder, reader: LogReader) -> Outcome:
         shift_us = manifest.wall_us - manifest.clock_us
         lines = loss_lines(case.found, after.index, shift_us, outcome.before_cut_s)
         run.write_lines("losses.csv", lines)
-        run.write_verdict(to_json(outcome))
+        run.write_verdict(outcome.result.to_values())
     return outcome
 
 

@@ -7,7 +7,6 @@ import shlex
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 from dbcheck import stored
 from dbcheck.core.loss import IdRange
@@ -67,6 +66,11 @@ class Outcome:
         """The settings that are not safe, and what they explain."""
         return settings_of(self.case)
 
+    @cached_property
+    def result(self) -> RunResult:
+        """What came of the run, for whoever shows it."""
+        return _result_of(self)
+
     @property
     def verdict(self) -> Verdict:
         """The verdict alone."""
@@ -119,13 +123,7 @@ def missed_stratum(outcome: Outcome) -> str:
     return missed(drawn.stratum, load.due_us, went_us, refused, load.last_ack_us)
 
 
-def to_json(outcome: Outcome) -> dict[str, Any]:
-    """Return the judged run as plain values, the form that --json prints."""
-    return result_of(outcome).to_values()
-
-
-def result_of(outcome: Outcome) -> RunResult:
-    """Return what came of a run, for whoever shows it."""
+def _result_of(outcome: Outcome) -> RunResult:
     case, manifest, found = outcome.case, outcome.manifest, outcome.found
     lost = outcome.verdict is Verdict.FAIL
     why, depth, settings = outcome.witness_alone, case.depth, outcome.settings

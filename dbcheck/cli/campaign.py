@@ -19,6 +19,7 @@ from dbcheck.core.statistics import PPM, cuts_needed
 from dbcheck.errors import UsageError
 from dbcheck.inventory.entry import Entry
 from dbcheck.inventory.load import load
+from dbcheck.judge.results import CampaignsResult, to_values
 from dbcheck.report.campaign import campaigns_report
 
 CYCLES = click.IntRange(1, 1_000_000)
@@ -108,7 +109,7 @@ def command(
         shown = campaign_run.together(folders, inventory, yes=consent.yes)
     with output.printing():
         if as_json:
-            output.print_json({"folder": str(root), "targets": shown})
+            output.print_json(to_values(CampaignsResult(str(root), tuple(shown))))
         else:
             output.console().print(campaigns_report(str(root), shown))
     sys.exit(campaign_run.exit_code(shown))

@@ -9,18 +9,19 @@ import subprocess
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from dbcheck import children
-from dbcheck.campaign.campaign import COUNTS, ERROR, finished, run_campaign, tally
+from dbcheck.campaign.campaign import COUNTS, finished, run_campaign, tally
 from dbcheck.campaign.folder import CampaignFolder, Cycle
 from dbcheck.cli import FAIL, FAILED, INCONCLUSIVE, PASS, assemble, output
 from dbcheck.cli.guard import guard, require_passable, require_sole
 from dbcheck.core.statistics import cuts_needed
+from dbcheck.core.verdict import CycleVerdict, Verdict
 from dbcheck.errors import DbcheckError, RunWriteError, UsageError
 from dbcheck.inventory.entry import Entry
+from dbcheck.judge.results import CampaignResult, CycleResult
 from dbcheck.power import consent
 from dbcheck.power.registry import UNATTENDED
 from dbcheck.report.progress import PlainProgress, progress
@@ -77,7 +78,7 @@ def stored(root: Path) -> list[CampaignFolder]:
 
 def alone(
     entry: Entry, folder: CampaignFolder, *, as_json: bool
-) -> list[dict[str, Any]]:
+) -> list[CampaignResult]:
     """Run one campaign here; return what it shows.
 
     Raise RunWriteError, with nothing touched, if another client runs it.
@@ -108,7 +109,7 @@ def _run(entry: Entry, folder: CampaignFolder, view: PlainProgress) -> None:
 
 def together(
     folders: Sequence[CampaignFolder], inventory: Path, *, yes: bool
-) -> list[dict[str, Any]]:
+) -> list[CampaignResult]:
     """Run each campaign in a process of its own; return what each shows.
 
     One that fails does not disturb the others.  What each says goes to progress.log in
@@ -189,18 +190,18 @@ def _tell(
             if name not in told:
                 told.add(name)
                 place = f"{cycle.number}/{plan.cuts}" if cycle.number else "control"
-                view.line(plan.name, f"{place} {cycle.verdict}: {cycle.reason}")
+                view.line(plan.name, f"{place} {cycle.verdict.value}: {cycle.reason}")
 
 
-def _ended(folder: CampaignFolder, child: Child) -> dict[str, Any]:
+def _ended(folder: CampaignFolder, child: Child) -> CampaignResult:
     """Return what a campaign shows whose process has ended.
 
     Why it ended early is only in its log, as where another client runs the campaign.
     """
     shown = result(folder)
-    if not (shown["error"] or shown["finished"]):
-        shown["error"] = child.last_words()
-    return shown
+    if shown.error or shown.finished:
+        return shown
+    return replace(shown, error=child.last_words())
 
 
 def _end(started: Sequence[Child]) -> None:
@@ -216,50 +217,52 @@ def _end(started: Sequence[Child]) -> None:
             process.wait()
 
 
-def result(folder: CampaignFolder) -> dict[str, Any]:
-    """Return what a campaign shows, as plain values: the form that --json prints."""
+def result(folder: CampaignFolder) -> CampaignResult:
+    """Return what a campaign shows."""
     plan, cycles = folder.plan(), folder.cycles()
     shown = tally(cycles)
     over = finished(plan, cycles)
     more = max(0, plan.cuts - shown.cuts)
     error = folder.path / ERROR_FILE
-    return {
-        "name": plan.name,
-        "target": plan.target,
-        "folder": str(folder.path),
-        "seed": plan.seed,
-        "cut_classes": list(dict.fromkeys(c.cut_class for c in cycles if c.cut_class)),
-        "verdict": _verdict(plan.cuts, cycles),
-        "finished": over,
-        **shown.to_values(),
-        "strata": strata(cycles),
-        "planned_cuts": plan.cuts,
-        "bound_ppm": plan.bound_ppm,
-        "cuts_still_needed": _still(plan.bound_ppm, shown.cuts, shown.losses, more),
-        "errors": sum(cycle.verdict == ERROR for cycle in cycles),
-        "error": error.read_text().strip() if error.is_file() and not over else "",
-        "cycles": [
-            {
-                "number": cycle.number,
-                "run": cycle.run,
-                "stratum": cycle.stratum,
-                "missed": cycle.missed,
-                "after_s": round(cycle.after_s, 3),
-                "verdict": cycle.verdict,
-                "reason": cycle.reason,
-                "cut_class": cycle.cut_class,
-                "depth": cycle.depth,
-                "settings_at_fault": list(cycle.at_fault),
-                "confirmed": cycle.confirmed,
-                "lost": cycle.lost,
-                "earlier_lost": cycle.earlier_lost,
-                "acks_per_s": cycle.acks_per_s,
-                "settled": cycle.settled,
-                "ended": cycle.ended,
-            }
-            for cycle in cycles
-        ],
-    }
+    classes = dict.fromkeys(cycle.cut_class for cycle in cycles if cycle.cut_class)
+    return CampaignResult(
+        name=plan.name,
+        target=plan.target,
+        folder=str(folder.path),
+        seed=plan.seed,
+        cut_classes=tuple(classes),
+        verdict=_verdict(plan.cuts, cycles),
+        finished=over,
+        statistics=shown.statistics,
+        strata=strata(cycles),
+        planned_cuts=plan.cuts,
+        bound_ppm=plan.bound_ppm,
+        cuts_still_needed=_still(plan.bound_ppm, shown.cuts, shown.losses, more),
+        errors=sum(cycle.verdict is CycleVerdict.ERROR for cycle in cycles),
+        error=error.read_text().strip() if error.is_file() and not over else "",
+        cycles=tuple(map(_cycle_result, cycles)),
+    )
+
+
+def _cycle_result(cycle: Cycle) -> CycleResult:
+    return CycleResult(
+        number=cycle.number,
+        run=cycle.run,
+        stratum=cycle.stratum,
+        missed=cycle.missed,
+        after_s=round(cycle.after_s, 3),
+        verdict=cycle.verdict,
+        reason=cycle.reason,
+        cut_class=cycle.cut_class,
+        depth=cycle.depth,
+        settings_at_fault=cycle.at_fault,
+        confirmed=cycle.confirmed,
+        lost=cycle.lost,
+        earlier_lost=cycle.earlier_lost,
+        acks_per_s=cycle.acks_per_s,
+        settled=cycle.settled,
+        ended=cycle.ended,
+    )
 
 
 def strata(cycles: Sequence[Cycle]) -> dict[str, int]:
@@ -275,23 +278,23 @@ def _still(bound_ppm: int | None, cuts: int, losses: int, more: int) -> int | No
     return more if bound_ppm is None else max(0, cuts_needed(bound_ppm) - cuts)
 
 
-def _verdict(planned: int, cycles: Sequence[Cycle]) -> str:
+def _verdict(planned: int, cycles: Sequence[Cycle]) -> Verdict:
     shown = tally(cycles)
-    if shown.losses or any(c.control and c.verdict == "FAIL" for c in cycles):
-        return "FAIL"
-    return "PASS" if shown.cuts >= planned else "INCONCLUSIVE"
+    lost = CycleVerdict.FAIL
+    if shown.losses or any(c.control and c.verdict is lost for c in cycles):
+        return Verdict.FAIL
+    return Verdict.PASS if shown.cuts >= planned else Verdict.INCONCLUSIVE
 
 
-def exit_code(shown: Sequence[dict[str, Any]]) -> int:
+def exit_code(shown: Sequence[CampaignResult]) -> int:
     """Return the exit code for several campaigns: that of the worst."""
-    codes = {
-        FAIL
-        if one["verdict"] == "FAIL"
-        else FAILED
-        if one["error"]
-        else INCONCLUSIVE
-        if one["verdict"] == "INCONCLUSIVE"
-        else PASS
-        for one in shown
-    }
+    codes = set(map(_exit_code, shown))
     return next(code for code in (FAIL, FAILED, INCONCLUSIVE, PASS) if code in codes)
+
+
+def _exit_code(shown: CampaignResult) -> int:
+    if shown.verdict is Verdict.FAIL:
+        return FAIL
+    if shown.error:
+        return FAILED
+    return INCONCLUSIVE if shown.verdict is Verdict.INCONCLUSIVE else PASS

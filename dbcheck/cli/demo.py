@@ -12,12 +12,14 @@ import click
 
 from dbcheck import files
 from dbcheck import workload as workloads
-from dbcheck.campaign.outcome import Outcome, result_of
+from dbcheck.campaign.outcome import Outcome
 from dbcheck.cli import FAILED, PASS, options, output
 from dbcheck.cli.groups import Verb, option
 from dbcheck.cli.lab_cycles import lab_cycles, lab_workload
 from dbcheck.cli.options import drawn
 from dbcheck.cli.say import say
+from dbcheck.core.verdict import Verdict
+from dbcheck.judge.results import DemoResult, DemoRow, to_values
 from dbcheck.lab.lab import missing
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.report.lab import demo_bounds, demo_table
@@ -38,7 +40,7 @@ class Row:
 
     spec: LabSpec
     case: str
-    expected: str
+    expected: Verdict
     cycles: int = 1
 
 
@@ -46,9 +48,9 @@ def drive_rows() -> Iterator[Row]:
     """Yield what the virtual drive can show."""
     for engine, relaxed in RELAXED.items():
         lying = DriveSpec(personality="lying")
-        yield Row(LabSpec(engine), "honest drive", "PASS")
-        yield Row(LabSpec(engine, drive=lying), "lying drive", "FAIL")
-        yield Row(LabSpec(engine, settings=relaxed), _case(relaxed), "FAIL")
+        yield Row(LabSpec(engine), "honest drive", Verdict.PASS)
+        yield Row(LabSpec(engine, drive=lying), "lying drive", Verdict.FAIL)
+        yield Row(LabSpec(engine, settings=relaxed), _case(relaxed), Verdict.FAIL)
 
 
 def process_rows(engine: str) -> Iterator[Row]:
@@ -61,13 +63,15 @@ def process_rows(engine: str) -> Iterator[Row]:
         "postgresql": {"fsync": "off"},
         "mariadb": {"innodb_flush_log_at_trx_commit": "2"},
     }[engine]
-    yield Row(LabSpec(engine, rung="process"), "durable settings", "PASS")
+    yield Row(LabSpec(engine, rung="process"), "durable settings", Verdict.PASS)
     relaxed = LabSpec(engine, rung="process", settings=lost_in_process)
     # Only what is in the server's own memory is lost, with PostgreSQL less than a
     # page of its log, and by chance nothing.
-    yield Row(relaxed, _case(lost_in_process), "FAIL", cycles=3)
+    yield Row(relaxed, _case(lost_in_process), Verdict.FAIL, cycles=3)
     # Not durable, and yet nothing is lost: a killed process cannot show it.
-    yield Row(LabSpec(engine, rung="process", settings=unseen), _case(unseen), "PASS")
+    yield Row(
+        LabSpec(engine, rung="process", settings=unseen), _case(unseen), Verdict.PASS
+    )
 
 
 def _case(settings: Mapping[str, str]) -> str:
@@ -121,7 +125,7 @@ def command(
     if only_list:
         say(f"workloads: {', '.join(files.workload_names())}; rung: {rung}")
         for row in lines:
-            say("  ".join((row.spec.engine, row.case, row.expected)))
+            say("  ".join((row.spec.engine, row.case, row.expected.value)))
         return
     good = _show(lines, drawn(seed), runs, as_json=as_json)
     sys.exit(PASS if good else FAILED)
@@ -132,21 +136,21 @@ def _show(lines: list[Row], seed: int, runs: Path, *, as_json: bool) -> bool:
     shown = []
     with progress(output.progress_console(), live=not as_json, only={"lab"}) as view:
         for row in lines:
-            result = result_of(_run(row, seed, view, runs))
-            shown.append(({"case": row.case, "expected": row.expected}, result))
-    good = all(about["expected"] == result.verdict.value for about, result in shown)
+            result = _run(row, seed, view, runs).result
+            shown.append(DemoRow(row.case, row.expected, result))
+    good = all(line.expected is line.result.verdict for line in shown)
     if as_json:
-        cases = [{**about, "result": result.to_values()} for about, result in shown]
-        output.print_json({"seed": seed, "as_expected": good, "rows": cases})
+        output.print_json(to_values(DemoResult(seed, good, tuple(shown))))
         return good
     console = output.console()
     console.print(demo_table(shown))
     console.print(RUNGS[lines[0].spec.rung], style="italic")
     for bound in demo_bounds(shown):
         console.print(bound)
-    for about, result in shown:
-        if about["expected"] != result.verdict.value:
-            text = f"{result.server}, {about['case']}: expected {about['expected']}"
+    for line in shown:
+        if line.expected is not line.result.verdict:
+            expected = line.expected.value
+            text = f"{line.result.server}, {line.case}: expected {expected}"
             console.print(text, style="bold red")
     console.print(f"Each run, with its log and its losses, is in {runs}/")
     return good
@@ -159,7 +163,7 @@ def _run(row: Row, seed: int, view: PlainProgress, runs: Path) -> Outcome:
     with contextlib.closing(cycles):
         for outcome in cycles:
             view.line(outcome.verdict.value, outcome.judgement.reasons[0])
-            if outcome.verdict.value == row.expected:
+            if outcome.verdict is row.expected:
                 break
     return outcome
 

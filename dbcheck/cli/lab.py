@@ -14,7 +14,7 @@ import click
 
 from dbcheck import children
 from dbcheck import workload as workloads
-from dbcheck.campaign.outcome import Outcome, result_of
+from dbcheck.campaign.outcome import Outcome
 from dbcheck.cli import options, output
 from dbcheck.cli.groups import VerbGroup, grouped, option
 from dbcheck.cli.lab_cycles import described, lab_cycles, lab_workload, until_shown
@@ -25,6 +25,7 @@ from dbcheck.cli.say import say
 from dbcheck.core.statistics import PPM, cuts_needed
 from dbcheck.core.verdict import worst
 from dbcheck.errors import UsageError
+from dbcheck.judge.results import LabResult, to_values
 from dbcheck.lab import lab as labs
 from dbcheck.lab.lab import Lab
 from dbcheck.report.lab import cycles_report
@@ -114,18 +115,19 @@ def run(
             if outcome.manifest.control:
                 continue  # which has been told already
             view.line(outcome.verdict.value, outcome.judgement.reasons[0])
-    controls = [result_of(outcome) for outcome in outcomes if outcome.manifest.control]
+    controls = [outcome.result for outcome in outcomes if outcome.manifest.control]
     real = [outcome for outcome in outcomes if not outcome.manifest.control]
-    results = [result_of(outcome) for outcome in real]
+    results = [outcome.result for outcome in real]
     verdict = worst(outcome.verdict for outcome in real or outcomes[-1:])
     with output.printing():
         if as_json:
-            value: dict[str, Any] = {"verdict": verdict.value}
-            value["lab"] = lab.to_values()
-            value["statistics"] = tally(*results).to_values()
-            value["controls"] = [result.to_values() for result in controls]
-            value["cycles"] = [result.to_values() for result in results]
-            output.print_json(value)
+            proven = tally(*results).statistics
+            spec = lab.to_values()
+            output.print_json(
+                to_values(
+                    LabResult(verdict, spec, proven, tuple(controls), tuple(results))
+                )
+            )
         elif len(results) > 1:
             output.console().print(cycles_report(results, controls))
         else:

@@ -27,6 +27,7 @@ from dbcheck.cli.matrix_target import on_target
 from dbcheck.cli.options import ConsentOptions, drawn
 from dbcheck.cli.power_options import PowerOptions
 from dbcheck.cli.resumable import reconcile_flags
+from dbcheck.judge.results import MatrixResult, to_values
 from dbcheck.lab.spec import ENGINES
 from dbcheck.report.matrix import comparison, matrix_report
 from dbcheck.report.progress import progress
@@ -153,10 +154,15 @@ def _show(
     good = all(line.as_expected for line in lines)
     if as_json:
         compared = comparison(lines)
-        about = {"description": matrix.description, "reference": matrix.reference}
-        value = {"seed": seed, "as_expected": good, **about}
-        value["comparison"] = compared.to_values() if compared else None
-        output.print_json({**value, "rows": [line.to_values() for line in lines]})
+        result = MatrixResult(
+            seed,
+            good,
+            matrix.description,
+            matrix.reference,
+            compared.result if compared else None,
+            tuple(line.result() for line in lines),
+        )
+        output.print_json(to_values(result))
         return good
     report = matrix_report(lines, matrix.description, matrix.reference)
     output.console().print(report)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from dbcheck import interrupt
-from dbcheck.campaign.outcome import Outcome, result_of
+from dbcheck.campaign.outcome import Outcome
 from dbcheck.cli.lab_cycles import lab_cycles, lab_workload
 from dbcheck.cli.matrix_rows import Row
 from dbcheck.core.workload import Workload
@@ -62,7 +62,7 @@ class Measured:
             reference=row.reference,
             expect=row.expect,
             price=row.price,
-            cycles=[result_of(outcome) for outcome in self.outcomes],
+            cycles=[outcome.result for outcome in self.outcomes],
             error=self.error,
         )
 

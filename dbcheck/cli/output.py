@@ -12,7 +12,7 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.text import Span, Text
 
-from dbcheck.campaign.outcome import Outcome, result_of
+from dbcheck.campaign.outcome import Outcome
 from dbcheck.cli import FAIL, INCONCLUSIVE, PASS
 from dbcheck.cli.root import give_up_printing, mute
 from dbcheck.cli.say import say
@@ -96,7 +96,7 @@ def printing() -> Iterator[None]:
 
 def end_with(outcome: Outcome, *, as_json: bool) -> NoReturn:
     """Show a judged run and exit with its verdict's code."""
-    result = result_of(outcome)
+    result = outcome.result
     with printing():
         if as_json:
             print_json(result.to_values())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from functools import reduce
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import click
 from dbcheck import workload as workloads
 from dbcheck.campaign.control import facts_of, run_controls
 from dbcheck.campaign.known import NOTHING_KNOWN, Known
-from dbcheck.campaign.outcome import Outcome, to_json
+from dbcheck.campaign.outcome import Outcome
 from dbcheck.campaign.rig import Rig
 from dbcheck.cli import assemble, options, output
 from dbcheck.cli.entries import chosen
@@ -100,9 +101,9 @@ def command(
             known = reduce(Known.with_outcome, controls, NOTHING_KNOWN)
             outcome = resumable_cycle(rig, workload, seed, facts, known, view, again)
     if as_json and control:
-        results = [to_json(one) for one in controls]
+        result = replace(outcome.result, controls=tuple(one.result for one in controls))
         with output.printing():
-            output.print_json({**to_json(outcome), "controls": results})
+            output.print_json(result.to_values())
         sys.exit(output.EXIT_CODES[outcome.verdict])
     output.end_with(outcome, as_json=as_json)
 

@@ -26,10 +26,9 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from fractions import Fraction
 from math import ceil, comb
-from typing import Any
 
 from dbcheck.core.verdict import Verdict
 
@@ -109,6 +108,15 @@ class Statistics:
     depths: Mapping[str, int]
     loss_ppm_max: int
     loss_ppm_min: int
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True)
+class ComparisonResult:
+    """How two configurations compare, for --json; see Comparison."""
+
+    difference_ppm: int | None
+    p_ppm: int
     sentence: str
 
 
@@ -196,10 +204,6 @@ class Tally:
             self.sentence,
         )
 
-    def to_values(self) -> dict[str, Any]:
-        """Return what it proves as plain values, for --json."""
-        return asdict(self.statistics)
-
 
 def unseen_sentence(cuts: int) -> str:
     """Say how easily a drive that loses now and then would have passed *cuts* cuts."""
@@ -260,13 +264,10 @@ class Comparison:
             f"(Fisher's exact test, two-sided, p at most {p:g})"
         )
 
-    def to_values(self) -> dict[str, Any]:
-        """Return plain values for --json."""
-        return {
-            "difference_ppm": self.difference_ppm,
-            "p_ppm": self.p_ppm,
-            "sentence": self.sentence,
-        }
+    @property
+    def result(self) -> ComparisonResult:
+        """Return how the two compare, for --json."""
+        return ComparisonResult(self.difference_ppm, self.p_ppm, self.sentence)
 
 
 def percent_up(ppm: int) -> str:

@@ -14,6 +14,20 @@ class Verdict(enum.Enum):
     INCONCLUSIVE = "INCONCLUSIVE"
 
 
+class CycleVerdict(enum.Enum):
+    """What came of a cycle of a campaign: its verdict, or that it came to none."""
+
+    PASS = "PASS"
+    FAIL = "FAIL"
+    INCONCLUSIVE = "INCONCLUSIVE"
+    ERROR = "ERROR"
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """The verdict, None if there is none."""
+        return None if self is CycleVerdict.ERROR else Verdict(self.value)
+
+
 def worst(verdicts: Iterable[Verdict]) -> Verdict:
     """Return the worst of *verdicts*: FAIL, then INCONCLUSIVE, then PASS."""
     order = (Verdict.PASS, Verdict.INCONCLUSIVE, Verdict.FAIL)

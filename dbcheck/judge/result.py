@@ -90,6 +90,7 @@ class RunResult:
     settings_at_fault, layers_at_fault, other_settings: sentences.
     lab:        the lab's spec, {} on real hardware.
     image:      where the lab's drive is kept as the cut left it, "" if it is not.
+    controls:   the controls that the same command ran before it.
     """
 
     run: str
@@ -133,6 +134,7 @@ class RunResult:
     left_on_host: LeftOnHost | None
     lab: Mapping[str, Any]
     image: str
+    controls: tuple[RunResult, ...] = ()
 
     @property
     def shown_depth(self) -> Depth | None:

@@ -10,9 +10,9 @@ from rich.table import Table
 from rich.text import Text
 
 from dbcheck.core.statistics import Tally, unseen_sentence
-from dbcheck.core.values import Json
 from dbcheck.core.verdict import Verdict
 from dbcheck.judge.result import RunResult
+from dbcheck.judge.results import DemoRow
 from dbcheck.report.verdict import STYLES, lab_scope, sentence, tally
 
 
@@ -57,8 +57,8 @@ def _cycles_table(results: Sequence[RunResult], controls: Sequence[RunResult]) -
     return table
 
 
-def demo_table(rows: Sequence[tuple[Json, RunResult]]) -> Table:
-    """Return one row for each line of the demo: (what was set up, its result)."""
+def demo_table(rows: Sequence[DemoRow]) -> Table:
+    """Return one row for each line of the demo."""
     table = Table(
         box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False
     )
@@ -68,13 +68,13 @@ def demo_table(rows: Sequence[tuple[Json, RunResult]]) -> Table:
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("verdict", no_wrap=True)
     last = ""
-    for about, result in rows:
-        server = result.server
+    for row in rows:
+        result, server = row.result, row.result.server
         if last and server != last:
             table.add_section()
         table.add_row(
             server if server != last else "",
-            about["case"],
+            row.case,
             rate(result),
             number(result.confirmed),
             lost(result),
@@ -84,9 +84,9 @@ def demo_table(rows: Sequence[tuple[Json, RunResult]]) -> Table:
     return table
 
 
-def demo_bounds(rows: Sequence[tuple[Json, RunResult]]) -> list[str]:
+def demo_bounds(rows: Sequence[DemoRow]) -> list[str]:
     """Return what the cuts of the lines that passed prove, the same thing once."""
-    passed = [result for _, result in rows if result.verdict is Verdict.PASS]
+    passed = [row.result for row in rows if row.result.verdict is Verdict.PASS]
     bounds = dict.fromkeys(tally(result).sentence for result in passed)
     return [f"Each PASS is one cut. {sentence(bound)}" for bound in bounds]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from rich import box
 from rich.console import Group, RenderableType
@@ -16,6 +15,7 @@ from dbcheck.core.cutclass import shown
 from dbcheck.core.statistics import Comparison, Tally
 from dbcheck.core.verdict import Verdict, worst
 from dbcheck.judge.result import RunResult
+from dbcheck.judge.results import RowResult
 from dbcheck.report.lab import verdict
 from dbcheck.report.verdict import depth_of, lab_scope
 
@@ -90,23 +90,23 @@ class Line:
             return None
         return self.price / self.rate
 
-    def to_values(self) -> dict[str, Any]:
-        """Return plain values for --json."""
-        return {
-            "name": self.name,
-            "reference": self.reference,
-            "expect": self.expect.value if self.expect else None,
-            "as_expected": self.as_expected,
-            "verdict": self.verdict.value if self.verdict else None,
-            "error": self.error or None,
-            "commits_per_s": self.rate,
-            "p99_ms": self.p99_ms,
-            "lost": self.lost,
-            "price": self.price,
-            "price_per_durable_commit_per_s": self.price_per_rate,
-            "statistics": self.tally.to_values(),
-            "cycles": [cycle.to_values() for cycle in self.cycles],
-        }
+    def result(self) -> RowResult:
+        """Return what came of it."""
+        return RowResult(
+            name=self.name,
+            reference=self.reference,
+            expect=self.expect,
+            as_expected=self.as_expected,
+            verdict=self.verdict,
+            error=self.error or None,
+            commits_per_s=self.rate,
+            p99_ms=self.p99_ms,
+            lost=self.lost,
+            price=self.price,
+            price_per_durable_commit_per_s=self.price_per_rate,
+            statistics=self.tally.statistics,
+            cycles=tuple(self.cycles),
+        )
 
 
 def _verdict(cycle: RunResult) -> Verdict:

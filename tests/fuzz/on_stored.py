@@ -11,7 +11,6 @@ from typing import Any
 from dbcheck import formats, stored
 from dbcheck.campaign.folder import CampaignFolder, Cycle, Plan
 from dbcheck.campaign.judging import judge_run
-from dbcheck.campaign.outcome import result_of
 from dbcheck.core.records import AfterRecord, LoadRecord, Manifest, RestoreRecord
 from dbcheck.core.verdict import Verdict
 from dbcheck.errors import DbcheckError, RunFormatError
@@ -100,7 +99,7 @@ def judged(data: bytes) -> None:
         except DbcheckError:
             assert forged or files != run_files()
             return
-        verdict_report(result_of(outcome))
+        verdict_report(outcome.result)
         if not forged:
             assert outcome.verdict is not Verdict.FAIL
 

@@ -12,10 +12,10 @@ from rich.console import RenderableType
 
 from dbcheck.campaign.folder import CampaignFolder, Cycle, Plan
 from dbcheck.campaign.judging import judge_run
-from dbcheck.campaign.outcome import to_json
 from dbcheck.cli import campaign_run, output
-from dbcheck.core.verdict import Verdict
+from dbcheck.core.verdict import CycleVerdict, Verdict
 from dbcheck.judge.result import RunResult
+from dbcheck.judge.results import CampaignResult, DemoRow, to_values
 from dbcheck.report.campaign import campaigns_report
 from dbcheck.report.lab import cycles_report, demo_table
 from dbcheck.report.matrix import Line, matrix_report
@@ -49,13 +49,15 @@ def results() -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the result of a run with losses and advice, and that of a campaign."""
     with scratch() as folder:
         stored = stored_run(RunFolder.create(folder, manifest()))
-        result = to_json(judge_run(stored, FrameLogReader()))
+        result = judge_run(stored, FrameLogReader()).result.to_values()
         plan = ("t", "0", "n", "url", 1, load("insert"), 3, 9, None, False, True)
         campaign = CampaignFolder.create(folder / "c", Plan(*plan))
         campaign.add(
-            Cycle(1, "id", "steady", 1.0, "PASS", "kept", "e", "OS", 8, 0, 1.5)
+            Cycle(
+                1, "id", "steady", 1.0, CycleVerdict.PASS, "kept", "e", "OS", 8, 0, 1.5
+            )
         )
-        shown = campaign_run.result(campaign)
+        shown = to_values(campaign_run.result(campaign))
     span = {
         **{"kind": "missing-tail", "first_id": 1, "last_id": 2, "rows": 2},
         **{"first_acked_before_cut_s": 1.0, "last_acked_before_cut_s": 0.5},
@@ -81,6 +83,10 @@ def poisoned_run(text: str) -> RunResult:
     return msgspec.convert(poisoned(RESULT, text), RunResult, str_keys=True)
 
 
+def poisoned_campaign(text: str) -> CampaignResult:
+    return msgspec.convert(poisoned(CAMPAIGN, text), CampaignResult, str_keys=True)
+
+
 def matrix_of(text: str) -> RenderableType:
     result = poisoned_run(text)
     line = replace(LINE, name=text, reference=text, error=text, cycles=[result])
@@ -92,11 +98,11 @@ def matrix_of(text: str) -> RenderableType:
 
 REPORTS: dict[str, Callable[[str], RenderableType]] = {
     "verdict": lambda text: verdict_report(poisoned_run(text)),
-    "campaign": lambda text: campaigns_report(text, [poisoned(CAMPAIGN, text)]),
+    "campaign": lambda text: campaigns_report(text, [poisoned_campaign(text)]),
     "cycles": lambda text: cycles_report(
         [poisoned_run(text)] * 2, [poisoned_run(text)]
     ),
-    "demo": lambda text: demo_table([({"case": text}, poisoned_run(text))]),
+    "demo": lambda text: demo_table([DemoRow(text, Verdict.PASS, poisoned_run(text))]),
     "matrix": matrix_of,
 }
 

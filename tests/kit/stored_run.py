@@ -24,6 +24,7 @@ from dbcheck.core.target import (
     LogTail,
     VolumeCanaries,
 )
+from dbcheck.core.verdict import CycleVerdict
 from dbcheck.core.witnessed import WindowFacts
 from dbcheck.runs import RunFolder
 from dbcheck.workload import load
@@ -162,7 +163,9 @@ def campaign_files() -> dict[str, bytes]:
     plan = Plan(
         "c", "0", "n", "postgresql://u@h/d", 1, load("insert"), 3, 9, 5000, False, True
     )
-    cycle = Cycle(1, RUN, "steady", 1.0, "PASS", "all there", "e", "OS", 8, 0, 1.5)
+    cycle = Cycle(
+        1, RUN, "steady", 1.0, CycleVerdict.PASS, "all there", "e", "OS", 8, 0, 1.5
+    )
     control = ControlFacts(RUN, ControlOutcome.LOST, "it lost")
     with scratch() as folder:
         campaign = CampaignFolder.create(folder / "c", plan)

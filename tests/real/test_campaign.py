@@ -21,6 +21,7 @@ from dbcheck.cli.campaign_run import ERROR_FILE, result
 from dbcheck.cli.lab import as_host
 from dbcheck.core.cut import Cut, PowerState
 from dbcheck.core.moments import Moment, Stratum
+from dbcheck.core.verdict import CycleVerdict, Verdict
 from dbcheck.errors import DbcheckError, PowerError, TargetChanged, UsageError
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.ports.power import PowerSwitch
@@ -43,15 +44,20 @@ def here(tmp_path: Path) -> Iterator[Bench]:
         yield started
 
 
+def counts(shown: Mapping[str, Any]) -> tuple[int, int]:
+    """Return how many cuts of a campaign count, and how many of them lost."""
+    return shown["statistics"]["cuts"], shown["statistics"]["losses"]
+
+
 def verdicts(folder: CampaignFolder) -> list[str]:
-    return [cycle.verdict for cycle in folder.cycles()]
+    return [cycle.verdict.value for cycle in folder.cycles()]
 
 
 def test_an_honest_drive_passes_in_each_stratum(here: Bench, tmp_path: Path) -> None:
     folder = CampaignFolder.create(tmp_path / "campaign", plan(cuts=4))
     shown = run_campaign(here.rig, folder)
     cycles = folder.cycles()
-    assert [cycle.verdict for cycle in cycles] == ["PASS"] * 4
+    assert verdicts(folder) == ["PASS"] * 4
     moments = [RunFolder.open(folder.runs / c.run).manifest().moment for c in cycles]
     drawn = [moment.stratum for moment in moments if moment]
     assert set(drawn) == set(Stratum)
@@ -132,7 +138,7 @@ def test_what_changes_between_two_cycles_ends_it(here: Bench, tmp_path: Path) ->
     assert verdicts(folder) == ["PASS"]
     assert len(list(folder.runs.iterdir())) == 1
     shown = result(folder)
-    assert (shown["verdict"], shown["finished"]) == ("INCONCLUSIVE", False)
+    assert (shown.verdict, shown.finished) == (Verdict.INCONCLUSIVE, False)
 
 
 def test_controls_come_first_and_once(here: Bench, tmp_path: Path) -> None:
@@ -141,7 +147,7 @@ def test_controls_come_first_and_once(here: Bench, tmp_path: Path) -> None:
     first, *_, last = folder.cycles()
     assert (first.number, last.number) == (0, 1)
     assert first.control is not None
-    assert last.verdict == "PASS"
+    assert last.verdict is CycleVerdict.PASS
     assert len(folder.cycles()) == len(list(folder.runs.iterdir()))
 
 
@@ -182,7 +188,7 @@ def test_a_switch_that_fails_once(here: Bench, tmp_path: Path, what: str) -> Non
     first = folder.cycles()[0]
     assert first.settled
     # A power that never went proves nothing; one that came back late still does.
-    assert first.verdict == ("INCONCLUSIVE" if what == "cut" else "PASS")
+    assert first.verdict.value == ("INCONCLUSIVE" if what == "cut" else "PASS")
     assert f"the {what} failed" in here.said.text
 
 
@@ -309,7 +315,7 @@ def test_it_goes_on_wherever_its_client_ended(
         words = ["--resume", folder]
     ((shown),) = shell.run(*words)["targets"]
     cycles = shown["cycles"]
-    assert (shown["verdict"], shown["cuts"], shown["losses"]) == ("PASS", 2, 0)
+    assert (shown["verdict"], counts(shown)) == ("PASS", (2, 0))
     assert {cycle["verdict"] for cycle in cycles} <= {"PASS", "INCONCLUSIVE", "ERROR"}
     assert any(cycle["settled"] for cycle in cycles)
     runs = [cycle["run"] for cycle in cycles if cycle["run"]]
@@ -335,7 +341,7 @@ def test_one_failing_rig_does_not_disturb_the_others(
     words = [here.lab.name, "broken", "--cuts", "1", "--folder", str(folder)]
     good, bad = shell.run(*words, code=4)["targets"]
     assert (good["name"], good["verdict"], good["error"]) == (here.lab.name, "PASS", "")
-    assert (bad["verdict"], bad["cuts"]) == ("INCONCLUSIVE", 0)
+    assert (bad["verdict"], counts(bad)) == ("INCONCLUSIVE", (0, 0))
     assert "none" in bad["error"]
     assert bad["error"] in (folder / "broken" / "progress.log").read_text()
 

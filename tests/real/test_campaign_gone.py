@@ -173,7 +173,7 @@ def test_a_server_that_the_cut_destroyed_ends_the_campaign(
         )
         folder = str(tmp_path / "campaign")
         shown = operator.campaign("db1", "--cuts", "3", "--folder", folder, code=FAIL)
-        assert (shown["verdict"], shown["losses"], shown["cuts"]) == ("FAIL", 1, 1)
+        assert (shown["verdict"], shown["statistics"]["losses"]) == ("FAIL", 1)
         assert shown["finished"]
         (cycle,) = shown["cycles"]
         assert cycle["reason"].startswith("unrecoverable: the server took no queries")
@@ -228,7 +228,7 @@ def test_a_host_that_does_not_come_back_is_waited_for(tmp_path: Path) -> None:
                 outlet.booted()
                 proxy.start()
                 shown = operator.campaign("--resume", str(folder), code=PASS)
-                assert (shown["verdict"], shown["cuts"]) == ("PASS", 1)
+                assert (shown["verdict"], shown["statistics"]["cuts"]) == ("PASS", 1)
                 (cycle,) = shown["cycles"]
                 assert cycle["run"] == run.name
                 assert cycle["settled"]

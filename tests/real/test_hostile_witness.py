@@ -17,7 +17,7 @@ import pytest
 from dbcheck import clientkey, stored
 from dbcheck.campaign.cycle import reconcile_run
 from dbcheck.campaign.loading import CUT_EVENT, LOAD_EVENT, sealed_load
-from dbcheck.campaign.outcome import Outcome, to_json
+from dbcheck.campaign.outcome import Outcome
 from dbcheck.campaign.rig import Rig
 from dbcheck.clientkey import ClientKey
 from dbcheck.core.history import Ack
@@ -145,7 +145,7 @@ def test_an_honest_copy_is_judged_as_the_clients_own(site: Site) -> None:
     assert outcome.found is not None
     assert outcome.found.own_counts == {"missing-tail": ACKED - KEPT}
     assert not outcome.witness_alone
-    assert to_json(outcome)["witness_alone"] is False
+    assert outcome.result.to_values()["witness_alone"] is False
 
 
 @pytest.mark.parametrize("sealed", [False, True])
@@ -173,7 +173,7 @@ def test_without_a_key_the_report_says_on_whose_word_it_rests(site: Site) -> Non
     run = site.recall()
     outcome = site.reconcile(run)
     assert outcome.verdict is not Verdict.FAIL  # the loss is hidden
-    result = to_json(outcome)
+    result = outcome.result.to_values()
     assert result["witness_alone"] is True
     shown = printed(verdict_report(run_result(result))).splitlines()
     (line,) = (n for n, text in enumerate(shown) if "witness's word alone" in text)
@@ -261,7 +261,7 @@ def test_a_host_is_asked_about_no_file_that_a_witness_chose(
     assert outcome.after.host.log is None
     assert not (outcome.run.path / "server.log").exists()
     assert (tmp_path / "bystander" / BESIDE).is_dir()
-    assert to_json(outcome)["left_on_host"] is None
+    assert outcome.result.to_values()["left_on_host"] is None
     # What the server names itself is asked for, and its own canaries are removed.
     run = RunFolder.open(outcome.run.path)
     run.forget_survivors()
@@ -281,7 +281,7 @@ def test_no_command_is_printed_with_folders_that_a_witness_chose(site: Site) -> 
     before = HostBefore(local.facts("/tmp"), "/home", "n", "", {})
     local.close()
     site.write(manifest=replace(FIRST, host=before))
-    assert to_json(site.reconcile(site.recall()))["left_on_host"] is None
+    assert site.reconcile(site.recall()).result.to_values()["left_on_host"] is None
 
 
 # --------------------------------------------------------------------- the command line

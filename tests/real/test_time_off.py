@@ -17,7 +17,7 @@ from dbcheck.campaign.folder import CampaignFolder
 from dbcheck.campaign.judging import judge_run
 from dbcheck.campaign.outcome import Outcome
 from dbcheck.core.cut import PowerState
-from dbcheck.core.verdict import Verdict
+from dbcheck.core.verdict import CycleVerdict, Verdict
 from dbcheck.errors import PowerError
 from dbcheck.judge.item import Standing
 from dbcheck.power.kinds.exec import ExecPlan, ExecSwitch
@@ -110,7 +110,11 @@ def test_a_client_killed_meanwhile_is_followed_by_a_whole_time(
     rig = replace(here.rig, power=power)
     assert run_campaign(rig, campaign).cuts == 1
     (cycle,) = campaign.cycles()
-    assert (cycle.run, cycle.verdict, cycle.settled) == (run.path.name, "PASS", True)
+    assert (cycle.run, cycle.verdict, cycle.settled) == (
+        run.path.name,
+        CycleVerdict.PASS,
+        True,
+    )
     measured = run.restore()
     assert measured is not None
     assert (measured.off_s or 0) >= LONG_S

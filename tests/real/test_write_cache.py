@@ -9,7 +9,6 @@ import pytest
 from rich.console import Console
 
 from dbcheck.campaign.cycle import run_cycle
-from dbcheck.campaign.outcome import result_of
 from dbcheck.core.depth import Depth
 from dbcheck.core.verdict import Verdict
 from dbcheck.judge.item import ItemId, Standing
@@ -28,6 +27,6 @@ def test_a_drive_that_is_never_flushed_is_shown_to_be_volatile(tmp_path: Path) -
     (item,) = (i for i in outcome.judgement.items if i.id is ItemId.WRITE_CACHE)
     assert item.standing is Standing.CONTRADICTED
     file = io.StringIO()
-    Console(file=file, width=400).print(verdict_report(result_of(outcome)))
+    Console(file=file, width=400).print(verdict_report(outcome.result))
     assert file.getvalue().count("sends no flush to loop") == 2
     assert "RAID controller" not in file.getvalue()

@@ -10,7 +10,7 @@ import pytest
 from dbcheck.campaign import campaign
 from dbcheck.campaign.folder import CampaignFolder, Cycle
 from dbcheck.core.control import ControlFacts, ControlOutcome
-from dbcheck.core.verdict import Verdict
+from dbcheck.core.verdict import CycleVerdict, Verdict
 from dbcheck.judge import control as judge_control
 from dbcheck.judge.item import Standing
 from tests.kit.cases import case
@@ -27,7 +27,7 @@ OUTCOMES = {
 
 def control(run: str, verdict: Verdict, *, gone: bool = False) -> Cycle:
     facts = ControlFacts(run, OUTCOMES[verdict], "as it was")
-    made = Cycle(0, run, "", 0.0, verdict.value, "", "", gone=gone)
+    made = Cycle(0, run, "", 0.0, CycleVerdict(verdict.value), "", "", gone=gone)
     return replace(made, settled=True, control=facts)
 
 

@@ -15,6 +15,7 @@ from dbcheck import stored
 from dbcheck.campaign.folder import CampaignFolder, Cycle, Plan
 from dbcheck.cli import FAILED, INCONCLUSIVE
 from dbcheck.cli.campaign_run import ERROR_FILE, Child, _ended
+from dbcheck.core.verdict import CycleVerdict
 from dbcheck.errors import RunFormatError
 from tests.kit.samples import PLAN
 
@@ -23,7 +24,7 @@ def test_cycles_come_in_their_order_however_many_there_are(tmp_path: Path) -> No
     folder = CampaignFolder.create(tmp_path / "campaign", PLAN)
     kept = [(0, "a"), (0, "b"), (1, "c"), (9_999, "d"), (10_000, "e"), (100_000, "f")]
     for number, run in reversed(kept):
-        folder.add(Cycle(number, run, "steady", 1.0, "PASS", "", ""))
+        folder.add(Cycle(number, run, "steady", 1.0, CycleVerdict.PASS, "", ""))
     assert [(cycle.number, cycle.run) for cycle in folder.cycles()] == kept
 
 
@@ -38,7 +39,7 @@ def test_a_process_that_ended_early_is_reported_with_its_last_error(
     process: Any = SimpleNamespace(returncode=status)
     child = Child(process, log, log.stat().st_size)
     ended = "SIGKILL" if status < 0 else f"exit status {status}"
-    assert _ended(folder, child)["error"] == f"{ended}: it wrote nothing ({log})"
+    assert _ended(folder, child).error == f"{ended}: it wrote nothing ({log})"
     for words, last in (
         (
             "dbcheck: another dbcheck uses it\n  Wait.\n",
@@ -47,18 +48,18 @@ def test_a_process_that_ended_early_is_reported_with_its_last_error(
         ("cycle 1\n  Traceback\n\n", "Traceback"),
     ):
         log.write_text(f"dbcheck: an older error\n{words}")
-        assert _ended(folder, child)["error"] == f"{ended}: {last} ({log})"
+        assert _ended(folder, child).error == f"{ended}: {last} ({log})"
     (folder.path / ERROR_FILE).write_text("no route")
-    assert _ended(folder, child)["error"] == "no route"
+    assert _ended(folder, child).error == "no route"
 
 
 def test_a_process_that_came_to_an_end_shows_no_error(tmp_path: Path) -> None:
     plan = replace(PLAN, cycles_max=1)
     folder = CampaignFolder.create(tmp_path / "campaign", plan)
-    folder.add(Cycle(1, "a", "steady", 1.0, "INCONCLUSIVE", "", ""))
+    folder.add(Cycle(1, "a", "steady", 1.0, CycleVerdict.INCONCLUSIVE, "", ""))
     process: Any = SimpleNamespace(returncode=INCONCLUSIVE)
     child = Child(process, folder.path / "progress.log", 0)
-    assert _ended(folder, child)["error"] == ""
+    assert _ended(folder, child).error == ""
 
 
 @pytest.mark.parametrize(

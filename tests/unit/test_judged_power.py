@@ -11,7 +11,7 @@ import pytest
 from dbcheck.campaign import campaign
 from dbcheck.campaign.folder import CampaignFolder, Plan
 from dbcheck.campaign.judging import judge_run
-from dbcheck.campaign.outcome import Outcome, to_json
+from dbcheck.campaign.outcome import Outcome
 from dbcheck.cli.campaign_run import result
 from dbcheck.core.cut import Cut
 from dbcheck.core.cutclass import CutClass
@@ -190,7 +190,7 @@ def test_a_class_that_nobody_declared_is_assumed(assumed: bool, tmp_path: Path) 
     assert (said in reason) is assumed
     if assumed:
         assert item(outcome, "class of the cut").standing is Standing.ASSUMED
-    assert to_json(outcome)["class_assumed"] is assumed
+    assert outcome.result.to_values()["class_assumed"] is assumed
 
 
 def test_an_unknown_boot_before_the_load_bounds_no_time_off(tmp_path: Path) -> None:
@@ -304,7 +304,7 @@ def test_what_is_known_of_the_time_decides(
     if cut in (CutClass.RESET, CutClass.UNKNOWN):
         assert "says nothing about their caches" in reason
     assert ("assumed, not seen" in reason) is (standing is Standing.ASSUMED)
-    assert to_json(outcome)["cut_class"] == cut.value
+    assert outcome.result.to_values()["cut_class"] == cut.value
 
 
 @pytest.mark.parametrize(
@@ -328,7 +328,7 @@ def test_a_campaign_counts_what_went_on_and_not_what_was_drawn(
     (cycle,) = folder.cycles()
     assert cycle.stratum == stratum
     assert bool(cycle.missed) is (stratum != "checkpoint")
-    assert result(folder)["strata"] == {stratum: 1}
+    assert result(folder).strata == {stratum: 1}
 
 
 def campaign_plan() -> Plan:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from dbcheck.judge.result import RunResult
+from dbcheck.judge.results import DemoRow
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.report.lab import cycles_report, demo_bounds
 from dbcheck.report.verdict import tally
@@ -60,9 +60,8 @@ def test_a_cycle_without_a_measured_depth_is_counted_without_one() -> None:
 
 
 def test_the_demo_says_what_its_passes_bound() -> None:
-    rows: list[tuple[Mapping[str, Any], RunResult]] = [
-        ({}, result) for result in results(["PASS", "FAIL", "PASS"], "DRIVE")
-    ]
+    verdicts = ["PASS", "FAIL", "PASS"]
+    rows = [DemoRow("", each.verdict, each) for each in results(verdicts, "DRIVE")]
     assert demo_bounds(rows) == [
         "Each PASS is one cut. No loss in 1 cut at DRIVE depth: at most 95% of cuts"
         " lose, 95% confidence."

@@ -40,17 +40,17 @@ BROKEN = Line("broken", "", None, None, [], "it did not start")
 
 
 def test_a_rate_is_the_median_and_its_price_is_that_of_durable_commits() -> None:
-    values = SAFE.to_values()
-    assert values["commits_per_s"] == 20
-    assert values["p99_ms"] == 0.2
-    assert values["price_per_durable_commit_per_s"] == 2.5
-    assert LOSSY.to_values()["price_per_durable_commit_per_s"] is None
+    values = SAFE.result()
+    assert values.commits_per_s == 20
+    assert values.p99_ms == 0.2
+    assert values.price_per_durable_commit_per_s == 2.5
+    assert LOSSY.result().price_per_durable_commit_per_s is None
 
 
 def test_one_loss_decides_a_verdict() -> None:
-    values = LOSSY.to_values()
-    assert (values["verdict"], values["lost"]) == ("FAIL", 9)
-    assert (values["statistics"]["losses"], values["statistics"]["cuts"]) == (1, 2)
+    values = LOSSY.result()
+    assert (values.verdict, values.lost) == (Verdict.FAIL, 9)
+    assert (values.statistics.losses, values.statistics.cuts) == (1, 2)
 
 
 def test_a_control_that_lost_what_it_must_is_a_configuration_that_loses() -> None:
@@ -85,10 +85,9 @@ def test_a_line_is_as_expected_only_if_it_ran_to_its_end(
 def test_a_line_that_failed_hides_no_other(columns: int) -> None:
     text = printed(matrix_report([SAFE, BROKEN, LOSSY], "About it"), columns)
     assert "About it" in text
-    for line in (SAFE, LOSSY):
+    for line, verdict in ((SAFE, "PASS"), (LOSSY, "FAIL")):
         assert any(
-            row.startswith(line.name) and str(line.to_values()["verdict"]) in row
-            for row in text.splitlines()
+            row.startswith(line.name) and verdict in row for row in text.splitlines()
         )
     assert "broken: it did not start" in text
     flat = " ".join(text.split())

@@ -9,7 +9,6 @@ import jsonschema
 import pytest
 
 from dbcheck.campaign.judging import judge_run
-from dbcheck.campaign.outcome import to_json
 from dbcheck.runs import RunFolder
 from dbcheck.witness.log import FrameLogReader
 from tests.kit.stored_run import manifest, stored_run
@@ -38,13 +37,15 @@ def test_what_is_printed_of_a_run_is_valid(run: Path, tmp_path: Path) -> None:
     copy = make.copied(run.parent, tmp_path / "run")
     assert copy is not None
     outcome = judge_run(RunFolder.open(copy), FrameLogReader())
-    values = json.loads(json.dumps(to_json(outcome)))
+    values = json.loads(json.dumps(outcome.result.to_values()))
     checker().validate(values)
 
 
 def test_what_is_no_result_is_refused(tmp_path: Path) -> None:
     stored = stored_run(RunFolder.create(tmp_path, manifest()))
-    values = json.loads(json.dumps(to_json(judge_run(stored, FrameLogReader()))))
+    values = json.loads(
+        json.dumps(judge_run(stored, FrameLogReader()).result.to_values())
+    )
     checker().validate(values)
     for name, other in (("verdict", "MAYBE"), ("confirmed", "12"), ("evidence", {})):
         with pytest.raises(jsonschema.ValidationError, match=r"is not"):

@@ -7,16 +7,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from dbcheck.audit import rules
 from dbcheck.campaign.judging import judge_run
-from dbcheck.campaign.outcome import to_json
 from dbcheck.core.depth import Depth, Remains, Ring
 from dbcheck.core.records import AfterRecord, Manifest
+from dbcheck.core.statistics import Tally
 from dbcheck.core.target import HostAfter
 from dbcheck.core.verdict import Verdict
 from dbcheck.judge.item import ItemId, Standing
+from dbcheck.judge.results import CampaignResult
 from dbcheck.judge.settings import hiding, made_durable, settings_at
 from dbcheck.lab.spec import SURVIVORS
 from dbcheck.report.campaign import campaigns_report
@@ -71,7 +73,7 @@ def judged(
     remains = REMAINS[depth]
     host = replace(found.host, remains=remains, remains_elsewhere=(remains,))
     run.write_after(after(replace(found, facts=facts, host=host)))
-    return to_json(judge_run(run, FrameLogReader()))
+    return judge_run(run, FrameLogReader()).result.to_values()
 
 
 def test_safe_settings_pass(tmp_path: Path) -> None:
@@ -403,6 +405,10 @@ def test_a_campaign_names_the_setting_at_fault() -> None:
     said = "fsync = off: With fsync off nothing is flushed."
     cycle = {
         "number": 1,
+        "run": "1",
+        "after_s": 1.0,
+        "settled": False,
+        "ended": "",
         "stratum": "steady",
         "missed": "",
         "verdict": "FAIL",
@@ -417,20 +423,26 @@ def test_a_campaign_names_the_setting_at_fault() -> None:
     }
     result = {
         "name": "db1",
-        "cuts": 1,
+        "target": "t",
+        "seed": 1,
+        "finished": True,
+        "statistics": Tally(1, 1).statistics,
+        "bound_ppm": None,
+        "errors": 0,
         "planned_cuts": 3,
-        "losses": 1,
         "verdict": "FAIL",
-        "sentence": "one cut lost",
         "strata": {"steady": 1},
         "cut_classes": [],
-        "depths": {},
         "cuts_still_needed": 0,
         "error": "",
         "folder": "/c",
         "cycles": [cycle, cycle],
     }
-    shown = printed(campaigns_report("/c", [result]))
+    shown = printed(
+        campaigns_report(
+            "/c", [msgspec.convert(result, CampaignResult, from_attributes=True)]
+        )
+    )
     assert shown.count(f"setting at fault: {said}") == 1
     assert "18 + 2,468 earlier" in shown
 

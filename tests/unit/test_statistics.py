@@ -177,14 +177,14 @@ def test_a_tally_counts_only_what_passed_or_failed() -> None:
 )
 def test_sentences(tally: Tally, sentence: str) -> None:
     assert tally.sentence == sentence
-    assert tally.to_values()["sentence"] == sentence
+    assert tally.statistics.sentence == sentence
 
 
 def test_few_cuts_do_not_tell_two_configurations_apart() -> None:
     compared = Comparison(Tally(0, 3), Tally(3, 3))
     assert compared.p_ppm == 100_000
     assert "as chance may have it" in compared.sentence
-    assert compared.to_values()["difference_ppm"] == PPM
+    assert compared.result.difference_ppm == PPM
 
 
 def test_what_was_never_cut_is_not_compared() -> None:

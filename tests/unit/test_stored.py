@@ -13,7 +13,6 @@ import pytest
 from dbcheck import stored
 from dbcheck.campaign.folder import CampaignFolder, Plan
 from dbcheck.campaign.judging import judge_run
-from dbcheck.campaign.outcome import to_json
 from dbcheck.cli import campaign_run, root
 from dbcheck.core.verdict import Verdict
 from dbcheck.errors import RunWriteError
@@ -206,7 +205,7 @@ def test_a_run_that_everyone_may_write_to_is_judged(tmp_path: Path) -> None:
     run.path.chmod(0o777)
     outcome = judge_run(run, FrameLogReader())
     assert outcome.verdict is Verdict.PASS
-    assert to_json(outcome)["stored"] is False
+    assert outcome.result.to_values()["stored"] is False
     assert not (run.path / "verdict.json").exists()
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from dbcheck.campaign.judging import judge_run
-from dbcheck.campaign.outcome import Outcome, to_json
+from dbcheck.campaign.outcome import Outcome
 from dbcheck.core.expected import Sizes
 from dbcheck.core.schedule import Schedule
 from dbcheck.core.table import LEDGER
@@ -61,7 +61,7 @@ def test_a_stored_run_is_judged_as_it_was(expected: Path, tmp_path: Path) -> Non
     wanted = json.loads(expected.read_text())
     then, today = wanted["then"], wanted.get("today", wanted["then"])
     run = copied(expected.with_suffix(""), tmp_path)
-    assert make.shown(to_json(judged(run)), run.path) == today
+    assert make.shown(judged(run).result.to_values(), run.path) == today
     if "today" in wanted:
         assert wanted["why"].endswith(".")
         assert today != then

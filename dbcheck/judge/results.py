@@ -1,0 +1,149 @@
+"""What comes of several runs: a campaign, a matrix, the cycles of a lab.
+
+docs/schema has the JSON Schema of each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from dbcheck.core.statistics import ComparisonResult, Statistics
+from dbcheck.core.verdict import CycleVerdict, Verdict
+from dbcheck.judge.result import RunResult
+
+
+def to_values(result: object) -> Any:
+    """Return a result as plain values, the form that --json prints."""
+    return msgspec.to_builtins(result, str_keys=True)
+
+
+@dataclass(frozen=True, slots=True)
+class CycleResult:
+    """What came of one cycle; see campaign.folder.Cycle.
+
+    stratum, cut_class, depth: "" if unknown.  missed: why the cut did not come in the
+    stratum drawn for it, "" if it did.  settings_at_fault: sentences.
+    """
+
+    number: int
+    run: str
+    stratum: str
+    missed: str
+    after_s: float
+    verdict: CycleVerdict
+    reason: str
+    cut_class: str
+    depth: str
+    settings_at_fault: tuple[str, ...]
+    confirmed: int | None
+    lost: int | None
+    earlier_lost: int | None
+    acks_per_s: float | None
+    settled: bool
+    ended: str
+
+
+@dataclass(frozen=True, slots=True)
+class CampaignResult:
+    """What the cuts of one target show together.
+
+    finished:   there is nothing more to do.
+    strata:     what went on at the cuts that count -> how many.
+    bound_ppm:  what the cuts are to show if none loses, null if a number was given.
+    cuts_still_needed: for that, null once a cut has lost.
+    error:      why the campaign ended before it was finished, "" if it did not.
+    """
+
+    name: str
+    target: str
+    folder: str
+    seed: int
+    cut_classes: tuple[str, ...]
+    verdict: Verdict
+    finished: bool
+    statistics: Statistics
+    strata: Mapping[str, int]
+    planned_cuts: int
+    bound_ppm: int | None
+    cuts_still_needed: int | None
+    errors: int
+    error: str
+    cycles: tuple[CycleResult, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CampaignsResult:
+    """What dbcheck campaign --json prints; folder: where all of it is."""
+
+    folder: str
+    targets: tuple[CampaignResult, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RowResult:
+    """What came of one configuration of a matrix.
+
+    expect:  the verdict that it must get, null if any will do.
+    verdict: the worst of its cycles, null without any.
+    error:   why there are no more cycles, null if there are all.
+    price:   of what it runs on, null if none was given.
+    """
+
+    name: str
+    reference: str
+    expect: Verdict | None
+    as_expected: bool
+    verdict: Verdict | None
+    error: str | None
+    commits_per_s: float | None
+    p99_ms: float | None
+    lost: int | None
+    price: float | None
+    price_per_durable_commit_per_s: float | None
+    statistics: Statistics
+    cycles: tuple[RunResult, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MatrixResult:
+    """What dbcheck matrix --json prints; comparison: null unless there are two rows."""
+
+    seed: int
+    as_expected: bool
+    description: str
+    reference: str
+    comparison: ComparisonResult | None
+    rows: tuple[RowResult, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LabResult:
+    """What dbcheck lab run --json prints; verdict: the worst, lab: its spec."""
+
+    verdict: Verdict
+    lab: Mapping[str, Any]
+    statistics: Statistics
+    controls: tuple[RunResult, ...]
+    cycles: tuple[RunResult, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DemoRow:
+    """One line of the demo; case: what is under test."""
+
+    case: str
+    expected: Verdict
+    result: RunResult
+
+
+@dataclass(frozen=True, slots=True)
+class DemoResult:
+    """What dbcheck demo --json prints."""
+
+    seed: int
+    as_expected: bool
+    rows: tuple[DemoRow, ...]
