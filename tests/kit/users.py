@@ -58,10 +58,10 @@ class User:
         """
         script = (
             "from dbcheck.campaign import preflight;"
-            "from dbcheck.cli import entries, main;"
+            "from dbcheck.cli import main, power_options;"
             "preflight.require_independent = lambda *_: 'the test says so';"
-            "plan = entries.ManualPlan;"
-            f"entries.ManualPlan = lambda declared: plan({off_s}, declared);"
+            "plan = power_options.ManualPlan;"
+            f"power_options.ManualPlan = lambda declared: plan({off_s}, declared);"
             "main()"
         )
         words = ["run", *self.rig, "--json", *flags]

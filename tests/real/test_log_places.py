@@ -129,7 +129,7 @@ def test_a_journal_that_shows_nothing_of_the_server_is_not_read(
     directory: str, processes: Path, tmp_path: Path
 ) -> None:
     for way in (JOURNAL, STDERR):
-        with pytest.raises(Refusal, match="not known as a service"):
+        with pytest.raises(Refusal, match="does not run as a systemd service"):
             host_log.mark(f"{way}{tmp_path}/{directory}")
 
 
@@ -200,7 +200,7 @@ def test_a_log_that_was_deleted_is_not_read(tmp_path: Path) -> None:
         server.stdout.readline()
         assert host_process.error_file(str(tmp_path)) == str(log)
         log.unlink()
-        with pytest.raises(Refusal, match="log is not here"):
+        with pytest.raises(Refusal, match="log is not on this filesystem"):
             host_process.error_file(str(tmp_path))
         server.stdin.close()
 
