@@ -62,7 +62,7 @@ def _lines(result: CampaignResult) -> list[RenderableType]:
     missed = [cycle for cycle in result.cycles if cycle.missed]
     if missed:
         lines.append(
-            f"{len(missed)} cuts missed their planned moment, the first: "
+            f"{len(missed)} cuts missed their planned activity, the first: "
             + missed[0].missed
         )
     cuts = ((cycle.cut_class, cycle.depth) for cycle in result.cycles)
