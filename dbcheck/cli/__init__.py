@@ -1,7 +1,7 @@
 """The command line, from its first line to its last.
 
-What this module imports, a Ctrl-C would meet before anything can catch it; so it
-imports only what the interpreter has loaded by then.
+A Ctrl-C while this module is imported cannot be caught; so it imports only what the
+interpreter has already loaded.
 """
 
 import os
@@ -36,7 +36,7 @@ def main() -> None:
 
 
 def _end_at_once() -> None:
-    """End before anything was begun; a second Ctrl-C changes nothing."""
+    """End before anything has started; a second Ctrl-C changes nothing."""
     try:
         _say_interrupted()
     finally:

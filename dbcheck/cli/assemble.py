@@ -62,7 +62,9 @@ def entry_witness(
     """Return the witness of *entry*; nothing is connected yet; the caller closes it."""
     if not entry.witness:
         where = f"host {entry.name}: dbcheck_witness" if entry.name else "--witness"
-        raise UsageError(f"{where} is missing", hint="Say where acks are to be logged.")
+        raise UsageError(
+            f"{where} is missing", hint="Name the place where acks are logged."
+        )
     options = SshOptions(
         accept_new_host_key=accept_new_host_key,
         identity_file=entry.witness_identity,

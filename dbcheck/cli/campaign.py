@@ -1,4 +1,4 @@
-"""dbcheck campaign: cut many times, unattended, and say what the count proves."""
+"""dbcheck campaign: cut many times, unattended, and report what the count proves."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CYCLES = click.IntRange(1, 1_000_000)
 @click.command("campaign", cls=Verb)
 @grouped
 @click.argument("names", nargs=-1, metavar="[NAME]...")
-@option("--cuts", type=CYCLES, metavar="N", help="How many cuts that count to make.")
+@option("--cuts", type=CYCLES, metavar="N", help="Cuts to make that PASS or FAIL.")
 @options.until()
 @option(
     "--max-cuts", type=CYCLES, metavar="N", help="With --until: at most this many cuts."
@@ -75,7 +75,7 @@ def command(
     dbcheck campaign --resume FOLDER         continue after Ctrl-C, a crash, a reboot
 
     The cuts come at random moments: while the sessions begin, under steady load, and
-    in the midst of a checkpoint where one can be asked for. Rows of all earlier cycles
+    during a checkpoint where one can be asked for. Rows of all earlier cycles
     are checked again in each. The first loss ends the campaign.
     """
     inventory = lookup.inventory
@@ -104,9 +104,9 @@ def command(
             for entry in entries
         ]
     if len(folders) == 1:
-        shown = campaign_run.alone(entries[0], folders[0], as_json=as_json)
+        shown = campaign_run.run_one(entries[0], folders[0], as_json=as_json)
     else:
-        shown = campaign_run.together(folders, inventory, yes=consent.yes)
+        shown = campaign_run.run_many(folders, inventory, yes=consent.yes)
     with output.printing():
         if as_json:
             output.print_json(to_values(CampaignsResult(str(root), tuple(shown))))
@@ -128,8 +128,9 @@ def _refuse_new(
 ) -> None:
     if names or cuts or until or folder:
         raise UsageError(
-            "--resume goes on with a plan that is made",
-            hint="Leave out names, --cuts, --until and --folder, or begin anew.",
+            "--resume continues a campaign by the plan that it was started with",
+            hint="Leave out names, --cuts, --until and --folder; or leave out --resume "
+            "to start a new campaign.",
         )
 
 
@@ -147,15 +148,15 @@ def _distinct(names: tuple[str, ...]) -> tuple[str, ...]:
 def _goal(
     cuts: int | None, until: float | None, max_cuts: int | None
 ) -> tuple[int, int | None]:
-    """Return how many cuts are to be made, and the bound in ppm that they are for."""
+    """Return how many cuts to make, and the bound in ppm that they are to show."""
     if (cuts is None) == (until is None):
         raise UsageError(
-            "say how many cuts: either --cuts or --until",
+            "give either --cuts or --until",
             hint="--cuts 20, or --until 0.05 for a bound of 5% of cuts.",
         )
     if until is None:
         if max_cuts is not None:
-            raise UsageError("--max-cuts goes with --until", hint="Give --cuts alone.")
+            raise UsageError("--max-cuts needs --until", hint="Give --cuts alone.")
         return cuts or 1, None
     bound_ppm = round(until * PPM)
     needed = cuts_needed(bound_ppm)

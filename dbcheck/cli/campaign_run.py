@@ -53,8 +53,8 @@ def require_same(entry: Entry, folder: CampaignFolder, *, yes: bool) -> None:
     if entry.target != plan.target:
         raise UsageError(
             f"host {entry.name}: {folder.path} is a campaign on {plan.target}, and the"
-            f" inventory now says {entry.target}",
-            hint="Begin another campaign, or put the inventory right.",
+            f" inventory now names {entry.target}",
+            hint="Start a new campaign, or correct the inventory.",
         )
     if entry.power.guarded:
         require_sole(entry)
@@ -68,7 +68,7 @@ def stored(root: Path) -> list[CampaignFolder]:
     and with it programs that run.
     """
     found = sorted(path.parent for path in root.glob("*/campaign.json"))
-    if (root / "campaign.json").is_file() or not found:  # then it says what is wrong
+    if (root / "campaign.json").is_file() or not found:  # open() reports a missing one
         found = [root]
     folders = [CampaignFolder.open(path) for path in found]
     for path in {root, *found}:
@@ -76,7 +76,7 @@ def stored(root: Path) -> list[CampaignFolder]:
     return folders
 
 
-def alone(
+def run_one(
     entry: Entry, folder: CampaignFolder, *, as_json: bool
 ) -> list[CampaignResult]:
     """Run one campaign here; return what it shows.
@@ -91,9 +91,9 @@ def alone(
         try:
             _run(entry, folder, view)
         except (KeyboardInterrupt, DbcheckError) as error:
-            said = str(error) or "interrupted"
-            with contextlib.suppress(RunWriteError):  # which hides no reason to end
-                write(folder.path / ERROR_FILE, [said.encode(errors="replace"), b"\n"])
+            text = str(error) or "interrupted"
+            with contextlib.suppress(RunWriteError):  # the first error is reported
+                write(folder.path / ERROR_FILE, [text.encode(errors="replace"), b"\n"])
             view.line("ended", f"dbcheck campaign --resume {folder.path}")
             raise
     return [result(folder)]
@@ -107,33 +107,33 @@ def _run(entry: Entry, folder: CampaignFolder, view: PlainProgress) -> None:
         run_campaign(rig, folder)
 
 
-def together(
+def run_many(
     folders: Sequence[CampaignFolder], inventory: Path, *, yes: bool
 ) -> list[CampaignResult]:
     """Run each campaign in a process of its own; return what each shows.
 
-    One that fails does not disturb the others.  What each says goes to progress.log in
-    its folder.  When this process ends, they end as by Ctrl-C, with the power restored.
-    Raise UsageError where no process can be made to end so.
+    One that fails does not disturb the others.  Each writes to progress.log in its
+    folder.  When this process ends, they end as by Ctrl-C, with the power restored.
+    Raise UsageError where processes cannot be ended that way.
     """
     if not children.can_die_with_parent():
         raise UsageError(
-            "campaigns cannot run together: setpriv is not installed",
+            "several campaigns cannot run at once: setpriv is not installed",
             hint="Install the Debian package util-linux, or run one campaign after the "
             "other.",
         )
     view = PlainProgress(output.progress_console())
     started: list[Child] = []
-    told: set[tuple[str, str]] = set()
+    reported: set[tuple[str, str]] = set()
     try:
         for folder in folders:
             started.append(_started(folder, inventory, yes=yes))
         while any(child.process.poll() is None for child in started):
             time.sleep(POLL_S)
-            _tell(folders, view, told)
+            _report_new(folders, view, reported)
     finally:
         _end(started)
-    _tell(folders, view, told)
+    _report_new(folders, view, reported)
     return list(map(_ended, folders, started))
 
 
@@ -141,33 +141,33 @@ def together(
 class Child:
     """A campaign in a process of its own.
 
-    log: where it writes what it does, after the first *since* bytes.
+    log: the file that it writes its progress to, after the first *since* bytes.
     """
 
     process: subprocess.Popen[bytes]
     log: Path
     since: int
 
-    def last_words(self) -> str:
-        """Return how the process ended, and why, as far as its log says that."""
+    def ending(self) -> str:
+        """Return how the process ended, and the reason in its log, if there is one."""
         status = self.process.returncode
         ended = f"exit status {status}" if status >= 0 else signal.Signals(-status).name
         text = self.log.read_bytes()[self.since :].decode(errors="replace")
         lines = [line.strip() for line in text.splitlines() if line.strip()]
         errors = [line for line in lines if line.startswith("dbcheck: ")]
-        last = [*lines, *errors][-1] if lines else "it wrote nothing"
+        last = [*lines, *errors][-1] if lines else "no output"
         return f"{ended}: {last.removeprefix('dbcheck: ')} ({self.log})"
 
 
 def _started(folder: CampaignFolder, inventory: Path, *, yes: bool) -> Child:
-    words = children.module("dbcheck", "campaign", "--json")
-    words += ["--resume", str(folder.path), "--inventory", str(inventory)]
-    words += ["--yes"] if yes else []  # until the first cut nothing remembers it
+    command = children.module("dbcheck", "campaign", "--json")
+    command += ["--resume", str(folder.path), "--inventory", str(inventory)]
+    command += ["--yes"] if yes else []  # consent is stored at the first cut only
     with writing(folder.path):
         log = private(folder.path / "progress.log", "ab")
     with log:
         process = subprocess.Popen(
-            children.die_with_parent(words, signal.SIGTERM),
+            children.die_with_parent(command, signal.SIGTERM),
             env=children.environment(keep=os.environ),  # it reads the same secrets
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
@@ -177,18 +177,18 @@ def _started(folder: CampaignFolder, inventory: Path, *, yes: bool) -> Child:
         return Child(process, Path(log.name), log.tell())
 
 
-def _tell(
+def _report_new(
     folders: Sequence[CampaignFolder],
     view: PlainProgress,
-    told: set[tuple[str, str]],
+    reported: set[tuple[str, str]],
 ) -> None:
-    """Write a line for each cycle that has ended meanwhile."""
+    """Write a line for each cycle that has ended since the last call."""
     for folder in folders:
         plan = folder.plan()
         for cycle in folder.cycles():
             name = (plan.name, f"{cycle.number}/{cycle.run}")
-            if name not in told:
-                told.add(name)
+            if name not in reported:
+                reported.add(name)
                 place = f"{cycle.number}/{plan.cuts}" if cycle.number else "control"
                 view.line(plan.name, f"{place} {cycle.verdict.value}: {cycle.reason}")
 
@@ -196,16 +196,16 @@ def _tell(
 def _ended(folder: CampaignFolder, child: Child) -> CampaignResult:
     """Return what a campaign shows whose process has ended.
 
-    Why it ended early is only in its log, as where another client runs the campaign.
+    Some reasons for an early end are only in its log: another client runs the campaign.
     """
     shown = result(folder)
     if shown.error or shown.finished:
         return shown
-    return replace(shown, error=child.last_words())
+    return replace(shown, error=child.ending())
 
 
 def _end(started: Sequence[Child]) -> None:
-    """Have those that still run end in order, and wait for them."""
+    """Interrupt the processes that still run, and wait for them."""
     running = [child.process for child in started if child.process.poll() is None]
     for process in running:
         process.send_signal(signal.SIGINT)
@@ -272,7 +272,7 @@ def strata(cycles: Sequence[Cycle]) -> dict[str, int]:
 
 
 def _still(bound_ppm: int | None, cuts: int, losses: int, more: int) -> int | None:
-    """Return how many more cuts, without a loss, the wished bound needs."""
+    """Return how many more cuts, without a loss, the requested bound needs."""
     if losses:
         return None
     return more if bound_ppm is None else max(0, cuts_needed(bound_ppm) - cuts)

@@ -52,7 +52,7 @@ def command(
     if entry.host and not entry.target:
         raise UsageError(
             "--target-host needs --target",
-            hint="Give the server's URL: it says where its directories are.",
+            hint="Give the server's URL: the server reports its directories.",
         )
     if not entry.target and not run_ids:
         raise UsageError(
@@ -85,7 +85,7 @@ def _drop(entry: Entry) -> None:
     for name in dropped:
         say(f"dropped {name}")
     if not dropped:
-        say(f"nothing of dbcheck's is on {entry.target}")
+        say(f"{entry.target} has no tables of dbcheck's")
     if failure is not None:
         raise failure
 
@@ -95,12 +95,12 @@ def _report(place: str, cleared: Cleared) -> None:
     for folder in cleared.removed:
         say(f"removed the canaries in {folder} from {place}")
     if not cleared.removed and not cleared.kept:
-        say(f"no canaries are on {place}")
+        say(f"there are no canaries on {place}")
     if cleared.kept:
         raise HostError(
-            f"{place}: canaries stay: {'; '.join(cleared.kept.values())}",
-            hint="Wait until the run that uses them is over, or end its client. Look "
-            "by hand at a folder that holds anything else.",
+            f"{place}: canaries were not removed: {'; '.join(cleared.kept.values())}",
+            hint="Wait until the run that uses them is over, or end its client. Check "
+            "a folder that holds anything else by hand.",
         )
 
 

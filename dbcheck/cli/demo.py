@@ -33,9 +33,9 @@ RELAXED = {
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One line of the demo: a lab, what it shows, the verdict that it must get.
+    """One line of the demo: a lab, what it shows, and the verdict expected.
 
-    cycles: how many cuts it may take until the verdict is that one.
+    cycles: how many cuts it may take until that verdict.
     """
 
     spec: LabSpec
@@ -81,7 +81,7 @@ def _case(settings: Mapping[str, str]) -> str:
 
 
 def rows(rung: str) -> list[Row]:
-    """Return the lines of the demo on *rung*, for the servers that are here."""
+    """Return the lines of the demo on *rung*, for the servers installed here."""
     if rung == "drive":
         return list(drive_rows())
     here = [
@@ -120,7 +120,7 @@ def command(
         lacking = [reason for spec in wanted for reason in missing(spec)]
         rung = "process" if lacking else "drive"
         for reason in dict.fromkeys(lacking):
-            say(f"no virtual drive here: {reason}", err=True)
+            say(f"no virtual drive on this machine: {reason}", err=True)
     lines = rows(rung)
     if only_list:
         say(f"workloads: {', '.join(files.workload_names())}; rung: {rung}")
@@ -170,7 +170,7 @@ def _run(row: Row, seed: int, view: PlainProgress, runs: Path) -> Outcome:
 
 RUNGS = {
     "drive": "Each line had the power of a virtual drive cut under XFS and a real "
-    "server in mid-load. A drive that lies about flushes and a relaxed setting are "
+    "server under load. A drive that lies about flushes and a relaxed setting are "
     "fast, and lose acked rows.",
     "process": "Only the server process was killed here. The last line of a server "
     "shows what that cannot find: a setting that loses rows when the power goes. The "

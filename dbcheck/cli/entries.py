@@ -1,4 +1,4 @@
-"""What a command is about: a name in an inventory, or flags that describe the same."""
+"""Finds the host of a command: a name in an inventory, or flags that describe it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dbcheck.inventory.load import load
 
 
 def chosen(named: Named, *described: EntryOptions) -> Entry:
-    """Return the host that is named, or that flags describe; raise UsageError.
+    """Return the host that is named, or that flags describe; raise UsageError if wrong.
 
     A name is looked up in the inventory; flags that shape the load win over it.
     """

@@ -1,6 +1,6 @@
 """The flags that name a host of an inventory, or describe one.
 
-No inventory is imported here: what is judged offline needs none.
+The inventory module is not imported here: judging offline does not need it.
 """
 
 from __future__ import annotations
@@ -69,9 +69,9 @@ class NamedByFlag(InventoryOptions):
 
 @dataclass(frozen=True)
 class EntryOptions(Group, abc.ABC):
-    """Flags that describe a host, or change what the inventory says of it.
+    """Flags that describe a host, or override what the inventory gives for it.
 
-    beside_name: the fields whose flags may be given beside a name. A name stands for
+    beside_name: the fields whose flags may be given with a name. A name stands for
                  all others: one of the two would have to be ignored.
     """
 
@@ -79,16 +79,15 @@ class EntryOptions(Group, abc.ABC):
 
     @abc.abstractmethod
     def applied(self, entry: Entry) -> Entry:
-        """Return *entry* with what is given here; raise UsageError if it cannot be."""
+        """Return *entry* with what is given here; raise UsageError if it is invalid."""
 
     def require_beside(self, name: str) -> None:
-        """Raise UsageError if a flag is given that may not stand beside a name."""
+        """Raise UsageError if a flag is given that excludes a name."""
         for own, flag in self.flags().items():
             if own in self.given - self.beside_name:
                 raise UsageError(
-                    f"{flag.name} is given beside the name {name}",
-                    hint="The inventory says what belongs to a name; give one of the "
-                    "two.",
+                    f"{flag.name} cannot be combined with the name {name}",
+                    hint="The inventory describes a named host; give one of the two.",
                 )
 
 
@@ -150,7 +149,7 @@ class WitnessOptions(EntryOptions):
             "--witness",
             metavar="URL",
             help="Where acks are logged: ssh://user@host:port/~/folder, in that user's "
-            "home, or file:FOLDER on this machine if the target is another one.",
+            "home, or file:FOLDER on this machine if the target is another host.",
         ),
     ] = None
     accept_new_host_key: Annotated[
@@ -158,7 +157,7 @@ class WitnessOptions(EntryOptions):
         Flag(
             "--accept-new-host-key",
             is_flag=True,
-            help="Trust and store the host key of a witness that is not known yet.",
+            help="Trust and store the host key of a witness whose key is not known.",
         ),
     ] = False
     identity: Annotated[
@@ -254,7 +253,7 @@ class LoadOptions(EntryOptions, WorkloadOptions):
             type=SECONDS,
             show_default=True,
             metavar="S",
-            help="After so many seconds without any reply the server counts as gone.",
+            help="Seconds without any reply after which the server counts as gone.",
         ),
     ] = _LIMITS.silence_s
     window: Annotated[
@@ -264,8 +263,8 @@ class LoadOptions(EntryOptions, WorkloadOptions):
             type=click.IntRange(1),
             show_default=True,
             metavar="N",
-            help="Most acks of a process that may wait for the witness; when there are "
-            "so many, its sessions wait.",
+            help="Most acks of a process that may wait for the witness; at this number "
+            "its sessions wait.",
         ),
     ] = _LIMITS.window_acks
     lockstep: Annotated[

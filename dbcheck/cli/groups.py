@@ -89,13 +89,13 @@ class Group:
         """Return the flags that stand on the command line."""
         return [flag.name for own, flag in self.flags().items() if own in self.given]
 
-    def words(self, *names: str) -> list[str]:
-        """Return what gives the flags of these fields again, as far as given."""
-        words = []
+    def arguments(self, *names: str) -> list[str]:
+        """Return the flags of those fields that were given, each with its value."""
+        found = []
         for name in names:
             if name in self.given:
-                words += [self.flags()[name].name, str(getattr(self, name))]
-        return words
+                found += [self.flags()[name].name, str(getattr(self, name))]
+        return found
 
 
 def is_given(context: click.Context, name: str) -> bool:
@@ -135,7 +135,7 @@ class Option(click.Option):
         self.section = section
 
     def get_help_extra(self, ctx: click.Context) -> OptionHelpExtra:
-        """Return what help adds: numbers as people write them, and ranges in words."""
+        """Return what help adds: numbers without exponents, and ranges as "1 to 9"."""
         extra = super().get_help_extra(ctx)
         if "default" in extra and isinstance(self.default, float):
             extra["default"] = f"{self.default:g}"
@@ -147,7 +147,7 @@ class Option(click.Option):
 
 
 def _bounds(low: float | None, high: float | None) -> str:
-    """Return a range in words, "" if no user will meet its upper end."""
+    """Return a range as "1 to 9", "" if no user will reach its upper end."""
     if low is None or high is None or high >= _NO_BOUND:
         return ""
     return f"{low:g} to {high:,g}"

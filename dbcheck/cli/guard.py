@@ -1,4 +1,4 @@
-"""The interlocks of an unattended switch, with all that they need to look at."""
+"""Checks the interlocks of an unattended switch, and collects what they compare."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dbcheck.power import consent, interlock
 from dbcheck.remote.addresses import locate_target
 
 # A connection that was just closed is seen for a moment.
-_LOOKS, _LOOK_S = 10, 0.2
+_TRIES, _RETRY_S = 10, 0.2
 
 
 def guard(entry: Entry, engine: Engine, *, yes: bool, i_know: bool) -> str:
@@ -30,7 +30,7 @@ def guard(entry: Entry, engine: Engine, *, yes: bool, i_know: bool) -> str:
     seen = host.identity() if host else None
     name = entry.wiring.title
     interlock.require_elsewhere(name, seen)
-    server, found = _look(engine, i_know=i_know)
+    server, found = _server_and_users(engine, i_know=i_know)
     recognised = ""
     if entry.name:
         recognised = interlock.require_host(name, entry.expected, seen, server)
@@ -43,7 +43,7 @@ def guard(entry: Entry, engine: Engine, *, yes: bool, i_know: bool) -> str:
 
 
 def require_passable(entry: Entry) -> None:
-    """Raise UsageError if no cut of this switch could ever pass.
+    """Raise UsageError if no cut by this switch could get a PASS.
 
     A cut of a supply passes only if its time without power is known, or if the canaries
     on the host see the drive's own cache lost (core.timeoff).
@@ -55,13 +55,13 @@ def require_passable(entry: Entry) -> None:
         return
     name = f"host {entry.name}: " if entry.name else ""
     raise UsageError(
-        f"{name}no cut by this switch could pass: it is declared to cut the class "
-        f"{cut_class.value!r}, and without a restore command nothing measures for how "
-        "long the power was off",
+        f"{name}no cut by this switch could get a PASS: its class is declared as "
+        f"{cut_class.value!r}, and without a restore command the time without power is "
+        "not measured",
         hint="Add the command that gives the power back (--restore-command, or "
         "dbcheck_power_restore). If it comes back by itself, add --target-host (or "
         "dbcheck_ask_host): the canaries on that host may show that the drive's own "
-        "cache was lost.",
+        "cache lost its power.",
     )
 
 
@@ -75,15 +75,17 @@ def require_sole(entry: Entry) -> None:
         )
 
 
-def _look(engine: Engine, *, i_know: bool) -> tuple[Mapping[str, str], OtherUsers]:
+def _server_and_users(
+    engine: Engine, *, i_know: bool
+) -> tuple[Mapping[str, str], OtherUsers]:
     """Return the server's identity and its other users."""
     try:
         server = engine.facts().identity
         found = engine.other_users()
-        for _ in range(_LOOKS):
+        for _ in range(_TRIES):
             if not found.connections or i_know:
                 break
-            time.sleep(_LOOK_S)
+            time.sleep(_RETRY_S)
             found = engine.other_users()
     except EngineError as error:
         if not i_know:

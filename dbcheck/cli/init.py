@@ -26,8 +26,8 @@ def command(file: Path) -> None:
             new.write(files.inventory_example().encode())
     except FileExistsError:
         raise UsageError(
-            f"{file} is there already", hint="Name another file, or remove that one."
+            f"{file} already exists", hint="Name another file, or remove that one."
         ) from None
     except OSError as error:
         raise UsageError(f"cannot write {file}: {error.strerror}") from None
-    say(f"{file} is written; edit it, then: dbcheck power state HOST")
+    say(f"wrote {file}; edit it, then run: dbcheck power state HOST")

@@ -49,10 +49,10 @@ def command() -> None:
 
 
 def _require_one_goal(cycles: int | None, until: float | None) -> None:
-    """Raise UsageError if both --cycles and --until say how many cuts there are."""
+    """Raise UsageError if both --cycles and --until are given."""
     if until is not None and cycles is not None:
         raise UsageError(
-            "say how many cuts: either --cycles or --until",
+            "give either --cycles or --until",
             hint="--cycles 20, or --until 0.05 for a bound of 5% of cuts.",
         )
 
@@ -113,7 +113,7 @@ def run(
         for outcome in each if needed is None else until_shown(each, needed):
             outcomes.append(outcome)
             if outcome.manifest.control:
-                continue  # which has been told already
+                continue  # reported when it ended
             view.line(outcome.verdict.value, outcome.judgement.reasons[0])
     controls = [outcome.result for outcome in outcomes if outcome.manifest.control]
     real = [outcome for outcome in outcomes if not outcome.manifest.control]
@@ -164,12 +164,12 @@ def up(
     say(f"lab {lab.name} is up: {described(wanted)}", "")
     say("Run a cycle on it, as often as you like:", "")
     given = ("target", "password_command", "witness", "identity", "known_hosts")
-    words = [f"  {dbcheck} run"]
-    words += [
+    command = [f"  {dbcheck} run"]
+    command += [
         f"--{option.replace('_', '-')} {shlex.quote(use[option])}"
         for option in (*given, "power")
     ]
-    say(*" \\\n    ".join(words).split("\n"))
+    say(*" \\\n    ".join(command).split("\n"))
     say("", "End it:", "", f"  {dbcheck} lab down {lab.name}")
 
 
@@ -191,7 +191,7 @@ def as_host(lab: Lab) -> dict[str, Any]:
         "dbcheck_witness": lab.witness_url,
         "dbcheck_witness_identity": str(lab.identity_file),
         "dbcheck_witness_known_hosts": str(lab.known_hosts),
-        "dbcheck_ask_host": False,  # the lab's own way to it is taken
+        "dbcheck_ask_host": False,  # it is reached as the lab describes
         "dbcheck_power": "lab",
         "dbcheck_power_lab": lab.name,
         "dbcheck_wait_s": 120,
@@ -199,7 +199,7 @@ def as_host(lab: Lab) -> dict[str, Any]:
 
 
 def _own_command() -> str:
-    """Return what a shell must be told to run this very dbcheck."""
+    """Return the shell command that runs this installation of dbcheck."""
     script = Path(children.PYTHON).with_name("dbcheck")
     found = shutil.which("dbcheck")
     if found and script.exists() and Path(found).samefile(script):
@@ -221,7 +221,7 @@ def password(name: str) -> None:
 def down(name: str | None) -> None:
     """End the lab NAME, or all that are up.
 
-    What dead labs have left behind is removed, too.
+    The leftovers of dead labs are removed, too.
     """
     held = [] if name else labs.attached_labs()
     names = [name] if name else labs.persistent_labs()
@@ -231,7 +231,7 @@ def down(name: str | None) -> None:
         if labs.down(one):
             say(f"lab {one} is down")
         else:
-            say(f"lab {one} was dead; what it had left is removed")
+            say(f"lab {one} was dead; its leftovers were removed")
     if not held and not names:
         say("no lab is running")
 

@@ -56,7 +56,7 @@ def lab_cycles(
     # The lab itself makes and removes it: a folder of ours would outlive our SIGKILL.
     folder = Path(tempfile.gettempdir(), f"dbcheck-lab-{secrets.token_hex(4)}")
     with Lab.start(spec, folder) as lab:
-        # All that ever happens to this lab's server happens here.
+        # No other command uses this lab's server, so all its epochs are known here.
         rig = replace(lab_rig(lab, progress, runs, limits), used_epochs=set())
         switch = lab.switch()
         rig = replace(rig, power=switch)
@@ -107,17 +107,17 @@ _A = {"honest": "an"}
 
 
 def described(spec: LabSpec) -> str:
-    """Return a lab in words, for one line."""
-    words = [spec.engine]
+    """Return a description of a lab, for one line."""
+    parts = [spec.engine]
     if spec.rung == "process":
-        words.append("process rung (SIGKILL)")
+        parts.append("process rung (SIGKILL)")
     else:
         options = f" -o {spec.mount_options}" if spec.mount_options else ""
         kind = _A.get(spec.drive.personality, "a")
-        words.append(
+        parts.append(
             f"{spec.filesystem}{options} on {kind} {spec.drive.personality} drive"
         )
         if spec.write_cache != "auto":
-            words.append(f"said to be {spec.write_cache}")
-    words += [f"{name}={value}" for name, value in spec.settings.items()]
-    return ", ".join(words)
+            parts.append(f"declared {spec.write_cache}")
+    parts += [f"{name}={value}" for name, value in spec.settings.items()]
+    return ", ".join(parts)

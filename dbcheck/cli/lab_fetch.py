@@ -27,7 +27,7 @@ def fetch(server: str) -> None:
         if named := os.environ.get(programs.MYSQLD_VARIABLE):
             raise UsageError(
                 f"{programs.MYSQLD_VARIABLE} names {named}, which is not a program",
-                hint="Unset it, or name a mysqld that is there.",
+                hint="Unset it, or set it to the path of a mysqld.",
             )
         folder = programs.mysql_folder()
         say(f"fetching a MySQL server (60 MB) into {folder}")

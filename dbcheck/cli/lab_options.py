@@ -97,7 +97,7 @@ class StorageOptions(Group):
             "--write-cache",
             type=click.Choice(WRITE_CACHES),
             show_default=True,
-            help="What the kernel takes the drive's cache for (queue/write_cache); "
+            help="What the kernel assumes of the drive's cache (queue/write_cache); "
             "with write through it sends no flushes.",
         ),
     ] = _LAB.write_cache
@@ -107,7 +107,7 @@ class StorageOptions(Group):
             "--drive",
             type=click.Choice(PERSONALITIES),
             show_default=True,
-            help="What the drive makes of a flush.",
+            help="How the drive handles a flush.",
         ),
     ] = _DRIVE.personality
     lie_fraction: Annotated[
@@ -173,7 +173,7 @@ class StorageOptions(Group):
     ] = _DRIVE.survivors
 
     def drive(self, seed: int) -> DriveSpec:
-        """Return the drive; raise UsageError if it cannot be."""
+        """Return the drive; raise UsageError if it is invalid."""
         return DriveSpec(
             personality=self.personality,
             flush_ms=self.flush_ms,
@@ -189,7 +189,7 @@ class StorageOptions(Group):
 def lab_spec(
     server: ServerOptions, storage: StorageOptions, seed: int, *more: str
 ) -> LabSpec:
-    """Return the lab that the options describe; raise UsageError if it cannot be.
+    """Return the lab that the options describe; raise UsageError if it is invalid.
 
     more: other flags that were given and need a virtual drive.
     """
@@ -212,7 +212,7 @@ def lab_spec(
 
 
 def _refuse(flags: list[str]) -> None:
-    """Raise UsageError if there are any: only a virtual drive heeds them."""
+    """Raise UsageError if there are any: they are for a virtual drive only."""
     if flags:
         raise UsageError(
             f"{', '.join(flags)} needs a virtual drive, which --rung process does not "

@@ -1,4 +1,4 @@
-"""The rig that a lab is, or has a part in."""
+"""The rig of a lab, and what a lab adds to a rig of flags."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _host(lab: Lab) -> TargetHost:
 
 
 def joined(rig: Rig, name: str) -> Rig:
-    """Return *rig*, which the lab *name* cuts, with what that lab knows of itself.
+    """Return *rig*, which the lab *name* cuts, with that lab's spec and server log.
 
     Raise UsageError if the target is not that lab's server.
     """
@@ -34,14 +34,14 @@ def joined(rig: Rig, name: str) -> Rig:
     if rig.engine.target != lab.target_url:
         raise UsageError(
             f"lab {lab.name} has another target, {lab.target_url}",
-            hint="Give that one, or another switch.",
+            hint="Give that target, or another switch.",
         )
     log_path = rig.log_path or lab.log_path
     return replace(rig, lab=lab.spec.to_values(), log_path=log_path)
 
 
 def lab_rig(lab: Lab, progress: PlainProgress, runs: Path, limits: Limits) -> Rig:
-    """Return the rig that *lab* is."""
+    """Return the rig of *lab*: its server, witness, switch and host."""
     return Rig(
         engine=open_engine(lab.target_url, lab.password),
         witness=open_witness(

@@ -95,16 +95,16 @@ def command(
 ) -> None:
     """Compare several configurations in one table.
 
-    For each row: how many commits per second, what a commit took, how many cuts lost
-    something, and the verdict. In the lab each row is a lab of its own; what can be
-    varied is engine, fs, mount_options, drive, write_cache, flush_ms, write_ms,
-    destage_s, cache_mib, survivors, lie_fraction and setting.NAME. With the NAME of a
-    host in an inventory, or --target, the rows are cuts of that server, and what can
-    be varied is setting.NAME (PostgreSQL; of dbcheck's own sessions) and
-    relaxed=false,true (acked too early, as by --control, and put back).
+    For each row: commits per second, commit latency, how many cuts lost something, and
+    the verdict. In the lab each row is a lab of its own; what can be varied is engine,
+    fs, mount_options, drive, write_cache, flush_ms, write_ms, destage_s, cache_mib,
+    survivors, lie_fraction and setting.NAME. With the NAME of a host in an inventory,
+    or --target, the rows are cuts of that server, and what can be varied is
+    setting.NAME (PostgreSQL; of dbcheck's own sessions) and relaxed=false,true (acked
+    too early, as by --control, and undone).
 
-    Ctrl-C shows what there is so far. Exits with 0 if each row went through its cuts
-    and has a verdict, that which the file expects of it if it does.
+    Ctrl-C shows the results so far. Exits with 0 if each row completed its cuts and
+    has a PASS or FAIL, and the one that the file expects where it names one.
     """
     seed = drawn(seed)
     real = bool(named.name or target.target)
@@ -140,7 +140,7 @@ def command(
 
 
 def _take_price(measured: Sequence[Measured], price: float | None) -> None:
-    """Give each row that names no price that of the target."""
+    """Give the target's price to each row that has none."""
     for one in measured:
         if one.row.price is None:
             one.row = replace(one.row, price=price)
@@ -149,7 +149,7 @@ def _take_price(measured: Sequence[Measured], price: float | None) -> None:
 def _show(
     matrix: Matrix, measured: Sequence[Measured], seed: int, *, as_json: bool
 ) -> bool:
-    """Print what there is; return whether all of it is there, and as expected."""
+    """Print the table; return whether every row is complete and as expected."""
     lines = [one.line() for one in measured]
     good = all(line.as_expected for line in lines)
     if as_json:

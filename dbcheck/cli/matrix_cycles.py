@@ -19,9 +19,9 @@ from dbcheck.report.progress import PlainProgress
 
 @dataclass(slots=True)
 class Measured:
-    """A configuration and what is known of it so far.
+    """A configuration and its results so far.
 
-    error: why there is no more, "" once it went through all of its cuts.
+    error: why it ended early; "" once all of its cuts are done.
     """
 
     row: Row
@@ -29,7 +29,7 @@ class Measured:
     error: str = "not run"
 
     def note(self, outcome: Outcome, view: PlainProgress) -> None:
-        """Add what a cycle showed, and say it."""
+        """Add the outcome of a cycle, and print its verdict."""
         self.outcomes.append(outcome)
         view.line(outcome.verdict.value, outcome.judgement.reasons[0])
 
@@ -39,7 +39,7 @@ class Measured:
         try:
             yield
         except DbcheckError as error:
-            if interrupt.led_to(error):  # and what was to be ended could not be
+            if interrupt.led_to(error):  # closing failed because of a Ctrl-C
                 self.error = "interrupted"
                 raise KeyboardInterrupt from error
             self.fail(error)
@@ -51,7 +51,7 @@ class Measured:
             self.error = ""
 
     def fail(self, error: DbcheckError) -> None:
-        """Note why there is no more."""
+        """Note why it ended early."""
         self.error = f"{error}. {error.hint}" if error.hint else str(error)
 
     def line(self) -> Line:
@@ -75,9 +75,9 @@ def in_labs(
     view: PlainProgress,
     runs: Path,
 ) -> None:
-    """Build a lab for each row, cut its power *cuts* times, and note what comes out.
+    """Build a lab for each row, cut its power *cuts* times, and note the outcomes.
 
-    A row that fails loses no other.
+    A row that fails does not stop the others.
     """
     load = lab_workload(workload)
     for number, one in enumerate(measured, 1):

@@ -58,7 +58,7 @@ class _File:
 
 @dataclass(frozen=True, slots=True)
 class _Keys:
-    """The keys of a row that describe no lab; relaxed: on a target only."""
+    """The keys of a row that do not describe a lab; relaxed: on a target only."""
 
     name: str = ""
     reference: str = ""
@@ -74,8 +74,8 @@ class Row:
     lab:       the lab to build, None on a target.
     settings:  on a target: of the load's sessions, name -> value.
     relaxed:   on a target: run it as a control, acked too early.
-    reference: what was seen elsewhere, for comparison; "" if nothing.
-    expect:    the verdict that it must get, None if any will do.
+    reference: a published result, for comparison; "" if there is none.
+    expect:    the verdict expected, None if PASS and FAIL are both fine.
     price:     of what it runs on, in any currency; None if not given.
     """
 
@@ -90,9 +90,9 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """Configurations, and what each of them goes through.
+    """Configurations, and the load and the number of cuts for each.
 
-    reference: where the references of the rows come from.
+    reference: the source of the rows' references.
     """
 
     description: str
@@ -153,7 +153,7 @@ def _variations(vary: Sequence[str]) -> Iterator[dict[str, str]]:
         key, equals, listed = option.partition("=")
         if not (key and equals):
             raise UsageError(
-                f"--vary {option} names no values", hint="Give KEY=VALUE,VALUE,..."
+                f"--vary {option} has no values", hint="Give KEY=VALUE,VALUE,..."
             )
         keys.append(key)
         choices.append(listed.split(","))
@@ -164,7 +164,7 @@ def _variations(vary: Sequence[str]) -> Iterator[dict[str, str]]:
 
 
 def _merged(where: str, *parts: Values) -> dict[str, Any]:
-    """Return all of *parts*, the last one first; settings are merged one by one."""
+    """Return all of *parts*; a later one wins, and settings are merged one by one."""
     merged: dict[str, Any] = {}
     settings: dict[str, Any] = {}
     for part in parts:
@@ -204,7 +204,7 @@ def _row(values: Values, *, name: str, where: str, target: bool, seed: int) -> R
 def _lab(values: Values, settings: Mapping[str, str], where: str, seed: int) -> LabSpec:
     if "engine" not in values:
         raise UsageError(
-            f"{where}: no engine is named", hint="Give --engine, or a --preset."
+            f"{where}: engine is missing", hint="Give --engine, or a --preset."
         )
     drive = _of(values, _DRIVE)
     if "cache_mib" in drive:

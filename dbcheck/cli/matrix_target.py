@@ -35,9 +35,9 @@ def on_target(
 
     again: see resumable.reconcile_flags().
 
-    A row that the server refuses is found before the first cut, and loses no other.
-    An error after that ends it all: the run that it leaves is to be reconciled before
-    anything else writes to the server.
+    A row that the server refuses is found before the first cut, and does not stop the
+    others. An error after that ends the matrix: the run that it leaves must be
+    reconciled before anything else writes to the server.
     """
     fit: list[tuple[Measured, Rig]] = []
     for one in measured:
@@ -62,18 +62,17 @@ def on_target(
                         its_rig, workload, drawn, [], known, view, again
                     )
                 one.note(outcome, view)
-                require_answered(outcome)  # it is to be reconciled before another one
-                # What a cycle left whose rows were not read is not known.
+                require_answered(outcome)  # it must be reconciled before the next one
+                # Where the rows were not read, it is not known what the cycle left.
                 known = known.with_outcome(outcome) if outcome.found else NOTHING_KNOWN
         if one.error:
             return
 
 
 def session_url(url: str, settings: Mapping[str, str]) -> str:
-    """Return *url* with *settings* for each of its sessions; the server has its own.
+    """Return *url* with *settings* for each of its sessions; the server keeps its own.
 
-    Raise UsageError for MySQL and MariaDB, where what decides whether a commit is
-    durable is no setting of a session.
+    Raise UsageError for MySQL and MariaDB: their durability is not set per session.
     """
     if not settings:
         return url
@@ -81,13 +80,13 @@ def session_url(url: str, settings: Mapping[str, str]) -> str:
     if parsed.get_backend_name() != "postgresql":
         raise UsageError(
             f"{', '.join(settings)} cannot be set for a session of this server",
-            hint="Change its configuration between two matrices, or take relaxed = "
-            "true, which dbcheck puts back.",
+            hint="Change its configuration between two matrices, or use relaxed = "
+            "true, which dbcheck undoes.",
         )
     given = parsed.query.get("options", "")
-    words = [given] if isinstance(given, str) else list(given)
+    parts = [given] if isinstance(given, str) else list(given)
     for name, value in settings.items():
         escaped = value.replace("\\", "\\\\").replace(" ", "\\ ")
-        words.append(f"-c {name}={escaped}")
-    options = {"options": " ".join(word for word in words if word)}
+        parts.append(f"-c {name}={escaped}")
+    options = {"options": " ".join(part for part in parts if part)}
     return parsed.update_query_dict(options).render_as_string()

@@ -17,19 +17,19 @@ from dbcheck.core.workload import Workload
 
 
 class Number(click.FloatRange):
-    """A number between two others; click's own takes "nan", which is no number."""
+    """A number within a range; click's own type accepts "nan", which is not one."""
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
-        """Return the number; fail if it is none, or out of range."""
+        """Return the number; fail if it is not a number, or is out of range."""
         number = float(super().convert(value, param, ctx))
         if math.isnan(number):
             self.fail(f"{value!r} is not a number.", param, ctx)
         return number
 
 
-# No upper bound that a user could meet; infinity is beyond it.
+# The upper bound is too large to matter, and refuses infinity.
 SECONDS = Number(limits.SECONDS_MIN, limits.SECONDS_MAX)
 SEED = click.IntRange(0, 2**62)
 FILE = click.Path(dir_okay=False, path_type=Path)
@@ -38,7 +38,7 @@ FOLDER = click.Path(file_okay=False, path_type=Path)
 
 @dataclass(frozen=True)
 class ConsentOptions(Group):
-    """What has to be confirmed before an unattended switch cuts."""
+    """What the user confirms before an unattended switch cuts."""
 
     section = "Safety"
 
@@ -142,7 +142,7 @@ def until() -> Callable[[F], F]:
 
 
 def runs() -> Callable[[F], F]:
-    """Add where run folders go."""
+    """Add --runs, the parent of the run folders."""
     return option(
         "--runs",
         type=FOLDER,

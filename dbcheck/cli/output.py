@@ -39,7 +39,7 @@ class _Console(Console):
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
     ) -> Iterable[Segment]:
-        """Render an object; if it is a text, without anything that cannot be seen."""
+        """Render an object; if it is a text, with invisible characters escaped."""
         if isinstance(renderable, str):
             renderable = Text(quoted(renderable))
         elif isinstance(renderable, Text):
@@ -47,9 +47,9 @@ class _Console(Console):
         return super().render(renderable, options)
 
     def on_broken_pipe(self) -> None:
-        """Let the error through that is just being handled.
+        """Raise the BrokenPipeError again.
 
-        rich would exit with 1, which means FAIL, when nobody reads what it prints.
+        rich would exit with 1, which means FAIL, when the reader of its output is gone.
         """
         raise
 
@@ -74,7 +74,7 @@ def console(**given: Any) -> Console:
 
 
 def progress_console() -> Console:
-    """Return the console for what is going on, which is no result."""
+    """Return the console for progress, on stderr."""
     return _Console(stderr=True)
 
 
@@ -85,7 +85,7 @@ def print_json(value: Any) -> None:
 
 @contextlib.contextmanager
 def printing() -> Iterator[None]:
-    """Print a result whose exit code is known: it holds, also if nobody can read it."""
+    """Print a result; the exit code, which is known, holds also if printing fails."""
     try:
         yield
     except BrokenPipeError:

@@ -1,4 +1,4 @@
-"""dbcheck power: look at a target's power, cut it, restore it, test its switch."""
+"""dbcheck power: show a target's power, cut it, restore it, test its switch."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from dbcheck.report.progress import PlainProgress
 def command() -> None:
     """Show the power of a HOST in an inventory, cut it, restore it, test its switch.
 
-    docs/power.md says what each kind of switch proves.
+    docs/power.md describes what each kind of switch proves.
     """
 
 
@@ -101,7 +101,7 @@ def test(
 ) -> None:
     """Test the switch of an idle host: cut, restore, report.
 
-    Over SSH it also sees whether this host went down, and not another one.
+    Over SSH it also checks that this host went down, and not another one.
     """
     entry, switch = _switch(host, lookup, unattended=True)
     recognised = _guard(entry, consent)
@@ -134,8 +134,8 @@ def _tested(
 ) -> tuple[selftest.SelfTest, list[str]]:
     """Cut and restore; return what was seen, and how deep it went on each filesystem.
 
-    That is measured where the host can be asked, and remembered unless the host went
-    on: then the switch cuts something else.
+    The depth is measured where the host can be asked. It is stored unless the host
+    stayed up: then the switch cuts something else.
     """
     host, asked = assemble.power_host(entry), assemble.entry_host(entry)
     if asked is None:
@@ -166,11 +166,9 @@ def _test_lines(result: dict[str, Any], cut_class: CutClass) -> list[str]:
         f"  off      {result['off_s']:.1f} s until it was on again",
     ]
     if result["back_s"] is None:
-        lines.append("  host     not asked: whether it went down was not seen")
+        lines.append("  host     not asked; it is not known whether it went down")
     else:
-        lines.append(
-            f"  host     another boot, answering after {result['back_s']:.1f} s"
-        )
+        lines.append(f"  host     rebooted, answered after {result['back_s']:.1f} s")
     shown = f"  class    {cut_class.value}"
     if left_open := cut_class.leaves_open(None):
         shown += f": {left_open}"
@@ -184,7 +182,7 @@ def _switch(
 ) -> tuple[Entry, PowerSwitch]:
     """Return a host and its switch; raise UsageError if *unattended* and there is none.
 
-    A human who is asked to cut, and to restore in the next moment, tests nothing.
+    A human who is asked to cut and, at once, to restore would test nothing.
     """
     entry = load(lookup.inventory).entry(host)
     if unattended and entry.power.attended:

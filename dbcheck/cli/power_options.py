@@ -1,4 +1,4 @@
-"""The flags that say who cuts the power, and how."""
+"""The flags that choose who cuts the power, and how."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ class PowerOptions(EntryOptions):
         return replace(entry, power=self.plan()) if self.given else entry
 
     def plan(self) -> PowerPlan:
-        """Return the switch that the flags describe; raise UsageError."""
+        """Return the switch that the flags describe; raise UsageError if invalid."""
         declared = CutClass(self.power_class) if self.power_class else None
         if self.power == _EXEC.value:
             return self._exec(declared)
@@ -138,7 +138,7 @@ class PowerOptions(EntryOptions):
     def _exec(self, declared: CutClass | None) -> ExecPlan:
         if not self.cut_command:
             raise UsageError(
-                "--power exec has no command to cut with", hint="Give --cut-command."
+                "--power exec needs a command that cuts", hint="Give --cut-command."
             )
         return ExecPlan(
             state=_split("--state-command", self.state_command),

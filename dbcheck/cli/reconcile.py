@@ -55,8 +55,8 @@ def command(
                                                  from any machine, with nothing
                                                  but the witness's folder
 
-    What a witness holds names no target: give --target (or --name) beside --run,
-    and later beside the folder that --run made.
+    No target is taken from a witness: give --target (or --name) with --run, and
+    later with the folder that --run made.
 
     Reads the table in a read-only transaction. Do it before anything writes to
     the recovered server.

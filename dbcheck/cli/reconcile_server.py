@@ -17,7 +17,7 @@ from dbcheck.report.progress import progress
 from dbcheck.runs import RunFolder, require_run_id
 from dbcheck.witness.window import WindowLimits
 
-_OTHER_TARGET = "the run's manifest names another URL of the target: {}"
+_OTHER_TARGET = "the run's manifest has a different target URL: {}"
 
 
 def reconciled(
@@ -31,11 +31,11 @@ def reconciled(
 ) -> Outcome:
     """Judge the run in the folder *run*, or without one *run_id* on the witness.
 
-    runs: where the folder of the latter is made.  new_key: trust and store the host key
-    of a witness that is not known.  live: show progress as a table.
+    runs: where the folder of the latter is made.  new_key: trust and store the unknown
+    host key of a witness.  live: show progress as a table.
     """
     folder = RunFolder.open(run) if run is not None else None
-    # Nothing is cut here, whatever the inventory says.
+    # Nothing is cut here, whatever switch the inventory names.
     entry = _completed(replace(entry, power=ManualPlan()), folder)
     window = WindowLimits()
     with (
@@ -53,8 +53,8 @@ def reconciled(
 def _completed(entry: Entry, folder: RunFolder | None) -> Entry:
     """Return *entry* with the target and the witness that the run's manifest names.
 
-    Only of a manifest that this client made, not of one that a witness gave: that one
-    would choose who is sent the password.  Raise UsageError if either is missing then.
+    Only a manifest that this client made is used. One from a witness would choose the
+    server that gets the password: raise UsageError if *entry* has no target then.
     """
     if folder is not None and not folder.recalled().manifest:
         manifest = folder.manifest()
@@ -80,8 +80,8 @@ def _recalled(witness: Witness, run_id: str, runs: Path) -> RunFolder:
     wanted = require_run_id(run_id)
     if (runs / wanted).exists():
         raise UsageError(
-            f"the folder of run {wanted} is here: {runs / wanted}",
-            hint=f"Reconcile it there: dbcheck reconcile {runs / wanted}",
+            f"run {wanted} already has a folder here: {runs / wanted}",
+            hint=f"Use that one: dbcheck reconcile {runs / wanted}",
         )
     where = f"{witness.url}/{wanted}/manifest.json"
     content, key = witness.manifest(wanted), clientkey.recall(wanted)

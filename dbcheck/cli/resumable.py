@@ -1,4 +1,4 @@
-"""A cycle that says how to continue if it does not reach its end."""
+"""A cycle that prints the command to continue with if it ends early."""
 
 from __future__ import annotations
 
@@ -18,34 +18,33 @@ from dbcheck.errors import DbcheckError
 from dbcheck.report.progress import PlainProgress
 
 PAUSED = (
-    "what the witness holds can still be judged, once the server answers and before "
-    "anything else writes to it: {command}"
+    "the run can still be judged from the witness's log. Once the server answers, and "
+    "before anything else writes to it, run: {command}"
 )
 UNCUT = (
-    "nothing was cut, so there is nothing to judge. Should its power go all the same, "
-    "the run can be judged once the server answers and before anything else writes to "
-    "it: {command}"
+    "nothing was cut, so there is nothing to judge. If the power fails anyway: once "
+    "the server answers, and before anything else writes to it, run: {command}"
 )
 MAYBE_CUT = (
-    "the switch failed after it was asked to cut, and the power may have gone all the "
-    "same. Once the server answers, and before anything else writes to it: {command}"
+    "the switch failed after it was asked to cut, but the power may have been cut. "
+    "Once the server answers, and before anything else writes to it, run: {command}"
 )
 
 
 def reconcile_flags(
     named: Named, target: TargetOptions, host: HostOptions, witness: WitnessOptions
 ) -> list[str]:
-    """Return what dbcheck reconcile needs again, to get in and to see as much.
+    """Return the flags that dbcheck reconcile needs to log in and to read as much.
 
     The run's manifest names the target and the witness.
     """
     name = ["--name", named.name] if named.name else []
     return [
         *name,
-        *named.words("inventory"),
-        *target.words("password_command"),
-        *witness.words("identity", "known_hosts"),
-        *host.words("target_host", "server_log"),
+        *named.arguments("inventory"),
+        *target.arguments("password_command"),
+        *witness.arguments("identity", "known_hosts"),
+        *host.arguments("target_host", "server_log"),
     ]
 
 
@@ -58,7 +57,7 @@ def resumable_cycle(
     view: PlainProgress,
     again: Sequence[str],
 ) -> Outcome:
-    """Run the cycle; say how to go on if it is not brought to its end.
+    """Run the cycle; print how to continue if it ends before its verdict.
 
     controls, known: see preflight().  again: see reconcile_flags().
     """
@@ -67,16 +66,16 @@ def resumable_cycle(
     try:
         outcome = finish_cycle(rig, started)
     except (KeyboardInterrupt, DbcheckError):
-        said = _why_no_verdict(started.run.load())
-        view.line("no verdict", said.format(command=command))
+        advice = _advice(started.run.load())
+        view.line("no verdict", advice.format(command=command))
         raise
     if outcome.after.unanswered:
         view.line("not final", PAUSED.format(command=command))
     return outcome
 
 
-def _why_no_verdict(load: LoadRecord | None) -> str:
-    """Return what to do with a run that ended before it was judged."""
+def _advice(load: LoadRecord | None) -> str:
+    """Return what to do with a run that ended before it was judged, with {command}."""
     if load is None or load.cut:
         return PAUSED
     if load.cut_failed:

@@ -1,4 +1,4 @@
-"""The verbs, one module for each, imported when it is called; how they end."""
+"""The verbs, one module for each, imported when it is called; their exit codes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ VERBS = {
 
 
 class _Unread(Exception):
-    """Nobody reads what is printed."""
+    """The reader of stdout is gone."""
 
 
 class _Verbs(click.Group):
@@ -89,7 +89,7 @@ def run() -> int:
 
     Raise KeyboardInterrupt if another one comes while the first is being handled.
     """
-    if isinstance(sys.stdout, io.TextIOWrapper):  # a letter that it lacks is no error
+    if isinstance(sys.stdout, io.TextIOWrapper):  # what it cannot encode is escaped
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
         root.main(standalone_mode=False)
@@ -97,21 +97,21 @@ def run() -> int:
     except SystemExit as error:  # a verb's verdict; its result is printed
         return _exit_code(error)
     except click.ClickException as error:
-        with _telling():
+        with _on_stderr():
             say_misuse(error)
         return USAGE
     except DbcheckError as error:
-        with _telling():
+        with _on_stderr():
             say_error(error)
         return USAGE if isinstance(error, UsageError) else FAILED
     except (KeyboardInterrupt, click.Abort):
-        _tell_interrupted("")
+        _report_interrupt("")
         return FAILED
     except (_Unread, BrokenPipeError):
         mute(sys.stdout)
         return FAILED
-    except BaseException as error:  # a panic of cryptography's Rust is no Exception
-        _tell_unexpected(error)
+    except BaseException as error:  # as a panic in cryptography's Rust code
+        _report_unexpected(error)
         return FAILED
     return PASS
 
@@ -120,31 +120,31 @@ def _exit_code(error: SystemExit) -> int:
     return error.code if isinstance(error.code, int) else PASS
 
 
-def _tell_interrupted(at: str) -> None:
-    with _telling():
+def _report_interrupt(at: str) -> None:
+    with _on_stderr():
         say(f"dbcheck: interrupted{at}", err=True)
 
 
-def _tell_unexpected(error: BaseException) -> None:
+def _report_unexpected(error: BaseException) -> None:
     if interrupt.led_to(error) or interrupt.so_far():
-        _tell_interrupted(f" ({error!r})")
+        _report_interrupt(f" ({error!r})")
     elif isinstance(error, OSError) and error.errno == errno.ENOSPC:
         give_up_printing(error)  # a run folder's would be a DbcheckError
     else:  # a defect of ours; Python's own exit code for it means FAIL
-        with _telling():
+        with _on_stderr():
             say(*traceback.format_exc().rstrip().split("\n"), err=True)
 
 
 def give_up_printing(error: OSError) -> None:
-    """Say why nothing can be printed, and print to nobody from now on."""
+    """Report on stderr why stdout cannot be written; discard what is written to it."""
     mute(sys.stdout)
-    with _telling():
+    with _on_stderr():
         say(f"dbcheck: the result cannot be printed: {error.strerror}", err=True)
 
 
 @contextlib.contextmanager
-def _telling() -> Iterator[None]:
-    """Say something on stderr, if anybody can read it: the exit code holds anyway."""
+def _on_stderr() -> Iterator[None]:
+    """Write to stderr, if it is still open: the exit code holds anyway."""
     try:
         yield
     except OSError:  # as on a terminal that was closed
@@ -152,9 +152,8 @@ def _telling() -> Iterator[None]:
 
 
 def mute(stream: TextIO) -> None:
-    """Let what is written to *stream* be read by nobody from now on.
+    """Discard what is written to *stream* from now on, and what it has buffered.
 
-    What is buffered would fail once more as the interpreter ends, which changes the
-    exit code.
+    The interpreter would fail to flush that at its end, which changes the exit code.
     """
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

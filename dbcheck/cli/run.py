@@ -1,4 +1,4 @@
-"""dbcheck run: one cycle on a target that is not in a lab."""
+"""dbcheck run: one cycle on a server that is already running."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def command(
     dbcheck run --target URL --witness URL       the same by flags
 
     Commits rows to the target, has each acknowledgement logged on the witness, has
-    the power cut in mid-load, waits for the server to come back, and reports which
+    the power cut under load, waits for the server to come back, and reports which
     acknowledged rows are missing. Ctrl-C is safe at any moment: what the witness
     holds can be judged later with dbcheck reconcile.
     """
@@ -93,7 +93,7 @@ def command(
         guard(entry, rig.engine, yes=consent.yes, i_know=consent.i_know)
         controls = _controls(rig, workload, seed, view) if control else []
         if controls and controls[-1].verdict is Verdict.FAIL:
-            outcome = controls.pop()  # which is a verdict on the server
+            outcome = controls.pop()  # its verdict is on the server
         else:
             if controls:
                 view.line("cycle", "the control is over; now the cycle that counts")
@@ -111,7 +111,7 @@ def command(
 def _controls(
     rig: Rig, workload: Workload, seed: int, view: PlainProgress
 ) -> list[Outcome]:
-    """Run the control; tell a human who cuts that this is not all."""
+    """Run the control; a human who cuts gets a note on both cuts first."""
     if rig.power.attended:
         view.line("control", TWICE)
     return list(run_controls(rig, workload, seed))

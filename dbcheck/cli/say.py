@@ -21,7 +21,7 @@ def say_error(error: DbcheckError) -> None:
 
 
 def say_misuse(error: click.ClickException) -> None:
-    """Print on stderr what is wrong with the command line, whose words it repeats."""
+    """Print on stderr what is wrong with the command line; it may quote an argument."""
     context = error.ctx if isinstance(error, click.UsageError) else None
     if context is not None:
         more = f"Try '{context.command_path} --help' for help."

@@ -1,4 +1,4 @@
-"""dbcheck witness: can it be trusted with acks, and what does a log hold?"""
+"""dbcheck witness: check a witness; show and verify the logs of a run."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def check(
 @click.argument("run", required=False)
 @grouped
 def show(run: str | None, named: NamedByFlag, witness: WitnessOptions) -> None:
-    """Print the logs of a run, or which runs there are.
+    """Print the logs of a run, or list the runs.
 
     RUN is a run id on the witness, or a run folder; each log is printed as JSON lines.
     Without RUN: the ids of the runs on the witness, oldest first.
@@ -140,7 +140,7 @@ def _logs(run: str, entry: Entry, new_key: bool) -> Iterator[list[_Log]]:
         ]
         if not all(log.path.is_file() for log in logs):
             raise UsageError(
-                f"{run} holds no copy of the witness's log yet",
+                f"{run} has no copy of the witness's log yet",
                 hint="Give the run's id instead, with --witness or --name.",
             )
         yield logs
@@ -194,7 +194,7 @@ def verify(
         output.print_json({"run": logs[0].run_id, "intact": intact, "logs": results})
     else:
         for log, result in zip(logs, results, strict=True):
-            say(f"{log.run_id}, log {log.number}, {_in_words(result)}")
+            say(f"{log.run_id}, log {log.number}, {_described(result)}")
     sys.exit(PASS if intact else FAIL)
 
 
@@ -212,7 +212,7 @@ def _verified(log: _Log) -> dict[str, Any]:
     }
 
 
-def _in_words(result: Mapping[str, Any]) -> str:
+def _described(result: Mapping[str, Any]) -> str:
     if not result["intact"]:
         return f"is damaged: {result['damage']}"
     return (

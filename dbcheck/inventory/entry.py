@@ -1,4 +1,4 @@
-"""One target of an inventory, as one frozen object that another process can use."""
+"""One target of an inventory as a frozen object; another process can use it, too."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ _Seconds = Annotated[float, Meta(ge=limits.SECONDS_MIN, le=limits.SECONDS_MAX)]
 class Entry:
     """One target with all that belongs to it; a rig can be built from it anywhere.
 
-    name:      in the inventory; "" if it was put together from flags.
+    name:      in the inventory; "" if flags describe it.
     inventory: the file that names it; "" if none does.
     witness:   "" if none is named.
     host, host_identity: the target's host as "ssh://[user@]host[:port]" or "local:",
-               and the private key for it; "" if it is not to be asked, or if SSH's
-               own configuration knows.
+               and the private key for it; "" if the host is not to be asked, or if
+               SSH's own configuration names the key.
     price:     of the target's hardware, in a currency of the user's.
     sessions:  None: the workload's.
     silence_s, return_s: see campaign.rig.Limits.

@@ -38,7 +38,7 @@ class Fields:
         self._variables = {**own, **variables}
 
     def refuse_unknown(self, known: Collection[str]) -> None:
-        """Refuse variables of dbcheck's that it does not know, and secrets in clear."""
+        """Refuse unknown variables that begin with dbcheck_, and secrets in clear."""
         for name in self._variables:
             if not name.startswith(PREFIX) or name in known:
                 continue
@@ -81,9 +81,9 @@ class Fields:
         return default if value is None else self._converted(name, value, hint)
 
     def secret(self, name: str) -> Secret | None:
-        """Return where the secret *name* is to be had, None if nowhere.
+        """Return the source of the secret *name*, None if it has none.
 
-        If that is a variable of the environment, children do not get it from now on.
+        If that is an environment variable, children do not get it from now on.
         """
         found = [source for source in SOURCES if f"{name}_{source}" in self._variables]
         if len(found) > 1:
@@ -98,11 +98,11 @@ class Fields:
         return self._secret(name, found[0], key, self._value(key), of_switch=of_switch)
 
     def options(self, name: str) -> tuple[dict[str, str], dict[str, Secret]]:
-        """Return a mapping of words, and those of it that are secrets.
+        """Return the options in the mapping *name*, and the secrets in it.
 
-        A secret is given as its name with _env, _file or _command behind it.
+        A secret is given as its name with _env, _file or _command appended.
         """
-        words: dict[str, str] = {}
+        values: dict[str, str] = {}
         secrets: dict[str, Secret] = {}
         for key, item in self.value(name, dict[str, Any], {}).items():
             where = f"{name}: {key}"
@@ -111,11 +111,11 @@ class Fields:
                 secrets[stem] = self._secret(stem, source, where, item, of_switch=True)
             elif _SECRET.search(key) and not key.endswith("_script"):
                 raise self._clear(key)
-            elif isinstance(item, bool):  # as an agent takes what its user calls yes
-                words[key] = "1" if item else "0"
+            elif isinstance(item, bool):  # as fence agents expect it
+                values[key] = "1" if item else "0"
             else:
-                words[key] = self._converted(where, item, str)
-        return words, secrets
+                values[key] = self._converted(where, item, str)
+        return values, secrets
 
     def error(self, name: str, what: str, hint: str) -> UsageError:
         """Return the error about the variable *name*."""
@@ -137,9 +137,9 @@ class Fields:
 
     def _clear(self, key: str) -> UsageError:
         return UsageError(
-            f"{self._place}: {key} is a secret, and stands there in clear",
+            f"{self._place}: {key} is a secret in clear text",
             hint=f"Give {key}_env (a variable's name), {key}_file (a path) or "
-            f"{key}_command (a list, [program, word, ...]) instead.",
+            f"{key}_command (a list, [program, argument, ...]) instead.",
         )
 
     @property
@@ -154,7 +154,7 @@ class Fields:
         """Return *value* with each {{ variable }} in it replaced."""
         if isinstance(value, dict):
             if value.keys() & _TAGS:
-                hint = "Neither !vault nor !unsafe can be used here."
+                hint = "dbcheck supports neither !vault nor !unsafe in its variables."
                 raise self.error(name, "is encrypted or tagged", hint)
             return {k: self._filled(name, item, depth) for k, item in value.items()}
         if isinstance(value, list):
@@ -165,13 +165,14 @@ class Fields:
 
     def _filled_text(self, name: str, value: str, depth: int) -> str:
         if depth > _DEPTH_MAX:
-            raise self.error(name, "refers to itself", "Break the circle.")
+            hint = "Remove the circular reference."
+            raise self.error(name, "refers to itself", hint)
 
         def other(found: re.Match[str]) -> str:
             inner = self._variables.get(found[1])
             if inner is None:
                 hint = "Only variables of the inventory can be used, without filters."
-                raise self.error(name, f"needs {found[1]}, which is not there", hint)
+                raise self.error(name, f"needs {found[1]}, which is not defined", hint)
             if found[1] not in self._filled_texts:
                 text = str(self._filled(name, inner, depth + 1))
                 self._filled_texts[found[1]] = text
@@ -180,9 +181,9 @@ class Fields:
         filled = _REFERENCE.sub(other, value)
         if len(filled) > _TEXT_MAX:
             hint = f"A value may take {_TEXT_MAX} characters."
-            raise self.error(name, "is too long once it is filled in", hint)
+            raise self.error(name, "is too long with its variables replaced", hint)
         if "{{" in filled or "{%" in filled:
-            hint = "Only {{ variable }} is understood here, no filter and no logic."
+            hint = "Only {{ variable }} is supported here, no filters and no logic."
             raise self.error(name, "is a template", hint)
         return filled
 

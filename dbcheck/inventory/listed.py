@@ -38,8 +38,8 @@ _SETTINGS = {
     "ANSIBLE_VERBOSITY": "0",
     "LC_ALL": _LOCALE,
 }
-# All of our environment that reading a YAML file takes, beside ANSIBLE_*.  An inventory
-# that is a program may need more.
+# The environment variables that reading a YAML file needs, besides ANSIBLE_*.  An
+# inventory that is a program may need more.
 _NEEDED = {
     *("HOME", "LD_LIBRARY_PATH", "LOGNAME", "PATH", "PYTHONHOME", "PYTHONPATH"),
     *("TMPDIR", "TZ", "USER"),
@@ -51,7 +51,7 @@ _HARMLESS = (
     "Invalid characters were found in group names",
     "Found both group and host with same name",
 )
-# What Ansible reports beside the cause, since it tries one plugin after the other.
+# What Ansible reports besides the cause, since it tries one plugin after the other.
 _ASIDE = (
     "Completely failed to parse inventory source",
     "Plugin configuration YAML file, not YAML inventory",
@@ -86,7 +86,7 @@ def variables(path: Path) -> dict[str, Variables]:
             ) from None
     messages = _messages(done.stderr.decode(errors="replace"))
     if done.returncode or messages:
-        raise _refused(path, messages or [f"it exited with {done.returncode}"])
+        raise _refused(path, messages or [f"exit status {done.returncode}"])
     return hosts(path, done.stdout)
 
 
@@ -162,7 +162,7 @@ def _messages(stderr: str) -> list[str]:
 
 def _refused(path: Path, messages: list[str]) -> UsageError:
     text = "; ".join(messages)[:_MESSAGE_MAX]
-    hint = f"To see it all, run: ansible-inventory -i {path} --list"
+    hint = f"For all messages, run: ansible-inventory -i {path} --list"
     if "decrypt" in text:
-        hint = f"Name the file with the password of the vault in {_VAULT}."
+        hint = f"Set {_VAULT} to the file with the vault's password."
     return UsageError(f"ansible-inventory cannot read {path}: {text}", hint=hint)

@@ -1,4 +1,4 @@
-"""From an inventory file to its targets."""
+"""Reads the targets of an inventory file."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from dbcheck.power.kinds.plan import PowerPlan
 class Inventory:
     """The targets of one file: the hosts that have a dbcheck_target.
 
-    faults: name -> what is wrong with a host; it stops no command on another one.
-    others: hosts that are no targets.
+    faults: name -> what is wrong with a host; commands on other hosts still work.
+    others: hosts that are not targets.
     """
 
     file: str
@@ -30,7 +30,7 @@ class Inventory:
     others: frozenset[str]
 
     def entry(self, name: str) -> Entry:
-        """Return the target *name*; raise UsageError if it is wrong or not there."""
+        """Return the target *name*; raise UsageError if it is invalid or missing."""
         if name in self.faults:
             raise self.faults[name]
         found = self.entries.get(name)
@@ -53,12 +53,11 @@ class Inventory:
 def load(path: Path) -> Inventory:
     """Return the inventory in *path*; raise UsageError if it cannot be read.
 
-    What is wrong with one host, with its name and variable, is kept for who asks for
-    it.
+    What is wrong with one host is raised when that host is asked for.
     """
     if not path.exists():
         raise UsageError(
-            f"there is no inventory {path}",
+            f"the inventory {path} does not exist",
             hint="Run dbcheck init to write one, or name it with --inventory.",
         )
     return inventory(path, listed.variables(path))
@@ -96,7 +95,7 @@ class _Found:
             self._faults[name] = error
 
     def inventory(self) -> Inventory:
-        """Return it all, once every host was added."""
+        """Return the inventory, once every host was added."""
         for name in sorted(self._faults.keys() - self._switches.keys()):
             doubt = f"the power settings of {name} are invalid: {self._faults[name]}"
             for other, one in self._entries.items():

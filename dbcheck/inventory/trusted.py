@@ -1,4 +1,4 @@
-"""What decides over programs that run: no file that just anybody may write."""
+"""Refuses inventories that any user can change: they name programs to run."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ _LINKS_MAX = 40  # as the kernel follows
 
 
 def require_trusted(path: Path) -> None:
-    """Raise UsageError if anybody may write or replace *path*, an inventory's file.
+    """Raise UsageError if any user may write or replace *path*, an inventory's file.
 
-    Or may replace a folder or a link that leads there.  A file that cannot be looked at
-    is none: whoever reads it will say so.
+    Or may replace a folder or a link that leads there.  A file that cannot be inspected
+    is accepted: reading it fails later, with the reason.
     """
     try:
         if _is_open(path.stat()):
-            raise _open(f"anybody may write {path}", path)
+            raise _open(f"any user may write {path}", path)
         for step in _steps(path):
             folder, found = step.parent.stat(), step.lstat()
             if not _is_open(folder):
                 continue
             if not folder.st_mode & stat.S_ISVTX:
-                raise _open(f"anybody may replace {step}", step.parent)
+                raise _open(f"any user may replace {step}", step.parent)
             if not is_ours(found):
                 raise UsageError(
                     f"{step} belongs to another user (uid {found.st_uid}), in a folder"
-                    " where anybody may write",
+                    " where any user may write",
                     hint="An inventory names programs that dbcheck runs. Use one of"
                     " your own.",
                 )
@@ -40,7 +40,7 @@ def require_trusted(path: Path) -> None:
 
 
 def _steps(path: Path, links: int = _LINKS_MAX) -> Iterator[Path]:
-    """Yield each name on the way to *path*, from the root on, also behind links."""
+    """Yield each component of *path*, from the root on, and of the links on the way."""
     at = Path("/")
     for part in Path(os.path.abspath(path)).parts[1:]:
         at /= part

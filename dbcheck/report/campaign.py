@@ -1,4 +1,4 @@
-"""What campaigns show, for people; drawn from the results that machines get."""
+"""The report on campaigns for people, made from the results that --json prints."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def campaigns_report(folder: str, results: Sequence[CampaignResult]) -> Renderab
     parts: list[RenderableType] = ["", table]
     for result in results:
         table.add_row(*_row(result))
-        parts += ["", Text(result.name, "bold"), *_said(result)]
-    parts += ["", Text(f"All of it: {folder}", "italic"), ""]
+        parts += ["", Text(result.name, "bold"), *_lines(result)]
+    parts += ["", Text(f"All files: {folder}", "italic"), ""]
     return Group(*parts)
 
 
@@ -51,39 +51,39 @@ def _row(result: CampaignResult) -> list[str | Text]:
     ]
 
 
-def _said(result: CampaignResult) -> list[RenderableType]:
+def _lines(result: CampaignResult) -> list[RenderableType]:
     proven = result.statistics
-    said = [proven.sentence]
+    lines = [proven.sentence]
     if proven.cuts and not proven.losses:
-        said.append(unseen_sentence(proven.cuts))
+        lines.append(unseen_sentence(proven.cuts))
     if proven.cuts:
         counts = ", ".join(f"{n} {name}" for name, n in result.strata.items())
-        said.append(f"what went on at the cuts: {counts}")
+        lines.append(f"activity at the cuts: {counts}")
     missed = [cycle for cycle in result.cycles if cycle.missed]
     if missed:
-        said.append(
-            f"{len(missed)} cuts missed what was drawn for them, the first: "
+        lines.append(
+            f"{len(missed)} cuts missed their planned activity, the first: "
             + missed[0].missed
         )
     cuts = ((cycle.cut_class, cycle.depth) for cycle in result.cycles)
     if classes := shown(cuts):
-        said.append(f"class of the cuts: {classes}")
+        lines.append(f"class of the cuts: {classes}")
     if result.cuts_still_needed:
-        said.append(f"{result.cuts_still_needed} more cuts are needed")
-    said += [
+        lines.append(f"{result.cuts_still_needed} more cuts are needed")
+    lines += [
         f"{cycle.verdict.value} in cycle {cycle.number} ({cycle.stratum}):"
         f" {cycle.reason}"
         for cycle in result.cycles
         if cycle.number and cycle.verdict is not CycleVerdict.PASS
     ][:SHOWN_MAX]
-    said += _at_fault(result.cycles)
+    lines += _at_fault(result.cycles)
     if result.error:
-        said += [result.error, f"dbcheck campaign --resume {result.folder}"]
-    return [Padding(Text(line), (0, 0, 0, 2)) for line in said]
+        lines += [result.error, f"dbcheck campaign --resume {result.folder}"]
+    return [Padding(Text(line), (0, 0, 0, 2)) for line in lines]
 
 
 def _at_fault(cycles: Sequence[CycleResult]) -> list[str]:
     """Return the settings that explain the losses, each once."""
     losses = [cycle for cycle in cycles if cycle.verdict is CycleVerdict.FAIL]
-    found = [said for cycle in losses for said in cycle.settings_at_fault]
-    return [f"setting at fault: {said}" for said in dict.fromkeys(found)]
+    found = [setting for cycle in losses for setting in cycle.settings_at_fault]
+    return [f"setting at fault: {setting}" for setting in dict.fromkeys(found)]

@@ -19,21 +19,21 @@ from dbcheck.report.verdict import STYLES, lab_scope, sentence, tally
 def cycles_report(
     results: Sequence[RunResult], controls: Sequence[RunResult] = ()
 ) -> RenderableType:
-    """Return one row for each cycle, what they prove together, and of what."""
+    """Return one row for each cycle, what they prove together, and its scope."""
     proven = tally(*results)
     scopes = {lab_scope(result.lab): None for result in results if result.lab}
     images = [result.image for result in results if result.image]
     kept = [Text(f"The drive as the cut left it: {image}") for image in images]
-    said = [*proof(proven), *map(Text, scopes), *kept]
-    return Group(_cycles_table(results, controls), *said)
+    notes = [*proof(proven), *map(Text, scopes), *kept]
+    return Group(_cycles_table(results, controls), *notes)
 
 
 def proof(proven: Tally) -> list[Text]:
-    """Return what a tally proves, and how easily worse would have passed it."""
-    said = [proven.sentence]
+    """Return what a tally proves, and how likely a worse rig is to pass the same."""
+    lines = [proven.sentence]
     if proven.cuts and not proven.losses:
-        said.append(unseen_sentence(proven.cuts))
-    return [Text(sentence(line)) for line in said]
+        lines.append(unseen_sentence(proven.cuts))
+    return [Text(sentence(line)) for line in lines]
 
 
 def _cycles_table(results: Sequence[RunResult], controls: Sequence[RunResult]) -> Table:
@@ -85,7 +85,7 @@ def demo_table(rows: Sequence[DemoRow]) -> Table:
 
 
 def demo_bounds(rows: Sequence[DemoRow]) -> list[str]:
-    """Return what the cuts of the lines that passed prove, the same thing once."""
+    """Return what the cuts of the lines that passed prove, each sentence once."""
     passed = [row.result for row in rows if row.result.verdict is Verdict.PASS]
     bounds = dict.fromkeys(tally(result).sentence for result in passed)
     return [f"Each PASS is one cut. {sentence(bound)}" for bound in bounds]

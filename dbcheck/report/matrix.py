@@ -22,13 +22,13 @@ from dbcheck.report.verdict import depth_of, lab_scope
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """What became of one configuration.
+    """The results of one configuration.
 
-    reference: what was seen elsewhere; "" if nothing.
-    expect:    the verdict that it must get, None if any will do.
+    reference: a published result, for comparison; "" if there is none.
+    expect:    the verdict expected, None if PASS and FAIL are both fine.
     price:     of what it runs on, None if not given.
     cycles:    results of its cycles, see judge.result.
-    error:     why there are no more of them, "" if there are all.
+    error:     why it ended early; "" if all of its cycles are there.
     """
 
     name: str
@@ -51,7 +51,7 @@ class Line:
 
     @property
     def as_expected(self) -> bool:
-        """Whether it ran to its end, and to the verdict that it must get, or to any."""
+        """Whether it ran to its end, with the expected verdict, or a PASS or FAIL."""
         good = (self.expect,) if self.expect else (Verdict.PASS, Verdict.FAIL)
         return not self.error and self.verdict in good
 
@@ -59,8 +59,8 @@ class Line:
     def doubts(self) -> list[str]:
         """Why cycles of it were inconclusive, each reason once."""
         unclear = Verdict.INCONCLUSIVE
-        said = [c.reasons[0] for c in self.cycles if c.verdict is unclear]
-        return list(dict.fromkeys(said))
+        reasons = [c.reasons[0] for c in self.cycles if c.verdict is unclear]
+        return list(dict.fromkeys(reasons))
 
     @property
     def rate(self) -> float | None:
@@ -91,7 +91,7 @@ class Line:
         return self.price / self.rate
 
     def result(self) -> RowResult:
-        """Return what came of it."""
+        """Return the row that --json prints."""
         return RowResult(
             name=self.name,
             reference=self.reference,
@@ -110,7 +110,7 @@ class Line:
 
 
 def _verdict(cycle: RunResult) -> Verdict:
-    """Return what a cycle says of its configuration; a control that lost has lost."""
+    """Return a cycle's verdict on its configuration: FAIL for a control that lost."""
     lost = cycle.control and cycle.verdict is Verdict.PASS
     return Verdict.FAIL if lost else cycle.verdict
 
@@ -136,10 +136,10 @@ def matrix_report(
         parts.append(Text(f"In grey: {reference}.", "dim"))
     if any(line.price is not None for line in lines):
         parts.append(Text("price: for each durable commit per second.", "dim"))
-    parts += [Text(said) for said in _proofs(lines)]
+    parts += [Text(proof) for proof in _proofs(lines)]
     if (compared := comparison(lines)) and compared.difference_ppm:
-        said = compared.sentence
-        parts.append(Text(f"{lines[0].name} against {lines[1].name}: {said}."))
+        result = compared.sentence
+        parts.append(Text(f"{lines[0].name} against {lines[1].name}: {result}."))
     parts += [
         Text(f"{line.name}: {line.error}", "bold red") for line in lines if line.error
     ]
@@ -161,7 +161,7 @@ def matrix_report(
     if classes:
         parts.append(Text(f"Class of the cuts: {classes}.", "italic"))
     labs = [cycle.lab for cycle in cycles if cycle.lab]
-    parts += [Text(said, "italic") for said in dict.fromkeys(map(lab_scope, labs))]
+    parts += [Text(scope, "italic") for scope in dict.fromkeys(map(lab_scope, labs))]
     parts.append("")
     return Group(*parts)
 
@@ -208,7 +208,7 @@ def _figure(value: float | None, form: str) -> str:
 
 
 def _proofs(lines: Sequence[Line]) -> Iterator[str]:
-    """Yield what the cuts of the lines without a loss prove, the same thing once."""
+    """Yield what the cuts of the lines without a loss prove, each sentence once."""
     proven: dict[str, list[str]] = {}
     for line in lines:
         if line.tally.cuts and not line.tally.losses:

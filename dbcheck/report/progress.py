@@ -1,4 +1,4 @@
-"""What a person sees while a cycle runs: a live view, or plain lines."""
+"""Shows the progress of a cycle: a live view, or plain lines."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ _TITLES = {
 class PlainProgress:
     """Writes a line for each phase to stderr; for pipes, logs and --json.
 
-    Where nobody reads that any more, as after a terminal was closed, it writes nothing
-    and raises nothing: a target may be without power then.
+    Once stderr cannot be written, as after a terminal was closed, it writes nothing and
+    raises nothing: a target may be without power then.
     only: the phases to write; all if None.
     """
 
@@ -56,18 +56,18 @@ class PlainProgress:
         if self._only is not None and name not in self._only:
             return
         if name == "gone" and self._last is not None:
-            self.line("", _in_words(self._last))
+            self.line("", _described(self._last))
         self.line(_TITLES.get(name, name), detail)
 
     def load(self, status: LoadStatus) -> None:
-        """Remember the status for the end of the load; tell if the witness lags."""
+        """Keep the status for the end of the load; report when the witness lags."""
         self._last = status
         behind = status.behind_s >= BEHIND_S
         if behind != self._behind and (self._only is None or "load" in self._only):
-            said = "confirms again"
+            text = "confirms again"
             if behind:
-                said = f"is {status.behind_s:.0f} s behind; the load waits for it"
-            self.line("witness", said)
+                text = f"is {status.behind_s:.0f} s behind; the load waits for it"
+            self.line("witness", text)
         self._behind = behind
 
     def ask(self, text: str) -> None:
@@ -165,7 +165,7 @@ def _table(status: LoadStatus) -> Table:
     return table
 
 
-def _in_words(status: LoadStatus) -> str:
+def _described(status: LoadStatus) -> str:
     latency = status.latency_ms
     return (
         f"{status.acked:,} acked in {status.seconds:.1f} s, "

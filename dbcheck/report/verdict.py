@@ -1,4 +1,4 @@
-"""The verdict on one run, for people; drawn from the result that machines get."""
+"""The report on one run for people, made from the result that --json prints."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _ABOVE = (
     "cache survived the cut. The server itself lost them, or somebody who wrote to "
     "dbcheck's tables."
 )
-_COPY = "Whether an older copy of the data was put in its place is not known: {}."
+_COPY = "It is not known whether an older copy of the data was put in its place: {}."
 _ALONE = "This rests on the witness's word alone"
 _WRITE_CACHE = (
     "Write 'write back' to /sys/block/NAME/queue/write_cache of each layer named, with "
@@ -76,8 +76,8 @@ def verdict_report(result: RunResult) -> RenderableType:
         parts += ["", Text("Other settings that are not safe, or not known", "bold")]
         parts += [Text(f"  {reason}") for reason in result.other_settings]
     if left := result.left_on_host:
-        said = f"The canaries (about 22 MB in each folder) are still on {left.host}."
-        parts += ["", Text(f"{said} Remove them there: {left.command}")]
+        text = f"The canaries (about 22 MB in each folder) are still on {left.host}."
+        parts += ["", Text(f"{text} Remove them with: {left.command}")]
     parts += ["", Text(_scope(result), "italic"), ""]
     return Group(*parts)
 
@@ -155,8 +155,8 @@ def _fact_rows(result: RunResult) -> Iterator[tuple[str, str]]:
             f"{result.unconfirmed:,} without a confirmation (no claim)",
         )
     if gone := result.earlier_losses:
-        said = ", ".join(f"{rows:,} {kind}" for kind, rows in gone.items())
-        yield "earlier rows", f"{said}, {result.earlier:,} still there"
+        lost = ", ".join(f"{rows:,} {kind}" for kind, rows in gone.items())
+        yield "earlier rows", f"{lost}, {result.earlier:,} still there"
 
 
 _WITNESS_KIND = {
@@ -221,11 +221,11 @@ SURVIVORS = {
 
 
 def lab_scope(lab: Json) -> str:
-    """Say what cycles in a lab of that spec prove, and what they do not."""
+    """Return what cycles in a lab of that spec prove, and what they do not."""
     if lab.get("rung") == Rung.PROCESS.value:
         return (
-            "Scope: the server process was killed. Nothing was lost but its memory, so "
-            "this says nothing about the operating system or the drive."
+            "Scope: the server process was killed. Only its memory was lost, so this "
+            "says nothing about the operating system or the drive."
         )
     drive = lab.get("drive")  # a stored run may have been forged
     kind = str(drive.get("survivors")) if isinstance(drive, Mapping) else ""
@@ -250,28 +250,28 @@ def _scope(result: RunResult) -> str:
     if depth is not None:
         shown = _DEPTHS[depth]
     if not cut.reaches_drives and depth is not Depth.DRIVE:
-        said = cut.leaves_open(None)
-        shown = f"It was a {cut.words}: {said}. {shown}"
+        left_open = cut.leaves_open(None)
+        shown = f"It was a {cut.words}: {left_open}. {shown}"
     return f"Scope: one cut. {shown}{_bound(result)}"
 
 
 def _bound(result: RunResult) -> str:
-    """Say what this one cut proves; a control's proves nothing of the server."""
+    """Return what this one cut proves; a control proves nothing about the server."""
     if result.control:
         return ""
     return f" {sentence(tally(result).sentence)} Repeat it."
 
 
-def sentence(said: str) -> str:
-    """Return what was said with a capital letter and a full stop."""
-    return f"{said[0].upper()}{said[1:]}."
+def sentence(text: str) -> str:
+    """Return *text* with a capital letter and a full stop."""
+    return f"{text[0].upper()}{text[1:]}."
 
 
 _DEPTHS = {
     Depth.PROCESS: "Only the server's process ended: the page cache survived, so this"
     " says nothing about the operating system or the drive.",
-    Depth.OS: "The page cache was lost; that the drive's own cache lost its power was"
-    " not seen: it is non-volatile, disabled, was flushed in time, or takes no"
+    Depth.OS: "The page cache was lost. The drive's own cache was not seen to lose its"
+    " content: it is non-volatile, disabled, was flushed in time, or takes no"
     " canaries.",
     Depth.DRIVE: "Page cache and the drive's volatile cache were lost.",
 }

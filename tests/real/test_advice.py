@@ -85,4 +85,6 @@ def test_a_resumed_campaign_knows_its_inventory(tmp_path: Path) -> None:
     elsewhere = inventory.parent
     assert "no-such-lab" in dbcheck(elsewhere, *resumed, code=FAILED)
     other = (*resumed, "--inventory", "none.yml")
-    assert "there is no inventory none.yml" in dbcheck(elsewhere, *other, code=USAGE)
+    assert "the inventory none.yml does not exist" in dbcheck(
+        elsewhere, *other, code=USAGE
+    )

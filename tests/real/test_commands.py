@@ -83,7 +83,7 @@ def test_a_run_from_start_to_verdict_and_what_can_be_asked_of_it(user: User) -> 
 
     cleaned = ("clean", "--target", user.lab.target_url)
     assert "dropped" in user.run(*cleaned, code=0)
-    assert "nothing of dbcheck's" in user.run(*cleaned, code=0)
+    assert "has no tables of dbcheck's" in user.run(*cleaned, code=0)
     user.run("clean", *user.witness, "--run", run, code=0)
     user.run("witness", "verify", run, *user.witness, code=4)
 
@@ -148,7 +148,7 @@ def test_an_interrupted_run_says_how_to_go_on(user: User) -> None:
     assert client.returncode == 4
     assert "Traceback" not in said
     assert "nothing was cut" in said
-    command = shlex.split(said.partition("anything else writes to it: ")[2])
+    command = shlex.split(said.partition("anything else writes to it, run: ")[2])
     (run,) = (user.folder / "runs").iterdir()
     switch = user.lab.switch()
     switch.cut()
@@ -188,7 +188,7 @@ def test_what_a_killed_client_left_is_cleaned(user: User) -> None:
     out = user.run(*words, code=0)
     assert "removed the canaries in /" in out
     assert not folder.exists()
-    assert "no canaries are on ssh://" in user.run(*words, code=0)
+    assert "there are no canaries on ssh://" in user.run(*words, code=0)
 
 
 def test_canaries_are_found_where_the_server_says_that_its_data_are(
@@ -202,7 +202,7 @@ def test_canaries_are_found_where_the_server_says_that_its_data_are(
     for url, code, said in (
         ("ssh://dbcheck@127.0.0.1:1", 4, "dropped"),  # nobody answers there
         ("local:", 0, f"removed the canaries in {canaries.folder} from local:"),
-        ("local:", 0, "no canaries are on local:"),
+        ("local:", 0, "there are no canaries on local:"),
     ):
         done = subprocess.run(
             (*DBCHECK, "clean", "--target", server.url, "--target-host", url),
@@ -409,7 +409,7 @@ def test_a_witness_on_the_targets_host_is_refused(user: User) -> None:
         ),
         pytest.param(
             ["run", "db1", "--target", "postgresql://u@h/d"],
-            "--target is given beside the name db1",
+            "--target cannot be combined with the name db1",
             id="a name and flags",
         ),
         pytest.param(

@@ -148,7 +148,9 @@ def test_what_a_name_stands_for_is_refused_beside_it(
     kind: type[EntryOptions], words: str, named: NamedByArgument
 ) -> None:
     flag = words.split()[0]
-    with pytest.raises(UsageError, match=f"{flag} is given beside the name db1"):
+    with pytest.raises(
+        UsageError, match=f"{flag} cannot be combined with the name db1"
+    ):
         chosen(named, parsed(kind, words))
 
 
@@ -191,7 +193,7 @@ def test_the_switch_is_what_the_flags_say(words: str, plan: PowerPlan) -> None:
     [
         ("--cut-command x", "--cut-command needs --power exec"),
         ("--power lab:one --off-seconds 15", "--off-seconds needs --power exec"),
-        ("--power exec", "has no command to cut with"),
+        ("--power exec", "needs a command that cuts"),
         ('--power exec --cut-command "a \'b"', "--cut-command cannot be split"),
         ("--power lab:one --power-class ac", "is for --power exec or manual"),
         ("--power lab:", "--power lab: is not known"),

@@ -325,7 +325,7 @@ def test_a_witness_does_not_choose_who_is_sent_the_password(
         flags += ["--witness", site.witness.url]
         ran = dbcheck("reconcile", run.path, *flags, folder=tmp_path)
         assert ran[0] == 3  # that server does not answer
-        assert "the run's manifest names another URL of the target" in ran[1]
+        assert "the run's manifest has a different target URL" in ran[1]
         with pytest.raises(BlockingIOError, match="temporarily unavailable"):
             evil.accept()
 

@@ -229,7 +229,7 @@ def test_an_inventory_that_is_a_program_is_run_if_nobody_else_may_write_it(
     text = f'#!/usr/bin/env -S sh -c "touch {folder}/ran"\nall: {{hosts: {{db1: }}}}\n'
     path = write(folder, script if runs else text, name)
     path.chmod(0o757)
-    with pytest.raises(UsageError, match="anybody may write"):
+    with pytest.raises(UsageError, match="any user may write"):
         load(path)
     path.chmod(0o755)
     found = load(path)

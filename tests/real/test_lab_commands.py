@@ -121,7 +121,7 @@ def test_a_dead_lab_is_removed_by_its_name() -> None:
     daemon.kill()
     assert entry.wait_dead(5)
     said = dbcheck("lab", "down", "dead")
-    assert said == "lab dead was dead; what it had left is removed\n"
+    assert said == "lab dead was dead; its leftovers were removed\n"
     assert not folder.exists()
 
 
@@ -146,7 +146,7 @@ def test_without_a_name_all_are_ended() -> None:
     assert state.record_of("two").wait_dead(5)
     assert dbcheck("lab", "down").splitlines() == [
         "lab one is down",
-        "lab two was dead; what it had left is removed",
+        "lab two was dead; its leftovers were removed",
     ]
 
 

@@ -194,7 +194,7 @@ def test_a_server_in_use_is_not_cut(operator: Operator) -> None:
 
 def test_a_name_and_its_flags_are_not_both_given(operator: Operator) -> None:
     said = operator.run("run", HOSTNAME, "--witness", "file:/tmp/x", code=USAGE)
-    assert "--witness is given beside the name" in said
+    assert "--witness cannot be combined with the name" in said
     assert "no host nobody" in operator.run("run", "nobody", code=USAGE)
     assert "no host nobody" in operator.run("power", "restore", "nobody", code=USAGE)
 

@@ -305,7 +305,9 @@ def test_a_failure_stands_if_the_rows_were_read_under_load(site: Site) -> None:
 
 def test_a_run_whose_folder_is_here_is_reconciled_in_it(site: Site) -> None:
     folder = site.run.path
-    with pytest.raises(UsageError, match=f"is here: {folder}") as caught:
+    with pytest.raises(
+        UsageError, match=f"already has a folder here: {folder}"
+    ) as caught:
         _recalled(site.witness, folder.name, folder.parent)
     assert f"dbcheck reconcile {folder}" in caught.value.hint
     elsewhere = _recalled(site.witness, folder.name, folder.parent / "elsewhere")

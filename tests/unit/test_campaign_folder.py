@@ -39,7 +39,7 @@ def test_a_process_that_ended_early_is_reported_with_its_last_error(
     process: Any = SimpleNamespace(returncode=status)
     child = Child(process, log, log.stat().st_size)
     ended = "SIGKILL" if status < 0 else f"exit status {status}"
-    assert _ended(folder, child).error == f"{ended}: it wrote nothing ({log})"
+    assert _ended(folder, child).error == f"{ended}: no output ({log})"
     for words, last in (
         (
             "dbcheck: another dbcheck uses it\n  Wait.\n",

@@ -17,4 +17,4 @@ def test_where_processes_cannot_end_with_their_parent_none_is_started(
     monkeypatch.setattr(children, "search_path", lambda: str(tmp_path))
     monkeypatch.setattr(campaign_run, "_started", lambda *_, **__: pytest.fail("begun"))
     with pytest.raises(UsageError, match="setpriv is not installed"):
-        campaign_run.together([], tmp_path, yes=True)
+        campaign_run.run_many([], tmp_path, yes=True)

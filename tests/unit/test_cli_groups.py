@@ -84,7 +84,7 @@ def test_what_was_given_can_be_given_again(
 ) -> None:
     with verb.make_context("verb", ["--engine", "x", *words]) as context:
         pace = Pace.taken(context, dict(context.params))
-    assert pace.words("rate", "drive") == again
+    assert pace.arguments("rate", "drive") == again
     assert pace.flags_given() == again[::2]
 
 

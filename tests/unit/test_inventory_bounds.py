@@ -23,5 +23,5 @@ def test_a_value_is_filled_in_once(tmp_path: Path) -> None:
 
 def test_a_value_does_not_grow_beyond_measure(tmp_path: Path) -> None:
     text = TEMPLATES.replace("v8: ''", "v8: x") + "    dbcheck_target: '{{ v1 }}'\n"
-    with pytest.raises(UsageError, match="too long once it is filled in"):
+    with pytest.raises(UsageError, match="too long with its variables replaced"):
         loaded(tmp_path, text).entry("h")

@@ -131,7 +131,7 @@ def test_on_a_target_a_row_is_settings_or_relaxed() -> None:
         pytest.param("colour = 1\n", "colour", id="unknown key"),
         pytest.param("cuts = 0\n" + HEAD + "[[rows]]\n", "cuts is 0", id="no cuts"),
         pytest.param("cuts = 1.5\n", "cuts is 1.5", id="half a cut"),
-        pytest.param('[[rows]]\nname = "a"\n', "a: no engine", id="no engine"),
+        pytest.param('[[rows]]\nname = "a"\n', "a: engine is missing", id="no engine"),
         pytest.param(HEAD + "[[rows]]\ndisk = 1\n", "row 1: unknown", id="row's key"),
         pytest.param(HEAD + "[[rows]]\nflush_ms = 60001\n", "flush_ms", id="too slow"),
         pytest.param("sessions = 4097\n" + HEAD, "sessions is 4097", id="sessions"),
@@ -187,8 +187,8 @@ def test_settings_keep_the_characters_that_were_given() -> None:
 @pytest.mark.parametrize(
     ("vary", "named"),
     [
-        (["drive"], "names no values"),
-        (["=a"], "names no values"),
+        (["drive"], "has no values"),
+        (["=a"], "has no values"),
         (["fs=xfs", "fs=ext4"], "twice"),
         (["relaxed=perhaps"], "relaxed is 'perhaps'"),
     ],

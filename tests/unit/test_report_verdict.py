@@ -83,9 +83,7 @@ def test_a_loss_says_that_a_backup_that_was_put_back_looks_the_same(
     changed = {**RESULT, **loss, "power": "exec", "lab": lab, "evidence": evidence}
     shown = printed(verdict_report(run_result(changed)))
     assert ("older copy of the data" in shown) is said
-    assert ("put in its place is not known: why" in shown) is (
-        standing == "not observable"
-    )
+    assert ("was put in its place: why" in shown) is (standing == "not observable")
 
 
 def test_rows_of_earlier_cycles_have_a_line_of_their_own() -> None:

@@ -340,7 +340,7 @@ def test_canaries_that_were_left_behind_are_named_with_what_removes_them(
     assert gone["left_on_host"] is None
     left = judged(tmp_path / "2", after=lambda after: replace(after, host=None))
     assert left["left_on_host"]["command"] == "rm -r -- /c /wal/c"
-    assert "Remove them there: rm -r -- /c /wal/c" in printed(
+    assert "Remove them with: rm -r -- /c /wal/c" in printed(
         verdict_report(run_result(left))
     )
     assert "Remove them" not in printed(verdict_report(run_result(gone)))
