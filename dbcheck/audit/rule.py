@@ -1,4 +1,4 @@
-"""What a rule of the audit is."""
+"""A rule of the audit: one setting, its safe values, and what others can do."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ def judge_control(
     """Return the verdict on a control, given the one on it as an ordinary cycle.
 
     strong: what made its commits durable all the same, "" if it was seen to be weak.
-    Only a weak control that lost nothing says that the rig sees no losses.
+    Only a weak control that lost nothing shows that the rig sees no losses.
 
     A late flush can lose the last commits of each relaxed session and nothing else, so
     any other loss is a FAIL, and so is a server that did not come back.  Where nothing

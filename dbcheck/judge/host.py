@@ -17,7 +17,7 @@ WALL_CLOCK_S = 60.0  # a client's wall clock is stepped by less during a run
 
 
 def asked_again(case: Case) -> Item | None:
-    """Judge whether all that the host told before the load was read again after it.
+    """Judge whether all that the host reported before the load was read again after it.
 
     What was gathered before and is not there afterwards might have contradicted a PASS.
     None if nothing was gathered.
@@ -28,8 +28,8 @@ def asked_again(case: Case) -> Item | None:
     name = ItemId.HOST_ASKED_AGAIN
     in_lab = case.manifest.rung is not None  # whose kernel never shuts down
     if after is None:
-        said = f"host {before.facts.hostname} was asked before the load and not after"
-        said += " it, so its boot_id and canaries say nothing; name it (--target-host)"
+        said = f"host {before.facts.hostname} was checked before the load but not after"
+        said += " it, so its boot_id and canaries prove nothing; add --target-host"
         return Item(name, _UNSEEN, said, True)
     lacking = [
         what
@@ -42,7 +42,7 @@ def asked_again(case: Case) -> Item | None:
         if not there
     ]
     if not lacking:
-        return Item(name, _PRESENT, "all that it told before was read again", True)
+        return Item(name, _PRESENT, "all that it reported before was read again", True)
     missing = [one.missing for one in _remains(after) if one is not None]
     why = after.failure or next(filter(None, missing), "")
     said = f"not read after the cut: {', '.join(lacking)}"
@@ -74,7 +74,7 @@ def same_storage(case: Case) -> Item | None:
             return Item(name, _CONTRADICTED, said, True)
     seen = [place for volume in before.facts.volumes for place in volume.places]
     if lost := [place for place in seen if place in after.facts.unseen]:
-        said = f"{lost[0]} cannot be looked at again: {after.facts.unseen[lost[0]]}"
+        said = f"{lost[0]} cannot be inspected again: {after.facts.unseen[lost[0]]}"
         return Item(name, _UNSEEN, said, True)
     same = [what for what, place in shared if not place]
     for volume in before.facts.volumes:
@@ -109,21 +109,21 @@ def _storage(facts: TargetFacts) -> dict[tuple[str, str], str]:
 def not_restored(case: Case) -> Item:
     """Judge whether the data are those that the load was written to, and no copy.
 
-    Whether a whole filesystem was put back shows in the canaries alone, which went
-    back with it; and it shows as well if a drive lost all that it was ever given.
+    Only the canaries show that a whole filesystem was put back: they are then gone.
+    They are also gone if a drive lost all that was ever written to it.
     """
     name, before, after = ItemId.NOT_RESTORED, case.before, case.host
     if case.manifest.rung is Rung.DRIVE:
         return Item(name, _PRESENT, "the lab's drive keeps its own data", False)
     if before is None or after is None or after.facts is None:
-        said = "data directory not inspected (--target-host does)"
+        said = "data directory not inspected (add --target-host)"
         return Item(name, _UNSEEN, said, False)
     then, now = before.facts.made, after.facts.made
     shared = sorted(then.keys() & now.keys())
     for what in shared:
         if then[what] != now[what]:
             where = "the data directory" if what == "." else what
-            said = f"{where} is another one: a copy was put in its place"
+            said = f"{where} was replaced by a copy"
             return Item(name, _CONTRADICTED, f"{said} ({now[what]})", False)
     if not shared:
         return Item(name, _UNSEEN, "no file of the data could be identified", False)
@@ -268,18 +268,18 @@ def _from_afar(end: Ended, *, silent: bool | None) -> tuple[Standing, str]:
         return _UNSEEN, "nothing recorded how its connections ended"
     if not silent:
         return Standing.ABSENT, (
-            "its connections were closed at once, as no host without power can"
+            "its connections were closed at once, which a host without power cannot do"
         )
     if end.seen_off:
         return _PRESENT, "the switch saw the power off"
     if end.crashed:
         return Standing.ASSUMED, (
             "the server crashed in silence: its host lost its power, or the network"
-            " failed and the server was killed; --target-host tells which"
+            " failed and the server was killed; --target-host shows which"
         )
     return _UNSEEN, (
-        "its connections fell silent, as they also do if the network fails; name the"
-        " host (--target-host)"
+        "its connections fell silent, as they also do if the network fails; add"
+        " --target-host"
     )
 
 

@@ -17,14 +17,14 @@ from dbcheck.judge.cutmoment import (
 from dbcheck.judge.item import Item, ItemId, Standing
 
 _NOT_GONE: Mapping[Gone, tuple[Standing, str]] = {
-    Gone.NEVER: (Standing.CONTRADICTED, "the server went on answering: no cut"),
+    Gone.NEVER: (Standing.CONTRADICTED, "the server kept answering: no cut"),
     Gone.STALLED: (
         Standing.CONTRADICTED,
-        "the server stalled, and then went on: no cut",
+        "the server stalled, then continued: no cut",
     ),
     Gone.UNSEEN: (
         Standing.NOT_OBSERVABLE,
-        "the witness or the switch failed before the server was seen to go",
+        "the witness or the switch failed before the server was seen to stop",
     ),
 }
 
@@ -42,7 +42,7 @@ def _at_risk(case: Case) -> tuple[Standing, str]:
             "the client was lost before the cut, so the load may have been over"
         )
     if load.last_ack_us is None:
-        return Standing.ABSENT, "not one commit was acked"
+        return Standing.ABSENT, "no commit was acked"
     if load.gone in _NOT_GONE:
         return _NOT_GONE[load.gone]
     if load.cut is None and not load.cut_failed:
@@ -69,9 +69,9 @@ def _by_the_moment(
     outlived_s = ((wrote_us(load, case.host) or last_ack_us) - last_ack_us) / 1e6
     if outlived_s >= LAST_ACK_AGE_MAX_S:
         return Standing.ABSENT, (
-            f"the host wrote on for at least {outlived_s:.1f} s after the last ack, as "
-            "its canaries show: the network or the server failed first and the power "
-            "went later, when the drives had had time to write; cut again"
+            f"the host kept writing for at least {outlived_s:.1f} s after the last "
+            "ack, as its canaries show: the network or the server failed first and the "
+            "power went later, when the drives had had time to write; cut again"
         )
     if load.cut is not None and load.cut.by_hand:
         return Standing.ASSUMED, (

@@ -25,7 +25,7 @@ def restarted(case: Case) -> Item | None:
         apart_us = after.started_us - before.started_us
         said = f"it started {apart_us / 1e6:.1f} s after the one that took the load"
         if apart_us < 0:
-            said = "another process answers; the server's clock went back meanwhile"
+            said = "another process answers; the server's clock was set back meanwhile"
     return Item(ItemId.RESTARTED, standing, said, required=True)
 
 
@@ -110,7 +110,7 @@ def same_tables(case: Case) -> Item | None:
 
     An identity is "" if it is not known, as in runs that older versions of dbcheck
     stored.  None if no identity is known, or no server answered.  A rewrite may keep
-    every row, so another identity alone says nothing.
+    every row, so another identity alone proves nothing.
     """
     if case.after.facts is None:
         return None

@@ -45,7 +45,7 @@ class TimeOff:
 def time_without_power(case: Case) -> Item | None:
     """Judge whether the drives were without power for long enough.
 
-    None if no cut is on record, and for a lab, which knows.
+    None if no cut is on record, and for a lab, whose cut is exact.
     """
     load = case.load
     if load is None or load.cut is None:
@@ -86,7 +86,7 @@ def judge_time(cut_class: CutClass, time: TimeOff, depth: Depth | None) -> Item 
 
     depth: how deep the cut went, None if that was not measured.
     Supplies hold a charge for seconds: a drive's cache whose rail never fell cannot
-    lose, and the cut would say nothing of the drive.  None for a lab, which knows.
+    lose, and the cut would prove nothing of the drive.  None for a lab.
     """
     if cut_class in (CutClass.LAB_DRIVE, CutClass.PROCESS):
         return None
@@ -106,7 +106,7 @@ def judge_time(cut_class: CutClass, time: TimeOff, depth: Depth | None) -> Item 
 
 
 def _kept(time: TimeOff, meant_s: float) -> tuple[Standing, str]:
-    """Return the standing of a time that somebody, or something, was to keep."""
+    """Judge the time off against the time that was intended."""
     wanted = f"{meant_s:g} s"
     if not meant_s > 0:
         return Standing.NOT_OBSERVABLE, f"{wanted} were intended: {_AGAIN}, for longer"
@@ -123,7 +123,7 @@ def _kept(time: TimeOff, meant_s: float) -> tuple[Standing, str]:
     if time.off_s is None:
         return Standing.NOT_OBSERVABLE, (
             f"how long it was off was not measured ({wanted} intended): {_AGAIN}, and "
-            "let it end"
+            "do not interrupt it"
         )
     left_s = time.off_s - time.late_s
     if time.late_s > CLOCKS_S and left_s < meant_s:
@@ -136,14 +136,14 @@ def _kept(time: TimeOff, meant_s: float) -> tuple[Standing, str]:
     if time.off_s < meant_s:
         return Standing.NOT_OBSERVABLE, (
             f"it was back after {time.off_s:.2f} s instead of {wanted}: {_AGAIN}, and "
-            "let it end"
+            "do not interrupt it"
         )
     said = f"off for {time.off_s:.2f} s (at least {wanted} intended)"
     if time.seen:
         return Standing.PRESENT, said
     return Standing.ASSUMED, (
         f"{time.off_s:.2f} s passed between the cut and the restore command; the "
-        "switch has no state command, so that the power was off was not seen"
+        "switch has no state command that would confirm that the power was off"
     )
 
 
@@ -172,7 +172,7 @@ def class_of_cut(case: Case) -> Item | None:
     if not case.manifest.class_assumed or least is Depth.DRIVE:
         return None
     said = (
-        f"a {case.manifest.cut_class.words} is assumed, as nobody declared what was cut"
-        " by hand (--power-class or dbcheck_power_class declares it)"
+        f"a {case.manifest.cut_class.words} is assumed, as what was cut by hand was not"
+        " declared (set --power-class or dbcheck_power_class)"
     )
     return Item(ItemId.CUT_CLASS, Standing.ASSUMED, said, required=True)

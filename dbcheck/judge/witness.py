@@ -44,7 +44,7 @@ def witness_at_the_cut(case: Case) -> Item | None:
 
 def _newest(newest_us: int | None, went_us: int | None) -> tuple[Standing, str]:
     if newest_us is None:
-        return Standing.ABSENT, "it holds not one ack of the load"
+        return Standing.ABSENT, "it holds no ack of the load"
     if went_us is None:
         return Standing.NOT_OBSERVABLE, "the moment of the cut is not known"
     age_s = max(0, went_us - newest_us) / 1e6
@@ -60,8 +60,8 @@ def witness_apart(case: Case) -> Item | None:
         return None
     standing = Standing.NOT_OBSERVABLE
     said = (
-        "only addresses were compared, and a tunnel or forwarder hides whose they are;"
-        " name the host (--target-host)"
+        "only addresses were compared, and a tunnel or forwarder may hide the real"
+        " host; add --target-host"
     )
     if case.manifest.apart is Apart.IDS:
         standing = Standing.PRESENT

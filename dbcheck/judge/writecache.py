@@ -2,7 +2,7 @@
 
 A block device whose queue/write_cache is "write through" is sent no flush, and passes
 none on: the kernel takes its drive for one without a volatile cache.  That is what the
-kernel believes, and anybody may have written it there (Linux,
+kernel assumes, and an administrator may have set it (Linux,
 Documentation/ABI/stable/sysfs-block, queue/write_cache; block/blk-core.c,
 submit_bio_noacct).  It is so for each layer of LVM, md or dm-crypt by itself.
 """

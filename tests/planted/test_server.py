@@ -370,7 +370,7 @@ KILLED = {
 }
 INNODB = ("mariadb", "mysql")
 REPLACED = "ledger was truncated, rewritten or recreated since the load began"
-COPY = "the data directory is another one: a copy was put in its place"
+COPY = "the data directory was replaced by a copy"
 SERVERS = (
     Fault("killed", killed, PASS, says=KILLED, engines=ENGINES),
     Fault(

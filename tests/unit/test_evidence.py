@@ -412,7 +412,7 @@ def test_rows_that_are_missing_from_another_table_give_no_verdict(
     judgement = judge_rows(found, [SAME, *ANOTHER])
     assert judgement.verdict is Verdict.INCONCLUSIVE
     (reason,) = judgement.reasons
-    assert reason.startswith(f"{rows} missing from the table, but {REPLACED}; no cut")
+    assert reason.startswith(f"{rows} missing from the table, but {REPLACED}; a cut")
     explained = judge_rows(found, [SAME, *ANOTHER], explained=True)
     assert explained.verdict is Verdict.FAIL
     for before, after in (("", "1 1"), ("1 1", "")):

@@ -143,7 +143,7 @@ def test_a_place_that_nobody_could_look_at_caps_the_claim() -> None:
     item = places_item(case(before))
     assert item is not None
     assert item.standing is Standing.NOT_OBSERVABLE
-    assert item.reason.startswith("WAL was not looked at (/wal: Permission denied); ")
+    assert item.reason.startswith("WAL was not inspected (/wal: Permission denied); ")
 
 
 def test_a_pass_says_what_was_not_looked_at() -> None:
@@ -199,7 +199,7 @@ def changed(**values: Any) -> TargetFacts:
         (
             replace(TWO, volumes=(DATA,), unseen={"WAL": "/wal: No such file"}),
             Standing.NOT_OBSERVABLE,
-            "WAL cannot be looked at again: /wal: No such file",
+            "WAL cannot be inspected again: /wal: No such file",
         ),
     ],
 )
