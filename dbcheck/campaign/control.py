@@ -47,9 +47,9 @@ def run_control(
 ) -> Outcome:
     """Run one control on *rig*; return the outcome, whose verdict is a control's.
 
-    What it changes on the server is put back also after an error or an interrupt;
-    if this process dies before, by the restart, or by the next cycle or
-    reconciliation on that server.
+    What it changes on the server is undone also after an error or an interrupt; if this
+    process dies before, a restart undoes it, or the next cycle or reconciliation on
+    that server.
     """
     started = preflight(rig, workload, seed, control=True, known=known)
     try:
@@ -60,7 +60,7 @@ def run_control(
 
 
 def facts_of(outcome: Outcome) -> ControlFacts:
-    """Return what the cycles after a control must know of it."""
+    """Return what the cycles after a control need of it."""
     judgement = outcome.judgement
     assert judgement.control is not None
     return ControlFacts(

@@ -1,6 +1,6 @@
 """What a cycle asks of an engine that may be unable to answer.
 
-Each function says what stands for a missing ability: it is "not observable", never a
+Each function defines what a missing ability results in: "not observable", never a
 finding about the server.
 """
 

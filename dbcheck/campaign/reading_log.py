@@ -1,9 +1,9 @@
-"""What does the server's log say of the time in which its rows were read?
+"""What the server's log shows of the time in which its rows were read.
 
 A server may end itself at a page that its recovery left damaged.  The client sees a
 lost connection, which proves nothing; the server's own log, from the moment at which
 the reading began, does: it names the damage and the crash, or the start after it
-(MySQL, buf0buf.cc: "Aborting because of a corrupt database page"), or it says that the
+(MySQL, buf0buf.cc: "Aborting because of a corrupt database page"), or it shows that the
 process that read the rows crashed (PostgreSQL, postmaster.c, LogChildExit).
 """
 
@@ -45,7 +45,7 @@ class ReadingLog:
     def __init__(self, rig: Rig, before: HostBefore | None, facts: ServerFacts) -> None:
         """Note where the log ends, if the run has one; never raises.
 
-        before: what tells where it is, and where it stood before the load.
+        before: where it is, and where it ended before the load.
         """
         self._rig, self._before = rig, before
         self._facts = facts
@@ -56,7 +56,7 @@ class ReadingLog:
                 self._marks = rig.host.mark_log(self._path)
 
     def why(self, error: EngineError) -> Said:
-        """Return what the log says of *error*, once it says anything of that.
+        """Return what the log shows of the cause of *error*, once it shows any.
 
         Raise PowerError if what failed was the rig and not the server.
         """
