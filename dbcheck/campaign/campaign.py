@@ -155,8 +155,8 @@ def _settle_all(rig: Rig, folder: CampaignFolder) -> bool:
         if _began(rig, run):
             _add(folder, _settled(rig, run), settled=True)
         else:
-            said = "the client ended before the load began, or the witness lost a log"
-            folder.add(_failed(run.path.name, drawn, said))
+            text = "the client ended before the load began, or the witness lost a log"
+            folder.add(_failed(run.path.name, drawn, text))
     return bool(left)
 
 

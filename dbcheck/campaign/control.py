@@ -72,8 +72,8 @@ def _weaken(rig: Rig, started: Started) -> None:
     """Weaken the server and note it in the log; end what the preflight began if not."""
     process = rig.lab.get("rung") == Rung.PROCESS.value
     try:
-        said = observable.weaken_durability(rig.engine, process=process)
-        started.log.note({"event": "relaxed", "how": said})
+        text = observable.weaken_durability(rig.engine, process=process)
+        started.log.note({"event": "relaxed", "how": text})
     except BaseException:
         with contextlib.suppress(WitnessError):  # the first error is the one to show
             started.log.close()
@@ -81,7 +81,7 @@ def _weaken(rig: Rig, started: Started) -> None:
             started.held.close()
         end_canaries(rig, started.canaries, remove=True)
         raise
-    rig.listener.phase("control", said)
+    rig.listener.phase("control", text)
 
 
 def _may_be_chance(outcome: Outcome) -> bool:

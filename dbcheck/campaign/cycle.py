@@ -100,8 +100,8 @@ def finish_cycle(rig: Rig, started: Started) -> Outcome:
                     rig.listener.phase("stopped", "before the cut: nothing was cut")
                 elif not rig.power.attended:
                     pressed = interrupt.led_to(error)
-                    said = INTERRUPTED if pressed else RESTORING
-                    rig.listener.phase("restore", said)
+                    text = INTERRUPTED if pressed else RESTORING
+                    rig.listener.phase("restore", text)
                     try:
                         restore(rig, started.run)
                     except (PowerError, RunWriteError) as failed:
@@ -132,7 +132,7 @@ def restore(rig: Rig, run: RunFolder) -> None:
 def reconcile_run(rig: Rig, run: RunFolder, manifest: Manifest) -> Outcome:
     """Read the survivors, fetch the witness's log, and judge.
 
-    Raise UsageError if the survivors were read before: later rows are no evidence; or
+    Raise UsageError if the survivors were read before: later rows prove nothing; or
     if the run on the witness is another one of the same id.  Of a server that did not
     come back nothing was read: it is read again, and its failure stays on record.
     """
@@ -208,14 +208,14 @@ def put_back(rig: Rig) -> None:
     Only after the survivors were read, or if there will be none.
     """
     try:
-        said = observable.restore_durability(rig.engine)
+        text = observable.restore_durability(rig.engine)
     except EngineError as error:
-        said = (
+        text = (
             "the control's settings could not be undone; they stay until the server"
             f" restarts: {error}"
         )
-    if said:
-        rig.listener.phase("control", said)
+    if text:
+        rig.listener.phase("control", text)
 
 
 def _reconcile(
@@ -224,9 +224,9 @@ def _reconcile(
     """Read the survivors, judge.
 
     fetched: how long the witness's logs were when all that they hold was fetched.
-    What is judged, now or --offline, is there as soon as the survivors are: no ack that
-    is held against them came after them, and a client's record of its load, which it
-    left when all its sessions had ended, stays true of a log that grows.
+    What is judged, now or --offline, is stored as soon as the survivors are.  No ack
+    that is held against them came after them, and a client's record of its load, which
+    it left when all its sessions had ended, stays true of a log that grows.
     """
     if run.load() is None:
         _recall_load(rig, run)

@@ -58,7 +58,7 @@ class HostCanaries:
             end.join()
 
 
-def look_at_host(
+def inspect_host(
     rig: Rig, server: ServerFacts, places: Sequence[Place] = ()
 ) -> tuple[HostBefore | None, HostCanaries | None]:
     """Describe the host, note where the log ends, start canaries on each volume.
@@ -80,7 +80,7 @@ def begin(
     places: Sequence[Place],
     mark_data: Callable[[], str],
 ) -> tuple[HostBefore, HostCanaries]:
-    """Do what look_at_host() does on a host that is to be asked.
+    """Do what inspect_host() does on a host that is to be asked.
 
     mark_data: see ports.abilities.DataMark.
     """
@@ -108,13 +108,13 @@ def require_own_data(
 ) -> None:
     """Raise HostError unless *directory* on the host holds the server's own data."""
     found = host.data_names(directory)
-    said = other_data(server.identity, server.started_us, found)
-    if not said and (mark := mark_data()):
-        said = unmarked(mark, host.data_names(directory))
-    if said:
+    text = other_data(server.identity, server.started_us, found)
+    if not text and (mark := mark_data()):
+        text = unmarked(mark, host.data_names(directory))
+    if text:
         raise HostError(
             f"{directory} on the target's host is not the data directory of this "
-            f"server: {said}",
+            f"server: {text}",
             hint="Name the host on which that path holds the server's files, and log "
             "in as root or as the server's user; a container has its own paths. Or run "
             "without --target-host.",

@@ -149,7 +149,7 @@ class Cutter:
         self.cut: Cut | None = None
         self.switched_us: int | None = None
         self._noted: Future[None] | None = None
-        self._begun = self._look()
+        self._begun = self._server_facts()
         self.before: ServerFacts | None = None
         self.canary_held = True
 
@@ -175,7 +175,7 @@ class Cutter:
             return
         if self._noted is None:
             # A restart undoes what was set for a while: SET GLOBAL, ALTER SYSTEM RESET.
-            self.before = self._look()
+            self.before = self._server_facts()
             self._noted = self._note()
         try:
             self._noted.result(POLL_S)
@@ -194,7 +194,7 @@ class Cutter:
                 raise
             self.switched_us = now_us()
 
-    def look_at_held(self) -> None:
+    def check_held(self) -> None:
         """Check again whether the canary's session is open, after a cut by hand.
 
         A hand takes minutes, in which that connection may break.  Only a server that
@@ -268,7 +268,7 @@ class Cutter:
             return None
         return begun.log, before.log
 
-    def _look(self) -> ServerFacts | None:
+    def _server_facts(self) -> ServerFacts | None:
         with contextlib.suppress(EngineError):
             return self._rig.engine.facts()
         return None
@@ -313,7 +313,7 @@ def _end(
             rig.listener.phase("interrupt", notice)
         load.end()
         if load.gone is Gone.SILENT:
-            cutter.look_at_held()
+            cutter.check_held()
         end_canaries(rig, started.canaries)
         load.gone = _how_it_went(rig, started, load, cutter)
     except KeyboardInterrupt:

@@ -36,7 +36,7 @@ def plant_canary(
 def canary(
     engine: Engine, epoch: int, server: ServerFacts | None = None
 ) -> bool | None:
-    """Return whether the crash canary is there, None if unknown."""
+    """Return whether the crash canary is present, None if unknown."""
     if not abilities.has_crash_canary(engine):
         return None
     return engine.canary(epoch, server=server)

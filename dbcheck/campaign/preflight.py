@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 import dbcheck
 from dbcheck import clientkey, interrupt, stored
 from dbcheck.campaign import observable
-from dbcheck.campaign.host import HostCanaries, end_canaries, look_at_host
+from dbcheck.campaign.host import HostCanaries, end_canaries, inspect_host
 from dbcheck.campaign.independence import require_independent, require_other_host
 from dbcheck.campaign.known import NOTHING_KNOWN, Known
 from dbcheck.campaign.rig import Rig
@@ -86,11 +86,11 @@ def preflight(
     witness = rig.witness.facts()
     if not rig.lab:
         require_independent(rig.engine.target, rig.witness.kind, witness)
-    if said := observable.restore_durability(rig.engine):
-        rig.listener.phase("control", said)
+    if text := observable.restore_durability(rig.engine):
+        rig.listener.phase("control", text)
     before = _server(rig)
     places = rig.engine.places(tables_of(workload.plan))
-    host, canaries = look_at_host(rig, before, places)
+    host, canaries = inspect_host(rig, before, places)
     held: HeldCanary | None = None
     try:
         apart = None if rig.lab else require_other_host(host, witness)
@@ -135,9 +135,9 @@ def _plant_canary(rig: Rig, manifest: Manifest) -> tuple[HeldCanary | None, str]
         epoch, server = manifest.epoch, manifest.before
         return observable.plant_canary(rig.engine, epoch, server), ""
     except NoCanary as error:
-        said = f"{error}. {error.hint}" if error.hint else str(error)
-        rig.listener.phase("preflight", said)
-        return None, said
+        text = f"{error}. {error.hint}" if error.hint else str(error)
+        rig.listener.phase("preflight", text)
+        return None, text
 
 
 def _new_run(rig: Rig, manifest: Manifest) -> RunFolder:
@@ -152,8 +152,8 @@ def _new_run(rig: Rig, manifest: Manifest) -> RunFolder:
     try:
         clientkey.remember(key)
     except RunWriteError as error:
-        said = f"the key of this run is stored only in its folder: {error}"
-        rig.listener.phase("preflight", said)
+        text = f"the key of this run is stored only in its folder: {error}"
+        rig.listener.phase("preflight", text)
     return run
 
 

@@ -2,7 +2,7 @@
 
 A crash, a kill by an administrator, a restart and a network that fails all look like a
 broken connection.  Of these only a page that the server cannot read does it again: a
-server whose log says twice that the very process that read the rows crashed did not
+server whose log shows twice that the very process that read the rows crashed did not
 bring them back.
 """
 
@@ -139,12 +139,12 @@ class Reading:
             else:
                 self.unanswered = f"{error}: {_MAY_BE_SOUND}"
         except EngineError as error:
-            said = log.why(error)
-            if not said.damage and not isinstance(error, ConnectionLost):
+            cause = log.why(error)
+            if not cause.damage and not isinstance(error, ConnectionLost):
                 raise
-            if not said.damage:
-                return _Broken(str(error), said.crashed)
-            self.failure = f"{error}: {said.damage}"
+            if not cause.damage:
+                return _Broken(str(error), cause.crashed)
+            self.failure = f"{error}: {cause.damage}"
         return None
 
     def _ask(self, facts: ServerFacts) -> None:
@@ -160,8 +160,8 @@ class Reading:
         try:
             facts, self.failure = await_facts(self._rig)
         except NotBack as error:
-            said = "; ".join(filter(None, [broke.error, broke.crashed, str(error)]))
-            raise NotBack(said, hint=error.hint) from None
+            text = "; ".join(filter(None, [broke.error, broke.crashed, str(error)]))
+            raise NotBack(text, hint=error.hint) from None
         if facts is None:
             return None
         if other := difference(self._manifest.before.identity, facts.identity):

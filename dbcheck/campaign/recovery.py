@@ -107,7 +107,7 @@ def _after_a_failure(after: AfterRecord, failed: AfterRecord) -> AfterRecord:
     return replace(after, host=host, failed_before=failed.failure)
 
 
-def _absent(rig: Rig, run: RunFolder, manifest: Manifest, said: str) -> AfterRecord:
+def _absent(rig: Rig, run: RunFolder, manifest: Manifest, text: str) -> AfterRecord:
     """Store why the server is not back: its data, or what may be no fault of its own.
 
     In the latter case the canaries stay for whoever reconciles the run.
@@ -118,10 +118,10 @@ def _absent(rig: Rig, run: RunFolder, manifest: Manifest, said: str) -> AfterRec
     absence = judge_absence(Case(manifest, run.load(), run.restore(), unread))
     failure, unanswered = "", ""
     if absence.failure:
-        failure = f"{said}; {absence.failure}"
+        failure = f"{text}; {absence.failure}"
         host = ask_of_run(rig, run, manifest, None)
     else:
-        unanswered = f"{said}; {absence.doubt}"
+        unanswered = f"{text}; {absence.doubt}"
     return _stored(
         run, replace(unread, failure=failure, host=host, unanswered=unanswered)
     )

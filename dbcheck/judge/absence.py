@@ -86,7 +86,7 @@ def _host_not_back(before: HostBefore | None, after: HostAfter | None) -> str:
 
 
 def _by_log(log: LogTail | None) -> Absence:
-    """Return what the log says of the server's starts since the preflight."""
+    """Return what the log shows of the server's starts since the preflight."""
     if log is None:
         return Absence(
             doubt="its log was not read (add --target-host and --server-log)"
@@ -114,9 +114,9 @@ def _by_log(log: LogTail | None) -> Absence:
             doubt="its log names no error: it may still be recovering, or it runs and "
             "refuses the login"
         )
-    said = _joined(starts) or "its log does not say why"
+    reason = _joined(starts) or "its log does not show why"
     return Absence(
-        doubt=f"it does not start, and its log does not blame the data: {said}"
+        doubt=f"it does not start, and its log does not blame the data: {reason}"
     )
 
 

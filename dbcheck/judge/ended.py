@@ -77,8 +77,8 @@ def ended(case: Case) -> Ended:
 
 def not_shut_down(case: Case) -> Item:
     """Judge whether the server ended without an orderly shutdown."""
-    standing, said = judge_end(case.load, ended(case))
-    return Item(ItemId.NOT_SHUT_DOWN, standing, said, required=True)
+    standing, reason = judge_end(case.load, ended(case))
+    return Item(ItemId.NOT_SHUT_DOWN, standing, reason, required=True)
 
 
 def judge_end(load: LoadRecord | None, ended: Ended) -> tuple[Standing, str]:

@@ -30,7 +30,7 @@ _PARITY = ("raid4", "raid5", "raid6")
 def host_cache(stack: Sequence[Layer]) -> str:
     """Return which layer may lose completed writes though no drive did, "" if none.
 
-    A block that is lost there says nothing of a drive's own cache.
+    A block that is lost there proves nothing about a drive's own cache.
     """
     return next(filter(None, map(_losing, stack)), "")
 

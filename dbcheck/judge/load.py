@@ -63,9 +63,9 @@ def _by_the_moment(
     """Judge by when the power went, and how well that is known."""
     age_s = max(0, went_us - last_ack_us) / 1e6
     at_work = f"{load.in_flight} sessions in flight"
-    said = f"last ack {age_s:.3f} s before the cut, {at_work}"
+    reason = f"last ack {age_s:.3f} s before the cut, {at_work}"
     if age_s >= LAST_ACK_AGE_MAX_S:
-        return Standing.ABSENT, f"{said}: idle or stalled"
+        return Standing.ABSENT, f"{reason}: idle or stalled"
     outlived_s = ((wrote_us(load, case.host) or last_ack_us) - last_ack_us) / 1e6
     if outlived_s >= LAST_ACK_AGE_MAX_S:
         return Standing.ABSENT, (
@@ -86,7 +86,7 @@ def _by_the_moment(
             "ack, so the power is taken to have gone when the server fell silent, "
             f"{age_s:.3f} s after that ack"
         )
-    return Standing.PRESENT, said
+    return Standing.PRESENT, reason
 
 
 def since_checkpoint(case: Case) -> Item | None:
@@ -98,10 +98,10 @@ def since_checkpoint(case: Case) -> Item | None:
         return None
     begun, before = case.load.log
     size = before.written - before.checkpoint
-    said = f"{size:,} bytes of log just before the cut"
+    reason = f"{size:,} bytes of log just before the cut"
     standing = Standing.PRESENT
     if size <= 0:
-        standing, said = Standing.ABSENT, f"{said}: all was checkpointed"
+        standing, reason = Standing.ABSENT, f"{reason}: all was checkpointed"
     elif begun.checkpoint == before.checkpoint:
-        said += f", with all {sum(case.load.acked.values()):,} acks of the load"
-    return Item(ItemId.SINCE_CHECKPOINT, standing, said, required=False)
+        reason += f", with all {sum(case.load.acked.values()):,} acks of the load"
+    return Item(ItemId.SINCE_CHECKPOINT, standing, reason, required=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from dbcheck.core import startwords
+from dbcheck.core import startpatterns
 from dbcheck.core.target import LogTail
 from dbcheck.judge.case import Case
 from dbcheck.judge.item import Item, ItemId, Standing
@@ -30,7 +30,7 @@ _SHUT_DOWN = re.compile(
 
 
 def server_log(case: Case) -> Item | None:
-    """Judge what the server's log on its host says; None if it was not read."""
+    """Judge what the server's log on its host shows; None if it was not read."""
     if case.host is None or case.host.log is None:
         return None
     return crash_item(ItemId.SERVER_LOG, case.host.log)
@@ -48,14 +48,14 @@ def _over_sql(text: str) -> LogTail:
 
 
 def crash_item(which: ItemId, log: LogTail) -> Item:
-    """Judge what a log says since the preflight.
+    """Judge what a log shows since the preflight.
 
     Where more was logged than was read, a shutdown may stand in the rest; where a log
     does not continue what it was, its lines may be older than the load.
     """
-    standing, said = crash_in(log)
+    standing, reason = crash_in(log)
     required = standing in (Standing.PRESENT, Standing.CONTRADICTED)
-    return Item(which, standing, said, required)
+    return Item(which, standing, reason, required)
 
 
 def crash_in(log: LogTail) -> tuple[Standing, str]:
@@ -87,9 +87,9 @@ def _shutdown(text: str) -> re.Match[str] | None:
     """
     for found in _SHUT_DOWN.finditer(text):
         failed = text.rfind("due to startup process failure", 0, found.start())
-        if failed < 0 or startwords.READY.search(text, failed, found.start()):
+        if failed < 0 or startpatterns.READY.search(text, failed, found.start()):
             return found
-        if startwords.START.search(text, failed, found.start()):
+        if startpatterns.START.search(text, failed, found.start()):
             return found
     return None
 
@@ -119,14 +119,14 @@ def replayed(log: LogTail) -> Item | None:
         size = _position(ends[-1][1], base) - _position(begins[-1], base)
         if size >= 0:
             standing = Standing.PRESENT if size else Standing.ABSENT
-            said = f"recovery replayed {size:,} bytes written since the checkpoint"
-            return Item(ItemId.REPLAYED, standing, said, required=False)
+            reason = f"recovery replayed {size:,} bytes written since the checkpoint"
+            return Item(ItemId.REPLAYED, standing, reason, required=False)
     if _NO_REPLAY in text and not any(last.search(text) for _, last, _ in _REPLAYS):
-        said = (
+        reason = (
             f"recovery found nothing to replay ({_NO_REPLAY!r}): a checkpoint came "
             "after the last commit, as a shutdown makes one"
         )
-        return Item(ItemId.REPLAYED, Standing.ABSENT, said, required=True)
+        return Item(ItemId.REPLAYED, Standing.ABSENT, reason, required=True)
     return None
 
 

@@ -113,11 +113,11 @@ def judge_rows(
         or (item.required and item.standing not in _ENOUGH)
     )
     if found.foreign:
-        said = (
+        reason = (
             f"{found.foreign:,} rows belong to another run;"
             " was a second dbcheck running?"
         )
-        doubts = (said, *doubts)
+        doubts = (reason, *doubts)
     if not found.confirmed:
         doubts = ("the witness confirmed no commit", *doubts)
     if doubts:
@@ -145,11 +145,11 @@ def altered_earlier(found: Reconciliation) -> tuple[str, ...]:
     rows = found.earlier_altered
     if not rows:
         return ()
-    said, they = f"{rows:,} rows of earlier runs do", "they"
+    reason, they = f"{rows:,} rows of earlier runs do", "they"
     if rows == 1:
-        said, they = "1 row of an earlier run does", "it"
+        reason, they = "1 row of an earlier run does", "it"
     return (
-        f"{said} not have the content that was written, and {they} may have been"
+        f"{reason} not have the content that was written, and {they} may have been"
         " altered before this load; dbcheck clean removes the table",
     )
 
@@ -166,17 +166,17 @@ def _lost(found: Reconciliation) -> str:
     of = f"{found.confirmed:,} confirmed commits"
     if not own:
         return f"{', and '.join(others)}; all {of} of this cycle are intact"
-    said = ", ".join(f"{rows:,} {kind}" for kind, rows in own.items())
-    return ", and ".join((f"{said} of {of}", *others))
+    reason = ", ".join(f"{rows:,} {kind}" for kind, rows in own.items())
+    return ", and ".join((f"{reason} of {of}", *others))
 
 
 def _passed(
     found: Reconciliation, items: Sequence[Item], cut: CutClass, depth: Depth | None
 ) -> str:
     """Return what a PASS claims, what it leaves open and what it only assumes."""
-    said = f"all {found.confirmed:,} confirmed commits survived this {cut.words}"
+    reason = f"all {found.confirmed:,} confirmed commits survived this {cut.words}"
     if depth:
-        said += f" at {depth.value} depth"
+        reason += f" at {depth.value} depth"
     assumed = [
         f"assumed, not seen: {item.id.value} ({item.reason})"
         for item in items
@@ -195,7 +195,7 @@ def _passed(
             for item in items
             if item.id is ItemId.UNSAFE_SHUTDOWNS and item.standing is Standing.ABSENT
         )
-    return "; ".join(filter(None, (said, *left_open, *assumed)))
+    return "; ".join(filter(None, (reason, *left_open, *assumed)))
 
 
 def judge_unrecoverable(
@@ -225,10 +225,10 @@ def judge_unrecoverable(
             "cannot have removed a table: somebody dropped it"
         )
         return Judgement(Verdict.INCONCLUSIVE, (doubt,), tuple(items))
-    said = f"unrecoverable: {reason}"
+    text = f"unrecoverable: {reason}"
     if missing:
-        said += "; unless somebody dropped the table, the cut removed it"
-    return Judgement(Verdict.FAIL, (said,), tuple(items))
+        text += "; unless somebody dropped the table, the cut removed it"
+    return Judgement(Verdict.FAIL, (text,), tuple(items))
 
 
 def judge_index(

@@ -213,7 +213,7 @@ def test_a_promoted_standby_is_called_a_failover() -> None:
     assert item.standing is Standing.CONTRADICTED
     assert "timeline was 1 and is 2: a failover" in item.reason
     stranger = same(before, {**after, "system_identifier": "8"})
-    assert "this is another one" in stranger.reason
+    assert "a different server" in stranger.reason
 
 
 def test_a_load_that_a_lagging_witness_holds_back_is_not_called_idle() -> None:
