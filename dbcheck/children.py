@@ -1,4 +1,4 @@
-"""Child processes: how their Python starts, and what of our environment they get.
+"""Child processes: how their Python starts, and which variables they inherit.
 
 The working directory may belong to somebody else, so no child imports or runs what lies
 there; a child that has no use for a secret does not inherit it.
@@ -14,20 +14,20 @@ from collections.abc import Container, Sequence
 
 PYTHON = sys.executable
 LIBPQ_PASSWORD = "PGPASSWORD"
-# Where dbcheck, libpq and MySQL's clients look for the database's password.
+# Where dbcheck, libpq and MySQL's clients read the database's password from.
 _DATABASE = frozenset({"DBCHECK_PASSWORD", LIBPQ_PASSWORD, "MYSQL_PWD"})
 _IF_PARENT_IS_ALIVE = '[ "$PPID" = "$0" ] && exec "$@"'
 _named: set[str] = set()
 _of_switches: set[str] = set()
 
 
-def module(name: str, *words: str) -> list[str]:
+def module(name: str, *arguments: str) -> list[str]:
     """Return the command line that runs a module of dbcheck's own.
 
-    -P, as `python -m` otherwise looks for every import in the working directory first.
+    -P, as `python -m` otherwise imports from the working directory first.
     Not -I: dbcheck may have been found by PYTHONPATH, or in the user's own packages.
     """
-    return [PYTHON, "-P", "-m", name, *words]
+    return [PYTHON, "-P", "-m", name, *arguments]
 
 
 def standalone(code: str, python: str = PYTHON) -> list[str]:
@@ -64,8 +64,8 @@ def die_with_parent(
     """Return *command* such that it gets a signal when the thread that starts it ends.
 
     The kernel clears the death signal (prctl(2), PR_SET_PDEATHSIG) when the account
-    changes, so setpriv sets it afterwards; the shell then looks whether the parent
-    died in between.  The command has the id of the process that is started.
+    changes, so setpriv sets it afterwards; the shell then checks whether the parent
+    ended in between.  The command has the id of the process that is started.
     """
     name = number.name.removeprefix("SIG")
     setpriv = ("setpriv", "--pdeathsig", name, "--", "sh", "-c", _IF_PARENT_IS_ALIVE)

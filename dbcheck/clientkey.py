@@ -70,7 +70,9 @@ class ClientKey:
                 file.write(stored.to_bytes(self))
                 file.flush()
                 sync(file.fileno())
-            except BaseException:  # half a key would forbid what no key allows
+            except (
+                BaseException
+            ):  # a partial key would refuse what a missing one allows
                 path.unlink()
                 raise
 
@@ -89,8 +91,8 @@ class ClientKey:
         with file:
             if os.fstat(file.fileno()).st_mode & 0o077:
                 raise RunFormatError(
-                    f"others may read {path}, which is to be private",
-                    hint=f"Look who changed that; then run: chmod 600 {path}",
+                    f"others may read {path}, which must be private",
+                    hint=f"Find out who changed that; then run: chmod 600 {path}",
                 )
             key = stored.from_bytes(file.read(_FILE_BYTES_MAX), cls, str(path))
         if len(key.secret) != 2 * KEY_BYTES or set(key.secret) - set(

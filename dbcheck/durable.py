@@ -1,4 +1,4 @@
-"""Makes what was written outlive a loss of power, on each system in its way.
+"""Makes writes survive a loss of power, with each system's own call.
 
 fsync(2) of macOS leaves the bytes in the drive's cache, and so does its fdatasync(2):
 there, only F_FULLFSYNC has the drive write them (fcntl(2)).  Where a filesystem refuses

@@ -10,7 +10,7 @@ DbcheckError
 │   ├── TableRefused     the server does not read the table, which may be sound
 │   ├── IndexDamaged     the table was read whole; its index disagrees with it
 │   ├── OtherServer      a connection reached another server than one before it did
-│   └── NoCanary         this server or account has no row that tells a crash
+│   └── NoCanary         this server or account allows no crash canary
 ├── WitnessError     an ack could not be stored durably on the witness
 │   └── LogDamaged       a witness log is damaged before its tail
 ├── LoadError        a process that the load runs in ended by itself
@@ -31,8 +31,8 @@ from __future__ import annotations
 class DbcheckError(Exception):
     """Base of all expected failures; the command line prints it without a traceback.
 
-    message: lower case, no full stop, says what failed and where.
-    hint: a full sentence telling the operator what to do next, or "".
+    message: lower case, no full stop, names what failed and where.
+    hint: a full sentence with what the operator should do next, or "".
     """
 
     def __init__(self, message: str, *, hint: str = "") -> None:
@@ -51,8 +51,8 @@ class EngineError(DbcheckError):
 class CommitUnknown(EngineError):
     """The connection died between COMMIT and its reply; the row may be there or not.
 
-    farewell: the server's words if it said itself that it ends the connection,
-              which no server does whose power is cut; "" if it said nothing.
+    farewell: the server's message if it ended the connection itself, which a server
+              whose power is cut does not do; "" if there was none.
     """
 
     def __init__(self, message: str, *, hint: str = "", farewell: str = "") -> None:
@@ -61,15 +61,15 @@ class CommitUnknown(EngineError):
 
 
 class NoCanary(EngineError):
-    """This server or account allows for no row that tells a crash from a shutdown."""
+    """This server or account allows no row that shows a crash instead of a shutdown."""
 
 
 class NotBack(EngineError):
-    """The server takes no queries within its time; whose fault that is is open."""
+    """The server takes no queries within its time; the cause is not known."""
 
 
 class ConnectionLost(EngineError):
-    """The connection broke; a crash, a shutdown, a kill and a network all look so.
+    """The connection broke; a crash, a shutdown, a kill or the network may be why.
 
     session: by what number the server's log names the process (PostgreSQL) or the
              connection (MySQL, MariaDB) that served it.
@@ -103,7 +103,7 @@ class IndexDamaged(EngineError):
     """The table was read to its end, and its index cannot be read or has other rows.
 
     rows: how many of them, at least.  ids: of those that it does not find, as far as
-    they were looked up.
+    they were checked.
     """
 
     def __init__(self, message: str, rows: int, ids: tuple[int, ...] = ()) -> None:
@@ -146,8 +146,8 @@ class LabError(DbcheckError):
 class Unrecoverable(LabError):
     """A filesystem or a server does not come up from what is stored.
 
-    After a cut that is what the cut has done; any other LabError is the lab's own
-    trouble, and nothing that could be held against a server.
+    After a cut, the cut caused it; any other LabError is a fault of the lab, and never
+    counts against a server.
     """
 
 

@@ -80,7 +80,7 @@ def _names(kind: str) -> list[str]:
 
 
 def parse_toml(text: str, where: str) -> dict[str, Any]:
-    """Return what *text* says; raise UsageError, naming *where*, if it is not TOML.
+    """Return what *text* holds; raise UsageError, naming *where*, if it is not TOML.
 
     A whole number must fit in 64 bits, as TOML 1.0.0 lets its readers demand; Python
     would take a longer one and then refuse to print it.

@@ -1,7 +1,7 @@
 """What records of older formats lack or spell otherwise, one function for each step.
 
 A step takes the plain values of a record, its format and digest left out, and returns
-them as the next format has them.  What an older dbcheck did not look at becomes
+them as the next format has them.  What an older dbcheck did not read becomes
 "unknown", and never "nothing": a run may prove less today than it did then, not more.
 
     2 -> 3  the host's facts name volumes; the size of a payload does not depend on the

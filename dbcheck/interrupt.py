@@ -3,7 +3,7 @@
 An interrupt is raised wherever the main thread happens to be.  In a destructor or in
 the callback of a weak reference Python prints and forgets it (Python 3.11 reference,
 object.__del__ and weakref.ref), and a lock that is being waited for may turn it into
-a RuntimeError.  So it is also noted, and whatever takes long looks at the note.
+a RuntimeError.  So it is also noted, and whatever takes long checks the note.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ended: list[int] = []  # the exit code, once the program's work is over
 
 
 def install() -> None:
-    """Let each signal that asks for an end take the way of Ctrl-C.
+    """Handle each signal that asks for an end as Ctrl-C.
 
     So everything is closed and removed.  A signal that whoever started this process
     has ignored, as nohup does, stays ignored.  Once *ended* holds an exit code, a
@@ -41,11 +41,11 @@ def install() -> None:
 def _quiet(hook: Callable[[Any], None]) -> Callable[[Any], None]:
     """Return *hook*, which is not called for an interrupt that is noted anyway."""
 
-    def tell(what: Any) -> None:
+    def report(what: Any) -> None:
         if not isinstance(what.exc_value, KeyboardInterrupt):
             hook(what)
 
-    return tell
+    return report
 
 
 def _ignore_all() -> None:

@@ -1,11 +1,11 @@
-"""What dbcheck assumes unless a user says otherwise, and the most that it takes.
+"""The defaults, and the limits of what a user may set.
 
 Times in seconds, rates in commits per second of all sessions together.
 """
 
 from __future__ import annotations
 
-# A time of a user's is between these; the upper one is no wait that anybody means.
+# A time that a user sets is between these; the upper one is longer than any real wait.
 SECONDS_MIN = 0.01
 SECONDS_MAX = 10_000_000.0
 DAY_S = 86_400.0
@@ -32,4 +32,4 @@ PAYLOAD_BYTES_MAX = 128 << 10
 # The witness.
 WINDOW_ACKS = 4096  # unconfirmed at once; then the sessions of a process wait
 BEHIND_S = 2.0  # age of the oldest unconfirmed ack from which on sessions wait
-WITNESS_SILENCE_S = 45.0  # longer than TCP needs to go on after an outage of 20 s
+WITNESS_SILENCE_S = 45.0  # longer than TCP needs to resume after an outage of 20 s

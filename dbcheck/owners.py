@@ -1,4 +1,4 @@
-"""Whose files are this user's own, and whose are taken at their word.
+"""Which files are this user's own, and whose are trusted.
 
 This file is sent to the witness with its agent: Python 3.8, and no import of dbcheck's.
 """

@@ -15,7 +15,7 @@
     drive.img        a lab's drive as the cut left it, if that was asked for
 
 The manifest is stored on the witness too, so a run can be judged without the
-client that made it.  Each file bears a digest of its content, so that a bit that
+client that made it.  Each file has a digest of its content, so that a bit that
 rots here is never held against a server.
 """
 
@@ -61,13 +61,13 @@ def require_run_id(text: str) -> str:
     if not _RUN_ID.fullmatch(text):
         raise UsageError(
             f"{text!r} is not a run id",
-            hint="A run id looks like 20260102-030405-a1b2c3.",
+            hint="A run id has the form 20260102-030405-a1b2c3.",
         )
     return text
 
 
 def read_manifest(content: bytes, where: str) -> Manifest:
-    """Read a stored manifest; raise RunFormatError, naming *where*, if it is none."""
+    """Read a stored manifest; raise RunFormatError, naming *where*, if invalid."""
     manifest = stored.from_bytes(content, Manifest, where, formats.MANIFEST)
     if manifest.family not in RULES:
         raise RunFormatError(
@@ -81,7 +81,7 @@ class Recalled:
     """Which records came back from a witness, with nothing here to compare them with.
 
     Such a manifest names no target, no file and no command that may be used, and such
-    a record of the load is the witness's word alone.
+    a record of the load rests on the witness alone.
     """
 
     manifest: bool = False
@@ -119,7 +119,7 @@ class RunFolder:
 
         key: the client's to that run, None if it is not here.
         Raise WitnessError if that shows that the manifest is not the client's own,
-        and RunFormatError, naming *where* it came from, if it is none of that run.
+        and RunFormatError, naming *where* it came from, if it is not that run's.
         """
         if key is not None and not key.is_of(manifest):
             raise _changed("manifest", run_id)
@@ -136,7 +136,7 @@ class RunFolder:
         stored.new_folder(path)
         if key is not None:
             key.write(path / "client.key")
-        else:  # before the manifest, without which this is no run folder
+        else:  # before the manifest, which makes it a run folder
             run._note_recalled(Recalled(manifest=True))
         run._write("manifest.json", [manifest])
         return run
@@ -175,7 +175,7 @@ class RunFolder:
         return self._key
 
     def recalled(self) -> Recalled:
-        """Say which records are a witness's word alone."""
+        """Return which records rest on a witness alone."""
         path = self.path / "recalled.json"
         if not path.is_file():
             return Recalled()
@@ -202,7 +202,7 @@ class RunFolder:
         self.write_load(load)
 
     def load(self) -> LoadRecord | None:
-        """Read what the client saw of the load; None if it did not live to write it."""
+        """Read what the client saw of the load; None if it was lost before that."""
         path = self.path / "load.json"
         if not path.is_file():
             return None
@@ -210,7 +210,7 @@ class RunFolder:
         return stored.from_bytes(content, LoadRecord, str(path), formats.LOAD)
 
     def write_restore(self, restore: RestoreRecord) -> None:
-        """Store that the power was given back, unless that is stored.
+        """Store that the power was restored, unless that is stored.
 
         The first time counts: a drive's cache that had power again is no longer at
         risk, however long it is without power later.
@@ -250,7 +250,7 @@ class RunFolder:
         return after
 
     def canary(self) -> bool | None:
-        """Return what AfterRecord.canary says already, None if it says nothing."""
+        """Return the stored AfterRecord.canary, None if there is none."""
         known = (self.path / "after.json").is_file()
         return self.after().canary if known else None
 
@@ -323,7 +323,7 @@ class RunFolder:
 
     @property
     def image_path(self) -> Path:
-        """Where the image of a lab's drive lies, if there is one."""
+        """Where the image of a lab's drive is, if there is one."""
         return self.path / "drive.img"
 
     def drop_image(self) -> None:

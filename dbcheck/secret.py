@@ -1,4 +1,4 @@
-"""Where a secret is to be had, so that nothing that is stored or shown holds it."""
+"""Where a secret is read from, so that nothing that is stored or shown holds it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Secret:
 
     what:   names it in errors, e.g. "password".
     kind:   where it is.
-    source: an environment variable, a file's path, or a command and its words.
+    source: an environment variable, a file's path, or a command and its arguments.
     """
 
     what: str
@@ -37,16 +37,16 @@ class Secret:
         read = {"env": self._variable, "file": self._file, "command": self._command}
         text = read[self.kind]()
         if not text:
-            said = "printed nothing" if self.kind == "command" else "is empty"
+            reason = "printed nothing" if self.kind == "command" else "is empty"
             raise UsageError(
-                f"the {self.what} {_NAMES[self.kind]} {self._shown} {said}",
+                f"the {self.what} {_NAMES[self.kind]} {self._shown} {reason}",
                 hint="Its first line must be the secret.",
             )
         return text
 
     @property
     def where(self) -> str:
-        """Where it is to be had, for people, e.g. "from the variable PDU"."""
+        """Where it is read from, for messages, e.g. "from the variable PDU"."""
         return f"from the {_NAMES[self.kind]} {shlex.join(self.source)}"
 
     @property
@@ -57,7 +57,7 @@ class Secret:
         found = variable(self._shown, self.what)
         if found is None:
             raise UsageError(
-                f"the {self.what} is to be in {self._shown}, which is not set",
+                f"environment variable {self._shown} (the {self.what}) is not set",
                 hint=f"Set the environment variable {self._shown}.",
             )
         return found
@@ -65,7 +65,7 @@ class Secret:
     def _file(self) -> str:
         path = Path(self._shown).expanduser()
         try:
-            # Without O_NONBLOCK, a FIFO that nobody writes to would be waited for.
+            # Without O_NONBLOCK, opening a FIFO without a writer would block.
             descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
             with open(descriptor, "rb") as file:
                 self._require_private(path, os.fstat(descriptor))

@@ -1,4 +1,4 @@
-"""Where this user's client keeps what later commands have to know."""
+"""Where this user's client keeps what later commands need."""
 
 from __future__ import annotations
 

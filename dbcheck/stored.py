@@ -1,6 +1,6 @@
 """How records are kept on the client's disk: whole or not at all, and recognisable.
 
-Each record is JSON that names its format and bears a digest of its content, so that a
+Each record is JSON that names its format and has a digest of its content, so that a
 bit that rots here is never held against a server.
 
 They are for their user alone, whatever the umask: folders have the mode 0700, files
@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 
 def to_bytes(value: object) -> bytes:
-    """Return *value* as JSON that names the format and bears its digest."""
+    """Return *value* as JSON that names the format and has its digest."""
     # Of equal values the same bytes: a set has no order of its own.
     values: dict[str, Any] = msgspec.to_builtins(
         value, str_keys=True, order="deterministic"
@@ -69,7 +69,7 @@ def from_bytes(
         )
     if values.pop("sha256", None) != _digest(values):
         raise RunFormatError(
-            f"{where} is damaged or was changed: its digest does not fit",
+            f"{where} is damaged or was changed: checksum mismatch",
             hint="Judge the run from the witness: reconcile --witness URL --run ID "
             "--target URL.",
         )
@@ -117,7 +117,7 @@ def is_own(folder: Path) -> bool:
 
 
 def may_write(folder: Path) -> bool:
-    """Say whether write() takes *folder*, whatever the filesystem says."""
+    """Say whether write() accepts *folder*, whatever its permissions."""
     return is_own(folder) and not folder.stat().st_mode & stat.S_IWOTH
 
 

@@ -1,7 +1,7 @@
 """What users write in files, as typed objects, or an error that names the key.
 
 The fields of a dataclass are the keys.  Their annotations, with msgspec.Meta for a
-range, are what each may be, and what the error names.
+range, define what each may be, and what the error names.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def converted(
 
 
 def convert(value: object, hint: Any, where: str, key: str, *, strict: bool) -> Any:
-    """Return *value* as *hint* says; raise UsageError naming *where* and *key*."""
+    """Return *value* as *hint* requires; raise UsageError naming *where* and *key*."""
     if not strict:
         value = _as_strings(value, inspect.type_info(hint))
     try:
@@ -78,7 +78,7 @@ def convert(value: object, hint: Any, where: str, key: str, *, strict: bool) -> 
 def require(value: object, where: str) -> None:
     """Raise UsageError if a field of *value*, a dataclass, is not what it may be.
 
-    A field that is a dataclass itself was looked at when that was made.
+    A field that is a dataclass itself was checked when that was made.
     """
     for name, hint in _types(type(value)).items():
         if not dataclasses.is_dataclass(hint):
@@ -173,7 +173,7 @@ def _described(wanted: inspect.Type) -> str:
 
 
 def _first(wanted: inspect.Type) -> inspect.Type:
-    """Return what a field that may be None is if it is given."""
+    """Return the type of a field that may be None, if it is given."""
     return wanted.types[0] if isinstance(wanted, inspect.UnionType) else wanted
 
 

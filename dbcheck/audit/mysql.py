@@ -1,4 +1,4 @@
-"""Rules for MySQL and MariaDB; a setting that only one of them has says so."""
+"""Rules for MySQL and MariaDB; a comment marks what only one of them has."""
 
 from __future__ import annotations
 

@@ -72,8 +72,8 @@ RULES = (
         id="pg-ignore-invalid-pages",
         fact="ignore_invalid_pages",
         safe=_OFF,
-        why="With ignore_invalid_pages on recovery goes on past log records whose pages"
-        " are missing, and loses them; set ignore_invalid_pages = off.",
+        why="With ignore_invalid_pages on recovery skips log records whose pages are"
+        " missing, and loses them; set ignore_invalid_pages = off.",
         source="PostgreSQL 18 manual, 19.17 Developer Options, ignore_invalid_pages",
         harm=Harm(),
     ),

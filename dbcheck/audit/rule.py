@@ -1,4 +1,4 @@
-"""What a rule of the audit is."""
+"""A rule of the audit: one setting, its safe values, and what others can do."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Harm:
                 by this setting alone.
     everything: it can lose all rows, also those that were committed long before.
     hides:      what is read while it is in effect proves nothing: rows that are lost
-                may come back from other servers, or rows that are there be left out.
+                may come back from other servers, or rows that are present be left out.
     tears:      it loses commits only where the storage lets a cut tear a page in two;
                 where pages are written whole or not at all, it loses nothing.
     """

@@ -1,4 +1,4 @@
-"""Which settings decide whether an ack survives a power cut, and their judge."""
+"""Which settings decide whether an ack survives a power cut, and how each stands."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ RULES = (
         safe=frozenset({"on"}),
         why="With this option a sync returns before what it wrote is stable, so commits"
         " are lost with the memory of the host, or of the file server (nostrictsync);"
-        " mount it without.",
+        " mount it without it.",
         source="Linux, Documentation/filesystems/overlayfs.rst, Volatile mount;"
         " mount.cifs(8), nostrictsync; fs/bcachefs/opts.h, journal_flush_disabled;"
         " Documentation/admin-guide/jfs.rst, nointegrity (no journal is written)",
@@ -53,7 +53,7 @@ RULES = (
 
 
 def settings_of(mount_options: Sequence[str]) -> Mapping[str, str]:
-    """Return what the mount options of each filesystem say; {} if nothing is known.
+    """Return the settings that mount options imply; {} if no option is known.
 
     They are as in /proc/mounts, separated by commas.
     """

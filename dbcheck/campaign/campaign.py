@@ -1,4 +1,4 @@
-"""Cuts again and again without a hand on the plug, until the count proves enough."""
+"""Runs unattended cycles on one target until enough cuts are counted."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def run_campaign(rig: Rig, folder: CampaignFolder) -> Tally:
     """Bring the campaign in *folder* to its end on *rig*; return what it shows.
 
     folder: locked by the caller, so that no other client works on it.
-    Goes on where an earlier client ended, whatever it was doing: a run that it left is
-    settled first, with the power given back.  Ends at the first loss unless the plan
+    Continues where an earlier client ended, whatever it was doing: a run that it left
+    is settled first, with the power restored.  Ends at the first loss unless the plan
     says otherwise, and at once if the server did not come back.  Raise TargetChanged if
     it is another one, or lost rows between two cycles, and DbcheckError if
     IDLE_MAX cycles in a row proved nothing; those of earlier clients do not count, as
@@ -43,7 +43,7 @@ def run_campaign(rig: Rig, folder: CampaignFolder) -> Tally:
     if rig.power.attended:
         raise UsageError(
             "a campaign needs a switch that works unattended",
-            hint="Give it one by dbcheck_power; manual asks a human for each cut.",
+            hint="Set dbcheck_power to one; manual asks a human for each cut.",
         )
     folder.write_lines()
     _settle_all(rig, folder)
@@ -81,8 +81,8 @@ def finished(plan: Plan, cycles: Sequence[Cycle]) -> bool:
 def _control(rig: Rig, folder: CampaignFolder, plan: Plan) -> None:
     """Run controls, unless one lost already or nothing is left to cut.
 
-    One that showed nothing, or whose client did not live to see it through, would make
-    all that follows INCONCLUSIVE, so it is no reason to run none.
+    One that showed nothing, or whose client was lost before its end, would make
+    all that follows INCONCLUSIVE, so another one runs after it.
     """
     cycles = folder.cycles()
     if finished(plan, cycles) or any(map(_lost, _controls(cycles))):
@@ -94,8 +94,8 @@ def _control(rig: Rig, folder: CampaignFolder, plan: Plan) -> None:
 def _controls(cycles: Sequence[Cycle]) -> list[ControlFacts]:
     """Return what the controls showed, in the order in which they ran.
 
-    None runs after one that lost.  The cycles alone do not tell: their order is that of
-    the client's clock, which may have gone back.
+    None runs after one that lost.  The cycles alone do not show that: their order is
+    that of the client's clock, which may have been set back.
     """
     return sorted((cycle.control for cycle in cycles if cycle.control), key=_lost)
 
@@ -114,12 +114,12 @@ def _require_progress(cycles: Sequence[Cycle]) -> None:
     if len(idle) >= IDLE_MAX:
         raise DbcheckError(
             f"{len(idle)} cycles in a row proved nothing, the last: {idle[0].reason}",
-            hint="Fix what it names, then go on with --resume.",
+            hint="Fix the cause, then continue with --resume.",
         )
 
 
 def _cycle(rig: Rig, folder: CampaignFolder, plan: Plan) -> None:
-    """Run the next cycle and store what came of it."""
+    """Run the next cycle and store its result."""
     cycles = folder.cycles()
     drawn = _next_moment(rig, plan, _last_number(cycles) + 1)
     detail = f"{drawn.number}: {drawn.stratum.value}, {drawn.after_s:.1f} s"
@@ -147,7 +147,7 @@ def _next_moment(rig: Rig, plan: Plan, number: int) -> Moment:
 
 
 def _settle_all(rig: Rig, folder: CampaignFolder) -> bool:
-    """Judge what an error, or the end of a client, left; say whether there was any."""
+    """Judge the runs that an error or a lost client left; return whether any were."""
     left = list(folder.unsettled())
     for run in left:
         drawn = run.manifest().moment
@@ -155,8 +155,8 @@ def _settle_all(rig: Rig, folder: CampaignFolder) -> bool:
         if _began(rig, run):
             _add(folder, _settled(rig, run), settled=True)
         else:
-            said = "the client ended before the load began, or the witness lost a log"
-            folder.add(_failed(run.path.name, drawn, said))
+            text = "the client ended before the load began, or the witness lost a log"
+            folder.add(_failed(run.path.name, drawn, text))
     return bool(left)
 
 
@@ -167,7 +167,7 @@ def _began(rig: Rig, run: RunFolder) -> bool:
 
 
 def _settled(rig: Rig, run: RunFolder) -> Outcome:
-    """Give the power back if need be, and judge a run that another client began."""
+    """Restore the power if it is off, and judge a run that another client began."""
     if run.was_read():
         return judge_run(run, rig.reader)
     if rig.power.state() is not PowerState.ON:
@@ -176,7 +176,7 @@ def _settled(rig: Rig, run: RunFolder) -> Outcome:
 
 
 def _add(folder: CampaignFolder, outcome: Outcome, *, settled: bool = False) -> None:
-    """Store what came of a run; drop the rows of one that lost nothing.
+    """Store the result of a run; drop the rows of one that lost nothing.
 
     What it showed of the server comes first: a client that ends in between settles the
     same run again, and no cycle can begin without it.

@@ -1,4 +1,4 @@
-"""Removes what killed clients left on a target's host."""
+"""Removes the canaries that killed clients left on a target's host."""
 
 from __future__ import annotations
 

@@ -47,9 +47,9 @@ def run_control(
 ) -> Outcome:
     """Run one control on *rig*; return the outcome, whose verdict is a control's.
 
-    What it changes on the server is put back also after an error or an interrupt;
-    if this process dies before, by the restart, or by the next cycle or
-    reconciliation on that server.
+    What it changes on the server is undone also after an error or an interrupt; if this
+    process dies before, a restart undoes it, or the next cycle or reconciliation on
+    that server.
     """
     started = preflight(rig, workload, seed, control=True, known=known)
     try:
@@ -60,7 +60,7 @@ def run_control(
 
 
 def facts_of(outcome: Outcome) -> ControlFacts:
-    """Return what the cycles after a control must know of it."""
+    """Return what the cycles after a control need of it."""
     judgement = outcome.judgement
     assert judgement.control is not None
     return ControlFacts(
@@ -72,8 +72,8 @@ def _weaken(rig: Rig, started: Started) -> None:
     """Weaken the server and note it in the log; end what the preflight began if not."""
     process = rig.lab.get("rung") == Rung.PROCESS.value
     try:
-        said = observable.weaken_durability(rig.engine, process=process)
-        started.log.note({"event": "relaxed", "how": said})
+        text = observable.weaken_durability(rig.engine, process=process)
+        started.log.note({"event": "relaxed", "how": text})
     except BaseException:
         with contextlib.suppress(WitnessError):  # the first error is the one to show
             started.log.close()
@@ -81,7 +81,7 @@ def _weaken(rig: Rig, started: Started) -> None:
             started.held.close()
         end_canaries(rig, started.canaries, remove=True)
         raise
-    rig.listener.phase("control", said)
+    rig.listener.phase("control", text)
 
 
 def _may_be_chance(outcome: Outcome) -> bool:

@@ -32,15 +32,14 @@ from dbcheck.errors import (
 from dbcheck.runs import RunFolder, read_manifest
 
 INTERRUPTED = (
-    "interrupted: the power is given back after its time off (Ctrl-C again gives it "
-    "back now, and this run then cannot pass)"
+    "interrupted: the power is restored after its time off (Ctrl-C again restores it "
+    "now, and this run then cannot pass)"
 )
 RESTORING = (
-    "after an error: the power is given back after its time off (Ctrl-C gives it back "
-    "now)"
+    "after an error: the power is restored after its time off (Ctrl-C restores it now)"
 )
 LEFT_OFF = (
-    "this run {cut} the power ({kind}), and has no record that it gave the power back. "
+    "this run {cut} the power ({kind}), and has no record that it restored the power. "
     "If the host is still off, {do}"
 )
 
@@ -73,7 +72,7 @@ def run_cycle(
 def require_answered(outcome: Outcome) -> Outcome:
     """Return *outcome*; raise NotBack if the server is not back: no cycle can follow.
 
-    Its run is INCONCLUSIVE until somebody reconciles it.
+    Its run is INCONCLUSIVE until it is reconciled.
     """
     if outcome.after.unanswered:
         raise NotBack(
@@ -101,8 +100,8 @@ def finish_cycle(rig: Rig, started: Started) -> Outcome:
                     rig.listener.phase("stopped", "before the cut: nothing was cut")
                 elif not rig.power.attended:
                     pressed = interrupt.led_to(error)
-                    said = INTERRUPTED if pressed else RESTORING
-                    rig.listener.phase("restore", said)
+                    text = INTERRUPTED if pressed else RESTORING
+                    rig.listener.phase("restore", text)
                     try:
                         restore(rig, started.run)
                     except (PowerError, RunWriteError) as failed:
@@ -133,9 +132,9 @@ def restore(rig: Rig, run: RunFolder) -> None:
 def reconcile_run(rig: Rig, run: RunFolder, manifest: Manifest) -> Outcome:
     """Read the survivors, fetch the witness's log, and judge.
 
-    Raise UsageError if the survivors were read before: later rows are no evidence; or
+    Raise UsageError if the survivors were read before: later rows prove nothing; or
     if the run on the witness is another one of the same id.  Of a server that did not
-    come back nothing was read: it is looked at again, and its failure stays on record.
+    come back nothing was read: it is read again, and its failure stays on record.
     """
     with run.locked():
         _require_same_run(rig, run)
@@ -157,11 +156,11 @@ def reconcile_run(rig: Rig, run: RunFolder, manifest: Manifest) -> Outcome:
 
 
 def _left_without_power(rig: Rig, run: RunFolder, manifest: Manifest) -> str:
-    """Say how to give back the power that a client cut and then did not restore.
+    """Return how to restore the power that a client cut and then did not restore.
 
-    "" if it restored it, or never cut it, or if nothing but a hand gives it back.  The
-    power itself is left alone: somebody may be at work on the host by now.  A command
-    that came from a witness is not passed on: somebody might run it.
+    "" if it restored it, or never cut it, or if only a human can restore it.  The power
+    itself is left alone: somebody may be at work on the host by now.  A command that
+    came from a witness is not shown: somebody might run it.
     """
     if not manifest.restore_command or run.restore() is not None:
         return ""
@@ -172,7 +171,7 @@ def _left_without_power(rig: Rig, run: RunFolder, manifest: Manifest) -> str:
     return LEFT_OFF.format(
         cut="cut" if cut else "may have cut",
         kind=manifest.power,
-        do="give the power back with its switch"
+        do="restore the power with its switch"
         if run.recalled().manifest
         else f"run: {manifest.restore_command}",
     )
@@ -180,7 +179,7 @@ def _left_without_power(rig: Rig, run: RunFolder, manifest: Manifest) -> str:
 
 def _events(rig: Rig, run: RunFolder) -> Sequence[Mapping[str, Any]]:
     """Return what the client noted in the run's first log, as far as it is intact."""
-    with contextlib.suppress(LogDamaged):  # which the judgement will tell
+    with contextlib.suppress(LogDamaged):  # which the judgement will report
         run_id = run.manifest().run_id
         return rig.reader.facts(run.acks_path(), run_id, 0, None).events
     return ()
@@ -204,16 +203,19 @@ def _require_same_run(rig: Rig, run: RunFolder) -> None:
 
 
 def put_back(rig: Rig) -> None:
-    """Undo what a control changed on the server, and say so; never raises.
+    """Undo what a control changed on the server, and report it; never raises.
 
     Only after the survivors were read, or if there will be none.
     """
     try:
-        said = observable.restore_durability(rig.engine)
+        text = observable.restore_durability(rig.engine)
     except EngineError as error:
-        said = f"what a control changed lasts until the server restarts: {error}"
-    if said:
-        rig.listener.phase("control", said)
+        text = (
+            "the control's settings could not be undone; they stay until the server"
+            f" restarts: {error}"
+        )
+    if text:
+        rig.listener.phase("control", text)
 
 
 def _reconcile(
@@ -222,9 +224,9 @@ def _reconcile(
     """Read the survivors, judge.
 
     fetched: how long the witness's logs were when all that they hold was fetched.
-    What is judged, now or --offline, is there as soon as the survivors are: no ack that
-    is held against them came after them, and a client's record of its load, which it
-    left when all its sessions had ended, stays true of a log that grows.
+    What is judged, now or --offline, is stored as soon as the survivors are.  No ack
+    that is held against them came after them, and a client's record of its load, which
+    it left when all its sessions had ended, stays true of a log that grows.
     """
     if run.load() is None:
         _recall_load(rig, run)
@@ -248,7 +250,7 @@ def _reconcile(
 
 
 def _recall_load(rig: Rig, run: RunFolder) -> None:
-    """Take what the client saw of the load from the witness, if it lived to say it."""
+    """Take what the client saw of the load from the witness, if it left that there."""
     for event in _events(rig, run):
         if event.get("event") == LOAD_EVENT:
             content = str(event.get("load")).encode(errors="replace")

@@ -41,7 +41,7 @@ def fetch_logs(rig: Rig, run: RunFolder, manifest: Manifest) -> list[int]:
 def have_grown(rig: Rig, manifest: Manifest, fetched: Sequence[int]) -> bool:
     """Say whether a log has another length than when it was *fetched*.
 
-    Nothing is kept, and no more is read of each than tells that.
+    Nothing is kept, and no more of each is read than shows that.
     """
     lengths = []
     for number, length in enumerate(fetched):

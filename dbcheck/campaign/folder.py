@@ -2,7 +2,7 @@
 
     campaign.json    the plan, written once
     runs/ID/         the run folder of each cycle and of each control
-    cycles/0001.json what came of the cycle, written whole or not at all; the whole
+    cycles/0001.json the result of the cycle, written whole or not at all; the full
                      judgement is the verdict.json of its run
     server.json      what the runs showed of the server, for the next cycle
     cycles.jsonl     the same, a short line for each, for people and for tail -f
@@ -61,15 +61,15 @@ class Plan:
     inventory: str = ""
 
     def __post_init__(self) -> None:
-        """Refuse a bound that takes more cuts than anybody makes."""
+        """Refuse a bound outside of what --until takes."""
         bound = self.bound_ppm
         if bound is not None and bound not in _BOUNDS_PPM:
-            raise ValueError(f"no campaign is to show a bound of {bound} ppm")
+            raise ValueError(f"a bound of {bound} ppm is outside 100..500000")
 
 
 @dataclass(frozen=True, slots=True)
 class Cycle:
-    """What came of one cycle.
+    """The result of one cycle.
 
     number:   1-based; 0 for a control.
     run:      run id, "" if the cycle ended before it had one.
@@ -80,11 +80,11 @@ class Cycle:
     depth:    how deep the cut went, "" if it was not measured.
     confirmed, lost: rows; None if the table was not read.
     earlier_lost: rows of earlier cycles; None as well where no cycle stored it.
-    acks_per_s: of the load; None if the client did not live to tell.
+    acks_per_s: of the load; None if the client was lost before it stored that.
     ended:    when, UTC, ISO 8601.
-    settled:  judged by a later client, as the one that began it did not live to do so.
+    settled:  judged by a later client, as the one that began it was lost before that.
     gone:     the server, or its table, certainly did not come back.
-    control:  what later cycles must know of a control, None if it is none.
+    control:  what later cycles must know of a control, None of an ordinary cycle.
     cut_class: what the switch cut, as core.cutclass names it; "" if it cut nothing.
     at_fault: settings under which such a cut loses commits, a sentence for each.
     """
@@ -123,7 +123,7 @@ class CampaignFolder:
         if folder._plan.exists():
             raise UsageError(
                 f"{path} holds a campaign already",
-                hint="Go on with it (--resume), or give another folder.",
+                hint="Continue it (--resume), or name another folder.",
             )
         stored.make_folder(folder.runs)
         stored.make_folder(path / "cycles")
@@ -154,7 +154,7 @@ class CampaignFolder:
         return stored.from_bytes(self._plan.read_bytes(), Plan, str(self._plan))
 
     def cycles(self) -> list[Cycle]:
-        """Read what came of each cycle, in their order; controls come first."""
+        """Read the result of each cycle, in their order; controls come first."""
         found = (
             stored.from_bytes(path.read_bytes(), Cycle, str(path))
             for path in (self.path / "cycles").glob("*.json")
@@ -162,7 +162,7 @@ class CampaignFolder:
         return sorted(found, key=lambda cycle: (cycle.number, cycle.run))
 
     def add(self, cycle: Cycle) -> None:
-        """Store what came of a cycle."""
+        """Store the result of a cycle."""
         name = f"{cycle.number:04}" if cycle.number else f"0000-{cycle.run}"
         path = self.path / "cycles" / f"{name}.json"
         stored.write(path, [stored.to_bytes(cycle)])
@@ -185,10 +185,10 @@ class CampaignFolder:
         stored.write(self.path / "server.json", [stored.to_bytes(known)])
 
     def unsettled(self) -> Iterator[RunFolder]:
-        """Yield the runs of which no cycle tells: their client did not live to."""
-        told = {cycle.run for cycle in self.cycles()}
+        """Yield the runs that no cycle names: their client was lost before that."""
+        settled = {cycle.run for cycle in self.cycles()}
         for path in sorted(self.runs.glob("*/manifest.json")):
-            if path.parent.name not in told:
+            if path.parent.name not in settled:
                 yield RunFolder.open(path.parent)
 
 

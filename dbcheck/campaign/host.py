@@ -1,4 +1,4 @@
-"""Asks the target's host before the load and after recovery, if there is one to ask."""
+"""Inspects the target's host before the load and after recovery, if one was named."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class HostCanaries:
             end.join()
 
 
-def look_at_host(
+def inspect_host(
     rig: Rig, server: ServerFacts, places: Sequence[Place] = ()
 ) -> tuple[HostBefore | None, HostCanaries | None]:
     """Describe the host, note where the log ends, start canaries on each volume.
@@ -80,7 +80,7 @@ def begin(
     places: Sequence[Place],
     mark_data: Callable[[], str],
 ) -> tuple[HostBefore, HostCanaries]:
-    """Do what look_at_host() does on a host that is to be asked.
+    """Do what inspect_host() does on a host that is to be asked.
 
     mark_data: see ports.abilities.DataMark.
     """
@@ -108,16 +108,16 @@ def require_own_data(
 ) -> None:
     """Raise HostError unless *directory* on the host holds the server's own data."""
     found = host.data_names(directory)
-    said = other_data(server.identity, server.started_us, found)
-    if not said and (mark := mark_data()):
-        said = unmarked(mark, host.data_names(directory))
-    if said:
+    text = other_data(server.identity, server.started_us, found)
+    if not text and (mark := mark_data()):
+        text = unmarked(mark, host.data_names(directory))
+    if text:
         raise HostError(
             f"{directory} on the target's host is not the data directory of this "
-            f"server: {said}",
-            hint="Name the host on which that path leads to the server's files, as "
-            "root or the server's own user; a container has paths of its own. Or leave "
-            "the host out.",
+            f"server: {text}",
+            hint="Name the host on which that path holds the server's files, and log "
+            "in as root or as the server's user; a container has its own paths. Or run "
+            "without --target-host.",
         )
 
 
@@ -127,7 +127,7 @@ def _found_log(rig: Rig, host: TargetHost, path: str) -> str:
         if path:
             host.mark_log(path)
     except HostError as error:
-        warning = f"the server's log is not read: {error} (--server-log names it)"
+        warning = f"the server's log is not read: {error} (set --server-log)"
         rig.listener.phase("preflight", warning)
         return ""
     return path
@@ -136,7 +136,7 @@ def _found_log(rig: Rig, host: TargetHost, path: str) -> str:
 def _start_elsewhere(
     host: TargetHost, volume: Volume
 ) -> tuple[Canaries | None, VolumeCanaries]:
-    """Start canaries beside one of the places on a volume, if any lets us."""
+    """Start canaries beside one of the places on a volume, if any allows it."""
     failure = ""
     for path in volume.places.values():
         try:
@@ -154,8 +154,8 @@ def data_directory(server: ServerFacts) -> str:
         if name in server.identity:
             return server.identity[name]
     raise HostError(
-        "the account may not read where the server's data directory is",
-        hint="Run: grant pg_read_all_settings to the account.",
+        "the account cannot read the server's data_directory setting",
+        hint="Run as a superuser: GRANT pg_read_all_settings TO the account's role.",
     )
 
 
@@ -250,11 +250,11 @@ def _removed(host: TargetHost, folder: str) -> bool:
 
 
 def await_host(host: TargetHost, listener: Listener) -> None:
-    """Return once the host lets us in; raise HostError if it does not within BOOT_S.
+    """Return once the host accepts a login; raise HostError if not within BOOT_S.
 
-    The database may be started before sshd, or before that lets anybody in: until the
-    boot is over, pam_nologin(8) turns ordinary users away.  What the host is asked is
-    asked only once, for the answers are as final as the survivors.
+    The database may be started before sshd, or before sshd accepts logins: until the
+    boot is over, pam_nologin(8) refuses ordinary users.  The host is read only once,
+    since its answers are as final as the survivors.
     """
     ends_s, reported = time.monotonic() + BOOT_S, False
     while True:
@@ -266,7 +266,7 @@ def await_host(host: TargetHost, listener: Listener) -> None:
                 raise
             if not reported:
                 listener.phase(
-                    "restore", f"trying its host for {BOOT_S:.0f} s: {error}"
+                    "restore", f"retrying its host for up to {BOOT_S:.0f} s: {error}"
                 )
                 reported = True
         time.sleep(POLL_S)

@@ -18,8 +18,8 @@ from dbcheck.judge.volumes import VolumeDepth, volume_depths
 from dbcheck.ports.host import TargetHost
 from dbcheck.ports.listener import Listener
 
-# Only the writes of the last RECENT_S are looked for, and what the canaries made
-# durable before them is to be older than that.
+# Only the writes of the last RECENT_S are checked, and what the canaries made durable
+# before them must be older than that.
 WRITE_S = RECENT_S + 0.5
 POLL_S = 0.05
 

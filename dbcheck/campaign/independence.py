@@ -12,7 +12,7 @@ _ON_TARGET = (
     "the witness is on the target's own host: its log would lose power "
     "together with the server"
 )
-_MEND = (
+_FIX = (
     "Use a witness on another machine: --witness ssh://user@host/~/folder, "
     "or run dbcheck itself on another machine than the target."
 )
@@ -24,18 +24,18 @@ def require_independent(target: str, kind: str, witness: WitnessHostFacts) -> st
     Raise UsageError if it is.  What is compared: the addresses that the target's
     name resolves to with those that the witness has, and the machine and boot
     ids if the target runs on this client's own host.  Two virtual machines on
-    one hypervisor, or two hosts on one power strip, cannot be told from here.
+    one hypervisor, or two hosts on one power strip, cannot be recognised from here.
     """
     where = locate_target(target)
     if where.here:
         if kind == "file" or _is_here(witness):
-            raise UsageError(_ON_TARGET, hint=_MEND)
+            raise UsageError(_ON_TARGET, hint=_FIX)
         return "the target's address is this host's, the witness is another host"
     shared = where.addresses & witness.addresses
     if shared:
         raise UsageError(
             f"the witness {witness.hostname} has the target's address {min(shared)}",
-            hint=_MEND,
+            hint=_FIX,
         )
     if not witness.addresses:
         return "the witness lists none of its addresses; nothing was compared"
@@ -56,7 +56,7 @@ def _is_here(witness: WitnessHostFacts) -> bool:
         raise UsageError(
             f"the witness {witness.hostname} shows neither ids nor addresses, so it may"
             " be on the target's own host",
-            hint=_MEND,
+            hint=_FIX,
         )
     if same is None:
         return any(is_here(address) for address in witness.addresses)
@@ -74,5 +74,5 @@ def require_other_host(host: HostBefore | None, witness: WitnessHostFacts) -> Ap
     target = (host.facts.machine_id, host.facts.boot_id)
     same = same_host(target, (witness.machine_id, witness.boot_id))
     if same:
-        raise UsageError(_ON_TARGET, hint=_MEND)
+        raise UsageError(_ON_TARGET, hint=_FIX)
     return Apart.ADDRESSES if same is None else Apart.IDS

@@ -21,7 +21,7 @@ from dbcheck.runs import RunFolder
 def judge_run(run: RunFolder, reader: LogReader) -> Outcome:
     """Reconcile a run whose log and survivors are stored; write losses and verdict.
 
-    Nothing is written in a folder that others may change, whose run is only looked at.
+    Nothing is written in a folder that others may change; its run is only judged.
     """
     case = _reconciled(
         run,

@@ -113,7 +113,7 @@ class Known:
                 f" since run {self.run} was read (at least {sum(lost.values())})",
                 hint="Find out who removed them (dbcheck clean, DROP, DELETE, a backup"
                 " that was restored), whether the server lost them by itself (its log"
-                " may say), or whether a later cut took them whose rows were never"
+                " may show that), or whether a later cut did, after which no rows were"
                 " read. Then begin a new campaign; an old one can be resumed only if"
                 " they are restored.",
             )

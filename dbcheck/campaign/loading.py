@@ -35,14 +35,14 @@ from dbcheck.load.process import ProcessGroup
 from dbcheck.load.sessions import Sessions, is_same_server
 
 LOAD_EVENT = "load"
-CUT_EVENT = "cut asked"  # the switch is told next
+CUT_EVENT = "cut asked"  # the switch is asked next
 ENDING = (
-    "ending the load; this waits up to a minute for a witness that lags (Ctrl-C again "
-    "waits no longer; what is confirmed stays so)"
+    "stopping the load; waiting up to a minute for the witness to confirm the last "
+    "acks (Ctrl-C again stops waiting; confirmed acks are kept)"
 )
 POLL_S = 0.05
 HOLD_MORE_S = 0.3  # a switch of a lab, or a reset, acts within it
-RESUMED_S = 0.5  # so young an ack shows that a load which had to wait goes on
+RESUMED_S = 0.5  # so young an ack shows that a load which had to wait has resumed
 SHOW_S = 0.25
 
 
@@ -52,12 +52,12 @@ def load_until_cut(rig: Rig, started: Started, cutter: Cutter) -> LoadRecord:
     Whatever ends the load, also an error or an interrupt, every session and the
     log are closed and what is known is stored first, so the run can be reconciled.
     A second interrupt ends the waiting for the witness: what it has not confirmed by
-    then is no claim.  If more of them leave a part of the sessions unheard, nothing
-    is stored: half a record is none.
+    then is not claimed.  If further interrupts leave the result of a part of the
+    sessions unknown, nothing is stored: a partial record would be wrong.
     """
     load = Load(groups_of(rig, started), rig.limits.silence_s)
     cutter.load = load
-    said = ""
+    notice = ""
     try:
         if isinstance(rig.power, Preparing):
             rig.power.prepare()
@@ -65,10 +65,10 @@ def load_until_cut(rig: Rig, started: Started, cutter: Cutter) -> LoadRecord:
         load.begin()
         _watch(rig, load, cutter)
     except KeyboardInterrupt:
-        said = ENDING
+        notice = ENDING
         raise
     finally:
-        record, failure = _end(rig, started, load, cutter, said)
+        record, failure = _end(rig, started, load, cutter, notice)
     if load.result.failure is not None:
         raise load.result.failure
     if load.gone is not Gone.NEVER:
@@ -107,7 +107,7 @@ def groups_of(rig: Rig, started: Started) -> list[SessionGroup]:
 
 
 def _how_it_went(rig: Rig, started: Started, load: Load, cutter: Cutter) -> Gone:
-    """Return load.gone, or a better word for it after one more look at the server."""
+    """Return load.gone, corrected by one more check of the server."""
     if load.gone is Gone.SILENT and rig.engine.ready() is None:
         with contextlib.suppress(EngineError):
             same = is_same_server(rig.engine, started.manifest.before)
@@ -121,8 +121,8 @@ def _how_it_went(rig: Rig, started: Started, load: Load, cutter: Cutter) -> Gone
 class Cutter:
     """Has the power cut once its moment has come.
 
-    asked:  the switch was told, whatever came of it.
-    before: what the server told at the last look before that, None if nothing.
+    asked:  the switch was asked to cut, whatever the result.
+    before: the server's facts just before that, None if they could not be read.
     canary_held, switched_us: see runs.LoadRecord.
     due_us: when the cut was to come, on the client's clock; None before that is known.
     no_checkpoint: why there was none, if the cut was to come in its midst.
@@ -149,7 +149,7 @@ class Cutter:
         self.cut: Cut | None = None
         self.switched_us: int | None = None
         self._noted: Future[None] | None = None
-        self._begun = self._look()
+        self._begun = self._server_facts()
         self.before: ServerFacts | None = None
         self.canary_held = True
 
@@ -175,13 +175,13 @@ class Cutter:
             return
         if self._noted is None:
             # A restart undoes what was set for a while: SET GLOBAL, ALTER SYSTEM RESET.
-            self.before = self._look()
+            self.before = self._server_facts()
             self._noted = self._note()
         try:
             self._noted.result(POLL_S)
         except TimeoutError:
             self._waited = True
-            return  # the witness lags: whoever watches is to see that
+            return  # the witness lags: the watch is to see that
         self._rig.listener.phase("cut", f"{self._rig.power.kind.value}, {load_s:.1f} s")
         with self._holding():
             self.asked = True
@@ -194,11 +194,11 @@ class Cutter:
                 raise
             self.switched_us = now_us()
 
-    def look_at_held(self) -> None:
-        """Look again whether the canary's session lives, after a cut by hand.
+    def check_held(self) -> None:
+        """Check again whether the canary's session is open, after a cut by hand.
 
         A hand takes minutes, in which that connection may break.  Only a server that
-        fell silent can tell: one that ended closes it as well.
+        fell silent can show that: one that ended closes it as well.
         """
         held = self._started.held
         if held is not None and self.cut is not None and self.cut.by_hand:
@@ -228,17 +228,17 @@ class Cutter:
             yield
         finally:
             over.set()
-            waiter.join()  # before anybody ends the load
+            waiter.join()  # before the load is ended
 
     def _note(self) -> Future[None]:
-        """Begin to tell the witness that the cut comes; it may be long in answering."""
+        """Begin to note on the witness that the cut comes; that may take long."""
         noted: Future[None] = Future()
 
         def note() -> None:
             try:
                 event = {"event": CUT_EVENT, "clock_us": now_us()}
                 self._started.log.note(event)
-            except Exception as error:  # of whatever kind: the watch is told
+            except Exception as error:  # of whatever kind: the watch raises it
                 noted.set_exception(error)
             else:
                 noted.set_result(None)
@@ -268,7 +268,7 @@ class Cutter:
             return None
         return begun.log, before.log
 
-    def _look(self) -> ServerFacts | None:
+    def _server_facts(self) -> ServerFacts | None:
         with contextlib.suppress(EngineError):
             return self._rig.engine.facts()
         return None
@@ -302,18 +302,18 @@ def _watch(rig: Rig, load: Load, cutter: Cutter) -> None:
 
 
 def _end(
-    rig: Rig, started: Started, load: Load, cutter: Cutter, said: str
+    rig: Rig, started: Started, load: Load, cutter: Cutter, notice: str
 ) -> tuple[LoadRecord, WitnessError | None]:
     """End the load and the log; store and return what is known, and what failed.
 
-    said: what is told before that, "" if nothing.  An interrupt ends the waiting.
+    notice: what is shown before that, "" if nothing.  An interrupt ends the waiting.
     """
     try:
-        if said:
-            rig.listener.phase("interrupt", said)
+        if notice:
+            rig.listener.phase("interrupt", notice)
         load.end()
         if load.gone is Gone.SILENT:
-            cutter.look_at_held()
+            cutter.check_held()
         end_canaries(rig, started.canaries)
         load.gone = _how_it_went(rig, started, load, cutter)
     except KeyboardInterrupt:
@@ -329,9 +329,9 @@ def _store(
     started: Started, load: Load, cutter: Cutter
 ) -> tuple[LoadRecord, WitnessError | None]:
     record = _record(started, load, cutter)
-    # What a part had sent that was lost or not heard is not known.  A record without
-    # that would call its rows strangers; with none, the run is judged as if this client
-    # were lost.
+    # What a part sent is not known if its result was lost or not received.  A record
+    # without that would call its rows foreign; with none, the run is judged as if this
+    # client were lost.
     try:
         failure = _close(started, record if load.is_whole else None)
     finally:
@@ -407,7 +407,7 @@ def _record(started: Started, load: Load, cutter: Cutter) -> LoadRecord:
         canary_held=cutter.canary_held,
         heard_us=started.canaries.data.heard_us() if started.canaries else None,
         host_lived=(
-            not started.manifest.lab  # whose host always lives on
+            not started.manifest.lab  # whose host keeps running
             and started.canaries is not None
             and started.canaries.answered()
         ),

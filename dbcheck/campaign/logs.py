@@ -32,14 +32,14 @@ class StoredLogs:
             self._confirmed = load.watermarks
         if len(self._confirmed) != manifest.logs:
             raise RunFormatError(
-                f"the load of {run.path} tells of {len(self._confirmed)} logs, its"
-                f" manifest of {manifest.logs}",
+                f"{run.path}: load.json lists {len(self._confirmed)} witness logs,"
+                f" manifest.json {manifest.logs}",
                 hint="Judge the run from the witness: reconcile --witness URL "
                 "--run ID --target URL.",
             )
 
     def facts(self) -> list[LogFacts]:
-        """Read all logs and say what each holds."""
+        """Read all logs and return what each holds."""
         return [
             self._reader.facts(
                 self._run.acks_path(number), self._run_id, number, confirmed

@@ -1,4 +1,4 @@
-"""losses.csv: every loss, for whoever wants more than the ranges of the report."""
+"""losses.csv: every loss, where the report shows only ranges."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def loss_lines(
 
 
 def _utc(wall_us: int) -> str:
-    """Return a moment as ISO 8601, "" if it is none: a log may say anything."""
+    """Return a moment as ISO 8601, "" if it is out of range: logs may hold anything."""
     try:
         moment = datetime.fromtimestamp(wall_us / 1e6, UTC)
     except (OverflowError, ValueError):

@@ -1,6 +1,6 @@
 """What a cycle asks of an engine that may be unable to answer.
 
-Each function says what stands for a missing ability: it is "not observable", never a
+Each function defines what a missing ability results in: "not observable", never a
 finding about the server.
 """
 
@@ -36,7 +36,7 @@ def plant_canary(
 def canary(
     engine: Engine, epoch: int, server: ServerFacts | None = None
 ) -> bool | None:
-    """Return whether the crash canary is there, None if unknown."""
+    """Return whether the crash canary is present, None if unknown."""
     if not abilities.has_crash_canary(engine):
         return None
     return engine.canary(epoch, server=server)

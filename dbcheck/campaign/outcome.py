@@ -68,7 +68,7 @@ class Outcome:
 
     @cached_property
     def result(self) -> RunResult:
-        """What came of the run, for whoever shows it."""
+        """The result of the run, as reports show it."""
         return _result_of(self)
 
     @property
@@ -78,21 +78,21 @@ class Outcome:
 
     @property
     def witness_alone(self) -> str:
-        """Why the verdict rests on the witness's word alone, "" if it does not.
+        """Why the verdict rests on the witness alone, "" if it does not.
 
-        It does unless the client's own record of its load says what the witness must
+        It does unless the client's own record of its load shows what the witness must
         hold, and a key or the run folder shows that the record is the client's.
         """
         recalled = self.run.recalled()
         if recalled.manifest:
             return (
-                "another client made this run, and no key is here that would show what"
-                " the witness has changed"
+                "another client made this run, and its key is not on this machine, so"
+                " changes by the witness would not be detected"
             )
         if recalled.load:
             return (
-                "no key is here that would show that the client's record of the load is"
-                " unchanged"
+                "the key of this run is not on this machine, so a change to the"
+                " client's record of the load would not be detected"
             )
         if self.load is None:
             return (

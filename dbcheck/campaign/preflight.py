@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 import dbcheck
 from dbcheck import clientkey, interrupt, stored
 from dbcheck.campaign import observable
-from dbcheck.campaign.host import HostCanaries, end_canaries, look_at_host
+from dbcheck.campaign.host import HostCanaries, end_canaries, inspect_host
 from dbcheck.campaign.independence import require_independent, require_other_host
 from dbcheck.campaign.known import NOTHING_KNOWN, Known
 from dbcheck.campaign.rig import Rig
@@ -38,7 +38,7 @@ from dbcheck.ports.witness import WitnessLog
 from dbcheck.runs import RunFolder, new_run_id
 
 WARM_ROWS = 4
-YOUNG_MAX_S = 10.0  # far more than a server's clock needs to tell two starts apart
+YOUNG_MAX_S = 10.0  # far more than a server's clock needs to distinguish two starts
 _MOMENT_S = 1.0
 
 
@@ -86,11 +86,11 @@ def preflight(
     witness = rig.witness.facts()
     if not rig.lab:
         require_independent(rig.engine.target, rig.witness.kind, witness)
-    if said := observable.restore_durability(rig.engine):
-        rig.listener.phase("control", said)
+    if text := observable.restore_durability(rig.engine):
+        rig.listener.phase("control", text)
     before = _server(rig)
     places = rig.engine.places(tables_of(workload.plan))
-    host, canaries = look_at_host(rig, before, places)
+    host, canaries = inspect_host(rig, before, places)
     held: HeldCanary | None = None
     try:
         apart = None if rig.lab else require_other_host(host, witness)
@@ -135,9 +135,9 @@ def _plant_canary(rig: Rig, manifest: Manifest) -> tuple[HeldCanary | None, str]
         epoch, server = manifest.epoch, manifest.before
         return observable.plant_canary(rig.engine, epoch, server), ""
     except NoCanary as error:
-        said = f"{error}. {error.hint}" if error.hint else str(error)
-        rig.listener.phase("preflight", said)
-        return None, said
+        text = f"{error}. {error.hint}" if error.hint else str(error)
+        rig.listener.phase("preflight", text)
+        return None, text
 
 
 def _new_run(rig: Rig, manifest: Manifest) -> RunFolder:
@@ -152,8 +152,8 @@ def _new_run(rig: Rig, manifest: Manifest) -> RunFolder:
     try:
         clientkey.remember(key)
     except RunWriteError as error:
-        said = f"the key of this run lies in its folder alone: {error}"
-        rig.listener.phase("preflight", said)
+        text = f"the key of this run is stored only in its folder: {error}"
+        rig.listener.phase("preflight", text)
     return run
 
 
@@ -166,10 +166,10 @@ def _server(rig: Rig) -> ServerFacts:
 
 
 def _facts(rig: Rig) -> ServerFacts:
-    """Read the server's facts once any later start can be told from its own.
+    """Read the server's facts once any later start can be distinguished from its own.
 
-    A server that tells its start to the second must be older than that first.  Raise
-    EngineError if that would take long: then its clock went back since it started.
+    A server that reports its start to the second must be older than that first.  Raise
+    EngineError if that would take long: then its clock was set back since it started.
     """
     while True:
         interrupt.require_none()
@@ -179,21 +179,22 @@ def _facts(rig: Rig) -> ServerFacts:
             return facts
         if wait_s > YOUNG_MAX_S:
             raise EngineError(
-                f"the server says that it started about {wait_s:.0f} s from now:"
-                " its clock went back meanwhile",
+                f"the server reports a start time {wait_s:.0f} s in the future:"
+                " its clock was set back",
                 hint="Restart the server now that its clock is right; if each boot"
                 " begins with a wrong one, set the hardware clock: hwclock --systohc.",
             )
         if wait_s > _MOMENT_S:
-            rig.listener.phase("preflight", f"the server is young: {wait_s:.0f} s")
+            waiting = f"waiting {wait_s:.0f} s: the server has only just started"
+            rig.listener.phase("preflight", waiting)
         time.sleep(wait_s)
 
 
 def _epoch(rig: Rig, seed: int, *, control: bool) -> int:
     """Return an epoch that no cycle on this server ever had.
 
-    Drawn, as most servers have a past that nobody knows: rows that their drives kept
-    of it, and could give back, must be no rows of this cycle.
+    Drawn at random, since the past of most servers is unknown: rows that their drives
+    kept of it, and could give back, must not count as rows of this cycle.
     """
     if rig.used_epochs is None:
         return secrets.randbelow(EPOCH_MAX) + 1
@@ -252,8 +253,8 @@ def _cut_class(rig: Rig) -> CutClass:
 def _warm(rig: Rig, started: Started) -> None:
     """Commit the first rows; see each of them, as it was sent, over another connection.
 
-    A driver that left a transaction open would make every ack of the load a lie, and
-    a trigger that changes rows every row of it a loss; here they are caught.
+    A driver that left a transaction open would make every ack of the load false, and a
+    trigger that changes rows would make each row a loss; both are caught here.
     """
     plan, before = started.plan, started.manifest.before
     session = rig.engine.open_session(plan.statements, server=before)

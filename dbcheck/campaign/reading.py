@@ -2,7 +2,7 @@
 
 A crash, a kill by an administrator, a restart and a network that fails all look like a
 broken connection.  Of these only a page that the server cannot read does it again: a
-server whose log says twice that the very process that read the rows crashed did not
+server whose log shows twice that the very process that read the rows crashed did not
 bring them back.
 """
 
@@ -57,8 +57,8 @@ _SENT_UNKNOWN = 1_000_000_000  # where the client's record of the load is lost
 class _Broken:
     """A reading that broke off.
 
-    error:   the client's words.
-    crashed: the log's words of a crash of what read the rows, "" if it has none.
+    error:   the client's message.
+    crashed: the log's lines on a crash of what read the rows, "" if it has none.
     """
 
     error: str
@@ -84,7 +84,7 @@ class Reading:
         self.tables: dict[str, TableFacts] = {}
 
     def read(self, facts: ServerFacts) -> None:
-        """Read what the server holds, and say of itself.
+        """Read the rows, and what the server reports of itself.
 
         facts: its answer of just before.  Raise NotBack if it ended meanwhile and
         takes no queries in its time, EngineError if it refuses to be read, PowerError
@@ -139,12 +139,12 @@ class Reading:
             else:
                 self.unanswered = f"{error}: {_MAY_BE_SOUND}"
         except EngineError as error:
-            said = log.why(error)
-            if not said.damage and not isinstance(error, ConnectionLost):
+            cause = log.why(error)
+            if not cause.damage and not isinstance(error, ConnectionLost):
                 raise
-            if not said.damage:
-                return _Broken(str(error), said.crashed)
-            self.failure = f"{error}: {said.damage}"
+            if not cause.damage:
+                return _Broken(str(error), cause.crashed)
+            self.failure = f"{error}: {cause.damage}"
         return None
 
     def _ask(self, facts: ServerFacts) -> None:
@@ -160,8 +160,8 @@ class Reading:
         try:
             facts, self.failure = await_facts(self._rig)
         except NotBack as error:
-            said = "; ".join(filter(None, [broke.error, broke.crashed, str(error)]))
-            raise NotBack(said, hint=error.hint) from None
+            text = "; ".join(filter(None, [broke.error, broke.crashed, str(error)]))
+            raise NotBack(text, hint=error.hint) from None
         if facts is None:
             return None
         if other := difference(self._manifest.before.identity, facts.identity):
@@ -176,7 +176,7 @@ class Reading:
             self.failure = f"{last.error}, {times}: {last.crashed}"
             return
         why = next((broke.crashed for broke in broken if broke.crashed), "")
-        why = why or "no log says why (--target-host and --server-log read it)"
+        why = why or "no log shows why (add --target-host and --server-log)"
         self.unanswered = f"{last.error}, {times}: {why}"
 
 
@@ -233,7 +233,7 @@ class _Survivors:
                     raise EngineError(
                         f"{self._manifest.target} sends more than {most:,} rows, far"
                         " more than were written",
-                        hint="See what answers at that address, and what else writes"
+                        hint="Check what answers at that address, and what else writes"
                         " to the tables; then run dbcheck reconcile.",
                     )
                 yield table, batch

@@ -1,9 +1,9 @@
-"""What does the server's log say of the time in which its rows were read?
+"""What the server's log shows of the time in which its rows were read.
 
 A server may end itself at a page that its recovery left damaged.  The client sees a
 lost connection, which proves nothing; the server's own log, from the moment at which
 the reading began, does: it names the damage and the crash, or the start after it
-(MySQL, buf0buf.cc: "Aborting because of a corrupt database page"), or it says that the
+(MySQL, buf0buf.cc: "Aborting because of a corrupt database page"), or it shows that the
 process that read the rows crashed (PostgreSQL, postmaster.c, LogChildExit).
 """
 
@@ -23,12 +23,12 @@ from dbcheck.core.table import TableSpec
 from dbcheck.core.target import HostBefore, LogMarks
 from dbcheck.errors import ConnectionLost, EngineError, HostError
 
-LOOK_S = 10.0  # a server that dumps a page and a stack trace takes a second
+LOG_WAIT_S = 10.0  # a server that dumps a page and a stack trace takes a second
 POLL_S = 0.2
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class Cause:
     """What is known of why the reading broke off; both are "" if nothing is.
 
     damage:  the server ended itself at damaged data; certain.
@@ -45,7 +45,7 @@ class ReadingLog:
     def __init__(self, rig: Rig, before: HostBefore | None, facts: ServerFacts) -> None:
         """Note where the log ends, if the run has one; never raises.
 
-        before: what tells where it is, and where it stood before the load.
+        before: where it is, and where it ended before the load.
         """
         self._rig, self._before = rig, before
         self._facts = facts
@@ -55,26 +55,26 @@ class ReadingLog:
             with contextlib.suppress(HostError):
                 self._marks = rig.host.mark_log(self._path)
 
-    def why(self, error: EngineError) -> Said:
-        """Return what the log says of *error*, once it says anything of that.
+    def why(self, error: EngineError) -> Cause:
+        """Return what the log shows of the cause of *error*, once it shows any.
 
         Raise PowerError if what failed was the rig and not the server.
         """
         session = error.session if isinstance(error, ConnectionLost) else None
-        ends_s = time.monotonic() + LOOK_S
+        ends_s = time.monotonic() + LOG_WAIT_S
         while True:
             interrupt.require_none()
             if failure := self._rig.power.failure():
-                return Said(damage=failure)
+                return Cause(damage=failure)
             text = self._logged()
             if text is None:
-                return Said()
-            said = Said(
+                return Cause()
+            cause = Cause(
                 "; ".join(damage_that_ended(text)),
                 "; ".join(crash_of(text, session)) if session is not None else "",
             )
-            if said != Said() or time.monotonic() >= ends_s:
-                return said
+            if cause != Cause() or time.monotonic() >= ends_s:
+                return cause
             time.sleep(POLL_S)
 
     def damage(self, tables: Sequence[TableSpec]) -> str:

@@ -26,14 +26,14 @@ def read_survivors(
 ) -> AfterRecord:
     """Wait until the server is back, read its table, store and return what was found.
 
-    failed: the record of an earlier look, at which the server had failed.  It stands
-    unless the rows of that very server can be read now.
+    failed: the record of an earlier reconciliation, in which the server had failed.  It
+    stands unless the rows of that very server can be read now.
     Raise UsageError, with nothing stored, if another server is asked, at another
     address, than the one that took the load.
 
     Nothing is written to the server.  A table that is gone or damaged, or a server
     that its own data keep from coming back, is a finding and not an error; so is one
-    that is not back in its time for another reason, which is final in no way.  Raise
+    that is not back in its time for another reason, which is not final.  Raise
     PowerError if what failed was the rig and not the server.
     """
     missing = False
@@ -93,9 +93,9 @@ def _clock_of(manifest: Manifest) -> int | None:
 
 
 def _after_a_failure(after: AfterRecord, failed: AfterRecord) -> AfterRecord:
-    """Return *after* with what only the earlier look could see.
+    """Return *after* with what only the earlier reconciliation could read.
 
-    The canaries were read at that look, and removed then.
+    It read the canaries and removed them.
     """
     host = after.host
     if host is not None and failed.host is not None:
@@ -107,7 +107,7 @@ def _after_a_failure(after: AfterRecord, failed: AfterRecord) -> AfterRecord:
     return replace(after, host=host, failed_before=failed.failure)
 
 
-def _absent(rig: Rig, run: RunFolder, manifest: Manifest, said: str) -> AfterRecord:
+def _absent(rig: Rig, run: RunFolder, manifest: Manifest, text: str) -> AfterRecord:
     """Store why the server is not back: its data, or what may be no fault of its own.
 
     In the latter case the canaries stay for whoever reconciles the run.
@@ -118,17 +118,17 @@ def _absent(rig: Rig, run: RunFolder, manifest: Manifest, said: str) -> AfterRec
     absence = judge_absence(Case(manifest, run.load(), run.restore(), unread))
     failure, unanswered = "", ""
     if absence.failure:
-        failure = f"{said}; {absence.failure}"
+        failure = f"{text}; {absence.failure}"
         host = ask_of_run(rig, run, manifest, None)
     else:
-        unanswered = f"{said}; {absence.doubt}"
+        unanswered = f"{text}; {absence.doubt}"
     return _stored(
         run, replace(unread, failure=failure, host=host, unanswered=unanswered)
     )
 
 
 def _stored(run: RunFolder, after: AfterRecord) -> AfterRecord:
-    """Store what was found, and the server's log beside it for whoever wants it all."""
+    """Store what was found, and the server's log beside it in full."""
     if after.host is not None and after.host.log is not None:
         run.write_lines("server.log", [after.host.log.text])
     run.write_after(after)

@@ -22,7 +22,7 @@ class Preparing(Protocol):
     """A power switch with work to do before it can cut at once."""
 
     def prepare(self) -> None:
-        """Connect, and look whether a cut can be made; raise PowerError if not.
+        """Connect, and check whether a cut can be made; raise PowerError if not.
 
         cut() does so itself where it was not done.
         """
@@ -58,7 +58,7 @@ class Rig:
     used_epochs: of all cycles that the server ever saw, where each is known and the
               seed may decide the next; None else.
     reached:  how deep this switch was seen to go on the idle host, if it was.
-    class_assumed: nobody declared what the human who cuts takes the power from.
+    class_assumed: it was not declared what the human who cuts takes the power from.
     before_load: called in each cycle once its preflight has passed.
     """
 

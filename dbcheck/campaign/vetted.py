@@ -33,10 +33,10 @@ def ask_of_run(
 ) -> HostAfter | None:
     """Do what ask_host() does, as far as the manifest of *run* may be trusted.
 
-    server: what the server tells now, None if it does not answer.
+    server: what the server reports now, None if it does not answer.
     """
-    told = manifest.host
-    if rig.host is None or told is None or not run.recalled().manifest:
+    recorded = manifest.host
+    if rig.host is None or recorded is None or not run.recalled().manifest:
         return ask_host(rig, manifest, remove=remove)
     if server is None:
         return None
@@ -47,45 +47,45 @@ def ask_of_run(
         facts = rig.host.facts(directory, places)
     except (EngineError, HostError) as error:
         return HostAfter(None, None, None, str(error))
-    before = vetted(told, facts, (rig.log_path, server.server_log))
+    before = vetted(recorded, facts, (rig.log_path, server.server_log))
     return ask(rig.host, rig.listener, before, places, remove=remove)
 
 
 def log_of_run(
     rig: Rig, run: RunFolder, manifest: Manifest, server: ServerFacts
 ) -> HostBefore | None:
-    """Return what *manifest* tells of the server's log, None if that may not be used.
+    """Return what *manifest* records of the server's log, None if that may not be used.
 
     server: as in ask_of_run().
     """
-    told = manifest.host
-    if told is None or not run.recalled().manifest:
-        return told
-    return told if _knows(told, (rig.log_path, server.server_log)) else None
+    recorded = manifest.host
+    if recorded is None or not run.recalled().manifest:
+        return recorded
+    return recorded if _knows(recorded, (rig.log_path, server.server_log)) else None
 
 
-def vetted(told: HostBefore, facts: TargetFacts, logs: Sequence[str]) -> HostBefore:
-    """Return *told* without names of files that the server and its host do not give.
+def vetted(recorded: HostBefore, facts: TargetFacts, logs: Sequence[str]) -> HostBefore:
+    """Return *recorded* without file names that the server and its host do not give.
 
-    facts: of the host, now.  logs: where the user or the server says that its log is.
+    facts: of the host, now.  logs: where its log is, by the user or the server.
     """
-    known_log = _knows(told, logs)
+    known_log = _knows(recorded, logs)
     return replace(
-        told,
-        facts=replace(told.facts, data_directory=facts.data_directory),
-        canary_folder=_known_folder(told.canary_folder, facts),
-        log_path=told.log_path if known_log else "",
-        log_marks=told.log_marks if known_log else {},
+        recorded,
+        facts=replace(recorded.facts, data_directory=facts.data_directory),
+        canary_folder=_known_folder(recorded.canary_folder, facts),
+        log_path=recorded.log_path if known_log else "",
+        log_marks=recorded.log_marks if known_log else {},
         elsewhere=tuple(
             replace(each, folder=_known_folder(each.folder, facts))
-            for each in told.elsewhere
+            for each in recorded.elsewhere
         ),
     )
 
 
-def _knows(told: HostBefore, logs: Sequence[str]) -> bool:
-    """Say whether *logs* name the log of *told*, and so alone all files that it is."""
-    return told.log_path.startswith("/") and told.log_path in logs
+def _knows(recorded: HostBefore, logs: Sequence[str]) -> bool:
+    """Return whether *logs* name the log of *recorded*, and so all its files."""
+    return recorded.log_path.startswith("/") and recorded.log_path in logs
 
 
 def _known_folder(folder: str, facts: TargetFacts) -> str:

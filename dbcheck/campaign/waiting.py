@@ -21,7 +21,7 @@ def wait_for_server(rig: Rig) -> str:
     the rig and not the server.
     """
     rig.listener.phase("restore", f"waiting up to {rig.limits.return_s:.0f} s")
-    began, told = time.monotonic(), ""
+    began, shown = time.monotonic(), ""
     while True:
         interrupt.require_none()
         reason = rig.engine.ready()
@@ -35,17 +35,17 @@ def wait_for_server(rig: Rig) -> str:
                 f"the server took no queries within {waited_s:.0f} s: {reason}",
                 hint=RECONCILE,
             )
-        if reason != told and waited_s > PATIENCE_S:
+        if reason != shown and waited_s > PATIENCE_S:
             rig.listener.phase("restore", reason)
-            told = reason
+            shown = reason
         time.sleep(POLL_S)
 
 
 def await_facts(rig: Rig) -> tuple[ServerFacts | None, str]:
     """Return the server's facts once it takes queries, or None and why it never will.
 
-    A server that crashes still takes queries for a moment: a connection that breaks is
-    no answer, and it is asked again.  Raise as wait_for_server() does.
+    A server that crashes still takes queries for a moment, so after a connection that
+    breaks it is asked again.  Raise as wait_for_server() does.
     """
     ends_s = time.monotonic() + rig.limits.return_s
     while True:

@@ -59,7 +59,7 @@ def count(body: bytes) -> int:
     """Return how many acks *body* holds; raise ValueError if no body is that long."""
     acks, rest = divmod(len(body) - _BASE.size, _ENTRY.itemsize)
     if rest or not 1 <= acks <= ACKS_PER_BODY_MAX:
-        raise ValueError(f"{len(body)} bytes are no body of acks")
+        raise ValueError(f"{len(body)} bytes cannot be a body of acks")
     return acks
 
 

@@ -8,7 +8,7 @@ import enum
 class Apart(enum.Enum):
     """What was compared before the load; on one host the run is refused."""
 
-    IDS = "ids"  # machine and boot ids that both hosts told
+    IDS = "ids"  # machine and boot ids that both hosts reported
     ADDRESSES = "addresses"
 
 

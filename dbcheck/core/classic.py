@@ -1,6 +1,6 @@
 """Reconciles a table of the classic plan, whose rows have an id and nothing else.
 
-An id is all there is to recognise a row by.  It names one insert as long as the
+A row is recognised by its id alone.  It names one insert as long as the
 server hands out no id twice, which holds while nothing writes between the cut
 and the reading; a content cannot be checked at all.
 
@@ -54,7 +54,7 @@ def reconcile_ids(seen: Observed, table: TableSpec) -> Reconciliation:
     else:
         in_flight = max(1, int(np.count_nonzero(per_session)))
         legal = seen.window_acks + in_flight
-    # Nothing tells which ids are another run's, or whether there was one at all.
+    # Nothing shows which ids are another run's, or whether there was one.
     strangers = max(0, surplus - legal)
     recovered = min(surplus, in_flight)
     rows_before = sum(before.rows_by_epoch.values())
@@ -76,7 +76,7 @@ class _Ids:
     """Where the mark of each id is: ids in a row have places in a row.
 
     Ids that lie so far apart that the gaps would take more memory than the ids
-    themselves, as with a large auto_increment_increment, are kept and looked up.
+    themselves, as with a large auto_increment_increment, are kept and searched.
     """
 
     def __init__(self, acks: AckStream, survivors: SurvivorStream) -> None:
@@ -215,7 +215,7 @@ def _acked_losses(
 
 
 def _missing_after(acks: AckStream, marks: _Marks, per_session: Ints) -> Ints:
-    """Return, by session, the last seq whose row is there."""
+    """Return, by session, the last seq whose row is present."""
     last = np.zeros_like(per_session)
     for batch in acks():
         there: AckArray = batch[~marks.gone(batch["row_id"])]

@@ -1,7 +1,7 @@
 """The control: a cycle whose sessions are acked too early, so that it must lose.
 
 If it does not, the cut does not reach what is at risk or dbcheck does not see what is
-gone, and nothing that the same rig passes is worth anything.
+gone, and a PASS of the same rig proves nothing.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from dataclasses import dataclass
 class ControlOutcome(enum.Enum):
     """What a control showed; the value is what is stored."""
 
-    LOST = "lost"  # a tail, as it must
+    LOST = "lost"  # a tail, as expected
     BLIND = "blind"  # it was weak and a fair test, and lost nothing
-    UNFAIR = "unfair"  # it was not weak, or no fair test
+    UNFAIR = "unfair"  # it was not weak, or not a fair test
     FAILED = "failed"  # it lost what no weak session can lose
 
 

@@ -32,7 +32,7 @@ class CutClass(enum.Enum):
 
     @property
     def reaches_drives(self) -> bool:
-        """Say whether a cut takes the drives' power too, though nobody measured it."""
+        """Say whether a cut reaches the drives' power, as assumed and not measured."""
         return self in (CutClass.AC, CutClass.DC_RAIL, CutClass.LAB_DRIVE)
 
     @property
@@ -41,7 +41,7 @@ class CutClass(enum.Enum):
         return self in (CutClass.HYPERVISOR_KILL, CutClass.RESET, CutClass.PROCESS)
 
     def leaves_open(self, depth: Depth | None) -> str:
-        """Return what a cut says nothing of; "" if that is nothing above the drives.
+        """Return what a cut does not test; "" if it tests all down to the drives.
 
         depth: how deep it was seen to go, None if that was not measured.
         """
@@ -64,11 +64,11 @@ def shown(cuts: Iterable[tuple[str, str]]) -> str:
         if name:
             of_class = seen.setdefault(CutClass(name), set())
             of_class.update({Depth(depth)} if depth else ())
-    said = []
+    parts = []
     for one, depths in seen.items():
         deepest = max(depths, key=lambda depth: depth.rank, default=None)
-        said.append("; ".join(filter(None, (one.value, one.leaves_open(deepest)))))
-    return ". ".join(said)
+        parts.append("; ".join(filter(None, (one.value, one.leaves_open(deepest)))))
+    return ". ".join(parts)
 
 
 # What an inventory or a flag may declare; the rest is known without that.
@@ -98,5 +98,5 @@ _OPEN = {
     CutClass.PROCESS: "only the server's memory was lost, so this says nothing about "
     "the operating system or the drives",
     CutClass.UNKNOWN: "whether the drives lost their power is not known, so this says "
-    "nothing about their caches (dbcheck_power_class declares it)",
+    "nothing about their caches (set dbcheck_power_class)",
 }

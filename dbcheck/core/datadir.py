@@ -1,7 +1,7 @@
 """Is a directory on the target's host the one that the server keeps its data in?
 
 In a container, beside a second server or after a move, the path that a server names may
-hold nothing, another server's data, or an old copy of its own.  Its drives then say
+hold nothing, another server's data, or an old copy of its own.  Its drives then show
 nothing of the server's, so nothing may be measured there.
 """
 
@@ -17,14 +17,14 @@ _EARLIER_MAX_S, _LATER_MAX_S = 5, 300
 
 @dataclass(frozen=True, slots=True)
 class DataNames:
-    """What the files in a directory say of whose data it holds.
+    """What the files in a directory show of whose data it holds.
 
     empty:             nothing is in it.
     system_identifier: PostgreSQL's, of global/pg_control, in decimal.
     started_s:         when the server on it started, of PostgreSQL's postmaster.pid, in
                        seconds since the epoch.
     server_uuid:       MySQL's, of auto.cnf.
-    marks:             the words that dbcheck left in tables of MariaDB.
+    marks:             the marks that dbcheck left in tables of MariaDB.
     unreadable:        name of one of these -> why it is "", None or not whole.
     """
 
@@ -39,7 +39,7 @@ class DataNames:
 def other_data(identity: Mapping[str, str], started_us: int, found: DataNames) -> str:
     """Return why a directory is not the server's, "" if nothing speaks against it.
 
-    identity, started_us: what the server says over SQL, see core.server.ServerFacts.
+    identity, started_us: what the server reports over SQL, see core.server.ServerFacts.
     """
     if found.empty:
         return "it is empty"
@@ -68,12 +68,12 @@ def unmarked(mark: str, found: DataNames) -> str:
 
 def _other_start(started_us: int, found: DataNames) -> str:
     if found.started_s is None:
-        why = found.unreadable.get("started_s", "its postmaster.pid names no start")
+        why = found.unreadable.get("started_s", "its postmaster.pid has no start time")
         return f"no server runs on it: {why}"
     later_s = started_us // 1_000_000 - found.started_s
     if -_EARLIER_MAX_S <= later_s <= _LATER_MAX_S:
         return ""
     return (
-        "the server that runs, or ran, on it is another one: by its postmaster.pid it "
+        "a different server runs, or ran, on it: by its postmaster.pid it "
         f"started {abs(later_s):,} s {'before' if later_s > 0 else 'after'} this one"
     )

@@ -1,4 +1,4 @@
-"""How deep did a cut go?  What became of data that nobody flushed tells.
+"""How deep a cut went, by what became of data that were never flushed.
 
 Two canaries write beside the server.  The records of the one are appended through
 the page cache, the blocks of the other go past it to the drive (O_DIRECT), and
@@ -71,7 +71,7 @@ class Depth(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """How far one canary came, for certain: later ones may have been completed too.
+    """How far one canary surely came: later writes may have been completed too.
 
     last:   the highest number known to be completed; 0 if none is.
     before: the highest RECENT_S earlier.  The kernel writes the page cache back in
@@ -137,7 +137,7 @@ class Remains:
     attributes: int = 0
 
     def __post_init__(self) -> None:
-        """Refuse what no canaries leave, or what would take ages to look through."""
+        """Refuse what no canaries leave, or what would take too long to check."""
         sizes = (sum(last - first + 1 for first, last in r.found) for r in self.rings)
         pairs = [*self.buffered, *(pair for ring in self.rings for pair in ring.found)]
         if not (
@@ -163,7 +163,7 @@ class Ground:
 
     @property
     def _options(self) -> dict[str, str]:
-        """Return the mount options in force, each with the words that it is set by."""
+        """Return the mount options in force, each with the text that it is set by."""
         mounted = {option: option for option in self.mount_options.split(",")}
         of_files = {
             option: f"the attribute {name}"
@@ -210,8 +210,8 @@ class Ground:
 class Tally:
     """One canary, all its rings together.
 
-    wrote:   how many writes were completed, for certain.
-    checked: how many of the last of them were looked for; lost: of these, gone.
+    wrote:   how many writes were surely completed.
+    checked: how many of the last of them were checked; lost: of these, gone.
     """
 
     wrote: int
@@ -231,7 +231,7 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class DepthFinding:
-    """The depth of one cut; None if the canaries do not tell.
+    """The depth of one cut; None if the canaries do not show it.
 
     reasons: sentences, the decisive one first.
     """
@@ -246,7 +246,7 @@ def find_depth(completed: Completed, remains: Remains, ground: Ground) -> DepthF
     """Return how deep a cut went, given what was completed and what is left."""
     missing = remains.missing
     if not missing and len(remains.rings) != len(completed.direct):
-        missing = f"{len(remains.rings)} rings are there, not {len(completed.direct)}"
+        missing = f"{len(remains.rings)} rings were found, not {len(completed.direct)}"
     if missing:
         written = sum(ring.last for ring in completed.direct)
         reason = f"the canaries cannot be read after the cut: {missing}"
@@ -311,7 +311,7 @@ def _decide(buffered: Tally, direct: Tally, ground: Ground) -> tuple[Depth | Non
             "the page cache survived: the operating system kept running, or shut "
             "down in an orderly way"
         )
-    return None, "the buffered canary completed nothing that could be looked for"
+    return None, "the buffered canary completed nothing that could be checked"
 
 
 def _no_more(direct: Tally, ground: Ground) -> str:

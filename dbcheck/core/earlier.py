@@ -68,14 +68,14 @@ class Earlier:
     """Counts and weighs what is left of each earlier epoch.
 
     foreign: intact rows of other runs, which were not there when the table was counted.
-    losses:  rows that are not what their checksum says, or stand twice; in parts.
+    losses:  rows that do not match their checksum, or occur twice; in parts.
     damaged: kind of loss -> how many of them were there when the table was counted.
-    altered: rows that are not what their checksum says, and perhaps were not when the
-             table was counted either: no claim.
+    altered: rows that do not match their checksum, and perhaps did not when the table
+             was counted either: no claim.
     """
 
     def __init__(self, before: TableFacts) -> None:
-        """Expect what stands in *before*."""
+        """Expect what *before* counts."""
         self._before = before
         self._epochs = np.array(sorted(before.rows_by_epoch), np.int64)
         self._totals = EpochTotals()
@@ -108,12 +108,12 @@ class Earlier:
             self._different.append(records[different & known])
 
     def look_again(self, survivors: Callable[[], Iterable[Records]]) -> None:
-        """Settle what could not be while rows still came in.
+        """Settle what could not be while rows were still being read.
 
-        Tell rows that changed since the table was counted from those that may have
-        changed before, and rows that stand twice from rows that came late.  A row whose
-        transaction was open when the table was counted has an id from before and is no
-        loss, whoever sent it.
+        Distinguish rows that changed since the table was counted from those that may
+        have changed before, and rows that occur twice from rows that came late.  A row
+        whose transaction was open when the table was counted has an id from before and
+        is no loss, whoever sent it.
         """
         self._sort_different()
         for epoch, rows in self._before.rows_by_epoch.items():
@@ -169,7 +169,7 @@ class Earlier:
     def lost(self) -> dict[int, int]:
         """Return epoch -> rows of it that are gone, at least.
 
-        The weight of an epoch with rows that are listed as changed tells nothing more.
+        The weight of an epoch with rows that are listed as changed shows nothing more.
         """
         before = self._before
         weights = {

@@ -24,7 +24,7 @@ _CHUNK_BYTES = 1 << 17  # stays in a core's own cache
 
 
 def crc32_of_words(*words: Ints | int) -> Sums:
-    """Return for each row the CRC-32 of its words, each 64 bits, little-endian.
+    """Return for each row the CRC-32 of its 64-bit words, little-endian.
 
     A word is a column, or a number that all rows share; one at least is a column, and
     none is empty.  CRC-32 is affine over GF(2): what another byte changes depends on

@@ -1,4 +1,4 @@
-"""How a server went out of a load's sight."""
+"""How a load saw its server end."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import enum
 class Gone(enum.Enum):
     """What a load saw of the end of its server; the value is what is stored."""
 
-    NEVER = ""  # it went on answering
+    NEVER = ""  # it kept answering
     BROKEN = "broken"  # every connection broke
     SILENT = "silent"  # no reply came any more
-    STALLED = "stalled"  # it was silent, and then went on answering
-    UNSEEN = "unseen"  # the client stopped looking
+    STALLED = "stalled"  # it was silent, then answered again
+    UNSEEN = "unseen"  # the client stopped watching

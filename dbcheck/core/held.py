@@ -9,7 +9,7 @@ class HeldCanary(Protocol):
     """A session whose orderly end commits the canary that it planted."""
 
     def is_held(self) -> bool:
-        """Say whether the session still lives, as far as is seen without asking."""
+        """Say whether the session is still open, as far as is known without a query."""
 
     def close(self) -> None:
         """End the session; never raises."""

@@ -1,4 +1,4 @@
-"""What a client can truthfully say about a cycle: operations sent, acks received."""
+"""What a client knows of a cycle: operations sent, acks received."""
 
 from __future__ import annotations
 

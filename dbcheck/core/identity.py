@@ -1,4 +1,4 @@
-"""What tells one host from another."""
+"""What identifies a host."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An index that disagrees with its table: a loss though every row is there."""
+"""An index that disagrees with its table: a loss even if no row is missing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class IndexLoss:
     reason: why table and index disagree.
     rows:   on how many rows, at least.
     ids:    of the rows that the index does not find, in their order, as far as they
-            were looked up.
+            were checked.
     """
 
     reason: str

@@ -1,6 +1,6 @@
 """What kind of block device a layer is, as its names show it.
 
-Device-mapper devices bear their owner's name in front of their UUID.  LVM's is "LVM-",
+Device-mapper devices have their owner's name in front of their UUID.  LVM's is "LVM-",
 64 characters of the volume, and a suffix for volumes of its own, whose names it refuses
 to users (lvm2, lib/misc/lvm-string.c: build_dm_uuid, is_reserved_lvname).  They show
 what the volume above them is made with; its own UUID does not.

@@ -15,22 +15,24 @@ from dbcheck.core.acks import AckArray
 class LossKind(enum.Enum):
     """What went wrong with a row; every member is a reason for FAIL."""
 
-    MISSING_TAIL = "missing-tail"  # acked, gone, and so is all after it in its session
+    MISSING_TAIL = (
+        "missing-tail"  # acked, missing, and so is all after it in its session
+    )
     MISSING_HOLE = (
-        "missing-hole"  # acked, gone, while a later one of its session is there
+        "missing-hole"  # acked, missing, while a later one of its session is present
     )
-    CORRUPT = "corrupt"  # acked, there, but not with the content that was sent
-    DUPLICATE = "duplicate"  # one operation stands in the table twice
+    CORRUPT = "corrupt"  # acked, present, but not with the content that was sent
+    DUPLICATE = "duplicate"  # one operation is in the table twice
     UNEXPECTED = (
-        "unexpected"  # there, but no operation of the run can have put it there
+        "unexpected"  # present, but no operation of the run can have written it
     )
-    STALE = "stale"  # an acked update is gone: the row holds an older version
-    TORN = "torn"  # one part of a transaction is there and another is not
-    INDEX_MISMATCH = "index-mismatch"  # there, and its index does not find it
+    STALE = "stale"  # an acked update is missing: the row holds an older version
+    TORN = "torn"  # one part of a transaction is present and another is not
+    INDEX_MISMATCH = "index-mismatch"  # present, and its index does not find it
 
 
 class Loss(NamedTuple):
-    """One row that is not as it must be.
+    """One row that is missing, or not as it was sent.
 
     session, seq: of its key; -1 where the row has no key of this run.
     row_id:       the id that was acked, or the one found if nothing was acked.
@@ -98,7 +100,7 @@ def without_key(kinds: Codes, row_ids: npt.NDArray[np.int64]) -> LossArray:
 
 
 class Losses(Sequence[Loss]):
-    """Losses in columns; an object is made for one when it is looked at."""
+    """Losses in columns; an object is made for one when it is read."""
 
     def __init__(self, columns: LossArray) -> None:
         """Hold *columns* of LOSS."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 
 class Stratum(enum.Enum):
-    """What goes on when the power is cut."""
+    """What the server does when the power is cut."""
 
     RAMP_UP = "ramp-up"  # the sessions have just begun
     STEADY = "steady"
@@ -83,6 +83,6 @@ def missed(
     if due_us is None or went_us is None:
         return "when the cut came is not known"
     if stratum is Stratum.HOLD and last_ack_us is not None and last_ack_us > due_us:
-        return "the sessions went on before the power went"
+        return "the sessions resumed before the power went"
     late_s = (went_us - due_us) / 1e6
     return f"the cut came {late_s:.1f} s late" if late_s > LATE_MAX_S else ""

@@ -15,7 +15,7 @@ SurvivorStream = Callable[[], Iterable[Records]]
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What the client says of its sessions.
+    """What the client recorded of its sessions.
 
     sent, acked: session -> operations sent, acks received.
     """

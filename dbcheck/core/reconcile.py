@@ -39,13 +39,13 @@ class Reconciliation:
     """The fate of every ack and of every survivor.
 
     confirmed:    acks that the witness holds.
-    kept:         of these, there and intact.
-    recovered:    there, sent, never acked: the reply was cut off; legal.
-    unconfirmed:  there, perhaps acked, not confirmed by the witness; no claim.
+    kept:         of these, present and intact.
+    recovered:    present, sent, never acked: the reply was cut off; legal.
+    unconfirmed:  present, perhaps acked, not confirmed by the witness; no claim.
     foreign:      rows of other runs, intact: they wrote at the same time; no claim.
     earlier:      rows of earlier cycles that are still there.
     earlier_lost: epoch -> rows of it that are gone, at least.
-    losses:       every row that is not as it must be.
+    losses:       every row that is missing, or not as it was sent.
     earlier_damaged: kind of loss -> how many of these are rows of earlier cycles.
     earlier_altered: rows of earlier runs with another content than was written, which
                   nothing shows to have been sound before the load; no claim.
@@ -78,7 +78,7 @@ class Reconciliation:
     def earlier_counts(self) -> dict[str, int]:
         """Losses among the rows of earlier cycles by kind; only kinds that occur.
 
-        Of those that are gone no order is known, so they are holes.
+        The order of those that are gone is not known, so they are holes.
         """
         found = Counter(self.earlier_damaged)
         if gone := sum(self.earlier_lost.values()):
@@ -110,7 +110,7 @@ def count_acks(stream: AckStream) -> Ints:
 
 
 def require_claimed(counted: Ints, claim: Claim | None) -> None:
-    """Raise LogDamaged if the log holds acks that the client says it never got."""
+    """Raise LogDamaged if the log holds acks that the client never received."""
     if claim is None:
         return
     for session in np.flatnonzero(counted):
@@ -180,7 +180,7 @@ class _Marks:
 
     @property
     def kept(self) -> int:
-        """How many acked rows are there once, intact."""
+        """How many acked rows are present once and intact."""
         return sum(
             int(np.count_nonzero(marks == _SEEN)) for _, marks in self._in_parts()
         )
@@ -314,7 +314,7 @@ def _sort_surplus(
     """Return how many rows beyond the acks were recovered, unconfirmed, and the rest.
 
     A row whose content is what the schedule computes for its key was sent by the
-    run: nobody else has the seed.  It is legal as far as the client can have sent
+    run: no one else has the seed.  It is legal as far as the client can have sent
     it before the cut.  Raise LogDamaged if one shows that acks are gone from the log.
     """
     recovered = unconfirmed = 0
@@ -370,6 +370,6 @@ def _require_in_window(
         lacking[session] = max(before, lacking.get(session, 0))
     if (acks := sum(lacking.values())) > window_acks:
         raise LogDamaged(
-            f"rows are there, intact, that were sent after {acks} acks that the log"
+            f"intact rows were found that were sent after {acks} acks that the log"
             f" lacks, and never more than {window_acks} were unconfirmed"
         )

@@ -46,7 +46,7 @@ class Manifest:
     reached:       how deep the switch was seen to go on the idle host, if it was.
     lab:           the lab's spec, if the rig is a lab; {} else.
     host:          what the target's host reported, None without --target-host.
-    control:       this run is a control: its sessions were relaxed.
+    control:       this run is a control: its sessions were weakened.
     tables:        what each table held, by its name.
     controls:      what the controls before this run showed, if there were any.
     moment:        when the cut is to come, if a campaign drew it.
@@ -55,7 +55,7 @@ class Manifest:
     no_canary:     why there is no crash canary, "" if there is one.
     apart:         what showed that the witness is not on the target's host, None in a
                    lab.
-    restore_command: what a user types to give back the power that this run cuts; "" if
+    restore_command: what a user types to restore the power that this run cuts; "" if
                    nothing can be typed, as where a human cuts.
     """
 
@@ -91,7 +91,7 @@ class Manifest:
     sizes_by_epoch: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse a run that no dbcheck can have made."""
+        """Refuse values that no run can have."""
         if not 1 <= self.logs <= LOGS_MAX:
             raise ValueError(f"a run cannot have {self.logs} logs")
         if not 0 <= self.seed < 1 << 63 or not 1 <= self.epoch <= EPOCH_MAX:
@@ -125,13 +125,13 @@ class LoadRecord:
                  None if that is not known of a log.
     windows:     the largest windows seen, by the log's number.
     refusals:    errors that the server answered instead of an ack.
-    farewells:   what it said to the sessions that it ended itself.
+    farewells:   its messages to the sessions that it ended itself.
     canaries:    how far the canaries came, None if there were none.
     canaries_elsewhere: the same of HostBefore.elsewhere, each.
     heard_us:    when their last report came: the host had its power until then.
     host_lived:  the host still answered when the load was over; not asked of a lab's.
                  None: it was not asked.
-    switched_us: when the switch said that it had cut, None if it did not.
+    switched_us: when the switch reported that it had cut, None if it did not.
     due_us:      when the cut was to come; None if it never was.
     no_checkpoint: why there was none although the cut was to come in its midst.
     cut_failed:  why the switch failed once it was asked to cut, "" if it did not: the
@@ -139,7 +139,7 @@ class LoadRecord:
     settings:    the server's just before the cut, None if they were not read.
     log:         where the server's log stood when the load began and just before the
                  cut; None if either is not known.
-    canary_held: the session that holds the crash canary, if it needs one, still lived
+    canary_held: the session that holds the crash canary, if it needs one, was open
                  just before the cut; before one by hand, as far as is known.
     """
 
@@ -172,7 +172,7 @@ class LoadRecord:
 
 @dataclass(frozen=True, slots=True)
 class RestoreRecord:
-    """That the power was given back.
+    """That the power was restored.
 
     off_s: seconds without power, 0 or more, None if that was not measured.
     """
@@ -203,9 +203,9 @@ class AfterRecord:
     canary: whether the row that recovery from a crash removes was still there, None
             if there was none or it could not be read.
     host:   what the target's host reported, None without --target-host.
-    missing: the server is there and has no such table.
-    log:    what the server said over SQL that it logged since the preflight, None if
-            it does not tell.
+    missing: the server answers and has no such table.
+    log:    what the server logged since the preflight, read over SQL; None if it cannot
+            be read so.
     index:  why the table's index, read after the table, disagrees with it; None if it
             does not.
     unanswered: why the server took no queries in its time, where its data may not be
@@ -216,7 +216,7 @@ class AfterRecord:
     failed_before: the failure that was on record when the server took queries after
             all, "" if there was none.
     answered_us: when the server was first seen to take queries again, on the clock of
-            LoadRecord; None if it did not, or if that clock does not tell.
+            LoadRecord; None if it did not, or if that clock cannot show it.
     """
 
     facts: ServerFacts | None

@@ -76,7 +76,7 @@ def _acked(acks: AckStream) -> Ints:
 
 
 def _newest_rows(rows: SurvivorStream, epoch: int, slots: int) -> tuple[Ints, Ints]:
-    """Return, by session and slot, the newest operation whose row is there, 0 if none.
+    """Return, by session and slot, the newest operation with a row, 0 if none.
 
     First by the intact rows, then by all: the key of a row that is not intact may be
     right or wrong.
@@ -120,7 +120,7 @@ class _Found:
             elif seq and row <= self._acked[session]:
                 found.append(Loss(LossKind.STALE, session, row, row_id, -1))
                 kept_less += 1
-            else:  # no register at all, or that of an operation that was not acked
+            else:  # no register, or that of an operation that was not acked
                 found.append(Loss(LossKind.TORN, session, row, row_id, -1))
                 kept_less += row <= int(self._acked[session])
         names = inserted["session"].astype(np.int64) << 32 | inserted["seq"]
@@ -143,7 +143,7 @@ class _Found:
             elif record["content"] == DIFFERENT:
                 newest = int(self._newest[name])
                 bad.append(Loss(LossKind.CORRUPT, session, newest or -1, row_id, -1))
-                held[name] = newest, row_id  # nothing else can be said of it
+                held[name] = newest, row_id  # nothing else is known of it
             else:
                 held[name] = seq, row_id
         return held, bad

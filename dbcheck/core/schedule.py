@@ -37,9 +37,9 @@ _COUNTER = struct.Struct(">HHIQ")  # session, part, seq, place of the block in t
 def epoch_of(seed: int, *, control: bool, used: Container[int]) -> int:
     """Return the first epoch that *seed* decides and that is not among *used*.
 
-    Only for a server whose whole life is known: a seed that is used again on the same
-    drive would make the same rows, and those that the drive had kept of the first run
-    would stand in for those that it lost of the second.
+    Only for a server whose whole history is known: a seed that is used again on the
+    same drive would make the same rows, and those that the drive had kept of the first
+    run would stand in for those that it lost of the second.
     control: of a control, whose epochs are others.
     """
     digests = (
@@ -97,7 +97,7 @@ class Schedule:
         sizes, epoch = self.payload_bytes, self.epoch
         if not sizes:
             return epoch, session, seq, 0, b"", 0
-        # As payload() and checksum() say, in half the time.
+        # As payload() and checksum() compute it, in half the time.
         size = sizes[0]
         if len(sizes) > 1:
             name = _SEED_OPERATION.pack(self.seed, session, seq)

@@ -1,4 +1,4 @@
-"""What a server says of itself."""
+"""What a server reports of itself."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class LogPosition:
 
 @dataclass(frozen=True, slots=True)
 class ServerFacts:
-    """What a server says of itself, read over an ordinary connection.
+    """What a server reports of itself, read over an ordinary connection.
 
     product:    "PostgreSQL", "MariaDB" or "MySQL".
     version:    as the server spells it, e.g. "15.18".
@@ -32,7 +32,7 @@ class ServerFacts:
     clock_us:   server's own clock when these facts were read.
     settings:   effective in the session that asked: name -> value as text.
     unreadable: fact -> why it could not be read.
-    log:      see LogPosition; None if the server does not tell.
+    log:      see LogPosition; None if the server does not report it.
     server_log: path of its log on its host, see engines.server_log; "" if unknown.
     """
 
@@ -57,7 +57,7 @@ class ServerFacts:
 
 
 def is_restarted(before: ServerFacts, after: ServerFacts) -> bool:
-    """Say whether the server process surely is another one, by its start time."""
+    """Say whether the server process surely started anew, by its start time."""
     apart_us = after.started_us - before.started_us
     return abs(apart_us) > before.started_error_us + after.started_error_us
 
@@ -83,24 +83,24 @@ def difference(before: Mapping[str, str], after: Mapping[str, str]) -> str:
         return ""
     of_data = [name for name in other if name in _NAMES_OF_DATA]
     name = "timeline" if "timeline" in other else (of_data or other)[0]
-    said = f"{name} was {before[name]} and is {after[name]}"
+    text = f"{name} was {before[name]} and is {after[name]}"
     cluster = "system_identifier"
     if name == "timeline" and before.get(cluster) == after.get(cluster):
         return (
-            f"{said}: a failover, a standby was promoted in place of the one that was"
+            f"{text}: a failover, a standby was promoted in place of the one that was"
             " cut"
         )
     if of_data or name == "timeline":
-        return f"{said}: this is another one"
-    return f"{said}: it was changed, or this is another one"
+        return f"{text}: a different server"
+    return f"{text}: it was changed, or a different server answers"
 
 
 def unread_identity(before: Mapping[str, str], after: Mapping[str, str]) -> str:
     """Return why two identities do not show whose data were read, "" if they do."""
     named = before.keys() & _NAMES_OF_DATA.keys()
     if unread := sorted(named - after.keys()):
-        said = f"{unread[0]} was read before the cut and could not be read after it"
-        return f"{said}: {_NAMES_OF_DATA[unread[0]]}"
+        text = f"{unread[0]} was read before the cut and could not be read after it"
+        return f"{text}: {_NAMES_OF_DATA[unread[0]]}"
     if not named:
         hints = "; ".join(_NAMES_OF_DATA.values())
         return f"nothing that names its data was read before the cut: {hints}"

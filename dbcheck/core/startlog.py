@@ -1,4 +1,4 @@
-"""What a server's log tells of its attempts to start, and of what ended them."""
+"""What a server's log shows of its attempts to start, and of what ended them."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dbcheck.core import startwords as words
+from dbcheck.core import startpatterns as patterns
 
 LINES_MAX = 3
 LINE_CHARS_MAX = 300
 
 
 class StartOutcome(enum.Enum):
-    """What came of a server's attempts to start."""
+    """How a server's attempts to start ended."""
 
     NEVER_STARTED = "never started"
     RUNNING = "running"  # recovering, or ready
     DESTROYED = "destroyed"  # its own data ended it
-    FAILED = "failed"  # something else did, or something that is not known
+    FAILED = "failed"  # something else did, or the cause is not known
 
 
 @dataclass(frozen=True, slots=True)
 class Starts:
-    """What a log tells since a mark.
+    """What a log shows since a mark.
 
     lines: the decisive ones, in the log's order; () if there are none.
     """
@@ -34,12 +34,12 @@ class Starts:
 
 
 def starts_in(text: str) -> Starts:
-    """Return what came of the attempts to start that *text* tells of.
+    """Return how the attempts to start in *text* ended.
 
-    One attempt that its data ended says DESTROYED only if the server did not begin
+    One attempt that its data ended means DESTROYED only if the server did not begin
     another since; of several, two do, unless the last one took queries.
     """
-    begins = [match.start() for match in words.START.finditer(text)]
+    begins = [match.start() for match in patterns.START.finditer(text)]
     if not begins:
         return Starts(StartOutcome.NEVER_STARTED)
     ends = [*begins[1:], len(text)]
@@ -51,7 +51,7 @@ def starts_in(text: str) -> Starts:
     if (
         attempts[-1].outcome is StartOutcome.RUNNING
         and len(destroyed) > 1
-        and not words.READY.search(text, begins[-1])
+        and not patterns.READY.search(text, begins[-1])
     ):
         return destroyed[-1]
     return attempts[-1]
@@ -59,14 +59,14 @@ def starts_in(text: str) -> Starts:
 
 def before_starts(text: str) -> str:
     """Return what was logged before the first attempt to start."""
-    first = words.START.search(text)
+    first = patterns.START.search(text)
     return text[: first.start()] if first else text
 
 
 def decisive(text: str) -> tuple[str, ...]:
     """Return the first errors in *text*, those about damaged data if there are any."""
     errors = _errors(text)
-    damage = [line for line in errors if words.DAMAGE.search(line)]
+    damage = [line for line in errors if patterns.DAMAGE.search(line)]
     return _shown(damage or errors)
 
 
@@ -80,17 +80,17 @@ def damage(text: str, names: Sequence[str] = ()) -> tuple[str, ...]:
         "|".join(rf"(?<![\w@-]){re.escape(name)}(?![\w@-])" for name in names)
     )
     errors = _errors(text)
-    if any(words.SURROUNDINGS.search(line) for line in errors):
+    if any(patterns.SURROUNDINGS.search(line) for line in errors):
         return ()
     lines = [
         line
         for line in errors
-        if words.DAMAGE.search(line)
-        and not words.MYISAM.search(line)
+        if patterns.DAMAGE.search(line)
+        and not patterns.MYISAM.search(line)
         and about.search(line)
     ]
-    if words.OUTSIDE.search(text):
-        lines = [line for line in lines if not words.FILES_MISSING.search(line)]
+    if patterns.OUTSIDE.search(text):
+        lines = [line for line in lines if not patterns.FILES_MISSING.search(line)]
     return _shown(lines)
 
 
@@ -98,56 +98,57 @@ def damage_that_ended(text: str) -> tuple[str, ...]:
     """Return the errors that name damaged data, if the running server ended itself.
 
     text: what a server logged that took queries when the text began.  It ended itself
-    if it says that it crashed, or if it started again without an orderly shutdown.
+    if it logged a crash, or if it started again without an orderly shutdown.
     """
     running = before_starts(text)
-    again = len(running) < len(text) and not words.ORDERLY.search(running)
-    return damage(running) if again or words.ENDED_ITSELF.search(running) else ()
+    again = len(running) < len(text) and not patterns.ORDERLY.search(running)
+    return damage(running) if again or patterns.ENDED_ITSELF.search(running) else ()
 
 
 def since_start(text: str) -> str:
     """Return what follows the last start in *text*, "" if it shows none."""
-    begins = [match.start() for match in words.START.finditer(text)]
+    begins = [match.start() for match in patterns.START.finditer(text)]
     return text[begins[-1] :] if begins else ""
 
 
 def crash_of(text: str, session: int) -> tuple[str, ...]:
-    """Return what *text* says of a crash of what served that session, () if nothing.
+    """Return what *text* shows of a crash of what served that session, () if nothing.
 
     session: PostgreSQL's process or, for the others, the connection's number.  A signal
     that no fault of a program raises, as SIGKILL and SIGTERM, is no crash; nor is one
     beside errors about memory, space and the like.
     """
-    if words.SURROUNDINGS.search("\n".join(_errors(text))):
+    if patterns.SURROUNDINGS.search("\n".join(_errors(text))):
         return ()
     lines = text.splitlines()
-    process = re.compile(rf"\(PID {session}\) was terminated by {words.FAULT}")
+    process = re.compile(rf"\(PID {session}\) was terminated by {patterns.FAULT}")
     for at, line in enumerate(lines):
         if process.search(line):
             return _shown([line, *lines[at + 1 : at + 2]])
     thread = re.compile(rf"Connection ID \(thread ID\): {session}\b")
     if any(map(thread.search, lines)):
-        return _shown([line for line in lines if words.THREAD_CRASHED.search(line)])
+        return _shown([line for line in lines if patterns.THREAD_CRASHED.search(line)])
     return ()
 
 
 def _attempt(text: str, *, last: bool) -> Starts:
-    text = words.REINITIALIZING.split(text)[-1]
-    ready = max((found.end() for found in words.READY.finditer(text)), default=None)
+    text = patterns.REINITIALIZING.split(text)[-1]
+    ready = max((found.end() for found in patterns.READY.finditer(text)), default=None)
     ended = (
-        not last or words.ENDED.search(_without_clients(text[ready or 0 :])) is not None
+        not last
+        or patterns.ENDED.search(_without_clients(text[ready or 0 :])) is not None
     )
     if ready is not None:
         return _ended_ready(text[ready:]) if ended else Starts(StartOutcome.RUNNING)
     lines = damage(text)
-    if not ended and not words.HOPELESS.search("".join(lines)):
+    if not ended and not patterns.HOPELESS.search("".join(lines)):
         return Starts(StartOutcome.RUNNING)
     if lines:
         return Starts(StartOutcome.DESTROYED, lines)
-    recovering = words.RECOVERING.search(text)
+    recovering = patterns.RECOVERING.search(text)
     errors = decisive(text[recovering.start() :] if recovering else text)
-    crashed = words.START_CRASHED.search(text) or (
-        recovering and words.PANIC.search(text)
+    crashed = patterns.START_CRASHED.search(text) or (
+        recovering and patterns.PANIC.search(text)
     )
     if errors and crashed and not _blameless(text):
         return Starts(StartOutcome.DESTROYED, errors)
@@ -157,23 +158,27 @@ def _attempt(text: str, *, last: bool) -> Starts:
 def _ended_ready(text: str) -> Starts:
     """Return what ended a server that took queries before it logged *text*."""
     lines = damage(text)
-    if lines and words.ENDED_ITSELF.search(text) and not words.ORDERLY.search(text):
+    if (
+        lines
+        and patterns.ENDED_ITSELF.search(text)
+        and not patterns.ORDERLY.search(text)
+    ):
         return Starts(StartOutcome.DESTROYED, lines)
     return Starts(StartOutcome.FAILED, decisive(text))
 
 
 def _blameless(text: str) -> bool:
     """Return whether something other than the data may have ended this start."""
-    if words.SURROUNDINGS.search("\n".join(_errors(text))):
+    if patterns.SURROUNDINGS.search("\n".join(_errors(text))):
         return True
-    return bool(words.OUTSIDE.search(text) and words.FILES_MISSING.search(text))
+    return bool(patterns.OUTSIDE.search(text) and patterns.FILES_MISSING.search(text))
 
 
 def _errors(text: str) -> list[str]:
     return [
         line
         for line in _without_clients(text).splitlines()
-        if words.ERROR.search(line) or words.CRASHED.search(line)
+        if patterns.ERROR.search(line) or patterns.CRASHED.search(line)
     ]
 
 
@@ -182,15 +187,15 @@ def _without_clients(text: str) -> str:
     return "\n".join(
         line
         for line in text.splitlines()
-        if words.PANIC.search(line) or not words.CLIENT.search(line)
+        if patterns.PANIC.search(line) or not patterns.CLIENT.search(line)
     )
 
 
 def _shown(lines: Sequence[str]) -> tuple[str, ...]:
-    """Return the first of *lines*, each from its severity on and of bearable length."""
+    """Return the first of *lines*, each from its severity on, shortened."""
     return tuple(_from_severity(line)[:LINE_CHARS_MAX] for line in lines[:LINES_MAX])
 
 
 def _from_severity(line: str) -> str:
-    found = words.ERROR.search(line)
+    found = patterns.ERROR.search(line)
     return line[found.start() :].strip() if found else line.strip()

@@ -18,7 +18,7 @@ A campaign that ends at the first loss, or else at a number of cuts fixed in adv
 lose nothing, with probability (1 - p)^n, whatever the plan was for a loss.  If it ends
 with a loss in cut n, then P(a loss in n cuts or fewer) = 1 - (1 - p)^n gives the same
 lower bound, and P(no loss in n - 1 cuts) = (1 - p)^(n - 1) an upper bound below the one
-stated.  To go on after a loss until the numbers look better would not keep them.
+stated.  To continue after a loss until the numbers look better would not keep them.
 """
 
 from __future__ import annotations
@@ -165,8 +165,8 @@ class Tally:
         most = percent_up(loss_ppm_max(self.losses, self.cuts))
         where = f"in {_count(self.cuts, 'cut')}{self._at_depths}"
         if not self.losses:
-            said = f"no loss {where}: at most {most} of cuts lose, {CONFIDENCE}"
-            return said + self._left_out
+            text = f"no loss {where}: at most {most} of cuts lose, {CONFIDENCE}"
+            return text + self._left_out
         least = percent_down(loss_ppm_min(self.losses, self.cuts))
         bounds = f"at least {least} of cuts lose, {CONFIDENCE}"
         if self.losses < self.cuts:
@@ -252,15 +252,15 @@ class Comparison:
     def sentence(self) -> str:
         """Say how the two compare, for a report."""
         a, b = self.a, self.b
-        said = f"losses in {a.losses} of {a.cuts} cuts against {b.losses} of {b.cuts}"
+        text = f"losses in {a.losses} of {a.cuts} cuts against {b.losses} of {b.cuts}"
         if self.difference_ppm is None:
-            return f"{said}: nothing to compare"
+            return f"{text}: nothing to compare"
         rare = self.p_ppm * _DOUBT <= PPM
         chance = "hardly by chance" if rare else "as chance may have it"
         points = abs(self.difference_ppm) * 100 / PPM
         p = -(-self.p_ppm // _step(self.p_ppm)) * _step(self.p_ppm) / PPM
         return (
-            f"{said}: {points:.0f} percentage points apart, {chance} "
+            f"{text}: {points:.0f} percentage points apart, {chance} "
             f"(Fisher's exact test, two-sided, p at most {p:g})"
         )
 

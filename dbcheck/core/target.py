@@ -13,7 +13,7 @@ class Layer:
     """One block device under a filesystem.
 
     kind:        disk, partition, dm, md or loop.
-    write_cache: what the kernel believes, "write back" or "write through"; without
+    write_cache: what the kernel assumes, "write back" or "write through"; without
                  the former it sends no flush.
     below:       the devices that this one is made of; () for a drive.
     direct:      a loop device that goes past the page cache of its file (O_DIRECT).
@@ -21,7 +21,7 @@ class Layer:
     md:          of an array its level, degraded (number of drives that it lacks),
                  policy (how it stays consistent) and backlog (of write-behind), as
                  its files in /sys have them; what is not there is left out.
-    foreign:     what makes a disk that is no drive of this host, e.g. "virtio" or
+    foreign:     what provides a disk that is not a drive of this host, e.g. "virtio" or
                  "iSCSI"; "" if nothing shows that.
     """
 
@@ -75,7 +75,7 @@ class Volume:
     apart: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Refuse a volume that nobody asked about."""
+        """Refuse a volume without a place on it."""
         if not self.places:
             raise ValueError("a volume without a place on it")
 
@@ -123,7 +123,7 @@ class TargetFacts:
     made:       inode and birth of the data directory (".") and of files that a
                 server never replaces, by name.
     volumes:    what the places lie on, that of the data directory first.
-    unseen:     name of a place -> why it could not be looked at.
+    unseen:     name of a place -> why it could not be inspected.
     unreadable: fact -> why it could not be read; such a fact is "" or None.
     """
 
@@ -184,10 +184,10 @@ class VolumeCanaries:
 
 @dataclass(frozen=True, slots=True)
 class HostBefore:
-    """What the target's host told before the load.
+    """What the target's host reported before the load.
 
     canary_folder, canary_nonce: where the canaries write, and what names them.
-    log_path: of the server's log, "" if nobody named it; log_marks: where it ended.
+    log_path: of the server's log, "" if none was named; log_marks: where it ended.
     elsewhere: the canaries of each volume but the first, in the order of the facts.
     """
 
@@ -199,7 +199,7 @@ class HostBefore:
     elsewhere: tuple[VolumeCanaries, ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuse canaries on volumes that there are not."""
+        """Refuse canaries whose number is not that of the volumes."""
         if len(self.elsewhere) != len(self.facts.volumes) - 1:
             raise ValueError("canaries and volumes do not match")
 
@@ -212,10 +212,10 @@ class HostBefore:
 
 @dataclass(frozen=True, slots=True)
 class HostAfter:
-    """What the target's host told after recovery; None where it could not.
+    """What the target's host reported after recovery; None where it could not.
 
     failure: why the first thing that failed did so, "" if nothing did.
-    remains_elsewhere: of HostBefore.elsewhere, each; () if nobody could ask.
+    remains_elsewhere: of HostBefore.elsewhere, each; () if they could not be read.
     wall_us: the client's wall clock when the facts were read, microseconds since the
              epoch; None if they were not.
     left:    the folders in which canaries still lie; () if all were removed.

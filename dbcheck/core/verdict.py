@@ -15,7 +15,7 @@ class Verdict(enum.Enum):
 
 
 class CycleVerdict(enum.Enum):
-    """What came of a cycle of a campaign: its verdict, or that it came to none."""
+    """The result of a cycle of a campaign: its verdict, or an error."""
 
     PASS = "PASS"
     FAIL = "FAIL"

@@ -1,9 +1,9 @@
-"""Whose fault is a server that takes no queries after a cut?  Facts in, reasons out.
+"""Why a server takes no queries after a cut: its data, or something else.
 
-It is the server's, or its storage's, if the power was cut, its host is up again with
-the same storage, and the server's own log says that its data ended its start.
-Everything else is a doubt: a service that nobody starts, a host that is down, and a
-recovery that takes long look the same over the network.
+Its data, or its storage, are to blame if the power was cut, its host is up again with
+the same storage, and the server's own log shows that its data ended its start.
+Everything else is a doubt: a service that is not started, a host that is down, and a
+long recovery look the same over the network.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from dbcheck.judge.serverlog import crash_in
 class Absence:
     """Why the server is absent; one of the two is "".
 
-    failure: what its data did to it, in the words of its log.
+    failure: how its data keep it from starting, as its log shows.
     doubt:   why that is not known.
     """
 
@@ -38,11 +38,11 @@ def judge_absence(case: Case) -> Absence:
     """
     before, after = case.before, case.host
     doubt = _no_cut(case)
-    # The lab itself tells whether its server ended.
+    # The lab itself reports whether its server ended.
     if not doubt and case.manifest.rung is not None and before is None:
         doubt = (
-            "it runs, and no error ended it: it may still be recovering, so try again "
-            "with less else to do on this machine"
+            "it runs and has not failed: it may still be recovering; try again "
+            "with less load on this machine"
         )
     doubt = doubt or _host_not_back(before, after)
     if doubt:
@@ -58,12 +58,12 @@ def _no_cut(case: Case) -> str:
     """Return why it is not shown that the power was cut, "" if it is."""
     load, after = case.load, case.host
     if load is not None and load.farewells:
-        return f"it told a session {load.farewells[0]!r}: a shutdown, not a cut"
-    asked = None  # the client did not live to say
+        return f"it notified a session: {load.farewells[0]!r}; it was not cut"
+    asked = None  # the client was lost before it could record that
     if load is not None:
         asked = load.cut is not None and load.gone is not Gone.NEVER
     if asked is False:
-        return "no cut of its power is on record"
+        return "no power cut is on record"
     if case.manifest.rung is not None:
         return ""
     booted = boots(case.before, after)
@@ -73,25 +73,23 @@ def _no_cut(case: Case) -> str:
         return ""
     if after is not None and after.facts is None:
         return f"its host does not answer either: {after.failure}"
-    return (
-        "nothing shows that its host lost power and booted again (--target-host does)"
-    )
+    return "nothing shows that its host lost power and booted again (add --target-host)"
 
 
 def _host_not_back(before: HostBefore | None, after: HostAfter | None) -> str:
     """Return why the host may be to blame, "" if it is up again."""
     if before is None or after is None:
-        return "its host was not asked (--target-host asks it)"
+        return "its host was not checked (add --target-host)"
     if after.facts is None:
         return f"its host does not answer either: {after.failure}"
     return ""
 
 
 def _by_log(log: LogTail | None) -> Absence:
-    """Return what the log says of the server's starts since the preflight."""
+    """Return what the log shows of the server's starts since the preflight."""
     if log is None:
         return Absence(
-            doubt="its log was not read (--target-host and --server-log read it)"
+            doubt="its log was not read (add --target-host and --server-log)"
         )
     if log.rewound:
         return Absence(doubt="its log is shorter than before the cut")
@@ -116,9 +114,9 @@ def _by_log(log: LogTail | None) -> Absence:
             doubt="its log names no error: it may still be recovering, or it runs and "
             "refuses the login"
         )
-    said = _joined(starts) or "its log does not say why"
+    reason = _joined(starts) or "its log does not show why"
     return Absence(
-        doubt=f"it does not start, and its log does not blame the data: {said}"
+        doubt=f"it does not start, and its log does not blame the data: {reason}"
     )
 
 

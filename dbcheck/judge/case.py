@@ -1,4 +1,4 @@
-"""Everything that a judgement may look at."""
+"""Everything that a judgement is based on."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class Case:
 
     @cached_property
     def shallowest(self) -> DepthFinding | None:
-        """The least depth that is known of any volume: it tells of the host alone."""
+        """The least depth that is known of any volume: it describes the host alone."""
         return shallowest(self.depths)
 
     @property

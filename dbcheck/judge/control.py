@@ -28,7 +28,7 @@ def judge_control(
     """Return the verdict on a control, given the one on it as an ordinary cycle.
 
     strong: what made its commits durable all the same, "" if it was seen to be weak.
-    Only a weak control that lost nothing says that the rig sees no losses.
+    Only a weak control that lost nothing shows that the rig sees no losses.
 
     A late flush can lose the last commits of each relaxed session and nothing else, so
     any other loss is a FAIL, and so is a server that did not come back.  Where nothing
@@ -45,8 +45,8 @@ def judge_control(
     items, counts = judgement.items, found.counts
     lost = counts.pop(LossKind.MISSING_TAIL.value, 0)
     if counts:
-        said = ", ".join(f"{rows:,} {kind}" for kind, rows in counts.items())
-        reason = f"the control lost more than the last commits of each session: {said}"
+        text = ", ".join(f"{rows:,} {kind}" for kind, rows in counts.items())
+        reason = f"the control lost more than the last commits of each session: {text}"
         return Judgement(Verdict.FAIL, (reason,), items, ControlOutcome.FAILED)
     if early := int((found.losses.columns["session"] == PREFLIGHT_SESSION).sum()):
         reason = f"the control lost {early} rows from before its sessions were relaxed"
@@ -54,8 +54,8 @@ def judge_control(
     others = replace(found, losses=Losses.of(()), earlier_lost={}, earlier_altered=0)
     fairness = judge_rows(others, items)
     if fairness.verdict is not Verdict.PASS:
-        said = f"the control lost {lost:,} rows" if lost else _NOTHING
-        reasons = (f"{said}, but {fairness.reasons[0]}", *fairness.reasons[1:])
+        text = f"the control lost {lost:,} rows" if lost else _NOTHING
+        reasons = (f"{text}, but {fairness.reasons[0]}", *fairness.reasons[1:])
         return Judgement(Verdict.INCONCLUSIVE, reasons, items, ControlOutcome.UNFAIR)
     if not lost:
         outcome, reason = ControlOutcome.BLIND, _NOTHING
@@ -78,9 +78,9 @@ def control(case: Case) -> Item | None:
     last = controls[-1]
     if last.outcome is ControlOutcome.LOST:
         return Item(ItemId.CONTROL, Standing.PRESENT, last.reason, required=True)
-    said = last.reason
+    reason = last.reason
     if len(controls) > 1:
-        said += f", the last of {len(controls)} tries"
+        reason += f", the last of {len(controls)} tries"
     if last.outcome is ControlOutcome.BLIND:
-        said += ": this rig cannot see losses"
-    return Item(ItemId.CONTROL, Standing.ABSENT, said, required=True)
+        reason += ": this rig cannot see losses"
+    return Item(ItemId.CONTROL, Standing.ABSENT, reason, required=True)

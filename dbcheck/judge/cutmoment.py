@@ -1,4 +1,4 @@
-"""When the power of a stored run went, by what evidence.
+"""When the power of a stored run was cut, and what shows that.
 
 A lab knows the moment.  A switch cuts at some time between being asked and reporting
 that it has cut; where that is more than a second after the last ack, the network may
@@ -39,8 +39,8 @@ _CUT_LATER = (
     "the host still answered when the load was over: how much later its power was cut "
     f"is not known; {_AGAIN}"
 )
-_NEVER_LOOKED = (
-    "the host was not asked whether it still answered when the load was over, so how"
+_NOT_CHECKED = (
+    "it was not checked whether the host still answered when the load was over, so how"
     f" much later its power was cut is not known; {_AGAIN}"
 )
 
@@ -94,5 +94,5 @@ def undated(load: LoadRecord) -> str:
         if late_s >= LAST_ACK_AGE_MAX_S:
             return _SWITCHED_LATER.format(late_s)
     if load.host_lived is None:
-        return _NEVER_LOOKED
+        return _NOT_CHECKED
     return _CUT_LATER if load.host_lived else ""

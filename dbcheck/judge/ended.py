@@ -23,12 +23,12 @@ class Ended:
     """What is known of the end of the server.
 
     restarted:  another server process answers; None if that is not known.
-    canary:     the crash canary's row is still there; None if nobody knows.
+    canary:     the crash canary's row is still there; None if unknown.
     by_session: the row stays also if the canary's session ended before the cut.
     unflushed:  the server never flushes the canary: where its host loses power soon
                 after an orderly shutdown, the row is gone as after a crash.
     no_canary:  why there was no crash canary, "" if there was one.
-    logged:     a log of the server tells of recovery from a crash.
+    logged:     a log of the server shows recovery from a crash.
     exact:      the lab cut the power itself.
     seen_off:   the switch read from its device that the power was off.
     recorded:   what the host recorded of an orderly shutdown of its own.
@@ -77,8 +77,8 @@ def ended(case: Case) -> Ended:
 
 def not_shut_down(case: Case) -> Item:
     """Judge whether the server ended without an orderly shutdown."""
-    standing, said = judge_end(case.load, ended(case))
-    return Item(ItemId.NOT_SHUT_DOWN, standing, said, required=True)
+    standing, reason = judge_end(case.load, ended(case))
+    return Item(ItemId.NOT_SHUT_DOWN, standing, reason, required=True)
 
 
 def judge_end(load: LoadRecord | None, ended: Ended) -> tuple[Standing, str]:
@@ -103,8 +103,8 @@ def _against(load: LoadRecord | None, ended: Ended) -> str:
         return "the server never stopped: its start time did not change"
     if load is not None and load.farewells:
         return (
-            f"the server told a session {load.farewells[0]!r}: an orderly end,"
-            " not a power cut"
+            f"the server notified a session: {load.farewells[0]!r}; it ended by"
+            " itself, not by a power cut"
         )
     if ended.recorded:
         return f"the host shut down in an orderly way: {ended.recorded}"
@@ -128,7 +128,7 @@ def _shown(ended: Ended, *, silent: bool) -> str:
     if ended.canary is False and (silent or not ended.unflushed):
         return "recovery from a crash removed the canary row"
     if ended.logged:
-        return "the server's own log tells of recovery from a crash"
+        return "the server's own log shows recovery from a crash"
     if ended.exact:
         return "the lab cut its power"
     return ""
@@ -144,8 +144,8 @@ def _lost_its_power(ended: Ended) -> str:
 
 
 def _unknown(load: LoadRecord | None, ended: Ended) -> str:
-    """Return why nobody knows how it ended."""
-    why = ended.no_canary or "no crash canary and no log tells how it ended"
+    """Return why it is not known how the server ended."""
+    why = ended.no_canary or "no crash canary and no log shows how it ended"
     if load is None:
         return f"the client was lost before the cut; {why}"
     if load.gone is Gone.SILENT:

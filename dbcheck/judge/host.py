@@ -17,7 +17,7 @@ WALL_CLOCK_S = 60.0  # a client's wall clock is stepped by less during a run
 
 
 def asked_again(case: Case) -> Item | None:
-    """Judge whether all that the host told before the load was read again after it.
+    """Judge whether all that the host reported before the load was read again after it.
 
     What was gathered before and is not there afterwards might have contradicted a PASS.
     None if nothing was gathered.
@@ -28,9 +28,11 @@ def asked_again(case: Case) -> Item | None:
     name = ItemId.HOST_ASKED_AGAIN
     in_lab = case.manifest.rung is not None  # whose kernel never shuts down
     if after is None:
-        said = f"host {before.facts.hostname} was asked before the load and not after"
-        said += " it, so its boot_id and canaries say nothing; name it (--target-host)"
-        return Item(name, _UNSEEN, said, True)
+        reason = (
+            f"host {before.facts.hostname} was checked before the load but not after"
+        )
+        reason += " it, so its boot_id and canaries prove nothing; add --target-host"
+        return Item(name, _UNSEEN, reason, True)
     lacking = [
         what
         for what, there in (
@@ -42,11 +44,11 @@ def asked_again(case: Case) -> Item | None:
         if not there
     ]
     if not lacking:
-        return Item(name, _PRESENT, "all that it told before was read again", True)
+        return Item(name, _PRESENT, "all that it reported before was read again", True)
     missing = [one.missing for one in _remains(after) if one is not None]
     why = after.failure or next(filter(None, missing), "")
-    said = f"not read after the cut: {', '.join(lacking)}"
-    return Item(name, _UNSEEN, f"{said}: {why}" if why else said, True)
+    reason = f"not read after the cut: {', '.join(lacking)}"
+    return Item(name, _UNSEEN, f"{reason}: {why}" if why else reason, True)
 
 
 def _all_read(before: HostBefore, after: HostAfter) -> bool:
@@ -70,12 +72,12 @@ def same_storage(case: Case) -> Item | None:
     for what, place in shared:
         was, is_now = then[what, place], now[what, place]
         if was != is_now:
-            said = f"{what}{_of(place)} was {was} and is {is_now}"
-            return Item(name, _CONTRADICTED, said, True)
+            reason = f"{what}{_of(place)} was {was} and is {is_now}"
+            return Item(name, _CONTRADICTED, reason, True)
     seen = [place for volume in before.facts.volumes for place in volume.places]
     if lost := [place for place in seen if place in after.facts.unseen]:
-        said = f"{lost[0]} cannot be looked at again: {after.facts.unseen[lost[0]]}"
-        return Item(name, _UNSEEN, said, True)
+        reason = f"{lost[0]} cannot be inspected again: {after.facts.unseen[lost[0]]}"
+        return Item(name, _UNSEEN, reason, True)
     same = [what for what, place in shared if not place]
     for volume in before.facts.volumes:
         first = next(iter(volume.places))
@@ -91,7 +93,7 @@ def _of(place: str) -> str:
 
 
 def _storage(facts: TargetFacts) -> dict[tuple[str, str], str]:
-    """Return what tells hosts and drives apart: (what, place) -> its value.
+    """Return what identifies hosts and drives: (what, place) -> its value.
 
     The place is "" for what is the host's.
     """
@@ -109,27 +111,27 @@ def _storage(facts: TargetFacts) -> dict[tuple[str, str], str]:
 def not_restored(case: Case) -> Item:
     """Judge whether the data are those that the load was written to, and no copy.
 
-    Whether a whole filesystem was put back shows in the canaries alone, which went
-    back with it; and it shows as well if a drive lost all that it was ever given.
+    Only the canaries show that a whole filesystem was put back: they are then gone.
+    They are also gone if a drive lost all that was ever written to it.
     """
     name, before, after = ItemId.NOT_RESTORED, case.before, case.host
     if case.manifest.rung is Rung.DRIVE:
         return Item(name, _PRESENT, "the lab's drive keeps its own data", False)
     if before is None or after is None or after.facts is None:
-        said = "data directory not inspected (--target-host does)"
-        return Item(name, _UNSEEN, said, False)
+        reason = "data directory not inspected (add --target-host)"
+        return Item(name, _UNSEEN, reason, False)
     then, now = before.facts.made, after.facts.made
     shared = sorted(then.keys() & now.keys())
     for what in shared:
         if then[what] != now[what]:
             where = "the data directory" if what == "." else what
-            said = f"{where} is another one: a copy was put in its place"
-            return Item(name, _CONTRADICTED, f"{said} ({now[what]})", False)
+            reason = f"{where} was replaced by a copy"
+            return Item(name, _CONTRADICTED, f"{reason} ({now[what]})", False)
     if not shared:
         return Item(name, _UNSEEN, "no file of the data could be identified", False)
     if after.remains is None or after.remains.missing:
-        said = "this run's canaries are gone, as if its filesystem had been restored"
-        return Item(name, _UNSEEN, said, False)
+        reason = "this run's canaries are gone, as if its filesystem had been restored"
+        return Item(name, _UNSEEN, reason, False)
     return Item(name, _PRESENT, "the data directory and its files are the same", False)
 
 
@@ -156,11 +158,11 @@ def unsafe_shutdowns(case: Case) -> Item | None:
         more.append(f"{drive.name} {counted}")
     if not more:
         return None
-    said = f"counted since: {', '.join(more)}"
+    reason = f"counted since: {', '.join(more)}"
     if silent:
-        said += f"; {', '.join(silent)} cannot be read"
+        reason += f"; {', '.join(silent)} cannot be read"
     standing = Standing.ABSENT if absent else _PRESENT
-    return Item(ItemId.UNSAFE_SHUTDOWNS, standing, said, False)
+    return Item(ItemId.UNSAFE_SHUTDOWNS, standing, reason, False)
 
 
 def _drives(facts: TargetFacts) -> dict[str, Drive]:
@@ -179,8 +181,8 @@ def host_went_down(case: Case) -> Item | None:
     """
     if case.manifest.rung is Rung.PROCESS:
         return None
-    standing, said = went_down(case, ended(case), case.shallowest)
-    return Item(ItemId.HOST_DOWN, standing, said, required=True)
+    standing, reason = went_down(case, ended(case), case.shallowest)
+    return Item(ItemId.HOST_DOWN, standing, reason, required=True)
 
 
 def went_down(
@@ -188,11 +190,11 @@ def went_down(
 ) -> tuple[Standing, str]:
     """Return whether a host whose server ended so, at such a depth, went down."""
     measured = depth.depth if depth else None
-    said = depth.reasons[0] if depth and measured else ""
+    reason = depth.reasons[0] if depth and measured else ""
     if measured is Depth.PROCESS:
-        return _CONTRADICTED, said
+        return _CONTRADICTED, reason
     if case.manifest.rung is not None:  # the kernel of a lab keeps running
-        return _PRESENT, said or "the lab's drive lost its power"
+        return _PRESENT, reason or "the lab's drive lost its power"
     booted, silent = boots(case.before, case.host), _fell_silent(case)
     if against := _against(booted, end, dark_s(case)):
         return _CONTRADICTED, against
@@ -211,7 +213,7 @@ def went_down(
     if booted == "new":
         return _PRESENT, "it has another boot_id"
     if measured is not None:
-        return _PRESENT, said
+        return _PRESENT, reason
     return _from_afar(end, silent=silent)
 
 
@@ -268,18 +270,18 @@ def _from_afar(end: Ended, *, silent: bool | None) -> tuple[Standing, str]:
         return _UNSEEN, "nothing recorded how its connections ended"
     if not silent:
         return Standing.ABSENT, (
-            "its connections were closed at once, as no host without power can"
+            "its connections were closed at once, which a host without power cannot do"
         )
     if end.seen_off:
         return _PRESENT, "the switch saw the power off"
     if end.crashed:
         return Standing.ASSUMED, (
             "the server crashed in silence: its host lost its power, or the network"
-            " failed and the server was killed; --target-host tells which"
+            " failed and the server was killed; --target-host shows which"
         )
     return _UNSEEN, (
-        "its connections fell silent, as they also do if the network fails; name the"
-        " host (--target-host)"
+        "its connections fell silent, as they also do if the network fails; add"
+        " --target-host"
     )
 
 

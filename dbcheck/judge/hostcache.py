@@ -30,7 +30,7 @@ _PARITY = ("raid4", "raid5", "raid6")
 def host_cache(stack: Sequence[Layer]) -> str:
     """Return which layer may lose completed writes though no drive did, "" if none.
 
-    A block that is lost there says nothing of a drive's own cache.
+    A block that is lost there proves nothing about a drive's own cache.
     """
     return next(filter(None, map(_losing, stack)), "")
 
@@ -54,8 +54,8 @@ def _losing(layer: Layer) -> str:
         )
     if layer.foreign:
         return (
-            f"{layer.name} is no drive of this host ({layer.foreign}): what makes it "
-            "may have lost this from its own memory"
+            f"{layer.name} is not a drive of this host ({layer.foreign}): what "
+            "provides it may have lost this from its own memory"
         )
     return ""
 
@@ -66,8 +66,8 @@ def _array(layer: Layer) -> str:
         return f"{layer.name} has a journal of its own, whose drive may have lost this"
     if layer.md.get("level") in _PARITY and layer.md.get("degraded") != "0":
         return (
-            f"{layer.name} lacks a drive, or does not show that it has all: a write "
-            "that a cut interrupts may then change other blocks"
+            f"{layer.name} is missing a drive, or does not report that it has all: a "
+            "write that a cut interrupts may then change other blocks"
         )
     if layer.md.get("backlog", "0") != "0":
         return f"{layer.name} completes writes before all its drives have them"

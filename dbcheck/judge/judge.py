@@ -66,7 +66,7 @@ def _as_a_cycle(case: Case, items: Sequence[Item]) -> Judgement:
 
 
 def _is_gone_uncut(case: Case) -> bool:
-    """Say whether no server answers although nobody is known to have cut its power.
+    """Say whether no server answers although no cut of its power is known.
 
     A record that was lost with the client may have shown a cut.
     """

@@ -17,14 +17,14 @@ from dbcheck.judge.cutmoment import (
 from dbcheck.judge.item import Item, ItemId, Standing
 
 _NOT_GONE: Mapping[Gone, tuple[Standing, str]] = {
-    Gone.NEVER: (Standing.CONTRADICTED, "the server went on answering: no cut"),
+    Gone.NEVER: (Standing.CONTRADICTED, "the server kept answering: no cut"),
     Gone.STALLED: (
         Standing.CONTRADICTED,
-        "the server stalled, and then went on: no cut",
+        "the server stalled, then continued: no cut",
     ),
     Gone.UNSEEN: (
         Standing.NOT_OBSERVABLE,
-        "the witness or the switch failed before the server was seen to go",
+        "the witness or the switch failed before the server was seen to stop",
     ),
 }
 
@@ -42,7 +42,7 @@ def _at_risk(case: Case) -> tuple[Standing, str]:
             "the client was lost before the cut, so the load may have been over"
         )
     if load.last_ack_us is None:
-        return Standing.ABSENT, "not one commit was acked"
+        return Standing.ABSENT, "no commit was acked"
     if load.gone in _NOT_GONE:
         return _NOT_GONE[load.gone]
     if load.cut is None and not load.cut_failed:
@@ -63,15 +63,15 @@ def _by_the_moment(
     """Judge by when the power went, and how well that is known."""
     age_s = max(0, went_us - last_ack_us) / 1e6
     at_work = f"{load.in_flight} sessions in flight"
-    said = f"last ack {age_s:.3f} s before the cut, {at_work}"
+    reason = f"last ack {age_s:.3f} s before the cut, {at_work}"
     if age_s >= LAST_ACK_AGE_MAX_S:
-        return Standing.ABSENT, f"{said}: idle or stalled"
+        return Standing.ABSENT, f"{reason}: idle or stalled"
     outlived_s = ((wrote_us(load, case.host) or last_ack_us) - last_ack_us) / 1e6
     if outlived_s >= LAST_ACK_AGE_MAX_S:
         return Standing.ABSENT, (
-            f"the host wrote on for at least {outlived_s:.1f} s after the last ack, as "
-            "its canaries show: the network or the server failed first and the power "
-            "went later, when the drives had had time to write; cut again"
+            f"the host kept writing for at least {outlived_s:.1f} s after the last "
+            "ack, as its canaries show: the network or the server failed first and the "
+            "power went later, when the drives had had time to write; cut again"
         )
     if load.cut is not None and load.cut.by_hand:
         return Standing.ASSUMED, (
@@ -86,7 +86,7 @@ def _by_the_moment(
             "ack, so the power is taken to have gone when the server fell silent, "
             f"{age_s:.3f} s after that ack"
         )
-    return Standing.PRESENT, said
+    return Standing.PRESENT, reason
 
 
 def since_checkpoint(case: Case) -> Item | None:
@@ -98,10 +98,10 @@ def since_checkpoint(case: Case) -> Item | None:
         return None
     begun, before = case.load.log
     size = before.written - before.checkpoint
-    said = f"{size:,} bytes of log just before the cut"
+    reason = f"{size:,} bytes of log just before the cut"
     standing = Standing.PRESENT
     if size <= 0:
-        standing, said = Standing.ABSENT, f"{said}: all was checkpointed"
+        standing, reason = Standing.ABSENT, f"{reason}: all was checkpointed"
     elif begun.checkpoint == before.checkpoint:
-        said += f", with all {sum(case.load.acked.values()):,} acks of the load"
-    return Item(ItemId.SINCE_CHECKPOINT, standing, said, required=False)
+        reason += f", with all {sum(case.load.acked.values()):,} acks of the load"
+    return Item(ItemId.SINCE_CHECKPOINT, standing, reason, required=False)

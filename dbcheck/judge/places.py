@@ -13,18 +13,18 @@ from dbcheck.judge.volumes import hidden_drives
 
 
 def places(case: Case) -> Item | None:
-    """Say on which drives the places lie, as far as anybody looked.
+    """Return on which drives the places lie, as far as that is known.
 
     None if no host was asked and the server names none outside its data directory.
     """
     before = case.before
     if before is None:
-        return _not_looked_at(case.manifest.places)
+        return _not_inspected(case.manifest.places)
     facts = before.facts
-    said = "; ".join(map(_on_its_layers, facts.volumes))
+    reason = "; ".join(map(_on_its_layers, facts.volumes))
     unseen = hidden_drives(facts.volumes)
     unseen += [
-        f"{place} was not looked at ({why})" for place, why in facts.unseen.items()
+        f"{place} was not inspected ({why})" for place, why in facts.unseen.items()
     ]
     unseen += [
         f"no canaries are on {volume.named} ({canaries.failure})"
@@ -32,9 +32,9 @@ def places(case: Case) -> Item | None:
         if canaries.failure
     ]
     if not unseen:
-        return Item(ItemId.PLACES, Standing.PRESENT, said, required=False)
-    said = "; ".join((*unseen, said))
-    return Item(ItemId.PLACES, Standing.NOT_OBSERVABLE, said, required=False)
+        return Item(ItemId.PLACES, Standing.PRESENT, reason, required=False)
+    reason = "; ".join((*unseen, reason))
+    return Item(ItemId.PLACES, Standing.NOT_OBSERVABLE, reason, required=False)
 
 
 def _on_its_layers(volume: Volume) -> str:
@@ -44,23 +44,23 @@ def _on_its_layers(volume: Volume) -> str:
     return f"{volume.filesystem}{on}: {volume.named}"
 
 
-def _not_looked_at(named_by_server: Sequence[Place]) -> Item | None:
+def _not_inspected(named_by_server: Sequence[Place]) -> Item | None:
     apart = outside(named_by_server)
     if not apart:
         return None
     named = ", ".join(f"{place.name} ({place.path or 'unknown'})" for place in apart)
-    said = (
+    reason = (
         f"outside of the data directory: {named}; on which drives is not known "
-        "(--target-host looks)"
+        "(add --target-host)"
     )
-    return Item(ItemId.PLACES, Standing.NOT_OBSERVABLE, said, required=False)
+    return Item(ItemId.PLACES, Standing.NOT_OBSERVABLE, reason, required=False)
 
 
 def switch_depth(case: Case) -> Item | None:
     """Say how deep the same switch was seen to go on each place of this run.
 
-    None if nothing is known of this very host.  It says nothing of this run's own cut,
-    so nothing rests on it.
+    None if nothing is known of this very host.  It does not show the depth of this
+    run's own cut, so nothing rests on it.
     """
     reached, before = case.manifest.reached, case.before
     if reached is None or before is None:
@@ -69,12 +69,12 @@ def switch_depth(case: Case) -> Item | None:
     if not facts.machine_id or facts.machine_id != reached.machine_id:
         return None
     depths = {v.filesystem_uuid: v.depth for v in reached.volumes if v.filesystem_uuid}
-    said = [
+    shown = [
         f"{depths.get(volume.filesystem_uuid) or 'unknown'} on {volume.named}"
         for volume in facts.volumes
     ]
     known = any(volume.filesystem_uuid in depths for volume in facts.volumes)
     if not known:
         return None
-    when = f"power test of {reached.at}, on the idle host: {'; '.join(said)}"
+    when = f"power test of {reached.at}, on the idle host: {'; '.join(shown)}"
     return Item(ItemId.SWITCH_DEPTH, Standing.PRESENT, when, required=False)

@@ -1,4 +1,4 @@
-"""What comes of a run, for whoever shows it; its JSON is what --json prints.
+"""The result of a run, as reports show it; its JSON is what --json prints.
 
 docs/schema/run.json is the JSON Schema of RunResult.
 """
@@ -71,14 +71,14 @@ class LeftOnHost:
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """What came of one run.
+    """The result of one run.
 
     stored:     whether the judgement could be written to *folder*.
     reasons:    sentences, the most important first.
     final:      false if the run is to be reconciled again once the server is back.
     server:     product and version.
     class_assumed: nothing declared what was cut.
-    witness_alone_why: why the verdict rests on the witness's word alone.
+    witness_alone_why: why the verdict rests on the witness alone.
     load:       what the client saw of it, null if it was lost before it stored that.
     depth:      null if it was not measured.
     page_cache_kept: the cut is known to have destroyed the server's memory alone.

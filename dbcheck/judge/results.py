@@ -1,4 +1,4 @@
-"""What comes of several runs: a campaign, a matrix, the cycles of a lab.
+"""The results of several runs: a campaign, a matrix, the cycles of a lab.
 
 docs/schema has the JSON Schema of each.
 """
@@ -23,7 +23,7 @@ def to_values(result: object) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class CycleResult:
-    """What came of one cycle; see campaign.folder.Cycle.
+    """The result of one cycle; see campaign.folder.Cycle.
 
     stratum, cut_class, depth: "" if unknown.  missed: why the cut did not come in the
     stratum drawn for it, "" if it did.  settings_at_fault: sentences.
@@ -85,7 +85,7 @@ class CampaignsResult:
 
 @dataclass(frozen=True, slots=True)
 class RowResult:
-    """What came of one configuration of a matrix.
+    """The result of one configuration of a matrix.
 
     expect:  the verdict that it must get, null if any will do.
     verdict: the worst of its cycles, null without any.

@@ -19,14 +19,16 @@ def restarted(case: Case) -> Item | None:
     if after is None:
         return None
     standing = Standing.CONTRADICTED
-    said = "its start time did not change: the power of this server was not cut"
+    reason = "its start time did not change: the power of this server was not cut"
     if is_restarted(before, after):
         standing = Standing.PRESENT
         apart_us = after.started_us - before.started_us
-        said = f"it started {apart_us / 1e6:.1f} s after the one that took the load"
+        reason = f"it started {apart_us / 1e6:.1f} s after the one that took the load"
         if apart_us < 0:
-            said = "another process answers; the server's clock went back meanwhile"
-    return Item(ItemId.RESTARTED, standing, said, required=True)
+            reason = (
+                "another process answers; the server's clock was set back meanwhile"
+            )
+    return Item(ItemId.RESTARTED, standing, reason, required=True)
 
 
 def came_back(case: Case) -> Item | None:
@@ -37,11 +39,11 @@ def came_back(case: Case) -> Item | None:
     failed = case.after.failed_before
     if case.after.facts is None or not failed:
         return None
-    said = (
+    reason = (
         f"the server did not come back after the cut ({failed}), and took"
         " queries only later; a PASS needs one that comes back by itself"
     )
-    return Item(ItemId.CAME_BACK, Standing.CONTRADICTED, said, required=True)
+    return Item(ItemId.CAME_BACK, Standing.CONTRADICTED, reason, required=True)
 
 
 def same_server(case: Case) -> Item | None:
@@ -52,13 +54,13 @@ def same_server(case: Case) -> Item | None:
     if case.after.facts is None:
         return None
     before, after = case.manifest.before.identity, case.after.facts.identity
-    standing, said = Standing.NOT_OBSERVABLE, unread_identity(before, after)
+    standing, reason = Standing.NOT_OBSERVABLE, unread_identity(before, after)
     if other := difference(before, after):
-        standing, said = Standing.CONTRADICTED, other
-    elif not said:
+        standing, reason = Standing.CONTRADICTED, other
+    elif not reason:
         shared = sorted(before.keys() & after.keys())
-        standing, said = Standing.PRESENT, f"same {', '.join(shared)}"
-    return Item(ItemId.SAME_SERVER, standing, said, required=True)
+        standing, reason = Standing.PRESENT, f"same {', '.join(shared)}"
+    return Item(ItemId.SAME_SERVER, standing, reason, required=True)
 
 
 def same_settings(case: Case) -> Item | None:
@@ -69,8 +71,8 @@ def same_settings(case: Case) -> Item | None:
     if case.after.facts is None:
         return None
     later = _later(case.manifest, case, case.after.facts)
-    standing, said = _unchanged(case.manifest.before.settings, later)
-    return Item(ItemId.SAME_SETTINGS, standing, said, required=True)
+    standing, reason = _unchanged(case.manifest.before.settings, later)
+    return Item(ItemId.SAME_SETTINGS, standing, reason, required=True)
 
 
 def _later(
@@ -94,14 +96,14 @@ def _unchanged(
         for setting in shared:
             then, now = before[setting], settings[setting]
             if then != now:
-                said = f"{setting} was {then}, and {now} {when}"
-                return Standing.CONTRADICTED, said
+                reason = f"{setting} was {then}, and {now} {when}"
+                return Standing.CONTRADICTED, reason
         compared += [f"{len(shared)} compared {when}"] if shared else []
     if not compared:
         return Standing.NOT_OBSERVABLE, "none was read again"
     if unread:
-        said = f"they could not be read {' and '.join(unread)}"
-        return Standing.NOT_OBSERVABLE, said
+        reason = f"they could not be read {' and '.join(unread)}"
+        return Standing.NOT_OBSERVABLE, reason
     return Standing.PRESENT, ", ".join(compared)
 
 
@@ -110,7 +112,7 @@ def same_tables(case: Case) -> Item | None:
 
     An identity is "" if it is not known, as in runs that older versions of dbcheck
     stored.  None if no identity is known, or no server answered.  A rewrite may keep
-    every row, so another identity alone says nothing.
+    every row, so another identity alone proves nothing.
     """
     if case.after.facts is None:
         return None
@@ -120,12 +122,12 @@ def same_tables(case: Case) -> Item | None:
         return None
     others = [name for name in known if before[name] != after[name]]
     if not others:
-        said = "not truncated, rewritten or recreated"
-        said = f"{_named(known)} {said}"
-        return Item(ItemId.SAME_TABLE, Standing.PRESENT, said, required=False)
-    said = "truncated, rewritten or recreated since the load began"
-    said = f"{_named(others)} {said}"
-    return Item(ItemId.SAME_TABLE, Standing.ABSENT, said, required=False)
+        reason = "not truncated, rewritten or recreated"
+        reason = f"{_named(known)} {reason}"
+        return Item(ItemId.SAME_TABLE, Standing.PRESENT, reason, required=False)
+    reason = "truncated, rewritten or recreated since the load began"
+    reason = f"{_named(others)} {reason}"
+    return Item(ItemId.SAME_TABLE, Standing.ABSENT, reason, required=False)
 
 
 def _named(tables: Sequence[str]) -> str:

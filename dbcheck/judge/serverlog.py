@@ -1,10 +1,10 @@
-"""What a server's own log tells of the cut, whoever read it and wherever."""
+"""What a server's own log shows of the cut, read on its host or over SQL."""
 
 from __future__ import annotations
 
 import re
 
-from dbcheck.core import startwords
+from dbcheck.core import startpatterns
 from dbcheck.core.target import LogTail
 from dbcheck.judge.case import Case
 from dbcheck.judge.item import Item, ItemId, Standing
@@ -12,9 +12,9 @@ from dbcheck.judge.item import Item, ItemId, Standing
 # What a server logs when it starts after a crash, and when it was shut down (sources:
 # PostgreSQL 15 xlogrecovery.c; MariaDB 10.11 log.cc and log0recv.cc; MySQL 9.7
 # messages_to_error_log.txt, and its logs as read).  "Crash recovery finished" is no
-# sign: MySQL logs it (MY-013911) at every start.  The words stand in JSON and CSV logs
-# too.  InnoDB's and MySQL's are English whatever lc_messages is; PostgreSQL's are not,
-# and bear no code of their own, so its log in another language tells nothing.  The
+# sign: MySQL logs it (MY-013911) at every start.  The messages appear in JSON and CSV
+# logs too.  InnoDB's and MySQL's are English whatever lc_messages is; PostgreSQL's are
+# not, and have no code, so its log in another language shows nothing.  The
 # search for the name before a shutdown ends at the next one, or a line of names would
 # take minutes.
 _CRASHED = re.compile(
@@ -30,14 +30,14 @@ _SHUT_DOWN = re.compile(
 
 
 def server_log(case: Case) -> Item | None:
-    """Judge what the server's log on its host says; None if it was not read."""
+    """Judge what the server's log on its host shows; None if it was not read."""
     if case.host is None or case.host.log is None:
         return None
     return crash_item(ItemId.SERVER_LOG, case.host.log)
 
 
 def server_log_sql(case: Case) -> Item | None:
-    """Judge what the server says over SQL that it logged; None if it does not tell."""
+    """Judge the server's log as read over SQL; None if it cannot be read so."""
     if case.after.log is None:
         return None
     return crash_item(ItemId.SERVER_LOG_SQL, _over_sql(case.after.log))
@@ -48,18 +48,18 @@ def _over_sql(text: str) -> LogTail:
 
 
 def crash_item(which: ItemId, log: LogTail) -> Item:
-    """Judge what a log says since the preflight.
+    """Judge what a log shows since the preflight.
 
     Where more was logged than was read, a shutdown may stand in the rest; where a log
     does not continue what it was, its lines may be older than the load.
     """
-    standing, said = crash_in(log)
+    standing, reason = crash_in(log)
     required = standing in (Standing.PRESENT, Standing.CONTRADICTED)
-    return Item(which, standing, said, required)
+    return Item(which, standing, reason, required)
 
 
 def crash_in(log: LogTail) -> tuple[Standing, str]:
-    """Return whether *log* shows a crash, and which words show that, or a shutdown."""
+    """Return whether *log* shows a crash, and what in it shows that, or a shutdown."""
     text = log.text
     if log.rewound:
         return Standing.NOT_OBSERVABLE, (
@@ -80,22 +80,22 @@ def crash_in(log: LogTail) -> tuple[Standing, str]:
 
 
 def _shutdown(text: str) -> re.Match[str] | None:
-    """Return the words of a shutdown.
+    """Return the message of a shutdown.
 
     PostgreSQL ends a failed start with "database system is shut down", too
     (postmaster.c): that server never took queries.
     """
     for found in _SHUT_DOWN.finditer(text):
         failed = text.rfind("due to startup process failure", 0, found.start())
-        if failed < 0 or startwords.READY.search(text, failed, found.start()):
+        if failed < 0 or startpatterns.READY.search(text, failed, found.start()):
             return found
-        if startwords.START.search(text, failed, found.start()):
+        if startpatterns.START.search(text, failed, found.start()):
             return found
     return None
 
 
 def log_replayed(case: Case) -> Item | None:
-    """Judge how much of its redo log the server replayed, None if no log tells."""
+    """Judge how much of its redo log the server replayed, None if no log shows it."""
     on_host = case.host.log if case.host else None
     over_sql = None if case.after.log is None else _over_sql(case.after.log)
     found = (replayed(log) for log in (on_host, over_sql) if log is not None)
@@ -103,7 +103,7 @@ def log_replayed(case: Case) -> Item | None:
 
 
 def replayed(log: LogTail) -> Item | None:
-    """Judge how much of its redo log the server replayed, None if *log* is silent.
+    """Judge how much of its redo log the server replayed, None if *log* lacks that.
 
     It replays what was written since the last checkpoint: only that was at risk in
     the redo log alone.  Of several recoveries the last counts that came to its end.
@@ -119,14 +119,14 @@ def replayed(log: LogTail) -> Item | None:
         size = _position(ends[-1][1], base) - _position(begins[-1], base)
         if size >= 0:
             standing = Standing.PRESENT if size else Standing.ABSENT
-            said = f"recovery replayed {size:,} bytes written since the checkpoint"
-            return Item(ItemId.REPLAYED, standing, said, required=False)
+            reason = f"recovery replayed {size:,} bytes written since the checkpoint"
+            return Item(ItemId.REPLAYED, standing, reason, required=False)
     if _NO_REPLAY in text and not any(last.search(text) for _, last, _ in _REPLAYS):
-        said = (
+        reason = (
             f"recovery found nothing to replay ({_NO_REPLAY!r}): a checkpoint came "
             "after the last commit, as a shutdown makes one"
         )
-        return Item(ItemId.REPLAYED, Standing.ABSENT, said, required=True)
+        return Item(ItemId.REPLAYED, Standing.ABSENT, reason, required=True)
     return None
 
 

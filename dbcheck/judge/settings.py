@@ -59,11 +59,11 @@ class Settings:
 
     def _meaning(self, chance: str) -> tuple[Standing, str]:
         if not self.known:
-            said = "no rules are known for servers of this family"
-            return Standing.NOT_OBSERVABLE, said
+            reason = "no rules are known for servers of this family"
+            return Standing.NOT_OBSERVABLE, reason
         if self._losing:
-            said = f"{self._losing[0]} is documented to lose commits{chance}"
-            return Standing.ABSENT, said
+            reason = f"{self._losing[0]} is documented to lose commits{chance}"
+            return Standing.ABSENT, reason
         if hiding := [f for f in self.flagged if f.hides]:
             return Standing.ABSENT, f"{hiding[0]} may hide what was lost"
         if unread := [f for f in self.flagged if f.value is None and _matters(f)]:

@@ -51,5 +51,5 @@ EVIDENCE: tuple[Callable[[Case], Item | None], ...] = (
 
 
 def evidence(case: Case) -> tuple[Item, ...]:
-    """Return each item that says something of *case*."""
+    """Return each item that applies to *case*."""
     return tuple(item for each in EVIDENCE if (item := each(case)) is not None)

@@ -28,7 +28,7 @@ class TimeOff:
     by_hand:   a human cut it, and restored it.
     at_most_s: the host's kernel started so long after the host was last heard; below 0
                if it started before that, None if that is not known.
-    late_s:    the last ack came so long after the switch said that it had cut.
+    late_s:    the last ack came so long after the switch reported that it had cut.
     answered_s: the server answered again so long after the last ack, by the client's
                clock; None if that is not known.
     """
@@ -45,7 +45,7 @@ class TimeOff:
 def time_without_power(case: Case) -> Item | None:
     """Judge whether the drives were without power for long enough.
 
-    None if no cut is on record, and for a lab, which knows.
+    None if no cut is on record, and for a lab, whose cut is exact.
     """
     load = case.load
     if load is None or load.cut is None:
@@ -86,27 +86,27 @@ def judge_time(cut_class: CutClass, time: TimeOff, depth: Depth | None) -> Item 
 
     depth: how deep the cut went, None if that was not measured.
     Supplies hold a charge for seconds: a drive's cache whose rail never fell cannot
-    lose, and the cut would say nothing of the drive.  None for a lab, which knows.
+    lose, and the cut would prove nothing of the drive.  None for a lab.
     """
     if cut_class in (CutClass.LAB_DRIVE, CutClass.PROCESS):
         return None
     if cut_class.keeps_power:
-        said = f"none: a {cut_class.value} leaves the drives powered"
-        return Item(ItemId.TIME_OFF, Standing.ABSENT, said, False)
+        reason = f"none: a {cut_class.value} leaves the drives powered"
+        return Item(ItemId.TIME_OFF, Standing.ABSENT, reason, False)
     if depth is Depth.DRIVE:
-        said = "the drive's own cache lost its power, however long it was off"
-        return Item(ItemId.TIME_OFF, Standing.PRESENT, said, True)
+        reason = "the drive's own cache lost its power, however long it was off"
+        return Item(ItemId.TIME_OFF, Standing.PRESENT, reason, True)
     if time.meant_s is None:
-        said = "the power comes back by itself, after a time that was not measured"
+        reason = "the power comes back by itself, after a time that was not measured"
         # An undeclared cut claims nothing of the drives.
         required = cut_class is not CutClass.UNKNOWN
-        return Item(ItemId.TIME_OFF, Standing.NOT_OBSERVABLE, said, required)
-    standing, said = _kept(time, time.meant_s)
-    return Item(ItemId.TIME_OFF, standing, said, True)
+        return Item(ItemId.TIME_OFF, Standing.NOT_OBSERVABLE, reason, required)
+    standing, reason = _kept(time, time.meant_s)
+    return Item(ItemId.TIME_OFF, standing, reason, True)
 
 
 def _kept(time: TimeOff, meant_s: float) -> tuple[Standing, str]:
-    """Return the standing of a time that somebody, or something, was to keep."""
+    """Judge the time off against the time that was intended."""
     wanted = f"{meant_s:g} s"
     if not meant_s > 0:
         return Standing.NOT_OBSERVABLE, f"{wanted} were intended: {_AGAIN}, for longer"
@@ -123,12 +123,12 @@ def _kept(time: TimeOff, meant_s: float) -> tuple[Standing, str]:
     if time.off_s is None:
         return Standing.NOT_OBSERVABLE, (
             f"how long it was off was not measured ({wanted} intended): {_AGAIN}, and "
-            "let it end"
+            "do not interrupt it"
         )
     left_s = time.off_s - time.late_s
     if time.late_s > CLOCKS_S and left_s < meant_s:
         return Standing.NOT_OBSERVABLE, (
-            f"acks came for {time.late_s:.1f} s after the switch said that it had cut, "
+            f"acks came for {time.late_s:.1f} s after the switch reported its cut, "
             f"so the power was off for {max(0, left_s):.1f} s at most instead of "
             f"{wanted}: the switch acts late; keep the power off for longer "
             "(--off-seconds, dbcheck_power_off_s) and cut again"
@@ -136,14 +136,14 @@ def _kept(time: TimeOff, meant_s: float) -> tuple[Standing, str]:
     if time.off_s < meant_s:
         return Standing.NOT_OBSERVABLE, (
             f"it was back after {time.off_s:.2f} s instead of {wanted}: {_AGAIN}, and "
-            "let it end"
+            "do not interrupt it"
         )
-    said = f"off for {time.off_s:.2f} s (at least {wanted} intended)"
+    reason = f"off for {time.off_s:.2f} s (at least {wanted} intended)"
     if time.seen:
-        return Standing.PRESENT, said
+        return Standing.PRESENT, reason
     return Standing.ASSUMED, (
         f"{time.off_s:.2f} s passed between the cut and the restore command; the "
-        "switch has no state command, so that the power was off was not seen"
+        "switch has no state command that would confirm that the power was off"
     )
 
 
@@ -156,13 +156,13 @@ def _back(time: TimeOff, meant_s: float) -> str:
     bounds = []
     kernel_s, answered_s = time.at_most_s, time.answered_s
     if kernel_s is not None and -WALL_CLOCK_S <= kernel_s < meant_s - CLOCKS_S:
-        said = f"started {kernel_s:.1f} s after the host was last heard"
+        reason = f"started {kernel_s:.1f} s after the host was last heard"
         if kernel_s < 0:
-            said = "had started when the host was last heard"
-        bounds.append((kernel_s, f"the host's kernel {said}"))
+            reason = "had started when the host was last heard"
+        bounds.append((kernel_s, f"the host's kernel {reason}"))
     if answered_s is not None and answered_s < meant_s:
-        said = f"the server answered again {answered_s:.1f} s after the last ack"
-        bounds.append((answered_s, said))
+        reason = f"the server answered again {answered_s:.1f} s after the last ack"
+        bounds.append((answered_s, reason))
     return min(bounds, default=(0.0, ""))[1]
 
 
@@ -171,8 +171,8 @@ def class_of_cut(case: Case) -> Item | None:
     least = case.shallowest.depth if case.shallowest else None
     if not case.manifest.class_assumed or least is Depth.DRIVE:
         return None
-    said = (
-        f"a {case.manifest.cut_class.words} is assumed, as nobody declared what was cut"
-        " by hand (--power-class or dbcheck_power_class declares it)"
+    reason = (
+        f"a {case.manifest.cut_class.words} is assumed, as what was cut by hand was not"
+        " declared (set --power-class or dbcheck_power_class)"
     )
-    return Item(ItemId.CUT_CLASS, Standing.ASSUMED, said, required=True)
+    return Item(ItemId.CUT_CLASS, Standing.ASSUMED, reason, required=True)

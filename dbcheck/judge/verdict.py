@@ -15,7 +15,7 @@ from dbcheck.core.verdict import Verdict
 from dbcheck.judge.item import Item, ItemId, Standing
 
 _ENOUGH = (Standing.PRESENT, Standing.ASSUMED)  # for a PASS
-# Contradicted, they say that other data were read than those that took the load.
+# Contradicted, they show that other data were read than those that took the load.
 _OF_THE_DATA = (ItemId.SAME_SERVER, ItemId.NOT_RESTORED)
 
 
@@ -36,7 +36,7 @@ class Judgement:
 
 
 def stranger(items: Sequence[Item]) -> Item | None:
-    """Return the item that says that other data answered, None if none does."""
+    """Return the item that shows that other data answered, None if none does."""
     for item in items:
         if item.id in _OF_THE_DATA and item.standing is Standing.CONTRADICTED:
             return item
@@ -44,7 +44,7 @@ def stranger(items: Sequence[Item]) -> Item | None:
 
 
 def replaced(found: Reconciliation, items: Sequence[Item]) -> str:
-    """Return why missing rows say nothing if the table is another one, "" if it is not.
+    """Return why missing rows prove nothing if the table was replaced, else "".
 
     After such a statement nothing shows which rows were there before it.  A cut takes
     the table's own creation back only with all that was committed since.
@@ -55,21 +55,21 @@ def replaced(found: Reconciliation, items: Sequence[Item]) -> str:
     for item in items:
         if lost and item.id is ItemId.SAME_TABLE and item.standing is Standing.ABSENT:
             return (
-                f"{rows} missing from the table, but {item.reason}; no cut does that,"
-                " unless it takes back all that was committed since the table was made"
+                f"{rows} missing from the table, but {item.reason}; a cut does that"
+                " only if it undoes everything committed since the table was created"
             )
     return ""
 
 
 def all_gone(found: Reconciliation) -> bool:
-    """Say whether nothing of this run is there, nor what it began with."""
+    """Say whether no row of this run survived, not even those from before the load."""
     missing = {LossKind.MISSING_TAIL, LossKind.MISSING_HOLE}
     some = found.kept or found.recovered or found.unconfirmed
     return not some and found.losses.counts.keys() <= missing
 
 
 def _restored(items: Sequence[Item], explained: bool) -> str:
-    """Return why the loss of all that a run wrote says nothing, "" if it does.
+    """Return why the loss of all that a run wrote proves nothing, "" if it does.
 
     Its first rows are committed, and checkpointed, before the load begins.
     """
@@ -78,9 +78,9 @@ def _restored(items: Sequence[Item], explained: bool) -> str:
         return ""
     why = f" ({item.reason})" if item else ""
     return (
-        "nothing of this run is there, not even the rows from before the load:"
+        "no row of this run survived, not even those from before the load:"
         " an older copy was restored, somebody dropped or emptied the table, or the"
-        f" drive lost everything; nothing shows which of these it was{why}"
+        f" drive lost everything; nothing shows which of these happened{why}"
     )
 
 
@@ -94,7 +94,7 @@ def judge_rows(
 ) -> Judgement:
     """Return the verdict on a cycle whose table was read to its end.
 
-    found: None only if another server answered, whose table says nothing.
+    found: None only if another server answered, whose table proves nothing.
     cut, depth: what was cut, and how deep that went, None if it was not measured.
     explained: a setting was in force that can lose everything.
     A loss is a FAIL, unless the table was replaced and no setting explains it.  Without
@@ -113,11 +113,11 @@ def judge_rows(
         or (item.required and item.standing not in _ENOUGH)
     )
     if found.foreign:
-        said = (
+        reason = (
             f"{found.foreign:,} rows belong to another run;"
             " was a second dbcheck running?"
         )
-        doubts = (said, *doubts)
+        doubts = (reason, *doubts)
     if not found.confirmed:
         doubts = ("the witness confirmed no commit", *doubts)
     if doubts:
@@ -145,11 +145,11 @@ def altered_earlier(found: Reconciliation) -> tuple[str, ...]:
     rows = found.earlier_altered
     if not rows:
         return ()
-    said, they = f"{rows:,} rows of earlier runs do", "they"
+    reason, they = f"{rows:,} rows of earlier runs do", "they"
     if rows == 1:
-        said, they = "1 row of an earlier run does", "it"
+        reason, they = "1 row of an earlier run does", "it"
     return (
-        f"{said} not have the content that was written, and {they} may have been"
+        f"{reason} not have the content that was written, and {they} may have been"
         " altered before this load; dbcheck clean removes the table",
     )
 
@@ -166,17 +166,17 @@ def _lost(found: Reconciliation) -> str:
     of = f"{found.confirmed:,} confirmed commits"
     if not own:
         return f"{', and '.join(others)}; all {of} of this cycle are intact"
-    said = ", ".join(f"{rows:,} {kind}" for kind, rows in own.items())
-    return ", and ".join((f"{said} of {of}", *others))
+    reason = ", ".join(f"{rows:,} {kind}" for kind, rows in own.items())
+    return ", and ".join((f"{reason} of {of}", *others))
 
 
 def _passed(
     found: Reconciliation, items: Sequence[Item], cut: CutClass, depth: Depth | None
 ) -> str:
     """Return what a PASS claims, what it leaves open and what it only assumes."""
-    said = f"all {found.confirmed:,} confirmed commits survived this {cut.words}"
+    reason = f"all {found.confirmed:,} confirmed commits survived this {cut.words}"
     if depth:
-        said += f" at {depth.value} depth"
+        reason += f" at {depth.value} depth"
     assumed = [
         f"assumed, not seen: {item.id.value} ({item.reason})"
         for item in items
@@ -195,7 +195,7 @@ def _passed(
             for item in items
             if item.id is ItemId.UNSAFE_SHUTDOWNS and item.standing is Standing.ABSENT
         )
-    return "; ".join(filter(None, (said, *left_open, *assumed)))
+    return "; ".join(filter(None, (reason, *left_open, *assumed)))
 
 
 def judge_unrecoverable(
@@ -210,8 +210,8 @@ def judge_unrecoverable(
     """Return the verdict on a server, or a table, that did not come back.
 
     missing: the server has no such table, and nothing else is wrong with it.
-    uncut: it is the server that is gone, and its power was not cut: whoever ended it
-    did not start it again, so its data were not asked.
+    uncut: it is the server that is gone, and its power was not cut: it ended otherwise
+    and was not started again, so its data were not read.
     spared: the cut destroyed no more than the server's memory, as was measured.
     """
     if uncut:
@@ -221,14 +221,14 @@ def judge_unrecoverable(
         return Judgement(Verdict.INCONCLUSIVE, (doubt,), tuple(items))
     if missing and spared and not explained:
         doubt = (
-            f"the table is gone ({reason}), but this cut spared the page cache, so it "
-            "took no table: somebody dropped it"
+            f"the table is gone ({reason}), but this cut kept the page cache, so it "
+            "cannot have removed a table: somebody dropped it"
         )
         return Judgement(Verdict.INCONCLUSIVE, (doubt,), tuple(items))
-    said = f"unrecoverable: {reason}"
+    text = f"unrecoverable: {reason}"
     if missing:
-        said += "; unless somebody dropped the table, the cut took it"
-    return Judgement(Verdict.FAIL, (said,), tuple(items))
+        text += "; unless somebody dropped the table, the cut removed it"
+    return Judgement(Verdict.FAIL, (text,), tuple(items))
 
 
 def judge_index(
@@ -236,8 +236,8 @@ def judge_index(
 ) -> Judgement:
     """Return FAIL if the *index* disagrees with its table, else *judgement*.
 
-    The server said that a row is stored, and a query that looks for it does not find
-    it.  Data that are not this run's, or may not be, are held against nobody.
+    The server confirmed a row, and a query for it does not find it.  Data that are not
+    this run's, or may not be, cause no FAIL.
     """
     items = judgement.items
     unknown = found is None or all_gone(found) or stranger(items) is not None

@@ -25,7 +25,7 @@ _NONE = Tally(0, 0, 0)
 class VolumeDepth:
     """How deep the cut went on one volume.
 
-    finding:    None if nobody could tell; unmeasured: why.
+    finding:    None if it could not be measured; unmeasured: why.
     were_running: there were canaries on it.
     """
 
@@ -61,7 +61,7 @@ def volume_depths(
 
     cut: its declared class; one that keeps the drives' power reaches OS depth at most.
     completed, elsewhere: as in runs.LoadRecord.  [] if there were no canaries beside
-    the data directory to tell.
+    the data directory.
     """
     if before is None or completed is None or after is None or after.remains is None:
         return []
@@ -133,7 +133,7 @@ def _measured(
 def least_depth(
     depths: Sequence[VolumeDepth], facts: TargetFacts | None
 ) -> DepthFinding | None:
-    """Return how deep the cut went for all places together, None if nobody can tell.
+    """Return how deep the cut went for all places together, None if unknown.
 
     That is the least depth of all.  It is unknown if it is unknown of a place, unless
     another shows a cut that reached the server's process alone.  A journal on a drive
@@ -200,7 +200,7 @@ def page_cache_kept(depths: Sequence[VolumeDepth]) -> bool:
 def shallowest(depths: Sequence[VolumeDepth]) -> DepthFinding | None:
     """Return the finding of the least depth that is known, of whichever volume.
 
-    It tells of the host alone: a page cache is that of all filesystems.  Without any
+    It describes the host alone: a page cache is that of all filesystems.  Without any
     that is known, return the data directory's.
     """
     if not depths:

@@ -2,7 +2,7 @@
 
 A block device whose queue/write_cache is "write through" is sent no flush, and passes
 none on: the kernel takes its drive for one without a volatile cache.  That is what the
-kernel believes, and anybody may have written it there (Linux,
+kernel assumes, and an administrator may have set it (Linux,
 Documentation/ABI/stable/sysfs-block, queue/write_cache; block/blk-core.c,
 submit_bio_noacct).  It is so for each layer of LVM, md or dm-crypt by itself.
 """
@@ -43,7 +43,7 @@ def write_cache(case: Case) -> Item | None:
     if not found:
         return None
     standing = max((each for each, _ in found), key=_BADNESS.index)
-    reasons = dict.fromkeys(said for _, said in found)
+    reasons = dict.fromkeys(reason for _, reason in found)
     return Item(ItemId.WRITE_CACHE, standing, "; ".join(reasons), required=False)
 
 
@@ -57,17 +57,17 @@ def _volume(volume: Volume, depth: Depth | None) -> tuple[Standing, str]:
         return Standing.PRESENT, f"the kernel flushes {', '.join(flushed)}"
     stops = ", ".join(_stops(volume.layers))
     names = ", ".join(drive.name for drive in blind)
-    said = f"the kernel sends no flush to {names}, as {stops} is {_THROUGH!r}"
+    reason = f"the kernel sends no flush to {names}, as {stops} is {_THROUGH!r}"
     if depth is Depth.DRIVE and not flushed:
-        lost = f"{said}; but it lost writes that it had completed, so its cache is "
+        lost = f"{reason}; but it lost writes that it had completed, so its cache is "
         return Standing.CONTRADICTED, f"{lost}volatile: commits are lost with it"
     if depth is Depth.DRIVE:
         others = f"{', '.join(flushed)} may be the one that lost writes in this cut"
-        return Standing.NOT_OBSERVABLE, f"{said}; {others}"
+        return Standing.NOT_OBSERVABLE, f"{reason}; {others}"
     if volatile := [drive.name for drive in blind if drive.write_cache == _BACK]:
-        own = f"{said}; yet {', '.join(volatile)} is {_BACK!r} and needs flushes"
+        own = f"{reason}; yet {', '.join(volatile)} is {_BACK!r} and needs flushes"
         return Standing.ABSENT, own
-    return Standing.PRESENT, f"{said}, which is right if no cache there is volatile"
+    return Standing.PRESENT, f"{reason}, which is right if no cache there is volatile"
 
 
 def _flushed(layers: dict[str, Layer]) -> set[str]:

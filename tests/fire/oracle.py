@@ -111,7 +111,7 @@ def verdict_complaints(facts: Facts, said: Said) -> Iterator[str]:
         return
     if verdict == "FAIL" and said.lost_ids() != absent:
         yield f"it lists {sorted(said.lost_ids())}, absent are {sorted(absent)}"
-    nothing_is_left = "nothing of this run is there" in str(said.json("verdict.json"))
+    nothing_is_left = "no row of this run survived" in str(said.json("verdict.json"))
     if absent and verdict != "FAIL" and not nothing_is_left:
         yield f"{len(absent)} confirmed rows are absent, and it says {verdict}"
     if verdict == "PASS" and (age_s := _newest_age_s(facts, said)) >= FRESH_S:

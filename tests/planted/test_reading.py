@@ -187,7 +187,7 @@ def test_who_disturbs_the_reading_accuses_nobody(
     verdict: Verdict,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(reading_log, "LOOK_S", 0.5)
+    monkeypatch.setattr(reading_log, "LOG_WAIT_S", 0.5)
     outcome = disturbed(site, disturb)
     assert outcome.verdict is verdict, outcome.judgement
     assert outcome.found is not None
@@ -198,7 +198,7 @@ def test_who_disturbs_the_reading_accuses_nobody(
 def test_a_restart_amid_the_reading_of_mariadb(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reading_log, "LOOK_S", 0.5)
+    monkeypatch.setattr(reading_log, "LOG_WAIT_S", 0.5)
     outcome = disturbed(site, killed_and_started)
     assert outcome.verdict is Verdict.PASS, outcome.judgement
 

@@ -370,7 +370,7 @@ KILLED = {
 }
 INNODB = ("mariadb", "mysql")
 REPLACED = "ledger was truncated, rewritten or recreated since the load began"
-COPY = "the data directory is another one: a copy was put in its place"
+COPY = "the data directory was replaced by a copy"
 SERVERS = (
     Fault("killed", killed, PASS, says=KILLED, engines=ENGINES),
     Fault(
@@ -454,12 +454,12 @@ SERVERS = (
         engines=POSTGRESQL,
     ),
     Fault("the table gone", table_dropped, INCONCLUSIVE, says="somebody dropped it"),
-    Fault("another server", other_server, INCONCLUSIVE, says="this is another one"),
+    Fault("another server", other_server, INCONCLUSIVE, says="a different server"),
     Fault(
         "another server in its place",
         other_server_in_its_place,
         INCONCLUSIVE,
-        says="this is another one",
+        says="a different server",
         engines=ENGINES,
     ),
     Fault(
@@ -552,7 +552,7 @@ def test_without_its_log_nobody_knows_why_mysql_ended(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A damaged page ends it; the client sees no more than a lost connection."""
-    monkeypatch.setattr(reading_log, "LOOK_S", 0.0)
+    monkeypatch.setattr(reading_log, "LOG_WAIT_S", 0.0)
     outcome = page_damaged(site, log=False, limits=replace(LIMITS, return_s=1.0))
     assert outcome.verdict is Verdict.INCONCLUSIVE, outcome.judgement
     (reason,) = outcome.judgement.reasons

@@ -54,7 +54,7 @@ TOLD = (
         "another server's rows",
         of_another_identity,
         INCONCLUSIVE,
-        says="this is another one",
+        says="a different server",
     ),
 )
 

@@ -217,7 +217,7 @@ def test_a_command_from_a_witness_is_not_passed_on(site: Site, known: bool) -> N
     site.reconcile(site.recall())
     ((_, said),) = (phase for phase in site.told.phases if phase[0] == "power")
     assert (EVIL in said) is known
-    assert ("give the power back with its switch" in said) is not known
+    assert ("restore the power with its switch" in said) is not known
 
 
 @pytest.fixture

@@ -111,7 +111,7 @@ def test_a_cut_that_did_not_cut_is_no_pass(here: Bench) -> None:
     assert outcome.load is not None
     assert outcome.load.gone == Gone.NEVER
     assert outcome.verdict is Verdict.INCONCLUSIVE
-    assert "went on answering" in outcome.judgement.reasons[0]
+    assert "kept answering" in outcome.judgement.reasons[0]
 
 
 def test_one_broken_session_is_replaced_by_a_new_number(here: Bench) -> None:

@@ -205,7 +205,7 @@ def test_a_canary_lost_between_the_prompt_and_the_hand_is_noticed(
     cutter = Cutter(rig, replace(started, held=session))
     cutter.cut = cut
     session.lives = False
-    cutter.look_at_held()
+    cutter.check_held()
     started.log.close()
     assert cutter.canary_held is held
 

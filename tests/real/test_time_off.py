@@ -168,5 +168,5 @@ def test_power_that_does_not_come_back_is_told_beside_what_ended_the_cycle(
         run_cycle(replace(here.rig, power=power), quick(), SEED)
     told = "failed: the restore command exited with 1, output: stuck"
     assert told in here.said.text
-    assert "after an error: the power is given back" in here.said.text
+    assert "after an error: the power is restored" in here.said.text
     assert "Ctrl-C again" not in here.said.text

@@ -108,7 +108,7 @@ def test_a_host_that_still_boots_is_waited_for() -> None:
     after, told = ask(host)
     assert after == HostAfter(FACTS, REMAINS, TAIL, "", shut_down=RECORD)
     assert host.called == ["reach"] * 4 + QUESTIONS
-    said = "trying its host for 60 s: System is booting up"
+    said = "retrying its host for up to 60 s: System is booting up"
     assert told.phases == [("restore", said)]
 
 

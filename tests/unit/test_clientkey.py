@@ -111,7 +111,7 @@ def test_where_no_key_can_be_kept_the_user_hears_of_it(
     state.write_bytes(b"")
     _new_run(replace(rig, runs=tmp_path / "second"), MANIFEST)
     ((_, said),) = told.phases
-    assert said.startswith("the key of this run lies in its folder alone: ")
+    assert said.startswith("the key of this run is stored only in its folder: ")
 
 
 @pytest.mark.parametrize("known", [True, False])

@@ -9,7 +9,7 @@ from typing import cast
 
 import pytest
 
-from dbcheck.campaign.host import look_at_host
+from dbcheck.campaign.host import inspect_host
 from dbcheck.core.datadir import DataNames, other_data, unmarked
 from dbcheck.core.server import ServerFacts
 from dbcheck.errors import HostError
@@ -147,5 +147,5 @@ def test_a_host_with_other_data_is_refused_before_anything_runs_there(
     engine = Marking(mark)
     rig = rig_of(Told(), engine=engine, host=cast(object, Elsewhere(names)))
     with pytest.raises(HostError, match="/d on the target's host is not the data"):
-        look_at_host(rig, server)
+        inspect_host(rig, server)
     assert engine.marked is marked

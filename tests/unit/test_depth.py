@@ -238,7 +238,7 @@ def test_rings_of_other_canaries_measure_nothing() -> None:
     left = Remains("", ((1, 9),), 1, (Ring(((1, 9),)),), 8)
     found = find_depth(done, left, Ground("xfs"))
     assert found.depth is None
-    assert "1 rings are there, not 2" in found.reasons[0]
+    assert "1 rings were found, not 2" in found.reasons[0]
 
 
 @pytest.mark.parametrize("found", [((1, 10**15),), ((5, 1),), ((-3, 1),)])

@@ -75,8 +75,14 @@ def test_layers_that_pass_writes_on_leave_the_drive_to_blame(top: Layer) -> None
         (layer("dm-0", "dm", uuid="CRYPT-INTEGRITY-x"), "(dm-integrity) may keep"),
         (layer("dm-0", "dm", uuid="CRYPT-SUBDEV-x"), "(dm-integrity) may keep"),
         (layer("dm-0", "dm", uuid="VDO-x"), "(VDO) may keep"),
-        (made("nbd0", "a virtual device"), "nbd0 is no drive of this host (a virtual"),
-        (made("vda", "virtio"), "(virtio): what makes it may have lost this from its"),
+        (
+            made("nbd0", "a virtual device"),
+            "nbd0 is not a drive of this host (a virtual",
+        ),
+        (
+            made("vda", "virtio"),
+            "(virtio): what provides it may have lost this from its",
+        ),
     ],
 )
 def test_layers_in_the_hosts_memory_cap_the_depth(top: Layer, said: str) -> None:
@@ -89,8 +95,8 @@ def test_layers_in_the_hosts_memory_cap_the_depth(top: Layer, said: str) -> None
     ("top", "said"),
     [
         (array(level="raid5", policy="journal", degraded="0"), "a journal of its own"),
-        (array(level="raid6", degraded="1"), "md0 lacks a drive"),
-        (array(level="raid5"), "or does not show that it has all"),
+        (array(level="raid6", degraded="1"), "md0 is missing a drive"),
+        (array(level="raid5"), "or does not report that it has all"),
         (array(level="raid1", backlog="256"), "before all its drives have them"),
     ],
 )

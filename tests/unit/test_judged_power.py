@@ -160,7 +160,7 @@ def test_blocks_that_the_host_wrote_after_the_last_ack_show_a_later_cut(
     outcome = judged(tmp_path, record, CutClass.AC, found=5)
     assert outcome.verdict is verdict, outcome.judgement
     found = item(outcome, "load at the cut")
-    said = f"wrote on for at least {beyond_s:.1f} s after the last ack"
+    said = f"kept writing for at least {beyond_s:.1f} s after the last ack"
     assert (said in found.reason) is (verdict is not Verdict.PASS)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from dbcheck import stored
-from dbcheck.campaign.host import ask_host, end_canaries, look_at_host
+from dbcheck.campaign.host import ask_host, end_canaries, inspect_host
 from dbcheck.campaign.judging import judge_run
 from dbcheck.core.cutclass import CutClass
 from dbcheck.core.datadir import DataNames
@@ -143,7 +143,7 @@ def test_a_place_that_nobody_could_look_at_caps_the_claim() -> None:
     item = places_item(case(before))
     assert item is not None
     assert item.standing is Standing.NOT_OBSERVABLE
-    assert item.reason.startswith("WAL was not looked at (/wal: Permission denied); ")
+    assert item.reason.startswith("WAL was not inspected (/wal: Permission denied); ")
 
 
 def test_a_pass_says_what_was_not_looked_at() -> None:
@@ -199,7 +199,7 @@ def changed(**values: Any) -> TargetFacts:
         (
             replace(TWO, volumes=(DATA,), unseen={"WAL": "/wal: No such file"}),
             Standing.NOT_OBSERVABLE,
-            "WAL cannot be looked at again: /wal: No such file",
+            "WAL cannot be inspected again: /wal: No such file",
         ),
     ],
 )
@@ -325,7 +325,7 @@ SERVER: ServerFacts = replace(FACTS, identity={"data_directory": "/d"})
 def test_each_volume_has_canaries_that_are_asked_for_and_removed() -> None:
     host = TwoVolumes()
     rig = rig_of(Told(), engine=Known(), host=host)
-    before, canaries = look_at_host(rig, SERVER, ASKED)
+    before, canaries = inspect_host(rig, SERVER, ASKED)
     assert before is not None
     assert canaries is not None
     assert before.canary_folders == ("/d/c", "/wal/c")
@@ -342,7 +342,7 @@ def test_each_volume_has_canaries_that_are_asked_for_and_removed() -> None:
 def test_a_volume_that_lets_nobody_write_is_noted() -> None:
     host = TwoVolumes(refused=["/wal"])
     rig = rig_of(Told(), engine=Known(), host=host)
-    before, canaries = look_at_host(rig, SERVER, ASKED)
+    before, canaries = inspect_host(rig, SERVER, ASKED)
     assert before is not None
     assert canaries is not None
     assert before.elsewhere == (VolumeCanaries("", "", "no room"),)
@@ -361,7 +361,7 @@ def test_no_canaries_are_left_if_the_host_cannot_be_described(
 ) -> None:
     host = TwoVolumes(refused=[refused], error=error)
     with pytest.raises(error, match="no room"):
-        look_at_host(rig_of(Told(), engine=Known(), host=host), SERVER, ASKED)
+        inspect_host(rig_of(Told(), engine=Known(), host=host), SERVER, ASKED)
     assert all(each.stopped for each in host.running)
     assert host.removed == [each.folder for each in host.running]
 

@@ -64,7 +64,9 @@ def test_a_short_wait_is_not_worth_a_word(
 def test_a_longer_wait_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     server = Server(HOUR_US - 5_000_000, MYSQL_US)
     told = asked(server, monkeypatch)
-    assert told.phases == [("preflight", "the server is young: 6 s")]
+    assert told.phases == [
+        ("preflight", "waiting 6 s: the server has only just started")
+    ]
     assert server.slept_s == [6.0]
 
 
@@ -73,7 +75,9 @@ def test_a_clock_that_went_back_is_not_waited_for(
     monkeypatch: pytest.MonkeyPatch, error_us: int
 ) -> None:
     server = Server(HOUR_US - 2 * HOUR_US, error_us)
-    with pytest.raises(EngineError, match=r"720. s from now: its clock went") as caught:
+    with pytest.raises(
+        EngineError, match=r"720. s in the future: its clock was"
+    ) as caught:
         asked(server, monkeypatch)
     assert "Restart the server" in caught.value.hint
     assert not server.slept_s

@@ -21,7 +21,7 @@ def test_a_preflight_that_ends_in_its_checkpoint_closes_all_it_began(
     parts, ended = Parts(failure), []
     monkeypatch.setattr(preflight, "_manifest", lambda *_: manifest())
     monkeypatch.setattr(preflight, "_warm", lambda *_: None)
-    monkeypatch.setattr(preflight, "look_at_host", lambda *_: (None, "canaries"))
+    monkeypatch.setattr(preflight, "inspect_host", lambda *_: (None, "canaries"))
     monkeypatch.setattr(
         preflight, "end_canaries", lambda _, canaries, remove: ended.append(canaries)
     )

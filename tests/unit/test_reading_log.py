@@ -16,7 +16,7 @@ from tests.kit.server_logs import MARIA_KILLED, MARIA_MYISAM, MARIA_PAGE
 
 @pytest.fixture(autouse=True)
 def one_look(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading_log, "LOOK_S", 0.0)
+    monkeypatch.setattr(reading_log, "LOG_WAIT_S", 0.0)
 
 
 def _log(

@@ -207,7 +207,7 @@ def test_one_rotten_bit_is_told(tmp_path: Path) -> None:
             list(run.survivors(TABLE))
     manifest = run.path / "manifest.json"
     manifest.write_text(manifest.read_text().replace('"epoch": 2', '"epoch": 3'))
-    with pytest.raises(RunFormatError, match="digest"):
+    with pytest.raises(RunFormatError, match="checksum mismatch"):
         run.manifest()
 
 

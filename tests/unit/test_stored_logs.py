@@ -108,7 +108,9 @@ def test_a_session_in_two_logs_is_damage(tmp_path: Path, after: int) -> None:
 
 def test_a_load_of_other_logs_is_refused(tmp_path: Path) -> None:
     makers = logs_of(acks_of(0, 1), acks_of(1, 1))
-    with pytest.raises(RunFormatError, match="tells of 1 logs, its manifest of 2"):
+    with pytest.raises(
+        RunFormatError, match="load.json lists 1 witness logs, manifest.json 2"
+    ):
         stored(tmp_path, makers, load_of(makers[:1]))
 
 

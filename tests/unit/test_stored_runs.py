@@ -222,5 +222,5 @@ def test_a_host_that_format_2_did_not_ask_may_have_lived_on(tmp_path: Path) -> N
     outcome = judged(run)
     assert outcome.verdict is Verdict.INCONCLUSIVE
     said = "; ".join(outcome.judgement.reasons)
-    assert "the host was not asked whether it still answered" in said
+    assert "not checked whether the host still answered" in said
     assert "the host's records of a shutdown" in said

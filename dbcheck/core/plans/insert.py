@@ -1,4 +1,4 @@
-"""Each operation inserts one row, which bears its key and bytes to recognise."""
+"""Each operation inserts one row, which has its key and bytes to recognise."""
 
 from __future__ import annotations
 

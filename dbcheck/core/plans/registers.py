@@ -1,7 +1,7 @@
 """Each operation inserts one row and updates another, of a second table.
 
 A session has a few registers, which its operations write in turn.  So after recovery
-each register must hold the last of its operations whose inserted row is there.
+each register must hold the last of its operations whose inserted row is present.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""The words of servers about their starts, their ends, and what ended them."""
+"""Patterns of what servers log of their starts, their ends, and what ended them."""
 
 from __future__ import annotations
 
 import re
 
 
-def _any(*words: str, flags: re.RegexFlag = re.NOFLAG) -> re.Pattern[str]:
-    """Return what finds any of the *words*, each a regular expression."""
-    return re.compile("|".join(words), flags)
+def _any(*patterns: str, flags: re.RegexFlag = re.NOFLAG) -> re.Pattern[str]:
+    """Return what finds any of the *patterns*, each a regular expression."""
+    return re.compile("|".join(patterns), flags)
 
 
 # An attempt to start begins with one of these (PostgreSQL 12 or newer, postmaster.c;
@@ -36,7 +36,7 @@ _GOT = r"d got (?:signal|exception)"
 _STARTUP = r"startup process \(PID \d+\)"
 _PANICS = (r"\bPANIC:\s", r",PANIC,", r"\"error_severity\":\"PANIC\"")
 
-# What a server says of an error, and of a client that it turned away.  PostgreSQL
+# What a server logs of an error, and of a client that it turned away.  PostgreSQL
 # refuses a client with FATAL too, and names what the client sent (postgres.c,
 # backend_startup.c, auth.c, postinit.c).
 ERROR = _any(
@@ -88,7 +88,7 @@ START_CRASHED = _any(
 THREAD_CRASHED = _any(_ASSERTION, rf"got {FAULT}", _EXCEPTION)
 ENDED_ITSELF = _any(*_CRASHES, *_PANICS, r"\[FATAL\]", _EXCEPTION)
 
-# What a server says of data that are not as it wrote them (PostgreSQL 15 xlog.c,
+# What a server logs of data that are not as it wrote them (PostgreSQL 15 xlog.c,
 # xlogrecovery.c, relmapper.c, bufmgr.c; MySQL 9.7 messages_to_error_log.txt and
 # buf0buf.cc; MariaDB 10.11 log0recv.cc, ma_control_file.c, log.cc).
 DAMAGE = _any(
@@ -111,13 +111,13 @@ DAMAGE = _any(
     r"Bad magic header",
     flags=re.IGNORECASE,
 )
-# InnoDB says this once neither log nor doublewrite buffer could help (MY-011906).
+# InnoDB logs this once neither log nor doublewrite buffer could help (MY-011906).
 HOPELESS = _any(r"corruption on disk")
 # MyISAM does not survive a crash, and does not promise to (mi_check.c, my_error.c).
 MYISAM = _any(r"\.MY[ID]'", r"marked as crashed")
 
 # Files outside the data directory, on a volume that may not be mounted: PostgreSQL's
-# tablespaces, InnoDB's tables with DATA DIRECTORY; and what a server says without them
+# tablespaces, InnoDB's tables with DATA DIRECTORY; and what a server logs without them
 # (xlogutils.c, log_invalid_page; MariaDB log0recv.cc).
 OUTSIDE = _any(
     r"pg_tblspc/[^\n]*(?:does not exist|is uninitialized|No such file)",
