@@ -113,9 +113,13 @@ def _manifest_of_4(values: Values) -> Values:
 
 def _control_of_4(control: Values) -> Values:
     kept = {name: value for name, value in control.items() if name != "verdict"}
-    passed = control["verdict"] == "PASS"
-    blind = control["reason"] == _BLIND
-    return {**kept, "outcome": "lost" if passed else "blind" if blind else "unfair"}
+    outcome = {"PASS": "lost", "FAIL": "failed"}.get(control["verdict"], "unfair")
+    return {**kept, "outcome": "blind" if control["reason"] == _BLIND else outcome}
+
+
+def _cycle_of_4(values: Values) -> Values:
+    control = values.get("control")
+    return values if control is None else {**values, "control": _control_of_4(control)}
 
 
 def _unchanged(values: Values) -> Values:
@@ -126,3 +130,5 @@ MANIFEST: Steps = {2: _manifest_of_2, 3: _manifest_of_3, 4: _manifest_of_4}
 LOAD: Steps = {2: _load_of_2, 3: _unchanged, 4: _unchanged}
 RESTORE: Steps = {2: _unchanged, 3: _unchanged, 4: _unchanged}
 AFTER: Steps = {2: _after_of_2, 3: _after_of_3, 4: _unchanged}
+CYCLE: Steps = {4: _cycle_of_4}
+SINCE_4: Steps = {4: _unchanged}  # kinds of which format 5 changed nothing

@@ -179,7 +179,9 @@ class RunFolder:
         path = self.path / "recalled.json"
         if not path.is_file():
             return Recalled()
-        return stored.from_bytes(path.read_bytes(), Recalled, str(path))
+        return stored.from_bytes(
+            path.read_bytes(), Recalled, str(path), formats.SINCE_4
+        )
 
     def _note_recalled(self, recalled: Recalled) -> None:
         self._write("recalled.json", [stored.to_bytes(recalled)])

@@ -37,12 +37,24 @@ T = TypeVar("T")
 
 def to_bytes(value: object) -> bytes:
     """Return *value* as JSON that names the format and has its digest."""
-    # Of equal values the same bytes: a set has no order of its own.
-    values: dict[str, Any] = msgspec.to_builtins(
-        value, str_keys=True, order="deterministic"
-    )
+    values: dict[str, Any] = msgspec.to_builtins(value, str_keys=True)
+    ordered = msgspec.to_builtins(value, str_keys=True, order="deterministic")
+    values = _with_sets_of(values, ordered)
     values = {"format": FORMAT, "sha256": _digest(values), **values}
     return json.dumps(values, indent=1).encode()
+
+
+def _with_sets_of(values: Any, ordered: Any) -> Any:
+    """Return *values* with the lists of *ordered*, the same but with sorted sets.
+
+    A set has no order of its own, and equal values must give the same bytes.
+    """
+    if isinstance(values, dict):
+        return {key: _with_sets_of(each, ordered[key]) for key, each in values.items()}
+    if isinstance(values, list) and not all(isinstance(x, str) for x in values):
+        pairs = zip(values, ordered, strict=True)
+        return [_with_sets_of(each, other) for each, other in pairs]
+    return ordered
 
 
 def from_bytes(

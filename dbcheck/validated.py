@@ -111,7 +111,7 @@ def _types(kind: type[Any]) -> Mapping[str, Any]:
 
 
 def _path(kind: type, value: object) -> Path:
-    if kind is Path and isinstance(value, str):
+    if kind is Path and isinstance(value, str) and value:
         return Path(value).expanduser()
     raise TypeError(f"{value!r} is not a path")
 

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import msgspec
 
-from dbcheck import stored
+from dbcheck import formats, stored
 from dbcheck.campaign.known import NOTHING_KNOWN, Known
 from dbcheck.core.control import ControlFacts
 from dbcheck.core.verdict import CycleVerdict
@@ -151,12 +151,14 @@ class CampaignFolder:
 
     def plan(self) -> Plan:
         """Read the plan."""
-        return stored.from_bytes(self._plan.read_bytes(), Plan, str(self._plan))
+        return stored.from_bytes(
+            self._plan.read_bytes(), Plan, str(self._plan), formats.SINCE_4
+        )
 
     def cycles(self) -> list[Cycle]:
         """Read the result of each cycle, in their order; controls come first."""
         found = (
-            stored.from_bytes(path.read_bytes(), Cycle, str(path))
+            stored.from_bytes(path.read_bytes(), Cycle, str(path), formats.CYCLE)
             for path in (self.path / "cycles").glob("*.json")
         )
         return sorted(found, key=lambda cycle: (cycle.number, cycle.run))
@@ -178,7 +180,7 @@ class CampaignFolder:
         path = self.path / "server.json"
         if not path.is_file():
             return NOTHING_KNOWN
-        return stored.from_bytes(path.read_bytes(), Known, str(path))
+        return stored.from_bytes(path.read_bytes(), Known, str(path), formats.SINCE_4)
 
     def write_known(self, known: Known) -> None:
         """Store what the runs so far showed of the server."""

@@ -12,6 +12,7 @@ from dbcheck.campaign.preflight import preflight
 from dbcheck.campaign.rig import Rig
 from dbcheck.cli.entry_options import HostOptions, Named, TargetOptions, WitnessOptions
 from dbcheck.core.control import ControlFacts
+from dbcheck.core.gone import Gone
 from dbcheck.core.records import LoadRecord
 from dbcheck.core.workload import Workload
 from dbcheck.errors import DbcheckError
@@ -80,4 +81,4 @@ def _advice(load: LoadRecord | None) -> str:
         return PAUSED
     if load.cut_failed:
         return MAYBE_CUT
-    return PAUSED if load.gone else UNCUT
+    return UNCUT if load.gone is Gone.NEVER else PAUSED

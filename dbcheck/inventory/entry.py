@@ -95,6 +95,9 @@ KNOWN = frozenset(
 ) - {f"{PREFIX}{name}" for name in _GIVEN - {"power"}}
 
 
+_Connection = Annotated[str, one_of(_CONNECTIONS)]
+
+
 @dataclass(frozen=True, slots=True)
 class _Ansible:
     """How Ansible reaches a host: the variables that begin with ansible_."""
@@ -102,7 +105,7 @@ class _Ansible:
     host: str = ""
     user: str = ""
     port: Annotated[int, Meta(ge=1, le=65_535)] | None = None
-    connection: Annotated[str, one_of(_CONNECTIONS)] = "ssh"
+    connection: _Connection = "ssh"
     ssh_private_key_file: Path | None = None
 
 
@@ -135,9 +138,9 @@ def _host(fields: Fields) -> tuple[str, Path | None]:
     """Return how to reach the target's host, as Ansible would, and the key."""
     if not fields.value(_ASK_HOST, bool, True):
         return "", None
-    way = fields.read(_Ansible, "ansible_")
-    if way.connection == "local":
+    if fields.value("ansible_connection", _Connection, "ssh") == "local":
         return LOCAL, None
+    way = fields.read(_Ansible, "ansible_")
     host = way.host or fields.host
     url = f"ssh://{way.user}@" if way.user else "ssh://"
     url += f"[{host}]" if ":" in host else host

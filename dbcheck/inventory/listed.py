@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -34,6 +35,7 @@ _SETTINGS = {
     "ANSIBLE_DUPLICATE_YAML_DICT_KEY": "error",
     "ANSIBLE_FORCE_COLOR": "0",
     "ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FAILED": "1",
+    "ANSIBLE_INVENTORY_EXPORT": "0",  # else hosts lack what their groups say
     "ANSIBLE_NOCOLOR": "1",
     "ANSIBLE_VERBOSITY": "0",
     "LC_ALL": _LOCALE,
@@ -45,6 +47,7 @@ _NEEDED = {
     *("TMPDIR", "TZ", "USER"),
 }
 _MARK = re.compile(r"^\[?(?:WARNING|ERROR)\]?: ", re.MULTILINE)
+_QUOTED = re.compile(r"(?<=host definition) '.*")  # a line of the file
 _PLUGIN = re.compile(r"^Failed to parse inventory with '\w+' plugin: ")
 _ORIGIN = re.compile(r"^Origin: (/.*:\d+):\d+$", re.MULTILINE)
 _HARMLESS = (
@@ -152,6 +155,7 @@ def _messages(stderr: str) -> list[str]:
     found: dict[str, str] = {}
     for block in _MARK.split(stderr)[1:]:
         message = _PLUGIN.sub("", block.partition("\n")[0]).partition(", got: ")[0]
+        message = _QUOTED.sub("", message)
         if message.startswith(_HARMLESS):
             continue
         origin = _ORIGIN.search(block)
@@ -162,7 +166,9 @@ def _messages(stderr: str) -> list[str]:
 
 def _refused(path: Path, messages: list[str]) -> UsageError:
     text = "; ".join(messages)[:_MESSAGE_MAX]
-    hint = f"For all messages, run: ansible-inventory -i {path} --list"
+    hint = (
+        f"For all messages, run: ansible-inventory -i {shlex.quote(str(path))} --list"
+    )
     if "decrypt" in text:
         hint = f"Set {_VAULT} to the file with the vault's password."
     return UsageError(f"ansible-inventory cannot read {path}: {text}", hint=hint)

@@ -113,8 +113,8 @@ def _above(volume: Volume, after: HostAfter, cut: CutClass) -> str:
     if unknown := volume.unreadable.get("layers"):
         return f"what lies below it is not known ({unknown})"
     now = after.facts.volumes if after.facts else ()
-    place = next(iter(volume.places))
-    later = next((each.layers for each in now if place in each.places), ())
+    shared = (each for each in now if each.places.keys() & volume.places.keys())
+    later = (layer for each in shared for layer in each.layers)
     return host_cache((*volume.layers, *later))
 
 

@@ -255,3 +255,28 @@ def dbcheck(*words: str) -> subprocess.CompletedProcess[str]:
         text=True,
         timeout=60,
     )
+
+
+@pytest.mark.parametrize("how", ["environment", "configuration"])
+def test_hosts_have_the_variables_of_their_groups_however_ansible_is_set_up(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """With --export as the default a host's switch would silently be missing."""
+    if how == "environment":
+        monkeypatch.setenv("ANSIBLE_INVENTORY_EXPORT", "1")
+    else:
+        write(folder, "[inventory]\nexport = true\n", "ansible.cfg")
+        monkeypatch.setenv("ANSIBLE_CONFIG", str(folder / "ansible.cfg"))
+    text = """\
+all:
+  vars: {dbcheck_target: postgresql://u@h/d, dbcheck_sessions: 61}
+  hosts: {db1: }
+"""
+    assert load(write(folder, text)).entry("db1").sessions == 61
+
+
+def test_a_line_that_ansible_shows_is_not_repeated(folder: Path) -> None:
+    text = "db1 dbcheck_password_command='hunter2\n"
+    with pytest.raises(UsageError, match="cannot read") as caught:
+        load(write(folder, text, "hosts.ini"))
+    assert "hunter2" not in str(caught.value) + caught.value.hint

@@ -8,11 +8,16 @@ from typing import Any
 
 import pytest
 
-from dbcheck import stored
+from dbcheck import formats, stored
+from dbcheck.campaign.folder import Cycle, Plan
+from dbcheck.campaign.known import Known
+from dbcheck.core.control import ControlFacts, ControlOutcome
 from dbcheck.core.records import AfterRecord, LoadRecord, Manifest
+from dbcheck.core.verdict import CycleVerdict
 from dbcheck.errors import RunFormatError
 from dbcheck.formats import FORMAT
 from dbcheck.runs import Recalled, RunFolder, read_manifest
+from tests.kit.samples import MANIFEST, PLAN
 from tests.runs import make
 
 OLD = Path(make.__file__).parent / "format-2" / "postgresql-pass"
@@ -109,3 +114,50 @@ def test_a_canary_that_format_2_never_left_is_not_looked_for(
     no_canary = RunFolder.open(OLD.parent / name).manifest().no_canary
     assert no_canary.endswith(says)
     assert bool(no_canary) is bool(says)
+
+
+def of_format_4(values: dict[str, Any]) -> bytes:
+    """Return a record as format 4 stored it."""
+    kept = {k: v for k, v in values.items() if k not in ("format", "sha256")}
+    stamped = json.loads(stored.to_bytes(kept))
+    return json.dumps({**stamped, "format": 4}).encode()
+
+
+def test_what_format_5_did_not_change_is_read_as_format_4_stored_it(
+    tmp_path: Path,
+) -> None:
+    """Else a campaign could not be resumed, nor a run be reconciled that it left."""
+    for value, kind in ((PLAN, Plan), (Known({"a": "b"}, "r"), Known)):
+        content = of_format_4(json.loads(stored.to_bytes(value)))
+        assert stored.from_bytes(content, kind, "here", formats.SINCE_4) == value
+    run = RunFolder.create(tmp_path, MANIFEST)
+    key = run.path / "client.key"
+    key.write_bytes(of_format_4(json.loads(key.read_bytes())))
+    assert RunFolder.open(run.path).key() is not None
+
+
+@pytest.mark.parametrize(
+    ("verdict", "reason", "outcome"),
+    [
+        ("PASS", "control lost 2 rows, as it must", ControlOutcome.LOST),
+        ("FAIL", "unrecoverable", ControlOutcome.FAILED),
+        ("INCONCLUSIVE", "control lost nothing", ControlOutcome.BLIND),
+        ("INCONCLUSIVE", "control lost nothing, but idle", ControlOutcome.UNFAIR),
+    ],
+)
+def test_what_a_control_of_format_4_showed(
+    verdict: str, reason: str, outcome: ControlOutcome
+) -> None:
+    cycle = Cycle(0, "r", "", 0.0, CycleVerdict(verdict), reason, "")
+    values = json.loads(stored.to_bytes(cycle))
+    values["control"] = {"run_id": "r", "verdict": verdict, "reason": reason}
+    read = stored.from_bytes(of_format_4(values), Cycle, "here", formats.CYCLE)
+    assert read.control == ControlFacts("r", outcome, reason)
+
+
+def test_only_sets_are_sorted_as_they_are_stored() -> None:
+    value = {"z": 1, "a": frozenset({"c", "b"}), "m": [{"y": 0, "x": frozenset("ba")}]}
+    values = json.loads(stored.to_bytes(value))
+    assert list(values) == ["format", "sha256", "z", "a", "m"]
+    assert (values["a"], values["m"]) == (["b", "c"], [{"y": 0, "x": ["a", "b"]}])
+    assert list(values["m"][0]) == ["y", "x"]

@@ -11,7 +11,7 @@ import pytest
 from msgspec import Meta
 
 from dbcheck.errors import UsageError
-from dbcheck.validated import converted, require
+from dbcheck.validated import convert, converted, require
 
 
 class Colour(Enum):
@@ -126,3 +126,8 @@ def test_what_code_makes_is_held_to_the_same() -> None:
     require(Thing("a", Colour.RED, words=("x",)), "it")
     with pytest.raises(UsageError, match="it: count is 0"):
         require(Thing("a", Colour.RED, words=("x",), count=0), "it")
+
+
+def test_an_empty_string_is_not_a_path() -> None:
+    with pytest.raises(UsageError, match=r"key is ''"):
+        convert("", Path | None, "f.toml", "key", strict=True)
