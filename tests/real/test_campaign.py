@@ -379,7 +379,7 @@ def test_another_target_or_switch_is_not_cut_by_an_old_campaign(
         pytest.param(["x", "--cuts", "1"], "x", id="not in the inventory"),
         pytest.param(["by-hand", "--cuts", "1"], "works unattended", id="manual"),
         pytest.param(["--resume", "none"], "holds no campaign", id="none there"),
-        pytest.param(["x", "--resume", "none"], "a plan that is made", id="both"),
+        pytest.param(["x", "--resume", "none"], "that it was started with", id="both"),
     ],
 )
 def test_what_makes_no_sense_is_refused(

@@ -55,7 +55,7 @@ if witness == "file":
 outcome = run_cycle(rig, replace(quick(), processes=int(processes)), {SEED})
 rig.witness.close()
 print(json.dumps([
-    outcome.verdict.value, outcome.load.gone, sum(outcome.load.acked.values()),
+    outcome.verdict.value, outcome.load.gone.value, sum(outcome.load.acked.values()),
     type(open_poller()).__name__,
     hasattr(os, "eventfd"), os.path.exists("/proc/self/mountinfo"),
 ]))
