@@ -118,7 +118,7 @@ class _Sessions(MariadbServer):
     def __init__(self, host: WitnessHost) -> None:
         self._host = host
 
-    def strike(self) -> None:
+    def kill_now(self) -> None:
         """Kill without waiting."""
         self._host.end_sessions()
 

@@ -43,3 +43,14 @@ def test_no_older_version_is_allowed_than_was_tested(requirement: str) -> None:
 
 def test_set_up_installs_the_tested_versions() -> None:
     assert "-c constraints.txt" in (ROOT / ".ci/setup").read_text()
+
+
+def test_a_wheel_holds_every_package() -> None:
+    setup = configparser.ConfigParser()
+    setup.read(ROOT / "setup.cfg")
+    listed = setup["options"]["packages"].split()
+    there = {
+        ".".join(path.parent.relative_to(ROOT).parts)
+        for path in (ROOT / "dbcheck").rglob("__init__.py")
+    }
+    assert there == {name for name in listed if not name.startswith("dbcheck.data")}
