@@ -103,6 +103,7 @@ class RunFolder:
     def create(cls, parent: Path, manifest: Manifest) -> RunFolder:
         """Make the folder of a new run; store its manifest, and a key drawn for it."""
         content = stored.to_bytes(manifest)
+        read_manifest(content, f"the manifest of run {manifest.run_id}")
         key = ClientKey.draw(manifest.run_id, content)
         return cls._made(parent / manifest.run_id, content, key)
 

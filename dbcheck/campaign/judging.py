@@ -14,6 +14,7 @@ from dbcheck.core.reconcile import Reconciliation
 from dbcheck.errors import LogDamaged
 from dbcheck.judge.case import Case
 from dbcheck.judge.judge import judge, other_data
+from dbcheck.judge.result import to_values
 from dbcheck.ports.witness import LogReader
 from dbcheck.runs import RunFolder
 
@@ -34,7 +35,7 @@ def judge_run(run: RunFolder, reader: LogReader) -> Outcome:
         shift_us = manifest.wall_us - manifest.clock_us
         lines = loss_lines(case.found, after.index, shift_us, outcome.before_cut_s)
         run.write_lines("losses.csv", lines)
-        run.write_verdict(outcome.result.to_values())
+        run.write_verdict(to_values(outcome.result))
     return outcome
 
 

@@ -19,7 +19,8 @@ from dbcheck.core.statistics import PPM, cuts_needed
 from dbcheck.errors import UsageError
 from dbcheck.inventory.entry import Entry
 from dbcheck.inventory.load import load
-from dbcheck.judge.results import CampaignsResult, to_values
+from dbcheck.judge.result import to_values
+from dbcheck.judge.results import CampaignsResult
 from dbcheck.report.campaign import campaigns_report
 
 CYCLES = click.IntRange(1, 1_000_000)

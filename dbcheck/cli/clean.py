@@ -95,7 +95,7 @@ def _report(place: str, cleared: Cleared) -> None:
     for folder in cleared.removed:
         say(f"removed the canaries in {folder} from {place}")
     if not cleared.removed and not cleared.kept:
-        say(f"there are no canaries on {place}")
+        say(f"no canaries found on {place}")
     if cleared.kept:
         raise HostError(
             f"{place}: canaries were not removed: {'; '.join(cleared.kept.values())}",

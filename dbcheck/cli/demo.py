@@ -19,7 +19,8 @@ from dbcheck.cli.lab_cycles import lab_cycles, lab_workload
 from dbcheck.cli.options import drawn
 from dbcheck.cli.say import say
 from dbcheck.core.verdict import Verdict
-from dbcheck.judge.results import DemoResult, DemoRow, to_values
+from dbcheck.judge.result import to_values
+from dbcheck.judge.results import DemoResult, DemoRow
 from dbcheck.lab.lab import missing
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.report.lab import demo_bounds, demo_table

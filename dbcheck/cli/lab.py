@@ -25,7 +25,8 @@ from dbcheck.cli.say import say
 from dbcheck.core.statistics import PPM, cuts_needed
 from dbcheck.core.verdict import worst
 from dbcheck.errors import UsageError
-from dbcheck.judge.results import LabResult, to_values
+from dbcheck.judge.result import to_values
+from dbcheck.judge.results import LabResult
 from dbcheck.lab import lab as labs
 from dbcheck.lab.lab import Lab
 from dbcheck.report.lab import cycles_report

@@ -27,7 +27,8 @@ from dbcheck.cli.matrix_target import on_target
 from dbcheck.cli.options import ConsentOptions, drawn
 from dbcheck.cli.power_options import PowerOptions
 from dbcheck.cli.resumable import reconcile_flags
-from dbcheck.judge.results import MatrixResult, to_values
+from dbcheck.judge.result import to_values
+from dbcheck.judge.results import MatrixResult
 from dbcheck.lab.spec import ENGINES
 from dbcheck.report.matrix import comparison, matrix_report
 from dbcheck.report.progress import progress

@@ -17,6 +17,7 @@ from dbcheck.cli import FAIL, INCONCLUSIVE, PASS
 from dbcheck.cli.root import give_up_printing, mute
 from dbcheck.cli.say import say
 from dbcheck.core.verdict import Verdict
+from dbcheck.judge.result import to_values
 from dbcheck.report.verdict import verdict_report
 from dbcheck.visible import quoted
 
@@ -99,7 +100,7 @@ def end_with(outcome: Outcome, *, as_json: bool) -> NoReturn:
     result = outcome.result
     with printing():
         if as_json:
-            print_json(result.to_values())
+            print_json(to_values(result))
         else:
             console().print(verdict_report(result))
     sys.exit(EXIT_CODES[outcome.verdict])

@@ -32,6 +32,7 @@ from dbcheck.cli.resumable import reconcile_flags, resumable_cycle
 from dbcheck.core.verdict import Verdict
 from dbcheck.core.workload import Workload
 from dbcheck.errors import UsageError
+from dbcheck.judge.result import to_values
 from dbcheck.report.progress import PlainProgress, progress
 
 TWICE = (
@@ -103,7 +104,7 @@ def command(
     if as_json and control:
         result = replace(outcome.result, controls=tuple(one.result for one in controls))
         with output.printing():
-            output.print_json(result.to_values())
+            output.print_json(to_values(result))
         sys.exit(output.EXIT_CODES[outcome.verdict])
     output.end_with(outcome, as_json=as_json)
 

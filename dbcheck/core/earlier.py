@@ -113,7 +113,7 @@ class Earlier:
         Distinguish rows that changed since the table was counted from those that may
         have changed before, and rows that occur twice from rows that came late.  A row
         whose transaction was open when the table was counted has an id from before and
-        is no loss, whoever sent it.
+        is not a loss, whichever client sent it.
         """
         self._sort_different()
         for epoch, rows in self._before.rows_by_epoch.items():

@@ -52,7 +52,7 @@ class Manifest:
     moment:        when the cut is to come, if a campaign drew it.
     sizes_by_epoch: see core.schedule.Schedule; true of runs of format 2.
     places:        the directories that an ack depends on.
-    no_canary:     why there is no crash canary, "" if there is one.
+    no_canary:     why no crash canary was planted, "" if one was.
     apart:         what showed that the witness is not on the target's host, None in a
                    lab.
     restore_command: what a user types to restore the power that this run cuts; "" if

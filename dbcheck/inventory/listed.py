@@ -71,22 +71,21 @@ def variables(path: Path) -> dict[str, Variables]:
     """
     for one in _files_of(path):
         require_trusted(one)
-    with tempfile.TemporaryDirectory(prefix="dbcheck-") as empty:
-        try:
-            done = subprocess.run(
-                children.module(
-                    "ansible.cli.inventory", "-i", str(path.resolve()), "--list"
-                ),
-                cwd=empty,
-                env=_environment(path, empty),
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                timeout=_TIMEOUT_S,
-            )
-        except subprocess.TimeoutExpired:
-            raise UsageError(
-                f"ansible-inventory did not read {path} within {_TIMEOUT_S} s"
-            ) from None
+    try:
+        done = subprocess.run(
+            children.module(
+                "ansible.cli.inventory", "-i", str(path.resolve()), "--list"
+            ),
+            cwd="/",  # only root can put anything there that Ansible would use
+            env=_environment(path),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=_TIMEOUT_S,
+        )
+    except subprocess.TimeoutExpired:
+        raise UsageError(
+            f"ansible-inventory did not read {path} within {_TIMEOUT_S} s"
+        ) from None
     messages = _messages(done.stderr.decode(errors="replace"))
     if done.returncode or messages:
         raise _refused(path, messages or [f"exit status {done.returncode}"])
@@ -129,7 +128,7 @@ def _files_of(path: Path) -> Iterator[Path]:
             yield from (Path(folder, name) for name in (*folders, *files))
 
 
-def _environment(path: Path, empty: str) -> dict[str, str]:
+def _environment(path: Path) -> dict[str, str]:
     """Return our environment with what makes Ansible read only what it should.
 
     A configuration in the working directory counts if ANSIBLE_CONFIG names it.  Which
@@ -139,7 +138,8 @@ def _environment(path: Path, empty: str) -> dict[str, str]:
     if path.suffix in _YAML:
         env = {k: v for k, v in env.items() if k in _NEEDED or k.startswith("ANSIBLE_")}
         env["ANSIBLE_INVENTORY_ENABLED"] = "yaml,auto"  # not script, which would run it
-    env |= {**_SETTINGS, "ANSIBLE_LOCAL_TEMP": empty}
+    # Ansible makes a folder of its own in it, and removes that also if we are killed.
+    env |= {**_SETTINGS, "ANSIBLE_LOCAL_TEMP": tempfile.gettempdir()}
     for name in (_CONFIG, _VAULT):  # as Ansible resolves them where it was started
         if value := env.get(name):
             env[name] = os.path.abspath(os.path.expanduser(value))

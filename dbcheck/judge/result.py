@@ -20,6 +20,11 @@ from dbcheck.core.verdict import Verdict
 from dbcheck.judge.item import ItemId, Standing
 
 
+def to_values(result: object) -> Any:
+    """Return a result as plain values, the form that --json prints."""
+    return msgspec.to_builtins(result, str_keys=True)
+
+
 @dataclass(frozen=True, slots=True)
 class WitnessResult:
     """Where the acks were logged; kind: "ssh" or "file"."""
@@ -150,8 +155,3 @@ class RunResult:
         if self.losses is None:
             return None
         return sum(self.losses.values()), sum((self.earlier_losses or {}).values())
-
-    def to_values(self) -> dict[str, Any]:
-        """Return the result as plain values, the form that --json prints."""
-        values: dict[str, Any] = msgspec.to_builtins(self, str_keys=True)
-        return values

@@ -9,16 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import msgspec
-
 from dbcheck.core.statistics import ComparisonResult, Statistics
 from dbcheck.core.verdict import CycleVerdict, Verdict
 from dbcheck.judge.result import RunResult
-
-
-def to_values(result: object) -> Any:
-    """Return a result as plain values, the form that --json prints."""
-    return msgspec.to_builtins(result, str_keys=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +82,7 @@ class RowResult:
 
     expect:  the verdict that it must get, null if any will do.
     verdict: the worst of its cycles, null without any.
-    error:   why there are no more cycles, null if there are all.
+    error:   why its remaining cycles did not run, null if all ran.
     price:   of what it runs on, null if none was given.
     """
 

@@ -88,7 +88,8 @@ class Machine:
     def restore(self, image: Path | None = None) -> None:
         """Apply power and recover; failure() reports what does not come back.
 
-        A server that is still in recovery after a while continues; it is no failure.
+        A server that is still in recovery after that time is left running and is not
+        a failure.
         image: a new file that is to hold the drive as the cut left it.
         Raise LabError, with the power still off, if a cut that stopped halfway cannot
         be ended, or if this machine lacks what the drive or the server needs: it may

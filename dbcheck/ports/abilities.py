@@ -163,8 +163,13 @@ def marks_data(engine: Engine) -> TypeGuard[DataMark]:
 def _has(engine: object, ability: type) -> bool:
     """Return whether *engine* has the methods that *ability* itself declares.
 
-    isinstance() would miss a wrapper that hands on what it does not define (from
-    Python 3.12 on, it looks at the class alone).
+    Raise TypeError if it has only some of them: a control would change a server and
+    never restore it.  isinstance() would miss a wrapper that hands on what it does not
+    define (from Python 3.12 on, it looks at the class alone).
     """
-    names = (name for name in vars(ability) if not name.startswith("_"))
-    return all(hasattr(engine, name) for name in names)
+    names = [name for name in vars(ability) if not name.startswith("_")]
+    lacking = [name for name in names if not hasattr(engine, name)]
+    if lacking and len(lacking) < len(names):
+        missing = f"{lacking[0]} of {ability.__name__}"
+        raise TypeError(f"{type(engine).__name__} lacks {missing}")
+    return not lacking

@@ -14,8 +14,8 @@ from dbcheck.campaign.folder import CampaignFolder, Cycle, Plan
 from dbcheck.campaign.judging import judge_run
 from dbcheck.cli import campaign_run, output
 from dbcheck.core.verdict import CycleVerdict, Verdict
-from dbcheck.judge.result import RunResult
-from dbcheck.judge.results import CampaignResult, DemoRow, to_values
+from dbcheck.judge.result import RunResult, to_values
+from dbcheck.judge.results import CampaignResult, DemoRow
 from dbcheck.report.campaign import campaigns_report
 from dbcheck.report.lab import cycles_report, demo_table
 from dbcheck.report.matrix import Line, matrix_report
@@ -49,7 +49,7 @@ def results() -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the result of a run with losses and advice, and that of a campaign."""
     with scratch() as folder:
         stored = stored_run(RunFolder.create(folder, manifest()))
-        result = judge_run(stored, FrameLogReader()).result.to_values()
+        result = to_values(judge_run(stored, FrameLogReader()).result)
         plan = ("t", "0", "n", "url", 1, load("insert"), 3, 9, None, False, True)
         campaign = CampaignFolder.create(folder / "c", Plan(*plan))
         campaign.add(

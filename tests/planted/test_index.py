@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from dbcheck.judge.result import to_values
 from tests.kit.server_logs import PAGE_BYTES
 from tests.kit.waiting import wait_until
 from tests.planted.fault import FAIL, Fault, engines, faults
@@ -124,7 +125,7 @@ def test_an_index_that_disagrees_with_its_table(site: Site, fault: Fault) -> Non
     outcome = fault.plant(site)
     fault.require(outcome, site.name)
     lost = ids_without(site) if fault.plant is half_gone else set()
-    losses = outcome.result.to_values()["losses"]
+    losses = to_values(outcome.result)["losses"]
     assert losses.keys() == {"index-mismatch"}
     lines = (outcome.run.path / "losses.csv").read_text().splitlines()[1:]
     assert lines == [f"index-mismatch,,,{row_id},," for row_id in sorted(lost)]

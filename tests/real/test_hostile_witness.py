@@ -30,6 +30,7 @@ from dbcheck.errors import WitnessError
 from dbcheck.hosts.agent.folder import BESIDE
 from dbcheck.hosts.canary import Pace
 from dbcheck.hosts.host import TargetHost, open_host
+from dbcheck.judge.result import to_values
 from dbcheck.ports.engine import Engine
 from dbcheck.ports.power import PowerSwitch
 from dbcheck.report.verdict import verdict_report
@@ -145,7 +146,7 @@ def test_an_honest_copy_is_judged_as_the_clients_own(site: Site) -> None:
     assert outcome.found is not None
     assert outcome.found.own_counts == {"missing-tail": ACKED - KEPT}
     assert not outcome.witness_alone
-    assert outcome.result.to_values()["witness_alone"] is False
+    assert to_values(outcome.result)["witness_alone"] is False
 
 
 @pytest.mark.parametrize("sealed", [False, True])
@@ -173,7 +174,7 @@ def test_without_a_key_the_report_says_on_whose_word_it_rests(site: Site) -> Non
     run = site.recall()
     outcome = site.reconcile(run)
     assert outcome.verdict is not Verdict.FAIL  # the loss is hidden
-    result = outcome.result.to_values()
+    result = to_values(outcome.result)
     assert result["witness_alone"] is True
     shown = printed(verdict_report(run_result(result))).splitlines()
     (line,) = (n for n, text in enumerate(shown) if "witness's word alone" in text)
@@ -261,7 +262,7 @@ def test_a_host_is_asked_about_no_file_that_a_witness_chose(
     assert outcome.after.host.log is None
     assert not (outcome.run.path / "server.log").exists()
     assert (tmp_path / "bystander" / BESIDE).is_dir()
-    assert outcome.result.to_values()["left_on_host"] is None
+    assert to_values(outcome.result)["left_on_host"] is None
     # What the server names itself is asked for, and its own canaries are removed.
     run = RunFolder.open(outcome.run.path)
     run.forget_survivors()
@@ -281,7 +282,7 @@ def test_no_command_is_printed_with_folders_that_a_witness_chose(site: Site) -> 
     before = HostBefore(local.facts("/tmp"), "/home", "n", "", {})
     local.close()
     site.write(manifest=replace(FIRST, host=before))
-    assert site.reconcile(site.recall()).result.to_values()["left_on_host"] is None
+    assert to_values(site.reconcile(site.recall()).result)["left_on_host"] is None
 
 
 # --------------------------------------------------------------------- the command line

@@ -14,6 +14,7 @@ from dbcheck import files
 from dbcheck.cli import USAGE
 from dbcheck.errors import UsageError
 from dbcheck.inventory.load import load
+from tests.kit.waiting import wait_until
 
 HOSTS = """\
 all:
@@ -280,3 +281,26 @@ def test_a_line_that_ansible_shows_is_not_repeated(folder: Path) -> None:
     with pytest.raises(UsageError, match="cannot read") as caught:
         load(write(folder, text, "hosts.ini"))
     assert "hunter2" not in str(caught.value) + caught.value.hint
+
+
+def children_of(pid: int) -> list[str]:
+    return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_nothing_temporary_is_left_also_if_the_client_is_killed(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, killed: bool
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(folder / "tmp"))
+    (folder / "tmp").mkdir()
+    path = write(folder, HOSTS)
+    code = "import sys; from pathlib import Path; from dbcheck.inventory.load import"
+    command = (sys.executable, "-c", f"{code} load; load(Path(sys.argv[1]))", str(path))
+    with subprocess.Popen(command) as client:
+        wait_until(lambda: bool(children_of(client.pid)), "ansible-inventory runs")
+        (child,) = children_of(client.pid)
+        if killed:
+            client.kill()
+    assert client.returncode == (-9 if killed else 0)
+    wait_until(lambda: not Path(f"/proc/{child}").exists(), "it ended as well")
+    assert not list((folder / "tmp").iterdir())

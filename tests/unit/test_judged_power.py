@@ -21,6 +21,7 @@ from dbcheck.core.moments import Moment, Stratum
 from dbcheck.core.records import LoadRecord, Manifest
 from dbcheck.core.verdict import Verdict
 from dbcheck.judge.item import Item, Standing
+from dbcheck.judge.result import to_values
 from dbcheck.runs import RunFolder
 from dbcheck.witness.log import FrameLogReader
 from dbcheck.workload import load
@@ -190,7 +191,7 @@ def test_a_class_that_nobody_declared_is_assumed(assumed: bool, tmp_path: Path) 
     assert (said in reason) is assumed
     if assumed:
         assert item(outcome, "class of the cut").standing is Standing.ASSUMED
-    assert outcome.result.to_values()["class_assumed"] is assumed
+    assert to_values(outcome.result)["class_assumed"] is assumed
 
 
 def test_an_unknown_boot_before_the_load_bounds_no_time_off(tmp_path: Path) -> None:
@@ -304,7 +305,7 @@ def test_what_is_known_of_the_time_decides(
     if cut in (CutClass.RESET, CutClass.UNKNOWN):
         assert "says nothing about their caches" in reason
     assert ("assumed, not seen" in reason) is (standing is Standing.ASSUMED)
-    assert outcome.result.to_values()["cut_class"] == cut.value
+    assert to_values(outcome.result)["cut_class"] == cut.value
 
 
 @pytest.mark.parametrize(

@@ -80,3 +80,10 @@ def test_our_engines_have_no_stubs(wrap: Callable[[object], Any]) -> None:
     for has in only_postgresql + only_mysql + both:
         found = has(postgresql), has(mysql)
         assert found == (has not in only_mysql, has not in only_postgresql), has
+
+
+def test_half_an_ability_is_a_defect_of_the_engine() -> None:
+    """Else a control would weaken a server that nothing restores."""
+    half: Any = SimpleNamespace(check_weakening=lambda: None)
+    with pytest.raises(TypeError, match="lacks restore_durability"):
+        abilities.weakens_server(half)

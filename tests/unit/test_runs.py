@@ -235,3 +235,19 @@ def test_a_run_has_no_more_logs_than_a_load_has_processes(logs: int) -> None:
         read_manifest(content, "here")
     with pytest.raises(ValueError, match="cannot have"):
         replace(manifest(), logs=logs)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"family": "oracle"},
+        {"workload": replace(MANIFEST.workload, rate=math.nan)},
+        {"workload": replace(MANIFEST.workload, sessions=10**6)},
+    ],
+)
+def test_what_could_not_be_read_back_is_not_begun(
+    changed: dict[str, Any], tmp_path: Path
+) -> None:
+    with pytest.raises(RunFormatError, match="^the manifest of run .* is damaged"):
+        RunFolder.create(tmp_path / "runs", replace(MANIFEST, **changed))
+    assert not (tmp_path / "runs").exists()

@@ -9,6 +9,7 @@ import jsonschema
 import pytest
 
 from dbcheck.campaign.judging import judge_run
+from dbcheck.judge.result import to_values
 from dbcheck.runs import RunFolder
 from dbcheck.witness.log import FrameLogReader
 from tests.kit.stored_run import manifest, stored_run
@@ -37,14 +38,14 @@ def test_what_is_printed_of_a_run_is_valid(run: Path, tmp_path: Path) -> None:
     copy = make.copied(run.parent, tmp_path / "run")
     assert copy is not None
     outcome = judge_run(RunFolder.open(copy), FrameLogReader())
-    values = json.loads(json.dumps(outcome.result.to_values()))
+    values = json.loads(json.dumps(to_values(outcome.result)))
     checker().validate(values)
 
 
 def test_what_is_no_result_is_refused(tmp_path: Path) -> None:
     stored = stored_run(RunFolder.create(tmp_path, manifest()))
     values = json.loads(
-        json.dumps(judge_run(stored, FrameLogReader()).result.to_values())
+        json.dumps(to_values(judge_run(stored, FrameLogReader()).result))
     )
     checker().validate(values)
     for name, other in (("verdict", "MAYBE"), ("confirmed", "12"), ("evidence", {})):

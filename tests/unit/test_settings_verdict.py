@@ -18,6 +18,7 @@ from dbcheck.core.statistics import Tally
 from dbcheck.core.target import HostAfter
 from dbcheck.core.verdict import Verdict
 from dbcheck.judge.item import ItemId, Standing
+from dbcheck.judge.result import to_values
 from dbcheck.judge.results import CampaignResult
 from dbcheck.judge.settings import hiding, made_durable, settings_at
 from dbcheck.lab.spec import SURVIVORS
@@ -73,7 +74,8 @@ def judged(
     remains = REMAINS[depth]
     host = replace(found.host, remains=remains, remains_elsewhere=(remains,))
     run.write_after(after(replace(found, facts=facts, host=host)))
-    return judge_run(run, FrameLogReader()).result.to_values()
+    values: dict[str, Any] = to_values(judge_run(run, FrameLogReader()).result)
+    return values
 
 
 def test_safe_settings_pass(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from dbcheck.campaign.judging import judge_run
 from dbcheck.cli import campaign_run, root
 from dbcheck.core.verdict import Verdict
 from dbcheck.errors import RunWriteError
+from dbcheck.judge.result import to_values
 from dbcheck.lab.drive.image import copy_drive
 from dbcheck.runs import RunFolder
 from dbcheck.witness.log import FrameLogReader
@@ -205,7 +206,7 @@ def test_a_run_that_everyone_may_write_to_is_judged(tmp_path: Path) -> None:
     run.path.chmod(0o777)
     outcome = judge_run(run, FrameLogReader())
     assert outcome.verdict is Verdict.PASS
-    assert outcome.result.to_values()["stored"] is False
+    assert to_values(outcome.result)["stored"] is False
     assert not (run.path / "verdict.json").exists()
 
 

@@ -18,6 +18,7 @@ from dbcheck.core.table import LEDGER
 from dbcheck.core.verdict import Verdict
 from dbcheck.errors import RunFormatError
 from dbcheck.formats import FORMAT
+from dbcheck.judge.result import to_values
 from dbcheck.runs import RunFolder
 from dbcheck.witness.log import FrameLogReader
 from tests.runs import make
@@ -61,7 +62,7 @@ def test_a_stored_run_is_judged_as_it_was(expected: Path, tmp_path: Path) -> Non
     wanted = json.loads(expected.read_text())
     then, today = wanted["then"], wanted.get("today", wanted["then"])
     run = copied(expected.with_suffix(""), tmp_path)
-    assert make.shown(judged(run).result.to_values(), run.path) == today
+    assert make.shown(to_values(judged(run).result), run.path) == today
     if "today" in wanted:
         assert wanted["why"].endswith(".")
         assert today != then

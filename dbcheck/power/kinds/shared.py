@@ -19,7 +19,7 @@ PASSWORD, PLUG = f"{POWER}_password", f"{POWER}_plug"
 VARIABLES = (POWER, CLASS, OPTIONS, PLUG)
 _PREFIX = f"{POWER}_"
 _KEYS = {"name": "lab"}  # the field of a plan -> its variable, where they differ
-_GIVEN = frozenset({"declared", "options", "secrets"})  # fields that are no variables
+_GIVEN = frozenset({"declared", "options", "secrets"})  # not variables by these names
 
 OffSeconds = Annotated[float, Meta(ge=limits.OFF_S_MIN, le=limits.OFF_S_MAX)]
 Seconds = Annotated[float, Meta(ge=limits.SECONDS_MIN, le=limits.SECONDS_MAX)]
