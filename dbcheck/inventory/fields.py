@@ -59,7 +59,8 @@ class Fields:
 
         given, keys: see validated.converted().
         """
-        names = {field.name for field in fields(kind)} - given.keys()  # type: ignore[arg-type]
+        declared = (field.name for field in fields(kind))  # type: ignore[arg-type]
+        names = [name for name in declared if name not in given]
         found = {
             key: value
             for key in (keys.get(name, name) for name in names)
