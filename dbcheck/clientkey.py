@@ -126,7 +126,7 @@ def recall(run_id: str) -> ClientKey | None:
         return ClientKey.read(path)
     except RunFormatError as error:
         error.hint = error.hint or (
-            f"Without {path} the run can be judged, on the witness's word alone:"
+            f"Without {path} the run can be judged, but only on what the witness says:"
             " remove it if it is damaged."
         )
         raise

@@ -32,9 +32,9 @@ COLLECTED = pytest.StashKey[list[str]]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add how many trials tests/fire makes; each is a seed."""
-    group = parser.getgroup("fire")
-    group.addoption("--trials", type=int, default=4, help="trials of tests/fire")
+    """Add how many trials tests/trials makes; each is a seed."""
+    group = parser.getgroup("trials")
+    group.addoption("--trials", type=int, default=4, help="trials of tests/trials")
     group.addoption("--first-trial", type=int, default=1, help="seed of the first")
 
 

@@ -26,9 +26,9 @@ class CutClass(enum.Enum):
     UNKNOWN = "unknown"
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         """Return what the cut was, to come after "this"."""
-        return _WORDS[self]
+        return _DESCRIPTIONS[self]
 
     @property
     def reaches_drives(self) -> bool:
@@ -78,7 +78,7 @@ DECLARABLE = tuple(
     if one not in (CutClass.LAB_DRIVE, CutClass.UNKNOWN, CutClass.PROCESS)
 )
 
-_WORDS = {
+_DESCRIPTIONS = {
     CutClass.AC: "cut of the AC supply",
     CutClass.DC_RAIL: "cut of the DC rail",
     CutClass.BMC_OFF: "power-off by the BMC",

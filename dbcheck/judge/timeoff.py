@@ -172,7 +172,7 @@ def class_of_cut(case: Case) -> Item | None:
     if not case.manifest.class_assumed or least is Depth.DRIVE:
         return None
     reason = (
-        f"a {case.manifest.cut_class.words} is assumed, as what was cut by hand was not"
-        " declared (set --power-class or dbcheck_power_class)"
+        f"a {case.manifest.cut_class.description} is assumed, as what was cut by hand"
+        " was not declared (set --power-class or dbcheck_power_class)"
     )
     return Item(ItemId.CUT_CLASS, Standing.ASSUMED, reason, required=True)

@@ -174,7 +174,9 @@ def _passed(
     found: Reconciliation, items: Sequence[Item], cut: CutClass, depth: Depth | None
 ) -> str:
     """Return what a PASS claims, what it leaves open and what it only assumes."""
-    reason = f"all {found.confirmed:,} confirmed commits survived this {cut.words}"
+    reason = (
+        f"all {found.confirmed:,} confirmed commits survived this {cut.description}"
+    )
     if depth:
         reason += f" at {depth.value} depth"
     assumed = [

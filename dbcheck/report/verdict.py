@@ -42,7 +42,7 @@ _ABOVE = (
     "dbcheck's tables."
 )
 _COPY = "It is not known whether an older copy of the data was put in its place: {}."
-_ALONE = "This rests on the witness's word alone"
+_ALONE = "This rests only on what the witness says"
 _WRITE_CACHE = (
     "Write 'write back' to /sys/block/NAME/queue/write_cache of each layer named, with "
     "a udev rule so that it lasts, or switch the drive's own cache off."
@@ -251,7 +251,7 @@ def _scope(result: RunResult) -> str:
         shown = _DEPTHS[depth]
     if not cut.reaches_drives and depth is not Depth.DRIVE:
         left_open = cut.leaves_open(None)
-        shown = f"It was a {cut.words}: {left_open}. {shown}"
+        shown = f"It was a {cut.description}: {left_open}. {shown}"
     return f"Scope: one cut. {shown}{_bound(result)}"
 
 

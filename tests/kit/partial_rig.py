@@ -12,7 +12,7 @@ from dbcheck.core.table import TableSpec
 from tests.kit.stored_run import manifest
 
 
-class Told:
+class RecordingListener:
     """A listener that remembers the phases."""
 
     def __init__(self) -> None:
@@ -25,10 +25,10 @@ class Told:
         raise AssertionError("there is no load")
 
 
-def rig_of(told: Told, *, engine: Any = None, host: Any = None) -> Rig:
+def rig_of(listener: RecordingListener, *, engine: Any = None, host: Any = None) -> Rig:
     """Return a rig that has nothing else."""
     nothing: Any = None
-    return Rig(engine, nothing, nothing, nothing, told, Path(), host=host)
+    return Rig(engine, nothing, nothing, nothing, listener, Path(), host=host)
 
 
 class Closed:
@@ -78,4 +78,5 @@ class Parts:
 
 def rig_with(parts: Any, runs: Path) -> Rig:
     nothing: Any = None
-    return Rig(parts, parts, nothing, nothing, Told(), runs, lab={"rung": "process"})
+    listener, lab = RecordingListener(), {"rung": "process"}
+    return Rig(parts, parts, nothing, nothing, listener, runs, lab=lab)

@@ -21,7 +21,7 @@ from dbcheck.hosts.host import TargetHost, open_host
 from dbcheck.lab.ssh.sshd import Sshd
 from dbcheck.remote.address import SshOptions
 from tests.kit.canaries import EXT4, QUICK, is_free, judge, wrote
-from tests.kit.partial_rig import Told, rig_of
+from tests.kit.partial_rig import RecordingListener, rig_of
 from tests.kit.proxy import PASS_ON, Proxy
 from tests.kit.samples import MANIFEST
 from tests.kit.waiting import wait_until
@@ -246,7 +246,7 @@ def test_a_host_is_reached_once(host: TargetHost, data: Path) -> None:
     assert host._channel is agent
 
 
-class Starter(Told):
+class Starter(RecordingListener):
     """Starts the SSH server as soon as it is told that nobody answers."""
 
     def __init__(self, sshd: Sshd) -> None:
@@ -273,9 +273,9 @@ def test_an_ssh_server_that_starts_after_the_database_is_waited_for(
         host.close()
         sshd.close()
         log.write_text("database system was interrupted\n")
-        told = Starter(sshd)
-        after = ask_host(rig_of(told, host=host), replace(MANIFEST, host=before))
-    assert len(told.phases) == 1
+        listener = Starter(sshd)
+        after = ask_host(rig_of(listener, host=host), replace(MANIFEST, host=before))
+    assert len(listener.phases) == 1
     assert after is not None
     assert after.failure == ""
     assert after.facts is not None

@@ -39,7 +39,7 @@ from dbcheck.witness.base import AgentWitness
 from dbcheck.witness.log import FrameLogReader
 from dbcheck.witness.url import open_witness
 from tests.kit.fake_engine import FakeEngine
-from tests.kit.partial_rig import Told
+from tests.kit.partial_rig import RecordingListener
 from tests.kit.reports import printed, run_result
 from tests.kit.samples import FACTS, LOAD, MANIFEST
 from tests.kit.witness_logs import LogMaker
@@ -92,7 +92,7 @@ class Site:
     witness: AgentWitness
     folder: Path
     runs: Path
-    told: Told
+    listener: RecordingListener
 
     def write(self, log: bytes = b"", manifest: Manifest | None = None) -> None:
         """Change what the witness holds."""
@@ -114,7 +114,7 @@ class Site:
             self.witness,
             cast(PowerSwitch, SimpleNamespace(failure=lambda: None)),
             FrameLogReader(),
-            self.told,
+            self.listener,
             self.runs,
             host=host,
         )
@@ -131,7 +131,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
     folder = tmp_path / "witness"
     witness = open_witness(f"file:{folder}", volatile=True)
     witness.create(RUN, stored.to_bytes(FIRST)).close()
-    made = Site(witness, folder, tmp_path / "runs", Told())
+    made = Site(witness, folder, tmp_path / "runs", RecordingListener())
     made.write(log_of(ACKED, key))
     yield made
     witness.close()
@@ -168,7 +168,7 @@ def test_a_record_and_acks_that_are_gone_together_leave_no_pass(site: Site) -> N
     assert "record of the load is missing" in outcome.witness_alone
 
 
-def test_without_a_key_the_report_says_on_whose_word_it_rests(site: Site) -> None:
+def test_without_a_key_the_report_says_on_what_it_rests(site: Site) -> None:
     clientkey.forget(RUN)
     site.write(log_of(KEPT, None))
     run = site.recall()
@@ -177,7 +177,8 @@ def test_without_a_key_the_report_says_on_whose_word_it_rests(site: Site) -> Non
     result = to_values(outcome.result)
     assert result["witness_alone"] is True
     shown = printed(verdict_report(run_result(result))).splitlines()
-    (line,) = (n for n, text in enumerate(shown) if "witness's word alone" in text)
+    rests = "rests only on what the witness says"
+    (line,) = (n for n, text in enumerate(shown) if rests in text)
     assert line == 2  # an empty line, the verdict, and then this
     again = RunFolder.open(run.path)
     assert again.recalled().manifest
@@ -216,7 +217,7 @@ def test_a_command_from_a_witness_is_not_passed_on(site: Site, known: bool) -> N
     else:
         clientkey.forget(RUN)
     site.reconcile(site.recall())
-    ((_, said),) = (phase for phase in site.told.phases if phase[0] == "power")
+    ((_, said),) = (phase for phase in site.listener.phases if phase[0] == "power")
     assert (EVIL in said) is known
     assert ("restore the power with its switch" in said) is not known
 

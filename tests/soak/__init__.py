@@ -1,4 +1,4 @@
-"""Cuts without end: honest and lying drives, planted faults, trials by fire.
+"""Cuts without end: honest and lying drives, planted faults, fault trials.
 
 `python -m tests.soak [--minutes M | --cuts N]`, as root. Each item is a number, from
 which all that it does is drawn, so it can be repeated alone. What came of each is a

@@ -21,8 +21,8 @@ PLANTED = tuple(
     path.relative_to(ROOT).as_posix()
     for path in sorted((ROOT / "tests" / "planted").glob("test_*.py"))
 )
-_EVERY = 8  # one item of so many is a trial by fire, and one a file of planted faults
-_FIRE, _PLANTED = "trial by fire", "planted faults"
+_EVERY = 8  # one item of so many is a fault trial, and one a file of planted faults
+_TRIAL, _PLANTED = "fault trial", "planted faults"
 _TESTS_S = 1800.0
 _SAID_MAX = 2000
 
@@ -46,7 +46,7 @@ class Result(msgspec.Struct, frozen=True):
 
 def is_tests(result: Result) -> bool:
     """Say whether an item ran tests, and no cuts of its own."""
-    return result.kind in (_FIRE, _PLANTED)
+    return result.kind in (_TRIAL, _PLANTED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +67,8 @@ def item(number: int) -> Case | Suite:
     turn, place = divmod(number - 1, _EVERY)
     if place == _EVERY - 2:
         trial = ("--trials", "1", "--first-trial", str(turn + 1))
-        words = ("-m", "fire", "tests/fire/test_trials.py", *trial)
-        return Suite(number, _FIRE, f"seed {turn + 1}", words)
+        words = ("-m", "trials", "tests/trials/test_trials.py", *trial)
+        return Suite(number, _TRIAL, f"seed {turn + 1}", words)
     if place == _EVERY - 1:
         path = PLANTED[turn % len(PLANTED)]
         return Suite(number, _PLANTED, path, ("-m", "not soak", path))

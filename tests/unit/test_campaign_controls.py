@@ -14,7 +14,7 @@ from dbcheck.core.verdict import CycleVerdict, Verdict
 from dbcheck.judge import control as judge_control
 from dbcheck.judge.item import Standing
 from tests.kit.cases import case
-from tests.kit.partial_rig import Told, rig_of
+from tests.kit.partial_rig import RecordingListener, rig_of
 from tests.kit.samples import PLAN
 
 PASS, FAIL, INCONCLUSIVE = Verdict.PASS, Verdict.FAIL, Verdict.INCONCLUSIVE
@@ -63,5 +63,5 @@ def test_controls_run_until_one_lost(
         return []
 
     monkeypatch.setattr(campaign, "run_controls", run_controls)
-    campaign._control(rig_of(Told()), folder, PLAN)
+    campaign._control(rig_of(RecordingListener()), folder, PLAN)
     assert bool(asked) == more

@@ -17,7 +17,7 @@ from dbcheck.core.target import HostAfter, LogMarks, LogTail, TargetFacts
 from dbcheck.errors import HostError
 from dbcheck.ports.host import Canaries
 from tests.kit.host_samples import BEFORE, FACTS
-from tests.kit.partial_rig import Told, rig_of
+from tests.kit.partial_rig import RecordingListener, rig_of
 from tests.kit.samples import MANIFEST
 
 ASKED: Manifest = replace(MANIFEST, host=BEFORE)
@@ -90,26 +90,26 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(campaign_host, "POLL_S", 0.0)
 
 
-def ask(host: Booting) -> tuple[HostAfter | None, Told]:
-    told = Told()
-    return ask_host(rig_of(told, host=host), ASKED), told
+def ask(host: Booting) -> tuple[HostAfter | None, RecordingListener]:
+    listener = RecordingListener()
+    return ask_host(rig_of(listener, host=host), ASKED), listener
 
 
 def test_a_host_that_lets_us_in_is_asked_at_once() -> None:
     host = Booting(0)
-    after, told = ask(host)
+    after, listener = ask(host)
     assert after == HostAfter(FACTS, REMAINS, TAIL, "", shut_down=RECORD)
     assert host.called == ["reach", *QUESTIONS]
-    assert not told.phases
+    assert not listener.phases
 
 
 def test_a_host_that_still_boots_is_waited_for() -> None:
     host = Booting(3)
-    after, told = ask(host)
+    after, listener = ask(host)
     assert after == HostAfter(FACTS, REMAINS, TAIL, "", shut_down=RECORD)
     assert host.called == ["reach"] * 4 + QUESTIONS
     said = "retrying its host for up to 60 s: System is booting up"
-    assert told.phases == [("restore", said)]
+    assert listener.phases == [("restore", said)]
 
 
 def test_a_host_that_never_lets_us_in_is_given_up(
@@ -127,7 +127,7 @@ def test_a_host_that_never_lets_us_in_is_given_up(
 
 def test_what_it_cannot_answer_is_asked_once_and_the_rest_all_the_same() -> None:
     host = Booting(0, lacks_data=True)
-    after, told = ask(host)
+    after, listener = ask(host)
     assert after == HostAfter(None, REMAINS, TAIL, "no /d", shut_down=RECORD)
     assert host.called == ["reach", *QUESTIONS]
-    assert not told.phases
+    assert not listener.phases

@@ -22,7 +22,7 @@ from dbcheck.core.table import TableFacts, TableSpec
 from dbcheck.errors import TargetChanged
 from dbcheck.runs import RunFolder
 from tests.kit.cycles import record, records_of
-from tests.kit.partial_rig import Parts, Told, rig_of, rig_with
+from tests.kit.partial_rig import Parts, RecordingListener, rig_of, rig_with
 from tests.kit.samples import FACTS, MANIFEST, PLAN
 
 LEFT = TableFacts({7: 5, 8: 3}, 8, {7: 100, 8: 200})
@@ -172,7 +172,7 @@ def test_missing_rows_end_a_campaign_and_end_it_again_when_resumed(
     folder.write_known(Known(A, "", ALL_LEFT))
     power: Any = SimpleNamespace(attended=False)
     engine: Any = SimpleNamespace(checkpoint=lambda: None)
-    rig = replace(rig_of(Told(), engine=engine), power=power)
+    rig = replace(rig_of(RecordingListener(), engine=engine), power=power)
 
     def run_cycle(*given: Any) -> Any:
         given[-1].require_rows(TABLE, TableFacts({}, 0))

@@ -15,7 +15,7 @@ from dbcheck.campaign.preflight import _new_run
 from dbcheck.clientkey import ClientKey
 from dbcheck.errors import RunFormatError, RunWriteError, WitnessError
 from dbcheck.runs import Recalled, RunFolder
-from tests.kit.partial_rig import Told, rig_of
+from tests.kit.partial_rig import RecordingListener, rig_of
 from tests.kit.samples import LOAD, MANIFEST
 
 RUN = MANIFEST.run_id
@@ -97,10 +97,10 @@ def test_each_run_has_a_key_of_its_own(run: RunFolder, tmp_path: Path) -> None:
 def test_where_no_key_can_be_kept_the_user_hears_of_it(
     tmp_path: Path, state: Path
 ) -> None:
-    told = Told()
-    rig = replace(rig_of(told), runs=tmp_path / "first")
+    listener = RecordingListener()
+    rig = replace(rig_of(listener), runs=tmp_path / "first")
     run = _new_run(rig, MANIFEST)
-    assert not told.phases
+    assert not listener.phases
     assert clientkey.recall(RUN) == key_of(run)
     _new_run(replace(rig, runs=tmp_path / "lab", lab={"rung": "drive"}), MANIFEST)
     assert clientkey.recall(RUN) == key_of(run)
@@ -110,7 +110,7 @@ def test_where_no_key_can_be_kept_the_user_hears_of_it(
     state.rmdir()
     state.write_bytes(b"")
     _new_run(replace(rig, runs=tmp_path / "second"), MANIFEST)
-    ((_, said),) = told.phases
+    ((_, said),) = listener.phases
     assert said.startswith("the key of this run is stored only in its folder: ")
 
 

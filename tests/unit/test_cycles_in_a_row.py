@@ -22,7 +22,7 @@ from dbcheck.core.verdict import Verdict
 from dbcheck.judge.verdict import Judgement
 from dbcheck.runs import RunFolder
 from dbcheck.witness.log import FrameLogReader
-from tests.kit.partial_rig import Told, rig_of
+from tests.kit.partial_rig import RecordingListener, rig_of
 from tests.kit.stored_run import manifest, stored_run
 
 Cycle = Callable[..., Outcome]
@@ -55,12 +55,14 @@ def test_a_control_knows_what_the_one_before_it_left(
     cycle = noting(known, replace(outcome, judgement=chance))
     monkeypatch.setattr(control, "run_control", cycle)
     power: Any = SimpleNamespace(attended=False)
-    rig = replace(rig_of(Told()), power=power)
+    rig = replace(rig_of(RecordingListener()), power=power)
     assert len(list(control.run_controls(rig, manifest().workload, 1))) == 3
     assert [each.tables.get("ledger") for each in known] == [None, LEFT, LEFT]
 
 
-def rows(view: Told, outcome: Outcome, cycle: Cycle, patch: Any) -> list[Measured]:
+def rows(
+    view: RecordingListener, outcome: Outcome, cycle: Cycle, patch: Any
+) -> list[Measured]:
     """Run two rows of two cuts each on a target."""
     patch.setattr(matrix_target, "resumable_cycle", cycle)
     engine: Any = SimpleNamespace(target="", check=lambda statements: None)
@@ -76,7 +78,7 @@ def test_a_row_of_a_matrix_knows_what_the_one_before_it_left(
     outcome: Outcome, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     known: list[Known] = []
-    measured = rows(Told(), outcome, noting(known, outcome), monkeypatch)
+    measured = rows(RecordingListener(), outcome, noting(known, outcome), monkeypatch)
     assert [each.tables.get("ledger") for each in known] == [None, *[LEFT] * 3]
     assert [(len(each.outcomes), each.error) for each in measured] == [(2, ""), (2, "")]
 
@@ -86,7 +88,7 @@ def test_a_row_whose_table_was_not_read_is_followed_by_one_that_knows_nothing(
 ) -> None:
     known: list[Known] = []
     unread = replace(outcome, case=replace(outcome.case, found=None))
-    rows(Told(), outcome, noting(known, unread), monkeypatch)
+    rows(RecordingListener(), outcome, noting(known, unread), monkeypatch)
     assert known == [NOTHING_KNOWN] * 4
 
 
@@ -97,7 +99,7 @@ def test_a_matrix_ends_at_a_run_that_is_to_be_reconciled(
     known: list[Known] = []
     after = replace(outcome.after, unanswered="it may still be recovering")
     pending = replace(outcome, case=replace(outcome.case, after=after))
-    measured = rows(Told(), outcome, noting(known, pending), monkeypatch)
+    measured = rows(RecordingListener(), outcome, noting(known, pending), monkeypatch)
     assert [len(each.outcomes) for each in measured] == [1, 0]
     assert f"dbcheck reconcile {outcome.run.path}" in measured[0].error
     assert measured[1].error == "not run"

@@ -14,7 +14,7 @@ from dbcheck.core.datadir import DataNames, other_data, unmarked
 from dbcheck.core.server import ServerFacts
 from dbcheck.errors import HostError
 from dbcheck.hosts.agent.data import data_names
-from tests.kit.partial_rig import Told, rig_of
+from tests.kit.partial_rig import RecordingListener, rig_of
 
 STARTED_S = 1_700_000_000
 NAMES = DataNames(
@@ -145,7 +145,8 @@ def test_a_host_with_other_data_is_refused_before_anything_runs_there(
 ) -> None:
     server = ServerFacts("p", "1", identity, STARTED_S * 1_000_000, 0, 0, {})
     engine = Marking(mark)
-    rig = rig_of(Told(), engine=engine, host=cast(object, Elsewhere(names)))
+    host = cast(object, Elsewhere(names))
+    rig = rig_of(RecordingListener(), engine=engine, host=host)
     with pytest.raises(HostError, match="/d on the target's host is not the data"):
         inspect_host(rig, server)
     assert engine.marked is marked

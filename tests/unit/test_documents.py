@@ -12,9 +12,9 @@ import pytest
 ROOT = Path(__file__).parents[2]
 METHOD = ROOT / "docs" / "method.md"
 DOCUMENTS = (*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md")))
-# `unit/test_x.py` or `tests/unit/test_x.py`, perhaps with ::test_name; or `fire/`.
+# `unit/test_x.py` or `tests/unit/test_x.py`, perhaps with ::test_name; or `trials/`.
 _CITED = re.compile(
-    r"`(?:tests/)?((?:unit|property|real|planted|fire|fuzz|bench)/[\w/]*(?:\.py)?)"
+    r"`(?:tests/)?((?:unit|property|real|planted|trials|fuzz|bench)/[\w/]*(?:\.py)?)"
     r"(?:::(\w+))?`"
 )
 _COMMAND = re.compile(r"python -m pytest \"?tests/([\w/]+\.py)(?:::(\w+))?")
@@ -59,11 +59,11 @@ def test_every_trap_is_shown_by_tests_or_argued_on_its_page() -> None:
 
 
 def test_a_wrong_citation_is_found() -> None:
-    text = "`unit/test_a.py::test_b`, `tests/fire/`, `fire.py`"
+    text = "`unit/test_a.py::test_b`, `tests/trials/`, `trials.py`"
     text += ", `python -m pytest tests/real/test_c.py::test_d`"
     assert list(cited(text)) == [
         ("unit/test_a.py", "test_b"),
-        ("fire/", ""),
+        ("trials/", ""),
         ("real/test_c.py", "test_d"),
     ]
     require_there("unit/test_documents.py", "test_a_wrong_citation_is_found")

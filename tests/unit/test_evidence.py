@@ -273,7 +273,7 @@ def test_a_pass_leaves_open_what_its_switch_may_keep_powered(
     cut: CutClass, depth: Depth | None
 ) -> None:
     (said,) = judge_rows(CLEAN, [SAME], cut, depth).reasons
-    assert cut.words in said
+    assert cut.description in said
     assert "DRIVE" not in said
     assert re.search("says nothing about (their caches|them or about the drives)", said)
     (seen,) = judge_rows(CLEAN, [SAME], cut, Depth.DRIVE).reasons

@@ -37,7 +37,7 @@ from dbcheck.witness.log import FrameLogReader
 from tests.kit.cases import case
 from tests.kit.host_samples import FACTS as HOST
 from tests.kit.host_samples import VOLUME
-from tests.kit.partial_rig import Told, rig_of
+from tests.kit.partial_rig import RecordingListener, rig_of
 from tests.kit.place_samples import DATA, DONE, GONE, KEPT, LEFT, TWO, WAL, after
 from tests.kit.samples import CLEAN, FACTS, MANIFEST
 from tests.kit.stored_run import manifest, stored_run
@@ -324,7 +324,7 @@ SERVER: ServerFacts = replace(FACTS, identity={"data_directory": "/d"})
 
 def test_each_volume_has_canaries_that_are_asked_for_and_removed() -> None:
     host = TwoVolumes()
-    rig = rig_of(Told(), engine=Known(), host=host)
+    rig = rig_of(RecordingListener(), engine=Known(), host=host)
     before, canaries = inspect_host(rig, SERVER, ASKED)
     assert before is not None
     assert canaries is not None
@@ -341,7 +341,7 @@ def test_each_volume_has_canaries_that_are_asked_for_and_removed() -> None:
 
 def test_a_volume_that_lets_nobody_write_is_noted() -> None:
     host = TwoVolumes(refused=["/wal"])
-    rig = rig_of(Told(), engine=Known(), host=host)
+    rig = rig_of(RecordingListener(), engine=Known(), host=host)
     before, canaries = inspect_host(rig, SERVER, ASKED)
     assert before is not None
     assert canaries is not None
@@ -360,8 +360,9 @@ def test_no_canaries_are_left_if_the_host_cannot_be_described(
     refused: str, error: type
 ) -> None:
     host = TwoVolumes(refused=[refused], error=error)
+    rig = rig_of(RecordingListener(), engine=Known(), host=host)
     with pytest.raises(error, match="no room"):
-        inspect_host(rig_of(Told(), engine=Known(), host=host), SERVER, ASKED)
+        inspect_host(rig, SERVER, ASKED)
     assert all(each.stopped for each in host.running)
     assert host.removed == [each.folder for each in host.running]
 

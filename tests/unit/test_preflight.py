@@ -9,7 +9,7 @@ import pytest
 from dbcheck.campaign import preflight
 from dbcheck.core.server import ServerFacts
 from dbcheck.errors import EngineError
-from tests.kit.partial_rig import Told, rig_of
+from tests.kit.partial_rig import RecordingListener, rig_of
 from tests.kit.samples import FACTS
 
 HOUR_US = 3_600_000_000
@@ -36,12 +36,12 @@ class Server:
         self.clock_us += round(seconds * 1e6)
 
 
-def asked(server: Server, monkeypatch: pytest.MonkeyPatch) -> Told:
-    told = Told()
+def asked(server: Server, monkeypatch: pytest.MonkeyPatch) -> RecordingListener:
+    listener = RecordingListener()
     monkeypatch.setattr("time.sleep", server.sleep)
-    facts = preflight._facts(rig_of(told, engine=server))
+    facts = preflight._facts(rig_of(listener, engine=server))
     assert facts.start_ambiguous_us <= 0
-    return told
+    return listener
 
 
 @pytest.mark.parametrize(
@@ -63,8 +63,8 @@ def test_a_short_wait_is_not_worth_a_word(
 
 def test_a_longer_wait_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     server = Server(HOUR_US - 5_000_000, MYSQL_US)
-    told = asked(server, monkeypatch)
-    assert told.phases == [
+    listener = asked(server, monkeypatch)
+    assert listener.phases == [
         ("preflight", "waiting 6 s: the server has only just started")
     ]
     assert server.slept_s == [6.0]

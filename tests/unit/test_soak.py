@@ -15,7 +15,7 @@ from tests.soak.items import Result, Suite, is_tests, item
 PASS, FAIL, INCONCLUSIVE = Verdict.PASS, Verdict.FAIL, Verdict.INCONCLUSIVE
 KEPT = Result(1, "honest drive", "mariadb, xfs", {"PASS": 4}, [])
 LOST = Result(2, "lying drive", "mysql, ext4", {"FAIL": 1, "INCONCLUSIVE": 1}, [])
-FIRE = Result(7, "trial by fire", "seed 1", {"passed": 1}, [])
+TRIAL = Result(7, "fault trial", "seed 1", {"passed": 1}, [])
 WRONG = Result(9, "honest drive", "mariadb, xfs", {"FAIL": 1}, ["FAIL although ..."])
 
 
@@ -72,12 +72,12 @@ def test_results_are_kept_although_a_line_was_torn(tmp_path: Path) -> None:
 
 
 def test_the_summary_counts_cuts_and_tests_apart_and_names_what_is_wrong() -> None:
-    assert [is_tests(one) for one in (KEPT, LOST, FIRE)] == [False, False, True]
-    lines = record.summary([KEPT, KEPT, LOST, FIRE], "here")
+    assert [is_tests(one) for one in (KEPT, LOST, TRIAL)] == [False, False, True]
+    lines = record.summary([KEPT, KEPT, LOST, TRIAL], "here")
     assert lines[0].startswith("4 items, 10 cuts, 0 unexpected, here. At most ")
     assert "| honest drive | mariadb, xfs | 8 | 8 | 0 | 0 |" in lines
     assert "| lying drive | mysql, ext4 | 2 | 0 | 1 | 1 |" in lines
-    assert "| trial by fire | 1 | 1 | 0 | 0 |" in lines
+    assert "| fault trial | 1 | 1 | 0 | 0 |" in lines
     lines = record.summary([KEPT, WRONG], "here")
     assert lines[0] == "2 items, 5 cuts, 1 unexpected, here."
     assert lines[-1] == "- item 9, honest drive: FAIL although ..."

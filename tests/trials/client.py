@@ -1,14 +1,14 @@
 """dbcheck as people start it, with what its sessions receive written down.
 
-python -m tests.fire.client ARGUMENTS, with in the environment:
+python -m tests.trials.client ARGUMENTS, with in the environment:
 
-    FIRE_RECORD     folder for the records
-    FIRE_SILENCE_S  after so long without a word the witness is taken for dead
-    FIRE_CLOCK      a file that says by how many seconds the witness's clock is off
-    FIRE_PLANT      what is to be wrong: HASTY, CARELESS, BOUNDLESS, or nothing
-    FIRE_RUN_ID     the id of the run, if it is not to be drawn
-    FIRE_MEET       a folder where this client waits for another before it creates the
-                    run on the witness, or nothing
+    TRIAL_RECORD     folder for the records
+    TRIAL_SILENCE_S  after so long without a word the witness is taken for dead
+    TRIAL_CLOCK      a file that says by how many seconds the witness's clock is off
+    TRIAL_PLANT      what is to be wrong: HASTY, CARELESS, BOUNDLESS, or nothing
+    TRIAL_RUN_ID     the id of the run, if it is not to be drawn
+    TRIAL_MEET       a folder where this client waits for another before it creates the
+                     run on the witness, or nothing
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from tests.fire.agents import change_agent
+from tests.trials.agents import change_agent
 
 if TYPE_CHECKING:
     from dbcheck.ports.engine import Engine
@@ -35,15 +35,15 @@ def record() -> None:
     from dbcheck.cli import assemble
     from dbcheck.engines.registry import open_engine
     from dbcheck.witness.url import open_witness
-    from tests.fire.recorded import RecordedEngine, RecordedWitness
+    from tests.trials.recorded import RecordedEngine, RecordedWitness
 
     def engine(*given: Any) -> Engine:
         return cast("Engine", RecordedEngine(open_engine(*given)))
 
     def witness(url: str, *, limits: WindowLimits, **options: Any) -> Witness:
-        limits = replace(limits, silence_s=float(os.environ["FIRE_SILENCE_S"]))
+        limits = replace(limits, silence_s=float(os.environ["TRIAL_SILENCE_S"]))
         inner = open_witness(url, limits=limits, volatile=True, **options)
-        folder = Path(os.environ["FIRE_RECORD"])
+        folder = Path(os.environ["TRIAL_RECORD"])
         return cast("Witness", RecordedWitness(inner, folder))
 
     vars(assemble).update(open_engine=engine, open_witness=witness)
@@ -61,7 +61,7 @@ def meet(folder: Path) -> None:
 def meet_before_creating(folder: Path) -> None:
     """Have the run created at the moment at which another client creates it."""
     from dbcheck.campaign import preflight
-    from tests.fire.recorded import RecordedWitness
+    from tests.trials.recorded import RecordedWitness
 
     create = RecordedWitness.create
 
@@ -71,15 +71,15 @@ def meet_before_creating(folder: Path) -> None:
         return create(self, run_id, manifest)
 
     RecordedWitness.create = created  # type: ignore[method-assign]
-    vars(preflight).update(new_run_id=lambda utc: os.environ["FIRE_RUN_ID"])
+    vars(preflight).update(new_run_id=lambda utc: os.environ["TRIAL_RUN_ID"])
 
 
 def main() -> None:
     """Run dbcheck."""
-    plant = os.environ.get("FIRE_PLANT", "")
+    plant = os.environ.get("TRIAL_PLANT", "")
     change_agent(plant)
     record()
-    if where := os.environ.get("FIRE_MEET"):
+    if where := os.environ.get("TRIAL_MEET"):
         meet_before_creating(Path(where))
     from dbcheck import cli
     from dbcheck.witness.window import Window

@@ -20,7 +20,7 @@ from dbcheck.core.operation import Operation, StatementSpec
 from dbcheck.ports.abilities import weakens_sessions
 from dbcheck.ports.engine import Engine, Session
 from dbcheck.ports.witness import Witness, WitnessLog
-from tests.fire.agents import change_agent
+from tests.trials.agents import change_agent
 
 ENTRY = struct.Struct("<HIqqq")  # session, seq (0: a mark alone), row id, time, mark
 
@@ -145,7 +145,7 @@ class RecordedWitness:
 
 def _in_a_process(inner: bytes, folder: Path) -> RecordedWitness:
     """Return the witness in a process of the load."""
-    change_agent(os.environ["FIRE_PLANT"])
+    change_agent(os.environ["TRIAL_PLANT"])
     return RecordedWitness(pickle.loads(inner), folder)
 
 

@@ -10,10 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tests.fire.witness_host import DriveDisk, SmallDisk
+from tests.trials.witness_host import DriveDisk, SmallDisk
 
 if TYPE_CHECKING:
-    from tests.fire.trial import Trial
+    from tests.trials.trial import Trial
 
 CLOCK_BACK_S = -86_400.0
 SLOW_MS = 200.0
@@ -51,7 +51,7 @@ def kill_client(trial: Trial) -> None:
 def pull_and_plug(trial: Trial) -> None:
     sshd = trial.host.sshd
     sshd.pull()
-    time.sleep(trial.drawn.outage_s)
+    time.sleep(trial.spec.outage_s)
     sshd.plug()
 
 
@@ -61,7 +61,7 @@ def pull(trial: Trial) -> None:
 
 def kill_sshd(trial: Trial) -> None:
     """Kill the listener, the sessions, or both."""
-    trial.host.sshd.close() if trial.drawn.coin else trial.host.end_sessions()
+    trial.host.sshd.close() if trial.spec.coin else trial.host.end_sessions()
 
 
 def fill(trial: Trial) -> None:
@@ -104,7 +104,7 @@ def second_client(trial: Trial) -> None:
 def kill_worker(trial: Trial) -> None:
     workers = trial.workers()
     if workers:
-        os.kill(random.Random(trial.drawn.seed).choice(workers), signal.SIGKILL)
+        os.kill(random.Random(trial.spec.seed).choice(workers), signal.SIGKILL)
 
 
 FAULTS = (

@@ -17,15 +17,15 @@ from dbcheck.campaign.preflight import WARM_ROWS
 from dbcheck.core.cut import PowerState
 from dbcheck.lab.lab import Lab
 from dbcheck.lab.spec import DriveSpec, LabSpec
-from tests.fire.faults import CLOCK_BACK_S, FAULTS, Fault, set_clock_back
-from tests.fire.oracle import Facts, Said, complaints, verdict_complaints
-from tests.fire.raw_log import RawLog, read_raw
-from tests.fire.recorded import ENTRY, read_records
-from tests.fire.witness_host import SmallDisk, WitnessHost
 from tests.kit.lab_access import connect
 from tests.kit.labs import workers_of
 from tests.kit.rigs import TABLES
 from tests.kit.waiting import wait_until
+from tests.trials.faults import CLOCK_BACK_S, FAULTS, Fault, set_clock_back
+from tests.trials.oracle import Facts, Said, complaints, verdict_complaints
+from tests.trials.raw_log import RawLog, read_raw
+from tests.trials.recorded import ENTRY, read_records
+from tests.trials.witness_host import SmallDisk, WitnessHost
 
 ROOT = Path(__file__).parents[2]
 WORKLOAD = """
@@ -42,7 +42,7 @@ _RUNS = {"run": "runs", "rival": "rival"}  # where the client so called has its 
 
 
 @dataclass(frozen=True)
-class Drawn:
+class TrialSpec:
     """What a seed decides, all times in seconds.
 
     strike_s: when the fault comes, since the first commit; the cut is due at cut_s.
@@ -62,7 +62,7 @@ class Drawn:
     coin: bool
 
     @classmethod
-    def of(cls, seed: int) -> Drawn:
+    def of(cls, seed: int) -> TrialSpec:
         """Draw; seeds in a row have every fault, engine and drive in turn."""
         draw = random.Random(seed)
         fault = FAULTS[seed % len(FAULTS)]
@@ -85,12 +85,12 @@ class Drawn:
         drive = "lying" if self.lying else "honest"
         return f"{self.seed}-{self.fault.name}-{self.engine}-{drive}".replace(" ", "-")
 
-    def rival(self) -> Drawn:
+    def rival(self) -> TrialSpec:
         """Return what another client draws, on another lab; its drive is honest."""
         (engine,) = set(ENGINES) - {self.engine}
         return replace(self, seed=self.seed + 1, engine=engine, lying=False)
 
-    def spec(self) -> LabSpec:
+    def lab_spec(self) -> LabSpec:
         """Return the lab that it needs."""
         drive = DriveSpec(survivors="torn", seed=self.seed)
         if self.lying:
@@ -104,7 +104,7 @@ class Trial:
 
     def __init__(
         self,
-        drawn: Drawn,
+        spec: TrialSpec,
         lab: Lab,
         host: WitnessHost,
         folder: Path,
@@ -112,24 +112,24 @@ class Trial:
         rival: Lab | None = None,
     ) -> None:
         """Start the client.  rival: another one's lab, if the fault has another."""
-        self.drawn, self.lab, self.host, self._folder = drawn, lab, host, folder
+        self.spec, self.lab, self.host, self._folder = spec, lab, host, folder
         self._name, self._record = "run", self._recorded("run")
-        self._workload = folder / "fire.toml"
-        self._workload.write_text(WORKLOAD.format(drawn.cut_s))
+        self._workload = folder / "trial.toml"
+        self._workload.write_text(WORKLOAD.format(spec.cut_s))
         self._environment = os.environ | {
             "PYTHONPATH": str(ROOT),
-            "FIRE_RECORD": str(self._record),
-            "FIRE_SILENCE_S": str(drawn.fault.silence_s),
-            "FIRE_CLOCK": str(host.clock),
-            "FIRE_PLANT": plant,
+            "TRIAL_RECORD": str(self._record),
+            "TRIAL_SILENCE_S": str(spec.fault.silence_s),
+            "TRIAL_CLOCK": str(host.clock),
+            "TRIAL_PLANT": plant,
         }
-        if drawn.fault.rival:
+        if spec.fault.rival:
             meeting = folder / "meeting"
             meeting.mkdir()
-            self._environment |= {"FIRE_MEET": str(meeting), "FIRE_RUN_ID": SAME_ID}
-        self.client = self._start("tests.fire.client", *self._run_words(), name="run")
+            self._environment |= {"TRIAL_MEET": str(meeting), "TRIAL_RUN_ID": SAME_ID}
+        self.client = self._start("tests.trials.client", *self._run_words(), name="run")
         self._rival = rival
-        self._loser: tuple[str, Drawn, Lab, subprocess.Popen[bytes]] | None = None
+        self._loser: tuple[str, TrialSpec, Lab, subprocess.Popen[bytes]] | None = None
         self._others: list[tuple[str, subprocess.Popen[bytes]]] = []
         self._struck_in_time = False  # before the power was cut
 
@@ -137,12 +137,12 @@ class Trial:
 
     def strike(self) -> None:
         """Let the load begin, and the fault come at its moment."""
-        if self.drawn.fault.rival:
+        if self.spec.fault.rival:
             self._let_one_win()
         wait_until(self._loads, "the load begins")
-        time.sleep(self.drawn.strike_s)
+        time.sleep(self.spec.strike_s)
         self._struck_in_time = _CUT not in self._said(self._name)
-        self.drawn.fault.strike(self)
+        self.spec.fault.strike(self)
 
     def workers(self) -> list[int]:
         """Return the processes of the load."""
@@ -189,8 +189,8 @@ class Trial:
     def facts(self) -> Facts:
         """Gather what the oracle wants to know."""
         return Facts(
-            self.drawn.lying,
-            self.drawn.window,
+            self.spec.lying,
+            self.spec.window,
             read_records(self._record),
             self._logs(),
             self._rows(),
@@ -199,13 +199,13 @@ class Trial:
     # -------------------------------------------------------------------- the client
 
     def _run_words(self) -> list[str]:
-        drawn = self.drawn
+        spec = self.spec
         return [
             "run",
             *("--target", self.lab.target_url, *self.host.options),
             *("--power", f"lab:{self.lab.name}", "--workload", str(self._workload)),
-            *("--window", str(drawn.window), "--seed", str(drawn.seed)),
-            *("--processes", str(drawn.processes), "--wait", "60"),
+            *("--window", str(spec.window), "--seed", str(spec.seed)),
+            *("--processes", str(spec.processes), "--wait", "60"),
         ]
 
     def _recorded(self, name: str) -> Path:
@@ -217,14 +217,14 @@ class Trial:
     def _let_one_win(self) -> None:
         """Start another client, of another lab; who creates the run is the client."""
         assert self._rival is not None
-        mine = "run", self.drawn, self.lab, self.client
+        mine = "run", self.spec, self.lab, self.client
         meeting, record = self._folder / "meeting", self._recorded("rival")
         wait_until(lambda: any(meeting.iterdir()), "a client wants to create", 60)
-        self._environment["FIRE_RECORD"] = str(record)
-        self.drawn, self.lab = self.drawn.rival(), self._rival
+        self._environment["TRIAL_RECORD"] = str(record)
+        self.spec, self.lab = self.spec.rival(), self._rival
         words = [*self._run_words(), "--runs", str(self._folder / "rival")]
-        self.client = self._start("tests.fire.client", *words, name="rival")
-        its = "rival", self.drawn, self.lab, self.client
+        self.client = self._start("tests.trials.client", *words, name="rival")
+        its = "rival", self.spec, self.lab, self.client
         children = (mine[3], its[3])
         wait_until(
             lambda: any(child.poll() is not None for child in children), "one lost", 60
@@ -232,7 +232,7 @@ class Trial:
         if its[3].poll() is None:
             self._loser, self._name, self._record = mine, "rival", record
         else:
-            self._loser, (_, self.drawn, self.lab, self.client) = its, mine
+            self._loser, (_, self.spec, self.lab, self.client) = its, mine
 
     def _start(self, module: str, *words: str, name: str) -> subprocess.Popen[bytes]:
         with (self._folder / f"{name}.err").open("wb") as err:
@@ -281,7 +281,7 @@ class Trial:
     def _ways_to_reconcile(self) -> list[Callable[[], Said]]:
         """Return from where it is judged: the folder, the witness alone, or both."""
         ways = [self._reconcile, self._reconcile_elsewhere]
-        if self.drawn.coin:
+        if self.spec.coin:
             ways.reverse()
         return ways if self.client.returncode < 0 else ways[:1]
 
@@ -303,12 +303,12 @@ class Trial:
 
     def _told_complaints(self, first: Said) -> list[str]:
         """Say what a person should have been told of the fault, and was not."""
-        fault, drawn, found = self.drawn.fault, self.drawn, []
+        fault, spec, found = self.spec.fault, self.spec, []
         if first.code == 4 and not any(words in first.err for words in fault.says):
             found.append(f"the error is another one: {first.err[-500:]}")
         if not fault.ends_load and first.code == 4:
             found.append(f"it should have gone on: {first.err[-500:]}")
-        lagged = fault.name == "cable out and in" and drawn.outage_s > 3.5
+        lagged = fault.name == "cable out and in" and spec.outage_s > 3.5
         if lagged and self._struck_in_time:
             for words in ("behind; the load waits for it", "confirms again"):
                 if words not in first.err:
@@ -331,16 +331,16 @@ class Trial:
         """Say what is wrong with a client whose run id another one has."""
         if self._loser is None:
             return []
-        name, drawn, lab, child = self._loser
+        name, spec, lab, child = self._loser
         said = Said(child.wait(END_S), self._said(name), self._run_of(name))
-        winner = self.drawn, self.lab
-        self.drawn, self.lab = drawn, lab
+        winner = self.spec, self.lab
+        self.spec, self.lab = spec, lab
         try:
             found = [f"{one}: {said.err}" for one in self._loser_traces(said)]
             # Its own run can be judged by no other's log.
             judged = self._finish("lost", said.run, str(said.run))
         finally:
-            self.drawn, self.lab = winner
+            self.spec, self.lab = winner
         if any((self._folder / f"record-{name}").iterdir()):
             found.append("a session of the loser was acked")
         if judged.verdict or "Traceback" in judged.err:
@@ -366,10 +366,10 @@ class Trial:
 
         What is late may come behind all acks; the first log has a word after them.
         """
-        drawn = self.drawn
-        if drawn.fault.strike is not set_clock_back or not self._struck_in_time:
+        spec = self.spec
+        if spec.fault.strike is not set_clock_back or not self._struck_in_time:
             return []
-        early = drawn.strike_s < drawn.cut_s - 0.5
+        early = spec.strike_s < spec.cut_s - 0.5
         return [
             f"the witness's clock did not go back in log {number}"
             for number, log in facts.logs.items()
@@ -391,7 +391,7 @@ class Trial:
 
     def _rows_of(self, said: Said) -> Mapping[tuple[int, int], int] | None:
         epoch = said.json("manifest.json")["epoch"]
-        table = TABLES[self.drawn.engine]
+        table = TABLES[self.spec.engine]
         try:
             with contextlib.closing(
                 connect(self.lab.target_url, self.lab.password)

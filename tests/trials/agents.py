@@ -37,7 +37,7 @@ def change_agent(plant: str) -> None:
         text = source(module)
         if module == "dbcheck.witness.agent":
             assert _BEFORE in text and _WRITES in text
-            clock = _CLOCK.format(path=os.environ["FIRE_CLOCK"])
+            clock = _CLOCK.format(path=os.environ["TRIAL_CLOCK"])
             text = text.replace(_BEFORE, clock + _BEFORE)
             if plant == HASTY:
                 text = text.replace(_WRITES, _CONFIRMS_ALONE)

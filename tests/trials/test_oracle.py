@@ -11,23 +11,23 @@ import pytest
 
 from dbcheck.lab.lab import Lab, missing
 from dbcheck.lab.spec import LabSpec
-from tests.fire import agents, client
-from tests.fire.faults import FAULTS
-from tests.fire.oracle import Facts, Said, complaints
-from tests.fire.raw_log import RawLog
-from tests.fire.recorded import Received, Record
-from tests.fire.trial import Drawn, Trial
-from tests.fire.witness_host import witness_host
 from tests.kit.drive_mounts import own_mounts as own_mounts
+from tests.trials import agents, client
+from tests.trials.faults import FAULTS
+from tests.trials.oracle import Facts, Said, complaints
+from tests.trials.raw_log import RawLog
+from tests.trials.recorded import Received, Record
+from tests.trials.trial import Trial, TrialSpec
+from tests.trials.witness_host import witness_host
 
 pytestmark = [
-    pytest.mark.fire,
+    pytest.mark.trials,
     pytest.mark.root,
     pytest.mark.usefixtures("own_mounts"),
 ]
 SPEC = LabSpec("postgresql", rung="process")
 PLAIN = replace(
-    Drawn.of(1),
+    TrialSpec.of(1),
     engine="postgresql",
     lying=False,
     processes=1,
@@ -39,7 +39,7 @@ PLAIN = replace(
 )
 
 
-def named(name: str) -> Drawn:
+def named(name: str) -> TrialSpec:
     (fault,) = (fault for fault in FAULTS if fault.name == name)
     return replace(PLAIN, fault=fault)
 
@@ -73,7 +73,7 @@ def lab(own_mounts: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     ],
 )
 def test_it_sees_a_fault_of_the_witness_s_own(
-    lab: Lab, tmp_path: Path, faulty: Drawn, plant: str, said: str
+    lab: Lab, tmp_path: Path, faulty: TrialSpec, plant: str, said: str
 ) -> None:
     with ExitStack() as stack:
         host = stack.enter_context(witness_host(tmp_path, faulty.fault.disk))

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.fire.raw_log import RawLog
-from tests.fire.recorded import Record
+from tests.trials.raw_log import RawLog
+from tests.trials.recorded import Record
 
 FRESH_S = 1.0  # a PASS needs a confirmed commit as young as this at the cut
 _MISSING = ("missing-tail", "missing-hole")
