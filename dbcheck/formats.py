@@ -8,16 +8,17 @@ them as the next format has them.  What an older dbcheck did not read becomes
             epoch; servers of the MySQL family have a crash canary
     3 -> 4  a workload names its plan; there may be several tables
     4 -> 5  what a control showed is named, and not read from its reason
+    5 -> 6  a site has nodes, each with its name
 
 Kinds of records that are not listed here are read in the newest format alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-FORMAT = 5  # the newest, in which every record is written
+FORMAT = 6  # the newest, in which every record is written
 ONLY_TABLE = ""  # stands for the name of the table where a record does not have it
 
 Values = dict[str, Any]
@@ -122,13 +123,66 @@ def _cycle_of_4(values: Values) -> Values:
     return values if control is None else {**values, "control": _control_of_4(control)}
 
 
+_ONLY_NODE = "server"  # as core.site.ONLY_NODE
+_OF_NODE = (
+    "target",
+    "power",
+    "host",
+    "places",
+    "apart",
+    "cut_class",
+    "class_assumed",
+    "reached",
+    "restore_command",
+)
+_OF_NODE_AT_THE_CUT = (
+    "cut",
+    "canaries",
+    "canaries_elsewhere",
+    "heard_us",
+    "host_lived",
+)
+
+
+def _taken(values: Values, names: Iterable[str]) -> tuple[Values, Values]:
+    """Return those of *values* that have one of the *names*, and the others."""
+    taken = {name: values[name] for name in names if name in values}
+    return taken, {k: v for k, v in values.items() if k not in taken}
+
+
+def _manifest_of_5(values: Values) -> Values:
+    node, kept = _taken(values, _OF_NODE)
+    node["facts"] = kept.pop("before")
+    only = {"site": "single", "nodes": {_ONLY_NODE: node}, "writer_name": _ONLY_NODE}
+    return {**kept, **only}
+
+
+def _load_of_5(values: Values) -> Values:
+    node, kept = _taken(values, _OF_NODE_AT_THE_CUT)
+    return {**kept, "nodes": {_ONLY_NODE: node}}
+
+
+def _restore_of_5(values: Values) -> Values:
+    return {**values, "off_s": {_ONLY_NODE: values["off_s"]}}
+
+
+def _after_of_5(values: Values) -> Values:
+    node, kept = _taken(values, ("facts", "host"))
+    return {**kept, "nodes": {_ONLY_NODE: node}, "reader_name": _ONLY_NODE}
+
+
 def _unchanged(values: Values) -> Values:
     return values
 
 
-MANIFEST: Steps = {2: _manifest_of_2, 3: _manifest_of_3, 4: _manifest_of_4}
-LOAD: Steps = {2: _load_of_2, 3: _unchanged, 4: _unchanged}
-RESTORE: Steps = {2: _unchanged, 3: _unchanged, 4: _unchanged}
-AFTER: Steps = {2: _after_of_2, 3: _after_of_3, 4: _unchanged}
-CYCLE: Steps = {4: _cycle_of_4}
-SINCE_4: Steps = {4: _unchanged}  # kinds of which format 5 changed nothing
+MANIFEST: Steps = {
+    2: _manifest_of_2,
+    3: _manifest_of_3,
+    4: _manifest_of_4,
+    5: _manifest_of_5,
+}
+LOAD: Steps = {2: _load_of_2, 3: _unchanged, 4: _unchanged, 5: _load_of_5}
+RESTORE: Steps = {2: _unchanged, 3: _unchanged, 4: _unchanged, 5: _restore_of_5}
+AFTER: Steps = {2: _after_of_2, 3: _after_of_3, 4: _unchanged, 5: _after_of_5}
+CYCLE: Steps = {4: _cycle_of_4, 5: _unchanged}
+SINCE_4: Steps = {4: _unchanged, 5: _unchanged}  # kinds that have not changed since

@@ -210,7 +210,16 @@ class RunFolder:
         if not path.is_file():
             return None
         content = path.read_bytes()
-        return stored.from_bytes(content, LoadRecord, str(path), formats.LOAD)
+        load = stored.from_bytes(content, LoadRecord, str(path), formats.LOAD)
+        self._require_nodes(load.nodes, path)
+        return load
+
+    def _require_nodes(self, names: Iterable[str], path: Path) -> None:
+        """Raise RunFormatError if the record at *path* names nodes the run lacks."""
+        if strangers := sorted(set(names) - set(self.manifest().nodes)):
+            raise RunFormatError(
+                f"{path} is damaged: the manifest names no node {strangers[0]!r}"
+            )
 
     def write_restore(self, restore: RestoreRecord) -> None:
         """Store that the power was restored, unless that is stored.
@@ -227,7 +236,9 @@ class RunFolder:
         if not path.is_file():
             return None
         content = path.read_bytes()
-        return stored.from_bytes(content, RestoreRecord, str(path), formats.RESTORE)
+        restore = stored.from_bytes(content, RestoreRecord, str(path), formats.RESTORE)
+        self._require_nodes(restore.off_s, path)
+        return restore
 
     def write_after(self, after: AfterRecord) -> None:
         """Store what was found after recovery."""
@@ -267,6 +278,7 @@ class RunFolder:
             )
         content = path.read_bytes()
         after = stored.from_bytes(content, AfterRecord, str(path), formats.AFTER)
+        self._require_nodes(after.nodes, path)
         if formats.ONLY_TABLE not in after.survivors:
             return after
         (table,) = tables_of(self.manifest().workload.plan)

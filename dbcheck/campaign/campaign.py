@@ -40,7 +40,7 @@ def run_campaign(rig: Rig, folder: CampaignFolder) -> Tally:
     """
     plan = folder.plan()
     rig = replace(rig, runs=folder.runs)
-    if rig.power.attended:
+    if rig.site.attended:
         raise UsageError(
             "a campaign needs a switch that works unattended",
             hint="Set dbcheck_power to one; manual asks a human for each cut.",
@@ -141,7 +141,7 @@ def _cycle(rig: Rig, folder: CampaignFolder, plan: Plan) -> None:
 
 def _next_moment(rig: Rig, plan: Plan, number: int) -> Moment:
     strata = list(Stratum)
-    if not makes_checkpoints(rig.engine):
+    if not makes_checkpoints(rig.site.writer.engine):
         strata.remove(Stratum.CHECKPOINT)
     return moment(plan.seed, number, plan.workload.cut_after_s, strata)
 
@@ -170,7 +170,7 @@ def _settled(rig: Rig, run: RunFolder) -> Outcome:
     """Restore the power if it is off, and judge a run that another client began."""
     if run.was_read():
         return judge_run(run, rig.reader)
-    if rig.power.state() is not PowerState.ON:
+    if rig.site.state() is not PowerState.ON:
         restore(rig, run)
     return require_answered(reconcile_run(rig, run, run.manifest()))
 
@@ -204,7 +204,7 @@ def _add(folder: CampaignFolder, outcome: Outcome, *, settled: bool = False) -> 
             gone=bool(outcome.after.failure),
             control=facts_of(outcome) if outcome.manifest.control else None,
             at_fault=tuple(f.sentence for f in at_fault),
-            cut_class=outcome.manifest.cut_class.value,
+            cut_class=outcome.manifest.writer.cut_class.value,
             missed=missed,
         )
     )

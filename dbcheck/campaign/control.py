@@ -32,7 +32,7 @@ def run_controls(
     PostgreSQL may by luck have written all but the last page of its log; so there are
     up to TRIES_MAX tries, but only one where a human has to cut.
     """
-    tries = 1 if rig.power.attended else TRIES_MAX
+    tries = 1 if rig.site.attended else TRIES_MAX
     for number in range(tries):
         outcome = run_control(rig, workload, seed + number, known)
         known = known.with_outcome(outcome)
@@ -72,14 +72,14 @@ def _weaken(rig: Rig, started: Started) -> None:
     """Weaken the server and note it in the log; end what the preflight began if not."""
     process = rig.lab.get("rung") == Rung.PROCESS.value
     try:
-        text = observable.weaken_durability(rig.engine, process=process)
+        text = observable.weaken_durability(rig.site.writer.engine, process=process)
         started.log.note({"event": "relaxed", "how": text})
     except BaseException:
         with contextlib.suppress(WitnessError):  # the first error is the one to show
             started.log.close()
         if started.held is not None:
             started.held.close()
-        end_canaries(rig, started.canaries, remove=True)
+        end_canaries(rig.site, started.canaries, remove=True)
         raise
     rig.listener.phase("control", text)
 

@@ -29,6 +29,7 @@ from dbcheck.errors import (
     RunWriteError,
     UsageError,
 )
+from dbcheck.ports.site import Site
 from dbcheck.runs import RunFolder, read_manifest
 
 INTERRUPTED = (
@@ -98,7 +99,7 @@ def finish_cycle(rig: Rig, started: Started) -> Outcome:
             except BaseException as error:
                 if not cutter.asked:
                     rig.listener.phase("stopped", "before the cut: nothing was cut")
-                elif not rig.power.attended:
+                elif not rig.site.attended:
                     pressed = interrupt.led_to(error)
                     text = INTERRUPTED if pressed else RESTORING
                     rig.listener.phase("restore", text)
@@ -108,7 +109,7 @@ def finish_cycle(rig: Rig, started: Started) -> Outcome:
                         # What ended the cycle is the error; the user must know both.
                         rig.listener.phase("restore", f"failed: {failed}")
                 raise
-            if cutter.asked or (load.gone is not Gone.NEVER and rig.power.attended):
+            if cutter.asked or (load.gone is not Gone.NEVER and rig.site.attended):
                 restore(rig, started.run)
         fetched = fetch_logs(rig, started.run, started.manifest)
         return _reconcile(rig, started.run, started.manifest, fetched)
@@ -126,7 +127,7 @@ def _holding(started: Started) -> Iterator[None]:
 
 def restore(rig: Rig, run: RunFolder) -> None:
     """Apply power; store that, and how long it was off if the switch measured it."""
-    run.write_restore(RestoreRecord(rig.power.restore()))
+    run.write_restore(RestoreRecord(rig.site.restore()))
 
 
 def reconcile_run(rig: Rig, run: RunFolder, manifest: Manifest) -> Outcome:
@@ -137,6 +138,7 @@ def reconcile_run(rig: Rig, run: RunFolder, manifest: Manifest) -> Outcome:
     come back nothing was read: it is read again, and its failure stays on record.
     """
     with run.locked():
+        _require_same_site(rig.site, manifest)
         _require_same_run(rig, run)
         if run.was_read() and run.unread_failure() is None:
             raise UsageError(
@@ -162,18 +164,19 @@ def _left_without_power(rig: Rig, run: RunFolder, manifest: Manifest) -> str:
     itself is left alone: somebody may be at work on the host by now.  A command that
     came from a witness is not shown: somebody might run it.
     """
-    if not manifest.restore_command or run.restore() is not None:
+    node = manifest.writer
+    if not node.restore_command or run.restore() is not None:
         return ""
     load = run.load()
-    cut = load is not None and load.cut is not None
+    cut = load is not None and any(seen.cut for seen in load.nodes.values())
     if not cut and CUT_EVENT not in {e.get("event") for e in _events(rig, run)}:
         return ""
     return LEFT_OFF.format(
         cut="cut" if cut else "may have cut",
-        kind=manifest.power,
+        kind=node.power,
         do="restore the power with its switch"
         if run.recalled().manifest
-        else f"run: {manifest.restore_command}",
+        else f"run: {node.restore_command}",
     )
 
 
@@ -183,6 +186,18 @@ def _events(rig: Rig, run: RunFolder) -> Sequence[Mapping[str, Any]]:
         run_id = run.manifest().run_id
         return rig.reader.facts(run.acks_path(), run_id, 0, None).events
     return ()
+
+
+def _require_same_site(site: Site, manifest: Manifest) -> None:
+    """Refuse a run whose nodes are not those of *site*."""
+    ours = (site.kind, site.writer_name, set(site.nodes))
+    theirs = (manifest.site, manifest.writer_name, set(manifest.nodes))
+    if ours != theirs:
+        raise UsageError(
+            f"run {manifest.run_id} was made on other nodes: "
+            f"{', '.join(sorted(manifest.nodes))}",
+            hint="Name the target as it was named for the run.",
+        )
 
 
 def _require_same_run(rig: Rig, run: RunFolder) -> None:
@@ -208,7 +223,7 @@ def put_back(rig: Rig) -> None:
     Only after the survivors were read, or if there will be none.
     """
     try:
-        text = observable.restore_durability(rig.engine)
+        text = observable.restore_durability(rig.site.writer.engine)
     except EngineError as error:
         text = (
             "the control's settings could not be undone; they stay until the server"

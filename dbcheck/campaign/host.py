@@ -5,23 +5,23 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
 from dbcheck import interrupt
 from dbcheck.campaign import observable
-from dbcheck.campaign.rig import Rig
 from dbcheck.core.datadir import other_data, unmarked
 from dbcheck.core.depth import Completed
 from dbcheck.core.places import Place
-from dbcheck.core.records import Manifest
+from dbcheck.core.records import NodeBefore
 from dbcheck.core.server import ServerFacts
 from dbcheck.core.target import HostAfter, HostBefore, Volume, VolumeCanaries
 from dbcheck.errors import HostError
 from dbcheck.ports.host import Canaries, TargetHost
 from dbcheck.ports.listener import Listener
+from dbcheck.ports.site import Node, Site
 
 BOOT_S = 60.0  # a booted host may refuse logins for so long while its server answers
 POLL_S = 1.0
@@ -59,18 +59,21 @@ class HostCanaries:
 
 
 def inspect_host(
-    rig: Rig, server: ServerFacts, places: Sequence[Place] = ()
+    node: Node,
+    listener: Listener,
+    server: ServerFacts,
+    places: Sequence[Place] = (),
 ) -> tuple[HostBefore | None, HostCanaries | None]:
-    """Describe the host, note where the log ends, start canaries on each volume.
+    """Describe the node's host, note where the log ends, start canaries on each volume.
 
     Raise HostError if the host was named and one of these cannot be done for the
     data directory; of other volumes, what cannot be done is noted.
     """
-    if rig.host is None:
+    if node.host is None:
         return None, None
-    log_path = rig.log_path or _found_log(rig, rig.host, server.server_log)
-    mark_data = observable.data_mark(rig.engine)
-    return begin(rig.host, log_path, server, places, mark_data)
+    log_path = node.log_path or _found_log(listener, node.host, server.server_log)
+    mark_data = observable.data_mark(node.engine)
+    return begin(node.host, log_path, server, places, mark_data)
 
 
 def begin(
@@ -121,14 +124,14 @@ def require_own_data(
         )
 
 
-def _found_log(rig: Rig, host: TargetHost, path: str) -> str:
+def _found_log(listener: Listener, host: TargetHost, path: str) -> str:
     """Return *path*, the server's own log, or "" if it cannot be read there."""
     try:
         if path:
             host.mark_log(path)
     except HostError as error:
         warning = f"the server's log is not read: {error} (set --server-log)"
-        rig.listener.phase("preflight", warning)
+        listener.phase("preflight", warning)
         return ""
     return path
 
@@ -160,11 +163,12 @@ def data_directory(server: ServerFacts) -> str:
 
 
 def end_canaries(
-    rig: Rig, canaries: HostCanaries | None, *, remove: bool = False
+    site: Site, canaries: Mapping[str, HostCanaries], *, remove: bool = False
 ) -> None:
-    """Stop the canaries, and forget the connection that a cut has ended."""
-    if rig.host is not None and canaries is not None:
-        end(rig.host, canaries, remove=remove)
+    """Stop the canaries of each node, and forget connections that a cut has ended."""
+    for name, running in canaries.items():
+        if (host := site.nodes[name].host) is not None:
+            end(host, running, remove=remove)
 
 
 def end(host: TargetHost, canaries: HostCanaries, *, remove: bool = False) -> None:
@@ -176,14 +180,16 @@ def end(host: TargetHost, canaries: HostCanaries, *, remove: bool = False) -> No
     host.close()
 
 
-def ask_host(rig: Rig, manifest: Manifest, *, remove: bool = True) -> HostAfter | None:
+def ask_host(
+    node: Node, listener: Listener, before: NodeBefore, *, remove: bool = True
+) -> HostAfter | None:
     """Describe the host again, and read what is left of the canaries and the log.
 
     remove: whether the canaries are deleted then.
     """
-    if rig.host is None or manifest.host is None:
+    if node.host is None or before.host is None:
         return None
-    return ask(rig.host, rig.listener, manifest.host, manifest.places, remove=remove)
+    return ask(node.host, listener, before.host, before.places, remove=remove)
 
 
 def ask(

@@ -48,7 +48,7 @@ class Known:
 
         different: by the table's name; see RunFolder.different_ids().
         """
-        identity = {**manifest.before.identity, **self.identity}
+        identity = {**manifest.writer.facts.identity, **self.identity}
         if not after.tables:
             return replace(self, identity=identity)
         known = {n: ids for n, ids in self.different.items() if n not in after.tables}

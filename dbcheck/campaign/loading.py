@@ -6,7 +6,7 @@ import contextlib
 import random
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import replace
 
@@ -14,14 +14,14 @@ from dbcheck import interrupt, stored
 from dbcheck.campaign import observable
 from dbcheck.campaign.host import end_canaries
 from dbcheck.campaign.preflight import WARM_ROWS, Started
-from dbcheck.campaign.rig import Preparing, Rig
+from dbcheck.campaign.rig import Rig
 from dbcheck.clientkey import ClientKey
 from dbcheck.clock import now_us
 from dbcheck.core.cut import Cut
 from dbcheck.core.gone import Gone
 from dbcheck.core.history import PREFLIGHT_SESSION
 from dbcheck.core.moments import Stratum
-from dbcheck.core.records import LoadRecord
+from dbcheck.core.records import LoadRecord, NodeAtTheCut
 from dbcheck.core.server import LogPosition, ServerFacts
 from dbcheck.core.values import Json
 from dbcheck.core.witnessed import WindowFacts
@@ -59,8 +59,7 @@ def load_until_cut(rig: Rig, started: Started, cutter: Cutter) -> LoadRecord:
     cutter.load = load
     notice = ""
     try:
-        if isinstance(rig.power, Preparing):
-            rig.power.prepare()
+        rig.site.prepare()
         rig.before_load()
         load.begin()
         _watch(rig, load, cutter)
@@ -89,8 +88,8 @@ def groups_of(rig: Rig, started: Started) -> list[SessionGroup]:
     manifest = started.manifest
     workload = manifest.workload
     sessions = Sessions(
-        rig.engine,
-        manifest.before,
+        rig.site.writer.engine,
+        manifest.writer.facts,
         started.plan,
         manifest.control,
         workload.sessions,
@@ -108,9 +107,9 @@ def groups_of(rig: Rig, started: Started) -> list[SessionGroup]:
 
 def _how_it_went(rig: Rig, started: Started, load: Load, cutter: Cutter) -> Gone:
     """Return load.gone, corrected by one more check of the server."""
-    if load.gone is Gone.SILENT and rig.engine.ready() is None:
+    if load.gone is Gone.SILENT and rig.site.writer.engine.ready() is None:
         with contextlib.suppress(EngineError):
-            same = is_same_server(rig.engine, started.manifest.before)
+            same = is_same_server(rig.site.writer.engine, started.manifest.writer.facts)
             return Gone.STALLED if same else Gone.SILENT
     failed = load.result.witness_error or cutter.failed
     if failed and cutter.asked and load.gone is Gone.NEVER:
@@ -146,7 +145,7 @@ class Cutter:
             self.no_checkpoint, self._into_s = started.no_checkpoint, 0.0
         self.asked, self.failed = False, ""
         self._waited = False  # for the witness; the sessions may yet be waiting
-        self.cut: Cut | None = None
+        self.cuts: Mapping[str, Cut] = {}
         self.switched_us: int | None = None
         self._noted: Future[None] | None = None
         self._begun = self._server_facts()
@@ -182,13 +181,15 @@ class Cutter:
         except TimeoutError:
             self._waited = True
             return  # the witness lags: the watch is to see that
-        self._rig.listener.phase("cut", f"{self._rig.power.kind.value}, {load_s:.1f} s")
+        self._rig.listener.phase(
+            "cut", f"{self._rig.site.writer.power.kind.value}, {load_s:.1f} s"
+        )
         with self._holding():
             self.asked = True
             held = self._started.held
             self.canary_held = held is None or held.is_held()
             try:
-                self.cut = self._rig.power.cut()
+                self.cuts = self._rig.site.cut()
             except PowerError as error:
                 self.failed = str(error)
                 raise
@@ -251,7 +252,7 @@ class Cutter:
 
         def ask() -> None:
             try:
-                refused = observable.checkpoint(self._rig.engine)
+                refused = observable.checkpoint(self._rig.site.writer.engine)
             except EngineError as error:
                 refused = str(error)
             if not self.asked:  # else it ended with the server
@@ -259,6 +260,11 @@ class Cutter:
 
         self._rig.listener.phase("checkpoint", "asked for; the cut comes meanwhile")
         threading.Thread(target=ask, name="checkpoint", daemon=True).start()
+
+    @property
+    def cut(self) -> Cut | None:
+        """How the node that takes the load was cut, None if it was not."""
+        return self.cuts.get(self._rig.site.writer_name)
 
     @property
     def log(self) -> tuple[LogPosition, LogPosition] | None:
@@ -270,7 +276,7 @@ class Cutter:
 
     def _server_facts(self) -> ServerFacts | None:
         with contextlib.suppress(EngineError):
-            return self._rig.engine.facts()
+            return self._rig.site.writer.engine.facts()
         return None
 
     @property
@@ -314,7 +320,7 @@ def _end(
         load.end()
         if load.gone is Gone.SILENT:
             cutter.check_held()
-        end_canaries(rig, started.canaries)
+        end_canaries(rig.site, started.canaries)
         load.gone = _how_it_went(rig, started, load, cutter)
     except KeyboardInterrupt:
         started.log.abandon()
@@ -374,7 +380,7 @@ def sealed_load(key: ClientKey | None, record: LoadRecord) -> Json:
 
 
 def _record(started: Started, load: Load, cutter: Cutter) -> LoadRecord:
-    warm = {PREFLIGHT_SESSION: WARM_ROWS}
+    warm, nodes = {PREFLIGHT_SESSION: WARM_ROWS}, started.manifest.nodes
     last_us = load.last_ack_us()
     result = load.result
     parts = load.results if started.manifest.logs > 1 else []
@@ -397,22 +403,27 @@ def _record(started: Started, load: Load, cutter: Cutter) -> LoadRecord:
         ),
         refusals=tuple(result.refusals),
         farewells=tuple(result.farewells),
-        cut=cutter.cut,
+        nodes={name: _at_the_cut(started, cutter, name) for name in nodes},
         settings=cutter.before.settings if cutter.before else None,
         log=cutter.log,
-        canaries=started.canaries.data.completed() if started.canaries else None,
-        canaries_elsewhere=(
-            started.canaries.completed_elsewhere() if started.canaries else ()
-        ),
         canary_held=cutter.canary_held,
-        heard_us=started.canaries.data.heard_us() if started.canaries else None,
-        host_lived=(
-            not started.manifest.lab  # whose host keeps running
-            and started.canaries is not None
-            and started.canaries.answered()
-        ),
         switched_us=cutter.switched_us,
         due_us=cutter.due_us,
         no_checkpoint=cutter.no_checkpoint,
         cut_failed=cutter.failed,
+    )
+
+
+def _at_the_cut(started: Started, cutter: Cutter, name: str) -> NodeAtTheCut:
+    """Return what was seen of the node *name*."""
+    cut, canaries = cutter.cuts.get(name), started.canaries.get(name)
+    if canaries is None:
+        return NodeAtTheCut(cut)
+    return NodeAtTheCut(
+        cut,
+        canaries.data.completed(),
+        canaries.completed_elsewhere(),
+        canaries.data.heard_us(),
+        # The host of a lab keeps running.
+        host_lived=not started.manifest.lab and canaries.answered(),
     )

@@ -106,7 +106,7 @@ class Outcome:
 
         A reply that was on its way at the cut is read after it; that counts as 0.
         """
-        went_us = cut_us(self.load)
+        went_us = cut_us(self.case)
         if went_us is None or acked_us < 0:
             return None
         return max(0, went_us - acked_us) / 1e6
@@ -119,12 +119,13 @@ def missed_stratum(outcome: Outcome) -> str:
         return ""
     if load is None:
         return missed(drawn.stratum, None, None)
-    went_us, refused = cut_us(load), load.no_checkpoint
+    went_us, refused = cut_us(outcome.case), load.no_checkpoint
     return missed(drawn.stratum, load.due_us, went_us, refused, load.last_ack_us)
 
 
 def _result_of(outcome: Outcome) -> RunResult:
     case, manifest, found = outcome.case, outcome.manifest, outcome.found
+    node = manifest.writer
     lost = outcome.verdict is Verdict.FAIL
     why, depth, settings = outcome.witness_alone, case.depth, outcome.settings
     ranges = found.losses.ranges() if found else iter(())
@@ -136,14 +137,14 @@ def _result_of(outcome: Outcome) -> RunResult:
         verdict=outcome.verdict,
         reasons=outcome.judgement.reasons,
         final=not outcome.after.unanswered,
-        target=manifest.target,
-        server=f"{manifest.before.product} {manifest.before.version}",
+        target=node.target,
+        server=f"{node.facts.product} {node.facts.version}",
         workload=manifest.workload.name,
         sessions=manifest.workload.sessions,
         seed=manifest.seed,
-        power=manifest.power,
-        cut_class=manifest.cut_class,
-        class_assumed=manifest.class_assumed,
+        power=node.power,
+        cut_class=node.cut_class,
+        class_assumed=node.class_assumed,
         witness=WitnessResult(manifest.witness, manifest.witness_kind),
         witness_alone=bool(why),
         witness_alone_why=why,
@@ -207,12 +208,12 @@ def _image(outcome: Outcome) -> str:
 
 def _left_on_host(outcome: Outcome) -> LeftOnHost | None:
     """Return where the canaries still lie on the target's host, None if nowhere."""
-    before, after = outcome.manifest.host, outcome.after
-    if before is None or after.unanswered or (after.host and not after.host.left):
+    before, host = outcome.case.before, outcome.case.host
+    if before is None or outcome.after.unanswered or (host and not host.left):
         return None
-    if not after.host and outcome.run.recalled().manifest:
+    if not host and outcome.run.recalled().manifest:
         return None  # a command with names that the witness chose
-    folders = after.host.left if after.host else before.canary_folders
+    folders = host.left if host else before.canary_folders
     command = shlex.join(["rm", "-r", "--", *folders])
     return LeftOnHost(before.facts.hostname, command)
 

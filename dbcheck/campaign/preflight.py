@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
@@ -26,15 +26,17 @@ from dbcheck.core.moments import Moment
 from dbcheck.core.operation import Operation
 from dbcheck.core.plans.plan import Plan
 from dbcheck.core.plans.registry import statements_of, tables_of
-from dbcheck.core.records import Manifest
+from dbcheck.core.records import Manifest, NodeBefore
 from dbcheck.core.schedule import EPOCH_MAX, epoch_of
 from dbcheck.core.server import ServerFacts
 from dbcheck.core.table import TableSpec
-from dbcheck.core.target import HostBefore
 from dbcheck.core.workload import Workload
 from dbcheck.errors import EngineError, NoCanary, RunWriteError, WitnessError
 from dbcheck.load.commit import commit
-from dbcheck.ports.witness import WitnessLog
+from dbcheck.ports.engine import Engine
+from dbcheck.ports.listener import Listener
+from dbcheck.ports.site import Node
+from dbcheck.ports.witness import WitnessHostFacts, WitnessLog
 from dbcheck.runs import RunFolder, new_run_id
 
 WARM_ROWS = 4
@@ -46,6 +48,7 @@ _MOMENT_S = 1.0
 class Started:
     """A cycle that is ready for its load.
 
+    canaries: those that run, by the name of the node.
     held: the session of the crash canary, to be closed once the survivors are read;
           None if the canary needs no session, or there is none.
     no_checkpoint: why the server made none just now, "" if it did.
@@ -55,7 +58,7 @@ class Started:
     manifest: Manifest
     plan: Plan
     log: WitnessLog
-    canaries: HostCanaries | None
+    canaries: Mapping[str, HostCanaries]
     held: HeldCanary | None = None
     no_checkpoint: str = ""
 
@@ -79,42 +82,40 @@ def preflight(
     known: what earlier runs showed; raise TargetChanged if that is not there now.
     """
     interrupt.require_none()
-    rig.listener.phase("preflight", f"{rig.engine.target} and {rig.witness.url}")
-    observable.check(rig.engine, statements_of(workload.plan), weak=control)
+    engine = rig.site.writer.engine
+    rig.listener.phase("preflight", f"{engine.target} and {rig.witness.url}")
+    observable.check(engine, statements_of(workload.plan), weak=control)
     if known.identity:
-        known.require_same(rig.engine.target, rig.engine.facts())
+        known.require_same(engine.target, engine.facts())
     witness = rig.witness.facts()
     if not rig.lab:
-        require_independent(rig.engine.target, rig.witness.kind, witness)
-    if text := observable.restore_durability(rig.engine):
+        for node in rig.site.nodes.values():
+            require_independent(node.engine.target, rig.witness.kind, witness)
+    if text := observable.restore_durability(engine):
         rig.listener.phase("control", text)
-    before = _server(rig)
-    places = rig.engine.places(tables_of(workload.plan))
-    host, canaries = inspect_host(rig, before, places)
+    canaries: dict[str, HostCanaries] = {}
     held: HeldCanary | None = None
     try:
-        apart = None if rig.lab else require_other_host(host, witness)
+        nodes = _nodes(rig, workload, witness, canaries)
         epoch = _epoch(rig, seed, control=control)
-        manifest = _manifest(rig, workload, (seed, epoch), before, host)
-        known.require_same(rig.engine.target, manifest.before)
+        manifest = _manifest(rig, workload, (seed, epoch), nodes)
+        known.require_same(engine.target, manifest.writer.facts)
         manifest = replace(
             manifest,
             control=control,
             controls=tuple(controls),
-            restore_command=rig.restore_command,
             moment=moment,
-            places=places,
             tables=known.of_tables(manifest.tables),
         )
         held, no_canary = _plant_canary(rig, manifest)
-        manifest = replace(manifest, no_canary=no_canary, apart=apart)
+        manifest = replace(manifest, no_canary=no_canary)
         run = _new_run(rig, manifest)
         log = rig.witness.create(manifest.run_id, stored.to_bytes(manifest))
         plan = manifest.plan()
         started = Started(run, manifest, plan, log, canaries, held)
         try:
             _warm(rig, started)
-            skipped = observable.checkpoint(rig.engine)
+            skipped = observable.checkpoint(engine)
             detail = f"no checkpoint: {skipped}" if skipped else "checkpointed"
             rig.listener.phase("warm", f"{WARM_ROWS} rows committed and seen; {detail}")
         except BaseException:
@@ -124,7 +125,7 @@ def preflight(
     except BaseException:
         if held is not None:
             held.close()
-        end_canaries(rig, canaries, remove=True)
+        end_canaries(rig.site, canaries, remove=True)
         raise
     return replace(started, no_checkpoint=skipped)
 
@@ -132,8 +133,8 @@ def preflight(
 def _plant_canary(rig: Rig, manifest: Manifest) -> tuple[HeldCanary | None, str]:
     """Plant the crash canary; return what holds it, and why there is none, or ""."""
     try:
-        epoch, server = manifest.epoch, manifest.before
-        return observable.plant_canary(rig.engine, epoch, server), ""
+        engine, server = rig.site.writer.engine, manifest.writer.facts
+        return observable.plant_canary(engine, manifest.epoch, server), ""
     except NoCanary as error:
         text = f"{error}. {error.hint}" if error.hint else str(error)
         rig.listener.phase("preflight", text)
@@ -157,15 +158,47 @@ def _new_run(rig: Rig, manifest: Manifest) -> RunFolder:
     return run
 
 
-def _server(rig: Rig) -> ServerFacts:
+def _nodes(
+    rig: Rig,
+    workload: Workload,
+    witness: WitnessHostFacts,
+    canaries: dict[str, HostCanaries],
+) -> dict[str, NodeBefore]:
+    """Describe each node, and start the canaries on its host.
+
+    canaries: filled with those that run, also where this raises in the middle.
+    """
+    nodes = {}
+    for name, node in rig.site.nodes.items():
+        facts = _server(node.engine, rig.listener)
+        places = node.engine.places(tables_of(workload.plan))
+        host, running = inspect_host(node, rig.listener, facts, places)
+        if running is not None:
+            canaries[name] = running
+        nodes[name] = NodeBefore(
+            target=node.engine.target,
+            facts=facts,
+            power=node.power.kind.value,
+            host=host,
+            places=places,
+            apart=None if rig.lab else require_other_host(host, witness),
+            cut_class=_cut_class(rig, node),
+            class_assumed=node.class_assumed,
+            reached=node.reached,
+            restore_command=node.restore_command,
+        )
+    return nodes
+
+
+def _server(engine: Engine, listener: Listener) -> ServerFacts:
     """Return the facts of the server, and name what it hides."""
-    facts = _facts(rig)
+    facts = _facts(engine, listener)
     for name, why in facts.unreadable.items():
-        rig.listener.phase("preflight", f"{name} cannot be read: {why}")
+        listener.phase("preflight", f"{name} cannot be read: {why}")
     return facts
 
 
-def _facts(rig: Rig) -> ServerFacts:
+def _facts(engine: Engine, listener: Listener) -> ServerFacts:
     """Read the server's facts once any later start can be distinguished from its own.
 
     A server that reports its start to the second must be older than that first.  Raise
@@ -173,7 +206,7 @@ def _facts(rig: Rig) -> ServerFacts:
     """
     while True:
         interrupt.require_none()
-        facts = rig.engine.facts()
+        facts = engine.facts()
         wait_s = facts.start_ambiguous_us / 1e6
         if wait_s <= 0:
             return facts
@@ -186,7 +219,7 @@ def _facts(rig: Rig) -> ServerFacts:
             )
         if wait_s > _MOMENT_S:
             waiting = f"waiting {wait_s:.0f} s: the server has only just started"
-            rig.listener.phase("preflight", waiting)
+            listener.phase("preflight", waiting)
         time.sleep(wait_s)
 
 
@@ -207,13 +240,14 @@ def _manifest(
     rig: Rig,
     workload: Workload,
     seed_epoch: tuple[int, int],
-    before: ServerFacts,
-    host: HostBefore | None,
+    nodes: dict[str, NodeBefore],
 ) -> Manifest:
-    seed, epoch = seed_epoch
-    tables = rig.engine.prepare(tables_of(workload.plan), server=before)
+    (seed, epoch), site, engine = seed_epoch, rig.site, rig.site.writer.engine
+    before = nodes[site.writer_name]
+    tables = engine.prepare(tables_of(workload.plan), server=before.facts)
     # Preparing may have given the data a name by which they are recognised.
-    before = replace(before, identity=rig.engine.facts().identity)
+    facts = replace(before.facts, identity=engine.facts().identity)
+    nodes = {**nodes, site.writer_name: replace(before, facts=facts)}
     logs = workload.processes + 1 if workload.processes > 1 else 1  # see groups_of()
     moment = datetime.now(UTC)
     return Manifest(
@@ -222,29 +256,25 @@ def _manifest(
         dbcheck=dbcheck.__version__,
         seed=seed,
         epoch=epoch,
-        family=rig.engine.family,
-        target=rig.engine.target,
+        family=engine.family,
+        site=site.kind,
+        nodes=nodes,
+        writer_name=site.writer_name,
         workload=workload,
         witness=rig.witness.url,
         witness_kind=rig.witness.kind,
         window_acks=rig.limits.window_acks * max(1, logs - 1),
         logs=logs,
-        power=rig.power.kind.value,
         clock_us=now_us(),
         wall_us=time.time_ns() // 1000,
-        before=before,
         tables=tables,
         lab=rig.lab,
-        host=host,
-        cut_class=_cut_class(rig),
-        class_assumed=rig.class_assumed,
-        reached=rig.reached,
     )
 
 
-def _cut_class(rig: Rig) -> CutClass:
+def _cut_class(rig: Rig, node: Node) -> CutClass:
     """Return what the switch cuts; in a lab without a drive that is a process."""
-    declared = rig.power.cut_class
+    declared = node.power.cut_class
     if declared is CutClass.LAB_DRIVE and rig.lab.get("rung") == Rung.PROCESS.value:
         return CutClass.PROCESS
     return declared
@@ -256,27 +286,28 @@ def _warm(rig: Rig, started: Started) -> None:
     A driver that left a transaction open would make every ack of the load false, and a
     trigger that changes rows would make each row a loss; both are caught here.
     """
-    plan, before = started.plan, started.manifest.before
-    session = rig.engine.open_session(plan.statements, server=before)
+    plan, engine = started.plan, rig.site.writer.engine
+    server = started.manifest.writer.facts
+    session = engine.open_session(plan.statements, server=server)
     try:
         for seq in range(1, WARM_ROWS + 1):
             operation = plan.operation(PREFLIGHT_SESSION, seq)
             row_id = commit(session, operation)
             acked_us = now_us()
-            _require_stored(rig, plan.tables[0], row_id, operation)
+            _require_stored(engine, plan.tables[0], row_id, operation)
             started.log.append(Ack(PREFLIGHT_SESSION, seq, row_id, acked_us))
     finally:
         session.close()
 
 
 def _require_stored(
-    rig: Rig, table: TableSpec, row_id: int, operation: Operation
+    engine: Engine, table: TableSpec, row_id: int, operation: Operation
 ) -> None:
     """Raise EngineError unless another connection finds the acked row as it was sent.
 
     table: that of the operation's first INSERT.
     """
-    found = rig.engine.row(table, row_id)
+    found = engine.row(table, row_id)
     if found is None:
         raise EngineError(
             f"row {row_id} was acked, but a second connection cannot see it",

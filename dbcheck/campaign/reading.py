@@ -23,7 +23,8 @@ from dbcheck.core.history import Row
 from dbcheck.core.indexloss import IndexLoss
 from dbcheck.core.plans.registry import tables_of
 from dbcheck.core.records import Manifest, StoredRows
-from dbcheck.core.server import ServerFacts, difference
+from dbcheck.core.server import ServerFacts
+from dbcheck.core.site import lineage
 from dbcheck.core.survivors import Records, RowBatch
 from dbcheck.core.table import TableFacts, TableSpec
 from dbcheck.errors import (
@@ -36,6 +37,7 @@ from dbcheck.errors import (
     TableRefused,
 )
 from dbcheck.judge.settings import hiding
+from dbcheck.ports.site import Site
 from dbcheck.runs import RunFolder
 
 READINGS_MAX = 2
@@ -107,8 +109,8 @@ class Reading:
 
     def _attempt(self, facts: ServerFacts, *, first: bool) -> _Broken | None:
         """Read once; return how the connection broke, None if more is not to be had."""
-        before = log_of_run(self._rig, self._run, self._manifest, facts)
-        log = ReadingLog(self._rig, before, facts)
+        before = log_of_run(self._rig.site, self._run, self._manifest, facts)
+        log = ReadingLog(self._rig.site, before, facts)
         try:
             if first:  # a crash since then would empty the canary's table as well
                 self._ask(facts)
@@ -123,17 +125,19 @@ class Reading:
             self.tables = {
                 table.name: replace(
                     survivors.facts_of(table),
-                    identity=observable.table_identity(self._rig.engine, table, facts),
+                    identity=observable.table_identity(
+                        self._rig.site.reader.engine, table, facts
+                    ),
                 )
                 for table in self._plan.tables
             }
         except OtherServer as error:
             self.unanswered = f"{error}; {_ITSELF}"
         except TableLost as error:
-            self._rig.power.failure()  # raises if it was the drive that went meanwhile
+            self._rig.site.failure()  # raises if it was the drive that went meanwhile
             self.failure, self.missing = str(error), error.missing
         except TableRefused as error:
-            self._rig.power.failure()  # raises if it was the drive that went meanwhile
+            self._rig.site.failure()  # raises if it was the drive that went meanwhile
             if damage := log.damage(self._plan.tables):
                 self.failure = f"{error}: {damage}"
             else:
@@ -148,12 +152,14 @@ class Reading:
         return None
 
     def _ask(self, facts: ServerFacts) -> None:
-        engine, manifest = self._rig.engine, self._manifest
+        engine, manifest = self._rig.site.reader.engine, self._manifest
         if not manifest.no_canary:
             self.canary = self._run.canary()
         if not manifest.no_canary and self.canary is None:
             self.canary = observable.canary(engine, manifest.epoch, facts)
-        self.logged = observable.logged(engine, manifest.before.clock_us, facts)
+        self.logged = observable.logged(
+            engine, manifest.nodes[self._rig.site.reader_name].facts.clock_us, facts
+        )
 
     def _again(self, broke: _Broken) -> ServerFacts | None:
         """Return the facts of the same server once it is back, None if it is not."""
@@ -164,7 +170,7 @@ class Reading:
             raise NotBack(text, hint=error.hint) from None
         if facts is None:
             return None
-        if other := difference(self._manifest.before.identity, facts.identity):
+        if other := other_data(self._rig.site, self._manifest, facts):
             self.unanswered = f"{broke.error}; then another server: {other}"
             return None
         return facts
@@ -178,6 +184,12 @@ class Reading:
         why = next((broke.crashed for broke in broken if broke.crashed), "")
         why = why or "no log shows why (add --target-host and --server-log)"
         self.unanswered = f"{last.error}, {times}: {why}"
+
+
+def other_data(site: Site, manifest: Manifest, facts: ServerFacts) -> str:
+    """Return why *facts* are of a server with other data than took the load, or ""."""
+    before = manifest.writer.facts.identity
+    return lineage(site.kind, before, facts.identity).other
 
 
 def nothing_read(run: RunFolder, manifest: Manifest) -> dict[str, StoredRows]:
@@ -225,20 +237,20 @@ class _Survivors:
 
     def _batches(self) -> Iterator[tuple[TableSpec, RowBatch]]:
         most, read = self._most(), 0
-        tables = self._plan.tables
+        tables, engine = self._plan.tables, self._rig.site.reader.engine
         try:
-            for table, batch in self._rig.engine.survivors(tables, server=self._facts):
+            for table, batch in engine.survivors(tables, server=self._facts):
                 read += len(batch)
                 if read > most:
                     raise EngineError(
-                        f"{self._manifest.target} sends more than {most:,} rows, far"
-                        " more than were written",
+                        f"{engine.target} sends more than {most:,} rows, far more than"
+                        " were written",
                         hint="Check what answers at that address, and what else writes"
                         " to the tables; then run dbcheck reconcile.",
                     )
                 yield table, batch
         except IndexDamaged as error:  # after the last row
-            self._rig.power.failure()  # raises if it was the drive that went meanwhile
+            self._rig.site.failure()  # raises if it was the drive that went meanwhile
             self.index = IndexLoss(str(error), error.rows, error.ids)
 
     def _inspected(

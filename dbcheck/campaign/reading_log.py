@@ -16,12 +16,12 @@ from dataclasses import dataclass
 
 from dbcheck import interrupt
 from dbcheck.campaign import observable
-from dbcheck.campaign.rig import Rig
 from dbcheck.core.server import ServerFacts
 from dbcheck.core.startlog import crash_of, damage, damage_that_ended, since_start
 from dbcheck.core.table import TableSpec
 from dbcheck.core.target import HostBefore, LogMarks
 from dbcheck.errors import ConnectionLost, EngineError, HostError
+from dbcheck.ports.site import Site
 
 LOG_WAIT_S = 10.0  # a server that dumps a page and a stack trace takes a second
 POLL_S = 0.2
@@ -42,18 +42,20 @@ class Cause:
 class ReadingLog:
     """Notes where the server's log ends before the rows are read; reads it there."""
 
-    def __init__(self, rig: Rig, before: HostBefore | None, facts: ServerFacts) -> None:
+    def __init__(
+        self, site: Site, before: HostBefore | None, facts: ServerFacts
+    ) -> None:
         """Note where the log ends, if the run has one; never raises.
 
         before: where it is, and where it ended before the load.
         """
-        self._rig, self._before = rig, before
+        self._site, self._node, self._before = site, site.reader, before
         self._facts = facts
-        self._path = before.log_path if before and rig.host else ""
+        self._path = before.log_path if before and self._node.host else ""
         self._marks: LogMarks | None = None
-        if rig.host is not None and self._path:
+        if self._node.host is not None and self._path:
             with contextlib.suppress(HostError):
-                self._marks = rig.host.mark_log(self._path)
+                self._marks = self._node.host.mark_log(self._path)
 
     def why(self, error: EngineError) -> Cause:
         """Return what the log shows of the cause of *error*, once it shows any.
@@ -64,7 +66,7 @@ class ReadingLog:
         ends_s = time.monotonic() + LOG_WAIT_S
         while True:
             interrupt.require_none()
-            if failure := self._rig.power.failure():
+            if failure := self._site.failure():
                 return Cause(damage=failure)
             text = self._logged()
             if text is None:
@@ -82,19 +84,19 @@ class ReadingLog:
 
         "" if it names none, or only that of others, which may be older than the cut.
         """
-        names = observable.names_in_log(self._rig.engine, tables)
+        names = observable.names_in_log(self._node.engine, tables)
         return "; ".join(damage(self._since_start(), names)) if names else ""
 
     def _since_start(self) -> str:
         """Return what the server logged since its last start, "" if that is unknown."""
         before, facts = self._before, self._facts
         with contextlib.suppress(HostError):
-            if self._rig.host is not None and before is not None and self._path:
-                log = self._rig.host.read_log(self._path, before.log_marks)
+            if self._node.host is not None and before is not None and self._path:
+                log = self._node.host.read_log(self._path, before.log_marks)
                 if not (log.rewound or log.truncated):
                     return since_start(log.text)
         with contextlib.suppress(EngineError):
-            found = observable.logged(self._rig.engine, facts.started_us, facts)
+            found = observable.logged(self._node.engine, facts.started_us, facts)
             return found or ""
         return ""
 
@@ -104,8 +106,8 @@ class ReadingLog:
         None if there is no log to ask.
         """
         with contextlib.suppress(HostError):
-            if self._rig.host is not None and self._marks is not None:
-                return self._rig.host.read_log(self._path, self._marks).text
+            if self._node.host is not None and self._marks is not None:
+                return self._node.host.read_log(self._path, self._marks).text
         with contextlib.suppress(EngineError):  # it may be down
-            return observable.logged(self._rig.engine, self._facts.clock_us)
+            return observable.logged(self._node.engine, self._facts.clock_us)
         return ""

@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
-from dbcheck.campaign.reading import Reading, nothing_read
+from dbcheck.campaign.reading import Reading, nothing_read, other_data
 from dbcheck.campaign.rig import Rig
-from dbcheck.campaign.vetted import ask_of_run
+from dbcheck.campaign.vetted import ask_nodes
 from dbcheck.campaign.waiting import await_facts
 from dbcheck.clock import now_us
 from dbcheck.core.records import AfterRecord, Manifest
-from dbcheck.core.server import difference
+from dbcheck.core.target import HostAfter
 from dbcheck.errors import NotBack, TableLost, UsageError
 from dbcheck.judge.absence import judge_absence
 from dbcheck.judge.case import Case
@@ -44,12 +44,14 @@ def read_survivors(
     except NotBack as error:
         return failed or _absent(rig, run, manifest, str(error))
     answered_us = None if facts is None else _clock_of(manifest)
-    other = difference(manifest.before.identity, facts.identity) if facts else ""
-    if other and rig.engine.target != manifest.target:
+    other = other_data(rig.site, manifest, facts) if facts else ""
+    reader, node = rig.site.reader, manifest.nodes[rig.site.reader_name]
+    if other and reader.engine.target != node.target:
         raise UsageError(
-            f"{rig.engine.target} is not the server of run {manifest.run_id}: {other}",
-            hint=f"Its load went to {manifest.target}; nothing was read, and the run "
-            "can still be reconciled there.",
+            f"{reader.engine.target} is not the server of run {manifest.run_id}:"
+            f" {other}",
+            hint=f"Its load went to {manifest.writer.target}; nothing was read, and the"
+            " run can still be reconciled there.",
         )
     reading = Reading(rig, run, manifest)
     if facts is not None and not other:
@@ -64,13 +66,15 @@ def read_survivors(
     if failed is not None and unread:
         rig.listener.phase("read", f"{unread}; {STANDS}")
         return failed
-    host = ask_of_run(rig, run, manifest, facts, remove=not reading.unanswered)
+    nodes = ask_nodes(rig, run, manifest, facts, remove=not reading.unanswered)
+    if reading.unanswered:  # what it reports is not final
+        nodes = {n: replace(found, facts=None) for n, found in nodes.items()}
     after = AfterRecord(
-        None if reading.unanswered else facts,
+        nodes,
+        rig.site.reader_name,
         failure,
         reading.stored,
         reading.canary,
-        host,
         missing,
         reading.logged,
         reading.index,
@@ -97,14 +101,20 @@ def _after_a_failure(after: AfterRecord, failed: AfterRecord) -> AfterRecord:
 
     It read the canaries and removed them.
     """
-    host = after.host
-    if host is not None and failed.host is not None:
-        host = replace(
-            host,
-            remains=failed.host.remains,
-            remains_elsewhere=failed.host.remains_elsewhere,
-        )
-    return replace(after, host=host, failed_before=failed.failure)
+    nodes = {
+        name: replace(found, host=_with_remains(found.host, failed.nodes[name].host))
+        for name, found in after.nodes.items()
+    }
+    return replace(after, nodes=nodes, failed_before=failed.failure)
+
+
+def _with_remains(host: HostAfter | None, failed: HostAfter | None) -> HostAfter | None:
+    """Return *host* with what *failed* shows of its canaries."""
+    if host is None or failed is None:
+        return host
+    return replace(
+        host, remains=failed.remains, remains_elsewhere=failed.remains_elsewhere
+    )
 
 
 def _absent(rig: Rig, run: RunFolder, manifest: Manifest, text: str) -> AfterRecord:
@@ -112,24 +122,25 @@ def _absent(rig: Rig, run: RunFolder, manifest: Manifest, text: str) -> AfterRec
 
     In the latter case the canaries stay for whoever reconciles the run.
     """
-    host = ask_of_run(rig, run, manifest, None, remove=False)
+    nodes = ask_nodes(rig, run, manifest, None, remove=False)
     stored = nothing_read(run, manifest)
-    unread = AfterRecord(None, "", stored, None, host)
+    unread = AfterRecord(nodes, rig.site.reader_name, "", stored, None)
     absence = judge_absence(Case(manifest, run.load(), run.restore(), unread))
     failure, unanswered = "", ""
     if absence.failure:
         failure = f"{text}; {absence.failure}"
-        host = ask_of_run(rig, run, manifest, None)
+        nodes = ask_nodes(rig, run, manifest, None)
     else:
         unanswered = f"{text}; {absence.doubt}"
     return _stored(
-        run, replace(unread, failure=failure, host=host, unanswered=unanswered)
+        run, replace(unread, failure=failure, nodes=nodes, unanswered=unanswered)
     )
 
 
 def _stored(run: RunFolder, after: AfterRecord) -> AfterRecord:
     """Store what was found, and the server's log beside it in full."""
-    if after.host is not None and after.host.log is not None:
-        run.write_lines("server.log", [after.host.log.text])
+    host = after.nodes[after.reader_name].host
+    if host is not None and host.log is not None:
+        run.write_lines("server.log", [host.log.text])
     run.write_after(after)
     return after

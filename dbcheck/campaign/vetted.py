@@ -14,54 +14,78 @@ from dataclasses import replace
 from dbcheck.campaign.host import ask, ask_host, await_host, data_directory
 from dbcheck.campaign.rig import Rig
 from dbcheck.core.plans.registry import tables_of
-from dbcheck.core.records import Manifest
+from dbcheck.core.records import Manifest, NodeAfter
 from dbcheck.core.server import ServerFacts
 from dbcheck.core.target import HostAfter, HostBefore, TargetFacts
 from dbcheck.errors import EngineError, HostError
+from dbcheck.ports.site import Site
 from dbcheck.runs import RunFolder
 
 CANARY = "dbcheck-canary"  # ends the name of each folder of canaries, see hosts
 
 
-def ask_of_run(
+def ask_nodes(
     rig: Rig,
     run: RunFolder,
     manifest: Manifest,
     server: ServerFacts | None,
     *,
     remove: bool = True,
+) -> dict[str, NodeAfter]:
+    """Return what is found of each node now, by its name.
+
+    server: what the server of the node that is read reports, None if it does not
+    answer.  remove: see ask_host().
+    """
+    found = {}
+    for name in rig.site.nodes:
+        facts = server if name == rig.site.reader_name else None
+        host = _ask_of_run(rig, run, manifest, name, facts, remove=remove)
+        found[name] = NodeAfter(facts, host)
+    return found
+
+
+def _ask_of_run(
+    rig: Rig,
+    run: RunFolder,
+    manifest: Manifest,
+    name: str,
+    server: ServerFacts | None,
+    *,
+    remove: bool,
 ) -> HostAfter | None:
     """Do what ask_host() does, as far as the manifest of *run* may be trusted.
 
-    server: what the server reports now, None if it does not answer.
+    server: what that node's server reports now, None if that is not known.
     """
-    recorded = manifest.host
-    if rig.host is None or recorded is None or not run.recalled().manifest:
-        return ask_host(rig, manifest, remove=remove)
+    node, recorded = rig.site.nodes[name], manifest.nodes[name]
+    if node.host is None or recorded.host is None or not run.recalled().manifest:
+        return ask_host(node, rig.listener, recorded, remove=remove)
     if server is None:
         return None
     try:
-        places = rig.engine.places(tables_of(manifest.workload.plan))
+        places = node.engine.places(tables_of(manifest.workload.plan))
         directory = data_directory(server)
-        await_host(rig.host, rig.listener)
-        facts = rig.host.facts(directory, places)
+        await_host(node.host, rig.listener)
+        facts = node.host.facts(directory, places)
     except (EngineError, HostError) as error:
         return HostAfter(None, None, None, str(error))
-    before = vetted(recorded, facts, (rig.log_path, server.server_log))
-    return ask(rig.host, rig.listener, before, places, remove=remove)
+    before = vetted(recorded.host, facts, (node.log_path, server.server_log))
+    return ask(node.host, rig.listener, before, places, remove=remove)
 
 
 def log_of_run(
-    rig: Rig, run: RunFolder, manifest: Manifest, server: ServerFacts
+    site: Site, run: RunFolder, manifest: Manifest, server: ServerFacts
 ) -> HostBefore | None:
-    """Return what *manifest* records of the server's log, None if that may not be used.
+    """Return what *manifest* records of the log of the server that is read.
 
-    server: as in ask_of_run().
+    None if that may not be used.  server: what that server reports now.
     """
-    recorded = manifest.host
+    recorded = manifest.nodes[site.reader_name].host
     if recorded is None or not run.recalled().manifest:
         return recorded
-    return recorded if _knows(recorded, (rig.log_path, server.server_log)) else None
+    logs = (site.reader.log_path, server.server_log)
+    return recorded if _knows(recorded, logs) else None
 
 
 def vetted(recorded: HostBefore, facts: TargetFacts, logs: Sequence[str]) -> HostBefore:

@@ -24,10 +24,10 @@ def wait_for_server(rig: Rig) -> str:
     began, shown = time.monotonic(), ""
     while True:
         interrupt.require_none()
-        reason = rig.engine.ready()
+        reason = rig.site.ready()
         if reason is None:
             return ""
-        if failure := rig.power.failure():
+        if failure := rig.site.failure():
             return failure
         waited_s = time.monotonic() - began
         if waited_s > rig.limits.return_s:
@@ -52,7 +52,7 @@ def await_facts(rig: Rig) -> tuple[ServerFacts | None, str]:
         if failure := wait_for_server(rig):
             return None, failure
         try:
-            return rig.engine.facts(), ""
+            return rig.site.reader.engine.facts(), ""
         except ConnectionLost as error:
             if time.monotonic() >= ends_s:
                 raise NotBack(str(error), hint=RECONCILE) from error

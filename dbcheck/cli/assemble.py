@@ -17,6 +17,7 @@ from dbcheck.hosts.host import TargetHost, open_host
 from dbcheck.inventory.entry import Entry
 from dbcheck.ports.engine import Engine
 from dbcheck.ports.power import PowerSwitch
+from dbcheck.ports.site import Node
 from dbcheck.ports.witness import Witness
 from dbcheck.power import consent
 from dbcheck.power.kinds.lab import LabPlan
@@ -24,6 +25,7 @@ from dbcheck.power.reached import recall
 from dbcheck.remote.address import SshOptions
 from dbcheck.report.progress import PlainProgress
 from dbcheck.secret import Secret, variable
+from dbcheck.site.single import SingleServer
 from dbcheck.witness.log import FrameLogReader
 from dbcheck.witness.url import open_witness
 from dbcheck.witness.window import WindowLimits
@@ -104,21 +106,24 @@ def entry_rig(
     With the switch of a lab the target must be that lab's server: only a lab may
     have its witness on the same host.
     """
-    rig = Rig(
+    node = Node(
         engine=engine(entry.target, entry.password),
-        witness=witness,
         power=power_switch(entry, progress.ask),
+        host=entry_host(entry),
+        log_path=entry.server_log,
+        restore_command=entry.restore_command,
+        reached=recall(entry.wiring),
+        class_assumed=entry.power.class_assumed,
+    )
+    rig = Rig(
+        site=SingleServer(node),
+        witness=witness,
         reader=FrameLogReader(),
         listener=progress,
         runs=runs,
         limits=Limits(
             silence_s=entry.silence_s, return_s=entry.return_s, window_acks=window.acks
         ),
-        host=entry_host(entry),
-        log_path=entry.server_log,
-        restore_command=entry.restore_command,
-        reached=recall(entry.wiring),
-        class_assumed=entry.power.class_assumed,
         before_load=partial(consent.remember, entry.wiring),
     )
     if isinstance(entry.power, LabPlan):

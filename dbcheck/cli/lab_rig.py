@@ -10,7 +10,9 @@ from dbcheck.engines.registry import open_engine
 from dbcheck.errors import UsageError
 from dbcheck.hosts.host import TargetHost, open_host
 from dbcheck.lab.lab import Lab
+from dbcheck.ports.site import Node
 from dbcheck.report.progress import PlainProgress
+from dbcheck.site.single import SingleServer
 from dbcheck.witness.log import FrameLogReader
 from dbcheck.witness.url import open_witness
 from dbcheck.witness.window import WindowLimits
@@ -31,31 +33,35 @@ def joined(rig: Rig, name: str) -> Rig:
     Raise UsageError if the target is not that lab's server.
     """
     lab = Lab.find(name)
-    if rig.engine.target != lab.target_url:
+    node = rig.site.writer
+    if node.engine.target != lab.target_url:
         raise UsageError(
             f"lab {lab.name} has another target, {lab.target_url}",
             hint="Give that target, or another switch.",
         )
-    log_path = rig.log_path or lab.log_path
-    return replace(rig, lab=lab.spec.to_values(), log_path=log_path)
+    node = replace(node, log_path=node.log_path or lab.log_path)
+    return replace(rig, site=SingleServer(node), lab=lab.spec.to_values())
 
 
 def lab_rig(lab: Lab, progress: PlainProgress, runs: Path, limits: Limits) -> Rig:
     """Return the rig of *lab*: its server, witness, switch and host."""
-    return Rig(
+    node = Node(
         engine=open_engine(lab.target_url, lab.password),
+        power=lab.switch(),
+        host=_host(lab),
+        log_path=lab.log_path,
+    )
+    return Rig(
+        site=SingleServer(node),
         witness=open_witness(
             lab.witness_url,
             limits=WindowLimits(acks=limits.window_acks),
             volatile=True,
             options=lab.ssh,
         ),
-        power=lab.switch(),
         reader=FrameLogReader(),
         listener=progress,
         runs=runs,
         limits=limits,
         lab=lab.spec.to_values(),
-        host=_host(lab),
-        log_path=lab.log_path,
     )

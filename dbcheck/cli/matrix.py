@@ -130,7 +130,12 @@ def command(
                 assemble.opened_witness(entry, lag, new_key) as log,
             ):
                 rig = assemble.entry_rig(entry, log, view, runs, lag)
-                guard(entry, rig.engine, yes=consent.yes, i_know=consent.i_know)
+                guard(
+                    entry,
+                    rig.site.writer.engine,
+                    yes=consent.yes,
+                    i_know=consent.i_know,
+                )
                 again = reconcile_flags(named, target, host, witness)
                 password = entry.password
                 on_target(measured, rig, load, seed, count, view, password, again)

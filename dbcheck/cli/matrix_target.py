@@ -19,6 +19,7 @@ from dbcheck.engines.url import read_url
 from dbcheck.errors import DbcheckError, UsageError
 from dbcheck.report.progress import PlainProgress
 from dbcheck.secret import Secret
+from dbcheck.site.single import SingleServer
 
 
 def on_target(
@@ -40,15 +41,18 @@ def on_target(
     reconciled before anything else writes to the server.
     """
     fit: list[tuple[Measured, Rig]] = []
+    node = base.site.writer
     for one in measured:
-        url = session_url(base.engine.target, one.row.settings)
-        engine = assemble.engine(url, password) if one.row.settings else base.engine
+        url = session_url(node.engine.target, one.row.settings)
+        engine = assemble.engine(url, password) if one.row.settings else node.engine
         try:
             observable.check(engine, statements_of(workload.plan), weak=one.row.relaxed)
         except DbcheckError as error:
             one.fail(error)
         else:
-            fit.append((one, replace(base, engine=engine)))
+            fit.append(
+                (one, replace(base, site=SingleServer(replace(node, engine=engine))))
+            )
     known = NOTHING_KNOWN
     for one, its_rig in fit:
         view.line("row", one.row.name)

@@ -45,8 +45,9 @@ def reconciled(
         folder = folder or _recalled(witness, run_id, runs)
         manifest = folder.manifest()
         rig = assemble.entry_rig(entry, witness, view, runs, window)
-        if manifest.target != rig.engine.target:
-            view.phase("preflight", _OTHER_TARGET.format(manifest.target))
+        recorded = manifest.writer.target
+        if recorded != rig.site.writer.engine.target:
+            view.phase("preflight", _OTHER_TARGET.format(recorded))
         return reconcile_run(rig, folder, manifest)
 
 
@@ -60,7 +61,7 @@ def _completed(entry: Entry, folder: RunFolder | None) -> Entry:
         manifest = folder.manifest()
         return replace(
             entry,
-            target=entry.target or manifest.target,
+            target=entry.target or manifest.writer.target,
             witness=entry.witness or manifest.witness,
         )
     if not entry.target:

@@ -77,7 +77,7 @@ def resumable_cycle(
 
 def _advice(load: LoadRecord | None) -> str:
     """Return what to do with a run that ended before it was judged, with {command}."""
-    if load is None or load.cut:
+    if load is None or any(seen.cut for seen in load.nodes.values()):
         return PAUSED
     if load.cut_failed:
         return MAYBE_CUT

@@ -91,7 +91,7 @@ def command(
         assemble.opened_witness(entry, load.limits, new_key) as log,
     ):
         rig = assemble.entry_rig(entry, log, view, runs, load.limits)
-        guard(entry, rig.engine, yes=consent.yes, i_know=consent.i_know)
+        guard(entry, rig.site.writer.engine, yes=consent.yes, i_know=consent.i_know)
         controls = _controls(rig, workload, seed, view) if control else []
         if controls and controls[-1].verdict is Verdict.FAIL:
             outcome = controls.pop()  # its verdict is on the server
@@ -113,6 +113,6 @@ def _controls(
     rig: Rig, workload: Workload, seed: int, view: PlainProgress
 ) -> list[Outcome]:
     """Run the control; a human who cuts gets a note on both cuts first."""
-    if rig.power.attended:
+    if rig.site.attended:
         view.line("control", TWICE)
     return list(run_controls(rig, workload, seed))

@@ -21,6 +21,7 @@ from dbcheck.core.plans.registry import plan_of, tables_of
 from dbcheck.core.reached import Reached
 from dbcheck.core.schedule import EPOCH_MAX, Schedule
 from dbcheck.core.server import LogPosition, ServerFacts
+from dbcheck.core.site import SiteKind
 from dbcheck.core.table import TableFacts
 from dbcheck.core.target import HostAfter, HostBefore
 from dbcheck.core.witnessed import Watermark, WindowFacts
@@ -28,6 +29,36 @@ from dbcheck.core.workload import Workload
 from dbcheck.limits import PROCESSES_MAX
 
 LOGS_MAX = 1 + PROCESSES_MAX
+NODES_MAX = 100
+
+
+@dataclass(frozen=True, slots=True)
+class NodeBefore:
+    """What was known of one node of the site before the first commit of the load.
+
+    target:        URL without a password.
+    facts:         what its server reported.
+    host:          what its host reported, None without --target-host.
+    places:        the directories that an ack depends on.
+    apart:         what showed that the witness is not on its host, None in a lab.
+    power:         the kind of its switch, see core.cut.SwitchKind.
+    cut_class:     what the switch cuts, as far as that is known or declared.
+    class_assumed: it was not declared: a person cuts, and AC is assumed.
+    reached:       how deep the switch was seen to go on the idle host, if it was.
+    restore_command: what a user types to restore the power that this run cuts; "" if
+                   nothing can be typed, as where a human cuts.
+    """
+
+    target: str
+    facts: ServerFacts
+    power: str
+    host: HostBefore | None = None
+    places: tuple[Place, ...] = ()
+    apart: Apart | None = None
+    cut_class: CutClass = CutClass.UNKNOWN
+    class_assumed: bool = False
+    reached: Reached | None = None
+    restore_command: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,27 +67,20 @@ class Manifest:
 
     created:       UTC, ISO 8601.
     seed, epoch:   see core.schedule; they decide every row.
-    family:        "postgresql" or "mysql".  target: URL without a password.
+    family:        "postgresql" or "mysql".
+    site:          see core.site.  nodes: what was known of each, by its name.
+    writer_name:   the node that takes the load.
     witness, witness_kind: the witness's URL, and "ssh" or "file".
     window_acks:   most acks that may be unconfirmed at once.
     logs:          how many logs the witness holds of the run, numbered from 0.
     clock_us, wall_us: the client's monotonic and wall clocks at one moment.
-    cut_class:     what the switch cuts, as far as that is known or declared.
-    class_assumed: it was not declared: a person cuts, and AC is assumed.
-    reached:       how deep the switch was seen to go on the idle host, if it was.
     lab:           the lab's spec, if the rig is a lab; {} else.
-    host:          what the target's host reported, None without --target-host.
     control:       this run is a control: its sessions were weakened.
     tables:        what each table held, by its name.
     controls:      what the controls before this run showed, if there were any.
     moment:        when the cut is to come, if a campaign drew it.
     sizes_by_epoch: see core.schedule.Schedule; true of runs of format 2.
-    places:        the directories that an ack depends on.
-    no_canary:     why no crash canary was planted, "" if one was.
-    apart:         what showed that the witness is not on the target's host, None in a
-                   lab.
-    restore_command: what a user types to restore the power that this run cuts; "" if
-                   nothing can be typed, as where a human cuts.
+    no_canary:     why no crash canary was planted on the writer, "" if one was.
     """
 
     run_id: str
@@ -65,29 +89,22 @@ class Manifest:
     seed: int
     epoch: int
     family: str
-    target: str
+    site: SiteKind
+    nodes: Mapping[str, NodeBefore]
+    writer_name: str
     workload: Workload
     witness: str
     witness_kind: str
     window_acks: int
-    power: str
     clock_us: int
     wall_us: int
-    before: ServerFacts
     tables: Mapping[str, TableFacts]
-    cut_class: CutClass = CutClass.UNKNOWN
-    class_assumed: bool = False
-    reached: Reached | None = None
     lab: Mapping[str, Any] = field(default_factory=dict)
-    host: HostBefore | None = None
     control: bool = False
     controls: tuple[ControlFacts, ...] = ()
     moment: Moment | None = None
     logs: int = 1
-    places: tuple[Place, ...] = ()
     no_canary: str = ""
-    apart: Apart | None = None
-    restore_command: str = ""
     sizes_by_epoch: bool = False
 
     def __post_init__(self) -> None:
@@ -100,6 +117,16 @@ class Manifest:
             raise ValueError(f"a lab cannot cut {self.lab.get('rung')!r}")
         if {table.name for table in tables_of(self.workload.plan)} != set(self.tables):
             raise ValueError(f"the tables {sorted(self.tables)} are not of that plan")
+        if self.writer_name not in self.nodes or len(self.nodes) > NODES_MAX:
+            raise ValueError(
+                f"no site has the nodes {sorted(self.nodes)[: NODES_MAX + 1]} and the"
+                f" writer {self.writer_name!r}"
+            )
+
+    @property
+    def writer(self) -> NodeBefore:
+        """The node that takes the load."""
+        return self.nodes[self.writer_name]
 
     @property
     def rung(self) -> Rung | None:
@@ -111,6 +138,25 @@ class Manifest:
         sizes = self.workload.payload_bytes
         schedule = Schedule(self.seed, self.epoch, sizes, self.sizes_by_epoch)
         return plan_of(self.workload.plan, schedule)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeAtTheCut:
+    """What was seen of one node during the load; times as in LoadRecord.
+
+    cut:         what its switch reported, None if it is not known to have cut.
+    canaries:    how far those on its host came, None if there were none.
+    canaries_elsewhere: the same of HostBefore.elsewhere, each.
+    heard_us:    when their last report came: the host had its power until then.
+    host_lived:  the host still answered when the load was over; not asked of a lab's.
+                 None: it was not asked.
+    """
+
+    cut: Cut | None = None
+    canaries: Completed | None = None
+    canaries_elsewhere: tuple[Completed | None, ...] = ()
+    heard_us: int | None = None
+    host_lived: bool | None = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,18 +172,14 @@ class LoadRecord:
     windows:     the largest windows seen, by the log's number.
     refusals:    errors that the server answered instead of an ack.
     farewells:   its messages to the sessions that it ended itself.
-    canaries:    how far the canaries came, None if there were none.
-    canaries_elsewhere: the same of HostBefore.elsewhere, each.
-    heard_us:    when their last report came: the host had its power until then.
-    host_lived:  the host still answered when the load was over; not asked of a lab's.
-                 None: it was not asked.
+    nodes:       what was seen of each node, by its name.
     switched_us: when the switch reported that it had cut, None if it did not.
     due_us:      when the cut was to come; None if it never was.
     no_checkpoint: why there was none although the cut was to come in its midst.
     cut_failed:  why the switch failed once it was asked to cut, "" if it did not: the
                  power may have gone all the same.
-    settings:    the server's just before the cut, None if they were not read.
-    log:         where the server's log stood when the load began and just before the
+    settings:    the writer's just before the cut, None if they were not read.
+    log:         where the writer's log stood when the load began and just before the
                  cut; None if either is not known.
     canary_held: the session that holds the crash canary, if it needs one, was open
                  just before the cut; before one by hand, as far as is known.
@@ -156,14 +198,10 @@ class LoadRecord:
     windows: tuple[WindowFacts, ...]
     refusals: tuple[str, ...]
     farewells: tuple[str, ...]
-    cut: Cut | None
-    canaries: Completed | None = None
+    nodes: Mapping[str, NodeAtTheCut]
     settings: Mapping[str, str] | None = None
     log: tuple[LogPosition, LogPosition] | None = None
-    canaries_elsewhere: tuple[Completed | None, ...] = ()
     canary_held: bool = True
-    heard_us: int | None = None
-    host_lived: bool | None = False
     switched_us: int | None = None
     due_us: int | None = None
     no_checkpoint: str = ""
@@ -174,15 +212,17 @@ class LoadRecord:
 class RestoreRecord:
     """That the power was restored.
 
-    off_s: seconds without power, 0 or more, None if that was not measured.
+    off_s: by the node's name: seconds without power, 0 or more, None if that was not
+           measured.
     """
 
-    off_s: float | None
+    off_s: Mapping[str, float | None]
 
     def __post_init__(self) -> None:
         """Refuse a time that no clock can have measured."""
-        if self.off_s is not None and not 0 <= self.off_s < math.inf:
-            raise ValueError(f"no power is off for {self.off_s} s")
+        for off_s in self.off_s.values():
+            if off_s is not None and not 0 <= off_s < math.inf:
+                raise ValueError(f"no power is off for {off_s} s")
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,15 +234,27 @@ class StoredRows:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeAfter:
+    """What was found of one node after the power came back.
+
+    facts: its server's, None if it did not come back.
+    host:  what its host reported, None without --target-host.
+    """
+
+    facts: ServerFacts | None = None
+    host: HostAfter | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class AfterRecord:
     """What was found after the power came back.
 
-    facts:  the server's, None if it did not come back.
+    nodes:  what was found of each, by its name.
+    reader_name: the node whose rows were read, and of which all else here is.
     failure: why it, or its table, certainly did not come back; "" if it did.
     survivors: table -> the rows that were read of it.
     canary: whether the row that recovery from a crash removes was still there, None
             if there was none or it could not be read.
-    host:   what the target's host reported, None without --target-host.
     missing: the server answers and has no such table.
     log:    what the server logged since the preflight, read over SQL; None if it cannot
             be read so.
@@ -219,11 +271,11 @@ class AfterRecord:
             LoadRecord; None if it did not, or if that clock cannot show it.
     """
 
-    facts: ServerFacts | None
+    nodes: Mapping[str, NodeAfter]
+    reader_name: str
     failure: str
     survivors: Mapping[str, StoredRows]
     canary: bool | None
-    host: HostAfter | None = None
     missing: bool = False
     log: str | None = None
     index: IndexLoss | None = None
@@ -231,6 +283,16 @@ class AfterRecord:
     tables: Mapping[str, TableFacts] = field(default_factory=dict)
     failed_before: str = ""
     answered_us: int | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse a record of other nodes than the one that was read."""
+        if self.reader_name not in self.nodes:
+            raise ValueError(f"nothing was found of the node {self.reader_name!r}")
+
+    @property
+    def facts(self) -> ServerFacts | None:
+        """What the server reports whose rows were read, None if it is not back."""
+        return self.nodes[self.reader_name].facts
 
     def of_only_table(self, unnamed: str, name: str) -> AfterRecord:
         """Return the record with *name* in the place of a table's name, *unnamed*."""

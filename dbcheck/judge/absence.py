@@ -61,7 +61,7 @@ def _no_cut(case: Case) -> str:
         return f"it notified a session: {load.farewells[0]!r}; it was not cut"
     asked = None  # the client was lost before it could record that
     if load is not None:
-        asked = load.cut is not None and load.gone is not Gone.NEVER
+        asked = case.cut is not None and load.gone is not Gone.NEVER
     if asked is False:
         return "no power cut is on record"
     if case.manifest.rung is not None:

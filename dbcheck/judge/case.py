@@ -8,7 +8,14 @@ from functools import cached_property
 from dbcheck.core.cut import Cut, Rung
 from dbcheck.core.depth import Depth, DepthFinding
 from dbcheck.core.reconcile import Reconciliation
-from dbcheck.core.records import AfterRecord, LoadRecord, Manifest, RestoreRecord
+from dbcheck.core.records import (
+    AfterRecord,
+    LoadRecord,
+    Manifest,
+    NodeAtTheCut,
+    NodeBefore,
+    RestoreRecord,
+)
 from dbcheck.core.target import HostAfter, HostBefore
 from dbcheck.core.witnessed import LogFacts
 from dbcheck.judge.volumes import (
@@ -40,35 +47,48 @@ class Case:
     found: Reconciliation | None = None
 
     @property
+    def writer(self) -> NodeBefore:
+        """The node that took the load."""
+        return self.manifest.writer
+
+    @cached_property
+    def at_the_cut(self) -> NodeAtTheCut:
+        """What was seen of that node during the load, nothing if that is not known."""
+        seen = self.load.nodes if self.load else {}
+        return seen.get(self.manifest.writer_name, NodeAtTheCut())
+
+    @property
     def cut(self) -> Cut | None:
-        """What the switch reported of its cut, None if it is not known to have cut."""
-        return self.load.cut if self.load else None
+        """What its switch reported of its cut, None if it is not known to have cut."""
+        return self.at_the_cut.cut
 
     @property
     def off_s(self) -> float | None:
-        """Seconds without power, None if the switch did not measure them."""
-        return self.restore.off_s if self.restore else None
+        """Seconds without power, None if its switch did not measure them."""
+        restored = self.restore.off_s if self.restore else {}
+        return restored.get(self.manifest.writer_name)
 
     @property
     def before(self) -> HostBefore | None:
-        """What the target's host reported before the load, None if it was not asked."""
-        return self.manifest.host
+        """What its host reported before the load, None if it was not asked."""
+        return self.writer.host
 
     @property
     def host(self) -> HostAfter | None:
-        """What the target's host reported after recovery, None if it was not asked."""
-        return self.after.host
+        """What its host reported after recovery, None if it was not asked."""
+        found = self.after.nodes.get(self.manifest.writer_name)
+        return found.host if found else None
 
     @cached_property
     def depths(self) -> list[VolumeDepth]:
         """How deep the cut went on each volume; [] if that was not measured."""
-        load = self.load
+        seen = self.at_the_cut
         return volume_depths(
             self.before,
-            load.canaries if load else None,
-            load.canaries_elsewhere if load else (),
+            seen.canaries,
+            seen.canaries_elsewhere,
             self.host,
-            self.manifest.cut_class,
+            self.writer.cut_class,
         )
 
     @cached_property

@@ -21,8 +21,7 @@ from __future__ import annotations
 
 from dbcheck.core.depth import wrote_until_us
 from dbcheck.core.gone import Gone
-from dbcheck.core.records import LoadRecord
-from dbcheck.core.target import HostAfter
+from dbcheck.judge.case import Case
 
 LAST_ACK_AGE_MAX_S = 1.0
 _AGAIN = "cut again, while the server works"
@@ -45,54 +44,59 @@ _NOT_CHECKED = (
 )
 
 
-def cut_us(load: LoadRecord | None) -> int | None:
+def cut_us(case: Case) -> int | None:
     """Return the moment of the cut as well as it is known, or None.
 
     In microseconds of the client's clock.  The cut cannot be earlier than the moment at
     which the switch was asked, whatever happened to the sessions before; nor, if it was
     made by hand, than the last report of the canaries on the host.
     """
-    if load is None or undated(load):
+    load, cut, heard_us = case.load, case.cut, case.at_the_cut.heard_us
+    if load is None or undated(case):
         return None
-    if load.cut is not None:
-        if load.cut.exact_us is not None:
-            return load.cut.exact_us
-        if load.cut.asked_us is not None:
-            return max(load.cut.asked_us, load.gone_us or 0)
-        if load.gone_us is not None and load.heard_us is not None:
-            return max(load.gone_us, load.heard_us)
+    if cut is not None:
+        if cut.exact_us is not None:
+            return cut.exact_us
+        if cut.asked_us is not None:
+            return max(cut.asked_us, load.gone_us or 0)
+        if load.gone_us is not None and heard_us is not None:
+            return max(load.gone_us, heard_us)
     return load.gone_us
 
 
-def wrote_us(load: LoadRecord, after: HostAfter | None) -> int | None:
+def wrote_us(case: Case) -> int | None:
     """Return when the host surely still wrote its canaries; None if a cut is dated."""
-    dated = load.cut is None or load.cut.exact_us is not None
-    if dated or load.canaries is None or after is None or after.remains is None:
+    cut, canaries, after = case.cut, case.at_the_cut.canaries, case.host
+    dated = cut is None or cut.exact_us is not None
+    if dated or canaries is None or after is None or after.remains is None:
         return None
-    return wrote_until_us(load.canaries, after.remains)
+    return wrote_until_us(canaries, after.remains)
 
 
-def latest_us(load: LoadRecord) -> int | None:
+def latest_us(case: Case) -> int | None:
     """Return when a switch had surely cut; None if its cut is dated, or by hand."""
-    cut = load.cut
-    if cut is None or cut.by_hand or cut.exact_us is not None:
+    load, cut = case.load, case.cut
+    if load is None or cut is None or cut.by_hand or cut.exact_us is not None:
         return None
     return load.switched_us
 
 
-def undated(load: LoadRecord) -> str:
-    """Return why nothing dates a cut, "" if something does."""
+def undated(case: Case) -> str:
+    """Return why nothing dates a cut, "" if something does, or no load is on record."""
+    load, cut = case.load, case.cut
+    if load is None:
+        return ""
     if load.cut_failed:
         return f"the switch failed, so whether it cut is not known: {load.cut_failed}"
-    if load.cut is None or load.cut.exact_us is not None:
+    if cut is None or cut.exact_us is not None:
         return ""
-    if load.cut.by_hand and load.gone is Gone.BROKEN:
+    if cut.by_hand and load.gone is Gone.BROKEN:
         return _ENDED_FIRST
-    switched_us, gone_us = latest_us(load), load.gone_us
+    switched_us, gone_us = latest_us(case), load.gone_us
     if switched_us is not None and gone_us is not None and load.gone is Gone.BROKEN:
         late_s = (switched_us - gone_us) / 1e6
         if late_s >= LAST_ACK_AGE_MAX_S:
             return _SWITCHED_LATER.format(late_s)
-    if load.host_lived is None:
+    if case.at_the_cut.host_lived is None:
         return _NOT_CHECKED
-    return _CUT_LATER if load.host_lived else ""
+    return _CUT_LATER if case.at_the_cut.host_lived else ""

@@ -64,13 +64,13 @@ def ended(case: Case) -> Ended:
         restarted=again.standing is Standing.PRESENT if again else None,
         canary=after.canary if held or after.canary is False else None,
         by_session=manifest.family == "mysql",  # see engines.mysql.canary
-        unflushed=manifest.before.product == "MySQL",
+        unflushed=case.writer.facts.product == "MySQL",
         no_canary=manifest.no_canary
         or ("" if held else "the canary's session ended before the cut"),
         logged=any(item.standing is Standing.PRESENT for item in logs),
         exact=cut is not None and cut.exact_us is not None,
         seen_off=case.off_s is not None and cut is not None and cut.off_seen,
-        recorded=(after.host.shut_down or "") if after.host else "",
+        recorded=(case.host.shut_down or "") if case.host else "",
         cache_lost=least in (Depth.OS, Depth.DRIVE),
     )
 

@@ -199,7 +199,7 @@ def went_down(
     if against := _against(booted, end, dark_s(case)):
         return _CONTRADICTED, against
     # After a reset the host comes back at once.
-    reset = case.manifest.cut_class is CutClass.RESET
+    reset = case.writer.cut_class is CutClass.RESET
     if booted == "new" and not silent and measured is None and not reset:
         how = (
             "nothing recorded how its connections ended"
@@ -236,8 +236,8 @@ def dark_s(case: Case) -> float | None:
     if load is None or after is None or after.facts is None or after.wall_us is None:
         return None
     uptime_s = after.facts.uptime_s
-    last_us = max(load.last_ack_us or 0, load.heard_us or 0)
-    rebooted = boots(manifest.host, after) == "new"
+    last_us = max(load.last_ack_us or 0, case.at_the_cut.heard_us or 0)
+    rebooted = boots(case.before, after) == "new"
     if not rebooted or uptime_s is None or not last_us:
         return None
     heard_us = last_us + manifest.wall_us - manifest.clock_us

@@ -61,7 +61,7 @@ def _as_a_cycle(case: Case, items: Sequence[Item]) -> Judgement:
             uncut=_is_gone_uncut(case),
             spared=case.page_cache_kept,
         )
-    cut, depth = case.manifest.cut_class, case.shown_depth
+    cut, depth = case.writer.cut_class, case.shown_depth
     return judge_rows(case.found, items, cut, depth, explained=explained)
 
 
@@ -70,5 +70,5 @@ def _is_gone_uncut(case: Case) -> bool:
 
     A record that was lost with the client may have shown a cut.
     """
-    no_cut = case.load is not None and case.load.cut is None
+    no_cut = case.load is not None and case.cut is None
     return case.after.facts is None and no_cut

@@ -45,14 +45,14 @@ def _at_risk(case: Case) -> tuple[Standing, str]:
         return Standing.ABSENT, "no commit was acked"
     if load.gone in _NOT_GONE:
         return _NOT_GONE[load.gone]
-    if load.cut is None and not load.cut_failed:
+    if case.cut is None and not load.cut_failed:
         return Standing.ABSENT, "the server stopped before its power was cut"
     if not load.in_flight:
         full = sum(one.acks for one in load.windows) >= case.manifest.window_acks
         why = "the witness lagged and held them back" if full else "idle"
         return Standing.ABSENT, f"no session waited for a reply: {why}"
-    if (went_us := cut_us(load)) is None:
-        why = undated(load) or "the moment of the cut is not known"
+    if (went_us := cut_us(case)) is None:
+        why = undated(case) or "the moment of the cut is not known"
         return Standing.NOT_OBSERVABLE, why
     return _by_the_moment(case, load, load.last_ack_us, went_us)
 
@@ -66,20 +66,20 @@ def _by_the_moment(
     reason = f"last ack {age_s:.3f} s before the cut, {at_work}"
     if age_s >= LAST_ACK_AGE_MAX_S:
         return Standing.ABSENT, f"{reason}: idle or stalled"
-    outlived_s = ((wrote_us(load, case.host) or last_ack_us) - last_ack_us) / 1e6
+    outlived_s = ((wrote_us(case) or last_ack_us) - last_ack_us) / 1e6
     if outlived_s >= LAST_ACK_AGE_MAX_S:
         return Standing.ABSENT, (
             f"the host kept writing for at least {outlived_s:.1f} s after the last "
             "ack, as its canaries show: the network or the server failed first and the "
             "power went later, when the drives had had time to write; cut again"
         )
-    if load.cut is not None and load.cut.by_hand:
+    if case.cut is not None and case.cut.by_hand:
         return Standing.ASSUMED, (
             f"{at_work}; when the power was cut by hand was not seen, so it is taken "
             "to be the moment at which the server was last heard, or its host, "
             f"{age_s:.3f} s after the last ack"
         )
-    latest_s = ((latest_us(load) or last_ack_us) - last_ack_us) / 1e6
+    latest_s = ((latest_us(case) or last_ack_us) - last_ack_us) / 1e6
     if latest_s >= LAST_ACK_AGE_MAX_S:
         return Standing.ASSUMED, (
             f"{at_work}; the switch reported its cut {latest_s:.1f} s after the last "

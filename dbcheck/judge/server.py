@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from dbcheck.core.records import AfterRecord, Manifest
-from dbcheck.core.server import ServerFacts, difference, is_restarted, unread_identity
+from dbcheck.core.server import ServerFacts, is_restarted
+from dbcheck.core.site import lineage
 from dbcheck.judge.case import Case
 from dbcheck.judge.item import Item, ItemId, Standing
 
@@ -15,9 +16,10 @@ def restarted(case: Case) -> Item | None:
 
     None if none answered.
     """
-    before, after = case.manifest.before, case.after.facts
+    after = case.after.facts
     if after is None:
         return None
+    before = case.manifest.nodes[case.after.reader_name].facts
     standing = Standing.CONTRADICTED
     reason = "its start time did not change: the power of this server was not cut"
     if is_restarted(before, after):
@@ -53,13 +55,13 @@ def same_server(case: Case) -> Item | None:
     """
     if case.after.facts is None:
         return None
-    before, after = case.manifest.before.identity, case.after.facts.identity
-    standing, reason = Standing.NOT_OBSERVABLE, unread_identity(before, after)
-    if other := difference(before, after):
-        standing, reason = Standing.CONTRADICTED, other
+    before, after = case.writer.facts.identity, case.after.facts.identity
+    found = lineage(case.manifest.site, before, after)
+    standing, reason = Standing.NOT_OBSERVABLE, found.unknown
+    if found.other:
+        standing, reason = Standing.CONTRADICTED, found.other
     elif not reason:
-        shared = sorted(before.keys() & after.keys())
-        standing, reason = Standing.PRESENT, f"same {', '.join(shared)}"
+        standing, reason = Standing.PRESENT, f"same {', '.join(found.same)}"
     return Item(ItemId.SAME_SERVER, standing, reason, required=True)
 
 
@@ -71,7 +73,7 @@ def same_settings(case: Case) -> Item | None:
     if case.after.facts is None:
         return None
     later = _later(case.manifest, case, case.after.facts)
-    standing, reason = _unchanged(case.manifest.before.settings, later)
+    standing, reason = _unchanged(case.writer.facts.settings, later)
     return Item(ItemId.SAME_SETTINGS, standing, reason, required=True)
 
 

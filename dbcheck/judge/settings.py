@@ -143,7 +143,7 @@ def settings_at(
     control makes them worse itself.
     """
     flagged = rules.flagged(
-        manifest.family, {**manifest.before.settings, **_storage(manifest)}
+        manifest.family, {**manifest.writer.facts.settings, **_storage(manifest)}
     )
     if load is not None and load.settings and not manifest.control:
         flagged = _worse(flagged, rules.flagged(manifest.family, load.settings))
@@ -218,8 +218,8 @@ def _matters(finding: Finding) -> bool:
 
 
 def _storage(manifest: Manifest) -> Mapping[str, str]:
-    if manifest.host is not None:
-        volumes = manifest.host.facts.volumes
+    if manifest.writer.host is not None:
+        volumes = manifest.writer.host.facts.volumes
         return storage.settings_of([volume.mount_options for volume in volumes])
     return storage.settings_of([str(manifest.lab.get("mount_options", ""))])
 
@@ -230,9 +230,9 @@ def _writes_whole_pages(manifest: Manifest) -> bool:
     ZFS never commits a part of a write (OpenZFS documentation, Workload Tuning), as
     long as its records are no smaller than a page; they are 128 KiB by default.
     """
-    if manifest.host is None or manifest.host.facts.unseen:
+    if manifest.writer.host is None or manifest.writer.host.facts.unseen:
         return False
-    volumes = manifest.host.facts.volumes
+    volumes = manifest.writer.host.facts.volumes
     return all(volume.filesystem == _COPIES_ON_WRITE for volume in volumes)
 
 
@@ -243,7 +243,7 @@ def _hides_drives(facts: TargetFacts) -> bool:
 def _deepest(manifest: Manifest, depths: Sequence[Depth | None]) -> Depth:
     if manifest.rung is Rung.PROCESS:
         return Depth.PROCESS
-    if manifest.host is not None and _hides_drives(manifest.host.facts):
+    if manifest.writer.host is not None and _hides_drives(manifest.writer.host.facts):
         return Depth.DRIVE  # how deep it went there is not known
     known = [depth for depth in depths if depth is not None]
     if manifest.rung is Rung.DRIVE or not known or len(known) < len(depths):

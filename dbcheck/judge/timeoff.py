@@ -48,13 +48,13 @@ def time_without_power(case: Case) -> Item | None:
     None if no cut is on record, and for a lab, whose cut is exact.
     """
     load = case.load
-    if load is None or load.cut is None:
+    if load is None or case.cut is None:
         return None
-    return judge_time(case.manifest.cut_class, _time_off(case, load), case.shown_depth)
+    return judge_time(case.writer.cut_class, _time_off(case, load), case.shown_depth)
 
 
 def _time_off(case: Case, load: LoadRecord) -> TimeOff:
-    cut, meant = load.cut, None
+    cut, meant = case.cut, None
     assert cut is not None
     if "off_s" in cut.report:
         meant = cut.report["off_s"]
@@ -169,10 +169,10 @@ def _back(time: TimeOff, meant_s: float) -> str:
 def class_of_cut(case: Case) -> Item | None:
     """Say that nothing declared what a human cut, None where nothing rests on that."""
     least = case.shallowest.depth if case.shallowest else None
-    if not case.manifest.class_assumed or least is Depth.DRIVE:
+    if not case.writer.class_assumed or least is Depth.DRIVE:
         return None
     reason = (
-        f"a {case.manifest.cut_class.description} is assumed, as what was cut by hand"
+        f"a {case.writer.cut_class.description} is assumed, as what was cut by hand"
         " was not declared (set --power-class or dbcheck_power_class)"
     )
     return Item(ItemId.CUT_CLASS, Standing.ASSUMED, reason, required=True)

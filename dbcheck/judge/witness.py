@@ -38,7 +38,7 @@ def witness_at_the_cut(case: Case) -> Item | None:
     if not case.logs:
         return None
     newest = [one.newest_us for one in case.logs if one.newest_us is not None]
-    standing, reason = _newest(max(newest, default=None), cut_us(case.load))
+    standing, reason = _newest(max(newest, default=None), cut_us(case))
     return Item(ItemId.WITNESS_AT_CUT, standing, reason, required=True)
 
 
@@ -56,14 +56,14 @@ def _newest(newest_us: int | None, went_us: int | None) -> tuple[Standing, str]:
 
 def witness_apart(case: Case) -> Item | None:
     """Say what showed that the witness is not on the target's host; None in a lab."""
-    if case.manifest.apart is None:
+    if case.writer.apart is None:
         return None
     standing = Standing.NOT_OBSERVABLE
     reason = (
         "only addresses were compared, and a tunnel or forwarder may hide the real"
         " host; add --target-host"
     )
-    if case.manifest.apart is Apart.IDS:
+    if case.writer.apart is Apart.IDS:
         standing = Standing.PRESENT
         reason = "the target's host and the witness have different ids"
     return Item(ItemId.WITNESS_APART, standing, reason, required=False)

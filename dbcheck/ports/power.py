@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from dbcheck.core.cut import Cut, PowerState, SwitchKind
 from dbcheck.core.cutclass import CutClass
@@ -36,4 +36,15 @@ class PowerSwitch(Protocol):
         """Return why the target will certainly not come back, or None.
 
         Raise PowerError if that is the switch's own fault: the target is not to blame.
+        """
+
+
+@runtime_checkable
+class Preparing(Protocol):
+    """A power switch with work to do before it can cut at once."""
+
+    def prepare(self) -> None:
+        """Connect, and check whether a cut can be made; raise PowerError if not.
+
+        cut() does so itself where it was not done.
         """

@@ -17,6 +17,7 @@ from dbcheck.lab.spec import LabSpec
 from dbcheck.lab.switch import LabSwitch
 from dbcheck.report.progress import PlainProgress
 from tests.bench.shown import SPREAD, console, spread, table
+from tests.kit.nodes import with_node
 from tests.kit.rigs import Bench, bench, quick
 
 
@@ -68,7 +69,7 @@ def main(words: Sequence[str]) -> None:
 def _cycle(lab: Bench, number: int) -> dict[str, float]:
     """Run one cycle and return what it took, by part."""
     clock, switch = _Clock(), _TimedSwitch(lab.lab.name)
-    rig = replace(lab.rig, listener=clock, power=switch)
+    rig = with_node(replace(lab.rig, listener=clock), power=switch)
     began = time.monotonic()
     outcome = run_cycle(rig, quick(), seed=number)
     ended = time.monotonic()

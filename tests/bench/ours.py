@@ -21,6 +21,7 @@ from dbcheck.load.load import Load
 from dbcheck.load.process import ProcessGroup
 from dbcheck.report.progress import PlainProgress
 from tests.bench.speed import Speed, cpu_s
+from tests.kit.nodes import with_node
 
 PAYLOAD_BYTES = 100
 
@@ -41,7 +42,7 @@ def measure(lab: Lab, connections: int, seconds: float, processes: int) -> Speed
     silent = PlainProgress(Console(quiet=True))
     runs = Path(lab.known_hosts).parent / "bench-runs"
     # Nothing is cut here, so no canary has to measure how deep.
-    rig = replace(lab_rig(lab, silent, runs, Limits()), host=None)
+    rig = with_node(lab_rig(lab, silent, runs, Limits()), host=None)
     chosen = replace(
         workload.load("insert"),
         payload_bytes=(PAYLOAD_BYTES,),

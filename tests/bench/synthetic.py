@@ -21,7 +21,6 @@ import numpy as np
 from dbcheck import workload
 from dbcheck.campaign.judging import judge_run
 from dbcheck.core.plans.registry import tables_of
-from dbcheck.core.records import AfterRecord
 from dbcheck.core.survivors import RECORD, Records
 from dbcheck.core.table import TableFacts
 from dbcheck.core.witnessed import Watermark
@@ -29,6 +28,7 @@ from dbcheck.runs import RunFolder
 from dbcheck.witness import agent
 from dbcheck.witness.log import FrameLogReader
 from tests.bench.shown import peak_mb
+from tests.kit.nodes import after_of
 from tests.kit.samples import FACTS, LOAD, MANIFEST
 
 SESSIONS = 64
@@ -76,7 +76,7 @@ def write(parent: Path, acks: int, kind: str = "insert") -> RunFolder:
     run.write_load(replace(claimed, windows=LOAD.windows[:1]))
     rows = _survivors(run.manifest().epoch, acks)
     stored = {table.name: run.write_survivors(table.name, rows)}
-    run.write_after(AfterRecord(FACTS, "", stored, None))
+    run.write_after(after_of(FACTS, survivors=stored))
     return run
 
 

@@ -8,11 +8,13 @@ from typing import Any
 
 from dbcheck.core.cut import Cut
 from dbcheck.core.gone import Gone
-from dbcheck.core.records import AfterRecord, LoadRecord, RestoreRecord
+from dbcheck.core.records import LoadRecord, RestoreRecord
+from dbcheck.core.site import ONLY_NODE
 from dbcheck.core.target import HostAfter, HostBefore
 from dbcheck.judge.case import Case
 from dbcheck.judge.item import Standing
 from dbcheck.judge.server import same_server
+from tests.kit.nodes import after_of, having
 from tests.kit.samples import FACTS, LOAD, MANIFEST
 
 NOTHING: Mapping[str, Any] = {}
@@ -31,14 +33,11 @@ def case(
 
     after: fields of its AfterRecord.
     """
-    record = AfterRecord(
-        facts=None, failure="", survivors={}, canary=None, host=host, tables={}
-    )
     return Case(
-        dataclasses.replace(MANIFEST, host=before, **manifest),
+        having(MANIFEST, host=before, **manifest),
         load,
-        None if off_s is None else RestoreRecord(off_s),
-        dataclasses.replace(record, **after),
+        None if off_s is None else RestoreRecord({ONLY_NODE: off_s}),
+        having(after_of(host=host), **after),
     )
 
 
@@ -53,7 +52,7 @@ def of_servers(before: Mapping[str, Any], after: Mapping[str, Any]) -> Case:
     now = dataclasses.replace(FACTS, **after)
     return dataclasses.replace(
         case(after={"facts": now}),
-        manifest=dataclasses.replace(MANIFEST, before=then),
+        manifest=having(MANIFEST, facts=then),
     )
 
 
@@ -65,7 +64,7 @@ def is_same(before: Mapping[str, str], after: Mapping[str, str]) -> bool:
 
 def loaded(**changed: Any) -> LoadRecord:
     """Return the record of a load that was cut half a second after its last ack."""
-    return dataclasses.replace(
+    return having(
         LOAD,
         **{
             "last_ack_us": 9_500_000,

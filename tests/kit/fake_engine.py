@@ -18,7 +18,7 @@ ACKED = 5  # of session 1, before the rows are read
 class FakeEngine:
     """A server that came back with every row; *reading* is called as they are read."""
 
-    target = MANIFEST.target
+    target = MANIFEST.writer.target
     log = ""
     identity = FACTS.identity
     rows = ACKED

@@ -32,7 +32,7 @@ def load_with_a_broken_session(here: Bench, started: Started) -> None:
     wait_until(lambda: bool(here.execute(new)), "the new session's first ack")
     cutter.after_s = 0.0
     loading.join()
-    here.rig.power.restore()
+    here.rig.site.writer.power.restore()
 
 
 def a_connection(here: Bench) -> int:

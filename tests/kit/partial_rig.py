@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from dbcheck.campaign.rig import Rig
+from dbcheck.core.cut import SwitchKind
+from dbcheck.core.cutclass import CutClass
 from dbcheck.core.operation import StatementSpec
 from dbcheck.core.table import TableSpec
+from dbcheck.ports.site import Node
+from tests.kit.nodes import site_of
 from tests.kit.stored_run import manifest
 
 
@@ -28,7 +33,12 @@ class RecordingListener:
 def rig_of(listener: RecordingListener, *, engine: Any = None, host: Any = None) -> Rig:
     """Return a rig that has nothing else."""
     nothing: Any = None
-    return Rig(engine, nothing, nothing, nothing, listener, Path(), host=host)
+    return Rig(site_of(engine, host=host), nothing, nothing, listener, Path())
+
+
+def node_of(engine: Any = None, host: Any = None) -> Node:
+    """Return a node that has nothing else."""
+    return site_of(engine, host=host).writer
 
 
 class Closed:
@@ -67,7 +77,7 @@ class Parts:
         return self.log
 
     def facts(self) -> Any:
-        return manifest().before
+        return manifest().writer.facts
 
     def checkpoint(self) -> str | None:
         raise self.failure
@@ -79,4 +89,5 @@ class Parts:
 def rig_with(parts: Any, runs: Path) -> Rig:
     nothing: Any = None
     listener, lab = RecordingListener(), {"rung": "process"}
-    return Rig(parts, parts, nothing, nothing, listener, runs, lab=lab)
+    power = SimpleNamespace(kind=SwitchKind.MANUAL, cut_class=CutClass.UNKNOWN)
+    return Rig(site_of(parts, power), parts, nothing, listener, runs, lab=lab)

@@ -32,6 +32,7 @@ from dbcheck.runs import RunFolder
 from dbcheck.witness.log import FrameLogReader
 from dbcheck.witness.url import open_witness
 from tests.kit.lab_access import connect
+from tests.kit.nodes import site_of
 from tests.kit.waiting import wait_until
 
 ENGINES = ("postgresql", "mariadb", "mysql")
@@ -95,8 +96,10 @@ class Bench:
         started = preflight(self.rig, chosen or quick(), seed)
         load = load_until_cut(self.rig, started, Cutter(self.rig, started))
         assert load.gone
-        self.rig.power.restore()
-        wait_until(lambda: self.rig.engine.ready() is None, "server is back")
+        self.rig.site.writer.power.restore()
+        wait_until(
+            lambda: self.rig.site.writer.engine.ready() is None, "server is back"
+        )
         return started
 
     def loading(self, started: Started) -> None:
@@ -121,9 +124,8 @@ def bench(spec: LabSpec, folder: Path, limits: Limits | None = None) -> Iterator
 def rig_by_hand(engine: Engine, folder: Path, said: Said) -> Rig:
     """Return a rig without a lab, whose witness is in *folder*; close that."""
     return Rig(
-        engine,
+        site_of(engine, ManualSwitch(ManualPlan(), said.ask)),
         open_witness(f"file:{folder}/acks", volatile=True),
-        ManualSwitch(ManualPlan(), said.ask),
         FrameLogReader(),
         said,
         folder / "runs",

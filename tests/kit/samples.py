@@ -8,10 +8,12 @@ from dbcheck.core.cut import Cut
 from dbcheck.core.gone import Gone
 from dbcheck.core.loss import Losses
 from dbcheck.core.reconcile import Reconciliation
-from dbcheck.core.records import LoadRecord, Manifest
+from dbcheck.core.records import LoadRecord, Manifest, NodeAtTheCut, NodeBefore
 from dbcheck.core.server import ServerFacts
+from dbcheck.core.site import ONLY_NODE, SiteKind
 from dbcheck.core.table import TableFacts
 from dbcheck.core.witnessed import Watermark, WindowFacts
+from tests.kit.nodes import one
 
 FACTS = ServerFacts(
     "PostgreSQL", "15.1", {"system_identifier": "1"}, 5, 0, 9, {"fsync": "on"}
@@ -24,15 +26,15 @@ MANIFEST = Manifest(
     seed=1,
     epoch=2,
     family="postgresql",
-    target="postgresql://u@h/d",
+    site=SiteKind.SINGLE,
+    nodes=one(NodeBefore("postgresql://u@h/d", FACTS, "manual")),
+    writer_name=ONLY_NODE,
     workload=workload.load("insert"),
     witness="ssh://w/folder",
     witness_kind="ssh",
     window_acks=10,
-    power="manual",
     clock_us=3,
     wall_us=4,
-    before=FACTS,
     tables={"ledger": TableFacts({7: 8}, 9)},
 )
 
@@ -50,7 +52,7 @@ LOAD = LoadRecord(
     windows=(WindowFacts(1, 0.5),),
     refusals=("no",),
     farewells=("bye",),
-    cut=Cut(1, None, {"x": 1}),
+    nodes={ONLY_NODE: NodeAtTheCut(Cut(1, None, {"x": 1}))},
 )
 
 CLEAN = Reconciliation(100, 100, 1, 0, 0, 0, {}, Losses.of(()))

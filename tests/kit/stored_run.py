@@ -13,8 +13,15 @@ from dbcheck.core.gone import Gone
 from dbcheck.core.history import Ack
 from dbcheck.core.moments import Moment, Stratum
 from dbcheck.core.places import Place
-from dbcheck.core.records import AfterRecord, LoadRecord, Manifest, RestoreRecord
+from dbcheck.core.records import (
+    LoadRecord,
+    Manifest,
+    NodeAtTheCut,
+    NodeBefore,
+    RestoreRecord,
+)
 from dbcheck.core.server import LogPosition, ServerFacts
+from dbcheck.core.site import ONLY_NODE, SiteKind
 from dbcheck.core.table import LEDGER, TableFacts
 from dbcheck.core.target import (
     Drive,
@@ -32,6 +39,7 @@ from tests.kit.cycles import record, records_of
 from tests.kit.host_samples import FACTS as HOST
 from tests.kit.host_samples import VOLUME
 from tests.kit.memory import scratch
+from tests.kit.nodes import after_of, one
 from tests.kit.witness_logs import LogMaker
 
 RUN = "20260102-030405-a1b2c3"
@@ -77,6 +85,16 @@ def makers() -> list[LogMaker]:
     return logs
 
 
+def _node() -> NodeBefore:
+    return NodeBefore(
+        "postgresql://u@h/d",
+        _SERVER,
+        "exec",
+        HostBefore(_BEFORE, "/c", "n", "/log", {"/log": (1, 2)}, _ELSEWHERE),
+        (Place("data", "/d"), Place("WAL", "/wal")),
+    )
+
+
 def manifest() -> Manifest:
     return Manifest(
         run_id=RUN,
@@ -85,24 +103,28 @@ def manifest() -> Manifest:
         seed=1,
         epoch=EPOCH,
         family="postgresql",
-        target="postgresql://u@h/d",
+        site=SiteKind.SINGLE,
+        nodes=one(_node()),
+        writer_name=ONLY_NODE,
         workload=load("insert"),
         witness="ssh://w/folder",
         witness_kind="ssh",
         window_acks=10,
-        power="exec",
         clock_us=3,
         wall_us=1_700_000_000_000_000,
-        before=_SERVER,
         tables={LEDGER.name: TableFacts({EARLIER: 1}, 9, {EARLIER: 0})},
-        host=HostBefore(_BEFORE, "/c", "n", "/log", {"/log": (1, 2)}, _ELSEWHERE),
         controls=(
             ControlFacts("20260102-030405-000000", ControlOutcome.LOST, "it lost"),
         ),
         moment=Moment(1, Stratum.STEADY, 1.0, 0.0),
         logs=2,
-        places=(Place("data", "/d"), Place("WAL", "/wal")),
     )
+
+
+def _at_the_cut() -> NodeAtTheCut:
+    completed = Completed(Counted(9, 2), (Counted(9, 2),))
+    cut = Cut(10**6 + 600, 10**6 + 800, {"off_s": 15.0})
+    return NodeAtTheCut(cut, completed, (completed,))
 
 
 def load_record() -> LoadRecord:
@@ -120,9 +142,7 @@ def load_record() -> LoadRecord:
         windows=(WindowFacts(1, 0.5), WindowFacts(2, 0.1)),
         refusals=(),
         farewells=(),
-        cut=Cut(10**6 + 600, 10**6 + 800, {"off_s": 15.0}),
-        canaries=Completed(Counted(9, 2), (Counted(9, 2),)),
-        canaries_elsewhere=(Completed(Counted(9, 2), (Counted(9, 2),)),),
+        nodes={ONLY_NODE: _at_the_cut()},
         settings=_SETTINGS,
         log=(LogPosition(10, 5), LogPosition(90, 5)),
     )
@@ -131,7 +151,7 @@ def load_record() -> LoadRecord:
 def stored_run(run: RunFolder) -> RunFolder:
     """Store all of a run whose rows are all there, but one that came beyond."""
     run.write_load(load_record())
-    run.write_restore(RestoreRecord(15.25))
+    run.write_restore(RestoreRecord({ONLY_NODE: 15.25}))
     for number, maker in enumerate(makers()):
         run.write_acks(number, [maker.data()])
     rows = [
@@ -145,7 +165,7 @@ def stored_run(run: RunFolder) -> RunFolder:
     remains = Remains("", ((1, 3),), 1, (Ring(((1, 3),), frozenset({5})),), 8)
     tail = LogTail(_CRASHED, False, False)
     host = HostAfter(_AFTER, remains, tail, "", (remains,))
-    run.write_after(AfterRecord(server, "", stored, False, host))
+    run.write_after(after_of(server, host, survivors=stored, canary=False))
     return run
 
 

@@ -21,6 +21,7 @@ from dbcheck.core.schedule import Schedule
 from dbcheck.core.table import LEDGER
 from dbcheck.lab.lab import missing
 from dbcheck.lab.spec import LabSpec
+from tests.kit.nodes import with_node
 from tests.kit.rigs import SEED, Bench, bench, schedule_of
 
 Named = tuple[LossKind, int, int]  # a loss: its kind, session and seq
@@ -61,7 +62,7 @@ class OneCut:
         for other in self.log.parent.glob("acks-*.log"):
             other.unlink()
         manifest = self.second.manifest
-        now = observable.table_identity(self.bench.rig.engine, LEDGER)
+        now = observable.table_identity(self.bench.rig.site.writer.engine, LEDGER)
         assert now == manifest.tables[LEDGER.name].identity
 
     @property
@@ -147,7 +148,7 @@ def one_cut(
     folder = tmp_path_factory.mktemp("one-cut")
     with bench(spec, folder) as here:
         # The host would be asked again for each fault, and none is about it.
-        rig = replace(here.rig, host=None, log_path="")
+        rig = with_node(here.rig, host=None, log_path="")
         yield OneCut.of(replace(here, rig=rig), folder)
 
 

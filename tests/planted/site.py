@@ -31,6 +31,7 @@ from dbcheck.ports.host import TargetHost
 from dbcheck.witness.log import FrameLogReader
 from dbcheck.witness.url import open_witness
 from tests.kit.lab_access import connect
+from tests.kit.nodes import site_of, with_node
 from tests.kit.rigs import SEED, TABLES, Said, quick
 from tests.kit.servers import SERVERS, engine_of, skip_without_server
 
@@ -127,12 +128,12 @@ class Site:
 
     def put_back(self) -> None:
         """Have the server run with nothing that an earlier test did."""
-        if self.changed or self.rig.engine.ready() is not None:
+        if self.changed or self.rig.site.writer.engine.ready() is not None:
             self.server.kill()
             self.replace_data(self.clean)
             self.server.start()
             self.changed = False
-        self.rig.engine.drop()
+        self.rig.site.writer.engine.drop()
 
     def replace_data(self, other: Path) -> None:
         """Put a copy of another data folder in the place of the server's."""
@@ -179,12 +180,11 @@ class Site:
         switch = HandSwitch(
             cut or self.server.kill, restore or self.server.start, exact=exact
         )
-        asked = engine or self.rig.engine
-        rig = replace(
-            self.rig,
+        asked = engine or self.rig.site.writer.engine
+        rig = with_node(
+            replace(self.rig, limits=limits),
             power=switch,
             engine=asked if log else cast(Engine, _Unlogged(asked)),
-            limits=limits,
             host=host,
             log_path=str(self.server.log_file) if log else "",
         )
@@ -218,9 +218,8 @@ def own_site(
         server.stop()
         copy_folder(server.data, base / "clean")
         rig = Rig(
-            engine_of(server),
+            site_of(engine_of(server), HandSwitch(server.kill, server.start)),
             witness,
-            HandSwitch(server.kill, server.start),
             FrameLogReader(),
             Said(),
             folder / "runs",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
 
@@ -16,6 +15,7 @@ from dbcheck.campaign.outcome import Outcome
 from dbcheck.campaign.rig import Limits
 from dbcheck.core.verdict import Verdict
 from dbcheck.errors import Unrecoverable
+from tests.kit.nodes import host_after, with_node
 from tests.kit.rigs import ENGINES
 from tests.kit.server_logs import LOGS, SAYS
 from tests.kit.waiting import wait_until
@@ -92,8 +92,7 @@ def test_a_server_that_the_cut_destroyed_fails_with_the_words_of_its_log(
     assert SAYS[site.name] in (outcome.run.path / "server.log").read_text()
     again = judge_run(outcome.run, site.rig.reader)
     assert again.judgement == outcome.judgement
-    assert outcome.after.host is not None
-    assert outcome.after.host.left == ()
+    assert host_after(outcome.after).left == ()
 
 
 @engines("own_site", "mariadb")
@@ -107,7 +106,7 @@ def test_a_server_of_the_lab_that_hangs_after_the_cut_is_no_pass(site: Site) -> 
     outcome = site.cycle(restore=restore, limits=SOON)
     require_open(outcome, "may still be recovering")
     site.server.thaw()
-    wait_until(lambda: site.rig.engine.ready() is None, "server is back")
+    wait_until(lambda: site.rig.site.writer.engine.ready() is None, "server is back")
     later = reconcile_run(site.rig, outcome.run, outcome.manifest)
     assert later.verdict is Verdict.PASS, later.judgement
 
@@ -127,7 +126,7 @@ def test_a_server_that_nobody_started_is_judged_once_it_runs(site: Site) -> None
         require_open(outcome, "shows no start since the cut")
         assert judge_run(outcome.run, site.rig.reader).judgement == outcome.judgement
         site.server.start()
-        rig = replace(site.rig, host=host.port)
+        rig = with_node(site.rig, host=host.port)
         later = reconcile_run(rig, outcome.run, outcome.run.manifest())
     assert later.verdict is not Verdict.FAIL, later.judgement
     assert later.found is not None

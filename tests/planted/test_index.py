@@ -43,7 +43,9 @@ def spoiled(spoil: Callable[[Path], None]) -> Callable[[Site], object]:
         def restore() -> None:
             site.changed = True
             site.server.start()
-            wait_until(lambda: site.rig.engine.ready() is None, "server is back")
+            wait_until(
+                lambda: site.rig.site.writer.engine.ready() is None, "server is back"
+            )
             site.execute(  # several leaves, however few rows there are
                 "alter index dbcheck.ledger_pkey set (fillfactor = 10);"
                 " reindex index dbcheck.ledger_pkey; checkpoint"
@@ -68,7 +70,9 @@ def half_gone(site: Site) -> object:
     def restore() -> None:
         site.changed = True
         site.server.start()
-        wait_until(lambda: site.rig.engine.ready() is None, "server is back")
+        wait_until(
+            lambda: site.rig.site.writer.engine.ready() is None, "server is back"
+        )
         site.execute(
             "create unique index fewer on dbcheck.ledger (id) where id % 10 > 0;"
             " checkpoint"

@@ -76,7 +76,9 @@ def crashing(
     def restore() -> None:
         site.changed = True
         site.server.start()
-        wait_until(lambda: site.rig.engine.ready() is None, "server is back")
+        wait_until(
+            lambda: site.rig.site.writer.engine.ready() is None, "server is back"
+        )
         spoil(site, name, change)
 
     with contextlib.closing(open_host("local:")) as host:
@@ -112,7 +114,11 @@ class Disturbed:
     """An engine whose server somebody disturbs once, while its rows are read."""
 
     def __init__(self, site: Site, disturb: Callable[[Site], None]) -> None:
-        self._engine, self._site, self._disturb = site.rig.engine, site, disturb
+        self._engine, self._site, self._disturb = (
+            site.rig.site.writer.engine,
+            site,
+            disturb,
+        )
         self.done = False
 
     def survivors(

@@ -36,7 +36,7 @@ class Refused:
 
 
 def unlogged(site: Site) -> None:
-    site.rig.engine.prepare((LEDGER,))
+    site.rig.site.writer.engine.prepare((LEDGER,))
     site.execute("alter table dbcheck.ledger set unlogged")
 
 
@@ -115,7 +115,7 @@ def test_a_row_that_is_changed_on_its_way_is_seen_before_the_load(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By a trigger that the account may not see, say."""
-    site.rig.engine.prepare((LEDGER,))
+    site.rig.site.writer.engine.prepare((LEDGER,))
     site.execute(SPOILS[site.name])
     for module in (postgresql_check, mysql_check):
         monkeypatch.setattr(module, "require_plain", lambda *_: None)

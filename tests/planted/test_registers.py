@@ -138,7 +138,7 @@ PLAN = RegistersPlan(Schedule(SEED, 9, (40,)))
 @engines("own_site", *ENGINES)
 def test_a_transaction_whose_second_statement_fails_leaves_nothing(site: Site) -> None:
     """The register is there already; so the row before it must not be committed."""
-    engine = site.rig.engine
+    engine = site.rig.site.writer.engine
     engine.prepare(PLAN.tables)
     again = PLAN.operation(1, 1).statements[1]
     half = PLAN.operation(1, 2)
@@ -158,7 +158,7 @@ def test_a_transaction_whose_second_statement_fails_leaves_nothing(site: Site) -
 @engines("own_site", *ENGINES)
 def test_an_update_of_no_row_is_not_acked(site: Site) -> None:
     """Operation 5 writes the register of operation 1, which is not there."""
-    engine = site.rig.engine
+    engine = site.rig.site.writer.engine
     engine.prepare(PLAN.tables)
     with (
         contextlib.closing(engine.open_session(PLAN.statements)) as session,

@@ -182,7 +182,7 @@ def ids_counted_again(cut: OneCut) -> list[Named]:
         restart = f"alter table {table} auto_increment = {first_id}"
     cut.bench.execute(restart)
     next_run = Schedule(99, OTHER_EPOCH, (128,))
-    session = cut.bench.rig.engine.open_session((INSERT,))
+    session = cut.bench.rig.site.writer.engine.open_session((INSERT,))
     again = [commit(session, insert(next_run.row(1, seq))) for seq in range(1, 21)]
     session.close()
     assert again[0] == first_id

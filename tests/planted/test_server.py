@@ -204,7 +204,7 @@ def table_dropped(site: Site) -> Outcome:
 
     def restore() -> None:
         site.server.start()
-        site.rig.engine.drop()
+        site.rig.site.writer.engine.drop()
 
     with contextlib.closing(open_host("local:")) as host:
         return site.cycle(restore=restore, host=host)
@@ -354,7 +354,9 @@ def global_set_during(site: Site) -> Outcome:
     def relax() -> None:
         site.execute("set global innodb_flush_log_at_trx_commit = 2")
 
-    engine = wrapped(site.rig.engine, lambda opened: Meanwhile(opened, 1, 20, relax))
+    engine = wrapped(
+        site.rig.site.writer.engine, lambda opened: Meanwhile(opened, 1, 20, relax)
+    )
     return site.cycle(engine=engine)
 
 
@@ -584,8 +586,8 @@ def test_a_recovery_that_goes_on_is_waited_for(site: Site) -> None:
 
 def _snapshot(site: Site) -> Path:
     """Copy the data of a server that holds rows of an earlier cycle."""
-    site.rig.engine.prepare((LEDGER,))
-    session = site.rig.engine.open_session((INSERT,))
+    site.rig.site.writer.engine.prepare((LEDGER,))
+    session = site.rig.site.writer.engine.open_session((INSERT,))
     for seq in range(1, 10):
         commit(session, insert(Schedule(7, 4711, (128,)).row(1, seq)))
     session.close()
@@ -610,7 +612,7 @@ def _restart_cleanly(site: Site) -> None:
     """Let the server recover, so that nothing mends a page at its next start."""
     site.changed = True
     site.server.start()
-    wait_until(lambda: site.rig.engine.ready() is None, "server is back")
+    wait_until(lambda: site.rig.site.writer.engine.ready() is None, "server is back")
 
 
 def _table_file(site: Site) -> Path:
@@ -659,7 +661,7 @@ def _same_password(site: Site, other: DatabaseServer) -> None:
 
 def _standby(site: Site) -> Path:
     """Return the data folder of a replica as it was before the run."""
-    site.rig.engine.drop()
+    site.rig.site.writer.engine.drop()
     site.server.stop()
     standby = site.copy_data("standby")
     site.server.start()

@@ -61,7 +61,9 @@ def reply_made_up(site: Site) -> Outcome:
 
 
 def rolled_back(site: Site) -> Outcome:
-    engine = wrapped(site.rig.engine, lambda opened: RollsBack(opened, *LOST))
+    engine = wrapped(
+        site.rig.site.writer.engine, lambda opened: RollsBack(opened, *LOST)
+    )
     return _named(site.cycle(engine=engine))
 
 
@@ -75,7 +77,7 @@ def locked_for_a_moment(site: Site) -> Outcome:
 
 def load_over(site: Site) -> Outcome:
     """Send nothing more long before the cut."""
-    engine = wrapped(site.rig.engine, lambda opened: Stalls(opened, 20))
+    engine = wrapped(site.rig.site.writer.engine, lambda opened: Stalls(opened, 20))
     limits = replace(LIMITS, silence_s=30.0)  # the cut must come before it is gone
     return site.cycle(engine=engine, workload=_late(site), limits=limits)
 
@@ -101,7 +103,7 @@ def test_sessions(site: Site, fault: Fault) -> None:
 @engines("own_site")
 def test_a_session_without_autocommit_is_refused(site: Site) -> None:
     """In the preflight, so that nothing is cut."""
-    engine = wrapped(site.rig.engine, autocommit_off)
+    engine = wrapped(site.rig.site.writer.engine, autocommit_off)
     with pytest.raises(EngineError, match="still open"):
         site.cycle(_never, engine=engine)
     assert site.execute(f"select count(*) from {site.table}") == [(0,)]
@@ -116,7 +118,7 @@ def test_autocommit_that_goes_off_in_the_load_ends_it(site: Site) -> None:
         opened.append(session)
         return autocommit_off(session) if len(opened) > 1 else session
 
-    engine = wrapped(site.rig.engine, change)
+    engine = wrapped(site.rig.site.writer.engine, change)
     with pytest.raises(EngineError, match="still open"):
         site.cycle(_never, engine=engine)
     assert len(opened) > 1
@@ -124,7 +126,9 @@ def test_autocommit_that_goes_off_in_the_load_ends_it(site: Site) -> None:
 
 @engines("own_site")
 def test_an_ack_of_a_warm_row_that_was_rolled_back_is_refused(site: Site) -> None:
-    engine = wrapped(site.rig.engine, lambda opened: RollsBack(opened, 0, 2))
+    engine = wrapped(
+        site.rig.site.writer.engine, lambda opened: RollsBack(opened, 0, 2)
+    )
     with pytest.raises(EngineError, match="second connection cannot see it"):
         site.cycle(_never, engine=engine)
 
@@ -132,8 +136,8 @@ def test_an_ack_of_a_warm_row_that_was_rolled_back_is_refused(site: Site) -> Non
 @engines("own_site", "postgresql")
 def test_the_commit_of_an_aborted_transaction_is_no_ack(site: Site) -> None:
     """The driver raises nothing for it, so the session must."""
-    site.rig.engine.prepare((LEDGER,))
-    session: Any = site.rig.engine.open_session((INSERT,))
+    site.rig.site.writer.engine.prepare((LEDGER,))
+    session: Any = site.rig.site.writer.engine.open_session((INSERT,))
     with contextlib.closing(session):
         run_on(session, "begin")
         with pytest.raises(psycopg.Error, match="division by zero"):
@@ -145,8 +149,8 @@ def test_the_commit_of_an_aborted_transaction_is_no_ack(site: Site) -> None:
 
 @engines("own_site", "postgresql")
 def test_a_session_in_an_aborted_transaction_acks_nothing(site: Site) -> None:
-    site.rig.engine.prepare((LEDGER,))
-    session: Any = site.rig.engine.open_session((INSERT,))
+    site.rig.site.writer.engine.prepare((LEDGER,))
+    session: Any = site.rig.site.writer.engine.open_session((INSERT,))
     with contextlib.closing(session):
         run_on(session, "begin")
         with pytest.raises(psycopg.Error, match="division by zero"):

@@ -123,13 +123,15 @@ def test_no_setting_of_a_session_changes_what_is_found(worst: Site) -> None:
 
 def left_at_their_worst(site: Site) -> set[str]:
     """Return the settings whose worst value a session of the load has."""
-    site.rig.engine.prepare((LEDGER,))
+    site.rig.site.writer.engine.prepare((LEDGER,))
     worst = {name: value.strip("'") for name, value in WORST[site.name].items()}
     ask = "select " + ", ".join(f"@@session.{name}" for name in worst)
     if site.name == "postgresql":
         raw = "(select setting from pg_settings where lower(name) = '{}')"
         ask = "select " + ", ".join(map(raw.format, worst))
-    with contextlib.closing(site.rig.engine.open_session((INSERT,))) as session:
+    with contextlib.closing(
+        site.rig.site.writer.engine.open_session((INSERT,))
+    ) as session:
         (found,) = run_on(session, ask)
     pairs = zip(worst.items(), found, strict=True)
     return {name for (name, value), now in pairs if str(now) == value}
@@ -142,9 +144,8 @@ def one_row_uncommitted(site: Site) -> Iterator[None]:
     with contextlib.closing(site.connect()) as connection:
         cursor = connection.cursor()
         if site.name == "postgresql":
-            cursor.execute("reset all")
-            cursor.execute("set idle_in_transaction_session_timeout = 0")
-            cursor.execute("set idle_session_timeout = 0")
+            off = (name for name in WORST[site.name] if name.endswith("_timeout"))
+            cursor.execute("; ".join(("reset all", *(f"set {n} = 0" for n in off))))
         else:
             cursor.execute(
                 "set session wait_timeout = 600, sql_select_limit = 1000,"

@@ -25,6 +25,7 @@ from dbcheck.lab.lab import missing
 from dbcheck.lab.spec import LabSpec
 from dbcheck.lab.switch import LabSwitch
 from tests.kit.lab_access import connect, server_pid
+from tests.kit.nodes import having, with_node
 from tests.kit.rigs import SEED, Bench, bench, listed_ids, quick, schedule_of
 from tests.kit.servers import SERVERS
 from tests.kit.waiting import wait_until
@@ -39,12 +40,12 @@ pytestmark = pytest.mark.planted
 
 def not_restarted(cut: OneCut) -> None:
     """Its connections were killed, yet it never lost power."""
-    tell(cut.second, started_us=cut.bench.rig.engine.facts().started_us)
+    tell(cut.second, started_us=cut.bench.rig.site.writer.engine.facts().started_us)
 
 
 def of_another_identity(cut: OneCut) -> None:
     cut.bench.execute(f"delete from {cut.bench.table}")
-    identity = cut.second.manifest.before.identity
+    identity = cut.second.manifest.writer.facts.identity
     tell(cut.second, identity={**identity, next(iter(identity)): "another"})
 
 
@@ -102,7 +103,7 @@ class Broken(LabSwitch):
 @engines("one_cut")
 def test_a_table_that_the_rig_has_taken_gets_no_verdict(cut: OneCut) -> None:
     """The server came back, and then its drive died: it cannot read any more."""
-    rig = replace(cut.bench.rig, power=Broken(cut.bench.lab.name))
+    rig = with_node(cut.bench.rig, power=Broken(cut.bench.lab.name))
     with hidden_table(cut), pytest.raises(PowerError, match="the drive is dead"):
         reconcile_run(rig, cut.second.run, cut.second.manifest)
     assert cut.bench.judge(cut.second).verdict is PASS
@@ -168,14 +169,14 @@ def lab(
 @pytest.fixture
 def hosted(lab: Bench) -> Bench:
     """The lab with none of the rows of an earlier test."""
-    lab.rig.engine.drop()
+    lab.rig.site.writer.engine.drop()
     return lab
 
 
 @pytest.fixture
 def here(hosted: Bench) -> Bench:
     """The same, with its host left alone."""
-    return replace(hosted, rig=replace(hosted.rig, host=None, log_path=""))
+    return replace(hosted, rig=with_node(hosted.rig, host=None, log_path=""))
 
 
 @pytest.fixture
@@ -191,7 +192,7 @@ def test_two_runs_at_once_accuse_nobody(here: Bench) -> None:
     second, other = loading(here, 600.0)
     here.loading(first)
     other.join()
-    here.rig.power.restore()
+    here.rig.site.writer.power.restore()
     for started in (first, second):
         outcome = here.judge(started)
         Fault("two", lambda: None, INCONCLUSIVE, says="a second dbcheck").require(
@@ -225,7 +226,7 @@ def test_a_commit_under_way_when_the_table_is_counted_accuses_nobody(
         cursor.execute("commit")
         cursor.close()
     here.loading(started)
-    here.rig.power.restore()
+    here.rig.site.writer.power.restore()
     outcome = here.judge(started)
     Fault("late", lambda: None, INCONCLUSIVE, says="a second dbcheck").require(
         outcome, here.engine
@@ -257,7 +258,7 @@ def test_a_second_run_is_refused_where_the_host_is_asked(hosted: Bench) -> None:
     with pytest.raises(HostError, match="canaries are writing"):
         preflight(hosted.rig, quick(), SEED)
     hosted.loading(started)
-    hosted.rig.power.restore()
+    hosted.rig.site.writer.power.restore()
     outcome = hosted.judge(started)
     assert outcome.verdict is PASS, outcome.judgement.reasons
 
@@ -269,7 +270,7 @@ def test_a_load_that_still_runs_is_not_reconciled(here: Bench) -> None:
     with pytest.raises(UsageError, match="still under load"):
         here.judge(started)
     other.join()
-    here.rig.power.restore()
+    here.rig.site.writer.power.restore()
     assert here.judge(started).verdict is PASS
 
 
@@ -278,9 +279,9 @@ def test_a_server_that_went_by_itself_was_not_cut(here: Bench) -> None:
     """It is killed before its power is to be cut, as by an out-of-memory kill."""
     started, other = loading(here, 600.0)
     wait_until(lambda: rows(here) > 100, "rows")
-    here.rig.power.cut()
+    here.rig.site.writer.power.cut()
     other.join()
-    here.rig.power.restore()
+    here.rig.site.writer.power.restore()
     outcome = here.judge(started)
     assert outcome.verdict is INCONCLUSIVE
     assert "the server stopped before its power was cut" in outcome.judgement.reasons[0]
@@ -309,8 +310,8 @@ def ended_in_mid_load(here: Bench, number: signal.Signals) -> Iterator[Started]:
     try:
         yield started
     finally:
-        here.rig.power.cut()
-        here.rig.power.restore()
+        here.rig.site.writer.power.cut()
+        here.rig.site.writer.power.restore()
 
 
 @engines("lab")
@@ -334,7 +335,7 @@ def test_an_id_that_is_handed_out_twice_in_one_load(here: Bench) -> None:
     wait_until(lambda: rows(here) > 100, "rows")
     session, seq = take_last(here)
     other.join()
-    here.rig.power.restore()
+    here.rig.site.writer.power.restore()
     outcome = here.judge(started)
     Fault("again", lambda: None, FAIL, {"missing-hole": 1}).require(
         outcome, here.engine
@@ -390,5 +391,5 @@ def rows(here: Bench) -> int:
 def tell(started: Started, **facts: Any) -> None:
     """Have the stored manifest say something else of the server before the cut."""
     manifest = started.manifest
-    told = replace(manifest, before=replace(manifest.before, **facts))
+    told = having(manifest, facts=replace(manifest.writer.facts, **facts))
     (started.run.path / "manifest.json").write_bytes(stored.to_bytes(told))

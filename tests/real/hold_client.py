@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 from dbcheck import interrupt
@@ -19,6 +18,7 @@ from dbcheck.core.cut import PowerState
 from dbcheck.lab.lab import Lab
 from dbcheck.lab.switch import LabSwitch
 from dbcheck.power.kinds.exec import ExecPlan, ExecSwitch
+from tests.kit.nodes import with_node
 from tests.kit.rigs import Said
 
 
@@ -57,7 +57,7 @@ def main() -> None:
     rig = lab_rig(Lab.find(name), Said(), campaign.runs, Limits(return_s=60))
     power = programs(name, float(off_s), campaign.path.parent)
     with contextlib.closing(rig.witness), contextlib.suppress(KeyboardInterrupt):
-        run_campaign(replace(rig, power=power), campaign)
+        run_campaign(with_node(rig, power=power), campaign)
 
 
 if __name__ == "__main__":

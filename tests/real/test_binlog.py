@@ -56,10 +56,10 @@ def test_a_control_weakens_the_binary_log_too(tmp_path: Path) -> None:
         control = run_control(here.rig, quick(), SEED)
         assert control.verdict is Verdict.PASS, control.judgement
         assert "sync_binlog = 0 (was 1)" in here.said.text
-        here.rig.engine.prepare((LEDGER,))
+        here.rig.site.writer.engine.prepare((LEDGER,))
         here.execute("set global innodb_flush_log_at_trx_commit = 2")
         with pytest.raises(EngineError, match="sync_binlog is 1 although a control"):
-            weak_session(here.rig.engine)
+            weak_session(here.rig.site.writer.engine)
 
 
 @pytest.mark.parametrize(("engine", "default"), [("mariadb", 0), ("mysql", 1)])

@@ -26,6 +26,7 @@ from dbcheck.errors import DbcheckError, PowerError, TargetChanged, UsageError
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.ports.power import PowerSwitch
 from dbcheck.runs import RunFolder
+from tests.kit.nodes import with_node
 from tests.kit.rigs import SEED, Bench, Said, bench, plan
 
 pytestmark = pytest.mark.root
@@ -131,7 +132,7 @@ def test_what_changes_between_two_cycles_ends_it(here: Bench, tmp_path: Path) ->
             run_campaign(rig, folder)
     (tmp_path / "other").mkdir()
     with bench(HONEST, tmp_path / "other") as other:
-        led_there = replace(rig, engine=other.rig.engine)
+        led_there = with_node(rig, engine=other.rig.site.writer.engine)
         with pytest.raises(TargetChanged, match="not as it was in the earlier cycles"):
             run_campaign(led_there, folder)
         assert not other.execute("select 1 from pg_namespace where nspname = 'dbcheck'")
@@ -183,7 +184,7 @@ class Clumsy:
 @pytest.mark.parametrize("what", ["cut", "restore"])
 def test_a_switch_that_fails_once(here: Bench, tmp_path: Path, what: str) -> None:
     folder = CampaignFolder.create(tmp_path / "campaign", plan(cuts=2))
-    rig = replace(here.rig, power=Clumsy(here.rig.power, what))
+    rig = with_node(here.rig, power=Clumsy(here.rig.site.writer.power, what))
     assert run_campaign(rig, folder).cuts == 2
     first = folder.cycles()[0]
     assert first.settled
@@ -201,7 +202,7 @@ def test_a_client_that_ended_before_its_processes_began_holds_nothing_up(
     first = Moment(1, Stratum.STEADY, 1.0, 0.0)
     left = preflight(replace(here.rig, runs=folder.runs), shared, SEED, moment=first)
     left.log.close()
-    end_canaries(here.rig, left.canaries)
+    end_canaries(here.rig.site, left.canaries)
     assert run_campaign(here.rig, folder).cuts == 1
     assert verdicts(folder) == ["ERROR", "PASS"]
 
@@ -214,7 +215,7 @@ def test_cycles_that_prove_nothing_end_it(here: Bench, tmp_path: Path) -> None:
             raise PowerError("no answer")
 
     folder = CampaignFolder.create(tmp_path / "campaign", plan(cuts=1, cycles_max=99))
-    rig = replace(here.rig, power=Dead(here.rig.power, ""))
+    rig = with_node(here.rig, power=Dead(here.rig.site.writer.power, ""))
     with pytest.raises(DbcheckError, match="5 cycles in a row proved nothing"):
         run_campaign(rig, folder)
     assert len(folder.cycles()) == 5
@@ -228,10 +229,10 @@ def test_cycles_that_prove_nothing_end_it(here: Bench, tmp_path: Path) -> None:
 
 def test_a_human_cannot_be_asked(here: Bench, tmp_path: Path) -> None:
     folder = CampaignFolder.create(tmp_path / "campaign", plan())
-    power = Clumsy(here.rig.power, "")
+    power = Clumsy(here.rig.site.writer.power, "")
     power.attended = True
     with pytest.raises(UsageError, match="works unattended"):
-        run_campaign(replace(here.rig, power=power), folder)
+        run_campaign(with_node(here.rig, power=power), folder)
     assert not folder.cycles()
 
 
@@ -321,7 +322,7 @@ def test_it_goes_on_wherever_its_client_ended(
     runs = [cycle["run"] for cycle in cycles if cycle["run"]]
     assert len(set(runs)) == len(runs)
     assert set(runs) == {path.name for path in Path(folder, "runs").iterdir()}
-    assert here.rig.power.state() is PowerState.ON
+    assert here.rig.site.writer.power.state() is PowerState.ON
     over = shell.run("--resume", folder)["targets"][0]
     assert over["cycles"] == cycles
 

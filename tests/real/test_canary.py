@@ -21,7 +21,7 @@ from dbcheck.hosts.host import TargetHost, open_host
 from dbcheck.lab.ssh.sshd import Sshd
 from dbcheck.remote.address import SshOptions
 from tests.kit.canaries import EXT4, QUICK, is_free, judge, wrote
-from tests.kit.partial_rig import RecordingListener, rig_of
+from tests.kit.partial_rig import RecordingListener, node_of
 from tests.kit.proxy import PASS_ON, Proxy
 from tests.kit.samples import MANIFEST
 from tests.kit.waiting import wait_until
@@ -274,7 +274,9 @@ def test_an_ssh_server_that_starts_after_the_database_is_waited_for(
         sshd.close()
         log.write_text("database system was interrupted\n")
         listener = Starter(sshd)
-        after = ask_host(rig_of(listener, host=host), replace(MANIFEST, host=before))
+        after = ask_host(
+            node_of(host=host), listener, replace(MANIFEST.writer, host=before)
+        )
     assert len(listener.phases) == 1
     assert after is not None
     assert after.failure == ""

@@ -40,7 +40,7 @@ def host_of(lab: Lab) -> Iterator[TargetHost]:
 
 
 def data_directory(here: Bench) -> str:
-    identity = here.rig.engine.facts().identity
+    identity = here.rig.site.writer.engine.facts().identity
     return identity.get("data_directory") or identity["datadir"]
 
 
@@ -72,9 +72,9 @@ def cut_idle(here: Bench, host: TargetHost) -> DepthFinding:
     # What was made durable is, even on a drive that destages but does not flush.
     destaged_s = time.monotonic() + RECENT_S + 0.2
     wait_until(lambda: time.monotonic() > destaged_s, "the first writes are destaged")
-    here.rig.power.cut()
-    here.rig.power.restore()
-    wait_until(lambda: here.rig.engine.ready() is None, "server is back")
+    here.rig.site.writer.power.cut()
+    here.rig.site.writer.power.restore()
+    wait_until(lambda: here.rig.site.writer.engine.ready() is None, "server is back")
     finding = measured(here, host, canaries)
     if here.lab.spec.rung == "drive":
         assert canaries.failure == "Input/output error"
@@ -241,8 +241,8 @@ def test_a_folder_inside_the_data_directory_is_no_schema(tmp_path: Path) -> None
         before = here.execute("show databases")
         canaries = host.start_canaries(data_directory(here), folder=inside)
         assert here.execute("show databases") == before
-        here.rig.power.cut()
-        here.rig.power.restore()
+        here.rig.site.writer.power.cut()
+        here.rig.site.writer.power.restore()
         assert here.execute("show databases") == before
         expected = of_a_process(here, host)
         assert measured(here, host, canaries).depth is expected

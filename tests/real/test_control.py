@@ -21,6 +21,7 @@ from dbcheck.core.verdict import Verdict
 from dbcheck.errors import PowerError
 from dbcheck.lab.lab import Lab, missing
 from dbcheck.lab.spec import LabSpec
+from tests.kit.nodes import with_node
 from tests.kit.rigs import FAMILIES, SEED, Bench, bench, quick
 
 MYSQL_IN_SOAK = pytest.mark.parametrize(
@@ -123,7 +124,7 @@ def test_sessions_that_are_not_relaxed_lose_nothing_and_nothing_passes(
     here: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As if the setting had no effect; the cut and all evidence are sound."""
-    engine = here.rig.engine
+    engine = here.rig.site.writer.engine
     monkeypatch.setattr(engine, "open_weak_session", engine.open_session)
     monkeypatch.setattr(engine, "weaken_durability", lambda *, process: "nothing")
     controls, cycle = campaign(here)
@@ -142,7 +143,7 @@ def test_a_switch_that_only_kills_the_server_is_found_out(
     mariadb: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is said to be a power switch; what the system holds survives it."""
-    engine: Any = mariadb.rig.engine
+    engine: Any = mariadb.rig.site.writer.engine
     weaken = engine.weaken_durability
     monkeypatch.setattr(
         engine, "weaken_durability", lambda *, process: weaken(process=not process)
@@ -179,7 +180,7 @@ class Pauser:
 
 def test_a_switch_that_only_pauses_is_found_out_at_once(mariadb: Bench) -> None:
     limits = Limits(silence_s=1, return_s=60)
-    paused = replace(mariadb.rig, power=Pauser(mariadb.lab), limits=limits)
+    paused = with_node(replace(mariadb.rig, limits=limits), power=Pauser(mariadb.lab))
     controls, cycle = campaign(dataclasses.replace(mariadb, rig=paused))
     (control,) = controls  # no luck could undo this
     assert control.verdict is Verdict.INCONCLUSIVE
@@ -201,7 +202,7 @@ class Broken(Pauser):
 
 def test_an_error_before_the_cut_puts_the_setting_back(mariadb: Bench) -> None:
     (started,) = mariadb.execute("show global status like 'Uptime'")
-    rig = replace(mariadb.rig, power=Broken(mariadb.lab))
+    rig = with_node(mariadb.rig, power=Broken(mariadb.lab))
     with pytest.raises(PowerError, match="the switch does not answer"):
         run_control(rig, quick(), SEED)
     (now,) = mariadb.execute("show global status like 'Uptime'")

@@ -97,7 +97,7 @@ def tables(here: Bench) -> set[str]:
 def of_the_next_run(here: Bench) -> None:
     started = preflight(here.rig, quick(), SEED)
     started.log.close()
-    assert started.manifest.before.settings[FLUSH] == "1"
+    assert started.manifest.writer.facts.settings[FLUSH] == "1"
     assert AGAIN in here.said.text
 
 
@@ -129,12 +129,12 @@ def test_what_a_killed_client_left_is_put_back_by_what_comes_next(
 
 def test_a_restart_puts_it_back_by_itself(abandoned: Bench) -> None:
     """The note of it goes with it, so that nobody undoes it again."""
-    switch = abandoned.rig.power
+    switch = abandoned.rig.site.writer.power
     switch.cut()
     switch.restore()
     assert flush_log(abandoned) == 1
     abandoned.execute(f"set global {FLUSH} = 0")  # an administrator's own change
-    assert observable.restore_durability(abandoned.rig.engine) is None
+    assert observable.restore_durability(abandoned.rig.site.writer.engine) is None
     assert flush_log(abandoned) == 0
     assert "relaxed" not in tables(abandoned)
 

@@ -25,6 +25,7 @@ from dbcheck.witness.log import FrameLogReader
 from dbcheck.witness.url import open_witness
 from tests.kit.accounts import ACCOUNT, Least, connect, statements
 from tests.kit.accounts import new_least as new_least
+from tests.kit.nodes import site_of
 from tests.kit.operations import insert
 from tests.kit.rigs import SEED, Said, quick
 from tests.kit.servers import engine_of
@@ -187,9 +188,8 @@ def test_without_the_privilege_nothing_is_begun(
     switch = ManualSwitch(ManualPlan(), lambda text: None)
     with contextlib.closing(witness):
         rig = Rig(
-            least.engine(),
+            site_of(least.engine(), switch),
             witness,
-            switch,
             FrameLogReader(),
             Said(),
             tmp_path / "runs",

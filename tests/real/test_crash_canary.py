@@ -130,4 +130,7 @@ def test_a_cut_of_power_takes_the_row(kind: str, tmp_path: Path) -> None:
     with bench(LabSpec(kind), tmp_path) as here:
         started = here.cut_cycle()
         assert not started.manifest.no_canary
-        assert observable.canary(here.rig.engine, started.manifest.epoch) is False
+        assert (
+            observable.canary(here.rig.site.writer.engine, started.manifest.epoch)
+            is False
+        )

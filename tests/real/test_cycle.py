@@ -13,6 +13,7 @@ from dbcheck.core.table import LEDGER
 from dbcheck.core.verdict import Verdict
 from dbcheck.judge.item import ItemId, Standing
 from dbcheck.lab.spec import DriveSpec, LabSpec
+from tests.kit.nodes import at_the_cut, cut_of
 from tests.kit.rigs import ENGINES, FAMILIES, SEED, acked_ids, bench, listed_ids, quick
 
 pytestmark = pytest.mark.root
@@ -56,14 +57,14 @@ def test_an_honest_drive_passes_cut_after_cut(
             assert outcome.found is not None
             assert outcome.found.kept == outcome.found.confirmed > 100
             assert outcome.load is not None
-            assert outcome.load.cut is not None
+            assert at_the_cut(outcome.load).cut is not None
             assert outcome.load.gone == Gone.BROKEN
             assert standing(outcome, "since the checkpoint") is Standing.PRESENT
             assert standing(outcome, ItemId.NOT_RESTORED.value) is Standing.PRESENT
         assert outcome.found is not None
         assert outcome.found.earlier > 100  # the first cycle's rows, still there
         # What was read is what the server counts before the next cycle.
-        assert outcome.after.tables == here.rig.engine.prepare((LEDGER,))
+        assert outcome.after.tables == here.rig.site.writer.engine.prepare((LEDGER,))
 
 
 @EVERY_ENGINE
@@ -95,8 +96,7 @@ def test_a_fickle_drive_passes_until_it_lies(engine: str, tmp_path: Path) -> Non
     assert cycles[1].found.counts.keys() == {"missing-tail"}
     for outcome in cycles:
         assert outcome.load is not None
-        assert outcome.load.cut is not None
-        report = outcome.load.cut.report
+        report = cut_of(outcome.load).report
         assert report["flushes"] > 100
         assert (report["flushes_honoured"] > 100) == (outcome.verdict is Verdict.PASS)
 

@@ -30,6 +30,7 @@ from dbcheck.engines.postgresql.link import PostgresqlLink
 from dbcheck.engines.postgresql.session import PostgresqlSession
 from dbcheck.errors import CommitUnknown, EngineError
 from tests.kit.hostile import OK, MysqlPeer, PgPeer, hostile
+from tests.kit.nodes import site_of
 from tests.kit.operations import INSERTS
 from tests.kit.samples import MANIFEST
 from tests.kit.tables import MYSQL_TYPES
@@ -285,12 +286,13 @@ def test_more_rows_than_there_can_be(
         yield LEDGER, batch
         yield LEDGER, last
 
-    engine = SimpleNamespace(survivors=survivors)
+    target = "postgresql://u@h/d"
+    engine = SimpleNamespace(survivors=survivors, target=target)
     run = SimpleNamespace(load=lambda: SimpleNamespace(sent={1: sent}))
     manifest = replace(MANIFEST, tables={"ledger": TableFacts({1: before}, before)})
-    parts: list[Any] = [SimpleNamespace(engine=engine), run, manifest, None]
+    parts: list[Any] = [SimpleNamespace(site=site_of(engine)), run, manifest, None]
     batches = reading._Survivors(*parts)._batches()
     assert len(next(batches)[1]) == most
-    said = f"{MANIFEST.target} sends more than {most} rows"
+    said = f"{target} sends more than {most} rows"
     with pytest.raises(EngineError, match=re.escape(said)):
         next(batches)

@@ -23,6 +23,7 @@ from dbcheck.remote.ssh import SshHost, SshPipe
 from dbcheck.runs import RunFolder
 from dbcheck.witness.file import FileWitness
 from dbcheck.witness.log import FrameLogReader
+from tests.kit.nodes import site_of
 from tests.kit.partial_rig import RecordingListener
 from tests.kit.samples import LOAD, MANIFEST
 
@@ -171,7 +172,7 @@ def test_an_endless_log_fills_no_disk(
 
 def rig_of(witness: FileWitness, folder: Path) -> Rig:
     nothing: object = None
-    return Rig(nothing, witness, nothing, FrameLogReader(), RecordingListener(), folder)  # type: ignore[arg-type]
+    return Rig(site_of(nothing), witness, FrameLogReader(), RecordingListener(), folder)
 
 
 def test_a_log_of_unknown_length_leaves_half_of_what_is_free(tmp_path: Path) -> None:

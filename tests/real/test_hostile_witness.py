@@ -39,6 +39,7 @@ from dbcheck.witness.base import AgentWitness
 from dbcheck.witness.log import FrameLogReader
 from dbcheck.witness.url import open_witness
 from tests.kit.fake_engine import FakeEngine
+from tests.kit.nodes import having, host_after, site_of
 from tests.kit.partial_rig import RecordingListener
 from tests.kit.reports import printed, run_result
 from tests.kit.samples import FACTS, LOAD, MANIFEST
@@ -110,13 +111,15 @@ class Site:
         self, run: RunFolder, engine: Any = None, host: TargetHost | None = None
     ) -> Outcome:
         rig = Rig(
-            cast(Engine, engine or LossyEngine(lambda: None, FACTS.settings)),
+            site_of(
+                cast(Engine, engine or LossyEngine(lambda: None, FACTS.settings)),
+                cast(PowerSwitch, SimpleNamespace(failure=lambda: None)),
+                host=host,
+            ),
             self.witness,
-            cast(PowerSwitch, SimpleNamespace(failure=lambda: None)),
             FrameLogReader(),
             self.listener,
             self.runs,
-            host=host,
         )
         return reconcile_run(rig, run, run.manifest())
 
@@ -198,7 +201,7 @@ def test_a_record_of_any_text_is_no_traceback(site: Site) -> None:
 
 
 def test_a_manifest_that_was_changed_is_refused(site: Site) -> None:
-    site.write(manifest=replace(FIRST, target="postgresql://u@evil/d"))
+    site.write(manifest=having(FIRST, target="postgresql://u@evil/d"))
     with pytest.raises(
         WitnessError, match="manifest of run .* is not what this client"
     ):
@@ -210,7 +213,7 @@ def test_a_manifest_that_was_changed_is_refused(site: Site) -> None:
 def test_a_command_from_a_witness_is_not_passed_on(site: Site, known: bool) -> None:
     log = LogMaker(RUN)
     log.add_event({"event": CUT_EVENT})
-    site.write(log.data(), replace(FIRST, power="exec", restore_command=EVIL))
+    site.write(log.data(), having(FIRST, power="exec", restore_command=EVIL))
     if known:  # as the client's own
         clientkey.forget(RUN)
         clientkey.remember(ClientKey.draw(RUN, site.witness.manifest(RUN)))
@@ -247,7 +250,7 @@ def test_a_host_is_asked_about_no_file_that_a_witness_chose(
         host.facts(str(data)), str(tmp_path / "bystander" / BESIDE), "n", "", {}
     )
     before = replace(before, log_path=str(secret), log_marks={str(secret): (0, 0)})
-    site.write(manifest=replace(FIRST, host=before))
+    site.write(manifest=having(FIRST, host=before))
     engine = LossyEngine(lambda: None, FACTS.settings)
     engine.names = {"data_directory": str(data)}
     marked: list[str] = []
@@ -259,8 +262,7 @@ def test_a_host_is_asked_about_no_file_that_a_witness_chose(
     monkeypatch.setattr(host, "mark_log", mark)
     outcome = site.reconcile(site.recall(), engine, host)
     assert marked == []
-    assert outcome.after.host is not None
-    assert outcome.after.host.log is None
+    assert host_after(outcome.after).log is None
     assert not (outcome.run.path / "server.log").exists()
     assert (tmp_path / "bystander" / BESIDE).is_dir()
     assert to_values(outcome.result)["left_on_host"] is None
@@ -268,11 +270,10 @@ def test_a_host_is_asked_about_no_file_that_a_witness_chose(
     run = RunFolder.open(outcome.run.path)
     run.forget_survivors()
     ours = replace(before, canary_folder=str(tmp_path / "server" / BESIDE))
-    (run.path / "manifest.json").write_bytes(stored.to_bytes(replace(FIRST, host=ours)))
+    (run.path / "manifest.json").write_bytes(stored.to_bytes(having(FIRST, host=ours)))
     engine.server_log = str(secret)
     again = site.reconcile(run, engine, host)
-    assert again.after.host is not None
-    assert again.after.host.log is not None
+    assert host_after(again.after).log is not None
     assert marked == [str(secret)]
     assert not (tmp_path / "server" / BESIDE).exists()
 
@@ -282,7 +283,7 @@ def test_no_command_is_printed_with_folders_that_a_witness_chose(site: Site) -> 
     local = open_host("local:")
     before = HostBefore(local.facts("/tmp"), "/home", "n", "", {})
     local.close()
-    site.write(manifest=replace(FIRST, host=before))
+    site.write(manifest=having(FIRST, host=before))
     assert to_values(site.reconcile(site.recall()).result)["left_on_host"] is None
 
 
@@ -311,7 +312,7 @@ def test_a_witness_does_not_choose_who_is_sent_the_password(
     with socket.create_server(("127.0.0.1", 0)) as evil:
         evil.settimeout(0)
         url = f"postgresql://u@127.0.0.1:{evil.getsockname()[1]}/d?sslmode=disable"
-        site.write(manifest=replace(FIRST, target=url, witness="file:/elsewhere"))
+        site.write(manifest=having(FIRST, target=url, witness="file:/elsewhere"))
         flags = ["--witness", site.witness.url, "--wait", "1"]
         ran = dbcheck("reconcile", *flags, "--run", RUN, folder=tmp_path)
         assert ran[0] == 2

@@ -22,6 +22,7 @@ from dbcheck.witness.log import FrameLogReader
 from dbcheck.witness.url import open_witness
 from tests.kit.far_host import FarSshd, far_sshd
 from tests.kit.lab_access import connect
+from tests.kit.nodes import site_of
 from tests.kit.rigs import SEED, Said, quick
 from tests.kit.servers import NewServer
 
@@ -81,13 +82,15 @@ def test_a_witness_behind_a_forwarder_is_known_by_its_ids(
         for statement in (account.format(server.password), grant):
             _execute(server, statement.rstrip("; "))
         rig = Rig(
-            open_engine(url, server.password),
+            site_of(
+                open_engine(url, server.password),
+                ManualSwitch(ManualPlan(), lambda _: None),
+                host=host,
+            ),
             witness,
-            ManualSwitch(ManualPlan(), lambda _: None),
             FrameLogReader(),
             Said(),
             tmp_path / "runs",
-            host=host,
         )
         with pytest.raises(UsageError, match="the target's own host"):
             preflight(rig, quick(), SEED)

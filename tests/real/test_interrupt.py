@@ -7,7 +7,6 @@ import random
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from types import CodeType, FrameType
 from typing import Any
 
@@ -20,6 +19,7 @@ from dbcheck.engines.mysql import canary as mysql_canary
 from dbcheck.errors import DbcheckError
 from dbcheck.interrupt import led_to
 from tests.kit.labs import process_lab
+from tests.kit.nodes import with_node
 from tests.kit.rigs import FAMILIES, SEED, Bench, bench, quick
 
 FUNCTIONS = 60
@@ -72,7 +72,7 @@ def here(
     """A server without a drive, with its table."""
     folder = tmp_path_factory.mktemp("bench")
     with bench(process_lab(request.param), folder) as made:
-        made.rig.engine.prepare((LEDGER,))
+        made.rig.site.writer.engine.prepare((LEDGER,))
         yield made
 
 
@@ -84,17 +84,17 @@ def names(frame: FrameType | None) -> Iterator[str]:
 
 
 def look(here: Bench) -> None:
-    here.rig.engine.facts()
+    here.rig.site.writer.engine.facts()
 
 
 def relax(here: Bench) -> None:
-    observable.weaken_durability(here.rig.engine, process=True)
-    observable.restore_durability(here.rig.engine)
+    observable.weaken_durability(here.rig.site.writer.engine, process=True)
+    observable.restore_durability(here.rig.site.writer.engine)
 
 
 def begin(here: Bench) -> None:
     """Without canaries: they write on until the process ends that was interrupted."""
-    preflight(replace(here.rig, host=None), quick(), SEED).log.close()
+    preflight(with_node(here.rig, host=None), quick(), SEED).log.close()
 
 
 def draw(function: CodeType) -> random.Random:

@@ -22,6 +22,7 @@ from dbcheck.lab.lab import missing
 from dbcheck.lab.spec import LabSpec
 from dbcheck.runs import RunFolder
 from tests.kit.loads import await_load, load_with_a_broken_session
+from tests.kit.nodes import with_node
 from tests.kit.rigs import FAMILIES, SEED, Bench, bench, quick
 
 SESSIONS = 4
@@ -76,7 +77,7 @@ class IdleSwitch(FreezingSwitch):
 
 def test_a_server_gone_silent_is_gone(here: Bench) -> None:
     limits = Limits(silence_s=1.0, return_s=60)
-    rig = replace(here.rig, power=FreezingSwitch(here), limits=limits)
+    rig = with_node(replace(here.rig, limits=limits), power=FreezingSwitch(here))
     outcome = run_cycle(rig, quick(sessions=SESSIONS), SEED)
     assert outcome.load is not None
     assert (outcome.load.gone, outcome.load.in_flight) == (Gone.SILENT, SESSIONS)
@@ -106,7 +107,7 @@ def test_a_run_is_not_judged_by_the_log_of_another(here: Bench, tmp_path: Path) 
 
 
 def test_a_cut_that_did_not_cut_is_no_pass(here: Bench) -> None:
-    rig = replace(here.rig, power=IdleSwitch(here))
+    rig = with_node(here.rig, power=IdleSwitch(here))
     outcome = run_cycle(rig, quick(), SEED)
     assert outcome.load is not None
     assert outcome.load.gone == Gone.NEVER

@@ -20,6 +20,7 @@ from dbcheck.campaign.rig import Rig
 from dbcheck.core.cut import Cut
 from dbcheck.core.depth import Completed, Counted
 from dbcheck.core.server import ServerFacts
+from dbcheck.core.site import ONLY_NODE
 from dbcheck.errors import EngineError, LoadError, RunWriteError, WitnessError
 from dbcheck.load.group import END_S, GroupResult, SessionGroup, Snapshot
 from dbcheck.load.load import Load
@@ -30,6 +31,7 @@ from dbcheck.report.progress import PlainProgress
 from dbcheck.runs import RunFolder
 from dbcheck.witness.log import FrameLogReader
 from dbcheck.witness.url import open_witness
+from tests.kit.nodes import at_the_cut, site_of, with_node
 from tests.kit.samples import MANIFEST
 
 
@@ -73,9 +75,8 @@ def rig(tmp_path: Path) -> Iterator[Rig]:
     """A rig with a real witness, whose server and switch nobody needs."""
     witness = open_witness(f"file:{tmp_path}/witness", volatile=True)
     yield Rig(
-        cast(Engine, SilentEngine()),
+        site_of(cast(Engine, SilentEngine()), cast(PowerSwitch, None)),
         witness,
-        cast(PowerSwitch, None),
         FrameLogReader(),
         PlainProgress(Console(quiet=True)),
         tmp_path / "runs",
@@ -89,7 +90,7 @@ def started(rig: Rig) -> Iterator[Started]:
     run = RunFolder.create(rig.runs, MANIFEST)
     log = rig.witness.create(MANIFEST.run_id, stored.to_bytes(MANIFEST))
     with contextlib.closing(log):
-        yield Started(run, MANIFEST, MANIFEST.plan(), log, None)
+        yield Started(run, MANIFEST, MANIFEST.plan(), log, {})
 
 
 @pytest.mark.parametrize("interrupts", [1, 2, 3])
@@ -174,11 +175,11 @@ def test_whether_the_host_outlived_the_load_is_stored(
     rig: Rig, started: Started, monkeypatch: pytest.MonkeyPatch, answered: bool
 ) -> None:
     monkeypatch.setattr(loading, "groups_of", lambda *_: [EndedGroup(broken(1))])
-    asked = replace(rig, host=cast(TargetHost, Gone()))
+    asked = with_node(rig, host=cast(TargetHost, Gone()))
     canaries = HostCanaries(Stopped(answered=answered), (None,))
-    begun = replace(started, canaries=canaries)
+    begun = replace(started, canaries={ONLY_NODE: canaries})
     record = load_until_cut(asked, begun, Cutter(asked, begun))
-    assert record.host_lived is answered
+    assert at_the_cut(record).host_lived is answered
 
 
 class Held:
@@ -203,7 +204,7 @@ def test_a_canary_lost_between_the_prompt_and_the_hand_is_noticed(
     """A switch cuts at once: what is closed after that, the cut closed."""
     session = Held()
     cutter = Cutter(rig, replace(started, held=session))
-    cutter.cut = cut
+    cutter.cuts = {ONLY_NODE: cut}
     session.lives = False
     cutter.check_held()
     started.log.close()

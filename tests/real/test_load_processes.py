@@ -27,6 +27,7 @@ from dbcheck.witness.url import open_witness
 from dbcheck.witness.window import WindowLimits
 from tests.kit.labs import process_lab, workers_of
 from tests.kit.loads import await_load, load_with_a_broken_session
+from tests.kit.nodes import having, with_node
 from tests.kit.rigs import FAMILIES, SEED, Bench, bench, quick
 from tests.kit.users import User
 from tests.kit.waiting import wait_until
@@ -104,8 +105,8 @@ def test_a_process_that_dies_ends_the_load_with_its_name(here: Bench) -> None:
     killing.join()
     assert f"process {died[0]}" in str(caught.value)
     assert workers_of(os.getpid()) == []
-    here.rig.power.cut()
-    here.rig.power.restore()
+    here.rig.site.writer.power.cut()
+    here.rig.site.writer.power.restore()
     outcome = here.judge(started)
     # What it had sent died with it: its rows are no strangers, and there is no PASS.
     assert outcome.load is None
@@ -126,9 +127,9 @@ def test_a_process_that_cannot_connect_says_why(here: Bench) -> None:
 @ONE_SERVER
 def test_a_process_that_reaches_another_server_says_so(here: Bench) -> None:
     started = preflight(here.rig, shared(here.engine), SEED)
-    before = started.manifest.before
+    before = started.manifest.writer.facts
     other = replace(before, started_us=before.started_us - 10**6)
-    started = replace(started, manifest=replace(started.manifest, before=other))
+    started = replace(started, manifest=having(started.manifest, facts=other))
     with pytest.raises(OtherServer, match="it started 1 s later"):
         here.loading(started)
     assert workers_of(os.getpid()) == []
@@ -136,7 +137,7 @@ def test_a_process_that_reaches_another_server_says_so(here: Bench) -> None:
 
 @ONE_SERVER
 def test_no_secret_is_in_the_arguments_of_a_process(here: Bench) -> None:
-    rig = replace(here.rig, host=None)
+    rig = with_node(here.rig, host=None)
     started = preflight(rig, shared(here.engine), SEED)
     load = Load(groups_of(rig, started), 60)
     load.begin()
@@ -161,7 +162,7 @@ def test_in_lockstep_each_ack_is_confirmed_before_the_next_is_sent(
         rig = replace(here.rig, witness=witness)
         started = preflight(rig, shared(here.engine), SEED)
         load = load_until_cut(rig, started, Cutter(rig, started))
-        rig.power.restore()
+        rig.site.writer.power.restore()
         outcome = reconcile_run(rig, started.run, started.manifest)
     assert outcome.verdict is Verdict.PASS, outcome.judgement
     assert all(window.acks <= SESSIONS for window in load.windows)

@@ -25,6 +25,7 @@ from dbcheck.lab.storage.drive import DriveStorage
 from dbcheck.witness.log import FrameLogReader
 from dbcheck.witness.url import open_witness
 from tests.kit.drive_mounts import own_mounts as own_mounts
+from tests.kit.nodes import site_of
 from tests.kit.rigs import SEED, Said, quick
 from tests.kit.servers import SERVERS, engine_of, skip_without_server
 from tests.planted.site import HandSwitch, copy_folder
@@ -133,15 +134,13 @@ def rig_on(engine: str, folder: Path, log: DriveSpec | None) -> Iterator[Rig]:
             contextlib.closing(open_host("local:")) as host,
         ):
             yield Rig(
-                engine_of(disks.server),
+                site_of(engine_of(disks.server), DiskSwitch(disks), host=host),
                 witness,
-                DiskSwitch(disks),
                 FrameLogReader(),
                 Said(),
                 folder / "runs",
                 Limits(silence_s=3.0, cut_s=4.0, return_s=60),
                 lab={"rung": "drive"},
-                host=host,
             )
         assert not list(base.rglob("*dbcheck-canary*"))
     finally:

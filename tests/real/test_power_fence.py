@@ -10,6 +10,7 @@ import pytest
 
 from dbcheck.campaign.cycle import run_cycle
 from dbcheck.core.cut import PowerState
+from dbcheck.core.site import ONLY_NODE
 from dbcheck.core.verdict import Verdict
 from dbcheck.errors import PowerError, UsageError
 from dbcheck.lab.process import Process
@@ -17,6 +18,7 @@ from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.power.kinds.fence import FencePlan, FenceSwitch
 from dbcheck.secret import Secret
 from tests.kit import fence_lab
+from tests.kit.nodes import cut_of, with_node
 from tests.kit.rigs import SEED, bench, quick
 from tests.kit.waiting import wait_until
 
@@ -124,14 +126,13 @@ def test_cuts_by_an_agent_are_cuts(
     with bench(LabSpec("postgresql", drive=drive), tmp_path) as here:
         agent = str(fence_lab.install(tmp_path))
         device = FencePlan(agent, {"plug": here.lab.name}, off_s=0.5)
-        rig = replace(here.rig, power=FenceSwitch(device))
+        rig = with_node(here.rig, power=FenceSwitch(device))
         outcome = run_cycle(rig, quick(), SEED)
         assert outcome.verdict is verdict, outcome.judgement
         load = outcome.run.load()
         assert load is not None
-        assert load.cut is not None
-        assert load.cut.report["off_s"] == 0.5
+        assert cut_of(load).report["off_s"] == 0.5
         measured = outcome.run.restore()
         assert measured is not None
-        assert (measured.off_s or 0) >= 0.5
-        assert outcome.manifest.power == "fence"
+        assert (measured.off_s[ONLY_NODE] or 0) >= 0.5
+        assert outcome.manifest.writer.power == "fence"

@@ -21,7 +21,7 @@ from dbcheck.campaign.outcome import Outcome
 from dbcheck.campaign.rig import Rig
 from dbcheck.cli.reconcile_server import _recalled
 from dbcheck.core.history import Ack
-from dbcheck.core.records import AfterRecord, Manifest, StoredRows
+from dbcheck.core.records import Manifest, StoredRows
 from dbcheck.core.table import LEDGER, TableFacts
 from dbcheck.core.verdict import Verdict
 from dbcheck.errors import (
@@ -40,6 +40,7 @@ from dbcheck.witness.base import AgentWitness
 from dbcheck.witness.log import FrameLogReader
 from dbcheck.witness.url import open_witness
 from tests.kit.fake_engine import ACKED, FakeEngine
+from tests.kit.nodes import after_of, site_of
 from tests.kit.samples import FACTS, LOAD, MANIFEST
 
 NO_ROWS = {LEDGER.name: StoredRows(0, hashlib.sha256().hexdigest())}
@@ -78,9 +79,11 @@ class Site:
     ) -> Outcome:
         """Read the rows and judge, as far as the witness allows."""
         rig = Rig(
-            cast(Engine, FakeEngine(reading, settings)),
+            site_of(
+                cast(Engine, FakeEngine(reading, settings)),
+                cast(PowerSwitch, SimpleNamespace(failure=lambda: None)),
+            ),
             cast(Witness, FailingWitness(self.witness, reads)),
-            cast(PowerSwitch, SimpleNamespace(failure=lambda: None)),
             FrameLogReader(),
             PlainProgress(Console(quiet=True)),
             self.run.path.parent,
@@ -213,7 +216,7 @@ def test_a_table_that_is_not_opened_fails_only_if_the_log_names_its_damage(
         assert later.found.kept == ACKED
 
 
-DEAD = AfterRecord(None, "PANIC: no checkpoint", NO_ROWS, None)
+DEAD = after_of(None, failure="PANIC: no checkpoint", survivors=NO_ROWS)
 
 
 @pytest.mark.parametrize("slept_s", [0, 3, -3])

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,6 +17,7 @@ from dbcheck.cli import FAILED, PASS
 from dbcheck.lab.ssh.sshd import Sshd
 from dbcheck.runs import RunFolder
 from tests.fuzz.on_sql import greeting, message, server_of
+from tests.kit.nodes import having
 from tests.kit.reports import EVIL, is_harmless
 from tests.kit.stored_run import manifest, stored_run
 from tests.kit.witnesses import running_sshd
@@ -26,6 +26,7 @@ AGENT = """\
 import json, sys
 from dbcheck.remote import wire
 sys.path.insert(0, {tests!r})
+from tests.kit.nodes import having
 from tests.kit.reports import EVIL
 kind, answer = {answer}
 payload = json.dumps(answer).encode()
@@ -154,14 +155,14 @@ def test_a_switch_that_answers_with_escapes(tmp_path: Path) -> None:
 
 
 def test_a_stored_run_that_holds_escapes(tmp_path: Path) -> None:
-    forged = replace(manifest(), target=EVIL, witness=EVIL, power=EVIL)
+    forged = having(manifest(), target=EVIL, witness=EVIL, power=EVIL)
     run = stored_run(RunFolder.create(tmp_path, forged))
     said = said_by(tmp_path, "reconcile", str(run.path), "--offline", code=PASS)
     assert r"\x1b[2J\x1b]52;c;cm0gLXJmIH4=" in said
 
 
 def test_a_letter_that_the_terminal_lacks_is_shown_as_an_escape(tmp_path: Path) -> None:
-    run = stored_run(RunFolder.create(tmp_path, replace(manifest(), target="\u00e9")))
+    run = stored_run(RunFolder.create(tmp_path, having(manifest(), target="\u00e9")))
     done = subprocess.run(
         (sys.executable, "-m", "dbcheck", "reconcile", str(run.path), "--offline"),
         cwd=tmp_path,

@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,12 +16,14 @@ from dbcheck.campaign.folder import CampaignFolder
 from dbcheck.campaign.judging import judge_run
 from dbcheck.campaign.outcome import Outcome
 from dbcheck.core.cut import PowerState
+from dbcheck.core.site import ONLY_NODE
 from dbcheck.core.verdict import CycleVerdict, Verdict
 from dbcheck.errors import PowerError
 from dbcheck.judge.item import Standing
 from dbcheck.power.kinds.exec import ExecPlan, ExecSwitch
 from dbcheck.runs import RunFolder
 from tests.kit.labs import process_lab
+from tests.kit.nodes import at_the_cut, with_node
 from tests.kit.rigs import SEED, Bench, bench, plan, quick
 from tests.kit.waiting import wait_until
 from tests.real.hold_client import programs
@@ -67,14 +68,14 @@ def require_doubt(outcome: Outcome, said: str) -> None:
 
 
 def test_a_whole_time_passes_and_is_kept(here: Bench, tmp_path: Path) -> None:
-    rig = replace(here.rig, power=programs(here.lab.name, 0.5, tmp_path))
+    rig = with_node(here.rig, power=programs(here.lab.name, 0.5, tmp_path))
     outcome = run_cycle(rig, quick(), SEED)
     assert outcome.verdict is Verdict.PASS, outcome.judgement
     names = {item.id.value: item.standing for item in outcome.judgement.items}
     assert names["time without power"] is Standing.PRESENT
     measured = outcome.run.restore()
     assert measured is not None
-    assert (measured.off_s or 0) >= 0.5
+    assert (measured.off_s[ONLY_NODE] or 0) >= 0.5
     (outcome.run.path / "restore.json").unlink()
     again = judge_run(outcome.run, here.rig.reader)
     require_doubt(again, "not measured (0.5 s intended)")
@@ -91,11 +92,12 @@ def test_a_time_cut_short_by_interrupts_is_no_pass(
             return client.poll() is not None
 
         wait_until(ended, "the client has ended")
-    assert here.rig.power.state() is PowerState.ON
+    assert here.rig.site.writer.power.state() is PowerState.ON
     measured = run.restore()
     assert measured is not None
-    assert measured.off_s is not None
-    assert measured.off_s < 900
+    off_s = measured.off_s[ONLY_NODE]
+    assert off_s is not None
+    assert off_s < 900
     require_doubt(settled(here, run), "the server answered again ")
 
 
@@ -105,9 +107,9 @@ def test_a_client_killed_meanwhile_is_followed_by_a_whole_time(
     client, run = begun(here, campaign, LONG_S)
     with client:
         client.kill()
-    assert here.rig.power.state() is PowerState.OFF
+    assert here.rig.site.writer.power.state() is PowerState.OFF
     power = programs(here.lab.name, LONG_S, campaign.path.parent)
-    rig = replace(here.rig, power=power)
+    rig = with_node(here.rig, power=power)
     assert run_campaign(rig, campaign).cuts == 1
     (cycle,) = campaign.cycles()
     assert (cycle.run, cycle.verdict, cycle.settled) == (
@@ -117,7 +119,7 @@ def test_a_client_killed_meanwhile_is_followed_by_a_whole_time(
     )
     measured = run.restore()
     assert measured is not None
-    assert (measured.off_s or 0) >= LONG_S
+    assert (measured.off_s[ONLY_NODE] or 0) >= LONG_S
 
 
 def test_power_that_somebody_gave_back_is_no_pass(
@@ -126,7 +128,7 @@ def test_power_that_somebody_gave_back_is_no_pass(
     client, run = begun(here, campaign, 900)
     with client:
         client.kill()
-    here.rig.power.restore()
+    here.rig.site.writer.power.restore()
     assert run.restore() is None
     require_doubt(settled(here, run), "less than the 900 s intended")
 
@@ -142,12 +144,12 @@ def test_a_switch_that_cuts_and_then_fails_leaves_a_run_to_judge(here: Bench) ->
         )
     )
     with pytest.raises(PowerError, match="exited with 1"):
-        run_cycle(replace(here.rig, power=power), quick(), SEED)
+        run_cycle(with_node(here.rig, power=power), quick(), SEED)
     (folder,) = here.rig.runs.iterdir()
     run = RunFolder.open(folder)
     load = run.load()
     assert load is not None
-    assert load.cut is None
+    assert at_the_cut(load).cut is None
     assert "on fire" in load.cut_failed
     # Stored, so that a later client does not expect the power to be off.
     assert run.restore() is not None
@@ -165,7 +167,7 @@ def test_power_that_does_not_come_back_is_told_beside_what_ended_the_cycle(
     stuck = ("sh", "-c", "echo stuck; exit 1")
     power = ExecSwitch(ExecPlan(cut=("false",), restore=stuck))
     with pytest.raises(PowerError, match="the cut command exited with 1"):
-        run_cycle(replace(here.rig, power=power), quick(), SEED)
+        run_cycle(with_node(here.rig, power=power), quick(), SEED)
     told = "failed: the restore command exited with 1, output: stuck"
     assert told in here.said.text
     assert "after an error: the power is restored" in here.said.text

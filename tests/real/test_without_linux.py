@@ -44,6 +44,7 @@ from dbcheck.cli.lab_rig import lab_rig
 from dbcheck.lab.lab import Lab
 from dbcheck.load.poller import open_poller
 from dbcheck.witness.url import open_witness
+from tests.kit.nodes import with_node
 from tests.kit.rigs import Said, quick
 
 name, witness, folder, processes = sys.argv[1:]
@@ -51,7 +52,7 @@ rig = lab_rig(Lab.find(name), Said(), Path(folder) / "runs", Limits(return_s=60)
 if witness == "file":
     rig.witness.close()
     there = open_witness(f"file:{{folder}}/acks", volatile=True)
-    rig = replace(rig, witness=there, host=None)
+    rig = with_node(replace(rig, witness=there), host=None)
 outcome = run_cycle(rig, replace(quick(), processes=int(processes)), {SEED})
 rig.witness.close()
 print(json.dumps([

@@ -26,6 +26,7 @@ from dbcheck.remote.ssh import SshHost
 from tests.kit.far_host import far_sshd
 from tests.kit.lab_access import children
 from tests.kit.labs import process_lab, workers_of
+from tests.kit.nodes import with_node
 from tests.kit.rigs import SEED, Bench, bench, quick
 from tests.kit.waiting import wait_until
 from tests.kit.witnesses import Place, is_agent
@@ -108,7 +109,7 @@ def test_a_witness_that_is_never_heard_again_before_the_cut_proves_nothing(
             signal_all(place.agents(), signal.SIGSTOP)
             wait_until(lambda: started.log.behind_s() > 1.3, "it lags")
 
-        rig = replace(here.rig, power=Late(here.rig.power, stop))
+        rig = with_node(here.rig, power=Late(here.rig.site.writer.power, stop))
         ending = threading.Thread(target=_end_agents_after_the_cut, args=(here, place))
         ending.start()
         outcome = finish_cycle(rig, started)

@@ -143,7 +143,8 @@ def make(recipe: Recipe, out: Path) -> None:
             if not runs or not (runs[-1] / "after.json").is_file():
                 continue
             after = read(runs[-1] / "after.json")
-            gone = "table" if after["missing"] else "" if after["facts"] else "server"
+            back = of_node(after)["facts"]
+            gone = "table" if after["missing"] else "" if back else "server"
             verdict = judgement(runs[-1])["verdict"]
             sys.stderr.write(f"{recipe.options}: seed {seed} {verdict} {gone=}\n")
             right = (verdict, gone) == (recipe.wanted, recipe.gone)
@@ -152,6 +153,12 @@ def make(recipe: Recipe, out: Path) -> None:
                     keep(run, out / name)
                 return
     raise SystemExit(f"no seed up to {TRIES} shows {recipe}")
+
+
+def of_node(record: dict[str, Any]) -> dict[str, Any]:
+    """Return what *record* holds of its only node; before format 6, all of it."""
+    node: dict[str, Any] = next(iter(record.get("nodes", {}).values()), record)
+    return node
 
 
 def began_us(run: Path) -> int:
@@ -189,7 +196,7 @@ def shortened(values: dict[str, Any]) -> dict[str, Any]:
 
     MySQL dumps a damaged page a hundred times.
     """
-    log = (values.get("host") or {}).get("log") or {}
+    log = (of_node(values).get("host") or {}).get("log") or {}
     if len(log.get("text", "")) > LOG_CHARACTERS:
         lines: dict[str, str] = {}
         for line in log["text"].split("\n"):
@@ -242,7 +249,7 @@ def literals(run: Path) -> dict[str, str]:
         f"{getpass.getuser()}@": "user@",
     }
     for record in ("manifest.json", "after.json"):
-        host = read(run / record).get("host") or {}
+        host = of_node(read(run / record)).get("host") or {}
         addresses = (host.get("facts") or {}).get("addresses", ())
         for number, address in enumerate(sorted(addresses), 1):
             names.setdefault(address, f"198.51.100.{number}")  # RFC 5737
@@ -366,7 +373,9 @@ def lost_client(run: Path) -> bool:
 def not_restarted(run: Path) -> bool:
     """Have the server answer with the start that it had before the cut."""
     after = read(run / "after.json")
-    after["facts"]["started_us"] = read(run / "manifest.json")["before"]["started_us"]
+    manifest = read(run / "manifest.json")
+    before = manifest.get("before") or of_node(manifest)["facts"]
+    of_node(after)["facts"]["started_us"] = before["started_us"]
     write(run / "after.json", after)
     return True
 

@@ -13,6 +13,7 @@ import msgspec
 
 from dbcheck.cli.lab_cycles import lab_cycles
 from dbcheck.errors import DbcheckError
+from tests.kit.nodes import at_the_cut
 from tests.kit.rigs import Said
 from tests.soak.case import Case, complaint, keeps
 
@@ -93,7 +94,7 @@ def _cuts(case: Case, number: int, folder: Path) -> Result:
         for outcome in cycles:
             name = outcome.verdict.name
             verdicts[name] = verdicts.get(name, 0) + 1
-            cut = outcome.load.cut if outcome.load else None
+            cut = at_the_cut(outcome.load).cut if outcome.load else None
             if cut is None:
                 wrong.append("there was no cut")
                 continue

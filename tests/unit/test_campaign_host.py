@@ -12,15 +12,14 @@ from dbcheck.campaign.host import ask_host
 from dbcheck.core.datadir import DataNames
 from dbcheck.core.depth import Remains
 from dbcheck.core.places import Place
-from dbcheck.core.records import Manifest
 from dbcheck.core.target import HostAfter, LogMarks, LogTail, TargetFacts
 from dbcheck.errors import HostError
 from dbcheck.ports.host import Canaries
 from tests.kit.host_samples import BEFORE, FACTS
-from tests.kit.partial_rig import RecordingListener, rig_of
+from tests.kit.partial_rig import RecordingListener, node_of
 from tests.kit.samples import MANIFEST
 
-ASKED: Manifest = replace(MANIFEST, host=BEFORE)
+ASKED = replace(MANIFEST.writer, host=BEFORE)
 REMAINS = Remains("", (), 1, (), 1)
 TAIL = LogTail("interrupted", False, False)
 RECORD = "wtmp records the shutdown"
@@ -92,7 +91,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def ask(host: Booting) -> tuple[HostAfter | None, RecordingListener]:
     listener = RecordingListener()
-    return ask_host(rig_of(listener, host=host), ASKED), listener
+    return ask_host(node_of(host=host), listener, ASKED), listener
 
 
 def test_a_host_that_lets_us_in_is_asked_at_once() -> None:

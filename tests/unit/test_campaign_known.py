@@ -16,12 +16,12 @@ from dbcheck.campaign.known import NOTHING_KNOWN, Known
 from dbcheck.campaign.reading import DIFFERENT_MAX
 from dbcheck.core.cut import SwitchKind
 from dbcheck.core.earlier import EpochTotals
-from dbcheck.core.records import AfterRecord
 from dbcheck.core.server import ServerFacts
 from dbcheck.core.table import TableFacts, TableSpec
 from dbcheck.errors import TargetChanged
 from dbcheck.runs import RunFolder
 from tests.kit.cycles import record, records_of
+from tests.kit.nodes import after_of, having, with_node
 from tests.kit.partial_rig import Parts, RecordingListener, rig_of, rig_with
 from tests.kit.samples import FACTS, MANIFEST, PLAN
 
@@ -84,11 +84,11 @@ def test_what_is_left_is_counted_as_the_server_counts_it() -> None:
 def test_the_next_cycle_is_compared_with_the_last_reading() -> None:
     """What counts is what the last reading left, whatever its cycle came to."""
     less = TableFacts({7: 4}, 8, {7: 90})
-    read = AfterRecord(FACTS, "", {}, None, tables={TABLE: less})
+    read = after_of(FACTS, tables={TABLE: less})
     known = Known(A, "before", ALL_LEFT).with_run(MANIFEST, read)
     assert (known.run, known.tables) == (MANIFEST.run_id, {TABLE: less})
     known.require_rows(TABLE, less)
-    assert known.with_run(MANIFEST, AfterRecord(FACTS, "", {}, None)) == known
+    assert known.with_run(MANIFEST, after_of(FACTS)) == known
 
 
 def test_what_a_reading_shows_of_the_rows() -> None:
@@ -105,7 +105,7 @@ def test_what_a_reading_shows_of_the_rows() -> None:
 
 
 def test_what_a_reading_found_changed_is_known_when_resumed(tmp_path: Path) -> None:
-    read = AfterRecord(FACTS, "", {}, None, tables={TABLE: LEFT})
+    read = after_of(FACTS, tables={TABLE: LEFT})
     folder = CampaignFolder.create(tmp_path / "c", PLAN)
     folder.write_known(NOTHING_KNOWN.with_run(MANIFEST, read, {TABLE: [3]}))
     marked = folder.known().of_table(TABLE, LEFT)
@@ -113,8 +113,8 @@ def test_what_a_reading_found_changed_is_known_when_resumed(tmp_path: Path) -> N
 
 
 def test_a_name_that_was_read_later_is_known_as_well() -> None:
-    after = AfterRecord(FACTS, "", {}, None)
-    nameless = replace(MANIFEST, before=replace(FACTS, identity={"database": "d"}))
+    after = after_of(FACTS)
+    nameless = having(MANIFEST, facts=replace(FACTS, identity={"database": "d"}))
     known = NOTHING_KNOWN.with_run(nameless, after).with_run(MANIFEST, after)
     with pytest.raises(TargetChanged, match="system_identifier was 1 and is 2"):
         known.require_same("postgresql://h/d", replace(FACTS, identity=B))
@@ -142,8 +142,10 @@ class Server(Parts):
 
 
 def began(server: Server, known: Known, runs: Path) -> None:
-    power: Any = SimpleNamespace(kind=SwitchKind.LAB, cut_class=MANIFEST.cut_class)
-    rig = replace(rig_with(server, runs), power=power)
+    power: Any = SimpleNamespace(
+        kind=SwitchKind.LAB, cut_class=MANIFEST.writer.cut_class
+    )
+    rig = with_node(rig_with(server, runs), power=power)
     preflight.preflight(rig, MANIFEST.workload, 1, known=known)
 
 
@@ -172,7 +174,7 @@ def test_missing_rows_end_a_campaign_and_end_it_again_when_resumed(
     folder.write_known(Known(A, "", ALL_LEFT))
     power: Any = SimpleNamespace(attended=False)
     engine: Any = SimpleNamespace(checkpoint=lambda: None)
-    rig = replace(rig_of(RecordingListener(), engine=engine), power=power)
+    rig = with_node(rig_of(RecordingListener(), engine=engine), power=power)
 
     def run_cycle(*given: Any) -> Any:
         given[-1].require_rows(TABLE, TableFacts({}, 0))
@@ -190,7 +192,7 @@ def test_what_a_run_showed_is_kept_in_the_folder(tmp_path: Path) -> None:
     folder = CampaignFolder.create(tmp_path / "campaign", PLAN)
     assert folder.known() == NOTHING_KNOWN
     run = RunFolder.create(folder.runs, MANIFEST)
-    run.write_after(AfterRecord(FACTS, "", {}, None, tables={TABLE: LEFT}))
+    run.write_after(after_of(FACTS, tables={TABLE: LEFT}))
     known = folder.known().with_run(run.manifest(), run.after())
     folder.write_known(known)
     assert folder.known() == known == Known(A, MANIFEST.run_id, ALL_LEFT)

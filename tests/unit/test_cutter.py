@@ -18,6 +18,7 @@ from dbcheck.core.moments import Moment, Stratum
 from dbcheck.errors import EngineError, PowerError
 from dbcheck.limits import BEHIND_S
 from dbcheck.load.load import Load
+from tests.kit.nodes import site_of
 from tests.kit.waiting import wait_until
 
 DUE_S = 1.0
@@ -44,7 +45,7 @@ class Quiet:
 @pytest.fixture
 def cutter() -> Cutter:
     quiet: Any = Quiet()
-    rig = SimpleNamespace(engine=quiet, power=quiet, listener=quiet)
+    rig = SimpleNamespace(site=site_of(quiet, quiet), listener=quiet)
     workload = SimpleNamespace(cut_after_s=(DUE_S, DUE_S))
     manifest = SimpleNamespace(seed=1, workload=workload, moment=None)
     started = SimpleNamespace(manifest=manifest, log=quiet, held=None)
@@ -102,7 +103,7 @@ REFUSED = "must be superuser to do CHECKPOINT"
 
 def in_checkpoint(parts: Any, refused: str = "") -> Cutter:
     """A cut that is to come within a checkpoint."""
-    rig = SimpleNamespace(engine=parts, power=parts, listener=parts)
+    rig = SimpleNamespace(site=site_of(parts, parts), listener=parts)
     drawn = Moment(1, Stratum.CHECKPOINT, DUE_S, 0.05)
     manifest = SimpleNamespace(
         seed=1, workload=SimpleNamespace(cut_after_s=(DUE_S, DUE_S)), moment=drawn
@@ -166,7 +167,7 @@ class Held:
 def test_sessions_that_were_held_have_gone_on_before_the_load_can_end() -> None:
     """What ends the load closes what the sessions are told to go on by."""
     parts: Any = Failing()
-    rig = SimpleNamespace(engine=parts, power=parts, listener=parts)
+    rig = SimpleNamespace(site=site_of(parts, parts), listener=parts)
     drawn = Moment(1, Stratum.HOLD, DUE_S, 0.05)
     manifest = SimpleNamespace(
         seed=1, workload=SimpleNamespace(cut_after_s=(DUE_S, DUE_S)), moment=drawn

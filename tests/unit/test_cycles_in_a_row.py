@@ -22,6 +22,7 @@ from dbcheck.core.verdict import Verdict
 from dbcheck.judge.verdict import Judgement
 from dbcheck.runs import RunFolder
 from dbcheck.witness.log import FrameLogReader
+from tests.kit.nodes import with_node
 from tests.kit.partial_rig import RecordingListener, rig_of
 from tests.kit.stored_run import manifest, stored_run
 
@@ -55,7 +56,7 @@ def test_a_control_knows_what_the_one_before_it_left(
     cycle = noting(known, replace(outcome, judgement=chance))
     monkeypatch.setattr(control, "run_control", cycle)
     power: Any = SimpleNamespace(attended=False)
-    rig = replace(rig_of(RecordingListener()), power=power)
+    rig = with_node(rig_of(RecordingListener()), power=power)
     assert len(list(control.run_controls(rig, manifest().workload, 1))) == 3
     assert [each.tables.get("ledger") for each in known] == [None, LEFT, LEFT]
 

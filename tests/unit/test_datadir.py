@@ -14,7 +14,7 @@ from dbcheck.core.datadir import DataNames, other_data, unmarked
 from dbcheck.core.server import ServerFacts
 from dbcheck.errors import HostError
 from dbcheck.hosts.agent.data import data_names
-from tests.kit.partial_rig import RecordingListener, rig_of
+from tests.kit.partial_rig import RecordingListener, node_of
 
 STARTED_S = 1_700_000_000
 NAMES = DataNames(
@@ -146,7 +146,7 @@ def test_a_host_with_other_data_is_refused_before_anything_runs_there(
     server = ServerFacts("p", "1", identity, STARTED_S * 1_000_000, 0, 0, {})
     engine = Marking(mark)
     host = cast(object, Elsewhere(names))
-    rig = rig_of(RecordingListener(), engine=engine, host=host)
+    node = node_of(engine, host)
     with pytest.raises(HostError, match="/d on the target's host is not the data"):
-        inspect_host(rig, server)
+        inspect_host(node, RecordingListener(), server)
     assert engine.marked is marked

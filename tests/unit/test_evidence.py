@@ -24,6 +24,7 @@ from dbcheck.judge.server import restarted, same_server, same_settings, same_tab
 from dbcheck.judge.verdict import judge_rows, judge_unrecoverable
 from dbcheck.judge.witness import witness_at_the_cut
 from tests.kit.cases import case, loaded, of_servers
+from tests.kit.nodes import having
 from tests.kit.samples import CLEAN, FACTS
 
 GOOD = loaded()
@@ -88,7 +89,7 @@ def tables(before: Mapping[str, str], after: Mapping[str, str]) -> list[Item]:
             id="the witness failed first",
         ),
         pytest.param(
-            dataclasses.replace(GOOD, cut=None),
+            having(GOOD, cut=None),
             Standing.ABSENT,
             id="it went by itself",
         ),
@@ -106,7 +107,7 @@ def tables(before: Mapping[str, str], after: Mapping[str, str]) -> list[Item]:
             id="last ack just younger than a second",
         ),
         pytest.param(
-            dataclasses.replace(GOOD, cut=None, cut_failed="it did not answer"),
+            having(GOOD, cut=None, cut_failed="it did not answer"),
             Standing.NOT_OBSERVABLE,
             id="moment unknown",
         ),

@@ -17,6 +17,7 @@ from dbcheck.core.verdict import CycleVerdict
 from dbcheck.errors import RunFormatError
 from dbcheck.formats import FORMAT
 from dbcheck.runs import Recalled, RunFolder, read_manifest
+from tests.kit.nodes import at_the_cut
 from tests.kit.samples import MANIFEST, PLAN
 from tests.runs import make
 
@@ -85,7 +86,7 @@ def test_what_a_witness_holds_of_format_2_is_read(tmp_path: Path) -> None:
     assert run.manifest().sizes_by_epoch
     load = run.load()
     assert load is not None
-    assert load.host_lived is None
+    assert at_the_cut(load).host_lived is None
     assert json.loads((run.path / "load.json").read_bytes())["format"] == FORMAT
 
 

@@ -25,17 +25,18 @@ from dbcheck.judge.result import to_values
 from dbcheck.runs import RunFolder
 from dbcheck.witness.log import FrameLogReader
 from dbcheck.workload import load
+from tests.kit.nodes import at_the_cut, cut_of, having, host_after
 from tests.kit.stored_run import load_record, manifest, stored_run
 
-LOAD = replace(load_record(), canaries=None, gone=Gone.SILENT)  # no depth is known
+LOAD = having(load_record(), canaries=None, gone=Gone.SILENT)  # no depth is known
 LAST_US = LOAD.last_ack_us or 0
-BY_HAND = replace(LOAD, cut=Cut(None, None, {"off_s": 15.0}), gone_us=LAST_US)
+BY_HAND = having(LOAD, cut=Cut(None, None, {"off_s": 15.0}), gone_us=LAST_US)
 DARK_S = 40.0
 
 
 def switched(**report: object) -> LoadRecord:
     """What a switch that was told at the moment of the last ack reported."""
-    return replace(LOAD, cut=Cut(LAST_US, None, report))
+    return having(LOAD, cut=Cut(LAST_US, None, report))
 
 
 def judged(
@@ -53,25 +54,25 @@ def judged(
     found: the newest block of the canaries, 0 for what is stored.
     answered_s: from the last ack to the server's next answer.
     """
-    first = replace(first or manifest(), cut_class=cut)
+    first = having(first or manifest(), cut_class=cut)
     run = stored_run(RunFolder.create(folder, first))
     run.write_load(record)
     after = run.after()
-    assert after.host is not None
-    assert after.host.facts is not None
-    last_us = max(LAST_US, record.heard_us or 0)
+    host = host_after(after)
+    assert host.facts is not None
+    last_us = max(LAST_US, at_the_cut(record).heard_us or 0)
     heard_us = last_us + first.wall_us - first.clock_us
-    facts = replace(after.host.facts, uptime_s=60.0)
-    remains = after.host.remains
+    facts = replace(host.facts, uptime_s=60.0)
+    remains = host.remains
     if found:
         remains = Remains("", (), 1, (Ring(((1, found),)),), 8)
     wall_us = heard_us + int((dark_s + 60) * 1e6)
     answered_us = None if answered_s is None else LAST_US + int(answered_s * 1e6)
     run.write_after(
-        replace(
+        having(
             after,
             answered_us=answered_us,
-            host=replace(after.host, facts=facts, wall_us=wall_us, remains=remains),
+            host=replace(host, facts=facts, wall_us=wall_us, remains=remains),
         )
     )
     return judge_run(run, FrameLogReader())
@@ -114,7 +115,7 @@ def test_a_host_that_outlived_the_load_was_not_cut_by_a_switch_either(
     gone: Gone, tmp_path: Path
 ) -> None:
     """The server crashed while the switch was yet to act."""
-    record = replace(switched(off_s=15.0, off_seen=True), gone=gone, host_lived=True)
+    record = having(switched(off_s=15.0, off_seen=True), gone=gone, host_lived=True)
     outcome = judged(tmp_path, record, CutClass.AC)
     assert outcome.verdict is Verdict.INCONCLUSIVE
     found = item(outcome, "load at the cut")
@@ -157,7 +158,7 @@ def test_blocks_that_the_host_wrote_after_the_last_ack_show_a_later_cut(
     record = BY_HAND if by_hand else switched(off_s=15.0, off_seen=True)
     # Of 5 blocks one was reported, so two intervals are certain.
     canaries = Completed(Counted(9, 2), (Counted(1, 1),), LAST_US, int(beyond_s * 5e5))
-    record = replace(record, gone_us=LAST_US, canaries=canaries)
+    record = having(record, gone_us=LAST_US, canaries=canaries)
     outcome = judged(tmp_path, record, CutClass.AC, found=5)
     assert outcome.verdict is verdict, outcome.judgement
     found = item(outcome, "load at the cut")
@@ -183,7 +184,7 @@ def test_a_container_that_was_restarted_is_no_host_that_went_down(
 
 @pytest.mark.parametrize("assumed", [True, False])
 def test_a_class_that_nobody_declared_is_assumed(assumed: bool, tmp_path: Path) -> None:
-    first = replace(manifest(), class_assumed=assumed)
+    first = having(manifest(), class_assumed=assumed)
     outcome = judged(tmp_path, BY_HAND, CutClass.AC, first=first)
     assert outcome.verdict is Verdict.PASS
     (reason,) = outcome.judgement.reasons
@@ -196,10 +197,12 @@ def test_a_class_that_nobody_declared_is_assumed(assumed: bool, tmp_path: Path) 
 
 def test_an_unknown_boot_before_the_load_bounds_no_time_off(tmp_path: Path) -> None:
     first = manifest()
-    assert first.host is not None
-    unknown = replace(first.host, facts=replace(first.host.facts, boot_id=""))
+    assert first.writer.host is not None
+    unknown = replace(
+        first.writer.host, facts=replace(first.writer.host.facts, boot_id="")
+    )
     outcome = judged(
-        tmp_path, BY_HAND, CutClass.AC, dark_s=4.0, first=replace(first, host=unknown)
+        tmp_path, BY_HAND, CutClass.AC, dark_s=4.0, first=having(first, host=unknown)
     )
     assert "kernel started" not in " ".join(outcome.judgement.reasons)
 
@@ -231,7 +234,7 @@ def test_the_last_report_of_the_host_is_taken_to_date_a_cut_by_hand(
     later_s: float, standing: Standing, tmp_path: Path
 ) -> None:
     """A server that hung while its host lived on was idle when the power went."""
-    record = replace(BY_HAND, heard_us=LAST_US + int(later_s * 1e6))
+    record = having(BY_HAND, heard_us=LAST_US + int(later_s * 1e6))
     found = item(judged(tmp_path, record, CutClass.AC), "load at the cut")
     assert found.standing is standing
     assert f"{later_s:.3f} s" in found.reason
@@ -251,7 +254,7 @@ def test_a_server_that_went_before_the_hand_cut_is_no_pass(
     seen: dict[str, Any], words: str, heard_us: int | None, tmp_path: Path
 ) -> None:
     """The canaries end with the load, so their last report dates nothing then."""
-    record = replace(BY_HAND, heard_us=heard_us, **seen)
+    record = having(BY_HAND, heard_us=heard_us, **seen)
     outcome = judged(tmp_path, record, CutClass.AC)
     assert outcome.verdict is Verdict.INCONCLUSIVE
     found = item(outcome, "load at the cut")
@@ -345,9 +348,8 @@ def test_a_time_without_power_that_is_no_number_is_not_reached(
     run = stored_run(RunFolder.create(tmp_path, manifest()))
     load = run.load()
     assert load is not None
-    assert load.cut is not None
-    cut = replace(load.cut, report={"off_s": meant_s})
-    run.write_load(replace(load, cut=cut, canaries=None))  # no depth is known
+    cut = replace(cut_of(load), report={"off_s": meant_s})
+    run.write_load(having(load, cut=cut, canaries=None))  # no depth is known
     items = judge_run(run, FrameLogReader()).judgement.items
     (item,) = [item for item in items if item.id.value == "time without power"]
     assert item.standing is Standing.NOT_OBSERVABLE

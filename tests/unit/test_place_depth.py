@@ -18,6 +18,7 @@ from dbcheck.core.datadir import DataNames
 from dbcheck.core.depth import Completed, Depth, Remains, Ring
 from dbcheck.core.places import Place
 from dbcheck.core.server import ServerFacts
+from dbcheck.core.site import ONLY_NODE
 from dbcheck.core.target import (
     HostBefore,
     LogMarks,
@@ -33,11 +34,13 @@ from dbcheck.judge.places import places as places_item
 from dbcheck.judge.verdict import judge_rows
 from dbcheck.judge.volumes import least_depth, shallowest, volume_depths
 from dbcheck.runs import RunFolder, read_manifest
+from dbcheck.site.single import SingleServer
 from dbcheck.witness.log import FrameLogReader
 from tests.kit.cases import case
 from tests.kit.host_samples import FACTS as HOST
 from tests.kit.host_samples import VOLUME
-from tests.kit.partial_rig import RecordingListener, rig_of
+from tests.kit.nodes import having, host_after
+from tests.kit.partial_rig import RecordingListener, node_of
 from tests.kit.place_samples import DATA, DONE, GONE, KEPT, LEFT, TWO, WAL, after
 from tests.kit.samples import CLEAN, FACTS, MANIFEST
 from tests.kit.stored_run import manifest, stored_run
@@ -324,15 +327,17 @@ SERVER: ServerFacts = replace(FACTS, identity={"data_directory": "/d"})
 
 def test_each_volume_has_canaries_that_are_asked_for_and_removed() -> None:
     host = TwoVolumes()
-    rig = rig_of(RecordingListener(), engine=Known(), host=host)
-    before, canaries = inspect_host(rig, SERVER, ASKED)
+    node, listener = node_of(Known(), host), RecordingListener()
+    before, canaries = inspect_host(node, listener, SERVER, ASKED)
     assert before is not None
     assert canaries is not None
     assert before.canary_folders == ("/d/c", "/wal/c")
     assert canaries.completed_elsewhere() == (DONE,)
-    end_canaries(rig, canaries)
+    end_canaries(SingleServer(node), {ONLY_NODE: canaries})
     assert [each.stopped for each in host.running] == [True, True]
-    found = ask_host(rig, replace(MANIFEST, host=before, places=ASKED))
+    found = ask_host(
+        node, listener, replace(MANIFEST.writer, host=before, places=ASKED)
+    )
     assert found is not None
     assert (found.remains, found.remains_elsewhere) == (KEPT, (GONE,))
     assert host.asked == list(ASKED)
@@ -341,13 +346,15 @@ def test_each_volume_has_canaries_that_are_asked_for_and_removed() -> None:
 
 def test_a_volume_that_lets_nobody_write_is_noted() -> None:
     host = TwoVolumes(refused=["/wal"])
-    rig = rig_of(RecordingListener(), engine=Known(), host=host)
-    before, canaries = inspect_host(rig, SERVER, ASKED)
+    node, listener = node_of(Known(), host), RecordingListener()
+    before, canaries = inspect_host(node, listener, SERVER, ASKED)
     assert before is not None
     assert canaries is not None
     assert before.elsewhere == (VolumeCanaries("", "", "no room"),)
     assert canaries.completed_elsewhere() == (None,)
-    found = ask_host(rig, replace(MANIFEST, host=before, places=ASKED))
+    found = ask_host(
+        node, listener, replace(MANIFEST.writer, host=before, places=ASKED)
+    )
     assert found is not None
     assert (found.remains_elsewhere, found.failure) == ((None,), "")
     assert host.removed == ["/d/c"]
@@ -360,9 +367,9 @@ def test_no_canaries_are_left_if_the_host_cannot_be_described(
     refused: str, error: type
 ) -> None:
     host = TwoVolumes(refused=[refused], error=error)
-    rig = rig_of(RecordingListener(), engine=Known(), host=host)
+    node, listener = node_of(Known(), host), RecordingListener()
     with pytest.raises(error, match="no room"):
-        inspect_host(rig, SERVER, ASKED)
+        inspect_host(node, listener, SERVER, ASKED)
     assert all(each.stopped for each in host.running)
     assert host.removed == [each.folder for each in host.running]
 
@@ -370,7 +377,7 @@ def test_no_canaries_are_left_if_the_host_cannot_be_described(
 def test_a_stored_run_is_judged_with_all_of_its_places(tmp_path: Path) -> None:
     """As by whoever has only what the witness holds."""
     known = read_manifest(stored.to_bytes(manifest()), "here")
-    assert known.places == manifest().places
+    assert known.writer.places == manifest().writer.places
     assert stored.to_bytes(known) == stored.to_bytes(manifest())
     run = stored_run(RunFolder.create(tmp_path, known))
     outcome = judge_run(run, FrameLogReader())
@@ -402,14 +409,13 @@ def test_a_table_is_gone_by_the_cut_if_any_page_cache_went(
 ) -> None:
     """One volume's canaries may have been written out by chance."""
     made = manifest()
-    assert made.host is not None
-    facts = replace(made.host.facts, unseen=unseen)
-    made = replace(made, host=replace(made.host, facts=facts))
+    assert made.writer.host is not None
+    facts = replace(made.writer.host.facts, unseen=unseen)
+    made = having(made, host=replace(made.writer.host, facts=facts))
     run = stored_run(RunFolder.create(tmp_path, made))
     found = run.after()
-    assert found.host is not None
-    host = replace(found.host, remains=data, remains_elsewhere=(wal,))
-    run.write_after(replace(found, failure="no table", missing=True, host=host))
+    host = replace(host_after(found), remains=data, remains_elsewhere=(wal,))
+    run.write_after(having(found, failure="no table", missing=True, host=host))
     outcome = judge_run(run, FrameLogReader())
     assert outcome.verdict is verdict, outcome.judgement.reasons
     spared = json.loads((run.path / "verdict.json").read_text())["page_cache_kept"]
@@ -418,7 +424,7 @@ def test_a_table_is_gone_by_the_cut_if_any_page_cache_went(
 
 def test_without_a_host_the_report_names_what_is_on_other_paths(tmp_path: Path) -> None:
     places = (Place("data", "/d"), Place("binary log", "/l"))
-    blind = replace(manifest(), host=None, places=places)
+    blind = having(manifest(), host=None, places=places)
     outcome = judge_run(stored_run(RunFolder.create(tmp_path, blind)), FrameLogReader())
     (item,) = (i for i in outcome.judgement.items if i.id is ItemId.PLACES)
     assert item.standing is Standing.NOT_OBSERVABLE

@@ -101,7 +101,7 @@ def test_only_the_class_of_an_undeclared_hand_is_assumed(
     progress, window = PlainProgress(Console(quiet=True)), WindowLimits()
     with contextlib.closing(witness):
         rig = entry_rig(entry, witness, progress, tmp_path, window)
-    assert rig.class_assumed is assumed
+    assert rig.site.writer.class_assumed is assumed
 
 
 CUT, BACK = ("pdu", "off"), ("pdu", "on")

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import cast
 
 import pytest
 
 from dbcheck.campaign import preflight
 from dbcheck.core.server import ServerFacts
 from dbcheck.errors import EngineError
-from tests.kit.partial_rig import RecordingListener, rig_of
+from dbcheck.ports.engine import Engine
+from tests.kit.partial_rig import RecordingListener
 from tests.kit.samples import FACTS
 
 HOUR_US = 3_600_000_000
@@ -39,7 +41,7 @@ class Server:
 def asked(server: Server, monkeypatch: pytest.MonkeyPatch) -> RecordingListener:
     listener = RecordingListener()
     monkeypatch.setattr("time.sleep", server.sleep)
-    facts = preflight._facts(rig_of(listener, engine=server))
+    facts = preflight._facts(cast(Engine, server), listener)
     assert facts.start_ambiguous_us <= 0
     return listener
 

@@ -9,9 +9,12 @@ from typing import Any
 import pytest
 
 from dbcheck.campaign import control, preflight
+from dbcheck.core.site import ONLY_NODE
 from dbcheck.errors import EngineError
 from tests.kit.partial_rig import Parts, rig_with
 from tests.kit.stored_run import manifest
+
+RUNNING = "canaries"
 
 
 @pytest.mark.parametrize("failure", [KeyboardInterrupt("Ctrl-C"), EngineError("gone")])
@@ -21,13 +24,13 @@ def test_a_preflight_that_ends_in_its_checkpoint_closes_all_it_began(
     parts, ended = Parts(failure), []
     monkeypatch.setattr(preflight, "_manifest", lambda *_: manifest())
     monkeypatch.setattr(preflight, "_warm", lambda *_: None)
-    monkeypatch.setattr(preflight, "inspect_host", lambda *_: (None, "canaries"))
+    monkeypatch.setattr(preflight, "inspect_host", lambda *_: (None, RUNNING))
     monkeypatch.setattr(
         preflight, "end_canaries", lambda _, canaries, remove: ended.append(canaries)
     )
     with pytest.raises(type(failure), match=str(failure)):
         preflight.preflight(rig_with(parts, tmp_path), manifest().workload, 1)
-    assert (parts.held.times, parts.log.times, ended) == (1, 1, ["canaries"])
+    assert (parts.held.times, parts.log.times, ended) == (1, 1, [{ONLY_NODE: RUNNING}])
 
 
 def test_a_control_that_cannot_weaken_the_server_closes_all_it_began(

@@ -19,9 +19,10 @@ from dbcheck.power.wiring import Wiring
 from dbcheck.runs import RunFolder
 from dbcheck.witness.log import FrameLogReader
 from tests.kit.cases import case
+from tests.kit.nodes import having
 from tests.kit.stored_run import manifest, stored_run
 
-HOST = manifest().host
+HOST = manifest().writer.host
 WIRING = Wiring("db1", "postgresql://db1/x", "", Expected(), ExecPlan(("pdu", "7")))
 
 
@@ -41,7 +42,7 @@ def host() -> HostBefore:
 def test_a_verdict_cites_what_the_switch_reached(
     host: HostBefore, tmp_path: Path
 ) -> None:
-    first = replace(manifest(), reached=seen(host))
+    first = having(manifest(), reached=seen(host))
     run = stored_run(RunFolder.create(tmp_path, first))
     items = judge_run(run, FrameLogReader()).judgement.items
     (item,) = [item for item in items if item.id is ItemId.SWITCH_DEPTH]

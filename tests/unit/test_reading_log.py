@@ -11,6 +11,7 @@ from dbcheck.campaign import reading_log
 from dbcheck.core.table import LEDGER
 from dbcheck.core.target import LogTail
 from dbcheck.errors import EngineError
+from tests.kit.nodes import site_of
 from tests.kit.server_logs import MARIA_KILLED, MARIA_MYISAM, MARIA_PAGE
 
 
@@ -34,10 +35,10 @@ def _log(
         names_in_log=lambda tables: ("app/t",), logged=lambda since_us, server: over_sql
     )
     power = SimpleNamespace(failure=lambda: "")
-    rig = SimpleNamespace(host=host, power=power, engine=engine)
+    site = site_of(engine, power, host)
     before = SimpleNamespace(log_path="/log", log_marks={})
     facts = SimpleNamespace(clock_us=0, started_us=0)
-    parts: list[Any] = [rig, before, facts]
+    parts: list[Any] = [site, before, facts]
     return reading_log.ReadingLog(*parts)
 
 

@@ -8,12 +8,13 @@ import pytest
 
 from dbcheck.cli import resumable
 from dbcheck.core.gone import Gone
+from tests.kit.nodes import having
 from tests.kit.samples import LOAD
 
 
 @pytest.mark.parametrize("gone", Gone)
 def test_what_can_still_be_judged(gone: Gone) -> None:
-    uncut = replace(LOAD, cut=None, gone=gone)
+    uncut = having(LOAD, cut=None, gone=gone)
     advised = resumable.UNCUT if gone is Gone.NEVER else resumable.PAUSED
     assert resumable._advice(uncut) == advised
     assert resumable._advice(replace(uncut, cut_failed="no")) == resumable.MAYBE_CUT

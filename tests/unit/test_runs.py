@@ -13,10 +13,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dbcheck import stored
-from dbcheck.core.records import LOGS_MAX, AfterRecord, RestoreRecord, StoredRows
+from dbcheck.core.records import LOGS_MAX, RestoreRecord, StoredRows
+from dbcheck.core.site import ONLY_NODE
 from dbcheck.errors import DbcheckError, RunFormatError, RunWriteError, UsageError
 from dbcheck.runs import RunFolder, new_run_id, read_manifest, require_run_id
 from tests.kit.cycles import record, records_of
+from tests.kit.nodes import after_of
 from tests.kit.samples import FACTS, LOAD, MANIFEST
 from tests.kit.stored_run import manifest
 
@@ -28,7 +30,7 @@ def test_everything_stored_is_read_back(tmp_path: Path) -> None:
     assert run.load() is None
     run.write_load(LOAD)
     stored = run.write_survivors(TABLE, [records_of([record(1, 1)]), records_of([])])
-    after = AfterRecord(FACTS, "", {TABLE: stored}, False)
+    after = after_of(FACTS, survivors={TABLE: stored}, canary=False)
     run.write_after(after)
     again = RunFolder.open(run.path)
     assert again.manifest() == MANIFEST
@@ -42,20 +44,20 @@ def test_the_first_time_without_power_counts(tmp_path: Path) -> None:
     run = RunFolder.create(tmp_path, MANIFEST)
     assert run.restore() is None
     for off_s in (3.5, 15.25):
-        run.write_restore(RestoreRecord(off_s))
-    assert run.restore() == RestoreRecord(3.5)
+        run.write_restore(RestoreRecord({ONLY_NODE: off_s}))
+    assert run.restore() == RestoreRecord({ONLY_NODE: 3.5})
     other = RunFolder.create(tmp_path, replace(MANIFEST, run_id=f"{MANIFEST.run_id}0"))
-    other.write_restore(RestoreRecord(None))
-    assert other.restore() == RestoreRecord(None)
+    other.write_restore(RestoreRecord({ONLY_NODE: None}))
+    assert other.restore() == RestoreRecord({ONLY_NODE: None})
     for off_s in (-1.0, math.nan, math.inf):
         with pytest.raises(ValueError, match="no power is off"):
-            RestoreRecord(off_s)
+            RestoreRecord({ONLY_NODE: off_s})
 
 
 def test_a_server_that_did_not_come_back_is_stored(tmp_path: Path) -> None:
     run = RunFolder.create(tmp_path, MANIFEST)
-    run.write_after(AfterRecord(None, "no filesystem", {}, None))
-    assert run.after() == AfterRecord(None, "no filesystem", {}, None)
+    run.write_after(after_of(None, failure="no filesystem"))
+    assert run.after() == after_of(None, failure="no filesystem")
 
 
 def test_a_run_is_never_written_over(tmp_path: Path) -> None:
@@ -70,7 +72,7 @@ def test_what_is_not_there_is_named(tmp_path: Path) -> None:
     run = RunFolder.create(tmp_path, MANIFEST)
     with pytest.raises(UsageError, match="never read"):
         run.after()
-    run.write_after(AfterRecord(FACTS, "", {TABLE: StoredRows(1, "")}, None))
+    run.write_after(after_of(FACTS, survivors={TABLE: StoredRows(1, "")}))
     with pytest.raises(RunFormatError, match="survivors-ledger.bin"):
         list(run.survivors(TABLE))
 
@@ -139,8 +141,8 @@ def _sign(values: dict[str, Any]) -> None:
 def _stored(tmp: Path) -> dict[str, Any]:
     run = RunFolder.create(tmp, MANIFEST)
     run.write_load(LOAD)
-    run.write_after(AfterRecord(FACTS, "", {TABLE: StoredRows(1, "")}, None))
-    run.write_restore(RestoreRecord(15.25))
+    run.write_after(after_of(FACTS, survivors={TABLE: StoredRows(1, "")}))
+    run.write_restore(RestoreRecord({ONLY_NODE: 15.25}))
     names = ("manifest.json", "load.json", "restore.json", "after.json")
     return {name: json.loads((run.path / name).read_bytes()) for name in names}
 
@@ -161,6 +163,8 @@ def test_damage_is_told_or_harmless(
     _change(values, path, data.draw(odd))
     if "sha256" in values and data.draw(st.booleans()):
         _sign(values)
+    manifest_too = json.dumps(STORED["manifest.json"])  # names the run's nodes
+    (tmp_path / "manifest.json").write_text(manifest_too)
     (tmp_path / name).write_text(json.dumps(values))
     run = RunFolder(tmp_path)
     read = {
@@ -196,7 +200,7 @@ def test_one_rotten_bit_is_told(tmp_path: Path) -> None:
     stored = run.write_survivors(
         TABLE, [records_of([record(1, n) for n in range(1, 9)])]
     )
-    run.write_after(AfterRecord(FACTS, "", {TABLE: stored}, None))
+    run.write_after(after_of(FACTS, survivors={TABLE: stored}))
     path = run.path / "survivors-ledger.bin"
     whole = path.read_bytes()
     for place in range(0, len(whole), 11):

@@ -26,6 +26,7 @@ from dbcheck.report.campaign import campaigns_report
 from dbcheck.report.verdict import verdict_report
 from dbcheck.runs import RunFolder
 from dbcheck.witness.log import FrameLogReader
+from tests.kit.nodes import having, host_after
 from tests.kit.reports import printed, run_result
 from tests.kit.stored_run import EARLIER, load_record, manifest, stored_run
 
@@ -64,16 +65,16 @@ def judged(
     """Return the judgement on the run as it would be with these settings."""
     made = manifest()
     family = "postgresql" if "fsync" in settings else "mysql"
-    before = replace(made.before, settings=settings)
-    made = change(replace(made, family=family, before=before))
+    before = replace(made.writer.facts, settings=settings)
+    made = change(having(made, family=family, facts=before))
     run = stored_run(RunFolder.create(folder, made))
     load, found = run.load(), run.after()
-    assert load is not None and found.facts is not None and found.host is not None
+    assert load is not None and found.facts is not None
     run.write_load(replace(load, settings=settings))
     facts = replace(found.facts, settings=settings)
     remains = REMAINS[depth]
-    host = replace(found.host, remains=remains, remains_elsewhere=(remains,))
-    run.write_after(after(replace(found, facts=facts, host=host)))
+    host = replace(host_after(found), remains=remains, remains_elsewhere=(remains,))
+    run.write_after(after(having(found, facts=facts, host=host)))
     values: dict[str, Any] = to_values(judge_run(run, FrameLogReader()).result)
     return values
 
@@ -122,13 +123,13 @@ def on_filesystem(name: str) -> Callable[[Manifest], Manifest]:
     """Return what puts every volume of the host on a filesystem *name*."""
 
     def change(made: Manifest) -> Manifest:
-        assert made.host is not None
-        volumes = made.host.facts.volumes
+        assert made.writer.host is not None
+        volumes = made.writer.host.facts.volumes
         facts = replace(
-            made.host.facts,
+            made.writer.host.facts,
             volumes=tuple(replace(volume, filesystem=name) for volume in volumes),
         )
-        return replace(made, host=replace(made.host, facts=facts))
+        return having(made, host=replace(made.writer.host, facts=facts))
 
     return change
 
@@ -216,11 +217,11 @@ def mounted_with(options: str) -> Callable[[Manifest], Manifest]:
     """Return what puts the data directory on a filesystem that is mounted so."""
 
     def change(made: Manifest) -> Manifest:
-        assert made.host is not None
-        volume = replace(made.host.facts.data, mount_options=options)
-        others = made.host.facts.volumes[1:]
-        facts = replace(made.host.facts, volumes=(volume, *others))
-        return replace(made, host=replace(made.host, facts=facts))
+        assert made.writer.host is not None
+        volume = replace(made.writer.host.facts.data, mount_options=options)
+        others = made.writer.host.facts.volumes[1:]
+        facts = replace(made.writer.host.facts, volumes=(volume, *others))
+        return having(made, host=replace(made.writer.host, facts=facts))
 
     return change
 
@@ -271,10 +272,10 @@ def test_a_setting_explains_only_what_it_can_cause(
     """Nothing of the run is there: a restored copy, unless a setting does that."""
 
     def emptied(after: AfterRecord) -> AfterRecord:
-        host = replace(after.host, facts=None) if after.host else None
+        host = replace(host_after(after), facts=None)
         run = RunFolder(next(tmp_path.iterdir()))
         none = {name: run.write_survivors(name, ()) for name in after.survivors}
-        return replace(after, host=host, survivors=none)
+        return having(after, host=host, survivors=none)
 
     def fresh(made: Manifest) -> Manifest:
         return replace(
@@ -287,21 +288,16 @@ def test_a_setting_explains_only_what_it_can_cause(
     assert result["verdict"] == verdict, result["reasons"]
 
 
-def host_of(after: AfterRecord) -> HostAfter:
-    assert after.host is not None
-    return after.host
-
-
 @pytest.mark.parametrize(
     ("after", "said"),
     [
         pytest.param(
-            lambda after: replace(after, host=None),
+            lambda after: having(after, host=None),
             "host asked again not observable: host",
             id="reconciled without --target-host",
         ),
         pytest.param(
-            lambda after: replace(
+            lambda after: having(
                 after, host=HostAfter(None, None, None, "no route to host")
             ),
             "not read after the cut: boot_id and storage, canaries, server's log: no"
@@ -309,17 +305,17 @@ def host_of(after: AfterRecord) -> HostAfter:
             id="SSH failed",
         ),
         pytest.param(
-            lambda after: replace(
-                after, host=replace(host_of(after), log=None, failure="no such file")
+            lambda after: having(
+                after, host=replace(host_after(after), log=None, failure="no such file")
             ),
             "not read after the cut: server's log: no such file",
             id="the log is gone",
         ),
         pytest.param(
-            lambda after: replace(
+            lambda after: having(
                 after,
                 host=replace(
-                    host_of(after), remains=Remains("/c holds nothing", (), 1, (), 1)
+                    host_after(after), remains=Remains("/c holds nothing", (), 1, (), 1)
                 ),
             ),
             "not read after the cut: canaries: /c holds nothing",
@@ -340,7 +336,7 @@ def test_canaries_that_were_left_behind_are_named_with_what_removes_them(
 ) -> None:
     gone = judged(tmp_path / "1")
     assert gone["left_on_host"] is None
-    left = judged(tmp_path / "2", after=lambda after: replace(after, host=None))
+    left = judged(tmp_path / "2", after=lambda after: having(after, host=None))
     assert left["left_on_host"]["command"] == "rm -r -- /c /wal/c"
     assert "Remove them with: rm -r -- /c /wal/c" in printed(
         verdict_report(run_result(left))
@@ -350,11 +346,11 @@ def test_canaries_that_were_left_behind_are_named_with_what_removes_them(
 
 def test_a_log_that_was_never_asked_for_is_not_missed(tmp_path: Path) -> None:
     def change(made: Manifest) -> Manifest:
-        assert made.host is not None
-        return replace(made, host=replace(made.host, log_path=""))
+        assert made.writer.host is not None
+        return having(made, host=replace(made.writer.host, log_path=""))
 
     def after(found: AfterRecord) -> AfterRecord:
-        return replace(found, host=replace(host_of(found), log=None))
+        return having(found, host=replace(host_after(found), log=None))
 
     result = judged(tmp_path, change=change, after=after)
     assert result["verdict"] == "PASS", result["reasons"]
@@ -451,16 +447,16 @@ def test_a_campaign_names_the_setting_at_fault() -> None:
 
 def test_a_place_that_was_not_looked_at_counts_as_the_deepest() -> None:
     made = manifest()
-    assert made.host is not None
-    facts = replace(made.host.facts, unseen={"WAL": "/wal: Permission denied"})
-    unseen = replace(made, host=replace(made.host, facts=facts))
+    assert made.writer.host is not None
+    facts = replace(made.writer.host.facts, unseen={"WAL": "/wal: Permission denied"})
+    unseen = having(made, host=replace(made.writer.host, facts=facts))
     assert settings_at(made, None, [Depth.OS]).depth is Depth.OS
     assert settings_at(unseen, None, [Depth.OS]).depth is Depth.DRIVE
 
 
 def test_a_setting_that_was_worse_before_the_cut_counts() -> None:
     made = manifest()
-    then = {**made.before.settings, "synchronous_commit": "off"}
+    then = {**made.writer.facts.settings, "synchronous_commit": "off"}
     during = replace(load_record(), settings=then)
     (found,) = settings_at(made, during, [Depth.OS]).at_fault(lost=True)
     assert str(found) == "synchronous_commit = off"
@@ -471,8 +467,8 @@ def test_a_setting_that_was_worse_before_the_cut_counts() -> None:
 
 def test_lost_none_by_chance_is_said_only_if_nothing_was_lost() -> None:
     made = manifest()
-    relaxed = {**made.before.settings, "synchronous_commit": "off"}
-    weak = replace(made, before=replace(made.before, settings=relaxed))
+    relaxed = {**made.writer.facts.settings, "synchronous_commit": "off"}
+    weak = having(made, facts=replace(made.writer.facts, settings=relaxed))
     settings = settings_at(weak, None, [Depth.OS])
     assert "happened to lose none" in settings.item(kept=True).reason
     assert settings.item(kept=False).reason.endswith("documented to lose commits")
@@ -484,10 +480,10 @@ def test_a_lost_row_of_an_earlier_cycle_is_a_loss_too(
 ) -> None:
     """One of them is there; how many there were is in the manifest."""
     made = manifest()
-    relaxed = {**made.before.settings, "synchronous_commit": "off"}
-    before = replace(made.before, settings=relaxed)
+    relaxed = {**made.writer.facts.settings, "synchronous_commit": "off"}
+    before = replace(made.writer.facts, settings=relaxed)
     rows = replace(made.tables[TABLE], rows_by_epoch={EARLIER: earlier})
-    weak = replace(made, before=before, tables={TABLE: rows})
+    weak = having(made, facts=before, tables={TABLE: rows})
     run = stored_run(RunFolder.create(tmp_path, weak))
     run.write_load(replace(load_record(), settings=relaxed))
     outcome = judge_run(run, FrameLogReader())
@@ -516,9 +512,9 @@ def test_a_lab_that_tears_writes_is_not_assumed_to_keep_pages_whole(
     survivors: str, standing: Standing
 ) -> None:
     made = manifest()
-    before = {**made.before.settings, "full_page_writes": "off"}
+    before = {**made.writer.facts.settings, "full_page_writes": "off"}
     lab = {"rung": "drive", "drive": {"survivors": survivors}}
-    torn = replace(made, before=replace(made.before, settings=before), lab=lab)
+    torn = having(made, facts=replace(made.writer.facts, settings=before), lab=lab)
     assert settings_at(torn, None, [Depth.DRIVE]).item(kept=True).standing is standing
 
 

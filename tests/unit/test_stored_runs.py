@@ -207,12 +207,12 @@ def test_format_2_on_real_hardware_shows_no_drive_and_no_other_place(
     run = copied(ROOT / "format-2" / "postgresql-lying", tmp_path)
     on_real_hardware(run.path, exact=True)
     outcome = judged(run)
-    assert outcome.manifest.cut_class.value == "unknown"
+    assert outcome.manifest.writer.cut_class.value == "unknown"
     assert outcome.case.depth is not None
     assert outcome.case.depth.depth is None
     assert "unknown on other places" in outcome.case.depth.reasons[0]
     assert outcome.verdict is Verdict.FAIL
-    host = outcome.manifest.host
+    host = outcome.manifest.writer.host
     assert host is not None
     assert "resembles a drive" in host.facts.data.unreadable["layers"]
 

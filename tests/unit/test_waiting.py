@@ -11,6 +11,7 @@ from dbcheck.campaign import waiting
 from dbcheck.campaign.rig import Limits, Rig
 from dbcheck.core.server import ServerFacts
 from dbcheck.errors import ConnectionLost, NotBack
+from tests.kit.nodes import site_of
 from tests.kit.samples import FACTS
 
 
@@ -25,7 +26,7 @@ def rig(answers: list[ServerFacts | None], return_s: float) -> Rig:
 
     made: Any = SimpleNamespace(
         limits=Limits(return_s=return_s),
-        engine=SimpleNamespace(ready=lambda: None, facts=facts),
+        site=site_of(SimpleNamespace(ready=lambda: None, facts=facts)),
         listener=SimpleNamespace(phase=lambda *_: None),
     )
     return cast(Rig, made)

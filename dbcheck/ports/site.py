@@ -1,0 +1,98 @@
+"""What a cycle needs of the nodes that hold the data; each docstring is the contract.
+
+A site knows which of its nodes takes the load, whose power is cut, and which node is
+read afterwards.  What is measured on each node is the campaign's work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from dbcheck.core.cut import Cut, PowerState
+from dbcheck.core.reached import Reached
+from dbcheck.core.site import SiteKind
+from dbcheck.ports.engine import Engine
+from dbcheck.ports.host import TargetHost
+from dbcheck.ports.power import PowerSwitch
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One server, its host and the switch of its power.
+
+    host:     None if it is not to be asked.
+    log_path: the server's log there, as the user named it; "" to take the one that
+              the server names.
+    restore_command: see core.records.NodeBefore.
+    reached:  how deep this switch was seen to go on the idle host, if it was.
+    class_assumed: it was not declared what the human who cuts takes the power from.
+    """
+
+    engine: Engine
+    power: PowerSwitch
+    host: TargetHost | None = None
+    log_path: str = ""
+    restore_command: str = ""
+    reached: Reached | None = None
+    class_assumed: bool = False
+
+
+class Site(Protocol):
+    """The nodes that hold the data.  Calls block; any of them may raise PowerError."""
+
+    @property
+    def kind(self) -> SiteKind:
+        """What decides whose data may be read after a cut, see core.site.lineage()."""
+
+    @property
+    def nodes(self) -> Mapping[str, Node]:
+        """Every node by its name, which records and reports use."""
+
+    @property
+    def writer_name(self) -> str:
+        """The name of the node that takes the load."""
+
+    @property
+    def writer(self) -> Node:
+        """The node that takes the load."""
+
+    @property
+    def reader_name(self) -> str:
+        """The node whose rows are read after the cut; ready() may change it."""
+
+    @property
+    def reader(self) -> Node:
+        """That node."""
+
+    @property
+    def attended(self) -> bool:
+        """Whether a human cuts: wait as long as it takes."""
+
+    def prepare(self) -> None:
+        """Do what must be done before cut() can act at once."""
+
+    def cut(self) -> Mapping[str, Cut]:
+        """Drop the power of the nodes that are to lose it; return how, by node.
+
+        See PowerSwitch.cut().
+        """
+
+    def state(self) -> PowerState:
+        """Return ON if every node that cut() cuts has power, as its switch reads it."""
+
+    def restore(self) -> Mapping[str, float | None]:
+        """Apply power again; return for how many seconds it was off, by node.
+
+        See PowerSwitch.restore().  A node that must stay off is left out.
+        """
+
+    def ready(self) -> str | None:
+        """Bring recovery one step on, in at most 5 s; never raises an EngineError.
+
+        Return None if the node to be read takes queries, else the reason.
+        """
+
+    def failure(self) -> str | None:
+        """Return why the node to be read will certainly not come back, or None."""

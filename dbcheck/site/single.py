@@ -1,0 +1,52 @@
+"""One server: it takes the load, loses its power, and is read when it is back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from dbcheck.core.cut import Cut, PowerState
+from dbcheck.core.site import ONLY_NODE, SiteKind
+from dbcheck.ports.power import Preparing
+from dbcheck.ports.site import Node
+
+
+@dataclass(frozen=True, slots=True)
+class SingleServer:
+    """See ports.site.Site."""
+
+    writer: Node
+    kind = SiteKind.SINGLE
+    writer_name = reader_name = ONLY_NODE
+
+    @property
+    def nodes(self) -> Mapping[str, Node]:
+        return MappingProxyType({ONLY_NODE: self.writer})
+
+    @property
+    def reader(self) -> Node:
+        return self.writer
+
+    @property
+    def attended(self) -> bool:
+        return self.writer.power.attended
+
+    def prepare(self) -> None:
+        if isinstance(self.writer.power, Preparing):
+            self.writer.power.prepare()
+
+    def cut(self) -> Mapping[str, Cut]:
+        return {ONLY_NODE: self.writer.power.cut()}
+
+    def state(self) -> PowerState:
+        return self.writer.power.state()
+
+    def restore(self) -> Mapping[str, float | None]:
+        return {ONLY_NODE: self.writer.power.restore()}
+
+    def ready(self) -> str | None:
+        return self.writer.engine.ready()
+
+    def failure(self) -> str | None:
+        return self.writer.power.failure()

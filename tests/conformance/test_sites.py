@@ -1,0 +1,111 @@
+"""What every kind of site must do; see ports.site."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from dbcheck.core.cut import Cut, PowerState
+from dbcheck.core.site import SiteKind
+from dbcheck.errors import PowerError
+from dbcheck.ports.site import Node, Site
+from dbcheck.site.single import SingleServer
+
+
+class Server:
+    """An engine and its switch, which share one power supply."""
+
+    attended = False
+
+    def __init__(self) -> None:
+        self.state_now, self.prepared = PowerState.ON, 0
+
+    def prepare(self) -> None:
+        self.prepared += 1
+
+    def cut(self) -> Cut:
+        self.state_now = PowerState.OFF
+        return Cut(1, 2)
+
+    def restore(self) -> float | None:
+        self.state_now = PowerState.ON
+        return 3.5
+
+    def state(self) -> PowerState:
+        return self.state_now
+
+    def ready(self) -> str | None:
+        return None if self.state_now is PowerState.ON else "no route to host"
+
+    def failure(self) -> str | None:
+        return None
+
+
+def single() -> tuple[Site, list[Server]]:
+    server: Any = Server()
+    return SingleServer(Node(server, server)), [server]
+
+
+SITES = {SiteKind.SINGLE: single}
+
+
+@pytest.fixture(params=list(SiteKind), ids=lambda kind: kind.value)
+def site(request: pytest.FixtureRequest) -> Site:
+    made, _ = SITES[request.param]()
+    assert made.kind is request.param
+    return made
+
+
+def test_its_writer_and_its_reader_are_nodes_of_it(site: Site) -> None:
+    assert site.nodes[site.writer_name] is site.writer
+    assert site.nodes[site.reader_name] is site.reader
+
+
+def test_a_cut_names_nodes_that_lose_their_power(site: Site) -> None:
+    site.prepare()
+    assert site.state() is PowerState.ON
+    assert site.ready() is None
+    cuts = site.cut()
+    assert cuts
+    assert cuts.keys() <= site.nodes.keys()
+    assert site.state() is PowerState.OFF
+    for name in cuts:
+        assert site.nodes[name].power.state() is PowerState.OFF
+
+
+def test_a_restore_names_only_nodes_that_were_cut(site: Site) -> None:
+    cuts, off_s = site.cut(), site.restore()
+    assert off_s.keys() <= cuts.keys()
+    assert all(seconds == 3.5 for seconds in off_s.values())
+    for name in off_s:
+        assert site.nodes[name].power.state() is PowerState.ON
+
+
+def test_one_that_is_cut_is_not_ready_until_it_is_restored(site: Site) -> None:
+    site.cut()
+    assert site.ready()
+    site.restore()
+    assert site.ready() is None
+    assert site.failure() is None
+
+
+def test_what_a_switch_says_of_its_target_is_passed_on() -> None:
+    def broken() -> None:
+        raise PowerError("the drive is broken")
+
+    lost: Any = SimpleNamespace(failure=lambda: "no filesystem", attended=True)
+    assert SingleServer(Node(lost, lost)).failure() == "no filesystem"
+    assert SingleServer(Node(lost, lost)).attended
+    faulty: Any = SimpleNamespace(failure=broken)
+    with pytest.raises(PowerError, match="the drive is broken"):
+        SingleServer(Node(faulty, faulty)).failure()
+
+
+def test_only_a_switch_that_can_is_prepared() -> None:
+    site, (server,) = single()
+    site.prepare()
+    assert server.prepared == 1
+    plain: Any = SimpleNamespace()
+    SingleServer(Node(plain, plain)).prepare()

@@ -1,0 +1,143 @@
+"""Records and a preflight of a site with more than one node."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from dbcheck.campaign import preflight
+from dbcheck.campaign.cycle import reconcile_run
+from dbcheck.campaign.host import HostCanaries
+from dbcheck.core.cut import SwitchKind
+from dbcheck.core.cutclass import CutClass
+from dbcheck.core.records import NODES_MAX, NodeAfter, NodeAtTheCut, RestoreRecord
+from dbcheck.core.site import ONLY_NODE
+from dbcheck.errors import HostError, RunFormatError, UsageError
+from dbcheck.judge.case import Case
+from dbcheck.ports.site import Node
+from dbcheck.runs import RunFolder
+from tests.kit.host_samples import BEFORE
+from tests.kit.nodes import after_of, having
+from tests.kit.partial_rig import RecordingListener
+from tests.kit.samples import FACTS, LOAD, MANIFEST
+
+OTHER = replace(MANIFEST.writer, target="postgresql://u@standby/d")
+TWO = replace(MANIFEST, nodes={**MANIFEST.nodes, "standby": OTHER})
+
+
+def server(name: str) -> Any:
+    facts = replace(FACTS, identity={"node": name})
+    return SimpleNamespace(target=name, facts=lambda: facts, places=lambda tables: ())
+
+
+def node(name: str, cut_class: CutClass) -> Node:
+    power: Any = SimpleNamespace(kind=SwitchKind.MANUAL, cut_class=cut_class)
+    return Node(server(name), power)
+
+
+NODES = {"a": node("a", CutClass.AC), "b": node("b", CutClass.RESET)}
+RIG: Any = SimpleNamespace(
+    site=SimpleNamespace(nodes=NODES),
+    listener=RecordingListener(),
+    lab={"rung": "drive"},
+)
+
+
+def described(canaries: dict[str, HostCanaries]) -> Mapping[str, Any]:
+    witness: Any = None
+    return preflight._nodes(RIG, MANIFEST.workload, witness, canaries)
+
+
+def test_each_node_is_described_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    running: dict[str, Any] = {}
+    monkeypatch.setattr(
+        preflight, "inspect_host", lambda each, *_: (BEFORE, each.engine.target)
+    )
+    found = described(running)
+    assert {name: each.target for name, each in found.items()} == {"a": "a", "b": "b"}
+    assert found["b"].facts.identity == {"node": "b"}
+    assert found["b"].cut_class is CutClass.RESET
+    assert running == {"a": "a", "b": "b"}
+
+
+def test_what_runs_on_the_first_is_known_if_the_second_fails(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def inspected(each: Node, *_: object) -> Any:
+        if each.engine.target == "b":
+            raise HostError("b does not answer")
+        return BEFORE, "running"
+
+    running: dict[str, Any] = {}
+    monkeypatch.setattr(preflight, "inspect_host", inspected)
+    with pytest.raises(HostError, match="b does not answer"):
+        described(running)
+    assert running == {"a": "running"}
+
+
+@pytest.mark.parametrize(
+    ("nodes", "writer"),
+    [
+        ({}, ONLY_NODE),
+        (MANIFEST.nodes, "another"),
+        ({str(n): OTHER for n in range(NODES_MAX + 1)}, "0"),
+    ],
+)
+def test_a_manifest_of_no_site_is_refused(
+    nodes: Mapping[str, Any], writer: str
+) -> None:
+    with pytest.raises(ValueError, match="no site has the nodes"):
+        replace(MANIFEST, nodes=nodes, writer_name=writer)
+
+
+def test_what_was_found_must_hold_the_node_that_was_read() -> None:
+    with pytest.raises(ValueError, match="nothing was found of the node 'standby'"):
+        replace(after_of(FACTS), reader_name="standby")
+
+
+def test_a_record_of_a_node_that_the_manifest_lacks_is_damaged(tmp_path: Path) -> None:
+    run = RunFolder.create(tmp_path, MANIFEST)
+    strange = {"standby": NodeAtTheCut()}
+    run.write_load(replace(LOAD, nodes={**LOAD.nodes, **strange}))
+    with pytest.raises(RunFormatError, match="load.json.*names no node 'standby'"):
+        run.load()
+    run.write_restore(RestoreRecord({"standby": 1.0}))
+    with pytest.raises(RunFormatError, match="restore.json.*names no node 'standby'"):
+        run.restore()
+    after = after_of(FACTS)
+    run.write_after(replace(after, nodes={**after.nodes, "standby": NodeAfter()}))
+    with pytest.raises(RunFormatError, match="after.json.*names no node 'standby'"):
+        run.after()
+
+
+def test_a_run_of_other_nodes_is_not_reconciled(tmp_path: Path) -> None:
+    rig: Any = SimpleNamespace(
+        site=SimpleNamespace(
+            kind=MANIFEST.site, writer_name=ONLY_NODE, nodes=MANIFEST.nodes
+        )
+    )
+    with pytest.raises(UsageError, match="made on other nodes: server, standby"):
+        reconcile_run(rig, RunFolder.create(tmp_path, TWO), TWO)
+
+
+def test_a_case_is_about_the_node_that_took_the_load() -> None:
+    """What was seen of another node is not held against it."""
+    seen = replace(LOAD.nodes[ONLY_NODE], heard_us=7)
+    load = replace(LOAD, nodes={"standby": NodeAtTheCut(heard_us=9), ONLY_NODE: seen})
+    after = after_of(FACTS)
+    after = replace(after, nodes={**after.nodes, "standby": NodeAfter()})
+    restore = RestoreRecord({"standby": 1.0, ONLY_NODE: 2.0})
+    case = Case(TWO, load, restore, after)
+    assert (case.at_the_cut.heard_us, case.off_s) == (7, 2.0)
+    assert case.writer is MANIFEST.writer
+
+
+def test_nothing_is_known_of_a_node_that_no_record_names() -> None:
+    load = replace(LOAD, nodes={})
+    case = Case(MANIFEST, load, RestoreRecord({}), having(after_of(FACTS)))
+    assert (case.cut, case.off_s, case.host) == (None, None, None)
