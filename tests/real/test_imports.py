@@ -21,6 +21,16 @@ from dbcheck.cli.root import run
 code = run()
 sys.stderr.write("\\n" + json.dumps([code, sorted(sys.modules)]))
 """
+AT_ITS_END = """
+import atexit, gc, json, os, sys
+def said():
+    threads = len(os.listdir("/proc/self/task"))
+    found = [threads, gc.isenabled(), gc.get_freeze_count() > len(sys.modules)]
+    sys.stderr.write("\\n" + json.dumps(found))
+atexit.register(said)
+from dbcheck.cli import main
+main()
+"""
 SSH, LAB = {"paramiko"}, {"dbcheck.lab", "asyncssh"}
 POSTGRESQL, MYSQL = {"psycopg", "psycopg2"}, {"mysql.connector"}
 DRIVERS = {"sqlalchemy", *POSTGRESQL, *MYSQL}
@@ -114,6 +124,18 @@ def test_no_run_needs_more_to_be_judged(name: str, code: int, tmp_path: Path) ->
     ended, modules = imported(tmp_path, "reconcile", "run", "--offline")
     assert ended == code
     assert sorted((DRIVERS | SSH | LAB | OWN | RIG | RARE) & modules) == []
+
+
+def test_an_import_starts_no_thread_and_is_not_searched_for_garbage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
+    shutil.copytree(RUNS / "format-5" / "postgresql-pass", tmp_path / "run")
+    found = written(AT_ITS_END, tmp_path, "reconcile", "run", "--offline")
+    threads, collects, is_frozen = found
+    assert threads == 1
+    assert collects
+    assert is_frozen
 
 
 def test_what_is_looked_for_has_these_names(tmp_path: Path) -> None:
