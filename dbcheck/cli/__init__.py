@@ -18,6 +18,8 @@ def main() -> None:
     Once the exit code is known, it holds.
     """
     try:
+        # Nothing here does linear algebra, for which numpy would start threads.
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
         from dbcheck import interrupt
 
         interrupt.install()

@@ -1,6 +1,7 @@
 """The flags that name a host of an inventory, or describe one.
 
-The inventory module is not imported here: judging offline does not need it.
+Judging offline needs their declarations alone: what reads an inventory or a secret is
+imported where it is used.
 """
 
 from __future__ import annotations
@@ -12,18 +13,15 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import click
 
-from dbcheck.campaign.rig import Limits
+from dbcheck import limits
 from dbcheck.cli.groups import Argument, Flag, Group
-from dbcheck.cli.options import FILE, SECONDS, SEED, WorkloadOptions
+from dbcheck.cli.options import FILE, SECONDS
 from dbcheck.errors import UsageError
-from dbcheck.secret import Secret
-from dbcheck.witness.window import WindowLimits
 
 if TYPE_CHECKING:
     from dbcheck.inventory.entry import Entry
 
 INVENTORY = "inventory.yml"
-_LIMITS = Limits()
 
 
 @dataclass(frozen=True)
@@ -132,6 +130,8 @@ class TargetOptions(TargetUrl):
         entry = TargetUrl.applied(self, entry)
         if self.password_command is None:
             return entry
+        from dbcheck.secret import Secret
+
         command = ("/bin/sh", "-c", self.password_command)
         return replace(entry, password=Secret("password", "command", command))
 
@@ -231,71 +231,6 @@ class HostOptions(HostUrl):
 
 
 @dataclass(frozen=True)
-class LoadOptions(EntryOptions, WorkloadOptions):
-    """What the sessions do, and how long they wait for the server and the witness."""
-
-    section = "Load"
-
-    seed: Annotated[
-        int | None,
-        Flag(
-            "--seed",
-            type=SEED,
-            metavar="N",
-            help="Decides the moment of the cut and the size of each row; their bytes "
-            "are new in each run. Default: random.",
-        ),
-    ] = None
-    silence: Annotated[
-        float,
-        Flag(
-            "--silence",
-            type=SECONDS,
-            show_default=True,
-            metavar="S",
-            help="Seconds without any reply after which the server counts as gone.",
-        ),
-    ] = _LIMITS.silence_s
-    window: Annotated[
-        int,
-        Flag(
-            "--window",
-            type=click.IntRange(1),
-            show_default=True,
-            metavar="N",
-            help="Most acks of a process that may wait for the witness; at this number "
-            "its sessions wait.",
-        ),
-    ] = _LIMITS.window_acks
-    lockstep: Annotated[
-        bool,
-        Flag(
-            "--lockstep",
-            is_flag=True,
-            help="Each session waits until the witness has its last ack.",
-        ),
-    ] = False
-
-    @property
-    def limits(self) -> WindowLimits:
-        """How far the witness may lag."""
-        return WindowLimits(acks=self.window, lockstep=self.lockstep)
-
-    def require_beside(self, name: str) -> None:
-        """Accept each flag: what is given wins over the inventory."""
-
-    def applied(self, entry: Entry) -> Entry:
-        """Return *entry* with the workload, the sessions and the silence given here."""
-        given = self.given
-        return replace(
-            entry,
-            workload=self.workload if "workload" in given else entry.workload,
-            sessions=self.sessions if "sessions" in given else entry.sessions,
-            silence_s=self.silence if "silence" in given else entry.silence_s,
-        )
-
-
-@dataclass(frozen=True)
 class WaitOptions(EntryOptions):
     """How long to wait for the server."""
 
@@ -310,7 +245,7 @@ class WaitOptions(EntryOptions):
             metavar="S",
             help="Seconds that the server may take to come back.",
         ),
-    ] = _LIMITS.return_s
+    ] = limits.RETURN_S
 
     def require_beside(self, name: str) -> None:
         """Accept the flag: what is given wins over the inventory."""

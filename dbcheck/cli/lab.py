@@ -20,7 +20,8 @@ from dbcheck.cli.groups import VerbGroup, grouped, option
 from dbcheck.cli.lab_cycles import described, lab_cycles, lab_workload, until_shown
 from dbcheck.cli.lab_fetch import fetch
 from dbcheck.cli.lab_options import ServerOptions, StorageOptions, lab_spec
-from dbcheck.cli.options import WorkloadOptions, drawn
+from dbcheck.cli.load_options import WorkloadOptions
+from dbcheck.cli.options import drawn
 from dbcheck.cli.say import say
 from dbcheck.core.statistics import PPM, cuts_needed
 from dbcheck.core.verdict import worst

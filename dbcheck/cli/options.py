@@ -13,7 +13,6 @@ import click
 
 from dbcheck import limits
 from dbcheck.cli.groups import F, Flag, Group, option
-from dbcheck.core.workload import Workload
 
 
 class Number(click.FloatRange):
@@ -61,68 +60,6 @@ class ConsentOptions(Group):
             "host's.",
         ),
     ] = False
-
-
-@dataclass(frozen=True)
-class WorkloadOptions(Group):
-    """What the sessions do, how many there are, and how fast."""
-
-    section = "Load"
-
-    workload: Annotated[
-        str,
-        Flag(
-            "--workload",
-            show_default=True,
-            metavar="NAME|FILE",
-            help="insert, classic, registers, or a TOML file of your own.",
-        ),
-    ] = "insert"
-    sessions: Annotated[
-        int | None,
-        Flag(
-            "--sessions",
-            type=int,
-            metavar="N",
-            help="Connections that commit. Default: the workload's.",
-        ),
-    ] = None
-    processes: Annotated[
-        int | None,
-        Flag(
-            "--processes",
-            type=click.IntRange(1, limits.PROCESSES_MAX),
-            metavar="N",
-            help="Client processes that share the sessions, each on a core and with a "
-            "witness log of its own. Default: the workload's.",
-        ),
-    ] = None
-    rate: Annotated[
-        float | None,
-        Flag(
-            "--rate",
-            type=Number(0, limits.RATE_MAX),
-            metavar="N",
-            help="Commits per second of all sessions together; 0: no limit. Default: "
-            "the workload's.",
-        ),
-    ] = None
-    ramp: Annotated[
-        float | None,
-        Flag(
-            "--ramp",
-            type=Number(0, limits.RAMP_S_MAX),
-            metavar="S",
-            help="Seconds over which the sessions start, one after the other. Default: "
-            "the workload's.",
-        ),
-    ] = None
-
-    def paced(self, workload: Workload) -> Workload:
-        """Return *workload* with the rate, the ramp and the processes given here."""
-        return workload.with_options(
-            rate=self.rate, ramp_s=self.ramp, processes=self.processes
-        )
 
 
 def drawn(seed: int | None) -> int:

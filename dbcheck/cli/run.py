@@ -18,7 +18,6 @@ from dbcheck.cli import assemble, options, output
 from dbcheck.cli.entries import chosen
 from dbcheck.cli.entry_options import (
     HostOptions,
-    LoadOptions,
     NamedByArgument,
     TargetOptions,
     WaitOptions,
@@ -26,6 +25,7 @@ from dbcheck.cli.entry_options import (
 )
 from dbcheck.cli.groups import Verb, grouped, option
 from dbcheck.cli.guard import guard, require_passable
+from dbcheck.cli.load_options import LoadOptions
 from dbcheck.cli.options import ConsentOptions, drawn
 from dbcheck.cli.power_options import PowerOptions
 from dbcheck.cli.resumable import reconcile_flags, resumable_cycle

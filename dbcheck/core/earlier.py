@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 
+from dbcheck.core.distinct import distinct
 from dbcheck.core.expected import Ints
 from dbcheck.core.loss import CODES, LossArray, LossKind, without_key
 from dbcheck.core.survivors import DIFFERENT, Records
@@ -33,7 +34,7 @@ class EpochTotals:
 
     def add(self, records: Records) -> None:
         """Take in rows."""
-        for epoch in np.unique(records["epoch"]):
+        for epoch in distinct(records["epoch"]):
             own = records[records["epoch"] == epoch]
             self.rows[int(epoch)] += own.size
             self.row_id_max = max(self.row_id_max, int(own["row_id"].max()))
@@ -102,8 +103,8 @@ class Earlier:
         different = records["content"] == DIFFERENT
         self.foreign += int(np.count_nonzero(~known & ~different))
         self._totals.add(records[known])
-        different &= ~(known & np.isin(records["row_id"], self._before.different))
         if different.any():
+            different &= ~(known & np.isin(records["row_id"], self._before.different))
             self._lose(LossKind.UNEXPECTED, records[different & ~known])
             self._different.append(records[different & known])
 

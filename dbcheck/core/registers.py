@@ -15,6 +15,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from dbcheck.core.distinct import distinct
 from dbcheck.core.earlier import Earlier
 from dbcheck.core.expected import Ints
 from dbcheck.core.history import SESSION_MAX
@@ -123,10 +124,12 @@ class _Found:
             else:  # no register, or that of an operation that was not acked
                 found.append(Loss(LossKind.TORN, session, row, row_id, -1))
                 kept_less += row <= int(self._acked[session])
-        names = inserted["session"].astype(np.int64) << 32 | inserted["seq"]
-        is_torn = np.isin(names, [session << 32 | seq for session, seq in torn])
-        is_torn &= np.isin(inserted["kind"], _MISSING)
-        both = np.concatenate([inserted[~is_torn], Losses.of(found).columns])
+        if torn:
+            names = inserted["session"].astype(np.int64) << 32 | inserted["seq"]
+            is_torn = np.isin(names, [session << 32 | seq for session, seq in torn])
+            is_torn &= np.isin(inserted["kind"], _MISSING)
+            inserted = inserted[~is_torn]
+        both = np.concatenate([inserted, Losses.of(found).columns])
         return both, kept_less
 
     def _held(self) -> tuple[_Held, list[Loss]]:
@@ -175,7 +178,7 @@ def _date(losses: LossArray, acks: AckStream) -> None:
     wanted = {
         (int(losses["session"][at]), int(losses["seq"][at])): at for at in open_ones
     }
-    sessions = np.unique(losses["session"][open_ones])
+    sessions = distinct(losses["session"][open_ones])
     for batch in acks():
         some = batch[np.isin(batch["session"], sessions)]
         for session, seq, acked_us in zip(

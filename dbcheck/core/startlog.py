@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dbcheck.core import startpatterns as patterns
+from dbcheck.core import endpatterns, startpatterns
 
 LINES_MAX = 3
 LINE_CHARS_MAX = 300
@@ -39,7 +39,7 @@ def starts_in(text: str) -> Starts:
     One attempt that its data ended means DESTROYED only if the server did not begin
     another since; of several, two do, unless the last one took queries.
     """
-    begins = [match.start() for match in patterns.START.finditer(text)]
+    begins = [match.start() for match in startpatterns.START.finditer(text)]
     if not begins:
         return Starts(StartOutcome.NEVER_STARTED)
     ends = [*begins[1:], len(text)]
@@ -51,7 +51,7 @@ def starts_in(text: str) -> Starts:
     if (
         attempts[-1].outcome is StartOutcome.RUNNING
         and len(destroyed) > 1
-        and not patterns.READY.search(text, begins[-1])
+        and not startpatterns.READY.search(text, begins[-1])
     ):
         return destroyed[-1]
     return attempts[-1]
@@ -59,14 +59,14 @@ def starts_in(text: str) -> Starts:
 
 def before_starts(text: str) -> str:
     """Return what was logged before the first attempt to start."""
-    first = patterns.START.search(text)
+    first = startpatterns.START.search(text)
     return text[: first.start()] if first else text
 
 
 def decisive(text: str) -> tuple[str, ...]:
     """Return the first errors in *text*, those about damaged data if there are any."""
     errors = _errors(text)
-    damage = [line for line in errors if patterns.DAMAGE.search(line)]
+    damage = [line for line in errors if endpatterns.DAMAGE.search(line)]
     return _shown(damage or errors)
 
 
@@ -80,17 +80,17 @@ def damage(text: str, names: Sequence[str] = ()) -> tuple[str, ...]:
         "|".join(rf"(?<![\w@-]){re.escape(name)}(?![\w@-])" for name in names)
     )
     errors = _errors(text)
-    if any(patterns.SURROUNDINGS.search(line) for line in errors):
+    if any(endpatterns.SURROUNDINGS.search(line) for line in errors):
         return ()
     lines = [
         line
         for line in errors
-        if patterns.DAMAGE.search(line)
-        and not patterns.MYISAM.search(line)
+        if endpatterns.DAMAGE.search(line)
+        and not endpatterns.MYISAM.search(line)
         and about.search(line)
     ]
-    if patterns.OUTSIDE.search(text):
-        lines = [line for line in lines if not patterns.FILES_MISSING.search(line)]
+    if endpatterns.OUTSIDE.search(text):
+        lines = [line for line in lines if not endpatterns.FILES_MISSING.search(line)]
     return _shown(lines)
 
 
@@ -101,13 +101,13 @@ def damage_that_ended(text: str) -> tuple[str, ...]:
     if it logged a crash, or if it started again without an orderly shutdown.
     """
     running = before_starts(text)
-    again = len(running) < len(text) and not patterns.ORDERLY.search(running)
-    return damage(running) if again or patterns.ENDED_ITSELF.search(running) else ()
+    again = len(running) < len(text) and not endpatterns.ORDERLY.search(running)
+    return damage(running) if again or endpatterns.ENDED_ITSELF.search(running) else ()
 
 
 def since_start(text: str) -> str:
     """Return what follows the last start in *text*, "" if it shows none."""
-    begins = [match.start() for match in patterns.START.finditer(text)]
+    begins = [match.start() for match in startpatterns.START.finditer(text)]
     return text[begins[-1] :] if begins else ""
 
 
@@ -118,37 +118,41 @@ def crash_of(text: str, session: int) -> tuple[str, ...]:
     that no fault of a program raises, as SIGKILL and SIGTERM, is no crash; nor is one
     beside errors about memory, space and the like.
     """
-    if patterns.SURROUNDINGS.search("\n".join(_errors(text))):
+    if endpatterns.SURROUNDINGS.search("\n".join(_errors(text))):
         return ()
     lines = text.splitlines()
-    process = re.compile(rf"\(PID {session}\) was terminated by {patterns.FAULT}")
+    process = re.compile(rf"\(PID {session}\) was terminated by {endpatterns.FAULT}")
     for at, line in enumerate(lines):
         if process.search(line):
             return _shown([line, *lines[at + 1 : at + 2]])
     thread = re.compile(rf"Connection ID \(thread ID\): {session}\b")
     if any(map(thread.search, lines)):
-        return _shown([line for line in lines if patterns.THREAD_CRASHED.search(line)])
+        return _shown(
+            [line for line in lines if endpatterns.THREAD_CRASHED.search(line)]
+        )
     return ()
 
 
 def _attempt(text: str, *, last: bool) -> Starts:
-    text = patterns.REINITIALIZING.split(text)[-1]
-    ready = max((found.end() for found in patterns.READY.finditer(text)), default=None)
+    text = startpatterns.REINITIALIZING.split(text)[-1]
+    ready = max(
+        (found.end() for found in startpatterns.READY.finditer(text)), default=None
+    )
     ended = (
         not last
-        or patterns.ENDED.search(_without_clients(text[ready or 0 :])) is not None
+        or endpatterns.ENDED.search(_without_clients(text[ready or 0 :])) is not None
     )
     if ready is not None:
         return _ended_ready(text[ready:]) if ended else Starts(StartOutcome.RUNNING)
     lines = damage(text)
-    if not ended and not patterns.HOPELESS.search("".join(lines)):
+    if not ended and not endpatterns.HOPELESS.search("".join(lines)):
         return Starts(StartOutcome.RUNNING)
     if lines:
         return Starts(StartOutcome.DESTROYED, lines)
-    recovering = patterns.RECOVERING.search(text)
+    recovering = startpatterns.RECOVERING.search(text)
     errors = decisive(text[recovering.start() :] if recovering else text)
-    crashed = patterns.START_CRASHED.search(text) or (
-        recovering and patterns.PANIC.search(text)
+    crashed = endpatterns.START_CRASHED.search(text) or (
+        recovering and endpatterns.PANIC.search(text)
     )
     if errors and crashed and not _blameless(text):
         return Starts(StartOutcome.DESTROYED, errors)
@@ -160,8 +164,8 @@ def _ended_ready(text: str) -> Starts:
     lines = damage(text)
     if (
         lines
-        and patterns.ENDED_ITSELF.search(text)
-        and not patterns.ORDERLY.search(text)
+        and endpatterns.ENDED_ITSELF.search(text)
+        and not endpatterns.ORDERLY.search(text)
     ):
         return Starts(StartOutcome.DESTROYED, lines)
     return Starts(StartOutcome.FAILED, decisive(text))
@@ -169,16 +173,18 @@ def _ended_ready(text: str) -> Starts:
 
 def _blameless(text: str) -> bool:
     """Return whether something other than the data may have ended this start."""
-    if patterns.SURROUNDINGS.search("\n".join(_errors(text))):
+    if endpatterns.SURROUNDINGS.search("\n".join(_errors(text))):
         return True
-    return bool(patterns.OUTSIDE.search(text) and patterns.FILES_MISSING.search(text))
+    return bool(
+        endpatterns.OUTSIDE.search(text) and endpatterns.FILES_MISSING.search(text)
+    )
 
 
 def _errors(text: str) -> list[str]:
     return [
         line
         for line in _without_clients(text).splitlines()
-        if patterns.ERROR.search(line) or patterns.CRASHED.search(line)
+        if endpatterns.ERROR.search(line) or endpatterns.CRASHED.search(line)
     ]
 
 
@@ -187,7 +193,7 @@ def _without_clients(text: str) -> str:
     return "\n".join(
         line
         for line in text.splitlines()
-        if patterns.PANIC.search(line) or not patterns.CLIENT.search(line)
+        if endpatterns.PANIC.search(line) or not endpatterns.CLIENT.search(line)
     )
 
 
@@ -197,5 +203,5 @@ def _shown(lines: Sequence[str]) -> tuple[str, ...]:
 
 
 def _from_severity(line: str) -> str:
-    found = patterns.ERROR.search(line)
+    found = endpatterns.ERROR.search(line)
     return line[found.start() :].strip() if found else line.strip()

@@ -1,11 +1,11 @@
-"""Patterns of what servers log of their starts, their ends, and what ended them."""
+"""Patterns of what servers log of their starts."""
 
 from __future__ import annotations
 
 import re
 
 
-def _any(*patterns: str, flags: re.RegexFlag = re.NOFLAG) -> re.Pattern[str]:
+def any_of(*patterns: str, flags: re.RegexFlag = re.NOFLAG) -> re.Pattern[str]:
     """Return what finds any of the *patterns*, each a regular expression."""
     return re.compile("|".join(patterns), flags)
 
@@ -13,174 +13,15 @@ def _any(*patterns: str, flags: re.RegexFlag = re.NOFLAG) -> re.Pattern[str]:
 # An attempt to start begins with one of these (PostgreSQL 12 or newer, postmaster.c;
 # MySQL 8.0 or newer, MY-010116; MariaDB, mysqld.cc), and the server takes
 # queries after one of those.
-START = _any(
+START = any_of(
     r"starting PostgreSQL [0-9]",
     r"starting as process [0-9]",
     r"Starting MariaDB [0-9]",
 )
-READY = _any(r"ready to accept (?:read-only )?connections", r"ready for connections")
+READY = any_of(r"ready to accept (?:read-only )?connections", r"ready for connections")
 
 # PostgreSQL has read its control file and begins to recover (xlogrecovery.c).
-RECOVERING = _any(r"database system was (?:interrupted|not properly shut down)")
+RECOVERING = any_of(r"database system was (?:interrupted|not properly shut down)")
 
 # A backend crashed, and PostgreSQL starts over in the same process (postmaster.c).
-REINITIALIZING = _any(r"all server processes terminated; reinitializing")
-
-# A fault of the program itself: an illegal instruction, an abort, a division by zero, a
-# wrong address.  SIGBUS is a fault, too, but also of a machine without huge pages.
-FAULT = r"signal (?:4|6|8|11)\b"
-_FAULT_OR_BUS = r"signal (?:4|6|7|8|11)\b"
-_ASSERTION = r"Assertion failure"
-_EXCEPTION = r"d got exception"
-_GOT = r"d got (?:signal|exception)"
-_STARTUP = r"startup process \(PID \d+\)"
-_PANICS = (r"\bPANIC:\s", r",PANIC,", r"\"error_severity\":\"PANIC\"")
-
-# What a server logs of an error, and of a client that it turned away.  PostgreSQL
-# refuses a client with FATAL too, and names what the client sent (postgres.c,
-# backend_startup.c, auth.c, postinit.c).
-ERROR = _any(
-    r"\b(?:PANIC|FATAL):\s",
-    r"\"error_severity\":\"(?:PANIC|FATAL)\"",
-    r",(?:PANIC|FATAL),",
-    r"\[(?:ERROR|FATAL)\]",
-    _ASSERTION,
-    _GOT,
-)
-PANIC = _any(*_PANICS)
-CLIENT = _any(
-    r"the database system is ",
-    r"unsupported frontend protocol",
-    r"startup packet",
-    r"authentication failed for user",
-    r"no pg_hba\.conf entry",
-    r"pg_hba\.conf rejects",
-    r"too many clients already",
-    r"remaining connection slots",
-    r"too many connections for",
-    r"connection to client lost",
-    r"canceling authentication",
-    r"requires a valid client cert",
-    r"terminating (?:connection|walreceiver|walsender|background worker)",
-    r"(?:role|database) \\?\"[^\n]*\" (?:does not exist|is not )",
-)
-
-# PostgreSQL's startup process decides alone: a FATAL of any other process, and there
-# are many of them, ends only that one (postmaster.c, process_pm_child_exit).
-ENDED = _any(
-    *_PANICS,
-    r"due to startup process failure",
-    r"database system is shut down",
-    rf"{_STARTUP} (?:was terminated by signal|exited with exit code)",
-    r"\[ERROR\].* Aborting",
-    _ASSERTION,
-    _GOT,
-    r"Shutdown complete",
-)
-ORDERLY = _any(r"Shutdown complete", r"database system is shut down")
-_CRASHES = (_ASSERTION, rf"got {_FAULT_OR_BUS}", rf"was terminated by {_FAULT_OR_BUS}")
-CRASHED = _any(*_CRASHES)
-START_CRASHED = _any(
-    _ASSERTION,
-    rf"got {_FAULT_OR_BUS}",
-    rf"{_STARTUP} was terminated by {_FAULT_OR_BUS}",
-)
-THREAD_CRASHED = _any(_ASSERTION, rf"got {FAULT}", _EXCEPTION)
-ENDED_ITSELF = _any(*_CRASHES, *_PANICS, r"\[FATAL\]", _EXCEPTION)
-
-# What a server logs of data that are not as it wrote them (PostgreSQL 15 xlog.c,
-# xlogrecovery.c, relmapper.c, bufmgr.c; MySQL 9.7 messages_to_error_log.txt and
-# buf0buf.cc; MariaDB 10.11 log0recv.cc, ma_control_file.c, log.cc).
-DAMAGE = _any(
-    r"corrupt",
-    r"checksum",
-    r"could not locate a valid checkpoint record",
-    r"invalid (?:primary |secondary )?checkpoint",
-    r"invalid page in block",
-    r"references to invalid pages",
-    r"contains invalid data",
-    r"is not a valid data directory",
-    r"could not (?:open|read|access) file \"?(?:base|global|pg_[a-z]+)/",
-    r"could not (?:access status of transaction|find redo location)",
-    r"Space id and page n",
-    _ASSERTION,
-    r"not a valid aria control file",
-    r"[Rr]ecovery failed",
-    r"Missing FILE_",
-    r"Log scan aborted",
-    r"Bad magic header",
-    flags=re.IGNORECASE,
-)
-# InnoDB logs this once neither log nor doublewrite buffer could help (MY-011906).
-HOPELESS = _any(r"corruption on disk")
-# MyISAM does not survive a crash, and does not promise to (mi_check.c, my_error.c).
-MYISAM = _any(r"\.MY[ID]'", r"marked as crashed")
-
-# Files outside the data directory, on a volume that may not be mounted: PostgreSQL's
-# tablespaces, InnoDB's tables with DATA DIRECTORY; and what a server logs without them
-# (xlogutils.c, log_invalid_page; MariaDB log0recv.cc).
-OUTSIDE = _any(
-    r"pg_tblspc/[^\n]*(?:does not exist|is uninitialized|No such file)",
-    r"could not [^\n]*pg_tblspc/",
-    r"['\" ]/[^'\"\n]+\.(?:ibd|isl)\b",
-)
-FILES_MISSING = _any(r"references to invalid pages", r"pg_tblspc/", r"Missing FILE_")
-
-# What ends a start and is not the data's fault.
-SURROUNDINGS = _any(
-    r"address already in use",
-    r"could not bind",
-    r"Bind on ",
-    r"Can't start server",
-    r"no space left",
-    r"disk is full",
-    r"out of memory",
-    r"cannot allocate",
-    r"(?:can|could )not map",
-    r"shared memory",
-    r"too many open files",
-    r"insufficient",
-    r"permission denied",
-    r"wrong ownership",
-    r"group or world access",
-    r"lock file",
-    r"[Uu]nable to lock",
-    r"can't lock",
-    r"invalid value for parameter",
-    r"unrecognized configuration",
-    r"unknown variable",
-    r"unknown option",
-    r"configuration file",
-    r"page size",
-    r"innodb_page_size",
-    r"incompatible",
-    r"not compatible",
-    r"backup_label",
-    r"upgrade",
-    r"downgrade",
-    r"read-only file system",
-    r"required WAL directory",
-    r"signal (?:1|2|3|9|15)\b",
-    # settings that the data do not fit (slot.c, origin.c, xlogrecovery.c; log.cc)
-    r"wal_level",
-    r"too many replication slots",
-    r"max_replication_slots",
-    r"could not find free replication state",
-    r"is not possible because",
-    r"prepared transactions! It means",
-    # an encryption key that is not there (MariaDB fil0crypt.cc, sql_plugin.cc; MySQL
-    # messages_to_error_log.txt)
-    r"key_version",
-    r"encryption (?:key|info)",
-    r"master key",
-    r"key management",
-    r"decrypt",
-    r"file_key_management",
-    r"hashicorp",
-    r"keyring",
-    r"registration as a ENCRYPTION failed",
-    # storage that hung (srv0srv.cc)
-    r"semaphore wait",
-    r"semaphore_wait",
-    flags=re.IGNORECASE,
-)
+REINITIALIZING = any_of(r"all server processes terminated; reinitializing")

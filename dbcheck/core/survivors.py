@@ -10,6 +10,7 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
+from dbcheck.core.distinct import distinct
 from dbcheck.core.expected import (
     Bytes,
     Ints,
@@ -143,7 +144,7 @@ class Inspector:
 
 def _alike(sizes: Ints) -> Iterator[Ints]:
     """Yield the places of some rows of one size, until all were yielded."""
-    for size in np.unique(sizes):
+    for size in distinct(sizes):
         places = np.flatnonzero(sizes == size)
         step = rows_at_once(int(size))
         for begin in range(0, places.size, step):

@@ -15,7 +15,6 @@ from dbcheck.cli.entry_options import (
     EntryOptions,
     HostOptions,
     HostUrl,
-    LoadOptions,
     NamedByArgument,
     NamedByFlag,
     TargetOptions,
@@ -24,6 +23,7 @@ from dbcheck.cli.entry_options import (
     WitnessOptions,
 )
 from dbcheck.cli.groups import Group, Verb, grouped
+from dbcheck.cli.load_options import LoadOptions
 from dbcheck.cli.power_options import PowerOptions
 from dbcheck.cli.resumable import reconcile_flags
 from dbcheck.core.cutclass import CutClass

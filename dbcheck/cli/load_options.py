@@ -1,0 +1,145 @@
+"""The flags that say what the sessions do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated
+
+import click
+
+from dbcheck import limits
+from dbcheck.cli.entry_options import EntryOptions
+from dbcheck.cli.groups import Flag, Group
+from dbcheck.cli.options import SECONDS, SEED, Number
+from dbcheck.core.workload import Workload
+from dbcheck.witness.window import WindowLimits
+
+if TYPE_CHECKING:
+    from dbcheck.inventory.entry import Entry
+
+
+@dataclass(frozen=True)
+class WorkloadOptions(Group):
+    """What the sessions do, how many there are, and how fast."""
+
+    section = "Load"
+
+    workload: Annotated[
+        str,
+        Flag(
+            "--workload",
+            show_default=True,
+            metavar="NAME|FILE",
+            help="insert, classic, registers, or a TOML file of your own.",
+        ),
+    ] = "insert"
+    sessions: Annotated[
+        int | None,
+        Flag(
+            "--sessions",
+            type=int,
+            metavar="N",
+            help="Connections that commit. Default: the workload's.",
+        ),
+    ] = None
+    processes: Annotated[
+        int | None,
+        Flag(
+            "--processes",
+            type=click.IntRange(1, limits.PROCESSES_MAX),
+            metavar="N",
+            help="Client processes that share the sessions, each on a core and with a "
+            "witness log of its own. Default: the workload's.",
+        ),
+    ] = None
+    rate: Annotated[
+        float | None,
+        Flag(
+            "--rate",
+            type=Number(0, limits.RATE_MAX),
+            metavar="N",
+            help="Commits per second of all sessions together; 0: no limit. Default: "
+            "the workload's.",
+        ),
+    ] = None
+    ramp: Annotated[
+        float | None,
+        Flag(
+            "--ramp",
+            type=Number(0, limits.RAMP_S_MAX),
+            metavar="S",
+            help="Seconds over which the sessions start, one after the other. Default: "
+            "the workload's.",
+        ),
+    ] = None
+
+    def paced(self, workload: Workload) -> Workload:
+        """Return *workload* with the rate, the ramp and the processes given here."""
+        return workload.with_options(
+            rate=self.rate, ramp_s=self.ramp, processes=self.processes
+        )
+
+
+@dataclass(frozen=True)
+class LoadOptions(EntryOptions, WorkloadOptions):
+    """What the sessions do, and how long they wait for the server and the witness."""
+
+    section = "Load"
+
+    seed: Annotated[
+        int | None,
+        Flag(
+            "--seed",
+            type=SEED,
+            metavar="N",
+            help="Decides the moment of the cut and the size of each row; their bytes "
+            "are new in each run. Default: random.",
+        ),
+    ] = None
+    silence: Annotated[
+        float,
+        Flag(
+            "--silence",
+            type=SECONDS,
+            show_default=True,
+            metavar="S",
+            help="Seconds without any reply after which the server counts as gone.",
+        ),
+    ] = limits.SILENCE_S
+    window: Annotated[
+        int,
+        Flag(
+            "--window",
+            type=click.IntRange(1),
+            show_default=True,
+            metavar="N",
+            help="Most acks of a process that may wait for the witness; at this number "
+            "its sessions wait.",
+        ),
+    ] = limits.WINDOW_ACKS
+    lockstep: Annotated[
+        bool,
+        Flag(
+            "--lockstep",
+            is_flag=True,
+            help="Each session waits until the witness has its last ack.",
+        ),
+    ] = False
+
+    @property
+    def limits(self) -> WindowLimits:
+        """How far the witness may lag."""
+        return WindowLimits(acks=self.window, lockstep=self.lockstep)
+
+    def require_beside(self, name: str) -> None:
+        """Accept each flag: what is given wins over the inventory."""
+
+    def applied(self, entry: Entry) -> Entry:
+        """Return *entry* with the workload, the sessions and the silence given here."""
+        given = self.given
+        return replace(
+            entry,
+            workload=self.workload if "workload" in given else entry.workload,
+            sessions=self.sessions if "sessions" in given else entry.sessions,
+            silence_s=self.silence if "silence" in given else entry.silence_s,
+        )
