@@ -115,7 +115,7 @@ def cycle(here: Bench, seed: int, *tables: str) -> Outcome:
     with repeated(here, [*own, *how.beside]):
         here.loading(started)
     here.lab.configure(how.afterwards)
-    here.rig.power.restore()
+    here.rig.site.writer.power.restore()
     return here.judge(started)
 
 
