@@ -10,12 +10,14 @@ from pathlib import Path
 from tests.bench import synthetic
 from tests.bench.shown import console, table
 
+WORKLOADS = ("insert", "classic", "registers")
+
 
 def main(words: Sequence[str]) -> None:
     """Judge synthetic runs of growing size and print a table."""
     parser = argparse.ArgumentParser("tests.bench memory", description=__doc__)
     parser.add_argument("--acks", type=int, action="append")
-    parser.add_argument("--workload", choices=("insert", "classic"), default="insert")
+    parser.add_argument("--workload", choices=WORKLOADS, default="insert")
     given = parser.parse_args(words)
     result = table(
         f"judging a stored run, {given.workload}",

@@ -11,7 +11,7 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -20,6 +20,7 @@ import numpy as np
 
 from dbcheck import workload
 from dbcheck.campaign.judging import judge_run
+from dbcheck.core.plans.registers import SLOTS
 from dbcheck.core.plans.registry import tables_of
 from dbcheck.core.survivors import RECORD, Records
 from dbcheck.core.table import TableFacts
@@ -51,11 +52,11 @@ class Judged:
 def write(parent: Path, acks: int, kind: str = "insert") -> RunFolder:
     """Store a run of SESSIONS sessions that were acked in turn, and lost nothing.
 
-    kind: of workload, "insert" or "classic".
+    kind: of workload, "insert", "classic" or "registers".
     """
     chosen = workload.load(kind)
-    (table,) = tables_of(chosen.plan)
-    tables = {table.name: TableFacts({}, 0)}
+    inserted, *others = tables_of(chosen.plan)
+    tables = {table.name: TableFacts({}, 0) for table in (inserted, *others)}
     run = RunFolder.create(parent, replace(MANIFEST, workload=chosen, tables=tables))
     counts = {
         session: (acks + SESSIONS - session) // SESSIONS
@@ -74,8 +75,12 @@ def write(parent: Path, acks: int, kind: str = "insert") -> RunFolder:
     mark = Watermark(frames, acks, chain.hexdigest())
     claimed = replace(LOAD, sent=counts, acked=counts, watermarks=(mark,))
     run.write_load(replace(claimed, windows=LOAD.windows[:1]))
-    rows = _survivors(run.manifest().epoch, acks)
-    stored = {table.name: run.write_survivors(table.name, rows)}
+    epoch = run.manifest().epoch
+    rows = _survivors(epoch, acks)
+    stored = {inserted.name: run.write_survivors(inserted.name, rows)}
+    for table in others:
+        registers = [_registers(epoch, counts)]
+        stored[table.name] = run.write_survivors(table.name, registers)
     run.write_after(after_of(FACTS, survivors=stored))
     return run
 
@@ -124,6 +129,20 @@ def _survivors(epoch: int, acks: int) -> Iterator[Records]:
         records["session"] = places % SESSIONS + 1
         records["seq"] = places // SESSIONS + 1
         yield records
+
+
+def _registers(epoch: int, counts: Mapping[int, int]) -> Records:
+    """Return the registers: each has the last of its session's operations on it."""
+    last = [
+        (session, part, acked - (acked - part) % SLOTS)
+        for session, acked in counts.items()
+        for part in range(1, SLOTS + 1)
+    ]
+    records = np.zeros(len(last), RECORD)
+    records["row_id"] = np.arange(1, len(last) + 1)
+    records["epoch"] = epoch
+    records["session"], records["part"], records["seq"] = np.array(last).T
+    return records
 
 
 def _main() -> None:
