@@ -37,7 +37,7 @@ from tests.kit.servers import skip_without_server
 pytestmark = pytest.mark.root
 EVERY_ENGINE = pytest.mark.parametrize("engine", ["postgresql", "mysql"])
 
-TRIES = 4
+TRIES = 5
 PAUSE_S = 0.05
 ROUNDS_MIN = 5
 # Any of the last writes may survive.  Of the log one is lost soon, and it ends there.
