@@ -22,6 +22,9 @@ from dbcheck.power.kinds.manual import ManualPlan
 from dbcheck.power.kinds.plan import PowerPlan
 
 _EXEC, _MANUAL, _LAB = SwitchKind.EXEC, SwitchKind.MANUAL, SwitchKind.LAB
+_ONLY_IN_INVENTORY = [
+    kind.value for kind in SwitchKind if kind not in (_MANUAL, _EXEC, _LAB)
+]
 _OF_EXEC = frozenset(
     {
         *("cut_command", "restore_command", "state_command"),
@@ -43,8 +46,8 @@ class PowerOptions(EntryOptions):
             show_default=True,
             metavar="KIND",
             help="Who cuts: manual (you are asked), exec (the commands below), or "
-            "lab:NAME (a lab that runs on this machine). fence and sysrq need an "
-            "inventory.",
+            "lab:NAME (a lab that runs on this machine). "
+            f"{' and '.join(_ONLY_IN_INVENTORY)} need an inventory.",
         ),
     ] = _MANUAL.value
     cut_command: Annotated[
@@ -127,12 +130,10 @@ class PowerOptions(EntryOptions):
                     hint="A lab's drive is cut as the lab does it: leave it out.",
                 )
             return LabPlan(lab)
-        by_flags = (_MANUAL, _EXEC, _LAB)
-        others = [one.value for one in SwitchKind if one not in by_flags]
         raise UsageError(
             f"--power {self.power} is not known",
             hint="Known are manual, exec and lab:NAME; an inventory (dbcheck init) can "
-            f"also name {', '.join(others)}.",
+            f"also name {', '.join(_ONLY_IN_INVENTORY)}.",
         )
 
     def _exec(self, declared: CutClass | None) -> ExecPlan:

@@ -122,6 +122,8 @@ class Manifest:
                 f"no site has the nodes {sorted(self.nodes)[: NODES_MAX + 1]} and the"
                 f" writer {self.writer_name!r}"
             )
+        if self.site is SiteKind.SINGLE and len(self.nodes) > 1:
+            raise ValueError(f"a single server has the nodes {sorted(self.nodes)}")
 
     @property
     def writer(self) -> NodeBefore:

@@ -14,12 +14,11 @@ from dbcheck.judge.item import Item, ItemId, Standing
 def restarted(case: Case) -> Item | None:
     """Judge whether the server process is another one than before the cut.
 
-    None if none answered.
+    None if none answered, or if another node was read than the one that was cut.
     """
-    after = case.after.facts
-    if after is None:
+    before, after = case.writer.facts, case.after.facts
+    if after is None or case.after.reader_name != case.manifest.writer_name:
         return None
-    before = case.manifest.nodes[case.after.reader_name].facts
     standing = Standing.CONTRADICTED
     reason = "its start time did not change: the power of this server was not cut"
     if is_restarted(before, after):

@@ -41,6 +41,7 @@ class Device:
     turn_off: switches it off past the switch; None where that cannot be.
     stuck:  makes a switch of it that cannot cut it, although it answers.
     broken: makes a switch that gets no sensible answer.
+    measures: it measures for how long the power was off.
     asked:  what a human was asked for.
     """
 
@@ -49,6 +50,7 @@ class Device:
     turn_off: Callable[[], object] | None = None
     stuck: Callable[[], PowerSwitch] | None = None
     broken: Callable[[], PowerSwitch] | None = None
+    measures: bool = False
     asked: list[str] = field(default_factory=list)
 
 
@@ -82,6 +84,7 @@ def by_programs(folder: Path, lab: Lab) -> Iterator[Device]:
         turn_off=lambda: plug.write_text("off"),
         stuck=lambda: switch(cut="true"),
         broken=lambda: switch(state="echo no such outlet; exit 3"),
+        measures=True,
     )
 
 
@@ -102,6 +105,7 @@ def by_an_agent(folder: Path, lab: Lab) -> Iterator[Device]:
             turn_off=LabSwitch(lab.name).cut,
             stuck=lambda: switch("lies", 8.0),
             broken=lambda: switch("bad arguments"),
+            measures=True,
         )
 
 

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from dbcheck.core.cut import SwitchKind
+
 ROOT = Path(__file__).parents[2]
 METHOD = ROOT / "docs" / "method.md"
 DOCUMENTS = (*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md")))
@@ -56,6 +58,11 @@ def test_every_trap_is_shown_by_tests_or_argued_on_its_page() -> None:
     assert len(numbers) >= 23
     for number, shown in traps():
         assert shown == _THIS_PAGE or "planted" in shown or list(cited(shown)), number
+
+
+def test_every_kind_of_switch_is_explained() -> None:
+    text = (ROOT / "docs" / "power.md").read_text()
+    assert [kind for kind in SwitchKind if f"| `{kind.value}`" not in text] == []
 
 
 def test_a_wrong_citation_is_found() -> None:

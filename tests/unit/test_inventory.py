@@ -170,11 +170,14 @@ def test_a_secret_in_clear_is_refused_and_not_repeated(
     assert "hunter2" not in str(caught.value) + caught.value.hint
 
 
+KINDS = ", ".join(kind.value for kind in SwitchKind)
+
+
 def test_what_is_wrong_is_answered_with_what_it_may_be(tmp_path: Path) -> None:
     for line, hint in (
         ("dbcheck_sesions: 3", "Is it dbcheck_sessions?"),
         ("dbcheck_sessions: 0", "It must be a whole number from 1 to 4096."),
-        ("dbcheck_power: fense", "manual, exec, fence, sysrq, lab. Is it fence?"),
+        ("dbcheck_power: fense", f"{KINDS}. Is it fence?"),
         ("dbcheck_power_class: DC rial", "Is it DC rail?"),
         ("dbcheck_power_off_s: 0.5", "a number from 1 to 86400."),
         ("dbcheck_server_log: no", "put them in quotes"),

@@ -19,6 +19,7 @@ from dbcheck.core.records import NODES_MAX, NodeAfter, NodeAtTheCut, RestoreReco
 from dbcheck.core.site import ONLY_NODE
 from dbcheck.errors import HostError, RunFormatError, UsageError
 from dbcheck.judge.case import Case
+from dbcheck.judge.server import restarted
 from dbcheck.ports.site import Node
 from dbcheck.runs import RunFolder
 from tests.kit.host_samples import BEFORE
@@ -27,7 +28,7 @@ from tests.kit.partial_rig import RecordingListener
 from tests.kit.samples import FACTS, LOAD, MANIFEST
 
 OTHER = replace(MANIFEST.writer, target="postgresql://u@standby/d")
-TWO = replace(MANIFEST, nodes={**MANIFEST.nodes, "standby": OTHER})
+RENAMED = replace(MANIFEST, nodes={"primary": OTHER}, writer_name="primary")
 
 
 def server(name: str) -> Any:
@@ -95,6 +96,20 @@ def test_a_manifest_of_no_site_is_refused(
         replace(MANIFEST, nodes=nodes, writer_name=writer)
 
 
+def test_a_single_server_has_one_node() -> None:
+    with pytest.raises(ValueError, match="a single server has the nodes"):
+        replace(MANIFEST, nodes={**MANIFEST.nodes, "standby": OTHER})
+
+
+def test_another_node_than_the_one_that_was_cut_need_not_restart() -> None:
+    after = after_of(FACTS)
+    case = Case(MANIFEST, LOAD, None, after)
+    assert restarted(case) is not None
+    found = {**after.nodes, "standby": NodeAfter(FACTS)}
+    promoted = replace(after, nodes=found, reader_name="standby")
+    assert restarted(replace(case, after=promoted)) is None
+
+
 def test_what_was_found_must_hold_the_node_that_was_read() -> None:
     with pytest.raises(ValueError, match="nothing was found of the node 'standby'"):
         replace(after_of(FACTS), reader_name="standby")
@@ -121,8 +136,8 @@ def test_a_run_of_other_nodes_is_not_reconciled(tmp_path: Path) -> None:
             kind=MANIFEST.site, writer_name=ONLY_NODE, nodes=MANIFEST.nodes
         )
     )
-    with pytest.raises(UsageError, match="made on other nodes: server, standby"):
-        reconcile_run(rig, RunFolder.create(tmp_path, TWO), TWO)
+    with pytest.raises(UsageError, match="made on other nodes: primary"):
+        reconcile_run(rig, RunFolder.create(tmp_path, RENAMED), RENAMED)
 
 
 def test_a_case_is_about_the_node_that_took_the_load() -> None:
@@ -132,7 +147,7 @@ def test_a_case_is_about_the_node_that_took_the_load() -> None:
     after = after_of(FACTS)
     after = replace(after, nodes={**after.nodes, "standby": NodeAfter()})
     restore = RestoreRecord({"standby": 1.0, ONLY_NODE: 2.0})
-    case = Case(TWO, load, restore, after)
+    case = Case(MANIFEST, load, restore, after)
     assert (case.at_the_cut.heard_us, case.off_s) == (7, 2.0)
     assert case.writer is MANIFEST.writer
 
