@@ -102,7 +102,7 @@ def test_what_was_found_must_hold_the_node_that_was_read() -> None:
 
 def test_a_record_of_a_node_that_the_manifest_lacks_is_damaged(tmp_path: Path) -> None:
     run = RunFolder.create(tmp_path, MANIFEST)
-    strange = {"standby": NodeAtTheCut()}
+    strange = {"standby": NodeAtTheCut(None)}
     run.write_load(replace(LOAD, nodes={**LOAD.nodes, **strange}))
     with pytest.raises(RunFormatError, match="load.json.*names no node 'standby'"):
         run.load()
@@ -110,7 +110,7 @@ def test_a_record_of_a_node_that_the_manifest_lacks_is_damaged(tmp_path: Path) -
     with pytest.raises(RunFormatError, match="restore.json.*names no node 'standby'"):
         run.restore()
     after = after_of(FACTS)
-    run.write_after(replace(after, nodes={**after.nodes, "standby": NodeAfter()}))
+    run.write_after(replace(after, nodes={**after.nodes, "standby": NodeAfter(None)}))
     with pytest.raises(RunFormatError, match="after.json.*names no node 'standby'"):
         run.after()
 
@@ -128,9 +128,10 @@ def test_a_run_of_other_nodes_is_not_reconciled(tmp_path: Path) -> None:
 def test_a_case_is_about_the_node_that_took_the_load() -> None:
     """What was seen of another node is not held against it."""
     seen = replace(LOAD.nodes[ONLY_NODE], heard_us=7)
-    load = replace(LOAD, nodes={"standby": NodeAtTheCut(heard_us=9), ONLY_NODE: seen})
+    other = NodeAtTheCut(None, heard_us=9)
+    load = replace(LOAD, nodes={"standby": other, ONLY_NODE: seen})
     after = after_of(FACTS)
-    after = replace(after, nodes={**after.nodes, "standby": NodeAfter()})
+    after = replace(after, nodes={**after.nodes, "standby": NodeAfter(None)})
     restore = RestoreRecord({"standby": 1.0, ONLY_NODE: 2.0})
     case = Case(TWO, load, restore, after)
     assert (case.at_the_cut.heard_us, case.off_s) == (7, 2.0)
