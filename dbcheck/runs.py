@@ -200,6 +200,7 @@ class RunFolder:
         if key is not None and not key.fits(content, seal):
             raise _changed("record of the load", key.run_id)
         load = stored.from_bytes(content, LoadRecord, where, formats.LOAD)
+        self._require_nodes(load.nodes, where)
         if key is None:
             self._note_recalled(replace(self.recalled(), load=True))
         self.write_load(load)
@@ -211,14 +212,14 @@ class RunFolder:
             return None
         content = path.read_bytes()
         load = stored.from_bytes(content, LoadRecord, str(path), formats.LOAD)
-        self._require_nodes(load.nodes, path)
+        self._require_nodes(load.nodes, str(path))
         return load
 
-    def _require_nodes(self, names: Iterable[str], path: Path) -> None:
-        """Raise RunFormatError if the record at *path* names nodes the run lacks."""
+    def _require_nodes(self, names: Iterable[str], where: str) -> None:
+        """Raise RunFormatError, naming *where*, if *names* has one the run lacks."""
         if strangers := sorted(set(names) - set(self.manifest().nodes)):
             raise RunFormatError(
-                f"{path} is damaged: the manifest names no node {strangers[0]!r}"
+                f"{where} is damaged: the manifest names no node {strangers[0]!r}"
             )
 
     def write_restore(self, restore: RestoreRecord) -> None:
@@ -237,7 +238,7 @@ class RunFolder:
             return None
         content = path.read_bytes()
         restore = stored.from_bytes(content, RestoreRecord, str(path), formats.RESTORE)
-        self._require_nodes(restore.off_s, path)
+        self._require_nodes(restore.off_s, str(path))
         return restore
 
     def write_after(self, after: AfterRecord) -> None:
@@ -278,7 +279,7 @@ class RunFolder:
             )
         content = path.read_bytes()
         after = stored.from_bytes(content, AfterRecord, str(path), formats.AFTER)
-        self._require_nodes(after.nodes, path)
+        self._require_nodes(after.nodes, str(path))
         if formats.ONLY_TABLE not in after.survivors:
             return after
         (table,) = tables_of(self.manifest().workload.plan)

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from dbcheck import stored
 from dbcheck.campaign import preflight
 from dbcheck.campaign.cycle import reconcile_run
 from dbcheck.campaign.host import HostCanaries
@@ -113,6 +114,18 @@ def test_a_record_of_a_node_that_the_manifest_lacks_is_damaged(tmp_path: Path) -
     run.write_after(replace(after, nodes={**after.nodes, "standby": NodeAfter(None)}))
     with pytest.raises(RunFormatError, match="after.json.*names no node 'standby'"):
         run.after()
+
+
+def test_a_load_that_a_witness_gives_is_not_stored_with_a_strange_node(
+    tmp_path: Path,
+) -> None:
+    """It would stay, and no judgement of the run could be had any more."""
+    content = stored.to_bytes(MANIFEST)
+    run = RunFolder.recall(tmp_path, MANIFEST.run_id, content, None, "its manifest")
+    strange = replace(LOAD, nodes={**LOAD.nodes, "standby": NodeAtTheCut(None)})
+    with pytest.raises(RunFormatError, match="acks.log.*names no node 'standby'"):
+        run.recall_load(stored.to_bytes(strange), None, "acks.log")
+    assert run.load() is None
 
 
 def test_a_run_of_other_nodes_is_not_reconciled(tmp_path: Path) -> None:
