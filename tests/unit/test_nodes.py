@@ -116,6 +116,19 @@ def test_a_record_of_a_node_that_the_manifest_lacks_is_damaged(tmp_path: Path) -
         run.after()
 
 
+def test_a_record_that_lacks_a_node_is_damaged(tmp_path: Path) -> None:
+    """But for one of the restore: a node that was not cut is left out there."""
+    run = RunFolder.create(tmp_path, TWO)
+    run.write_load(LOAD)
+    with pytest.raises(RunFormatError, match="load.json.*lacks the node 'standby'"):
+        run.load()
+    run.write_after(after_of(FACTS))
+    with pytest.raises(RunFormatError, match="after.json.*lacks the node 'standby'"):
+        run.after()
+    run.write_restore(RestoreRecord({ONLY_NODE: 1.0}))
+    assert run.restore() == RestoreRecord({ONLY_NODE: 1.0})
+
+
 def test_a_load_that_a_witness_gives_is_not_stored_with_a_strange_node(
     tmp_path: Path,
 ) -> None:
