@@ -200,6 +200,7 @@ class RunFolder:
         if key is not None and not key.fits(content, seal):
             raise _changed("record of the load", key.run_id)
         load = stored.from_bytes(content, LoadRecord, where, formats.LOAD)
+        self._require_nodes(load.nodes, where, each=True)
         if key is None:
             self._note_recalled(replace(self.recalled(), load=True))
         self.write_load(load)
@@ -211,14 +212,24 @@ class RunFolder:
             return None
         content = path.read_bytes()
         load = stored.from_bytes(content, LoadRecord, str(path), formats.LOAD)
-        self._require_nodes(load.nodes, path)
+        self._require_nodes(load.nodes, str(path), each=True)
         return load
 
-    def _require_nodes(self, names: Iterable[str], path: Path) -> None:
-        """Raise RunFormatError if the record at *path* names nodes the run lacks."""
-        if strangers := sorted(set(names) - set(self.manifest().nodes)):
+    def _require_nodes(
+        self, names: Iterable[str], where: str, *, each: bool = False
+    ) -> None:
+        """Raise RunFormatError, naming *where*, if *names* has one the run lacks.
+
+        each: and if a node of the run is not among them.
+        """
+        found, known = set(names), set(self.manifest().nodes)
+        if strangers := sorted(found - known):
             raise RunFormatError(
-                f"{path} is damaged: the manifest names no node {strangers[0]!r}"
+                f"{where} is damaged: the manifest names no node {strangers[0]!r}"
+            )
+        if each and (lacking := sorted(known - found)):
+            raise RunFormatError(
+                f"{where} is damaged: it lacks the node {lacking[0]!r}"
             )
 
     def write_restore(self, restore: RestoreRecord) -> None:
@@ -237,7 +248,7 @@ class RunFolder:
             return None
         content = path.read_bytes()
         restore = stored.from_bytes(content, RestoreRecord, str(path), formats.RESTORE)
-        self._require_nodes(restore.off_s, path)
+        self._require_nodes(restore.off_s, str(path))
         return restore
 
     def write_after(self, after: AfterRecord) -> None:
@@ -278,7 +289,7 @@ class RunFolder:
             )
         content = path.read_bytes()
         after = stored.from_bytes(content, AfterRecord, str(path), formats.AFTER)
-        self._require_nodes(after.nodes, path)
+        self._require_nodes(after.nodes, str(path), each=True)
         if formats.ONLY_TABLE not in after.survivors:
             return after
         (table,) = tables_of(self.manifest().workload.plan)

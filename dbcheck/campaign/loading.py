@@ -122,7 +122,7 @@ class Cutter:
 
     asked:  the switch was asked to cut, whatever the result.
     before: the server's facts just before that, None if they could not be read.
-    canary_held, switched_us: see runs.LoadRecord.
+    canary_held, switched_us: see core.records.LoadRecord.
     due_us: when the cut was to come, on the client's clock; None before that is known.
     no_checkpoint: why there was none, if the cut was to come in its midst.
     failed: why the switch failed then, "" if it did not.

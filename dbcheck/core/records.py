@@ -154,7 +154,7 @@ class NodeAtTheCut:
                  None: it was not asked.
     """
 
-    cut: Cut | None = None
+    cut: Cut | None
     canaries: Completed | None = None
     canaries_elsewhere: tuple[Completed | None, ...] = ()
     heard_us: int | None = None
@@ -243,7 +243,7 @@ class NodeAfter:
     host:  what its host reported, None without --target-host.
     """
 
-    facts: ServerFacts | None = None
+    facts: ServerFacts | None
     host: HostAfter | None = None
 
 
@@ -287,7 +287,7 @@ class AfterRecord:
     answered_us: int | None = None
 
     def __post_init__(self) -> None:
-        """Refuse a record of other nodes than the one that was read."""
+        """Refuse a record that lacks the node that was read."""
         if self.reader_name not in self.nodes:
             raise ValueError(f"nothing was found of the node {self.reader_name!r}")
 

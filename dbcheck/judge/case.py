@@ -55,7 +55,7 @@ class Case:
     def at_the_cut(self) -> NodeAtTheCut:
         """What was seen of that node during the load, nothing if that is not known."""
         seen = self.load.nodes if self.load else {}
-        return seen.get(self.manifest.writer_name, NodeAtTheCut())
+        return seen.get(self.manifest.writer_name, NodeAtTheCut(cut=None))
 
     @property
     def cut(self) -> Cut | None:

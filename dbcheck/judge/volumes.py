@@ -60,8 +60,8 @@ def volume_depths(
     """Return how deep the cut went on each volume, that of the data directory first.
 
     cut: its declared class; one that keeps the drives' power reaches OS depth at most.
-    completed, elsewhere: as in runs.LoadRecord.  [] if there were no canaries beside
-    the data directory.
+    completed, elsewhere: see core.records.NodeAtTheCut.  [] if there were no canaries
+    beside the data directory.
     """
     if before is None or completed is None or after is None or after.remains is None:
         return []

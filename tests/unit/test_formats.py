@@ -30,6 +30,23 @@ def rewritten(values: dict[str, Any], tmp_path: Path) -> bytes:
     return (tmp_path / "record.json").read_bytes()
 
 
+@pytest.mark.parametrize("number", range(2, FORMAT))
+@pytest.mark.parametrize(("record", "name"), [("load", "cut"), ("after", "facts")])
+def test_what_every_format_holds_is_not_left_out(
+    number: int, record: str, name: str, tmp_path: Path
+) -> None:
+    """It would read as if there had been no cut, or as if no server were back."""
+    kind, steps = {
+        "load": (LoadRecord, formats.LOAD),
+        "after": (AfterRecord, formats.AFTER),
+    }[record]
+    place = OLD.parents[1] / f"format-{number}" / OLD.name / f"{record}.json"
+    values = make.read(place)
+    del values[name]
+    with pytest.raises(RunFormatError, match=f"here is damaged:.*{name}"):
+        stored.from_bytes(rewritten(values, tmp_path), kind, "here", steps)
+
+
 @pytest.mark.parametrize("number", [1, FORMAT + 1, 99])
 def test_a_format_that_is_not_known_is_refused(number: int, tmp_path: Path) -> None:
     values = {**make.read(OLD / "manifest.json"), "format": number}

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from dbcheck import stored
 from dbcheck.campaign import preflight
 from dbcheck.campaign.cycle import reconcile_run
 from dbcheck.campaign.host import HostCanaries
@@ -117,7 +118,7 @@ def test_what_was_found_must_hold_the_node_that_was_read() -> None:
 
 def test_a_record_of_a_node_that_the_manifest_lacks_is_damaged(tmp_path: Path) -> None:
     run = RunFolder.create(tmp_path, MANIFEST)
-    strange = {"standby": NodeAtTheCut()}
+    strange = {"standby": NodeAtTheCut(None)}
     run.write_load(replace(LOAD, nodes={**LOAD.nodes, **strange}))
     with pytest.raises(RunFormatError, match="load.json.*names no node 'standby'"):
         run.load()
@@ -125,9 +126,34 @@ def test_a_record_of_a_node_that_the_manifest_lacks_is_damaged(tmp_path: Path) -
     with pytest.raises(RunFormatError, match="restore.json.*names no node 'standby'"):
         run.restore()
     after = after_of(FACTS)
-    run.write_after(replace(after, nodes={**after.nodes, "standby": NodeAfter()}))
+    run.write_after(replace(after, nodes={**after.nodes, "standby": NodeAfter(None)}))
     with pytest.raises(RunFormatError, match="after.json.*names no node 'standby'"):
         run.after()
+
+
+def test_a_record_that_lacks_a_node_is_damaged(tmp_path: Path) -> None:
+    """But for one of the restore: a node that was not cut is left out there."""
+    run = RunFolder.create(tmp_path, TWO)
+    run.write_load(LOAD)
+    with pytest.raises(RunFormatError, match="load.json.*lacks the node 'standby'"):
+        run.load()
+    run.write_after(after_of(FACTS))
+    with pytest.raises(RunFormatError, match="after.json.*lacks the node 'standby'"):
+        run.after()
+    run.write_restore(RestoreRecord({ONLY_NODE: 1.0}))
+    assert run.restore() == RestoreRecord({ONLY_NODE: 1.0})
+
+
+def test_a_load_that_a_witness_gives_is_not_stored_with_a_strange_node(
+    tmp_path: Path,
+) -> None:
+    """It would stay, and no judgement of the run could be had any more."""
+    content = stored.to_bytes(MANIFEST)
+    run = RunFolder.recall(tmp_path, MANIFEST.run_id, content, None, "its manifest")
+    strange = replace(LOAD, nodes={**LOAD.nodes, "standby": NodeAtTheCut(None)})
+    with pytest.raises(RunFormatError, match="acks.log.*names no node 'standby'"):
+        run.recall_load(stored.to_bytes(strange), None, "acks.log")
+    assert run.load() is None
 
 
 def test_a_run_of_other_nodes_is_not_reconciled(tmp_path: Path) -> None:
@@ -143,9 +169,10 @@ def test_a_run_of_other_nodes_is_not_reconciled(tmp_path: Path) -> None:
 def test_a_case_is_about_the_node_that_took_the_load() -> None:
     """What was seen of another node is not held against it."""
     seen = replace(LOAD.nodes[ONLY_NODE], heard_us=7)
-    load = replace(LOAD, nodes={"standby": NodeAtTheCut(heard_us=9), ONLY_NODE: seen})
+    other = NodeAtTheCut(None, heard_us=9)
+    load = replace(LOAD, nodes={"standby": other, ONLY_NODE: seen})
     after = after_of(FACTS)
-    after = replace(after, nodes={**after.nodes, "standby": NodeAfter()})
+    after = replace(after, nodes={**after.nodes, "standby": NodeAfter(None)})
     restore = RestoreRecord({"standby": 1.0, ONLY_NODE: 2.0})
     case = Case(MANIFEST, load, restore, after)
     assert (case.at_the_cut.heard_us, case.off_s) == (7, 2.0)
