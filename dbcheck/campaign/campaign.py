@@ -8,7 +8,13 @@ from datetime import UTC, datetime
 from itertools import takewhile
 
 from dbcheck.campaign.control import facts_of, run_controls
-from dbcheck.campaign.cycle import reconcile_run, require_answered, restore, run_cycle
+from dbcheck.campaign.cycle import (
+    reconcile_run,
+    require_answered,
+    require_same_site,
+    restore,
+    run_cycle,
+)
 from dbcheck.campaign.folder import CampaignFolder, Cycle, Plan
 from dbcheck.campaign.judging import judge_run
 from dbcheck.campaign.outcome import Outcome, missed_stratum
@@ -170,9 +176,11 @@ def _settled(rig: Rig, run: RunFolder) -> Outcome:
     """Restore the power if it is off, and judge a run that another client began."""
     if run.was_read():
         return judge_run(run, rig.reader)
+    manifest = run.manifest()
+    require_same_site(rig.site, manifest)
     if rig.site.state() is not PowerState.ON:
         restore(rig, run)
-    return require_answered(reconcile_run(rig, run, run.manifest()))
+    return require_answered(reconcile_run(rig, run, manifest))
 
 
 def _add(folder: CampaignFolder, outcome: Outcome, *, settled: bool = False) -> None:

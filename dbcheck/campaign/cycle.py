@@ -138,7 +138,7 @@ def reconcile_run(rig: Rig, run: RunFolder, manifest: Manifest) -> Outcome:
     come back nothing was read: it is read again, and its failure stays on record.
     """
     with run.locked():
-        _require_same_site(rig.site, manifest)
+        require_same_site(rig.site, manifest)
         _require_same_run(rig, run)
         if run.was_read() and run.unread_failure() is None:
             raise UsageError(
@@ -173,7 +173,7 @@ def _left_without_power(rig: Rig, run: RunFolder, manifest: Manifest) -> str:
         return ""
     return LEFT_OFF.format(
         cut="cut" if cut else "may have cut",
-        kind=node.power,
+        kind=node.power.value,
         do="restore the power with its switch"
         if run.recalled().manifest
         else f"run: {node.restore_command}",
@@ -188,14 +188,14 @@ def _events(rig: Rig, run: RunFolder) -> Sequence[Mapping[str, Any]]:
     return ()
 
 
-def _require_same_site(site: Site, manifest: Manifest) -> None:
+def require_same_site(site: Site, manifest: Manifest) -> None:
     """Refuse a run whose nodes are not those of *site*."""
     ours = (site.kind, site.writer_name, set(site.nodes))
     theirs = (manifest.site, manifest.writer_name, set(manifest.nodes))
     if ours != theirs:
         raise UsageError(
-            f"run {manifest.run_id} was made on other nodes: "
-            f"{', '.join(sorted(manifest.nodes))}",
+            f"run {manifest.run_id} was made on another site"
+            f" ({manifest.site.value}; nodes: {', '.join(sorted(manifest.nodes))})",
             hint="Name the target as it was named for the run.",
         )
 

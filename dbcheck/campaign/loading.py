@@ -380,7 +380,8 @@ def sealed_load(key: ClientKey | None, record: LoadRecord) -> Json:
 
 
 def _record(started: Started, load: Load, cutter: Cutter) -> LoadRecord:
-    warm, nodes = {PREFLIGHT_SESSION: WARM_ROWS}, started.manifest.nodes
+    warm = {PREFLIGHT_SESSION: WARM_ROWS}
+    nodes = started.manifest.nodes
     last_us = load.last_ack_us()
     result = load.result
     parts = load.results if started.manifest.logs > 1 else []

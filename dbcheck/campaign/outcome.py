@@ -142,7 +142,7 @@ def _result_of(outcome: Outcome) -> RunResult:
         workload=manifest.workload.name,
         sessions=manifest.workload.sessions,
         seed=manifest.seed,
-        power=node.power,
+        power=node.power.value,
         cut_class=node.cut_class,
         class_assumed=node.class_assumed,
         witness=WitnessResult(manifest.witness, manifest.witness_kind),

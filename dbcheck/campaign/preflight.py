@@ -98,7 +98,7 @@ def preflight(
     try:
         nodes = _nodes(rig, workload, witness, canaries)
         epoch = _epoch(rig, seed, control=control)
-        manifest = _manifest(rig, workload, (seed, epoch), nodes)
+        manifest = _manifest(rig, workload, seed, epoch, nodes)
         known.require_same(engine.target, manifest.writer.facts)
         manifest = replace(
             manifest,
@@ -178,7 +178,7 @@ def _nodes(
         nodes[name] = NodeBefore(
             target=node.engine.target,
             facts=facts,
-            power=node.power.kind.value,
+            power=node.power.kind,
             host=host,
             places=places,
             apart=None if rig.lab else require_other_host(host, witness),
@@ -239,10 +239,11 @@ def _epoch(rig: Rig, seed: int, *, control: bool) -> int:
 def _manifest(
     rig: Rig,
     workload: Workload,
-    seed_epoch: tuple[int, int],
+    seed: int,
+    epoch: int,
     nodes: dict[str, NodeBefore],
 ) -> Manifest:
-    (seed, epoch), site, engine = seed_epoch, rig.site, rig.site.writer.engine
+    site, engine = rig.site, rig.site.writer.engine
     before = nodes[site.writer_name]
     tables = engine.prepare(tables_of(workload.plan), server=before.facts)
     # Preparing may have given the data a name by which they are recognised.

@@ -170,7 +170,7 @@ class Reading:
             raise NotBack(text, hint=error.hint) from None
         if facts is None:
             return None
-        if other := other_data(self._rig.site, self._manifest, facts):
+        if other := other_lineage(self._rig.site, self._manifest, facts):
             self.unanswered = f"{broke.error}; then another server: {other}"
             return None
         return facts
@@ -186,7 +186,7 @@ class Reading:
         self.unanswered = f"{last.error}, {times}: {why}"
 
 
-def other_data(site: Site, manifest: Manifest, facts: ServerFacts) -> str:
+def other_lineage(site: Site, manifest: Manifest, facts: ServerFacts) -> str:
     """Return why *facts* are of a server with other data than took the load, or ""."""
     before = manifest.writer.facts.identity
     return lineage(site.kind, before, facts.identity).other

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
-from dbcheck.campaign.reading import Reading, nothing_read, other_data
+from dbcheck.campaign.reading import Reading, nothing_read, other_lineage
 from dbcheck.campaign.rig import Rig
 from dbcheck.campaign.vetted import ask_nodes
 from dbcheck.campaign.waiting import await_facts
@@ -44,7 +44,7 @@ def read_survivors(
     except NotBack as error:
         return failed or _absent(rig, run, manifest, str(error))
     answered_us = None if facts is None else _clock_of(manifest)
-    other = other_data(rig.site, manifest, facts) if facts else ""
+    other = other_lineage(rig.site, manifest, facts) if facts else ""
     reader, node = rig.site.reader, manifest.nodes[rig.site.reader_name]
     if other and reader.engine.target != node.target:
         raise UsageError(

@@ -23,7 +23,6 @@ from dbcheck.lab.drive.image import require_room
 from dbcheck.lab.lab import Lab
 from dbcheck.lab.spec import LabSpec
 from dbcheck.report.progress import PlainProgress
-from dbcheck.site.single import SingleServer
 from dbcheck.stored import make_folder
 
 # The moments of the cut, seconds of load: a server on this machine is at its pace soon.
@@ -60,7 +59,9 @@ def lab_cycles(
         # No other command uses this lab's server, so all its epochs are known here.
         rig = replace(lab_rig(lab, progress, runs, limits), used_epochs=set())
         switch = lab.switch()
-        rig = replace(rig, site=SingleServer(replace(rig.site.writer, power=switch)))
+        rig = replace(
+            rig, site=rig.site.with_writer(replace(rig.site.writer, power=switch))
+        )
         with contextlib.closing(rig.witness):
             controls = list(run_controls(rig, workload, seed)) if control else []
             yield from controls

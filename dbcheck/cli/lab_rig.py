@@ -40,7 +40,7 @@ def joined(rig: Rig, name: str) -> Rig:
             hint="Give that target, or another switch.",
         )
     node = replace(node, log_path=node.log_path or lab.log_path)
-    return replace(rig, site=SingleServer(node), lab=lab.spec.to_values())
+    return replace(rig, site=rig.site.with_writer(node), lab=lab.spec.to_values())
 
 
 def lab_rig(lab: Lab, progress: PlainProgress, runs: Path, limits: Limits) -> Rig:

@@ -19,7 +19,6 @@ from dbcheck.engines.url import read_url
 from dbcheck.errors import DbcheckError, UsageError
 from dbcheck.report.progress import PlainProgress
 from dbcheck.secret import Secret
-from dbcheck.site.single import SingleServer
 
 
 def on_target(
@@ -51,7 +50,12 @@ def on_target(
             one.fail(error)
         else:
             fit.append(
-                (one, replace(base, site=SingleServer(replace(node, engine=engine))))
+                (
+                    one,
+                    replace(
+                        base, site=base.site.with_writer(replace(node, engine=engine))
+                    ),
+                )
             )
     known = NOTHING_KNOWN
     for one, its_rig in fit:

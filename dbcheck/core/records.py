@@ -9,7 +9,7 @@ from typing import Any
 
 from dbcheck.core.apart import Apart
 from dbcheck.core.control import ControlFacts
-from dbcheck.core.cut import Cut, Rung
+from dbcheck.core.cut import Cut, Rung, SwitchKind
 from dbcheck.core.cutclass import CutClass
 from dbcheck.core.depth import Completed
 from dbcheck.core.gone import Gone
@@ -21,7 +21,7 @@ from dbcheck.core.plans.registry import plan_of, tables_of
 from dbcheck.core.reached import Reached
 from dbcheck.core.schedule import EPOCH_MAX, Schedule
 from dbcheck.core.server import LogPosition, ServerFacts
-from dbcheck.core.site import SiteKind
+from dbcheck.core.site import SiteKind, require_nodes
 from dbcheck.core.table import TableFacts
 from dbcheck.core.target import HostAfter, HostBefore
 from dbcheck.core.witnessed import Watermark, WindowFacts
@@ -29,7 +29,6 @@ from dbcheck.core.workload import Workload
 from dbcheck.limits import PROCESSES_MAX
 
 LOGS_MAX = 1 + PROCESSES_MAX
-NODES_MAX = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +40,7 @@ class NodeBefore:
     host:          what its host reported, None without --target-host.
     places:        the directories that an ack depends on.
     apart:         what showed that the witness is not on its host, None in a lab.
-    power:         the kind of its switch, see core.cut.SwitchKind.
+    power:         the kind of its switch.
     cut_class:     what the switch cuts, as far as that is known or declared.
     class_assumed: it was not declared: a person cuts, and AC is assumed.
     reached:       how deep the switch was seen to go on the idle host, if it was.
@@ -51,7 +50,7 @@ class NodeBefore:
 
     target: str
     facts: ServerFacts
-    power: str
+    power: SwitchKind
     host: HostBefore | None = None
     places: tuple[Place, ...] = ()
     apart: Apart | None = None
@@ -117,13 +116,7 @@ class Manifest:
             raise ValueError(f"a lab cannot cut {self.lab.get('rung')!r}")
         if {table.name for table in tables_of(self.workload.plan)} != set(self.tables):
             raise ValueError(f"the tables {sorted(self.tables)} are not of that plan")
-        if self.writer_name not in self.nodes or len(self.nodes) > NODES_MAX:
-            raise ValueError(
-                f"no site has the nodes {sorted(self.nodes)[: NODES_MAX + 1]} and the"
-                f" writer {self.writer_name!r}"
-            )
-        if self.site is SiteKind.SINGLE and len(self.nodes) > 1:
-            raise ValueError(f"a single server has the nodes {sorted(self.nodes)}")
+        require_nodes(self.site, self.nodes, self.writer_name)
 
     @property
     def writer(self) -> NodeBefore:

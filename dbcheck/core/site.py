@@ -3,19 +3,33 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import assert_never
 
 from dbcheck.core.server import difference, unread_identity
 
 ONLY_NODE = "server"  # the name of the node of a single server
+NODES_MAX = 100
+NAME_CHARACTERS = 100
 
 
 class SiteKind(enum.Enum):
     """The kinds of sites; the value names one in runs."""
 
     SINGLE = "single"
+
+
+def require_nodes(kind: SiteKind, names: Collection[str], writer_name: str) -> None:
+    """Raise ValueError unless a site of that kind may have nodes of these *names*."""
+    if len(names) > NODES_MAX:
+        raise ValueError(f"a site has no {len(names)} nodes")
+    if any(len(name) > NAME_CHARACTERS or not name.isprintable() for name in names):
+        raise ValueError("the name of a node is too long, or cannot be printed")
+    if writer_name not in names:
+        raise ValueError(f"no node has the name of the writer, {writer_name[:100]!r}")
+    if kind is SiteKind.SINGLE and set(names) != {ONLY_NODE}:
+        raise ValueError(f"a single server has the nodes {', '.join(sorted(names))}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,11 +60,17 @@ class Site(Protocol):
 
     @property
     def reader_name(self) -> str:
-        """The node whose rows are read after the cut; ready() may change it."""
+        """The node whose rows are read after the cut.
+
+        ready() may change it until it has returned None.
+        """
 
     @property
     def reader(self) -> Node:
         """That node."""
+
+    def with_writer(self, node: Node) -> Site:
+        """Return the same site, the writer of which is *node*."""
 
     @property
     def attended(self) -> bool:

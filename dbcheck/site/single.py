@@ -28,6 +28,9 @@ class SingleServer:
     def reader(self) -> Node:
         return self.writer
 
+    def with_writer(self, node: Node) -> SingleServer:
+        return SingleServer(node)
+
     @property
     def attended(self) -> bool:
         return self.writer.power.attended

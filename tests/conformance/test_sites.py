@@ -63,6 +63,14 @@ def test_its_writer_and_its_reader_are_nodes_of_it(site: Site) -> None:
     assert site.nodes[site.reader_name] is site.reader
 
 
+def test_another_writer_keeps_the_names(site: Site) -> None:
+    server: Any = Server()
+    other = site.with_writer(Node(server, server))
+    assert other.writer.engine is server
+    assert (other.kind, other.writer_name) == (site.kind, site.writer_name)
+    assert other.nodes.keys() == site.nodes.keys()
+
+
 def test_a_cut_names_nodes_that_lose_their_power(site: Site) -> None:
     site.prepare()
     assert site.state() is PowerState.ON

@@ -67,7 +67,8 @@ def one(node: NodeBefore) -> dict[str, NodeBefore]:
 
 def with_node(rig: Rig, **changed: Any) -> Rig:
     """Return *rig* with another engine, switch or host; see ports.site.Node."""
-    return replace(rig, site=SingleServer(replace(rig.site.writer, **changed)))
+    site = rig.site.with_writer(replace(rig.site.writer, **changed))
+    return replace(rig, site=site)
 
 
 def site_of(engine: Any = None, power: Any = None, host: Any = None) -> SingleServer:

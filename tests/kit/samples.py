@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dbcheck import workload
 from dbcheck.campaign.folder import Plan
-from dbcheck.core.cut import Cut
+from dbcheck.core.cut import Cut, SwitchKind
 from dbcheck.core.gone import Gone
 from dbcheck.core.loss import Losses
 from dbcheck.core.reconcile import Reconciliation
@@ -27,7 +27,7 @@ MANIFEST = Manifest(
     epoch=2,
     family="postgresql",
     site=SiteKind.SINGLE,
-    nodes=one(NodeBefore("postgresql://u@h/d", FACTS, "manual")),
+    nodes=one(NodeBefore("postgresql://u@h/d", FACTS, SwitchKind.MANUAL)),
     writer_name=ONLY_NODE,
     workload=workload.load("insert"),
     witness="ssh://w/folder",

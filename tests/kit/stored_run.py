@@ -7,7 +7,7 @@ from functools import cache
 
 from dbcheck.campaign.folder import CampaignFolder, Cycle, Plan
 from dbcheck.core.control import ControlFacts, ControlOutcome
-from dbcheck.core.cut import Cut
+from dbcheck.core.cut import Cut, SwitchKind
 from dbcheck.core.depth import Completed, Counted, Remains, Ring
 from dbcheck.core.gone import Gone
 from dbcheck.core.history import Ack
@@ -89,7 +89,7 @@ def _node() -> NodeBefore:
     return NodeBefore(
         "postgresql://u@h/d",
         _SERVER,
-        "exec",
+        SwitchKind.EXEC,
         HostBefore(_BEFORE, "/c", "n", "/log", {"/log": (1, 2)}, _ELSEWHERE),
         (Place("data", "/d"), Place("WAL", "/wal")),
     )

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dbcheck.campaign.cycle import run_cycle
-from dbcheck.core.cut import PowerState
+from dbcheck.core.cut import PowerState, SwitchKind
 from dbcheck.core.site import ONLY_NODE
 from dbcheck.core.verdict import Verdict
 from dbcheck.errors import PowerError, UsageError
@@ -135,4 +135,4 @@ def test_cuts_by_an_agent_are_cuts(
         measured = outcome.run.restore()
         assert measured is not None
         assert (measured.off_s[ONLY_NODE] or 0) >= 0.5
-        assert outcome.manifest.writer.power == "fence"
+        assert outcome.manifest.writer.power is SwitchKind.FENCE

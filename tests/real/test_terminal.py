@@ -155,7 +155,7 @@ def test_a_switch_that_answers_with_escapes(tmp_path: Path) -> None:
 
 
 def test_a_stored_run_that_holds_escapes(tmp_path: Path) -> None:
-    forged = having(manifest(), target=EVIL, witness=EVIL, power=EVIL)
+    forged = having(manifest(), target=EVIL, witness=EVIL)
     run = stored_run(RunFolder.create(tmp_path, forged))
     said = said_by(tmp_path, "reconcile", str(run.path), "--offline", code=PASS)
     assert r"\x1b[2J\x1b]52;c;cm0gLXJmIH4=" in said

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,7 +16,7 @@ from dbcheck.campaign.cycle import reconcile_run
 from dbcheck.campaign.host import HostCanaries
 from dbcheck.core.cut import SwitchKind
 from dbcheck.core.cutclass import CutClass
-from dbcheck.core.records import NODES_MAX, NodeAfter, NodeAtTheCut, RestoreRecord
+from dbcheck.core.records import NodeAfter, NodeAtTheCut, RestoreRecord
 from dbcheck.core.site import ONLY_NODE
 from dbcheck.errors import HostError, RunFormatError, UsageError
 from dbcheck.judge.case import Case
@@ -27,9 +27,6 @@ from tests.kit.host_samples import BEFORE
 from tests.kit.nodes import after_of, having
 from tests.kit.partial_rig import RecordingListener
 from tests.kit.samples import FACTS, LOAD, MANIFEST
-
-OTHER = replace(MANIFEST.writer, target="postgresql://u@standby/d")
-RENAMED = replace(MANIFEST, nodes={"primary": OTHER}, writer_name="primary")
 
 
 def server(name: str) -> Any:
@@ -83,23 +80,23 @@ def test_what_runs_on_the_first_is_known_if_the_second_fails(
 
 
 @pytest.mark.parametrize(
-    ("nodes", "writer"),
+    ("names", "writer", "why"),
     [
-        ({}, ONLY_NODE),
-        (MANIFEST.nodes, "another"),
-        ({str(n): OTHER for n in range(NODES_MAX + 1)}, "0"),
+        ([], ONLY_NODE, "no node has the name of the writer"),
+        ([ONLY_NODE], "another", "no node has the name of the writer"),
+        ([ONLY_NODE, "standby"], ONLY_NODE, "a single server has the nodes"),
+        (["primary"], "primary", "a single server has the nodes"),
+        ([ONLY_NODE, "n" * 101], ONLY_NODE, "the name of a node is too long"),
+        ([ONLY_NODE, "\x1b[2J"], ONLY_NODE, "cannot be printed"),
+        (map(str, range(101)), "0", "a site has no 101 nodes"),
     ],
 )
 def test_a_manifest_of_no_site_is_refused(
-    nodes: Mapping[str, Any], writer: str
+    names: Iterable[str], writer: str, why: str
 ) -> None:
-    with pytest.raises(ValueError, match="no site has the nodes"):
+    nodes = dict.fromkeys(names, MANIFEST.writer)
+    with pytest.raises(ValueError, match=why):
         replace(MANIFEST, nodes=nodes, writer_name=writer)
-
-
-def test_a_single_server_has_one_node() -> None:
-    with pytest.raises(ValueError, match="a single server has the nodes"):
-        replace(MANIFEST, nodes={**MANIFEST.nodes, "standby": OTHER})
 
 
 def test_another_node_than_the_one_that_was_cut_need_not_restart() -> None:
@@ -133,15 +130,12 @@ def test_a_record_of_a_node_that_the_manifest_lacks_is_damaged(tmp_path: Path) -
 
 def test_a_record_that_lacks_a_node_is_damaged(tmp_path: Path) -> None:
     """But for one of the restore: a node that was not cut is left out there."""
-    run = RunFolder.create(tmp_path, TWO)
-    run.write_load(LOAD)
-    with pytest.raises(RunFormatError, match="load.json.*lacks the node 'standby'"):
+    run = RunFolder.create(tmp_path, MANIFEST)
+    run.write_load(replace(LOAD, nodes={}))
+    with pytest.raises(RunFormatError, match="load.json.*lacks the node 'server'"):
         run.load()
-    run.write_after(after_of(FACTS))
-    with pytest.raises(RunFormatError, match="after.json.*lacks the node 'standby'"):
-        run.after()
-    run.write_restore(RestoreRecord({ONLY_NODE: 1.0}))
-    assert run.restore() == RestoreRecord({ONLY_NODE: 1.0})
+    run.write_restore(RestoreRecord({}))
+    assert run.restore() == RestoreRecord({})
 
 
 def test_a_load_that_a_witness_gives_is_not_stored_with_a_strange_node(
@@ -156,14 +150,11 @@ def test_a_load_that_a_witness_gives_is_not_stored_with_a_strange_node(
     assert run.load() is None
 
 
-def test_a_run_of_other_nodes_is_not_reconciled(tmp_path: Path) -> None:
-    rig: Any = SimpleNamespace(
-        site=SimpleNamespace(
-            kind=MANIFEST.site, writer_name=ONLY_NODE, nodes=MANIFEST.nodes
-        )
-    )
-    with pytest.raises(UsageError, match="made on other nodes: primary"):
-        reconcile_run(rig, RunFolder.create(tmp_path, RENAMED), RENAMED)
+def test_a_run_of_another_site_is_not_reconciled(tmp_path: Path) -> None:
+    site = SimpleNamespace(kind=MANIFEST.site, writer_name="a", nodes=NODES)
+    rig: Any = SimpleNamespace(site=site)
+    with pytest.raises(UsageError, match=r"on another site \(single; nodes: server\)"):
+        reconcile_run(rig, RunFolder.create(tmp_path, MANIFEST), MANIFEST)
 
 
 def test_a_case_is_about_the_node_that_took_the_load() -> None:
