@@ -29,6 +29,7 @@ _TYPES = {Kind.BIGINT: 0x08, Kind.INTEGER: 0x03, Kind.SMALLINT: 0x02, Kind.BYTES
 _CODES = {Kind.BIGINT: "q", Kind.INTEGER: "i", Kind.SMALLINT: "h"}
 _STATUS = struct.Struct("<HH")
 
+_SHORT = b"\0\0"  # the rest of the length of a body below 256 bytes
 HEADER_BYTES = 4  # length of the body in three bytes, sequence number in one
 _BODY_BYTES_MAX = 1 << 16  # far above any answer to a change of one row
 _LENGTH_MAX = 0xFFFFFF  # of a packet; a longer body continues in the next one
@@ -99,11 +100,11 @@ class Execution:
 
     def packet(self, values: Sequence[Value]) -> bytes:
         """Return the packet that executes the statement with *values*."""
-        parts = [self._head, self._first(*values[: self._count])]
+        body = self._head + self._first(*values[: self._count])
         for at, end, pack in self._rest:
             content: Any = values[at]
-            parts += (_length(len(content)), content, pack(*values[at + 1 : end]))
-        body = b"".join(parts)
+            parts = (body, _length(len(content)), content, pack(*values[at + 1 : end]))
+            body = b"".join(parts)
         return len(body).to_bytes(HEADER_BYTES, "little") + body  # sequence number 0
 
 
@@ -134,6 +135,9 @@ def answers(data: bytes, count: int) -> list[Ok] | Refusal | None:
     The refusal of one statement is the last answer.  Raise ProtocolViolation if *data*
     holds anything else, or anything after them.
     """
+    if count == 1 and data[1:3] == _SHORT and len(data) == HEADER_BYTES + data[0]:
+        reply = _answer(data, 1, is_last=True)  # the usual one, quick
+        return reply if isinstance(reply, Refusal) else [reply]
     found: list[Ok] = []
     at = 0
     while len(found) < count:
