@@ -107,7 +107,8 @@ def test_the_matrix_of_2009_has_two_safe_rows_and_two_fast_ones_that_lose(
     out, err = process.communicate(timeout=200)
     assert process.returncode == 0, err
     safe, bare, uncached, swallowed = rows = json.loads(out)["rows"]
-    asked = [row["cycles"][0]["load"]["cut"]["report"] for row in rows]  # of the drive
+    nodes = [row["cycles"][0]["load"]["nodes"]["server"] for row in rows]
+    asked = [node["cut"]["report"] for node in nodes]  # of the drive
     for row in (safe, uncached):
         assert row["verdict"] == "PASS"
         assert row["lost"] == 0

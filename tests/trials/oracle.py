@@ -156,7 +156,8 @@ def _newest_age_s(facts: Facts, said: Said) -> float:
     load = said.json("load.json")
     if load is None:
         return math.inf
-    cut_us = load["cut"]["exact_us"]
+    (node,) = load["nodes"].values()
+    cut_us = node["cut"]["exact_us"]
     held = facts.held.keys()
     newest_us = max(
         (

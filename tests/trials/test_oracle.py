@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
@@ -84,13 +85,17 @@ def test_it_sees_a_fault_of_the_witness_s_own(
     assert any(said in one for one in found), found
 
 
+def write_load(folder: Path, cut_us: int, windows: list[dict[str, int]]) -> None:
+    node = {"cut": {"exact_us": cut_us, "asked_us": 900}}
+    load = {"windows": windows, "nodes": {"server": node}}
+    (folder / "load.json").write_text(json.dumps(load))
+
+
 def made(folder: Path, verdict: str, lost: int = 0) -> Said:
     """Return what a command said that judged so and lists the first *lost* ids."""
     code = {"PASS": 0, "FAIL": 1, "INCONCLUSIVE": 3}[verdict]
     (folder / "verdict.json").write_text(f'{{"verdict": "{verdict}"}}')
-    (folder / "load.json").write_text(
-        '{"windows": [{"acks": 3}], "cut": {"exact_us": 1000, "asked_us": 900}}'
-    )
+    write_load(folder, 1000, [{"acks": 3}])
     lines = ["kind,row_id", *(f"missing-tail,{row_id}" for row_id in range(lost))]
     (folder / "losses.csv").write_text("\n".join(lines))
     return Said(code, "", folder)
@@ -133,9 +138,7 @@ def test_it_complains_of_what_is_wrong(
 
 def test_a_pass_on_old_acks_is_seen(tmp_path: Path) -> None:
     said = made(tmp_path, "PASS")
-    (tmp_path / "load.json").write_text(
-        '{"windows": [], "cut": {"exact_us": 2000000, "asked_us": 900}}'
-    )
+    write_load(tmp_path, 2_000_000, [])
     (found,) = complaints(SOUND, said)
     assert "newest confirmed is 2.0 s old" in found
 
