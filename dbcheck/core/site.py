@@ -23,13 +23,15 @@ class SiteKind(enum.Enum):
 def require_nodes(kind: SiteKind, names: Collection[str], writer_name: str) -> None:
     """Raise ValueError unless a site of that kind may have nodes of these *names*."""
     if len(names) > NODES_MAX:
-        raise ValueError(f"a site has no {len(names)} nodes")
+        raise ValueError(f"a site has at most {NODES_MAX} nodes, and not {len(names)}")
     if any(len(name) > NAME_CHARACTERS or not name.isprintable() for name in names):
         raise ValueError("the name of a node is too long, or cannot be printed")
     if writer_name not in names:
-        raise ValueError(f"no node has the name of the writer, {writer_name[:100]!r}")
+        raise ValueError(f"the writer {writer_name[:100]!r} is not one of the nodes")
     if kind is SiteKind.SINGLE and set(names) != {ONLY_NODE}:
-        raise ValueError(f"a single server has the nodes {', '.join(sorted(names))}")
+        raise ValueError(
+            f"a single server has one node, {ONLY_NODE!r}, and not {sorted(names)}"
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,13 +82,13 @@ def test_what_runs_on_the_first_is_known_if_the_second_fails(
 @pytest.mark.parametrize(
     ("names", "writer", "why"),
     [
-        ([], ONLY_NODE, "no node has the name of the writer"),
-        ([ONLY_NODE], "another", "no node has the name of the writer"),
-        ([ONLY_NODE, "standby"], ONLY_NODE, "a single server has the nodes"),
-        (["primary"], "primary", "a single server has the nodes"),
+        ([], ONLY_NODE, "is not one of the nodes"),
+        ([ONLY_NODE], "another", "is not one of the nodes"),
+        ([ONLY_NODE, "standby"], ONLY_NODE, "a single server has one node"),
+        (["primary"], "primary", "a single server has one node"),
         ([ONLY_NODE, "n" * 101], ONLY_NODE, "the name of a node is too long"),
         ([ONLY_NODE, "\x1b[2J"], ONLY_NODE, "cannot be printed"),
-        (map(str, range(101)), "0", "a site has no 101 nodes"),
+        (map(str, range(101)), "0", "at most 100 nodes, and not 101"),
     ],
 )
 def test_a_manifest_of_no_site_is_refused(
