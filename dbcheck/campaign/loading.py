@@ -419,7 +419,7 @@ def _at_the_cut(started: Started, cutter: Cutter, name: str) -> NodeAtTheCut:
     """Return what was seen of the node *name*."""
     cut, canaries = cutter.cuts.get(name), started.canaries.get(name)
     if canaries is None:
-        return NodeAtTheCut(cut)
+        return NodeAtTheCut(cut, host_lived=False)
     return NodeAtTheCut(
         cut,
         canaries.data.completed(),

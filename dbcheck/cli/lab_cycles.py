@@ -57,11 +57,9 @@ def lab_cycles(
     folder = Path(tempfile.gettempdir(), f"dbcheck-lab-{secrets.token_hex(4)}")
     with Lab.start(spec, folder) as lab:
         # No other command uses this lab's server, so all its epochs are known here.
-        rig = replace(lab_rig(lab, progress, runs, limits), used_epochs=set())
         switch = lab.switch()
-        rig = replace(
-            rig, site=rig.site.with_writer(replace(rig.site.writer, power=switch))
-        )
+        rig = lab_rig(lab, progress, runs, limits, switch)
+        rig = replace(rig, used_epochs=set())
         with contextlib.closing(rig.witness):
             controls = list(run_controls(rig, workload, seed)) if control else []
             yield from controls

@@ -10,6 +10,7 @@ from dbcheck.engines.registry import open_engine
 from dbcheck.errors import UsageError
 from dbcheck.hosts.host import TargetHost, open_host
 from dbcheck.lab.lab import Lab
+from dbcheck.ports.power import PowerSwitch
 from dbcheck.ports.site import Node
 from dbcheck.report.progress import PlainProgress
 from dbcheck.site.single import SingleServer
@@ -43,11 +44,20 @@ def joined(rig: Rig, name: str) -> Rig:
     return replace(rig, site=rig.site.with_writer(node), lab=lab.spec.to_values())
 
 
-def lab_rig(lab: Lab, progress: PlainProgress, runs: Path, limits: Limits) -> Rig:
-    """Return the rig of *lab*: its server, witness, switch and host."""
+def lab_rig(
+    lab: Lab,
+    progress: PlainProgress,
+    runs: Path,
+    limits: Limits,
+    power: PowerSwitch | None = None,
+) -> Rig:
+    """Return the rig of *lab*: its server, witness, switch and host.
+
+    power: the switch to use, None for a new one.
+    """
     node = Node(
         engine=open_engine(lab.target_url, lab.password),
-        power=lab.switch(),
+        power=power or lab.switch(),
         host=_host(lab),
         log_path=lab.log_path,
     )

@@ -143,15 +143,15 @@ class NodeAtTheCut:
     canaries:    how far those on its host came, None if there were none.
     canaries_elsewhere: the same of HostBefore.elsewhere, each.
     heard_us:    when their last report came: the host had its power until then.
-    host_lived:  the host still answered when the load was over; not asked of a lab's.
-                 None: it was not asked.
+    host_lived:  the host still answered when the load was over.  False also of a lab's
+                 and where no canaries ran; None if that is not known.
     """
 
     cut: Cut | None
     canaries: Completed | None = None
     canaries_elsewhere: tuple[Completed | None, ...] = ()
     heard_us: int | None = None
-    host_lived: bool | None = False
+    host_lived: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,7 +52,7 @@ LOAD = LoadRecord(
     windows=(WindowFacts(1, 0.5),),
     refusals=("no",),
     farewells=("bye",),
-    nodes={ONLY_NODE: NodeAtTheCut(Cut(1, None, {"x": 1}))},
+    nodes={ONLY_NODE: NodeAtTheCut(Cut(1, None, {"x": 1}), host_lived=False)},
 )
 
 CLEAN = Reconciliation(100, 100, 1, 0, 0, 0, {}, Losses.of(()))

@@ -124,7 +124,7 @@ def manifest() -> Manifest:
 def _at_the_cut() -> NodeAtTheCut:
     completed = Completed(Counted(9, 2), (Counted(9, 2),))
     cut = Cut(10**6 + 600, 10**6 + 800, {"off_s": 15.0})
-    return NodeAtTheCut(cut, completed, (completed,))
+    return NodeAtTheCut(cut, completed, (completed,), host_lived=False)
 
 
 def load_record() -> LoadRecord:

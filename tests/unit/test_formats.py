@@ -179,3 +179,18 @@ def test_only_sets_are_sorted_as_they_are_stored() -> None:
     assert list(values) == ["format", "sha256", "z", "a", "m"]
     assert (values["a"], values["m"]) == (["b", "c"], [{"y": 0, "x": ["a", "b"]}])
     assert list(values["m"][0]) == ["y", "x"]
+
+
+@pytest.mark.parametrize("run", ["postgresql-pass", "mariadb-pass"])
+def test_whether_a_host_lived_is_unknown_where_a_record_lacks_it(
+    run: str, tmp_path: Path
+) -> None:
+    """Never "no": that would date the cut."""
+    folder = OLD.parents[1] / "format-5" / run
+    values = make.read(folder / "load.json")
+    del values["host_lived"]
+    (tmp_path / "manifest.json").write_bytes((folder / "manifest.json").read_bytes())
+    (tmp_path / "load.json").write_bytes(rewritten(values, tmp_path))
+    load = RunFolder.open(tmp_path).load()
+    assert load is not None
+    assert at_the_cut(load).host_lived is None

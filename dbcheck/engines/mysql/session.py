@@ -205,7 +205,7 @@ def _changes(found: Sequence[Ok]) -> Sequence[Ok]:
 
 def _is_committed(found: Sequence[Ok]) -> bool:
     """Return whether each statement changed one row and the last ended all of it."""
-    if len(found) == 1:  # of most loads every answer: it takes a third of the time
+    if len(found) == 1:  # of most loads every answer, so it is judged quickly
         ((rows, _, is_open),) = found
         return rows == 1 and not is_open
     *begun, end = found
