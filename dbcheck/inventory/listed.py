@@ -84,7 +84,9 @@ def variables(path: Path) -> dict[str, Variables]:
         )
     except subprocess.TimeoutExpired:
         raise UsageError(
-            f"ansible-inventory did not read {path} within {_TIMEOUT_S} s"
+            f"ansible-inventory did not read {path} within {_TIMEOUT_S} s",
+            hint="See what it waits for: ansible-inventory -i "
+            f"{shlex.quote(str(path))} --list.",
         ) from None
     messages = _messages(done.stderr.decode(errors="replace"))
     if done.returncode or messages:

@@ -13,6 +13,7 @@ import pytest
 from dbcheck import files
 from dbcheck.cli import USAGE
 from dbcheck.errors import UsageError
+from dbcheck.inventory import listed
 from dbcheck.inventory.load import load
 from tests.kit.waiting import wait_until
 
@@ -304,3 +305,13 @@ def test_nothing_temporary_is_left_also_if_the_client_is_killed(
     assert client.returncode == (-9 if killed else 0)
     wait_until(lambda: not Path(f"/proc/{child}").exists(), "it ended as well")
     assert not list((folder / "tmp").iterdir())
+
+
+def test_one_that_takes_too_long_is_refused_with_what_shows_why(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listed, "_TIMEOUT_S", 0.01)
+    path = write(folder, HOSTS, "a host.yml")
+    with pytest.raises(UsageError, match="did not read .* within 0.01 s") as caught:
+        load(path)
+    assert caught.value.hint.endswith(f"ansible-inventory -i '{path}' --list.")
