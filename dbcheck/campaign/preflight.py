@@ -317,8 +317,8 @@ def _require_stored(
         )
     if not table.has_key:  # nothing but its id
         return
-    _, values = operation.statements[0]
-    sent = dict(zip(Row._fields, (row_id, *values), strict=True))
+    values = (row_id, *operation.statements[0].values)
+    sent = dict(zip(Row._fields, values, strict=True))
     if changed := [n for n in Row._fields if getattr(found, n) != sent[n]]:
         raise EngineError(
             f"row {row_id} was stored with another {', '.join(changed)} than was sent",

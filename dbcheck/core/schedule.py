@@ -57,7 +57,9 @@ def payload(seed: int, key: Key, part: int, size: int) -> bytes:
     from random, so no layer below can shrink or share the rows.  Each row of an epoch
     has counters of its own, and core.expected computes many rows at once.
     """
-    stream = _ciphers.stream(seed, key.epoch)
+    of_seed, of_epoch, stream = _streams.latest
+    if of_epoch != key.epoch or of_seed != seed:
+        stream = _streams.change(seed, key.epoch)
     stream.reset_nonce(_COUNTER.pack(key.session, part, key.seq, 0))
     return stream.update(bytes(size))
 
@@ -104,7 +106,9 @@ class Schedule:
             if self.sizes_by_epoch:
                 name = _SEED_KEY_PART.pack(self.seed, epoch, session, seq, 0)
             size = sizes[zlib.crc32(name) % len(sizes)]
-        stream = _ciphers.stream(self.seed, epoch)
+        of_seed, of_epoch, stream = _streams.latest
+        if of_epoch != epoch or of_seed != self.seed:
+            stream = _streams.change(self.seed, epoch)
         stream.reset_nonce(_COUNTER.pack(session, 0, seq, 0))
         content = stream.update(bytes(size))
         key = _KEY_PART.pack(epoch, session, seq, 0)
@@ -112,19 +116,22 @@ class Schedule:
         return epoch, session, seq, 0, content, check
 
 
-class _Ciphers(threading.local):
-    """The thread's latest key stream: a new one takes longer than a payload does."""
+class _Streams(threading.local):
+    """The thread's latest key stream: a new one takes longer than a payload does.
+
+    latest: its seed, its epoch and the stream.
+    """
+
+    latest: tuple[int, int, CipherContext]
 
     def __init__(self) -> None:
-        self._of: tuple[int, int] | None = None
-        self._stream: CipherContext
+        self.change(0, 0)
 
-    def stream(self, seed: int, epoch: int) -> CipherContext:
-        if self._of != (seed, epoch):
-            block = cipher(seed, epoch)
-            self._stream = Cipher(block, CTR(bytes(BLOCK_BYTES))).encryptor()
-            self._of = seed, epoch
-        return self._stream
+    def change(self, seed: int, epoch: int) -> CipherContext:
+        """Return the stream of *seed* and *epoch*, which is then the latest."""
+        stream = Cipher(cipher(seed, epoch), CTR(bytes(BLOCK_BYTES))).encryptor()
+        self.latest = seed, epoch, stream
+        return stream
 
 
-_ciphers = _Ciphers()
+_streams = _Streams()

@@ -227,15 +227,15 @@ class Loop:
             return
         granted = self._pace.granted(moment_us, wanted)
         self._is_paced = granted < wanted
+        self._waiting += granted
+        operation_of = self._operation_of
         for _ in range(granted):
             slot = ready.popleft()
-            slot.seq += 1
-            operation = self._operation_of(slot.number, slot.seq)
+            seq = slot.seq = slot.seq + 1
             slot.sent_us = moment_us
             slot.waiting = True
-            self._waiting += 1
             try:
-                if not slot.session.send(operation):
+                if not slot.session.send(operation_of(slot.number, seq)):
                     self._poller.modify(slot.fd, READ | WRITE)
             except EngineError as error:
                 self._ended(slot, error)

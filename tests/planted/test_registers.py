@@ -11,6 +11,7 @@ import pytest
 from dbcheck.campaign.outcome import Outcome
 from dbcheck.core.history import Key
 from dbcheck.core.loss import LossKind
+from dbcheck.core.operation import Operation
 from dbcheck.core.plans.registers import REGISTER_BYTES, SLOTS, RegistersPlan
 from dbcheck.core.schedule import Schedule, checksum, payload
 from dbcheck.core.table import LEDGER
@@ -142,7 +143,7 @@ def test_a_transaction_whose_second_statement_fails_leaves_nothing(site: Site) -
     engine.prepare(PLAN.tables)
     again = PLAN.operation(1, 1).statements[1]
     half = PLAN.operation(1, 2)
-    half = half._replace(statements=(half.statements[0], again))
+    half = Operation(half.session, half.seq, (half.statements[0], again))
     with contextlib.closing(engine.open_session(PLAN.statements)) as session:
         assert commit(session, PLAN.operation(1, 1)) == 1
         with pytest.raises(EngineError, match="the server refused a commit"):

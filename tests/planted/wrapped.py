@@ -94,11 +94,11 @@ class RollsBack(Changed):
 
     def send(self, operation: Operation) -> bool:
         """Send *operation*, or only seem to."""
-        if operation[:2] != self._key:
+        if (operation.session, operation.seq) != self._key:
             return super().send(operation)
-        ((_, values),) = operation.statements
+        (statement,) = operation.statements
         run_on(self.session, "begin")
-        ((row_id,),) = run_on(self.session, _insert(self.session), *values)
+        ((row_id,),) = run_on(self.session, _insert(self.session), *statement.values)
         run_on(self.session, "rollback")
         self.answer(row_id)
         return True
@@ -115,7 +115,7 @@ class Meanwhile(Changed):
 
     def send(self, operation: Operation) -> bool:
         """Send *operation*, perhaps after the other thing."""
-        if operation[:2] == self._key:
+        if (operation.session, operation.seq) == self._key:
             self._do()
         return super().send(operation)
 
@@ -138,5 +138,5 @@ class Stalls(Changed):
 
     def send(self, operation: Operation) -> bool:
         """Send *operation*, or do nothing."""
-        session, seq, _ = operation
-        return seq > self._seq and session != 0 or super().send(operation)
+        is_skipped = operation.seq > self._seq and operation.session != 0
+        return is_skipped or super().send(operation)

@@ -21,12 +21,12 @@ class InsertPlan:
     replaces_sessions = True
 
     def __init__(self, schedule: Schedule) -> None:
-        self._schedule = schedule
+        self._schedule, self._values = schedule, schedule.values
 
     def operation(self, session: int, seq: int) -> Operation:
         """Return the operation (session, seq)."""
-        values = self._schedule.values(session, seq)
-        return Operation(session, seq, (Statement(_NAME, values),))
+        statement = Statement(_NAME, self._values(session, seq))
+        return Operation(session, seq, (statement,))
 
     def inspector(self, table: TableSpec) -> Inspector:
         """Return what judges the content of each row."""

@@ -96,9 +96,9 @@ class MysqlSession:
         self._id_at = -1
         try:
             if len(statements) == 1:
-                ((name, values),) = statements
-                self._id_at = 0 if self._inserts[name] else -1
-                packet = self._executions[name].packet(values)
+                (statement,) = statements
+                self._id_at = 0 if self._inserts[statement.name] else -1
+                packet = self._executions[statement.name].packet(statement.values)
                 count = 1
             else:
                 packet = self._transaction(statements)
@@ -114,11 +114,11 @@ class MysqlSession:
     def _transaction(self, statements: Sequence[Statement]) -> bytes:
         """Return the query that runs *statements* as one transaction."""
         parts = [b"start transaction"]
-        for at, (name, values) in enumerate(statements, start=1):
-            if self._id_at < 0 and self._inserts[name]:
+        for at, statement in enumerate(statements, start=1):
+            if self._id_at < 0 and self._inserts[statement.name]:
                 self._id_at = at
-            text = self._texts[name]
-            literals = [*map(literal, values), b""]
+            text = self._texts[statement.name]
+            literals = [*map(literal, statement.values), b""]
             pieces = zip(text, literals, strict=True)
             parts.append(b"".join(part for piece in pieces for part in piece))
         parts.append(b"commit")
@@ -206,8 +206,8 @@ def _changes(found: Sequence[Ok]) -> Sequence[Ok]:
 def _is_committed(found: Sequence[Ok]) -> bool:
     """Return whether each statement changed one row and the last ended all of it."""
     if len(found) == 1:  # of most loads every answer, so it is judged quickly
-        ((rows, _, is_open),) = found
-        return rows == 1 and not is_open
+        (one,) = found
+        return one.rows == 1 and not one.is_open
     *begun, end = found
     return (
         all(one.rows == 1 for one in _changes(found))

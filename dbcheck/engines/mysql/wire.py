@@ -17,6 +17,8 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import msgspec
+
 from dbcheck.core.history import ROW_ID_MAX
 from dbcheck.core.operation import Value
 from dbcheck.core.table import Column, Kind
@@ -43,7 +45,7 @@ class Ended(ProtocolViolation):
     """The connection ended in the middle of an answer."""
 
 
-class Ok(NamedTuple):
+class Ok(msgspec.Struct, frozen=True, gc=False):
     """The server's success reply to one statement.
 
     rows: changed.  row_id: auto-increment id.  is_open: a transaction still is.

@@ -19,7 +19,7 @@ from psycopg.errors import Diagnostic, error_from_result
 from psycopg.pq import ExecStatus, TransactionStatus
 from psycopg.pq.abc import PGresult
 
-from dbcheck.core.operation import Operation, Statement, StatementSpec, Value, Verb
+from dbcheck.core.operation import Operation, Statement, StatementSpec, Verb
 from dbcheck.core.server import ServerFacts
 from dbcheck.core.table import Kind
 from dbcheck.engines.answering import Answering, require_same
@@ -51,6 +51,7 @@ _PACK: Mapping[Kind, Callable[[Any], bytes]] = {
 # The command tag of a transaction that was rolled back is ROLLBACK, and that is no
 # error; so the tags themselves are looked at.
 _TAGS = {Verb.INSERT: b"INSERT 0 1", Verb.UPDATE: b"UPDATE 1"}
+_TAG_OF = operator.attrgetter("command_status")
 _BEGIN, _COMMIT = b"BEGIN", b"COMMIT"
 _IDLE = TransactionStatus.IDLE  # looked up once: it takes as long as a call of libpq
 _SYNC = ExecStatus.PIPELINE_SYNC
@@ -169,38 +170,36 @@ class PostgresqlSession:
             if self._pipelined:
                 self._send_pipelined(operation.statements)
             else:
-                ((name, values),) = operation.statements
-                prepared = self._prepared[name]
-                self._tags, self._id_at = prepared.alone
-                self._send_statement(prepared, values)
+                (statement,) = operation.statements
+                self._tags, self._id_at = self._send_statement(statement).alone
+            return self._pgconn.flush() == 0
         except psycopg.Error as error:
             raise self._refusal(error) from error
-        return self.flush()
+        except struct.error as error:
+            raise EngineError(
+                f"{self._target}: a generated value does not fit its column: {error}"
+            ) from None
 
     def _send_pipelined(self, statements: Sequence[Statement]) -> None:
         pgconn, tags = self._pgconn, [_BEGIN]
         self._id_at = -1
         pgconn.send_query_params(_BEGIN, None)
-        for name, values in statements:
-            prepared = self._prepared[name]
+        for statement in statements:
+            prepared = self._send_statement(statement)
             if prepared.returns_id and self._id_at < 0:
                 self._id_at = len(tags)
             tags.append(prepared.tag)
-            self._send_statement(prepared, values)
         pgconn.send_query_params(_COMMIT, None)
         pgconn.pipeline_sync()
         self._tags = [*tags, _COMMIT]
 
-    def _send_statement(self, prepared: _Prepared, values: Sequence[Value]) -> None:
-        try:
-            packed = list(map(operator.call, prepared.packers, values))
-        except struct.error as error:
-            raise EngineError(
-                f"{self._target}: a generated value does not fit its column: {error}"
-            ) from None
+    def _send_statement(self, statement: Statement) -> _Prepared:
+        prepared = self._prepared[statement.name]
+        packed = list(map(operator.call, prepared.packers, statement.values))
         self._pgconn.send_query_prepared(
             prepared.name, packed, prepared.formats, _BINARY
         )
+        return prepared
 
     def flush(self) -> bool:
         """Send what is left; return True once nothing is."""
@@ -248,8 +247,10 @@ class PostgresqlSession:
         if not self._in_flight:
             return None
         self._in_flight = False
-        tags = [result.command_status for result in results]
-        if tags == self._tags and self._pgconn.transaction_status == _IDLE:
+        if (
+            list(map(_TAG_OF, results)) == self._tags
+            and self._pgconn.transaction_status == _IDLE
+        ):
             if self._id_at < 0:
                 return 0
             if (value := results[self._id_at].get_value(0, 0)) is not None:
