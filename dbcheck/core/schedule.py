@@ -94,11 +94,11 @@ class Schedule:
         """Return the row that operation (session, seq) inserts."""
         return Row(0, *self.values(session, seq))
 
-    def values(self, session: int, seq: int) -> RowValues:
-        """Return that row without its id; a load calls this for each operation."""
+    def values(self, session: int, seq: int, part: int = 0) -> RowValues:
+        """Return that row, or another part, without its id; called for each commit."""
         sizes, epoch = self.payload_bytes, self.epoch
         if not sizes:
-            return epoch, session, seq, 0, b"", 0
+            return epoch, session, seq, part, b"", 0
         # As payload() and checksum() compute it, in half the time.
         size = sizes[0]
         if len(sizes) > 1:
@@ -109,11 +109,11 @@ class Schedule:
         of_seed, of_epoch, stream = _streams.latest
         if of_epoch != epoch or of_seed != self.seed:
             stream = _streams.change(self.seed, epoch)
-        stream.reset_nonce(_COUNTER.pack(session, 0, seq, 0))
+        stream.reset_nonce(_COUNTER.pack(session, part, seq, 0))
         content = stream.update(bytes(size))
-        key = _KEY_PART.pack(epoch, session, seq, 0)
+        key = _KEY_PART.pack(epoch, session, seq, part)
         check = zlib.crc32(content, zlib.crc32(key))
-        return epoch, session, seq, 0, content, check
+        return epoch, session, seq, part, content, check
 
 
 class _Streams(threading.local):

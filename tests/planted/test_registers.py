@@ -20,6 +20,7 @@ from dbcheck.errors import EngineError
 from dbcheck.load.commit import commit
 from dbcheck.workload import load
 from tests.kit.rigs import ENGINES, SEED
+from tests.kit.sessions import run_on
 from tests.planted.fault import FAIL, PASS, engines
 from tests.planted.site import Site
 
@@ -154,6 +155,20 @@ def test_a_transaction_whose_second_statement_fails_leaves_nothing(site: Site) -
             commit(session, PLAN.operation(1, 3))
     rows = [batch for _, batch in engine.survivors((LEDGER,))]
     assert [row.seq for batch in rows for row in batch] == [1]
+
+
+@engines("own_site", "mariadb", "mysql")
+def test_a_transaction_is_not_acked_if_something_turned_autocommit_on(
+    site: Site,
+) -> None:
+    """Each of its statements would be a transaction of its own."""
+    engine = site.rig.site.writer.engine
+    engine.prepare(PLAN.tables)
+    with contextlib.closing(engine.open_session(PLAN.statements)) as session:
+        assert run_on(session, "select @@session.autocommit") == [(0,)]
+        run_on(session, "set session autocommit = 1")
+        with pytest.raises(EngineError, match="the server changed 1, 1 rows"):
+            commit(session, PLAN.operation(1, 1))
 
 
 @engines("own_site", *ENGINES)

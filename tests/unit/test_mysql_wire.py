@@ -14,8 +14,8 @@ from dbcheck.engines.mysql.wire import (
     Execution,
     Ok,
     Refusal,
+    Template,
     answers,
-    literal,
     query,
 )
 
@@ -182,10 +182,20 @@ def test_a_value_out_of_range_is_refused() -> None:
         execution().packet(ROW._replace(part=2**15)[1:])
 
 
-def test_literals_need_no_quoting_whatever_the_sql_mode() -> None:
-    assert literal(-5) == b"-5"
-    assert literal(b"\0'\\\xff") == b"x'00275cff'"
-    assert literal(b"") == b"x''"
+@pytest.mark.parametrize(
+    ("content", "written"),
+    [(b"\0'\\\xff%d?", b"x'00275cff25643f'"), (b"", b"x''")],
+)
+def test_values_need_no_quoting_whatever_the_sql_mode(
+    content: bytes, written: bytes
+) -> None:
+    columns = [column for column in LEDGER.columns if column.name in ("seq", "payload")]
+    template = Template(b"select '100%%', ?, ?", columns)
+    assert template.filled((-5, content)) == b"select '100%%', -5, " + written
+
+
+def test_a_statement_without_values_is_filled_as_it_is() -> None:
+    assert Template(b"select 1", ()).filled(()) == b"select 1"
 
 
 @pytest.mark.parametrize("size", [1, 0xFFFFFE, 0xFFFFFF, 0x2000000])

@@ -6,13 +6,12 @@ each register must hold the last of its operations whose inserted row is present
 
 from __future__ import annotations
 
-from dbcheck.core.history import Key
 from dbcheck.core.observed import Observed
 from dbcheck.core.operation import Operation, Statement, StatementSpec, Verb
 from dbcheck.core.plans.insert import INSERT
 from dbcheck.core.reconcile import Reconciliation, reconcile
 from dbcheck.core.registers import judge_registers
-from dbcheck.core.schedule import Schedule, checksum, payload
+from dbcheck.core.schedule import Schedule
 from dbcheck.core.survivors import Inspector
 from dbcheck.core.table import LEDGER, REGISTER, TableSpec
 
@@ -41,25 +40,25 @@ class RegistersPlan:
 
     def __init__(self, schedule: Schedule) -> None:
         self._schedule = schedule
+        self._registers = Schedule(schedule.seed, schedule.epoch, (REGISTER_BYTES,))
 
     def operation(self, session: int, seq: int) -> Operation:
         """Return the operation (session, seq)."""
-        row = self._schedule.values(session, seq)
-        key, part = Key(*row[:3]), (seq - 1) % SLOTS + 1
-        content = payload(self._schedule.seed, key, part, REGISTER_BYTES)
-        check = checksum(key, part, content)
+        part = (seq - 1) % SLOTS + 1
+        values = self._registers.values(session, seq, part)
         if seq <= SLOTS:
-            write = Statement(_FIRST, (*key, part, content, check))
+            write = Statement(_FIRST, values)
         else:
-            write = Statement(_NEXT, (seq, content, check, key.epoch, session, part))
-        return Operation(session, seq, (Statement(_INSERT, row), write))
+            epoch, *_, content, check = values
+            write = Statement(_NEXT, (seq, content, check, epoch, session, part))
+        insert = Statement(_INSERT, self._schedule.values(session, seq))
+        return Operation(session, seq, (insert, write))
 
     def inspector(self, table: TableSpec) -> Inspector:
         """Return what judges the content of each row of *table*."""
         if table == LEDGER:
             return Inspector(self._schedule)
-        seed, epoch = self._schedule.seed, self._schedule.epoch
-        return Inspector(Schedule(seed, epoch, (REGISTER_BYTES,)), SLOTS)
+        return Inspector(self._registers, SLOTS)
 
     def judge(self, seen: Observed) -> Reconciliation:
         """Return the fate of each ack and of each row; see Plan.judge."""

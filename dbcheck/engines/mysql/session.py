@@ -24,8 +24,8 @@ from dbcheck.engines.mysql.wire import (
     Execution,
     Ok,
     Refusal,
+    Template,
     answers,
-    literal,
     query,
 )
 from dbcheck.errors import CommitUnknown, EngineError
@@ -54,7 +54,11 @@ _NOT_NOW = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
 class MysqlSession:
-    """One connection of the load; see ports.engine.Session."""
+    """One connection of the load; see ports.engine.Session.
+
+    One that has several statements is not in autocommit mode: its first statement opens
+    the transaction, and the commit behind the last ends it.
+    """
 
     def __init__(self, link: MysqlLink, statements: Sequence[StatementSpec]) -> None:
         """Take over *link* and prepare the statements on it; raise EngineError."""
@@ -63,7 +67,10 @@ class MysqlSession:
         self._unsent = memoryview(b"")
         self._received = b""
         self._inserts = {spec.name: spec.verb is Verb.INSERT for spec in statements}
-        self._texts = {spec.name: _text(spec).split(b"?") for spec in statements}
+        self._templates = {
+            spec.name: Template(_text(spec), spec.parameters) for spec in statements
+        }
+        self._is_transactional = len(statements) > 1
         connection = link.connection
         self._has_attributes = connection.has_query_attributes
         self._executions: dict[str, Execution] = {}
@@ -84,6 +91,8 @@ class MysqlSession:
             raise EngineError(
                 f"cannot prepare a session: {link.message(error)}"
             ) from None
+        if self._is_transactional:
+            link.end_autocommit()
         self._wire = link.wire(0)
 
     def fileno(self) -> int:
@@ -95,14 +104,14 @@ class MysqlSession:
         statements = operation.statements
         self._id_at = -1
         try:
-            if len(statements) == 1:
+            if not self._is_transactional:
                 (statement,) = statements
                 self._id_at = 0 if self._inserts[statement.name] else -1
                 packet = self._executions[statement.name].packet(statement.values)
                 count = 1
             else:
                 packet = self._transaction(statements)
-                count = len(statements) + 2
+                count = len(statements) + 1
         except struct.error as error:
             raise EngineError(
                 f"a generated value does not fit its column: {error}"
@@ -113,14 +122,11 @@ class MysqlSession:
 
     def _transaction(self, statements: Sequence[Statement]) -> bytes:
         """Return the query that runs *statements* as one transaction."""
-        parts = [b"start transaction"]
-        for at, statement in enumerate(statements, start=1):
+        parts: list[bytes] = []
+        for at, statement in enumerate(statements):
             if self._id_at < 0 and self._inserts[statement.name]:
                 self._id_at = at
-            text = self._texts[statement.name]
-            literals = [*map(literal, statement.values), b""]
-            pieces = zip(text, literals, strict=True)
-            parts.append(b"".join(part for piece in pieces for part in piece))
+            parts.append(self._templates[statement.name].filled(statement.values))
         parts.append(b"commit")
         return query(b";".join(parts), has_attributes=self._has_attributes)
 
@@ -199,8 +205,8 @@ class MysqlSession:
 
 
 def _changes(found: Sequence[Ok]) -> Sequence[Ok]:
-    """Return the answers to what changes rows: in a transaction, all but its ends."""
-    return found[1:-1] if len(found) > 1 else found
+    """Return the answers to what changes rows: in a transaction, all but the last."""
+    return found[:-1] if len(found) > 1 else found
 
 
 def _is_committed(found: Sequence[Ok]) -> bool:
@@ -208,12 +214,10 @@ def _is_committed(found: Sequence[Ok]) -> bool:
     if len(found) == 1:  # of most loads every answer, so it is judged quickly
         (one,) = found
         return one.rows == 1 and not one.is_open
-    *begun, end = found
-    return (
-        all(one.rows == 1 for one in _changes(found))
-        and all(one.is_open for one in begun)
-        and not end.is_open
-    )
+    for one in _changes(found):
+        if one.rows != 1 or not one.is_open:
+            return False
+    return not found[-1].is_open
 
 
 def _text(spec: StatementSpec) -> bytes:

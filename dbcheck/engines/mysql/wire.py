@@ -29,7 +29,7 @@ _HEAD = struct.Struct("<BIBI")  # command, statement, no cursor, one iteration
 # LONGLONG, LONG, SHORT, LONG_BLOB, each signed
 _TYPES = {Kind.BIGINT: 0x08, Kind.INTEGER: 0x03, Kind.SMALLINT: 0x02, Kind.BYTES: 0xFB}
 _CODES = {Kind.BIGINT: "q", Kind.INTEGER: "i", Kind.SMALLINT: "h"}
-_STATUS = struct.Struct("<HH")
+_STATUS_BYTES = 4  # two of the status, two of the number of warnings
 
 _SHORT = b"\0\0"  # the rest of the length of a body below 256 bytes
 HEADER_BYTES = 4  # length of the body in three bytes, sequence number in one
@@ -124,11 +124,25 @@ def query(text: bytes, *, has_attributes: bool) -> bytes:
     return b"".join(packets)
 
 
-def literal(value: Value) -> bytes:
-    """Return *value* as it stands in a statement's text, whatever the SQL mode."""
-    if isinstance(value, bytes):
-        return b"x'" + value.hex().encode() + b"'"
-    return b"%d" % value
+class Template:
+    """Fills the values of one statement into its text, whatever the SQL mode."""
+
+    def __init__(self, text: bytes, parameters: Sequence[Column]) -> None:
+        """Take the statement's text, with a question mark for each parameter."""
+        marks = (b"x'%b'" if one.kind is Kind.BYTES else b"%d" for one in parameters)
+        first, *others = text.replace(b"%", b"%%").split(b"?")
+        pieces = (b"".join(pair) for pair in zip(marks, others, strict=True))
+        self._format = b"".join((first, *pieces))
+        self._bytes = [
+            at for at, one in enumerate(parameters) if one.kind is Kind.BYTES
+        ]
+
+    def filled(self, values: Sequence[Value]) -> bytes:
+        """Return the statement with *values*; bytes are written in hexadecimal."""
+        texts: list[Any] = list(values)
+        for at in self._bytes:
+            texts[at] = texts[at].hex().encode()
+        return self._format % tuple(texts)
 
 
 def answers(data: bytes, count: int) -> list[Ok] | Refusal | None:
@@ -138,50 +152,56 @@ def answers(data: bytes, count: int) -> list[Ok] | Refusal | None:
     holds anything else, or anything after them.
     """
     if count == 1 and data[1:3] == _SHORT and len(data) == HEADER_BYTES + data[0]:
-        reply = _answer(data, 1, is_last=True)  # the usual one, quick
+        reply = _answer(data, 0, len(data), 1, is_last=True)  # the usual one, quick
         return reply if isinstance(reply, Refusal) else [reply]
     found: list[Ok] = []
-    at = 0
-    while len(found) < count:
-        if len(data) < at + HEADER_BYTES:
+    at, have = 0, len(data)
+    for number in range(1, count + 1):
+        if have < at + HEADER_BYTES:
             return None
-        length = int.from_bytes(data[at : at + 3], "little")
+        length = data[at] | data[at + 1] << 8 | data[at + 2] << 16
         if length > _BODY_BYTES_MAX:
             raise ProtocolViolation(
                 f"the server announced a reply of {length} bytes, too long for its kind"
             )
         end = at + HEADER_BYTES + length
-        if len(data) < end:
+        if have < end:
             return None
-        reply = _answer(data[at:end], len(found) + 1, is_last=len(found) + 1 == count)
+        reply = _answer(data, at, end, number, is_last=number == count)
         at = end
         if isinstance(reply, Refusal):
             break
         found.append(reply)
-    if len(data) > at:
+    if have > at:
         raise ProtocolViolation(
             "the server sent more replies than statements were sent"
         )
     return reply if isinstance(reply, Refusal) else found
 
 
-def _answer(packet: bytes, number: int, *, is_last: bool) -> Ok | Refusal:
+def _answer(
+    data: bytes, at: int, end: int, number: int, *, is_last: bool
+) -> Ok | Refusal:
+    """Return the answer that data[at:end] is; number: of its statement, from 1 on."""
     try:
-        if packet[HEADER_BYTES] == _OK and packet[3] == number:
-            return _ok(packet, is_last=is_last)
-        if packet[HEADER_BYTES] == _ERR:
-            return _refusal(packet[HEADER_BYTES + 1 :])
+        kind = data[at + HEADER_BYTES] if at + HEADER_BYTES < end else None
+        if kind == _OK and data[at + 3] == number:
+            return _ok(data, at + HEADER_BYTES + 1, end, is_last=is_last)
+        if kind == _ERR:
+            return _refusal(data[at + HEADER_BYTES + 1 : end])
     except (IndexError, struct.error):
         pass
     raise ProtocolViolation("unexpected reply to a statement")
 
 
-def _ok(packet: bytes, *, is_last: bool) -> Ok:
-    rows, place = _number(packet, HEADER_BYTES + 1)
-    row_id, place = _number(packet, place)
+def _ok(data: bytes, place: int, end: int, *, is_last: bool) -> Ok:
+    rows, place = _number(data, place)
+    row_id, place = _number(data, place)
+    if place + _STATUS_BYTES > end:
+        raise IndexError
     if row_id > ROW_ID_MAX:
         raise ProtocolViolation(f"the server returned the impossible row id {row_id}")
-    status, _ = _STATUS.unpack_from(packet, place)  # and the number of warnings
+    status = data[place] | data[place + 1] << 8
     if bool(status & _MORE_RESULTS) is is_last:
         what = "announces more replies" if is_last else "ends the replies"
         raise ProtocolViolation(f"the server {what} than there are statements")
