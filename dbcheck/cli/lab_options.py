@@ -167,8 +167,9 @@ class StorageOptions(Group):
             type=click.Choice(SURVIVORS),
             show_default=True,
             help="What a cut leaves of the writes that were not flushed: nothing, all, "
-            "a prefix, a prefix with a torn write at its end, any whole writes, any "
-            "blocks of 4096 bytes, any sectors of 512 bytes (random).",
+            "the oldest (prefix), the newest (suffix), the oldest and a part of the "
+            "next (torn), any whole writes, any blocks of 4096 bytes, any sectors of "
+            "512 bytes (random).",
         ),
     ] = _DRIVE.survivors
 

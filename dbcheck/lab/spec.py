@@ -16,7 +16,7 @@ from dbcheck.validated import one_of, require
 ENGINES = ("postgresql", "mariadb", "mysql")
 FILESYSTEMS = ("xfs", "ext4")
 PERSONALITIES = ("honest", "lying", "fickle", "write-through")
-SURVIVORS = ("none", "all", "prefix", "torn", "writes", "blocks", "random")
+SURVIVORS = ("none", "all", "prefix", "suffix", "torn", "writes", "blocks", "random")
 RUNGS = ("drive", "process")
 WRITE_CACHES = ("auto", "write back", "write through")
 XFS_BYTES_MIN = 300 << 20  # mkfs.xfs refuses less

@@ -213,6 +213,7 @@ SURVIVORS = {
     "none": "nothing",
     "all": "everything",
     "prefix": "the oldest, up to a random moment",
+    "suffix": "the newest, from a random moment on",
     "torn": "the oldest, up to a random moment, and a part of the next one",
     "writes": "a random half, each as a whole or not at all",
     "blocks": "a random half of their blocks of 4096 bytes",

@@ -1,12 +1,14 @@
-"""Halves of transactions, where a drive kept the pages of one table and lost the log.
+"""Halves of transactions: a drive kept the pages of one table and lost the other's.
 
-A server writes a page only after a flush of the log that explains it.  A drive that
-lies about that flush may keep the page and lose the log.  The recovery then ends at a
-moment before that of the page, and its table has transactions that the other one has
-not: if that is the ledger, registers are stale; if it is the register, transactions are
-torn.
+If the pages that were kept are the ledger's, registers are stale; if they are the
+register's, transactions are torn.  A drive that lies about flushes has two ways there:
 
-MariaDB is not here: it does not start with a page that is newer than its log.
+- A server writes a page only after a flush of the log that explains it.  The drive
+  keeps the page and loses the log, so the recovery ends at a moment before the page's.
+- A server forgets what its log says of a page once the page is flushed.  The drive
+  loses the page and keeps the checkpoint, so the recovery leaves the page as it was.
+
+MariaDB does not start with a page that is newer than its log; there, it is the second.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any, cast
 
 import mysql.connector
 import psycopg2
@@ -24,43 +27,56 @@ import pytest
 
 from dbcheck.campaign.outcome import Outcome
 from dbcheck.campaign.preflight import preflight
+from dbcheck.core.cut import Cut
 from dbcheck.core.loss import LossKind
 from dbcheck.core.plans.registers import SLOTS
 from dbcheck.core.verdict import Verdict
 from dbcheck.core.workload import Workload
-from dbcheck.lab.spec import DriveSpec, LabSpec
+from dbcheck.lab.spec import ENGINES, DriveSpec, LabSpec
+from dbcheck.ports.power import PowerSwitch
 from dbcheck.workload import load
 from tests.kit.lab_access import connect
+from tests.kit.nodes import with_node
 from tests.kit.rigs import Bench, bench
 from tests.kit.servers import skip_without_server
 
 pytestmark = pytest.mark.root
-EVERY_ENGINE = pytest.mark.parametrize("engine", ["postgresql", "mysql"])
+EVERY_ENGINE = pytest.mark.parametrize("engine", ENGINES)
 
 TRIES = 5
 PAUSE_S = 0.05
-ROUNDS_MIN = 5
+ROUND_MAX_S = 30.0
+ROUNDS_MIN = 4
 # Any of the last writes may survive.  Of the log one is lost soon, and it ends there.
 LYING = DriveSpec("lying", destage_age_s=0.8, survivors="writes")
-HONEST = replace(LYING, personality="honest")
+# The oldest writes are lost: those of the moments in which the server slept.
+LATE = replace(LYING, destage_age_s=0.4, survivors="suffix")
+OTHER = {"ledger": "register", "register": "ledger"}
 STALE, TORN = LossKind.STALE, LossKind.TORN
 _ERRORS = (psycopg2.Error, mysql.connector.Error)
 
 
 @dataclass(frozen=True)
 class Writing:
-    """How a server is made to write the pages of some tables, and no checkpoint.
+    """How a server is made to write the pages of one table apart from the other's.
 
     settings:   up to the cut; commits are durable under all of them.
     afterwards: from the restore on.
-    statements: which do it for one table.
+    statements: which do it, so that those of {table} are kept and not those of {other}.
     beside:     which are run with them.
+    rate:       operations a second, of so many sessions.
+    after_each: they run once after each operation, and the cut comes when they have.
     """
 
     settings: Mapping[str, str]
     afterwards: Mapping[str, str]
     statements: Sequence[str]
     beside: Sequence[str] = ()
+    drive: DriveSpec = LYING
+    sessions: int = 2
+    rate: float = 20.0
+    cut_after_s: float = 1.5
+    after_each: bool = False
 
 
 _KEPT = {
@@ -88,6 +104,26 @@ WRITING = {
         # So much that the log of the last moments cannot be whole by chance.
         ["select pg_logical_emit_message(false, 'dbcheck', repeat('-', 16000))"],
     ),
+    # Each register is written twice before the cut, or its row would be missing.
+    "mariadb": Writing(
+        {
+            "innodb_adaptive_flushing": "OFF",
+            "innodb_max_dirty_pages_pct": "99",
+            "innodb_max_dirty_pages_pct_lwm": "0",
+        },
+        {},
+        [
+            "flush tables {other} for export",
+            "unlock tables",
+            "do sleep(0.3)",
+            "set global innodb_log_checkpoint_now = on",
+        ],
+        drive=LATE,
+        sessions=1,
+        rate=1.25,
+        cut_after_s=4.4,
+        after_each=True,
+    ),
     "mysql": Writing(
         {
             "log_bin": "OFF",
@@ -101,51 +137,106 @@ WRITING = {
 }
 
 
-def few() -> Workload:
+def few(how: Writing) -> Workload:
     """Return so few operations that no page is full and PostgreSQL prunes none."""
-    chosen = load("registers").with_sessions(2)
-    return replace(chosen, rate=20.0, payload_bytes=(16,), cut_after_s=(1.5, 1.5))
+    chosen = load("registers").with_sessions(how.sessions)
+    when_s = how.cut_after_s, how.cut_after_s
+    return replace(chosen, rate=how.rate, payload_bytes=(16,), cut_after_s=when_s)
 
 
 def cycle(here: Bench, seed: int, *tables: str) -> Outcome:
     """Cut the power while the pages of *tables* are written again and again."""
     how = WRITING[here.engine]
-    started = preflight(here.rig, few(), seed)
-    own = [line.format(table=t) for t in tables for line in how.statements]
-    with repeated(here, [*own, *how.beside]):
+    started = preflight(here.rig, few(how), seed)
+    own = [
+        line.format(table=t, other=OTHER[t]) for t in tables for line in how.statements
+    ]
+    power = here.rig.site.writer.power
+    with rounds(here, [*own, *how.beside]) as running:
+        if how.after_each:
+            late = cast(PowerSwitch, CutsAfter(power, running))
+            here = replace(here, rig=with_node(here.rig, power=late))
         here.loading(started)
     here.lab.configure(how.afterwards)
-    here.rig.site.writer.power.restore()
+    power.restore()
     return here.judge(started)
 
 
-@contextlib.contextmanager
-def repeated(here: Bench, statements: Sequence[str]) -> Iterator[None]:
-    """Run *statements* in turn until the server is gone."""
-    over, errors = threading.Event(), list[Exception]()
-    rounds = 0
+class Rounds:
+    """Runs statements again and again, until the server is gone or one is the last."""
 
-    def run() -> None:
-        nonlocal rounds
-        to = here.lab.target_url, here.lab.password
+    def __init__(self, here: Bench, statements: Sequence[str]) -> None:
+        self._here, self._statements = here, statements
+        self._how = WRITING[here.engine]
+        self.over, self._is_last, self._last = (threading.Event() for _ in range(3))
+        self.errors: list[Exception] = []
+        self.count = self._newest = 0
+
+    def run(self) -> None:
+        """Run them; keep the error that ends it."""
+        to = self._here.lab.target_url, self._here.lab.password
         try:
             with contextlib.closing(connect(*to)) as connection:
                 cursor = connection.cursor()
-                while not over.wait(PAUSE_S):
-                    for statement in statements:
-                        cursor.execute(statement)
-                    rounds += 1
+                while not self._last.is_set() and not self.over.wait(PAUSE_S):
+                    self._once(cursor)
         except _ERRORS as error:
-            errors.append(error)
+            self.errors.append(error)
 
-    running = threading.Thread(target=run)
+    def _once(self, cursor: Any) -> None:
+        if self._how.after_each and not self._is_new(cursor):
+            return
+        is_last = self._is_last.is_set()
+        for statement in self._statements:
+            cursor.execute(statement)
+        self.count += 1
+        if is_last:
+            self._last.set()
+
+    def _is_new(self, cursor: Any) -> bool:
+        """Return whether there was an operation since the last call."""
+        before, self._newest = self._newest, newest_id(cursor, self._here.table)
+        return self._newest != before
+
+    def end_with_next(self) -> None:
+        """Return once a round that begins from now on is over; no other follows."""
+        self._is_last.set()
+        assert self._last.wait(ROUND_MAX_S), self.errors
+
+
+def newest_id(cursor: Any, table: str) -> int:
+    cursor.execute(f"select coalesce(max(id), 0) from {table}")
+    ((newest,),) = cursor.fetchall()
+    return int(newest)
+
+
+@contextlib.contextmanager
+def rounds(here: Bench, statements: Sequence[str]) -> Iterator[Rounds]:
+    """Run *statements* beside the body, which is to take the server's power away."""
+    made = Rounds(here, statements)
+    running = threading.Thread(target=made.run)
     running.start()
     try:
-        yield
+        yield made
     finally:
-        over.set()
+        made.over.set()
         running.join()
-    assert rounds >= ROUNDS_MIN, errors
+    assert made.count >= ROUNDS_MIN, made.errors
+
+
+class CutsAfter:
+    """A switch that cuts the power when a round of statements has just ended."""
+
+    def __init__(self, inner: PowerSwitch, running: Rounds) -> None:
+        self._inner, self._running = inner, running
+
+    def cut(self) -> Cut:
+        """Wait for that moment, and cut."""
+        self._running.end_with_next()
+        return self._inner.cut()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
 
 
 Names = set[tuple[int, int]]  # session and seq of operations
@@ -188,9 +279,9 @@ def test_a_drive_that_keeps_the_pages_of_one_table_halves_transactions(
 ) -> None:
     skip_without_server(engine)
     for seed in range(TRIES):  # what survives is chance
-        spec = LabSpec(
-            engine, drive=replace(LYING, seed=seed), settings=WRITING[engine].settings
-        )
+        how = WRITING[engine]
+        drive = replace(how.drive, seed=seed)
+        spec = LabSpec(engine, drive=drive, settings=how.settings)
         folder = tmp_path / str(seed)
         folder.mkdir()
         with bench(spec, folder) as here:
@@ -213,9 +304,11 @@ def test_an_honest_drive_keeps_transactions_whole_all_the_same(
     engine: str, tmp_path: Path
 ) -> None:
     skip_without_server(engine)
-    spec = LabSpec(engine, drive=HONEST, settings=WRITING[engine].settings)
+    how = WRITING[engine]
+    drive = replace(how.drive, personality="honest")
+    spec = LabSpec(engine, drive=drive, settings=how.settings)
     with bench(spec, tmp_path) as here:
         outcome = cycle(here, 1, "ledger", "register")
         assert outcome.verdict is Verdict.PASS, outcome.judgement
         assert outcome.found is not None
-        assert outcome.found.kept == outcome.found.confirmed > 10
+        assert outcome.found.kept == outcome.found.confirmed > how.rate

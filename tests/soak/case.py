@@ -13,7 +13,7 @@ from dbcheck.core.workload import Workload
 from dbcheck.lab.spec import ENGINES, FILESYSTEMS, SURVIVORS, DriveSpec, LabSpec
 
 # What InnoDB's pages of 16 KiB survive of a cut: docs/findings.md says why no more.
-_INNODB_SURVIVORS = ("none", "all", "prefix", "torn")
+_INNODB_SURVIVORS = ("none", "all", "prefix", "suffix", "torn")
 _RELAXED = {
     "postgresql": {"synchronous_commit": "off"},
     "mariadb": {"innodb_flush_log_at_trx_commit": "2"},

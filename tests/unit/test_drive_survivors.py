@@ -41,6 +41,12 @@ def test_a_torn_cut_leaves_a_prefix_and_the_beginning_of_the_next() -> None:
     assert torn > 100
 
 
+def test_a_suffix_has_the_newest_writes_whole() -> None:
+    found = outcomes("suffix", EIGHT)
+    assert all(left == EIGHT[8 - len(left) :] for left in found)
+    assert {len(left) for left in found} == set(range(9))
+
+
 def test_a_single_sector_cannot_be_torn() -> None:
     one = [(512, b"x" * 512)]
     assert {len(left) for left in outcomes("torn", one)} == {0, 1}

@@ -496,6 +496,7 @@ TEARS = {
     "none": Standing.ASSUMED,
     "all": Standing.ASSUMED,
     "prefix": Standing.ASSUMED,
+    "suffix": Standing.ASSUMED,
     "writes": Standing.ASSUMED,
     "torn": Standing.ABSENT,
     "blocks": Standing.ABSENT,

@@ -6,7 +6,8 @@ the sources.
 none    the cache is lost as a whole.
 all     the cache outlived the cut, as one with a battery does.
 prefix  writes reached the medium in the order in which they came, each as a whole.
-torn    the same, and the next one was cut in two at the end of a sector.
+suffix  the newest writes reached the medium first, each as a whole.
+torn    as prefix, and the next one was cut in two at the end of a sector.
 writes  any of them, in any order, each as a whole or not at all.
 blocks  the same for each 4096 bytes, the physical sector of most drives.
 random  the same for each sector of 512 bytes, the least that a drive writes at once
@@ -44,6 +45,8 @@ def surviving(kind: str, writes: Sequence[Write], seed: int) -> Iterator[Write]:
     elif kind in _UNITS:
         for offset, content in writes:
             yield from _random_units(draw, offset, content, _UNITS[kind])
+    elif kind == "suffix":
+        yield from writes[draw.randrange(len(writes) + 1) :]
     elif kind in ("prefix", "torn"):
         whole = draw.randrange(len(writes) + 1)
         yield from writes[:whole]
