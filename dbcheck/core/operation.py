@@ -47,8 +47,8 @@ def verbs_by_table(
     return {table: tuple(verbs) for table, verbs in found.items()}
 
 
-# A load makes two of these for each commit; a NamedTuple takes seven times as long.
-# Without references back to themselves, they are nothing for the garbage collector.
+# A load makes one Statement and one Operation for each commit, or more; a NamedTuple
+# takes seven times as long.  They cannot form cycles, so gc=False.
 class Statement(msgspec.Struct, frozen=True, gc=False):
     """One execution of the statement *name*: values in the order of its parameters."""
 

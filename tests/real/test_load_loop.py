@@ -276,7 +276,9 @@ def broken(row: Operation) -> int:
 
 
 def test_a_broken_session_is_replaced_under_a_new_number(make: Make) -> None:
-    site = make(lambda row: broken(row) if row[:2] == (2, 5) else until_last(row))
+    site = make(
+        lambda row: broken(row) if (row.session, row.seq) == (2, 5) else until_last(row)
+    )
     result = site.run(lambda: len(site.log.acks) == 3 * (LAST - 1) + 4)
     assert result.sent == {1: LAST, 2: 5, 3: LAST, 4: LAST}
     assert result.acked == {1: LAST - 1, 2: 4, 3: LAST - 1, 4: LAST - 1}

@@ -117,6 +117,8 @@ def _packer(integers: Sequence[Column]) -> Callable[..., bytes]:
 def query(text: bytes, *, has_attributes: bool) -> bytes:
     """Return the packets that send *text*, which may hold several statements."""
     body = bytes((_COM_QUERY,)) + (b"\0\1" if has_attributes else b"") + text
+    if len(body) < _LENGTH_MAX:  # the usual one, quick
+        return len(body).to_bytes(HEADER_BYTES, "little") + body  # sequence number 0
     packets: list[bytes] = []
     for number, at in enumerate(range(0, len(body) + 1, _LENGTH_MAX)):
         part = body[at : at + _LENGTH_MAX]
