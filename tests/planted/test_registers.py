@@ -158,17 +158,22 @@ def test_a_transaction_whose_second_statement_fails_leaves_nothing(site: Site) -
 
 
 @engines("own_site", "mariadb", "mysql")
-def test_a_transaction_is_not_acked_if_something_turned_autocommit_on(
-    site: Site,
+@pytest.mark.parametrize("autocommit", [0, 1])
+def test_a_transaction_is_whole_whatever_autocommit_is(
+    site: Site, autocommit: int
 ) -> None:
-    """Each of its statements would be a transaction of its own."""
+    """A proxy may run each query on another connection, with settings of its own."""
     engine = site.rig.site.writer.engine
     engine.prepare(PLAN.tables)
+    again = PLAN.operation(1, 1).statements[1]
+    half = Operation(1, 2, (PLAN.operation(1, 2).statements[0], again))
     with contextlib.closing(engine.open_session(PLAN.statements)) as session:
-        assert run_on(session, "select @@session.autocommit") == [(0,)]
-        run_on(session, "set session autocommit = 1")
-        with pytest.raises(EngineError, match="the server changed 1, 1 rows"):
-            commit(session, PLAN.operation(1, 1))
+        run_on(session, f"set session autocommit = {autocommit}")
+        assert commit(session, PLAN.operation(1, 1)) == 1
+        with pytest.raises(EngineError, match="the server refused a commit"):
+            commit(session, half)
+    rows = [batch for _, batch in engine.survivors((LEDGER,))]
+    assert [row.seq for batch in rows for row in batch] == [1]
 
 
 @engines("own_site", *ENGINES)

@@ -17,10 +17,8 @@ from dbcheck.audit.rules import flagged
 from dbcheck.campaign import observable
 from dbcheck.core.plans.classic import INSERT_ID
 from dbcheck.core.plans.insert import INSERT
-from dbcheck.core.plans.registers import RegistersPlan
 from dbcheck.core.schedule import Schedule
 from dbcheck.core.table import CLASSIC, LEDGER
-from dbcheck.engines.mysql import link as mysql_link
 from dbcheck.engines.mysql.engine import MysqlEngine
 from dbcheck.engines.mysql.link import MysqlLink
 from dbcheck.engines.mysql.session import MysqlSession
@@ -202,22 +200,6 @@ def test_a_global_sql_mode_does_not_reach_the_session(innodb: Engine) -> None:
         session.close()
     finally:
         run(innodb, "set global sql_mode = default")
-
-
-def test_autocommit_that_stays_on_is_refused_where_several_statements_are_one(
-    innodb: Engine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A proxy that answers settings itself, for instance."""
-
-    def unchanged(family: str, statement: str) -> str:
-        return "do 0" if statement == "end_autocommit" else files.sql(family, statement)
-
-    plan = RegistersPlan(Schedule(1, 1, (40,)))
-    innodb.prepare(plan.tables)
-    monkeypatch.setattr(mysql_link, "sql", unchanged)
-    with pytest.raises(EngineError, match="autocommit is 1 although it was set to 0"):
-        innodb.open_session(plan.statements)
-    innodb.open_session((INSERT,)).close()
 
 
 def test_an_override_for_the_account_is_seen_in_the_session(

@@ -103,7 +103,7 @@ def _is_refused(number: int | None, message: str) -> bool:
 
 
 class MysqlLink(Link):
-    """A connection, at first in autocommit mode; a context manager that closes it.
+    """A connection in autocommit mode; a context manager that closes it.
 
     target: how error messages name the server.  arguments: the driver's.
     """
@@ -156,13 +156,6 @@ class MysqlLink(Link):
         quoted = name.replace("`", "``")
         with self._guard("create database", ANSWER_S):
             self._execute(f"create database if not exists `{quoted}`", None)
-
-    def end_autocommit(self) -> None:
-        """Let each statement open a transaction that lasts until it is committed."""
-        self.rows("end_autocommit")
-        ((found,),) = self.rows("autocommit")
-        if found != 0:
-            raise set_otherwise("autocommit", found, 0)
 
     def require(self, server: ServerFacts) -> None:
         require_same(self._target, server, answering(self, self._product))

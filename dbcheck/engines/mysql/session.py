@@ -56,8 +56,9 @@ _NOT_NOW = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 class MysqlSession:
     """One connection of the load; see ports.engine.Session.
 
-    One that has several statements is not in autocommit mode: its first statement opens
-    the transaction, and the commit behind the last ends it.
+    A transaction of several statements begins with one that opens it, although it would
+    be quicker without autocommit: a proxy may run each query on another connection,
+    whose autocommit is on, and half of a transaction would be committed there.
     """
 
     def __init__(self, link: MysqlLink, statements: Sequence[StatementSpec]) -> None:
@@ -70,7 +71,6 @@ class MysqlSession:
         self._templates = {
             spec.name: Template(_text(spec), spec.parameters) for spec in statements
         }
-        self._is_transactional = len(statements) > 1
         connection = link.connection
         self._has_attributes = connection.has_query_attributes
         self._executions: dict[str, Execution] = {}
@@ -91,8 +91,6 @@ class MysqlSession:
             raise EngineError(
                 f"cannot prepare a session: {link.message(error)}"
             ) from None
-        if self._is_transactional:
-            link.end_autocommit()
         self._wire = link.wire(0)
 
     def fileno(self) -> int:
@@ -104,14 +102,14 @@ class MysqlSession:
         statements = operation.statements
         self._id_at = -1
         try:
-            if not self._is_transactional:
+            if len(statements) == 1:
                 (statement,) = statements
                 self._id_at = 0 if self._inserts[statement.name] else -1
                 packet = self._executions[statement.name].packet(statement.values)
                 count = 1
             else:
                 packet = self._transaction(statements)
-                count = len(statements) + 1
+                count = len(statements) + 2
         except struct.error as error:
             raise EngineError(
                 f"a generated value does not fit its column: {error}"
@@ -122,8 +120,8 @@ class MysqlSession:
 
     def _transaction(self, statements: Sequence[Statement]) -> bytes:
         """Return the query that runs *statements* as one transaction."""
-        parts: list[bytes] = []
-        for at, statement in enumerate(statements):
+        parts = [b"start transaction"]
+        for at, statement in enumerate(statements, start=1):
             if self._id_at < 0 and self._inserts[statement.name]:
                 self._id_at = at
             parts.append(self._templates[statement.name].filled(statement.values))
@@ -205,8 +203,8 @@ class MysqlSession:
 
 
 def _changes(found: Sequence[Ok]) -> Sequence[Ok]:
-    """Return the answers to what changes rows: in a transaction, all but the last."""
-    return found[:-1] if len(found) > 1 else found
+    """Return the answers to what changes rows: in a transaction, all but its ends."""
+    return found[1:-1] if len(found) > 1 else found
 
 
 def _is_committed(found: Sequence[Ok]) -> bool:
@@ -217,7 +215,7 @@ def _is_committed(found: Sequence[Ok]) -> bool:
     for one in _changes(found):
         if one.rows != 1 or not one.is_open:
             return False
-    return not found[-1].is_open
+    return found[0].is_open and not found[-1].is_open
 
 
 def _text(spec: StatementSpec) -> bytes:

@@ -107,7 +107,12 @@ class Execution:
             content: Any = values[at]
             parts = (body, _length(len(content)), content, pack(*values[at + 1 : end]))
             body = b"".join(parts)
-        return len(body).to_bytes(HEADER_BYTES, "little") + body  # sequence number 0
+        return _first_packet(body)
+
+
+def _first_packet(body: bytes) -> bytes:
+    """Return the packet of a body below _LENGTH_MAX; its sequence number is 0."""
+    return len(body).to_bytes(HEADER_BYTES, "little") + body
 
 
 def _packer(integers: Sequence[Column]) -> Callable[..., bytes]:
@@ -118,7 +123,7 @@ def query(text: bytes, *, has_attributes: bool) -> bytes:
     """Return the packets that send *text*, which may hold several statements."""
     body = bytes((_COM_QUERY,)) + (b"\0\1" if has_attributes else b"") + text
     if len(body) < _LENGTH_MAX:  # the usual one, quick
-        return len(body).to_bytes(HEADER_BYTES, "little") + body  # sequence number 0
+        return _first_packet(body)
     packets: list[bytes] = []
     for number, at in enumerate(range(0, len(body) + 1, _LENGTH_MAX)):
         part = body[at : at + _LENGTH_MAX]
