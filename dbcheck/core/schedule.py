@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext
 from cryptography.hazmat.primitives.ciphers.algorithms import AES128
 from cryptography.hazmat.primitives.ciphers.modes import CTR
 
-from dbcheck.core.history import Key, Row
+from dbcheck.core.history import Row
 
 BLOCK_BYTES = 16  # of AES
 
@@ -50,28 +50,9 @@ def epoch_of(seed: int, *, control: bool, used: Container[int]) -> int:
     return next(epoch for epoch in epochs if epoch not in used)
 
 
-def payload(seed: int, key: Key, part: int, size: int) -> bytes:
-    """Return *size* incompressible bytes that only (seed, key, part) decide.
-
-    The key stream of AES in counter mode (NIST SP 800-38A, 6.5) is indistinguishable
-    from random, so no layer below can shrink or share the rows.  Each row of an epoch
-    has counters of its own, and core.expected computes many rows at once.
-    """
-    of_seed, of_epoch, stream = _streams.latest
-    if of_epoch != key.epoch or of_seed != seed:
-        stream = _streams.change(seed, key.epoch)
-    stream.reset_nonce(_COUNTER.pack(key.session, part, key.seq, 0))
-    return stream.update(bytes(size))
-
-
 def cipher(seed: int, epoch: int) -> AES128:
     """Return the block cipher whose key stream fills the rows of *epoch*."""
     return AES128(hashlib.sha256(_SEED_EPOCH.pack(seed, epoch)).digest()[:16])
-
-
-def checksum(key: Key, part: int, content: bytes) -> int:
-    """Return the CRC-32 (0..2^32-1) of the key, the part and the payload."""
-    return zlib.crc32(content, zlib.crc32(_KEY_PART.pack(*key, part)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,11 +76,16 @@ class Schedule:
         return Row(0, *self.values(session, seq))
 
     def values(self, session: int, seq: int, part: int = 0) -> RowValues:
-        """Return that row, or another part, without its id; called for each commit."""
+        """Return that row, or another part, without its id; called for each commit.
+
+        The payload is the key stream of AES in counter mode (NIST SP 800-38A, 6.5),
+        indistinguishable from random, so no layer below can shrink or share the rows.
+        Each row of an epoch has counters of its own; core.expected computes many rows
+        at once.  The checksum is the CRC-32 of the key, the part and the payload.
+        """
         sizes, epoch = self.payload_bytes, self.epoch
         if not sizes:
             return epoch, session, seq, part, b"", 0
-        # As payload() and checksum() compute it, in half the time.
         size = sizes[0]
         if len(sizes) > 1:
             name = _SEED_OPERATION.pack(self.seed, session, seq)

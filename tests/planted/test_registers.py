@@ -13,12 +13,13 @@ from dbcheck.core.history import Key
 from dbcheck.core.loss import LossKind
 from dbcheck.core.operation import Operation
 from dbcheck.core.plans.registers import REGISTER_BYTES, SLOTS, RegistersPlan
-from dbcheck.core.schedule import Schedule, checksum, payload
+from dbcheck.core.schedule import Schedule
 from dbcheck.core.table import LEDGER
 from dbcheck.core.workload import Workload
 from dbcheck.errors import EngineError
 from dbcheck.load.commit import commit
 from dbcheck.workload import load
+from tests.kit.definition import checksum, payload
 from tests.kit.rigs import ENGINES, SEED
 from tests.kit.sessions import run_on
 from tests.planted.fault import FAIL, PASS, engines

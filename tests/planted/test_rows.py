@@ -12,8 +12,9 @@ from dbcheck import stored
 from dbcheck.core.history import Key
 from dbcheck.core.loss import LossKind
 from dbcheck.core.plans.insert import INSERT
-from dbcheck.core.schedule import Schedule, checksum
+from dbcheck.core.schedule import Schedule
 from dbcheck.load.commit import commit
+from tests.kit.definition import checksum
 from tests.kit.operations import insert
 from tests.kit.rigs import listed_ids
 from tests.planted.fault import FAIL, INCONCLUSIVE, PASS, Fault, engines, faults

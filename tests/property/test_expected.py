@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from dbcheck.core.expected import crc32_of_words
 from dbcheck.core.history import SEQ_MAX, SESSION_MAX, Key, Row
-from dbcheck.core.schedule import Schedule, checksum
+from dbcheck.core.schedule import Schedule
 from dbcheck.core.survivors import DIFFERENT, Inspector, RowBatch
+from tests.kit.definition import checksum
 
 SEEDS = st.integers(0, 2**63 - 1)
 EPOCHS = st.integers(1, 2**62)

@@ -2,9 +2,12 @@ from __future__ import annotations
 
 import zlib
 
+import pytest
+
 from dbcheck.core.history import Key, Row
-from dbcheck.core.schedule import EPOCH_MAX, Schedule, checksum, epoch_of, payload
+from dbcheck.core.schedule import EPOCH_MAX, Schedule, epoch_of
 from dbcheck.core.survivors import DIFFERENT, INTACT, Inspector, Records, RowBatch
+from tests.kit.definition import checksum, payload
 
 SCHEDULE = Schedule(seed=7, epoch=9, payload_bytes=(10, 100, 5000))
 
@@ -27,11 +30,15 @@ def test_a_row_is_a_function_of_seed_and_key_alone() -> None:
     assert len({row.payload for row in others}) == len(others)
 
 
-def test_a_row_has_the_payload_and_the_checksum_of_its_key() -> None:
-    row = SCHEDULE.row(3, 4)
+@pytest.mark.parametrize("part", [0, 1, 4])
+def test_a_row_has_the_payload_and_the_checksum_of_its_key(part: int) -> None:
+    """Also right after a row of another seed or epoch, whose key stream is kept."""
     key = Key(9, 3, 4)
-    assert row.payload == payload(7, key, 0, len(row.payload))
-    assert row.checksum == checksum(key, 0, row.payload)
+    for other in (SCHEDULE, Schedule(8, 9, (10,)), Schedule(7, 8, (10,))):
+        other.row(1, 1)
+        *_, content, check = SCHEDULE.values(3, 4, part)
+        assert content == payload(7, key, part, len(content))
+        assert check == checksum(key, part, content)
 
 
 def test_every_size_is_drawn_about_equally() -> None:
