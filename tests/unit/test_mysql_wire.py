@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from dbcheck.core.history import Row
 from dbcheck.core.table import LEDGER
 from dbcheck.engines.link import ProtocolViolation
+from dbcheck.engines.mysql.session import _is_committed
 from dbcheck.engines.mysql.wire import (
     Execution,
     Ok,
@@ -223,3 +224,27 @@ def test_an_id_that_no_row_can_have_is_nonsense() -> None:
         ProtocolViolation, match="impossible row id 18446744073709551615"
     ):
         answers(len(packet).to_bytes(3, "little") + b"\x01" + packet, 1)
+
+
+OPENED, CHANGED, ENDED = Ok(0, 0, True), Ok(1, 7, True), Ok(0, 0, False)
+
+
+@pytest.mark.parametrize(
+    ("found", "is_committed"),
+    [
+        pytest.param([Ok(1, 7, False)], True, id="one row"),
+        pytest.param([Ok(1, 7, True)], False, id="one row, not committed"),
+        pytest.param([Ok(2, 7, False)], False, id="two rows"),
+        pytest.param([OPENED, CHANGED, CHANGED, ENDED], True, id="a transaction"),
+        pytest.param([ENDED, CHANGED, CHANGED, ENDED], False, id="not opened"),
+        pytest.param([OPENED, OPENED, CHANGED, ENDED], False, id="a row not changed"),
+        pytest.param(
+            [OPENED, Ok(1, 7, False), CHANGED, ENDED], False, id="ended too early"
+        ),
+        pytest.param([OPENED, CHANGED, CHANGED, OPENED], False, id="still open"),
+    ],
+)
+def test_only_what_is_ended_and_whole_is_committed(
+    found: list[Ok], is_committed: bool
+) -> None:
+    assert _is_committed(found) is is_committed
