@@ -47,11 +47,39 @@ class Process(NamedTuple):
         except ProcessLookupError:
             return
         try:
-            if not self.alive():
-                return
-            signal.pidfd_send_signal(descriptor, signal.SIGKILL)
-            # Not alive(): a process is a zombie while its other threads still end.
-            if not select.select([descriptor], [], [], timeout_s)[0]:
-                raise LabError(f"process {self.pid} does not end after SIGKILL")
+            if self.alive():
+                signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+                _await_end(self.pid, descriptor, timeout_s)
         finally:
             os.close(descriptor)
+
+
+def kill_group(leader: int, timeout_s: float = 5) -> None:
+    """Send SIGKILL to a process group; return once none of its processes runs.
+
+    Until then one of them may still write.  leader: a child of ours that was not
+    waited for.  Raise LabError after timeout_s seconds for one of them.
+    """
+    # No member escapes by a fork(2): one that is hit is not finished by the kernel.
+    os.killpg(leader, signal.SIGKILL)
+    for pid in (int(name) for name in os.listdir("/proc") if name.isdigit()):
+        try:
+            if os.getpgid(pid) != leader:
+                continue
+            descriptor = os.pidfd_open(pid)
+        except ProcessLookupError:
+            continue
+        try:
+            _await_end(pid, descriptor, timeout_s)
+        finally:
+            os.close(descriptor)
+
+
+def _await_end(pid: int, descriptor: int, timeout_s: float) -> None:
+    """Wait until a killed process has ended; raise LabError if it does not.
+
+    descriptor: its pidfd.  Process.alive() would not do: a process is a zombie while
+    its other threads still end.
+    """
+    if not select.select([descriptor], [], [], timeout_s)[0]:
+        raise LabError(f"process {pid} does not end after SIGKILL")

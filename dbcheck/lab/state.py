@@ -245,5 +245,11 @@ def _remove(entry: LabRecord) -> None:
     remove_segments(processes)
     folder = entry.folder()
     if folder is not None and folder.exists():
-        shutil.rmtree(folder)
+        try:
+            shutil.rmtree(folder)
+        except OSError as error:
+            raise LabError(
+                f"cannot remove {folder}, which the lab {entry.name} left: {error}",
+                hint=f"Remove it, or run `dbcheck lab down {entry.name}` again.",
+            ) from None
     shutil.rmtree(entry.path, ignore_errors=True)

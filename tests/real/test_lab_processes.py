@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,8 @@ import pytest
 
 from dbcheck.errors import LabError
 from dbcheck.lab import programs, state
-from dbcheck.lab.process import Process
+from dbcheck.lab.daemon import serve
+from dbcheck.lab.process import Process, kill_group
 from tests.kit.state_folder import root as root
 
 
@@ -36,3 +38,46 @@ def test_a_zombie_is_no_process() -> None:
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
     assert Process.of(child.pid) is None
     child.wait()
+
+
+# The kernel takes a while to free so much memory, and until then the process runs.
+_LARGE = (
+    "import os; content = b'x' * (1 << 28); print(os.getpid(), flush=True); input()"
+)
+
+
+def test_a_killed_group_has_no_process_left_that_runs() -> None:
+    shell = '"$0" -c "$1" & wait'
+    with subprocess.Popen(
+        ["sh", "-c", shell, sys.executable, _LARGE],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+    ) as leader:
+        assert leader.stdout is not None
+        inner = os.pidfd_open(int(leader.stdout.readline()))
+        kill_group(leader.pid)
+        ended, _, _ = select.select([inner], [], [], 0)
+        os.close(inner)
+        assert leader.wait() == -9
+    assert ended
+
+
+def test_what_cannot_be_removed_stays_known(root: Path, tmp_path: Path) -> None:
+    """A daemon leaves its entry, from which `lab down` removes the rest."""
+    entry, lock = state.create("stuck")
+    folder = tmp_path / "stuck"
+    folder.write_text("no folder, so it cannot be emptied")
+    entry.note(folder=str(folder))
+    os.close(lock)
+    with serve.removed_at_the_end(folder, entry.path):
+        pass
+    assert [one.name for one in state.entries()] == ["stuck"]
+    with pytest.raises(LabError, match=rf"cannot remove {folder}, .* lab stuck left"):
+        state.remove_dead()
+    folder.unlink()
+    folder.mkdir()
+    with serve.removed_at_the_end(folder, entry.path):
+        pass
+    assert not folder.exists()
+    assert state.entries() == []

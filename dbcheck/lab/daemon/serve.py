@@ -16,7 +16,7 @@ import shutil
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -157,6 +157,30 @@ def _prepare_folder(entry: LabRecord, folder: Path, *, isolated: bool) -> Path:
     return base
 
 
+@contextlib.contextmanager
+def removed_at_the_end(*folders: Path) -> Iterator[None]:
+    """Remove *folders* in their order, unless one before could not be removed.
+
+    So the lab's entry, the last, stays where something else does: `lab down` reads
+    there what to remove.  Our mounts may cover the paths, so they are reached by
+    descriptors.
+    """
+    with contextlib.ExitStack() as stack:
+        parents = []
+        for path in folders:
+            parent = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+            stack.callback(os.close, parent)
+            parents.append(parent)
+        try:
+            yield
+        finally:
+            for path, parent in zip(folders, parents, strict=True):
+                shutil.rmtree(path.name, ignore_errors=True, dir_fd=parent)
+                if os.access(path.name, os.F_OK, dir_fd=parent, follow_symlinks=False):
+                    log.warning("cannot remove %s", path)
+                    break
+
+
 def _run(entry: LabRecord, ready: int, *, isolated: bool) -> None:
     """Build the lab, serve it until it is to end, and leave nothing of it.
 
@@ -166,12 +190,7 @@ def _run(entry: LabRecord, ready: int, *, isolated: bool) -> None:
     if folder is None:
         raise LabError(f"{entry.facts} names no folder")
     daemon = None
-    with contextlib.ExitStack() as stack:
-        # Reached by descriptors, as our mounts may cover the paths.
-        for path in (entry.path, folder):
-            parent = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-            stack.callback(os.close, parent)
-            stack.callback(shutil.rmtree, path.name, True, dir_fd=parent)
+    with removed_at_the_end(folder, entry.path):
         try:
             base = _prepare_folder(entry, folder, isolated=isolated)
             spec = LabSpec.from_json(str(entry.read()["spec"]))

@@ -25,6 +25,7 @@ from dbcheck.core.startlog import StartOutcome, decisive, starts_in
 from dbcheck.errors import LabError, Unrecoverable, UsageError
 from dbcheck.lab import programs, shortage
 from dbcheck.lab.held_port import HeldPort
+from dbcheck.lab.process import kill_group
 from dbcheck.lab.servers.tree import ServerTree
 
 log = logging.getLogger(__name__)
@@ -340,7 +341,7 @@ class DatabaseServer(abc.ABC):
             try:
                 status = process.wait(INITIALISE_S)
             except BaseException:
-                os.killpg(process.pid, signal.SIGKILL)
+                kill_group(process.pid)
                 process.wait()
                 raise
         if status != 0:
