@@ -60,7 +60,8 @@ def kill_group(leader: int, timeout_s: float = 5) -> None:
     Until then one of them may still write.  leader: a child of ours that was not
     waited for.  Raise LabError after timeout_s seconds for one of them.
     """
-    # No member escapes by a fork(2): one that is hit is not finished by the kernel.
+    # No child that is forked meanwhile is missed: the kernel begins a fork anew that a
+    # signal to the group interrupts (copy_process() in kernel/fork.c).
     os.killpg(leader, signal.SIGKILL)
     for pid in (int(name) for name in os.listdir("/proc") if name.isdigit()):
         try:

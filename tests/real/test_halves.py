@@ -65,7 +65,7 @@ class Writing:
     statements: which do it, so that those of {table} are kept and not those of {other}.
     beside:     which are run with them.
     rate:       operations a second, of so many sessions.
-    after_each: they run once after each operation, and the cut comes when they have.
+    after_each: they run once after each operation.
     confirmed_min: of operations, if nothing is lost.
     """
 
@@ -156,17 +156,15 @@ def cycle(here: Bench, seed: int, *tables: str) -> Outcome:
     ]
     power = here.rig.site.writer.power
     with rounds(here, [*own, *how.beside]) as running:
-        if how.after_each:
-            late = cast(PowerSwitch, CutsAfter(power, running))
-            here = replace(here, rig=with_node(here.rig, power=late))
-        here.loading(started)
+        late = cast(PowerSwitch, CutsAfter(power, running))
+        replace(here, rig=with_node(here.rig, power=late)).loading(started)
     here.lab.configure(how.afterwards)
     power.restore()
     return here.judge(started)
 
 
 class Rounds:
-    """Runs statements again and again, until the server is gone or one is the last."""
+    """Runs statements again and again, until the power is to be cut."""
 
     def __init__(self, here: Bench, statements: Sequence[str]) -> None:
         self._here, self._statements = here, statements
@@ -189,7 +187,7 @@ class Rounds:
     def _once(self, cursor: Any) -> None:
         if self._how.after_each and not self._is_new(cursor):
             return
-        is_last = self._ending.is_set()
+        is_last = self._ending.is_set() and self.count + 1 >= ROUNDS_MIN
         for statement in self._statements:
             cursor.execute(statement)
         self.count += 1
@@ -201,8 +199,8 @@ class Rounds:
         before, self._newest = self._newest, newest_id(cursor, self._here.table)
         return self._newest != before
 
-    def end_with_next(self) -> None:
-        """Return once a round that begins from now on is over; no other follows."""
+    def end(self) -> None:
+        """Return once a round that begins from now on is over, and enough before it."""
         self._ending.set()
         assert self._ended.wait(ROUND_MAX_S), self.errors
 
@@ -235,7 +233,7 @@ class CutsAfter:
 
     def cut(self) -> Cut:
         """Wait for that moment, and cut."""
-        self._running.end_with_next()
+        self._running.end()
         return self._inner.cut()
 
     def __getattr__(self, name: str) -> Any:

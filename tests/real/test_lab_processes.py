@@ -41,16 +41,18 @@ def test_a_zombie_is_no_process() -> None:
 
 
 # The kernel takes a while to free so much memory, and until then the process runs.
-_LARGE = (
-    "import os; content = b'x' * (1 << 28); print(os.getpid(), flush=True); input()"
-)
+_LARGE = """
+import os, signal
+content = b"x" * (1 << 28)
+print(os.getpid(), flush=True)
+signal.pause()
+"""
 
 
 def test_a_killed_group_has_no_process_left_that_runs() -> None:
     shell = '"$0" -c "$1" & wait'
     with subprocess.Popen(
         ["sh", "-c", shell, sys.executable, _LARGE],
-        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         start_new_session=True,
     ) as leader:
