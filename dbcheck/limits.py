@@ -27,7 +27,7 @@ PROCESSES_MAX = 64  # a core of the client's machine each
 RATE_MAX = 10_000_000.0  # far above what any client sends
 RAMP_S_MAX = DAY_S
 CUT_AFTER_S_MAX = DAY_S
-PAYLOAD_BYTES_MAX = 128 << 10
+PAYLOAD_BYTES_MAX = 1 << 20
 
 # The witness.
 WINDOW_ACKS = 4096  # unconfirmed at once; then the sessions of a process wait

@@ -292,7 +292,7 @@ class RunFolder:
         self._require_nodes(after.nodes, str(path), each=True)
         if formats.ONLY_TABLE not in after.survivors:
             return after
-        (table,) = tables_of(self.manifest().workload.plan)
+        (table,) = tables_of(self.manifest().workload)
         return after.of_only_table(formats.ONLY_TABLE, table.name)
 
     def _of_table(self, name: str, table: str, suffix: str) -> Path:

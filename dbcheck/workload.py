@@ -43,9 +43,28 @@ def parse(name: str, values: Mapping[str, Any], *, where: str) -> Workload:
         raise UsageError(
             f"{where}: payload_bytes is missing", hint="Give at least one size."
         )
+    _require_operations(found, where)
     if found.cut_after_s[0] > found.cut_after_s[1]:
         raise UsageError(
             f"{where}: cut_after_s is {list(found.cut_after_s)}",
             hint="Give [earliest, latest] in seconds.",
         )
     return replace(found, processes=min(found.processes, found.sessions))
+
+
+def _require_operations(found: Workload, where: str) -> None:
+    """Raise UsageError unless the plan has the operations that it needs."""
+    mix = found.operations
+    if (mix is None) is (found.plan is PlanKind.MIXED):
+        what = (
+            "is missing" if mix is None else f"is given for the plan {found.plan.value}"
+        )
+        raise UsageError(
+            f"{where}: the table [operations] {what}",
+            hint='Give plan = "mixed" weights, such as insert = 4 and batch = 1; no'
+            " other plan has any.",
+        )
+    if mix is not None and (problem := mix.problem()):
+        raise UsageError(
+            f"{where}: [operations]: {problem}", hint="Change the weights."
+        )

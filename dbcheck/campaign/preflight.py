@@ -29,7 +29,6 @@ from dbcheck.core.plans.registry import statements_of, tables_of
 from dbcheck.core.records import Manifest, NodeBefore
 from dbcheck.core.schedule import EPOCH_MAX, epoch_of
 from dbcheck.core.server import ServerFacts
-from dbcheck.core.table import TableSpec
 from dbcheck.core.workload import Workload
 from dbcheck.errors import EngineError, NoCanary, RunWriteError, WitnessError
 from dbcheck.load.commit import commit
@@ -84,7 +83,7 @@ def preflight(
     interrupt.require_none()
     engine = rig.site.writer.engine
     rig.listener.phase("preflight", f"{engine.target} and {rig.witness.url}")
-    observable.check(engine, statements_of(workload.plan), weak=control)
+    observable.check(engine, statements_of(workload), weak=control)
     if known.identity:
         known.require_same(engine.target, engine.facts())
     witness = rig.witness.facts()
@@ -171,7 +170,7 @@ def _nodes(
     nodes = {}
     for name, node in rig.site.nodes.items():
         facts = _server(node.engine, rig.listener)
-        places = node.engine.places(tables_of(workload.plan))
+        places = node.engine.places(tables_of(workload))
         host, running = inspect_host(node, rig.listener, facts, places)
         if running is not None:
             canaries[name] = running
@@ -245,7 +244,7 @@ def _manifest(
 ) -> Manifest:
     site, engine = rig.site, rig.site.writer.engine
     before = nodes[site.writer_name]
-    tables = engine.prepare(tables_of(workload.plan), server=before.facts)
+    tables = engine.prepare(tables_of(workload), server=before.facts)
     # Preparing may have given the data a name by which they are recognised.
     facts = replace(before.facts, identity=engine.facts().identity)
     nodes = {**nodes, site.writer_name: replace(before, facts=facts)}
@@ -295,29 +294,28 @@ def _warm(rig: Rig, started: Started) -> None:
             operation = plan.operation(PREFLIGHT_SESSION, seq)
             row_id = commit(session, operation)
             acked_us = now_us()
-            _require_stored(engine, plan.tables[0], row_id, operation)
+            _require_stored(engine, plan, row_id, operation)
             started.log.append(Ack(PREFLIGHT_SESSION, seq, row_id, acked_us))
     finally:
         session.close()
 
 
 def _require_stored(
-    engine: Engine, table: TableSpec, row_id: int, operation: Operation
+    engine: Engine, plan: Plan, row_id: int, operation: Operation
 ) -> None:
-    """Raise EngineError unless another connection finds the acked row as it was sent.
-
-    table: that of the operation's first INSERT.
-    """
-    found = engine.row(table, row_id)
+    """Raise EngineError unless another connection finds the acked row as it was sent."""
+    acked, *_ = plan.statements
+    found = engine.row(acked.table, row_id)
     if found is None:
         raise EngineError(
             f"row {row_id} was acked, but a second connection cannot see it",
             hint="Something between dbcheck and the server, perhaps a "
             "pooler, keeps a transaction open; connect to the server itself.",
         )
-    if not table.has_key:  # nothing but its id
+    if not acked.table.has_key:  # nothing but its id
         return
-    values = (row_id, *operation.statements[0].values)
+    (statement,) = (one for one in operation.statements if one.name == acked.name)
+    values = (row_id, *statement.values)
     sent = dict(zip(Row._fields, values, strict=True))
     if changed := [n for n in Row._fields if getattr(found, n) != sent[n]]:
         raise EngineError(

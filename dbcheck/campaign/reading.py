@@ -196,7 +196,7 @@ def nothing_read(run: RunFolder, manifest: Manifest) -> dict[str, StoredRows]:
     """Store that no row was read of any table."""
     return {
         table.name: run.write_survivors(table.name, ())
-        for table in tables_of(manifest.workload.plan)
+        for table in tables_of(manifest.workload)
     }
 
 

@@ -64,7 +64,7 @@ def _ask_of_run(
     if server is None:
         return None
     try:
-        places = node.engine.places(tables_of(manifest.workload.plan))
+        places = node.engine.places(tables_of(manifest.workload))
         directory = data_directory(server)
         await_host(node.host, rig.listener)
         facts = node.host.facts(directory, places)

@@ -45,7 +45,7 @@ def on_target(
         url = session_url(node.engine.target, one.row.settings)
         engine = assemble.engine(url, password) if one.row.settings else node.engine
         try:
-            observable.check(engine, statements_of(workload.plan), weak=one.row.relaxed)
+            observable.check(engine, statements_of(workload), weak=one.row.relaxed)
         except DbcheckError as error:
             one.fail(error)
         else:

@@ -28,6 +28,7 @@ class LossKind(enum.Enum):
     )
     STALE = "stale"  # an acked update is missing: the row holds an older version
     TORN = "torn"  # one part of a transaction is present and another is not
+    RESURRECTED = "resurrected"  # rolled back or deleted, and there all the same
     INDEX_MISMATCH = "index-mismatch"  # present, and its index does not find it
 
 

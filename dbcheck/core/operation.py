@@ -14,27 +14,31 @@ Value = int | bytes
 
 
 class Verb(enum.Enum):
-    """What a statement does to one row."""
+    """What a statement does to rows."""
 
     INSERT = "insert"
     UPDATE = "update"
+    DELETE = "delete"
 
 
 @dataclass(frozen=True, slots=True)
 class StatementSpec:
-    """One statement that sessions prepare; each execution changes exactly one row.
+    """One statement that sessions prepare.
 
     parameters: the columns whose values it takes, in the order of its parameters.
+    rows:       how many each execution changes, exactly.
     """
 
     verb: Verb
     table: TableSpec
     parameters: tuple[Column, ...]
+    rows: int = 1
 
     @property
     def name(self) -> str:
         """The name of its file under sql/FAMILY/."""
-        return f"{self.verb.value}_{self.table.name}"
+        what = self.verb.value if self.rows == 1 else "batch"
+        return f"{what}_{self.table.name}"
 
 
 def verbs_by_table(
@@ -56,10 +60,17 @@ class Statement(msgspec.Struct, frozen=True, gc=False):
     values: tuple[Value, ...]
 
 
+# What a transaction may do beside its statements.
+ROLLBACK = Statement("rollback", ())  # all that it did so far; then it begins again
+SAVEPOINT = Statement("savepoint", ())
+ROLLBACK_TO = Statement("rollback to savepoint", ())
+CONTROLS = (ROLLBACK, SAVEPOINT, ROLLBACK_TO)
+
+
 class Operation(msgspec.Struct, frozen=True, gc=False):
     """One transaction of a run: number *seq*, from 1 on, of a session.
 
-    Its statements run in their order.
+    Its statements, and CONTROLS among them, run in their order; a commit follows.
     """
 
     session: int

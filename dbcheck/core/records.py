@@ -114,7 +114,7 @@ class Manifest:
             raise ValueError(f"no run has the seed {self.seed}, epoch {self.epoch}")
         if self.lab and self.lab.get("rung") not in [rung.value for rung in Rung]:
             raise ValueError(f"a lab cannot cut {self.lab.get('rung')!r}")
-        if {table.name for table in tables_of(self.workload.plan)} != set(self.tables):
+        if {table.name for table in tables_of(self.workload)} != set(self.tables):
             raise ValueError(f"the tables {sorted(self.tables)} are not of that plan")
         require_nodes(self.site, self.nodes, self.writer_name)
 
@@ -132,7 +132,7 @@ class Manifest:
         """Return the operations of the run and what judges them."""
         sizes = self.workload.payload_bytes
         schedule = Schedule(self.seed, self.epoch, sizes, self.sizes_by_epoch)
-        return plan_of(self.workload.plan, schedule)
+        return plan_of(self.workload, schedule)
 
 
 @dataclass(frozen=True, slots=True)

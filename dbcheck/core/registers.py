@@ -1,136 +1,98 @@
-"""Registers, compared with the rows that the same transactions inserted.
+"""Registers, compared with the ledger's rows of the operations that wrote them.
 
-Operation seq of a session inserts a row and writes register (seq - 1) % slots + 1 of
-that session.  So a register and the newest inserted row of its slot must be of one
-operation: if the register is older, the update of that row's transaction is gone; if it
-is newer, the insert is.  Operations that are gone as a whole are judged by their rows
+A register must hold what the newest operation wrote of those that write it and whose
+row is in the ledger: if the register is older, that operation's update is gone; if it
+is newer, the row is.  Operations that are gone as a whole are judged by their rows
 alone (core.reconcile).
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Container, Iterator
 
 import numpy as np
 
-from dbcheck.core.distinct import distinct
-from dbcheck.core.earlier import Earlier
+from dbcheck.core.decks import PAIRS, REGISTERS_MAX, SLOTS, Dealt, Decks
+from dbcheck.core.effects import Effects, sorted_out
 from dbcheck.core.expected import Ints
 from dbcheck.core.history import SESSION_MAX
-from dbcheck.core.loss import CODES, Loss, LossArray, Losses, LossKind
-from dbcheck.core.observed import AckStream, Observed, SurvivorStream
-from dbcheck.core.reconcile import Reconciliation
-from dbcheck.core.survivors import DIFFERENT, RECORD, Records
+from dbcheck.core.loss import Loss, LossArray, Losses, LossKind
+from dbcheck.core.markers import Markers
+from dbcheck.core.mix import Action
+from dbcheck.core.observed import Observed
+from dbcheck.core.survivors import DIFFERENT, Records
 from dbcheck.core.table import TableSpec
-
-_MISSING = [CODES[LossKind.MISSING_TAIL], CODES[LossKind.MISSING_HOLE]]
 
 
 def judge_registers(
-    inserted: Reconciliation,
-    seen: Observed,
-    rows: TableSpec,
-    registers: TableSpec,
-    *,
-    epoch: int,
-    slots: int,
-) -> Reconciliation:
-    """Return *inserted*, the fate of the inserted rows, with that of the registers.
+    seen: Observed, table: TableSpec, epoch: int, markers: Markers, decks: Decks
+) -> Effects:
+    """Return what *table* shows of the operations that *decks* dealt.
 
-    rows, registers: the two tables, read in one transaction.
+    table: read in one transaction with the rows of *markers*.
     """
-    acks, read = seen.acks, seen.survivors[registers.name]
-    earlier = Earlier(seen.before[registers.name])
-    own: list[Records] = []
-    for records in read():
-        mine = records["epoch"] == epoch
-        earlier.add(records[~mine])
-        own.append(records[mine])
-    earlier.look_again(read)
-    acked = _acked(acks)
-    newest = _newest_rows(seen.survivors[rows.name], epoch, slots)
-    found = _Found(np.concatenate([np.empty(0, RECORD), *own]), newest, acked, slots)
-    losses, kept_less = found.losses(inserted.losses.columns)
-    _date(losses, acks)
-    parts = [*earlier.losses, losses]
-    lost = Counter(inserted.earlier_lost) + Counter(earlier.lost())
-    return replace(
-        inserted,
-        kept=inserted.kept - kept_less,
-        foreign=inserted.foreign + earlier.foreign,
-        earlier=inserted.earlier + earlier.rows,
-        earlier_lost=dict(lost),
-        losses=Losses.gathered(sum(map(len, parts)), parts),
-        earlier_damaged=Counter(inserted.earlier_damaged) + earlier.damaged,
-        earlier_altered=inserted.earlier_altered + earlier.altered,
-    )
+    own, earlier = sorted_out(seen, table, epoch)
+    found = _Found(own, _newest(markers, decks), markers.acked, decks.registers)
+    return Effects(found.losses(), earlier)
 
 
-def _acked(acks: AckStream) -> Ints:
-    """Return, by session, how many operations are confirmed."""
-    acked = np.zeros(SESSION_MAX + 1, np.int64)
-    for batch in acks():
-        np.maximum.at(acked, batch["session"], batch["seq"].astype(np.int64))
-    return acked
+def _newest(markers: Markers, decks: Decks) -> tuple[Ints, Ints]:
+    """Return, by session and register, the newest operation that wrote it, 0 if none.
 
-
-def _newest_rows(rows: SurvivorStream, epoch: int, slots: int) -> tuple[Ints, Ints]:
-    """Return, by session and slot, the newest operation with a row, 0 if none.
-
-    First by the intact rows, then by all: the key of a row that is not intact may be
-    right or wrong.
+    First by the ledger's intact rows, then by all.
     """
-    intact = np.zeros((SESSION_MAX + 1, slots), np.int64)
+    intact = np.zeros((SESSION_MAX + 1, REGISTERS_MAX), np.int64)
     every = np.zeros_like(intact)
-    for records in rows():
-        own = records[(records["epoch"] == epoch) & (records["seq"] >= 1)]
-        own = own[(own["session"] >= 0) & (own["session"] <= SESSION_MAX)]
-        for newest, some in ((intact, own[own["content"] != DIFFERENT]), (every, own)):
-            seq = some["seq"].astype(np.int64)
-            np.maximum.at(newest, (some["session"], (seq - 1) % slots), seq)
+    for session in np.flatnonzero(markers.tops).tolist():
+        for dealt in decks.dealt(session, int(markers.tops[session])):
+            for slots, seq in _writes(dealt, decks):
+                shown = markers.present(session, seq), markers.perhaps(session, seq)
+                for newest, there in zip((intact, every), shown, strict=True):
+                    np.maximum.at(newest[session], slots[there], seq[there])
     return intact, every
 
 
+def _writes(dealt: Dealt, decks: Decks) -> Iterator[tuple[Ints, Ints]]:
+    """Yield which registers, from 0 on, were written by which operations."""
+    seq = dealt.numbers(Action.REGISTERS).ravel()
+    before = dealt.first * decks.weights[Action.REGISTERS]
+    yield (before + np.arange(seq.size)) % SLOTS, seq
+    seq = dealt.numbers(Action.TRANSFER).ravel()
+    before = dealt.first * decks.weights[Action.TRANSFER]
+    slots = SLOTS + (before + np.arange(seq.size)) % PAIRS * 2
+    yield slots, seq
+    yield slots + 1, seq
+
+
 class _Found:
-    """The registers of the cycle that were read, and what each should hold."""
+    """The registers of the cycle that were read, and what each should hold.
+
+    newest: see _newest().  acked: by session, how many operations are confirmed.
+    parts:  of the registers that a session has.
+    """
 
     def __init__(
-        self, registers: Records, newest: tuple[Ints, Ints], acked: Ints, slots: int
+        self,
+        registers: Records,
+        newest: tuple[Ints, Ints],
+        acked: Ints,
+        parts: Container[int],
     ) -> None:
-        self._registers, self._acked = registers, acked
+        self._registers, self._acked, self._parts = registers, acked, parts
         self._newest, self._perhaps = newest
-        self._slots = slots
 
-    def losses(self, inserted: LossArray) -> tuple[LossArray, int]:
-        """Return all losses, and how many acked operations turned out not to be kept.
-
-        inserted: the losses among the inserted rows; one whose register shows that
-                  its transaction was committed is torn, and not missing.
-        """
-        held, damaged = self._held()
-        found: list[Loss] = [*damaged]
-        torn: set[tuple[int, int]] = set()
-        kept_less = sum(loss.kind is LossKind.CORRUPT for loss in damaged)
+    def losses(self) -> LossArray:
+        """Return all losses."""
+        held, found = self._held()
         for session, slot in self._unlike(held):
             row, (seq, row_id) = int(self._newest[session, slot]), held[session, slot]
             if seq > row:
-                torn.add((session, seq))
                 found.append(Loss(LossKind.TORN, session, seq, row_id, -1))
             elif seq and row <= self._acked[session]:
                 found.append(Loss(LossKind.STALE, session, row, row_id, -1))
-                kept_less += 1
             else:  # no register, or that of an operation that was not acked
                 found.append(Loss(LossKind.TORN, session, row, row_id, -1))
-                kept_less += row <= int(self._acked[session])
-        if torn:
-            names = inserted["session"].astype(np.int64) << 32 | inserted["seq"]
-            is_torn = np.isin(names, [session << 32 | seq for session, seq in torn])
-            is_torn &= np.isin(inserted["kind"], _MISSING)
-            inserted = inserted[~is_torn]
-        both = np.concatenate([inserted, Losses.of(found).columns])
-        return both, kept_less
+        return Losses.of(found).columns
 
     def _held(self) -> tuple[_Held, list[Loss]]:
         """Return what each register holds, and the rows that cannot be registers."""
@@ -138,7 +100,7 @@ class _Found:
         for record in self._registers:
             session, seq, part = (int(record[n]) for n in ("session", "seq", "part"))
             row_id, name = int(record["row_id"]), (session, part - 1)
-            known = 0 <= session <= SESSION_MAX and 1 <= part <= self._slots
+            known = 0 <= session <= SESSION_MAX and part in self._parts
             if not known:
                 bad.append(Loss(LossKind.UNEXPECTED, session, seq, row_id, -1))
             elif name in held:
@@ -168,24 +130,3 @@ class _Held(dict[tuple[int, int], tuple[int, int]]):
 
     def __missing__(self, name: tuple[int, int]) -> tuple[int, int]:
         return 0, 0
-
-
-def _date(losses: LossArray, acks: AckStream) -> None:
-    """Fill in when the operations of *losses* were acked, where that is not known."""
-    open_ones = np.flatnonzero((losses["acked_us"] < 0) & (losses["seq"] > 0))
-    if not open_ones.size:
-        return
-    wanted = {
-        (int(losses["session"][at]), int(losses["seq"][at])): at for at in open_ones
-    }
-    sessions = distinct(losses["session"][open_ones])
-    for batch in acks():
-        some = batch[np.isin(batch["session"], sessions)]
-        for session, seq, acked_us in zip(
-            some["session"].tolist(),
-            some["seq"].tolist(),
-            some["acked_us"].tolist(),
-            strict=True,
-        ):
-            if (at := wanted.get((session, seq))) is not None:
-                losses["acked_us"][at] = acked_us

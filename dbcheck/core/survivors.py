@@ -93,13 +93,9 @@ class Inspector:
     row of another epoch only the checksum can be tested.
     """
 
-    def __init__(self, schedule: Schedule, slots: int = 0) -> None:
-        """Judge by *schedule*.
-
-        slots: the rows are registers, which a session updates in turn: operation seq
-               writes part (seq - 1) % slots + 1.  0: each operation writes part 0.
-        """
-        self._epoch, self._slots = schedule.epoch, slots
+    def __init__(self, schedule: Schedule, parts: range = range(1)) -> None:
+        """Judge by *schedule*; its operations write rows of these *parts*."""
+        self._epoch, self._parts = schedule.epoch, parts
         sizes = set(schedule.payload_bytes)
         self._sizes = Sizes(schedule) if sizes else None
         self._payloads = {size: Payloads(schedule, size) for size in sizes}
@@ -121,7 +117,7 @@ class Inspector:
         intact &= (seq >= 1) & (seq <= SEQ_MAX) & (epoch >= 1) & (part >= 0)
         own = np.flatnonzero(intact & (epoch == self._epoch))
         expected = expected_sizes.of(session[own], seq[own])
-        intact[own] = part[own] == self._part_of(seq[own])
+        intact[own] = (part[own] >= self._parts.start) & (part[own] < self._parts.stop)
         intact[own] &= batch.sizes[own] == expected
         left = np.flatnonzero(intact)
         if left.size:
@@ -137,9 +133,6 @@ class Inspector:
                 content = payloads.of(session[some], part[some], seq[some])
                 intact[some] &= _equal(found, content)
         return intact
-
-    def _part_of(self, seq: Ints) -> Ints:
-        return (seq - 1) % self._slots + 1 if self._slots else np.zeros_like(seq)
 
 
 def _alike(sizes: Ints) -> Iterator[Ints]:

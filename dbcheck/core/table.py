@@ -65,10 +65,11 @@ KEYED = (
 )
 
 LEDGER = TableSpec("ledger", KEYED)  # one row for each operation
+ITEM = TableSpec("item", KEYED, "item_key")  # rows that are updated and deleted
 REGISTER = TableSpec("register", KEYED, "register_key")  # rows that are updated
 CLASSIC = TableSpec("fs", (ID,))  # an auto-increment id and nothing else
 
-TABLES = (LEDGER, REGISTER, CLASSIC)
+TABLES = (LEDGER, ITEM, REGISTER, CLASSIC)
 
 
 @dataclass(frozen=True, slots=True)

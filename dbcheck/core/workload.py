@@ -8,6 +8,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from dbcheck.core.history import SESSION_MAX
+from dbcheck.core.mix import Mix
 from dbcheck.core.plans.kinds import PlanKind
 from dbcheck.errors import UsageError
 from dbcheck.limits import (
@@ -35,6 +36,7 @@ class Workload:
     rate:          commits/s of all sessions together, 0 for as many as can be.
     ramp_s:        seconds within which the sessions begin, one after the other.
     processes:     of the client that share the sessions, at most one for each.
+    operations:    how often each kind comes, None if the plan has only one.
     """
 
     name: str
@@ -46,6 +48,7 @@ class Workload:
     rate: Annotated[float, Meta(ge=0, le=RATE_MAX)] = 0.0
     ramp_s: Annotated[float, Meta(ge=0, le=RAMP_S_MAX)] = 0.0
     processes: Annotated[int, Meta(ge=1, le=PROCESSES_MAX)] = 1
+    operations: Mix | None = None
 
     def with_sessions(self, sessions: int | None) -> Workload:
         """Return the workload with another number of sessions, if one is given."""

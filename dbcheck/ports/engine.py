@@ -43,10 +43,10 @@ class Session(Protocol):
     def receive(self) -> int | None:
         """Read what has come, to be called whenever the descriptor is readable.
 
-        Return the auto-increment id of the operation's first INSERT, 0 if it has none,
-        once the operation in flight is answered, and only if the server confirmed that
-        each statement changed its one row, that the transaction is committed and that
-        none is open any more; None as long as more must come.
+        Return the auto-increment id that the first of the session's statements gave its
+        row, once the operation in flight is answered, and only if the server confirmed
+        that each statement changed as many rows as it must, that the transaction is
+        committed and that none is open any more; None as long as more must come.
         """
 
     def close(self) -> None:
@@ -95,7 +95,10 @@ class Engine(Protocol):
         *,
         server: ServerFacts | None = None,
     ) -> Session:
-        """Connect for operations of *statements*; raise EngineError if refused."""
+        """Connect for operations of *statements*; raise EngineError if refused.
+
+        The first of them is an INSERT of one row, which every operation has once.
+        """
 
     def row(self, table: TableSpec, row_id: int) -> Row | None:
         """Return the row with that id over a new connection; classic: only its id."""

@@ -2,7 +2,7 @@
 -- kind:        pg_class.relkind, "r" for an ordinary table
 -- persistence: pg_class.relpersistence, "p" for a permanent (logged) table
 -- comment:     marks a table as dbcheck's
--- may_select, may_insert, may_update: privileges of the account
+-- may_select, may_insert, may_update, may_delete: privileges of the account
 -- is_owner:    whether the account may drop it
 select c.relkind::text as kind,
        c.relpersistence::text as persistence,
@@ -10,6 +10,7 @@ select c.relkind::text as kind,
        has_table_privilege(c.oid, 'select') as may_select,
        has_table_privilege(c.oid, 'insert') as may_insert,
        has_table_privilege(c.oid, 'update') as may_update,
+       has_table_privilege(c.oid, 'delete') as may_delete,
        pg_has_role(c.relowner, 'usage') as is_owner
   from pg_class c
   join pg_namespace n on n.oid = c.relnamespace

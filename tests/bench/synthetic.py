@@ -20,7 +20,7 @@ import numpy as np
 
 from dbcheck import workload
 from dbcheck.campaign.judging import judge_run
-from dbcheck.core.plans.registers import SLOTS
+from dbcheck.core.decks import SLOTS
 from dbcheck.core.plans.registry import tables_of
 from dbcheck.core.survivors import RECORD, Records
 from dbcheck.core.table import TableFacts
@@ -55,7 +55,7 @@ def write(parent: Path, acks: int, kind: str = "insert") -> RunFolder:
     kind: of workload, "insert", "classic" or "registers".
     """
     chosen = workload.load(kind)
-    inserted, *others = tables_of(chosen.plan)
+    inserted, *others = tables_of(chosen)
     tables = {table.name: TableFacts({}, 0) for table in (inserted, *others)}
     run = RunFolder.create(parent, replace(MANIFEST, workload=chosen, tables=tables))
     counts = {

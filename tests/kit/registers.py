@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from dbcheck.core.loss import LossKind
+from dbcheck.core.mix import Mix
 from dbcheck.core.observed import Claim, Observed
-from dbcheck.core.reconcile import Reconciliation, reconcile
-from dbcheck.core.registers import judge_registers
-from dbcheck.core.table import LEDGER, REGISTER, TableFacts
+from dbcheck.core.plans.mixed import MixedPlan
+from dbcheck.core.reconcile import Reconciliation
+from dbcheck.core.schedule import Schedule
+from dbcheck.core.table import TableFacts
 from tests.kit.cycles import (
     EPOCH,
     NOTHING_BEFORE,
+    SEED,
     acks_of,
     array_of,
     record,
@@ -56,8 +59,7 @@ def judged(
         claim,
         window_acks=10,
     )
-    inserted = reconcile(seen, LEDGER, EPOCH)
-    return judge_registers(inserted, seen, LEDGER, REGISTER, epoch=EPOCH, slots=SLOTS)
+    return MixedPlan(Schedule(SEED, EPOCH, (40,)), Mix(registers=1)).judge(seen)
 
 
 def named(found: Reconciliation) -> list[tuple[str, int, int]]:

@@ -9,10 +9,12 @@ from dataclasses import replace
 import pytest
 
 from dbcheck.campaign.outcome import Outcome
+from dbcheck.core.decks import SLOTS
 from dbcheck.core.history import Key
 from dbcheck.core.loss import LossKind
+from dbcheck.core.mix import Mix
 from dbcheck.core.operation import Operation
-from dbcheck.core.plans.registers import REGISTER_BYTES, SLOTS, RegistersPlan
+from dbcheck.core.plans.mixed import REGISTER_BYTES, MixedPlan
 from dbcheck.core.schedule import Schedule
 from dbcheck.core.table import LEDGER
 from dbcheck.core.workload import Workload
@@ -135,7 +137,7 @@ def test_halves_of_transactions_are_found(site: Site) -> None:
     assert all(f"{kind.value},{s},{n}," in listed for kind, s, n in halves.expected)
 
 
-PLAN = RegistersPlan(Schedule(SEED, 9, (40,)))
+PLAN = MixedPlan(Schedule(SEED, 9, (40,)), Mix(registers=1))
 
 
 @engines("own_site", *ENGINES)

@@ -11,13 +11,13 @@ import pytest
 from dbcheck.campaign import observable
 from dbcheck.campaign.preflight import preflight
 from dbcheck.core.plans.insert import INSERT, InsertPlan
-from dbcheck.core.plans.kinds import PlanKind
 from dbcheck.core.plans.registry import statements_of, tables_of
 from dbcheck.core.schedule import Schedule
 from dbcheck.core.table import LEDGER
 from dbcheck.engines.registry import open_engine
 from dbcheck.errors import EngineError
 from dbcheck.load.commit import commit
+from dbcheck.workload import load
 from tests.kit.accounts import ACCOUNT, SECTIONS, Least, connect, statements
 from tests.kit.accounts import new_least as new_least
 from tests.kit.cases import is_same
@@ -76,7 +76,7 @@ def test_a_plan_that_updates_needs_one_more_grant(least: Least) -> None:
     """On PostgreSQL the account owns its tables, which is enough."""
     for line in statements(least.server.name):
         least.run(line)
-    wanted = statements_of(PlanKind.REGISTERS)
+    wanted = statements_of(load("registers"))
     if least.server.name != "postgresql":
         with pytest.raises(EngineError, match=r"lacks UPDATE on dbcheck\.register"):
             least.engine().check(wanted)
@@ -84,7 +84,7 @@ def test_a_plan_that_updates_needs_one_more_grant(least: Least) -> None:
             if line.startswith("grant update"):
                 least.run(line)
     least.engine().check(wanted)
-    assert set(least.engine().prepare(tables_of(PlanKind.REGISTERS))) == {
+    assert set(least.engine().prepare(tables_of(load("registers")))) == {
         "ledger",
         "register",
     }

@@ -28,8 +28,8 @@ import pytest
 from dbcheck.campaign.outcome import Outcome
 from dbcheck.campaign.preflight import preflight
 from dbcheck.core.cut import Cut
+from dbcheck.core.decks import SLOTS
 from dbcheck.core.loss import LossKind
-from dbcheck.core.plans.registers import SLOTS
 from dbcheck.core.verdict import Verdict
 from dbcheck.core.workload import Workload
 from dbcheck.lab.spec import ENGINES, DriveSpec, LabSpec

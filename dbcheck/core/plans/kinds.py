@@ -9,5 +9,6 @@ class PlanKind(enum.Enum):
     """Which plan a workload follows; core.plans.registry has the plans."""
 
     INSERT = "insert"  # one row for each transaction, which names its operation
-    REGISTERS = "registers"  # a row inserted and another updated, in two tables
+    MIXED = "mixed"  # operations of several kinds, by weight
+    REGISTERS = "registers"  # of one: a row inserted and another updated, in two tables
     CLASSIC = "classic"  # an auto-increment id and nothing else

@@ -18,7 +18,8 @@ class Plan(Protocol):
     them can judge the run.  A plan can be pickled for a process of the load.
 
     tables:     in the order in which they are created and read.
-    statements: all that its operations use.
+    statements: all that its operations use; the first of them is the INSERT of one row
+                whose id is acked, once in each operation.
     replaces_sessions: a session that broke may be replaced, under a new number.
     """
 
@@ -27,10 +28,7 @@ class Plan(Protocol):
     replaces_sessions: bool
 
     def operation(self, session: int, seq: int) -> Operation:
-        """Return the operation that *session* sends as its number *seq*, from 1 on.
-
-        The first row that its first INSERT adds is the one whose id is acked.
-        """
+        """Return the operation that *session* sends as its number *seq*, from 1 on."""
 
     def inspector(self, table: TableSpec) -> Inspector:
         """Return what judges the content of each row of *table*."""

@@ -1,33 +1,47 @@
-"""Which plan each kind of workload follows."""
+"""Which plan each workload follows."""
 
 from __future__ import annotations
 
+from dbcheck.core.mix import Mix
 from dbcheck.core.operation import StatementSpec
-from dbcheck.core.plans.classic import ClassicPlan
-from dbcheck.core.plans.insert import InsertPlan
+from dbcheck.core.plans.classic import INSERT_ID, ClassicPlan
+from dbcheck.core.plans.insert import INSERT, InsertPlan
 from dbcheck.core.plans.kinds import PlanKind
+from dbcheck.core.plans.mixed import MixedPlan, statements_of_mix
 from dbcheck.core.plans.plan import Plan
-from dbcheck.core.plans.registers import RegistersPlan
 from dbcheck.core.schedule import Schedule
 from dbcheck.core.table import TableSpec
+from dbcheck.core.workload import Workload
 
-_PLANS: dict[PlanKind, type[InsertPlan | RegistersPlan | ClassicPlan]] = {
-    PlanKind.INSERT: InsertPlan,
-    PlanKind.REGISTERS: RegistersPlan,
-    PlanKind.CLASSIC: ClassicPlan,
-}
+_REGISTERS = Mix(registers=1)
 
 
-def tables_of(kind: PlanKind) -> tuple[TableSpec, ...]:
-    """Return the tables of such plans."""
-    return _PLANS[kind].tables
+def tables_of(workload: Workload) -> tuple[TableSpec, ...]:
+    """Return the tables of its operations."""
+    return tuple(dict.fromkeys(spec.table for spec in statements_of(workload)))
 
 
-def statements_of(kind: PlanKind) -> tuple[StatementSpec, ...]:
-    """Return the statements of such plans."""
-    return _PLANS[kind].statements
+def statements_of(workload: Workload) -> tuple[StatementSpec, ...]:
+    """Return the statements of its operations."""
+    match workload.plan:
+        case PlanKind.INSERT:
+            return (INSERT,)
+        case PlanKind.CLASSIC:
+            return (INSERT_ID,)
+        case PlanKind.MIXED | PlanKind.REGISTERS:
+            return statements_of_mix(_mix(workload))
 
 
-def plan_of(kind: PlanKind, schedule: Schedule) -> Plan:
+def plan_of(workload: Workload, schedule: Schedule) -> Plan:
     """Return the plan of one run, whose rows *schedule* decides."""
-    return _PLANS[kind](schedule)
+    match workload.plan:
+        case PlanKind.INSERT:
+            return InsertPlan(schedule)
+        case PlanKind.CLASSIC:
+            return ClassicPlan(schedule)
+        case PlanKind.MIXED | PlanKind.REGISTERS:
+            return MixedPlan(schedule, _mix(workload))
+
+
+def _mix(workload: Workload) -> Mix:
+    return workload.operations or _REGISTERS

@@ -11,11 +11,18 @@ import contextlib
 import socket
 import ssl
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import mysql.connector
 
-from dbcheck.core.operation import Operation, Statement, StatementSpec, Verb
+from dbcheck.core.operation import (
+    ROLLBACK,
+    ROLLBACK_TO,
+    SAVEPOINT,
+    Operation,
+    Statement,
+    StatementSpec,
+)
 from dbcheck.engines.deadline import deadline
 from dbcheck.engines.link import ANSWER_BYTES, ANSWER_S, ProtocolViolation
 from dbcheck.engines.mysql.connection import readable
@@ -47,7 +54,18 @@ _UNKNOWN = frozenset(
     }
 )
 _FAREWELLS = (1053, 1927, 3169)
+_BEGIN = b"start transaction"
 _CLIENT_ERRORS = range(2000, 3000)  # numbers of a client's library, not of a server
+
+# What is sent for each of core.operation.CONTROLS.
+_CONTROLS: Mapping[str, Sequence[bytes]] = {
+    ROLLBACK.name: (b"rollback", _BEGIN),
+    SAVEPOINT.name: (b"savepoint dbcheck",),
+    ROLLBACK_TO.name: (b"rollback to savepoint dbcheck",),
+}
+
+# How answers must be: rows that were changed, and whether a transaction is open.
+_OPEN, _CLOSED, _ONE_ROW = (0, True), (0, False), [(1, False)]
 
 _READ_BYTES = 1 << 14
 _NOT_NOW = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
@@ -67,7 +85,9 @@ class MysqlSession:
         self._waiting_for = 0  # answers to the operation in flight
         self._unsent = memoryview(b"")
         self._received = b""
-        self._inserts = {spec.name: spec.verb is Verb.INSERT for spec in statements}
+        self._expected: list[tuple[int, bool]] = []  # rows, and is a transaction open
+        self._acked_by = statements[0].name
+        self._rows = {spec.name: spec.rows for spec in statements}
         self._templates = {
             spec.name: Template(_text(spec), spec.parameters) for spec in statements
         }
@@ -100,32 +120,39 @@ class MysqlSession:
     def send(self, operation: Operation) -> bool:
         """Begin to commit *operation*; see ports.engine.Session."""
         statements = operation.statements
-        self._id_at = -1
         try:
             if len(statements) == 1:
                 (statement,) = statements
-                self._id_at = 0 if self._inserts[statement.name] else -1
+                self._id_at = 0
                 packet = self._executions[statement.name].packet(statement.values)
-                count = 1
+                self._expected = _ONE_ROW
             else:
                 packet = self._transaction(statements)
-                count = len(statements) + 2
         except struct.error as error:
             raise EngineError(
                 f"a generated value does not fit its column: {error}"
             ) from None
-        self._waiting_for = count
+        self._waiting_for = len(self._expected)
         self._unsent = memoryview(packet)
         return self.flush()
 
     def _transaction(self, statements: Sequence[Statement]) -> bytes:
         """Return the query that runs *statements* as one transaction."""
-        parts = [b"start transaction"]
-        for at, statement in enumerate(statements, start=1):
-            if self._id_at < 0 and self._inserts[statement.name]:
-                self._id_at = at
-            parts.append(self._templates[statement.name].filled(statement.values))
+        parts, expected = [_BEGIN], [_OPEN]
+        for statement in statements:
+            name = statement.name
+            if controls := _CONTROLS.get(name):
+                parts += controls
+                # A rollback ends the transaction, and the next statement begins one.
+                expected += [_CLOSED, _OPEN] if len(controls) > 1 else [_OPEN]
+                continue
+            if name == self._acked_by:
+                self._id_at = len(parts)
+            parts.append(self._templates[name].filled(statement.values))
+            expected.append((self._rows[name], True))
         parts.append(b"commit")
+        expected.append(_CLOSED)
+        self._expected = expected
         return query(b";".join(parts), has_attributes=self._has_attributes)
 
     def flush(self) -> bool:
@@ -176,10 +203,11 @@ class MysqlSession:
         if not self._waiting_for or self._unsent:
             raise self._broken("the server sent a reply to no request")
         self._waiting_for = 0
-        row_id = found[self._id_at].row_id if self._id_at >= 0 else 0
-        if not _is_committed(found) or (self._id_at >= 0 and not row_id):
+        row_id = found[self._id_at].row_id
+        if not (row_id and _is_committed(found, self._expected)):
             self._sever()  # the server rolls back what is still open
-            rows = ", ".join(str(one.rows) for one in _changes(found))
+            ends = 1 if len(found) > 1 else 0  # of the transaction
+            rows = ", ".join(str(one.rows) for one in found[ends : len(found) - ends])
             raise EngineError(
                 f"the server changed {rows} rows, the first with id {row_id}, and the"
                 f" transaction is {'still open' if found[-1].is_open else 'over'}",
@@ -202,20 +230,9 @@ class MysqlSession:
         return CommitUnknown(text, farewell=farewell)
 
 
-def _changes(found: Sequence[Ok]) -> Sequence[Ok]:
-    """Return the answers to what changes rows: in a transaction, all but its ends."""
-    return found[1:-1] if len(found) > 1 else found
-
-
-def _is_committed(found: Sequence[Ok]) -> bool:
-    """Return whether each statement changed one row and the last ended all of it."""
-    if len(found) == 1:  # of most loads every answer, so it is judged quickly
-        (one,) = found
-        return one.rows == 1 and not one.is_open
-    for one in _changes(found):
-        if one.rows != 1 or not one.is_open:
-            return False
-    return found[0].is_open and not found[-1].is_open
+def _is_committed(found: Sequence[Ok], expected: Sequence[tuple[int, bool]]) -> bool:
+    """Return whether each statement did what it must, and the last ended it all."""
+    return [(one.rows, one.is_open) for one in found] == expected
 
 
 def _text(spec: StatementSpec) -> bytes:

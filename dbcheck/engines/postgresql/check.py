@@ -133,8 +133,12 @@ def require_privileges(
                 f"grant create on schema dbcheck to {account};",
             )
         return
-    (_, _, _, may_select, may_insert, may_update, is_owner) = found[0]
-    granted = {Verb.INSERT: may_insert, Verb.UPDATE: may_update}
+    _, _, _, may_select, may_insert, may_update, may_delete, is_owner = found[0]
+    granted = {
+        Verb.INSERT: may_insert,
+        Verb.UPDATE: may_update,
+        Verb.DELETE: may_delete,
+    }
     needed = {"select": may_select} | {verb.value: granted[verb] for verb in verbs}
     _require_table_privileges(account, f"dbcheck.{spec.name}", needed, is_owner)
 

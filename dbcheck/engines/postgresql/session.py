@@ -19,7 +19,15 @@ from psycopg.errors import Diagnostic, error_from_result
 from psycopg.pq import ExecStatus, TransactionStatus
 from psycopg.pq.abc import PGresult
 
-from dbcheck.core.operation import Operation, Statement, StatementSpec, Verb
+from dbcheck.core.operation import (
+    ROLLBACK,
+    ROLLBACK_TO,
+    SAVEPOINT,
+    Operation,
+    Statement,
+    StatementSpec,
+    Verb,
+)
 from dbcheck.core.server import ServerFacts
 from dbcheck.core.table import Kind
 from dbcheck.engines.answering import Answering, require_same
@@ -50,9 +58,19 @@ _PACK: Mapping[Kind, Callable[[Any], bytes]] = {
 
 # The command tag of a transaction that was rolled back is ROLLBACK, and that is no
 # error; so the tags themselves are looked at.
-_TAGS = {Verb.INSERT: b"INSERT 0 1", Verb.UPDATE: b"UPDATE 1"}
+_TAGS = {
+    Verb.INSERT: b"INSERT 0 %d",
+    Verb.UPDATE: b"UPDATE %d",
+    Verb.DELETE: b"DELETE %d",
+}
 _TAG_OF = operator.attrgetter("command_status")
 _BEGIN, _COMMIT = b"BEGIN", b"COMMIT"
+# What is sent for each of core.operation.CONTROLS, and the tags of its answers.
+_CONTROLS: Mapping[str, Sequence[tuple[bytes, bytes]]] = {
+    ROLLBACK.name: ((b"ROLLBACK", b"ROLLBACK"), (_BEGIN, _BEGIN)),
+    SAVEPOINT.name: ((b"SAVEPOINT dbcheck", b"SAVEPOINT"),),
+    ROLLBACK_TO.name: ((b"ROLLBACK TO SAVEPOINT dbcheck", b"ROLLBACK"),),
+}
 _IDLE = TransactionStatus.IDLE  # looked up once: it takes as long as a call of libpq
 _SYNC = ExecStatus.PIPELINE_SYNC
 
@@ -148,7 +166,7 @@ class PostgresqlSession:
                 if weak:
                     self._weaken()
                 for statement in statements:
-                    self._prepare(statement)
+                    self._prepare(statement, returns_id=statement is statements[0])
         except BaseException:
             self.close()
             raise
@@ -185,8 +203,13 @@ class PostgresqlSession:
         self._id_at = -1
         pgconn.send_query_params(_BEGIN, None)
         for statement in statements:
+            if controls := _CONTROLS.get(statement.name):
+                for text, tag in controls:
+                    pgconn.send_query_params(text, None)
+                    tags.append(tag)
+                continue
             prepared = self._send_statement(statement)
-            if prepared.returns_id and self._id_at < 0:
+            if prepared.returns_id:
                 self._id_at = len(tags)
             tags.append(prepared.tag)
         pgconn.send_query_params(_COMMIT, None)
@@ -321,7 +344,7 @@ class PostgresqlSession:
         (row,) = self._run("answering").fetchall()
         require_same(self._target, server, Answering(*row))
 
-    def _prepare(self, spec: StatementSpec) -> None:
+    def _prepare(self, spec: StatementSpec, *, returns_id: bool) -> None:
         """Prepare a statement; raise psycopg.Error if the server refuses it."""
         name, text = (
             f"dbcheck_{spec.name}".encode(),
@@ -330,7 +353,7 @@ class PostgresqlSession:
         result = self.connection.pgconn.prepare(name, text)
         if result.status != ExecStatus.COMMAND_OK:
             raise error_from_result(result)
-        tag, returns_id = _TAGS[spec.verb], spec.verb is Verb.INSERT
+        tag = _TAGS[spec.verb] % spec.rows
         self._prepared[spec.name] = _Prepared(
             name,
             tuple(_PACK[column.kind] for column in spec.parameters),

@@ -1,0 +1,238 @@
+"""Items, compared with the ledger's rows of the operations that wrote them.
+
+An item is inserted by one operation, may be updated by one of the next deck or deleted
+by one, and bears the key of the operation that wrote it last.  Which of them took place
+is shown by their rows in the ledger; so the item must be there in one version, or not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from dbcheck.core.decks import PARTS_MAX, ROLLED_BACK_PART, Dealt, Decks
+from dbcheck.core.effects import Effects, sorted_out
+from dbcheck.core.expected import Ints
+from dbcheck.core.history import SEQ_MAX, SESSION_MAX
+from dbcheck.core.loss import CODES, LOSS, Codes, LossArray, LossKind
+from dbcheck.core.markers import Markers
+from dbcheck.core.mix import BATCH_ROWS, Action
+from dbcheck.core.observed import Observed
+from dbcheck.core.survivors import DIFFERENT, Flags, Records
+from dbcheck.core.table import TableSpec
+
+_NO_LOSS = 255
+_TORN, _STALE = CODES[LossKind.TORN], CODES[LossKind.STALE]
+_RESURRECTED, _DUPLICATE = CODES[LossKind.RESURRECTED], CODES[LossKind.DUPLICATE]
+
+
+def judge_items(
+    seen: Observed, table: TableSpec, epoch: int, markers: Markers, decks: Decks
+) -> Effects:
+    """Return what *table* shows of the operations that *decks* dealt.
+
+    table: read in one transaction with the rows of *markers*.
+    """
+    own, earlier = sorted_out(seen, table, epoch)
+    rows = _Rows(own)
+    losses = [rows.damaged(markers), rows.repeated()]
+    for session in np.flatnonzero(markers.tops).tolist():
+        for dealt in decks.dealt(session, int(markers.tops[session]), more=1):
+            for items in _items(dealt, decks):
+                losses.append(items.losses(session, markers, rows))
+    losses.append(rows.left())
+    return Effects(np.concatenate(losses), earlier)
+
+
+class _Rows:
+    """The items that were read, each found by the operation that wrote it last."""
+
+    def __init__(self, records: Records) -> None:
+        named: Flags = (records["session"] >= 0) & (records["session"] <= SESSION_MAX)
+        named &= (records["seq"] >= 1) & (records["seq"] <= SEQ_MAX)
+        named &= (records["part"] >= 1) & (records["part"] <= PARTS_MAX)
+        self._damaged = records[(records["content"] == DIFFERENT) | ~named]
+        intact = records[(records["content"] != DIFFERENT) & named]
+        order = np.argsort(_names(intact), kind="stable")
+        self._intact = intact[order]
+        self._named = _names(self._intact)
+        self._taken = np.zeros(self._named.size, np.bool_)
+        self._names_damaged = _names(self._damaged)
+
+    def damaged(self, markers: Markers) -> LossArray:
+        """Return the losses of the rows that do not have the content that was sent."""
+        known = np.isin(self._damaged["row_id"], markers.own(self._damaged)["row_id"])
+        kinds = np.where(
+            known, CODES[LossKind.CORRUPT], CODES[LossKind.UNEXPECTED]
+        ).astype(np.uint8)
+        return _of_rows(kinds, self._damaged)
+
+    def repeated(self) -> LossArray:
+        """Return the losses of rows that another one before them equals."""
+        again = np.zeros(self._named.size, np.bool_)
+        again[1:] = self._named[1:] == self._named[:-1]
+        self._taken |= again
+        rows = self._intact[again]
+        return _of_rows(np.full(len(rows), _DUPLICATE, np.uint8), rows)
+
+    def ids(self, session: int, seq: Ints, part: Ints) -> Ints:
+        """Return the ids of these items, 0 where there is none; take them.
+
+        Where a row that is not intact seems to be it, -1: that row is a loss already.
+        """
+        wanted = _name(session, seq, part)
+        found = np.zeros(wanted.size, np.int64)
+        if self._named.size:
+            places = np.searchsorted(self._named, wanted).clip(max=self._named.size - 1)
+            there = (self._named[places] == wanted) & (seq > 0)
+            self._taken[places[there]] = True
+            found[there] = self._intact["row_id"][places[there]]
+        found[(found == 0) & (seq > 0) & np.isin(wanted, self._names_damaged)] = -1
+        return found
+
+    def left(self) -> LossArray:
+        """Return the losses of the rows that no operation wrote."""
+        rows = self._intact[~self._taken]
+        kinds = np.full(len(rows), CODES[LossKind.UNEXPECTED], np.uint8)
+        return _of_rows(kinds, rows)
+
+
+@dataclass(frozen=True, slots=True)
+class _Items:
+    """Some items of a session, in columns: the operations that wrote to each.
+
+    part:        of the operation that inserted it.
+    inserted, updated, deleted: seq; 0 where none was to do that.
+    rolled_back: seq of an operation that rolled back what it wrote there.
+    """
+
+    part: Ints
+    inserted: Ints
+    updated: Ints
+    deleted: Ints
+    rolled_back: Ints
+
+    def losses(self, session: int, markers: Markers, rows: _Rows) -> LossArray:
+        """Return the losses among them."""
+        found = _Found(
+            rows.ids(session, self.inserted, self.part),
+            rows.ids(session, self.updated, self.part),
+            rows.ids(session, self.rolled_back, self.part),
+        )
+        ops = (self.inserted, self.updated, self.deleted)
+        top = int(markers.tops[session])
+        shown = [markers.present(session, op) for op in ops]
+        kinds, seq = self._judged(found, shown, top)
+        lost = np.flatnonzero(kinds != _NO_LOSS)
+        if lost.size:  # unless the rows of the ledger that are not intact explain it
+            shown = [markers.perhaps(session, op) for op in ops]
+            otherwise, _ = self._judged(found, shown, top)
+            lost = lost[otherwise[lost] != _NO_LOSS]
+        losses = np.empty(lost.size, LOSS)
+        losses["kind"], losses["session"], losses["seq"] = (
+            kinds[lost],
+            session,
+            seq[lost],
+        )
+        losses["row_id"], losses["acked_us"] = found.any_id()[lost], -1
+        return losses
+
+    def _judged(
+        self, found: _Found, took_place: list[Flags], top: int
+    ) -> tuple[Codes, Ints]:
+        """Return what kind of loss each item is, and of which operation.
+
+        took_place: whether the insert, the update and the delete did.
+        top: the last operation of the session that can have been sent.
+        """
+        inserted, updated, deleted = took_place
+        old, new, rolled_back = found.old != 0, found.new != 0, found.undone != 0
+        lasts = inserted & ~deleted
+        # An operation is torn if its row is in the ledger and its item is not, or the
+        # other way round.  A deleted item whose delete has no row in the ledger, and
+        # can have been sent, is that operation's.
+        sent = (self.deleted > 0) & (self.deleted <= top)
+        half_deleted = np.where(sent, self.deleted, self.inserted)
+        conditions = [
+            (rolled_back, _RESURRECTED, self.rolled_back),
+            (deleted & (old | new), _RESURRECTED, self.deleted),
+            (~inserted & (old | new), _TORN, self.inserted),
+            (old & new, _DUPLICATE, self.updated),
+            (lasts & updated & old, _STALE, self.updated),
+            (lasts & ~updated & new, _TORN, self.updated),
+            (lasts & ~old & ~new, _TORN, half_deleted),
+        ]
+        kinds = np.full(self.part.size, _NO_LOSS, np.uint8)
+        seq = np.zeros(self.part.size, np.int64)
+        for condition, kind, operation in reversed(conditions):
+            kinds[condition], seq[condition] = kind, operation[condition]
+        return kinds, seq
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """The ids of the rows that were found of some items; see _Rows.ids().
+
+    old, new, undone: as inserted, as updated, and as an operation that was rolled back
+                      had written it.
+    """
+
+    old: Ints
+    new: Ints
+    undone: Ints
+
+    def any_id(self) -> Ints:
+        """Return the id of one row of each, -1 of none."""
+        found = np.maximum(np.maximum(self.old, self.new), self.undone)
+        return np.where(found > 0, found, -1)
+
+
+def _items(dealt: Dealt, decks: Decks) -> Iterator[_Items]:
+    """Yield the items of all decks of *dealt* but the last, which only writes to them.
+
+    What a rollback or a rollback to a savepoint took back was inserted by none.
+    """
+    batches = dealt.numbers(Action.BATCH)[:-1]
+    inserted = np.repeat(batches, BATCH_ROWS, axis=1)
+    part = np.broadcast_to(
+        np.tile(np.arange(1, BATCH_ROWS + 1), batches.shape[1]), inserted.shape
+    )
+    columns = []
+    begin = 0
+    for action in (Action.UPDATE, Action.DELETE, Action.ROLLBACK):
+        writing = dealt.numbers(action)[1:]
+        writing = writing[:, : max(0, inserted.shape[1] - begin)]
+        column = np.zeros_like(inserted)
+        column[:, begin : begin + writing.shape[1]] = writing
+        begin += decks.weights[action]
+        columns.append(column.ravel())
+    yield _Items(part.ravel(), inserted.ravel(), *columns)
+    savepoints = dealt.numbers(Action.SAVEPOINT)[:-1].ravel()
+    none = np.zeros_like(savepoints)
+    yield _Items(none + 1, savepoints, none, none, none)
+    yield _Items(none + ROLLED_BACK_PART, none, none, none, savepoints)
+    rollbacks = dealt.numbers(Action.ROLLBACK)[:-1].ravel()
+    none = np.zeros_like(rollbacks)
+    yield _Items(none + ROLLED_BACK_PART, none, none, none, rollbacks)
+
+
+def _name(session: Ints | int, seq: Ints, part: Ints) -> Ints:
+    """Return a number for each item, by the operation that wrote it last."""
+    names: Ints = session << 40 | seq.astype(np.int64) << 8 | part
+    return names
+
+
+def _names(records: Records) -> Ints:
+    session, seq = records["session"].astype(np.int64), records["seq"]
+    return _name(session, seq, records["part"].astype(np.int64))
+
+
+def _of_rows(kinds: Codes, records: Records) -> LossArray:
+    """Return the losses of rows that were read."""
+    losses = np.empty(len(records), LOSS)
+    losses["kind"], losses["acked_us"] = kinds, -1
+    for name in ("session", "seq", "row_id"):
+        losses[name] = records[name]
+    return losses

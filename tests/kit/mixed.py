@@ -1,0 +1,125 @@
+"""A model of the tables that mixed operations write to, and faults planted in it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from copy import deepcopy
+from functools import partial
+from typing import Any, cast
+
+from dbcheck.core.mix import Mix
+from dbcheck.core.observed import Claim, Observed
+from dbcheck.core.operation import (
+    ROLLBACK,
+    ROLLBACK_TO,
+    SAVEPOINT,
+    Operation,
+    Statement,
+)
+from dbcheck.core.plans.mixed import (
+    DELETE_ITEM,
+    UPDATE_ITEM,
+    UPDATE_REGISTER,
+    MixedPlan,
+)
+from dbcheck.core.reconcile import Reconciliation
+from dbcheck.core.schedule import Schedule
+from tests.kit.cycles import (
+    EPOCH,
+    NOTHING_BEFORE,
+    SEED,
+    acks_of,
+    array_of,
+    record,
+    records_of,
+)
+
+EVERYTHING = Mix(2, 2, 2, 2, 3, 2, 2, 2)
+COUNT = 6  # values of a row
+
+Name = tuple[int, int, int]  # session, seq, part
+Rows = dict[Name, dict[str, int]]  # what tests.kit.cycles.record() takes
+Tables = dict[str, Rows]
+
+
+def plan_of(mix: Mix = EVERYTHING) -> MixedPlan:
+    return MixedPlan(Schedule(SEED, EPOCH, (16, 40)), mix)
+
+
+class Model:
+    """What the tables hold; operations run one by one."""
+
+    def __init__(self, plan: MixedPlan) -> None:
+        self.plan = plan
+        self.tables: Tables = {table.name: {} for table in plan.tables}
+        self._ids = 0
+
+    def run(self, session: int, count: int) -> None:
+        """Run the first *count* operations of a session."""
+        for seq in range(1, count + 1):
+            self.commit(self.plan.operation(session, seq))
+
+    def commit(self, operation: Operation) -> None:
+        began = saved = deepcopy(self.tables) if self._may_undo(operation) else {}
+        for statement in operation.statements:
+            if statement == ROLLBACK:
+                self.tables = deepcopy(began)
+            elif statement == SAVEPOINT:
+                saved = deepcopy(self.tables)
+            elif statement == ROLLBACK_TO:
+                self.tables = deepcopy(saved)
+            else:
+                self.execute(statement)
+
+    @staticmethod
+    def _may_undo(operation: Operation) -> bool:
+        return bool({ROLLBACK, SAVEPOINT} & set(operation.statements))
+
+    def execute(self, statement: Statement) -> None:
+        """Change rows, as the server's statement of that name does."""
+        values = cast("tuple[Any, ...]", statement.values)
+        verb, _, table = statement.name.partition("_")
+        rows = self.tables[table]
+        if verb in ("insert", "batch"):
+            for at in range(0, len(values), COUNT):
+                _, session, seq, part, _, _ = values[at : at + COUNT]
+                self._insert(rows, (session, seq, part))
+        elif statement.name == UPDATE_ITEM.name:
+            seq, _, _, _, session, old, part = values
+            rows[session, seq, part] = rows.pop((session, old, part))
+        elif statement.name == UPDATE_REGISTER.name:
+            seq, _, _, _, session, part = values
+            (old,) = (n for n in rows if (n[0], n[2]) == (session, part))
+            rows[session, seq, part] = rows.pop(old)
+        else:
+            assert statement.name == DELETE_ITEM.name
+            _, session, seq, part = values
+            del rows[session, seq, part]
+
+    def _insert(self, rows: Rows, name: Name) -> None:
+        assert name not in rows
+        self._ids += 1
+        # The id of a row of the ledger is the one that was acked, see cycles.ack().
+        rows[name] = {"row_id": self._ids} if name[2] else {}
+
+    def judged(
+        self, confirmed: Mapping[int, int], sent: Mapping[int, int] | None = None
+    ) -> Reconciliation:
+        """Judge what the tables hold."""
+        survivors = {
+            table: [
+                records_of(
+                    [record(s, q, part=p, **row) for (s, q, p), row in rows.items()]
+                )
+            ]
+            for table, rows in self.tables.items()
+        }
+        acks = array_of(acks_of(confirmed))
+        seen = Observed(
+            lambda: acks,
+            {name: partial(iter, rows) for name, rows in survivors.items()},
+            dict.fromkeys(survivors, NOTHING_BEFORE),
+            Claim(sent or confirmed, confirmed),
+            window_acks=10,
+        )
+        return self.plan.judge(seen)

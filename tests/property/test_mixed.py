@@ -1,0 +1,98 @@
+"""Mixed operations: the judge finds what is lost, and nothing else."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dbcheck.core.decks import Decks
+from dbcheck.core.mix import ACTIONS, Mix
+from dbcheck.core.reconcile import Reconciliation
+from tests.kit.mixed import EVERYTHING, Model, plan_of
+
+weights = st.integers(0, 3)
+mixes = st.builds(Mix, *[weights] * len(ACTIONS)).filter(lambda mix: not mix.problem())
+
+
+@given(
+    mixes,
+    st.dictionaries(
+        st.integers(0, 5),
+        st.tuples(st.integers(0, 50), st.booleans(), st.booleans()),
+        max_size=3,
+    ),
+)
+def test_every_state_after_some_first_operations_is_legal(
+    mix: Mix, sessions: dict[int, tuple[int, bool, bool]]
+) -> None:
+    """The newest operation may be unacked, and then present or absent as a whole."""
+    model = Model(plan_of(mix))
+    confirmed = {s: acked for s, (acked, _, _) in sessions.items() if acked}
+    sent = {s: acked + more for s, (acked, more, _) in sessions.items()}
+    for session, (acked, more, kept) in sessions.items():
+        model.run(session, acked + (more and kept))
+    found = model.judged(confirmed, sent)
+    assert not found.counts
+    assert found.kept == found.confirmed == sum(confirmed.values())
+
+
+@given(mixes, st.integers(0, 60), st.integers(0, 60))
+def test_operations_that_are_gone_as_a_whole_are_missing_and_nothing_else(
+    mix: Mix, confirmed: int, kept: int
+) -> None:
+    kept = min(kept, confirmed)
+    model = Model(plan_of(mix))
+    model.run(1, kept)
+    found = model.judged({1: confirmed})
+    lost = [("missing-tail", seq) for seq in range(kept + 1, confirmed + 1)]
+    assert _named(found) == lost
+    assert found.kept == kept
+
+
+@given(st.integers(1, 200), st.data())
+def test_one_row_that_is_gone_or_back_is_always_noticed(
+    count: int, data: st.DataObject
+) -> None:
+    """The tables of two different states; whatever one row says, it says too much."""
+    model, later = Model(plan_of()), Model(plan_of())
+    model.run(1, count)
+    later.run(1, count)
+    table = data.draw(st.sampled_from(["item", "register"]))
+    rows = model.tables[table]
+    if rows and data.draw(st.sampled_from([True, False])):
+        del rows[data.draw(st.sampled_from(sorted(rows)))]
+    else:
+        earlier = Model(plan_of())
+        earlier.run(1, data.draw(st.integers(0, count - 1)))
+        other = {n: r for n, r in earlier.tables[table].items() if n not in rows}
+        if not other:
+            return
+        name = data.draw(st.sampled_from(sorted(other)))
+        rows[name] = {**other[name], "row_id": 10**6}
+    found = model.judged({1: count})
+    assert sum(found.counts.values()) >= 1
+    assert not later.judged({1: count}).counts
+
+
+@given(mixes, st.integers(0, 2**63 - 1), st.integers(0, 9), st.integers(1, 300))
+def test_decks_in_columns_are_those_dealt_one_by_one(
+    mix: Mix, seed: int, session: int, top: int
+) -> None:
+    decks = Decks(mix, seed)
+    for dealt in decks.dealt(session, top):
+        for action in ACTIONS:
+            lines = dealt.numbers(action)
+            for number, line in enumerate(lines.tolist(), dealt.first):
+                assert tuple(line) == decks.deck(session, number).numbers(action)
+
+
+def test_a_mix_has_each_kind_as_often_as_its_weight_says() -> None:
+    decks = Decks(EVERYTHING, 1)
+    cards = [card for n in range(10) for card in decks.deck(3, n).cards]
+    for action in ACTIONS:
+        ranks = [card.rank for card in cards if card.action is action]
+        assert ranks == list(range(10 * EVERYTHING.weight(action)))
+
+
+def _named(found: Reconciliation) -> list[tuple[str, int]]:
+    return sorted((loss.kind.value, loss.seq) for loss in found.losses)
