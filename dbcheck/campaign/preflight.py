@@ -303,7 +303,7 @@ def _warm(rig: Rig, started: Started) -> None:
 def _require_stored(
     engine: Engine, plan: Plan, row_id: int, operation: Operation
 ) -> None:
-    """Raise EngineError unless another connection finds the acked row as it was sent."""
+    """Raise EngineError unless another connection finds the row as it was sent."""
     acked, *_ = plan.statements
     found = engine.row(acked.table, row_id)
     if found is None:

@@ -30,7 +30,8 @@ class WorkloadOptions(Group):
             "--workload",
             show_default=True,
             metavar="NAME|FILE",
-            help="insert, classic, registers, or a TOML file of your own.",
+            help="A workload by its name (see: dbcheck workloads), or a TOML file of "
+            "your own.",
         ),
     ] = "insert"
     sessions: Annotated[

@@ -59,8 +59,8 @@ from dbcheck.witness.window import WindowLimits
 @option(
     "--workload",
     metavar="NAME|FILE",
-    help="insert, classic, registers, or a TOML file of your own. Default: the file's, "
-    "or insert.",
+    help="A workload by its name (see: dbcheck workloads), or a TOML file of your own. "
+    "Default: the file's, or insert.",
 )
 @option(
     "--sessions",

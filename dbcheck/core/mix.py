@@ -24,7 +24,7 @@ class Action(enum.Enum):
     UPDATE = "update"  # updates an item of the deck before
     DELETE = "delete"  # deletes an item of the deck before
     ROLLBACK = "rollback"  # inserts and updates items first, and rolls that back
-    SAVEPOINT = "savepoint"  # inserts an item, rolls back to a savepoint, inserts one
+    SAVEPOINT = "savepoint"  # inserts two items, and rolls back to before the second
 
 
 ACTIONS = tuple(Action)

@@ -61,7 +61,7 @@ class Schedule:
 
     seed:          0..2^63-1, decides every size, and with the epoch every byte.
     epoch:         see Key.
-    payload_bytes: sizes to draw from, each 1..131072; empty for the classic shape.
+    payload_bytes: sizes to draw from, each 1..1048576; empty for the classic shape.
     sizes_by_epoch: the epoch takes part in the draw of a size, as it did in runs of
                    format 2.
     """

@@ -37,6 +37,8 @@ class Workload:
     ramp_s:        seconds within which the sessions begin, one after the other.
     processes:     of the client that share the sessions, at most one for each.
     operations:    how often each kind comes, None if the plan has only one.
+    description, finds, cost: for people: what it does, which losses it can find that
+                   others cannot, what it takes.
     """
 
     name: str
@@ -49,6 +51,8 @@ class Workload:
     ramp_s: Annotated[float, Meta(ge=0, le=RAMP_S_MAX)] = 0.0
     processes: Annotated[int, Meta(ge=1, le=PROCESSES_MAX)] = 1
     operations: Mix | None = None
+    finds: str = ""
+    cost: str = ""
 
     def with_sessions(self, sessions: int | None) -> Workload:
         """Return the workload with another number of sessions, if one is given."""

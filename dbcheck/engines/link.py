@@ -14,7 +14,7 @@ from dbcheck.errors import EngineError
 
 ANSWER_S = 30.0  # a catalogue query on a server that works
 SCAN_S = 3600.0  # a scan of a whole table; a batch of its rows
-# Most bytes of an answer.  Of a batch of rows: far above the largest row, 128 KiB, so
+# Most bytes of an answer.  Of a batch of rows: far above the largest row, 1 MiB, so
 # that one that was changed, and is longer now, is judged.
 ANSWER_BYTES = 16 << 20
 BATCH_BYTES_MAX = 64 << 20

@@ -46,6 +46,20 @@ def plan_of(mix: Mix = EVERYTHING) -> MixedPlan:
     return MixedPlan(Schedule(SEED, EPOCH, (16, 40)), mix)
 
 
+def versions(plan: MixedPlan, session: int, count: int) -> dict[Name, Name]:
+    """Return each item that an operation up to *count* updated, as it was before."""
+    found = {}
+    for seq in range(1, count + 1):
+        operation = plan.operation(session, seq)
+        if ROLLBACK in operation.statements:
+            continue
+        for statement in operation.statements:
+            if statement.name == UPDATE_ITEM.name:
+                *_, old, part = statement.values
+                found[session, seq, int(part)] = (session, int(old), int(part))
+    return found
+
+
 class Model:
     """What the tables hold; operations run one by one."""
 

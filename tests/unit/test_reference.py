@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,6 +17,7 @@ from dbcheck.audit.rules import RULES
 from dbcheck.audit.storage import RULES as STORAGE_RULES
 from dbcheck.cli.root import root
 from dbcheck.core.loss import LossKind
+from dbcheck.core.workload import Workload
 from dbcheck.inventory.entry import KNOWN
 
 ROOT = Path(__file__).parents[2]
@@ -82,6 +84,11 @@ def test_an_option_names_the_commands_that_take_it(option: str) -> None:
 
 def test_every_variable_of_an_inventory_is_in_the_reference() -> None:
     require_rows("Variables of an inventory", set(KNOWN))
+
+
+def test_every_key_of_a_workload_is_in_the_reference() -> None:
+    keys = {field.name for field in fields(Workload)} - {"name"}
+    require_rows("Keys of a workload", keys)
 
 
 def test_every_kind_of_loss_is_in_the_reference() -> None:

@@ -14,15 +14,21 @@ from dbcheck.errors import UsageError
 GOOD: dict[str, Any] = {
     "plan": "insert",
     "sessions": 2,
-    "payload_bytes": [1, 131072],
+    "payload_bytes": [1, 1048576],
     "cut_after_s": [1, 2],
 }
+
+
+def mix(**weights: int) -> dict[str, Any]:
+    return {"plan": "mixed", "operations": weights}
 
 
 def test_every_workload_that_comes_along_is_valid() -> None:
     assert {"insert", "classic"} <= set(files.workload_names())
     for name in files.workload_names():
-        assert workload.load(name).name == name
+        found = workload.load(name)
+        assert found.name == name
+        assert found.description and found.finds and found.cost
 
 
 def test_payloads_of_the_default_lie_on_both_sides_of_a_page() -> None:
@@ -47,7 +53,7 @@ def test_the_classic_workload_is_the_seeds() -> None:
         pytest.param({"sessions": 4097}, "sessions", id="too many sessions"),
         pytest.param({"payload_bytes": []}, "payload_bytes", id="no size"),
         pytest.param({"payload_bytes": 5}, "payload_bytes", id="no list"),
-        pytest.param({"payload_bytes": [131073]}, "payload_bytes", id="too large"),
+        pytest.param({"payload_bytes": [1048577]}, "payload_bytes", id="too large"),
         pytest.param({"plan": "classic"}, "payload_bytes", id="classic with payload"),
         pytest.param(
             {"cut_after_s": [2, 1]}, "cut_after_s", id="latest before earliest"
@@ -62,6 +68,17 @@ def test_the_classic_workload_is_the_seeds() -> None:
         pytest.param({"rate": "fast"}, "rate", id="a rate in words"),
         pytest.param({"ramp_s": float("inf")}, "ramp_s", id="an endless ramp"),
         pytest.param({"ramp_s": True}, "ramp_s", id="a ramp that is a truth value"),
+        pytest.param({"plan": "mixed"}, "operations", id="a mix without weights"),
+        pytest.param({"operations": {"insert": 1}}, "operations", id="no mix"),
+        pytest.param(mix(), "no operation has a weight", id="a mix of nothing"),
+        pytest.param(mix(insert=-1), "insert", id="a weight below none"),
+        pytest.param(mix(insert=17), "insert", id="a weight too large"),
+        pytest.param(mix(truncate=1), "truncate", id="an unknown operation"),
+        pytest.param(
+            mix(batch=1, update=3, delete=2),
+            "take 5 rows.*insert 4",
+            id="updates of rows that no batch inserts",
+        ),
         pytest.param({"processes": 0}, "processes", id="no process"),
         pytest.param({"processes": 65}, "processes", id="too many processes"),
     ],

@@ -109,7 +109,6 @@ class MixedPlan:
             Action.TRANSFER: self._write_registers,
             Action.UPDATE: self._update,
             Action.DELETE: self._delete,
-            Action.SAVEPOINT: self._savepoint,
         }
 
     def operation(self, session: int, seq: int) -> Operation:
@@ -122,6 +121,8 @@ class MixedPlan:
         marker = Statement(INSERT.name, self._schedule.values(session, seq))
         if card.action is Action.ROLLBACK:
             statements = [*self._rolled_back(session, seq, card), ROLLBACK, marker]
+        elif card.action is Action.SAVEPOINT:
+            statements = [*self._savepoint(session, seq), marker]
         else:
             statements = [marker, *self._make[card.action](session, seq, card)]
         return Operation(session, seq, tuple(statements))
@@ -198,10 +199,15 @@ class MixedPlan:
         inserted = self._insert(session, seq, ROLLED_BACK_PART)
         return [inserted, *self._update(session, seq, card)]
 
-    def _savepoint(self, session: int, seq: int, card: Card) -> list[Statement]:
-        parts = ROLLED_BACK_PART, 1
-        rolled_back, kept = (self._insert(session, seq, part) for part in parts)
-        return [SAVEPOINT, rolled_back, ROLLBACK_TO, kept]
+    def _savepoint(self, session: int, seq: int) -> list[Statement]:
+        """Return what comes before the row of the ledger.
+
+        No item is inserted behind the rollback: InnoDB keeps the gap of a row that is
+        rolled back locked, and two sessions that insert into one gap would deadlock.
+        """
+        kept = self._insert(session, seq, 1)
+        rolled_back = self._insert(session, seq, ROLLED_BACK_PART)
+        return [kept, SAVEPOINT, rolled_back, ROLLBACK_TO]
 
     def _write_registers(self, session: int, seq: int, card: Card) -> list[Statement]:
         statements = []

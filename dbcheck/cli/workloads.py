@@ -1,0 +1,37 @@
+"""dbcheck workloads: what --workload can name."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+
+import click
+
+from dbcheck import files, workload
+from dbcheck.cli.groups import Verb, option
+from dbcheck.cli.say import say
+from dbcheck.core.workload import Workload
+
+
+@click.command("workloads", cls=Verb)
+@option("--json", "as_json", is_flag=True, help="Print them as JSON.")
+def command(*, as_json: bool) -> None:
+    """List the workloads that come with dbcheck: what each does, finds and costs.
+
+    Each is a TOML file. Copy one from the folder workloads/ of dbcheck's sources and
+    change it to your own needs: --workload takes the path of any file that ends in
+    .toml.
+    """
+    found = [workload.load(name) for name in files.workload_names()]
+    if as_json:
+        say(json.dumps([_values(one) for one in found], indent=2))
+        return
+    for one in found:
+        say(one.name)
+        say(f"  {one.description}")
+        say(f"  finds: {one.finds}")
+        say(f"  cost:  {one.cost}")
+
+
+def _values(one: Workload) -> dict[str, object]:
+    return {**asdict(one), "plan": one.plan.value}
