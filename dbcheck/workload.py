@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from dbcheck import files
+from dbcheck.core.mix import Mix
 from dbcheck.core.plans.kinds import PlanKind
 from dbcheck.core.workload import Workload
 from dbcheck.errors import UsageError
@@ -30,9 +31,12 @@ def parse(name: str, values: Mapping[str, Any], *, where: str) -> Workload:
             f"{where}: the key shape was replaced by plan",
             hint='Write plan = "insert" for "ledger", plan = "classic" for "classic".',
         )
-    found = converted(
-        {"description": "", **values}, Workload, where, given={"name": name}
-    )
+    given: dict[str, Any] = {"name": name}
+    weights = values.get("operations")
+    if isinstance(weights, Mapping):
+        given["operations"] = converted(weights, Mix, f"{where}: [operations]")
+        values = {key: value for key, value in values.items() if key != "operations"}
+    found = converted({"description": "", **values}, Workload, where, given=given)
     is_classic = found.plan is PlanKind.CLASSIC
     if is_classic and found.payload_bytes:
         raise UsageError(
