@@ -24,6 +24,7 @@ from dbcheck.core.plans.mixed import (
 )
 from dbcheck.core.reconcile import Reconciliation
 from dbcheck.core.schedule import Schedule
+from dbcheck.core.table import TableFacts
 from tests.kit.cycles import (
     EPOCH,
     NOTHING_BEFORE,
@@ -117,13 +118,29 @@ class Model:
         rows[name] = {"row_id": self._ids} if name[2] else {}
 
     def judged(
-        self, confirmed: Mapping[int, int], sent: Mapping[int, int] | None = None
+        self,
+        confirmed: Mapping[int, int],
+        sent: Mapping[int, int] | None = None,
+        *,
+        claimed: bool = True,
+        more: Mapping[str, list[tuple[int, ...]]] = {},
+        before: TableFacts = NOTHING_BEFORE,
     ) -> Reconciliation:
-        """Judge what the tables hold."""
+        """Judge what the tables hold.
+
+        claimed: the client's record of the load is there.  more: rows beside them.
+        before: what the table of the items held.
+        """
         survivors = {
             table: [
                 records_of(
-                    [record(s, q, part=p, **row) for (s, q, p), row in rows.items()]
+                    [
+                        *(
+                            record(s, q, part=p, **row)
+                            for (s, q, p), row in rows.items()
+                        ),
+                        *more.get(table, ()),
+                    ]
                 )
             ]
             for table, rows in self.tables.items()
@@ -132,8 +149,8 @@ class Model:
         seen = Observed(
             lambda: acks,
             {name: partial(iter, rows) for name, rows in survivors.items()},
-            dict.fromkeys(survivors, NOTHING_BEFORE),
-            Claim(sent or confirmed, confirmed),
+            {**dict.fromkeys(survivors, NOTHING_BEFORE), "item": before},
+            Claim(sent or confirmed, confirmed) if claimed else None,
             window_acks=10,
         )
         return self.plan.judge(seen)
