@@ -25,6 +25,7 @@ from dbcheck.lab.spec import (
 
 _AUTO = "auto"
 _COST = Number(0, TIME_MAX)
+_COUNT = click.IntRange(min=0)
 _DRIVE = DriveSpec()
 _LAB = LabSpec(ENGINES[0])
 
@@ -107,7 +108,10 @@ class StorageOptions(Group):
             "--drive",
             type=click.Choice(PERSONALITIES),
             show_default=True,
-            help="How the drive handles a flush.",
+            help="How the drive handles a flush: as promised, not at all (lying), one "
+            "of the two at each power-on (fickle), not at all from some moment on "
+            "(failing), for the newest writes only (reordering); write-through needs "
+            "none.",
         ),
     ] = _DRIVE.personality
     lie_fraction: Annotated[
@@ -120,6 +124,67 @@ class StorageOptions(Group):
             help="Share of its power-ons at which a fickle drive lies.",
         ),
     ] = _DRIVE.lie_fraction
+    honest_flushes: Annotated[
+        int,
+        Flag(
+            "--honest-flushes",
+            metavar="N",
+            type=_COUNT,
+            show_default=True,
+            help="Flushes that a failing drive honours after each start of the server, "
+            "before it lies.",
+        ),
+    ] = _DRIVE.honest_flushes
+    newest_bytes: Annotated[
+        int,
+        Flag(
+            "--newest-bytes",
+            metavar="BYTES",
+            type=_COUNT,
+            show_default=True,
+            help="What a reordering drive flushes of the writes since the last flush: "
+            "the newest of so many bytes.",
+        ),
+    ] = _DRIVE.newest_bytes
+    lost_above: Annotated[
+        int,
+        Flag(
+            "--lost-above",
+            metavar="BYTES",
+            type=_COUNT,
+            help="A flush leaves out writes of more than so many bytes, also on a "
+            "write-through drive.",
+        ),
+    ] = _DRIVE.lost_above_bytes
+    tear_at: Annotated[
+        int,
+        Flag(
+            "--tear-at",
+            metavar="BYTES",
+            type=_COUNT,
+            help="A flush covers of each write only the first of the drive's blocks of "
+            "so many bytes, e.g. 512, 4096 or 16384.",
+        ),
+    ] = _DRIVE.tear_bytes
+    forget_at: Annotated[
+        int,
+        Flag(
+            "--forget-at",
+            metavar="BYTES",
+            type=_COUNT,
+            help="Where the range begins that --forget names.",
+        ),
+    ] = _DRIVE.forget_at_bytes
+    forget: Annotated[
+        int,
+        Flag(
+            "--forget",
+            metavar="BYTES",
+            type=_COUNT,
+            help="After each cut so many bytes of the drive read as zeros, flushed or "
+            "not.",
+        ),
+    ] = _DRIVE.forget_bytes
     flush_ms: Annotated[
         float,
         Flag(
@@ -127,7 +192,8 @@ class StorageOptions(Group):
             metavar="MS",
             type=_COST,
             show_default=True,
-            help="Milliseconds that a flush takes on an honest or fickle drive.",
+            help="Milliseconds that a flush takes, but on a lying or write-through "
+            "drive.",
         ),
     ] = _DRIVE.flush_ms
     write_ms: Annotated[
@@ -184,6 +250,12 @@ class StorageOptions(Group):
             survivors=self.survivors,
             seed=seed,
             lie_fraction=self.lie_fraction,
+            honest_flushes=self.honest_flushes,
+            newest_bytes=self.newest_bytes,
+            lost_above_bytes=self.lost_above,
+            tear_bytes=self.tear_at,
+            forget_at_bytes=self.forget_at,
+            forget_bytes=self.forget,
         )
 
 

@@ -36,6 +36,12 @@ _DRIVE = {
     "cache_mib": "cache_bytes",
     "survivors": "survivors",
     "lie_fraction": "lie_fraction",
+    "honest_flushes": "honest_flushes",
+    "newest_bytes": "newest_bytes",
+    "lost_above": "lost_above_bytes",
+    "tear_at": "tear_bytes",
+    "forget_at": "forget_at_bytes",
+    "forget": "forget_bytes",
 }
 _SETTING = "setting."
 

@@ -146,9 +146,13 @@ class Lab:
         write_ms: float | None = None,
         survivors: str | None = None,
         seed: int | None = None,
+        forget_at_bytes: int | None = None,
+        forget_bytes: int | None = None,
     ) -> None:
         """Change these of the drive's settings (see DriveSpec), but for None."""
-        change = requests.SetDrive(flush_ms, write_ms, survivors, seed)
+        change = requests.SetDrive(
+            flush_ms, write_ms, survivors, seed, forget_at_bytes, forget_bytes
+        )
         self._ask(change, NoneType)
 
     def configure(self, settings: Mapping[str, str]) -> None:

@@ -15,15 +15,25 @@ from dbcheck.validated import one_of, require
 
 ENGINES = ("postgresql", "mariadb", "mysql")
 FILESYSTEMS = ("xfs", "ext4")
-PERSONALITIES = ("honest", "lying", "fickle", "write-through")
+PERSONALITIES = (
+    "honest",
+    "lying",
+    "fickle",
+    "failing",
+    "reordering",
+    "write-through",
+)
 SURVIVORS = ("none", "all", "prefix", "suffix", "torn", "writes", "blocks", "random")
 RUNGS = ("drive", "process")
 WRITE_CACHES = ("auto", "write back", "write through")
 XFS_BYTES_MIN = 300 << 20  # mkfs.xfs refuses less
 TIME_MAX = 60_000  # of a drive, in the unit of each
 MIB = 1 << 20
+SECTOR_BYTES = 512
 
 _Cost = Annotated[float, Meta(ge=0, le=TIME_MAX)]
+_Count = Annotated[int, Meta(ge=0)]
+_Sectors = Annotated[int, Meta(ge=0, multiple_of=SECTOR_BYTES)]  # in bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,17 +42,33 @@ class DriveSpec:
 
     personality:   honest (a flush makes every earlier write stable), lying (a
                    flush is answered and ignored), fickle (at each power-on it draws
-                   which of the two it is), write-through (no volatile cache).
+                   which of the two it is), failing (honest for so many flushes,
+                   lying from then on), reordering (its list of what to flush is
+                   too short, so that a flush leaves out the older writes),
+                   write-through (no volatile cache).
     size_bytes:    capacity, a multiple of 1 MiB; memory is used as it is written.
     flush_ms, write_ms: how long a flush, a write takes, in milliseconds.  A lying
                    and a write-through drive have nothing to wait for and answer a
                    flush at once; a fickle one never shows by it what it is.
     destage_age_s: a cached write becomes stable after so many seconds; 0 = never.
-    cache_bytes:   more than this is destaged at once, oldest first.
+    cache_bytes:   more than this is destaged at once, oldest first.  What became
+                   stable before an older write did still takes its room.
     survivors:     what a cut leaves of the cached writes, a kind of SURVIVORS
                    (drive_survivors.py says what each is).
     seed:          decides what survives, and what a fickle drive is.
     lie_fraction:  share of its power-ons, 0 to 1, at which a fickle drive lies.
+    honest_flushes: how many flushes a failing drive honours each time the server
+                   was started on it.
+    newest_bytes:  how much of what came since the last flush a reordering drive
+                   flushes: the newest writes of so many bytes, and one at least.
+
+    Each of these may be added to any personality; 0: the drive is without the fault.
+    lost_above_bytes: a flush leaves larger writes out, and "write-through" is not
+                   true of them.
+    tear_bytes:    so it is with all of a write beyond the first of its blocks of so
+                   many bytes, counted from the start of the drive.
+    forget_at_bytes, forget_bytes: after each cut so many bytes read as zeros from
+                   there on, however long they were stable.
     """
 
     personality: Annotated[str, one_of(PERSONALITIES)] = "honest"
@@ -54,10 +80,22 @@ class DriveSpec:
     survivors: Annotated[str, one_of(SURVIVORS)] = "none"
     seed: int = 0
     lie_fraction: Annotated[float, Meta(ge=0, le=1)] = 0.25
+    honest_flushes: _Count = 500
+    newest_bytes: _Count = 256 << 10
+    lost_above_bytes: _Count = 0
+    tear_bytes: _Sectors = 0
+    forget_at_bytes: _Sectors = 0
+    forget_bytes: _Sectors = 0
 
     def __post_init__(self) -> None:
         """Refuse values that no drive could have."""
         require(self, "a drive")
+        end = self.forget_at_bytes + self.forget_bytes
+        if end > self.size_bytes:
+            raise UsageError(
+                f"a drive of {self.size_bytes} bytes cannot forget those up to {end}",
+                hint="Name a range within the drive.",
+            )
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from dbcheck.core.values import Json
 from dbcheck.core.verdict import Verdict
 from dbcheck.judge.item import ItemId, Standing
 from dbcheck.judge.result import RunResult
+from dbcheck.report.drive import faults
 
 STYLES = {
     Verdict.PASS: "bold white on green",
@@ -228,17 +229,19 @@ def lab_scope(lab: Json) -> str:
             "Scope: the server process was killed. Only its memory was lost, so this "
             "says nothing about the operating system or the drive."
         )
-    drive = lab.get("drive")  # a stored run may have been forged
-    kind = str(drive.get("survivors")) if isinstance(drive, Mapping) else ""
-    left = (
-        f"Of the writes that were not flushed, each cut left {SURVIVORS[kind]}. "
-        if kind in SURVIVORS
-        else ""
+    found = lab.get("drive")
+    drive = found if isinstance(found, Mapping) else {}  # it may have been forged
+    parts = ["Scope: a power loss of the lab's virtual drive and all that is above it."]
+    wrong = "; ".join(faults(drive))
+    if wrong:
+        parts.append(f"That drive breaks its promise: {wrong}.")
+    if (kind := str(drive.get("survivors"))) in SURVIVORS:
+        lost = "no flush covered" if wrong else "were not flushed"
+        parts.append(f"Of the writes that {lost}, each cut left {SURVIVORS[kind]}.")
+    parts.append(
+        "It proves how the server and the filesystem behave, not a real drive."
     )
-    return (
-        "Scope: a power loss of the lab's virtual drive and all that is above it. "
-        f"{left}It proves how the server and the filesystem behave, not a real drive."
-    )
+    return " ".join(parts)
 
 
 def _scope(result: RunResult) -> str:

@@ -28,6 +28,7 @@ from tests.kit.waiting import wait_until
 pytestmark = [pytest.mark.root, pytest.mark.usefixtures("own_mounts")]
 
 SPEC = DriveSpec(size_bytes=64 << 20, flush_ms=0.0, destage_age_s=0.0)
+NOTHING = {"forget_at_bytes": 0, "forget_bytes": 0}
 
 
 def running(pid: int) -> bool:
@@ -54,8 +55,9 @@ def drive(tmp_path: Path) -> Iterator[DriveProcess]:
         ("freeze", {"seed": 1}),
         ("set_times", {"flush_ms": float("nan"), "write_ms": 0}),
         ("set_times", {"flush_ms": "1", "write_ms": 0}),
-        ("cut", {"survivors": "none", "seed": [1]}),
-        ("cut", {"survivors": "some", "seed": 1}),
+        ("cut", {"survivors": "none", "seed": [1], **NOTHING}),
+        ("cut", {"survivors": "some", "seed": 1, **NOTHING}),
+        ("cut", {"survivors": "none", "seed": 1, **NOTHING, "forget_bytes": 100}),
     ],
 )
 def test_a_command_that_makes_no_sense_is_refused_and_changes_nothing(
@@ -108,6 +110,14 @@ def test_commands_reach_the_drive(drive: DriveProcess) -> None:
     drive.cut()
     drive.power_on()
     assert os.pread(drive.descriptor, 8, 0) == b"keptmore"
+
+
+def test_a_range_is_forgotten_at_the_cut(drive: DriveProcess) -> None:
+    os.pwrite(drive.descriptor, b"x" * 1536, 0)
+    drive.flush_all()
+    drive.cut(forget=(512, 512))
+    drive.power_on()
+    assert os.pread(drive.descriptor, 1536, 0) == b"x" * 512 + bytes(512) + b"x" * 512
 
 
 def test_a_flush_takes_its_time_until_it_is_made_free(drive: DriveProcess) -> None:

@@ -10,13 +10,17 @@ from dbcheck.lab.spec import SURVIVORS
 EIGHT = [(4096 * n, bytes([n + 1]) * 4096) for n in range(8)]
 
 
+def left_of(kind: str, writes: list[Write], seed: int) -> list[Write]:
+    return [each for of_one in surviving(kind, writes, seed) for each in of_one]
+
+
 def outcomes(kind: str, writes: list[Write]) -> list[list[Write]]:
-    return [list(surviving(kind, writes, seed)) for seed in range(200)]
+    return [left_of(kind, writes, seed) for seed in range(200)]
 
 
 def test_none_and_all_mean_what_they_say() -> None:
-    assert list(surviving("none", EIGHT, 1)) == []
-    assert list(surviving("all", EIGHT, 1)) == EIGHT
+    assert left_of("none", EIGHT, 1) == []
+    assert left_of("all", EIGHT, 1) == EIGHT
 
 
 def test_a_prefix_is_whole_writes_of_every_length() -> None:
@@ -93,6 +97,17 @@ def test_an_unaligned_write_breaks_at_the_sectors_of_the_drive(kind: str) -> Non
 def test_no_writes_leave_nothing() -> None:
     for kind in SURVIVORS:
         assert list(surviving(kind, [], 3)) == []
+
+
+@pytest.mark.parametrize("kind", SURVIVORS)
+def test_what_survives_is_told_write_by_write(kind: str) -> None:
+    for seed in range(20):
+        told = list(surviving(kind, EIGHT, seed))
+        assert len(told) == len(EIGHT)
+        for (start, content), pieces in zip(EIGHT, told, strict=True):
+            for offset, piece in pieces:
+                assert start <= offset
+                assert content[offset - start :][: len(piece)] == piece
 
 
 def test_sectors_counts_those_that_are_touched() -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from dbcheck.cli.lab_options import StorageOptions
 from dbcheck.errors import UsageError
 from dbcheck.lab.spec import SURVIVORS, TIME_MAX, DriveSpec, LabSpec
 
@@ -55,3 +57,33 @@ def test_a_lab_is_of_what_there_is(change: dict[str, str], hint: str) -> None:
     with pytest.raises(UsageError, match=next(iter(change))) as caught:
         LabSpec(**{"engine": "mysql"} | change)  # type: ignore[arg-type]
     assert hint in caught.value.hint
+
+
+def test_each_flag_reaches_the_drive() -> None:
+    given = StorageOptions(
+        personality="failing",
+        honest_flushes=7,
+        newest_bytes=9,
+        lost_above=5000,
+        tear_at=4096,
+        forget_at=512,
+        forget=1024,
+    )
+    assert given.drive(5) == DriveSpec(
+        "failing",
+        honest_flushes=7,
+        newest_bytes=9,
+        lost_above_bytes=5000,
+        tear_bytes=4096,
+        forget_at_bytes=512,
+        forget_bytes=1024,
+        seed=5,
+    )
+
+
+def test_a_lab_of_an_earlier_version_has_a_drive_without_these_faults() -> None:
+    values = LabSpec("mysql").to_values()
+    faults = ("lost_above_bytes", "tear_bytes", "forget_at_bytes", "forget_bytes")
+    for name in (*faults, "honest_flushes", "newest_bytes"):
+        del values["drive"][name]
+    assert LabSpec.from_json(json.dumps(values)) == LabSpec("mysql")

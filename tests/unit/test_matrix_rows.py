@@ -67,6 +67,12 @@ def test_each_key_reaches_the_lab(tmp_path: Path) -> None:
     cache_mib = 7
     survivors = "torn"
     lie_fraction = 0.5
+    honest_flushes = 7
+    newest_bytes = 9
+    lost_above = 5000
+    tear_at = 4096
+    forget_at = 512
+    forget = 1024
     settings = { sync_binlog = 0, log_bin = true }
     """
     (row,) = read(tmp_path, text).rows
@@ -85,6 +91,12 @@ def test_each_key_reaches_the_lab(tmp_path: Path) -> None:
             cache_bytes=7 << 20,
             survivors="torn",
             lie_fraction=0.5,
+            honest_flushes=7,
+            newest_bytes=9,
+            lost_above_bytes=5000,
+            tear_bytes=4096,
+            forget_at_bytes=512,
+            forget_bytes=1024,
             seed=5,
         ),
     )
@@ -175,7 +187,10 @@ def test_a_misspelled_key_and_value_are_named_with_the_nearest(tmp_path: Path) -
     assert caught.value.hint == "Is it flush_ms?"
     with pytest.raises(UsageError, match=r"row 1: drive is 'lieing'") as caught:
         read(tmp_path, HEAD + '[[rows]]\ndrive = "lieing"\n')
-    assert "honest, lying, fickle, write-through. Is it lying?" in caught.value.hint
+    assert (
+        "lying, fickle, failing, reordering, write-through. Is it lying?"
+        in caught.value.hint
+    )
 
 
 def test_settings_keep_the_characters_that_were_given() -> None:

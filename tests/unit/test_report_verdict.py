@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 import pytest
 
 from dbcheck.lab.spec import SURVIVORS, DriveSpec, LabSpec
 from dbcheck.report import verdict
+from dbcheck.report.drive import faults
 from dbcheck.report.verdict import lab_scope, verdict_report
 from tests.kit.reports import VALUES, printed, run_result
 
@@ -129,12 +131,47 @@ def test_a_lab_says_what_its_cuts_left(kind: str) -> None:
     spec = LabSpec("mysql", drive=DriveSpec(survivors=kind))
     said = lab_scope(spec.to_values())
     assert f"each cut left {verdict.SURVIVORS[kind]}" in said
+    assert "breaks its promise" not in said
     of_a_process = LabSpec("mysql", rung="process").to_values()
     assert "each cut left" not in lab_scope(of_a_process)
 
 
 @pytest.mark.parametrize(
-    "lab", [{"x": 1}, {"drive": 3}, {"rung": 1, "drive": {"survivors": ["none"]}}]
+    ("drive", "says"),
+    [
+        (DriveSpec("lying"), "it ignores flushes."),
+        (DriveSpec("fickle"), "at some power-ons it ignores flushes."),
+        (DriveSpec("failing", honest_flushes=1234), "flushes after the first 1,234."),
+        (DriveSpec("reordering", newest_bytes=8192), "only the newest 8,192 bytes"),
+        (DriveSpec(lost_above_bytes=4096), "covers a write of more than 4,096 bytes."),
+        (DriveSpec("lying", tear_bytes=512), "flushes; a flush covers only what a"),
+        (
+            DriveSpec(forget_at_bytes=4096, forget_bytes=512),
+            "zeros in 512 bytes from byte 4,096 on.",
+        ),
+    ],
+)
+def test_a_lab_says_what_its_drive_does_wrong(drive: DriveSpec, says: str) -> None:
+    said = lab_scope(LabSpec("mysql", drive=drive).to_values())
+    assert f"breaks its promise: {'; '.join(faults(asdict(drive)))}." in said
+    assert says in said
+    assert "that no flush covered, each cut left nothing" in said
+
+
+@pytest.mark.parametrize("personality", ["honest", "write-through"])
+def test_a_drive_without_a_fault_is_said_to_have_none(personality: str) -> None:
+    assert not list(faults(asdict(DriveSpec(personality))))
+
+
+@pytest.mark.parametrize(
+    "lab",
+    [
+        {"x": 1},
+        {"drive": 3},
+        {"rung": 1, "drive": {"survivors": ["none"]}},
+        {"drive": {"personality": ["lying"], "tear_bytes": "512"}},
+        {"drive": {"personality": "failing", "honest_flushes": "{x}"}},
+    ],
 )
 def test_a_lab_that_was_forged_is_told_of_without_what_it_left(
     lab: dict[str, Any],

@@ -45,6 +45,8 @@ class SetDrive(Request, frozen=True, omit_defaults=True):
     write_ms: float | None = None
     survivors: str | None = None
     seed: int | None = None
+    forget_at_bytes: int | None = None
+    forget_bytes: int | None = None
 
     def changes(self) -> dict[str, object]:
         """Return the settings that change."""

@@ -121,16 +121,27 @@ class DriveProcess:
         """
         return self._ask(int, "freeze")
 
-    def cut(self, survivors: str | None = None, seed: int | None = None) -> CutReport:
+    def cut(
+        self,
+        survivors: str | None = None,
+        seed: int | None = None,
+        *,
+        forget: tuple[int, int] | None = None,
+    ) -> CutReport:
         """Lose the cache, except for the survivors; freeze the drive if it is on.
 
-        survivors, seed: the spec's, unless given.
+        survivors, seed: the spec's, unless given.  forget: the same, of the range that
+        the drive forgets: where it begins and its length, in bytes.
         """
+        spec = self.spec
+        at, length = forget or (spec.forget_at_bytes, spec.forget_bytes)
         return self._ask(
             CutReport,
             "cut",
-            survivors=self.spec.survivors if survivors is None else survivors,
-            seed=self.spec.seed if seed is None else seed,
+            survivors=spec.survivors if survivors is None else survivors,
+            seed=spec.seed if seed is None else seed,
+            forget_at_bytes=at,
+            forget_bytes=length,
         )
 
     def fail(self) -> None:
@@ -144,6 +155,10 @@ class DriveProcess:
     def flush_all(self) -> None:
         """Make everything in the cache stable."""
         self._ask(NoneType, "flush_all")
+
+    def count_flushes(self) -> None:
+        """Let a failing drive honour its number of flushes from now on."""
+        self._ask(NoneType, "count_flushes")
 
     def counters(self) -> DriveCounters:
         """Return what the drive was asked so far."""

@@ -84,8 +84,8 @@ class FuseDrive:
 
         A flush that has nothing to make stable takes no time.
         """
-        waits = self._drive.spec.personality in ("honest", "fickle")
-        self._flush_s = flush_ms / 1e3 if waits else 0.0
+        at_once = self._drive.spec.personality in ("lying", "write-through")
+        self._flush_s = 0.0 if at_once else flush_ms / 1e3
         self._write_s = write_ms / 1e3
 
     def freeze(self) -> int:

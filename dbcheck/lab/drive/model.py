@@ -7,6 +7,10 @@ The drive keeps the bytes as a reader sees them and, for each cached write, the
 bytes that it replaced.  Cached writes become stable oldest first, so a destaged
 write is simply forgotten, and a cut takes the cached ones back, newest first.  A
 flush, which a database waits for, therefore copies nothing.
+
+A drive with a fault may make a newer write stable before an older one.  Such a write
+is noted as settled and stays until all older ones are stable; a cut takes it back like
+the others and then puts it in again.
 """
 
 from __future__ import annotations
@@ -38,7 +42,7 @@ class DriveCounters:
 
     write_bytes:      in all writes.
     flushes:          that arrived.
-    flushes_honoured: that were completed by making earlier writes stable.
+    flushes_honoured: that were completed by making all earlier writes stable.
     cached_writes, cached_bytes: would be at risk if the power went now.
     """
 
@@ -82,13 +86,17 @@ class Drive:
         self._now = memoryview(mmap.mmap(-1, spec.size_bytes, flags=flags))
         # (when, offset, bytes before, bytes after), oldest first.
         self._cache: deque[tuple[float, int, bytes, bytes]] = deque()
-        self._cached_bytes = 0
+        self._held_bytes = self._cached_bytes = 0  # of all in it, of the unsettled
         self._destaged = 0  # writes that left the cache, so the number of its first
+        self._flushed = 0  # number of the first write that no flush was about
+        self._settled: set[int] = set()  # numbers of those in it that are stable
+        self._spared: set[int] = set()  # numbers of those that a flush leaves out
         self._cache_bytes = spec.cache_bytes
         self._age_s = spec.destage_age_s or math.inf
         self._through = spec.personality == "write-through"
         self._power_ons = 0
         self._honest = self._draw_honest()
+        self._flushes_left = math.inf  # until a failing drive lies
         self._reads = self._writes = self._write_bytes = 0
         self._flushes = self._flushes_honoured = 0
 
@@ -101,22 +109,48 @@ class Drive:
         """Put *content* into the cache; raise ValueError beyond the drive's end."""
         length = len(content)
         view = self._now[offset : offset + length]
-        if self._through:
-            view[:] = content
-        else:
-            before = view.tobytes()
-            view[:] = content
-            self._cache.append((now, offset, before, content))
-            self._cached_bytes += length
-            self.age(now)
+        before = view.tobytes()
+        view[:] = content
+        head = self._covered(offset, length)
+        if 0 < head < length:
+            self._put(now, offset, before[:head], content[:head])
+            offset, before, content = offset + head, before[head:], content[head:]
+        self._put(now, offset, before, content, spared=head < length)
+        self._drop_settled()
+        self.age(now)
         self._writes += 1
         self._write_bytes += length
+
+    def _covered(self, offset: int, length: int) -> int:
+        """Return how many bytes of a write, from its first on, a flush is about."""
+        if 0 < self.spec.lost_above_bytes < length:
+            return 0
+        unit = self.spec.tear_bytes
+        return min(length, unit - offset % unit) if unit else length
+
+    def _put(
+        self,
+        now: float,
+        offset: int,
+        before: bytes,
+        after: bytes,
+        *,
+        spared: bool = False,
+    ) -> None:
+        number = self._destaged + len(self._cache)
+        self._cache.append((now, offset, before, after))
+        self._held_bytes += len(after)
+        self._cached_bytes += len(after)
+        if spared:
+            self._spared.add(number)
+        elif self._through:
+            self._settle(number)
 
     def zero(self, offset: int, length: int, now: float) -> None:
         """Write zeros, except where the drive reads as zeros already.
 
-        What it skips would use memory to no effect: zeros written over cached
-        zeros become stable no later than those below them.
+        What it skips would use memory to no effect: on a drive without a fault,
+        zeros written over cached zeros become stable no later than those below them.
         """
         end = min(offset + length, len(self._now))
         for start in range(offset, end, len(_ZEROS)):
@@ -131,17 +165,52 @@ class Drive:
 
     def end_flush(self, mark: int) -> None:
         """Complete a flush: what was cached when it arrived is stable, if honest."""
-        if self._honest:
-            self._flushes_honoured += 1
+        if not self._honest or self._flushes_left < 1:
+            return
+        self._flushes_left -= 1
+        if self._spared or self.spec.personality == "reordering":
+            for number in self._in_reach(max(self._destaged, self._flushed), mark):
+                if number not in self._spared:
+                    self._settle(number)
+            self._drop_settled()
+        else:
             self._destage(mark - self._destaged)
+        self._flushed = max(self._flushed, mark)
+        self._flushes_honoured += self._destaged >= mark
+
+    def _in_reach(self, first: int, mark: int) -> range:
+        """Return which of the writes since the last flush are in this one's reach."""
+        if self.spec.personality != "reordering" or first >= mark:
+            return range(first, mark)
+        oldest = mark - 1
+        room = self.spec.newest_bytes - self._length(oldest)
+        while oldest > first and room >= self._length(oldest - 1):
+            oldest -= 1
+            room -= self._length(oldest)
+        return range(oldest, mark)
+
+    def _length(self, number: int) -> int:
+        return len(self._cache[number - self._destaged][3])
+
+    def _settle(self, number: int) -> None:
+        """Make one cached write stable, whatever older ones there are."""
+        if number not in self._settled:
+            self._settled.add(number)
+            self._cached_bytes -= self._length(number)
+
+    def _drop_settled(self) -> None:
+        """Forget what is stable and has no older write that is not."""
+        while self._destaged in self._settled:
+            self._destage(1)
 
     def age(self, now: float) -> None:
         """Destage what is too old for the cache, or too much for it."""
         cache = self._cache
         while cache and (
-            self._cached_bytes > self._cache_bytes or now - cache[0][0] >= self._age_s
+            self._held_bytes > self._cache_bytes or now - cache[0][0] >= self._age_s
         ):
             self._destage(1)
+            self._drop_settled()
 
     def flush_all(self) -> None:
         """Make everything in the cache stable."""
@@ -150,8 +219,14 @@ class Drive:
     def _destage(self, count: int) -> None:
         cache = self._cache
         for _ in range(count):
-            self._cached_bytes -= len(cache.popleft()[3])
-        self._destaged += max(0, count)
+            length = len(cache.popleft()[3])
+            self._held_bytes -= length
+            if self._destaged in self._settled:
+                self._settled.remove(self._destaged)
+            else:
+                self._cached_bytes -= length
+            self._spared.discard(self._destaged)
+            self._destaged += 1
 
     def freeze(self, now: float) -> None:
         """Take the power away at *now*: nothing becomes stable any more."""
@@ -169,17 +244,32 @@ class Drive:
         The stable bytes and the survivors are then what is read.
         """
         self.freeze(now)
-        writes = [(offset, after) for _, offset, _, after in self._cache]
+        held = [
+            (number in self._settled, (offset, after))
+            for number, (_, offset, _, after) in enumerate(self._cache, self._destaged)
+        ]
+        writes = [write for settled, write in held if not settled]
         cached_bytes = self._cached_bytes
         for _, offset, before, _ in reversed(self._cache):
             self._now[offset : offset + len(before)] = before
         self.flush_all()
+        left = surviving(survivors, writes, seed)
         kept = 0
-        for offset, content in surviving(survivors, writes, seed):
-            self._now[offset : offset + len(content)] = content
-            kept += sectors(offset, len(content))
+        for settled, write in held:
+            for offset, content in [write] if settled else next(left):
+                self._now[offset : offset + len(content)] = content
+                kept += 0 if settled else sectors(offset, len(content))
+        self._forget()
         total = sum(sectors(offset, len(content)) for offset, content in writes)
         return CutReport(len(writes), cached_bytes, kept, total - kept)
+
+    def _forget(self) -> None:
+        """Make the range read as zeros that the drive forgets at a cut."""
+        first = self.spec.forget_at_bytes
+        end = first + self.spec.forget_bytes
+        for start in range(first, end, len(_ZEROS)):
+            zeros = _ZEROS[: end - start]
+            self._now[start : start + len(zeros)] = zeros
 
     def power_on(self) -> None:
         """Answer requests again; a fickle drive draws again what it is."""
@@ -187,6 +277,15 @@ class Drive:
             self.state = DriveState.ON
             self._power_ons += 1
             self._honest = self._draw_honest()
+            self._flushes_left = math.inf
+
+    def count_flushes(self) -> None:
+        """Let a failing drive honour so many flushes from now on, and no more.
+
+        Until then it honours all, so that a server can be started on it.
+        """
+        if self.spec.personality == "failing":
+            self._flushes_left = self.spec.honest_flushes
 
     def _draw_honest(self) -> bool:
         """Return whether flushes are honoured until the next power-on."""
@@ -206,6 +305,6 @@ class Drive:
             write_bytes=self._write_bytes,
             flushes=self._flushes,
             flushes_honoured=self._flushes_honoured,
-            cached_writes=len(self._cache),
+            cached_writes=len(self._cache) - len(self._settled),
             cached_bytes=self._cached_bytes,
         )

@@ -79,6 +79,7 @@ class DriveServer:
             "fail": self._front.fail,
             "power_on": self._front.power_on,
             "flush_all": self._drive.flush_all,
+            "count_flushes": self._drive.count_flushes,
             "counters": self._counters,
         }
 
@@ -125,8 +126,16 @@ class DriveServer:
         self._frozen_at = time.monotonic()
         return self._front.freeze()
 
-    def _cut(self, survivors: str, seed: int) -> dict[str, Any]:
-        dataclasses.replace(self._drive.spec, survivors=survivors, seed=seed)
+    def _cut(
+        self, survivors: str, seed: int, forget_at_bytes: int, forget_bytes: int
+    ) -> dict[str, Any]:
+        spec = dataclasses.replace(
+            self._drive.spec,
+            forget_at_bytes=forget_at_bytes,
+            forget_bytes=forget_bytes,
+        )
+        dataclasses.replace(spec, survivors=survivors, seed=seed)
+        self._drive.spec = spec
         if self._drive.state is DriveState.ON:
             self._freeze()
         return dataclasses.asdict(self._front.cut(survivors, seed))

@@ -19,7 +19,8 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 
-SECTOR_BYTES = 512
+from dbcheck.lab.spec import SECTOR_BYTES
+
 _UNITS = {"random": SECTOR_BYTES, "blocks": 4096}
 
 Write = tuple[int, bytes]  # where it begins, in bytes from the start; its content
@@ -30,29 +31,32 @@ def sectors(offset: int, length: int) -> int:
     return (offset + length + SECTOR_BYTES - 1) // SECTOR_BYTES - offset // SECTOR_BYTES
 
 
-def surviving(kind: str, writes: Sequence[Write], seed: int) -> Iterator[Write]:
-    """Yield what survives of the cached *writes*, oldest first.
+def surviving(kind: str, writes: Sequence[Write], seed: int) -> Iterator[list[Write]]:
+    """Yield what survives of each of the cached *writes*, oldest first; [] if nothing.
 
     kind is one of spec.SURVIVORS.  The same kind, writes and seed give the same
-    survivors.  Survivors keep the order of the writes, so that whoever applies
-    them in turn never puts an older sector over a newer one.
+    survivors.  Whoever applies them in turn never puts an older sector over a newer
+    one.
     """
     draw = random.Random(seed)
-    if kind == "all":
-        yield from writes
+    count = len(writes)
+    if kind in ("none", "all"):
+        yield from ([write] if kind == "all" else [] for write in writes)
     elif kind == "writes":
-        yield from (write for write in writes if draw.getrandbits(1))
+        yield from ([write] if draw.getrandbits(1) else [] for write in writes)
     elif kind in _UNITS:
         for offset, content in writes:
-            yield from _random_units(draw, offset, content, _UNITS[kind])
+            yield list(_random_units(draw, offset, content, _UNITS[kind]))
     elif kind == "suffix":
-        yield from writes[draw.randrange(len(writes) + 1) :]
+        first = draw.randrange(count + 1)
+        yield from ([writes[n]] if n >= first else [] for n in range(count))
     elif kind in ("prefix", "torn"):
-        whole = draw.randrange(len(writes) + 1)
-        yield from writes[:whole]
-        if kind == "torn" and whole < len(writes):
-            yield from _torn(draw, *writes[whole])
-    elif kind != "none":
+        whole = draw.randrange(count + 1)
+        yield from ([write] for write in writes[:whole])
+        for write in writes[whole : whole + 1]:
+            yield list(_torn(draw, *write)) if kind == "torn" else []
+        yield from ([] for _ in writes[whole + 1 :])
+    else:
         raise ValueError(f"unknown kind of survivors: {kind!r}")
 
 

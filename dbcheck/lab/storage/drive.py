@@ -18,7 +18,9 @@ from dbcheck.lab.spec import LabSpec
 from dbcheck.lab.storage import filesystem as block_filesystem
 from dbcheck.lab.storage import loop_device as block
 
-_CHANGEABLE = frozenset({"flush_ms", "write_ms", "survivors", "seed"})
+_CHANGEABLE = frozenset(
+    {"flush_ms", "write_ms", "survivors", "seed", "forget_at_bytes", "forget_bytes"}
+)
 _IN_CACHE = frozenset({"cached_writes", "cached_bytes"})
 _SYNC_S = 60.0
 _TELLING = 16  # writes; a few may be the filesystem's own, of a server at rest
@@ -88,7 +90,8 @@ class DriveStorage:
         server.kill_now()
         counters = self.counters()
         spec = self._drive_spec
-        lost = drive.cut(spec.survivors, spec.seed)
+        forget = spec.forget_at_bytes, spec.forget_bytes
+        lost = drive.cut(spec.survivors, spec.seed, forget=forget)
         drive.fail()
         wiring = self._contradiction(counters) if flushes_expected else None
         report = {**counters, **dataclasses.asdict(lost)}
@@ -116,6 +119,8 @@ class DriveStorage:
         self._mount(self._loop)
 
     def start_counting(self) -> None:
+        """Count from now on what the drive does, and so does a failing drive."""
+        self._running().count_flushes()
         self._counted_from = self._count()
 
     def counters(self) -> dict[str, int]:
@@ -126,7 +131,7 @@ class DriveStorage:
         }
 
     def set(self, **values: object) -> None:
-        """Change flush_ms, write_ms, survivors or seed."""
+        """Change what a running drive can change."""
         if strange := values.keys() - _CHANGEABLE:
             raise LabError(
                 f"a running drive cannot change its {', '.join(sorted(strange))}",
