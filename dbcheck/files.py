@@ -30,17 +30,19 @@ def sql(family: str, statement: str) -> str:
 
     statement: its file's name, or VERB_TABLE.  What is the same for several tables is
     in VERB_keyed.sql, VERB_ids.sql (see TableSpec.layout) or VERB_any.sql, with
-    {table} in the place of the name.
+    {table} in the place of the name, and {key} in that of its further index.
     """
     files = folder("sql").joinpath(family)
     verb, _, name = statement.rpartition("_")
-    layout = next((table.layout for table in TABLES if table.name == name), "any")
+    spec = next((table for table in TABLES if table.name == name), None)
+    layout, key = (spec.layout, spec.key) if spec else ("any", "")
     for file in (statement, f"{verb}_{layout}", f"{verb}_any"):
         if (path := files.joinpath(f"{file}.sql")).is_file():
             break
     lines = path.read_text("utf-8").splitlines()
     text = "\n".join(line for line in lines if not line.startswith("--"))
-    return text.replace("{table}", name).strip().rstrip(";")
+    text = text.replace("{table}", name).replace("{key}", key)
+    return text.strip().rstrip(";")
 
 
 def described(kind: str, name: str) -> tuple[str, str]:

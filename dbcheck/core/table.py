@@ -30,7 +30,8 @@ class TableSpec:
 
     name:    in dbcheck's schema or database; sql/FAMILY/create_NAME.sql creates it.
     columns: in their order; the first is the auto-increment id, the primary key.
-    key:     the name of a further unique index, "" if it has none.
+    key:     the name of a further unique index, which has epoch, session and part
+             among its columns; "" if it has none.
     """
 
     name: str

@@ -83,6 +83,18 @@ class Page:
         return same_lsn and checksum.to_bytes(4, "big") == content[:4] == content[-8:-4]
 
 
+def sealed(content: bytes, *, full: bool) -> bytes:
+    """Return the page with the checksum that fits it: see Page.whole().
+
+    full: as MariaDB computes it by default from 10.5 on.
+    """
+    if full:
+        return content[:-4] + crc32c(content[:-4]).to_bytes(4, "big")
+    checksum = crc32c(content[4:26]) ^ crc32c(content[38:-8])
+    mark = checksum.to_bytes(4, "big")
+    return mark + content[4:-8] + mark + content[-4:]
+
+
 @dataclass(frozen=True, slots=True)
 class History:
     """The history list of a rollback segment, as its header page has it.

@@ -35,6 +35,7 @@ from dbcheck.engines.mysql.connection import (
     Unverified,
     readable,
 )
+from dbcheck.engines.mysql.index import require_index
 from dbcheck.engines.mysql.rows import Layout, RowReader
 from dbcheck.engines.mysql.settings import (
     SESSION,
@@ -43,6 +44,7 @@ from dbcheck.engines.mysql.settings import (
     set_statement,
 )
 from dbcheck.engines.mysql.wire import Ended
+from dbcheck.engines.rowsread import RowsRead
 from dbcheck.errors import ConnectionLost, EngineError, TableLost, TableRefused
 from dbcheck.files import sql
 
@@ -151,6 +153,15 @@ class MysqlLink(Link):
         with self._guard(statement, answer_s):
             return self._execute(sql(FAMILY, statement), parameters)
 
+    def plan(self, statement: str) -> list[dict[str, Any]]:
+        """Return how the server would run the statement: a line for each table."""
+        text = f"explain format=traditional {sql(FAMILY, statement)}"
+        with self._guard(f"the plan of {statement}", ANSWER_S):
+            cursor: Any = self.connection.cursor()
+            cursor.execute(text)
+            names = cursor.column_names
+            return [dict(zip(names, line, strict=True)) for line in cursor.fetchall()]
+
     def create_database(self, name: str) -> None:
         """Create the database *name*; an identifier cannot be a parameter."""
         quoted = name.replace("`", "``")
@@ -168,14 +179,19 @@ class MysqlLink(Link):
         server: raise OtherServer if, in that transaction, another one answers.
         The driver takes ten times as long to make objects of a row as the server takes
         to send it, so its socket is read here.  Raise EngineError if the server counts
-        more rows, or fewer.
+        more rows, or fewer, and IndexDamaged, after the last row, if a table's further
+        index disagrees with it.
         """
         self.rows("snapshot")
         if server is not None:
             self.require(server)
-        for table in tables:
+        read = {table: RowsRead(has_key_index=bool(table.key)) for table in tables}
+        for table, rows in read.items():
             for batch in self._rows_of(table):
+                rows.add(batch.records)
                 yield table, batch
+        for table, rows in read.items():
+            require_index(self, table, rows)
 
     def _rows_of(self, table: TableSpec) -> Iterator[RowBatch]:
         statement = f"survivors_{table.name}"

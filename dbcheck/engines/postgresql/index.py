@@ -1,119 +1,106 @@
-"""Does the primary key know the same rows as the table?
+"""Do the indexes know the same rows as the table?
 
-A query that looks a row up goes through the index, and an index that lost its pages
+A query that looks a row up goes through an index, and an index that lost its pages
 gives errors, or too few rows, while the table is whole.  So, once the table was read,
-in the same snapshot: the whole index is read (an index-only scan walks all its leaves),
-and as many ids as fit in one question are looked up one by one, which leads through
-its inner pages.
+in the same snapshot: each index is read whole (an index-only scan walks all its
+leaves), and as many rows as fit in one question are looked up one by one, which leads
+through its inner pages.
 """
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
-import numpy.typing as npt
-
 from dbcheck.core.table import TableSpec
+from dbcheck.engines.indexes import require_agreement
 from dbcheck.engines.link import SCAN_S, require_all
 from dbcheck.engines.postgresql.settings import HEAP, INDEX
+from dbcheck.engines.rowsread import RowsRead
 from dbcheck.errors import EngineError, IndexDamaged, TableLost
 
 if TYPE_CHECKING:
     from dbcheck.engines.postgresql.link import PostgresqlLink
 
-LOOKUPS_MAX = 100_000
-_MODULI = (1048573, 65521)  # of count_ledger.sql; their product times a batch fits
-_SHOWN = 3
-
-Ids = npt.NDArray[np.int64]
+_OF_KEY = ["row_id", "epoch", "session", "seq", "part"]  # of lookup_key_*.sql
 
 
-class IdsRead:
-    """The ids that were read from the table.
+@dataclass(frozen=True, slots=True)
+class _Index:
+    """One index, and how it is asked.
 
-    count: how many.  digest: as in count_ledger.sql; PostgreSQL's % has the sign of
-    its first operand (manual 17, 9.3), as fmod has.
+    name:   how messages name it.
+    scan:   the plan of the statement that counts.
+    count, lookup: statements of sql/; parameters: of the latter.
+    digest: of what the table holds, as the statement that counts computes it.
     """
 
-    def __init__(self) -> None:
-        self.count = self.digest = 0
-        self._stride, self._next = 1, 0
-        self._parts: list[Ids] = []
-        self._kept = 0
-
-    def add(self, ids: Ids) -> None:
-        """Take in the ids of a batch."""
-        first, second = (np.fmod(ids, modulus) for modulus in _MODULI)
-        self.digest += int((first * second).sum())
-        own = ids[(self._next - self.count) :: self._stride]
-        self._parts.append(own)
-        self._kept += len(own)
-        self._next += len(own) * self._stride
-        self.count += len(ids)
-        while self._kept > LOOKUPS_MAX:
-            thinner = self.some[::2]
-            self._parts, self._kept = [thinner], len(thinner)
-            self._stride *= 2
-            self._next = len(thinner) * self._stride
-
-    @property
-    def some(self) -> Ids:
-        """Every n-th of them, LOOKUPS_MAX at most."""
-        return np.concatenate([np.empty(0, np.int64), *self._parts])
+    name: str
+    scan: str
+    count: str
+    lookup: str
+    parameters: Mapping[str, str]
+    digest: int
 
 
-def require_index(link: PostgresqlLink, spec: TableSpec, ids: IdsRead) -> None:
-    """Raise IndexDamaged if the primary key disagrees with the rows that were read.
+def require_indexes(link: PostgresqlLink, spec: TableSpec, read: RowsRead) -> None:
+    """Raise IndexDamaged if an index disagrees with the rows that were read.
 
     link: in the transaction that read them.  Raise EngineError if the server counts
     other rows in the table itself than were read.
     """
-    table = f"dbcheck.{spec.name}"
-    try:
-        link.fix(INDEX)
-        link.require_plan(f"count_{spec.name}", "Index Only Scan")
-        counted, digest = _count(link, spec)
-        lost = _not_found(link, spec, ids)
-    except TableLost as error:
-        _require_table(link, table, spec, ids)
-        text = f"cannot read the primary key of {table}: {error}"
-        raise IndexDamaged(text, 1) from error
-    if (counted, digest) == (ids.count, ids.digest) and not lost:
-        return
-    _require_table(link, table, spec, ids)
-    if counted != ids.count:
-        raise IndexDamaged(
-            f"the primary key of {table} has {counted:,} rows where the table has"
-            f" {ids.count:,}",
-            max(abs(counted - ids.count), len(lost)),
-            lost,
+    for index in _indexes(spec, read):
+        try:
+            link.fix(INDEX)
+            link.require_plan(index.count, index.scan)
+            counted, digest = _count(link, index.count)
+            lost = _not_found(link, index)
+        except TableLost as error:
+            _require_table(link, spec, read)
+            text = f"cannot read {index.name}: {error}"
+            raise IndexDamaged(text, 1) from error
+        if (counted, digest) != (read.count, index.digest) or lost:
+            _require_table(link, spec, read)
+        require_agreement(
+            index.name, counted, read.count, lost, same=digest == index.digest
         )
-    if lost:
-        shown = ", ".join(map(str, lost[:_SHOWN]))
-        raise IndexDamaged(
-            f"the primary key of {table} does not find {len(lost):,} rows that the"
-            f" table has, among them the ids {shown}",
-            len(lost),
-            lost,
-        )
-    raise IndexDamaged(f"the primary key of {table} has other ids than the table", 1)
 
 
-def _count(link: PostgresqlLink, spec: TableSpec) -> tuple[int, int]:
-    ((counted, digest),) = link.rows(f"count_{spec.name}", answer_s=SCAN_S)
+def _indexes(spec: TableSpec, read: RowsRead) -> Iterator[_Index]:
+    table, some = f"dbcheck.{spec.name}", read.some
+    ids = "{" + ",".join(map(str, some["row_id"].tolist())) + "}"
+    yield _Index(
+        f"the primary key of {table}",
+        "Index Only Scan",
+        f"count_{spec.name}",
+        f"lookup_{spec.name}",
+        {"ids": ids},
+        read.digest,
+    )
+    if spec.key:
+        yield _Index(
+            f"the index {spec.key} of {table}",
+            f"Index Only Scan using {spec.key}",
+            f"count_key_{spec.name}",
+            f"lookup_key_{spec.name}",
+            {"rows": json.dumps(some[_OF_KEY].tolist())},
+            read.key_digest,
+        )
+
+
+def _count(link: PostgresqlLink, statement: str) -> tuple[int, int]:
+    ((counted, digest),) = link.rows(statement, answer_s=SCAN_S)
     return counted, int(digest)
 
 
-def _not_found(link: PostgresqlLink, spec: TableSpec, ids: IdsRead) -> tuple[int, ...]:
-    array = "{" + ",".join(map(str, ids.some.tolist())) + "}"
-    rows = link.rows(f"lookup_{spec.name}", {"ids": array}, answer_s=SCAN_S)
+def _not_found(link: PostgresqlLink, index: _Index) -> tuple[int, ...]:
+    rows = link.rows(index.lookup, index.parameters, answer_s=SCAN_S)
     return tuple(row_id for (row_id,) in rows)
 
 
-def _require_table(
-    link: PostgresqlLink, table: str, spec: TableSpec, ids: IdsRead
-) -> None:
+def _require_table(link: PostgresqlLink, spec: TableSpec, read: RowsRead) -> None:
     """Raise EngineError unless the server finds in the table what was read from it.
 
     If it does not, rows were left out on their way, and the index is not to blame.  An
@@ -122,11 +109,12 @@ def _require_table(
     """
     if link.is_failed():
         return
+    table = f"dbcheck.{spec.name}"
     link.fix(HEAP)
     link.require_plan(f"count_{spec.name}", "Seq Scan")
-    counted, digest = _count(link, spec)
-    require_all(table, ids.count, counted)
-    if digest != ids.digest:
+    counted, digest = _count(link, f"count_{spec.name}")
+    require_all(table, read.count, counted)
+    if digest != read.digest:
         raise EngineError(
             f"the rows read from {table} differ from those that the server counts"
         )

@@ -34,10 +34,11 @@ from dbcheck.engines.link import (
 )
 from dbcheck.engines.postgresql import libpq_stderr
 from dbcheck.engines.postgresql.copy import Copy
-from dbcheck.engines.postgresql.index import IdsRead, require_index
+from dbcheck.engines.postgresql.index import require_indexes
 from dbcheck.engines.postgresql.options import REFUSED, UNVERIFIED_HINT
 from dbcheck.engines.postgresql.rows import CopyParser
 from dbcheck.engines.postgresql.settings import HEAP, SESSION, SNAPSHOT
+from dbcheck.engines.rowsread import RowsRead
 from dbcheck.errors import ConnectionLost, EngineError, TableLost, TableRefused
 from dbcheck.files import sql
 
@@ -249,7 +250,7 @@ class PostgresqlLink(Link):
         server: raise OtherServer if, in that transaction, another one answers.
         A batch has about BATCH_BYTES bytes, or ends with the row that exceeds them.
         After the last one, raise EngineError if the server counts more rows, or fewer,
-        and IndexDamaged if a table's primary key disagrees with it.
+        and IndexDamaged if one of a table's indexes disagrees with it.
         """
         with self._guard("begin", ANSWER_S):
             self.connection.set_session(
@@ -259,13 +260,13 @@ class PostgresqlLink(Link):
         self._require(SNAPSHOT)
         if server is not None:
             self.require(server)
-        read = {table: IdsRead() for table in tables}
-        for table, ids in read.items():
+        read = {table: RowsRead(has_key_index=bool(table.key)) for table in tables}
+        for table, rows in read.items():
             for batch in self._rows_of(table):
-                ids.add(batch.records["row_id"])
+                rows.add(batch.records)
                 yield table, batch
-        for table, ids in read.items():  # last: an error ends the transaction
-            require_index(self, table, ids)
+        for table, rows in read.items():  # last: an error ends the transaction
+            require_indexes(self, table, rows)
 
     def _rows_of(self, table: TableSpec) -> Iterator[RowBatch]:
         self.require_plan(f"count_{table.name}", "Seq Scan")

@@ -1,0 +1,80 @@
+"""A further index that lost rows, over a table that is whole."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from dbcheck.campaign.outcome import Outcome
+from dbcheck.core.workload import Workload
+from dbcheck.judge.result import to_values
+from dbcheck.workload import load
+from tests.kit.innodb_index import delete_records
+from tests.kit.rigs import ENGINES
+from tests.kit.waiting import wait_until
+from tests.planted.fault import FAIL, engines
+from tests.planted.site import Site
+
+pytestmark = pytest.mark.planted
+
+LOST = 3
+
+
+def registers() -> Workload:
+    return replace(load("registers"), sessions=5, rate=250.0, cut_after_s=(0.5, 0.5))
+
+
+def changed_between(site: Site, change: Callable[[], object]) -> Outcome:
+    """Run a cycle whose server starts, is stopped, and starts after a change."""
+
+    def restore() -> None:
+        site.changed = True
+        site.server.start()
+        wait_until(
+            lambda: site.rig.site.writer.engine.ready() is None, "server is back"
+        )
+        change()
+        site.server.start()
+
+    return site.cycle(restore=restore, workload=registers())
+
+
+def smaller_index(site: Site) -> None:
+    """Put an index of fewer rows in the place of the whole one."""
+    site.execute(
+        "create unique index fewer on dbcheck.register (epoch, session, part)"
+        f" where id > {LOST}; checkpoint"
+    )
+    index, fewer = (path_of(site, name) for name in ("register_key", "fewer"))
+    site.server.stop()
+    shutil.copyfile(fewer, index)
+
+
+def path_of(site: Site, name: str) -> Path:
+    ((path,),) = site.execute(f"select pg_relation_filepath('dbcheck.{name}')")
+    return site.server.data / str(path)
+
+
+def deleted_entries(site: Site) -> None:
+    site.server.stop()
+    file = site.server.data / "dbcheck" / "register.ibd"
+    assert delete_records(file, full=site.name == "mariadb", most=LOST) == LOST
+
+
+@engines("own_site", *ENGINES)
+def test_an_index_that_lost_rows_fails(site: Site) -> None:
+    plant = smaller_index if site.name == "postgresql" else deleted_entries
+    outcome = changed_between(site, lambda: plant(site))
+    assert outcome.verdict is FAIL, outcome.judgement
+    assert outcome.found is not None
+    assert outcome.found.kept == outcome.found.confirmed
+    assert to_values(outcome.result)["losses"] == {"index-mismatch": LOST}
+    (reason,) = outcome.judgement.reasons
+    assert "index-mismatch: the index register_key of " in reason
+    listed = (outcome.run.path / "losses.csv").read_text().splitlines()[1:]
+    assert len(listed) == LOST
+    assert all(line.startswith("index-mismatch,,,") for line in listed)
