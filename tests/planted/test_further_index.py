@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from dbcheck.campaign.outcome import Outcome
+from dbcheck.core.table import ITEM, REGISTER, TableSpec
 from dbcheck.core.workload import Workload
 from dbcheck.judge.result import to_values
 from dbcheck.workload import load
@@ -22,13 +23,12 @@ from tests.planted.site import Site
 pytestmark = pytest.mark.planted
 
 LOST = 3
+KEYS = {REGISTER: "epoch, session, part", ITEM: "epoch, session, seq, part"}
 
 
-def registers() -> Workload:
-    return replace(load("registers"), sessions=5, rate=250.0, cut_after_s=(0.5, 0.5))
-
-
-def changed_between(site: Site, change: Callable[[], object]) -> Outcome:
+def changed_between(
+    site: Site, table: TableSpec, change: Callable[[], object]
+) -> Outcome:
     """Run a cycle whose server starts, is stopped, and starts after a change."""
 
     def restore() -> None:
@@ -40,16 +40,21 @@ def changed_between(site: Site, change: Callable[[], object]) -> Outcome:
         change()
         site.server.start()
 
-    return site.cycle(restore=restore, workload=registers())
+    return site.cycle(restore=restore, workload=writing_to(table))
 
 
-def smaller_index(site: Site) -> None:
+def writing_to(table: TableSpec) -> Workload:
+    name = "registers" if table == REGISTER else "batch"
+    return replace(load(name), sessions=5, rate=250.0, cut_after_s=(0.5, 0.5))
+
+
+def smaller_index(site: Site, table: TableSpec) -> None:
     """Put an index of fewer rows in the place of the whole one."""
     site.execute(
-        "create unique index fewer on dbcheck.register (epoch, session, part)"
+        f"create unique index fewer on dbcheck.{table.name} ({KEYS[table]})"
         f" where id > {LOST}; checkpoint"
     )
-    index, fewer = (path_of(site, name) for name in ("register_key", "fewer"))
+    index, fewer = (path_of(site, name) for name in (table.key, "fewer"))
     site.server.stop()
     shutil.copyfile(fewer, index)
 
@@ -59,22 +64,30 @@ def path_of(site: Site, name: str) -> Path:
     return site.server.data / str(path)
 
 
-def deleted_entries(site: Site) -> None:
+def deleted_entries(site: Site, table: TableSpec) -> None:
     site.server.stop()
-    file = site.server.data / "dbcheck" / "register.ibd"
+    file = site.server.data / "dbcheck" / f"{table.name}.ibd"
     assert delete_records(file, full=site.name == "mariadb", most=LOST) == LOST
 
 
+@pytest.mark.parametrize("table", KEYS, ids=lambda table: table.name)
 @engines("own_site", *ENGINES)
-def test_an_index_that_lost_rows_fails(site: Site) -> None:
+def test_an_index_that_lost_rows_fails(site: Site, table: TableSpec) -> None:
     plant = smaller_index if site.name == "postgresql" else deleted_entries
-    outcome = changed_between(site, lambda: plant(site))
+    outcome = changed_between(site, table, lambda: plant(site, table))
     assert outcome.verdict is FAIL, outcome.judgement
     assert outcome.found is not None
     assert outcome.found.kept == outcome.found.confirmed
     assert to_values(outcome.result)["losses"] == {"index-mismatch": LOST}
     (reason,) = outcome.judgement.reasons
-    assert "index-mismatch: the index register_key of " in reason
+    assert f"index-mismatch: the index {table.key} of " in reason
     listed = (outcome.run.path / "losses.csv").read_text().splitlines()[1:]
     assert len(listed) == LOST
     assert all(line.startswith("index-mismatch,,,") for line in listed)
+
+
+@engines("own_site", *ENGINES)
+def test_tables_without_a_row_have_sound_indexes(site: Site) -> None:
+    engine = site.rig.site.writer.engine
+    engine.prepare(tuple(KEYS))
+    assert not list(engine.survivors(tuple(KEYS)))
