@@ -1,8 +1,9 @@
-"""The different values of a column."""
+"""The different values of a column, and which of them another column has."""
 
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
 from dbcheck.core.expected import Ints
 
@@ -17,3 +18,16 @@ def distinct(values: Ints) -> Ints:
     is_first = np.ones(ordered.size, np.bool_)
     is_first[1:] = ordered[1:] != ordered[:-1]
     return ordered[is_first]
+
+
+def is_among(values: Ints, others: Ints) -> npt.NDArray[np.bool_]:
+    """Say of each of *values* whether it is one of *others*; as np.isin() does.
+
+    That one calls np.unique() where there are many.
+    """
+    wanted = distinct(others)
+    if not wanted.size:
+        return np.zeros(values.size, np.bool_)
+    places = np.searchsorted(wanted, values).clip(max=wanted.size - 1)
+    found: npt.NDArray[np.bool_] = wanted[places] == values
+    return found

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dbcheck.core.acks import AckArray
-from dbcheck.core.distinct import distinct
+from dbcheck.core.distinct import distinct, is_among
 from dbcheck.core.earlier import Earlier
 from dbcheck.core.expected import Ints
 from dbcheck.core.loss import CODES, LossArray, Losses, LossKind
@@ -19,17 +19,19 @@ from dbcheck.core.reconcile import Reconciliation
 from dbcheck.core.survivors import RECORD, Records
 from dbcheck.core.table import TableSpec
 
-_MISSING = [CODES[LossKind.MISSING_TAIL], CODES[LossKind.MISSING_HOLE]]
+_MISSING = np.array([CODES[LossKind.MISSING_TAIL], CODES[LossKind.MISSING_HOLE]])
 # Of these, an operation that was acked is not kept.
-_BROKEN = [
-    CODES[kind]
-    for kind in (
-        LossKind.STALE,
-        LossKind.TORN,
-        LossKind.CORRUPT,
-        LossKind.RESURRECTED,
-    )
-]
+_BROKEN = np.array(
+    [
+        CODES[kind]
+        for kind in (
+            LossKind.STALE,
+            LossKind.TORN,
+            LossKind.CORRUPT,
+            LossKind.RESURRECTED,
+        )
+    ]
+)
 _SEQ_BITS = 40
 
 
@@ -70,16 +72,16 @@ def with_effects(
     is torn, and not missing.
     """
     found = np.concatenate([each.losses for each in effects])
-    torn = distinct(_names(found[found["kind"] == CODES[LossKind.TORN]]))
+    torn = _names(found[found["kind"] == CODES[LossKind.TORN]])
     columns = inserted.losses.columns
-    is_torn = np.isin(columns["kind"], _MISSING) & np.isin(_names(columns), torn)
+    is_torn = is_among(columns["kind"], _MISSING) & is_among(_names(columns), torn)
     missing = columns[~is_torn]
     _date(found, acks)
-    broken = found[np.isin(found["kind"], _BROKEN) & (found["seq"] >= 1)]
+    broken = found[is_among(found["kind"], _BROKEN) & (found["seq"] >= 1)]
     broken = broken[broken["seq"] <= markers.acked[broken["session"]]]
     known = _names(columns[columns["acked_us"] >= 0])
     names = distinct(_names(broken))
-    kept_less = int(np.count_nonzero(~np.isin(names, known)))
+    kept_less = int(np.count_nonzero(~is_among(names, known)))
     earlier = [each.earlier for each in effects]
     parts = [*(part for each in earlier for part in each.losses), missing, found]
     return replace(

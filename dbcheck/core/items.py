@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dbcheck.core.decks import PARTS_MAX, ROLLED_BACK_PART, Dealt, Decks
+from dbcheck.core.distinct import is_among
 from dbcheck.core.effects import Effects, sorted_out
 from dbcheck.core.expected import Ints
 from dbcheck.core.history import SEQ_MAX, SESSION_MAX
@@ -63,7 +64,7 @@ class _Rows:
 
     def damaged(self, markers: Markers) -> LossArray:
         """Return the losses of the rows that do not have the content that was sent."""
-        known = np.isin(self._damaged["row_id"], markers.own(self._damaged)["row_id"])
+        known = is_among(self._damaged["row_id"], markers.own(self._damaged)["row_id"])
         kinds = np.where(
             known, CODES[LossKind.CORRUPT], CODES[LossKind.UNEXPECTED]
         ).astype(np.uint8)
@@ -89,7 +90,7 @@ class _Rows:
             there = (self._named[places] == wanted) & (seq > 0)
             self._taken[places[there]] = True
             found[there] = self._intact["row_id"][places[there]]
-        found[(found == 0) & (seq > 0) & np.isin(wanted, self._names_damaged)] = -1
+        found[(found == 0) & (seq > 0) & is_among(wanted, self._names_damaged)] = -1
         return found
 
     def left(self) -> LossArray:
