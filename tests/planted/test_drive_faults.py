@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from dbcheck.campaign.loading import Cutter, load_until_cut
 from dbcheck.campaign.outcome import Outcome
 from dbcheck.campaign.preflight import preflight
 from dbcheck.core.workload import Workload
@@ -87,13 +88,24 @@ def test_drives(engine: str, fault: Fault, tmp_path: Path) -> None:
         fault.require(here.judge(here.cut_cycle(rows_of(size))), engine)
 
 
+class CutAfter(Cutter):
+    """Has the power cut in its time, and not before *acting* is over."""
+
+    acting: threading.Thread
+
+    def cut_if_due(self, load_s: float, behind_s: float, ack_us: int | None) -> None:
+        if not self.acting.is_alive():
+            super().cut_if_due(load_s, behind_s, ack_us)
+
+
 def cut_beside(here: Bench, act: Callable[[], None], chosen: Workload) -> Outcome:
-    """Return what a cycle finds during whose load *act* is done."""
+    """Return what a cycle finds whose power is cut once *act* is done."""
     started = preflight(here.rig, chosen, SEED)
-    beside = threading.Thread(target=act)
-    beside.start()
-    here.loading(started)
-    beside.join()
+    cutter = CutAfter(here.rig, started)
+    cutter.acting = threading.Thread(target=act)
+    cutter.acting.start()
+    load_until_cut(here.rig, started, cutter)
+    cutter.acting.join()
     here.rig.site.writer.power.restore()
     wait_until(lambda: here.rig.site.writer.engine.ready() is None, "server is back")
     return here.judge(started)
