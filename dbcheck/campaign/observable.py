@@ -12,6 +12,7 @@ from dbcheck.core.held import HeldCanary
 from dbcheck.core.operation import StatementSpec
 from dbcheck.core.server import ServerFacts
 from dbcheck.core.table import TableSpec
+from dbcheck.core.tablecheck import TableCheck
 from dbcheck.errors import NoCanary, UsageError
 from dbcheck.ports import abilities
 from dbcheck.ports.engine import Engine
@@ -65,6 +66,15 @@ def table_identity(
     if not abilities.identifies_tables(engine):
         return ""
     return engine.table_identity(table, server=server)
+
+
+def check_tables(
+    engine: Engine, tables: Sequence[TableSpec], server: ServerFacts | None = None
+) -> TableCheck | None:
+    """Have the server check the tables; None if it has no such check."""
+    if not abilities.checks_tables(engine):
+        return None
+    return engine.check_tables(tables, server=server)
 
 
 def data_mark(engine: Engine) -> Callable[[], str]:

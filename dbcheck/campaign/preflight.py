@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 import dbcheck
 from dbcheck import clientkey, interrupt, stored
 from dbcheck.campaign import observable
+from dbcheck.campaign.checking import require_sound
 from dbcheck.campaign.host import HostCanaries, end_canaries, inspect_host
 from dbcheck.campaign.independence import require_independent, require_other_host
 from dbcheck.campaign.known import NOTHING_KNOWN, Known
@@ -98,6 +99,7 @@ def preflight(
         nodes = _nodes(rig, workload, witness, canaries)
         epoch = _epoch(rig, seed, control=control)
         manifest = _manifest(rig, workload, seed, epoch, nodes)
+        require_sound(engine, tables_of(workload))
         known.require_same(engine.target, manifest.writer.facts)
         manifest = replace(
             manifest,

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 
 from dbcheck.campaign import observable
+from dbcheck.campaign.checking import check_after
 from dbcheck.campaign.reading_log import ReadingLog
 from dbcheck.campaign.rig import Rig
 from dbcheck.campaign.vetted import log_of_run
@@ -27,6 +28,7 @@ from dbcheck.core.server import ServerFacts
 from dbcheck.core.site import lineage
 from dbcheck.core.survivors import Records, RowBatch
 from dbcheck.core.table import TableFacts, TableSpec
+from dbcheck.core.tablecheck import CheckOutcome, TableCheck
 from dbcheck.errors import (
     ConnectionLost,
     EngineError,
@@ -71,7 +73,8 @@ class Reading:
     """What was read of a server that answers.
 
     stored: see AfterRecord.survivors.
-    canary, logged, index, failure, missing, unanswered, tables: as in AfterRecord.
+    canary, logged, index, failure, missing, unanswered, tables, check: as in
+             AfterRecord.
     """
 
     def __init__(self, rig: Rig, run: RunFolder, manifest: Manifest) -> None:
@@ -84,6 +87,7 @@ class Reading:
         self.failure = self.unanswered = ""
         self.missing = False
         self.tables: dict[str, TableFacts] = {}
+        self.check: TableCheck | None = None
 
     def read(self, facts: ServerFacts) -> None:
         """Read the rows, and what the server reports of itself.
@@ -100,7 +104,7 @@ class Reading:
                 return
             self._rig.listener.phase("read", "every row, in a read-only transaction")
             if (broke := self._attempt(now, first=not broken)) is None:
-                return
+                return self._check(now)
             broken.append(broke)
             if len(broken) == READINGS_MAX:
                 return self._give_up(broken)
@@ -150,6 +154,18 @@ class Reading:
                 return _Broken(str(error), cause.crashed)
             self.failure = f"{error}: {cause.damage}"
         return None
+
+    def _check(self, facts: ServerFacts) -> None:
+        """Have the server check the tables, last of all: it may write."""
+        if self.failure or self.unanswered or self.index:
+            return
+        self._rig.listener.phase("check", "the server checks its own tables")
+        before = log_of_run(self._rig.site, self._run, self._manifest, facts)
+        log = ReadingLog(self._rig.site, before, facts)
+        engine = self._rig.site.reader.engine
+        self.check = check_after(engine, self._plan.tables, facts, log)
+        if self.check is not None and self.check.outcome is CheckOutcome.INDEX:
+            self.index = IndexLoss(self.check.reason, 1)
 
     def _ask(self, facts: ServerFacts) -> None:
         engine, manifest = self._rig.site.reader.engine, self._manifest

@@ -81,6 +81,7 @@ def read_survivors(
         reading.unanswered,
         reading.tables,
         answered_us=answered_us,
+        check=reading.check,
     )
     return _stored(run, _after_a_failure(after, failed) if failed else after)
 

@@ -27,6 +27,14 @@ ERROR = any_of(
     _ASSERTION,
     _GOT,
 )
+# The same, and what PostgreSQL logs of a damaged page: the statement that read it fails
+# with ERROR, after a WARNING where page checksums are on (bufpage.c, bufmgr.c).
+COMPLAINT = any_of(
+    ERROR.pattern,
+    r"\b(?:ERROR|WARNING):\s",
+    r"\"error_severity\":\"(?:ERROR|WARNING)\"",
+    r",(?:ERROR|WARNING),",
+)
 PANIC = any_of(*_PANICS)
 CLIENT = any_of(
     r"the database system is ",

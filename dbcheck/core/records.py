@@ -23,6 +23,7 @@ from dbcheck.core.schedule import EPOCH_MAX, Schedule
 from dbcheck.core.server import LogPosition, ServerFacts
 from dbcheck.core.site import SiteKind, require_nodes
 from dbcheck.core.table import TableFacts
+from dbcheck.core.tablecheck import TableCheck
 from dbcheck.core.target import HostAfter, HostBefore
 from dbcheck.core.witnessed import Watermark, WindowFacts
 from dbcheck.core.workload import Workload
@@ -264,6 +265,8 @@ class AfterRecord:
             all, "" if there was none.
     answered_us: when the server was first seen to take queries again, on the clock of
             LoadRecord; None if it did not, or if that clock cannot show it.
+    check:  what the server's own check of the tables showed, once all else was read;
+            None if there was none.
     """
 
     nodes: Mapping[str, NodeAfter]
@@ -278,6 +281,7 @@ class AfterRecord:
     tables: Mapping[str, TableFacts] = field(default_factory=dict)
     failed_before: str = ""
     answered_us: int | None = None
+    check: TableCheck | None = None
 
     def __post_init__(self) -> None:
         """Refuse a record that lacks the node that was read."""

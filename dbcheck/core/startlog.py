@@ -94,6 +94,23 @@ def damage(text: str, names: Sequence[str] = ()) -> tuple[str, ...]:
     return _shown(lines)
 
 
+def complaints(text: str) -> tuple[str, ...]:
+    """Return the first lines of *text* about damaged data, of whatever tables.
+
+    Also those of statements that failed, and of damage that was repaired; MyISAM's do
+    not count, which does not promise to survive a crash.
+    """
+    return _shown(
+        [
+            line
+            for line in text.splitlines()
+            if endpatterns.COMPLAINT.search(line)
+            and endpatterns.DAMAGE.search(line)
+            and not endpatterns.MYISAM.search(line)
+        ]
+    )
+
+
 def damage_that_ended(text: str) -> tuple[str, ...]:
     """Return the errors that name damaged data, if the running server ended itself.
 
@@ -203,5 +220,5 @@ def _shown(lines: Sequence[str]) -> tuple[str, ...]:
 
 
 def _from_severity(line: str) -> str:
-    found = endpatterns.ERROR.search(line)
+    found = endpatterns.COMPLAINT.search(line)
     return line[found.start() :].strip() if found else line.strip()

@@ -29,6 +29,8 @@ class ItemId(enum.Enum):
     SAME_SERVER = "same server"
     SAME_SETTINGS = "same settings"
     SAME_TABLE = "same table"
+    TABLE_CHECK = "check of the tables"
+    LOG_COMPLAINTS = "log without damage"
     WRITE_CACHE = "write cache"
     TIME_OFF = "time without power"
     CONTROL = "control"

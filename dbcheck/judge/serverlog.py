@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from dbcheck.core import startpatterns
+from dbcheck.core import startlog, startpatterns
 from dbcheck.core.target import LogTail
 from dbcheck.judge.case import Case
 from dbcheck.judge.item import Item, ItemId, Standing
@@ -91,6 +91,25 @@ def _shutdown(text: str) -> re.Match[str] | None:
             return found
         if startpatterns.START.search(text, failed, found.start()):
             return found
+    return None
+
+
+def complaints(case: Case) -> Item | None:
+    """Show which damage the log names since the last start; None if it names none.
+
+    It decides nothing: it may be about another table, or about a page that recovery
+    then repaired, and each row was read.  Where none was, absence.py quotes the log.
+    """
+    if case.after.failure:
+        return None
+    on_host = case.host.log if case.host else None
+    over_sql = None if case.after.log is None else _over_sql(case.after.log)
+    for log in (on_host, over_sql):
+        if log is None or log.rewound:
+            continue
+        if lines := startlog.complaints(startlog.since_start(log.text)):
+            reason = f"since the start it says: {lines[0]}"
+            return Item(ItemId.LOG_COMPLAINTS, Standing.ABSENT, reason, required=False)
     return None
 
 

@@ -13,6 +13,7 @@ from dbcheck.core.held import HeldCanary
 from dbcheck.core.operation import StatementSpec
 from dbcheck.core.server import ServerFacts
 from dbcheck.core.table import TableSpec
+from dbcheck.core.tablecheck import TableCheck
 from dbcheck.ports.engine import Engine, Session
 
 
@@ -110,6 +111,19 @@ class TableIdentity(Protocol):
         """
 
 
+class TableChecks(Protocol):
+    """The server can check its tables and indexes itself."""
+
+    def check_tables(
+        self, tables: Sequence[TableSpec], *, server: ServerFacts | None = None
+    ) -> TableCheck:
+        """Have all of the tables checked; never when their rows are yet to be read.
+
+        The check may mark what it finds, and the server may end itself at it.  Raise
+        ConnectionLost, OtherServer.
+        """
+
+
 class DataMark(Protocol):
     """A mark can be written into the data directory, where its own files have none."""
 
@@ -153,6 +167,11 @@ def knows_names_in_log(engine: Engine) -> TypeGuard[NamesInLog]:
 def identifies_tables(engine: Engine) -> TypeGuard[TableIdentity]:
     """Return whether *engine* has that ability."""
     return _has(engine, TableIdentity)
+
+
+def checks_tables(engine: Engine) -> TypeGuard[TableChecks]:
+    """Return whether *engine* has that ability."""
+    return _has(engine, TableChecks)
 
 
 def marks_data(engine: Engine) -> TypeGuard[DataMark]:

@@ -1,8 +1,8 @@
--- id: of the rows that the index {key} does not find, one search for each row
+-- id: of the rows that the index {key} does not find, one search for every %(stride)sth
 select t.id
   from {table} as t force index (primary)
   left join {table} as found force index ({key})
     on found.epoch = t.epoch and found.session = t.session and found.part = t.part
- where found.id is null or found.id <> t.id
+ where mod(t.id, %(stride)s) = 0 and (found.id is null or found.id <> t.id)
  order by t.id
  limit 100000;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import secrets
 from collections.abc import Callable, Iterator
@@ -83,7 +84,12 @@ class Least:
         text = statement.replace("CHANGE-ME", self.password)
         text = text.replace("dbcheck@'%'", f"{ACCOUNT}@'%'")
         text = text.replace("role dbcheck", f"role {ACCOUNT}")
-        self.execute(re.sub("(to|from) dbcheck;", rf"\1 {ACCOUNT};", text))
+        text = re.sub("(to|from) dbcheck;", rf"\1 {ACCOUNT};", text)
+        if "extension" in text or "function" in text:
+            with contextlib.closing(connect(self.server, "dbcheck")) as connection:
+                connection.cursor().execute(text)
+        else:
+            self.execute(text)
 
     def engine(self) -> Engine:
         return open_engine(self.url.render_as_string(), self.password)

@@ -1,8 +1,9 @@
 """Damage to the pages of an InnoDB index that no checksum shows.
 
-storage/innobase/include/page0types.h, rem0rec.h: behind the header of 38 bytes a page
-has its level at 64 and its index at 66; the first record, infimum, is at 99; the two
-bytes before a record lead to the next one, and the fifth has the mark of a deleted one.
+storage/innobase/include/page0types.h, rem0rec.h: a page has the number of its
+records at 54, its level at 64 and its index at 66; the first record, infimum, is at 99;
+the two bytes before a record lead to the next one, and the fifth has the mark of a
+deleted one.
 """
 
 from __future__ import annotations
@@ -12,23 +13,22 @@ from pathlib import Path
 
 from tests.findings.innodb_pages import INDEX, Page, overwrite, pages, sealed
 
-_LEVEL_AT, _INDEX_AT = 64, 66
+_RECORDS_AT, _LEVEL_AT, _INDEX_AT = 54, 64, 66
 _INFIMUM, _SUPREMUM = 99, 112
 _INFO_BEFORE, _NEXT_BEFORE = 5, 2
 _DELETED = 0x20
-_PREVIOUS_AT = 8
-_NONE = 0xFFFFFFFF
 
 
-def leaves(file: Path, *, last: bool) -> list[Page]:
-    """Return the leaves of a table's first index, or of its last one."""
+def _indexes(file: Path, level: int) -> list[list[Page]]:
+    """Return the pages of that level, for each index; the table's own is the first."""
     found: dict[int, list[Page]] = {}
     for page in pages(file):
-        (level,) = struct.unpack_from(">H", page.content, _LEVEL_AT)
-        (index,) = struct.unpack_from(">Q", page.content, _INDEX_AT)
-        if page.kind == INDEX and level == 0:
-            found.setdefault(index, []).append(page)
-    return found[max(found) if last else min(found)]
+        if page.kind == INDEX:
+            (index,) = struct.unpack_from(">Q", page.content, _INDEX_AT)
+            (own,) = struct.unpack_from(">H", page.content, _LEVEL_AT)
+            if own == level:
+                found.setdefault(index, []).append(page)
+    return [found[index] for index in sorted(found)]
 
 
 def delete_records(file: Path, *, full: bool, most: int) -> int:
@@ -37,7 +37,7 @@ def delete_records(file: Path, *, full: bool, most: int) -> int:
     full: see sealed().
     """
     marked = 0
-    for page in leaves(file, last=True):
+    for page in _indexes(file, 0)[-1]:
         content = bytearray(page.content)
         at = _next(content, _INFIMUM)
         while at != _SUPREMUM and marked < most:
@@ -49,19 +49,31 @@ def delete_records(file: Path, *, full: bool, most: int) -> int:
     return marked
 
 
-def break_link(file: Path, *, full: bool) -> None:
-    """Have a leaf of the table itself name another one before it than the one there is.
+def move_boundary(file: Path, *, full: bool) -> None:
+    """Have the table's root lead to its last leaf only for ids above the leaf's first.
 
-    Whoever reads forwards does not follow that link.
+    Whoever reads one leaf after the other does not notice; a search for that id does.
     """
-    page = next(page for page in leaves(file, last=False) if _previous(page) != _NONE)
-    content = bytearray(page.content)
-    struct.pack_into(">I", content, _PREVIOUS_AT, page.number)
-    overwrite(file, page.slot, sealed(bytes(content), full=full))
+    (root,) = _indexes(file, 1)[0]
+    content = bytearray(root.content)
+    at = _next(content, _INFIMUM)
+    while (following := _next(content, at)) != _SUPREMUM:
+        at = following
+    (first,) = struct.unpack_from(">Q", content, at)
+    struct.pack_into(">Q", content, at, first + 1)
+    overwrite(file, root.slot, sealed(bytes(content), full=full))
 
 
-def _previous(page: Page) -> int:
-    return int(struct.unpack_from(">I", page.content, _PREVIOUS_AT)[0])
+def miscount(file: Path, *, full: bool) -> None:
+    """Have the table's leaves say that they have one record more than they have.
+
+    No reading of rows looks at that number.
+    """
+    for page in _indexes(file, 0)[0]:
+        content = bytearray(page.content)
+        (count,) = struct.unpack_from(">H", content, _RECORDS_AT)
+        struct.pack_into(">H", content, _RECORDS_AT, count + 1)
+        overwrite(file, page.slot, sealed(bytes(content), full=full))
 
 
 def _next(content: bytearray, at: int) -> int:

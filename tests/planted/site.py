@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import subprocess
 import tempfile
@@ -194,6 +195,22 @@ class Site:
             (started.run.path / "manifest.json").write_bytes(stored.to_bytes(manifest))
             started = replace(started, manifest=manifest)
         return finish_cycle(rig, started)
+
+
+def spoil(site: Site, name: str, change: Callable[[Path], None]) -> None:
+    """Change the file of a relation where no checksum shows it."""
+    ((path,),) = site.execute(f"select pg_relation_filepath('dbcheck.{name}')")
+    site.server.stop()
+    for step in ("--disable", "--enable"):
+        subprocess.run(
+            [str(site.server.find("pg_checksums")), "-D", str(site.server.data), step],
+            check=True,
+            capture_output=True,
+            user=site.server.accounts[0] if os.geteuid() == 0 else None,
+        )
+        if step == "--disable":
+            change(site.server.data / str(path))
+    site.server.start()
 
 
 def copy_folder(source: Path, copy: Path) -> None:

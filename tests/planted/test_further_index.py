@@ -1,4 +1,4 @@
-"""A further index that lost rows, over a table that is whole."""
+"""Indexes that lost rows, over a table that is whole."""
 
 from __future__ import annotations
 
@@ -9,13 +9,16 @@ from pathlib import Path
 
 import pytest
 
+from dbcheck.campaign import observable
 from dbcheck.campaign.outcome import Outcome
-from dbcheck.core.table import ITEM, REGISTER, TableSpec
+from dbcheck.core.table import ITEM, LEDGER, REGISTER, TableSpec
+from dbcheck.core.tablecheck import CheckOutcome
 from dbcheck.core.workload import Workload
+from dbcheck.errors import EngineError
 from dbcheck.judge.result import to_values
 from dbcheck.workload import load
-from tests.kit.innodb_index import delete_records
-from tests.kit.rigs import ENGINES
+from tests.kit.innodb_index import delete_records, move_boundary
+from tests.kit.rigs import ENGINES, quick
 from tests.kit.waiting import wait_until
 from tests.planted.fault import FAIL, engines
 from tests.planted.site import Site
@@ -27,7 +30,7 @@ KEYS = {REGISTER: "epoch, session, part", ITEM: "epoch, session, seq, part"}
 
 
 def changed_between(
-    site: Site, table: TableSpec, change: Callable[[], object]
+    site: Site, change: Callable[[], object], workload: Workload
 ) -> Outcome:
     """Run a cycle whose server starts, is stopped, and starts after a change."""
 
@@ -40,7 +43,7 @@ def changed_between(
         change()
         site.server.start()
 
-    return site.cycle(restore=restore, workload=writing_to(table))
+    return site.cycle(restore=restore, workload=workload)
 
 
 def writing_to(table: TableSpec) -> Workload:
@@ -74,7 +77,7 @@ def deleted_entries(site: Site, table: TableSpec) -> None:
 @engines("own_site", *ENGINES)
 def test_an_index_that_lost_rows_fails(site: Site, table: TableSpec) -> None:
     plant = smaller_index if site.name == "postgresql" else deleted_entries
-    outcome = changed_between(site, table, lambda: plant(site, table))
+    outcome = changed_between(site, lambda: plant(site, table), writing_to(table))
     assert outcome.verdict is FAIL, outcome.judgement
     assert outcome.found is not None
     assert outcome.found.kept == outcome.found.confirmed
@@ -84,6 +87,29 @@ def test_an_index_that_lost_rows_fails(site: Site, table: TableSpec) -> None:
     listed = (outcome.run.path / "losses.csv").read_text().splitlines()[1:]
     assert len(listed) == LOST
     assert all(line.startswith("index-mismatch,,,") for line in listed)
+    check = observable.check_tables(site.rig.site.writer.engine, (LEDGER, table))
+    assert check is not None
+    assert check.outcome is CheckOutcome.INDEX, check
+    if site.name == "postgresql":
+        site.execute("drop index dbcheck.fewer")
+    with pytest.raises(EngineError, match="damaged already|_key is corrupted"):
+        site.cycle(workload=writing_to(table))
+
+
+@engines("own_site", "mariadb", "mysql")
+def test_a_row_that_no_search_finds_fails(site: Site) -> None:
+    """Each row is on its leaf; the page above leads to another leaf for one."""
+
+    def plant() -> None:
+        site.server.stop()
+        file = site.server.data / "dbcheck" / "ledger.ibd"
+        move_boundary(file, full=site.name == "mariadb")
+
+    outcome = changed_between(site, plant, replace(quick(), rate=800.0))
+    assert outcome.verdict is FAIL, outcome.judgement
+    assert to_values(outcome.result)["losses"] == {"index-mismatch": 1}
+    (reason,) = outcome.judgement.reasons
+    assert "index-mismatch: the primary key of ledger does not find 1 rows" in reason
 
 
 @engines("own_site", *ENGINES)

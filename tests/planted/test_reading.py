@@ -6,7 +6,6 @@ import contextlib
 import os
 import signal
 import struct
-import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -24,7 +23,7 @@ from dbcheck.ports.engine import Engine
 from tests.kit.server_logs import PAGE_BYTES
 from tests.kit.waiting import wait_until
 from tests.planted.fault import engines
-from tests.planted.site import Site
+from tests.planted.site import Site, spoil
 
 pytestmark = pytest.mark.planted
 
@@ -52,22 +51,6 @@ def items_behind(index: Path) -> None:
         for at in range(24, lower, 4):
             struct.pack_into("<I", pages, page + at, BEHIND)
     index.write_bytes(pages)
-
-
-def spoil(site: Site, name: str, change: Callable[[Path], None]) -> None:
-    """Change the file of a relation where no checksum shows it."""
-    ((path,),) = site.execute(f"select pg_relation_filepath('dbcheck.{name}')")
-    site.server.stop()
-    for step in ("--disable", "--enable"):
-        subprocess.run(
-            [str(site.server.find("pg_checksums")), "-D", str(site.server.data), step],
-            check=True,
-            capture_output=True,
-            user=site.server.accounts[0] if os.geteuid() == 0 else None,
-        )
-        if step == "--disable":
-            change(site.server.data / str(path))
-    site.server.start()
 
 
 def crashing(

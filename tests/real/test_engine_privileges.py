@@ -14,6 +14,7 @@ from dbcheck.core.plans.insert import INSERT, InsertPlan
 from dbcheck.core.plans.registry import statements_of, tables_of
 from dbcheck.core.schedule import Schedule
 from dbcheck.core.table import LEDGER
+from dbcheck.core.tablecheck import CheckOutcome
 from dbcheck.engines.registry import open_engine
 from dbcheck.errors import EngineError
 from dbcheck.load.commit import commit
@@ -58,12 +59,20 @@ def test_the_documented_account_is_enough(least: Least) -> None:
     assert observable.checkpoint(engine)
     if least.server.name == "postgresql":
         assert facts.unreadable.keys() == {"data_directory"}
+        check = observable.check_tables(engine, (LEDGER,))
+        assert check is not None
+        assert check.outcome is CheckOutcome.NOT_DONE
+        assert "as a superuser run: create extension amcheck;" in check.reason
         has_role = int(facts.version.split(".")[0]) >= CHECKPOINT_ROLE
         for statement in statements("postgresql", optional=True):
             if has_role or "pg_checkpoint" not in statement:
                 least.run(statement)
         assert bool(observable.checkpoint(least.engine())) is not has_role
         assert "data_directory" in least.engine().facts().identity
+        check = observable.check_tables(engine, (LEDGER,))
+        assert check is not None
+        assert check.outcome is CheckOutcome.SOUND
+        assert "nothing wrong with the indexes and pages of ledger" in check.reason
     if least.server.name == "mysql":
         assert observable.logged(engine, 0) is None
         for statement in statements("mysql", optional=True):

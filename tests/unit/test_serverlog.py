@@ -10,6 +10,10 @@ from dbcheck.core.target import LogTail
 from dbcheck.hosts.host import LOG_BYTES_MAX
 from dbcheck.judge import serverlog
 from dbcheck.judge.item import Item, ItemId, Standing
+from tests.kit.cases import case
+
+START = "LOG:  starting PostgreSQL 15.18 on x86_64-pc-linux-gnu\n"
+DAMAGE = "ERROR:  invalid page in block 3 of relation base/5/16390\n"
 
 
 def told(text: str) -> Item:
@@ -213,3 +217,22 @@ def test_a_line_of_names_is_searched_in_no_time() -> None:
     item = told("mysqld" * (LOG_BYTES_MAX // 6))
     assert item.standing is Standing.NOT_OBSERVABLE
     assert time.process_time() - began_s < 5
+
+
+@pytest.mark.parametrize(
+    ("log", "shown"),
+    [
+        pytest.param(f"{DAMAGE}{START}", False, id="before the start"),
+        pytest.param(f"{START}{DAMAGE}", True, id="since the start"),
+        pytest.param(START, False, id="none"),
+        pytest.param(DAMAGE, False, id="the start is not in it"),
+    ],
+)
+def test_damage_that_the_log_names_is_reported_and_decides_nothing(
+    log: str, shown: bool
+) -> None:
+    item = serverlog.complaints(case(after={"log": log}))
+    assert (item is not None) == shown
+    if item is not None:
+        assert (item.standing, item.required) == (Standing.ABSENT, False)
+        assert "invalid page in block 3" in item.reason

@@ -7,6 +7,7 @@ import pytest
 from dbcheck.core.startlog import (
     StartOutcome,
     before_starts,
+    complaints,
     crash_of,
     damage,
     damage_that_ended,
@@ -369,3 +370,35 @@ def test_what_came_before_the_first_start() -> None:
     shut = f"{PG}LOG:  database system is shut down\n"
     assert "is shut down" in before_starts(shut + PG_WAL)
     assert "is shut down" not in before_starts(PG_WAL)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        pytest.param(
+            f"{PG}WARNING:  page verification failed, calculated checksum 1 but"
+            f" expected 2\n{PG}ERROR:  invalid page in block 3 of relation"
+            " base/5/16390\n",
+            (
+                "WARNING:  page verification failed, calculated checksum 1 but"
+                " expected 2",
+                "ERROR:  invalid page in block 3 of relation base/5/16390",
+            ),
+            id="PostgreSQL",
+        ),
+        pytest.param(
+            MARIA_APP,
+            ("[ERROR] InnoDB: Index `i` of table `app`.`t` is corrupted",),
+            id="MariaDB",
+        ),
+        pytest.param(
+            f"{MARIA}[ERROR] mariadbd: Table './app/t' is marked as crashed; corrupt\n",
+            (),
+            id="MyISAM",
+        ),
+        pytest.param(f"{PG}LOG:  checksums are off\n", (), id="no complaint"),
+        pytest.param(f"{PG}ERROR:  division by zero\n", (), id="another error"),
+    ],
+)
+def test_complaints(text: str, shown: tuple[str, ...]) -> None:
+    assert complaints(text) == shown

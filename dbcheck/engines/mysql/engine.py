@@ -15,9 +15,11 @@ from dbcheck.core.places import Place, numbered
 from dbcheck.core.server import LogPosition, ServerFacts
 from dbcheck.core.survivors import RowBatch
 from dbcheck.core.table import TABLES, TableFacts, TableSpec
+from dbcheck.core.tablecheck import TableCheck
 from dbcheck.engines.link import SCAN_S
 from dbcheck.engines.mysql import canary as mysql_canary
 from dbcheck.engines.mysql import identity as mysql_identity
+from dbcheck.engines.mysql import tablecheck
 from dbcheck.engines.mysql.canary import HeldRow
 from dbcheck.engines.mysql.check import (
     product,
@@ -353,6 +355,13 @@ class MysqlEngine:
         """Stream every row of the tables in one read-only transaction, in batches."""
         with self._open(self._database) as link:
             yield from link.stream(tables, server)
+
+    def check_tables(
+        self, tables: Sequence[TableSpec], *, server: ServerFacts | None = None
+    ) -> TableCheck:
+        """Run CHECK TABLE."""
+        with self._open(self._database, server=server) as link:
+            return tablecheck.check(link, tables)
 
     def drop(self) -> list[str]:
         """Drop what dbcheck created here; return the names.  The database stays."""

@@ -1,59 +1,87 @@
-"""Does a further index know the same rows as the table?
+"""Do the indexes know the same rows as the table?
 
-InnoDB's table is its clustered index, the primary key.  Another index bears copies of
-its columns and the primary key (MySQL 8.4 manual, 17.6.2.1), and a query that goes
-through it finds only what it holds.  So, once the table was read, in the same snapshot:
-the whole index is read, which holds all that is asked, and each row is looked up in it,
-which leads through its inner pages.
+InnoDB's table is its clustered index, the primary key.  Reading all rows leads from
+leaf to leaf, a search for one of them through its inner pages.  Another index bears
+copies of its columns and the primary key (MySQL 8.4 manual, 17.6.2.1), and a query that
+goes through it finds only what it holds.  So, once the table was read, in the same
+snapshot: the other index is read whole, and every n-th row is searched in both.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from dbcheck.core.table import TableSpec
 from dbcheck.engines.indexes import require_agreement
 from dbcheck.engines.link import SCAN_S, require_all
-from dbcheck.engines.rowsread import RowsRead
+from dbcheck.engines.rowsread import LOOKUPS_MAX
 from dbcheck.errors import EngineError, IndexDamaged, TableLost
 
 if TYPE_CHECKING:
     from dbcheck.engines.mysql.link import MysqlLink
 
+_PRIMARY = "PRIMARY"
 
-def require_index(link: MysqlLink, spec: TableSpec, read: RowsRead) -> None:
-    """Raise IndexDamaged if the further index disagrees with the rows that were read.
 
-    link: in the transaction that read them.  Raise EngineError if the server does not
-    use that index for an answer.
+def require_indexes(
+    link: MysqlLink, spec: TableSpec, count: int, key_digest: int | None = None
+) -> None:
+    """Raise IndexDamaged if an index disagrees with the rows of the table.
+
+    link: in the transaction that read them.  count: how many they are.
+    key_digest: see RowsRead; None if it is not known.
+    Raise EngineError if the server does not use an index for its answer, or finds other
+    rows in the table than were read.
     """
-    if not spec.key:
-        return
-    index = f"the index {spec.key} of {spec.name}"
-    count, lookup = f"count_key_{spec.name}", f"lookup_key_{spec.name}"
+    lost = _not_found(link, _PRIMARY, f"lookup_{spec.name}", count)
+    name = f"the primary key of {spec.name}"
+    require_agreement(name, count, count, lost, same=True)
+    if spec.key:
+        _require_key(link, spec, count, key_digest)
+
+
+def _require_key(
+    link: MysqlLink, spec: TableSpec, count: int, key_digest: int | None
+) -> None:
+    name, statement = f"the index {spec.key} of {spec.name}", f"count_key_{spec.name}"
     try:
-        _require_plan(link, count, spec.key)
-        _require_plan(link, lookup, spec.key)
-        ((counted, digest),) = link.rows(count, answer_s=SCAN_S)
-        lost = tuple(row_id for (row_id,) in link.rows(lookup, answer_s=SCAN_S))
+        _require_plan(link, statement, spec.key)
+        ((counted, digest),) = link.rows(statement, answer_s=SCAN_S)
+        lost = _not_found(link, spec.key, f"lookup_key_{spec.name}", count)
     except TableLost as error:
-        _require_table(link, spec, read)
-        raise IndexDamaged(f"cannot read {index}: {error}", 1) from error
-    if counted != read.count or lost:
-        _require_table(link, spec, read)
-    require_agreement(
-        index, counted, read.count, lost, same=int(digest) == read.key_digest
-    )
+        _require_table(link, spec, count)
+        raise IndexDamaged(f"cannot read {name}: {error}", 1) from error
+    if counted != count or lost:
+        _require_table(link, spec, count)
+    same = key_digest is None or int(digest) == key_digest
+    require_agreement(name, counted, count, lost, same=same)
 
 
-def _require_plan(link: MysqlLink, statement: str, key: str) -> None:
+def _not_found(
+    link: MysqlLink, index: str, statement: str, count: int
+) -> tuple[int, ...]:
+    """Return the ids of rows that a search in the index does not find."""
+    parameters = {"stride": max(1, count // LOOKUPS_MAX)}
+    _require_plan(link, statement, index, parameters)
+    rows = link.rows(statement, parameters, answer_s=SCAN_S)
+    return tuple(row_id for (row_id,) in rows)
+
+
+def _require_plan(
+    link: MysqlLink,
+    statement: str,
+    index: str,
+    parameters: Mapping[str, object] | None = None,
+) -> None:
     """Raise EngineError unless the statement reads that index, and it alone answers."""
-    plan = link.plan(statement)[-1]  # of several tables the last is the one looked up
-    if plan["key"] != key or "Using index" not in str(plan["Extra"]):
-        raise EngineError(f"the server does not use {key} for {statement}: {plan}")
+    # Of two tables the last is the one that is searched.
+    *_, plan = link.plan(statement, parameters)
+    if plan["key"] != index or "Using index" not in str(plan["Extra"]):
+        raise EngineError(f"the server does not use {index} for {statement}: {plan}")
 
 
-def _require_table(link: MysqlLink, spec: TableSpec, read: RowsRead) -> None:
+def _require_table(link: MysqlLink, spec: TableSpec, count: int) -> None:
     """Raise EngineError unless the server still finds in the table what was read."""
     ((counted,),) = link.rows(f"count_{spec.name}", answer_s=SCAN_S)
-    require_all(spec.name, read.count, counted)
+    require_all(spec.name, count, counted)

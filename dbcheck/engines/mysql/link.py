@@ -35,7 +35,7 @@ from dbcheck.engines.mysql.connection import (
     Unverified,
     readable,
 )
-from dbcheck.engines.mysql.index import require_index
+from dbcheck.engines.mysql.index import require_indexes
 from dbcheck.engines.mysql.rows import Layout, RowReader
 from dbcheck.engines.mysql.settings import (
     SESSION,
@@ -153,12 +153,14 @@ class MysqlLink(Link):
         with self._guard(statement, answer_s):
             return self._execute(sql(FAMILY, statement), parameters)
 
-    def plan(self, statement: str) -> list[dict[str, Any]]:
+    def plan(
+        self, statement: str, parameters: Mapping[str, object] | None = None
+    ) -> list[dict[str, Any]]:
         """Return how the server would run the statement: a line for each table."""
         text = f"explain format=traditional {sql(FAMILY, statement)}"
         with self._guard(f"the plan of {statement}", ANSWER_S):
             cursor: Any = self.connection.cursor()
-            cursor.execute(text)
+            cursor.execute(text, parameters or ())
             names = cursor.column_names
             return [dict(zip(names, line, strict=True)) for line in cursor.fetchall()]
 
@@ -179,8 +181,8 @@ class MysqlLink(Link):
         server: raise OtherServer if, in that transaction, another one answers.
         The driver takes ten times as long to make objects of a row as the server takes
         to send it, so its socket is read here.  Raise EngineError if the server counts
-        more rows, or fewer, and IndexDamaged, after the last row, if a table's further
-        index disagrees with it.
+        more rows, or fewer, and IndexDamaged, after the last row, if one of a table's
+        indexes disagrees with it.
         """
         self.rows("snapshot")
         if server is not None:
@@ -191,7 +193,7 @@ class MysqlLink(Link):
                 rows.add(batch.records)
                 yield table, batch
         for table, rows in read.items():
-            require_index(self, table, rows)
+            require_indexes(self, table, rows.count, rows.key_digest)
 
     def _rows_of(self, table: TableSpec) -> Iterator[RowBatch]:
         statement = f"survivors_{table.name}"

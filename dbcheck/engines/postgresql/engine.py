@@ -16,7 +16,9 @@ from dbcheck.core.places import Place, numbered
 from dbcheck.core.server import LogPosition, ServerFacts
 from dbcheck.core.survivors import RowBatch
 from dbcheck.core.table import TableFacts, TableSpec
+from dbcheck.core.tablecheck import TableCheck
 from dbcheck.engines.link import SCAN_S
+from dbcheck.engines.postgresql import amcheck
 from dbcheck.engines.postgresql.check import (
     require_privileges,
     require_server,
@@ -143,7 +145,9 @@ class PostgresqlEngine:
         self, tables: Sequence[TableSpec], *, server: ServerFacts | None = None
     ) -> dict[str, TableFacts]:
         with self._open(server=server) as link:
-            return {table.name: _prepared(link, table) for table in tables}
+            prepared = {table.name: _prepared(link, table) for table in tables}
+            amcheck.create(link)
+            return prepared
 
     def table_identity(
         self, table: TableSpec, *, server: ServerFacts | None = None
@@ -244,11 +248,20 @@ class PostgresqlEngine:
         with self._open() as link:
             yield from link.stream(tables, server)
 
+    def check_tables(
+        self, tables: Sequence[TableSpec], *, server: ServerFacts | None = None
+    ) -> TableCheck:
+        """Run amcheck's functions, where the account may."""
+        with self._open(server=server) as link:
+            return amcheck.check(link, tables)
+
     def drop(self) -> list[str]:
         with self._open() as link:
             names = [name for (name,) in link.rows("present")]
             for name in names:
                 link.rows(f"drop_{name.removeprefix(_SCHEMA)}")
+            if amcheck.drop(link):
+                names.append("dbcheck.amcheck")
             if link.rows("empty_schema"):
                 link.rows("drop_schema")
                 names.append("dbcheck")

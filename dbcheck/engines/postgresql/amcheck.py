@@ -1,0 +1,98 @@
+"""PostgreSQL's own check of tables and indexes: the extension amcheck.
+
+"No error concerning corruption raised by amcheck should ever be a false positive"
+(PostgreSQL 17 manual, F.1.3).  bt_index_check() compares the order within and between
+the pages of an index and, with heapallindexed, looks for an entry of each row.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+
+from dbcheck.core.table import TableSpec
+from dbcheck.core.tablecheck import CheckOutcome, TableCheck
+from dbcheck.engines.link import SCAN_S
+from dbcheck.engines.postgresql.link import PostgresqlLink
+from dbcheck.errors import EngineError, TableLost
+
+_SCHEMA = "dbcheck"
+
+
+def create(link: PostgresqlLink) -> None:
+    """Create the extension in dbcheck's schema, if it is nowhere and that is allowed.
+
+    It is not trusted, so only a superuser may (manual 17, F.1).  If it fails, there is
+    no such check, as check() says.
+    """
+    installed, available, superuser, *_ = link.row("amcheck")
+    if not installed and available and superuser:
+        with contextlib.suppress(EngineError):
+            link.rows("create_amcheck")
+
+
+def drop(link: PostgresqlLink) -> bool:
+    """Drop the extension if create() may have made it; return whether it did."""
+    schema, _, superuser, *_ = link.row("amcheck")
+    if schema != _SCHEMA or not superuser:
+        return False
+    link.rows("drop_amcheck")
+    return True
+
+
+def check(link: PostgresqlLink, tables: Sequence[TableSpec]) -> TableCheck:
+    """Check every index of the tables, then the tables; stop at the first complaint."""
+    if lacking := _lacking(link):
+        return TableCheck(CheckOutcome.NOT_DONE, lacking)
+    schema, *_, may_check_table, checksums, failures = link.row("amcheck")
+    # Its functions may be in any schema; pg_catalog comes first all the same.
+    link.fix({"search_path": f"pg_catalog, {schema}"})
+    names = ", ".join(table.name for table in tables)
+    for table in tables:
+        try:
+            link.rows(f"check_indexes_{table.name}", answer_s=SCAN_S)
+        except TableLost as error:
+            if error.missing:
+                raise
+            return TableCheck(CheckOutcome.INDEX, str(error))
+    done = "the indexes" if not may_check_table else "the indexes and pages"
+    if may_check_table:
+        for table in tables:
+            if found := link.rows(f"check_pages_{table.name}", answer_s=SCAN_S):
+                page, item, message = found[0]
+                where = f"dbcheck.{table.name}, page {page}, item {item}"
+                text = f"verify_heapam() finds in {where}: {message}"
+                return TableCheck(CheckOutcome.TABLE, text)
+    text = f"amcheck finds nothing wrong with {done} of {names}; "
+    return TableCheck(CheckOutcome.SOUND, text + _checksums(checksums, failures))
+
+
+def _lacking(link: PostgresqlLink) -> str:
+    """Return why indexes cannot be checked, and what changes that; "" if they can."""
+    installed, available, _, account, may_check_index, *_ = link.row("amcheck")
+    if not available and not installed:
+        return (
+            "the extension amcheck is not installed on the server: install its contrib"
+            " package, which on Debian is part of the server's"
+        )
+    if not installed:
+        return (
+            "the extension amcheck is not in this database; as a superuser run: create"
+            " extension amcheck; grant execute on function bt_index_check(regclass,"
+            f" boolean) to {account};"
+        )
+    if not may_check_index:
+        return (
+            f"the account {account} may not use amcheck; run: grant execute on function"
+            f" {installed}.bt_index_check(regclass, boolean) to {account};"
+        )
+    return ""
+
+
+def _checksums(checksums: str, failures: int | None) -> str:
+    """Return what is known of page checksums: each page that is read is verified."""
+    if checksums != "on":
+        return "page checksums are off"
+    if failures:
+        return f"page checksums are on, and {failures:,} pages of this database failed"
+    return "page checksums are on, and no page of this database is known to fail"

@@ -1,0 +1,27 @@
+"""What the server's own check of the tables means, once their rows were read."""
+
+from __future__ import annotations
+
+from dbcheck.core.tablecheck import CheckOutcome
+from dbcheck.judge.case import Case
+from dbcheck.judge.item import Item, ItemId, Standing
+
+# What it says of an index is a loss of its own (AfterRecord.index).  Of the table
+# itself every row was read and compared: that the server complains about it all the
+# same costs the PASS, and proves no loss.
+_STANDINGS = {
+    CheckOutcome.SOUND: (Standing.PRESENT, False),
+    CheckOutcome.INDEX: (Standing.CONTRADICTED, True),
+    CheckOutcome.TABLE: (Standing.CONTRADICTED, True),
+    CheckOutcome.BROKE_OFF: (Standing.ABSENT, True),
+    CheckOutcome.NOT_DONE: (Standing.NOT_OBSERVABLE, False),
+}
+
+
+def table_check(case: Case) -> Item | None:
+    """Say what the check showed; None of a run in which there was none."""
+    check = case.after.check
+    if check is None:
+        return None
+    standing, required = _STANDINGS[check.outcome]
+    return Item(ItemId.TABLE_CHECK, standing, check.reason, required)

@@ -1,0 +1,2 @@
+-- Refused by the server if anything depends on it.
+drop extension amcheck;
