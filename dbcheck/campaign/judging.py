@@ -60,5 +60,6 @@ def _fate(run: RunFolder, logs: StoredLogs, case: Case) -> Reconciliation:
             case.manifest.tables,
             Claim(load.sent, load.acked) if load else None,
             case.manifest.window_acks,
+            case.after.left_over,
         )
     )

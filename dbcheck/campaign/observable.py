@@ -77,6 +77,33 @@ def check_tables(
     return engine.check_tables(tables, server=server)
 
 
+def require_two_phase(engine: Engine, transactions: int, *, weak: bool) -> None:
+    """Raise EngineError if so many transactions cannot be prepared at once.
+
+    weak: for a control.  Those that an earlier run left prepared are rolled back first.
+    """
+    if not abilities.commits_in_two_phases(engine):
+        raise UsageError(
+            f"dbcheck cannot prepare transactions on {engine.target}",
+            hint="Run another workload.",
+        )
+    for name in engine.prepared():
+        engine.decide(name, commit=False)
+    engine.require_two_phase(transactions, weak=weak)
+
+
+def prepared(engine: Engine, server: ServerFacts) -> tuple[str, ...]:
+    """Return the names of dbcheck's transactions that are prepared."""
+    assert abilities.commits_in_two_phases(engine)  # the preflight refused the others
+    return engine.prepared(server=server)
+
+
+def decide(engine: Engine, name: str, server: ServerFacts, *, commit: bool) -> None:
+    """Commit one of them, or roll it back; raise EngineError."""
+    assert abilities.commits_in_two_phases(engine)
+    engine.decide(name, commit=commit, server=server)
+
+
 def data_mark(engine: Engine) -> Callable[[], str]:
     """Return what writes a mark into the data directory; see DataMark.mark_data()."""
     return engine.mark_data if abilities.marks_data(engine) else lambda: ""

@@ -25,6 +25,7 @@ from dbcheck.core.held import HeldCanary
 from dbcheck.core.history import PREFLIGHT_SESSION, Ack, Row
 from dbcheck.core.moments import Moment
 from dbcheck.core.operation import Operation
+from dbcheck.core.plans.kinds import PlanKind
 from dbcheck.core.plans.plan import Plan
 from dbcheck.core.plans.registry import statements_of, tables_of
 from dbcheck.core.records import Manifest, NodeBefore
@@ -84,13 +85,7 @@ def preflight(
     interrupt.require_none()
     engine = rig.site.writer.engine
     rig.listener.phase("preflight", f"{engine.target} and {rig.witness.url}")
-    observable.check(engine, statements_of(workload), weak=control)
-    if known.identity:
-        known.require_same(engine.target, engine.facts())
-    witness = rig.witness.facts()
-    if not rig.lab:
-        for node in rig.site.nodes.values():
-            require_independent(node.engine.target, rig.witness.kind, witness)
+    witness = _require_fit(rig, workload, known, control=control)
     if text := observable.restore_durability(engine):
         rig.listener.phase("control", text)
     canaries: dict[str, HostCanaries] = {}
@@ -157,6 +152,23 @@ def _new_run(rig: Rig, manifest: Manifest) -> RunFolder:
         text = f"the key of this run is stored only in its folder: {error}"
         rig.listener.phase("preflight", text)
     return run
+
+
+def _require_fit(
+    rig: Rig, workload: Workload, known: Known, *, control: bool
+) -> WitnessHostFacts:
+    """Return the witness's facts; raise unless server and witness are fit for it."""
+    engine = rig.site.writer.engine
+    observable.check(engine, statements_of(workload), weak=control)
+    if known.identity:
+        known.require_same(engine.target, engine.facts())
+    witness = rig.witness.facts()
+    if not rig.lab:
+        for node in rig.site.nodes.values():
+            require_independent(node.engine.target, rig.witness.kind, witness)
+    if workload.plan is PlanKind.TWO_PHASE:
+        observable.require_two_phase(engine, workload.sessions + 1, weak=control)
+    return witness
 
 
 def _nodes(

@@ -9,11 +9,11 @@ bring them back.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from dbcheck.campaign import observable
+from dbcheck.campaign import leftover, observable
 from dbcheck.campaign.checking import check_after
 from dbcheck.campaign.reading_log import ReadingLog
 from dbcheck.campaign.rig import Rig
@@ -22,6 +22,7 @@ from dbcheck.campaign.waiting import await_facts
 from dbcheck.core.earlier import EpochTotals
 from dbcheck.core.history import Row
 from dbcheck.core.indexloss import IndexLoss
+from dbcheck.core.leftover import LeftOver, Name
 from dbcheck.core.plans.registry import tables_of
 from dbcheck.core.records import Manifest, StoredRows
 from dbcheck.core.server import ServerFacts
@@ -73,7 +74,7 @@ class Reading:
     """What was read of a server that answers.
 
     stored: see AfterRecord.survivors.
-    canary, logged, index, failure, missing, unanswered, tables, check: as in
+    canary, logged, index, failure, missing, unanswered, tables, check, left_over: as in
              AfterRecord.
     """
 
@@ -88,6 +89,7 @@ class Reading:
         self.missing = False
         self.tables: dict[str, TableFacts] = {}
         self.check: TableCheck | None = None
+        self.left_over: tuple[LeftOver, ...] = ()
 
     def read(self, facts: ServerFacts) -> None:
         """Read the rows, and what the server reports of itself.
@@ -119,11 +121,7 @@ class Reading:
             if first:  # a crash since then would empty the canary's table as well
                 self._ask(facts)
             survivors = _Survivors(self._rig, self._run, self._manifest, facts)
-            try:
-                self.stored = survivors.store()
-            except BaseException:  # of several tables, some may have been stored
-                self.stored = nothing_read(self._run, self._manifest)
-                raise
+            self._read_rows(survivors, facts)
             self.index = survivors.index
             # After the rows: what replaced a table before they were read is seen.
             self.tables = {
@@ -154,6 +152,21 @@ class Reading:
                 return _Broken(str(error), cause.crashed)
             self.failure = f"{error}: {cause.damage}"
         return None
+
+    def _read_rows(self, survivors: _Survivors, facts: ServerFacts) -> None:
+        """Store the rows; then decide what is prepared, and look at that once more."""
+        table, engine = self._plan.prepares_in, self._rig.site.reader.engine
+        left: list[Name] = []
+        if table is not None:
+            left = leftover.listed(engine, self._manifest.epoch, facts)
+        try:
+            self.stored = survivors.store()
+        except BaseException:  # of several tables, some may have been stored
+            self.stored = nothing_read(self._run, self._manifest)
+            raise
+        if table is not None and left:
+            decided = leftover.decide(engine, left, facts)
+            self.left_over = leftover.fates(decided, survivors.again(table))
 
     def _check(self, facts: ServerFacts) -> None:
         """Have the server check the tables, last of all: it may write."""
@@ -241,7 +254,8 @@ class _Survivors:
     def store(self) -> dict[str, StoredRows]:
         """Store every row without its payload, and whole those that are different."""
         stored: dict[str, StoredRows] = {}
-        for table, own in groupby(self._batches(), key=lambda found: found[0]):
+        batches = self._batches(self._plan.tables)
+        for table, own in groupby(batches, key=lambda found: found[0]):
             stored[table.name] = self._written(table, (batch for _, batch in own))
         for table in self._plan.tables:
             if table.name not in stored:  # it has no row, and so no batch
@@ -251,9 +265,20 @@ class _Survivors:
     def _written(self, table: TableSpec, batches: Iterable[RowBatch]) -> StoredRows:
         return self._run.write_survivors(table.name, self._inspected(table, batches))
 
-    def _batches(self) -> Iterator[tuple[TableSpec, RowBatch]]:
+    def again(self, table: TableSpec) -> Iterator[Records]:
+        """Yield the rows of this run that are in *table* by now, and count all anew."""
+        inspector, totals = self._plan.inspector(table), EpochTotals()
+        self._totals[table] = totals
+        for _, batch in self._batches((table,)):
+            records, _ = inspector.inspect(batch)
+            totals.add(records)
+            yield records[records["epoch"] == self._manifest.epoch]
+
+    def _batches(
+        self, tables: Sequence[TableSpec]
+    ) -> Iterator[tuple[TableSpec, RowBatch]]:
         most, read = self._most(), 0
-        tables, engine = self._plan.tables, self._rig.site.reader.engine
+        engine = self._rig.site.reader.engine
         try:
             for table, batch in engine.survivors(tables, server=self._facts):
                 read += len(batch)

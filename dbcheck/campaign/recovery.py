@@ -82,6 +82,7 @@ def read_survivors(
         reading.tables,
         answered_us=answered_us,
         check=reading.check,
+        left_over=reading.left_over,
     )
     return _stored(run, _after_a_failure(after, failed) if failed else after)
 

@@ -29,6 +29,7 @@ _BROKEN = np.array(
             LossKind.TORN,
             LossKind.CORRUPT,
             LossKind.RESURRECTED,
+            LossKind.PREPARED,
         )
     ]
 )

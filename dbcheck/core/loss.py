@@ -29,6 +29,9 @@ class LossKind(enum.Enum):
     STALE = "stale"  # an acked update is missing: the row holds an older version
     TORN = "torn"  # one part of a transaction is present and another is not
     RESURRECTED = "resurrected"  # rolled back or deleted, and there all the same
+    PREPARED = (
+        "prepared"  # a prepared transaction is lost, or decided and still prepared
+    )
     INDEX_MISMATCH = "index-mismatch"  # present, and its index does not find it
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from dbcheck.core.acks import AckArray
+from dbcheck.core.leftover import LeftOver
 from dbcheck.core.survivors import Records
 from dbcheck.core.table import TableFacts
 
@@ -34,6 +35,7 @@ class Observed:
                  acks are then legal as far as *window_acks* and one operation in
                  flight for each session explain them.
     window_acks: most acks that could be unconfirmed at once.
+    left_over:   the run's transactions that the server still listed as prepared.
     """
 
     acks: AckStream
@@ -41,3 +43,4 @@ class Observed:
     before: Mapping[str, TableFacts]
     claim: Claim | None
     window_acks: int
+    left_over: Sequence[LeftOver] = ()

@@ -67,10 +67,32 @@ ROLLBACK_TO = Statement("rollback to savepoint", ())
 CONTROLS = (ROLLBACK, SAVEPOINT, ROLLBACK_TO)
 
 
-class Operation(msgspec.Struct, frozen=True, gc=False):
-    """One transaction of a run: number *seq*, from 1 on, of a session.
+class TwoPhase(enum.Enum):
+    """A step of a two-phase commit; its only value names the transaction, in ASCII.
 
-    Its statements, and CONTROLS among them, run in their order; a commit follows.
+    COMMIT and ROLLBACK come first in their operation, before its own transactions.
+    BEGIN commits what the operation did so far, and begins the transaction that is
+    prepared; PREPARE comes last, in the place of the operation's commit.
+    """
+
+    COMMIT = "commit prepared"
+    ROLLBACK = "rollback prepared"
+    BEGIN = "begin to prepare"
+    PREPARE = "prepare"
+
+    def of(self, name: str) -> Statement:
+        """Return the step for the transaction *name*."""
+        return Statement(self.value, (name.encode("ascii"),))
+
+
+DECISIONS = (TwoPhase.COMMIT, TwoPhase.ROLLBACK)
+
+
+class Operation(msgspec.Struct, frozen=True, gc=False):
+    """What a session has acked at once: number *seq*, from 1 on, of a session.
+
+    Its statements, and CONTROLS among them, run in their order; a commit follows.  It
+    is one transaction, or several where it has steps of a TwoPhase commit.
     """
 
     session: int

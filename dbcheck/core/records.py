@@ -14,6 +14,7 @@ from dbcheck.core.cutclass import CutClass
 from dbcheck.core.depth import Completed
 from dbcheck.core.gone import Gone
 from dbcheck.core.indexloss import IndexLoss
+from dbcheck.core.leftover import LeftOver
 from dbcheck.core.moments import Moment
 from dbcheck.core.places import Place
 from dbcheck.core.plans.plan import Plan
@@ -267,6 +268,8 @@ class AfterRecord:
             LoadRecord; None if it did not, or if that clock cannot show it.
     check:  what the server's own check of the tables showed, once all else was read;
             None if there was none.
+    left_over: the run's transactions that the server listed as prepared before the
+            rows were read, and what became of each once they were.
     """
 
     nodes: Mapping[str, NodeAfter]
@@ -282,6 +285,7 @@ class AfterRecord:
     failed_before: str = ""
     answered_us: int | None = None
     check: TableCheck | None = None
+    left_over: tuple[LeftOver, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse a record that lacks the node that was read."""

@@ -30,6 +30,7 @@ class ItemId(enum.Enum):
     SAME_SETTINGS = "same settings"
     SAME_TABLE = "same table"
     TABLE_CHECK = "check of the tables"
+    PREPARED = "prepared transactions"
     LOG_COMPLAINTS = "log without damage"
     WRITE_CACHE = "write cache"
     TIME_OFF = "time without power"

@@ -124,6 +124,27 @@ class TableChecks(Protocol):
         """
 
 
+class TwoPhaseCommits(Protocol):
+    """Transactions can be prepared, and decided over another connection."""
+
+    def require_two_phase(self, transactions: int, *, weak: bool) -> None:
+        """Raise EngineError, with the fix as hint, if so many cannot be prepared.
+
+        weak: for a control; and if none of them can be acked before it is durable.
+        """
+
+    def prepared(self, *, server: ServerFacts | None = None) -> tuple[str, ...]:
+        """Return the names of dbcheck's transactions that are prepared.
+
+        Of those that write to its tables; see core.leftover.Name.
+        """
+
+    def decide(
+        self, name: str, *, commit: bool, server: ServerFacts | None = None
+    ) -> None:
+        """Commit a prepared transaction, or roll it back; raise EngineError."""
+
+
 class DataMark(Protocol):
     """A mark can be written into the data directory, where its own files have none."""
 
@@ -172,6 +193,11 @@ def identifies_tables(engine: Engine) -> TypeGuard[TableIdentity]:
 def checks_tables(engine: Engine) -> TypeGuard[TableChecks]:
     """Return whether *engine* has that ability."""
     return _has(engine, TableChecks)
+
+
+def commits_in_two_phases(engine: Engine) -> TypeGuard[TwoPhaseCommits]:
+    """Return whether *engine* has that ability."""
+    return _has(engine, TwoPhaseCommits)
 
 
 def marks_data(engine: Engine) -> TypeGuard[DataMark]:

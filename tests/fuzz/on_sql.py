@@ -67,7 +67,7 @@ def mysql(data: bytes) -> None:
         try:
             with MysqlLink("server", wanted, _CONNECT_S) as link:
                 link.rows("answering_mysql")
-                commit(MysqlSession(link, (INSERT,)))
+                commit(MysqlSession(link, (INSERT,), "dbcheck"))
         except EngineError as error:
             assert SECRET not in str(error)
 

@@ -291,7 +291,7 @@ def test_more_rows_than_there_can_be(
     run = SimpleNamespace(load=lambda: SimpleNamespace(sent={1: sent}))
     manifest = replace(MANIFEST, tables={"ledger": TableFacts({1: before}, before)})
     parts: list[Any] = [SimpleNamespace(site=site_of(engine)), run, manifest, None]
-    batches = reading._Survivors(*parts)._batches()
+    batches = reading._Survivors(*parts)._batches((LEDGER,))
     assert len(next(batches)[1]) == most
     said = f"{target} sends more than {most} rows"
     with pytest.raises(EngineError, match=re.escape(said)):

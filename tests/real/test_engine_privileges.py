@@ -18,6 +18,7 @@ from dbcheck.core.tablecheck import CheckOutcome
 from dbcheck.engines.registry import open_engine
 from dbcheck.errors import EngineError
 from dbcheck.load.commit import commit
+from dbcheck.ports import abilities
 from dbcheck.workload import load
 from tests.kit.accounts import ACCOUNT, SECTIONS, Least, connect, statements
 from tests.kit.accounts import new_least as new_least
@@ -97,6 +98,26 @@ def test_a_plan_that_updates_needs_one_more_grant(least: Least) -> None:
         "ledger",
         "register",
     }
+
+
+@pytest.mark.parametrize("name", ["mariadb", "mysql"])
+def test_listing_prepared_transactions_takes_one_more_grant_on_mysql(
+    new_least: Callable[[str], Least], name: str
+) -> None:
+    least = new_least(name)
+    for line in statements(name):
+        least.run(line)
+    engine = least.engine()
+    assert abilities.commits_in_two_phases(engine)
+    if name == "mysql":
+        with pytest.raises(EngineError, match="cannot list prepared") as caught:
+            engine.require_two_phase(1, weak=False)
+        grant = caught.value.hint.removeprefix("Run: ").rstrip(";")
+        assert grant == "grant xa_recover_admin on *.* to 'least'@'%'"
+        documented = grant.replace("'least'", "dbcheck") + ";"
+        assert documented in statements(name, optional=True)
+        least.execute(grant)
+    engine.require_two_phase(1, weak=False)
 
 
 def test_each_grant_that_is_left_out_is_named(least: Least) -> None:

@@ -24,6 +24,7 @@ class ClassicPlan:
     tables: tuple[TableSpec, ...] = (CLASSIC,)
     statements: tuple[StatementSpec, ...] = (INSERT_ID,)
     replaces_sessions = False
+    prepares_in: TableSpec | None = None
 
     def __init__(self, schedule: Schedule) -> None:
         self._schedule = schedule

@@ -19,6 +19,7 @@ class InsertPlan:
     tables: tuple[TableSpec, ...] = (LEDGER,)
     statements: tuple[StatementSpec, ...] = (INSERT,)
     replaces_sessions = True
+    prepares_in: TableSpec | None = None
 
     def __init__(self, schedule: Schedule) -> None:
         self._schedule, self._values = schedule, schedule.values

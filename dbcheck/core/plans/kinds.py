@@ -10,5 +10,6 @@ class PlanKind(enum.Enum):
 
     INSERT = "insert"  # one row for each transaction, which names its operation
     MIXED = "mixed"  # operations of several kinds, by weight
+    TWO_PHASE = "two-phase"  # transactions that are prepared first, and then decided
     REGISTERS = "registers"  # of one: a row inserted and another updated, in two tables
     CLASSIC = "classic"  # an auto-increment id and nothing else

@@ -93,6 +93,7 @@ class MixedPlan:
     """See core.plans.plan.Plan."""
 
     replaces_sessions = True
+    prepares_in: TableSpec | None = None
 
     def __init__(self, schedule: Schedule, mix: Mix) -> None:
         """Plan operations by *mix*, which has no problem()."""

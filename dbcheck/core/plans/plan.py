@@ -21,11 +21,14 @@ class Plan(Protocol):
     statements: all that its operations use; the first of them is the INSERT of one row
                 whose id is acked, once in each operation.
     replaces_sessions: a session that broke may be replaced, under a new number.
+    prepares_in: the table that its prepared transactions write to, None if it prepares
+                none (core.operation.TwoPhase); each session has at most one at a time.
     """
 
     tables: tuple[TableSpec, ...]
     statements: tuple[StatementSpec, ...]
     replaces_sessions: bool
+    prepares_in: TableSpec | None
 
     def operation(self, session: int, seq: int) -> Operation:
         """Return the operation that *session* sends as its number *seq*, from 1 on."""

@@ -9,6 +9,7 @@ from dbcheck.core.plans.insert import INSERT, InsertPlan
 from dbcheck.core.plans.kinds import PlanKind
 from dbcheck.core.plans.mixed import MixedPlan, statements_of_mix
 from dbcheck.core.plans.plan import Plan
+from dbcheck.core.plans.twophase import TwoPhasePlan
 from dbcheck.core.schedule import Schedule
 from dbcheck.core.table import TableSpec
 from dbcheck.core.workload import Workload
@@ -30,6 +31,8 @@ def statements_of(workload: Workload) -> tuple[StatementSpec, ...]:
             return (INSERT_ID,)
         case PlanKind.MIXED | PlanKind.REGISTERS:
             return statements_of_mix(_mix(workload))
+        case PlanKind.TWO_PHASE:
+            return TwoPhasePlan.statements
 
 
 def plan_of(workload: Workload, schedule: Schedule) -> Plan:
@@ -41,6 +44,8 @@ def plan_of(workload: Workload, schedule: Schedule) -> Plan:
             return ClassicPlan(schedule)
         case PlanKind.MIXED | PlanKind.REGISTERS:
             return MixedPlan(schedule, _mix(workload))
+        case PlanKind.TWO_PHASE:
+            return TwoPhasePlan(schedule)
 
 
 def _mix(workload: Workload) -> Mix:

@@ -19,7 +19,7 @@ from dbcheck.core.tablecheck import TableCheck
 from dbcheck.engines.link import SCAN_S
 from dbcheck.engines.mysql import canary as mysql_canary
 from dbcheck.engines.mysql import identity as mysql_identity
-from dbcheck.engines.mysql import tablecheck
+from dbcheck.engines.mysql import tablecheck, twophase
 from dbcheck.engines.mysql.canary import HeldRow
 from dbcheck.engines.mysql.check import (
     product,
@@ -308,7 +308,7 @@ class MysqlEngine:
         try:
             if weak:
                 require_weak(link)
-            return MysqlSession(link, statements)
+            return MysqlSession(link, statements, self._database)
         except BaseException as error:
             link.abandon(error)
             raise
@@ -363,10 +363,27 @@ class MysqlEngine:
         with self._open(self._database, server=server) as link:
             return tablecheck.check(link, tables)
 
+    def require_two_phase(self, transactions: int, *, weak: bool) -> None:
+        """Require that the account may list them; their number has no limit."""
+        self.prepared()
+
+    def prepared(self, *, server: ServerFacts | None = None) -> tuple[str, ...]:
+        with self._open(None, server=server) as link:
+            return twophase.prepared(link, self._database)
+
+    def decide(
+        self, name: str, *, commit: bool, server: ServerFacts | None = None
+    ) -> None:
+        with self._open(None, server=server) as link:
+            twophase.decide(link, name, self._database, commit=commit)
+
     def drop(self) -> list[str]:
         """Drop what dbcheck created here; return the names.  The database stays."""
         self.restore_durability()
         with self._open(None) as link:
+            with contextlib.suppress(EngineError):  # the account may never list them
+                for name in twophase.prepared(link, self._database):
+                    twophase.decide(link, name, self._database, commit=False)
             names = [n for (n,) in link.rows("present", {"database": self._database})]
         if names:
             with self._open(self._database) as link:

@@ -16,17 +16,20 @@ from collections.abc import Mapping, Sequence
 import mysql.connector
 
 from dbcheck.core.operation import (
+    DECISIONS,
     ROLLBACK,
     ROLLBACK_TO,
     SAVEPOINT,
     Operation,
     Statement,
     StatementSpec,
+    TwoPhase,
 )
 from dbcheck.engines.deadline import deadline
 from dbcheck.engines.link import ANSWER_BYTES, ANSWER_S, ProtocolViolation
 from dbcheck.engines.mysql.connection import readable
 from dbcheck.engines.mysql.link import FAMILY, MysqlLink
+from dbcheck.engines.mysql.twophase import xid
 from dbcheck.engines.mysql.wire import (
     Execution,
     Ok,
@@ -57,15 +60,28 @@ _FAREWELLS = (1053, 1927, 3169)
 _BEGIN = b"start transaction"
 _CLIENT_ERRORS = range(2000, 3000)  # numbers of a client's library, not of a server
 
-# What is sent for each of core.operation.CONTROLS.
-_CONTROLS: Mapping[str, Sequence[bytes]] = {
-    ROLLBACK.name: (b"rollback", _BEGIN),
-    SAVEPOINT.name: (b"savepoint dbcheck",),
-    ROLLBACK_TO.name: (b"rollback to savepoint dbcheck",),
-}
-
 # How answers must be: rows that were changed, and whether a transaction is open.
-_OPEN, _CLOSED, _ONE_ROW = (0, True), (0, False), [(1, False)]
+_Answer = tuple[int, bool | None]
+_OPEN, _CLOSED = (0, True), (0, False)
+_ONE_ROW: list[_Answer] = [(1, False)]
+# A session that has prepared a transaction may have it open or not: on MariaDB it has,
+# on MySQL that is xa_detach_on_prepare (8.4 manual, 15.3.8.3).
+_PREPARED = (0, None)
+
+# What is sent for each of core.operation.CONTROLS and for each step of a TwoPhase
+# commit, whose name takes the place of %s, and how it must be answered.
+_Controls = Sequence[tuple[bytes, _Answer]]
+_CONTROLS: Mapping[str, _Controls] = {
+    ROLLBACK.name: ((b"rollback", _CLOSED), (_BEGIN, _OPEN)),
+    SAVEPOINT.name: ((b"savepoint dbcheck", _OPEN),),
+    ROLLBACK_TO.name: ((b"rollback to savepoint dbcheck", _OPEN),),
+    TwoPhase.COMMIT.value: ((b"xa commit %s", _CLOSED),),
+    TwoPhase.ROLLBACK.value: ((b"xa rollback %s", _CLOSED),),
+    TwoPhase.BEGIN.value: ((b"commit", _CLOSED), (b"xa start %s", _OPEN)),
+    TwoPhase.PREPARE.value: ((b"xa end %s", _OPEN), (b"xa prepare %s", _PREPARED)),
+}
+_DECISIONS = frozenset(step.value for step in DECISIONS)
+_PREPARE = TwoPhase.PREPARE.value
 
 _READ_BYTES = 1 << 14
 _NOT_NOW = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
@@ -79,13 +95,18 @@ class MysqlSession:
     whose autocommit is on, and half of a transaction would be committed there.
     """
 
-    def __init__(self, link: MysqlLink, statements: Sequence[StatementSpec]) -> None:
-        """Take over *link* and prepare the statements on it; raise EngineError."""
-        self.link = link
+    def __init__(
+        self, link: MysqlLink, statements: Sequence[StatementSpec], database: str
+    ) -> None:
+        """Take over *link* and prepare the statements on it; raise EngineError.
+
+        database: the one that it works in.
+        """
+        self.link, self._database = link, database
         self._waiting_for = 0  # answers to the operation in flight
         self._unsent = memoryview(b"")
         self._received = b""
-        self._expected: list[tuple[int, bool]] = []  # rows, and is a transaction open
+        self._expected: list[_Answer] = []  # rows, and is one open
         self._acked_by = statements[0].name
         self._rows = {spec.name: spec.rows for spec in statements}
         self._templates = {
@@ -138,22 +159,35 @@ class MysqlSession:
 
     def _transaction(self, statements: Sequence[Statement]) -> bytes:
         """Return the query that runs *statements* as one transaction."""
-        parts, expected = [_BEGIN], [_OPEN]
+        parts: list[bytes] = []
+        self._expected = expected = []
+        if statements[0].name in _DECISIONS:  # it cannot run in a transaction
+            first, *statements = statements
+            self._control(first, parts)
+        parts.append(_BEGIN)
+        expected.append(_OPEN)
         for statement in statements:
             name = statement.name
-            if controls := _CONTROLS.get(name):
-                parts += controls
-                # A rollback ends the transaction, and the next statement begins one.
-                expected += [_CLOSED, _OPEN] if len(controls) > 1 else [_OPEN]
+            if name in _CONTROLS:
+                self._control(statement, parts)
                 continue
             if name == self._acked_by:
                 self._id_at = len(parts)
             parts.append(self._templates[name].filled(statement.values))
             expected.append((self._rows[name], True))
-        parts.append(b"commit")
-        expected.append(_CLOSED)
-        self._expected = expected
+        if name != _PREPARE:
+            parts.append(b"commit")
+            expected.append(_CLOSED)
         return query(b";".join(parts), has_attributes=self._has_attributes)
+
+    def _control(self, statement: Statement, parts: list[bytes]) -> None:
+        for text, answer in _CONTROLS[statement.name]:
+            if b"%s" in text:
+                (named,) = statement.values
+                assert isinstance(named, bytes)
+                text = text % xid(named, self._database)
+            parts.append(text)
+            self._expected.append(answer)
 
     def flush(self) -> bool:
         """Send what is left; return True once nothing is."""
@@ -230,9 +264,12 @@ class MysqlSession:
         return CommitUnknown(text, farewell=farewell)
 
 
-def _is_committed(found: Sequence[Ok], expected: Sequence[tuple[int, bool]]) -> bool:
+def _is_committed(found: Sequence[Ok], expected: Sequence[_Answer]) -> bool:
     """Return whether each statement did what it must, and the last ended it all."""
-    return [(one.rows, one.is_open) for one in found] == expected
+    answered: list[_Answer] = [(one.rows, one.is_open) for one in found]
+    if expected[-1] is _PREPARED:
+        answered[-1] = (found[-1].rows, None)
+    return answered == expected
 
 
 def _text(spec: StatementSpec) -> bytes:

@@ -18,7 +18,7 @@ from dbcheck.core.survivors import RowBatch
 from dbcheck.core.table import TableFacts, TableSpec
 from dbcheck.core.tablecheck import TableCheck
 from dbcheck.engines.link import SCAN_S
-from dbcheck.engines.postgresql import amcheck
+from dbcheck.engines.postgresql import amcheck, twophase
 from dbcheck.engines.postgresql.check import (
     require_privileges,
     require_server,
@@ -255,8 +255,30 @@ class PostgresqlEngine:
         with self._open(server=server) as link:
             return amcheck.check(link, tables)
 
+    def require_two_phase(self, transactions: int, *, weak: bool) -> None:
+        if weak:
+            raise EngineError(
+                "no control can prepare transactions: PREPARE TRANSACTION flushes the"
+                " log whatever synchronous_commit is",
+                hint="Run the control with another workload, such as insert.",
+            )
+        with self._open() as link:
+            twophase.require_room(link, transactions)
+
+    def prepared(self, *, server: ServerFacts | None = None) -> tuple[str, ...]:
+        with self._open(server=server) as link:
+            return twophase.prepared(link)
+
+    def decide(
+        self, name: str, *, commit: bool, server: ServerFacts | None = None
+    ) -> None:
+        with self._open(server=server) as link:
+            twophase.decide(link, name, commit=commit)
+
     def drop(self) -> list[str]:
         with self._open() as link:
+            for name in twophase.prepared(link):  # it locks what is to be dropped
+                twophase.decide(link, name, commit=False)
             names = [name for (name,) in link.rows("present")]
             for name in names:
                 link.rows(f"drop_{name.removeprefix(_SCHEMA)}")

@@ -20,12 +20,14 @@ from psycopg.pq import ExecStatus, TransactionStatus
 from psycopg.pq.abc import PGresult
 
 from dbcheck.core.operation import (
+    DECISIONS,
     ROLLBACK,
     ROLLBACK_TO,
     SAVEPOINT,
     Operation,
     Statement,
     StatementSpec,
+    TwoPhase,
     Verb,
 )
 from dbcheck.core.server import ServerFacts
@@ -65,12 +67,19 @@ _TAGS = {
 }
 _TAG_OF = operator.attrgetter("command_status")
 _BEGIN, _COMMIT = b"BEGIN", b"COMMIT"
-# What is sent for each of core.operation.CONTROLS, and the tags of its answers.
+# What is sent for each of core.operation.CONTROLS and for each step of a TwoPhase
+# commit, whose name takes the place of %s, and the tags of its answers.
 _CONTROLS: Mapping[str, Sequence[tuple[bytes, bytes]]] = {
     ROLLBACK.name: ((b"ROLLBACK", b"ROLLBACK"), (_BEGIN, _BEGIN)),
     SAVEPOINT.name: ((b"SAVEPOINT dbcheck", b"SAVEPOINT"),),
     ROLLBACK_TO.name: ((b"ROLLBACK TO SAVEPOINT dbcheck", b"ROLLBACK"),),
+    TwoPhase.COMMIT.value: ((b"COMMIT PREPARED '%s'", b"COMMIT PREPARED"),),
+    TwoPhase.ROLLBACK.value: ((b"ROLLBACK PREPARED '%s'", b"ROLLBACK PREPARED"),),
+    TwoPhase.BEGIN.value: ((_COMMIT, _COMMIT), (_BEGIN, _BEGIN)),
+    TwoPhase.PREPARE.value: ((b"PREPARE TRANSACTION '%s'", b"PREPARE TRANSACTION"),),
 }
+_DECISIONS = frozenset(step.value for step in DECISIONS)
+_PREPARE = TwoPhase.PREPARE.value
 _IDLE = TransactionStatus.IDLE  # looked up once: it takes as long as a call of libpq
 _SYNC = ExecStatus.PIPELINE_SYNC
 
@@ -199,22 +208,34 @@ class PostgresqlSession:
             ) from None
 
     def _send_pipelined(self, statements: Sequence[Statement]) -> None:
-        pgconn, tags = self._pgconn, [_BEGIN]
+        pgconn = self._pgconn
+        tags: list[bytes] = []
         self._id_at = -1
+        if statements[0].name in _DECISIONS:
+            # It cannot run in a transaction, so it is the first in the pipeline.
+            first, *statements = statements
+            self._send_control(first, tags)
         pgconn.send_query_params(_BEGIN, None)
+        tags.append(_BEGIN)
         for statement in statements:
-            if controls := _CONTROLS.get(statement.name):
-                for text, tag in controls:
-                    pgconn.send_query_params(text, None)
-                    tags.append(tag)
+            if statement.name in _CONTROLS:
+                self._send_control(statement, tags)
                 continue
             prepared = self._send_statement(statement)
             if prepared.returns_id:
                 self._id_at = len(tags)
             tags.append(prepared.tag)
-        pgconn.send_query_params(_COMMIT, None)
+        if statement.name != _PREPARE:
+            pgconn.send_query_params(_COMMIT, None)
+            tags.append(_COMMIT)
         pgconn.pipeline_sync()
-        self._tags = [*tags, _COMMIT]
+        self._tags = tags
+
+    def _send_control(self, statement: Statement, tags: list[bytes]) -> None:
+        for text, tag in _CONTROLS[statement.name]:
+            sent = text % statement.values if b"%s" in text else text
+            self._pgconn.send_query_params(sent, None)
+            tags.append(tag)
 
     def _send_statement(self, statement: Statement) -> _Prepared:
         prepared = self._prepared[statement.name]

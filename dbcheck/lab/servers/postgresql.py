@@ -20,6 +20,7 @@ _SETTINGS = {
     "full_page_writes": "on",
     "shared_buffers": "64MB",
     "max_wal_size": "256MB",
+    "max_prepared_transactions": "256",
     "dynamic_shared_memory_type": "mmap",
     "listen_addresses": "127.0.0.1",
     "unix_socket_directories": "",

@@ -1,0 +1,68 @@
+"""Prepared transactions: how they are named, and those that a server still lists."""
+
+from __future__ import annotations
+
+import enum
+import re
+from dataclasses import dataclass
+from typing import NamedTuple, Self, overload
+
+from dbcheck.core.expected import Ints
+from dbcheck.core.survivors import Flags
+
+PREFIX = "dbcheck-"
+_ROLLED_BACK_EVERY = 4
+_NAME = re.compile(re.escape(PREFIX) + r"([0-9]{1,19})-([0-9]{1,6})-([0-9]{1,13})")
+
+
+class Name(NamedTuple):
+    """The operation that prepared a transaction."""
+
+    epoch: int
+    session: int
+    seq: int
+
+    @classmethod
+    def read(cls, text: str) -> Self | None:
+        """Return the operation that named a transaction so; None if none did."""
+        found = _NAME.fullmatch(text)
+        return cls(*map(int, found.groups())) if found else None
+
+    def __str__(self) -> str:
+        return f"{PREFIX}{self.epoch}-{self.session}-{self.seq}"
+
+
+@overload
+def is_committed(seq: int) -> bool: ...
+@overload
+def is_committed(seq: Ints) -> Flags: ...
+def is_committed(seq: int | Ints) -> bool | Flags:
+    """Return whether the transaction of operation *seq* is committed by the next one.
+
+    Else it rolls it back.
+    """
+    return seq % _ROLLED_BACK_EVERY != 0
+
+
+class LeftFate(enum.Enum):
+    """What became of a prepared transaction that the server listed after recovery."""
+
+    KEPT = "kept"  # it was decided, and its row is there as it was sent, or gone
+    REFUSED = "refused"  # the server refused to commit it or to roll it back
+    ABSENT = "absent"  # it was committed, and its row is not there
+    DIFFERENT = "different"  # it was committed, and its row is not as it was sent
+    PRESENT = "present"  # it was rolled back, and its row is there
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOver:
+    """One prepared transaction that the server listed after recovery.
+
+    session, seq: of the operation that prepared it.
+    reason: the server's, if it refused; "" if not.
+    """
+
+    session: int
+    seq: int
+    fate: LeftFate
+    reason: str = ""

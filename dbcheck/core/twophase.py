@@ -1,0 +1,174 @@
+"""Transactions that one operation prepares and the next one of its session decides.
+
+After recovery the server must list each of them as prepared, unless it was decided.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from dbcheck.core.distinct import is_among
+from dbcheck.core.effects import Effects, sorted_out
+from dbcheck.core.expected import Ints
+from dbcheck.core.leftover import LeftFate, LeftOver, is_committed
+from dbcheck.core.loss import CODES, LOSS, Codes, LossArray, LossKind
+from dbcheck.core.markers import Markers
+from dbcheck.core.observed import Observed
+from dbcheck.core.survivors import DIFFERENT, Flags, Records
+from dbcheck.core.table import TableSpec
+
+PART = 1  # of the item that a prepared transaction inserts
+_NO_LOSS = 255
+_PREPARED, _TORN = CODES[LossKind.PREPARED], CODES[LossKind.TORN]
+_RESURRECTED, _CORRUPT = CODES[LossKind.RESURRECTED], CODES[LossKind.CORRUPT]
+_UNEXPECTED, _DUPLICATE = CODES[LossKind.UNEXPECTED], CODES[LossKind.DUPLICATE]
+
+
+_KINDS = {
+    LeftFate.REFUSED: _PREPARED,
+    LeftFate.ABSENT: _PREPARED,
+    LeftFate.DIFFERENT: _CORRUPT,
+    LeftFate.PRESENT: _RESURRECTED,
+}
+
+
+def judge_two_phase(
+    seen: Observed, table: TableSpec, epoch: int, markers: Markers
+) -> Effects:
+    """Return what *table* and the list of prepared transactions show.
+
+    table: read before any transaction of that list was decided.
+    """
+    own, earlier = sorted_out(seen, table, epoch)
+    rows = _Rows(own, markers)
+    left = _by_session(seen.left_over)
+    losses = [rows.others()]
+    for session in np.flatnonzero(markers.tops).tolist():
+        listed = left.pop(session, {})
+        losses.append(_losses_of(session, markers, rows, listed))
+    for session, listed in left.items():
+        losses.append(_strangers(session, listed))
+    return Effects(np.concatenate(losses), earlier)
+
+
+def _losses_of(
+    session: int, markers: Markers, rows: _Rows, listed: Mapping[int, LeftOver]
+) -> LossArray:
+    """Return the losses among the transactions of one session."""
+    top = int(markers.tops[session])
+    seq = np.arange(1, top + 1, dtype=np.int64)
+    row_ids, damaged = rows.of(session, top)
+    is_listed = np.zeros(top, np.bool_)
+    is_listed[[one - 1 for one in listed if one <= top]] = True
+    kinds = _judged(session, seq, markers, row_ids > 0, is_listed)
+    kinds[damaged] = _NO_LOSS  # that row is a loss already
+    for one, over in listed.items():
+        if one <= top and kinds[one - 1] == _NO_LOSS:
+            kinds[one - 1] = _KINDS.get(over.fate, _NO_LOSS)
+    at = np.flatnonzero(kinds != _NO_LOSS)
+    found = _losses(session, seq[at], kinds[at])
+    found["row_id"] = np.where(row_ids[at] > 0, row_ids[at], -1)
+    strangers = {one: over for one, over in listed.items() if one > top}
+    return np.concatenate([found, _strangers(session, strangers)])
+
+
+def _judged(
+    session: int, seq: Ints, markers: Markers, is_visible: Flags, is_listed: Flags
+) -> Codes:
+    """Return what kind of loss each transaction of a session is.
+
+    is_visible: its row is in the table.  is_listed: the server lists it as prepared.
+    An operation first decides the transaction of the one before, then leaves its row in
+    the ledger, then prepares its own transaction.
+    """
+    top = seq.size
+    was_acked = seq <= markers.acked[session]
+    may_be_decided = seq < top
+    decided = may_be_decided & markers.present(session, seq + 1)
+    in_ledger = markers.perhaps(session, seq)  # if not, all of it may be missing
+    commits = is_committed(seq)
+    lost = in_ledger & (was_acked | decided) & ~is_visible & ~is_listed
+    lost &= commits | ~may_be_decided
+    conditions = (
+        (is_visible & ~commits, _RESURRECTED),
+        (is_listed & (decided | is_visible), _PREPARED),
+        (lost, _PREPARED),
+        (is_visible & ~may_be_decided, _UNEXPECTED),
+        ((is_visible | is_listed) & ~was_acked & ~in_ledger, _TORN),
+    )
+    kinds = np.full(top, _NO_LOSS, np.uint8)
+    for condition, kind in reversed(conditions):
+        kinds[condition] = kind
+    return kinds
+
+
+class _Rows:
+    """The rows of prepared transactions that are in the table."""
+
+    def __init__(self, records: Records, markers: Markers) -> None:
+        own = markers.own(records)
+        own = own[own["part"] == PART]
+        is_known = is_among(records["row_id"], own["row_id"])
+        own = own[np.lexsort((own["row_id"], own["seq"], own["session"]))]
+        intact = own["content"] != DIFFERENT
+        self._damaged, own = own[~intact], own[intact]
+        again = np.zeros(len(own), np.bool_)
+        again[1:] = (own["seq"][1:] == own["seq"][:-1]) & (
+            own["session"][1:] == own["session"][:-1]
+        )
+        self._own, self._again = own[~again], own[again]
+        self._strange = records[~is_known]
+
+    def others(self) -> LossArray:
+        """Return the losses of the rows that are no transaction's one intact row."""
+        return np.concatenate(
+            [
+                _of_rows(_CORRUPT, self._damaged),
+                _of_rows(_DUPLICATE, self._again),
+                _of_rows(_UNEXPECTED, self._strange),
+            ]
+        )
+
+    def of(self, session: int, top: int) -> tuple[Ints, Flags]:
+        """Return the id of each transaction's row, 0 if none, and which are damaged."""
+        ids, damaged = np.zeros(top, np.int64), np.zeros(top, np.bool_)
+        own = self._own[slice(*np.searchsorted(self._own["session"], _span(session)))]
+        ids[own["seq"] - 1] = own["row_id"]
+        harmed = self._damaged[self._damaged["session"] == session]
+        damaged[harmed["seq"] - 1] = True
+        return ids, damaged
+
+
+def _span(session: int) -> tuple[int, int]:
+    return session, session + 1
+
+
+def _by_session(left: Sequence[LeftOver]) -> dict[int, dict[int, LeftOver]]:
+    found: dict[int, dict[int, LeftOver]] = {}
+    for over in left:
+        found.setdefault(over.session, {})[over.seq] = over
+    return found
+
+
+def _strangers(session: int, listed: Mapping[int, LeftOver]) -> LossArray:
+    """Return the losses of transactions that no operation can have prepared."""
+    seq = np.array(sorted(listed), np.int64)
+    return _losses(session, seq, np.full(seq.size, _UNEXPECTED, np.uint8))
+
+
+def _losses(session: int, seq: Ints, kinds: Codes) -> LossArray:
+    losses = np.empty(seq.size, LOSS)
+    losses["kind"], losses["session"], losses["seq"] = kinds, session, seq
+    losses["row_id"], losses["acked_us"] = -1, -1
+    return losses
+
+
+def _of_rows(kind: int, records: Records) -> LossArray:
+    """Return the losses of rows that were read."""
+    losses = np.empty(len(records), LOSS)
+    losses["kind"], losses["acked_us"] = kind, -1
+    for name in ("session", "seq", "row_id"):
+        losses[name] = records[name]
+    return losses

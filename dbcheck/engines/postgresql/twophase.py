@@ -1,0 +1,30 @@
+"""Two-phase commit on PostgreSQL: PREPARE TRANSACTION (17 manual, SQL reference)."""
+
+from __future__ import annotations
+
+from dbcheck.core.leftover import PREFIX
+from dbcheck.engines.postgresql.link import PostgresqlLink
+from dbcheck.errors import EngineError
+
+
+def require_room(link: PostgresqlLink, transactions: int) -> None:
+    """Raise EngineError unless so many transactions more can be prepared at once."""
+    most, now = link.row("prepared_max")
+    if most - now < transactions:
+        raise EngineError(
+            f"the workload prepares {transactions} transactions at once;"
+            f" max_prepared_transactions is {most}, and {now} are prepared",
+            hint="Run: alter system set max_prepared_transactions ="
+            f" {now + transactions}; and restart the server.",
+        )
+
+
+def prepared(link: PostgresqlLink) -> tuple[str, ...]:
+    """Return the names of dbcheck's transactions that are prepared in this database."""
+    return tuple(name for (name,) in link.rows("prepared") if name.startswith(PREFIX))
+
+
+def decide(link: PostgresqlLink, name: str, *, commit: bool) -> None:
+    """Commit or roll back a prepared transaction."""
+    statement = "commit_prepared" if commit else "rollback_prepared"
+    link.rows(statement, {"name": name})

@@ -1,0 +1,2 @@
+-- Rolls back the prepared transaction %(name)s, in the branch %(branch)s.
+xa rollback %(name)s, %(branch)s;

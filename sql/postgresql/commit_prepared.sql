@@ -1,0 +1,2 @@
+-- Commits the prepared transaction %(name)s.
+commit prepared %(name)s;

@@ -1,0 +1,2 @@
+-- Rolls back the prepared transaction %(name)s.
+rollback prepared %(name)s;

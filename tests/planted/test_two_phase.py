@@ -1,0 +1,144 @@
+"""Prepared transactions that were lost, or decided otherwise: planted and found."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+from dbcheck.campaign import observable
+from dbcheck.campaign.outcome import Outcome
+from dbcheck.campaign.preflight import preflight
+from dbcheck.core.history import Key
+from dbcheck.core.leftover import LeftFate, Name, is_committed
+from dbcheck.core.loss import LossKind
+from dbcheck.core.twophase import PART
+from dbcheck.core.workload import Workload
+from dbcheck.errors import EngineError
+from dbcheck.ports import abilities
+from dbcheck.workload import load
+from tests.kit.definition import checksum, payload
+from tests.kit.rigs import ENGINES, SEED
+from tests.planted.fault import FAIL, PASS, engines
+from tests.planted.site import Site
+
+pytestmark = pytest.mark.planted
+
+BYTES = 200
+PREPARED, RESURRECTED = LossKind.PREPARED, LossKind.RESURRECTED
+Named = tuple[LossKind, int, int]
+
+
+def two_phase() -> Workload:
+    return replace(
+        load("two-phase"),
+        sessions=4,
+        payload_bytes=(BYTES,),
+        rate=200.0,
+        cut_after_s=(1.0, 1.0),
+    )
+
+
+def left_by(site: Site) -> list[Name]:
+    """Return the transactions that the server lists as prepared."""
+    engine = site.rig.site.writer.engine
+    names = map(Name.read, observable.prepared(engine, engine.facts()))
+    return [name for name in names if name is not None]
+
+
+def decide(site: Site, name: Name, *, commit: bool) -> None:
+    engine = site.rig.site.writer.engine
+    observable.decide(engine, str(name), engine.facts(), commit=commit)
+
+
+class Planted:
+    """Plants one fault for each session, in a server that came back."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self.expected: Counter[Named] = Counter()
+
+    def plant(self) -> None:
+        """Start the server and change what recovery brought back."""
+        self._site.server.start()
+        left = {name.session: name for name in left_by(self._site)}
+        # That of session 0 comes from the preflight, and nothing was sent after it.
+        self._note(PREPARED, left[0])
+        decide(self._site, left[0], commit=False)
+        epoch = left[0].epoch
+        self._note(RESURRECTED, self._rolled_back_is_back(Name(epoch, 1, 4)))
+        self._note(PREPARED, self._committed_is_gone(Name(epoch, 2, 3)))
+
+    def _note(self, kind: LossKind, name: Name) -> None:
+        self.expected[kind, name.session, name.seq] += 1
+
+    def _rolled_back_is_back(self, name: Name) -> Name:
+        assert not is_committed(name.seq)
+        key = Key(name.epoch, name.session, name.seq)
+        content = payload(SEED, key, PART, BYTES)
+        self._site.execute(
+            f"insert into {self._items}"
+            " (epoch, session, seq, part, payload, checksum)"
+            " values (%s, %s, %s, %s, %s, %s)",
+            *key,
+            PART,
+            content,
+            checksum(key, PART, content),
+        )
+        return name
+
+    def _committed_is_gone(self, name: Name) -> Name:
+        assert is_committed(name.seq)
+        self._site.execute(
+            f"delete from {self._items} where epoch = %s and session = %s and seq = %s",
+            *name,
+        )
+        return name
+
+    @property
+    def _items(self) -> str:
+        return self._site.table.replace("ledger", "item")
+
+
+def found(outcome: Outcome) -> Counter[Named]:
+    assert outcome.found is not None, outcome.judgement
+    return Counter((x.kind, x.session, x.seq) for x in outcome.found.losses)
+
+
+@engines("own_site", *ENGINES)
+def test_what_was_prepared_or_decided_and_is_not_so_is_found(site: Site) -> None:
+    """The ledger is whole in each of these; before them, a cycle without a fault."""
+    honest = site.cycle(workload=two_phase())
+    assert (honest.verdict, found(honest)) == (PASS, Counter()), honest.judgement
+    fates = Counter(one.fate for one in honest.after.left_over)
+    assert set(fates) == {LeftFate.KEPT}
+    assert not left_by(site), "all were decided once the rows were read"
+    planted = Planted(site)
+    broken = site.cycle(restore=planted.plant, workload=two_phase())
+    assert found(broken) == planted.expected
+    assert broken.verdict is FAIL
+
+
+@engines("own_site", *ENGINES)
+def test_what_an_earlier_run_left_prepared_is_rolled_back(site: Site) -> None:
+    """A run that was never read leaves transactions, which lock their tables."""
+    preflight(site.rig, two_phase(), SEED)
+    (old,) = left_by(site)
+    preflight(site.rig, two_phase(), SEED)
+    (new,) = left_by(site)
+    assert new != old
+    site.rig.site.writer.engine.drop()
+    assert not left_by(site)
+
+
+@engines("own_site", "postgresql")
+def test_a_server_that_cannot_prepare_so_many_is_refused(site: Site) -> None:
+    engine = site.rig.site.writer.engine
+    assert abilities.commits_in_two_phases(engine)
+    with pytest.raises(EngineError, match="max_prepared_transactions is 256") as caught:
+        preflight(site.rig, replace(two_phase(), sessions=256), SEED)
+    assert "max_prepared_transactions = 257" in caught.value.hint
+    assert not engine.prepared()
+    with pytest.raises(EngineError, match="no control can prepare transactions"):
+        preflight(site.rig, two_phase(), SEED, control=True)

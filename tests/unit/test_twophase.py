@@ -1,0 +1,193 @@
+"""Prepared transactions that are not what they must be: each fault has its name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from dbcheck.campaign.leftover import fates
+from dbcheck.core.leftover import LeftFate, LeftOver, Name
+from dbcheck.core.operation import TwoPhase
+from dbcheck.core.survivors import DIFFERENT
+from dbcheck.core.twophase import PART
+from tests.kit.cycles import EPOCH, record, records_of
+from tests.kit.twophase import PLAN, Model
+
+COUNT = 10  # operations; the fourth and the eighth are rolled back
+ROLLED_BACK = 4
+Named = tuple[str, int]
+
+
+def lost_while_prepared(model: Model) -> Named:
+    del model.left[1, COUNT]
+    return "prepared", COUNT
+
+
+def lost_after_its_commit(model: Model) -> Named:
+    del model.item[1, 3]
+    return "prepared", 3
+
+
+def committed_and_still_prepared(model: Model) -> Named:
+    del model.item[1, 3]
+    model.left[1, 3] = LeftFate.KEPT
+    return "prepared", 3
+
+
+def rolled_back_and_still_prepared(model: Model) -> Named:
+    model.left[1, ROLLED_BACK] = LeftFate.KEPT
+    return "prepared", ROLLED_BACK
+
+
+def rolled_back_and_there(model: Model) -> Named:
+    model.item[1, ROLLED_BACK] = 0
+    return "resurrected", ROLLED_BACK
+
+
+def committed_by_nobody(model: Model) -> Named:
+    del model.left[1, COUNT]
+    model.item[1, COUNT] = 0
+    return "unexpected", COUNT
+
+
+def cannot_be_committed(model: Model) -> Named:
+    model.left[1, COUNT] = LeftFate.REFUSED
+    return "prepared", COUNT
+
+
+def without_its_row(model: Model) -> Named:
+    model.left[1, COUNT] = LeftFate.ABSENT
+    return "prepared", COUNT
+
+
+def with_another_row(model: Model) -> Named:
+    model.left[1, COUNT] = LeftFate.DIFFERENT
+    return "corrupt", COUNT
+
+
+def there_after_its_rollback(model: Model) -> Named:
+    model.left[1, COUNT] = LeftFate.PRESENT
+    return "resurrected", COUNT
+
+
+def damaged(model: Model) -> Named:
+    model.item[1, 3] = DIFFERENT
+    return "corrupt", 3
+
+
+def of_no_operation(model: Model) -> Named:
+    model.left[1, COUNT + 7] = LeftFate.KEPT
+    return "unexpected", COUNT + 7
+
+
+def of_no_session(model: Model) -> Named:
+    model.left[9, 1] = LeftFate.KEPT
+    return "unexpected", 1
+
+
+FAULTS = [
+    lost_while_prepared,
+    lost_after_its_commit,
+    committed_and_still_prepared,
+    rolled_back_and_still_prepared,
+    rolled_back_and_there,
+    committed_by_nobody,
+    cannot_be_committed,
+    without_its_row,
+    with_another_row,
+    there_after_its_rollback,
+    damaged,
+    of_no_operation,
+    of_no_session,
+]
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_each_fault_is_found_and_named(fault: Callable[[Model], Named]) -> None:
+    model = Model()
+    model.run(1, COUNT)
+    assert not model.judged({1: COUNT}).counts
+    expected = fault(model)
+    found = model.judged({1: COUNT})
+    assert [(x.kind.value, x.seq) for x in found.losses] == [expected]
+    assert found.kept == COUNT - (expected[0] != "unexpected")
+
+
+@pytest.mark.parametrize("is_listed", [True, False], ids=["prepared", "committed"])
+def test_an_effect_whose_operation_left_no_row_before_it_is_torn(
+    is_listed: bool,
+) -> None:
+    model = Model()
+    model.run(1, COUNT)
+    if is_listed:
+        model.left[1, COUNT + 1] = LeftFate.KEPT
+        del model.left[1, COUNT]
+        model.item[1, COUNT] = 0
+    else:
+        del model.left[1, COUNT]
+        model.item[1, COUNT + 1] = 0
+        model.item[1, COUNT] = 0
+    found = model.judged({1: COUNT}, {1: COUNT + 2})
+    assert [(x.kind.value, x.seq) for x in found.losses] == [("torn", COUNT + 1)]
+
+
+def test_a_second_row_and_one_of_another_part_are_losses() -> None:
+    model = Model()
+    model.run(1, COUNT)
+    more = (
+        record(1, 3, part=PART, row_id=10**7),
+        record(1, 5, part=PART + 1, row_id=10**7 + 1),
+    )
+    found = model.judged({1: COUNT}, more=more)
+    assert sorted((x.kind.value, x.row_id) for x in found.losses) == [
+        ("duplicate", 10**7),
+        ("unexpected", 10**7 + 1),
+    ]
+
+
+def test_an_operation_decides_the_one_before_and_prepares_its_own() -> None:
+    first, second, fifth = (PLAN.operation(3, seq).statements for seq in (1, 2, 5))
+    assert [one.name for one in first] == [
+        "insert_ledger",
+        TwoPhase.BEGIN.value,
+        "insert_item",
+        TwoPhase.PREPARE.value,
+    ]
+    assert second[0] == TwoPhase.COMMIT.of(f"dbcheck-{EPOCH}-3-1")
+    assert fifth[0] == TwoPhase.ROLLBACK.of(f"dbcheck-{EPOCH}-3-4")
+    assert fifth[-1] == TwoPhase.PREPARE.of(f"dbcheck-{EPOCH}-3-5")
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("dbcheck-77-3-12", Name(77, 3, 12)),
+        ("dbcheck-77-3", None),
+        ("other-77-3-12", None),
+        ("dbcheck-77-3-12'", None),
+        ("dbcheck-77-3--1", None),
+    ],
+)
+def test_the_name_of_a_transaction(text: str, name: Name | None) -> None:
+    assert Name.read(text) == name
+
+
+def test_what_became_of_each_transaction_that_was_listed() -> None:
+    names = [Name(EPOCH, 1, seq) for seq in (1, 2, 3, 4, 5, 8)]
+    decided = {name: "no" if name.seq == 5 else "" for name in names}
+    rows = [
+        record(1, 1, part=PART),
+        record(1, 2, part=PART, content=DIFFERENT),
+        record(1, 8, part=PART),
+        record(1, 3, part=PART + 1),
+        record(2, 3, part=PART),
+    ]
+    assert fates(decided, [records_of(rows)]) == (
+        LeftOver(1, 1, LeftFate.KEPT),
+        LeftOver(1, 2, LeftFate.DIFFERENT),
+        LeftOver(1, 3, LeftFate.ABSENT),
+        LeftOver(1, 4, LeftFate.KEPT),
+        LeftOver(1, 5, LeftFate.REFUSED, "no"),
+        LeftOver(1, 8, LeftFate.PRESENT),
+    )
