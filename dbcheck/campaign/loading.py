@@ -95,6 +95,8 @@ def groups_of(rig: Rig, started: Started) -> list[SessionGroup]:
         workload.sessions,
         rate=workload.rate,
         ramp_s=workload.ramp_s,
+        # Some chores flush the log whatever the session's setting is.
+        has_housekeeping=bool(workload.housekeeping) and not manifest.control,
     )
     if manifest.logs == 1:
         return [Loop(sessions, started.log)]

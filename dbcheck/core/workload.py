@@ -7,6 +7,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from dbcheck.core.chores import ChoreKind
 from dbcheck.core.history import SESSION_MAX
 from dbcheck.core.mix import Mix
 from dbcheck.core.plans.kinds import PlanKind
@@ -37,6 +38,7 @@ class Workload:
     ramp_s:        seconds within which the sessions begin, one after the other.
     processes:     of the client that share the sessions, at most one for each.
     operations:    how often each kind comes, None if the plan has only one.
+    housekeeping:  what one more session does beside them, see core.chores.
     description, finds, cost: for people: what it does, which losses it can find that
                    others cannot, what it takes.
     """
@@ -51,6 +53,7 @@ class Workload:
     ramp_s: Annotated[float, Meta(ge=0, le=RAMP_S_MAX)] = 0.0
     processes: Annotated[int, Meta(ge=1, le=PROCESSES_MAX)] = 1
     operations: Mix | None = None
+    housekeeping: tuple[ChoreKind, ...] = ()
     finds: str = ""
     cost: str = ""
 

@@ -11,7 +11,7 @@ from itertools import takewhile
 from queue import SimpleQueue
 
 from dbcheck.clock import now_us
-from dbcheck.core.history import SESSION_MAX, AckValues
+from dbcheck.core.history import HOUSEKEEPING_SESSION, LOAD_SESSION_MAX, AckValues
 from dbcheck.errors import CommitUnknown, DbcheckError, EngineError, WitnessError
 from dbcheck.load.group import END_S, GroupResult, Snapshot, add_once
 from dbcheck.load.latency import Latencies
@@ -102,6 +102,9 @@ class Loop:
                 if self._stopping:  # as an interrupt in another thread demands
                     break
                 self._add(self._sessions.open_session(), next(self._numbers))
+            if self._sessions.has_housekeeping and not self._stopping:
+                session = self._sessions.open_housekeeping()
+                self._add(session, HOUSEKEEPING_SESSION)
         except BaseException:
             for slot in list(self._slots.values()):
                 self._drop(slot)
@@ -199,7 +202,8 @@ class Loop:
         for slot, row_id in done:
             slot.acked = slot.seq
             slot.waiting = False
-            self._durations_us.append(acked_us - slot.sent_us)
+            if slot.number != HOUSEKEEPING_SESSION:
+                self._durations_us.append(acked_us - slot.sent_us)
             acks.append((slot.number, slot.seq, row_id, acked_us))
             self._ready.append(slot)
         self._waiting -= len(acks)
@@ -277,10 +281,11 @@ class Loop:
         if not isinstance(error, CommitUnknown):
             add_once(self._result.refusals, str(error))
             return
-        number = next(self._numbers)
+        is_chore = slot.number == HOUSEKEEPING_SESSION
+        number = HOUSEKEEPING_SESSION if is_chore else next(self._numbers)
         gone = _Replacement(None, number, now_us(), in_flight, error.farewell)
         self._replacing += 1
-        if self._sessions.may_replace and number <= SESSION_MAX:
+        if self._sessions.may_replace and number <= LOAD_SESSION_MAX:
             self._connecting.submit(self._replace, gone)
         else:
             self._replaced(gone)
