@@ -103,7 +103,7 @@ def preflight(
             manifest,
             control=control,
             controls=tuple(controls),
-            moment=moment,
+            moment=_possible_moment(moment, workload),
             tables=known.of_tables(manifest.tables),
         )
         held, no_canary = _plant_canary(rig, manifest)
@@ -174,6 +174,14 @@ def _with_possible_chores(rig: Rig, workload: Workload) -> Workload:
             hint="; ".join(f"{kind.value}: {text}" for kind, text in lacking.items()),
         )
     return replace(workload, housekeeping=kinds)
+
+
+def _possible_moment(moment: Moment | None, workload: Workload) -> Moment | None:
+    """Return the moment, with a chore that this server can do if it aims at one."""
+    if moment is None or moment.chore in (None, *workload.housekeeping):
+        return moment
+    kinds = workload.housekeeping
+    return replace(moment, chore=kinds[moment.number % len(kinds)])
 
 
 def _require_fit(

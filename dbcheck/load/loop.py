@@ -72,6 +72,7 @@ class Loop:
         self._operation_of = sessions.plan.operation
         self._numbers = sessions.numbers()
         self._slots: dict[int, _Slot] = {}
+        self._housekeeping: _Slot | None = None
         self._ready: deque[_Slot] = deque()  # may send, as soon as pace and log allow
         self._is_paced = False  # some of them wait for the rate, and not for the log
         self._waiting = 0
@@ -104,7 +105,7 @@ class Loop:
                 self._add(self._sessions.open_session(), next(self._numbers))
             if self._sessions.has_housekeeping and not self._stopping:
                 session = self._sessions.open_housekeeping()
-                self._add(session, HOUSEKEEPING_SESSION)
+                self._housekeeping = self._add(session, HOUSEKEEPING_SESSION)
         except BaseException:
             for slot in list(self._slots.values()):
                 self._drop(slot)
@@ -136,6 +137,11 @@ class Loop:
     def snapshot(self) -> Snapshot:
         """Return the newest snapshot."""
         return self._snapshot
+
+    def chore(self) -> int:
+        """Return the number of the chore that is under way; from any thread."""
+        slot = self._housekeeping
+        return slot.seq if slot is not None and slot.waiting else 0
 
     def end(self, wait_s: float = END_S) -> GroupResult:
         """End every session and thread; return the result; idempotent.
@@ -351,6 +357,8 @@ class Loop:
         """Close a session and keep what it did."""
         self._poller.unregister(slot.fd)
         del self._slots[slot.fd]
+        if slot is self._housekeeping:
+            self._housekeeping = None
         if slot in self._ready:
             self._ready.remove(slot)
         self._waiting -= slot.waiting
@@ -377,6 +385,7 @@ class Loop:
             last_ack_us=self._last_ack_us,
             latencies=self._latencies.counts(),
             failed=bool(self._result.failure or self._result.witness_error),
+            chore=self.chore(),
         )
 
     def _close(self) -> None:

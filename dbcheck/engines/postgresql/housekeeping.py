@@ -22,6 +22,7 @@ def lacking(link: PostgresqlLink, kinds: Sequence[ChoreKind]) -> dict[ChoreKind,
         )
     if not may_rotate:
         found[ChoreKind.ROTATE] = (
-            f"run: grant execute on function pg_switch_wal() to {account};"
+            "run in this database: grant execute on function pg_switch_wal() to"
+            f" {account};"
         )
     return {kind: why for kind, why in found.items() if kind in kinds}
