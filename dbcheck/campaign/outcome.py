@@ -230,6 +230,7 @@ def _ranges(outcome: Outcome, spans: Iterable[IdRange]) -> Iterator[RangeResult]
     for span in spans:
         yield RangeResult(
             kind=span.kind,
+            table=span.table,
             first_id=span.first_id,
             last_id=span.last_id,
             rows=span.rows,

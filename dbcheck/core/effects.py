@@ -51,7 +51,7 @@ class Effects:
 def sorted_out(seen: Observed, table: TableSpec, epoch: int) -> tuple[Records, Earlier]:
     """Return the rows of *table* that are of *epoch*, and the others."""
     read = seen.survivors[table.name]
-    earlier = Earlier(seen.before[table.name])
+    earlier = Earlier(table, seen.before[table.name])
     own: list[Records] = []
     for records in read():
         mine = records["epoch"] == epoch

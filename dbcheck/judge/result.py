@@ -53,12 +53,13 @@ class EvidenceResult:
 
 @dataclass(frozen=True, slots=True)
 class RangeResult:
-    """Losses of one kind, whose ids follow one another.
+    """Losses of one kind in one table, whose ids follow one another.
 
     first_acked_before_cut_s, last_...: seconds; None if the moment is not known.
     """
 
     kind: LossKind
+    table: str
     first_id: int
     last_id: int
     rows: int

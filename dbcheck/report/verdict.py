@@ -182,13 +182,15 @@ def _evidence(result: RunResult) -> Table:
 
 def _ranges(result: RunResult) -> RenderableType:
     table = Table(title="Losses, by id", title_justify="left", title_style="bold")
-    for name, justify in (("kind", "left"), ("ids", "left"), ("rows", "right")):
-        table.add_column(name, justify=justify)  # type: ignore[arg-type]
-    table.add_column("acked before the cut", justify="right")
+    for name in ("kind", "table", "ids"):
+        table.add_column(name)
+    for name in ("rows", "acked before the cut"):
+        table.add_column(name, justify="right")
     for span in result.ranges[:_RANGES_SHOWN]:
         first, last = span.first_id, span.last_id
         table.add_row(
             span.kind.value,
+            span.table,
             f"{first:,}" if first == last else f"{first:,} - {last:,}",
             f"{span.rows:,}",
             _ages(span.first_acked_before_cut_s, span.last_acked_before_cut_s),

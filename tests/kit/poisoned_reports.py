@@ -59,7 +59,8 @@ def results() -> tuple[dict[str, Any], dict[str, Any]]:
         )
         shown = to_values(campaign_run.result(campaign))
     span = {
-        **{"kind": "missing-tail", "first_id": 1, "last_id": 2, "rows": 2},
+        **{"kind": "missing-tail", "table": "ledger"},
+        **{"first_id": 1, "last_id": 2, "rows": 2},
         **{"first_acked_before_cut_s": 1.0, "last_acked_before_cut_s": 0.5},
     }
     more = {
