@@ -15,7 +15,10 @@ from dbcheck.core.table import TABLES, TableSpec
 
 
 class LossKind(enum.Enum):
-    """What went wrong with a row; every member is a reason for FAIL."""
+    """What went wrong with a row, or with all; every member is a reason for FAIL.
+
+    docs/losses.md has a section on each.
+    """
 
     MISSING_TAIL = (
         "missing-tail"  # acked, missing, and so is all after it in its session
@@ -35,6 +38,7 @@ class LossKind(enum.Enum):
         "prepared"  # a prepared transaction is lost, or decided and still prepared
     )
     INDEX_MISMATCH = "index-mismatch"  # present, and its index does not find it
+    UNRECOVERABLE = "unrecoverable"  # the server, or a table of it, did not come back
 
 
 class Loss(NamedTuple):

@@ -95,6 +95,16 @@ def test_every_kind_of_loss_is_in_the_reference() -> None:
     require_rows("Kinds of loss", {kind.value for kind in LossKind})
 
 
+def test_every_kind_of_loss_is_explained() -> None:
+    """Each has a section, which says what it means, what causes it, what is next."""
+    text = (ROOT / "docs" / "losses.md").read_text("utf-8")
+    sections = dict(re.findall(r"^## (\S+)\n(.*?)(?=^## |\Z)", text, re.M | re.S))
+    assert set(sections) == {kind.value for kind in LossKind}
+    for name, body in sections.items():
+        parts = re.findall(r"^\*\*([\w ]+)\.\*\* \S", body, re.M)
+        assert parts == ["Means", "Usual causes", "Next"], name
+
+
 def test_every_audit_rule_is_in_the_reference() -> None:
     rules = (*STORAGE_RULES, *(rule for family in RULES.values() for rule in family))
     require_rows("Audit rules", {rule.id for rule in rules})
