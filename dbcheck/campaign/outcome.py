@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from dbcheck import stored
-from dbcheck.core.loss import IdRange
+from dbcheck.core.loss import IdRange, LossKind
+from dbcheck.core.lossshape import NO_SHAPE
 from dbcheck.core.moments import missed
 from dbcheck.core.reconcile import Reconciliation
 from dbcheck.core.records import AfterRecord, LoadRecord, Manifest
@@ -17,6 +18,7 @@ from dbcheck.core.statistics import Statistics, Tally
 from dbcheck.core.verdict import Verdict
 from dbcheck.judge.case import Case
 from dbcheck.judge.cutmoment import cut_us
+from dbcheck.judge.diagnosis import Explanation, diagnosis
 from dbcheck.judge.item import ItemId, Standing
 from dbcheck.judge.result import (
     DepthResult,
@@ -164,6 +166,8 @@ def _result_of(outcome: Outcome) -> RunResult:
         earlier_losses=found.earlier_counts if found else None,
         ranges=tuple(_ranges(outcome, itertools.islice(ranges, RANGES_MAX))),
         ranges_left_out=sum(1 for _ in ranges),
+        shape=case.shape,
+        diagnosis=_diagnosis(outcome),
         evidence=_evidence(outcome),
         settings_at_fault=tuple(f.sentence for f in settings.at_fault(lost=lost)),
         layers_at_fault=_layers_at_fault(outcome),
@@ -188,6 +192,20 @@ def _layers_at_fault(outcome: Outcome) -> tuple[str, ...]:
         item.reason
         for item in outcome.judgement.items
         if item.id is ItemId.WRITE_CACHE and item.standing in against
+    )
+
+
+def _diagnosis(outcome: Outcome) -> tuple[Explanation, ...]:
+    case, index = outcome.case, outcome.after.index
+    if outcome.verdict is not Verdict.FAIL or outcome.found is None:
+        return ()
+    counts = {**outcome.found.counts, **(index.counts if index else {})}
+    return diagnosis(
+        {LossKind(name): rows for name, rows in counts.items()},
+        case.shape or NO_SHAPE,
+        outcome.settings.at_fault(lost=True),
+        _layers_at_fault(outcome),
+        page_cache_kept=case.page_cache_kept,
     )
 
 

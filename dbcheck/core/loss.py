@@ -95,6 +95,7 @@ LOSS = np.dtype(
 LossArray = npt.NDArray[np.void]
 Codes = npt.NDArray[np.uint8]
 _AT_ONCE = 1 << 14
+_SEQ_BITS = 40
 _PLACES = {table.name: place for place, table in enumerate(TABLES)}
 
 
@@ -128,6 +129,13 @@ def without_key(
     losses = none_of(kinds, table)
     losses["row_id"] = row_ids
     return losses
+
+
+def operations_of(found: LossArray | AckArray) -> npt.NDArray[np.int64]:
+    """Return the operations of losses or of acks, a number for each."""
+    names: npt.NDArray[np.int64] = found["session"].astype(np.int64) << _SEQ_BITS
+    names |= found["seq"].astype(np.int64)
+    return names
 
 
 class Losses(Sequence[Loss]):

@@ -132,9 +132,12 @@ class Manifest:
 
     def plan(self) -> Plan:
         """Return the operations of the run and what judges them."""
+        return plan_of(self.workload, self.schedule())
+
+    def schedule(self) -> Schedule:
+        """Return what decides the rows of the run."""
         sizes = self.workload.payload_bytes
-        schedule = Schedule(self.seed, self.epoch, sizes, self.sizes_by_epoch)
-        return plan_of(self.workload, schedule)
+        return Schedule(self.seed, self.epoch, sizes, self.sizes_by_epoch)
 
 
 @dataclass(frozen=True, slots=True)

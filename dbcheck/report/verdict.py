@@ -16,6 +16,7 @@ from dbcheck.core.verdict import Verdict
 from dbcheck.judge.item import ItemId, Standing
 from dbcheck.judge.result import RunResult
 from dbcheck.report.drive import faults
+from dbcheck.report.lossshape import diagnosed, shaped
 
 STYLES = {
     Verdict.PASS: "bold white on green",
@@ -59,8 +60,7 @@ def verdict_report(result: RunResult) -> RenderableType:
     if not result.final:
         parts.append(Text(f"  {_NOT_FINAL} dbcheck reconcile {result.folder}"))
     parts += ["", _facts(result), "", _evidence(result)]
-    if result.ranges:
-        parts += ["", _ranges(result)]
+    parts += _losses(result)
     if result.settings_at_fault:
         parts += ["", Text("Settings under which an ack is not durable", "bold")]
         parts += [Text(f"  {reason}") for reason in result.settings_at_fault]
@@ -81,6 +81,16 @@ def verdict_report(result: RunResult) -> RenderableType:
         parts += ["", Text(f"{text} Remove them with: {left.command}")]
     parts += ["", Text(_scope(result), "italic"), ""]
     return Group(*parts)
+
+
+def _losses(result: RunResult) -> Iterator[RenderableType]:
+    """Yield the losses, their shape and what explains them; nothing without any."""
+    if result.ranges:
+        yield from ("", _ranges(result))
+    if result.shape is not None:
+        yield from ("", shaped(result.shape))
+    if result.diagnosis:
+        yield from ("", diagnosed(result.diagnosis))
 
 
 def _is_explained(result: RunResult) -> bool:
