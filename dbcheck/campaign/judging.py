@@ -11,6 +11,8 @@ from dbcheck.campaign.losscsv import loss_lines
 from dbcheck.campaign.outcome import Outcome
 from dbcheck.core.observed import Claim, Observed
 from dbcheck.core.reconcile import Reconciliation
+from dbcheck.core.seen import SeenRows, seen_rows
+from dbcheck.core.table import LEDGER
 from dbcheck.errors import LogDamaged
 from dbcheck.judge.case import Case
 from dbcheck.judge.judge import judge, other_data
@@ -46,7 +48,8 @@ def _reconciled(run: RunFolder, reader: LogReader, case: Case) -> Case:
         case = replace(case, logs=tuple(logs.facts()))
         if case.after.facts is None or case.after.failure or other_data(case):
             return case
-        return replace(case, found=_fate(run, logs, case))
+        found, seen = _fate(run, logs, case), _seen(run, logs, case)
+        return replace(case, found=found, seen=seen)
     except LogDamaged as error:
         return replace(case, damage=str(error))
 
@@ -63,3 +66,13 @@ def _fate(run: RunFolder, logs: StoredLogs, case: Case) -> Reconciliation:
             case.after.left_over,
         )
     )
+
+
+def _seen(run: RunFolder, logs: StoredLogs, case: Case) -> SeenRows | None:
+    """Return the fate of the rows that readers saw, None if it cannot be told."""
+    manifest, load = case.manifest, case.load
+    if not manifest.seen_log or load is None:
+        return None
+    survivors = partial(run.survivors, LEDGER.name)
+    claim = Claim(load.sent, load.acked)
+    return seen_rows(logs.seen, logs.acks, survivors, manifest.epoch, claim)

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
+
 from dbcheck import stored
 from dbcheck.core.loss import IdRange
 from dbcheck.core.moments import missed
@@ -24,6 +26,8 @@ from dbcheck.judge.result import (
     LeftOnHost,
     RangeResult,
     RunResult,
+    SeenResult,
+    SeenRow,
     WitnessResult,
 )
 from dbcheck.judge.settings import Settings, settings_of
@@ -31,6 +35,7 @@ from dbcheck.judge.verdict import Judgement
 from dbcheck.runs import RunFolder
 
 RANGES_MAX = 10_000
+SEEN_MAX = 100
 
 
 @dataclass(frozen=True)
@@ -171,6 +176,7 @@ def _result_of(outcome: Outcome) -> RunResult:
         left_on_host=_left_on_host(outcome),
         lab=dict(manifest.lab),
         image=_image(outcome),
+        seen=_seen(outcome),
     )
 
 
@@ -236,3 +242,15 @@ def _ranges(outcome: Outcome, spans: Iterable[IdRange]) -> Iterator[RangeResult]
             first_acked_before_cut_s=outcome.before_cut_s(span.first_us),
             last_acked_before_cut_s=outcome.before_cut_s(span.last_us),
         )
+
+
+def _seen(outcome: Outcome) -> SeenResult | None:
+    seen = outcome.case.seen
+    if seen is None:
+        return None
+    lost = np.sort(seen.lost, order="row_id")
+    first = tuple(
+        SeenRow(row_id, session, seq, outcome.before_cut_s(seen_us))
+        for session, seq, row_id, seen_us in lost[:SEEN_MAX].tolist()
+    )
+    return SeenResult(seen.rows, len(lost), first, len(lost) - len(first))

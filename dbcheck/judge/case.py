@@ -16,6 +16,7 @@ from dbcheck.core.records import (
     NodeBefore,
     RestoreRecord,
 )
+from dbcheck.core.seen import SeenRows
 from dbcheck.core.target import HostAfter, HostBefore
 from dbcheck.core.witnessed import LogFacts
 from dbcheck.judge.volumes import (
@@ -36,6 +37,8 @@ class Case:
     logs:    what each log of the witness holds; () if they are not known.
     damage:  why the witness's log proves nothing, "" if it is whole.
     found:   the fate of the acks and rows; None if no rows are compared.
+    seen:    the fate of the rows that readers saw; None if nobody looked, if no rows
+             are compared, or if what the sessions sent is not known.
     """
 
     manifest: Manifest
@@ -45,6 +48,7 @@ class Case:
     logs: tuple[LogFacts, ...] = ()
     damage: str = ""
     found: Reconciliation | None = None
+    seen: SeenRows | None = None
 
     @property
     def writer(self) -> NodeBefore:
