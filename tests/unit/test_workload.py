@@ -81,6 +81,13 @@ def test_the_classic_workload_is_the_seeds() -> None:
         ),
         pytest.param({"processes": 0}, "processes", id="no process"),
         pytest.param({"processes": 65}, "processes", id="too many processes"),
+        pytest.param({"readers": -1}, "readers", id="readers below none"),
+        pytest.param({"readers": 17}, "readers", id="too many readers"),
+        pytest.param(
+            {"plan": "classic", "payload_bytes": [], "readers": 1},
+            "readers is given for the classic plan",
+            id="rows that readers cannot recognise",
+        ),
     ],
 )
 def test_what_is_wrong_is_named(change: dict[str, Any], named: str) -> None:
