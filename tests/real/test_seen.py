@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from dbcheck.campaign.control import run_control
 from dbcheck.campaign.cycle import finish_cycle
 from dbcheck.campaign.judging import judge_run
 from dbcheck.campaign.outcome import Outcome
@@ -18,9 +19,8 @@ from dbcheck.core.history import AckValues
 from dbcheck.core.verdict import Verdict
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.witness.log import FrameLogReader
+from tests.kit.labs import process_lab
 from tests.kit.rigs import SEED, Bench, bench, quick
-
-pytestmark = pytest.mark.root
 
 FLUSH_MS = 100
 SESSIONS = 8
@@ -114,6 +114,7 @@ def cut_until_lost(here: Bench) -> Outcome:
     raise AssertionError(f"nothing that was seen was lost in {CUTS_MAX} cuts")
 
 
+@pytest.mark.root
 @pytest.mark.parametrize("engine", ["mariadb", "mysql"])
 def test_innodb_shows_rows_that_the_cut_takes_back(engine: str, tmp_path: Path) -> None:
     with bench(LabSpec(engine, settings=WITHOUT), tmp_path) as here:
@@ -128,6 +129,7 @@ def test_innodb_shows_rows_that_the_cut_takes_back(engine: str, tmp_path: Path) 
     assert judge_run(outcome.run, FrameLogReader()).result == outcome.result
 
 
+@pytest.mark.root
 @pytest.mark.parametrize(
     ("engine", "settings"),
     [
@@ -145,3 +147,23 @@ def test_others_show_no_row_before_it_is_durable(
     assert outcome.result.seen is not None
     assert outcome.result.seen.rows > 0
     assert outcome.result.seen.lost == 0
+
+
+def test_readers_beside_processes_see_the_rows_of_all(tmp_path: Path) -> None:
+    chosen = replace(quick("mixed", sessions=4), processes=2, readers=2)
+    with bench(process_lab("postgresql"), tmp_path) as here:
+        outcome = here.judge(here.cut_cycle(chosen))
+    assert outcome.verdict is Verdict.PASS, outcome.judgement
+    assert outcome.load is not None and outcome.result.seen is not None
+    assert outcome.manifest.logs == 4
+    assert len(outcome.load.watermarks) == len(outcome.case.logs) == 3
+    assert 0 < outcome.result.seen.rows <= sum(outcome.load.sent.values())
+    assert outcome.result.seen.lost == 0
+
+
+def test_in_a_control_nobody_reads(tmp_path: Path) -> None:
+    chosen = replace(quick(), readers=2)
+    with bench(process_lab("postgresql"), tmp_path) as here:
+        control = run_control(here.rig, chosen, SEED)
+    assert control.manifest.logs == 1
+    assert control.result.seen is None

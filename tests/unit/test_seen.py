@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from click.testing import CliRunner
+
 from dbcheck.campaign.judging import judge_run
 from dbcheck.campaign.outcome import SEEN_MAX, Outcome
+from dbcheck.cli.witness import command
 from dbcheck.core.history import Ack
 from dbcheck.core.observed import Claim
 from dbcheck.core.seen import seen_rows
@@ -102,6 +106,25 @@ def test_a_log_that_lacks_what_was_confirmed_voids_the_run(tmp_path: Path) -> No
     assert again.verdict is Verdict.INCONCLUSIVE
     assert again.result.seen is None
     assert "confirmed" in again.case.damage
+
+
+def test_the_witness_s_logs_call_it_seen(tmp_path: Path) -> None:
+    folder = str(judged(tmp_path, [THERE, GONE]).run.path)
+    lines = [json.loads(line) for line in _shown("show", folder)]
+    assert [line for line in lines if "seen_us" in line] == [
+        {"session": 1, "seq": 6, "row_id": 6, "seen_us": SEEN_US},
+        {"session": 2, "seq": 4, "row_id": 77, "seen_us": SEEN_US},
+    ]
+    assert sum("acked_us" in line for line in lines) == sum(ACKS.values())
+    verified = _shown("verify", folder)
+    assert "intact: 5 acks" in verified[0]
+    assert "intact: 2 rows that readers saw" in verified[2]
+
+
+def _shown(*arguments: str) -> list[str]:
+    done = CliRunner().invoke(command, arguments)
+    assert done.exit_code == 0, done.output
+    return done.output.splitlines()
 
 
 def test_only_some_of_many_are_listed(tmp_path: Path) -> None:
