@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from dbcheck import files
+from dbcheck.core.chores import problem
 from dbcheck.core.mix import Mix
 from dbcheck.core.plans.kinds import PlanKind
 from dbcheck.core.workload import Workload
@@ -53,6 +54,7 @@ def parse(name: str, values: Mapping[str, Any], *, where: str) -> Workload:
             hint="A classic row does not name its operation; remove the key.",
         )
     _require_operations(found, where)
+    _require_housekeeping(found, where)
     if found.cut_after_s[0] > found.cut_after_s[1]:
         raise UsageError(
             f"{where}: cut_after_s is {list(found.cut_after_s)}",
@@ -76,4 +78,20 @@ def _require_operations(found: Workload, where: str) -> None:
     if mix is not None and (problem := mix.problem()):
         raise UsageError(
             f"{where}: [operations]: {problem}", hint="Change the weights."
+        )
+
+
+def _require_housekeeping(found: Workload, where: str) -> None:
+    """Raise UsageError unless the chores can be done beside the plan."""
+    if not found.housekeeping:
+        return
+    if found.plan is PlanKind.CLASSIC:
+        raise UsageError(
+            f"{where}: housekeeping is given for the classic plan",
+            hint="Its rows cannot name a chore. Remove the key, or change the plan.",
+        )
+    if why := problem(found.housekeeping):
+        raise UsageError(
+            f"{where}: housekeeping: {why}",
+            hint='Name each kind once, and create among them: ["create", "drop"].',
         )

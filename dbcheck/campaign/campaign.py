@@ -22,7 +22,7 @@ from dbcheck.campaign.rig import Rig
 from dbcheck.campaign.waiting import wait_for_server
 from dbcheck.core.control import ControlFacts, ControlOutcome
 from dbcheck.core.cut import PowerState
-from dbcheck.core.moments import Moment, Stratum, moment
+from dbcheck.core.moments import WITHOUT_CHORES, Moment, Stratum, moment
 from dbcheck.core.statistics import Tally
 from dbcheck.core.verdict import CycleVerdict, Verdict
 from dbcheck.errors import DbcheckError, TargetChanged, UsageError
@@ -146,10 +146,11 @@ def _cycle(rig: Rig, folder: CampaignFolder, plan: Plan) -> None:
 
 
 def _next_moment(rig: Rig, plan: Plan, number: int) -> Moment:
-    strata = list(Stratum)
+    chores = plan.workload.housekeeping
+    strata = list(Stratum if chores else WITHOUT_CHORES)
     if not makes_checkpoints(rig.site.writer.engine):
         strata.remove(Stratum.CHECKPOINT)
-    return moment(plan.seed, number, plan.workload.cut_after_s, strata)
+    return moment(plan.seed, number, plan.workload.cut_after_s, strata, chores)
 
 
 def _settle_all(rig: Rig, folder: CampaignFolder) -> bool:
@@ -192,6 +193,8 @@ def _add(folder: CampaignFolder, outcome: Outcome, *, settled: bool = False) -> 
     folder.write_known(folder.known().with_outcome(outcome))
     drawn, found = outcome.manifest.moment, outcome.found
     missed = missed_stratum(outcome)
+    chores = outcome.result.housekeeping
+    at_cut = chores.at_cut if chores else None
     at_fault = outcome.settings.at_fault(lost=outcome.verdict is Verdict.FAIL)
     stratum = (Stratum.STEADY if missed else drawn.stratum) if drawn else None
     folder.add(
@@ -214,6 +217,7 @@ def _add(folder: CampaignFolder, outcome: Outcome, *, settled: bool = False) -> 
             at_fault=tuple(f.sentence for f in at_fault),
             cut_class=outcome.manifest.writer.cut_class.value,
             missed=missed,
+            window=at_cut.value if at_cut else "",
         )
     )
     if outcome.verdict is Verdict.PASS:

@@ -86,6 +86,7 @@ class Cycle:
     gone:     the server, or its table, certainly did not come back.
     control:  what later cycles must know of a control, None of an ordinary cycle.
     cut_class: what the switch cut, as core.cutclass names it; "" if it cut nothing.
+    window:   the chore that was under way at the cut, see core.chores; "" if none was.
     at_fault: settings under which such a cut loses commits, a sentence for each.
     """
 
@@ -107,6 +108,7 @@ class Cycle:
     missed: str = ""
     at_fault: tuple[str, ...] = ()
     earlier_lost: int | None = None
+    window: str = ""
 
 
 class CampaignFolder:
@@ -207,6 +209,6 @@ def line_of(cycle: Cycle) -> str:
         "depth",
     )
     rows = ("confirmed", "lost", "earlier_lost")
-    more = ("missed", *rows, "acks_per_s", "ended", "settled")
+    more = ("missed", "window", *rows, "acks_per_s", "ended", "settled")
     values = {name: getattr(cycle, name) for name in (*names, *more)}
     return json.dumps(msgspec.to_builtins(values))

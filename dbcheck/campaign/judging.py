@@ -10,8 +10,10 @@ from dbcheck.campaign.logs import StoredLogs
 from dbcheck.campaign.losscsv import loss_lines
 from dbcheck.campaign.outcome import Outcome
 from dbcheck.core.observed import Claim, Observed
+from dbcheck.core.plans.plan import Plan
 from dbcheck.core.reconcile import Reconciliation
 from dbcheck.core.seen import SeenRows, seen_rows
+from dbcheck.core.sides import ATOMIC_DDL
 from dbcheck.core.table import LEDGER
 from dbcheck.errors import LogDamaged
 from dbcheck.judge.case import Case
@@ -59,13 +61,20 @@ def _fate(run: RunFolder, logs: StoredLogs, case: Case) -> Reconciliation:
     return plan.judge(
         Observed(
             logs.acks,
-            {table.name: partial(run.survivors, table.name) for table in plan.tables},
+            {name: partial(run.survivors, name) for name in _read_tables(plan, case)},
             case.manifest.tables,
             Claim(load.sent, load.acked) if load else None,
             case.manifest.window_acks,
             case.after.left_over,
+            case.manifest.family in ATOMIC_DDL,
         )
     )
+
+
+def _read_tables(plan: Plan, case: Case) -> list[str]:
+    """Return the tables whose rows were read; a side table may not have been there."""
+    sides = [table for table in plan.sides if table.name in case.after.survivors]
+    return [table.name for table in (*plan.tables, *sides)]
 
 
 def _seen(run: RunFolder, logs: StoredLogs, case: Case) -> SeenRows | None:

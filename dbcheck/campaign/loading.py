@@ -17,6 +17,7 @@ from dbcheck.campaign.preflight import WARM_ROWS, Started
 from dbcheck.campaign.rig import Rig
 from dbcheck.clientkey import ClientKey
 from dbcheck.clock import now_us
+from dbcheck.core.chores import Chores
 from dbcheck.core.cut import Cut
 from dbcheck.core.gone import Gone
 from dbcheck.core.history import PREFLIGHT_SESSION
@@ -46,6 +47,8 @@ POLL_S = 0.05
 HOLD_MORE_S = 0.3  # a switch of a lab, or a reset, acts within it
 RESUMED_S = 0.5  # so young an ack shows that a load which had to wait has resumed
 SHOW_S = 0.25
+# Chores of any kind come several times a second; a cut does not wait for one for long.
+CHORE_WAIT_S, CHORE_POLL_S = 3.0, 0.0005
 
 
 def load_until_cut(rig: Rig, started: Started, cutter: Cutter) -> LoadRecord:
@@ -99,6 +102,8 @@ def groups_of(rig: Rig, started: Started) -> list[SessionGroup]:
         workload.sessions,
         rate=workload.rate,
         ramp_s=workload.ramp_s,
+        # Some chores flush the log whatever the session's setting is.
+        has_housekeeping=bool(workload.housekeeping) and not manifest.control,
     )
     if manifest.ack_logs == 1:
         return [Loop(sessions, started.log)]
@@ -152,11 +157,13 @@ class Cutter:
         manifest = started.manifest
         draw = random.Random(manifest.seed)
         self.after_s = draw.uniform(*manifest.workload.cut_after_s)
-        self._into_s, self._hold_s = 0.0, 0.0
+        self._into_s, self._hold_s, self._into_chore_s = 0.0, 0.0, 0.0
         if manifest.moment is not None:
             self.after_s, self._into_s = manifest.moment.after_s, manifest.moment.into_s
             if manifest.moment.stratum is Stratum.HOLD:
                 self._hold_s, self._into_s = self._into_s, 0.0
+            if manifest.moment.chore is not None:
+                self._into_chore_s, self._into_s = self._into_s, 0.0
         self.load: Load | None = None
         self.due_us: int | None = None
         self.no_checkpoint = ""
@@ -200,6 +207,7 @@ class Cutter:
         except TimeoutError:
             self._waited = True
             return  # the witness lags: the watch is to see that
+        self._await_chore()
         self._rig.listener.phase(
             "cut", f"{self._rig.site.writer.power.kind.value}, {load_s:.1f} s"
         )
@@ -213,6 +221,21 @@ class Cutter:
                 self.failed = str(error)
                 raise
             self.switched_us = now_us()
+
+    def _await_chore(self) -> None:
+        """Wait for a chore of the kind that was drawn, and for the time into it."""
+        drawn, manifest = self._started.manifest.moment, self._started.manifest
+        if self.load is None or drawn is None or drawn.chore is None:
+            return
+        chores = Chores(manifest.seed, manifest.workload.housekeeping)
+        ends_s = time.monotonic() + CHORE_WAIT_S
+        while time.monotonic() < ends_s:
+            number = self.load.chore()
+            if number and chores.chore(number).kind is drawn.chore:
+                time.sleep(self._into_chore_s)
+                self.due_us = now_us()
+                return
+            time.sleep(CHORE_POLL_S)
 
     def check_held(self) -> None:
         """Check again whether the canary's session is open, after a cut by hand.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from dbcheck.core.chores import ChoreKind
 from dbcheck.core.held import HeldCanary
 from dbcheck.core.operation import StatementSpec
 from dbcheck.core.server import ServerFacts
@@ -102,6 +103,32 @@ def decide(engine: Engine, name: str, server: ServerFacts, *, commit: bool) -> N
     """Commit one of them, or roll it back; raise EngineError."""
     assert abilities.commits_in_two_phases(engine)
     engine.decide(name, commit=commit, server=server)
+
+
+def possible_chores(
+    engine: Engine, kinds: Sequence[ChoreKind]
+) -> tuple[tuple[ChoreKind, ...], dict[ChoreKind, str]]:
+    """Return which of the chores can be done, and why the others cannot."""
+    if not abilities.keeps_house(engine):
+        return (), dict.fromkeys(kinds, "dbcheck knows no such statement here")
+    lacking = engine.lacking(kinds)
+    return tuple(kind for kind in kinds if kind not in lacking), lacking
+
+
+def discard(engine: Engine, tables: Sequence[TableSpec]) -> None:
+    """Drop those of the side tables that are there."""
+    if tables and abilities.keeps_house(engine):
+        engine.discard(tables)
+
+
+def present(
+    engine: Engine, tables: Sequence[TableSpec], server: ServerFacts
+) -> tuple[TableSpec, ...]:
+    """Return those of the side tables that are there."""
+    if not tables:
+        return ()
+    assert abilities.keeps_house(engine)  # else the workload has no housekeeping
+    return engine.present(tables, server=server)
 
 
 def data_mark(engine: Engine) -> Callable[[], str]:

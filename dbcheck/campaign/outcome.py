@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import shlex
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,6 +12,8 @@ from functools import cached_property
 import numpy as np
 
 from dbcheck import stored
+from dbcheck.core.chores import Chores
+from dbcheck.core.history import HOUSEKEEPING_SESSION
 from dbcheck.core.loss import IdRange
 from dbcheck.core.moments import missed
 from dbcheck.core.reconcile import Reconciliation
@@ -23,6 +26,7 @@ from dbcheck.judge.item import ItemId, Standing
 from dbcheck.judge.result import (
     DepthResult,
     EvidenceResult,
+    HousekeepingResult,
     LeftOnHost,
     RangeResult,
     RunResult,
@@ -125,6 +129,9 @@ def missed_stratum(outcome: Outcome) -> str:
     if load is None:
         return missed(drawn.stratum, None, None)
     went_us, refused = cut_us(outcome.case), load.no_checkpoint
+    chores = outcome.result.housekeeping
+    if drawn.chore is not None and (chores is None or chores.at_cut != drawn.chore):
+        refused = refused or f"the cut came when no {drawn.chore.value} was under way"
     return missed(drawn.stratum, load.due_us, went_us, refused, load.last_ack_us)
 
 
@@ -177,6 +184,22 @@ def _result_of(outcome: Outcome) -> RunResult:
         lab=dict(manifest.lab),
         image=_image(outcome),
         seen=_seen(outcome),
+        housekeeping=_housekeeping(outcome),
+    )
+
+
+def _housekeeping(outcome: Outcome) -> HousekeepingResult | None:
+    manifest, load = outcome.manifest, outcome.load
+    kinds = manifest.workload.housekeeping
+    if not kinds or load is None:
+        return None
+    chores = Chores(manifest.seed, kinds)
+    sent, acked = (
+        counts.get(HOUSEKEEPING_SESSION, 0) for counts in (load.sent, load.acked)
+    )
+    done = Counter(chores.chore(number).kind.value for number in range(1, acked + 1))
+    return HousekeepingResult(
+        dict(done), chores.chore(sent).kind if sent > acked else None
     )
 
 

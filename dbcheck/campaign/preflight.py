@@ -18,6 +18,7 @@ from dbcheck.campaign.independence import require_independent, require_other_hos
 from dbcheck.campaign.known import NOTHING_KNOWN, Known
 from dbcheck.campaign.rig import Rig
 from dbcheck.clock import now_us
+from dbcheck.core.chores import problem
 from dbcheck.core.control import ControlFacts
 from dbcheck.core.cut import Rung
 from dbcheck.core.cutclass import CutClass
@@ -31,6 +32,7 @@ from dbcheck.core.plans.registry import statements_of, tables_of
 from dbcheck.core.records import Manifest, NodeBefore
 from dbcheck.core.schedule import EPOCH_MAX, epoch_of
 from dbcheck.core.server import ServerFacts
+from dbcheck.core.table import SIDES
 from dbcheck.core.workload import Workload
 from dbcheck.errors import EngineError, NoCanary, RunWriteError, WitnessError
 from dbcheck.load.commit import commit
@@ -91,6 +93,7 @@ def preflight(
     canaries: dict[str, HostCanaries] = {}
     held: HeldCanary | None = None
     try:
+        workload = _with_possible_chores(rig, workload)
         nodes = _nodes(rig, workload, witness, canaries)
         epoch = _epoch(rig, seed, control=control)
         manifest = _manifest(rig, workload, seed, epoch, nodes, control=control)
@@ -99,7 +102,7 @@ def preflight(
         manifest = replace(
             manifest,
             controls=tuple(controls),
-            moment=moment,
+            moment=_possible_moment(moment, workload),
             tables=known.of_tables(manifest.tables),
         )
         held, no_canary = _plant_canary(rig, manifest)
@@ -151,6 +154,33 @@ def _new_run(rig: Rig, manifest: Manifest) -> RunFolder:
         text = f"the key of this run is stored only in its folder: {error}"
         rig.listener.phase("preflight", text)
     return run
+
+
+def _with_possible_chores(rig: Rig, workload: Workload) -> Workload:
+    """Return the workload without the chores that this server, or account, cannot do.
+
+    Raise EngineError if none is left.
+    """
+    if not workload.housekeeping:
+        return workload
+    engine = rig.site.writer.engine
+    kinds, lacking = observable.possible_chores(engine, workload.housekeeping)
+    for kind, why in lacking.items():
+        rig.listener.phase("preflight", f"no chore {kind.value}: {why}")
+    if why := problem(kinds) if kinds else "none of its chores can be done":
+        raise EngineError(
+            f"the workload's housekeeping is not possible: {why}",
+            hint="; ".join(f"{kind.value}: {text}" for kind, text in lacking.items()),
+        )
+    return replace(workload, housekeeping=kinds)
+
+
+def _possible_moment(moment: Moment | None, workload: Workload) -> Moment | None:
+    """Return the moment, with a chore that this server can do if it aims at one."""
+    if moment is None or moment.chore in (None, *workload.housekeeping):
+        return moment
+    kinds = workload.housekeeping
+    return replace(moment, chore=kinds[moment.number % len(kinds)])
 
 
 def _require_fit(
@@ -260,6 +290,8 @@ def _manifest(
     site, engine = rig.site, rig.site.writer.engine
     before = nodes[site.writer_name]
     tables = engine.prepare(tables_of(workload), server=before.facts)
+    if workload.housekeeping:
+        observable.discard(engine, SIDES)  # that earlier cycles left
     # Preparing may have given the data a name by which they are recognised.
     facts = replace(before.facts, identity=engine.facts().identity)
     nodes = {**nodes, site.writer_name: replace(before, facts=facts)}

@@ -105,18 +105,20 @@ class Reading:
             if self.unanswered:
                 return
             self._rig.listener.phase("read", "every row, in a read-only transaction")
-            if (broke := self._attempt(now, first=not broken)) is None:
-                return self._check(now)
+            before = log_of_run(self._rig.site, self._run, self._manifest, now)
+            log = ReadingLog(self._rig.site, before, now)
+            if (broke := self._attempt(now, log, first=not broken)) is None:
+                return self._check(now, log)
             broken.append(broke)
             if len(broken) == READINGS_MAX:
                 return self._give_up(broken)
             self._rig.listener.phase("read", f"{broke.error}: reading once more")
             now = self._again(broke)
 
-    def _attempt(self, facts: ServerFacts, *, first: bool) -> _Broken | None:
+    def _attempt(
+        self, facts: ServerFacts, log: ReadingLog, *, first: bool
+    ) -> _Broken | None:
         """Read once; return how the connection broke, None if more is not to be had."""
-        before = log_of_run(self._rig.site, self._run, self._manifest, facts)
-        log = ReadingLog(self._rig.site, before, facts)
         try:
             if first:  # a crash since then would empty the canary's table as well
                 self._ask(facts)
@@ -164,19 +166,20 @@ class Reading:
         except BaseException:  # of several tables, some may have been stored
             self.stored = nothing_read(self._run, self._manifest)
             raise
+        self.stored |= survivors.store_sides()
         if table is not None and left:
             decided = leftover.decide(engine, left, facts)
             self.left_over = leftover.fates(decided, survivors.again(table))
 
-    def _check(self, facts: ServerFacts) -> None:
+    def _check(self, facts: ServerFacts, log: ReadingLog) -> None:
         """Have the server check the tables, last of all: it may write."""
         if self.failure or self.unanswered or self.index:
             return
         self._rig.listener.phase("check", "the server checks its own tables")
-        before = log_of_run(self._rig.site, self._run, self._manifest, facts)
-        log = ReadingLog(self._rig.site, before, facts)
         engine = self._rig.site.reader.engine
-        self.check = check_after(engine, self._plan.tables, facts, log)
+        sides = [table for table in self._plan.sides if table.name in self.stored]
+        tables = (*self._plan.tables, *sides)
+        self.check = check_after(engine, tables, facts, log)
         if self.check is not None and self.check.outcome is CheckOutcome.INDEX:
             self.index = IndexLoss(self.check.reason, 1)
 
@@ -243,7 +246,8 @@ class _Survivors:
         self._facts = facts
         self._plan = manifest.plan()
         self.index: IndexLoss | None = None
-        self._totals = {table: EpochTotals() for table in self._plan.tables}
+        tables = (*self._plan.tables, *self._plan.sides)
+        self._totals = {table: EpochTotals() for table in tables}
 
     def facts_of(self, table: TableSpec) -> TableFacts:
         """Return what was stored of *table*, as Engine.prepare() would count it."""
@@ -261,6 +265,16 @@ class _Survivors:
             if table.name not in stored:  # it has no row, and so no batch
                 stored[table.name] = self._written(table, ())
         return stored
+
+    def store_sides(self) -> dict[str, StoredRows]:
+        """Store the rows of the side tables that are there."""
+        engine = self._rig.site.reader.engine
+        return {
+            table.name: self._written(
+                table, (batch for _, batch in self._batches((table,)))
+            )
+            for table in observable.present(engine, self._plan.sides, self._facts)
+        }
 
     def _written(self, table: TableSpec, batches: Iterable[RowBatch]) -> StoredRows:
         return self._run.write_survivors(table.name, self._inspected(table, batches))

@@ -17,11 +17,11 @@ from dbcheck.campaign.campaign import COUNTS, finished, run_campaign, tally
 from dbcheck.campaign.folder import CampaignFolder, Cycle
 from dbcheck.cli import FAIL, FAILED, INCONCLUSIVE, PASS, assemble, output
 from dbcheck.cli.guard import guard, require_passable, require_sole
-from dbcheck.core.statistics import cuts_needed
+from dbcheck.core.statistics import cuts_needed, loss_ppm_max
 from dbcheck.core.verdict import CycleVerdict, Verdict
 from dbcheck.errors import DbcheckError, RunWriteError, UsageError
 from dbcheck.inventory.entry import Entry
-from dbcheck.judge.results import CampaignResult, CycleResult
+from dbcheck.judge.results import CampaignResult, CycleResult, WindowResult
 from dbcheck.power import consent
 from dbcheck.power.registry import UNATTENDED
 from dbcheck.report.progress import PlainProgress, progress
@@ -235,6 +235,7 @@ def result(folder: CampaignFolder) -> CampaignResult:
         finished=over,
         statistics=shown.statistics,
         strata=strata(cycles),
+        windows=_windows(cycles),
         planned_cuts=plan.cuts,
         bound_ppm=plan.bound_ppm,
         cuts_still_needed=_still(plan.bound_ppm, shown.cuts, shown.losses, more),
@@ -262,6 +263,7 @@ def _cycle_result(cycle: Cycle) -> CycleResult:
         acks_per_s=cycle.acks_per_s,
         settled=cycle.settled,
         ended=cycle.ended,
+        window=cycle.window,
     )
 
 
@@ -269,6 +271,17 @@ def strata(cycles: Sequence[Cycle]) -> dict[str, int]:
     """Return how many of the cuts that count came in each stratum."""
     counted = [c for c in cycles if c.number and c.verdict in COUNTS]
     return dict(Counter(cycle.stratum for cycle in counted))
+
+
+def _windows(cycles: Sequence[Cycle]) -> dict[str, WindowResult]:
+    """Return what the cuts that count show of each kind of chore."""
+    counted = [c for c in cycles if c.number and c.verdict in COUNTS and c.window]
+    cuts = Counter(cycle.window for cycle in counted)
+    lost = Counter(c.window for c in counted if c.verdict is CycleVerdict.FAIL)
+    return {
+        window: WindowResult(count, lost[window], loss_ppm_max(lost[window], count))
+        for window, count in cuts.most_common()
+    }
 
 
 def _still(bound_ppm: int | None, cuts: int, losses: int, more: int) -> int | None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 SESSION_MAX = 2**16 - 1
+HOUSEKEEPING_SESSION = SESSION_MAX  # see core.chores
+LOAD_SESSION_MAX = SESSION_MAX - 1  # sessions that replace broken ones included
 PREFLIGHT_SESSION = 0  # its rows are committed before the load, and checkpointed
 SEQ_MAX = 2**32 - 1
 ROW_ID_MAX = 2**63 - 1
@@ -17,7 +19,8 @@ class Key(NamedTuple):
     again after a crash, so it cannot name an operation; (epoch, session, seq) can.
 
     epoch:   another one for each cycle, 1..2^62; see campaign.preflight.
-    session: client connection, 0..65535; 0 is the preflight's.
+    session: client connection, 0..65535; 0 is the preflight's, and 65535 that of
+             housekeeping.
     seq:     operations sent on that connection, 1-based, without gaps.
     """
 

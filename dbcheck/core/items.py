@@ -39,7 +39,7 @@ def judge_items(
     own, earlier = sorted_out(seen, table, epoch)
     rows = _Rows(own)
     losses = [rows.damaged(markers), rows.repeated()]
-    for session in np.flatnonzero(markers.tops).tolist():
+    for session in markers.sessions():
         for dealt in decks.dealt(session, int(markers.tops[session]), more=1):
             for items in _items(dealt, decks):
                 losses.append(items.losses(session, markers, rows))

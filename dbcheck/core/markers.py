@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from dbcheck.core.expected import Ints
-from dbcheck.core.history import SESSION_MAX
+from dbcheck.core.history import LOAD_SESSION_MAX, SESSION_MAX
 from dbcheck.core.observed import Observed
 from dbcheck.core.survivors import DIFFERENT, Flags, Records
 from dbcheck.core.table import TableSpec
@@ -40,6 +40,11 @@ class Markers:
             for mark, some in ((_INTACT, own[intact]), (_OTHER, own[~intact])):
                 places = self._offsets[some["session"]] + some["seq"]
                 self._marks[places] |= mark
+
+    def sessions(self) -> list[int]:
+        """Return the sessions of the load, and the preflight's, that sent anything."""
+        found: list[int] = np.flatnonzero(self.tops[: LOAD_SESSION_MAX + 1]).tolist()
+        return found
 
     def own(self, records: Records) -> Records:
         """Return those of *records* that an operation can have written."""

@@ -29,13 +29,15 @@ class Claim:
 class Observed:
     """What was observed of one run; each stream can be read again from its beginning.
 
-    survivors:   by the table's name, every row, read before anything wrote again.
+    survivors:   by the table's name, every row, read before anything wrote again.  A
+                 side table that is not there has none.
     before:      by the table's name, what it held before the load.
     claim:       None if the client was lost before it could make one.  Rows beyond the
                  acks are then legal as far as *window_acks* and one operation in
                  flight for each session explain them.
     window_acks: most acks that could be unconfirmed at once.
     left_over:   the run's transactions that the server still listed as prepared.
+    is_ddl_atomic: a CREATE, DROP, TRUNCATE or ALTER is part of its transaction.
     """
 
     acks: AckStream
@@ -44,3 +46,4 @@ class Observed:
     claim: Claim | None
     window_acks: int
     left_over: Sequence[LeftOver] = ()
+    is_ddl_atomic: bool = False

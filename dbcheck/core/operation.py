@@ -14,31 +14,46 @@ Value = int | bytes
 
 
 class Verb(enum.Enum):
-    """What a statement does to rows."""
+    """What a statement does."""
 
     INSERT = "insert"
     UPDATE = "update"
     DELETE = "delete"
+    # Of housekeeping; see core.chores.
+    CREATE = "create"
+    INDEX = "index"
+    REWRITE = "rewrite"
+    TRUNCATE = "truncate"
+    DROP = "drop"
+    VACUUM = "vacuum"
+    CHECKPOINT = "checkpoint"
+    ROTATE = "rotate"
+
+
+_OF_THE_SERVER = (Verb.CHECKPOINT, Verb.ROTATE)
 
 
 @dataclass(frozen=True, slots=True)
 class StatementSpec:
     """One statement that sessions prepare.
 
+    table:      the ledger, where it is the server that it changes.
     parameters: the columns whose values it takes, in the order of its parameters.
     rows:       how many each execution changes, exactly.
+    is_late:    it cannot be prepared: when a session begins, its table may be absent.
     """
 
     verb: Verb
     table: TableSpec
-    parameters: tuple[Column, ...]
+    parameters: tuple[Column, ...] = ()
     rows: int = 1
+    is_late: bool = False
 
     @property
     def name(self) -> str:
         """The name of its file under sql/FAMILY/."""
         what = self.verb.value if self.rows == 1 else "batch"
-        return f"{what}_{self.table.name}"
+        return what if self.verb in _OF_THE_SERVER else f"{what}_{self.table.name}"
 
 
 def verbs_by_table(

@@ -43,7 +43,7 @@ def _newest(markers: Markers, decks: Decks) -> tuple[Ints, Ints]:
     """
     intact = np.zeros((SESSION_MAX + 1, REGISTERS_MAX), np.int64)
     every = np.zeros_like(intact)
-    for session in np.flatnonzero(markers.tops).tolist():
+    for session in markers.sessions():
         for dealt in decks.dealt(session, int(markers.tops[session])):
             for slots, seq in _writes(dealt, decks):
                 shown = markers.present(session, seq), markers.perhaps(session, seq)

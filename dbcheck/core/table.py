@@ -70,7 +70,10 @@ ITEM = TableSpec("item", KEYED, "item_key")  # rows that are updated and deleted
 REGISTER = TableSpec("register", KEYED, "register_key")  # rows that are updated
 CLASSIC = TableSpec("fs", (ID,))  # an auto-increment id and nothing else
 
-TABLES = (LEDGER, ITEM, REGISTER, CLASSIC)
+# What housekeeping creates, changes and drops; see core.chores.
+SIDES = (TableSpec("side1", KEYED), TableSpec("side2", KEYED))
+
+TABLES = (LEDGER, ITEM, REGISTER, CLASSIC, *SIDES)
 
 
 @dataclass(frozen=True, slots=True)

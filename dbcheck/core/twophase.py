@@ -45,7 +45,7 @@ def judge_two_phase(
     rows = _Rows(own, markers)
     left = _by_session(seen.left_over)
     losses = [rows.others()]
-    for session in np.flatnonzero(markers.tops).tolist():
+    for session in markers.sessions():
         listed = left.pop(session, {})
         losses.append(_losses_of(session, markers, rows, listed))
     for session, listed in left.items():

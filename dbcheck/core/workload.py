@@ -7,6 +7,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from dbcheck.core.chores import ChoreKind
 from dbcheck.core.history import SESSION_MAX
 from dbcheck.core.mix import Mix
 from dbcheck.core.plans.kinds import PlanKind
@@ -39,6 +40,7 @@ class Workload:
     processes:     of the client that share the sessions, at most one for each.
     readers:       connections that read the newest rows meanwhile, see core.seen.
     operations:    how often each kind comes, None if the plan has only one.
+    housekeeping:  what one more session does beside them, see core.chores.
     description, finds, cost: for people: what it does, which losses it can find that
                    others cannot, what it takes.
     """
@@ -54,6 +56,7 @@ class Workload:
     processes: Annotated[int, Meta(ge=1, le=PROCESSES_MAX)] = 1
     readers: Annotated[int, Meta(ge=0, le=READERS_MAX)] = 0
     operations: Mix | None = None
+    housekeeping: tuple[ChoreKind, ...] = ()
     finds: str = ""
     cost: str = ""
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from dbcheck.core.chores import ChoreKind
 from dbcheck.core.cutclass import CutClass
 from dbcheck.core.depth import Depth
 from dbcheck.core.loss import LossKind
@@ -103,6 +104,18 @@ class LeftOnHost:
 
 
 @dataclass(frozen=True, slots=True)
+class HousekeepingResult:
+    """The chores that went on beside the load.
+
+    done:   chore -> how many were acked.
+    at_cut: the one that was under way at the cut, null if none was.
+    """
+
+    done: Mapping[str, int]
+    at_cut: ChoreKind | None
+
+
+@dataclass(frozen=True, slots=True)
 class RunResult:
     """The result of one run.
 
@@ -123,6 +136,7 @@ class RunResult:
     settings_at_fault, layers_at_fault, other_settings: sentences.
     lab:        the lab's spec, {} on real hardware.
     image:      where the lab's drive is kept as the cut left it, "" if it is not.
+    housekeeping: null if the workload has none, or the client was lost.
     controls:   the controls that the same command ran before it.
     seen:       null if nobody looked, if no rows were compared, or if the client's
                 record of the load is lost.
@@ -169,6 +183,7 @@ class RunResult:
     left_on_host: LeftOnHost | None
     lab: Mapping[str, Any]
     image: str
+    housekeeping: HousekeepingResult | None = None
     controls: tuple[RunResult, ...] = ()
     seen: SeenResult | None = None
 

@@ -20,6 +20,7 @@ class CycleResult:
 
     stratum, cut_class, depth: "" if unknown.  missed: why the cut did not come in the
     stratum drawn for it, "" if it did.  settings_at_fault: sentences.
+    window: the chore that was under way at the cut, "" if none was.
     """
 
     number: int
@@ -38,6 +39,19 @@ class CycleResult:
     acks_per_s: float | None
     settled: bool
     ended: str
+    window: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class WindowResult:
+    """The cuts during one kind of chore.
+
+    loss_ppm_max: at most so many of a million such cuts lose, at 95% confidence.
+    """
+
+    cuts: int
+    losses: int
+    loss_ppm_max: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +60,7 @@ class CampaignResult:
 
     finished:   there is nothing more to do.
     strata:     what went on at the cuts that count -> how many.
+    windows:    the chore that was under way at such a cut -> what those cuts show.
     bound_ppm:  what the cuts are to show if none loses, null if a number was given.
     cuts_still_needed: for that, null once a cut has lost.
     error:      why the campaign ended before it was finished, "" if it did not.
@@ -60,6 +75,7 @@ class CampaignResult:
     finished: bool
     statistics: Statistics
     strata: Mapping[str, int]
+    windows: Mapping[str, WindowResult]
     planned_cuts: int
     bound_ppm: int | None
     cuts_still_needed: int | None

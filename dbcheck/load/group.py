@@ -28,6 +28,7 @@ class Snapshot:
     last_ack_us:    when the last of them came, 0 if there is none.
     latencies:      see Latencies.counts().
     failed:         the group has ended the load: see GroupResult.
+    chore:          the number of the chore that is under way, 0 if none is.
     """
 
     clock_us: int = 0
@@ -40,6 +41,7 @@ class Snapshot:
     last_ack_us: int = 0
     latencies: tuple[int, ...] = ()
     failed: bool = False
+    chore: int = 0
 
 
 @dataclass(slots=True)
@@ -116,6 +118,9 @@ class SessionGroup(Protocol):
 
     def snapshot(self) -> Snapshot:
         """Return the newest snapshot, no older than loop.SNAPSHOT_S."""
+
+    def chore(self) -> int:
+        """Return the number of the chore that is under way, 0 if none is."""
 
     def end(self, wait_s: float = END_S) -> GroupResult:
         """End every session, thread and process; return the result; idempotent.

@@ -89,6 +89,10 @@ class Load:
         for group in self._groups:
             group.hold(held=held)
 
+    def chore(self) -> int:
+        """Return the number of the chore that is under way, 0 if none is."""
+        return max(group.chore() for group in self._groups)
+
     @property
     def result(self) -> GroupResult:
         """The results of all groups that have ended, as one."""

@@ -11,7 +11,7 @@ from itertools import takewhile
 from queue import SimpleQueue
 
 from dbcheck.clock import now_us
-from dbcheck.core.history import SESSION_MAX, AckValues
+from dbcheck.core.history import HOUSEKEEPING_SESSION, LOAD_SESSION_MAX, AckValues
 from dbcheck.errors import CommitUnknown, DbcheckError, EngineError, WitnessError
 from dbcheck.load.group import END_S, GroupResult, Snapshot, add_once
 from dbcheck.load.latency import Latencies
@@ -72,6 +72,7 @@ class Loop:
         self._operation_of = sessions.plan.operation
         self._numbers = sessions.numbers()
         self._slots: dict[int, _Slot] = {}
+        self._housekeeping: _Slot | None = None
         self._ready: deque[_Slot] = deque()  # may send, as soon as pace and log allow
         self._is_paced = False  # some of them wait for the rate, and not for the log
         self._waiting = 0
@@ -102,6 +103,9 @@ class Loop:
                 if self._stopping:  # as an interrupt in another thread demands
                     break
                 self._add(self._sessions.open_session(), next(self._numbers))
+            if self._sessions.has_housekeeping and not self._stopping:
+                session = self._sessions.open_housekeeping()
+                self._housekeeping = self._add(session, HOUSEKEEPING_SESSION)
         except BaseException:
             for slot in list(self._slots.values()):
                 self._drop(slot)
@@ -133,6 +137,11 @@ class Loop:
     def snapshot(self) -> Snapshot:
         """Return the newest snapshot."""
         return self._snapshot
+
+    def chore(self) -> int:
+        """Return the number of the chore that is under way; from any thread."""
+        slot = self._housekeeping
+        return slot.seq if slot is not None and slot.waiting else 0
 
     def end(self, wait_s: float = END_S) -> GroupResult:
         """End every session and thread; return the result; idempotent.
@@ -199,7 +208,8 @@ class Loop:
         for slot, row_id in done:
             slot.acked = slot.seq
             slot.waiting = False
-            self._durations_us.append(acked_us - slot.sent_us)
+            if slot.number != HOUSEKEEPING_SESSION:
+                self._durations_us.append(acked_us - slot.sent_us)
             acks.append((slot.number, slot.seq, row_id, acked_us))
             self._ready.append(slot)
         self._waiting -= len(acks)
@@ -277,10 +287,11 @@ class Loop:
         if not isinstance(error, CommitUnknown):
             add_once(self._result.refusals, str(error))
             return
-        number = next(self._numbers)
+        is_chore = slot.number == HOUSEKEEPING_SESSION
+        number = HOUSEKEEPING_SESSION if is_chore else next(self._numbers)
         gone = _Replacement(None, number, now_us(), in_flight, error.farewell)
         self._replacing += 1
-        if self._sessions.may_replace and number <= SESSION_MAX:
+        if self._sessions.may_replace and number <= LOAD_SESSION_MAX:
             self._connecting.submit(self._replace, gone)
         else:
             self._replaced(gone)
@@ -346,6 +357,8 @@ class Loop:
         """Close a session and keep what it did."""
         self._poller.unregister(slot.fd)
         del self._slots[slot.fd]
+        if slot is self._housekeeping:
+            self._housekeeping = None
         if slot in self._ready:
             self._ready.remove(slot)
         self._waiting -= slot.waiting
@@ -372,6 +385,7 @@ class Loop:
             last_ack_us=self._last_ack_us,
             latencies=self._latencies.counts(),
             failed=bool(self._result.failure or self._result.witness_error),
+            chore=self.chore(),
         )
 
     def _close(self) -> None:

@@ -72,6 +72,10 @@ class ProcessGroup:
         """Return the newest snapshot that came."""
         return self._snapshot
 
+    def chore(self) -> int:
+        """Return that of the newest snapshot, which may be over by now."""
+        return self._snapshot.chore
+
     def end(self, wait_s: float = END_S) -> GroupResult:
         """End the sessions, the process and what belongs to it; idempotent.
 

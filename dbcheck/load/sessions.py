@@ -33,6 +33,7 @@ class Sessions:
                  sessions that replace broken ones.
     rate:        commits/s of all together, 0 for as many as the server takes.
     ramp_s:      seconds within which they begin, one after the other.
+    has_housekeeping: one more session does the plan's chores.
     """
 
     engine: Engine
@@ -44,6 +45,7 @@ class Sessions:
     step: int = 1
     rate: float = 0.0
     ramp_s: float = 0.0
+    has_housekeeping: bool = False
 
     @property
     def may_replace(self) -> bool:
@@ -53,6 +55,11 @@ class Sessions:
     def numbers(self) -> Iterator[int]:
         """Return the session numbers, without end."""
         return itertools.count(self.first, self.step)
+
+    def open_housekeeping(self) -> Session:
+        """Connect the session that does the chores; raise as open_session() does."""
+        statements = self.plan.chore_statements
+        return self.engine.open_session(statements, server=self.before)
 
     def open_session(self) -> Session:
         """Connect a session; raise EngineError if that is refused.
@@ -83,6 +90,7 @@ class Sessions:
                 self.step * count,
                 self.rate / count,
                 self.ramp_s,
+                has_housekeeping=self.has_housekeeping and part == 0,
             )
             for part in range(count)
         ]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol, TypeGuard
 
+from dbcheck.core.chores import ChoreKind
 from dbcheck.core.held import HeldCanary
 from dbcheck.core.operation import StatementSpec
 from dbcheck.core.server import ServerFacts
@@ -145,6 +146,24 @@ class TwoPhaseCommits(Protocol):
         """Commit a prepared transaction, or roll it back; raise EngineError."""
 
 
+class Housekeeping(Protocol):
+    """Tables can be created, changed and dropped by a session of the load."""
+
+    def lacking(self, kinds: Sequence[ChoreKind]) -> dict[ChoreKind, str]:
+        """Return which chores cannot be done, and why, with the GRANT if one helps."""
+
+    def present(
+        self, tables: Sequence[TableSpec], *, server: ServerFacts | None = None
+    ) -> tuple[TableSpec, ...]:
+        """Return those of the tables that are there; raise EngineError if one is not
+        dbcheck's."""
+
+    def discard(
+        self, tables: Sequence[TableSpec], *, server: ServerFacts | None = None
+    ) -> None:
+        """Drop those that are there and are dbcheck's."""
+
+
 class DataMark(Protocol):
     """A mark can be written into the data directory, where its own files have none."""
 
@@ -198,6 +217,11 @@ def checks_tables(engine: Engine) -> TypeGuard[TableChecks]:
 def commits_in_two_phases(engine: Engine) -> TypeGuard[TwoPhaseCommits]:
     """Return whether *engine* has that ability."""
     return _has(engine, TwoPhaseCommits)
+
+
+def keeps_house(engine: Engine) -> TypeGuard[Housekeeping]:
+    """Return whether *engine* has that ability."""
+    return _has(engine, Housekeeping)
 
 
 def marks_data(engine: Engine) -> TypeGuard[DataMark]:

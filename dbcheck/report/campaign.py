@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dbcheck.core.cutclass import shown
-from dbcheck.core.statistics import unseen_sentence
+from dbcheck.core.statistics import CONFIDENCE, percent_up, unseen_sentence
 from dbcheck.core.verdict import CycleVerdict
 from dbcheck.judge.results import CampaignResult, CycleResult
 from dbcheck.report.lab import number, rows_lost, verdict
@@ -59,6 +59,12 @@ def _lines(result: CampaignResult) -> list[RenderableType]:
     if proven.cuts:
         counts = ", ".join(f"{n} {name}" for name, n in result.strata.items())
         lines.append(f"activity at the cuts: {counts}")
+    if result.windows:
+        counts = ", ".join(
+            f"{one.cuts} {name} (at most {percent_up(one.loss_ppm_max)} of them lose)"
+            for name, one in result.windows.items()
+        )
+        lines.append(f"cuts during housekeeping, {CONFIDENCE}: {counts}")
     missed = [cycle for cycle in result.cycles if cycle.missed]
     if missed:
         lines.append(

@@ -14,7 +14,7 @@ from dbcheck.core.statistics import Tally
 from dbcheck.core.values import Json
 from dbcheck.core.verdict import Verdict
 from dbcheck.judge.item import ItemId, Standing
-from dbcheck.judge.result import RunResult
+from dbcheck.judge.result import HousekeepingResult, RunResult
 from dbcheck.report.drive import faults
 
 STYLES = {
@@ -94,6 +94,13 @@ def _is_explained(result: RunResult) -> bool:
     return bool(result.settings_at_fault or result.layers_at_fault)
 
 
+def _chores(housekeeping: HousekeepingResult) -> str:
+    done = ", ".join(f"{count:,} {kind}" for kind, count in housekeeping.done.items())
+    at_cut = housekeeping.at_cut
+    what = f"during {at_cut.value}" if at_cut else "between two chores"
+    return f"the cut came {what}; before it {done or 'no chore was done'}"
+
+
 def _copy_doubt(result: RunResult) -> str:
     """Return why the data may be a copy from a backup, "" if they are not."""
     if result.lab:
@@ -139,6 +146,8 @@ def _fact_rows(result: RunResult) -> Iterator[tuple[str, str]]:
         "workload",
         f"{result.workload}, {result.sessions} sessions, seed {result.seed}",
     )
+    if result.housekeeping:
+        yield "housekeeping", _chores(result.housekeeping)
     assumed = " (assumed)" if result.class_assumed else ""
     yield (
         "power",

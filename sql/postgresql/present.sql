@@ -3,6 +3,6 @@ select 'dbcheck.' || c.relname
   from pg_class c
   join pg_namespace n on n.oid = c.relnamespace
  where n.nspname = 'dbcheck' and c.relkind = 'r'
-   and c.relname in ('canary', 'ledger', 'register', 'fs')
+   and c.relname in ('canary', 'ledger', 'item', 'register', 'fs', 'side1', 'side2')
    and obj_description(c.oid, 'pg_class') = 'dbcheck 1'
  order by c.relname;

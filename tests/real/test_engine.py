@@ -21,7 +21,7 @@ from dbcheck.core.plans.classic import INSERT_ID, ClassicPlan
 from dbcheck.core.plans.insert import INSERT
 from dbcheck.core.schedule import Schedule
 from dbcheck.core.server import is_restarted
-from dbcheck.core.table import CLASSIC, LEDGER, TableFacts, TableSpec
+from dbcheck.core.table import CLASSIC, LEDGER, TABLES, TableFacts, TableSpec
 from dbcheck.engines.mysql.engine import MysqlEngine
 from dbcheck.engines.postgresql.engine import PostgresqlEngine
 from dbcheck.engines.registry import open_engine
@@ -213,10 +213,9 @@ def test_without_a_table_there_are_no_survivors(engine: Engine) -> None:
 
 
 def test_drop_names_what_it_dropped(engine: Engine) -> None:
-    engine.prepare((LEDGER,))
-    engine.prepare((CLASSIC,))
+    engine.prepare(TABLES)
     names = engine.drop()
-    assert {"dbcheck.fs", "dbcheck.ledger"} <= set(names)
+    assert {f"dbcheck.{table.name}" for table in TABLES} <= set(names)
     assert engine.drop() == []
 
 

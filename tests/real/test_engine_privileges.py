@@ -10,6 +10,7 @@ import pytest
 
 from dbcheck.campaign import observable
 from dbcheck.campaign.preflight import preflight
+from dbcheck.core.chores import KINDS, ChoreKind
 from dbcheck.core.plans.insert import INSERT, InsertPlan
 from dbcheck.core.plans.registry import statements_of, tables_of
 from dbcheck.core.schedule import Schedule
@@ -118,6 +119,32 @@ def test_listing_prepared_transactions_takes_one_more_grant_on_mysql(
         assert documented in statements(name, optional=True)
         least.execute(grant)
     engine.require_two_phase(1, weak=False)
+
+
+def test_the_chores_of_an_account_are_known(least: Least) -> None:
+    """Those that it may not do are named with what it lacks; then it may."""
+    name = least.server.name
+    for line in statements(name):
+        least.run(line)
+    engine = least.engine()
+    assert abilities.keeps_house(engine)
+    never: set[ChoreKind] = {
+        "postgresql": set[ChoreKind](),
+        "mariadb": {ChoreKind.VACUUM, ChoreKind.ROTATE},
+        "mysql": {ChoreKind.VACUUM},
+    }[name]
+    lacking = engine.lacking(KINDS)
+    granted = {ChoreKind.CHECKPOINT, ChoreKind.ROTATE}
+    if name != "postgresql":
+        granted |= {ChoreKind.REWRITE, ChoreKind.INDEX}
+    assert set(lacking) == granted | never
+    assert all("grant " in lacking[kind] for kind in granted - never)
+    for line in statements(name, optional=True):
+        if any(word in line for word in ("checkpoint", "switch", "alter", "reload")):
+            least.run(line)
+    again = least.engine()
+    assert abilities.keeps_house(again)
+    assert set(again.lacking(KINDS)) == never
 
 
 def test_each_grant_that_is_left_out_is_named(least: Least) -> None:

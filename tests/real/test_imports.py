@@ -43,7 +43,7 @@ RIG = {
     *("dbcheck.witness.window", "dbcheck.secret", "subprocess"),
 }
 # What loads slowly, and is needed only for what a sound run of few rows lacks.
-RARE = {"numpy.ma", "dbcheck.core.endpatterns"}
+RARE = {"numpy.ma"}
 INVENTORY = """
 all:
   hosts:

@@ -66,7 +66,7 @@ def test_one_that_is_severed_raises_and_can_be_closed(engine: Engine) -> None:
     engine.prepare((LEDGER,))
     newest = engine.open_newest(LEDGER, EPOCH)
     newest.sever()
-    with pytest.raises(EngineError):
+    with pytest.raises(EngineError, match="failed at newest_ledger"):
         newest.read(0)
     newest.sever()
     newest.close()

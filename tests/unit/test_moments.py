@@ -2,7 +2,15 @@ from __future__ import annotations
 
 import pytest
 
-from dbcheck.core.moments import INTO_S, RAMP_UP_S, Stratum, missed, moment
+from dbcheck.core.chores import ChoreKind
+from dbcheck.core.moments import (
+    INTO_S,
+    RAMP_UP_S,
+    WITHOUT_CHORES,
+    Stratum,
+    missed,
+    moment,
+)
 
 STEADY_S = (3.0, 6.0)
 
@@ -10,12 +18,22 @@ STEADY_S = (3.0, 6.0)
 def test_each_four_cuts_meet_each_stratum() -> None:
     drawn = [moment(5, number, STEADY_S) for number in range(1, 801)]
     for first in range(0, 800, 4):
-        assert {one.stratum for one in drawn[first : first + 4]} == set(Stratum)
+        assert {one.stratum for one in drawn[first : first + 4]} == set(WITHOUT_CHORES)
     fours = {
         tuple(one.stratum for one in drawn[first : first + 4])
         for first in range(0, 800, 4)
     }
     assert len(fours) == 24  # in every order there is
+
+
+def test_cuts_aim_at_one_kind_of_chore_after_the_other() -> None:
+    kinds = (ChoreKind.DROP, ChoreKind.FILL, ChoreKind.TRUNCATE)
+    strata = tuple(Stratum)
+    drawn = [moment(5, n, STEADY_S, strata, kinds) for n in range(1, 61)]
+    aimed = [one for one in drawn if one.stratum is Stratum.HOUSEKEEPING]
+    assert [one.chore for one in aimed] == [*kinds] * 4
+    assert all(0 <= one.into_s <= 0.02 for one in aimed)
+    assert {one.chore for one in drawn if one not in aimed} == {None}
 
 
 def test_a_moment_is_within_its_stratum() -> None:
@@ -57,6 +75,8 @@ def test_a_server_without_checkpoints_meets_the_others() -> None:
         (Stratum.RAMP_UP, None, "", "is not known"),
         (Stratum.STEADY, 70.0, "must be superuser", ""),
         (Stratum.STEADY, None, "", ""),
+        (Stratum.HOUSEKEEPING, 0.1, "", ""),
+        (Stratum.HOUSEKEEPING, 0.1, "no drop was under way", "no drop was under way"),
         (Stratum.HOLD, 0.01, "", ""),
         (Stratum.HOLD, 2.0, "", "the cut came 2.0 s late"),
     ],

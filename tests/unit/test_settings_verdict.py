@@ -430,6 +430,7 @@ def test_a_campaign_names_the_setting_at_fault() -> None:
         "planned_cuts": 3,
         "verdict": "FAIL",
         "strata": {"steady": 1},
+        "windows": {},
         "cut_classes": [],
         "cuts_still_needed": 0,
         "error": "",

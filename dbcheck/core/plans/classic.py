@@ -25,6 +25,8 @@ class ClassicPlan:
     statements: tuple[StatementSpec, ...] = (INSERT_ID,)
     replaces_sessions = False
     prepares_in: TableSpec | None = None
+    sides: tuple[TableSpec, ...] = ()
+    chore_statements: tuple[StatementSpec, ...] = ()
 
     def __init__(self, schedule: Schedule) -> None:
         self._schedule = schedule

@@ -20,6 +20,8 @@ class InsertPlan:
     statements: tuple[StatementSpec, ...] = (INSERT,)
     replaces_sessions = True
     prepares_in: TableSpec | None = None
+    sides: tuple[TableSpec, ...] = ()
+    chore_statements: tuple[StatementSpec, ...] = ()
 
     def __init__(self, schedule: Schedule) -> None:
         self._schedule, self._values = schedule, schedule.values

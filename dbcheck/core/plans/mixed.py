@@ -94,6 +94,8 @@ class MixedPlan:
 
     replaces_sessions = True
     prepares_in: TableSpec | None = None
+    sides: tuple[TableSpec, ...] = ()
+    chore_statements: tuple[StatementSpec, ...] = ()
 
     def __init__(self, schedule: Schedule, mix: Mix) -> None:
         """Plan operations by *mix*, which has no problem()."""

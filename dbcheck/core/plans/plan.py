@@ -23,12 +23,16 @@ class Plan(Protocol):
     replaces_sessions: a session that broke may be replaced, under a new number.
     prepares_in: the table that its prepared transactions write to, None if it prepares
                 none (core.operation.TwoPhase); each session has at most one at a time.
+    sides:      the tables that housekeeping creates and drops; () if there is none.
+    chore_statements: those of its session, with the INSERT that is acked; () likewise.
     """
 
     tables: tuple[TableSpec, ...]
     statements: tuple[StatementSpec, ...]
     replaces_sessions: bool
     prepares_in: TableSpec | None
+    sides: tuple[TableSpec, ...]
+    chore_statements: tuple[StatementSpec, ...]
 
     def operation(self, session: int, seq: int) -> Operation:
         """Return the operation that *session* sends as its number *seq*, from 1 on."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dbcheck.core.mix import Mix
 from dbcheck.core.operation import StatementSpec
 from dbcheck.core.plans.classic import INSERT_ID, ClassicPlan
+from dbcheck.core.plans.housekeeping import HousekeepingPlan
 from dbcheck.core.plans.insert import INSERT, InsertPlan
 from dbcheck.core.plans.kinds import PlanKind
 from dbcheck.core.plans.mixed import MixedPlan, statements_of_mix
@@ -37,6 +38,13 @@ def statements_of(workload: Workload) -> tuple[StatementSpec, ...]:
 
 def plan_of(workload: Workload, schedule: Schedule) -> Plan:
     """Return the plan of one run, whose rows *schedule* decides."""
+    base = _base(workload, schedule)
+    if not workload.housekeeping:
+        return base
+    return HousekeepingPlan(base, schedule, workload.housekeeping)
+
+
+def _base(workload: Workload, schedule: Schedule) -> Plan:
     match workload.plan:
         case PlanKind.INSERT:
             return InsertPlan(schedule)

@@ -27,6 +27,8 @@ class TwoPhasePlan:
     statements: tuple[StatementSpec, ...] = (INSERT, INSERT_ITEM)
     replaces_sessions = True
     prepares_in: TableSpec | None = ITEM
+    sides: tuple[TableSpec, ...] = ()
+    chore_statements: tuple[StatementSpec, ...] = ()
 
     def __init__(self, schedule: Schedule) -> None:
         self._schedule = schedule

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from dbcheck.audit.rules import facts_of
+from dbcheck.core.chores import ChoreKind
 from dbcheck.core.history import Row
 from dbcheck.core.operation import StatementSpec, verbs_by_table
 from dbcheck.core.other_users import OtherUsers
@@ -18,8 +19,8 @@ from dbcheck.core.table import TABLES, TableFacts, TableSpec
 from dbcheck.core.tablecheck import TableCheck
 from dbcheck.engines.link import SCAN_S
 from dbcheck.engines.mysql import canary as mysql_canary
+from dbcheck.engines.mysql import housekeeping, tablecheck, twophase
 from dbcheck.engines.mysql import identity as mysql_identity
-from dbcheck.engines.mysql import tablecheck, twophase
 from dbcheck.engines.mysql.canary import HeldRow
 from dbcheck.engines.mysql.check import (
     product,
@@ -369,6 +370,30 @@ class MysqlEngine:
         """Run CHECK TABLE."""
         with self._open(self._database, server=server) as link:
             return tablecheck.check(link, tables)
+
+    def lacking(self, kinds: Sequence[ChoreKind]) -> dict[ChoreKind, str]:
+        with self._open(None) as link:
+            return housekeeping.lacking(link, self._database, kinds)
+
+    def present(
+        self, tables: Sequence[TableSpec], *, server: ServerFacts | None = None
+    ) -> tuple[TableSpec, ...]:
+        with self._open(None, server=server) as link:
+            return self._present(link, tables)
+
+    def discard(
+        self, tables: Sequence[TableSpec], *, server: ServerFacts | None = None
+    ) -> None:
+        with self._open(self._database, server=server) as link:
+            for table in self._present(link, tables):
+                link.rows(f"drop_{table.name}")
+
+    def _present(
+        self, link: MysqlLink, tables: Sequence[TableSpec]
+    ) -> tuple[TableSpec, ...]:
+        """Return those of the tables that are there and dbcheck's."""
+        names = {n for (n,) in link.rows("present", {"database": self._database})}
+        return tuple(table for table in tables if table.name in names)
 
     def require_two_phase(self, transactions: int, *, weak: bool) -> None:
         """Require that the account may list them; their number has no limit."""

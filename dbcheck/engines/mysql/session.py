@@ -24,6 +24,7 @@ from dbcheck.core.operation import (
     Statement,
     StatementSpec,
     TwoPhase,
+    Verb,
 )
 from dbcheck.engines.deadline import deadline
 from dbcheck.engines.link import ANSWER_BYTES, ANSWER_S, ProtocolViolation
@@ -80,6 +81,7 @@ _CONTROLS: Mapping[str, _Controls] = {
     TwoPhase.BEGIN.value: ((b"commit", _CLOSED), (b"xa start %s", _OPEN)),
     TwoPhase.PREPARE.value: ((b"xa end %s", _OPEN), (b"xa prepare %s", _PREPARED)),
 }
+_OF_ROWS = (Verb.INSERT, Verb.UPDATE, Verb.DELETE)
 _DECISIONS = frozenset(step.value for step in DECISIONS)
 _PREPARE = TwoPhase.PREPARE.value
 
@@ -115,6 +117,8 @@ class MysqlSession:
         connection = link.connection
         self._has_attributes = connection.has_query_attributes
         self._executions: dict[str, Execution] = {}
+        chores = (one.name for one in statements if one.verb not in _OF_ROWS)
+        self._alone = _DECISIONS.union(chores)
         try:
             link.wire(ANSWER_S)
             with (
@@ -122,6 +126,8 @@ class MysqlSession:
                 deadline(ANSWER_S, link.sever, link.received, ANSWER_BYTES),
             ):
                 for spec in statements:
+                    if spec.is_late:
+                        continue
                     prepared = connection.cmd_stmt_prepare(_text(spec))
                     self._executions[spec.name] = Execution(
                         prepared["statement_id"],
@@ -161,9 +167,9 @@ class MysqlSession:
         """Return the query that runs *statements* as one transaction."""
         parts: list[bytes] = []
         self._expected = expected = []
-        if statements[0].name in _DECISIONS:  # it cannot run in a transaction
+        if statements[0].name in self._alone:  # it cannot run in a transaction
             first, *statements = statements
-            self._control(first, parts)
+            self._lead(first, parts)
         parts.append(_BEGIN)
         expected.append(_OPEN)
         for statement in statements:
@@ -179,6 +185,14 @@ class MysqlSession:
             parts.append(b"commit")
             expected.append(_CLOSED)
         return query(b";".join(parts), has_attributes=self._has_attributes)
+
+    def _lead(self, statement: Statement, parts: list[bytes]) -> None:
+        """Add what comes before the operation's own transactions."""
+        if statement.name in _CONTROLS:
+            self._control(statement, parts)
+        else:
+            parts.append(self._templates[statement.name].filled(statement.values))
+            self._expected.append(_CLOSED)
 
     def _control(self, statement: Statement, parts: list[bytes]) -> None:
         for text, answer in _CONTROLS[statement.name]:

@@ -9,6 +9,7 @@ from typing import Any
 import sqlalchemy.exc
 
 from dbcheck.audit.rules import facts_of
+from dbcheck.core.chores import ChoreKind
 from dbcheck.core.history import Row
 from dbcheck.core.operation import StatementSpec, verbs_by_table
 from dbcheck.core.other_users import OtherUsers
@@ -19,7 +20,7 @@ from dbcheck.core.table import TableFacts, TableSpec
 from dbcheck.core.tablecheck import TableCheck
 from dbcheck.engines.link import SCAN_S
 from dbcheck.engines.newest import Newest
-from dbcheck.engines.postgresql import amcheck, twophase
+from dbcheck.engines.postgresql import amcheck, housekeeping, twophase
 from dbcheck.engines.postgresql.check import (
     require_privileges,
     require_server,
@@ -262,6 +263,23 @@ class PostgresqlEngine:
         with self._open(server=server) as link:
             return amcheck.check(link, tables)
 
+    def lacking(self, kinds: Sequence[ChoreKind]) -> dict[ChoreKind, str]:
+        with self._open() as link:
+            return housekeeping.lacking(link, kinds)
+
+    def present(
+        self, tables: Sequence[TableSpec], *, server: ServerFacts | None = None
+    ) -> tuple[TableSpec, ...]:
+        with self._open(server=server) as link:
+            return _present(link, tables)
+
+    def discard(
+        self, tables: Sequence[TableSpec], *, server: ServerFacts | None = None
+    ) -> None:
+        with self._open(server=server) as link:
+            for table in _present(link, tables):
+                link.rows(f"drop_{table.name}")
+
     def require_two_phase(self, transactions: int, *, weak: bool) -> None:
         if weak:
             raise EngineError(
@@ -302,6 +320,14 @@ class PostgresqlEngine:
         options = libpq_options(self.target, self._arguments)
         link = PostgresqlLink(self.target, options, connect_s, family=FAMILY)
         return link.leading_to(server)
+
+
+def _present(
+    link: PostgresqlLink, tables: Sequence[TableSpec]
+) -> tuple[TableSpec, ...]:
+    """Return those of the tables that are there and dbcheck's."""
+    names = {name for (name,) in link.rows("present")}
+    return tuple(table for table in tables if _SCHEMA + table.name in names)
 
 
 def _prepared(link: PostgresqlLink, table: TableSpec) -> TableFacts:

@@ -64,7 +64,17 @@ _TAGS = {
     Verb.INSERT: b"INSERT 0 %d",
     Verb.UPDATE: b"UPDATE %d",
     Verb.DELETE: b"DELETE %d",
+    Verb.CREATE: b"CREATE TABLE",
+    Verb.INDEX: b"CREATE INDEX",
+    Verb.REWRITE: b"ALTER TABLE",
+    Verb.TRUNCATE: b"TRUNCATE TABLE",
+    Verb.DROP: b"DROP TABLE",
+    Verb.VACUUM: b"VACUUM",
+    Verb.CHECKPOINT: b"CHECKPOINT",
+    Verb.ROTATE: b"SELECT 1",
 }
+# A table without its mark would not be known as dbcheck's; see engines.tables.
+_MARKED = b"COMMENT"
 _TAG_OF = operator.attrgetter("command_status")
 _BEGIN, _COMMIT = b"BEGIN", b"COMMIT"
 # What is sent for each of core.operation.CONTROLS and for each step of a TwoPhase
@@ -85,7 +95,7 @@ _SYNC = ExecStatus.PIPELINE_SYNC
 
 # More than answer any operation.  Of a COPY that was not asked for, libpq gives another
 # result whenever it is asked.
-_RESULTS_MAX = 64
+_RESULTS_MAX = 256
 
 # After a FATAL error, or one of these SQLSTATEs, the row may be there: the connection
 # failed, or the server itself reports that it does not know.
@@ -115,6 +125,14 @@ class _Prepared(NamedTuple):
     tag: bytes
     returns_id: bool
     alone: tuple[list[bytes], int]
+
+
+class _Late(NamedTuple):
+    """A statement that is not prepared: its texts, in their order, and their tags."""
+
+    texts: tuple[tuple[bytes, bytes], ...]
+    packers: tuple[Callable[[Any], bytes], ...]
+    formats: list[int]
 
 
 class PostgresqlSession:
@@ -148,6 +166,12 @@ class PostgresqlSession:
         self._tags: list[bytes] = []  # what the operation in flight is answered with
         self._id_at = -1
         self._prepared: dict[str, _Prepared] = {}
+        self._late = {
+            spec.name: self._later(spec) for spec in statements if spec.is_late
+        }
+        # What cannot run in a transaction is the first in the pipeline.
+        vacuums = (one.name for one in statements if one.verb is Verb.VACUUM)
+        self._alone = _DECISIONS.union(vacuums)
         self._pipelined = len(statements) > 1
         self._results: list[PGresult] = []
         # Bytes received when an answer was first seen to be incomplete.
@@ -175,7 +199,8 @@ class PostgresqlSession:
                 if weak:
                     self._weaken()
                 for statement in statements:
-                    self._prepare(statement, returns_id=statement is statements[0])
+                    if not statement.is_late:
+                        self._prepare(statement, returns_id=statement is statements[0])
         except BaseException:
             self.close()
             raise
@@ -211,15 +236,14 @@ class PostgresqlSession:
         pgconn = self._pgconn
         tags: list[bytes] = []
         self._id_at = -1
-        if statements[0].name in _DECISIONS:
-            # It cannot run in a transaction, so it is the first in the pipeline.
+        if statements[0].name in self._alone:
             first, *statements = statements
-            self._send_control(first, tags)
+            self._send_other(first, tags)
         pgconn.send_query_params(_BEGIN, None)
         tags.append(_BEGIN)
         for statement in statements:
-            if statement.name in _CONTROLS:
-                self._send_control(statement, tags)
+            if statement.name not in self._prepared:
+                self._send_other(statement, tags)
                 continue
             prepared = self._send_statement(statement)
             if prepared.returns_id:
@@ -231,7 +255,14 @@ class PostgresqlSession:
         pgconn.pipeline_sync()
         self._tags = tags
 
-    def _send_control(self, statement: Statement, tags: list[bytes]) -> None:
+    def _send_other(self, statement: Statement, tags: list[bytes]) -> None:
+        """Send what is not prepared."""
+        if late := self._late.get(statement.name):
+            packed = list(map(operator.call, late.packers, statement.values))
+            for text, tag in late.texts:
+                self._pgconn.send_query_params(text, packed, None, late.formats)
+                tags.append(tag)
+            return
         for text, tag in _CONTROLS[statement.name]:
             sent = text % statement.values if b"%s" in text else text
             self._pgconn.send_query_params(sent, None)
@@ -383,6 +414,16 @@ class PostgresqlSession:
             returns_id,
             ([tag], 0 if returns_id else -1),
         )
+
+    def _later(self, spec: StatementSpec) -> _Late:
+        tag = _TAGS[spec.verb]
+        tag = tag % spec.rows if b"%d" in tag else tag
+        texts = [(sql(self._family, spec.name).encode(), tag)]
+        if spec.verb is Verb.CREATE:
+            mark = sql(self._family, f"mark_{spec.table.name}").encode()
+            texts.append((mark, _MARKED))
+        packers = tuple(_PACK[column.kind] for column in spec.parameters)
+        return _Late(tuple(texts), packers, [_BINARY] * len(packers))
 
     def _weaken(self) -> None:
         """Have commits acked before they are durable, and verify the setting."""

@@ -1,6 +1,0 @@
--- Items of one operation, all by one statement; columns as in create_item.sql.
-insert into item (epoch, session, seq, part, payload, checksum)
-values (?, ?, ?, ?, ?, ?),
-       (?, ?, ?, ?, ?, ?),
-       (?, ?, ?, ?, ?, ?),
-       (?, ?, ?, ?, ?, ?);

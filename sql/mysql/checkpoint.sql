@@ -1,0 +1,2 @@
+-- Writes the redo log out; InnoDB has no statement for a checkpoint.
+flush engine logs;

@@ -1,0 +1,15 @@
+-- A side table; its rows are those that chores inserted.
+-- id:       auto-increment; reported, but never used to name an operation
+-- epoch, session, seq: the operation's key
+-- part:     0-based place of the row within its operation
+-- payload:  bytes that the seed and the key decide
+-- checksum: CRC-32 of key, part and payload
+create table {table} (
+    id       bigint not null auto_increment primary key,
+    epoch    bigint not null,
+    session  int not null,
+    seq      bigint not null,
+    part     smallint not null,
+    payload  longblob not null,
+    checksum bigint not null
+) engine = InnoDB comment = 'dbcheck 1';

@@ -1,0 +1,2 @@
+-- Begins another file of the binary log, if there is one.
+flush binary logs;

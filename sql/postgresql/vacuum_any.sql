@@ -1,0 +1,2 @@
+-- Removes what no transaction can see any more, and freezes what it can.
+vacuum (freeze) dbcheck.{table};

@@ -1,0 +1,158 @@
+"""Side tables that are not as the last chore had left them: planted and found."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from dbcheck.campaign.outcome import Outcome
+from dbcheck.core.chores import SIDE_BYTES, ChoreKind, Chores
+from dbcheck.core.history import HOUSEKEEPING_SESSION, Key
+from dbcheck.core.loss import LossKind
+from dbcheck.core.plans.housekeeping import HousekeepingPlan
+from dbcheck.core.table import SIDES
+from dbcheck.core.workload import Workload
+from dbcheck.files import sql
+from dbcheck.workload import load
+from tests.kit.definition import checksum, payload
+from tests.kit.rigs import ENGINES, SEED
+from tests.kit.waiting import wait_until
+from tests.planted.fault import FAIL, PASS, engines
+from tests.planted.site import Site
+
+pytestmark = pytest.mark.planted
+
+TORN, RESURRECTED = LossKind.TORN, LossKind.RESURRECTED
+CHORES = 25  # done by the time the server is killed: each table was dropped by then
+Named = tuple[LossKind, int]
+
+
+def windows() -> Workload:
+    return replace(load("windows"), sessions=2, rate=300.0, cut_after_s=(0.5, 0.5))
+
+
+def chores_of(outcome: Outcome) -> Chores:
+    plan = outcome.manifest.plan()
+    assert isinstance(plan, HousekeepingPlan)
+    return plan.chores
+
+
+def cut_of(site: Site) -> Callable[[], None]:
+    """Return what kills the server once enough chores are done."""
+    newest = f"(select epoch from {site.table} order by id desc limit 1)"
+    query = f"select max(seq) from {site.table} where session = %s and epoch = {newest}"
+
+    def cut() -> None:
+        def are_done() -> bool:
+            ((last,),) = site.execute(query, HOUSEKEEPING_SESSION)
+            return bool((last or 0) >= CHORES)
+
+        wait_until(are_done, "chores are done")
+        site.server.kill()
+
+    return cut
+
+
+class Planted:
+    """Changes each side table, in a server that came back."""
+
+    def __init__(self, site: Site, chores: Chores) -> None:
+        self._site, self._chores = site, chores
+        self.expected: Counter[Named] = Counter()
+
+    def plant(self) -> None:
+        """Start the server and change what recovery brought back."""
+        self._site.server.start()
+        ((self._epoch, last),) = self._site.execute(
+            f"select epoch, max(seq) from {self._site.table} where session = %s"
+            " group by epoch order by max(id) desc limit 1",
+            HOUSEKEEPING_SESSION,
+        )
+        state = self._chores.state(int(last))
+        for table in SIDES:
+            if self._chores.chore(int(last) + 1).table == table:
+                continue  # it may be under way, and have changed the table or not
+            side, name = state.get(table.name), table.name
+            if side is None:
+                self._create(name)
+                self.expected[RESURRECTED, self._dropped(name, int(last))] += 1
+                continue
+            if side.filled:
+                self._delete_one(name, side.filled[0])
+                self.expected[TORN, side.filled[0]] += 1
+            gone = self._filled_before(name, int(last), side.filled)
+            self._insert_one(name, gone)
+            self.expected[RESURRECTED, gone] += 1
+
+    def _dropped(self, name: str, last: int) -> int:
+        return next(n for n in range(last, 0, -1) if self._is(n, name, ChoreKind.DROP))
+
+    def _filled_before(self, name: str, last: int, but: tuple[int, ...]) -> int:
+        """Return a chore whose rows were truncated or dropped since."""
+        return next(
+            n
+            for n in range(last, 0, -1)
+            if n not in but
+            and (
+                self._is(n, name, ChoreKind.FILL) or self._is(n, name, ChoreKind.CREATE)
+            )
+        )
+
+    def _is(self, number: int, name: str, kind: ChoreKind) -> bool:
+        chore = self._chores.chore(number)
+        return (
+            chore.kind is kind and chore.table is not None and chore.table.name == name
+        )
+
+    def _table(self, name: str) -> str:
+        return self._site.table.replace("ledger", name)
+
+    def _create(self, name: str) -> None:
+        family = "postgresql" if self._site.name == "postgresql" else "mysql"
+        self._site.execute(sql(family, f"create_{name}"))
+        if family == "postgresql":
+            self._site.execute(sql(family, f"mark_{name}"))
+
+    def _delete_one(self, name: str, number: int) -> None:
+        self._site.execute(
+            f"delete from {self._table(name)} where seq = %s and part = 3", number
+        )
+
+    def _insert_one(self, name: str, number: int) -> None:
+        key = Key(self._epoch, HOUSEKEEPING_SESSION, number)
+        content = payload(SEED, key, 1, SIDE_BYTES)
+        self._site.execute(
+            f"insert into {self._table(name)}"
+            " (epoch, session, seq, part, payload, checksum)"
+            " values (%s, %s, %s, %s, %s, %s)",
+            *key,
+            1,
+            content,
+            checksum(key, 1, content),
+        )
+
+
+def found(outcome: Outcome) -> Counter[Named]:
+    assert outcome.found is not None, outcome.judgement
+    return Counter((loss.kind, loss.seq) for loss in outcome.found.losses)
+
+
+@engines("own_site", *ENGINES)
+def test_tables_that_are_back_and_rows_that_are_gone_are_found(site: Site) -> None:
+    """The ledger is whole in each of these; before them, two cycles without a fault.
+
+    The second of those finds the side tables of the first, and drops them.
+    """
+    for _ in range(2):
+        honest = site.cycle(cut_of(site), workload=windows())
+        assert (honest.verdict, found(honest)) == (PASS, Counter()), honest.judgement
+        assert honest.load is not None
+        assert not honest.load.refusals
+    planted = Planted(site, chores_of(honest))
+    broken = site.cycle(cut_of(site), planted.plant, workload=windows())
+    assert found(broken) == planted.expected
+    assert broken.verdict is FAIL
+    site.rig.site.writer.engine.drop()

@@ -1,0 +1,69 @@
+"""Every chore on a real server, and what it leaves."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+
+from dbcheck.core.chores import KINDS, ChoreKind
+from dbcheck.core.history import HOUSEKEEPING_SESSION
+from dbcheck.core.plans.housekeeping import HousekeepingPlan
+from dbcheck.core.plans.insert import InsertPlan
+from dbcheck.core.schedule import Schedule
+from dbcheck.core.table import LEDGER, SIDES, TableSpec
+from dbcheck.load.commit import commit
+from dbcheck.ports import abilities
+from dbcheck.ports.engine import Engine
+
+SCHEDULE = Schedule(3, 4, (100,))
+COUNT = 60
+
+
+def housekeeping_of(engine: Engine) -> abilities.Housekeeping:
+    assert abilities.keeps_house(engine)
+    return engine
+
+
+def rows_of(engine: Engine, table: TableSpec) -> dict[int, int]:
+    """Return how many rows of each chore a table has; all must be intact."""
+    plan = HousekeepingPlan(InsertPlan(SCHEDULE), SCHEDULE, KINDS)
+    counted: dict[int, int] = {}
+    for _, batch in engine.survivors((table,)):
+        records, different = plan.inspector(table).inspect(batch)
+        assert not different.size
+        for seq in records["seq"].tolist():
+            counted[seq] = counted.get(seq, 0) + 1
+    return counted
+
+
+def test_chores_leave_what_their_state_says(engine: Engine) -> None:
+    """All kinds that the server has; MySQL's lab keeps a binary log, MariaDB's none."""
+    house = housekeeping_of(engine)
+    lacking = house.lacking(KINDS)
+    assert set(lacking) <= {ChoreKind.VACUUM, ChoreKind.ROTATE}
+    kinds = [kind for kind in KINDS if kind not in lacking]
+    plan = HousekeepingPlan(InsertPlan(SCHEDULE), SCHEDULE, kinds)
+    engine.prepare((LEDGER,))
+    done = {plan.chores.chore(number).kind for number in range(1, COUNT + 1)}
+    assert done == set(kinds)
+    session = engine.open_session(plan.chore_statements)
+    with contextlib.closing(session):
+        for number in range(1, COUNT + 1):
+            assert commit(session, plan.operation(HOUSEKEEPING_SESSION, number))
+            there = house.present(SIDES)
+            state = plan.chores.state(number)
+            assert {table.name for table in there} == set(state)
+            for table in there:
+                found = rows_of(engine, table)
+                assert set(found) == set(state[table.name].filled)
+    house.discard(SIDES)
+    assert not house.present(SIDES)
+
+
+@pytest.mark.parametrize("table", SIDES, ids=lambda table: table.name)
+def test_side_tables_are_dropped_with_the_others(
+    engine: Engine, table: TableSpec
+) -> None:
+    engine.prepare((LEDGER, table))
+    assert f"dbcheck.{table.name}" in engine.drop()
