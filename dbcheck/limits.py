@@ -24,6 +24,7 @@ RETURN_S = 1800.0  # a host may check its memory and its filesystems before it b
 # The load.
 SESSIONS_MAX = 4096  # a connection each; no server is tested by more
 PROCESSES_MAX = 64  # a core of the client's machine each
+READERS_MAX = 16  # threads of the client; each takes some of a core
 RATE_MAX = 10_000_000.0  # far above what any client sends
 RAMP_S_MAX = DAY_S
 CUT_AFTER_S_MAX = DAY_S

@@ -7,7 +7,8 @@
     restore.json     after the restore: how long the power was off, null if unknown
     after.json       after recovery: the server's facts, the power switch's failure
     server.log       what the server logged since the preflight, if its log was read
-    acks.log         a copy of the witness's log; acks-1.log ... if there are more
+    acks.log         a copy of the witness's log; acks-1.log ... if there are more, of
+                     which the last may hold what readers saw
     survivors-TABLE.bin    every row that was read back, as core.survivors.RECORD
     different-TABLE.jsonl  the rows whose content is not what it must be, whole
     losses.csv       every loss

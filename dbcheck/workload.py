@@ -48,6 +48,11 @@ def parse(name: str, values: Mapping[str, Any], *, where: str) -> Workload:
         raise UsageError(
             f"{where}: payload_bytes is missing", hint="Give at least one size."
         )
+    if is_classic and found.readers:
+        raise UsageError(
+            f"{where}: readers is given for the classic plan",
+            hint="A classic row does not name its operation; remove the key.",
+        )
     _require_operations(found, where)
     _require_housekeeping(found, where)
     if found.cut_after_s[0] > found.cut_after_s[1]:

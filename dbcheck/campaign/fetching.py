@@ -29,8 +29,10 @@ def fetch_logs(rig: Rig, run: RunFolder, manifest: Manifest) -> list[int]:
     for number in range(manifest.logs):
         if load is None:
             limit = room_for_log(run.path)
-        else:
+        elif number < manifest.ack_logs:
             limit = rig.reader.bytes_max(sum(load.acked.values()))
+        else:
+            limit = rig.reader.bytes_max(load.seen)
         chunks = rig.witness.read(manifest.run_id, number)
         where = f"log {number} of run {manifest.run_id} on {rig.witness.url}"
         run.write_acks(number, at_most(limit, chunks, where))

@@ -14,7 +14,9 @@ from dbcheck.core.lossshape import LossShape, shape_of
 from dbcheck.core.observed import Claim, Observed
 from dbcheck.core.plans.plan import Plan
 from dbcheck.core.reconcile import Reconciliation
+from dbcheck.core.seen import SeenRows, seen_rows
 from dbcheck.core.sides import ATOMIC_DDL
+from dbcheck.core.table import LEDGER
 from dbcheck.errors import LogDamaged
 from dbcheck.judge.case import Case
 from dbcheck.judge.cutmoment import cut_us
@@ -51,8 +53,8 @@ def _reconciled(run: RunFolder, reader: LogReader, case: Case) -> Case:
         case = replace(case, logs=tuple(logs.facts()))
         if case.after.facts is None or case.after.failure or other_data(case):
             return case
-        found = _fate(run, logs, case)
-        return replace(case, found=found, shape=_shape(found, logs, case))
+        found, seen = _fate(run, logs, case), _seen(run, logs, case)
+        return replace(case, found=found, seen=seen, shape=_shape(found, logs, case))
     except LogDamaged as error:
         return replace(case, damage=str(error))
 
@@ -85,3 +87,13 @@ def _read_tables(plan: Plan, case: Case) -> list[str]:
     """Return the tables whose rows were read; a side table may not have been there."""
     sides = [table for table in plan.sides if table.name in case.after.survivors]
     return [table.name for table in (*plan.tables, *sides)]
+
+
+def _seen(run: RunFolder, logs: StoredLogs, case: Case) -> SeenRows | None:
+    """Return the fate of the rows that readers saw, None if it cannot be told."""
+    manifest, load = case.manifest, case.load
+    if not manifest.seen_log or load is None:
+        return None
+    survivors = partial(run.survivors, LEDGER.name)
+    claim = Claim(load.sent, load.acked)
+    return seen_rows(logs.seen, logs.acks, survivors, manifest.epoch, claim)

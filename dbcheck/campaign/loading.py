@@ -24,6 +24,7 @@ from dbcheck.core.history import PREFLIGHT_SESSION
 from dbcheck.core.moments import Stratum
 from dbcheck.core.records import LoadRecord, NodeAtTheCut
 from dbcheck.core.server import LogPosition, ServerFacts
+from dbcheck.core.table import LEDGER
 from dbcheck.core.values import Json
 from dbcheck.core.witnessed import WindowFacts
 from dbcheck.errors import EngineError, PowerError, WitnessError
@@ -33,6 +34,7 @@ from dbcheck.load.job import Job
 from dbcheck.load.load import Load
 from dbcheck.load.loop import Loop
 from dbcheck.load.process import ProcessGroup
+from dbcheck.load.readers import Readers
 from dbcheck.load.sessions import Sessions, is_same_server
 
 LOAD_EVENT = "load"
@@ -60,17 +62,19 @@ def load_until_cut(rig: Rig, started: Started, cutter: Cutter) -> LoadRecord:
     """
     load = Load(groups_of(rig, started), rig.limits.silence_s)
     cutter.load = load
+    readers = readers_of(rig, started)
     notice = ""
     try:
         rig.site.prepare()
         rig.before_load()
+        readers.begin()
         load.begin()
         _watch(rig, load, cutter)
     except KeyboardInterrupt:
         notice = ENDING
         raise
     finally:
-        record, failure = _end(rig, started, load, cutter, notice)
+        record, failure = _end(rig, started, load, readers, cutter, notice)
     if load.result.failure is not None:
         raise load.result.failure
     if load.gone is not Gone.NEVER:
@@ -101,13 +105,28 @@ def groups_of(rig: Rig, started: Started) -> list[SessionGroup]:
         # Some chores flush the log whatever the session's setting is.
         has_housekeeping=bool(workload.housekeeping) and not manifest.control,
     )
-    if manifest.logs == 1:
+    if manifest.ack_logs == 1:
         return [Loop(sessions, started.log)]
-    parts = enumerate(sessions.split(manifest.logs - 1), 1)
+    parts = enumerate(sessions.split(manifest.ack_logs - 1), 1)
     return [
         ProcessGroup(Job(part, rig.witness, manifest.run_id, number))
         for number, part in parts
     ]
+
+
+def readers_of(rig: Rig, started: Started) -> Readers:
+    """Return what reads the newest rows meanwhile: nothing, unless the run is to."""
+    manifest = started.manifest
+    if not manifest.seen_log:
+        return Readers(0)
+    engine, server = rig.site.writer.engine, manifest.writer.facts
+    return Readers(
+        manifest.workload.readers,
+        lambda: engine.open_newest(LEDGER, manifest.epoch, server=server),
+        lambda: rig.witness.join(manifest.run_id, manifest.ack_logs),
+        after_id=manifest.tables[LEDGER.name].row_id_max,
+        sessions=manifest.workload.sessions,
+    )
 
 
 def _how_it_went(rig: Rig, started: Started, load: Load, cutter: Cutter) -> Gone:
@@ -331,7 +350,12 @@ def _watch(rig: Rig, load: Load, cutter: Cutter) -> None:
 
 
 def _end(
-    rig: Rig, started: Started, load: Load, cutter: Cutter, notice: str
+    rig: Rig,
+    started: Started,
+    load: Load,
+    readers: Readers,
+    cutter: Cutter,
+    notice: str,
 ) -> tuple[LoadRecord, WitnessError | None]:
     """End the load and the log; store and return what is known, and what failed.
 
@@ -341,6 +365,8 @@ def _end(
         if notice:
             rig.listener.phase("interrupt", notice)
         load.end()
+        if why := readers.end():
+            rig.listener.phase("readers", why)
         if load.gone is Gone.SILENT:
             cutter.check_held()
         end_canaries(rig.site, started.canaries)
@@ -348,16 +374,21 @@ def _end(
     except KeyboardInterrupt:
         started.log.abandon()
         load.end(wait_s=0)
+        readers.abandon()
         raise
     finally:
-        ended = _store(started, load, cutter)
+        ended = _store(started, load, readers, cutter)
     return ended
 
 
 def _store(
-    started: Started, load: Load, cutter: Cutter
+    started: Started, load: Load, readers: Readers, cutter: Cutter
 ) -> tuple[LoadRecord, WitnessError | None]:
-    record = _record(started, load, cutter)
+    record = replace(
+        _record(started, load, cutter),
+        seen=readers.seen,
+        seen_watermark=readers.watermark,
+    )
     # What a part sent is not known if its result was lost or not received.  A record
     # without that would call its rows foreign; with none, the run is judged as if this
     # client were lost.
@@ -407,7 +438,7 @@ def _record(started: Started, load: Load, cutter: Cutter) -> LoadRecord:
     nodes = started.manifest.nodes
     last_us = load.last_ack_us()
     result = load.result
-    parts = load.results if started.manifest.logs > 1 else []
+    parts = load.results if started.manifest.ack_logs > 1 else []
     acked = sum(result.acked.values())
     loaded_us = (last_us or load.began_us) - load.began_us
     return LoadRecord(

@@ -27,19 +27,21 @@ class StoredLogs:
     ) -> None:
         """Read nothing yet; raise RunFormatError if *load* is of other logs."""
         self._run, self._reader, self._run_id = run, reader, manifest.run_id
-        self._confirmed: Sequence[Watermark | None] = (None,) * manifest.logs
+        self._confirmed: Sequence[Watermark | None] = (None,) * manifest.ack_logs
+        self._seen_number = manifest.ack_logs
+        self._seen_confirmed = load.seen_watermark if load else None
         if load is not None:
             self._confirmed = load.watermarks
-        if len(self._confirmed) != manifest.logs:
+        if len(self._confirmed) != manifest.ack_logs:
             raise RunFormatError(
                 f"{run.path}: load.json lists {len(self._confirmed)} witness logs,"
-                f" manifest.json {manifest.logs}",
+                f" manifest.json {manifest.ack_logs}",
                 hint="Judge the run from the witness: reconcile --witness URL "
                 "--run ID --target URL.",
             )
 
     def facts(self) -> list[LogFacts]:
-        """Read all logs and return what each holds."""
+        """Read all logs of acks and return what each holds."""
         return [
             self._reader.facts(
                 self._run.acks_path(number), self._run_id, number, confirmed
@@ -62,3 +64,12 @@ class StoredLogs:
                     raise LogDamaged(f"{path} holds acks of another log's session")
                 log_of[acks["session"]] = number
                 yield acks
+
+    def seen(self) -> Iterator[AckArray]:
+        """Stream what the readers saw, in the form of acks, from the log after those.
+
+        Each of them is a row that was read at acked_us, whether or not it was acked.
+        """
+        number = self._seen_number
+        path = self._run.acks_path(number)
+        yield from self._reader.acks(path, self._run_id, number, self._seen_confirmed)

@@ -5,9 +5,12 @@ from __future__ import annotations
 import itertools
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypedDict
+
+import numpy as np
 
 from dbcheck import stored
 from dbcheck.core.chores import Chores
@@ -30,6 +33,8 @@ from dbcheck.judge.result import (
     LeftOnHost,
     RangeResult,
     RunResult,
+    SeenResult,
+    SeenRow,
     WitnessResult,
 )
 from dbcheck.judge.settings import Settings, settings_of
@@ -37,6 +42,7 @@ from dbcheck.judge.verdict import Judgement
 from dbcheck.runs import RunFolder
 
 RANGES_MAX = 10_000
+SEEN_MAX = 100
 
 
 @dataclass(frozen=True)
@@ -132,6 +138,32 @@ def missed_stratum(outcome: Outcome) -> str:
     return missed(drawn.stratum, load.due_us, went_us, refused, load.last_ack_us)
 
 
+class _Fate(TypedDict):
+    """Of core.reconcile.Reconciliation, what a result shows as it is."""
+
+    confirmed: int | None
+    kept: int | None
+    recovered: int | None
+    unconfirmed: int | None
+    foreign: int | None
+    earlier: int | None
+    earlier_altered: int | None
+    earlier_lost: Mapping[int, int] | None
+
+
+def _fate_of(found: Reconciliation | None) -> _Fate:
+    return _Fate(
+        confirmed=found.confirmed if found else None,
+        kept=found.kept if found else None,
+        recovered=found.recovered if found else None,
+        unconfirmed=found.unconfirmed if found else None,
+        foreign=found.foreign if found else None,
+        earlier=found.earlier if found else None,
+        earlier_altered=found.earlier_altered if found else None,
+        earlier_lost=found.earlier_lost if found else None,
+    )
+
+
 def _result_of(outcome: Outcome) -> RunResult:
     case, manifest, found = outcome.case, outcome.manifest, outcome.found
     node, why, depth = manifest.writer, outcome.witness_alone, case.depth
@@ -160,14 +192,7 @@ def _result_of(outcome: Outcome) -> RunResult:
         depth=DepthResult(depth.depth, depth.reasons) if depth else None,
         page_cache_kept=case.page_cache_kept,
         statistics=_statistics(outcome),
-        confirmed=found.confirmed if found else None,
-        kept=found.kept if found else None,
-        recovered=found.recovered if found else None,
-        unconfirmed=found.unconfirmed if found else None,
-        foreign=found.foreign if found else None,
-        earlier=found.earlier if found else None,
-        earlier_altered=found.earlier_altered if found else None,
-        earlier_lost=found.earlier_lost if found else None,
+        **_fate_of(found),
         losses=_losses(outcome),
         earlier_losses=found.earlier_counts if found else None,
         ranges=tuple(_ranges(outcome, itertools.islice(ranges, RANGES_MAX))),
@@ -181,6 +206,7 @@ def _result_of(outcome: Outcome) -> RunResult:
         left_on_host=_left_on_host(outcome),
         lab=dict(manifest.lab),
         image=_image(outcome),
+        seen=_seen(outcome),
         housekeeping=_housekeeping(outcome),
     )
 
@@ -277,3 +303,15 @@ def _ranges(outcome: Outcome, spans: Iterable[IdRange]) -> Iterator[RangeResult]
             first_acked_before_cut_s=outcome.before_cut_s(span.first_us),
             last_acked_before_cut_s=outcome.before_cut_s(span.last_us),
         )
+
+
+def _seen(outcome: Outcome) -> SeenResult | None:
+    seen = outcome.case.seen
+    if seen is None:
+        return None
+    lost = np.sort(seen.lost, order="row_id")
+    first = tuple(
+        SeenRow(row_id, session, seq, outcome.before_cut_s(seen_us))
+        for session, seq, row_id, seen_us in lost[:SEEN_MAX].tolist()
+    )
+    return SeenResult(seen.rows, len(lost), first, len(lost) - len(first))

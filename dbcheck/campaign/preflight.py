@@ -96,12 +96,11 @@ def preflight(
         workload = _with_possible_chores(rig, workload)
         nodes = _nodes(rig, workload, witness, canaries)
         epoch = _epoch(rig, seed, control=control)
-        manifest = _manifest(rig, workload, seed, epoch, nodes)
+        manifest = _manifest(rig, workload, seed, epoch, nodes, control=control)
         require_sound(engine, tables_of(workload))
         known.require_same(engine.target, manifest.writer.facts)
         manifest = replace(
             manifest,
-            control=control,
             controls=tuple(controls),
             moment=_possible_moment(moment, workload),
             tables=known.of_tables(manifest.tables),
@@ -285,6 +284,8 @@ def _manifest(
     seed: int,
     epoch: int,
     nodes: dict[str, NodeBefore],
+    *,
+    control: bool,
 ) -> Manifest:
     site, engine = rig.site, rig.site.writer.engine
     before = nodes[site.writer_name]
@@ -294,7 +295,9 @@ def _manifest(
     # Preparing may have given the data a name by which they are recognised.
     facts = replace(before.facts, identity=engine.facts().identity)
     nodes = {**nodes, site.writer_name: replace(before, facts=facts)}
-    logs = workload.processes + 1 if workload.processes > 1 else 1  # see groups_of()
+    ack_logs = workload.processes + 1 if workload.processes > 1 else 1  # groups_of()
+    # What a control shows to readers tells nothing about the server.
+    has_readers = workload.readers > 0 and not control
     moment = datetime.now(UTC)
     return Manifest(
         run_id=new_run_id(moment.strftime("%Y%m%d-%H%M%S")),
@@ -309,12 +312,14 @@ def _manifest(
         workload=workload,
         witness=rig.witness.url,
         witness_kind=rig.witness.kind,
-        window_acks=rig.limits.window_acks * max(1, logs - 1),
-        logs=logs,
+        window_acks=rig.limits.window_acks * max(1, ack_logs - 1),
+        logs=ack_logs + has_readers,
         clock_us=now_us(),
         wall_us=time.time_ns() // 1000,
         tables=tables,
         lab=rig.lab,
+        control=control,
+        seen_log=has_readers,
     )
 
 

@@ -27,6 +27,7 @@ from dbcheck.cli.entry_options import (
 )
 from dbcheck.cli.groups import VerbGroup, grouped
 from dbcheck.cli.say import say
+from dbcheck.core.records import Manifest
 from dbcheck.errors import LogDamaged, UsageError
 from dbcheck.inventory.entry import Entry
 from dbcheck.runs import RunFolder, read_manifest, require_run_id
@@ -121,11 +122,17 @@ def _runs(entry: Entry, new_key: bool) -> Sequence[str]:
 
 @dataclass(frozen=True)
 class _Log:
-    """A copy of log *number* of a run."""
+    """A copy of log *number* of a run; seen: it holds what readers saw, and no acks."""
 
     path: Path
     run_id: str
     number: int
+    seen: bool
+
+    @classmethod
+    def of(cls, manifest: Manifest, number: int, path: Path) -> _Log:
+        """Return log *number* of a run, of which a copy is at *path*."""
+        return cls(path, manifest.run_id, number, number >= manifest.ack_logs)
 
 
 @contextlib.contextmanager
@@ -135,7 +142,7 @@ def _logs(run: str, entry: Entry, new_key: bool) -> Iterator[list[_Log]]:
         folder = RunFolder.open(Path(run))
         manifest = folder.manifest()
         logs = [
-            _Log(folder.acks_path(number), manifest.run_id, number)
+            _Log.of(manifest, number, folder.acks_path(number))
             for number in range(manifest.logs)
         ]
         if not all(log.path.is_file() for log in logs):
@@ -155,7 +162,7 @@ def _logs(run: str, entry: Entry, new_key: bool) -> Iterator[list[_Log]]:
         manifest = read_manifest(content, f"{where}/manifest.json")
         logs = []
         for number in range(manifest.logs):
-            logs.append(_Log(Path(scratch) / str(number), run_id, number))
+            logs.append(_Log.of(manifest, number, Path(scratch) / str(number)))
             with logs[-1].path.open("wb") as file:
                 chunks = opened.read(run_id, number)
                 limit = room_for_log(Path(scratch))
@@ -168,7 +175,9 @@ def _json_lines(log: _Log) -> Iterator[str]:
         chunks = iter(lambda: file.read(_READ_BYTES), b"")
         for entry in LogScan(chunks, log.run_id, number=log.number):
             if isinstance(entry, AckBatch):
-                names = entry.acks.dtype.names or ()
+                names = list(entry.acks.dtype.names or ())
+                if log.seen:
+                    names[names.index("acked_us")] = "seen_us"
                 for ack in entry.acks.tolist():
                     yield json.dumps(dict(zip(names, ack, strict=True)))
             else:
@@ -206,7 +215,7 @@ def _verified(log: _Log) -> dict[str, Any]:
     return {
         "intact": True,
         "frames": facts.frames,
-        "acks": facts.acks,
+        "seen" if log.seen else "acks": facts.acks,
         "torn_bytes": facts.torn_bytes,
         "events": list(facts.events),
     }
@@ -215,7 +224,9 @@ def _verified(log: _Log) -> dict[str, Any]:
 def _described(result: Mapping[str, Any]) -> str:
     if not result["intact"]:
         return f"is damaged: {result['damage']}"
+    acks, seen = result.get("acks"), result.get("seen")
+    what = f"{seen:,} rows that readers saw" if acks is None else f"{acks:,} acks"
     return (
-        f"is intact: {result['acks']:,} acks in {result['frames']:,} frames, "
+        f"is intact: {what} in {result['frames']:,} frames, "
         f"{result['torn_bytes']} bytes of a torn tail"
     )

@@ -101,11 +101,11 @@ class Decks:
             SLOTS + 1, REGISTERS_MAX + 1 if self.weights[Action.TRANSFER] else 1
         )
         self.registers = frozenset((*single, *paired))
-        self._unpack = struct.Struct(f"<{self.length}H").unpack
+        self._draws_format = f"<{self.length}H"  # no Struct: that cannot be pickled
 
     def deck(self, session: int, number: int) -> Deck:
         """Return one deck."""
-        draws = self._unpack(self._draws(session, number))
+        draws = struct.unpack(self._draws_format, self._draws(session, number))
         order = sorted(range(self.length), key=draws.__getitem__)
         counted: Counter[Action] = Counter()
         cards = []

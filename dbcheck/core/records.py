@@ -30,7 +30,7 @@ from dbcheck.core.witnessed import Watermark, WindowFacts
 from dbcheck.core.workload import Workload
 from dbcheck.limits import PROCESSES_MAX
 
-LOGS_MAX = 1 + PROCESSES_MAX
+LOGS_MAX = 1 + PROCESSES_MAX + 1  # of the client, of each process, of the readers
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +74,7 @@ class Manifest:
     witness, witness_kind: the witness's URL, and "ssh" or "file".
     window_acks:   most acks that may be unconfirmed at once.
     logs:          how many logs the witness holds of the run, numbered from 0.
+    seen_log:      the last of them holds no acks, but what readers saw.
     clock_us, wall_us: the client's monotonic and wall clocks at one moment.
     lab:           the lab's spec, if the rig is a lab; {} else.
     control:       this run is a control: its sessions were weakened.
@@ -107,10 +108,11 @@ class Manifest:
     logs: int = 1
     no_canary: str = ""
     sizes_by_epoch: bool = False
+    seen_log: bool = False
 
     def __post_init__(self) -> None:
         """Refuse values that no run can have."""
-        if not 1 <= self.logs <= LOGS_MAX:
+        if not 1 <= self.ack_logs <= self.logs <= LOGS_MAX:
             raise ValueError(f"a run cannot have {self.logs} logs")
         if not 0 <= self.seed < 1 << 63 or not 1 <= self.epoch <= EPOCH_MAX:
             raise ValueError(f"no run has the seed {self.seed}, epoch {self.epoch}")
@@ -119,6 +121,11 @@ class Manifest:
         if {table.name for table in tables_of(self.workload)} != set(self.tables):
             raise ValueError(f"the tables {sorted(self.tables)} are not of that plan")
         require_nodes(self.site, self.nodes, self.writer_name)
+
+    @property
+    def ack_logs(self) -> int:
+        """How many of the logs hold acks; they come first."""
+        return self.logs - self.seen_log
 
     @property
     def writer(self) -> NodeBefore:
@@ -168,7 +175,9 @@ class LoadRecord:
     in_flight:   sessions that waited for a reply when the server went; in lockstep or
                  under a rate also for their turn, within a second of an ack.
     watermarks:  what the witness had confirmed at the end, by the log's number;
-                 None if that is not known of a log.
+                 None if that is not known of a log.  Of the logs that hold acks.
+    seen, seen_watermark: how many rows readers saw and handed over to their log, and
+                 what the witness had confirmed of it; 0 and None if nobody looked.
     windows:     the largest windows seen, by the log's number.
     refusals:    errors that the server answered instead of an ack.
     farewells:   its messages to the sessions that it ended itself.
@@ -206,6 +215,8 @@ class LoadRecord:
     due_us: int | None = None
     no_checkpoint: str = ""
     cut_failed: str = ""
+    seen: int = 0
+    seen_watermark: Watermark | None = None
 
 
 @dataclass(frozen=True, slots=True)

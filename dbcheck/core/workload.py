@@ -18,6 +18,7 @@ from dbcheck.limits import (
     PROCESSES_MAX,
     RAMP_S_MAX,
     RATE_MAX,
+    READERS_MAX,
     SESSIONS_MAX,
 )
 
@@ -37,6 +38,7 @@ class Workload:
     rate:          commits/s of all sessions together, 0 for as many as can be.
     ramp_s:        seconds within which the sessions begin, one after the other.
     processes:     of the client that share the sessions, at most one for each.
+    readers:       connections that read the newest rows meanwhile, see core.seen.
     operations:    how often each kind comes, None if the plan has only one.
     housekeeping:  what one more session does beside them, see core.chores.
     description, finds, cost: for people: what it does, which losses it can find that
@@ -52,6 +54,7 @@ class Workload:
     rate: Annotated[float, Meta(ge=0, le=RATE_MAX)] = 0.0
     ramp_s: Annotated[float, Meta(ge=0, le=RAMP_S_MAX)] = 0.0
     processes: Annotated[int, Meta(ge=1, le=PROCESSES_MAX)] = 1
+    readers: Annotated[int, Meta(ge=0, le=READERS_MAX)] = 0
     operations: Mix | None = None
     housekeeping: tuple[ChoreKind, ...] = ()
     finds: str = ""

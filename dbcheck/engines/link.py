@@ -169,5 +169,9 @@ class Link(ABC):
             raise unreadable(self._target, self.message(error)) from error
 
     @abstractmethod
+    def sever(self) -> None:
+        """Break the connection, whichever thread waits on it; never raises."""
+
+    @abstractmethod
     def close(self) -> None:
         """End the connection; never raises."""

@@ -17,6 +17,7 @@ from dbcheck.core.records import (
     NodeBefore,
     RestoreRecord,
 )
+from dbcheck.core.seen import SeenRows
 from dbcheck.core.target import HostAfter, HostBefore
 from dbcheck.core.witnessed import LogFacts
 from dbcheck.judge.volumes import (
@@ -38,6 +39,8 @@ class Case:
     damage:  why the witness's log proves nothing, "" if it is whole.
     found:   the fate of the acks and rows; None if no rows are compared.
     shape:   of what the run lost; None if it lost nothing, or no rows are compared.
+    seen:    the fate of the rows that readers saw; None if nobody looked, if no rows
+             are compared, or if what the sessions sent is not known.
     """
 
     manifest: Manifest
@@ -48,6 +51,7 @@ class Case:
     damage: str = ""
     found: Reconciliation | None = None
     shape: LossShape | None = None
+    seen: SeenRows | None = None
 
     @property
     def writer(self) -> NodeBefore:

@@ -71,6 +71,34 @@ class RangeResult:
 
 
 @dataclass(frozen=True, slots=True)
+class SeenRow:
+    """A row that a reader saw, that no confirmed ack names, and that is gone.
+
+    seen_before_cut_s: seconds; None if the moment is not known.
+    """
+
+    id: int
+    session: int
+    seq: int
+    seen_before_cut_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class SeenResult:
+    """What became of the rows that readers saw; beside the verdict.
+
+    rows: how many were seen, and confirmed by the witness.
+    lost: how many of them are gone, without a confirmed ack: no promise is broken.
+    first: those with the lowest ids, in that order; left_out: how many more there are.
+    """
+
+    rows: int
+    lost: int
+    first: tuple[SeenRow, ...]
+    left_out: int
+
+
+@dataclass(frozen=True, slots=True)
 class LeftOnHost:
     """Canaries that still lie on the target's host, and what removes them."""
 
@@ -116,6 +144,8 @@ class RunResult:
     image:      where the lab's drive is kept as the cut left it, "" if it is not.
     housekeeping: null if the workload has none, or the client was lost.
     controls:   the controls that the same command ran before it.
+    seen:       null if nobody looked, if no rows were compared, or if the client's
+                record of the load is lost.
     """
 
     run: str
@@ -163,6 +193,7 @@ class RunResult:
     image: str
     housekeeping: HousekeepingResult | None = None
     controls: tuple[RunResult, ...] = ()
+    seen: SeenResult | None = None
 
     @property
     def shown_depth(self) -> Depth | None:

@@ -6,7 +6,7 @@ What only some servers can do is in ports.abilities.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from dbcheck.core.history import Row
 from dbcheck.core.operation import Operation, StatementSpec
@@ -51,6 +51,31 @@ class Session(Protocol):
 
     def close(self) -> None:
         """End the connection, also in the middle of an operation; never raises."""
+
+
+class KeyRead(NamedTuple):
+    """The id of a row, and the session and seq of its key, as they were read."""
+
+    row_id: int
+    session: int
+    seq: int
+
+
+class NewestRows(Protocol):
+    """A connection that reads a table's newest rows while others write to it."""
+
+    def read(self, after_id: int) -> Sequence[KeyRead]:
+        """Return the newest rows with an id above *after_id*, in order of their ids.
+
+        Those of one epoch that are committed at this moment, as far as the server
+        shows it; 1000 at most.  Blocks.  Raise EngineError.
+        """
+
+    def sever(self) -> None:
+        """End a read() of another thread, which then raises; never raises."""
+
+    def close(self) -> None:
+        """End the connection; never raises."""
 
 
 class Engine(Protocol):
@@ -99,6 +124,11 @@ class Engine(Protocol):
 
         The first of them is an INSERT of one row, which every operation has once.
         """
+
+    def open_newest(
+        self, table: TableSpec, epoch: int, *, server: ServerFacts | None = None
+    ) -> NewestRows:
+        """Connect to read the newest rows of *epoch*; raise EngineError if refused."""
 
     def row(self, table: TableSpec, row_id: int) -> Row | None:
         """Return the row with that id over a new connection; classic: only its id."""

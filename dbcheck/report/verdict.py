@@ -44,6 +44,12 @@ _ABOVE = (
     "dbcheck's tables."
 )
 _COPY = "It is not known whether an older copy of the data was put in its place: {}."
+_SEEN = (
+    "No ack was confirmed for them, so no promise is broken and the verdict does not"
+    " count them. But another client that read such a row may have acted on what the"
+    " cut took back: the server shows rows before they are durable, as InnoDB does"
+    " without a binary log."
+)
 _ALONE = "This rests only on what the witness says"
 _WRITE_CACHE = (
     "Write 'write back' to /sys/block/NAME/queue/write_cache of each layer named, with "
@@ -68,6 +74,7 @@ def verdict_report(result: RunResult) -> RenderableType:
         parts += ["", Text("Layers below the server that hold flushes back", "bold")]
         parts += [Text(f"  {reason}") for reason in result.layers_at_fault]
         parts += [Text(f"  {_WRITE_CACHE}")]
+    parts += _seen(result)
     lost = any(result.rows_lost or ())
     if lost and result.verdict is Verdict.FAIL and not _is_explained(result):
         parts += ["", Text(_ABOVE if result.page_cache_kept else _BELOW)]
@@ -174,6 +181,8 @@ def _fact_rows(result: RunResult) -> Iterator[tuple[str, str]]:
             f"{result.recovered:,} recovered without an ack (legal), "
             f"{result.unconfirmed:,} without a confirmation (no claim)",
         )
+    if seen := result.seen:
+        yield "seen", f"{seen.rows:,} by readers, {seen.lost:,} of them lost unacked"
     if gone := result.earlier_losses:
         lost = ", ".join(f"{rows:,} {kind}" for kind, rows in gone.items())
         yield "earlier rows", f"{lost}, {result.earlier:,} still there"
@@ -220,6 +229,24 @@ def _ranges(result: RunResult) -> RenderableType:
         file = f"{result.folder}/losses.csv"
         notes.append(f"All of them, with their ack times: {file}")
     return Group(table, Text(" ".join(notes), "dim"))
+
+
+def _seen(result: RunResult) -> list[RenderableType]:
+    """Return what is shown of rows that were seen and then lost, beside the verdict."""
+    seen = result.seen
+    if seen is None or not seen.lost:
+        return []
+    ids = ", ".join(f"{row.id:,}" for row in seen.first[:_RANGES_SHOWN])
+    ages = [row.seen_before_cut_s for row in seen.first]
+    known = [age for age in ages if age is not None]
+    when = f", {_ages(max(known), min(known))} before the cut" if known else ""
+    more = "" if seen.lost <= _RANGES_SHOWN else ", ..."
+    return [
+        "",
+        Text("Seen by a reader, then lost", "bold"),
+        Text(f"  {seen.lost:,} of {seen.rows:,} rows{when}; ids {ids}{more}"),
+        Text(f"  {_SEEN}"),
+    ]
 
 
 def _ages(first_s: float | None, last_s: float | None) -> str:

@@ -22,7 +22,7 @@ def test_a_preflight_that_ends_in_its_checkpoint_closes_all_it_began(
     failure: BaseException, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     parts, ended = Parts(failure), []
-    monkeypatch.setattr(preflight, "_manifest", lambda *_: manifest())
+    monkeypatch.setattr(preflight, "_manifest", lambda *_, **__: manifest())
     monkeypatch.setattr(preflight, "_warm", lambda *_: None)
     monkeypatch.setattr(preflight, "inspect_host", lambda *_: (None, RUNNING))
     monkeypatch.setattr(

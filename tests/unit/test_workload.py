@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,8 @@ import pytest
 from dbcheck import files, workload
 from dbcheck.cli.matrix_rows import read_matrix
 from dbcheck.core.plans.kinds import PlanKind
+from dbcheck.core.plans.registry import plan_of
+from dbcheck.core.schedule import Schedule
 from dbcheck.core.workload import Workload
 from dbcheck.errors import UsageError
 
@@ -29,6 +32,15 @@ def test_every_workload_that_comes_along_is_valid() -> None:
         found = workload.load(name)
         assert found.name == name
         assert found.description and found.finds and found.cost
+
+
+@pytest.mark.parametrize("name", files.workload_names())
+def test_the_operations_of_each_are_the_same_in_another_process(name: str) -> None:
+    found = workload.load(name)
+    plan = plan_of(found, Schedule(1, 2, found.payload_bytes))
+    copy = pickle.loads(pickle.dumps(plan))
+    for seq in range(1, 50):
+        assert copy.operation(1, seq) == plan.operation(1, seq)
 
 
 def test_payloads_of_the_default_lie_on_both_sides_of_a_page() -> None:
@@ -81,6 +93,13 @@ def test_the_classic_workload_is_the_seeds() -> None:
         ),
         pytest.param({"processes": 0}, "processes", id="no process"),
         pytest.param({"processes": 65}, "processes", id="too many processes"),
+        pytest.param({"readers": -1}, "readers", id="readers below none"),
+        pytest.param({"readers": 17}, "readers", id="too many readers"),
+        pytest.param(
+            {"plan": "classic", "payload_bytes": [], "readers": 1},
+            "readers is given for the classic plan",
+            id="rows that readers cannot recognise",
+        ),
     ],
 )
 def test_what_is_wrong_is_named(change: dict[str, Any], named: str) -> None:

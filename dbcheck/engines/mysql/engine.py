@@ -42,6 +42,7 @@ from dbcheck.engines.mysql.link import FAMILY, MysqlLink
 from dbcheck.engines.mysql.options import client_options, url_options
 from dbcheck.engines.mysql.places import folder_of, places
 from dbcheck.engines.mysql.session import MysqlSession
+from dbcheck.engines.newest import Newest
 from dbcheck.engines.server_log import innodb_log
 from dbcheck.engines.tables import row_of, table_facts
 from dbcheck.engines.url import read_url
@@ -313,6 +314,12 @@ class MysqlEngine:
         except BaseException as error:
             link.abandon(error)
             raise
+
+    def open_newest(
+        self, table: TableSpec, epoch: int, *, server: ServerFacts | None = None
+    ) -> Newest:
+        """Connect to read the newest rows of *epoch*."""
+        return Newest(self._open(self._database, server=server), table, epoch)
 
     def row(self, table: TableSpec, row_id: int) -> Row | None:
         """Return the row with that id, read over a new connection; None if none is."""

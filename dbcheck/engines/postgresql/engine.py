@@ -19,6 +19,7 @@ from dbcheck.core.survivors import RowBatch
 from dbcheck.core.table import TableFacts, TableSpec
 from dbcheck.core.tablecheck import TableCheck
 from dbcheck.engines.link import SCAN_S
+from dbcheck.engines.newest import Newest
 from dbcheck.engines.postgresql import amcheck, housekeeping, twophase
 from dbcheck.engines.postgresql.check import (
     require_privileges,
@@ -199,6 +200,12 @@ class PostgresqlEngine:
             weak=weak,
             server=server,
         )
+
+    def open_newest(
+        self, table: TableSpec, epoch: int, *, server: ServerFacts | None = None
+    ) -> Newest:
+        """Connect to read the newest rows of *epoch*."""
+        return Newest(self._open(server=server), table, epoch)
 
     def row(self, table: TableSpec, row_id: int) -> Row | None:
         """Return the row with that id, read over a new connection; None if none is."""
