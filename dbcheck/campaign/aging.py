@@ -6,7 +6,8 @@ of an earlier fill, or of a cycle that nobody judged, may have changed since.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from dbcheck.campaign import observable
@@ -24,8 +25,6 @@ from dbcheck.core.workload import Workload
 from dbcheck.errors import EngineError
 
 _STEPS = 10  # lines of progress for a table, at most
-
-_Facts = Mapping[str, TableFacts]  # by the table's name
 
 
 def age(
@@ -74,14 +73,16 @@ def age(
 
 
 def _fill(rig: Rig, table: TableSpec, rows: Fill, server: ServerFacts) -> None:
-    """Insert *rows*, and show how far it is."""
+    """Insert *rows*; show how far it is, and how fast."""
     engine = rig.site.writer.engine
+    began = time.monotonic()
     done = shown = 0
     for count in observable.fill(engine, table, rows, server):
         done += count
         if done * _STEPS // rows.rows > shown:
             shown = done * _STEPS // rows.rows
-            detail = f"{table.name}: {done:,} of {rows.rows:,} rows"
+            per_s = done / max(time.monotonic() - began, 0.001)
+            detail = f"{table.name}: {done:,} of {rows.rows:,} rows, {per_s:,.0f}/s"
             rig.listener.phase("fill", detail)
 
 
