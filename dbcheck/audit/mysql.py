@@ -27,8 +27,10 @@ RULES = (
         " once a second, so a power cut loses the commits of that second; set it to 1.",
         source=f"{_INNODB}, innodb_flush_log_at_trx_commit; MariaDB documentation,"
         " InnoDB System Variables",
-        harm=Harm(Depth.PROCESS),
-        harms={"2": Harm(Depth.OS)},  # 2 writes at each commit, and flushes later
+        harm=Harm(Depth.PROCESS, end=True),
+        harms={
+            "2": Harm(Depth.OS, end=True)
+        },  # 2 writes at each commit, and flushes later
     ),
     Rule(
         id="my-flush-method",
@@ -76,7 +78,7 @@ RULES = (
         " sync_binlog other than 1 lets a cut shorten it; set sync_binlog = 1.",
         source="MySQL 8.4 manual, 19.1.6.4 Binary Logging Options and Variables,"
         " sync_binlog",
-        harm=Harm(Depth.OS),
+        harm=Harm(Depth.OS, end=True),
         unless=("log_bin", _OFF),
     ),
     Rule(

@@ -28,7 +28,7 @@ RULES = (
         " account and database.",
         source="PostgreSQL 18 manual, 19.5 Write Ahead Log, synchronous_commit, and"
         " 28.4 Asynchronous Commit",
-        harm=Harm(Depth.PROCESS),
+        harm=Harm(Depth.PROCESS, end=True),
     ),
     Rule(
         id="pg-full-page-writes",

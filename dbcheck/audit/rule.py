@@ -17,6 +17,8 @@ class Harm:
     everything: it can lose all rows, also those that were committed long before.
     hides:      what is read while it is in effect proves nothing: rows that are lost
                 may come back from other servers, or rows that are present be left out.
+    end:        it loses only what was committed last: what survives is a clean
+                beginning of what was committed.
     tears:      it loses commits only where the storage lets a cut tear a page in two;
                 where pages are written whole or not at all, it loses nothing.
     """
@@ -25,6 +27,7 @@ class Harm:
     everything: bool = False
     hides: bool = False
     tears: bool = False
+    end: bool = False
 
 
 @dataclass(frozen=True, slots=True)

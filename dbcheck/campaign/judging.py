@@ -9,12 +9,15 @@ from dbcheck import stored
 from dbcheck.campaign.logs import StoredLogs
 from dbcheck.campaign.losscsv import loss_lines
 from dbcheck.campaign.outcome import Outcome
+from dbcheck.core.expected import Sizes
+from dbcheck.core.lossshape import LossShape, shape_of
 from dbcheck.core.observed import Claim, Observed
 from dbcheck.core.plans.plan import Plan
 from dbcheck.core.reconcile import Reconciliation
 from dbcheck.core.sides import ATOMIC_DDL
 from dbcheck.errors import LogDamaged
 from dbcheck.judge.case import Case
+from dbcheck.judge.cutmoment import cut_us
 from dbcheck.judge.judge import judge, other_data
 from dbcheck.judge.result import to_values
 from dbcheck.ports.witness import LogReader
@@ -48,9 +51,19 @@ def _reconciled(run: RunFolder, reader: LogReader, case: Case) -> Case:
         case = replace(case, logs=tuple(logs.facts()))
         if case.after.facts is None or case.after.failure or other_data(case):
             return case
-        return replace(case, found=_fate(run, logs, case))
+        found = _fate(run, logs, case)
+        return replace(case, found=found, shape=_shape(found, logs, case))
     except LogDamaged as error:
         return replace(case, damage=str(error))
+
+
+def _shape(found: Reconciliation, logs: StoredLogs, case: Case) -> LossShape | None:
+    if not found.losses:
+        return None
+    schedule, plan = case.manifest.schedule(), case.manifest.plan()
+    tables = (*plan.tables, *plan.sides)
+    sizes = Sizes(schedule) if len(set(schedule.payload_bytes)) > 1 else None
+    return shape_of(found.losses, logs.acks, cut_us(case), sizes, tables)
 
 
 def _fate(run: RunFolder, logs: StoredLogs, case: Case) -> Reconciliation:

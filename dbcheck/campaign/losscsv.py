@@ -9,7 +9,7 @@ from dbcheck.core.indexloss import IndexLoss
 from dbcheck.core.loss import LossKind
 from dbcheck.core.reconcile import Reconciliation
 
-HEADER = "kind,session,seq,row_id,acked_utc,acked_before_cut_s\n"
+HEADER = "kind,session,seq,row_id,acked_utc,acked_before_cut_s,table\n"
 
 
 def loss_lines(
@@ -18,10 +18,10 @@ def loss_lines(
     shift_us: int,
     before_cut_s: Callable[[int], float | None],
 ) -> Iterator[str]:
-    """Yield a line for each loss, in the order of the ids; those of the index last.
+    """Yield a line for each loss, by table and id; those of the index last.
 
-    An index is asked for ids alone: its rows are in the table, and session, seq and
-    the time of the ack stay empty.
+    An index is asked for ids alone: its rows are in the table, and session, seq, the
+    time of the ack and the table stay empty.
 
     shift_us:     from the clock of the acks to that of the wall.
     before_cut_s: how long before the cut an ack came, None if that is not known.
@@ -29,13 +29,13 @@ def loss_lines(
     yield HEADER
     if found is None:
         return
-    for kind, session, seq, row_id, acked_us in found.losses.by_id():
+    for kind, session, seq, row_id, acked_us, table in found.losses.by_id():
         acked = _utc(acked_us + shift_us) if acked_us >= 0 else ""
         before_s = before_cut_s(acked_us)
         before = "" if before_s is None else f"{before_s:.4f}"
-        yield f"{kind.value},{session},{seq},{row_id},{acked},{before}\n"
+        yield f"{kind.value},{session},{seq},{row_id},{acked},{before},{table}\n"
     for row_id in index.ids if index else ():
-        yield f"{LossKind.INDEX_MISMATCH.value},,,{row_id},,\n"
+        yield f"{LossKind.INDEX_MISMATCH.value},,,{row_id},,,\n"
 
 
 def _utc(wall_us: int) -> str:

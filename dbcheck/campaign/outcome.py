@@ -12,7 +12,8 @@ from functools import cached_property
 from dbcheck import stored
 from dbcheck.core.chores import Chores
 from dbcheck.core.history import HOUSEKEEPING_SESSION
-from dbcheck.core.loss import IdRange
+from dbcheck.core.loss import IdRange, LossKind
+from dbcheck.core.lossshape import NO_SHAPE
 from dbcheck.core.moments import missed
 from dbcheck.core.reconcile import Reconciliation
 from dbcheck.core.records import AfterRecord, LoadRecord, Manifest
@@ -20,6 +21,7 @@ from dbcheck.core.statistics import Statistics, Tally
 from dbcheck.core.verdict import Verdict
 from dbcheck.judge.case import Case
 from dbcheck.judge.cutmoment import cut_us
+from dbcheck.judge.diagnosis import Explanation, diagnosis
 from dbcheck.judge.item import ItemId, Standing
 from dbcheck.judge.result import (
     DepthResult,
@@ -132,9 +134,8 @@ def missed_stratum(outcome: Outcome) -> str:
 
 def _result_of(outcome: Outcome) -> RunResult:
     case, manifest, found = outcome.case, outcome.manifest, outcome.found
-    node = manifest.writer
-    lost = outcome.verdict is Verdict.FAIL
-    why, depth, settings = outcome.witness_alone, case.depth, outcome.settings
+    node, why, depth = manifest.writer, outcome.witness_alone, case.depth
+    settings, lost = outcome.settings, outcome.verdict is Verdict.FAIL
     ranges = found.losses.ranges() if found else iter(())
     return RunResult(
         run=manifest.run_id,
@@ -171,6 +172,8 @@ def _result_of(outcome: Outcome) -> RunResult:
         earlier_losses=found.earlier_counts if found else None,
         ranges=tuple(_ranges(outcome, itertools.islice(ranges, RANGES_MAX))),
         ranges_left_out=sum(1 for _ in ranges),
+        shape=case.shape,
+        diagnosis=_diagnosis(outcome),
         evidence=_evidence(outcome),
         settings_at_fault=tuple(f.sentence for f in settings.at_fault(lost=lost)),
         layers_at_fault=_layers_at_fault(outcome),
@@ -214,6 +217,20 @@ def _layers_at_fault(outcome: Outcome) -> tuple[str, ...]:
     )
 
 
+def _diagnosis(outcome: Outcome) -> tuple[Explanation, ...]:
+    case, index = outcome.case, outcome.after.index
+    if outcome.verdict is not Verdict.FAIL or outcome.found is None:
+        return ()
+    counts = {**outcome.found.counts, **(index.counts if index else {})}
+    return diagnosis(
+        {LossKind(name): rows for name, rows in counts.items()},
+        case.shape or NO_SHAPE,
+        outcome.settings.at_fault(lost=True),
+        _layers_at_fault(outcome),
+        page_cache_kept=case.page_cache_kept,
+    )
+
+
 def _losses(outcome: Outcome) -> dict[str, int] | None:
     """Return the losses of this cycle by kind, those of its index among them."""
     if outcome.found is None:
@@ -253,6 +270,7 @@ def _ranges(outcome: Outcome, spans: Iterable[IdRange]) -> Iterator[RangeResult]
     for span in spans:
         yield RangeResult(
             kind=span.kind,
+            table=span.table,
             first_id=span.first_id,
             last_id=span.last_id,
             rows=span.rows,

@@ -9,7 +9,7 @@ bring them back.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
@@ -24,7 +24,7 @@ from dbcheck.core.history import Row
 from dbcheck.core.indexloss import IndexLoss
 from dbcheck.core.leftover import LeftOver, Name
 from dbcheck.core.plans.registry import tables_of
-from dbcheck.core.records import Manifest, StoredRows
+from dbcheck.core.records import AfterRecord, Manifest, NodeAfter, StoredRows
 from dbcheck.core.server import ServerFacts
 from dbcheck.core.site import lineage
 from dbcheck.core.survivors import Records, RowBatch
@@ -75,8 +75,8 @@ class Reading:
     """What was read of a server that answers.
 
     stored: see AfterRecord.survivors.
-    canary, logged, index, failure, missing, unanswered, tables, check, left_over: as in
-             AfterRecord.
+    canary, logged, index, failure, missing, unanswered, tables, check, left_over,
+    sides_lost: as in AfterRecord.
     """
 
     def __init__(self, rig: Rig, run: RunFolder, manifest: Manifest) -> None:
@@ -91,6 +91,7 @@ class Reading:
         self.tables: dict[str, TableFacts] = {}
         self.check: TableCheck | None = None
         self.left_over: tuple[LeftOver, ...] = ()
+        self.sides_lost: dict[str, str] = {}
 
     def read(self, facts: ServerFacts) -> None:
         """Read the rows, and what the server reports of itself.
@@ -115,6 +116,24 @@ class Reading:
                 return self._give_up(broken)
             self._rig.listener.phase("read", f"{broke.error}: reading once more")
             now = self._again(broke)
+
+    def record(self, nodes: Mapping[str, NodeAfter], reader_name: str) -> AfterRecord:
+        """Return what was read as the run stores it."""
+        return AfterRecord(
+            nodes,
+            reader_name,
+            self.failure,
+            self.stored,
+            self.canary,
+            self.missing,
+            self.logged,
+            self.index,
+            self.unanswered,
+            self.tables,
+            check=self.check,
+            left_over=self.left_over,
+            sides_lost=self.sides_lost,
+        )
 
     def _attempt(
         self, facts: ServerFacts, log: ReadingLog, *, first: bool
@@ -168,6 +187,7 @@ class Reading:
             self.stored = nothing_read(self._run, self._manifest)
             raise
         self.stored |= survivors.store_sides()
+        self.sides_lost = survivors.sides_lost
         if table is not None and left:
             decided = leftover.decide(engine, left, facts)
             self.left_over = leftover.fates(decided, survivors.again(table))
@@ -258,6 +278,7 @@ class _Survivors:
 
     facts: the server whose rows they must be.
     index: why a table's index disagrees with it, known once all were read.
+    sides_lost: see AfterRecord.
     """
 
     def __init__(
@@ -267,6 +288,7 @@ class _Survivors:
         self._facts = facts
         self._plan = manifest.plan()
         self.index: IndexLoss | None = None
+        self.sides_lost: dict[str, str] = {}
         tables = (*self._plan.tables, *self._plan.sides)
         self._totals = {table: EpochTotals() for table in tables}
 
@@ -288,14 +310,17 @@ class _Survivors:
         return stored
 
     def store_sides(self) -> dict[str, StoredRows]:
-        """Store the rows of the side tables that are there."""
+        """Store the rows of the side tables that are there and can be opened."""
         engine = self._rig.site.reader.engine
-        return {
-            table.name: self._written(
-                table, (batch for _, batch in self._batches((table,)))
-            )
-            for table in observable.present(engine, self._plan.sides, self._facts)
-        }
+        stored: dict[str, StoredRows] = {}
+        for table in observable.present(engine, self._plan.sides, self._facts):
+            batches = (batch for _, batch in self._batches((table,)))
+            try:
+                stored[table.name] = self._written(table, batches)
+            except TableLost as error:
+                self._rig.site.failure()  # raises if it was the drive that went
+                self.sides_lost[table.name] = str(error)
+        return stored
 
     def _written(self, table: TableSpec, batches: Iterable[RowBatch]) -> StoredRows:
         return self._run.write_survivors(table.name, self._inspected(table, batches))

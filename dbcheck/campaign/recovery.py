@@ -69,20 +69,11 @@ def read_survivors(
     nodes = ask_nodes(rig, run, manifest, facts, remove=not reading.unanswered)
     if reading.unanswered:  # what it reports is not final
         nodes = {n: replace(found, facts=None) for n, found in nodes.items()}
-    after = AfterRecord(
-        nodes,
-        rig.site.reader_name,
-        failure,
-        reading.stored,
-        reading.canary,
-        missing,
-        reading.logged,
-        reading.index,
-        reading.unanswered,
-        reading.tables,
+    after = replace(
+        reading.record(nodes, rig.site.reader_name),
+        failure=failure,
+        missing=missing,
         answered_us=answered_us,
-        check=reading.check,
-        left_over=reading.left_over,
     )
     return _stored(run, _after_a_failure(after, failed) if failed else after)
 

@@ -24,6 +24,7 @@ from dbcheck.judge.results import CampaignsResult
 from dbcheck.report.campaign import campaigns_report
 
 CYCLES = click.IntRange(1, 1_000_000)
+WORKLOAD = "mixed"  # unless the inventory names another
 
 
 @click.command("campaign", cls=Verb)
@@ -179,7 +180,9 @@ def _plan(
         name=entry.name,
         target=entry.target,
         seed=seed,
-        workload=workload.load(entry.workload).with_sessions(entry.sessions),
+        workload=workload.load(entry.workload or WORKLOAD).with_sessions(
+            entry.sessions
+        ),
         cuts=cuts,
         cycles_max=2 * cuts + 10,
         bound_ppm=bound_ppm,

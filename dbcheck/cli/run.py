@@ -82,8 +82,9 @@ def command(
             hint="Name a host of an inventory (dbcheck init writes one), or a URL.",
         )
     require_passable(entry)
-    workload = workloads.load(entry.workload).with_sessions(entry.sessions)
-    workload, seed = load.paced(workload), drawn(load.seed)
+    workload = workloads.load(entry.workload or load.workload)
+    workload = load.paced(workload.with_sessions(entry.sessions))
+    seed = drawn(load.seed)
     new_key = witness.accept_new_host_key
     again = reconcile_flags(named, target, host, witness)
     with (

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dbcheck.core.acks import AckArray
+from dbcheck.core.history import SESSION_MAX
 from dbcheck.core.loss import CODES, LossArray, Losses, LossKind, of_acks, without_key
 from dbcheck.core.observed import AckStream, Observed, SurvivorStream
 from dbcheck.core.reconcile import (
@@ -45,7 +46,7 @@ def reconcile_ids(seen: Observed, table: TableSpec) -> Reconciliation:
     kept = sum(int((~marks.bad(batch["row_id"])).sum()) for batch in acks())
     confirmed = int(per_session.sum())
     copies = marks.unacked_copies()
-    losses = _losses(acks, marks, per_session, confirmed - kept, copies)
+    losses = _losses(seen, table, marks, confirmed - kept, copies)
     old = int(np.count_nonzero(copies <= before.row_id_max))
     earlier, surplus = marks.count_found()
     if claim is not None:
@@ -189,34 +190,34 @@ class _Marks:
 
 
 def _losses(
-    acks: AckStream, marks: _Marks, per_session: Ints, bad: int, copies: Ints
+    seen: Observed, table: TableSpec, marks: _Marks, bad: int, copies: Ints
 ) -> Losses:
     """Return the acked ids that are gone, and those that were acked or found twice.
 
     bad: how many acks those are.  copies: ids found twice that were never acked.
     """
     kinds = np.full(len(copies), CODES[LossKind.DUPLICATE], np.uint8)
-    parts: Iterable[LossArray] = [without_key(kinds, copies)]
+    parts: Iterable[LossArray] = [without_key(kinds, copies, table)]
     if bad:
-        parts = chain(parts, _acked_losses(acks, marks, per_session))
+        parts = chain(parts, _acked_losses(seen.acks, marks, table))
     return Losses.gathered(len(copies) + bad, parts)
 
 
 def _acked_losses(
-    acks: AckStream, marks: _Marks, per_session: Ints
+    acks: AckStream, marks: _Marks, table: TableSpec
 ) -> Iterator[LossArray]:
-    tail = _missing_after(acks, marks, per_session)
+    tail = _missing_after(acks, marks)
     for batch in acks():
         batch = batch[marks.bad(batch["row_id"])]
         gone = marks.gone(batch["row_id"])
         kinds = np.full(len(batch), CODES[LossKind.DUPLICATE], np.uint8)
         kinds[gone] = missing_kinds(batch[gone], tail)
-        yield of_acks(kinds, batch)
+        yield of_acks(kinds, batch, table)
 
 
-def _missing_after(acks: AckStream, marks: _Marks, per_session: Ints) -> Ints:
+def _missing_after(acks: AckStream, marks: _Marks) -> Ints:
     """Return, by session, the last seq whose row is present."""
-    last = np.zeros_like(per_session)
+    last = np.zeros(SESSION_MAX + 1, np.int64)
     for batch in acks():
         there: AckArray = batch[~marks.gone(batch["row_id"])]
         np.maximum.at(last, there["session"], there["seq"])

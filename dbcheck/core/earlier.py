@@ -11,7 +11,7 @@ from dbcheck.core.distinct import distinct
 from dbcheck.core.expected import Ints
 from dbcheck.core.loss import CODES, LossArray, LossKind, without_key
 from dbcheck.core.survivors import DIFFERENT, Records
-from dbcheck.core.table import TableFacts
+from dbcheck.core.table import TableFacts, TableSpec
 
 WEIGHT_MODULUS = 2**64
 
@@ -75,9 +75,9 @@ class Earlier:
              was counted either: no claim.
     """
 
-    def __init__(self, before: TableFacts) -> None:
-        """Expect what *before* counts."""
-        self._before = before
+    def __init__(self, table: TableSpec, before: TableFacts) -> None:
+        """Expect in *table* what *before* counts."""
+        self._table, self._before = table, before
         self._epochs = np.array(sorted(before.rows_by_epoch), np.int64)
         self._totals = EpochTotals()
         self._changed: Counter[int] = Counter()
@@ -122,14 +122,14 @@ class Earlier:
             if more > 0:
                 twice = self._twice(epoch, survivors())
                 kinds = np.full(len(twice), CODES[LossKind.DUPLICATE], np.uint8)
-                self.losses.append(without_key(kinds, twice))
+                self.losses.append(without_key(kinds, twice, self._table))
                 self.damaged += Counter({LossKind.DUPLICATE: len(twice)})
                 self.foreign += max(0, more - len(twice))
 
     def _lose(self, kind: LossKind, records: Records) -> None:
         """Take *records* for losses of *kind*."""
         kinds = np.full(len(records), CODES[kind], np.uint8)
-        self.losses.append(without_key(kinds, records["row_id"]))
+        self.losses.append(without_key(kinds, records["row_id"], self._table))
         self._changed.update(records["epoch"].tolist())
 
     def _sort_different(self) -> None:

@@ -8,11 +8,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dbcheck.core.acks import AckArray
 from dbcheck.core.distinct import distinct, is_among
 from dbcheck.core.earlier import Earlier
-from dbcheck.core.expected import Ints
-from dbcheck.core.loss import CODES, LossArray, Losses, LossKind
+from dbcheck.core.loss import CODES, LossArray, Losses, LossKind, operations_of
 from dbcheck.core.markers import Markers
 from dbcheck.core.observed import AckStream, Observed
 from dbcheck.core.reconcile import Reconciliation
@@ -33,7 +31,6 @@ _BROKEN = np.array(
         )
     ]
 )
-_SEQ_BITS = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +48,7 @@ class Effects:
 def sorted_out(seen: Observed, table: TableSpec, epoch: int) -> tuple[Records, Earlier]:
     """Return the rows of *table* that are of *epoch*, and the others."""
     read = seen.survivors[table.name]
-    earlier = Earlier(seen.before[table.name])
+    earlier = Earlier(table, seen.before[table.name])
     own: list[Records] = []
     for records in read():
         mine = records["epoch"] == epoch
@@ -73,15 +70,17 @@ def with_effects(
     is torn, and not missing.
     """
     found = np.concatenate([each.losses for each in effects])
-    torn = _names(found[found["kind"] == CODES[LossKind.TORN]])
+    torn = operations_of(found[found["kind"] == CODES[LossKind.TORN]])
     columns = inserted.losses.columns
-    is_torn = is_among(columns["kind"], _MISSING) & is_among(_names(columns), torn)
+    is_torn = is_among(columns["kind"], _MISSING) & is_among(
+        operations_of(columns), torn
+    )
     missing = columns[~is_torn]
     _date(found, acks)
     broken = found[is_among(found["kind"], _BROKEN) & (found["seq"] >= 1)]
     broken = broken[broken["seq"] <= markers.acked[broken["session"]]]
-    known = _names(columns[columns["acked_us"] >= 0])
-    names = distinct(_names(broken))
+    known = operations_of(columns[columns["acked_us"] >= 0])
+    names = distinct(operations_of(broken))
     kept_less = int(np.count_nonzero(~is_among(names, known)))
     earlier = [each.earlier for each in effects]
     parts = [*(part for each in earlier for part in each.losses), missing, found]
@@ -105,21 +104,15 @@ def with_effects(
     )
 
 
-def _names(found: LossArray | AckArray) -> Ints:
-    """Return the operations of losses or of acks, a number for each."""
-    names: Ints = found["session"].astype(np.int64) << _SEQ_BITS | found["seq"]
-    return names
-
-
 def _date(losses: LossArray, acks: AckStream) -> None:
     """Fill in when the operations of *losses* were acked."""
     if not len(losses):
         return
-    names = _names(losses)
+    names = operations_of(losses)
     wanted = distinct(names)
     acked_us = np.full(wanted.size, -1, np.int64)
     for batch in acks():
-        given = _names(batch)
+        given = operations_of(batch)
         places = np.searchsorted(wanted, given).clip(max=wanted.size - 1)
         own = wanted[places] == given
         acked_us[places[own]] = batch["acked_us"][own]

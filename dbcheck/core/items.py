@@ -17,7 +17,7 @@ from dbcheck.core.distinct import is_among
 from dbcheck.core.effects import Effects, sorted_out
 from dbcheck.core.expected import Ints
 from dbcheck.core.history import SEQ_MAX, SESSION_MAX
-from dbcheck.core.loss import CODES, LOSS, Codes, LossArray, LossKind
+from dbcheck.core.loss import CODES, Codes, LossArray, LossKind, none_of, of_rows
 from dbcheck.core.markers import Markers
 from dbcheck.core.mix import BATCH_ROWS, Action
 from dbcheck.core.observed import Observed
@@ -37,7 +37,7 @@ def judge_items(
     table: read in one transaction with the rows of *markers*.
     """
     own, earlier = sorted_out(seen, table, epoch)
-    rows = _Rows(own)
+    rows = _Rows(table, own)
     losses = [rows.damaged(markers), rows.repeated()]
     for session in markers.sessions():
         for dealt in decks.dealt(session, int(markers.tops[session]), more=1):
@@ -50,7 +50,8 @@ def judge_items(
 class _Rows:
     """The items that were read, each found by the operation that wrote it last."""
 
-    def __init__(self, records: Records) -> None:
+    def __init__(self, table: TableSpec, records: Records) -> None:
+        self.table = table
         named: Flags = (records["session"] >= 0) & (records["session"] <= SESSION_MAX)
         named &= (records["seq"] >= 1) & (records["seq"] <= SEQ_MAX)
         named &= (records["part"] >= 1) & (records["part"] <= PARTS_MAX)
@@ -68,7 +69,7 @@ class _Rows:
         kinds = np.where(
             known, CODES[LossKind.CORRUPT], CODES[LossKind.UNEXPECTED]
         ).astype(np.uint8)
-        return _of_rows(kinds, self._damaged)
+        return of_rows(kinds, self._damaged, self.table)
 
     def repeated(self) -> LossArray:
         """Return the losses of rows that another one before them equals."""
@@ -76,7 +77,7 @@ class _Rows:
         again[1:] = self._named[1:] == self._named[:-1]
         self._taken |= again
         rows = self._intact[again]
-        return _of_rows(np.full(len(rows), _DUPLICATE, np.uint8), rows)
+        return of_rows(np.full(len(rows), _DUPLICATE, np.uint8), rows, self.table)
 
     def ids(self, session: int, seq: Ints, part: Ints) -> Ints:
         """Return the ids of these items, 0 where there is none; take them.
@@ -97,7 +98,7 @@ class _Rows:
         """Return the losses of the rows that no operation wrote."""
         rows = self._intact[~self._taken]
         kinds = np.full(len(rows), CODES[LossKind.UNEXPECTED], np.uint8)
-        return _of_rows(kinds, rows)
+        return of_rows(kinds, rows, self.table)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,13 +132,9 @@ class _Items:
             shown = [markers.perhaps(session, op) for op in ops]
             otherwise, _ = self._judged(found, shown, top)
             lost = lost[otherwise[lost] != _NO_LOSS]
-        losses = np.empty(lost.size, LOSS)
-        losses["kind"], losses["session"], losses["seq"] = (
-            kinds[lost],
-            session,
-            seq[lost],
-        )
-        losses["row_id"], losses["acked_us"] = found.any_id()[lost], -1
+        losses = none_of(kinds[lost], rows.table)
+        losses["session"], losses["seq"] = session, seq[lost]
+        losses["row_id"] = found.any_id()[lost]
         return losses
 
     def _judged(
@@ -228,12 +225,3 @@ def _name(session: Ints | int, seq: Ints, part: Ints) -> Ints:
 def _names(records: Records) -> Ints:
     session, seq = records["session"].astype(np.int64), records["seq"]
     return _name(session, seq, records["part"].astype(np.int64))
-
-
-def _of_rows(kinds: Codes, records: Records) -> LossArray:
-    """Return the losses of rows that were read."""
-    losses = np.empty(len(records), LOSS)
-    losses["kind"], losses["acked_us"] = kinds, -1
-    for name in ("session", "seq", "row_id"):
-        losses[name] = records[name]
-    return losses

@@ -10,10 +10,15 @@ import numpy as np
 import numpy.typing as npt
 
 from dbcheck.core.acks import AckArray
+from dbcheck.core.survivors import Records
+from dbcheck.core.table import TABLES, TableSpec
 
 
 class LossKind(enum.Enum):
-    """What went wrong with a row; every member is a reason for FAIL."""
+    """What went wrong with a row, or with all; every member is a reason for FAIL.
+
+    docs/losses.md has a section on each.
+    """
 
     MISSING_TAIL = (
         "missing-tail"  # acked, missing, and so is all after it in its session
@@ -33,6 +38,7 @@ class LossKind(enum.Enum):
         "prepared"  # a prepared transaction is lost, or decided and still prepared
     )
     INDEX_MISMATCH = "index-mismatch"  # present, and its index does not find it
+    UNRECOVERABLE = "unrecoverable"  # the server, or a table of it, did not come back
 
 
 class Loss(NamedTuple):
@@ -41,6 +47,7 @@ class Loss(NamedTuple):
     session, seq: of its key; -1 where the row has no key of this run.
     row_id:       the id that was acked, or the one found if nothing was acked.
     acked_us:     when it was acked, on the client's clock; -1 if it was not.
+    table:        the name of the table that the row, and so its id, is of.
     """
 
     kind: LossKind
@@ -48,15 +55,17 @@ class Loss(NamedTuple):
     seq: int
     row_id: int
     acked_us: int
+    table: str
 
 
 class IdRange(NamedTuple):
-    """Losses of one kind with consecutive ids.
+    """Losses of one kind in one table with consecutive ids.
 
     first_us, last_us: earliest and latest ack among them; -1 if not acked.
     """
 
     kind: LossKind
+    table: str
     first_id: int
     last_id: int
     first_us: int
@@ -71,8 +80,8 @@ class IdRange(NamedTuple):
 _KINDS = sorted(LossKind, key=lambda kind: kind.value)
 CODES = {kind: code for code, kind in enumerate(_KINDS)}
 
-# A loss; kind: its code.  A drive that lies may lose ten million rows at once, of which
-# objects take several gigabytes.
+# A loss; kind: its code; table: its place in TABLES.  A drive that lies may lose ten
+# million rows at once, of which objects take several gigabytes.
 LOSS = np.dtype(
     [
         ("kind", "u1"),
@@ -80,27 +89,53 @@ LOSS = np.dtype(
         ("seq", "<i8"),
         ("row_id", "<i8"),
         ("acked_us", "<i8"),
+        ("table", "u1"),
     ]
 )
 LossArray = npt.NDArray[np.void]
 Codes = npt.NDArray[np.uint8]
 _AT_ONCE = 1 << 14
+_SEQ_BITS = 40
+_PLACES = {table.name: place for place, table in enumerate(TABLES)}
 
 
-def of_acks(kinds: Codes, acks: AckArray) -> LossArray:
-    """Return the losses of the rows that *acks* acked."""
-    losses = np.empty(len(acks), LOSS)
-    losses["kind"] = kinds
+def none_of(kinds: Codes, table: TableSpec) -> LossArray:
+    """Return losses of *kinds* in *table*, of no row and of no operation yet."""
+    losses = np.full(len(kinds), np.array((0, -1, -1, -1, -1, 0), LOSS))
+    losses["kind"], losses["table"] = kinds, TABLES.index(table)
+    return losses
+
+
+def of_acks(kinds: Codes, acks: AckArray, table: TableSpec) -> LossArray:
+    """Return the losses of the rows of *table* that *acks* acked."""
+    losses = none_of(kinds, table)
     for name in ("session", "seq", "row_id", "acked_us"):
         losses[name] = acks[name]
     return losses
 
 
-def without_key(kinds: Codes, row_ids: npt.NDArray[np.int64]) -> LossArray:
-    """Return the losses of rows that have no key of this run."""
-    losses = np.full(len(row_ids), np.array((0, -1, -1, 0, -1), LOSS))
-    losses["kind"], losses["row_id"] = kinds, row_ids
+def of_rows(kinds: Codes, records: Records, table: TableSpec) -> LossArray:
+    """Return the losses of rows of *table* that were read; no ack of them is known."""
+    losses = none_of(kinds, table)
+    for name in ("session", "seq", "row_id"):
+        losses[name] = records[name]
     return losses
+
+
+def without_key(
+    kinds: Codes, row_ids: npt.NDArray[np.int64], table: TableSpec
+) -> LossArray:
+    """Return the losses of rows of *table* that have no key of this run."""
+    losses = none_of(kinds, table)
+    losses["row_id"] = row_ids
+    return losses
+
+
+def operations_of(found: LossArray | AckArray) -> npt.NDArray[np.int64]:
+    """Return the operations of losses or of acks, a number for each."""
+    names: npt.NDArray[np.int64] = found["session"].astype(np.int64) << _SEQ_BITS
+    names |= found["seq"].astype(np.int64)
+    return names
 
 
 class Losses(Sequence[Loss]):
@@ -113,7 +148,7 @@ class Losses(Sequence[Loss]):
     @classmethod
     def of(cls, losses: Iterable[Loss]) -> Self:
         """Hold *losses*."""
-        return cls(np.array([(CODES[loss.kind], *loss[1:]) for loss in losses], LOSS))
+        return cls(np.array([_values(loss) for loss in losses], LOSS))
 
     @classmethod
     def gathered(cls, count: int, parts: Iterable[LossArray]) -> Self:
@@ -154,26 +189,42 @@ class Losses(Sequence[Loss]):
         return {kind: rows for kind, rows in zip(_KINDS, counted, strict=True) if rows}
 
     def by_id(self) -> Iterator[Loss]:
-        """Yield them in order of their ids."""
-        order = np.argsort(self._columns["row_id"], kind="stable")
+        """Yield them in order of their ids, one table after the other."""
+        order = np.lexsort((self._columns["row_id"], self._columns["table"]))
         for begin in range(0, len(order), _AT_ONCE):
             yield from Losses(self._columns[order[begin : begin + _AT_ONCE]])
 
     def ranges(self) -> Iterator[IdRange]:
-        """Yield them as ranges of consecutive ids of one kind, in order of kind, id."""
+        """Yield them as ranges of consecutive ids, in order of kind, table and id.
+
+        A range is of one kind and of one table: ids of two tables have nothing in
+        common.
+        """
         for code, kind in enumerate(_KINDS):
-            own = self._columns["kind"] == code
-            if own.any():
-                columns = (self._columns[name][own] for name in ("row_id", "acked_us"))
-                yield from _ranges(kind, *columns)
+            for place, table in enumerate(TABLES):
+                own = self._columns["kind"] == code
+                own &= self._columns["table"] == place
+                if own.any():
+                    columns = (self._columns[name][own] for name in _OF_A_RANGE)
+                    yield from _ranges(kind, table.name, *columns)
 
 
-def _loss(values: tuple[int, int, int, int, int]) -> Loss:
-    return Loss(_KINDS[values[0]], *values[1:])
+_OF_A_RANGE = ("row_id", "acked_us")
+
+
+def _values(loss: Loss) -> tuple[int, int, int, int, int, int]:
+    return (CODES[loss.kind], *loss[1:-1], _PLACES[loss.table])
+
+
+def _loss(values: tuple[int, int, int, int, int, int]) -> Loss:
+    return Loss(_KINDS[values[0]], *values[1:-1], TABLES[values[-1]].name)
 
 
 def _ranges(
-    kind: LossKind, ids: npt.NDArray[np.int64], acked_us: npt.NDArray[np.int64]
+    kind: LossKind,
+    table: str,
+    ids: npt.NDArray[np.int64],
+    acked_us: npt.NDArray[np.int64],
 ) -> Iterator[IdRange]:
     order = np.argsort(ids, kind="stable")
     ids, acked_us = ids[order], acked_us[order]
@@ -185,4 +236,4 @@ def _ranges(
     for begin in range(0, len(begins), _AT_ONCE):
         some = (column[begin : begin + _AT_ONCE].tolist() for column in columns)
         for values in zip(*some, strict=True):
-            yield IdRange(kind, *values)
+            yield IdRange(kind, table, *values)

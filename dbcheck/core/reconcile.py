@@ -131,23 +131,21 @@ def reconcile(seen: Observed, table: TableSpec, epoch: int) -> Reconciliation:
     counted = count_acks(acks)
     require_claimed(counted, seen.claim)
     marks = _Marks(counted)
-    earlier = Earlier(seen.before[table.name])
+    earlier = Earlier(table, seen.before[table.name])
     surplus: list[Records] = []
     for records in survivors():
         own = records["epoch"] == epoch
         earlier.add(records[~own])
         surplus.append(marks.add(records[own]))
     beyond = np.concatenate([np.empty(0, RECORD), *surplus])
-    recovered, unconfirmed, unexpected = _sort_surplus(
-        beyond, marks.acked, seen.claim, seen.window_acks
-    )
+    recovered, unconfirmed, unexpected = _sort_surplus(beyond, marks.acked, seen, table)
     earlier.look_again(survivors)
     if marks.weigh(acks) != marks.weight:
         marks.find_other_ids(acks, survivors, epoch)
     others = [*earlier.losses, unexpected]
     losses = Losses.gathered(
         sum(map(len, others)) + marks.total - marks.kept,
-        chain(others, _acked_losses(acks, marks)),
+        chain(others, _acked_losses(acks, marks, table)),
     )
     return Reconciliation(
         confirmed=marks.total,
@@ -282,7 +280,9 @@ def _weight(ids: Ints, places: Ints) -> int:
     return int((ids.astype(np.uint64) * factors).sum(dtype=np.uint64))
 
 
-def _acked_losses(acks: AckStream, marks: _Marks) -> Iterator[LossArray]:
+def _acked_losses(
+    acks: AckStream, marks: _Marks, table: TableSpec
+) -> Iterator[LossArray]:
     """Yield every acked row that is missing, different or there twice."""
     if marks.kept == marks.total:
         return
@@ -295,7 +295,7 @@ def _acked_losses(acks: AckStream, marks: _Marks) -> Iterator[LossArray]:
         kinds[mark & _TWICE > 0] = CODES[LossKind.DUPLICATE]
         gone = mark & _SEEN == 0
         kinds[gone] = missing_kinds(batch[gone], tail)
-        yield of_acks(kinds, batch)
+        yield of_acks(kinds, batch, table)
 
 
 def missing_kinds(gone: AckArray, tail: Ints) -> Codes:
@@ -309,7 +309,7 @@ def missing_kinds(gone: AckArray, tail: Ints) -> Codes:
 
 
 def _sort_surplus(
-    beyond: Records, acked: Ints, claim: Claim | None, window_acks: int
+    beyond: Records, acked: Ints, seen: Observed, table: TableSpec
 ) -> tuple[int, int, LossArray]:
     """Return how many rows beyond the acks were recovered, unconfirmed, and the rest.
 
@@ -317,6 +317,7 @@ def _sort_surplus(
     run: no one else has the seed.  It is legal as far as the client can have sent
     it before the cut.  Raise LogDamaged if one shows that acks are gone from the log.
     """
+    claim = seen.claim
     recovered = unconfirmed = 0
     unexpected: list[Loss] = []
     taken: set[tuple[int, int]] = set()
@@ -334,9 +335,10 @@ def _sort_surplus(
             recovered += seq == last
             unconfirmed += seq != last
             continue
-        unexpected.append(Loss(kind, session, seq, int(row["row_id"]), -1))
+        row_id = int(row["row_id"])
+        unexpected.append(Loss(kind, session, seq, row_id, -1, table.name))
     if claim is None:
-        _require_in_window(taken, acked, window_acks)
+        _require_in_window(taken, acked, seen.window_acks)
     return recovered, unconfirmed, Losses.of(unexpected).columns
 
 

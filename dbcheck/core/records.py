@@ -132,9 +132,12 @@ class Manifest:
 
     def plan(self) -> Plan:
         """Return the operations of the run and what judges them."""
+        return plan_of(self.workload, self.schedule())
+
+    def schedule(self) -> Schedule:
+        """Return what decides the rows of the run."""
         sizes = self.workload.payload_bytes
-        schedule = Schedule(self.seed, self.epoch, sizes, self.sizes_by_epoch)
-        return plan_of(self.workload, schedule)
+        return Schedule(self.seed, self.epoch, sizes, self.sizes_by_epoch)
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,6 +273,7 @@ class AfterRecord:
             None if there was none.
     left_over: the run's transactions that the server listed as prepared before the
             rows were read, and what became of each once they were.
+    sides_lost: side table that the server names and cannot open -> its error.
     """
 
     nodes: Mapping[str, NodeAfter]
@@ -286,6 +290,7 @@ class AfterRecord:
     answered_us: int | None = None
     check: TableCheck | None = None
     left_over: tuple[LeftOver, ...] = ()
+    sides_lost: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Refuse a record that lacks the node that was read."""

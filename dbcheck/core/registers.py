@@ -32,7 +32,8 @@ def judge_registers(
     table: read in one transaction with the rows of *markers*.
     """
     own, earlier = sorted_out(seen, table, epoch)
-    found = _Found(own, _newest(markers, decks), markers.acked, decks.registers)
+    newest = _newest(markers, decks)
+    found = _Found(table, own, newest, markers.acked, decks.registers)
     return Effects(found.losses(), earlier)
 
 
@@ -67,18 +68,21 @@ def _writes(dealt: Dealt, decks: Decks) -> Iterator[tuple[Ints, Ints]]:
 class _Found:
     """The registers of the cycle that were read, and what each should hold.
 
+    table:  that they were read from.
     newest: see _newest().  acked: by session, how many operations are confirmed.
     parts:  of the registers that a session has.
     """
 
     def __init__(
         self,
+        table: TableSpec,
         registers: Records,
         newest: tuple[Ints, Ints],
         acked: Ints,
         parts: Container[int],
     ) -> None:
-        self._registers, self._acked, self._parts = registers, acked, parts
+        self._table, self._registers = table, registers
+        self._acked, self._parts = acked, parts
         self._newest, self._perhaps = newest
 
     def losses(self) -> LossArray:
@@ -87,11 +91,11 @@ class _Found:
         for session, slot in self._unlike(held):
             row, (seq, row_id) = int(self._newest[session, slot]), held[session, slot]
             if seq > row:
-                found.append(Loss(LossKind.TORN, session, seq, row_id, -1))
+                found.append(self._loss(LossKind.TORN, session, seq, row_id))
             elif seq and row <= self._acked[session]:
-                found.append(Loss(LossKind.STALE, session, row, row_id, -1))
+                found.append(self._loss(LossKind.STALE, session, row, row_id))
             else:  # no register, or that of an operation that was not acked
-                found.append(Loss(LossKind.TORN, session, row, row_id, -1))
+                found.append(self._loss(LossKind.TORN, session, row, row_id))
         return Losses.of(found).columns
 
     def _held(self) -> tuple[_Held, list[Loss]]:
@@ -102,16 +106,19 @@ class _Found:
             row_id, name = int(record["row_id"]), (session, part - 1)
             known = 0 <= session <= SESSION_MAX and part in self._parts
             if not known:
-                bad.append(Loss(LossKind.UNEXPECTED, session, seq, row_id, -1))
+                bad.append(self._loss(LossKind.UNEXPECTED, session, seq, row_id))
             elif name in held:
-                bad.append(Loss(LossKind.DUPLICATE, session, seq, row_id, -1))
+                bad.append(self._loss(LossKind.DUPLICATE, session, seq, row_id))
             elif record["content"] == DIFFERENT:
                 newest = int(self._newest[name])
-                bad.append(Loss(LossKind.CORRUPT, session, newest or -1, row_id, -1))
+                bad.append(self._loss(LossKind.CORRUPT, session, newest or -1, row_id))
                 held[name] = newest, row_id  # nothing else is known of it
             else:
                 held[name] = seq, row_id
         return held, bad
+
+    def _loss(self, kind: LossKind, session: int, seq: int, row_id: int) -> Loss:
+        return Loss(kind, session, seq, row_id, -1, self._table.name)
 
     def _unlike(self, held: _Held) -> Iterator[tuple[int, int]]:
         """Yield the session and slot of each register that its row disagrees with."""

@@ -31,7 +31,11 @@ _NO_ID = -1
 def judge_sides(
     seen: Observed, epoch: int, markers: Markers, chores: Chores
 ) -> Effects:
-    """Return what the side tables show of the chores."""
+    """Return what the side tables show of the chores.
+
+    A table that was dropped and cannot be opened is gone with its rows; what is left is
+    its name (docs/findings.md), which evidence shows and which is no loss.
+    """
     top = int(markers.tops[HOUSEKEEPING_SESSION])
     numbers = np.arange(1, top + 1, dtype=np.int64)
     left = numbers[markers.perhaps(HOUSEKEEPING_SESSION, numbers)]
@@ -51,7 +55,7 @@ def judge_sides(
         key=len,
     )
     losses = [*differences, *_strange(found, chores, top)]
-    return Effects(Losses.of(losses).columns, Earlier(TableFacts({}, 0)))
+    return Effects(Losses.of(losses).columns, Earlier(SIDES[0], TableFacts({}, 0)))
 
 
 def _legal(
@@ -102,50 +106,50 @@ def _differences(
         if side is None and there is not None:
             yield _not_gone(table.name, there, chores, last, top)
         elif side is not None and there is None:
-            yield _loss(_TORN, side.created)
+            yield _loss(_TORN, table.name, side.created)
         elif side is not None and there is not None:
-            yield from _other_rows(side, there, chores, last, top)
+            yield from _other_rows(table.name, side, there, chores, last, top)
 
 
 def _not_gone(name: str, there: _Found, chores: Chores, last: int, top: int) -> Loss:
     """Return the loss of a table that is there although it should not be."""
     row_id = max(there.ids.values(), default=_NO_ID)
     if last < top and name in chores.state(last + 1):
-        return _loss(_TORN, last + 1, row_id)
+        return _loss(_TORN, name, last + 1, row_id)
     dropped = (n for n in range(last, 0, -1) if name in chores.state(n - 1))
     number = next(dropped, -1)
     kind = LossKind.UNEXPECTED if number < 0 else _RESURRECTED
-    return _loss(kind, number, row_id)
+    return _loss(kind, name, number, row_id)
 
 
 def _other_rows(
-    side: Side, there: _Found, chores: Chores, last: int, top: int
+    name: str, side: Side, there: _Found, chores: Chores, last: int, top: int
 ) -> Iterator[Loss]:
     for number in side.filled:
         if there.parts[number] < INSERTING[chores.chore(number).kind]:
-            yield _loss(_TORN, number)
+            yield _loss(_TORN, name, number)
     for number in sorted(there.parts.keys() - set(side.filled)):
         if number <= last:
-            yield _loss(_RESURRECTED, number, there.ids[number])
+            yield _loss(_RESURRECTED, name, number, there.ids[number])
         elif number <= top:
-            yield _loss(_TORN, number, there.ids[number])
+            yield _loss(_TORN, name, number, there.ids[number])
 
 
 def _strange(found: Mapping[str, _Found], chores: Chores, top: int) -> Iterator[Loss]:
     """Yield the rows that are wrong whatever the chores did."""
-    for there in found.values():
+    for name, there in found.items():
         for number in sorted(there.again):
-            yield _loss(LossKind.DUPLICATE, number, there.ids[number])
+            yield _loss(LossKind.DUPLICATE, name, number, there.ids[number])
         for number in sorted(n for n in there.parts if not 1 <= n <= top):
-            yield _loss(LossKind.UNEXPECTED, number, there.ids[number])
+            yield _loss(LossKind.UNEXPECTED, name, number, there.ids[number])
         for row in there.strange[["session", "seq", "row_id", "content"]].tolist():
             session, seq, row_id, content = row
             own = session == HOUSEKEEPING_SESSION and 1 <= seq <= top
             if content == DIFFERENT and own:
-                yield _loss(LossKind.CORRUPT, seq, row_id)
+                yield _loss(LossKind.CORRUPT, name, seq, row_id)
             else:
-                yield Loss(LossKind.UNEXPECTED, session, seq, row_id, -1)
+                yield Loss(LossKind.UNEXPECTED, session, seq, row_id, -1, name)
 
 
-def _loss(kind: LossKind, number: int, row_id: int = _NO_ID) -> Loss:
-    return Loss(kind, HOUSEKEEPING_SESSION, number, row_id, -1)
+def _loss(kind: LossKind, name: str, number: int, row_id: int = _NO_ID) -> Loss:
+    return Loss(kind, HOUSEKEEPING_SESSION, number, row_id, -1, name)

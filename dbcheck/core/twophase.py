@@ -13,7 +13,7 @@ from dbcheck.core.distinct import is_among
 from dbcheck.core.effects import Effects, sorted_out
 from dbcheck.core.expected import Ints
 from dbcheck.core.leftover import LeftFate, LeftOver, is_committed
-from dbcheck.core.loss import CODES, LOSS, Codes, LossArray, LossKind
+from dbcheck.core.loss import CODES, Codes, LossArray, LossKind, none_of, of_rows
 from dbcheck.core.markers import Markers
 from dbcheck.core.observed import Observed
 from dbcheck.core.survivors import DIFFERENT, Flags, Records
@@ -42,14 +42,14 @@ def judge_two_phase(
     table: read before any transaction of that list was decided.
     """
     own, earlier = sorted_out(seen, table, epoch)
-    rows = _Rows(own, markers)
+    rows = _Rows(table, own, markers)
     left = _by_session(seen.left_over)
     losses = [rows.others()]
     for session in markers.sessions():
         listed = left.pop(session, {})
         losses.append(_losses_of(session, markers, rows, listed))
     for session, listed in left.items():
-        losses.append(_strangers(session, listed))
+        losses.append(_strangers(session, listed, table))
     return Effects(np.concatenate(losses), earlier)
 
 
@@ -68,10 +68,10 @@ def _losses_of(
         if one <= top and kinds[one - 1] == _NO_LOSS:
             kinds[one - 1] = _KINDS.get(over.fate, _NO_LOSS)
     at = np.flatnonzero(kinds != _NO_LOSS)
-    found = _losses(session, seq[at], kinds[at])
+    found = _losses(session, seq[at], kinds[at], rows.table)
     found["row_id"] = np.where(row_ids[at] > 0, row_ids[at], -1)
     strangers = {one: over for one, over in listed.items() if one > top}
-    return np.concatenate([found, _strangers(session, strangers)])
+    return np.concatenate([found, _strangers(session, strangers, rows.table)])
 
 
 def _judged(
@@ -107,7 +107,8 @@ def _judged(
 class _Rows:
     """The rows of prepared transactions that are in the table."""
 
-    def __init__(self, records: Records, markers: Markers) -> None:
+    def __init__(self, table: TableSpec, records: Records, markers: Markers) -> None:
+        self.table = table
         own = markers.own(records)
         own = own[own["part"] == PART]
         is_known = is_among(records["row_id"], own["row_id"])
@@ -125,11 +126,14 @@ class _Rows:
         """Return the losses of the rows that are no transaction's one intact row."""
         return np.concatenate(
             [
-                _of_rows(_CORRUPT, self._damaged),
-                _of_rows(_DUPLICATE, self._again),
-                _of_rows(_UNEXPECTED, self._strange),
+                self._of(_CORRUPT, self._damaged),
+                self._of(_DUPLICATE, self._again),
+                self._of(_UNEXPECTED, self._strange),
             ]
         )
+
+    def _of(self, kind: int, records: Records) -> LossArray:
+        return of_rows(np.full(len(records), kind, np.uint8), records, self.table)
 
     def of(self, session: int, top: int) -> tuple[Ints, Flags]:
         """Return the id of each transaction's row, 0 if none, and which are damaged."""
@@ -152,23 +156,15 @@ def _by_session(left: Sequence[LeftOver]) -> dict[int, dict[int, LeftOver]]:
     return found
 
 
-def _strangers(session: int, listed: Mapping[int, LeftOver]) -> LossArray:
+def _strangers(
+    session: int, listed: Mapping[int, LeftOver], table: TableSpec
+) -> LossArray:
     """Return the losses of transactions that no operation can have prepared."""
     seq = np.array(sorted(listed), np.int64)
-    return _losses(session, seq, np.full(seq.size, _UNEXPECTED, np.uint8))
+    return _losses(session, seq, np.full(seq.size, _UNEXPECTED, np.uint8), table)
 
 
-def _losses(session: int, seq: Ints, kinds: Codes) -> LossArray:
-    losses = np.empty(seq.size, LOSS)
-    losses["kind"], losses["session"], losses["seq"] = kinds, session, seq
-    losses["row_id"], losses["acked_us"] = -1, -1
-    return losses
-
-
-def _of_rows(kind: int, records: Records) -> LossArray:
-    """Return the losses of rows that were read."""
-    losses = np.empty(len(records), LOSS)
-    losses["kind"], losses["acked_us"] = kind, -1
-    for name in ("session", "seq", "row_id"):
-        losses[name] = records[name]
+def _losses(session: int, seq: Ints, kinds: Codes, table: TableSpec) -> LossArray:
+    losses = none_of(kinds, table)
+    losses["session"], losses["seq"] = session, seq
     return losses

@@ -62,7 +62,7 @@ class Entry:
     power: PowerPlan = ManualPlan()
     expected: Expected = Expected()
     price: Annotated[float, Meta(ge=0, le=1e12)] | None = None
-    workload: str = "insert"
+    workload: str = ""  # the command's own
     sessions: Annotated[int, Meta(ge=1, le=limits.SESSIONS_MAX)] | None = None
     silence_s: _Seconds = limits.SILENCE_S
     return_s: _Seconds = limits.RETURN_S

@@ -7,6 +7,7 @@ from functools import cached_property
 
 from dbcheck.core.cut import Cut, Rung
 from dbcheck.core.depth import Depth, DepthFinding
+from dbcheck.core.lossshape import LossShape
 from dbcheck.core.reconcile import Reconciliation
 from dbcheck.core.records import (
     AfterRecord,
@@ -36,6 +37,7 @@ class Case:
     logs:    what each log of the witness holds; () if they are not known.
     damage:  why the witness's log proves nothing, "" if it is whole.
     found:   the fate of the acks and rows; None if no rows are compared.
+    shape:   of what the run lost; None if it lost nothing, or no rows are compared.
     """
 
     manifest: Manifest
@@ -45,6 +47,7 @@ class Case:
     logs: tuple[LogFacts, ...] = ()
     damage: str = ""
     found: Reconciliation | None = None
+    shape: LossShape | None = None
 
     @property
     def writer(self) -> NodeBefore:

@@ -31,6 +31,7 @@ class ItemId(enum.Enum):
     SAME_TABLE = "same table"
     TABLE_CHECK = "check of the tables"
     PREPARED = "prepared transactions"
+    DROPPED_TABLES = "dropped tables"
     LOG_COMPLAINTS = "log without damage"
     WRITE_CACHE = "write cache"
     TIME_OFF = "time without power"

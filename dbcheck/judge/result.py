@@ -15,9 +15,11 @@ from dbcheck.core.chores import ChoreKind
 from dbcheck.core.cutclass import CutClass
 from dbcheck.core.depth import Depth
 from dbcheck.core.loss import LossKind
+from dbcheck.core.lossshape import LossShape
 from dbcheck.core.records import LoadRecord
 from dbcheck.core.statistics import Statistics
 from dbcheck.core.verdict import Verdict
+from dbcheck.judge.diagnosis import Explanation
 from dbcheck.judge.item import ItemId, Standing
 
 
@@ -54,12 +56,13 @@ class EvidenceResult:
 
 @dataclass(frozen=True, slots=True)
 class RangeResult:
-    """Losses of one kind, whose ids follow one another.
+    """Losses of one kind in one table, whose ids follow one another.
 
     first_acked_before_cut_s, last_...: seconds; None if the moment is not known.
     """
 
     kind: LossKind
+    table: str
     first_id: int
     last_id: int
     rows: int
@@ -105,6 +108,9 @@ class RunResult:
                 core.reconcile.Reconciliation; null if no rows were compared.
     losses, earlier_losses: kind of loss -> rows, of this cycle and of earlier ones.
     ranges:     the losses; ranges_left_out: how many more there are.
+    shape:      of the losses, null if there are none in the tables.
+    diagnosis:  what can have caused the losses, what explains most of them first; []
+                if the run is no FAIL, or nothing is known to look like that.
     settings_at_fault, layers_at_fault, other_settings: sentences.
     lab:        the lab's spec, {} on real hardware.
     image:      where the lab's drive is kept as the cut left it, "" if it is not.
@@ -146,6 +152,8 @@ class RunResult:
     earlier_losses: Mapping[str, int] | None
     ranges: tuple[RangeResult, ...]
     ranges_left_out: int
+    shape: LossShape | None
+    diagnosis: tuple[Explanation, ...]
     evidence: tuple[EvidenceResult, ...]
     settings_at_fault: tuple[str, ...]
     layers_at_fault: tuple[str, ...]

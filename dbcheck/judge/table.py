@@ -45,6 +45,7 @@ EVIDENCE: tuple[Callable[[Case], Item | None], ...] = (
     server.same_tables,
     leftover.prepared,
     tablecheck.table_check,
+    tablecheck.dropped_tables,
     serverlog.complaints,
     writecache.write_cache,
     timeoff.time_without_power,

@@ -25,3 +25,16 @@ def table_check(case: Case) -> Item | None:
         return None
     standing, required = _STANDINGS[check.outcome]
     return Item(ItemId.TABLE_CHECK, standing, check.reason, required)
+
+
+def dropped_tables(case: Case) -> Item | None:
+    """Show which side table the server names and cannot open; None if there is none.
+
+    Whether it should be there is judged with the rows.  If not, its rows are gone as
+    they should be, and the server's list of tables is not as it was.
+    """
+    lost = case.after.sides_lost
+    if not lost:
+        return None
+    reason = "; ".join(f"{name} cannot be opened: {why}" for name, why in lost.items())
+    return Item(ItemId.DROPPED_TABLES, Standing.ABSENT, reason, required=False)

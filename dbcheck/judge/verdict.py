@@ -227,7 +227,7 @@ def judge_unrecoverable(
             "cannot have removed a table: somebody dropped it"
         )
         return Judgement(Verdict.INCONCLUSIVE, (doubt,), tuple(items))
-    text = f"unrecoverable: {reason}"
+    text = f"{LossKind.UNRECOVERABLE.value}: {reason}"
     if missing:
         text += "; unless somebody dropped the table, the cut removed it"
     return Judgement(Verdict.FAIL, (text,), tuple(items))

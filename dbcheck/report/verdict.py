@@ -16,6 +16,7 @@ from dbcheck.core.verdict import Verdict
 from dbcheck.judge.item import ItemId, Standing
 from dbcheck.judge.result import HousekeepingResult, RunResult
 from dbcheck.report.drive import faults
+from dbcheck.report.lossshape import diagnosed, shaped
 
 STYLES = {
     Verdict.PASS: "bold white on green",
@@ -59,8 +60,7 @@ def verdict_report(result: RunResult) -> RenderableType:
     if not result.final:
         parts.append(Text(f"  {_NOT_FINAL} dbcheck reconcile {result.folder}"))
     parts += ["", _facts(result), "", _evidence(result)]
-    if result.ranges:
-        parts += ["", _ranges(result)]
+    parts += _losses(result)
     if result.settings_at_fault:
         parts += ["", Text("Settings under which an ack is not durable", "bold")]
         parts += [Text(f"  {reason}") for reason in result.settings_at_fault]
@@ -81,6 +81,16 @@ def verdict_report(result: RunResult) -> RenderableType:
         parts += ["", Text(f"{text} Remove them with: {left.command}")]
     parts += ["", Text(_scope(result), "italic"), ""]
     return Group(*parts)
+
+
+def _losses(result: RunResult) -> Iterator[RenderableType]:
+    """Yield the losses, their shape and what explains them; nothing without any."""
+    if result.ranges:
+        yield from ("", _ranges(result))
+    if result.shape is not None:
+        yield from ("", shaped(result.shape))
+    if result.diagnosis:
+        yield from ("", diagnosed(result.diagnosis))
 
 
 def _is_explained(result: RunResult) -> bool:
@@ -191,13 +201,15 @@ def _evidence(result: RunResult) -> Table:
 
 def _ranges(result: RunResult) -> RenderableType:
     table = Table(title="Losses, by id", title_justify="left", title_style="bold")
-    for name, justify in (("kind", "left"), ("ids", "left"), ("rows", "right")):
-        table.add_column(name, justify=justify)  # type: ignore[arg-type]
-    table.add_column("acked before the cut", justify="right")
+    for name in ("kind", "table", "ids"):
+        table.add_column(name)
+    for name in ("rows", "acked before the cut"):
+        table.add_column(name, justify="right")
     for span in result.ranges[:_RANGES_SHOWN]:
         first, last = span.first_id, span.last_id
         table.add_row(
             span.kind.value,
+            span.table,
             f"{first:,}" if first == last else f"{first:,} - {last:,}",
             f"{span.rows:,}",
             _ages(span.first_acked_before_cut_s, span.last_acked_before_cut_s),

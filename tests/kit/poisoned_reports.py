@@ -30,7 +30,7 @@ from tests.kit.stored_run import manifest, stored_run
 WORDS = {
     *("verdict", "standing", "cut_class", "depth", "rung", "survivors", "item"),
     *("at_cut", "done"),
-    *("gone", "ranges"),
+    *("gone", "ranges", "cause"),
     *("latency_ms", "losses", "earlier_losses", "acked", "strata", "cut_classes"),
 }
 
@@ -44,6 +44,14 @@ def poisoned(value: Any, text: str) -> Any:
     if isinstance(value, list | tuple):
         return [poisoned(item, text) for item in value]
     return value
+
+
+SHAPE = {
+    **{"by_age": [{"up_to": 1.0, "acked": 3, "lost": 2}], "by_size": []},
+    **{"by_table": {"ledger": 2, "item": 0}, "oldest_s": 1.0},
+    **{"missing": 2, "reordered": 1},
+}
+EXPLANATION = {"cause": "lost cache", "losses": 2, "reason": "because"}
 
 
 def results() -> tuple[dict[str, Any], dict[str, Any]]:
@@ -60,12 +68,14 @@ def results() -> tuple[dict[str, Any], dict[str, Any]]:
         )
         shown = to_values(campaign_run.result(campaign))
     span = {
-        **{"kind": "missing-tail", "first_id": 1, "last_id": 2, "rows": 2},
+        **{"kind": "missing-tail", "table": "ledger"},
+        **{"first_id": 1, "last_id": 2, "rows": 2},
         **{"first_acked_before_cut_s": 1.0, "last_acked_before_cut_s": 0.5},
     }
     more = {
         **{"reasons": ["lost", "more"], "final": False, "ranges": [span]},
         **{"settings_at_fault": ["s"], "layers_at_fault": ["l"], "image": "i"},
+        **{"shape": SHAPE, "diagnosis": [EXPLANATION]},
         **{"other_settings": ["o"], "left_on_host": {"host": "h", "command": "rm"}},
     }
     told = {**shown, "error": "why"}

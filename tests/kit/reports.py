@@ -46,6 +46,7 @@ VALUES: Mapping[str, Any] = {
     **{"recovered": None, "unconfirmed": None, "foreign": None, "earlier": None},
     **{"earlier_altered": None, "earlier_lost": None, "losses": {}},
     **{"earlier_losses": {}, "ranges": [], "ranges_left_out": 0, "evidence": []},
+    **{"shape": None, "diagnosis": []},
     **{"settings_at_fault": [], "layers_at_fault": [], "other_settings": []},
     **{"left_on_host": None, "lab": {}, "image": ""},
 }

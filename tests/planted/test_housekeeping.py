@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -16,6 +18,7 @@ from dbcheck.core.plans.housekeeping import HousekeepingPlan
 from dbcheck.core.table import SIDES
 from dbcheck.core.workload import Workload
 from dbcheck.files import sql
+from dbcheck.judge.item import ItemId, Standing
 from dbcheck.workload import load
 from tests.kit.definition import checksum, payload
 from tests.kit.rigs import ENGINES, SEED
@@ -156,3 +159,29 @@ def test_tables_that_are_back_and_rows_that_are_gone_are_found(site: Site) -> No
     assert found(broken) == planted.expected
     assert broken.verdict is FAIL
     site.rig.site.writer.engine.drop()
+
+
+@engines("own_site", "mariadb")
+def test_a_dropped_table_whose_name_is_back_is_shown(site: Site) -> None:
+    """MariaDB removes a table's definition file without a sync of its directory."""
+    only_checkpoints = replace(windows(), housekeeping=(ChoreKind.CHECKPOINT,))
+
+    def restore() -> None:
+        folder = site.server.data / "dbcheck"
+        shutil.copyfile(folder / "ledger.frm", folder / "side1.frm")
+        shutil.chown(folder / "side1.frm", *owner_of(folder / "ledger.frm"))
+        site.server.start()
+
+    outcome = site.cycle(restore=restore, workload=only_checkpoints)
+    assert outcome.verdict is PASS, outcome.judgement
+    (item,) = (i for i in outcome.judgement.items if i.id is ItemId.DROPPED_TABLES)
+    assert item.standing is Standing.ABSENT
+    assert "side1 cannot be opened: " in item.reason
+    assert "doesn't exist in engine" in item.reason
+    after = site.cycle(workload=windows())
+    assert (after.verdict, found(after)) == (PASS, Counter()), after.judgement
+
+
+def owner_of(file: Path) -> tuple[int, int]:
+    found = file.stat()
+    return found.st_uid, found.st_gid

@@ -50,6 +50,7 @@ def test_missing_ids_are_found(ids: list[int], expected: dict[str, int]) -> None
     result = found(ids)
     assert result.counts == expected
     assert {loss.row_id for loss in result.losses} == {11, 12, 13, 15} - set(ids)
+    assert {loss.table for loss in result.losses} <= {"fs"}
     assert result.kept == len(ids)
 
 

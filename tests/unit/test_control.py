@@ -10,6 +10,7 @@ import pytest
 from dbcheck.core.control import ControlFacts, ControlOutcome
 from dbcheck.core.loss import Loss, Losses, LossKind
 from dbcheck.core.reconcile import Reconciliation
+from dbcheck.core.table import LEDGER
 from dbcheck.core.verdict import Verdict
 from dbcheck.judge.control import control, judge_control
 from dbcheck.judge.item import Item, ItemId, Standing
@@ -32,7 +33,7 @@ def item_of(controls: list[ControlFacts]) -> Item:
 
 def lost(*kinds: LossKind) -> Reconciliation:
     """Return what a cycle found that lost a row of each of these kinds."""
-    losses = Losses.of(Loss(kind, 1, 9, 9, 5) for kind in kinds)
+    losses = Losses.of(Loss(kind, 1, 9, 9, 5, LEDGER.name) for kind in kinds)
     return dataclasses.replace(CLEAN, kept=100 - len(losses), losses=losses)
 
 
@@ -116,7 +117,9 @@ def test_a_control_whose_table_was_replaced_shows_nothing() -> None:
 
 def test_a_control_that_left_nothing_is_no_more_than_an_ordinary_cycle() -> None:
     """A copy of the data that was put back would lose all, also in honest hands."""
-    losses = Losses.of(Loss(LossKind.MISSING_TAIL, n % 2, 1, n, 5) for n in range(100))
+    losses = Losses.of(
+        Loss(LossKind.MISSING_TAIL, n % 2, 1, n, 5, LEDGER.name) for n in range(100)
+    )
     found = dataclasses.replace(CLEAN, kept=0, recovered=0, losses=losses)
     ordinary = judge_rows(found, [FAIR])
     assert judge_control(ordinary, found) == replace(
@@ -126,7 +129,9 @@ def test_a_control_that_left_nothing_is_no_more_than_an_ordinary_cycle() -> None
 
 
 def test_a_control_that_loses_what_was_committed_before_it_fails() -> None:
-    losses = Losses.of(Loss(LossKind.MISSING_TAIL, n, 4, n, 5) for n in (0, 1))
+    losses = Losses.of(
+        Loss(LossKind.MISSING_TAIL, n, 4, n, 5, LEDGER.name) for n in (0, 1)
+    )
     found = dataclasses.replace(CLEAN, kept=98, losses=losses)
     judgement = judge_control(judge_rows(found, [FAIR]), found)
     assert judgement.verdict is Verdict.FAIL

@@ -15,7 +15,7 @@ from dbcheck.core.loss import Loss, Losses, LossKind
 from dbcheck.core.reconcile import Reconciliation
 from dbcheck.core.records import LoadRecord
 from dbcheck.core.server import LogPosition
-from dbcheck.core.table import TableFacts
+from dbcheck.core.table import LEDGER, TableFacts
 from dbcheck.core.verdict import Verdict, worst
 from dbcheck.core.witnessed import LogFacts, WindowFacts
 from dbcheck.judge.item import Item, ItemId, Standing
@@ -29,7 +29,9 @@ from tests.kit.samples import CLEAN, FACTS
 
 GOOD = loaded()
 LOST = dataclasses.replace(
-    CLEAN, kept=99, losses=Losses.of([Loss(LossKind.MISSING_TAIL, 1, 9, 9, 5)])
+    CLEAN,
+    kept=99,
+    losses=Losses.of([Loss(LossKind.MISSING_TAIL, 1, 9, 9, 5, LEDGER.name)]),
 )
 SAME = Item(ItemId.SAME_SERVER, Standing.PRESENT, "", True)
 OTHER = Item(ItemId.SAME_SERVER, Standing.CONTRADICTED, "another server answers", True)
@@ -399,7 +401,7 @@ REPLACED = "ledger was truncated, rewritten or recreated since the load began"
             dataclasses.replace(
                 LOST,
                 losses=Losses.of(
-                    [*LOST.losses, Loss(LossKind.CORRUPT, 1, 8, 8, 5)],
+                    [*LOST.losses, Loss(LossKind.CORRUPT, 1, 8, 8, 5, LEDGER.name)],
                 ),
             ),
             "1 row is",
@@ -428,7 +430,7 @@ def test_another_table_with_every_row_changes_nothing() -> None:
         judge_rows(CLEAN, [SAME]), items=(SAME, *ANOTHER)
     )
     corrupt = dataclasses.replace(
-        CLEAN, losses=Losses.of([Loss(LossKind.CORRUPT, 1, 8, 8, 5)])
+        CLEAN, losses=Losses.of([Loss(LossKind.CORRUPT, 1, 8, 8, 5, LEDGER.name)])
     )
     assert judge_rows(corrupt, [SAME, *ANOTHER]).verdict is Verdict.FAIL
 
@@ -453,8 +455,8 @@ def test_another_table_with_every_row_changes_nothing() -> None:
                 losses=Losses.of(
                     [
                         *LOST.losses,
-                        Loss(LossKind.CORRUPT, -1, -1, 3, -1),
-                        Loss(LossKind.UNEXPECTED, -1, -1, 4, -1),
+                        Loss(LossKind.CORRUPT, -1, -1, 3, -1, LEDGER.name),
+                        Loss(LossKind.UNEXPECTED, -1, -1, 4, -1, LEDGER.name),
                     ]
                 ),
                 earlier_damaged={LossKind.CORRUPT: 1},
@@ -520,7 +522,9 @@ def test_the_loss_of_everything_may_be_a_restored_copy(
     standing: Standing, explained: bool, verdict: Verdict
 ) -> None:
     restored = [Item(ItemId.NOT_RESTORED, standing, "as seen", False)]
-    losses = Losses.of(Loss(LossKind.MISSING_TAIL, 0, n, n, n) for n in range(1, 4))
+    losses = Losses.of(
+        Loss(LossKind.MISSING_TAIL, 0, n, n, n, LEDGER.name) for n in range(1, 4)
+    )
     gone = Reconciliation(3, 0, 0, 0, 0, 0, {}, losses)
     judged = judge_rows(gone, restored, explained=explained)
     assert judged.verdict is verdict
@@ -533,7 +537,7 @@ def test_the_loss_of_everything_may_be_a_restored_copy(
 
 def test_a_single_survivor_shows_that_no_copy_was_restored() -> None:
     unseen = [Item(ItemId.NOT_RESTORED, Standing.NOT_OBSERVABLE, "", False)]
-    losses = Losses.of([Loss(LossKind.MISSING_TAIL, 1, 2, 2, 2)])
+    losses = Losses.of([Loss(LossKind.MISSING_TAIL, 1, 2, 2, 2, LEDGER.name)])
     for kept, recovered, unconfirmed in ((1, 0, 0), (0, 1, 0), (0, 0, 1)):
         found = Reconciliation(2, kept, recovered, unconfirmed, 0, 0, {}, losses)
         assert judge_rows(found, unseen).verdict is Verdict.FAIL

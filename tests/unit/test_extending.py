@@ -75,3 +75,4 @@ def test_the_plan_finds_what_it_must(
     plant(model.tables["register"])
     (loss,) = model.judged(acked).losses
     assert (loss.kind.value, loss.session, loss.seq) == (kind, 1, seq)
+    assert loss.table == "register"

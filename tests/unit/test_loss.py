@@ -8,7 +8,7 @@ from dbcheck.core.acks import ACK_DTYPE
 from dbcheck.core.loss import IdRange, Loss, Losses, LossKind
 from dbcheck.core.observed import Observed
 from dbcheck.core.reconcile import reconcile
-from dbcheck.core.table import LEDGER
+from dbcheck.core.table import LEDGER, REGISTER, TABLES
 from tests.kit.cycles import NOTHING_BEFORE
 
 TAIL, HOLE = LossKind.MISSING_TAIL, LossKind.MISSING_HOLE
@@ -16,15 +16,37 @@ TAIL, HOLE = LossKind.MISSING_TAIL, LossKind.MISSING_HOLE
 
 def test_consecutive_ids_of_one_kind_are_one_range() -> None:
     losses = [
-        Loss(TAIL, 1, n, row_id, 100 * row_id) for n, row_id in enumerate((7, 5, 6))
+        Loss(TAIL, 1, n, row_id, 100 * row_id, LEDGER.name)
+        for n, row_id in enumerate((7, 5, 6))
     ]
-    losses += [Loss(TAIL, 1, 9, 9, 900), Loss(HOLE, 2, 1, 8, 800)]
+    losses += [
+        Loss(TAIL, 1, 9, 9, 900, LEDGER.name),
+        Loss(HOLE, 2, 1, 8, 800, LEDGER.name),
+    ]
     assert list(Losses.of(losses).ranges()) == [
-        IdRange(HOLE, 8, 8, 800, 800),
-        IdRange(TAIL, 5, 7, 500, 700),
-        IdRange(TAIL, 9, 9, 900, 900),
+        IdRange(HOLE, LEDGER.name, 8, 8, 800, 800),
+        IdRange(TAIL, LEDGER.name, 5, 7, 500, 700),
+        IdRange(TAIL, LEDGER.name, 9, 9, 900, 900),
     ]
     assert [span.rows for span in Losses.of(losses).ranges()] == [1, 3, 1]
+
+
+def test_ids_of_two_tables_are_different_things() -> None:
+    in_ledger = [Loss(TAIL, 1, n, n, 10 * n, LEDGER.name) for n in (1, 3)]
+    in_register = [Loss(TAIL, 1, 9, n, 90, REGISTER.name) for n in (1, 2)]
+    held = Losses.of([*in_register, *in_ledger])
+    assert list(held.by_id()) == [*in_ledger, *in_register]
+    assert list(held.ranges()) == [
+        IdRange(TAIL, "ledger", 1, 1, 10, 10),
+        IdRange(TAIL, "ledger", 3, 3, 30, 30),
+        IdRange(TAIL, "register", 1, 2, 90, 90),
+    ]
+
+
+def test_every_table_that_a_loss_can_be_in_has_a_code() -> None:
+    """The code is one byte: see LOSS."""
+    losses = [Loss(TAIL, 1, 1, 1, 1, table.name) for table in TABLES]
+    assert [loss.table for loss in Losses.of(losses)] == [t.name for t in TABLES]
 
 
 def test_no_losses_are_no_ranges() -> None:
@@ -33,9 +55,9 @@ def test_no_losses_are_no_ranges() -> None:
 
 def test_losses_are_listed_in_order_of_their_ids() -> None:
     losses = [
-        Loss(HOLE, 1, 2, 9, 900),
-        Loss(TAIL, 2, 1, 7, 700),
-        Loss(TAIL, 1, 3, 8, 800),
+        Loss(HOLE, 1, 2, 9, 900, LEDGER.name),
+        Loss(TAIL, 2, 1, 7, 700, LEDGER.name),
+        Loss(TAIL, 1, 3, 8, 800, LEDGER.name),
     ]
     held = Losses.of(losses)
     assert list(held) == losses

@@ -139,6 +139,7 @@ def test_each_fault_has_its_name(plant: Fault) -> None:
     kind, seq = plant(model)
     found = model.judged({1: COUNT})
     assert set(named(found)) == {(kind, seq)}
+    assert {loss.table for loss in found.losses} == {"item"}
     broken = kind not in ("unexpected", "duplicate")
     assert found.kept == COUNT - broken
 
@@ -176,6 +177,7 @@ def test_a_damaged_row_of_the_ledger_explains_its_items() -> None:
     model.tables["ledger"][1, seq, 0]["content"] = DIFFERENT
     found = model.judged({1: COUNT})
     assert named(found) == [("corrupt", seq)]
+    assert [loss.table for loss in found.losses] == ["ledger"]
     assert found.kept == COUNT - 1
 
 

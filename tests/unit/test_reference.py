@@ -19,6 +19,7 @@ from dbcheck.cli.root import root
 from dbcheck.core.loss import LossKind
 from dbcheck.core.workload import Workload
 from dbcheck.inventory.entry import KNOWN
+from dbcheck.judge.diagnosis import Cause
 
 ROOT = Path(__file__).parents[2]
 REFERENCE = ROOT / "docs" / "reference.md"
@@ -93,6 +94,19 @@ def test_every_key_of_a_workload_is_in_the_reference() -> None:
 
 def test_every_kind_of_loss_is_in_the_reference() -> None:
     require_rows("Kinds of loss", {kind.value for kind in LossKind})
+
+
+def test_every_kind_of_loss_is_explained() -> None:
+    """Each has a section, which says what it means, what causes it, what is next."""
+    text = (ROOT / "docs" / "losses.md").read_text("utf-8")
+    sections = dict(re.findall(r"^## (.+?)\n(.*?)(?=^## |\Z)", text, re.M | re.S))
+    diagnosed = sections.pop("The diagnosis")
+    causes = re.findall(r"^\| `([\w ]+)` \|", diagnosed, re.M)
+    assert causes == [cause.value for cause in Cause]
+    assert set(sections) == {kind.value for kind in LossKind}
+    for name, body in sections.items():
+        parts = re.findall(r"^\*\*([\w ]+)\.\*\* \S", body, re.M)
+        assert parts == ["Means", "Usual causes", "Next"], name
 
 
 def test_every_audit_rule_is_in_the_reference() -> None:

@@ -143,6 +143,7 @@ def test_a_loss_is_dated_by_its_ack() -> None:
         [*registers, *registers_after(2, 3)],
     ).losses
     assert (loss.kind, loss.acked_us) == (STALE, acks_of({1: 10})[-1].acked_us)
+    assert loss.table == "register"
 
 
 def test_registers_of_earlier_cycles_must_stay() -> None:

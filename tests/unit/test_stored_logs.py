@@ -124,4 +124,4 @@ def test_a_moment_beyond_the_calendar_is_left_out(tmp_path: Path) -> None:
     outcome = judge_run(run, FrameLogReader())
     assert outcome.found is not None
     assert outcome.found.counts
-    assert ",,\n" in (run.path / "losses.csv").read_text()
+    assert ",,ledger\n" in (run.path / "losses.csv").read_text()

@@ -111,6 +111,7 @@ def test_each_fault_is_found_and_named(fault: Callable[[Model], Named]) -> None:
     expected = fault(model)
     found = model.judged({1: COUNT})
     assert [(x.kind.value, x.seq) for x in found.losses] == [expected]
+    assert [loss.table for loss in found.losses] == ["item"]
     assert found.kept == COUNT - (expected[0] != "unexpected")
 
 

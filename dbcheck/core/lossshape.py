@@ -1,0 +1,180 @@
+"""The shape of a run's losses: when they were acked, how large, where, in what order.
+
+Acks are streamed once and never held; each operation that lost something takes eight
+bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from dbcheck.core.acks import TIME_UNIT_US, AckArray
+from dbcheck.core.distinct import distinct, is_among
+from dbcheck.core.expected import Ints, Sizes
+from dbcheck.core.history import SESSION_MAX
+from dbcheck.core.loss import CODES, LossArray, Losses, LossKind, operations_of
+from dbcheck.core.observed import AckStream
+from dbcheck.core.survivors import Flags
+from dbcheck.core.table import TABLES, TableSpec
+
+# Upper bounds of classes; one more class lies above the last.
+AGES_S = (0.01, 0.1, 1.0, 10.0, 60.0)
+SIZES_BYTES = (512, 4096, 16384, 131072)
+_HOLE = CODES[LossKind.MISSING_HOLE]
+_MISSING = np.array([CODES[LossKind.MISSING_TAIL], _HOLE])
+_NEVER = -(2**62)
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """Operations of one class: how many were acked, and how many lost something.
+
+    up_to: the upper bound of the class, which belongs to it; None: it has none.
+    """
+
+    up_to: float | None
+    acked: int
+    lost: int
+
+
+@dataclass(frozen=True, slots=True)
+class LossShape:
+    """What is known of the operations of this run that lost something.
+
+    Only operations that were acked count; each counts once, whatever it lost.
+
+    by_age:    classes of seconds from the ack to the cut; () if the cut is not dated.
+    by_size:   classes of bytes of the payload; () if all payloads have one size.
+    by_table:  the name of each table of the plan -> losses in it, also those of rows
+               that no operation is known of.
+    oldest_s:  the age of the oldest of them, None if the cut is not dated.
+    missing:   of these operations, those of which the row that bears the ack is gone.
+    reordered: of the missing ones, those acked before another operation was sent of
+               which everything survived: what is left is no clean beginning.
+    """
+
+    by_age: tuple[Share, ...]
+    by_size: tuple[Share, ...]
+    by_table: Mapping[str, int]
+    oldest_s: float | None
+    missing: int
+    reordered: int
+
+
+NO_SHAPE = LossShape((), (), {}, None, 0, 0)
+
+
+def shape_of(
+    losses: Losses,
+    acks: AckStream,
+    cut_us: int | None,
+    sizes: Sizes | None,
+    tables: Sequence[TableSpec],
+) -> LossShape:
+    """Return the shape of *losses* in *tables*, which are those of the plan.
+
+    cut_us: when the power was cut, on the clock of the acks; None if nothing shows it.
+    sizes:  of the payloads; None if all have one size, or none.
+    """
+    columns = losses.columns
+    lost = columns[columns["acked_us"] >= 0]
+    missing = lost[is_among(lost["kind"], _MISSING)]
+    names = distinct(operations_of(lost))
+    ages = _Classes([s * 1e6 for s in AGES_S], 1e6 if cut_us is not None else 0)
+    bytes_ = _Classes(SIZES_BYTES, 1 if sizes is not None else 0)
+    latest_us = _NEVER
+    sessions = _Sessions()
+    for batch in acks():
+        is_lost = is_among(operations_of(batch), names)
+        sent_us = sessions.sent_after_us(batch)
+        latest_us = max(latest_us, int(sent_us[~is_lost].max(initial=_NEVER)))
+        if cut_us is not None:
+            ages.add(np.maximum(cut_us - batch["acked_us"], 0), is_lost)
+        if sizes is not None:
+            of = (batch["session"].astype(np.int64), batch["seq"].astype(np.int64))
+            bytes_.add(sizes.of(*of), is_lost)
+    return LossShape(
+        by_age=tuple(ages.shares()),
+        by_size=tuple(bytes_.shares()),
+        by_table=_by_table(columns, tables),
+        oldest_s=_oldest_s(lost, cut_us),
+        missing=len(missing),
+        reordered=_reordered(missing, latest_us),
+    )
+
+
+def _oldest_s(lost: LossArray, cut_us: int | None) -> float | None:
+    if cut_us is None or not len(lost):
+        return None
+    return max(0, cut_us - int(lost["acked_us"].min())) / 1e6
+
+
+def _reordered(missing: LossArray, latest_us: int) -> int:
+    """Return how many of *missing* were acked before a survivor was sent.
+
+    latest_us: the latest moment before which a survivor was surely not sent.  A time in
+    the log is rounded up by less than its unit (core.acks.pack), so a whole unit must
+    lie between.  A hole has its survivor in its own session.
+    """
+    before = missing["acked_us"] + TIME_UNIT_US <= latest_us
+    return int(np.count_nonzero(before | (missing["kind"] == _HOLE)))
+
+
+class _Sessions:
+    """When each operation cannot have been sent yet.
+
+    A session sends an operation after the client read the clock for the ack of the one
+    before it (load/loop.py: _round).
+    """
+
+    def __init__(self) -> None:
+        self._acked_us = np.full(SESSION_MAX + 1, _NEVER, np.int64)
+
+    def sent_after_us(self, batch: AckArray) -> Ints:
+        """Return for each ack of *batch* the ack before it of its session."""
+        order = np.argsort(batch["session"], kind="stable")
+        session, acked_us = batch["session"][order], batch["acked_us"][order]
+        before = np.r_[_NEVER, acked_us[:-1]] if len(batch) else acked_us
+        first = np.r_[True, session[1:] != session[:-1]][: len(batch)]
+        before[first] = self._acked_us[session[first]]
+        last = np.r_[first[1:], True][: len(batch)]
+        self._acked_us[session[last]] = acked_us[last]
+        sent_us = np.empty(len(batch), np.int64)
+        sent_us[order] = before
+        return sent_us
+
+
+class _Classes:
+    """Counts operations by class.
+
+    unit: what one unit of the bounds is shown as; 0 if nothing is to be counted.
+    """
+
+    def __init__(self, bounds: Sequence[float], unit: float) -> None:
+        self._bounds, self._unit = np.array(bounds), unit
+        self._acked = np.zeros(len(bounds) + 1, np.int64)
+        self._lost = np.zeros_like(self._acked)
+
+    def add(self, values: Ints, is_lost: Flags) -> None:
+        """Count operations with these values."""
+        places = np.searchsorted(self._bounds, values, side="left")
+        self._acked += np.bincount(places, minlength=self._acked.size)
+        self._lost += np.bincount(places[is_lost], minlength=self._acked.size)
+
+    def shares(self) -> Iterator[Share]:
+        """Yield the classes in which something was acked, the smallest first."""
+        if not self._unit:
+            return
+        bounds = [*(self._bounds / self._unit).tolist(), None]
+        counted = zip(bounds, self._acked.tolist(), self._lost.tolist(), strict=True)
+        for up_to, acked, lost in counted:
+            if acked:
+                yield Share(up_to, acked, lost)
+
+
+def _by_table(columns: LossArray, tables: Sequence[TableSpec]) -> dict[str, int]:
+    counted = np.bincount(columns["table"], minlength=len(TABLES)).tolist()
+    return {table.name: counted[TABLES.index(table)] for table in tables}

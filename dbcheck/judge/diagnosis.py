@@ -1,0 +1,192 @@
+"""What explains the losses of a run best, from their kinds and from their shape.
+
+A diagnosis is no part of the verdict: it tells where to look first.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from dbcheck.audit.rules import Finding
+from dbcheck.core.loss import LossKind
+from dbcheck.core.lossshape import LossShape, Share
+
+# How probable it may be, at most, that losses spare a whole class by chance.
+CHANCE_MAX = 0.01
+_MISSING = (LossKind.MISSING_TAIL, LossKind.MISSING_HOLE)
+_WRONG = (
+    LossKind.CORRUPT,
+    LossKind.STALE,
+    LossKind.TORN,
+    LossKind.RESURRECTED,
+    LossKind.INDEX_MISMATCH,
+)
+
+
+class Cause(enum.Enum):
+    """What can cause losses; of two that explain as many, the first comes first."""
+
+    SETTING = "setting"  # of the server or of a mount, under which commits are lost
+    LAYER = "layer"  # below the server, which holds flushes back
+    TORN_PAGES = "torn pages"  # that a setting left without a guard
+    SERVER = "server"  # or somebody who wrote: the cut kept the page cache
+    LARGE_WRITES = "large writes"  # of payloads above a size
+    REORDERED_WRITES = "reordered writes"  # later ones were kept, earlier ones lost
+    LOST_CACHE = "lost cache"  # below the server, with all that it held last
+    DATA_PAGES = "data pages"  # that came back in an older state, or damaged
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """One cause that the losses look like.
+
+    losses: how many of them it can explain.  reason: with figures, for a person.
+    """
+
+    cause: Cause
+    losses: int
+    reason: str
+
+
+def diagnosis(
+    counts: Mapping[LossKind, int],
+    shape: LossShape,
+    settings: Sequence[Finding],
+    layers: Sequence[str],
+    *,
+    page_cache_kept: bool,
+) -> tuple[Explanation, ...]:
+    """Return what can have caused the losses, what explains most of them first.
+
+    counts:   of the losses of this run.
+    settings: those under which such a cut loses commits.  layers: see Cause.LAYER.
+    page_cache_kept: the cut destroyed the server's memory alone, so no drive lost them.
+    """
+    found = _Diagnosis(counts, shape)
+    if not found.total:
+        return ()
+    listed = [*found.of_settings(settings)]
+    if page_cache_kept:
+        listed += found.of_the_server()
+    else:
+        listed += found.of_layers(layers)
+        listed += found.of_large_writes()
+        listed += found.of_order()
+        listed += found.of_pages()
+    order = list(Cause)
+    return tuple(sorted(listed, key=lambda one: (-one.losses, order.index(one.cause))))
+
+
+class _Diagnosis:
+    """The losses of one run; each method yields what one subject can explain."""
+
+    def __init__(self, counts: Mapping[LossKind, int], shape: LossShape) -> None:
+        self._shape = shape
+        self.total = sum(counts.values())
+        self._missing = sum(counts.get(kind, 0) for kind in _MISSING)
+        self._wrong = {kind: counts[kind] for kind in _WRONG if counts.get(kind)}
+
+    def of_settings(self, settings: Sequence[Finding]) -> Iterator[Explanation]:
+        """Yield the settings that can cause some of the losses."""
+        for finding in settings:
+            harm = finding.harm
+            if harm.tears:
+                reason = f"{finding} leaves no guard against pages that a cut tears"
+                yield Explanation(Cause.TORN_PAGES, self.total, reason)
+            elif not harm.end:
+                reason = f"{finding} can cause losses of every kind"
+                yield Explanation(Cause.SETTING, self.total, reason)
+            elif end := self._shape.missing - self._shape.reordered:
+                rest = f"{finding} loses what was committed last, and nothing else:"
+                reason = f"{rest} it explains {_of(end, self.total)}"
+                yield Explanation(Cause.SETTING, end, f"{reason}{self._ages()}")
+
+    def of_layers(self, layers: Sequence[str]) -> Iterator[Explanation]:
+        """Yield the layers below the server that hold flushes back."""
+        for layer in layers:
+            yield Explanation(
+                Cause.LAYER, self.total, f"flushes are held back: {layer}"
+            )
+
+    def of_the_server(self) -> Iterator[Explanation]:
+        """Yield that no drive was involved."""
+        reason = (
+            "the page cache survived this cut, so no drive lost these rows: the server"
+            " lost them, or somebody wrote to dbcheck's tables"
+        )
+        yield Explanation(Cause.SERVER, self.total, reason)
+
+    def of_large_writes(self) -> Iterator[Explanation]:
+        """Yield that only large payloads are lost, if that is hardly chance."""
+        spared, hit = _split(self._shape.by_size)
+        if not hit or not spared or not _is_hardly_chance(spared, hit):
+            return
+        size, lost = spared[-1].up_to, sum(share.lost for share in hit)
+        reason = (
+            f"only payloads above {size:,.0f} bytes lost something:"
+            f" {lost:,} of {_acked(hit):,}, and none of {_acked(spared):,} below"
+        )
+        yield Explanation(Cause.LARGE_WRITES, self.total, reason)
+
+    def of_order(self) -> Iterator[Explanation]:
+        """Yield what the order of the missing operations shows."""
+        missing, reordered = self._shape.missing, self._shape.reordered
+        if not missing:
+            return
+        if reordered:
+            reason = (
+                f"{_of(reordered, missing)} missing were acked before other commits"
+                " were sent that survived: later writes were kept and earlier ones"
+                " lost, as by a cache that writes back in another order"
+            )
+            yield Explanation(Cause.REORDERED_WRITES, self._missing, reason)
+        else:
+            reason = (
+                "nothing is known to survive that was committed after what is missing:"
+                " the end of the log is lost, as with a cache below the server that"
+                " answered flushes and lost its power"
+            )
+            reason += self._ages()
+            yield Explanation(Cause.LOST_CACHE, self._missing, reason)
+
+    def of_pages(self) -> Iterator[Explanation]:
+        """Yield that rows are wrong which are not missing."""
+        if rows := sum(self._wrong.values()):
+            named = ", ".join(f"{n:,} {kind.value}" for kind, n in self._wrong.items())
+            reason = f"{named}: pages of the table or of an index came back damaged"
+            reason += f" or in an older state{self._tables()}"
+            yield Explanation(Cause.DATA_PAGES, rows, reason)
+
+    def _ages(self) -> str:
+        oldest_s = self._shape.oldest_s
+        if oldest_s is None:
+            return ""
+        return f"; the oldest loss was acked {oldest_s:,.3f} s before the cut"
+
+    def _tables(self) -> str:
+        losing = [name for name, losses in self._shape.by_table.items() if losses]
+        if len(losing) != 1 or len(self._shape.by_table) == 1:
+            return ""
+        return f"; every loss is in the table {losing[0]}"
+
+
+def _split(shares: Sequence[Share]) -> tuple[Sequence[Share], Sequence[Share]]:
+    """Return the classes up to the first that lost something, and the others."""
+    first = next((at for at, share in enumerate(shares) if share.lost), len(shares))
+    return shares[:first], shares[first:]
+
+
+def _is_hardly_chance(spared: Sequence[Share], hit: Sequence[Share]) -> bool:
+    """Say whether losses that fall anywhere would hardly spare the first classes."""
+    share = _acked(hit) / (_acked(hit) + _acked(spared))
+    return share ** sum(each.lost for each in hit) <= CHANCE_MAX
+
+
+def _acked(shares: Sequence[Share]) -> int:
+    return sum(share.acked for share in shares)
+
+
+def _of(some: int, total: int) -> str:
+    return f"all {total:,}" if some == total else f"{some:,} of {total:,}"

@@ -1,0 +1,55 @@
+"""The shape of a run's losses and what explains them, as the report shows them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from dbcheck.core.lossshape import LossShape, Share
+from dbcheck.judge.diagnosis import Explanation
+
+
+def diagnosed(explanations: Sequence[Explanation]) -> RenderableType:
+    """Return the explanations, in their order."""
+    table = Table.grid(padding=(0, 1))
+    for number, one in enumerate(explanations, 1):
+        shown = Text()
+        shown.append(f"{one.cause.value}: ", "bold")
+        shown.append(one.reason)
+        shown.append(f" (can explain {one.losses:,})", "dim")
+        table.add_row(Text(f"  {number}."), shown)
+    title = Text("What the losses look like, the best explanation first", "bold")
+    return Group(title, table)
+
+
+def shaped(shape: LossShape) -> RenderableType:
+    """Return a line for each axis: of the operations in each class, how many lost."""
+    table = Table.grid(padding=(0, 2))
+    for name, text in _axes(shape):
+        table.add_row(Text(f"  {name}", "dim"), Text(text))
+    title = Text("Operations that lost something, of those acked, by class", "bold")
+    return Group(title, table)
+
+
+def _axes(shape: LossShape) -> Iterator[tuple[str, str]]:
+    if shape.by_age:
+        yield "up to s before the cut", _shares(shape.by_age)
+    if shape.by_size:
+        yield "up to bytes of payload", _shares(shape.by_size)
+    if len(shape.by_table) > 1:
+        pairs = shape.by_table.items()
+        yield "losses by table", ", ".join(f"{name}: {n:,}" for name, n in pairs)
+    if shape.missing:
+        yield "missing out of order", f"{shape.reordered:,} of {shape.missing:,}"
+
+
+def _shares(shares: Sequence[Share]) -> str:
+    return ", ".join(_share(share) for share in shares)
+
+
+def _share(share: Share) -> str:
+    bound = "more" if share.up_to is None else f"{share.up_to:,g}"
+    return f"{bound}: {share.lost:,}/{share.acked:,}"
