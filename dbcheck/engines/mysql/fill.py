@@ -2,7 +2,7 @@
 
 Blocks of rows become the values of COM_STMT_EXECUTE in numpy: no object is made for a
 row, and nothing is written as text.  LOAD DATA LOCAL would need local_infile, which is
-off by default (MySQL 8.4 manual, 8.1.6), and lets a server ask for any file.
+off by default on MySQL, and lets a server ask for any file (MySQL 8.4 manual, 8.1.6).
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from dbcheck.engines.mysql.link import FAMILY, MysqlLink
 from dbcheck.engines.mysql.wire import execution_head, first_packet, length, query
 from dbcheck.files import sql
 
-# Rows of a statement: beyond this number no server is faster.  Fewer of large ones, so
-# that a packet stays far below every server's limit.
+# Rows of a statement; fewer of large ones, so that a packet stays far below what a
+# server accepts by default (max_allowed_packet: MySQL 64 MiB, MariaDB 16 MiB).
 _ROWS = 256
 _PACKET_BYTES = 1 << 20
 _LENGTH = "length"
