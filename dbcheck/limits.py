@@ -29,6 +29,7 @@ RATE_MAX = 10_000_000.0  # far above what any client sends
 RAMP_S_MAX = DAY_S
 CUT_AFTER_S_MAX = DAY_S
 PAYLOAD_BYTES_MAX = 1 << 20
+ROWS_BEFORE_MAX = 100_000_000  # in each table, before the load
 
 # The witness.
 WINDOW_ACKS = 4096  # unconfirmed at once; then the sessions of a process wait

@@ -55,6 +55,18 @@ class Known:
         known |= {name: tuple(ids) for name, ids in different.items()}
         return Known(identity, manifest.run_id, {**self.tables, **after.tables}, known)
 
+    def with_rows(
+        self,
+        tables: Mapping[str, TableFacts],
+        different: Mapping[str, tuple[int, ...]],
+    ) -> Known:
+        """Return what is known once all rows of the *tables* were read, by no run."""
+        return replace(
+            self,
+            tables={**self.tables, **tables},
+            different={**self.different, **different},
+        )
+
     def with_outcome(self, outcome: Outcome) -> Known:
         """Return what is known once that run, which is judged, is over."""
         return self.with_run(
@@ -86,6 +98,11 @@ class Known:
         whole = len(different) < DIFFERENT_MAX
         return replace(table, different=different, sound=sound if whole else ())
 
+    @property
+    def _read(self) -> str:
+        """When the rows that are known were read."""
+        return f"run {self.run} was read" if self.run else "they were read just now"
+
     def require_same(self, target: str, facts: ServerFacts) -> None:
         """Raise TargetChanged if *target* leads to another server than before."""
         if other := difference(self.identity, facts.identity):
@@ -110,7 +127,7 @@ class Known:
         if lost:
             raise TargetChanged(
                 f"rows of earlier cycles in the table {name} are missing or changed"
-                f" since run {self.run} was read (at least {sum(lost.values())})",
+                f" since {self._read} (at least {sum(lost.values())})",
                 hint="Find out who removed them (dbcheck clean, DROP, DELETE, a backup"
                 " that was restored), whether the server lost them by itself (its log"
                 " may show that), or whether a later cut did, after which no rows were"

@@ -6,9 +6,10 @@ finding about the server.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from dbcheck.core.chores import ChoreKind
+from dbcheck.core.fill import Fill
 from dbcheck.core.held import HeldCanary
 from dbcheck.core.operation import StatementSpec
 from dbcheck.core.server import ServerFacts
@@ -103,6 +104,23 @@ def decide(engine: Engine, name: str, server: ServerFacts, *, commit: bool) -> N
     """Commit one of them, or roll it back; raise EngineError."""
     assert abilities.commits_in_two_phases(engine)
     engine.decide(name, commit=commit, server=server)
+
+
+def require_fill(engine: Engine) -> None:
+    """Raise UsageError if dbcheck cannot fill tables of this kind of server."""
+    if not abilities.fills(engine):
+        raise UsageError(
+            f"dbcheck cannot fill the tables on {engine.target}",
+            hint="Run without rows_before.",
+        )
+
+
+def fill(
+    engine: Engine, table: TableSpec, rows: Fill, server: ServerFacts
+) -> Iterator[int]:
+    """Insert rows into *table*; see BulkFill.fill()."""
+    assert abilities.fills(engine)  # require_fill() refused the others
+    return engine.fill(table, rows, server=server)
 
 
 def possible_chores(

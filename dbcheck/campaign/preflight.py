@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 import dbcheck
 from dbcheck import clientkey, interrupt, stored
 from dbcheck.campaign import observable
+from dbcheck.campaign.aging import age
 from dbcheck.campaign.checking import require_sound
 from dbcheck.campaign.host import HostCanaries, end_canaries, inspect_host
 from dbcheck.campaign.independence import require_independent, require_other_host
@@ -30,7 +31,7 @@ from dbcheck.core.plans.kinds import PlanKind
 from dbcheck.core.plans.plan import Plan
 from dbcheck.core.plans.registry import statements_of, tables_of
 from dbcheck.core.records import Manifest, NodeBefore
-from dbcheck.core.schedule import EPOCH_MAX, epoch_of
+from dbcheck.core.schedule import EPOCH_MAX, Schedule, epoch_of
 from dbcheck.core.server import ServerFacts
 from dbcheck.core.table import SIDES
 from dbcheck.core.workload import Workload
@@ -78,8 +79,9 @@ def preflight(
 ) -> Started:
     """Settle everything before the load; raise before any row is written if unfit.
 
-    On return the table exists, the witness holds the manifest, and WARM_ROWS
-    rows were committed, acked, logged and seen over a second connection.
+    On return the tables exist and hold the workload's rows_before, the witness holds
+    the manifest, and WARM_ROWS rows were committed, acked, logged and seen over a
+    second connection.
     control: the cycle is to be a control; controls: what those before it showed.
     moment: when the cut is to come, None to have it drawn.
     known: what earlier runs showed; raise TargetChanged if that is not there now.
@@ -95,6 +97,11 @@ def preflight(
     try:
         workload = _with_possible_chores(rig, workload)
         nodes = _nodes(rig, workload, witness, canaries)
+        if workload.rows_before:
+            fill_epoch = _epoch(rig, seed, control=control)
+            schedule = Schedule(seed, fill_epoch, workload.payload_bytes)
+            server = nodes[rig.site.writer_name].facts
+            known = age(rig, workload, schedule, server, known)
         epoch = _epoch(rig, seed, control=control)
         manifest = _manifest(rig, workload, seed, epoch, nodes, control=control)
         require_sound(engine, tables_of(workload))
@@ -195,6 +202,8 @@ def _require_fit(
     if not rig.lab:
         for node in rig.site.nodes.values():
             require_independent(node.engine.target, rig.witness.kind, witness)
+    if workload.rows_before:
+        observable.require_fill(engine)
     if workload.plan is PlanKind.TWO_PHASE:
         observable.require_two_phase(engine, workload.sessions + 1, weak=control)
     return witness

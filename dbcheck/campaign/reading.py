@@ -40,6 +40,7 @@ from dbcheck.errors import (
     TableRefused,
 )
 from dbcheck.judge.settings import hiding
+from dbcheck.ports.engine import Engine
 from dbcheck.ports.site import Site
 from dbcheck.runs import RunFolder
 
@@ -252,6 +253,26 @@ def nothing_read(run: RunFolder, manifest: Manifest) -> dict[str, StoredRows]:
     }
 
 
+def bounded(
+    engine: Engine, tables: Sequence[TableSpec], facts: ServerFacts, rows: int
+) -> Iterator[tuple[TableSpec, RowBatch]]:
+    """Yield what Engine.survivors() does; raise EngineError if it sends far more.
+
+    rows: how many the tables should hold together, at most.
+    """
+    most, read = _TIMES * rows + _MORE, 0
+    for table, batch in engine.survivors(tables, server=facts):
+        read += len(batch)
+        if read > most:
+            raise EngineError(
+                f"{engine.target} sends more than {most:,} rows, far more than"
+                " were written",
+                hint="Check what answers at that address, and what else writes"
+                " to the tables; then run dbcheck reconcile.",
+            )
+        yield table, batch
+
+
 class _Survivors:
     """The rows of the tables, inspected.
 
@@ -316,19 +337,9 @@ class _Survivors:
     def _batches(
         self, tables: Sequence[TableSpec]
     ) -> Iterator[tuple[TableSpec, RowBatch]]:
-        most, read = self._most(), 0
         engine = self._rig.site.reader.engine
         try:
-            for table, batch in engine.survivors(tables, server=self._facts):
-                read += len(batch)
-                if read > most:
-                    raise EngineError(
-                        f"{engine.target} sends more than {most:,} rows, far more than"
-                        " were written",
-                        hint="Check what answers at that address, and what else writes"
-                        " to the tables; then run dbcheck reconcile.",
-                    )
-                yield table, batch
+            yield from bounded(engine, tables, self._facts, self._most())
         except IndexDamaged as error:  # after the last row
             self._rig.site.failure()  # raises if it was the drive that went meanwhile
             self.index = IndexLoss(str(error), error.rows, error.ids)
@@ -352,11 +363,11 @@ class _Survivors:
         self._run.write_different(table.name, map(_line, different))
 
     def _most(self) -> int:
-        """Return how many rows there may be."""
+        """Return how many rows there should be, at most."""
         load, tables = self._run.load(), self._manifest.tables.values()
         sent = sum(load.sent.values()) if load else _SENT_UNKNOWN
         before = sum(sum(table.rows_by_epoch.values()) for table in tables)
-        return _TIMES * (before + len(tables) * sent) + _MORE
+        return before + len(tables) * sent
 
 
 def _line(row: Row) -> str:

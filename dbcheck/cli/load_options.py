@@ -74,10 +74,24 @@ class WorkloadOptions(Group):
         ),
     ] = None
 
+    rows_before: Annotated[
+        int | None,
+        Flag(
+            "--rows-before",
+            type=click.IntRange(0, limits.ROWS_BEFORE_MAX),
+            metavar="N",
+            help="Rows that each table must hold before the load; what is missing is "
+            "filled in. Default: the workload's.",
+        ),
+    ] = None
+
     def paced(self, workload: Workload) -> Workload:
-        """Return *workload* with the rate, the ramp and the processes given here."""
+        """Return *workload* with what is given here in the place of its own."""
         return workload.with_options(
-            rate=self.rate, ramp_s=self.ramp, processes=self.processes
+            rate=self.rate,
+            ramp_s=self.ramp,
+            processes=self.processes,
+            rows_before=self.rows_before,
         )
 
 

@@ -122,7 +122,7 @@ class Inspector:
         left = np.flatnonzero(intact)
         if left.size:
             keys = crc32_of_words(epoch[left], session[left], seq[left], part[left])
-        for at in _alike(batch.sizes[left]):
+        for at in alike(batch.sizes[left]):
             some = left[at]
             found = _payloads(batch, some)
             intact[some] = batch.records["checksum"][some] == _crc32(found, keys[at])
@@ -135,7 +135,7 @@ class Inspector:
         return intact
 
 
-def _alike(sizes: Ints) -> Iterator[Ints]:
+def alike(sizes: Ints) -> Iterator[Ints]:
     """Yield the places of some rows of one size, until all were yielded."""
     for size in distinct(sizes):
         places = np.flatnonzero(sizes == size)

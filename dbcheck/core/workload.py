@@ -19,6 +19,7 @@ from dbcheck.limits import (
     RAMP_S_MAX,
     RATE_MAX,
     READERS_MAX,
+    ROWS_BEFORE_MAX,
     SESSIONS_MAX,
 )
 
@@ -39,6 +40,7 @@ class Workload:
     ramp_s:        seconds within which the sessions begin, one after the other.
     processes:     of the client that share the sessions, at most one for each.
     readers:       connections that read the newest rows meanwhile, see core.seen.
+    rows_before:   rows that each table holds before the load, at least.
     operations:    how often each kind comes, None if the plan has only one.
     housekeeping:  what one more session does beside them, see core.chores.
     description, finds, cost: for people: what it does, which losses it can find that
@@ -55,6 +57,7 @@ class Workload:
     ramp_s: Annotated[float, Meta(ge=0, le=RAMP_S_MAX)] = 0.0
     processes: Annotated[int, Meta(ge=1, le=PROCESSES_MAX)] = 1
     readers: Annotated[int, Meta(ge=0, le=READERS_MAX)] = 0
+    rows_before: Annotated[int, Meta(ge=0, le=ROWS_BEFORE_MAX)] = 0
     operations: Mix | None = None
     housekeeping: tuple[ChoreKind, ...] = ()
     finds: str = ""
@@ -72,7 +75,12 @@ class Workload:
         return replace(self, sessions=sessions, processes=min(self.processes, sessions))
 
     def with_options(
-        self, *, rate: float | None, ramp_s: float | None, processes: int | None
+        self,
+        *,
+        rate: float | None,
+        ramp_s: float | None,
+        processes: int | None,
+        rows_before: int | None = None,
     ) -> Workload:
         """Return the workload with what is given in the place of its own."""
         wanted = self.processes if processes is None else processes
@@ -81,4 +89,5 @@ class Workload:
             rate=self.rate if rate is None else rate,
             ramp_s=self.ramp_s if ramp_s is None else ramp_s,
             processes=min(wanted, self.sessions),
+            rows_before=self.rows_before if rows_before is None else rows_before,
         )

@@ -58,6 +58,16 @@ def require_all(table: str, read: int, counted: int) -> None:
         )
 
 
+def require_inserted(target: str, found: int, sent: int) -> None:
+    """Raise EngineError unless the server inserted as many rows as were *sent*."""
+    if found != sent:
+        raise EngineError(
+            f"{target} inserted {found:,} rows where {sent:,} were sent",
+            hint="Look for a trigger or a rule on the table, or a proxy that rewrites"
+            " statements; remove it.",
+        )
+
+
 def require_within(
     overrun: Overrun, target: str, statement: str, answer_s: float, most: int
 ) -> None:

@@ -6,8 +6,8 @@ missing ability means for a cycle is decided in campaign.observable.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol, TypeGuard
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Protocol, TypeGuard
 
 from dbcheck.core.chores import ChoreKind
 from dbcheck.core.held import HeldCanary
@@ -16,6 +16,9 @@ from dbcheck.core.server import ServerFacts
 from dbcheck.core.table import TableSpec
 from dbcheck.core.tablecheck import TableCheck
 from dbcheck.ports.engine import Engine, Session
+
+if TYPE_CHECKING:  # numpy takes every small program of the lab a tenth of a second
+    from dbcheck.core.fill import Fill
 
 
 class Checkpoints(Protocol):
@@ -146,6 +149,19 @@ class TwoPhaseCommits(Protocol):
         """Commit a prepared transaction, or roll it back; raise EngineError."""
 
 
+class BulkFill(Protocol):
+    """Many rows can be inserted at once."""
+
+    def fill(
+        self, table: TableSpec, rows: Fill, *, server: ServerFacts | None = None
+    ) -> Iterator[int]:
+        """Insert *rows* in transactions; yield how many each committed.
+
+        What was committed stays, whatever ends the rest.  Raise EngineError if the
+        server inserts another number of rows than it was sent.
+        """
+
+
 class Housekeeping(Protocol):
     """Tables can be created, changed and dropped by a session of the load."""
 
@@ -217,6 +233,11 @@ def checks_tables(engine: Engine) -> TypeGuard[TableChecks]:
 def commits_in_two_phases(engine: Engine) -> TypeGuard[TwoPhaseCommits]:
     """Return whether *engine* has that ability."""
     return _has(engine, TwoPhaseCommits)
+
+
+def fills(engine: Engine) -> TypeGuard[BulkFill]:
+    """Return whether *engine* has that ability."""
+    return _has(engine, BulkFill)
 
 
 def keeps_house(engine: Engine) -> TypeGuard[Housekeeping]:

@@ -21,6 +21,7 @@ _TITLES = {
     "lab": "lab",
     "preflight": "preflight",
     "control": "control",
+    "fill": "fill",
     "warm": "warmed",
     "load": "load",
     "cut": "cut",

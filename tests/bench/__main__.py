@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import sys
 
-NAMES = ("commits", "reading", "memory", "latency", "cycle", "start")
+NAMES = ("commits", "reading", "aging", "memory", "latency", "cycle", "start")
 
 
 def main() -> None:

@@ -53,6 +53,8 @@ def test_rows_that_are_gone_between_cycles_are_missed(
         known.require_rows(TABLE, TableFacts(rows, 9, weights))
     assert "since run 20260102-030405-a1b2c3 was read" in str(caught.value)
     assert "begin a new campaign" in caught.value.hint
+    with pytest.raises(TargetChanged, match="since they were read just now"):
+        Known(tables=ALL_LEFT).require_rows(TABLE, TableFacts(rows, 9, weights))
 
 
 @pytest.mark.parametrize(

@@ -62,6 +62,11 @@ def test_a_control_is_refused_where_none_can_run() -> None:
         observable.check(PLAIN, (INSERT,), weak=True)
 
 
+def test_tables_are_filled_only_where_that_is_known() -> None:
+    with pytest.raises(UsageError, match="cannot fill the tables on cockroach://db1"):
+        observable.require_fill(PLAIN)
+
+
 @pytest.mark.parametrize("wrap", [lambda engine: engine, Wrapper])
 def test_our_engines_have_no_stubs(wrap: Callable[[object], Any]) -> None:
     postgresql = wrap(PostgresqlEngine("postgresql://db1/d"))
@@ -78,6 +83,7 @@ def test_our_engines_have_no_stubs(wrap: Callable[[object], Any]) -> None:
         abilities.weakens_sessions,
         abilities.identifies_tables,
         abilities.checks_tables,
+        abilities.fills,
     )
     for has in only_postgresql + only_mysql + both:
         found = has(postgresql), has(mysql)

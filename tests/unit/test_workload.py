@@ -80,6 +80,8 @@ def test_the_classic_workload_is_the_seeds() -> None:
         pytest.param({"rate": "fast"}, "rate", id="a rate in words"),
         pytest.param({"ramp_s": float("inf")}, "ramp_s", id="an endless ramp"),
         pytest.param({"ramp_s": True}, "ramp_s", id="a ramp that is a truth value"),
+        pytest.param({"rows_before": -1}, "rows_before", id="rows below none"),
+        pytest.param({"rows_before": 10**8 + 1}, "rows_before", id="too many rows"),
         pytest.param({"plan": "mixed"}, "operations", id="a mix without weights"),
         pytest.param({"operations": {"insert": 1}}, "operations", id="no mix"),
         pytest.param(mix(), "no operation has a weight", id="a mix of nothing"),
@@ -140,11 +142,14 @@ def test_another_number_of_sessions() -> None:
 
 
 def test_a_tempo_of_ones_own() -> None:
-    mine = workload.parse("mine", GOOD | {"rate": 5, "ramp_s": 2.5}, where="mine.toml")
-    assert (mine.rate, mine.ramp_s) == (5.0, 2.5)
+    given = GOOD | {"rate": 5, "ramp_s": 2.5, "rows_before": 9}
+    mine = workload.parse("mine", given, where="mine.toml")
+    assert (mine.rate, mine.ramp_s, mine.rows_before) == (5.0, 2.5, 9)
     assert mine.with_options(rate=None, ramp_s=None, processes=None) == mine
     changed = mine.with_options(rate=7, ramp_s=0, processes=None)
     assert (changed.rate, changed.ramp_s, changed.processes) == (7, 0, 1)
+    options = {"rate": None, "ramp_s": None, "processes": None}
+    assert mine.with_options(**options, rows_before=0).rows_before == 0
 
 
 def test_there_are_no_more_processes_than_sessions() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from dbcheck.audit.rules import facts_of
 from dbcheck.core.chores import ChoreKind
+from dbcheck.core.fill import Fill
 from dbcheck.core.history import Row
 from dbcheck.core.operation import StatementSpec, verbs_by_table
 from dbcheck.core.other_users import OtherUsers
@@ -38,6 +39,7 @@ from dbcheck.engines.mysql.durability import (
     restore,
     weaken,
 )
+from dbcheck.engines.mysql.fill import fill
 from dbcheck.engines.mysql.link import FAMILY, MysqlLink
 from dbcheck.engines.mysql.options import client_options, url_options
 from dbcheck.engines.mysql.places import folder_of, places
@@ -320,6 +322,13 @@ class MysqlEngine:
     ) -> Newest:
         """Connect to read the newest rows of *epoch*."""
         return Newest(self._open(self._database, server=server), table, epoch)
+
+    def fill(
+        self, table: TableSpec, rows: Fill, *, server: ServerFacts | None = None
+    ) -> Iterator[int]:
+        """Insert *rows* by prepared statements of many rows each."""
+        with self._open(self._database, server=server) as link:
+            yield from fill(link, table, rows)
 
     def row(self, table: TableSpec, row_id: int) -> Row | None:
         """Return the row with that id, read over a new connection; None if none is."""

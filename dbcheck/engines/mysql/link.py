@@ -6,7 +6,8 @@ import contextlib
 import errno
 import re
 import socket
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import mysql.connector
@@ -25,6 +26,7 @@ from dbcheck.engines.link import (
     ProtocolViolation,
     one_line,
     require_all,
+    require_inserted,
     require_within,
     set_otherwise,
 )
@@ -43,12 +45,15 @@ from dbcheck.engines.mysql.settings import (
     read_statement,
     set_statement,
 )
-from dbcheck.engines.mysql.wire import Ended
+from dbcheck.engines.mysql.wire import Ended, Ok, Refusal, answers, query
 from dbcheck.engines.rowsread import RowsRead
 from dbcheck.errors import ConnectionLost, EngineError, TableLost, TableRefused
 from dbcheck.files import sql
 
 FAMILY = "mysql"
+
+_BEGIN, _COMMIT = b"start transaction", b"commit"
+_READ_BYTES = 1 << 14
 
 _ACCESS_DENIED = 1045
 _LOGIN_PACKETS = 3  # that a slow server may keep its client waiting for
@@ -215,6 +220,32 @@ class MysqlLink(Link):
         ((counted,),) = self.rows(f"count_{table.name}", answer_s=SCAN_S)
         require_all(table.name, read, counted)
 
+    def prepared(self, statement: str, text: bytes) -> int:
+        """Prepare *text*; return its number.  statement: its name in messages."""
+        with self._guard(statement, ANSWER_S):
+            return int(self.connection.cmd_stmt_prepare(text)["statement_id"])
+
+    def insert_all(self, statement: str, packets: Iterable[bytes], rows: int) -> None:
+        """Run INSERTs of a packet each, *rows* rows together, in one transaction.
+
+        Raise EngineError if another number went in.
+        Each packet is made while the server works on the one before it.  statement: how
+        error messages name them.  The transaction is open still if one was refused.
+        """
+        attributes = self.connection.has_query_attributes
+        begin = query(_BEGIN, has_attributes=attributes)
+        commit = query(_COMMIT, has_attributes=attributes)
+        found = 0
+        with self._guard(statement, SCAN_S):
+            wire = self.wire(SCAN_S)
+            wire.sendall(begin)
+            for packet in chain(packets, (commit,)):
+                found += _answer(wire).rows
+                wire.sendall(packet)
+            if _answer(wire).is_open:
+                raise ProtocolViolation("a transaction is open after its commit")
+        require_inserted(self._target, found, rows)
+
     def wire(self, answer_s: float) -> socket.socket:
         """Return the driver's socket, whose calls raise TimeoutError after answer_s.
 
@@ -293,6 +324,20 @@ class MysqlLink(Link):
             if isinstance(error, Ended):
                 raise ConnectionLost(text, self._session) from error
             raise EngineError(text) from error
+
+
+def _answer(wire: socket.socket) -> Ok:
+    """Return the answer to one statement; raise the driver's error for a refusal."""
+    data, found = b"", None
+    while found is None:
+        read = wire.recv(_READ_BYTES)
+        if not read:
+            raise Ended("the server closed the connection")
+        data += read
+        found = answers(data, 1)
+    if isinstance(found, Refusal):
+        raise mysql.connector.Error(found.message, errno=found.number)
+    return found[0]
 
 
 def _is_lost(error: Exception) -> bool:

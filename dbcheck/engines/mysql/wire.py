@@ -81,15 +81,9 @@ class Execution:
         has_attributes: CLIENT_QUERY_ATTRIBUTES was agreed upon, so that the values are
                         counted and named.
         """
-        head = _HEAD.pack(_COM_STMT_EXECUTE, statement_id, 0, 1)
-        if parameters:  # nothing is NULL (a bit for each), types follow
-            name = b"\0" if has_attributes else b""
-            kinds = (_TYPES[column.kind] for column in parameters)
-            types = b"".join(bytes((kind, 0)) + name for kind in kinds)
-            counted = bytes((len(parameters),)) if has_attributes else b""
-            nulls = bytes((len(parameters) + 7) // 8)
-            head += counted + nulls + b"\1" + types
-        self._head = head
+        self._head = execution_head(
+            statement_id, parameters, has_attributes=has_attributes
+        )
         # The integers before the first value of bytes; then each of those, and the
         # integers behind it, which are packed at once.
         places = [at for at, one in enumerate(parameters) if one.kind is Kind.BYTES]
@@ -105,12 +99,27 @@ class Execution:
         body = self._head + self._first(*values[: self._count])
         for at, end, pack in self._rest:
             content: Any = values[at]
-            parts = (body, _length(len(content)), content, pack(*values[at + 1 : end]))
+            parts = (body, length(len(content)), content, pack(*values[at + 1 : end]))
             body = b"".join(parts)
-        return _first_packet(body)
+        return first_packet(body)
 
 
-def _first_packet(body: bytes) -> bytes:
+def execution_head(
+    statement_id: int, parameters: Sequence[Column], *, has_attributes: bool
+) -> bytes:
+    """Return what stands before the values; see Execution."""
+    head = _HEAD.pack(_COM_STMT_EXECUTE, statement_id, 0, 1)
+    if not parameters:
+        return head
+    name = b"\0" if has_attributes else b""
+    kinds = (_TYPES[column.kind] for column in parameters)
+    types = b"".join(bytes((kind, 0)) + name for kind in kinds)
+    counted = length(len(parameters)) if has_attributes else b""
+    nulls = bytes((len(parameters) + 7) // 8)  # nothing is NULL: a bit for each
+    return head + counted + nulls + b"\1" + types
+
+
+def first_packet(body: bytes) -> bytes:
     """Return the packet of a body below _LENGTH_MAX; its sequence number is 0."""
     return len(body).to_bytes(HEADER_BYTES, "little") + body
 
@@ -123,7 +132,7 @@ def query(text: bytes, *, has_attributes: bool) -> bytes:
     """Return the packets that send *text*, which may hold several statements."""
     body = bytes((_COM_QUERY,)) + (b"\0\1" if has_attributes else b"") + text
     if len(body) < _LENGTH_MAX:  # the usual one, quick
-        return _first_packet(body)
+        return first_packet(body)
     packets: list[bytes] = []
     for number, at in enumerate(range(0, len(body) + 1, _LENGTH_MAX)):
         part = body[at : at + _LENGTH_MAX]
@@ -221,8 +230,8 @@ def _refusal(body: bytes) -> Refusal:
     return Refusal(number, text.decode("utf-8", "replace"))
 
 
-def _length(value: int) -> bytes:
-    """Encode the length of a value of at most 16 MiB."""
+def length(value: int) -> bytes:
+    """Encode the length of a value of at most 16 MiB, or another small number."""
     if value < 0xFB:
         return bytes((value,))
     if value < 1 << 16:

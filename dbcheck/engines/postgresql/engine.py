@@ -10,6 +10,7 @@ import sqlalchemy.exc
 
 from dbcheck.audit.rules import facts_of
 from dbcheck.core.chores import ChoreKind
+from dbcheck.core.fill import Fill
 from dbcheck.core.history import Row
 from dbcheck.core.operation import StatementSpec, verbs_by_table
 from dbcheck.core.other_users import OtherUsers
@@ -26,6 +27,7 @@ from dbcheck.engines.postgresql.check import (
     require_server,
     require_table,
 )
+from dbcheck.engines.postgresql.fill import fill
 from dbcheck.engines.postgresql.link import PostgresqlLink
 from dbcheck.engines.postgresql.options import libpq_options
 from dbcheck.engines.postgresql.places import places
@@ -206,6 +208,13 @@ class PostgresqlEngine:
     ) -> Newest:
         """Connect to read the newest rows of *epoch*."""
         return Newest(self._open(server=server), table, epoch)
+
+    def fill(
+        self, table: TableSpec, rows: Fill, *, server: ServerFacts | None = None
+    ) -> Iterator[int]:
+        """Insert *rows* by COPY."""
+        with self._open(server=server) as link:
+            yield from fill(link, table, rows)
 
     def row(self, table: TableSpec, row_id: int) -> Row | None:
         """Return the row with that id, read over a new connection; None if none is."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import os
 import re
@@ -28,6 +29,7 @@ from dbcheck.engines.link import (
     Link,
     ProtocolViolation,
     one_line,
+    require_inserted,
     require_within,
     set_otherwise,
     unreadable,
@@ -61,6 +63,8 @@ _IN_A_TABLESPACE = re.compile(r"\bpg_tblspc/[0-9]")
 # asks a server then whose dates are not of the form ISO.
 LOGIN_S = 60.0
 GRACE_S = 5.0  # after it was severed
+
+_PIECE_BYTES = 1 << 20  # of a COPY to the server, at most at once
 
 
 def connect_hint(error: BaseException, otherwise: str) -> str:
@@ -218,6 +222,28 @@ class PostgresqlLink(Link):
         with self._guard(statement, answer_s):
             return interruptible(run, self.sever)
 
+    def copy_in(self, statement: str, pieces: Iterator[bytes], rows: int) -> None:
+        """Run a COPY of *pieces*, which are *rows* rows, in a transaction of its own.
+
+        Raise EngineError if another number went in.
+        """
+
+        def run() -> int:
+            with self.connection.cursor() as cursor:
+                source = _Pieces(pieces)
+                text = sql(self._family, statement)
+                cursor.copy_expert(text, source, _PIECE_BYTES)
+                return int(cursor.rowcount)
+
+        with self._guard(statement, SCAN_S):
+            found = interruptible(run, self.sever)
+        require_inserted(self._target, found, rows)
+
+    def insert_ids(self, statement: str, rows: int) -> None:
+        """Have the server insert so many rows that have an id alone."""
+        ((found,),) = self.rows(statement, {"rows": rows}, answer_s=SCAN_S)
+        require_inserted(self._target, found, rows)
+
     @contextlib.contextmanager
     def transaction(self) -> Iterator[None]:
         """Commit all that the body runs, or none of it if it raises.
@@ -363,3 +389,17 @@ def _is_refused(error: psycopg2.Error) -> bool:
     if error.pgcode == _NO_FILE:
         return _IN_A_TABLESPACE.search(str(error)) is not None
     return error.pgcode in _REFUSED and _OF_A_RELATION.search(str(error)) is not None
+
+
+class _Pieces(io.RawIOBase):
+    """What COPY reads: pieces of bytes, one after the other."""
+
+    def __init__(self, pieces: Iterator[bytes]) -> None:
+        self._pieces = pieces
+        self._left = b""
+
+    def read(self, size: int = _PIECE_BYTES) -> bytes:
+        """Return at most *size* bytes, none at the end; psycopg2 calls this."""
+        self._left = self._left or next(self._pieces, b"")
+        found, self._left = self._left[:size], self._left[size:]
+        return found

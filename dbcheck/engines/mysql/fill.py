@@ -1,0 +1,120 @@
+"""Fills a table by prepared INSERTs of many rows each.
+
+Blocks of rows become the values of COM_STMT_EXECUTE in numpy: no object is made for a
+row, and nothing is written as text.  LOAD DATA LOCAL would need local_infile, which is
+off by default on MySQL, and lets a server ask for any file (MySQL 8.4 manual, 8.1.6).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+
+from dbcheck.core.fill import Block, Fill
+from dbcheck.core.table import KEYED, Column, Kind, TableSpec
+from dbcheck.engines.mysql.link import FAMILY, MysqlLink
+from dbcheck.engines.mysql.wire import execution_head, first_packet, length, query
+from dbcheck.files import sql
+
+# Rows of a statement; fewer of large ones, so that a packet stays far below what a
+# server accepts by default (max_allowed_packet: MySQL 64 MiB, MariaDB 16 MiB).
+_ROWS = 256
+_PACKET_BYTES = 1 << 20
+_LENGTH = "length"
+_IDS = 1 << 13  # rows of a statement that have an id alone
+_INTEGERS = {Kind.BIGINT: "<i8", Kind.INTEGER: "<i4", Kind.SMALLINT: "<i2"}
+_SENT = KEYED[1:]  # the server chooses the id
+
+
+def fill(link: MysqlLink, table: TableSpec, rows: Fill) -> Iterator[int]:
+    """Insert *rows*; yield how many each transaction inserted once it is committed."""
+    name = f"insert_{table.name}"
+    statements = _Statements(link, name, max(rows.schedule.payload_bytes, default=0))
+    for numbers in rows.transactions():
+        if table.has_key:
+            statements.prepare(len(numbers))
+            packets = statements.packets(rows.blocks(numbers))
+        else:
+            packets = statements.of_ids(len(numbers))
+        link.insert_all(name, packets, len(numbers))
+        yield len(numbers)
+
+
+class _Statements:
+    """The INSERTs of many rows."""
+
+    def __init__(self, link: MysqlLink, name: str, size_max: int) -> None:
+        """Insert by sql/mysql/NAME.sql, which ends with the values of one row.
+
+        size_max: bytes of the largest payload.
+        """
+        self._link, self._name = link, name
+        self._text = sql(FAMILY, name)
+        self._rows = max(1, min(_ROWS, _PACKET_BYTES // max(1, size_max)))
+        self._heads: dict[int, bytes] = {}
+        self._has_attributes = link.connection.has_query_attributes
+
+    def prepare(self, rows: int) -> None:
+        """Prepare what *rows* rows need; not while an answer is awaited."""
+        for lines in {min(rows, self._rows), rows % self._rows} - {0}:
+            if lines in self._heads:
+                continue
+            self._heads[lines] = execution_head(
+                self._link.prepared(self._name, self._of_rows(lines)),
+                _SENT * lines,
+                has_attributes=self._has_attributes,
+            )
+
+    def packets(self, blocks: Iterable[Block]) -> Iterator[bytes]:
+        """Yield the packets that insert *blocks*."""
+        parts: list[bytes] = []
+        left = self._rows
+        for block in blocks:
+            lines = _values(block)
+            while lines.size:
+                parts.append(lines[:left].tobytes())
+                taken = min(left, lines.size)
+                lines, left = lines[taken:], left - taken
+                if not left:
+                    yield self._packet(self._rows, parts)
+                    parts, left = [], self._rows
+        if parts:
+            yield self._packet(self._rows - left, parts)
+
+    def of_ids(self, rows: int) -> Iterator[bytes]:
+        """Yield the packets that insert so many rows with an id alone."""
+        for begin in range(0, rows, _IDS):
+            text = self._of_rows(min(_IDS, rows - begin))
+            yield query(text, has_attributes=self._has_attributes)
+
+    def _of_rows(self, rows: int) -> bytes:
+        """Return the text of the statement that inserts so many rows."""
+        values = self._text[self._text.rindex("(") :]
+        return ",".join([self._text, *[values] * (rows - 1)]).encode()
+
+    def _packet(self, rows: int, parts: list[bytes]) -> bytes:
+        return first_packet(b"".join((self._heads[rows], *parts)))
+
+
+def _values(block: Block) -> np.ndarray[tuple[int], np.dtype[np.void]]:
+    """Return the rows as binary values: each payload stands behind its length."""
+    size = block.payloads.shape[1]
+    prefix = length(size)
+    layout: list[tuple[str, str]] = []
+    for column in _SENT:
+        if column.kind is Kind.BYTES:
+            layout.append((_LENGTH, f"V{len(prefix)}"))
+        layout.append((column.name, _field(column, size)))
+    rows = np.empty(len(block), np.dtype(layout))
+    rows[_LENGTH] = np.void(prefix)
+    for column in _SENT:
+        if column.kind is Kind.BYTES:
+            rows[column.name] = block.payloads.view(f"V{size}").ravel()
+        else:
+            rows[column.name] = block.columns[column.name]
+    return rows
+
+
+def _field(column: Column, size: int) -> str:
+    return f"V{size}" if column.kind is Kind.BYTES else _INTEGERS[column.kind]
