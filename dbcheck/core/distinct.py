@@ -25,7 +25,11 @@ def is_among(values: Ints, others: Ints) -> npt.NDArray[np.bool_]:
 
     That one calls np.unique() where there are many.
     """
-    wanted = distinct(others)
+    return is_among_distinct(values, distinct(others))
+
+
+def is_among_distinct(values: Ints, wanted: Ints) -> npt.NDArray[np.bool_]:
+    """Say so where *wanted* is what distinct() returned: it is not sorted again."""
     if not wanted.size:
         return np.zeros(values.size, np.bool_)
     places = np.searchsorted(wanted, values).clip(max=wanted.size - 1)

@@ -11,6 +11,7 @@ from dbcheck.campaign.outcome import Outcome
 from dbcheck.core.gone import Gone
 from dbcheck.core.table import LEDGER
 from dbcheck.core.verdict import Verdict
+from dbcheck.judge.diagnosis import Cause
 from dbcheck.judge.item import ItemId, Standing
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from tests.kit.nodes import at_the_cut, cut_of
@@ -32,6 +33,19 @@ RELAXED = {
 def standing(outcome: Outcome, name: str) -> Standing:
     (item,) = [item for item in outcome.judgement.items if item.id.value == name]
     return item.standing
+
+
+def require_explained(outcome: Outcome, cause: Cause) -> None:
+    """Fail unless the end of the log is lost, and *cause* explains all of it best."""
+    shape, found = outcome.case.shape, outcome.found
+    assert shape is not None
+    assert found is not None
+    lost = len(found.losses)
+    assert (shape.missing, shape.reordered) == (lost, 0)
+    assert sum(share.lost for share in shape.by_age) == lost
+    assert sum(share.acked for share in shape.by_age) == found.confirmed
+    best = outcome.result.diagnosis[0]
+    assert (best.cause, best.losses) == (cause, lost)
 
 
 @pytest.mark.parametrize(
@@ -82,6 +96,7 @@ def test_a_lying_drive_fails_and_exactly_the_absent_rows_are_listed(
         assert listed_ids(started.run) == absent
         assert outcome.found is not None
         assert outcome.found.counts == {"missing-tail": len(absent)}
+        require_explained(outcome, Cause.LOST_CACHE)
 
 
 @pytest.mark.parametrize("engine", FAMILIES)
@@ -120,6 +135,7 @@ def test_a_relaxed_setting_fails_and_is_named(engine: str, tmp_path: Path) -> No
         assert outcome.verdict is Verdict.FAIL
         at_fault = outcome.settings.at_fault(lost=True)
         assert [finding.rule.fact for finding in at_fault] == [name]
+        require_explained(outcome, Cause.SETTING)
 
 
 def test_a_filesystem_without_barriers_fails(tmp_path: Path) -> None:

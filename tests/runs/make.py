@@ -20,18 +20,20 @@ import json
 import re
 import shutil
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 TRIES = 12
 BINARY_CHANCE = 6  # characters of a name; binary files hold shorter ones by chance
 INSERTED = ("survivors", "survivors-ledger", "survivors-fs")
-RECORD_BYTES = 39  # of core.survivors.RECORD, whose last byte is the content's
+RECORD = struct.Struct("<qqiqhqB")  # core.survivors.RECORD
+RECORD_BYTES = RECORD.size  # the last byte is the content's
 COUNTS = (
     "confirmed",
     "kept",
@@ -92,6 +94,7 @@ RECIPES = (
     Recipe(
         ("registers-lying",), f"--engine mariadb --workload registers {LYING}", "FAIL"
     ),
+    Recipe(("two-phase-pass",), "--engine postgresql --workload two-phase", "PASS"),
     Recipe(("process",), "--engine postgresql --rung process", "PASS"),
     Recipe(("two-processes",), "--engine mariadb --processes 2", "PASS"),
     Recipe(
@@ -391,6 +394,98 @@ def index_mismatch(run: Path) -> bool:
     return True
 
 
+class Row(NamedTuple):
+    """One row as a run of format 4 or later stores it; see RECORD."""
+
+    row_id: int
+    epoch: int
+    session: int
+    seq: int
+    part: int
+    checksum: int
+    content: int
+
+
+def change_table(
+    run: Path, table: str, change: Callable[[list[Row], list[Row]], list[Row]]
+) -> bool:
+    """Exchange the rows of a table for what *change* makes of them.
+
+    It is given all rows and those of the run's own epoch, in their order.
+    """
+    path = run / f"survivors-{table}.bin"
+    rows = [Row(*values) for values in RECORD.iter_unpack(path.read_bytes())]
+    epoch = read(run / "manifest.json")["epoch"]
+    changed = change(rows, [row for row in rows if row.epoch == epoch])
+    content = b"".join(RECORD.pack(*row) for row in changed)
+    path.write_bytes(content)
+    after = read(run / "after.json")
+    digest = hashlib.sha256(content).hexdigest()
+    after["survivors"][table] = {"rows": len(changed), "sha256": digest}
+    write(run / "after.json", after)
+    return True
+
+
+def middle(rows: list[Row]) -> Row:
+    """Return the row in the middle."""
+    return rows[len(rows) // 2]
+
+
+def without(rows: list[Row], row: Row) -> list[Row]:
+    """Return *rows* but that one."""
+    return [each for each in rows if each is not row]
+
+
+def duplicate_row(run: Path) -> bool:
+    """Have one operation in the table twice."""
+    return change_table(
+        run,
+        "ledger",
+        lambda rows, own: [*rows, middle(own)._replace(row_id=10**6)],
+    )
+
+
+def unexpected_row(run: Path) -> bool:
+    """Have a row that no operation can have written."""
+    return change_table(
+        run,
+        "ledger",
+        lambda rows, own: [*rows, middle(own)._replace(row_id=10**6, seq=10**6)],
+    )
+
+
+def stale_register(run: Path) -> bool:
+    """Have a register hold an older version."""
+
+    def change(rows: list[Row], own: list[Row]) -> list[Row]:
+        newest = max(own, key=lambda row: row.seq)
+        return [*without(rows, newest), newest._replace(seq=newest.seq - 1)]
+
+    return change_table(run, "register", change)
+
+
+def torn_register(run: Path) -> bool:
+    """Take away a register whose operation left its row in the ledger."""
+    return change_table(run, "register", lambda rows, own: without(rows, middle(own)))
+
+
+def resurrected_item(run: Path) -> bool:
+    """Have a row there of a prepared transaction that was rolled back."""
+
+    def change(rows: list[Row], own: list[Row]) -> list[Row]:
+        one = max(own, key=lambda row: row.seq)
+        seqs = {row.seq for row in own if row.session == one.session}
+        rolled_back = max(set(range(1, one.seq)) - seqs)
+        return [*rows, one._replace(row_id=10**6, seq=rolled_back)]
+
+    return change_table(run, "item", change)
+
+
+def lost_after_its_commit(run: Path) -> bool:
+    """Take away the row of a prepared transaction that was committed."""
+    return change_table(run, "item", lambda rows, own: without(rows, middle(own)))
+
+
 DERIVED: Mapping[str, tuple[str, Callable[[Path], bool]]] = {
     "corrupt-row": ("postgresql-pass", corrupt_row),
     "missing-row": ("mariadb-pass", missing_row),
@@ -399,6 +494,12 @@ DERIVED: Mapping[str, tuple[str, Callable[[Path], bool]]] = {
     "lost-client-lying": ("mariadb-lying", lost_client),
     "not-restarted": ("postgresql-pass", not_restarted),
     "index-mismatch": ("postgresql-pass", index_mismatch),
+    "duplicate-row": ("postgresql-pass", duplicate_row),
+    "unexpected-row": ("postgresql-pass", unexpected_row),
+    "stale-register": ("registers-pass", stale_register),
+    "torn-register": ("registers-pass", torn_register),
+    "resurrected-item": ("two-phase-pass", resurrected_item),
+    "lost-after-its-commit": ("two-phase-pass", lost_after_its_commit),
 }
 
 

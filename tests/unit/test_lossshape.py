@@ -149,7 +149,7 @@ def test_many_losses_take_little_memory() -> None:
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert found.missing == rows
-    assert peak < 150 * rows
+    assert peak < 100 * rows
 
 
 def missing_all(acks: AckArray) -> Losses:

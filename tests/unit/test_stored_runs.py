@@ -13,6 +13,7 @@ import pytest
 from dbcheck.campaign.judging import judge_run
 from dbcheck.campaign.outcome import Outcome
 from dbcheck.core.expected import Sizes
+from dbcheck.core.loss import LossKind
 from dbcheck.core.schedule import Schedule
 from dbcheck.core.table import LEDGER
 from dbcheck.core.verdict import Verdict
@@ -30,9 +31,16 @@ FORMATS = [f"format-{number}" for number in range(2, FORMAT + 1)]
 # A format that lacks one of these cannot hold it.
 NAMES = {name for recipe in make.RECIPES for name in recipe.names} | {*make.DERIVED}
 _REGISTERS = {"registers-pass", "registers-lying"}
+# Made of runs of format 6 alone, one of them of a workload that was new then.
+_ONE_BY_ONE = {
+    *("two-phase-pass", "resurrected-item", "lost-after-its-commit"),
+    *("duplicate-row", "unexpected-row", "stale-register", "torn-register"),
+}
 LACKING = {
-    "format-2": {"index-mismatch", *_REGISTERS},
-    "format-3": _REGISTERS,
+    "format-2": {"index-mismatch", *_REGISTERS, *_ONE_BY_ONE},
+    "format-3": _REGISTERS | _ONE_BY_ONE,
+    "format-4": _ONE_BY_ONE,
+    "format-5": _ONE_BY_ONE,
 }
 
 
@@ -67,6 +75,45 @@ def test_a_stored_run_is_judged_as_it_was(expected: Path, tmp_path: Path) -> Non
         assert wanted["why"].endswith(".")
         assert today != then
         assert today["verdict"] in (then["verdict"], "INCONCLUSIVE")
+
+
+# By run: the one kind of loss that it shows, and what that looks like, best first.
+DIAGNOSED = {
+    "mariadb-lying": ("missing-tail", ["lost cache"]),
+    "missing-row": ("missing-hole", ["reordered writes"]),
+    "corrupt-row": ("corrupt", ["data pages"]),
+    "duplicate-row": ("duplicate", []),
+    "unexpected-row": ("unexpected", []),
+    "stale-register": ("stale", ["data pages"]),
+    "torn-register": ("torn", ["data pages"]),
+    "resurrected-item": ("resurrected", ["data pages"]),
+    "lost-after-its-commit": ("prepared", []),
+    "index-mismatch": ("index-mismatch", ["data pages"]),
+    "unrecoverable": ("unrecoverable", []),
+}
+
+
+@pytest.mark.parametrize("name", DIAGNOSED)
+def test_a_run_shows_each_kind_of_loss(name: str, tmp_path: Path) -> None:
+    kind, causes = DIAGNOSED[name]
+    result = judged(copied(ROOT / FORMATS[-1] / name, tmp_path)).result
+    assert result.verdict is Verdict.FAIL
+    if kind == "unrecoverable":
+        assert result.reasons[0].startswith("unrecoverable: ")
+    else:
+        assert set(result.losses or ()) == {kind}
+    assert [one.cause.value for one in result.diagnosis] == causes
+
+
+def test_every_kind_of_loss_has_its_run() -> None:
+    assert {kind for kind, _ in DIAGNOSED.values()} == {kind.value for kind in LossKind}
+
+
+@pytest.mark.parametrize("name", ["postgresql-pass", "mariadb-control", "lost-client"])
+def test_what_is_no_fail_is_not_diagnosed(name: str, tmp_path: Path) -> None:
+    result = judged(copied(ROOT / FORMATS[-1] / name, tmp_path)).result
+    assert result.verdict is not Verdict.FAIL
+    assert not result.diagnosis
 
 
 @pytest.mark.parametrize("name", FORMATS)
