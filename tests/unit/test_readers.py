@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
 import pytest
@@ -76,14 +76,27 @@ class Log:
         return self.watermark()
 
 
+MADE: list[Readers] = []
+
+
+@pytest.fixture(autouse=True)
+def _ended() -> Iterator[None]:
+    """End the threads of a test that fails, too."""
+    yield
+    while MADE:
+        MADE.pop().end()
+
+
 def readers_of(log: Log, *tables: Table, **options: Any) -> Readers:
     connections = iter(tables)
-    return Readers(
+    made = Readers(
         len(tables),
         lambda: next(connections),
         lambda: cast(WitnessLog, log),
         **options,
     )
+    MADE.append(made)
+    return made
 
 
 def test_each_row_is_handed_over_once_when_it_was_read() -> None:
