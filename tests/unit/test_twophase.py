@@ -133,6 +133,14 @@ def test_an_effect_whose_operation_left_no_row_before_it_is_torn(
     assert [(x.kind.value, x.seq) for x in found.losses] == [("torn", COUNT + 1)]
 
 
+def test_a_row_of_the_ledger_that_is_gone_alone_is_missing() -> None:
+    model = Model()
+    model.run(1, COUNT)
+    del model.ledger[1, 3]
+    found = model.judged({1: COUNT})
+    assert [(x.kind.value, x.seq) for x in found.losses] == [("missing-hole", 3)]
+
+
 def test_a_second_row_and_one_of_another_part_are_losses() -> None:
     model = Model()
     model.run(1, COUNT)

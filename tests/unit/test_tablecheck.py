@@ -1,0 +1,40 @@
+"""What the server's own check of the tables is worth."""
+
+from __future__ import annotations
+
+import pytest
+
+from dbcheck.core.tablecheck import CheckOutcome, TableCheck
+from dbcheck.judge.item import Standing
+from dbcheck.judge.tablecheck import dropped_tables, table_check
+from tests.kit.cases import case
+
+
+@pytest.mark.parametrize(
+    ("outcome", "standing", "required"),
+    [
+        (CheckOutcome.SOUND, Standing.PRESENT, False),
+        (CheckOutcome.INDEX, Standing.CONTRADICTED, True),
+        (CheckOutcome.TABLE, Standing.CONTRADICTED, True),
+        (CheckOutcome.BROKE_OFF, Standing.ABSENT, True),
+        (CheckOutcome.NOT_DONE, Standing.NOT_OBSERVABLE, False),
+    ],
+)
+def test_a_check_that_broke_off_or_complains_holds_a_pass_back(
+    outcome: CheckOutcome, standing: Standing, required: bool
+) -> None:
+    item = table_check(case(after={"check": TableCheck(outcome, "why")}))
+    assert item is not None
+    assert (item.standing, item.required, item.reason) == (standing, required, "why")
+
+
+def test_a_run_without_a_check_has_no_such_item() -> None:
+    assert table_check(case()) is None
+    assert dropped_tables(case()) is None
+
+
+def test_a_side_table_that_cannot_be_opened_is_shown() -> None:
+    item = dropped_tables(case(after={"sides_lost": {"side1": "1932: no engine"}}))
+    assert item is not None
+    assert (item.standing, item.required) == (Standing.ABSENT, False)
+    assert item.reason == "side1 cannot be opened: 1932: no engine"
