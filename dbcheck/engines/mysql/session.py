@@ -280,6 +280,8 @@ class MysqlSession:
 
 def _is_committed(found: Sequence[Ok], expected: Sequence[_Answer]) -> bool:
     """Return whether each statement did what it must, and the last ended it all."""
+    if expected is _ONE_ROW:  # the usual one, quick
+        return len(found) == 1 and found[0].rows == 1 and not found[0].is_open
     answered: list[_Answer] = [(one.rows, one.is_open) for one in found]
     if expected[-1] is _PREPARED:
         answered[-1] = (found[-1].rows, None)
