@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from dbcheck.campaign import observable
+from dbcheck.campaign.host import end_canaries
 from dbcheck.campaign.outcome import Outcome
 from dbcheck.campaign.preflight import preflight
 from dbcheck.core.history import Key
@@ -120,12 +121,21 @@ def test_what_was_prepared_or_decided_and_is_not_so_is_found(site: Site) -> None
     assert broken.verdict is FAIL
 
 
+def begin(site: Site) -> None:
+    """Begin a run, whose client then ends."""
+    started = preflight(site.rig, two_phase(), SEED)
+    started.log.close()
+    end_canaries(site.rig.site, started.canaries)
+    if started.held is not None:
+        started.held.close()
+
+
 @engines("own_site", *ENGINES)
 def test_what_an_earlier_run_left_prepared_is_rolled_back(site: Site) -> None:
     """A run that was never read leaves transactions, which lock their tables."""
-    preflight(site.rig, two_phase(), SEED)
+    begin(site)
     (old,) = left_by(site)
-    preflight(site.rig, two_phase(), SEED)
+    begin(site)
     (new,) = left_by(site)
     assert new != old
     site.rig.site.writer.engine.drop()

@@ -28,5 +28,5 @@ def test_a_drive_that_is_never_flushed_is_shown_to_be_volatile(tmp_path: Path) -
     assert item.standing is Standing.CONTRADICTED
     file = io.StringIO()
     Console(file=file, width=400).print(verdict_report(outcome.result))
-    assert file.getvalue().count("sends no flush to loop") == 2
+    assert file.getvalue().count("sends no flush to loop") == 3
     assert "RAID controller" not in file.getvalue()
