@@ -9,7 +9,13 @@ from dbcheck.campaign.reading_log import ReadingLog
 from dbcheck.core.server import ServerFacts
 from dbcheck.core.table import TableSpec
 from dbcheck.core.tablecheck import CheckOutcome, TableCheck
-from dbcheck.errors import ConnectionLost, EngineError
+from dbcheck.errors import (
+    ConnectionLost,
+    EngineError,
+    OtherServer,
+    TableLost,
+    TableRefused,
+)
 from dbcheck.ports.engine import Engine
 
 _DAMAGED = (CheckOutcome.INDEX, CheckOutcome.TABLE)
@@ -18,9 +24,15 @@ _DAMAGED = (CheckOutcome.INDEX, CheckOutcome.TABLE)
 def require_sound(engine: Engine, tables: Sequence[TableSpec]) -> None:
     """Raise EngineError if the server finds its tables damaged before the load.
 
-    What was wrong before the cut is not to be held against what came after it.
+    What was wrong before the cut is not to be held against what came after it.  A check
+    that cannot be made refuses nothing: the rows are looked at all the same.
     """
-    check = observable.check_tables(engine, tables)
+    try:
+        check = observable.check_tables(engine, tables)
+    except (ConnectionLost, OtherServer, TableLost, TableRefused):
+        raise
+    except EngineError:
+        return
     if check is not None and check.outcome in _DAMAGED:
         raise EngineError(
             f"dbcheck's tables are damaged already, before the load: {check.reason}",
