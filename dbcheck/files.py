@@ -29,14 +29,14 @@ def sql(family: str, statement: str) -> str:
     """Return one statement of sql/FAMILY/, without its comments.
 
     statement: its file's name, or VERB_TABLE.  What is the same for several tables is
-    in VERB_keyed.sql, VERB_ids.sql (see TableSpec.layout) or VERB_any.sql, with
-    {table} in the place of the name, and {key} in that of its further index.
+    in VERB_LAYOUT.sql (see TableSpec.layouts) or VERB_any.sql, with {table} in the
+    place of the name, and {key} in that of its further index.
     """
     files = folder("sql").joinpath(family)
     verb, _, name = statement.rpartition("_")
     spec = next((table for table in TABLES if table.name == name), None)
-    layout, key = (spec.layout, spec.key) if spec else ("any", "")
-    for file in (statement, f"{verb}_{layout}", f"{verb}_any"):
+    layouts, key = (spec.layouts, spec.key) if spec else ((), "")
+    for file in (statement, *(f"{verb}_{one}" for one in (*layouts, "any"))):
         if (path := files.joinpath(f"{file}.sql")).is_file():
             break
     lines = path.read_text("utf-8").splitlines()

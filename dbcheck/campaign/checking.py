@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 from dbcheck.campaign import observable
 from dbcheck.campaign.reading_log import ReadingLog
+from dbcheck.core.conditions import ConditionCheck
+from dbcheck.core.plans.plan import Plan
 from dbcheck.core.server import ServerFacts
 from dbcheck.core.table import TableSpec
 from dbcheck.core.tablecheck import CheckOutcome, TableCheck
@@ -38,6 +40,25 @@ def require_sound(engine: Engine, tables: Sequence[TableSpec]) -> None:
             f"dbcheck's tables are damaged already, before the load: {check.reason}",
             hint="Run dbcheck clean, which drops them; the next run creates new ones.",
         )
+
+
+def conditions_after(
+    engine: Engine, plan: Plan, epoch: int, facts: ServerFacts, log: ReadingLog
+) -> ConditionCheck | None:
+    """Ask the server which conditions do not hold; None if the plan has none.
+
+    facts: of the server that was read.  log: what it logs from now on.
+    """
+    if not plan.conditions:
+        return None
+    try:
+        return observable.broken_conditions(engine, plan.conditions, epoch, facts)
+    except ConnectionLost as error:
+        why = log.why(error)
+        reason = why.damage or why.crashed
+        return ConditionCheck(not_done="; ".join(filter(None, [str(error), reason])))
+    except EngineError as error:
+        return ConditionCheck(not_done=str(error))
 
 
 def check_after(

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from dbcheck.core.chores import ChoreKind
+from dbcheck.core.conditions import ConditionCheck
 from dbcheck.core.fill import Fill
 from dbcheck.core.held import HeldCanary
 from dbcheck.core.operation import StatementSpec
@@ -68,6 +69,15 @@ def table_identity(
     if not abilities.identifies_tables(engine):
         return ""
     return engine.table_identity(table, server=server)
+
+
+def broken_conditions(
+    engine: Engine, statement: str, epoch: int, server: ServerFacts | None = None
+) -> ConditionCheck:
+    """Return which conditions of a plan do not hold."""
+    if not abilities.computes_conditions(engine):
+        return ConditionCheck(not_done="this kind of server cannot be asked for them")
+    return ConditionCheck(engine.broken_conditions(statement, epoch, server=server))
 
 
 def check_tables(

@@ -244,10 +244,10 @@ def _layers_at_fault(outcome: Outcome) -> tuple[str, ...]:
 
 
 def _diagnosis(outcome: Outcome) -> tuple[Explanation, ...]:
-    case, index = outcome.case, outcome.after.index
+    case = outcome.case
     if outcome.verdict is not Verdict.FAIL or outcome.found is None:
         return ()
-    counts = {**outcome.found.counts, **(index.counts if index else {})}
+    counts = {**outcome.found.counts, **_beside_rows(outcome.after)}
     return diagnosis(
         {LossKind(name): rows for name, rows in counts.items()},
         case.shape or NO_SHAPE,
@@ -258,11 +258,19 @@ def _diagnosis(outcome: Outcome) -> tuple[Explanation, ...]:
 
 
 def _losses(outcome: Outcome) -> dict[str, int] | None:
-    """Return the losses of this cycle by kind, those of its index among them."""
+    """Return the losses of this cycle by kind."""
     if outcome.found is None:
         return None
-    index = outcome.after.index
-    return {**outcome.found.own_counts, **(index.counts if index else {})}
+    return {**outcome.found.own_counts, **_beside_rows(outcome.after)}
+
+
+def _beside_rows(after: AfterRecord) -> dict[str, int]:
+    """Return the losses that no row shows: of an index, of conditions."""
+    index, conditions = after.index, after.conditions
+    return {
+        **(index.counts if index else {}),
+        **(conditions.counts if conditions else {}),
+    }
 
 
 def _image(outcome: Outcome) -> str:

@@ -14,11 +14,12 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 
 from dbcheck.campaign import leftover, observable
-from dbcheck.campaign.checking import check_after
+from dbcheck.campaign.checking import check_after, conditions_after
 from dbcheck.campaign.reading_log import ReadingLog
 from dbcheck.campaign.rig import Rig
 from dbcheck.campaign.vetted import log_of_run
 from dbcheck.campaign.waiting import await_facts
+from dbcheck.core.conditions import ConditionCheck
 from dbcheck.core.earlier import EpochTotals
 from dbcheck.core.history import Row
 from dbcheck.core.indexloss import IndexLoss
@@ -76,7 +77,7 @@ class Reading:
 
     stored: see AfterRecord.survivors.
     canary, logged, index, failure, missing, unanswered, tables, check, left_over,
-    sides_lost: as in AfterRecord.
+    sides_lost, conditions: as in AfterRecord.
     """
 
     def __init__(self, rig: Rig, run: RunFolder, manifest: Manifest) -> None:
@@ -92,6 +93,7 @@ class Reading:
         self.check: TableCheck | None = None
         self.left_over: tuple[LeftOver, ...] = ()
         self.sides_lost: dict[str, str] = {}
+        self.conditions: ConditionCheck | None = None
 
     def read(self, facts: ServerFacts) -> None:
         """Read the rows, and what the server reports of itself.
@@ -133,6 +135,7 @@ class Reading:
             check=self.check,
             left_over=self.left_over,
             sides_lost=self.sides_lost,
+            conditions=self.conditions,
         )
 
     def _attempt(
@@ -197,7 +200,8 @@ class Reading:
         if self.failure or self.unanswered or self.index:
             return
         self._rig.listener.phase("check", "the server checks its own tables")
-        engine = self._rig.site.reader.engine
+        engine, epoch = self._rig.site.reader.engine, self._manifest.epoch
+        self.conditions = conditions_after(engine, self._plan, epoch, facts, log)
         sides = [table for table in self._plan.sides if table.name in self.stored]
         tables = (*self._plan.tables, *sides)
         self.check = check_after(engine, tables, facts, log)

@@ -1,48 +1,80 @@
 """Items, compared with the ledger's rows of the operations that wrote them.
 
-An item is inserted by one operation, may be updated by one of the next deck or deleted
-by one, and bears the key of the operation that wrote it last.  Which of them took place
-is shown by their rows in the ledger; so the item must be there in one version, or not.
+An item is inserted by one operation, may be updated or deleted by another one, and
+bears the key of the operation that wrote it last.  Which of them took place is shown by
+their rows in the ledger; so the item must be there in one version, or not.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 
-from dbcheck.core.decks import PARTS_MAX, ROLLED_BACK_PART, Dealt, Decks
 from dbcheck.core.distinct import is_among
 from dbcheck.core.effects import Effects, sorted_out
 from dbcheck.core.expected import Ints
 from dbcheck.core.history import SEQ_MAX, SESSION_MAX
 from dbcheck.core.loss import CODES, Codes, LossArray, LossKind, none_of, of_rows
 from dbcheck.core.markers import Markers
-from dbcheck.core.mix import BATCH_ROWS, Action
 from dbcheck.core.observed import Observed
 from dbcheck.core.survivors import DIFFERENT, Flags, Records
 from dbcheck.core.table import TableSpec
 
 _NO_LOSS = 255
+_PART_BITS = 8
 _TORN, _STALE = CODES[LossKind.TORN], CODES[LossKind.STALE]
 _RESURRECTED, _DUPLICATE = CODES[LossKind.RESURRECTED], CODES[LossKind.DUPLICATE]
 
 
-def judge_items(
-    seen: Observed, table: TableSpec, epoch: int, markers: Markers, decks: Decks
-) -> Effects:
-    """Return what *table* shows of the operations that *decks* dealt.
+@dataclass(frozen=True, slots=True)
+class Items:
+    """Some items of a session, in columns: the operations that wrote to each.
 
-    table: read in one transaction with the rows of *markers*.
+    part:        of the operation that inserted it, 1..255.
+    inserted, updated, deleted: seq; 0 where none was to do that.
+    rolled_back: seq of an operation that rolled back what it wrote there.
+    """
+
+    part: Ints
+    inserted: Ints
+    updated: Ints
+    deleted: Ints
+    rolled_back: Ints
+
+    @classmethod
+    def inserts(cls, part: Ints, seq: Ints) -> Self:
+        """Return items that an operation inserts, and none writes to again."""
+        none = np.zeros_like(seq)
+        return cls(part, seq, none, none, none)
+
+    @classmethod
+    def undone(cls, part: Ints, seq: Ints) -> Self:
+        """Return items whose insert their operation rolls back."""
+        none = np.zeros_like(seq)
+        return cls(part, none, none, none, seq)
+
+
+# Yields the items of a session as far as its operation of that number, or further.
+Written = Callable[[int, int], Iterable[Items]]
+
+
+def judge_items(
+    seen: Observed, table: TableSpec, epoch: int, markers: Markers, written: Written
+) -> Effects:
+    """Return what *table* shows of the operations that wrote items to it.
+
+    table:   read in one transaction with the rows of *markers*.
+    written: yields the items of a session, of its first so many operations at least.
     """
     own, earlier = sorted_out(seen, table, epoch)
     rows = _Rows(table, own)
     losses = [rows.damaged(markers), rows.repeated()]
     for session in markers.sessions():
-        for dealt in decks.dealt(session, int(markers.tops[session]), more=1):
-            for items in _items(dealt, decks):
-                losses.append(items.losses(session, markers, rows))
+        for items in written(session, int(markers.tops[session])):
+            losses.append(_losses(items, session, markers, rows))
     losses.append(rows.left())
     return Effects(np.concatenate(losses), earlier)
 
@@ -54,7 +86,7 @@ class _Rows:
         self.table = table
         named: Flags = (records["session"] >= 0) & (records["session"] <= SESSION_MAX)
         named &= (records["seq"] >= 1) & (records["seq"] <= SEQ_MAX)
-        named &= (records["part"] >= 1) & (records["part"] <= PARTS_MAX)
+        named &= (records["part"] >= 1) & (records["part"] < 1 << _PART_BITS)
         self._damaged = records[(records["content"] == DIFFERENT) | ~named]
         intact = records[(records["content"] != DIFFERENT) & named]
         order = np.argsort(_names(intact), kind="stable")
@@ -102,74 +134,6 @@ class _Rows:
 
 
 @dataclass(frozen=True, slots=True)
-class _Items:
-    """Some items of a session, in columns: the operations that wrote to each.
-
-    part:        of the operation that inserted it.
-    inserted, updated, deleted: seq; 0 where none was to do that.
-    rolled_back: seq of an operation that rolled back what it wrote there.
-    """
-
-    part: Ints
-    inserted: Ints
-    updated: Ints
-    deleted: Ints
-    rolled_back: Ints
-
-    def losses(self, session: int, markers: Markers, rows: _Rows) -> LossArray:
-        """Return the losses among them."""
-        found = _Found(
-            rows.ids(session, self.inserted, self.part),
-            rows.ids(session, self.updated, self.part),
-            rows.ids(session, self.rolled_back, self.part),
-        )
-        ops = (self.inserted, self.updated, self.deleted)
-        top = int(markers.tops[session])
-        shown = [markers.present(session, op) for op in ops]
-        kinds, seq = self._judged(found, shown, top)
-        lost = np.flatnonzero(kinds != _NO_LOSS)
-        if lost.size:  # unless the rows of the ledger that are not intact explain it
-            shown = [markers.perhaps(session, op) for op in ops]
-            otherwise, _ = self._judged(found, shown, top)
-            lost = lost[otherwise[lost] != _NO_LOSS]
-        losses = none_of(kinds[lost], rows.table)
-        losses["session"], losses["seq"] = session, seq[lost]
-        losses["row_id"] = found.any_id()[lost]
-        return losses
-
-    def _judged(
-        self, found: _Found, took_place: list[Flags], top: int
-    ) -> tuple[Codes, Ints]:
-        """Return what kind of loss each item is, and of which operation.
-
-        took_place: whether the insert, the update and the delete did.
-        top: the last operation of the session that can have been sent.
-        """
-        inserted, updated, deleted = took_place
-        old, new, rolled_back = found.old != 0, found.new != 0, found.undone != 0
-        lasts = inserted & ~deleted
-        # An operation is torn if its row is in the ledger and its item is not, or the
-        # other way round.  A deleted item whose delete has no row in the ledger, and
-        # can have been sent, is that operation's.
-        sent = (self.deleted > 0) & (self.deleted <= top)
-        half_deleted = np.where(sent, self.deleted, self.inserted)
-        conditions = [
-            (rolled_back, _RESURRECTED, self.rolled_back),
-            (deleted & (old | new), _RESURRECTED, self.deleted),
-            (~inserted & (old | new), _TORN, self.inserted),
-            (old & new, _DUPLICATE, self.updated),
-            (lasts & updated & old, _STALE, self.updated),
-            (lasts & ~updated & new, _TORN, self.updated),
-            (lasts & ~old & ~new, _TORN, half_deleted),
-        ]
-        kinds = np.full(self.part.size, _NO_LOSS, np.uint8)
-        seq = np.zeros(self.part.size, np.int64)
-        for condition, kind, operation in reversed(conditions):
-            kinds[condition], seq[condition] = kind, operation[condition]
-        return kinds, seq
-
-
-@dataclass(frozen=True, slots=True)
 class _Found:
     """The ids of the rows that were found of some items; see _Rows.ids().
 
@@ -187,38 +151,63 @@ class _Found:
         return np.where(found > 0, found, -1)
 
 
-def _items(dealt: Dealt, decks: Decks) -> Iterator[_Items]:
-    """Yield the items of all decks of *dealt* but the last, which only writes to them.
-
-    What a rollback or a rollback to a savepoint took back was inserted by none.
-    """
-    batches = dealt.numbers(Action.BATCH)[:-1]
-    inserted = np.repeat(batches, BATCH_ROWS, axis=1)
-    part = np.broadcast_to(
-        np.tile(np.arange(1, BATCH_ROWS + 1), batches.shape[1]), inserted.shape
+def _losses(items: Items, session: int, markers: Markers, rows: _Rows) -> LossArray:
+    """Return the losses among them."""
+    found = _Found(
+        rows.ids(session, items.inserted, items.part),
+        rows.ids(session, items.updated, items.part),
+        rows.ids(session, items.rolled_back, items.part),
     )
-    columns = []
-    begin = 0
-    for action in (Action.UPDATE, Action.DELETE, Action.ROLLBACK):
-        writing = dealt.numbers(action)[1:]
-        writing = writing[:, : max(0, inserted.shape[1] - begin)]
-        column = np.zeros_like(inserted)
-        column[:, begin : begin + writing.shape[1]] = writing
-        begin += decks.weights[action]
-        columns.append(column.ravel())
-    yield _Items(part.ravel(), inserted.ravel(), *columns)
-    savepoints = dealt.numbers(Action.SAVEPOINT)[:-1].ravel()
-    none = np.zeros_like(savepoints)
-    yield _Items(none + 1, savepoints, none, none, none)
-    yield _Items(none + ROLLED_BACK_PART, none, none, none, savepoints)
-    rollbacks = dealt.numbers(Action.ROLLBACK)[:-1].ravel()
-    none = np.zeros_like(rollbacks)
-    yield _Items(none + ROLLED_BACK_PART, none, none, none, rollbacks)
+    ops = (items.inserted, items.updated, items.deleted)
+    top = int(markers.tops[session])
+    shown = [markers.present(session, op) for op in ops]
+    kinds, seq = _judged(items, found, shown, top)
+    lost = np.flatnonzero(kinds != _NO_LOSS)
+    if lost.size:  # unless the rows of the ledger that are not intact explain it
+        shown = [markers.perhaps(session, op) for op in ops]
+        otherwise, _ = _judged(items, found, shown, top)
+        lost = lost[otherwise[lost] != _NO_LOSS]
+    losses = none_of(kinds[lost], rows.table)
+    losses["session"], losses["seq"] = session, seq[lost]
+    losses["row_id"] = found.any_id()[lost]
+    return losses
+
+
+def _judged(
+    items: Items, found: _Found, took_place: list[Flags], top: int
+) -> tuple[Codes, Ints]:
+    """Return what kind of loss each item is, and of which operation.
+
+    took_place: whether the insert, the update and the delete did.
+    top: the last operation of the session that can have been sent.
+    """
+    inserted, updated, deleted = took_place
+    old, new, rolled_back = found.old != 0, found.new != 0, found.undone != 0
+    lasts = inserted & ~deleted
+    # An operation is torn if its row is in the ledger and its item is not, or the
+    # other way round.  A deleted item whose delete has no row in the ledger, and
+    # can have been sent, is that operation's.
+    sent = (items.deleted > 0) & (items.deleted <= top)
+    half_deleted = np.where(sent, items.deleted, items.inserted)
+    conditions = [
+        (rolled_back, _RESURRECTED, items.rolled_back),
+        (deleted & (old | new), _RESURRECTED, items.deleted),
+        (~inserted & (old | new), _TORN, items.inserted),
+        (old & new, _DUPLICATE, items.updated),
+        (lasts & updated & old, _STALE, items.updated),
+        (lasts & ~updated & new, _TORN, items.updated),
+        (lasts & ~old & ~new, _TORN, half_deleted),
+    ]
+    kinds = np.full(items.part.size, _NO_LOSS, np.uint8)
+    seq = np.zeros(items.part.size, np.int64)
+    for condition, kind, operation in reversed(conditions):
+        kinds[condition], seq[condition] = kind, operation[condition]
+    return kinds, seq
 
 
 def _name(session: Ints | int, seq: Ints, part: Ints) -> Ints:
     """Return a number for each item, by the operation that wrote it last."""
-    names: Ints = session << 40 | seq.astype(np.int64) << 8 | part
+    names: Ints = session << 40 | seq.astype(np.int64) << _PART_BITS | part
     return names
 
 

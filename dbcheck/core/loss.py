@@ -37,6 +37,9 @@ class LossKind(enum.Enum):
     PREPARED = (
         "prepared"  # a prepared transaction is lost, or decided and still prepared
     )
+    INCONSISTENT = (
+        "inconsistent"  # a condition among the rows does not hold, by the server's sums
+    )
     INDEX_MISMATCH = "index-mismatch"  # present, and its index does not find it
     UNRECOVERABLE = "unrecoverable"  # the server, or a table of it, did not come back
 

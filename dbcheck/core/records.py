@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dbcheck.core.apart import Apart
+from dbcheck.core.conditions import ConditionCheck
 from dbcheck.core.control import ControlFacts
 from dbcheck.core.cut import Cut, Rung, SwitchKind
 from dbcheck.core.cutclass import CutClass
@@ -285,6 +286,8 @@ class AfterRecord:
     left_over: the run's transactions that the server listed as prepared before the
             rows were read, and what became of each once they were.
     sides_lost: side table that the server names and cannot open -> its error.
+    conditions: which of the plan's do not hold, None if it has none or the rows could
+            not be read.
     """
 
     nodes: Mapping[str, NodeAfter]
@@ -302,6 +305,7 @@ class AfterRecord:
     check: TableCheck | None = None
     left_over: tuple[LeftOver, ...] = ()
     sides_lost: Mapping[str, str] = field(default_factory=dict)
+    conditions: ConditionCheck | None = None
 
     def __post_init__(self) -> None:
         """Refuse a record that lacks the node that was read."""

@@ -8,61 +8,55 @@ alone (core.reconcile).
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 
 import numpy as np
 
-from dbcheck.core.decks import PAIRS, REGISTERS_MAX, SLOTS, Dealt, Decks
 from dbcheck.core.effects import Effects, sorted_out
 from dbcheck.core.expected import Ints
 from dbcheck.core.history import SESSION_MAX
 from dbcheck.core.loss import Loss, LossArray, Losses, LossKind
 from dbcheck.core.markers import Markers
-from dbcheck.core.mix import Action
 from dbcheck.core.observed import Observed
 from dbcheck.core.survivors import DIFFERENT, Records
 from dbcheck.core.table import TableSpec
 
+# Yields which parts which operations of a session wrote, up to that number.
+Written = Callable[[int, int], Iterable[tuple[Ints, Ints]]]
+
 
 def judge_registers(
-    seen: Observed, table: TableSpec, epoch: int, markers: Markers, decks: Decks
+    seen: Observed,
+    table: TableSpec,
+    epoch: int,
+    markers: Markers,
+    written: Written,
+    parts: Collection[int],
 ) -> Effects:
-    """Return what *table* shows of the operations that *decks* dealt.
+    """Return what *table* shows of the operations that wrote its registers.
 
     table: read in one transaction with the rows of *markers*.
+    parts: of the registers that a session has.
     """
     own, earlier = sorted_out(seen, table, epoch)
-    newest = _newest(markers, decks)
-    found = _Found(table, own, newest, markers.acked, decks.registers)
+    newest = _newest(markers, written, max(parts) + 1)
+    found = _Found(table, own, newest, markers.acked, parts)
     return Effects(found.losses(), earlier)
 
 
-def _newest(markers: Markers, decks: Decks) -> tuple[Ints, Ints]:
-    """Return, by session and register, the newest operation that wrote it, 0 if none.
+def _newest(markers: Markers, written: Written, count: int) -> tuple[Ints, Ints]:
+    """Return, by session and part, the newest operation that wrote it, 0 if none.
 
-    First by the ledger's intact rows, then by all.
+    First by the ledger's intact rows, then by all.  count: of the parts, from 0 on.
     """
-    intact = np.zeros((SESSION_MAX + 1, REGISTERS_MAX), np.int64)
+    intact = np.zeros((SESSION_MAX + 1, count), np.int64)
     every = np.zeros_like(intact)
     for session in markers.sessions():
-        for dealt in decks.dealt(session, int(markers.tops[session])):
-            for slots, seq in _writes(dealt, decks):
-                shown = markers.present(session, seq), markers.perhaps(session, seq)
-                for newest, there in zip((intact, every), shown, strict=True):
-                    np.maximum.at(newest[session], slots[there], seq[there])
+        for parts, seq in written(session, int(markers.tops[session])):
+            shown = markers.present(session, seq), markers.perhaps(session, seq)
+            for newest, there in zip((intact, every), shown, strict=True):
+                np.maximum.at(newest[session], parts[there], seq[there])
     return intact, every
-
-
-def _writes(dealt: Dealt, decks: Decks) -> Iterator[tuple[Ints, Ints]]:
-    """Yield which registers, from 0 on, were written by which operations."""
-    seq = dealt.numbers(Action.REGISTERS).ravel()
-    before = dealt.first * decks.weights[Action.REGISTERS]
-    yield (before + np.arange(seq.size)) % SLOTS, seq
-    seq = dealt.numbers(Action.TRANSFER).ravel()
-    before = dealt.first * decks.weights[Action.TRANSFER]
-    slots = SLOTS + (before + np.arange(seq.size)) % PAIRS * 2
-    yield slots, seq
-    yield slots + 1, seq
 
 
 class _Found:
@@ -79,7 +73,7 @@ class _Found:
         registers: Records,
         newest: tuple[Ints, Ints],
         acked: Ints,
-        parts: Container[int],
+        parts: Collection[int],
     ) -> None:
         self._table, self._registers = table, registers
         self._acked, self._parts = acked, parts
@@ -88,8 +82,8 @@ class _Found:
     def losses(self) -> LossArray:
         """Return all losses."""
         held, found = self._held()
-        for session, slot in self._unlike(held):
-            row, (seq, row_id) = int(self._newest[session, slot]), held[session, slot]
+        for session, part in self._unlike(held):
+            row, (seq, row_id) = int(self._newest[session, part]), held[session, part]
             if seq > row:
                 found.append(self._loss(LossKind.TORN, session, seq, row_id))
             elif seq and row <= self._acked[session]:
@@ -103,7 +97,7 @@ class _Found:
         held, bad = _Held(), list[Loss]()
         for record in self._registers:
             session, seq, part = (int(record[n]) for n in ("session", "seq", "part"))
-            row_id, name = int(record["row_id"]), (session, part - 1)
+            row_id, name = int(record["row_id"]), (session, part)
             known = 0 <= session <= SESSION_MAX and part in self._parts
             if not known:
                 bad.append(self._loss(LossKind.UNEXPECTED, session, seq, row_id))
@@ -121,8 +115,8 @@ class _Found:
         return Loss(kind, session, seq, row_id, -1, self._table.name)
 
     def _unlike(self, held: _Held) -> Iterator[tuple[int, int]]:
-        """Yield the session and slot of each register that its row disagrees with."""
-        written = {(s, slot) for s, slot in np.argwhere(self._newest).tolist()}
+        """Yield the session and part of each register that its row disagrees with."""
+        written = {(s, part) for s, part in np.argwhere(self._newest).tolist()}
         for name in sorted(written | held.keys()):
             seq, _ = held[name]
             if seq not in (self._newest[name], self._perhaps[name]):
@@ -130,7 +124,7 @@ class _Found:
 
 
 class _Held(dict[tuple[int, int], tuple[int, int]]):
-    """Session and slot -> the operation that the register holds, and its row's id.
+    """Session and part -> the operation that the register holds, and its row's id.
 
     A register that is not there holds operation 0.
     """

@@ -18,7 +18,7 @@ class Kind(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column; none of dbcheck's may be NULL."""
+    """One column; may be NULL beyond KEYED, in rows that no operation wrote."""
 
     name: str
     kind: Kind
@@ -30,13 +30,15 @@ class TableSpec:
 
     name:    in dbcheck's schema or database; sql/FAMILY/create_NAME.sql creates it.
     columns: in their order; the first is the auto-increment id, the primary key.
-    key:     the name of a further unique index, which has epoch, session and part
-             among its columns; "" if it has none.
+    key:     the name of a further unique index, of epoch, session, seq and part; "" if
+             it has none.
+    is_overwritten: operations overwrite its rows, whose index has no seq therefore.
     """
 
     name: str
     columns: tuple[Column, ...]
     key: str = ""
+    is_overwritten: bool = False
 
     @property
     def has_key(self) -> bool:
@@ -44,14 +46,21 @@ class TableSpec:
         return len(self.columns) > 1
 
     @property
-    def layout(self) -> str:
-        """Which statements of sql/ read it: *_keyed.sql or *_ids.sql."""
-        return "keyed" if self.has_key else "ids"
+    def layouts(self) -> tuple[str, ...]:
+        """Which statements of sql/ are for it: the first *_LAYOUT.sql that is there."""
+        if not self.has_key:
+            return ("ids",)
+        return ("overwritten", "keyed") if self.is_overwritten else ("keyed",)
 
     @property
     def column_names(self) -> tuple[str, ...]:
         """The columns' names, in their order."""
         return tuple(column.name for column in self.columns)
+
+    def named(self, *names: str) -> tuple[Column, ...]:
+        """Return the columns of these names."""
+        by_name = {column.name: column for column in self.columns}
+        return tuple(by_name[name] for name in names)
 
 
 ID = Column("id", Kind.BIGINT)
@@ -67,13 +76,35 @@ KEYED = (
 
 LEDGER = TableSpec("ledger", KEYED)  # one row for each operation
 ITEM = TableSpec("item", KEYED, "item_key")  # rows that are updated and deleted
-REGISTER = TableSpec("register", KEYED, "register_key")  # rows that are updated
+# Rows that are updated.
+REGISTER = TableSpec("register", KEYED, "register_key", is_overwritten=True)
 CLASSIC = TableSpec("fs", (ID,))  # an auto-increment id and nothing else
+
+# Of order entry; see core.plans.orderentry.
+_DISTRICT = Column("district", Kind.SMALLINT)
+_NUMBER = Column("number", Kind.BIGINT)
+_YTD = Column("ytd", Kind.BIGINT)
+WAREHOUSE = TableSpec("warehouse", (*KEYED, _YTD), "warehouse_key", is_overwritten=True)
+DISTRICT = TableSpec(
+    "district",
+    (*KEYED, Column("next_order", Kind.BIGINT), _YTD),
+    "district_key",
+    is_overwritten=True,
+)
+ORDERS = TableSpec(
+    "orders",
+    (*KEYED, _DISTRICT, _NUMBER, Column("line_count", Kind.SMALLINT)),
+    "orders_key",
+)
+NEW_ORDER = TableSpec("neworder", (*KEYED, _DISTRICT, _NUMBER), "neworder_key")
+ORDER_LINE = TableSpec("orderline", KEYED, "orderline_key")
 
 # What housekeeping creates, changes and drops; see core.chores.
 SIDES = (TableSpec("side1", KEYED), TableSpec("side2", KEYED))
 
-TABLES = (LEDGER, ITEM, REGISTER, CLASSIC, *SIDES)
+OF_ORDERS = (WAREHOUSE, DISTRICT, ORDERS, NEW_ORDER, ORDER_LINE)
+
+TABLES = (LEDGER, ITEM, REGISTER, CLASSIC, *SIDES, *OF_ORDERS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ _WRONG = (
     LossKind.STALE,
     LossKind.TORN,
     LossKind.RESURRECTED,
+    LossKind.INCONSISTENT,
     LossKind.INDEX_MISMATCH,
 )
 

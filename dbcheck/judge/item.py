@@ -29,6 +29,7 @@ class ItemId(enum.Enum):
     SAME_SERVER = "same server"
     SAME_SETTINGS = "same settings"
     SAME_TABLE = "same table"
+    CONDITIONS = "consistency conditions"
     TABLE_CHECK = "check of the tables"
     PREPARED = "prepared transactions"
     DROPPED_TABLES = "dropped tables"

@@ -44,6 +44,7 @@ EVIDENCE: tuple[Callable[[Case], Item | None], ...] = (
     server.same_settings,
     server.same_tables,
     leftover.prepared,
+    tablecheck.conditions,
     tablecheck.table_check,
     tablecheck.dropped_tables,
     serverlog.complaints,

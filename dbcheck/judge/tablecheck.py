@@ -18,6 +18,20 @@ _STANDINGS = {
 }
 
 
+def conditions(case: Case) -> Item | None:
+    """Say whether the plan's conditions hold; None if it has none."""
+    check = case.after.conditions
+    if check is None:
+        return None
+    if check.not_done:
+        return Item(ItemId.CONDITIONS, Standing.ABSENT, check.not_done, required=True)
+    if check.broken:
+        reason = check.reason
+        return Item(ItemId.CONDITIONS, Standing.CONTRADICTED, reason, required=True)
+    reason = "the server finds that they all hold"
+    return Item(ItemId.CONDITIONS, Standing.PRESENT, reason, required=True)
+
+
 def table_check(case: Case) -> Item | None:
     """Say what the check showed; None of a run in which there was none."""
     check = case.after.check

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from dbcheck.core.conditions import ConditionCheck
 from dbcheck.core.control import ControlOutcome
 from dbcheck.core.cutclass import CutClass
 from dbcheck.core.depth import Depth
@@ -238,14 +239,37 @@ def judge_index(
 ) -> Judgement:
     """Return FAIL if the *index* disagrees with its table, else *judgement*.
 
-    The server confirmed a row, and a query for it does not find it.  Data that are not
-    this run's, or may not be, cause no FAIL.
+    The server confirmed a row, and a query for it does not find it.
+    """
+    if index is None:
+        return judgement
+    return _with_loss(judgement, found, LossKind.INDEX_MISMATCH, index.reason)
+
+
+def judge_conditions(
+    judgement: Judgement, found: Reconciliation | None, check: ConditionCheck | None
+) -> Judgement:
+    """Return FAIL if a condition does not hold among the rows, else *judgement*.
+
+    Every transaction that wrote them keeps it, so one of them is there in part.
+    """
+    if check is None or not check.broken:
+        return judgement
+    return _with_loss(judgement, found, LossKind.INCONSISTENT, check.reason)
+
+
+def _with_loss(
+    judgement: Judgement, found: Reconciliation | None, kind: LossKind, reason: str
+) -> Judgement:
+    """Return FAIL for what the server itself shows, beside the rows that were read.
+
+    Data that are not this run's, or may not be, cause no FAIL.
     """
     items = judgement.items
     unknown = found is None or all_gone(found) or stranger(items) is not None
     unknown = unknown or (found is not None and bool(replaced(found, items)))
-    if index is None or (unknown and judgement.verdict is not Verdict.FAIL):
+    if unknown and judgement.verdict is not Verdict.FAIL:
         return judgement
-    reason = f"{LossKind.INDEX_MISMATCH.value}: {index.reason}"
     rest = judgement.reasons if judgement.verdict is Verdict.FAIL else ()
-    return replace(judgement, verdict=Verdict.FAIL, reasons=(*rest, reason))
+    reasons = (*rest, f"{kind.value}: {reason}")
+    return replace(judgement, verdict=Verdict.FAIL, reasons=reasons)

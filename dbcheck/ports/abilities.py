@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeGuard
 
 from dbcheck.core.chores import ChoreKind
+from dbcheck.core.conditions import Broken
 from dbcheck.core.held import HeldCanary
 from dbcheck.core.operation import StatementSpec
 from dbcheck.core.server import ServerFacts
@@ -112,6 +113,18 @@ class TableIdentity(Protocol):
 
         Restarts, crashes, inserts and deletes keep it.  After TRUNCATE, a rewrite, or
         DROP and CREATE it is another one.  Raise ConnectionLost.
+        """
+
+
+class Conditions(Protocol):
+    """The server can compute which conditions do not hold among a plan's rows."""
+
+    def broken_conditions(
+        self, statement: str, epoch: int, *, server: ServerFacts | None = None
+    ) -> tuple[Broken, ...]:
+        """Return what sql/FAMILY/STATEMENT.sql finds among the rows of *epoch*.
+
+        Raise EngineError if the server does not answer.
         """
 
 
@@ -223,6 +236,11 @@ def knows_names_in_log(engine: Engine) -> TypeGuard[NamesInLog]:
 def identifies_tables(engine: Engine) -> TypeGuard[TableIdentity]:
     """Return whether *engine* has that ability."""
     return _has(engine, TableIdentity)
+
+
+def computes_conditions(engine: Engine) -> TypeGuard[Conditions]:
+    """Return whether *engine* has that ability."""
+    return _has(engine, Conditions)
 
 
 def checks_tables(engine: Engine) -> TypeGuard[TableChecks]:

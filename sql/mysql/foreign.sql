@@ -1,7 +1,8 @@
 -- what: each thing on the table %(name)s of %(database)s that changes, refuses or adds
 --       rows, or makes its index another one than dbcheck's; no row for a table as
 --       dbcheck creates it.  Triggers are shown to whoever has the privilege TRIGGER
---       (MySQL 8.4 manual, 28.3.50).
+--       (MySQL 8.4 manual, 28.3.50).  Where a column may be null and has no default,
+--       MariaDB shows 'NULL' for it.
 select concat('the trigger ', trigger_name) as what
   from information_schema.triggers
  where event_object_schema = %(database)s and event_object_table = %(name)s
@@ -14,7 +15,7 @@ union all
 select concat('a default of the column ', column_name)
   from information_schema.columns
  where table_schema = %(database)s and table_name = %(name)s
-   and column_default is not null
+   and column_default <> 'NULL'
 union all
 select 'no auto_increment of the column id'
   from information_schema.columns

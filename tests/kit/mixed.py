@@ -22,6 +22,7 @@ from dbcheck.core.plans.mixed import (
     UPDATE_REGISTER,
     MixedPlan,
 )
+from dbcheck.core.plans.plan import Plan
 from dbcheck.core.reconcile import Reconciliation
 from dbcheck.core.schedule import Schedule
 from dbcheck.core.table import TableFacts
@@ -47,7 +48,7 @@ def plan_of(mix: Mix = EVERYTHING) -> MixedPlan:
     return MixedPlan(Schedule(SEED, EPOCH, (16, 40)), mix)
 
 
-def versions(plan: MixedPlan, session: int, count: int) -> dict[Name, Name]:
+def versions(plan: Plan, session: int, count: int) -> dict[Name, Name]:
     """Return each item that an operation up to *count* updated, as it was before."""
     found = {}
     for seq in range(1, count + 1):
@@ -64,7 +65,7 @@ def versions(plan: MixedPlan, session: int, count: int) -> dict[Name, Name]:
 class Model:
     """What the tables hold; operations run one by one."""
 
-    def __init__(self, plan: MixedPlan) -> None:
+    def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.tables: Tables = {table.name: {} for table in plan.tables}
         self._ids = 0

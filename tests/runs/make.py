@@ -95,6 +95,7 @@ RECIPES = (
         ("registers-lying",), f"--engine mariadb --workload registers {LYING}", "FAIL"
     ),
     Recipe(("two-phase-pass",), "--engine postgresql --workload two-phase", "PASS"),
+    Recipe(("orders-pass",), "--engine postgresql --workload order-entry", "PASS"),
     Recipe(("process",), "--engine postgresql --rung process", "PASS"),
     Recipe(("two-processes",), "--engine mariadb --processes 2", "PASS"),
     Recipe(
@@ -394,6 +395,14 @@ def index_mismatch(run: Path) -> bool:
     return True
 
 
+def broken_condition(run: Path) -> bool:
+    """Have the server find that an order has a line less than it says."""
+    after = read(run / "after.json")
+    after["conditions"]["broken"] = [[4, 1, 3, 8, 7]]
+    write(run / "after.json", after)
+    return True
+
+
 class Row(NamedTuple):
     """One row as a run of format 4 or later stores it; see RECORD."""
 
@@ -500,6 +509,7 @@ DERIVED: Mapping[str, tuple[str, Callable[[Path], bool]]] = {
     "torn-register": ("registers-pass", torn_register),
     "resurrected-item": ("two-phase-pass", resurrected_item),
     "lost-after-its-commit": ("two-phase-pass", lost_after_its_commit),
+    "broken-condition": ("orders-pass", broken_condition),
 }
 
 

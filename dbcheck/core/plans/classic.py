@@ -27,6 +27,7 @@ class ClassicPlan:
     prepares_in: TableSpec | None = None
     sides: tuple[TableSpec, ...] = ()
     chore_statements: tuple[StatementSpec, ...] = ()
+    conditions = ""
 
     def __init__(self, schedule: Schedule) -> None:
         self._schedule = schedule

@@ -59,6 +59,7 @@ class HousekeepingPlan:
             base.replaces_sessions,
             base.prepares_in,
         )
+        self.conditions = base.conditions
         self.chore_statements: tuple[StatementSpec, ...] = (INSERT, *_chores(kinds))
 
     def operation(self, session: int, seq: int) -> Operation:

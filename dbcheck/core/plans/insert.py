@@ -22,6 +22,7 @@ class InsertPlan:
     prepares_in: TableSpec | None = None
     sides: tuple[TableSpec, ...] = ()
     chore_statements: tuple[StatementSpec, ...] = ()
+    conditions = ""
 
     def __init__(self, schedule: Schedule) -> None:
         self._schedule, self._values = schedule, schedule.values

@@ -12,4 +12,5 @@ class PlanKind(enum.Enum):
     MIXED = "mixed"  # operations of several kinds, by weight
     TWO_PHASE = "two-phase"  # transactions that are prepared first, and then decided
     REGISTERS = "registers"  # of one: a row inserted and another updated, in two tables
+    ORDER_ENTRY = "order-entry"  # orders and payments of terminals, as in TPC-C
     CLASSIC = "classic"  # an auto-increment id and nothing else

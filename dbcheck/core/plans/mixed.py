@@ -7,8 +7,10 @@ shows after recovery whether the operation took place, and the other tables must
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
+from dbcheck.core.dealt import items_dealt, registers_dealt
 from dbcheck.core.decks import (
     PARTS_MAX,
     REGISTERS_MAX,
@@ -38,16 +40,11 @@ from dbcheck.core.reconcile import Reconciliation, reconcile
 from dbcheck.core.registers import judge_registers
 from dbcheck.core.schedule import RowValues, Schedule
 from dbcheck.core.survivors import Inspector
-from dbcheck.core.table import ITEM, LEDGER, REGISTER, Column, TableSpec
+from dbcheck.core.table import ITEM, LEDGER, REGISTER, TableSpec
 
 REGISTER_BYTES = 100
 
 Target = tuple[int, int]  # seq and part of an item
-
-
-def _columns(table: TableSpec, *names: str) -> tuple[Column, ...]:
-    by_name = {column.name: column for column in table.columns}
-    return tuple(by_name[name] for name in names)
 
 
 _WRITTEN = ("seq", "payload", "checksum")
@@ -56,14 +53,14 @@ BATCH_ITEM = StatementSpec(
     Verb.INSERT, ITEM, ITEM.columns[1:] * BATCH_ROWS, rows=BATCH_ROWS
 )
 UPDATE_ITEM = StatementSpec(
-    Verb.UPDATE, ITEM, _columns(ITEM, *_WRITTEN, "epoch", "session", "seq", "part")
+    Verb.UPDATE, ITEM, ITEM.named(*_WRITTEN, "epoch", "session", "seq", "part")
 )
 DELETE_ITEM = StatementSpec(
-    Verb.DELETE, ITEM, _columns(ITEM, "epoch", "session", "seq", "part")
+    Verb.DELETE, ITEM, ITEM.named("epoch", "session", "seq", "part")
 )
 INSERT_REGISTER = StatementSpec(Verb.INSERT, REGISTER, REGISTER.columns[1:])
 UPDATE_REGISTER = StatementSpec(
-    Verb.UPDATE, REGISTER, _columns(REGISTER, *_WRITTEN, "epoch", "session", "part")
+    Verb.UPDATE, REGISTER, REGISTER.named(*_WRITTEN, "epoch", "session", "part")
 )
 
 _OF_REGISTERS = (INSERT_REGISTER, UPDATE_REGISTER)
@@ -96,6 +93,7 @@ class MixedPlan:
     prepares_in: TableSpec | None = None
     sides: tuple[TableSpec, ...] = ()
     chore_statements: tuple[StatementSpec, ...] = ()
+    conditions = ""
 
     def __init__(self, schedule: Schedule, mix: Mix) -> None:
         """Plan operations by *mix*, which has no problem()."""
@@ -147,9 +145,14 @@ class MixedPlan:
         markers = Markers(seen, LEDGER, epoch)
         effects = []
         if ITEM in self.tables:
-            effects.append(judge_items(seen, ITEM, epoch, markers, self._decks))
+            items = partial(items_dealt, self._decks)
+            effects.append(judge_items(seen, ITEM, epoch, markers, items))
         if REGISTER in self.tables:
-            effects.append(judge_registers(seen, REGISTER, epoch, markers, self._decks))
+            registers = partial(registers_dealt, self._decks)
+            parts = self._decks.registers
+            effects.append(
+                judge_registers(seen, REGISTER, epoch, markers, registers, parts)
+            )
         return with_effects(inserted, effects, seen.acks, markers)
 
     def _deal(self, session: int, number: int) -> _Dealt:

@@ -25,6 +25,8 @@ class Plan(Protocol):
                 none (core.operation.TwoPhase); each session has at most one at a time.
     sides:      the tables that housekeeping creates and drops; () if there is none.
     chore_statements: those of its session, with the INSERT that is acked; () likewise.
+    conditions: the statement of sql/ that finds which conditions do not hold among the
+                rows of an epoch (core.conditions); "" if there are none.
     """
 
     tables: tuple[TableSpec, ...]
@@ -33,6 +35,7 @@ class Plan(Protocol):
     prepares_in: TableSpec | None
     sides: tuple[TableSpec, ...]
     chore_statements: tuple[StatementSpec, ...]
+    conditions: str
 
     def operation(self, session: int, seq: int) -> Operation:
         """Return the operation that *session* sends as its number *seq*, from 1 on."""

@@ -9,6 +9,7 @@ from dbcheck.core.plans.housekeeping import HousekeepingPlan
 from dbcheck.core.plans.insert import INSERT, InsertPlan
 from dbcheck.core.plans.kinds import PlanKind
 from dbcheck.core.plans.mixed import MixedPlan, statements_of_mix
+from dbcheck.core.plans.orderentry import OrderEntryPlan
 from dbcheck.core.plans.plan import Plan
 from dbcheck.core.plans.twophase import TwoPhasePlan
 from dbcheck.core.schedule import Schedule
@@ -34,6 +35,8 @@ def statements_of(workload: Workload) -> tuple[StatementSpec, ...]:
             return statements_of_mix(_mix(workload))
         case PlanKind.TWO_PHASE:
             return TwoPhasePlan.statements
+        case PlanKind.ORDER_ENTRY:
+            return OrderEntryPlan.statements
 
 
 def plan_of(workload: Workload, schedule: Schedule) -> Plan:
@@ -54,6 +57,8 @@ def _base(workload: Workload, schedule: Schedule) -> Plan:
             return MixedPlan(schedule, _mix(workload))
         case PlanKind.TWO_PHASE:
             return TwoPhasePlan(schedule)
+        case PlanKind.ORDER_ENTRY:
+            return OrderEntryPlan(schedule)
 
 
 def _mix(workload: Workload) -> Mix:

@@ -29,6 +29,7 @@ class TwoPhasePlan:
     prepares_in: TableSpec | None = ITEM
     sides: tuple[TableSpec, ...] = ()
     chore_statements: tuple[StatementSpec, ...] = ()
+    conditions = ""
 
     def __init__(self, schedule: Schedule) -> None:
         self._schedule = schedule

@@ -29,7 +29,7 @@ _SENT = KEYED[1:]  # the server chooses the id
 
 def fill(link: MysqlLink, table: TableSpec, rows: Fill) -> Iterator[int]:
     """Insert *rows*; yield how many each transaction inserted once it is committed."""
-    name = f"insert_{table.name}"
+    name = f"fill_{table.name}"
     statements = _Statements(link, name, max(rows.schedule.payload_bytes, default=0))
     for numbers in rows.transactions():
         if table.has_key:

@@ -10,6 +10,7 @@ import sqlalchemy.exc
 
 from dbcheck.audit.rules import facts_of
 from dbcheck.core.chores import ChoreKind
+from dbcheck.core.conditions import Broken
 from dbcheck.core.fill import Fill
 from dbcheck.core.history import Row
 from dbcheck.core.operation import StatementSpec, verbs_by_table
@@ -264,6 +265,13 @@ class PostgresqlEngine:
         """Stream every row of the tables in one read-only transaction, in batches."""
         with self._open() as link:
             yield from link.stream(tables, server)
+
+    def broken_conditions(
+        self, statement: str, epoch: int, *, server: ServerFacts | None = None
+    ) -> tuple[Broken, ...]:
+        with self._open(server=server) as link:
+            rows = link.rows(statement, {"epoch": epoch}, answer_s=SCAN_S)
+        return tuple(Broken(*map(int, row)) for row in rows)
 
     def check_tables(
         self, tables: Sequence[TableSpec], *, server: ServerFacts | None = None

@@ -1,9 +1,9 @@
 -- id: of each of %(rows)s, a JSON array of [id, epoch, session, seq, part], that the
---     index item_key does not find, one search each
+--     index {key} does not find, one search each
 select (wanted.value ->> 0)::bigint as id
   from json_array_elements(%(rows)s::json) as wanted(value)
   left join lateral (
-       select t.id from dbcheck.item as t
+       select t.id from dbcheck.{table} as t
         where t.epoch = (wanted.value ->> 1)::bigint
           and t.session = (wanted.value ->> 2)::integer
           and t.seq = (wanted.value ->> 3)::bigint

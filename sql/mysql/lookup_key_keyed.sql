@@ -1,0 +1,9 @@
+-- id: of the rows that the index {key} does not find, one search for every %(stride)sth
+select t.id
+  from {table} as t force index (primary)
+  left join {table} as found force index ({key})
+    on found.epoch = t.epoch and found.session = t.session and found.seq = t.seq
+       and found.part = t.part
+ where mod(t.id, %(stride)s) = 0 and (found.id is null or found.id <> t.id)
+ order by t.id
+ limit 100000;
