@@ -92,13 +92,18 @@ class Bench:
             return rows
 
     def cut_cycle(self, chosen: Workload | None = None, seed: int = SEED) -> Started:
-        """Run a cycle up to the moment before its survivors are read."""
+        """Run a cycle up to the moment before its survivors are read.
+
+        The server is back then, or its lab knows that it did not start.
+        """
         started = preflight(self.rig, chosen or quick(), seed)
         load = load_until_cut(self.rig, started, Cutter(self.rig, started))
         assert load.gone
-        self.rig.site.writer.power.restore()
+        site = self.rig.site
+        site.writer.power.restore()
         wait_until(
-            lambda: self.rig.site.writer.engine.ready() is None, "server is back"
+            lambda: site.writer.engine.ready() is None or site.failure() is not None,
+            "server is back",
         )
         return started
 

@@ -25,6 +25,7 @@ class Fault:
     says:    words of one of the reasons, or of one of the items of evidence; by
              engine where they differ.
     engines: on which it can be planted.
+    may_end_it: it may take what the server needs to start: that is a loss, too.
     """
 
     name: str
@@ -33,11 +34,15 @@ class Fault:
     losses: Mapping[str, int] = field(default_factory=dict)
     says: Words = ""
     engines: tuple[str, ...] = FAMILIES
+    may_end_it: bool = False
 
     def require(self, outcome: Outcome, engine: str) -> None:
         """Fail unless *outcome* is what must be said."""
         told = (outcome.judgement, outcome.found and list(outcome.found.losses[:5]))
         assert outcome.verdict is self.verdict, told
+        if self.may_end_it and outcome.after.failure:
+            assert outcome.judgement.reasons[0].startswith("unrecoverable: "), told
+            return
         counts = outcome.found.counts if outcome.found else {}
         assert counts.keys() == self.losses.keys(), told
         for kind, rows in self.losses.items():
