@@ -102,13 +102,15 @@ class TableRefused(EngineError):
 class IndexDamaged(EngineError):
     """The table was read to its end, and its index cannot be read or has other rows.
 
-    rows: how many of them, at least.  ids: of those that it does not find, as far as
-    they were checked.
+    table: its name.  rows: how many of them, at least.  ids: of those that it does not
+    find, as far as they were checked.
     """
 
-    def __init__(self, message: str, rows: int, ids: tuple[int, ...] = ()) -> None:
+    def __init__(
+        self, message: str, table: str, rows: int, ids: tuple[int, ...] = ()
+    ) -> None:
         super().__init__(message)
-        self.rows, self.ids = rows, ids
+        self.table, self.rows, self.ids = table, rows, ids
 
 
 class OtherServer(EngineError):

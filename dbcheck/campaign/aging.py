@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 from dbcheck.campaign import observable
 from dbcheck.campaign.known import Known
-from dbcheck.campaign.reading import DIFFERENT_MAX, bounded
 from dbcheck.campaign.rig import Rig
+from dbcheck.campaign.survivors import DIFFERENT_MAX, bounded
 from dbcheck.core.earlier import EpochTotals
 from dbcheck.core.fill import PARTS, Fill
 from dbcheck.core.plans.registry import tables_of

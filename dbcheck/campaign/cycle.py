@@ -8,6 +8,7 @@ from typing import Any
 
 from dbcheck import interrupt
 from dbcheck.campaign import observable
+from dbcheck.campaign.again import require_restarter
 from dbcheck.campaign.fetching import fetch_logs, have_grown
 from dbcheck.campaign.judging import judge_run
 from dbcheck.campaign.known import NOTHING_KNOWN, Known
@@ -139,6 +140,7 @@ def reconcile_run(rig: Rig, run: RunFolder, manifest: Manifest) -> Outcome:
     """
     with run.locked():
         require_same_site(rig.site, manifest)
+        require_restarter(rig)
         _require_same_run(rig, run)
         if run.was_read() and run.unread_failure() is None:
             raise UsageError(

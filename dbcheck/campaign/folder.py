@@ -45,6 +45,7 @@ class Plan:
     bound_ppm: what the cuts are to show if none loses, None if only a number was given.
     keep_going: a loss does not end it.
     control:  controls come first.
+    twice:    see campaign.rig.Rig.
     """
 
     created: str
@@ -59,6 +60,7 @@ class Plan:
     keep_going: bool
     control: bool
     inventory: str = ""
+    twice: bool = False
 
     def __post_init__(self) -> None:
         """Refuse a bound outside of what --until takes."""

@@ -40,7 +40,7 @@ def judge_run(run: RunFolder, reader: LogReader) -> Outcome:
     if stored.may_write(run.path):
         manifest, after = case.manifest, case.after
         shift_us = manifest.wall_us - manifest.clock_us
-        lines = loss_lines(case.found, after.index, shift_us, outcome.before_cut_s)
+        lines = loss_lines(case.found, after, shift_us, outcome.before_cut_s)
         run.write_lines("losses.csv", lines)
         run.write_verdict(to_values(outcome.result))
     return outcome

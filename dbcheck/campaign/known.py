@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from dbcheck.campaign.outcome import Outcome
-from dbcheck.campaign.reading import DIFFERENT_MAX
+from dbcheck.campaign.survivors import DIFFERENT_MAX
 from dbcheck.core.earlier import lost_by_epoch
 from dbcheck.core.records import AfterRecord, Manifest
 from dbcheck.core.server import ServerFacts, difference

@@ -5,23 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 
-from dbcheck.core.indexloss import IndexLoss
 from dbcheck.core.loss import LossKind
 from dbcheck.core.reconcile import Reconciliation
+from dbcheck.core.records import AfterRecord
 
 HEADER = "kind,session,seq,row_id,acked_utc,acked_before_cut_s,table\n"
 
 
 def loss_lines(
     found: Reconciliation | None,
-    index: IndexLoss | None,
+    after: AfterRecord,
     shift_us: int,
     before_cut_s: Callable[[int], float | None],
 ) -> Iterator[str]:
-    """Yield a line for each loss, by table and id; those of the index last.
+    """Yield a line for each loss, by table and id; last those that no row read shows.
 
-    An index is asked for ids alone: its rows are in the table, and session, seq, the
-    time of the ack and the table stay empty.
+    Of these the time of the ack stays empty, and of an index, which is asked for ids
+    alone, session and seq as well.
 
     shift_us:     from the clock of the acks to that of the wall.
     before_cut_s: how long before the cut an ack came, None if that is not known.
@@ -34,8 +34,16 @@ def loss_lines(
         before_s = before_cut_s(acked_us)
         before = "" if before_s is None else f"{before_s:.4f}"
         yield f"{kind.value},{session},{seq},{row_id},{acked},{before},{table}\n"
-    for row_id in index.ids if index else ():
-        yield f"{LossKind.INDEX_MISMATCH.value},,,{row_id},,,\n"
+    if index := after.index:
+        for row_id in index.ids:
+            yield f"{LossKind.INDEX_MISMATCH.value},,,{row_id},,,{index.table}\n"
+    if conditions := after.conditions:
+        for broken in conditions.broken:
+            yield f"{LossKind.INCONSISTENT.value},{broken.session},,,,,\n"
+    if again := after.again:
+        for row in again.first:
+            named = f"{row.session},{row.seq},{row.row_id}"
+            yield f"{LossKind.UNSTABLE.value},{named},,,{row.table}\n"
 
 
 def _utc(wall_us: int) -> str:

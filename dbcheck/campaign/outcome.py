@@ -265,12 +265,11 @@ def _losses(outcome: Outcome) -> dict[str, int] | None:
 
 
 def _beside_rows(after: AfterRecord) -> dict[str, int]:
-    """Return the losses that no row shows: of an index, of conditions."""
-    index, conditions = after.index, after.conditions
-    return {
-        **(index.counts if index else {}),
-        **(conditions.counts if conditions else {}),
-    }
+    """Return the losses that no row of the first reading shows."""
+    found: dict[str, int] = {}
+    for each in (after.index, after.conditions, after.again):
+        found |= each.counts if each else {}
+    return found
 
 
 def _image(outcome: Outcome) -> str:

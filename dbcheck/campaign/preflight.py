@@ -12,12 +12,14 @@ from datetime import UTC, datetime
 import dbcheck
 from dbcheck import clientkey, interrupt, stored
 from dbcheck.campaign import observable
+from dbcheck.campaign.again import require_restarter
 from dbcheck.campaign.aging import age
 from dbcheck.campaign.checking import require_sound
 from dbcheck.campaign.host import HostCanaries, end_canaries, inspect_host
 from dbcheck.campaign.independence import require_independent, require_other_host
 from dbcheck.campaign.known import NOTHING_KNOWN, Known
 from dbcheck.campaign.rig import Rig
+from dbcheck.campaign.waiting import settled_facts
 from dbcheck.clock import now_us
 from dbcheck.core.chores import problem
 from dbcheck.core.control import ControlFacts
@@ -44,8 +46,6 @@ from dbcheck.ports.witness import WitnessHostFacts, WitnessLog
 from dbcheck.runs import RunFolder, new_run_id
 
 WARM_ROWS = 4
-YOUNG_MAX_S = 10.0  # far more than a server's clock needs to distinguish two starts
-_MOMENT_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +87,7 @@ def preflight(
     known: what earlier runs showed; raise TargetChanged if that is not there now.
     """
     interrupt.require_none()
+    require_restarter(rig)
     engine = rig.site.writer.engine
     rig.listener.phase("preflight", f"{engine.target} and {rig.witness.url}")
     witness = _require_fit(rig, workload, known, control=control)
@@ -243,35 +244,10 @@ def _nodes(
 
 def _server(engine: Engine, listener: Listener) -> ServerFacts:
     """Return the facts of the server, and name what it hides."""
-    facts = _facts(engine, listener)
+    facts = settled_facts(engine, listener)
     for name, why in facts.unreadable.items():
         listener.phase("preflight", f"{name} cannot be read: {why}")
     return facts
-
-
-def _facts(engine: Engine, listener: Listener) -> ServerFacts:
-    """Read the server's facts once any later start can be distinguished from its own.
-
-    A server that reports its start to the second must be older than that first.  Raise
-    EngineError if that would take long: then its clock was set back since it started.
-    """
-    while True:
-        interrupt.require_none()
-        facts = engine.facts()
-        wait_s = facts.start_ambiguous_us / 1e6
-        if wait_s <= 0:
-            return facts
-        if wait_s > YOUNG_MAX_S:
-            raise EngineError(
-                f"the server reports a start time {wait_s:.0f} s in the future:"
-                " its clock was set back",
-                hint="Restart the server now that its clock is right; if each boot"
-                " begins with a wrong one, set the hardware clock: hwclock --systohc.",
-            )
-        if wait_s > _MOMENT_S:
-            waiting = f"waiting {wait_s:.0f} s: the server has only just started"
-            listener.phase("preflight", waiting)
-        time.sleep(wait_s)
 
 
 def _epoch(rig: Rig, seed: int, *, control: bool) -> int:

@@ -8,40 +8,34 @@ bring them back.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from itertools import groupby
 
 from dbcheck.campaign import leftover, observable
 from dbcheck.campaign.checking import check_after, conditions_after
 from dbcheck.campaign.reading_log import ReadingLog
 from dbcheck.campaign.rig import Rig
+from dbcheck.campaign.survivors import Survivors
 from dbcheck.campaign.vetted import log_of_run
 from dbcheck.campaign.waiting import await_facts
 from dbcheck.core.conditions import ConditionCheck
-from dbcheck.core.earlier import EpochTotals
-from dbcheck.core.history import Row
 from dbcheck.core.indexloss import IndexLoss
 from dbcheck.core.leftover import LeftOver, Name
 from dbcheck.core.plans.registry import tables_of
 from dbcheck.core.records import AfterRecord, Manifest, NodeAfter, StoredRows
 from dbcheck.core.server import ServerFacts
 from dbcheck.core.site import lineage
-from dbcheck.core.survivors import Records, RowBatch
-from dbcheck.core.table import TableFacts, TableSpec
+from dbcheck.core.table import TableFacts
 from dbcheck.core.tablecheck import CheckOutcome, TableCheck
 from dbcheck.errors import (
     ConnectionLost,
     EngineError,
-    IndexDamaged,
     NotBack,
     OtherServer,
     TableLost,
     TableRefused,
 )
 from dbcheck.judge.settings import hiding
-from dbcheck.ports.engine import Engine
 from dbcheck.ports.site import Site
 from dbcheck.runs import RunFolder
 
@@ -51,13 +45,6 @@ _MAY_BE_SOUND = (
     " free space, memory and the limit of open files, then run dbcheck reconcile"
 )
 _ITSELF = "connect to the server itself, then run dbcheck reconcile"
-DIFFERENT_MAX = 1000  # rows kept whole; all are counted and listed
-DIFFERENT_BYTES_MAX = 256 << 20  # of their payloads; those of a sound server have half
-
-# Rows that may be there: so many times those that were there and those that were sent,
-# and so many more.  Beyond that, something sends rows that no table holds.
-_TIMES, _MORE = 4, 10_000_000
-_SENT_UNKNOWN = 1_000_000_000  # where the client's record of the load is lost
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +132,7 @@ class Reading:
         try:
             if first:  # a crash since then would empty the canary's table as well
                 self._ask(facts)
-            survivors = _Survivors(self._rig, self._run, self._manifest, facts)
+            survivors = Survivors(self._rig, self._run, self._manifest, facts)
             self._read_rows(survivors, facts)
             self.index = survivors.index
             # After the rows: what replaced a table before they were read is seen.
@@ -178,7 +165,7 @@ class Reading:
             self.failure = f"{error}: {cause.damage}"
         return None
 
-    def _read_rows(self, survivors: _Survivors, facts: ServerFacts) -> None:
+    def _read_rows(self, survivors: Survivors, facts: ServerFacts) -> None:
         """Store the rows; then decide what is prepared, and look at that once more."""
         table, engine = self._plan.prepares_in, self._rig.site.reader.engine
         left: list[Name] = []
@@ -255,124 +242,3 @@ def nothing_read(run: RunFolder, manifest: Manifest) -> dict[str, StoredRows]:
         table.name: run.write_survivors(table.name, ())
         for table in tables_of(manifest.workload)
     }
-
-
-def bounded(
-    engine: Engine, tables: Sequence[TableSpec], facts: ServerFacts, rows: int
-) -> Iterator[tuple[TableSpec, RowBatch]]:
-    """Yield what Engine.survivors() does; raise EngineError if it sends far more.
-
-    rows: how many the tables should hold together, at most.
-    """
-    most, read = _TIMES * rows + _MORE, 0
-    for table, batch in engine.survivors(tables, server=facts):
-        read += len(batch)
-        if read > most:
-            raise EngineError(
-                f"{engine.target} sends more than {most:,} rows, far more than"
-                " were written",
-                hint="Check what answers at that address, and what else writes"
-                " to the tables; then run dbcheck reconcile.",
-            )
-        yield table, batch
-
-
-class _Survivors:
-    """The rows of the tables, inspected.
-
-    facts: the server whose rows they must be.
-    index: why a table's index disagrees with it, known once all were read.
-    sides_lost: see AfterRecord.
-    """
-
-    def __init__(
-        self, rig: Rig, run: RunFolder, manifest: Manifest, facts: ServerFacts
-    ) -> None:
-        self._rig, self._run, self._manifest = rig, run, manifest
-        self._facts = facts
-        self._plan = manifest.plan()
-        self.index: IndexLoss | None = None
-        self.sides_lost: dict[str, str] = {}
-        tables = (*self._plan.tables, *self._plan.sides)
-        self._totals = {table: EpochTotals() for table in tables}
-
-    def facts_of(self, table: TableSpec) -> TableFacts:
-        """Return what was stored of *table*, as Engine.prepare() would count it."""
-        left = self._totals[table]
-        weights = left.weights if table.has_key else {}
-        return TableFacts(dict(left.rows), left.row_id_max, weights)
-
-    def store(self) -> dict[str, StoredRows]:
-        """Store every row without its payload, and whole those that are different."""
-        stored: dict[str, StoredRows] = {}
-        batches = self._batches(self._plan.tables)
-        for table, own in groupby(batches, key=lambda found: found[0]):
-            stored[table.name] = self._written(table, (batch for _, batch in own))
-        for table in self._plan.tables:
-            if table.name not in stored:  # it has no row, and so no batch
-                stored[table.name] = self._written(table, ())
-        return stored
-
-    def store_sides(self) -> dict[str, StoredRows]:
-        """Store the rows of the side tables that are there and can be opened."""
-        engine = self._rig.site.reader.engine
-        stored: dict[str, StoredRows] = {}
-        for table in observable.present(engine, self._plan.sides, self._facts):
-            batches = (batch for _, batch in self._batches((table,)))
-            try:
-                stored[table.name] = self._written(table, batches)
-            except TableLost as error:
-                self._rig.site.failure()  # raises if it was the drive that went
-                self.sides_lost[table.name] = str(error)
-        return stored
-
-    def _written(self, table: TableSpec, batches: Iterable[RowBatch]) -> StoredRows:
-        return self._run.write_survivors(table.name, self._inspected(table, batches))
-
-    def again(self, table: TableSpec) -> Iterator[Records]:
-        """Yield the rows of this run that are in *table* by now, and count all anew."""
-        inspector, totals = self._plan.inspector(table), EpochTotals()
-        self._totals[table] = totals
-        for _, batch in self._batches((table,)):
-            records, _ = inspector.inspect(batch)
-            totals.add(records)
-            yield records[records["epoch"] == self._manifest.epoch]
-
-    def _batches(
-        self, tables: Sequence[TableSpec]
-    ) -> Iterator[tuple[TableSpec, RowBatch]]:
-        engine = self._rig.site.reader.engine
-        try:
-            yield from bounded(engine, tables, self._facts, self._most())
-        except IndexDamaged as error:  # after the last row
-            self._rig.site.failure()  # raises if it was the drive that went meanwhile
-            self.index = IndexLoss(str(error), error.rows, error.ids)
-
-    def _inspected(
-        self, table: TableSpec, batches: Iterable[RowBatch]
-    ) -> Iterator[Records]:
-        inspector, totals = self._plan.inspector(table), self._totals[table]
-        different: list[Row] = []
-        kept = 0
-        for batch in batches:
-            records, wrong = inspector.inspect(batch)
-            for at in wrong[: DIFFERENT_MAX - len(different)].tolist():
-                kept += int(batch.sizes[at])
-                row = batch.row(at)
-                if kept > DIFFERENT_BYTES_MAX:
-                    row = row._replace(payload=b"")
-                different.append(row)
-            totals.add(records)
-            yield records
-        self._run.write_different(table.name, map(_line, different))
-
-    def _most(self) -> int:
-        """Return how many rows there should be, at most."""
-        load, tables = self._run.load(), self._manifest.tables.values()
-        sent = sum(load.sent.values()) if load else _SENT_UNKNOWN
-        before = sum(sum(table.rows_by_epoch.values()) for table in tables)
-        return before + len(tables) * sent
-
-
-def _line(row: Row) -> str:
-    return json.dumps({**row._asdict(), "payload": row.payload.hex()}) + "\n"

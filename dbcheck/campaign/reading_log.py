@@ -16,8 +16,15 @@ from dataclasses import dataclass
 
 from dbcheck import interrupt
 from dbcheck.campaign import observable
+from dbcheck.core import endpatterns
 from dbcheck.core.server import ServerFacts
-from dbcheck.core.startlog import crash_of, damage, damage_that_ended, since_start
+from dbcheck.core.startlog import (
+    before_starts,
+    crash_of,
+    damage,
+    damage_that_ended,
+    since_start,
+)
 from dbcheck.core.table import TableSpec
 from dbcheck.core.target import HostBefore, LogMarks
 from dbcheck.errors import ConnectionLost, EngineError, HostError
@@ -86,6 +93,16 @@ class ReadingLog:
         """
         names = observable.names_in_log(self._node.engine, tables)
         return "; ".join(damage(self._since_start(), names)) if names else ""
+
+    def shows_an_orderly_end(self) -> bool | None:
+        """Say whether the server shut down in an orderly way since, and then started.
+
+        None if there is no log to ask.
+        """
+        text = self._logged()
+        if not text:
+            return None
+        return endpatterns.ORDERLY.search(before_starts(text)) is not None
 
     def _since_start(self) -> str:
         """Return what the server logged since its last start, "" if that is unknown."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
+from dbcheck.campaign.again import UNFINISHED, read_again
 from dbcheck.campaign.reading import Reading, nothing_read, other_lineage
 from dbcheck.campaign.rig import Rig
 from dbcheck.campaign.vetted import ask_nodes
@@ -75,7 +76,23 @@ def read_survivors(
         missing=missing,
         answered_us=answered_us,
     )
-    return _stored(run, _after_a_failure(after, failed) if failed else after)
+    after = _after_a_failure(after, failed) if failed else after
+    return _read_twice(rig, run, manifest, _stored(run, after), other)
+
+
+def _read_twice(
+    rig: Rig, run: RunFolder, manifest: Manifest, after: AfterRecord, other: str
+) -> AfterRecord:
+    """Return *after*, which is stored, with a second reading if one is asked for.
+
+    A control's rows prove nothing, and another server's are not read again.
+    """
+    facts = after.facts
+    if not rig.twice or manifest.control or other or facts is None or after.failure:
+        return after
+    _stored(run, replace(after, again=UNFINISHED))
+    again = read_again(rig, run, manifest, after, facts)
+    return _stored(run, replace(after, again=again))
 
 
 def _clock_of(manifest: Manifest) -> int | None:

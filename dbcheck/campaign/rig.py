@@ -38,6 +38,7 @@ class Rig:
               witness on the target's own host.
     used_epochs: of all cycles that the server ever saw, where each is known and the
               seed may decide the next; None else.
+    twice:    the server is restarted once its rows were read, and they are read again.
     before_load: called in each cycle once its preflight has passed.
     """
 
@@ -49,4 +50,5 @@ class Rig:
     limits: Limits = Limits()
     lab: Json = field(default_factory=dict)
     used_epochs: set[int] | None = None
+    twice: bool = False
     before_load: Callable[[], None] = lambda: None

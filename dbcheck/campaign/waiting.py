@@ -1,4 +1,4 @@
-"""Waits until the server takes queries."""
+"""Waits until the server takes queries, and until its start can be told from others."""
 
 from __future__ import annotations
 
@@ -7,10 +7,14 @@ import time
 from dbcheck import interrupt
 from dbcheck.campaign.rig import Rig
 from dbcheck.core.server import ServerFacts
-from dbcheck.errors import ConnectionLost, NotBack
+from dbcheck.errors import ConnectionLost, EngineError, NotBack
+from dbcheck.ports.engine import Engine
+from dbcheck.ports.listener import Listener
 
 POLL_S = 0.2
 PATIENCE_S = 5.0
+YOUNG_MAX_S = 10.0  # far more than a server's clock needs to distinguish two starts
+_MOMENT_S = 1.0
 RECONCILE = "Once it is back, before anything writes to it: dbcheck reconcile"
 
 
@@ -57,3 +61,28 @@ def await_facts(rig: Rig) -> tuple[ServerFacts | None, str]:
             if time.monotonic() >= ends_s:
                 raise NotBack(str(error), hint=RECONCILE) from error
         time.sleep(POLL_S)
+
+
+def settled_facts(engine: Engine, listener: Listener) -> ServerFacts:
+    """Read the server's facts once any later start can be distinguished from its own.
+
+    A server that reports its start to the second must be older than that first.  Raise
+    EngineError if that would take long: then its clock was set back since it started.
+    """
+    while True:
+        interrupt.require_none()
+        facts = engine.facts()
+        wait_s = facts.start_ambiguous_us / 1e6
+        if wait_s <= 0:
+            return facts
+        if wait_s > YOUNG_MAX_S:
+            raise EngineError(
+                f"the server reports a start time {wait_s:.0f} s in the future:"
+                " its clock was set back",
+                hint="Restart the server now that its clock is right; if each boot"
+                " begins with a wrong one, set the hardware clock: hwclock --systohc.",
+            )
+        if wait_s > _MOMENT_S:
+            waiting = f"{wait_s:.0f} s: the server has only just started"
+            listener.phase("waiting", waiting)
+        time.sleep(wait_s)

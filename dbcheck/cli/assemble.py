@@ -17,11 +17,13 @@ from dbcheck.hosts.host import TargetHost, open_host
 from dbcheck.inventory.entry import Entry
 from dbcheck.ports.engine import Engine
 from dbcheck.ports.power import PowerSwitch
+from dbcheck.ports.restart import Restarter
 from dbcheck.ports.site import Node
 from dbcheck.ports.witness import Witness
 from dbcheck.power import consent
 from dbcheck.power.kinds.lab import LabPlan
 from dbcheck.power.reached import recall
+from dbcheck.power.restart import RestartProgram
 from dbcheck.remote.address import SshOptions
 from dbcheck.report.progress import PlainProgress
 from dbcheck.secret import Secret, variable
@@ -94,6 +96,17 @@ def entry_host(entry: Entry) -> TargetHost | None:
     return power_host(entry)
 
 
+def restarter(entry: Entry) -> Restarter | None:
+    """Return who restarts the server of *entry* in an orderly way, None if nobody."""
+    if entry.restart:
+        return RestartProgram(entry.restart, entry.return_s)
+    if isinstance(entry.power, LabPlan):
+        from dbcheck.cli import lab_rig
+
+        return lab_rig.restarter_of(entry.power.name)
+    return None
+
+
 def entry_rig(
     entry: Entry,
     witness: Witness,
@@ -114,6 +127,7 @@ def entry_rig(
         restore_command=entry.restore_command,
         reached=recall(entry.wiring),
         class_assumed=entry.power.class_assumed,
+        restarter=restarter(entry),
     )
     rig = Rig(
         site=SingleServer(node),
@@ -124,6 +138,7 @@ def entry_rig(
         limits=Limits(
             silence_s=entry.silence_s, return_s=entry.return_s, window_acks=window.acks
         ),
+        twice=entry.twice,
         before_load=partial(consent.remember, entry.wiring),
     )
     if isinstance(entry.power, LabPlan):

@@ -12,7 +12,7 @@ import dbcheck
 from dbcheck import workload
 from dbcheck.campaign.folder import CampaignFolder, Plan
 from dbcheck.cli import campaign_run, options, output
-from dbcheck.cli.entry_options import InventoryOptions
+from dbcheck.cli.entry_options import InventoryOptions, TwiceOptions
 from dbcheck.cli.groups import Verb, grouped, option
 from dbcheck.cli.options import ConsentOptions, drawn
 from dbcheck.core.statistics import PPM, cuts_needed
@@ -58,6 +58,7 @@ WORKLOAD = "mixed"  # unless the inventory names another
 def command(
     names: tuple[str, ...],
     lookup: InventoryOptions,
+    second: TwiceOptions,
     consent: ConsentOptions,
     cuts: int | None,
     until: float | None,
@@ -101,7 +102,12 @@ def command(
         folders = [
             CampaignFolder.create(
                 root if len(entries) == 1 else root / entry.name,
-                _plan(entry, base, goal, keep_going=keep_going, control=control),
+                _plan(
+                    *(entry, base, goal),
+                    keep_going=keep_going,
+                    control=control,
+                    twice=second.twice or entry.twice,
+                ),
             )
             for entry in entries
         ]
@@ -172,6 +178,7 @@ def _plan(
     *,
     keep_going: bool,
     control: bool,
+    twice: bool,
 ) -> Plan:
     cuts, bound_ppm = goal
     return Plan(
@@ -189,4 +196,5 @@ def _plan(
         keep_going=keep_going,
         control=control,
         inventory=entry.inventory,
+        twice=twice,
     )

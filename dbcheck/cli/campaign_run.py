@@ -103,6 +103,7 @@ def _run(entry: Entry, folder: CampaignFolder, view: PlainProgress) -> None:
     limits = WindowLimits()
     with assemble.opened_witness(entry, limits) as witness:
         rig = assemble.entry_rig(entry, witness, view, folder.runs, limits)
+        rig = replace(rig, twice=folder.plan().twice)
         view.line("campaign", f"{folder.path}, seed {folder.plan().seed}")
         run_campaign(rig, folder)
 

@@ -7,6 +7,7 @@ imported where it is used.
 from __future__ import annotations
 
 import abc
+import shlex
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar
@@ -253,6 +254,56 @@ class WaitOptions(EntryOptions):
     def applied(self, entry: Entry) -> Entry:
         """Return *entry* with this time, if it is given."""
         return replace(entry, return_s=self.wait) if self.given else entry
+
+
+@dataclass(frozen=True)
+class TwiceOptions(Group):
+    """Whether the rows are read a second time."""
+
+    section = "Target"
+
+    twice: Annotated[
+        bool,
+        Flag(
+            "--twice",
+            is_flag=True,
+            help="Restart the server in an orderly way once its rows were read, and "
+            "read them again: both readings must agree.",
+        ),
+    ] = False
+
+
+@dataclass(frozen=True)
+class RestartOptions(TwiceOptions, EntryOptions):
+    """The second reading, and who restarts the server for it."""
+
+    restart_command: Annotated[
+        str,
+        Flag(
+            "--restart-command",
+            metavar="CMD",
+            help="--twice: stops the server in an orderly way and starts it again, and "
+            "exits with 0. It is started without a shell. A lab needs none.",
+        ),
+    ] = ""
+
+    def require_beside(self, name: str) -> None:
+        """Accept each flag: what is given wins over the inventory."""
+
+    def applied(self, entry: Entry) -> Entry:
+        """Return *entry* with what is given; raise UsageError if it is no command."""
+        try:
+            command = tuple(shlex.split(self.restart_command))
+        except ValueError as error:
+            raise UsageError(
+                f"--restart-command cannot be read: {error}",
+                hint="Quote it as a shell would need it.",
+            ) from None
+        return replace(
+            entry,
+            twice=self.twice or entry.twice,
+            restart=command or entry.restart,
+        )
 
 
 Named = NamedByArgument | NamedByFlag

@@ -94,7 +94,9 @@ class Group:
         found = []
         for name in names:
             if name in self.given:
-                found += [self.flags()[name].name, str(getattr(self, name))]
+                value = getattr(self, name)
+                found.append(self.flags()[name].name)
+                found += [] if value is True else [str(value)]
         return found
 
 

@@ -16,6 +16,7 @@ from dbcheck import children
 from dbcheck import workload as workloads
 from dbcheck.campaign.outcome import Outcome
 from dbcheck.cli import options, output
+from dbcheck.cli.entry_options import TwiceOptions
 from dbcheck.cli.groups import VerbGroup, grouped, option
 from dbcheck.cli.lab_cycles import described, lab_cycles, lab_workload, until_shown
 from dbcheck.cli.lab_fetch import fetch
@@ -86,6 +87,7 @@ def run(
     server: ServerOptions,
     storage: StorageOptions,
     load: WorkloadOptions,
+    second: TwiceOptions,
     cycles: int | None,
     until: float | None,
     control: bool,
@@ -111,6 +113,7 @@ def run(
             *(lab, workload, seed, count, view, runs),
             control=control,
             keep_image=keep_image,
+            twice=second.twice,
         )
         for outcome in each if needed is None else until_shown(each, needed):
             outcomes.append(outcome)

@@ -41,12 +41,14 @@ def lab_cycles(
     *,
     control: bool = False,
     keep_image: bool = False,
+    twice: bool = False,
 ) -> Generator[Outcome, None, None]:
     """Yield the outcome of each of *cycles* cycles in one lab; cycle n has seed + n.
 
     With *control*, those of the controls come first; one that fails ends it all.
     keep_image: of each that does not pass, the drive as the cut left it stays in its
     run folder; raise UsageError if there is no room for that.
+    twice: see Rig.
     Ends early after a server that did not come back.
     """
     if keep_image:
@@ -59,7 +61,7 @@ def lab_cycles(
         # No other command uses this lab's server, so all its epochs are known here.
         switch = lab.switch()
         rig = lab_rig(lab, progress, runs, limits, switch)
-        rig = replace(rig, used_epochs=set())
+        rig = replace(rig, used_epochs=set(), twice=twice)
         with contextlib.closing(rig.witness):
             controls = list(run_controls(rig, workload, seed)) if control else []
             yield from controls

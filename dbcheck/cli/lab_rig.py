@@ -10,7 +10,9 @@ from dbcheck.engines.registry import open_engine
 from dbcheck.errors import UsageError
 from dbcheck.hosts.host import TargetHost, open_host
 from dbcheck.lab.lab import Lab
+from dbcheck.lab.switch import LabRestarter
 from dbcheck.ports.power import PowerSwitch
+from dbcheck.ports.restart import Restarter
 from dbcheck.ports.site import Node
 from dbcheck.report.progress import PlainProgress
 from dbcheck.site.single import SingleServer
@@ -26,6 +28,11 @@ def host_of(name: str) -> TargetHost:
 
 def _host(lab: Lab) -> TargetHost:
     return open_host(lab.host_url, lab.ssh)
+
+
+def restarter_of(name: str) -> Restarter:
+    """Return who restarts the server of the lab *name*; nothing is asked yet."""
+    return LabRestarter(name)
 
 
 def joined(rig: Rig, name: str) -> Rig:
@@ -60,6 +67,7 @@ def lab_rig(
         power=power or lab.switch(),
         host=_host(lab),
         log_path=lab.log_path,
+        restarter=LabRestarter(lab.name),
     )
     return Rig(
         site=SingleServer(node),

@@ -15,6 +15,7 @@ from dbcheck.cli.entries import chosen
 from dbcheck.cli.entry_options import (
     HostOptions,
     NamedByArgument,
+    RestartOptions,
     TargetOptions,
     WaitOptions,
     WitnessOptions,
@@ -136,7 +137,7 @@ def command(
                     yes=consent.yes,
                     i_know=consent.i_know,
                 )
-                again = reconcile_flags(named, target, host, witness)
+                again = reconcile_flags(named, target, host, witness, RestartOptions())
                 password = entry.password
                 on_target(measured, rig, load, seed, count, view, password, again)
     except KeyboardInterrupt:

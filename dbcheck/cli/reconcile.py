@@ -12,6 +12,7 @@ from dbcheck.cli import options, output
 from dbcheck.cli.entry_options import (
     HostOptions,
     NamedByFlag,
+    RestartOptions,
     TargetOptions,
     WaitOptions,
     WitnessOptions,
@@ -41,6 +42,7 @@ def command(
     host: HostOptions,
     witness: WitnessOptions,
     wait: WaitOptions,
+    restart: RestartOptions,
     run_id: str | None,
     offline: bool,
     runs: Path,
@@ -79,7 +81,7 @@ def command(
     from dbcheck.cli.entries import chosen
     from dbcheck.cli.reconcile_server import reconciled
 
-    entry = chosen(named, target, host, witness, wait)
+    entry = chosen(named, target, host, witness, wait, restart)
     new_key, live = witness.accept_new_host_key, not as_json
     outcome = reconciled(entry, run, run_id or "", runs, new_key=new_key, live=live)
     output.end_with(outcome, as_json=as_json)

@@ -35,6 +35,7 @@ def reconciled(
     host key of a witness.  live: show progress as a table.
     """
     folder = RunFolder.open(run) if run is not None else None
+    restarter = assemble.restarter(entry)
     # Nothing is cut here, whatever switch the inventory names.
     entry = _completed(replace(entry, power=ManualPlan()), folder)
     window = WindowLimits()
@@ -45,6 +46,8 @@ def reconciled(
         folder = folder or _recalled(witness, run_id, runs)
         manifest = folder.manifest()
         rig = assemble.entry_rig(entry, witness, view, runs, window)
+        writer = replace(rig.site.writer, restarter=restarter)
+        rig = replace(rig, site=rig.site.with_writer(writer))
         recorded = manifest.writer.target
         if recorded != rig.site.writer.engine.target:
             view.phase("preflight", _OTHER_TARGET.format(recorded))

@@ -10,7 +10,13 @@ from dbcheck.campaign.known import Known
 from dbcheck.campaign.outcome import Outcome
 from dbcheck.campaign.preflight import preflight
 from dbcheck.campaign.rig import Rig
-from dbcheck.cli.entry_options import HostOptions, Named, TargetOptions, WitnessOptions
+from dbcheck.cli.entry_options import (
+    HostOptions,
+    Named,
+    RestartOptions,
+    TargetOptions,
+    WitnessOptions,
+)
 from dbcheck.core.control import ControlFacts
 from dbcheck.core.gone import Gone
 from dbcheck.core.records import LoadRecord
@@ -33,7 +39,11 @@ MAYBE_CUT = (
 
 
 def reconcile_flags(
-    named: Named, target: TargetOptions, host: HostOptions, witness: WitnessOptions
+    named: Named,
+    target: TargetOptions,
+    host: HostOptions,
+    witness: WitnessOptions,
+    restart: RestartOptions,
 ) -> list[str]:
     """Return the flags that dbcheck reconcile needs to log in and to read as much.
 
@@ -46,6 +56,7 @@ def reconcile_flags(
         *target.arguments("password_command"),
         *witness.arguments("identity", "known_hosts"),
         *host.arguments("target_host", "server_log"),
+        *restart.arguments("twice", "restart_command"),
     ]
 
 

@@ -19,6 +19,7 @@ from dbcheck.cli.entries import chosen
 from dbcheck.cli.entry_options import (
     HostOptions,
     NamedByArgument,
+    RestartOptions,
     TargetOptions,
     WaitOptions,
     WitnessOptions,
@@ -60,6 +61,7 @@ def command(
     consent: ConsentOptions,
     load: LoadOptions,
     wait: WaitOptions,
+    restart: RestartOptions,
     control: bool,
     runs: Path,
     as_json: bool,
@@ -75,7 +77,7 @@ def command(
     acknowledged rows are missing. Ctrl-C is safe at any moment: what the witness
     holds can be judged later with dbcheck reconcile.
     """
-    entry = chosen(named, target, host, witness, power, load, wait)
+    entry = chosen(named, target, host, witness, power, load, wait, restart)
     if not entry.target:
         raise UsageError(
             "neither a NAME nor --target is given",
@@ -86,7 +88,7 @@ def command(
     workload = load.paced(workload.with_sessions(entry.sessions))
     seed = drawn(load.seed)
     new_key = witness.accept_new_host_key
-    again = reconcile_flags(named, target, host, witness)
+    again = reconcile_flags(named, target, host, witness, restart)
     with (
         progress(output.progress_console(), live=not as_json) as view,
         assemble.opened_witness(entry, load.limits, new_key) as log,

@@ -15,11 +15,13 @@ class IndexLoss:
     rows:   on how many rows, at least.
     ids:    of the rows that the index does not find, in their order, as far as they
             were checked.
+    table:  its name, "" if the server's own check found it.
     """
 
     reason: str
     rows: int
     ids: tuple[int, ...] = ()
+    table: str = ""
 
     def __post_init__(self) -> None:
         """Refuse what no reading can have found."""

@@ -40,6 +40,7 @@ class LossKind(enum.Enum):
     INCONSISTENT = (
         "inconsistent"  # a condition among the rows does not hold, by the server's sums
     )
+    UNSTABLE = "unstable"  # otherwise after a clean restart than before it
     INDEX_MISMATCH = "index-mismatch"  # present, and its index does not find it
     UNRECOVERABLE = "unrecoverable"  # the server, or a table of it, did not come back
 

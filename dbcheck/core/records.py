@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from dbcheck.core.again import SecondReading
 from dbcheck.core.apart import Apart
 from dbcheck.core.conditions import ConditionCheck
 from dbcheck.core.control import ControlFacts
@@ -288,6 +289,8 @@ class AfterRecord:
     sides_lost: side table that the server names and cannot open -> its error.
     conditions: which of the plan's do not hold, None if it has none or the rows could
             not be read.
+    again:  the second reading after a clean restart, None if none was asked for, or
+            if there was no first one.
     """
 
     nodes: Mapping[str, NodeAfter]
@@ -306,6 +309,7 @@ class AfterRecord:
     left_over: tuple[LeftOver, ...] = ()
     sides_lost: Mapping[str, str] = field(default_factory=dict)
     conditions: ConditionCheck | None = None
+    again: SecondReading | None = None
 
     def __post_init__(self) -> None:
         """Refuse a record that lacks the node that was read."""

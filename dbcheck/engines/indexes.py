@@ -8,10 +8,17 @@ _SHOWN = 3
 
 
 def require_agreement(
-    index: str, counted: int, read: int, lost: tuple[int, ...], *, same: bool
+    table: str,
+    index: str,
+    counted: int,
+    read: int,
+    lost: tuple[int, ...],
+    *,
+    same: bool,
 ) -> None:
     """Raise IndexDamaged if the index has other rows than the table.
 
+    table:   its name.
     index:   how messages name it and its table.
     counted: how many rows it has.  read: how many the table has.
     lost:    ids of the rows that it does not find, as far as they were looked up.
@@ -20,6 +27,7 @@ def require_agreement(
     if counted != read:
         raise IndexDamaged(
             f"{index} has {counted:,} rows where the table has {read:,}",
+            table,
             max(abs(counted - read), len(lost)),
             lost,
         )
@@ -28,8 +36,9 @@ def require_agreement(
         raise IndexDamaged(
             f"{index} does not find {len(lost):,} rows that the table has, among them"
             f" the ids {shown}",
+            table,
             len(lost),
             lost,
         )
     if not same:
-        raise IndexDamaged(f"{index} has other keys than the table", 1)
+        raise IndexDamaged(f"{index} has other keys than the table", table, 1)

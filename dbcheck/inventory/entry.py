@@ -20,7 +20,7 @@ from dbcheck.power.kinds.plan import PowerPlan
 from dbcheck.power.wiring import Wiring
 from dbcheck.remote.way import LOCAL
 from dbcheck.secret import Secret
-from dbcheck.validated import one_of
+from dbcheck.validated import Command, one_of
 
 _CONNECTIONS = ("ssh", "paramiko", "paramiko_ssh", "smart", "local")
 _ASK_HOST = f"{PREFIX}ask_host"
@@ -44,6 +44,9 @@ class Entry:
     host, host_identity: the target's host as "ssh://[user@]host[:port]" or "local:",
                and the private key for it; "" if the host is not to be asked, or if
                SSH's own configuration names the key.
+    restart:   the program that restarts the server in an orderly way, with its
+               arguments; () if none is named.
+    twice:     the rows are read again after such a restart.
     price:     of the target's hardware, in a currency of the user's.
     sessions:  None: the workload's.
     silence_s, return_s: see campaign.rig.Limits.
@@ -61,6 +64,8 @@ class Entry:
     server_log: str = ""
     power: PowerPlan = ManualPlan()
     expected: Expected = Expected()
+    restart: Command = ()
+    twice: bool = False
     price: Annotated[float, Meta(ge=0, le=1e12)] | None = None
     workload: str = ""  # the command's own
     sessions: Annotated[int, Meta(ge=1, le=limits.SESSIONS_MAX)] | None = None

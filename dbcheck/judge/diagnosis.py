@@ -22,6 +22,7 @@ _WRONG = (
     LossKind.TORN,
     LossKind.RESURRECTED,
     LossKind.INCONSISTENT,
+    LossKind.UNSTABLE,
     LossKind.INDEX_MISMATCH,
 )
 

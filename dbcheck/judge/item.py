@@ -31,6 +31,7 @@ class ItemId(enum.Enum):
     SAME_TABLE = "same table"
     CONDITIONS = "consistency conditions"
     TABLE_CHECK = "check of the tables"
+    SECOND_READING = "second reading"
     PREPARED = "prepared transactions"
     DROPPED_TABLES = "dropped tables"
     LOG_COMPLAINTS = "log without damage"

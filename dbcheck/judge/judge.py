@@ -16,6 +16,7 @@ from dbcheck.judge.settings import made_durable, settings_of
 from dbcheck.judge.table import evidence
 from dbcheck.judge.verdict import (
     Judgement,
+    judge_again,
     judge_conditions,
     judge_index,
     judge_rows,
@@ -37,6 +38,7 @@ def judge(case: Case) -> Judgement:
         judgement = judge_control(judgement, case.found, strong)
     judgement = judge_index(judgement, case.found, case.after.index)
     judgement = judge_conditions(judgement, case.found, case.after.conditions)
+    judgement = judge_again(judgement, case.found, case.after.again)
     if judgement.control and judgement.verdict is Verdict.FAIL:
         return replace(judgement, control=ControlOutcome.FAILED)
     return judgement

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from dbcheck.judge import (
+    again,
     control,
     ended,
     host,
@@ -47,6 +48,7 @@ EVIDENCE: tuple[Callable[[Case], Item | None], ...] = (
     tablecheck.conditions,
     tablecheck.table_check,
     tablecheck.dropped_tables,
+    again.second_reading,
     serverlog.complaints,
     writecache.write_cache,
     timeoff.time_without_power,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from dbcheck.core.again import SecondReading
 from dbcheck.core.conditions import ConditionCheck
 from dbcheck.core.control import ControlOutcome
 from dbcheck.core.cutclass import CutClass
@@ -256,6 +257,23 @@ def judge_conditions(
     if check is None or not check.broken:
         return judgement
     return _with_loss(judgement, found, LossKind.INCONSISTENT, check.reason)
+
+
+def judge_again(
+    judgement: Judgement, found: Reconciliation | None, again: SecondReading | None
+) -> Judgement:
+    """Return FAIL if a second reading shows a loss, else *judgement*.
+
+    What was committed and read once must be there after a clean restart, too.
+    """
+    if again is None:
+        return judgement
+    if again.failure:
+        reason = f"after a clean restart: {again.failure}"
+        return _with_loss(judgement, found, LossKind.UNRECOVERABLE, reason)
+    if again.reason:
+        return _with_loss(judgement, found, LossKind.UNSTABLE, again.reason)
+    return judgement
 
 
 def _with_loss(

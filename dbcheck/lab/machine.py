@@ -25,6 +25,7 @@ SERVERS: dict[str, type[DatabaseServer]] = {
 }
 
 _RECOVERY_S = 180.0
+_SHUTDOWN_S = 120.0
 
 # Values under which a commit need not wait for a flush of the drive.
 _NO_FLUSH = {
@@ -101,15 +102,33 @@ class Machine:
         try:
             with self._storage.in_no_time():
                 self._storage.power_on(image)
-                if not self.server.begin(_RECOVERY_S):
-                    log.warning(
-                        "the server is still in recovery after %g s", _RECOVERY_S
-                    )
+                self._begin()
             self._storage.start_counting()
         except Unrecoverable as error:
-            log.warning("did not come back: %s", error)
-            self._failure = str(error)
+            self._note(error)
         self.power = PowerState.ON
+
+    def restart(self) -> None:
+        """Shut the server down in an orderly way and start it again.
+
+        failure() reports one that does not come back.  Raise LabError if the power is
+        off, or if the server had to be killed.
+        """
+        if self.power is PowerState.OFF or self._failure:
+            raise LabError("no server runs that could be restarted")
+        self.server.stop(_SHUTDOWN_S)
+        try:
+            self._begin()
+        except Unrecoverable as error:
+            self._note(error)
+
+    def _begin(self) -> None:
+        if not self.server.begin(_RECOVERY_S):
+            log.warning("the server is still in recovery after %g s", _RECOVERY_S)
+
+    def _note(self, error: Unrecoverable) -> None:
+        log.warning("did not come back: %s", error)
+        self._failure = str(error)
 
     def failure(self) -> str | None:
         """Return why the server is not there though the power is on, or None."""

@@ -1,4 +1,4 @@
-"""The power switch of a lab."""
+"""The power switch of a lab, and who restarts its server."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ T = TypeVar("T")
 _STATUS_TIMEOUT_S = 60.0
 _CUT_TIMEOUT_S = 60.0
 _RESTORE_TIMEOUT_S = 240.0
+_RESTART_TIMEOUT_S = 360.0
 
 
 class LabSwitch:
@@ -50,7 +51,7 @@ class LabSwitch:
         although this lab must send them: such a cut proves nothing.
         """
         asked_us = now_us()
-        result = self._ask(requests.Cut(), requests.CutResult, _CUT_TIMEOUT_S)
+        result = _ask(self.name, requests.Cut(), requests.CutResult, _CUT_TIMEOUT_S)
         report = result.report
         if report["wiring"]:
             raise PowerError(
@@ -66,7 +67,7 @@ class LabSwitch:
         """
         image, self.image = self.image, None
         request = requests.Restore("" if image is None else str(image.resolve()))
-        self._ask(request, NoneType, _RESTORE_TIMEOUT_S)
+        _ask(self.name, request, NoneType, _RESTORE_TIMEOUT_S)
 
     def failure(self) -> str | None:
         """Return why the filesystem or the server did not come back, or None.
@@ -82,12 +83,28 @@ class LabSwitch:
         return status.failure
 
     def _status(self) -> requests.PowerStatus:
-        return self._ask(requests.Status(), requests.PowerStatus, _STATUS_TIMEOUT_S)
+        return _ask(
+            self.name, requests.Status(), requests.PowerStatus, _STATUS_TIMEOUT_S
+        )
 
-    def _ask(self, request: requests.Request, kind: type[T], timeout_s: float) -> T:
-        try:
-            socket = state.record_of(self.name).control
-            return rpc.ask(socket, request, kind, timeout_s=timeout_s)
-        except LabError as error:
-            text = f"lab {self.name}: {error}"
-            raise PowerError(text, hint=error.hint) from None
+
+class LabRestarter:
+    """Restarts the server of a running lab (ports.restart.Restarter).
+
+    What does not come back is a result: LabSwitch.failure() has the reason.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def restart(self) -> None:
+        """Restart it; raise PowerError if the lab could not do its part."""
+        _ask(self._name, requests.Restart(), NoneType, _RESTART_TIMEOUT_S)
+
+
+def _ask(name: str, request: requests.Request, kind: type[T], timeout_s: float) -> T:
+    try:
+        socket = state.record_of(name).control
+        return rpc.ask(socket, request, kind, timeout_s=timeout_s)
+    except LabError as error:
+        raise PowerError(f"lab {name}: {error}", hint=error.hint) from None

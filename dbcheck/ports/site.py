@@ -16,6 +16,7 @@ from dbcheck.core.site import SiteKind
 from dbcheck.ports.engine import Engine
 from dbcheck.ports.host import TargetHost
 from dbcheck.ports.power import PowerSwitch
+from dbcheck.ports.restart import Restarter
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,7 @@ class Node:
     restore_command: see core.records.NodeBefore.
     reached:  how deep this switch was seen to go on the idle host, if it was.
     class_assumed: it was not declared what the human who cuts takes the power from.
+    restarter: who restarts the server in an orderly way, None if nobody can.
     """
 
     engine: Engine
@@ -37,6 +39,7 @@ class Node:
     restore_command: str = ""
     reached: Reached | None = None
     class_assumed: bool = False
+    restarter: Restarter | None = None
 
 
 class Site(Protocol):

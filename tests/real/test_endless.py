@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from dbcheck.campaign import reading
+from dbcheck.campaign import survivors as reader
 from dbcheck.core.history import Row
 from dbcheck.core.plans.insert import INSERT
 from dbcheck.core.survivors import RowBatch
@@ -277,7 +277,7 @@ def test_rows_of_mysql_that_drip(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_more_rows_than_there_can_be(
     before: int, sent: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reading, "_MORE", 10)
+    monkeypatch.setattr(reader, "_MORE", 10)
     most = 10 + 4 * (before + sent)
     batch = RowBatch.of([Row(1, 1, 1, 1, 0, b"x", 0)] * most)
     last = RowBatch.of([Row(1, 1, 1, 1, 0, b"x", 0)])
@@ -291,7 +291,7 @@ def test_more_rows_than_there_can_be(
     run = SimpleNamespace(load=lambda: SimpleNamespace(sent={1: sent}))
     manifest = replace(MANIFEST, tables={"ledger": TableFacts({1: before}, before)})
     parts: list[Any] = [SimpleNamespace(site=site_of(engine)), run, manifest, None]
-    batches = reading._Survivors(*parts)._batches((LEDGER,))
+    batches = reader.Survivors(*parts)._batches((LEDGER,))
     assert len(next(batches)[1]) == most
     said = f"{target} sends more than {most} rows"
     with pytest.raises(EngineError, match=re.escape(said)):

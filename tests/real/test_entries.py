@@ -17,6 +17,7 @@ from dbcheck.cli.entry_options import (
     HostUrl,
     NamedByArgument,
     NamedByFlag,
+    RestartOptions,
     TargetOptions,
     TargetUrl,
     WaitOptions,
@@ -211,10 +212,11 @@ def test_what_reconcile_needs_again_is_what_was_given() -> None:
     host = parsed(HostOptions, "--target-host ssh://h --server-log /l")
     keys = "--witness file:w --identity i --accept-new-host-key"
     witness = parsed(WitnessOptions, keys)
-    words = reconcile_flags(named, target, host, witness)
+    restart = parsed(RestartOptions, "--twice --restart-command 'c d'")
+    words = reconcile_flags(named, target, host, witness, restart)
     assert shlex.join(words) == (
         "--name db1 --inventory i.yml --password-command 'a b' --identity i "
-        "--target-host ssh://h --server-log /l"
+        "--target-host ssh://h --server-log /l --twice --restart-command 'c d'"
     )
     nothing = (NamedByArgument(), TargetOptions(), HostOptions(), WitnessOptions())
-    assert reconcile_flags(*nothing) == []
+    assert reconcile_flags(*nothing, RestartOptions()) == []

@@ -76,11 +76,13 @@ def test_what_up_prints_can_be_pasted(tmp_path: Path) -> None:
     assert Lab.find("pasted").password not in printed
     run, down = commands(printed)
     (tmp_path / "quick.toml").write_text(QUICK)
-    pasted = f"cd {tmp_path}\n{run.rstrip()} --workload quick.toml\n{down}"
+    words = "--workload quick.toml --twice"
+    pasted = f"cd {tmp_path}\n{run.rstrip()} {words}\n{down}"
     shell = ["sh", "-e", "-c", pasted]
     done = subprocess.run(shell, stdout=subprocess.PIPE, text=True, timeout=100)
     assert done.returncode == 0
     assert "PASS" in done.stdout
+    assert "second reading" in done.stdout
     assert done.stdout.endswith("lab pasted is down\n")
 
 
@@ -92,9 +94,12 @@ def test_labs_that_are_up_are_an_inventory(tmp_path: Path) -> None:
     listed = json.loads(dbcheck("lab", "inventory"))
     listed["all"]["vars"] = {"dbcheck_workload": str(tmp_path / "quick.toml")}
     inventory.write_text(json.dumps(listed))
-    words = ["one", "two", "--inventory", str(inventory), "--cuts", "1"]
+    words = ["one", "two", "--inventory", str(inventory), "--cuts", "1", "--twice"]
     said = dbcheck("campaign", *words, "--folder", folder)
     assert said.count("no loss in 1 cut") == 2
+    for name in ("one", "two"):
+        (record,) = Path(folder, name, "runs").glob("*/after.json")
+        assert json.loads(record.read_bytes())["again"]["rows"] > 0
     where = ["--name", "two", "--inventory", str(inventory)]
     (run,) = dbcheck("witness", "show", *where).split()
     assert "is intact" in dbcheck("witness", "verify", run, *where)

@@ -403,6 +403,16 @@ def broken_condition(run: Path) -> bool:
     return True
 
 
+def unstable_row(run: Path) -> bool:
+    """Have a row be gone when the rows are read again."""
+    after = read(run / "after.json")
+    epoch = read(run / "manifest.json")["epoch"]
+    gone = ["ledger", 7, epoch, 1, 3, 0, True]
+    after["again"] = {"rows": 103, "changed": 1, "first": [gone], "orderly": True}
+    write(run / "after.json", after)
+    return True
+
+
 class Row(NamedTuple):
     """One row as a run of format 4 or later stores it; see RECORD."""
 
@@ -510,6 +520,7 @@ DERIVED: Mapping[str, tuple[str, Callable[[Path], bool]]] = {
     "resurrected-item": ("two-phase-pass", resurrected_item),
     "lost-after-its-commit": ("two-phase-pass", lost_after_its_commit),
     "broken-condition": ("orders-pass", broken_condition),
+    "unstable-row": ("orders-pass", unstable_row),
 }
 
 

@@ -13,7 +13,7 @@ import pytest
 from dbcheck.campaign import campaign, preflight
 from dbcheck.campaign.folder import CampaignFolder
 from dbcheck.campaign.known import NOTHING_KNOWN, Known
-from dbcheck.campaign.reading import DIFFERENT_MAX
+from dbcheck.campaign.survivors import DIFFERENT_MAX
 from dbcheck.core.cut import SwitchKind
 from dbcheck.core.earlier import EpochTotals
 from dbcheck.core.server import ServerFacts

@@ -7,7 +7,7 @@ from typing import cast
 
 import pytest
 
-from dbcheck.campaign import preflight
+from dbcheck.campaign import waiting
 from dbcheck.core.server import ServerFacts
 from dbcheck.errors import EngineError
 from dbcheck.ports.engine import Engine
@@ -41,7 +41,7 @@ class Server:
 def asked(server: Server, monkeypatch: pytest.MonkeyPatch) -> RecordingListener:
     listener = RecordingListener()
     monkeypatch.setattr("time.sleep", server.sleep)
-    facts = preflight._facts(cast(Engine, server), listener)
+    facts = waiting.settled_facts(cast(Engine, server), listener)
     assert facts.start_ambiguous_us <= 0
     return listener
 
@@ -66,9 +66,7 @@ def test_a_short_wait_is_not_worth_a_word(
 def test_a_longer_wait_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     server = Server(HOUR_US - 5_000_000, MYSQL_US)
     listener = asked(server, monkeypatch)
-    assert listener.phases == [
-        ("preflight", "waiting 6 s: the server has only just started")
-    ]
+    assert listener.phases == [("waiting", "6 s: the server has only just started")]
     assert server.slept_s == [6.0]
 
 

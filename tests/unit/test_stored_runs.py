@@ -34,7 +34,7 @@ _REGISTERS = {"registers-pass", "registers-lying"}
 # Made of runs of format 6 alone, some of them of workloads that were new then.
 _ONE_BY_ONE = {
     *("two-phase-pass", "resurrected-item", "lost-after-its-commit"),
-    *("orders-pass", "broken-condition"),
+    *("orders-pass", "broken-condition", "unstable-row"),
     *("duplicate-row", "unexpected-row", "stale-register", "torn-register"),
 }
 LACKING = {
@@ -90,6 +90,7 @@ DIAGNOSED = {
     "resurrected-item": ("resurrected", ["data pages"]),
     "lost-after-its-commit": ("prepared", []),
     "broken-condition": ("inconsistent", ["data pages"]),
+    "unstable-row": ("unstable", ["data pages"]),
     "index-mismatch": ("index-mismatch", ["data pages"]),
     "unrecoverable": ("unrecoverable", []),
 }

@@ -36,7 +36,7 @@ def require_indexes(
     """
     lost = _not_found(link, _PRIMARY, f"lookup_{spec.name}", count)
     name = f"the primary key of {spec.name}"
-    require_agreement(name, count, count, lost, same=True)
+    require_agreement(spec.name, name, count, count, lost, same=True)
     if spec.key:
         _require_key(link, spec, count, key_digest)
 
@@ -51,11 +51,11 @@ def _require_key(
         lost = _not_found(link, spec.key, f"lookup_key_{spec.name}", count)
     except TableLost as error:
         _require_table(link, spec, count)
-        raise IndexDamaged(f"cannot read {name}: {error}", 1) from error
+        raise IndexDamaged(f"cannot read {name}: {error}", spec.name, 1) from error
     if counted != count or lost:
         _require_table(link, spec, count)
     same = key_digest is None or int(digest) == key_digest
-    require_agreement(name, counted, count, lost, same=same)
+    require_agreement(spec.name, name, counted, count, lost, same=same)
 
 
 def _not_found(

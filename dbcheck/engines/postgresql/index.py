@@ -60,11 +60,12 @@ def require_indexes(link: PostgresqlLink, spec: TableSpec, read: RowsRead) -> No
         except TableLost as error:
             _require_table(link, spec, read)
             text = f"cannot read {index.name}: {error}"
-            raise IndexDamaged(text, 1) from error
+            raise IndexDamaged(text, spec.name, 1) from error
         if (counted, digest) != (read.count, index.digest) or lost:
             _require_table(link, spec, read)
         require_agreement(
-            index.name, counted, read.count, lost, same=digest == index.digest
+            *(spec.name, index.name, counted, read.count, lost),
+            same=digest == index.digest,
         )
 
 

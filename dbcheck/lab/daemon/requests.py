@@ -34,6 +34,10 @@ class Restore(Request, frozen=True):
     image: str = ""
 
 
+class Restart(Request, frozen=True):
+    """Shut the server down in an orderly way and start it again."""
+
+
 class Counters(Request, frozen=True):
     """Answered with what the drive did since power was last applied: name -> number."""
 
@@ -83,6 +87,7 @@ ANY = (
     | Status
     | Cut
     | Restore
+    | Restart
     | Counters
     | SetDrive
     | Configure

@@ -59,6 +59,7 @@ class Daemon:
             requests.Status: lambda _: self._status(),
             requests.Cut: lambda _: requests.CutResult(*machine.cut()),
             requests.Restore: self._restore,
+            requests.Restart: lambda _: self._restart(),
             requests.Counters: lambda _: machine.counters(),
             requests.SetDrive: lambda asked: machine.set_drive(**asked.changes()),
             requests.Configure: lambda asked: machine.configure(asked.settings),
@@ -109,6 +110,10 @@ class Daemon:
 
     def _restore(self, asked: requests.Restore) -> None:
         self._machine.restore(Path(asked.image) if asked.image else None)
+        self._note_processes()
+
+    def _restart(self) -> None:
+        self._machine.restart()
         self._note_processes()
 
     def _freeze(self) -> None:

@@ -1,0 +1,172 @@
+"""Reads the rows once more, after the server was restarted in an orderly way."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from typing import IO
+
+import numpy as np
+
+from dbcheck.campaign import observable
+from dbcheck.campaign.reading import other_lineage
+from dbcheck.campaign.reading_log import ReadingLog
+from dbcheck.campaign.rig import Rig
+from dbcheck.campaign.survivors import Survivors
+from dbcheck.campaign.vetted import log_of_run
+from dbcheck.campaign.waiting import await_facts, settled_facts
+from dbcheck.core.again import (
+    CHANGED_MAX,
+    ChangedRow,
+    Digest,
+    SecondReading,
+    only_in,
+)
+from dbcheck.core.records import AfterRecord, Manifest
+from dbcheck.core.server import ServerFacts, is_restarted
+from dbcheck.core.survivors import RECORD, Records
+from dbcheck.core.table import TableSpec
+from dbcheck.errors import EngineError, NotBack, PowerError, TableLost, UsageError
+from dbcheck.runs import RunFolder
+
+UNFINISHED = SecondReading(not_done="the client ended before it was made")
+_ROWS_AT_ONCE = 1 << 16
+
+
+def require_restarter(rig: Rig) -> None:
+    """Raise UsageError if a second reading is wanted and nothing can restart."""
+    if rig.twice and rig.site.reader.restarter is None:
+        raise UsageError(
+            "--twice needs a way to restart the server cleanly, and none is given",
+            hint="Name a program: --restart-command 'ssh root@db1 systemctl restart"
+            " postgresql', or dbcheck_restart in the inventory.",
+        )
+
+
+def read_again(
+    rig: Rig,
+    run: RunFolder,
+    manifest: Manifest,
+    after: AfterRecord,
+    before: ServerFacts,
+) -> SecondReading:
+    """Restart the server, read every row again, and compare.
+
+    after: the first reading, which is stored.  before: the server that was read.  Raise
+    PowerError if it was the drive that went.
+    """
+    restarter, engine = rig.site.reader.restarter, rig.site.reader.engine
+    assert restarter is not None
+    log = ReadingLog(rig.site, log_of_run(rig.site, run, manifest, before), before)
+    rig.listener.phase("restart", "the server is stopped cleanly and started again")
+    try:
+        before = settled_facts(engine, rig.listener)
+        restarter.restart()
+        facts, failure = await_facts(rig)
+    except (PowerError, EngineError) as error:
+        return SecondReading(not_done=str(error))
+    if facts is None:
+        return SecondReading(failure=failure)
+    if other := other_lineage(rig.site, manifest, facts):
+        return SecondReading(not_done=f"another server answers: {other}")
+    if not is_restarted(before, facts):
+        why = "its start time did not change: the server was not restarted"
+        return SecondReading(not_done=why)
+    orderly = log.shows_an_orderly_end()
+    if orderly is False:
+        why = "its log shows no orderly shutdown before it started again"
+        return SecondReading(not_done=why, orderly=False)
+    rig.listener.phase("read again", "every row, to be compared with the first reading")
+    try:
+        return _Second(rig, run, manifest, after, facts).compared(orderly=orderly)
+    except TableLost as error:
+        rig.site.failure()  # raises if it was the drive that went meanwhile
+        return SecondReading(failure=str(error), orderly=orderly)
+    except (NotBack, EngineError) as error:
+        return SecondReading(not_done=str(error), orderly=orderly)
+
+
+class _Second:
+    """The second reading, of the server that *facts* are of."""
+
+    def __init__(
+        self,
+        rig: Rig,
+        run: RunFolder,
+        manifest: Manifest,
+        after: AfterRecord,
+        facts: ServerFacts,
+    ) -> None:
+        self._run, self._after = run, after
+        self._epoch = manifest.epoch
+        self._survivors = Survivors(rig, run, manifest, facts)
+        plan, engine = manifest.plan(), rig.site.reader.engine
+        present = observable.present(engine, plan.sides, facts) if plan.sides else ()
+        stored = [one for one in plan.sides if one.name in after.survivors]
+        self._tables = (*plan.tables, *dict.fromkeys((*stored, *present)))
+        self._absent = {one for one in plan.sides if one not in present}
+        # The first reading came before they were decided.
+        self._decided = {(one.session, one.seq) for one in after.left_over}
+
+    def compared(self, *, orderly: bool | None) -> SecondReading:
+        """Read, and compare table by table."""
+        rows = count = 0
+        changed: list[ChangedRow] = []
+        for table in self._tables:
+            with tempfile.TemporaryFile(dir=self._run.path) as spool:
+                first, second = Digest(), Digest()
+                for records in self._now(table):
+                    rows += len(records)
+                    second.add(records)
+                    spool.write(records.tobytes())
+                for records in self._then(table):
+                    first.add(records)
+                if first == second:
+                    continue
+                for was_there, some in self._unlike(table, spool):
+                    count += len(some)
+                    room = CHANGED_MAX - len(changed)
+                    changed += _named(table, some[:room], was_there=was_there)
+        index = self._survivors.index
+        reason = index.reason if index else ""
+        return SecondReading(rows, count, tuple(changed), reason, orderly)
+
+    def _unlike(
+        self, table: TableSpec, spool: IO[bytes]
+    ) -> Iterator[tuple[bool, Records]]:
+        """Yield the rows that only the first reading found, and only the second."""
+        for part in only_in(self._then(table), _stored_in(spool)):
+            yield True, part
+        for part in only_in(_stored_in(spool), self._then(table)):
+            yield False, part
+
+    def _now(self, table: TableSpec) -> Iterator[Records]:
+        if table not in self._absent:
+            yield from map(self._compared, self._survivors.inspected(table))
+
+    def _then(self, table: TableSpec) -> Iterator[Records]:
+        if table.name in self._after.survivors:
+            yield from map(self._compared, self._run.survivors(table.name))
+
+    def _compared(self, records: Records) -> Records:
+        """Return *records* without those that a decision after the reading changed."""
+        if not self._decided:
+            return records
+        names = zip(records["session"].tolist(), records["seq"].tolist(), strict=True)
+        decided = np.array([name in self._decided for name in names], np.bool_)
+        found: Records = records[~(decided & (records["epoch"] == self._epoch))]
+        return found
+
+
+def _stored_in(spool: IO[bytes]) -> Iterator[Records]:
+    """Yield the rows that were written to *spool*."""
+    spool.seek(0)
+    while content := spool.read(_ROWS_AT_ONCE * RECORD.itemsize):
+        yield np.frombuffer(content, RECORD)
+
+
+def _named(
+    table: TableSpec, records: Records, *, was_there: bool
+) -> Iterator[ChangedRow]:
+    for row_id, epoch, session, seq, part, _, _ in records.tolist():
+        yield ChangedRow(table.name, row_id, epoch, session, seq, part, was_there)

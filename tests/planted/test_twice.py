@@ -1,0 +1,208 @@
+"""A second reading after a restart: what the first one alone would have passed."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from dbcheck.campaign.judging import judge_run
+from dbcheck.campaign.outcome import Outcome
+from dbcheck.core.again import SecondReading
+from dbcheck.core.loss import LossKind
+from dbcheck.errors import PowerError, UsageError
+from dbcheck.hosts.host import open_host
+from dbcheck.judge.item import ItemId, Standing
+from dbcheck.power.restart import RestartProgram
+from dbcheck.runs import RunFolder
+from tests.kit.nodes import with_node
+from tests.kit.rigs import ENGINES
+from tests.planted.fault import FAIL, INCONCLUSIVE, PASS, engines
+from tests.planted.site import Site
+
+pytestmark = pytest.mark.planted
+
+PAGE_BYTES = 8192  # of PostgreSQL
+
+
+@dataclass(frozen=True)
+class Hand:
+    """Restarts the server as a test does it (ports.restart.Restarter)."""
+
+    act: Callable[[], object]
+
+    def restart(self) -> None:
+        self.act()
+
+
+def read_twice(site: Site, restart: Callable[[], object]) -> Outcome:
+    rig = replace(with_node(site.rig, restarter=Hand(restart)), twice=True)
+    with contextlib.closing(open_host("local:")) as host:
+        return replace(site, rig=rig).cycle(host=host, log=True)
+
+
+def restarted(site: Site, statement: str = "") -> Callable[[], None]:
+    """Return what restarts the server cleanly, and runs a statement on it."""
+
+    def restart() -> None:
+        site.server.stop()
+        site.server.start()
+        if statement:
+            site.execute(statement.format(table=site.table, newest=newest(site)))
+
+    return restart
+
+
+def newest(site: Site) -> int:
+    ((row_id,),) = site.execute(f"select max(id) from {site.table}")
+    return int(row_id)
+
+
+def tables_of(site: Site) -> int:
+    """Return how many tables dbcheck has on the server."""
+    schema = site.table.split(".")[0] if "." in site.table else "dbcheck"
+    ((count,),) = site.execute(
+        "select count(*) from information_schema.tables where table_schema = %s", schema
+    )
+    return int(count)
+
+
+def again_of(outcome: Outcome) -> SecondReading:
+    assert outcome.after.again is not None
+    return outcome.after.again
+
+
+def standing_of(outcome: Outcome) -> Standing:
+    (item,) = (i for i in outcome.judgement.items if i.id is ItemId.SECOND_READING)
+    return item.standing
+
+
+@engines("own_site", *ENGINES)
+def test_rows_that_are_as_they_were_pass(site: Site) -> None:
+    outcome = read_twice(site, restarted(site))
+    assert outcome.verdict is PASS, outcome.judgement
+    again = again_of(outcome)
+    assert again == SecondReading(again.rows, orderly=True)
+    assert again.rows == site.execute(f"select count(*) from {site.table}")[0][0]
+    assert standing_of(outcome) is Standing.PRESENT
+
+
+@engines("own_site", *ENGINES)
+@pytest.mark.parametrize(
+    ("statement", "was_there"),
+    [
+        pytest.param("delete from {table} where id = {newest}", [True], id="gone"),
+        pytest.param(
+            "update {table} set seq = seq + 1000 where id = {newest}",
+            [True, False],
+            id="changed",
+        ),
+        pytest.param(
+            "insert into {table} (epoch, session, seq, part, payload, checksum)"
+            " select epoch, session, seq + 1000, part, payload, checksum from {table}"
+            " where id = {newest}",
+            [False],
+            id="new",
+        ),
+    ],
+)
+def test_a_row_that_is_otherwise_is_found(
+    site: Site, statement: str, was_there: list[bool]
+) -> None:
+    outcome = read_twice(site, restarted(site, statement))
+    assert outcome.verdict is FAIL, outcome.judgement
+    assert outcome.found is not None
+    assert not outcome.found.counts, "the first reading alone would have passed"
+    assert [row.was_there for row in again_of(outcome).first] == was_there
+    assert {row.table for row in again_of(outcome).first} == {"ledger"}
+    assert outcome.result.losses == {LossKind.UNSTABLE.value: len(was_there)}
+    assert outcome.judgement.reasons[0].startswith("unstable: ")
+    assert standing_of(outcome) is Standing.CONTRADICTED
+
+
+@engines("own_site", "postgresql")
+def test_a_page_that_recovery_never_wrote_is_found(site: Site) -> None:
+    """Take the last page of the table away while the server is down."""
+
+    def restart() -> None:
+        ((name,),) = site.execute("select pg_relation_filepath('dbcheck.ledger')")
+        site.changed = True
+        site.server.stop()
+        file = Path(site.server.data, name)
+        with file.open("r+b") as pages:
+            pages.truncate(file.stat().st_size - PAGE_BYTES)
+        site.server.start()
+
+    outcome = read_twice(site, restart)
+    assert outcome.verdict is FAIL, outcome.judgement
+    assert outcome.found is not None
+    assert not outcome.found.counts
+    again = again_of(outcome)
+    assert again.changed > 1
+    assert all(row.was_there for row in again.first)
+    assert "primary key" in again.index
+
+
+@engines("own_site", *ENGINES)
+def test_a_table_that_is_gone_after_the_restart_fails(site: Site) -> None:
+    outcome = read_twice(site, restarted(site, "drop table {table}"))
+    assert outcome.verdict is FAIL, outcome.judgement
+    (reason,) = outcome.judgement.reasons
+    assert reason.startswith("unrecoverable: after a clean restart: ")
+
+
+@engines("own_site", *ENGINES)
+def test_a_restart_that_was_none_is_no_second_reading(site: Site) -> None:
+    outcome = read_twice(site, lambda: None)
+    assert outcome.verdict is INCONCLUSIVE
+    assert "was not restarted" in again_of(outcome).not_done
+    assert standing_of(outcome) is Standing.ABSENT
+
+
+@engines("own_site", *ENGINES)
+def test_a_server_that_was_killed_was_not_restarted_cleanly(site: Site) -> None:
+    def restart() -> None:
+        site.server.kill()
+        site.server.start()
+
+    outcome = read_twice(site, restart)
+    assert outcome.verdict is INCONCLUSIVE
+    assert "no orderly shutdown" in again_of(outcome).not_done
+
+
+@engines("own_site", "postgresql")
+def test_a_restart_that_fails_is_reported(site: Site) -> None:
+    program = RestartProgram(("sh", "-c", "echo no unit; exit 5"), 10)
+    outcome = read_twice(site, program.restart)
+    assert outcome.verdict is INCONCLUSIVE
+    said = again_of(outcome).not_done
+    assert "ended with 5; its output: no unit" in said
+
+
+@engines("own_site", "postgresql")
+def test_a_client_that_ends_meanwhile_leaves_no_pass(site: Site) -> None:
+    def end() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        read_twice(site, end)
+    newest_run = max(site.rig.runs.iterdir())  # a name begins with its time
+    outcome = judge_run(RunFolder.open(newest_run), site.rig.reader)
+    assert outcome.verdict is INCONCLUSIVE
+    assert again_of(outcome).not_done == "the client ended before it was made"
+
+
+@engines("own_site", "postgresql")
+def test_a_second_reading_needs_somebody_who_restarts(site: Site) -> None:
+    rig = replace(site.rig, twice=True)
+    with pytest.raises(UsageError, match="needs a way to restart"):
+        replace(site, rig=rig).cycle()
+    assert tables_of(site) == 0, "nothing was touched"
+
+
+def test_a_program_that_takes_too_long_is_ended() -> None:
+    with pytest.raises(PowerError, match="took longer than"):
+        RestartProgram(("sleep", "60"), 0.2).restart()
