@@ -38,6 +38,8 @@ class ChoreKind(enum.Enum):
 
 KINDS = tuple(ChoreKind)
 OF_THE_SERVER = (ChoreKind.CHECKPOINT, ChoreKind.ROTATE)
+# Of a table that is there, each can come again and again, or makes room for others.
+_WITHOUT_END = (*OF_THE_SERVER, ChoreKind.REWRITE, ChoreKind.VACUUM, ChoreKind.DROP)
 INSERTING = {ChoreKind.CREATE: CREATED_ROWS, ChoreKind.FILL: FILLED_ROWS}
 
 
@@ -151,6 +153,9 @@ def problem(kinds: Sequence[ChoreKind]) -> str:
     """Return why there can be no chores of these kinds, "" if there can."""
     if len(set(kinds)) < len(kinds):
         return "a kind is named twice"
-    if ChoreKind.CREATE in kinds or set(kinds) <= set(OF_THE_SERVER):
-        return ""
-    return "without create there is no table for the others"
+    if ChoreKind.CREATE not in kinds and not set(kinds) <= set(OF_THE_SERVER):
+        return "without create there is no table for the others"
+    if not set(kinds) & set(_WITHOUT_END):
+        names = ", ".join(kind.value for kind in _WITHOUT_END)
+        return f"the chores come to an end without one of {names}"
+    return ""

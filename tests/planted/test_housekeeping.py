@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections import Counter
 from collections.abc import Callable
@@ -21,20 +22,26 @@ from dbcheck.files import sql
 from dbcheck.judge.item import ItemId, Standing
 from dbcheck.workload import load
 from tests.kit.definition import checksum, payload
+from tests.kit.innodb_index import delete_records
 from tests.kit.rigs import ENGINES, SEED
 from tests.kit.waiting import wait_until
 from tests.planted.fault import FAIL, PASS, engines
-from tests.planted.site import Site
+from tests.planted.site import Site, spoil
 
 pytestmark = pytest.mark.planted
 
 TORN, RESURRECTED = LossKind.TORN, LossKind.RESURRECTED
+BLOCK_BYTES = 8192  # of PostgreSQL
 CHORES = 25  # done by the time the server is killed: each table was dropped by then
 Named = tuple[LossKind, int]
 
 
 def windows() -> Workload:
     return replace(load("windows"), sessions=2, rate=300.0, cut_after_s=(0.5, 0.5))
+
+
+def windows_of(kinds: tuple[ChoreKind, ...]) -> Workload:
+    return replace(windows(), housekeeping=kinds)
 
 
 def chores_of(outcome: Outcome) -> Chores:
@@ -159,6 +166,33 @@ def test_tables_that_are_back_and_rows_that_are_gone_are_found(site: Site) -> No
     assert found(broken) == planted.expected
     assert broken.verdict is FAIL
     site.rig.site.writer.engine.drop()
+
+
+@engines("own_site", "postgresql", "mysql")
+def test_an_index_that_a_chore_created_and_the_cut_broke_is_found(site: Site) -> None:
+    """A load of inserts has no such index; all rows are as they should be."""
+    kinds = (ChoreKind.CREATE, ChoreKind.INDEX, ChoreKind.CHECKPOINT)
+    broken = site.cycle(
+        cut_of(site), lambda: break_index(site), workload=windows_of(kinds)
+    )
+    assert broken.verdict is FAIL, broken.judgement
+    assert found(broken) == Counter()
+    assert broken.result.losses == {LossKind.INDEX_MISMATCH.value: 1}
+    site.put_back()
+
+
+def break_index(site: Site) -> None:
+    site.server.start()
+    wait_until(lambda: site.rig.site.writer.engine.ready() is None, "server is back")
+    site.changed = True
+    if site.name == "postgresql":
+        spoil(site, "side1_index", lambda file: os.truncate(file, BLOCK_BYTES))
+        return
+    site.server.stop()
+    assert delete_records(
+        site.server.data / "dbcheck" / "side1.ibd", full=False, most=1
+    )
+    site.server.start()
 
 
 @engines("own_site", "mariadb")

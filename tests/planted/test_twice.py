@@ -13,11 +13,13 @@ from dbcheck.campaign.judging import judge_run
 from dbcheck.campaign.outcome import Outcome
 from dbcheck.core.again import SecondReading
 from dbcheck.core.loss import LossKind
+from dbcheck.core.workload import Workload
 from dbcheck.errors import PowerError, UsageError
 from dbcheck.hosts.host import open_host
 from dbcheck.judge.item import ItemId, Standing
 from dbcheck.power.restart import RestartProgram
 from dbcheck.runs import RunFolder
+from dbcheck.workload import load
 from tests.kit.nodes import with_node
 from tests.kit.rigs import ENGINES
 from tests.planted.fault import FAIL, INCONCLUSIVE, PASS, engines
@@ -38,10 +40,12 @@ class Hand:
         self.act()
 
 
-def read_twice(site: Site, restart: Callable[[], object]) -> Outcome:
+def read_twice(
+    site: Site, restart: Callable[[], object], workload: Workload | None = None
+) -> Outcome:
     rig = replace(with_node(site.rig, restarter=Hand(restart)), twice=True)
     with contextlib.closing(open_host("local:")) as host:
-        return replace(site, rig=rig).cycle(host=host, log=True)
+        return replace(site, rig=rig).cycle(host=host, log=True, workload=workload)
 
 
 def restarted(site: Site, statement: str = "") -> Callable[[], None]:
@@ -101,6 +105,11 @@ def test_rows_that_are_as_they_were_pass(site: Site) -> None:
             id="changed",
         ),
         pytest.param(
+            "update {table} set payload = '' where id = {newest}",
+            [True, False],
+            id="other content",
+        ),
+        pytest.param(
             "insert into {table} (epoch, session, seq, part, payload, checksum)"
             " select epoch, session, seq + 1000, part, payload, checksum from {table}"
             " where id = {newest}",
@@ -121,6 +130,15 @@ def test_a_row_that_is_otherwise_is_found(
     assert outcome.result.losses == {LossKind.UNSTABLE.value: len(was_there)}
     assert outcome.judgement.reasons[0].startswith("unstable: ")
     assert standing_of(outcome) is Standing.CONTRADICTED
+
+
+@engines("own_site", *ENGINES)
+def test_what_was_decided_after_the_first_reading_is_no_change(site: Site) -> None:
+    """The transactions that a cut leaves prepared are decided between the readings."""
+    outcome = read_twice(site, restarted(site), replace(load("two-phase"), sessions=4))
+    assert outcome.verdict is PASS, outcome.judgement
+    assert outcome.after.left_over
+    assert again_of(outcome).changed == 0
 
 
 @engines("own_site", "postgresql")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from itertools import chain, combinations
 
 import pytest
 
@@ -78,6 +79,19 @@ def test_an_operation_is_the_change_the_rows_and_the_row_in_the_ledger() -> None
 )
 def test_kinds_that_cannot_be_done(kinds: Sequence[ChoreKind], why: str) -> None:
     assert problem(kinds) == why
+
+
+def test_chores_without_a_problem_never_come_to_an_end() -> None:
+    some = chain.from_iterable(combinations(KINDS, n) for n in range(1, len(KINDS) + 1))
+    for kinds in some:
+        if not problem(kinds):
+            assert Chores(1, kinds).chore(40)
+
+
+@pytest.mark.parametrize("kinds", [("create",), ("create", "fill", "index")])
+def test_chores_that_come_to_an_end_are_refused(kinds: tuple[str, ...]) -> None:
+    why = problem([ChoreKind(kind) for kind in kinds])
+    assert why.startswith("the chores come to an end without one of checkpoint, ")
 
 
 def truncated_is_back() -> tuple[Model, int, list[tuple[str, int]]]:
