@@ -17,6 +17,7 @@ _RECORDS_AT, _LEVEL_AT, _INDEX_AT = 54, 64, 66
 _INFIMUM, _SUPREMUM = 99, 112
 _INFO_BEFORE, _NEXT_BEFORE = 5, 2
 _DELETED = 0x20
+_KEY_BYTES = 8  # of the ledger's id; the number of the leaf follows it
 
 
 def _indexes(file: Path, level: int) -> list[list[Page]]:
@@ -53,14 +54,19 @@ def move_boundary(file: Path, *, full: bool) -> None:
     """Have the table's root lead to its last leaf only for ids above the leaf's first.
 
     Whoever reads one leaf after the other does not notice; a search for that id does.
+    The key in the root may be smaller than the leaf's first id: the row that was first
+    when the leaf was made is gone if its transaction was rolled back.
     """
     (root,) = _indexes(file, 1)[0]
     content = bytearray(root.content)
     at = _next(content, _INFIMUM)
     while (following := _next(content, at)) != _SUPREMUM:
         at = following
-    (first,) = struct.unpack_from(">Q", content, at)
-    struct.pack_into(">Q", content, at, first + 1)
+    (number,) = struct.unpack_from(">I", content, at + _KEY_BYTES)
+    leaf = next(page for page in _indexes(file, 0)[0] if page.number == number)
+    first = _next(bytearray(leaf.content), _INFIMUM)
+    (row_id,) = struct.unpack_from(">Q", leaf.content, first)
+    struct.pack_into(">Q", content, at, row_id + 1)
     overwrite(file, root.slot, sealed(bytes(content), full=full))
 
 

@@ -132,6 +132,6 @@ def test_an_index_that_disagrees_with_its_table(site: Site, fault: Fault) -> Non
     losses = to_values(outcome.result)["losses"]
     assert losses.keys() == {"index-mismatch"}
     lines = (outcome.run.path / "losses.csv").read_text().splitlines()[1:]
-    assert lines == [f"index-mismatch,,,{row_id},,," for row_id in sorted(lost)]
+    assert lines == [f"index-mismatch,,,{row_id},,,ledger" for row_id in sorted(lost)]
     assert outcome.found is not None
     assert outcome.found.kept == outcome.found.confirmed
