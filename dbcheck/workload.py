@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 from dbcheck import files
 from dbcheck.core.chores import problem
@@ -13,7 +13,7 @@ from dbcheck.core.mix import Mix
 from dbcheck.core.plans.kinds import PlanKind
 from dbcheck.core.workload import Workload
 from dbcheck.errors import UsageError
-from dbcheck.validated import converted
+from dbcheck.validated import convert, converted
 
 
 def load(name: str) -> Workload:
@@ -38,6 +38,34 @@ def parse(name: str, values: Mapping[str, Any], *, where: str) -> Workload:
         given["operations"] = converted(weights, Mix, f"{where}: [operations]")
         values = {key: value for key, value in values.items() if key != "operations"}
     found = converted({"description": "", **values}, Workload, where, given=given)
+    _require(found, where)
+    return replace(found, processes=min(found.processes, found.sessions))
+
+
+def changed(base: Workload, values: Mapping[str, Any], where: str) -> Workload:
+    """Return *base* with other *values* of some of its keys, of which text is read.
+
+    payload_bytes may be one size.  Raise UsageError naming the key if one is wrong, or
+    does not fit the plan.
+    """
+    values = dict(values)
+    sizes = values.get("payload_bytes")
+    if isinstance(sizes, int | str):
+        values["payload_bytes"] = [sizes]
+    types = get_type_hints(Workload, include_extras=True)
+    found = replace(
+        base,
+        **{
+            key: convert(value, types[key], where, key, strict=False)
+            for key, value in values.items()
+        },
+    )
+    _require(found, where)
+    return replace(found, processes=min(found.processes, found.sessions))
+
+
+def _require(found: Workload, where: str) -> None:
+    """Raise UsageError, naming the key, if two keys do not fit each other."""
     is_classic = found.plan is PlanKind.CLASSIC
     if is_classic and found.payload_bytes:
         raise UsageError(
@@ -60,7 +88,6 @@ def parse(name: str, values: Mapping[str, Any], *, where: str) -> Workload:
             f"{where}: cut_after_s is {list(found.cut_after_s)}",
             hint="Give [earliest, latest] in seconds.",
         )
-    return replace(found, processes=min(found.processes, found.sessions))
 
 
 def _require_operations(found: Workload, where: str) -> None:

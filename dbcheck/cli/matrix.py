@@ -9,7 +9,6 @@ from pathlib import Path
 
 import click
 
-from dbcheck import workload as workloads
 from dbcheck.cli import FAILED, PASS, assemble, options, output
 from dbcheck.cli.entries import chosen
 from dbcheck.cli.entry_options import (
@@ -98,21 +97,27 @@ def command(
     """Compare several configurations in one table.
 
     For each row: commits per second, commit latency, how many cuts lost something, and
-    the verdict. In the lab each row is a lab of its own; what can be varied is engine,
-    fs, mount_options, drive, write_cache, flush_ms, write_ms, destage_s, cache_mib,
-    survivors, lie_fraction and setting.NAME. With the NAME of a host in an inventory,
-    or --target, the rows are cuts of that server, and what can be varied is
-    setting.NAME (PostgreSQL; of dbcheck's own sessions) and relaxed=false,true (acked
-    too early, as by --control, and undone).
+    the verdict. What can be varied: workload, payload_bytes, sessions, rate,
+    rows_before and readers. In the lab, where each row is a lab of its own, also
+    engine, fs, mount_options, drive, write_cache, flush_ms, write_ms, destage_s,
+    cache_mib, survivors, lie_fraction and setting.NAME. With the NAME of a host in an
+    inventory, or --target, the rows are cuts of that server; there also setting.NAME
+    (PostgreSQL; of dbcheck's own sessions) and relaxed=false,true (acked too early, as
+    by --control, and undone).
 
     Ctrl-C shows the results so far. Exits with 0 if each row completed its cuts and
     has a PASS or FAIL, and the one that the file expects where it names one.
     """
     seed = drawn(seed)
     real = bool(named.name or target.target)
-    matrix = read_matrix(preset, vary, target=real, seed=seed, engine=engine)
-    load = workloads.load(workload or matrix.workload)
-    load = load.with_sessions(matrix.sessions if sessions is None else sessions)
+    matrix = read_matrix(
+        *(preset, vary),
+        target=real,
+        seed=seed,
+        engine=engine,
+        workload=workload,
+        sessions=sessions,
+    )
     measured = [Measured(row) for row in matrix.rows]
     count = cuts or matrix.cuts
     try:
@@ -120,7 +125,7 @@ def command(
             with progress(
                 output.progress_console(), live=not as_json, only={"lab"}
             ) as view:
-                in_labs(measured, load, seed, count, view, runs)
+                in_labs(measured, seed, count, view, runs)
         else:
             entry = chosen(named, target, host, witness, power, wait)
             require_passable(entry)
@@ -139,7 +144,7 @@ def command(
                 )
                 again = reconcile_flags(named, target, host, witness, RestartOptions())
                 password = entry.password
-                on_target(measured, rig, load, seed, count, view, password, again)
+                on_target(measured, rig, seed, count, view, password, again)
     except KeyboardInterrupt:
         _show(matrix, measured, seed, as_json=as_json)
         raise

@@ -11,7 +11,6 @@ from dbcheck import interrupt
 from dbcheck.campaign.outcome import Outcome
 from dbcheck.cli.lab_cycles import lab_cycles, lab_workload
 from dbcheck.cli.matrix_rows import Row
-from dbcheck.core.workload import Workload
 from dbcheck.errors import DbcheckError
 from dbcheck.report.matrix import Line
 from dbcheck.report.progress import PlainProgress
@@ -69,7 +68,6 @@ class Measured:
 
 def in_labs(
     measured: Sequence[Measured],
-    workload: Workload,
     seed: int,
     cuts: int,
     view: PlainProgress,
@@ -79,10 +77,10 @@ def in_labs(
 
     A row that fails does not stop the others.
     """
-    load = lab_workload(workload)
     for number, one in enumerate(measured, 1):
         view.line("row", f"{number} of {len(measured)}: {one.row.name}")
         assert one.row.lab is not None
+        load = lab_workload(one.row.workload)
         cycles = lab_cycles(one.row.lab, load, seed, cuts, view, runs)
         with one.running(view), contextlib.closing(cycles):
             for outcome in cycles:

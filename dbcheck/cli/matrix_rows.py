@@ -10,7 +10,9 @@ from typing import Annotated, Any
 from msgspec import Meta
 
 from dbcheck import files
+from dbcheck import workload as workloads
 from dbcheck.core.verdict import Verdict
+from dbcheck.core.workload import Workload
 from dbcheck.errors import UsageError
 from dbcheck.lab.lab import best_rung
 from dbcheck.lab.spec import MIB, DriveSpec, LabSpec
@@ -43,6 +45,9 @@ _DRIVE = {
     "forget_at": "forget_at_bytes",
     "forget": "forget_bytes",
 }
+# The keys of a row that describe the load; the others are those of a workload file.
+_WORKLOAD = "workload"
+_LOAD = ("sessions", "payload_bytes", "rate", "rows_before", "readers")
 _SETTING = "setting."
 
 _Mib = Annotated[int, Meta(ge=0)]
@@ -78,6 +83,7 @@ class Row:
     """One configuration of a matrix.
 
     lab:       the lab to build, None on a target.
+    workload:  what it runs.
     settings:  on a target: of the load's sessions, name -> value.
     relaxed:   on a target: run it as a control, acked too early.
     reference: a published result, for comparison; "" if there is none.
@@ -87,6 +93,7 @@ class Row:
 
     name: str
     lab: LabSpec | None
+    workload: Workload
     settings: Mapping[str, str]
     relaxed: bool
     reference: str
@@ -96,15 +103,13 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """Configurations, and the load and the number of cuts for each.
+    """Configurations, and the number of cuts for each.
 
     reference: the source of the rows' references.
     """
 
     description: str
     reference: str
-    workload: str
-    sessions: int | None
     cuts: int
     rows: tuple[Row, ...]
 
@@ -116,12 +121,15 @@ def read_matrix(
     target: bool,
     seed: int,
     engine: str | None = None,
+    workload: str | None = None,
+    sessions: int | None = None,
 ) -> Matrix:
     """Return the matrix in the file *preset*, each row in all ways that *vary* names.
 
     preset: a file that ends in .toml, or a name in matrices/; None: one row, which
-    vary alone describes.  vary: KEY=VALUE,VALUE,... each.  engine: of rows that name
-    none.  Raise UsageError, naming the row and the key, if something is wrong.
+    vary alone describes.  vary: KEY=VALUE,VALUE,... each.  engine, workload and
+    sessions: of rows that name none; the last two win over the file's.  Raise
+    UsageError, naming the row and the key, if something is wrong.
     """
     where, text = files.described("matrix", preset) if preset else ("--vary", "")
     values = files.parse_toml(text, where)
@@ -129,7 +137,10 @@ def read_matrix(
     given: Sequence[Values] = file.rows if preset else [{}]
     if not given:
         raise UsageError(f"{where} has no rows", hint="Give at least one [[rows]].")
-    common = {"engine": engine} if engine else {}
+    common: dict[str, Any] = {"engine": engine} if engine else {}
+    common[_WORKLOAD] = workload or file.workload
+    sessions = file.sessions if sessions is None else sessions
+    common |= {} if sessions is None else {"sessions": sessions}
     rows = [
         _row(
             _merged(f"{where}, {name}", common, file.defaults, row, varied),
@@ -145,8 +156,6 @@ def read_matrix(
     return Matrix(
         description=file.description,
         reference=file.reference,
-        workload=file.workload,
-        sessions=file.sessions,
         cuts=file.cuts,
         rows=tuple(rows),
     )
@@ -193,18 +202,25 @@ def _name(row: Values, varied: Values, number: int) -> str:
 def _row(values: Values, *, name: str, where: str, target: bool, seed: int) -> Row:
     own = {one.name for one in fields(_Keys)}
     known = own if target else (own - {"relaxed"}) | _LAB.keys() | _DRIVE.keys()
-    refuse_unknown(values, known | {"settings"}, where)
+    refuse_unknown(values, known | {"settings", _WORKLOAD, *_LOAD}, where)
     keys = converted(_of(values, own), _Keys, where, strict=False)
     settings = {key: _setting(value) for key, value in values["settings"].items()}
     return Row(
         name=name,
         lab=None if target else _lab(values, settings, where, seed),
+        workload=_workload(values, where),
         settings=settings,
         relaxed=keys.relaxed,
         reference=keys.reference,
         expect=Verdict(keys.expect) if keys.expect else None,
         price=keys.price,
     )
+
+
+def _workload(values: Values, where: str) -> Workload:
+    """Return the workload of a row, with what it has of its own."""
+    name = convert(values[_WORKLOAD], str, where, _WORKLOAD, strict=True)
+    return workloads.changed(workloads.load(name), _of(values, _LOAD), where)
 
 
 def _lab(values: Values, settings: Mapping[str, str], where: str, seed: int) -> LabSpec:

@@ -14,7 +14,6 @@ from dbcheck.cli import assemble
 from dbcheck.cli.matrix_cycles import Measured
 from dbcheck.cli.resumable import resumable_cycle
 from dbcheck.core.plans.registry import statements_of
-from dbcheck.core.workload import Workload
 from dbcheck.engines.url import read_url
 from dbcheck.errors import DbcheckError, UsageError
 from dbcheck.report.progress import PlainProgress
@@ -24,7 +23,6 @@ from dbcheck.secret import Secret
 def on_target(
     measured: Sequence[Measured],
     base: Rig,
-    workload: Workload,
     seed: int,
     cuts: int,
     view: PlainProgress,
@@ -45,7 +43,9 @@ def on_target(
         url = session_url(node.engine.target, one.row.settings)
         engine = assemble.engine(url, password) if one.row.settings else node.engine
         try:
-            observable.check(engine, statements_of(workload), weak=one.row.relaxed)
+            observable.check(
+                engine, statements_of(one.row.workload), weak=one.row.relaxed
+            )
         except DbcheckError as error:
             one.fail(error)
         else:
@@ -64,10 +64,10 @@ def on_target(
             for number in range(cuts):
                 drawn = seed + number
                 if one.row.relaxed:
-                    outcome = run_control(its_rig, workload, drawn, known)
+                    outcome = run_control(its_rig, one.row.workload, drawn, known)
                 else:
                     outcome = resumable_cycle(
-                        its_rig, workload, drawn, [], known, view, again
+                        its_rig, one.row.workload, drawn, [], known, view, again
                     )
                 one.note(outcome, view)
                 require_answered(outcome)  # it must be reconciled before the next one

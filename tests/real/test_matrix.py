@@ -156,6 +156,17 @@ def test_settings_of_sessions_are_varied_on_a_target(tmp_path: Path) -> None:
         assert any("synchronous_commit" in said for said in cycle["settings_at_fault"])
 
 
+def test_the_load_is_varied_on_a_target(tmp_path: Path) -> None:
+    with target(process_lab("mariadb"), tmp_path) as user:
+        vary = ["--vary", "workload=insert,order-entry", "--vary", "sessions=3"]
+        result = user.json("matrix", *user.rig, *vary, "--cuts", "1", code=0)
+        rows = result["rows"]
+        assert [row["verdict"] for row in rows] == ["PASS"] * 2
+        cycles = [row["cycles"][0] for row in rows]
+        assert [one["workload"] for one in cycles] == ["insert", "order-entry"]
+        assert all({"1", "2", "3"} <= one["load"]["acked"].keys() for one in cycles)
+
+
 def test_a_relaxed_row_loses_on_a_target_that_is_left_as_it_was(
     tmp_path: Path,
 ) -> None:

@@ -67,11 +67,11 @@ def rows(
     """Run two rows of two cuts each on a target."""
     patch.setattr(matrix_target, "resumable_cycle", cycle)
     engine: Any = SimpleNamespace(target="", check=lambda statements: None)
-    measured = [Measured(Row(n, None, {}, False, "", None, None)) for n in "ab"]
+    load = outcome.manifest.workload
+    measured = [Measured(Row(n, None, load, {}, False, "", None, None)) for n in "ab"]
     lines: Any = SimpleNamespace(line=view.phase)
     rig = rig_of(view, engine=engine)
-    workload = outcome.manifest.workload
-    matrix_target.on_target(measured, rig, workload, 1, 2, lines, None, [])
+    matrix_target.on_target(measured, rig, 1, 2, lines, None, [])
     return measured
 
 

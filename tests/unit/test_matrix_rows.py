@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck import files, workload
+from dbcheck import files
 from dbcheck.cli.matrix_rows import Matrix, read_matrix
 from dbcheck.cli.matrix_target import session_url
 from dbcheck.core.verdict import Verdict
@@ -28,14 +28,13 @@ def read(
 def test_every_matrix_that_comes_along_is_valid() -> None:
     assert "percona-2009" in files.matrix_names()
     for name in files.matrix_names():
-        matrix = read_matrix(name, (), target=False, seed=1)
-        assert workload.load(matrix.workload)
-        assert matrix.rows
+        assert read_matrix(name, (), target=False, seed=1).rows
 
 
 def test_the_four_rows_of_2009_are_two_safe_ones_and_two_that_lose() -> None:
     matrix = read_matrix("percona-2009", (), target=False, seed=1)
-    assert (matrix.workload, matrix.sessions) == ("classic", 1)
+    loads = {(row.workload.name, row.workload.sessions) for row in matrix.rows}
+    assert loads == {("classic", 1)}
     safe, bare, uncached, swallowed = matrix.rows
     assert [row.expect for row in matrix.rows] == [Verdict.PASS, Verdict.FAIL] * 2
     labs = [row.lab for row in (safe, bare, uncached, swallowed) if row.lab]
@@ -125,6 +124,51 @@ def test_options_alone_make_a_matrix() -> None:
         "rung=process, fsync=off, flush_ms=2",
     ]
     assert {row.lab.drive.flush_ms for row in matrix.rows if row.lab} == {2.0}
+
+
+@pytest.mark.parametrize("target", [False, True])
+def test_a_row_can_have_a_load_of_its_own(*, target: bool) -> None:
+    vary = ["workload=insert,order-entry", "payload_bytes=128,16384", "rate=50"]
+    engine = None if target else "postgresql"
+    rows = read_matrix(
+        *(None, vary), target=target, seed=1, engine=engine, sessions=3
+    ).rows
+    loads = [(r.workload.name, r.workload.payload_bytes) for r in rows]
+    names, sizes = ("insert", "order-entry"), ((128,), (16384,))
+    assert loads == [(name, size) for name in names for size in sizes]
+    assert {(r.workload.sessions, r.workload.rate) for r in rows} == {(3, 50.0)}
+    assert rows[1].name == "workload=insert, payload_bytes=16384, rate=50"
+
+
+def test_what_the_row_of_a_file_names_wins(tmp_path: Path) -> None:
+    text = 'workload = "mixed"\nsessions = 2\n' + HEAD + "[[rows]]\n[[rows]]\n"
+    own = 'workload = "sizes"\nsessions = 5\npayload_bytes = [1, 2]\n'
+    first, second = read(tmp_path, text + own).rows
+    assert (first.workload.name, first.workload.sessions) == ("mixed", 2)
+    assert (second.workload.name, second.workload.sessions) == ("sizes", 5)
+    assert second.workload.payload_bytes == (1, 2)
+
+
+@pytest.mark.parametrize(
+    ("vary", "named"),
+    [
+        ("workload=nothing", "nothing"),
+        ("payload_bytes=0", "payload_bytes"),
+        ("payload_bytes=big", "payload_bytes"),
+        ("sessions=0", "sessions"),
+        ("rows_before=-1", "rows_before"),
+    ],
+)
+def test_a_value_of_the_load_out_of_range_is_refused(vary: str, named: str) -> None:
+    with pytest.raises(UsageError, match=named):
+        read_matrix(None, [vary], target=True, seed=1)
+
+
+def test_a_size_for_rows_without_payload_is_refused() -> None:
+    vary = ["workload=insert,classic", "payload_bytes=128"]
+    said = "workload=classic, payload_bytes=128: payload_bytes is given for the classic"
+    with pytest.raises(UsageError, match=said):
+        read_matrix(None, vary, target=True, seed=1)
 
 
 def test_on_a_target_a_row_is_settings_or_relaxed() -> None:
