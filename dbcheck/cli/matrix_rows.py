@@ -140,7 +140,6 @@ def read_matrix(
     common: dict[str, Any] = {"engine": engine} if engine else {}
     common[_WORKLOAD] = workload or file.workload
     sessions = file.sessions if sessions is None else sessions
-    common |= {} if sessions is None else {"sessions": sessions}
     rows = [
         _row(
             _merged(f"{where}, {name}", common, file.defaults, row, varied),
@@ -148,6 +147,7 @@ def read_matrix(
             where=f"{where}, {name}",
             target=target,
             seed=seed,
+            sessions=sessions,
         )
         for number, row in enumerate(given, 1)
         for varied in _variations(vary)
@@ -199,7 +199,15 @@ def _name(row: Values, varied: Values, number: int) -> str:
     return ", ".join(parts) or f"row {number}"
 
 
-def _row(values: Values, *, name: str, where: str, target: bool, seed: int) -> Row:
+def _row(
+    values: Values,
+    *,
+    name: str,
+    where: str,
+    target: bool,
+    seed: int,
+    sessions: int | None,
+) -> Row:
     own = {one.name for one in fields(_Keys)}
     known = own if target else (own - {"relaxed"}) | _LAB.keys() | _DRIVE.keys()
     refuse_unknown(values, known | {"settings", _WORKLOAD, *_LOAD}, where)
@@ -208,7 +216,7 @@ def _row(values: Values, *, name: str, where: str, target: bool, seed: int) -> R
     return Row(
         name=name,
         lab=None if target else _lab(values, settings, where, seed),
-        workload=_workload(values, where),
+        workload=_workload(values, where, sessions),
         settings=settings,
         relaxed=keys.relaxed,
         reference=keys.reference,
@@ -217,10 +225,14 @@ def _row(values: Values, *, name: str, where: str, target: bool, seed: int) -> R
     )
 
 
-def _workload(values: Values, where: str) -> Workload:
-    """Return the workload of a row, with what it has of its own."""
+def _workload(values: Values, where: str, sessions: int | None) -> Workload:
+    """Return the workload of a row, with what it has of its own.
+
+    sessions: if the row does not say how many; None: as the workload's file says.
+    """
     name = convert(values[_WORKLOAD], str, where, _WORKLOAD, strict=True)
-    return workloads.changed(workloads.load(name), _of(values, _LOAD), where)
+    common = workloads.load(name).with_sessions(sessions)
+    return workloads.changed(common, _of(values, _LOAD), where)
 
 
 def _lab(values: Values, settings: Mapping[str, str], where: str, seed: int) -> LabSpec:
