@@ -31,7 +31,7 @@ class ChoreKind(enum.Enum):
     REWRITE = "rewrite"  # has it written anew, into another file
     TRUNCATE = "truncate"
     DROP = "drop"
-    VACUUM = "vacuum"  # of the table; PostgreSQL only
+    VACUUM = "vacuum"  # of the table, or of one of the load; PostgreSQL only
     CHECKPOINT = "checkpoint"  # on MySQL and MariaDB the logs are flushed
     ROTATE = "rotate"  # begins another file of WAL, or of the binary log
 

@@ -36,6 +36,7 @@ _BATCHES = {
     )
     for table in SIDES
 }
+_VACUUM = ChoreKind.VACUUM
 _VERBS: dict[ChoreKind, Verb] = {
     kind: Verb(kind.value) for kind in ChoreKind if kind is not ChoreKind.FILL
 }
@@ -60,16 +61,26 @@ class HousekeepingPlan:
             base.prepares_in,
         )
         self.conditions = base.conditions
-        self.chore_statements: tuple[StatementSpec, ...] = (INSERT, *_chores(kinds))
+        chores = _chores(kinds, base.tables)
+        self.chore_statements: tuple[StatementSpec, ...] = (INSERT, *chores)
 
     def operation(self, session: int, seq: int) -> Operation:
         """Return the operation (session, seq)."""
         if session != HOUSEKEEPING_SESSION:
             return self._base.operation(session, seq)
         chore = self.chores.chore(seq)
-        statements = [*_changes(chore), *self._inserts(chore, seq)]
+        changed = self._vacuumed(chore, seq) if chore.kind is _VACUUM else chore.table
+        statements = [*_changes(chore.kind, changed), *self._inserts(chore, seq)]
         marker = Statement(INSERT.name, self._schedule.values(session, seq))
         return Operation(session, seq, (*statements, marker))
+
+    def _vacuumed(self, chore: Chore, seq: int) -> TableSpec | None:
+        """Return the table to vacuum: that of the chore, or one of the load's.
+
+        Those have rows that transactions deleted, updated or rolled back.
+        """
+        tables = (chore.table, *self.tables)
+        return tables[seq % len(tables)]
 
     def _inserts(self, chore: Chore, seq: int) -> Iterator[Statement]:
         rows = INSERTING.get(chore.kind, 0)
@@ -95,21 +106,26 @@ class HousekeepingPlan:
         return with_effects(found, [effects], seen.acks, markers)
 
 
-def _changes(chore: Chore) -> list[Statement]:
-    """Return the statement by which a chore changes a table or the server."""
-    verb = _VERBS.get(chore.kind)
-    return [] if verb is None else [Statement(_spec(verb, chore.table).name, ())]
+def _changes(kind: ChoreKind, table: TableSpec | None) -> list[Statement]:
+    """Return the statement by which a chore changes that table, or the server."""
+    verb = _VERBS.get(kind)
+    return [] if verb is None else [Statement(_spec(verb, table).name, ())]
 
 
 def _spec(verb: Verb, table: TableSpec | None) -> StatementSpec:
     return StatementSpec(verb, table or LEDGER, is_late=True)
 
 
-def _chores(kinds: Sequence[ChoreKind]) -> Iterator[StatementSpec]:
-    """Yield the statements of chores of these kinds."""
+def _chores(
+    kinds: Sequence[ChoreKind], tables: tuple[TableSpec, ...]
+) -> Iterator[StatementSpec]:
+    """Yield the statements of chores of these kinds, beside a load of *tables*."""
     if set(INSERTING) & set(kinds):
         yield from _BATCHES.values()
     for kind in kinds:
         if (verb := _VERBS.get(kind)) is not None:
-            tables = [None] if kind in OF_THE_SERVER else SIDES
-            yield from (_spec(verb, table) for table in tables)
+            if kind in OF_THE_SERVER:
+                yield _spec(verb, None)
+            else:
+                changed = (*SIDES, *tables) if kind is _VACUUM else SIDES
+                yield from (_spec(verb, table) for table in changed)
