@@ -9,8 +9,10 @@ from dbcheck import stored
 from dbcheck.campaign.logs import StoredLogs
 from dbcheck.campaign.losscsv import loss_lines
 from dbcheck.campaign.outcome import Outcome
+from dbcheck.core.chores import Chores
 from dbcheck.core.expected import Sizes
 from dbcheck.core.lossshape import LossShape, shape_of
+from dbcheck.core.losswindows import Windows
 from dbcheck.core.observed import Claim, Observed
 from dbcheck.core.plans.plan import Plan
 from dbcheck.core.reconcile import Reconciliation
@@ -65,7 +67,10 @@ def _shape(found: Reconciliation, logs: StoredLogs, case: Case) -> LossShape | N
     schedule, plan = case.manifest.schedule(), case.manifest.plan()
     tables = (*plan.tables, *plan.sides)
     sizes = Sizes(schedule) if len(set(schedule.payload_bytes)) > 1 else None
-    return shape_of(found.losses, logs.acks, cut_us(case), sizes, tables)
+    kinds, windows = case.manifest.workload.housekeeping, None
+    if kinds and not case.manifest.control:
+        windows = Windows(Chores(case.manifest.seed, kinds), logs.acks)
+    return shape_of(found.losses, logs.acks, cut_us(case), sizes, tables, windows)
 
 
 def _fate(run: RunFolder, logs: StoredLogs, case: Case) -> Reconciliation:

@@ -1,4 +1,4 @@
-"""The shape of a run's losses: when they were acked, how large, where, in what order.
+"""The shape of a run's losses: when they were acked, how large, where, beside what.
 
 Acks are streamed once and never held; the losses, which are held in columns anyway, are
 never copied as a whole: one takes about 30 bytes more while this is computed.
@@ -16,6 +16,7 @@ from dbcheck.core.distinct import distinct, is_among_distinct
 from dbcheck.core.expected import Ints, Sizes
 from dbcheck.core.history import SESSION_MAX
 from dbcheck.core.loss import CODES, LossArray, Losses, LossKind, operations_of
+from dbcheck.core.losswindows import Windows, WindowShare
 from dbcheck.core.observed import AckStream
 from dbcheck.core.survivors import Flags
 from dbcheck.core.table import TABLES, TableSpec
@@ -47,6 +48,7 @@ class LossShape:
 
     by_age:    classes of seconds from the ack to the cut; () if the cut is not dated.
     by_size:   classes of bytes of the payload; () if all payloads have one size.
+    by_window: the chores of housekeeping; () if the run had none.
     by_table:  the name of each table of the plan -> losses in it, also those of rows
                that no operation is known of.
     oldest_s:  the age of the oldest of them, None if the cut is not dated.
@@ -57,13 +59,14 @@ class LossShape:
 
     by_age: tuple[Share, ...]
     by_size: tuple[Share, ...]
+    by_window: tuple[WindowShare, ...]
     by_table: Mapping[str, int]
     oldest_s: float | None
     missing: int
     reordered: int
 
 
-NO_SHAPE = LossShape((), (), {}, None, 0, 0)
+NO_SHAPE = LossShape((), (), (), {}, None, 0, 0)
 
 
 def shape_of(
@@ -72,11 +75,13 @@ def shape_of(
     cut_us: int | None,
     sizes: Sizes | None,
     tables: Sequence[TableSpec],
+    windows: Windows | None = None,
 ) -> LossShape:
     """Return the shape of *losses* in *tables*, which are those of the plan.
 
     cut_us: when the power was cut, on the clock of the acks; None if nothing shows it.
     sizes:  of the payloads; None if all have one size, or none.
+    windows: of the chores of the run, with nothing counted; None if it had none.
     """
     columns = losses.columns
     is_acked = columns["acked_us"] >= 0
@@ -94,9 +99,12 @@ def shape_of(
         if sizes is not None:
             of = (batch["session"].astype(np.int64), batch["seq"].astype(np.int64))
             bytes_.add(sizes.of(*of), is_lost)
+        if windows is not None:
+            windows.add(batch, is_lost)
     return LossShape(
         by_age=tuple(ages.shares()),
         by_size=tuple(bytes_.shares()),
+        by_window=tuple(windows.shares()) if windows else (),
         by_table=_by_table(columns, tables),
         oldest_s=_oldest_s(columns["acked_us"][is_acked], cut_us),
         missing=int(np.count_nonzero(_is_missing(columns))),

@@ -35,6 +35,7 @@ class Cause(enum.Enum):
     TORN_PAGES = "torn pages"  # that a setting left without a guard
     SERVER = "server"  # or somebody who wrote: the cut kept the page cache
     LARGE_WRITES = "large writes"  # of payloads above a size
+    WINDOW = "window"  # of one kind of chore, outside which nothing is lost
     REORDERED_WRITES = "reordered writes"  # later ones were kept, earlier ones lost
     LOST_CACHE = "lost cache"  # below the server, with all that it held last
     DATA_PAGES = "data pages"  # that came back in an older state, or damaged
@@ -70,6 +71,7 @@ def diagnosis(
     if not found.total:
         return ()
     listed = [*found.of_settings(settings)]
+    listed += found.of_windows()
     if page_cache_kept:
         listed += found.of_the_server()
     else:
@@ -131,6 +133,29 @@ class _Diagnosis:
             f" {lost:,} of {_acked(hit):,}, and none of {_acked(spared):,} below"
         )
         yield Explanation(Cause.LARGE_WRITES, self.total, reason)
+
+    def of_windows(self) -> Iterator[Explanation]:
+        """Yield the kind of chore beside which all was lost, if that is hardly chance.
+
+        What is lost in one window is one event, so windows are counted: each is of that
+        kind by chance as often as the kind has chores, or operations.
+        """
+        shares = self._shape.by_window
+        hit = [share for share in shares if share.hit]
+        if len(hit) != 1:
+            return
+        (one,) = hit
+        rest = [share for share in shares if share is not one]
+        of_chores = one.chores / (one.chores + sum(share.chores for share in rest))
+        of_acked = one.acked / (one.acked + sum(share.acked for share in rest))
+        if max(of_chores, of_acked) ** one.hit > CHANCE_MAX:
+            return
+        reason = (
+            f"only operations acked during {one.chore.value} lost something:"
+            f" {one.lost:,} of {one.acked:,}, in {one.hit:,} of {one.chores:,} chores,"
+            f" and none of {sum(share.acked for share in rest):,} during others"
+        )
+        yield Explanation(Cause.WINDOW, self.total, reason)
 
     def of_order(self) -> Iterator[Explanation]:
         """Yield what the order of the missing operations shows."""

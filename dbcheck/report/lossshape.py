@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dbcheck.core.lossshape import LossShape, Share
+from dbcheck.core.losswindows import WindowShare
 from dbcheck.judge.diagnosis import Explanation
 
 
@@ -39,11 +40,18 @@ def _axes(shape: LossShape) -> Iterator[tuple[str, str]]:
         yield "up to s before the cut", _shares(shape.by_age)
     if shape.by_size:
         yield "up to bytes of payload", _shares(shape.by_size)
+    if shape.by_window:
+        yield "during a chore", ", ".join(map(_window, shape.by_window))
     if len(shape.by_table) > 1:
         pairs = shape.by_table.items()
         yield "losses by table", ", ".join(f"{name}: {n:,}" for name, n in pairs)
     if shape.missing:
         yield "missing out of order", f"{shape.reordered:,} of {shape.missing:,}"
+
+
+def _window(share: WindowShare) -> str:
+    text = f"{share.chore.value}: {share.lost:,}/{share.acked:,}"
+    return f"{text} in {share.hit:,} of {share.chores:,}" if share.hit else text
 
 
 def _shares(shares: Sequence[Share]) -> str:

@@ -38,11 +38,6 @@ _BELOW = (
     "No setting of the server explains this. Look below it: mount options, RAID "
     "controller, hypervisor, or a drive that answers flushes before they are done."
 )
-_ABOVE = (
-    "No setting of the server explains this, and no drive lost these rows: the page "
-    "cache survived the cut. The server itself lost them, or somebody who wrote to "
-    "dbcheck's tables."
-)
 _COPY = "It is not known whether an older copy of the data was put in its place: {}."
 _SEEN = (
     "No ack was confirmed for them, so no promise is broken and the verdict does not"
@@ -77,7 +72,7 @@ def verdict_report(result: RunResult) -> RenderableType:
     parts += _seen(result)
     lost = any(result.rows_lost or ())
     if lost and result.verdict is Verdict.FAIL and not _is_explained(result):
-        parts += ["", Text(_ABOVE if result.page_cache_kept else _BELOW)]
+        parts += [] if result.page_cache_kept else ["", Text(_BELOW)]
         if doubt := _copy_doubt(result):
             parts.append(Text(_COPY.format(doubt)))
     if result.other_settings:

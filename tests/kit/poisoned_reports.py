@@ -29,7 +29,7 @@ from tests.kit.stored_run import manifest, stored_run
 # What the reports choose a style or a sentence by; no server says it.
 WORDS = {
     *("verdict", "standing", "cut_class", "depth", "rung", "survivors", "item"),
-    *("at_cut", "done"),
+    *("at_cut", "done", "chore"),
     *("gone", "ranges", "cause"),
     *("latency_ms", "losses", "earlier_losses", "acked", "strata", "cut_classes"),
 }
@@ -46,8 +46,10 @@ def poisoned(value: Any, text: str) -> Any:
     return value
 
 
+WINDOW = {"chore": "drop", "chores": 2, "hit": 1, "acked": 3, "lost": 2}
 SHAPE = {
     **{"by_age": [{"up_to": 1.0, "acked": 3, "lost": 2}], "by_size": []},
+    **{"by_window": [WINDOW]},
     **{"by_table": {"ledger": 2, "item": 0}, "oldest_s": 1.0},
     **{"missing": 2, "reordered": 1},
 }

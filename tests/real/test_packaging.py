@@ -42,7 +42,7 @@ def test_the_wheel_holds_all_it_needs(tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     listed = run(place / "bin" / "dbcheck", "demo", "--list", cwd=elsewhere)
-    assert "workloads: batch, classic, insert, mixed, readers, registers" in listed
+    assert "workloads: batch, classic, insert, mixed, order-entry, readers," in listed
     found = run(
         place / "bin" / "python",
         "-c",

@@ -9,14 +9,17 @@ import pytest
 
 from dbcheck.audit import rules
 from dbcheck.audit.rules import Finding
+from dbcheck.core.chores import ChoreKind
 from dbcheck.core.loss import LossKind
 from dbcheck.core.lossshape import NO_SHAPE, LossShape, Share
+from dbcheck.core.losswindows import WindowShare
 from dbcheck.judge.diagnosis import Cause, Explanation, diagnosis
 
 TAIL, HOLE, TORN = LossKind.MISSING_TAIL, LossKind.MISSING_HOLE, LossKind.TORN
 END = LossShape(
     by_age=(Share(1.0, 212, 212), Share(10.0, 4000, 0)),
     by_size=(),
+    by_window=(),
     by_table={"ledger": 212},
     oldest_s=0.9,
     missing=212,
@@ -159,6 +162,43 @@ def test_the_size_is_named_only_if_it_is_hardly_chance(
     shares: tuple[Share, ...],
 ) -> None:
     assert Cause.LARGE_WRITES not in dict(causes({TAIL: 3}, sized(*shares)))
+
+
+def test_losses_in_windows_of_one_kind_are_said_to_be() -> None:
+    shape = replace(
+        END,
+        by_window=(
+            WindowShare(ChoreKind.TRUNCATE, chores=5, hit=3, acked=100, lost=40),
+            WindowShare(ChoreKind.CHECKPOINT, chores=45, hit=0, acked=3000, lost=0),
+        ),
+    )
+    found = diagnosis({HOLE: 40}, shape, (), (), page_cache_kept=False)
+    assert found[0].cause is Cause.WINDOW
+    assert found[0].reason == (
+        "only operations acked during truncate lost something: 40 of 100, in 3 of 5"
+        " chores, and none of 3,000 during others"
+    )
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        pytest.param((5, 1, 100, 40), (45, 0, 3000, 0), id="one window"),
+        pytest.param((5, 3, 900, 40), (45, 0, 100, 0), id="most operations"),
+        pytest.param((40, 3, 100, 40), (5, 0, 3000, 0), id="most chores"),
+        pytest.param((5, 3, 100, 40), (45, 1, 3000, 1), id="two kinds"),
+        pytest.param((5, 0, 100, 0), (45, 0, 3000, 0), id="nothing dated"),
+    ],
+)
+def test_a_window_is_named_only_if_it_is_hardly_chance(
+    one: tuple[int, int, int, int], other: tuple[int, int, int, int]
+) -> None:
+    windows = (
+        WindowShare(ChoreKind.TRUNCATE, *one),
+        WindowShare(ChoreKind.CHECKPOINT, *other),
+    )
+    shape = replace(END, by_window=windows)
+    assert Cause.WINDOW not in dict(causes({HOLE: 40}, shape))
 
 
 def test_wrong_rows_in_one_of_several_tables_are_said_to_be() -> None:

@@ -8,9 +8,12 @@ import numpy as np
 import pytest
 
 from dbcheck.core.acks import ACK_DTYPE, AckArray
+from dbcheck.core.chores import ChoreKind, Chores
 from dbcheck.core.expected import Sizes
+from dbcheck.core.history import HOUSEKEEPING_SESSION
 from dbcheck.core.loss import Loss, Losses, LossKind
 from dbcheck.core.lossshape import LossShape, Share, shape_of
+from dbcheck.core.losswindows import Windows
 from dbcheck.core.schedule import Schedule
 from dbcheck.core.table import ITEM, LEDGER
 
@@ -154,3 +157,35 @@ def test_many_losses_take_little_memory() -> None:
 
 def missing_all(acks: AckArray) -> Losses:
     return missing(acks, *((1, int(seq)) for seq in acks["seq"]))
+
+
+@pytest.mark.parametrize("parts", [1, 4])
+def test_each_operation_belongs_to_the_chore_under_way_when_it_was_acked(
+    parts: int,
+) -> None:
+    """Chores end at 10, 30 and 50 s; another is under way at the cut."""
+    chores = Chores(7, (ChoreKind.CREATE, ChoreKind.CHECKPOINT, ChoreKind.DROP))
+    times = {f"s{HOUSEKEEPING_SESSION}": [10.0, 30.0, 50.0]}
+    acks = acks_at(s1=[5, 20, 25, 55], s2=[10, 58], **times)
+    losses = missing(acks, (1, 2), (1, 3), (2, 2), kind=HOLE)
+    pieces = np.array_split(acks, parts)
+    found = shape_of(
+        *(losses, lambda: pieces, CUT_US, None, (LEDGER,)),
+        Windows(chores, lambda: pieces),
+    )
+    expected: dict[ChoreKind, list[int]] = {}
+    of_each = [(3, 0), (3, 2), (1, 0), (2, 1)]  # acked, of those lost
+    for number, (acked, lost) in enumerate(of_each, 1):
+        counts = expected.setdefault(chores.chore(number).kind, [0, 0, 0, 0])
+        for at, more in enumerate((1, int(lost > 0), acked, lost)):
+            counts[at] += more
+    shares = {
+        share.chore: [share.chores, share.hit, share.acked, share.lost]
+        for share in found.by_window
+    }
+    assert shares == expected
+    assert list(shares) == [kind for kind in ChoreKind if kind in shares]
+
+
+def test_a_run_without_chores_has_no_windows() -> None:
+    assert shape(ACKS, missing(ACKS, (1, 4))).by_window == ()
