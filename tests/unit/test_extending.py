@@ -12,6 +12,7 @@ import pytest
 
 from dbcheck import files, workload
 from dbcheck.core.plans.kinds import PlanKind
+from dbcheck.core.plans.plan import Plan
 from dbcheck.core.schedule import Schedule
 from dbcheck.core.survivors import DIFFERENT
 from tests.kit.cycles import EPOCH, SEED
@@ -32,11 +33,23 @@ def test_the_workload_can_be_read() -> None:
 
 
 @pytest.fixture
-def model() -> Model:
-    """Return a model of the tables after some operations of two sessions."""
+def example() -> ModuleType:
+    """Return the module."""
     module = ModuleType("counters")
     exec(compile(block("python"), "counters.py", "exec"), module.__dict__)
-    model = Model(module.CountersPlan(Schedule(SEED, EPOCH, (40,))))
+    return module
+
+
+def test_the_plan_has_the_types_that_the_contract_has(example: ModuleType) -> None:
+    """A class whose attributes are narrower would be refused by the type checker."""
+    given = example.CountersPlan.__annotations__
+    assert Plan.__annotations__.items() <= given.items()
+
+
+@pytest.fixture
+def model(example: ModuleType) -> Model:
+    """Return a model of the tables after some operations of two sessions."""
+    model = Model(example.CountersPlan(Schedule(SEED, EPOCH, (40,))))
     model.run(1, 9)
     model.run(2, 3)
     return model
