@@ -12,10 +12,11 @@ from dbcheck.core.chores import ChoreKind
 from dbcheck.core.conditions import ConditionCheck
 from dbcheck.core.fill import Fill
 from dbcheck.core.held import HeldCanary
-from dbcheck.core.operation import StatementSpec
+from dbcheck.core.plans.registry import statements_of
 from dbcheck.core.server import ServerFacts
 from dbcheck.core.table import TableSpec
 from dbcheck.core.tablecheck import TableCheck
+from dbcheck.core.workload import Workload
 from dbcheck.errors import NoCanary, UsageError
 from dbcheck.ports import abilities
 from dbcheck.ports.engine import Engine
@@ -164,7 +165,7 @@ def data_mark(engine: Engine) -> Callable[[], str]:
     return engine.mark_data if abilities.marks_data(engine) else lambda: ""
 
 
-def check(engine: Engine, statements: Sequence[StatementSpec], *, weak: bool) -> None:
+def check(engine: Engine, workload: Workload, *, weak: bool) -> None:
     """Raise EngineError as Engine.check() does, for a cycle or for a control.
 
     weak: the cycle is a control.  Raise UsageError for a server that has none, and
@@ -176,7 +177,7 @@ def check(engine: Engine, statements: Sequence[StatementSpec], *, weak: bool) ->
             " server acknowledge commits too early",
             hint="Run without a control.",
         )
-    engine.check(statements)
+    engine.check(statements_of(workload), max(workload.payload_bytes, default=0))
     if weak and abilities.weakens_server(engine):
         engine.check_weakening()
 

@@ -31,7 +31,7 @@ from dbcheck.core.moments import Moment
 from dbcheck.core.operation import Operation
 from dbcheck.core.plans.kinds import PlanKind
 from dbcheck.core.plans.plan import Plan
-from dbcheck.core.plans.registry import statements_of, tables_of
+from dbcheck.core.plans.registry import tables_of
 from dbcheck.core.records import Manifest, NodeBefore
 from dbcheck.core.schedule import EPOCH_MAX, Schedule, epoch_of
 from dbcheck.core.server import ServerFacts
@@ -196,7 +196,7 @@ def _require_fit(
 ) -> WitnessHostFacts:
     """Return the witness's facts; raise unless server and witness are fit for it."""
     engine = rig.site.writer.engine
-    observable.check(engine, statements_of(workload), weak=control)
+    observable.check(engine, workload, weak=control)
     if known.identity:
         known.require_same(engine.target, engine.facts())
     witness = rig.witness.facts()

@@ -13,7 +13,6 @@ from dbcheck.campaign.rig import Rig
 from dbcheck.cli import assemble
 from dbcheck.cli.matrix_cycles import Measured
 from dbcheck.cli.resumable import resumable_cycle
-from dbcheck.core.plans.registry import statements_of
 from dbcheck.engines.url import read_url
 from dbcheck.errors import DbcheckError, UsageError
 from dbcheck.report.progress import PlainProgress
@@ -43,9 +42,7 @@ def on_target(
         url = session_url(node.engine.target, one.row.settings)
         engine = assemble.engine(url, password) if one.row.settings else node.engine
         try:
-            observable.check(
-                engine, statements_of(one.row.workload), weak=one.row.relaxed
-            )
+            observable.check(engine, one.row.workload, weak=one.row.relaxed)
         except DbcheckError as error:
             one.fail(error)
         else:

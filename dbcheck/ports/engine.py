@@ -91,13 +91,16 @@ class Engine(Protocol):
     def facts(self) -> ServerFacts:
         """Read the server's facts; raise EngineError if it cannot be reached."""
 
-    def check(self, statements: Sequence[StatementSpec]) -> None:
+    def check(
+        self, statements: Sequence[StatementSpec], payload_bytes: int = 0
+    ) -> None:
         """Raise EngineError (with the fix as hint) if this server cannot be tested.
 
-        Nothing is created.  Refuses an unsupported version, a replica, a server
-        in recovery or read-only, a privilege that *statements* need and the account
-        lacks, and a table of theirs that is unlogged, temporary, not transactional, not
-        dbcheck's, or changed since (a trigger ...).
+        payload_bytes: of the largest row.  Nothing is created.  Refuses an unsupported
+        version, a replica, a server in recovery or read-only, a privilege that
+        *statements* need and the account lacks, a table of theirs that is unlogged,
+        temporary, not transactional, not dbcheck's, or changed since (a trigger ...),
+        and a limit that the largest of the statements would exceed.
         """
 
     def places(self, tables: Sequence[TableSpec]) -> tuple[Place, ...]:

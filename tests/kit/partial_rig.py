@@ -62,7 +62,9 @@ class Parts:
     def __init__(self, failure: BaseException) -> None:
         self.held, self.log, self.failure = Closed(), Closed(), failure
 
-    def check(self, statements: Sequence[StatementSpec]) -> None:
+    def check(
+        self, statements: Sequence[StatementSpec], payload_bytes: int = 0
+    ) -> None:
         pass
 
     def places(self, tables: Sequence[TableSpec]) -> tuple[()]:

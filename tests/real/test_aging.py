@@ -105,6 +105,23 @@ def test_filled_rows_are_those_of_the_schedule(
         assert set(records["epoch"].tolist()) == {2**62}
 
 
+@pytest.mark.parametrize("server", ["mysql", "mariadb"], indirect=True)
+def test_a_fill_keeps_its_packets_below_the_limit_of_the_server(
+    engine: Engine, server: DatabaseServer
+) -> None:
+    with contextlib.closing(connect(server.url, server.password)) as connection:
+        cursor = connection.cursor()
+        cursor.execute("select @@global.max_allowed_packet")
+        ((limit,),) = cursor.fetchall()
+        cursor.execute("set global max_allowed_packet = 131072")
+        try:
+            engine.prepare((LEDGER,))
+            rows = Fill(schedule(2**62), ROWS)
+            assert sum(cast(BulkFill, engine).fill(LEDGER, rows)) == ROWS
+        finally:
+            cursor.execute(f"set global max_allowed_packet = {limit}")
+
+
 def test_only_what_is_missing_is_filled_in(engine: Engine, tmp_path: Path) -> None:
     with ager(engine, tmp_path) as aged:
         for rows, expected in ((500, 500), (300, 500), (800, 800)):

@@ -23,6 +23,7 @@ from dbcheck.ports.engine import Engine
 from dbcheck.power.kinds.manual import ManualPlan, ManualSwitch
 from dbcheck.witness.log import FrameLogReader
 from dbcheck.witness.url import open_witness
+from dbcheck.workload import load
 from tests.kit.accounts import ACCOUNT, Least, connect, statements
 from tests.kit.accounts import new_least as new_least
 from tests.kit.nodes import site_of
@@ -98,7 +99,7 @@ def test_a_server_is_relaxed_and_put_back(
     innodb.prepare((LEDGER,))
     with pytest.raises(EngineError, match="is 1 although a control"):
         weak_session(innodb)
-    observable.check(innodb, (INSERT,), weak=True)
+    observable.check(innodb, load("insert"), weak=True)
     # MySQL has a binary log, by default, on whose flush a commit hangs as well.
     both = innodb_server.name == "mysql"
     said = observable.weaken_durability(innodb, process=process)
@@ -161,7 +162,7 @@ def test_somebody_elses_table_of_that_name_is_respected(
     try:
         innodb.check((INSERT,))
         for refused in (
-            lambda: observable.check(innodb, (INSERT,), weak=True),
+            lambda: observable.check(innodb, load("insert"), weak=True),
             lambda: observable.weaken_durability(innodb, process=True),
         ):
             with pytest.raises(EngineError, match="was not created by dbcheck"):
@@ -203,7 +204,7 @@ def test_without_the_privilege_nothing_is_begun(
     for statement in statements(name, optional=True):
         least.run(statement)
     engine = least.engine()
-    observable.check(engine, (INSERT,), weak=True)
+    observable.check(engine, load("insert"), weak=True)
     engine.prepare((LEDGER,))
     assert "(was 1)" in observable.weaken_durability(engine, process=False)
     assert "is 1 again" in str(observable.restore_durability(engine))
@@ -217,9 +218,9 @@ def test_the_privilege_on_a_database_is_not_enough(
         least.run(statement)
     least.run("grant all on dbcheck.* to dbcheck@'%';")
     with pytest.raises(EngineError, match="lacks SUPER"):
-        observable.check(least.engine(), (INSERT,), weak=True)
+        observable.check(least.engine(), load("insert"), weak=True)
     least.run("grant all on *.* to dbcheck@'%';")
-    observable.check(least.engine(), (INSERT,), weak=True)
+    observable.check(least.engine(), load("insert"), weak=True)
 
 
 def test_who_may_not_put_it_back_is_told(

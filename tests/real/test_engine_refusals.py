@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,7 @@ from dbcheck.errors import (
 from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.load.commit import commit
 from dbcheck.ports.engine import Engine
+from dbcheck.workload import load
 from tests.kit.operations import CLASSICS, batches, insert
 from tests.kit.servers import NewServer, engine_of
 from tests.kit.sessions import SendsInstead, run_on, server_id
@@ -569,6 +571,33 @@ def test_a_member_of_a_group_is_refused(new_server: NewServer) -> None:
     run(engine, "set global group_replication_start_on_boot = ON")
     with pytest.raises(EngineError, match="rejoins its replication group"):
         engine.check((INSERT,))
+
+
+@pytest.mark.parametrize("engine", ["mysql", "mariadb"], indirect=True)
+def test_a_packet_that_the_server_refuses_is_named_before_the_load(
+    engine: Engine,
+) -> None:
+    """Below the refused limit the server ends the session, at the hint's it commits."""
+    (limit,) = run(engine, "select @@global.max_allowed_packet")
+    sizes, insert_alone = load("sizes"), load("insert")
+    run(engine, "set global max_allowed_packet = 1048576")
+    try:
+        observable.check(engine, insert_alone, weak=False)
+        with pytest.raises(EngineError, match="is 1,048,576 bytes") as caught:
+            observable.check(engine, sizes, weak=False)
+        engine.prepare((LEDGER,))
+        row = Schedule(seed=1, epoch=3, payload_bytes=(1048576,)).row(1, 1)
+        with (
+            closing(engine.open_session((INSERT,))) as session,
+            pytest.raises(EngineError, match="max_allowed_packet|connection broke"),
+        ):
+            commit(session, insert(row))
+        run(engine, caught.value.hint.removeprefix("Run: ").partition(";")[0])
+        observable.check(engine, sizes, weak=False)
+        with closing(engine.open_session((INSERT,))) as session:
+            assert commit(session, insert(row))
+    finally:
+        run(engine, f"set global max_allowed_packet = {limit[0]}")
 
 
 # --------------------------------------------------------------------- damage

@@ -66,7 +66,7 @@ def rows(
 ) -> list[Measured]:
     """Run two rows of two cuts each on a target."""
     patch.setattr(matrix_target, "resumable_cycle", cycle)
-    engine: Any = SimpleNamespace(target="", check=lambda statements: None)
+    engine: Any = SimpleNamespace(target="", check=lambda *_: None)
     load = outcome.manifest.workload
     measured = [Measured(Row(n, None, load, {}, False, "", None, None)) for n in "ab"]
     lines: Any = SimpleNamespace(line=view.phase)

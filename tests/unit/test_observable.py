@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from dbcheck.campaign import observable
-from dbcheck.core.plans.insert import INSERT
 from dbcheck.core.table import LEDGER
 from dbcheck.engines.mysql.engine import MysqlEngine
 from dbcheck.engines.postgresql.engine import PostgresqlEngine
 from dbcheck.errors import NoCanary, UsageError
 from dbcheck.ports import abilities
+from dbcheck.workload import load
 
-PLAIN: Any = SimpleNamespace(target="cockroach://db1", check=lambda statements: None)
+PLAIN: Any = SimpleNamespace(target="cockroach://db1", check=lambda *_: None)
 
 
 class Wrapper:
@@ -57,9 +57,9 @@ def test_a_missing_canary_is_explained() -> None:
 
 
 def test_a_control_is_refused_where_none_can_run() -> None:
-    observable.check(PLAIN, (INSERT,), weak=False)
+    observable.check(PLAIN, load("insert"), weak=False)
     with pytest.raises(UsageError, match="no control can run on cockroach://db1"):
-        observable.check(PLAIN, (INSERT,), weak=True)
+        observable.check(PLAIN, load("insert"), weak=True)
 
 
 def test_tables_are_filled_only_where_that_is_known() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from dbcheck.core.operation import Verb
+from dbcheck.core.operation import StatementSpec, Verb
 from dbcheck.core.table import TableSpec
 from dbcheck.engines.mysql.grants import missing
 from dbcheck.engines.mysql.link import MysqlLink
@@ -29,6 +29,8 @@ _OTHERS = (
     "Databend",
     "ClickHouse",
 )
+
+_ROW_BYTES = 128  # of a row's other values, and its share of the statement's head
 
 _READ_ONLY = ("innodb_read_only", "super_read_only", "read_only")
 _READ_ONLY_SESSION = ("transaction_read_only", "tx_read_only")
@@ -87,6 +89,32 @@ def require_server(link: MysqlLink, variables: Mapping[str, str]) -> None:
             )
     _require_no_group(variables)
     _require_no_replica(link, name, numbers, account)
+
+
+def require_packet(
+    variables: Mapping[str, str],
+    statements: Sequence[StatementSpec],
+    payload_bytes: int,
+) -> None:
+    """Raise EngineError if the server refuses the largest of *statements*.
+
+    payload_bytes: of the largest row.  MySQL 8.4 manual, B.3.2.8.
+    """
+    rows = max((spec.rows for spec in statements), default=0)
+    needed = rows * (payload_bytes + _ROW_BYTES)
+    limit = int(variables.get("max_allowed_packet", needed))
+    if needed > limit:
+        raise EngineError(
+            f"max_allowed_packet is {limit:,} bytes, and the workload sends up to"
+            f" {needed:,} in one statement",
+            hint=f"Run: set global max_allowed_packet = {_rounded_up(needed)}; or use"
+            " a workload with a smaller payload_bytes.",
+        )
+
+
+def _rounded_up(size: int) -> int:
+    """Return the next power of two."""
+    return 1 << (size - 1).bit_length()
 
 
 def require_redo_log(link: MysqlLink) -> None:

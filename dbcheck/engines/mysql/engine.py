@@ -27,6 +27,7 @@ from dbcheck.engines.mysql.canary import HeldRow
 from dbcheck.engines.mysql.check import (
     product,
     product_of,
+    require_packet,
     require_privileges,
     require_redo_log,
     require_server,
@@ -169,10 +170,14 @@ class MysqlEngine:
             server_log=innodb_log(variables),
         )
 
-    def check(self, statements: Sequence[StatementSpec]) -> None:
+    def check(
+        self, statements: Sequence[StatementSpec], payload_bytes: int = 0
+    ) -> None:
         """Raise EngineError (with the fix as hint) if this server is not fit."""
         with self._open(None) as link:
-            require_server(link, dict(link.rows("variables")))
+            variables = dict(link.rows("variables"))
+            require_server(link, variables)
+            require_packet(variables, statements, payload_bytes)
             require_redo_log(link)
             for table, verbs in verbs_by_table(statements).items():
                 require_privileges(link, table, verbs, self._database)

@@ -17,8 +17,8 @@ from dbcheck.engines.mysql.link import FAMILY, MysqlLink
 from dbcheck.engines.mysql.wire import execution_head, first_packet, length, query
 from dbcheck.files import sql
 
-# Rows of a statement; fewer of large ones, so that a packet stays far below what a
-# server accepts by default (max_allowed_packet: MySQL 64 MiB, MariaDB 16 MiB).
+# Rows of a statement; fewer of large ones, so that a packet stays below what a server
+# accepts (max_allowed_packet, by default: MySQL 64 MiB, MariaDB 16 MiB).
 _ROWS = 256
 _PACKET_BYTES = 1 << 20
 _LENGTH = "length"
@@ -51,7 +51,9 @@ class _Statements:
         """
         self._link, self._name = link, name
         self._text = sql(FAMILY, name)
-        self._rows = max(1, min(_ROWS, _PACKET_BYTES // max(1, size_max)))
+        limit = int(dict(link.rows("variables"))["max_allowed_packet"])
+        packet = min(_PACKET_BYTES, limit // 2)  # the rest: the other columns
+        self._rows = max(1, min(_ROWS, packet // max(1, size_max)))
         self._heads: dict[int, bytes] = {}
         self._has_attributes = link.connection.has_query_attributes
 

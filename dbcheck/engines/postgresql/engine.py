@@ -120,7 +120,9 @@ class PostgresqlEngine:
             server_log=postgresql_log(seen),
         )
 
-    def check(self, statements: Sequence[StatementSpec]) -> None:
+    def check(
+        self, statements: Sequence[StatementSpec], payload_bytes: int = 0
+    ) -> None:
         """Raise EngineError (with the fix as hint) if this server is not fit."""
         with self._open() as link:
             require_server(link)
