@@ -193,7 +193,7 @@ def _add(folder: CampaignFolder, outcome: Outcome, *, settled: bool = False) -> 
     folder.write_known(folder.known().with_outcome(outcome))
     drawn, found = outcome.manifest.moment, outcome.found
     missed = missed_stratum(outcome)
-    chores = outcome.result.housekeeping
+    chores, seen = outcome.result.housekeeping, outcome.result.seen
     at_cut = chores.at_cut if chores else None
     at_fault = outcome.settings.at_fault(lost=outcome.verdict is Verdict.FAIL)
     stratum = (Stratum.STEADY if missed else drawn.stratum) if drawn else None
@@ -218,6 +218,8 @@ def _add(folder: CampaignFolder, outcome: Outcome, *, settled: bool = False) -> 
             cut_class=outcome.manifest.writer.cut_class.value,
             missed=missed,
             window=at_cut.value if at_cut else "",
+            seen=seen.rows if seen else None,
+            seen_lost=seen.lost if seen else None,
         )
     )
     if outcome.verdict is Verdict.PASS:

@@ -89,6 +89,8 @@ class Cycle:
     control:  what later cycles must know of a control, None of an ordinary cycle.
     cut_class: what the switch cut, as core.cutclass names it; "" if it cut nothing.
     window:   the chore that was under way at the cut, see core.chores; "" if none was.
+    seen, seen_lost: rows that readers saw, and those of them that are gone without an
+              ack, see core.seen; None if nobody looked, or the table was not read.
     at_fault: settings under which such a cut loses commits, a sentence for each.
     """
 
@@ -111,6 +113,8 @@ class Cycle:
     at_fault: tuple[str, ...] = ()
     earlier_lost: int | None = None
     window: str = ""
+    seen: int | None = None
+    seen_lost: int | None = None
 
 
 class CampaignFolder:
@@ -210,7 +214,7 @@ def line_of(cycle: Cycle) -> str:
         "cut_class",
         "depth",
     )
-    rows = ("confirmed", "lost", "earlier_lost")
+    rows = ("confirmed", "lost", "earlier_lost", "seen", "seen_lost")
     more = ("missed", "window", *rows, "acks_per_s", "ended", "settled")
     values = {name: getattr(cycle, name) for name in (*names, *more)}
     return json.dumps(msgspec.to_builtins(values))

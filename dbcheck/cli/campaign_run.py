@@ -21,7 +21,7 @@ from dbcheck.core.statistics import cuts_needed, loss_ppm_max
 from dbcheck.core.verdict import CycleVerdict, Verdict
 from dbcheck.errors import DbcheckError, RunWriteError, UsageError
 from dbcheck.inventory.entry import Entry
-from dbcheck.judge.results import CampaignResult, CycleResult, WindowResult
+from dbcheck.judge.results import CampaignResult, CycleResult, SeenTotal, WindowResult
 from dbcheck.power import consent
 from dbcheck.power.registry import UNATTENDED
 from dbcheck.report.progress import PlainProgress, progress
@@ -237,6 +237,7 @@ def result(folder: CampaignFolder) -> CampaignResult:
         statistics=shown.statistics,
         strata=strata(cycles),
         windows=_windows(cycles),
+        seen=_seen(cycles),
         planned_cuts=plan.cuts,
         bound_ppm=plan.bound_ppm,
         cuts_still_needed=_still(plan.bound_ppm, shown.cuts, shown.losses, more),
@@ -265,6 +266,8 @@ def _cycle_result(cycle: Cycle) -> CycleResult:
         settled=cycle.settled,
         ended=cycle.ended,
         window=cycle.window,
+        seen=cycle.seen,
+        seen_lost=cycle.seen_lost,
     )
 
 
@@ -283,6 +286,16 @@ def _windows(cycles: Sequence[Cycle]) -> dict[str, WindowResult]:
         window: WindowResult(count, lost[window], loss_ppm_max(lost[window], count))
         for window, count in cuts.most_common()
     }
+
+
+def _seen(cycles: Sequence[Cycle]) -> SeenTotal | None:
+    """Return what became of the rows that readers saw, None if no cycle looked."""
+    looked = [c for c in cycles if c.number and c.seen is not None]
+    lost = [cycle.seen_lost or 0 for cycle in looked]
+    rows = sum(cycle.seen or 0 for cycle in looked)
+    if not looked:
+        return None
+    return SeenTotal(len(looked), sum(map(bool, lost)), rows, sum(lost))
 
 
 def _still(bound_ppm: int | None, cuts: int, losses: int, more: int) -> int | None:

@@ -84,6 +84,16 @@ class WorkloadOptions(Group):
             "filled in. Default: the workload's.",
         ),
     ] = None
+    readers: Annotated[
+        int | None,
+        Flag(
+            "--readers",
+            type=click.IntRange(0, limits.READERS_MAX),
+            metavar="N",
+            help="Connections that read the newest rows meanwhile, so that rows that "
+            "were seen and then lost are counted. Default: the workload's.",
+        ),
+    ] = None
 
     def paced(self, workload: Workload) -> Workload:
         """Return *workload* with what is given here in the place of its own."""
@@ -92,6 +102,7 @@ class WorkloadOptions(Group):
             ramp_s=self.ramp,
             processes=self.processes,
             rows_before=self.rows_before,
+            readers=self.readers,
         )
 
 

@@ -81,8 +81,17 @@ class Workload:
         ramp_s: float | None,
         processes: int | None,
         rows_before: int | None = None,
+        readers: int | None = None,
     ) -> Workload:
-        """Return the workload with what is given in the place of its own."""
+        """Return the workload with what is given in the place of its own.
+
+        Raise UsageError if it cannot have readers.
+        """
+        if readers and self.plan is PlanKind.CLASSIC:
+            raise UsageError(
+                f"--readers is given for the workload {self.name}",
+                hint="A classic row does not name its operation; leave --readers out.",
+            )
         wanted = self.processes if processes is None else processes
         return replace(
             self,
@@ -90,4 +99,5 @@ class Workload:
             ramp_s=self.ramp_s if ramp_s is None else ramp_s,
             processes=min(wanted, self.sessions),
             rows_before=self.rows_before if rows_before is None else rows_before,
+            readers=self.readers if readers is None else readers,
         )

@@ -21,6 +21,8 @@ class CycleResult:
     stratum, cut_class, depth: "" if unknown.  missed: why the cut did not come in the
     stratum drawn for it, "" if it did.  settings_at_fault: sentences.
     window: the chore that was under way at the cut, "" if none was.
+    seen, seen_lost: rows that readers saw, and those of them that are gone without an
+    ack; null if nobody looked, or no rows were compared.
     """
 
     number: int
@@ -40,6 +42,8 @@ class CycleResult:
     settled: bool
     ended: str
     window: str = ""
+    seen: int | None = None
+    seen_lost: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +59,27 @@ class WindowResult:
 
 
 @dataclass(frozen=True, slots=True)
+class SeenTotal:
+    """What became of the rows that readers saw in all cycles; beside the verdict.
+
+    cuts: of the cycles that looked; lossy: after how many of them a row was gone.
+    rows, lost: see SeenResult.
+    """
+
+    cuts: int
+    lossy: int
+    rows: int
+    lost: int
+
+
+@dataclass(frozen=True, slots=True)
 class CampaignResult:
     """What the cuts of one target show together.
 
     finished:   there is nothing more to do.
     strata:     what went on at the cuts that count -> how many.
     windows:    the chore that was under way at such a cut -> what those cuts show.
+    seen:       null if no cycle looked.
     bound_ppm:  what the cuts are to show if none loses, null if a number was given.
     cuts_still_needed: for that, null once a cut has lost.
     error:      why the campaign ended before it was finished, "" if it did not.
@@ -76,6 +95,7 @@ class CampaignResult:
     statistics: Statistics
     strata: Mapping[str, int]
     windows: Mapping[str, WindowResult]
+    seen: SeenTotal | None
     planned_cuts: int
     bound_ppm: int | None
     cuts_still_needed: int | None

@@ -65,6 +65,11 @@ def _lines(result: CampaignResult) -> list[RenderableType]:
             for name, one in result.windows.items()
         )
         lines.append(f"cuts during housekeeping, {CONFIDENCE}: {counts}")
+    if seen := result.seen:
+        lines.append(
+            f"rows seen by readers: {seen.rows:,}; gone after the cut, and never acked:"
+            f" {seen.lost:,}, in {seen.lossy} of {seen.cuts} cuts"
+        )
     missed = [cycle for cycle in result.cycles if cycle.missed]
     if missed:
         lines.append(

@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from dbcheck.campaign.campaign import run_campaign
 from dbcheck.campaign.control import run_control
 from dbcheck.campaign.cycle import finish_cycle
+from dbcheck.campaign.folder import CampaignFolder
 from dbcheck.campaign.judging import judge_run
 from dbcheck.campaign.outcome import Outcome
 from dbcheck.campaign.preflight import preflight
-from dbcheck.core.history import AckValues
+from dbcheck.cli.campaign_run import result
+from dbcheck.core.history import HOUSEKEEPING_SESSION, AckValues
 from dbcheck.core.verdict import Verdict
+from dbcheck.judge.results import SeenTotal
 from dbcheck.lab.spec import DriveSpec, LabSpec
+from dbcheck.runs import RunFolder
 from dbcheck.witness.log import FrameLogReader
 from tests.kit.labs import process_lab
-from tests.kit.rigs import SEED, Bench, bench, quick
+from tests.kit.rigs import SEED, Bench, bench, plan, quick
 
 FLUSH_MS = 100
 SESSIONS = 8
@@ -28,6 +33,7 @@ CUTS_MAX = 5
 WAIT_S = 60.0
 WITHOUT = {"log_bin": "OFF"}
 WITH = {"log_bin": "ON", "sync_binlog": "1"}
+WITH_LOG = {"postgresql": {}, "mariadb": WITH, "mysql": WITH}
 
 
 class Changed:
@@ -130,18 +136,9 @@ def test_innodb_shows_rows_that_the_cut_takes_back(engine: str, tmp_path: Path) 
 
 
 @pytest.mark.root
-@pytest.mark.parametrize(
-    ("engine", "settings"),
-    [
-        pytest.param("postgresql", {}, id="postgresql"),
-        pytest.param("mariadb", WITH, id="mariadb"),
-        pytest.param("mysql", WITH, id="mysql"),
-    ],
-)
-def test_others_show_no_row_before_it_is_durable(
-    engine: str, settings: Mapping[str, str], tmp_path: Path
-) -> None:
-    with bench(LabSpec(engine, settings=dict(settings)), tmp_path) as here:
+@pytest.mark.parametrize("engine", WITH_LOG)
+def test_others_show_no_row_before_it_is_durable(engine: str, tmp_path: Path) -> None:
+    with bench(LabSpec(engine, settings=WITH_LOG[engine]), tmp_path) as here:
         outcome = cut_cycle(here, once_seen=False)
     assert outcome.verdict is Verdict.PASS, outcome.judgement
     assert outcome.result.seen is not None
@@ -159,6 +156,24 @@ def test_readers_beside_processes_see_the_rows_of_all(tmp_path: Path) -> None:
     assert len(outcome.load.watermarks) == len(outcome.case.logs) == 3
     assert 0 < outcome.result.seen.rows <= sum(outcome.load.sent.values())
     assert outcome.result.seen.lost == 0
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("engine", WITH_LOG)
+def test_a_campaign_adds_up_what_readers_saw_beside_chores(
+    engine: str, tmp_path: Path
+) -> None:
+    chosen = plan(engine, cuts=2, workload=replace(quick("windows"), readers=2))
+    folder = CampaignFolder.create(tmp_path / "campaign", chosen)
+    with bench(LabSpec(engine, settings=WITH_LOG[engine]), tmp_path) as here:
+        run_campaign(here.rig, folder)
+    shown = result(folder)
+    assert shown.verdict is Verdict.PASS, [cycle.reason for cycle in shown.cycles]
+    loads = [RunFolder.open(folder.runs / c.run).load() for c in shown.cycles]
+    seen = [load.seen for load in loads if load is not None]
+    chores = [load.acked[HOUSEKEEPING_SESSION] for load in loads if load is not None]
+    assert all(seen) and all(chores) and len(seen) == 2
+    assert shown.seen == SeenTotal(cuts=2, lossy=0, rows=sum(seen), lost=0)
 
 
 def test_in_a_control_nobody_reads(tmp_path: Path) -> None:

@@ -69,12 +69,14 @@ class Recipe:
     names:  of its runs, in their order.
     wanted: the verdict of the last; gone: "table" or "server", if that is not to come
             back from its cut.
+    seen:   a row that a reader saw is to be gone.
     """
 
     names: tuple[str, ...]
     options: str
     wanted: str
     gone: str = ""
+    seen: bool = False
 
 
 LYING = "--drive lying"
@@ -96,6 +98,12 @@ RECIPES = (
     ),
     Recipe(("two-phase-pass",), "--engine postgresql --workload two-phase", "PASS"),
     Recipe(("orders-pass",), "--engine postgresql --workload order-entry", "PASS"),
+    Recipe(
+        ("seen-then-lost",),
+        "--engine mariadb --workload readers --flush-ms 200",
+        "PASS",
+        seen=True,
+    ),
     Recipe(("process",), "--engine postgresql --rung process", "PASS"),
     Recipe(("two-processes",), "--engine mariadb --processes 2", "PASS"),
     Recipe(
@@ -149,9 +157,13 @@ def make(recipe: Recipe, out: Path) -> None:
             after = read(runs[-1] / "after.json")
             back = of_node(after)["facts"]
             gone = "table" if after["missing"] else "" if back else "server"
-            verdict = judgement(runs[-1])["verdict"]
-            sys.stderr.write(f"{recipe.options}: seed {seed} {verdict} {gone=}\n")
-            right = (verdict, gone) == (recipe.wanted, recipe.gone)
+            judged = judgement(runs[-1])
+            verdict, seen = judged["verdict"], judged.get("seen", {}).get("lost", 0) > 0
+            sys.stderr.write(
+                f"{recipe.options}: seed {seed} {verdict} {gone=} {seen=}\n"
+            )
+            wanted = (recipe.wanted, recipe.gone, recipe.seen)
+            right = (verdict, gone, seen) == wanted
             if right and len(runs) == len(recipe.names):
                 for run, name in zip(runs, recipe.names, strict=True):
                     keep(run, out / name)
@@ -233,6 +245,8 @@ def shown(found: Mapping[str, Any], run: Path) -> dict[str, Any]:
             f"{each['item']}: {each['standing']}" for each in found["evidence"]
         ],
     }
+    if seen := found.get("seen"):  # of a run in which somebody looked
+        values["seen"] = {"rows": seen["rows"], "lost": seen["lost"]}
     plain: dict[str, Any] = json.loads(json.dumps(values))
     return plain
 

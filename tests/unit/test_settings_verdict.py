@@ -431,6 +431,7 @@ def test_a_campaign_names_the_setting_at_fault() -> None:
         "verdict": "FAIL",
         "strata": {"steady": 1},
         "windows": {},
+        "seen": None,
         "cut_classes": [],
         "cuts_still_needed": 0,
         "error": "",

@@ -34,7 +34,7 @@ _REGISTERS = {"registers-pass", "registers-lying"}
 # Made of runs of format 6 alone, some of them of workloads that were new then.
 _ONE_BY_ONE = {
     *("two-phase-pass", "resurrected-item", "lost-after-its-commit"),
-    *("orders-pass", "broken-condition", "unstable-row"),
+    *("seen-then-lost", "orders-pass", "broken-condition", "unstable-row"),
     *("duplicate-row", "unexpected-row", "stale-register", "torn-register"),
 }
 LACKING = {
@@ -110,6 +110,17 @@ def test_a_run_shows_each_kind_of_loss(name: str, tmp_path: Path) -> None:
 
 def test_every_kind_of_loss_has_its_run() -> None:
     assert {kind for kind, _ in DIAGNOSED.values()} == {kind.value for kind in LossKind}
+
+
+def test_a_row_that_was_seen_and_is_gone_decides_nothing(tmp_path: Path) -> None:
+    result = judged(copied(ROOT / FORMATS[-1] / "seen-then-lost", tmp_path)).result
+    assert result.verdict is Verdict.PASS
+    assert result.losses == {}
+    assert result.seen is not None
+    assert result.seen.rows > result.seen.lost > 0
+    assert [row.id for row in result.seen.first] == sorted(
+        row.id for row in result.seen.first
+    )
 
 
 @pytest.mark.parametrize("name", ["postgresql-pass", "mariadb-control", "lost-client"])

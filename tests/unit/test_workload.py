@@ -150,6 +150,15 @@ def test_a_tempo_of_ones_own() -> None:
     assert (changed.rate, changed.ramp_s, changed.processes) == (7, 0, 1)
     options = {"rate": None, "ramp_s": None, "processes": None}
     assert mine.with_options(**options, rows_before=0).rows_before == 0
+    assert mine.with_options(**options, readers=2).readers == 2
+
+
+def test_readers_cannot_recognise_a_classic_row() -> None:
+    classic = workload.load("classic")
+    options = {"rate": None, "ramp_s": None, "processes": None}
+    assert classic.with_options(**options, readers=0) == classic
+    with pytest.raises(UsageError, match="--readers is given for .* classic"):
+        classic.with_options(**options, readers=1)
 
 
 def test_there_are_no_more_processes_than_sessions() -> None:

@@ -1,0 +1,85 @@
+"""What the cycles of a campaign show together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from dbcheck.campaign.folder import CampaignFolder, Cycle
+from dbcheck.cli.campaign_run import result
+from dbcheck.core.verdict import CycleVerdict
+from dbcheck.judge.results import CampaignResult, SeenTotal
+from dbcheck.report.campaign import campaigns_report
+from tests.kit.reports import printed
+from tests.kit.samples import PLAN
+
+PASS, FAIL = CycleVerdict.PASS, CycleVerdict.FAIL
+OPEN = CycleVerdict.INCONCLUSIVE
+
+
+def campaign_of(path: Path, cycles: Sequence[dict[str, Any]]) -> CampaignResult:
+    """Return the result of a campaign of *cycles*; each names what is not the default.
+
+    Before them comes a control, which no total may count.
+    """
+    folder = CampaignFolder.create(path / "campaign", PLAN)
+    folder.add(cycle(0, {"verdict": FAIL, "window": "drop", "seen": 7, "seen_lost": 7}))
+    for number, one in enumerate(cycles, 1):
+        folder.add(cycle(number, one))
+    return result(folder)
+
+
+def cycle(number: int, values: dict[str, Any]) -> Cycle:
+    verdict = values.pop("verdict", PASS)
+    return Cycle(number, f"run-{number}", "steady", 1.0, verdict, "", "", **values)
+
+
+def report_of(shown: CampaignResult) -> str:
+    return printed(campaigns_report("/c", [shown]))
+
+
+def test_cuts_and_the_bound_are_shown_for_each_kind_of_chore(tmp_path: Path) -> None:
+    shown = campaign_of(
+        tmp_path,
+        [
+            *({"window": "truncate"} for _ in range(20)),
+            {"window": "truncate", "verdict": FAIL},
+            {"window": "drop"},
+            {"window": "drop", "verdict": OPEN},  # counts nowhere
+            {},
+        ],
+    )
+    found = {name: (one.cuts, one.losses) for name, one in shown.windows.items()}
+    assert found == {"truncate": (21, 1), "drop": (1, 0)}
+    # Clopper and Pearson, one-sided 95%: 1 of 21 at most 20.7%, 0 of 1 at most 95%.
+    assert round(shown.windows["truncate"].loss_ppm_max / 1e4, 1) == 20.7
+    assert shown.windows["drop"].loss_ppm_max == 950_000
+    text = report_of(shown)
+    assert "21 truncate (at most 21% of them lose)" in text
+    assert "1 drop (at most 95% of them lose)" in text
+
+
+def test_rows_that_readers_saw_are_added_up(tmp_path: Path) -> None:
+    shown = campaign_of(
+        tmp_path,
+        [
+            {"seen": 1_000, "seen_lost": 0},
+            {"seen": 500, "seen_lost": 3},
+            {"seen": 0, "seen_lost": 0},
+            {"seen": 10, "seen_lost": 1, "verdict": FAIL},
+            {"verdict": OPEN},  # its table was not read
+        ],
+    )
+    assert shown.seen == SeenTotal(cuts=4, lossy=2, rows=1_510, lost=4)
+    assert [cycle.seen_lost for cycle in shown.cycles][1:3] == [0, 3]
+    assert (
+        "rows seen by readers: 1,510; gone after the cut, and never acked: 4, in 2 of 4"
+        " cuts" in report_of(shown)
+    )
+
+
+def test_nothing_is_said_of_readers_if_none_looked(tmp_path: Path) -> None:
+    shown = campaign_of(tmp_path, [{}])
+    assert shown.seen is None
+    assert "readers" not in report_of(shown)
