@@ -157,8 +157,13 @@ def snapshot(site: Site) -> Iterator[None]:
     """Keep VACUUM from removing what is deleted from now on."""
     with contextlib.closing(site.connect()) as connection:
         cursor = connection.cursor()
-        cursor.execute("set transaction isolation level repeatable read")
+        cursor.execute("begin isolation level repeatable read")
         cursor.execute("select 1 from pg_class")
+        ((horizon,),) = site.execute(
+            "select backend_xmin is not null from pg_stat_activity"
+            " where state = 'idle in transaction'"
+        )
+        assert horizon
         yield
 
 
