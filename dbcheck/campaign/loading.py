@@ -457,7 +457,7 @@ def _record(started: Started, load: Load, cutter: Cutter) -> LoadRecord:
             *(part.window or WindowFacts(0, 0.0) for part in parts),
         ),
         refusals=tuple(result.refusals),
-        farewells=tuple(result.farewells),
+        farewells=tuple(load.farewells),
         nodes={name: _at_the_cut(started, cutter, name) for name in nodes},
         settings=cutter.before.settings if cutter.before else None,
         log=cutter.log,
@@ -466,6 +466,8 @@ def _record(started: Started, load: Load, cutter: Cutter) -> LoadRecord:
         due_us=cutter.due_us,
         no_checkpoint=cutter.no_checkpoint,
         cut_failed=cutter.failed,
+        lost_early=tuple(load.lost_early),
+        chore_at_end=load.chore_at_end,
     )
 
 

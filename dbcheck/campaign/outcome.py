@@ -217,12 +217,12 @@ def _housekeeping(outcome: Outcome) -> HousekeepingResult | None:
     if not kinds or load is None:
         return None
     chores = Chores(manifest.seed, kinds)
-    sent, acked = (
-        counts.get(HOUSEKEEPING_SESSION, 0) for counts in (load.sent, load.acked)
-    )
+    acked, at_cut = load.acked.get(HOUSEKEEPING_SESSION, 0), load.chore_at_end
     done = Counter(chores.chore(number).kind.value for number in range(1, acked + 1))
     return HousekeepingResult(
-        dict(done), chores.chore(sent).kind if sent > acked else None
+        dict(done),
+        chores.chore(at_cut).kind if at_cut else None,
+        ended_early=HOUSEKEEPING_SESSION in load.lost_early,
     )
 
 

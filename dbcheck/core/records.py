@@ -183,6 +183,10 @@ class LoadRecord:
     windows:     the largest windows seen, by the log's number.
     refusals:    errors that the server answered instead of an ack.
     farewells:   its messages to the sessions that it ended itself.
+    lost_early:  sessions that broke a second or more before the last ack of all and
+                 were not replaced, or whose operation the server refused; 65535 is the
+                 one that does the chores.
+    chore_at_end: the number of the chore under way when the server went, 0 if none was.
     nodes:       what was seen of each node, by its name.
     switched_us: when the switch reported that it had cut, None if it did not.
     due_us:      when the cut was to come; None if it never was.
@@ -219,6 +223,8 @@ class LoadRecord:
     cut_failed: str = ""
     seen: int = 0
     seen_watermark: Watermark | None = None
+    lost_early: tuple[int, ...] = ()
+    chore_at_end: int = 0
 
 
 @dataclass(frozen=True, slots=True)

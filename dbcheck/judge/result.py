@@ -112,10 +112,12 @@ class HousekeepingResult:
 
     done:   chore -> how many were acked.
     at_cut: the one that was under way at the cut, null if none was.
+    ended_early: the session that did them ended while the load went on.
     """
 
     done: Mapping[str, int]
     at_cut: ChoreKind | None
+    ended_early: bool
 
 
 @dataclass(frozen=True, slots=True)

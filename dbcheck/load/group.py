@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from dbcheck.core.witnessed import Watermark, WindowFacts
 from dbcheck.errors import WitnessError
@@ -44,38 +44,42 @@ class Snapshot:
     chore: int = 0
 
 
+class Break(NamedTuple):
+    """A session that broke and could not be replaced, or must not be.
+
+    in_flight: it waited for a reply; in lockstep, under a rate or while the sessions
+               are held also for its turn, if an ack is young.
+    farewell:  the server's message to it, "" if there was none.
+    """
+
+    session: int
+    clock_us: int
+    in_flight: bool
+    farewell: str
+
+
 @dataclass(slots=True)
 class GroupResult:
     """What the sessions of a group went through, complete once they have ended.
 
     sent, acked: session number -> how many.
-    broken:      sessions that broke and could not be replaced; broken_us: when the
-                 first of them did; in_flight: how many waited for a reply; in
-                 lockstep, under a rate or while they are held also for their turn, if
-                 an ack is young.
-    refusals, farewells: the server's messages, each once.
+    breaks:      in the order in which they were found to be final.
+    refused:     the numbers of the sessions that ended since the server refused an
+                 operation; refusals: its messages, each once.
     witness_error: ended the load; failure: so did this, a defect or a lost process.
     watermark, window, close_error: of the log, if the group has one of its own.
     """
 
     sent: dict[int, int] = field(default_factory=dict)
     acked: dict[int, int] = field(default_factory=dict)
-    broken: int = 0
-    broken_us: int = 0
-    in_flight: int = 0
+    breaks: list[Break] = field(default_factory=list)
+    refused: list[int] = field(default_factory=list)
     refusals: list[str] = field(default_factory=list)
-    farewells: list[str] = field(default_factory=list)
     witness_error: WitnessError | None = None
     failure: Exception | None = None
     watermark: Watermark | None = None
     window: WindowFacts | None = None
     close_error: WitnessError | None = None
-
-    def count_broken(self, clock_us: int, *, in_flight: bool) -> None:
-        """Count a session that broke and could not be replaced."""
-        self.broken_us = min(self.broken_us or clock_us, clock_us)
-        self.broken += 1
-        self.in_flight += in_flight
 
 
 def add_once(messages: list[str], message: str) -> None:
@@ -90,14 +94,10 @@ def merge(results: Iterable[GroupResult]) -> GroupResult:
     for result in results:
         whole.sent |= result.sent
         whole.acked |= result.acked
-        if result.broken:
-            whole.broken_us = min(whole.broken_us or result.broken_us, result.broken_us)
-        whole.broken += result.broken
-        whole.in_flight += result.in_flight
+        whole.breaks += result.breaks
+        whole.refused += result.refused
         for message in result.refusals:
             add_once(whole.refusals, message)
-        for message in result.farewells:
-            add_once(whole.farewells, message)
         whole.failure = whole.failure or result.failure
         whole.close_error = whole.close_error or result.close_error
         whole.witness_error = whole.witness_error or result.witness_error

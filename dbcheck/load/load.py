@@ -7,10 +7,22 @@ from concurrent.futures import ThreadPoolExecutor
 
 from dbcheck.clock import now_us
 from dbcheck.core.gone import Gone
+from dbcheck.core.history import HOUSEKEEPING_SESSION
 from dbcheck.errors import LoadError
-from dbcheck.load.group import END_S, GroupResult, SessionGroup, Snapshot, merge
+from dbcheck.load.group import (
+    END_S,
+    Break,
+    GroupResult,
+    SessionGroup,
+    Snapshot,
+    add_once,
+    merge,
+)
 from dbcheck.load.latency import percentiles_ms
 from dbcheck.ports.listener import LoadStatus
+
+# A session that broke so long before the last ack of all did not break by the cut.
+EARLY_US = 1_000_000
 
 
 class Load:
@@ -25,14 +37,16 @@ class Load:
     read first.  (PostgreSQL stays the same process when it recovers from the crash of
     one of its backends; its rows differ by their keys.)
 
-    After end(): results holds that of each group; gone, gone_us and
-    in_flight what was seen of the server's end.
+    After end(): results holds that of each group; gone, gone_us, in_flight and
+    chore_at_end, the number of the chore that was under way or 0, what was seen of the
+    server's end.
     """
 
     def __init__(self, groups: Sequence[SessionGroup], silence_s: float) -> None:
         self._groups, self._silence_s = groups, silence_s
         self.results: list[GroupResult] = []
         self.gone, self.gone_us, self.in_flight = Gone.NEVER, 0, 0
+        self.chore_at_end = 0
         self.began_us = 0
         self._rates = [(0, 0)]
 
@@ -60,9 +74,12 @@ class Load:
         ):
             self.end()
             result = self.result
-            if result.broken and not (result.failure or result.witness_error):
-                self.gone, self.gone_us = Gone.BROKEN, result.broken_us
-                self.in_flight = result.in_flight
+            if result.breaks and not (result.failure or result.witness_error):
+                last = self._last_breaks()
+                self.gone, self.gone_us = Gone.BROKEN, min(one.clock_us for one in last)
+                self.in_flight = sum(one.in_flight for one in last)
+                if any(s.session == HOUSEKEEPING_SESSION and s.in_flight for s in last):
+                    self.chore_at_end = result.sent[HOUSEKEEPING_SESSION]
             return True
         waiting = [snapshot for snapshot in snapshots if snapshot.waiting]
         if not waiting or not self._is_silent(waiting):
@@ -72,6 +89,7 @@ class Load:
             sum(snapshot.waiting for snapshot in waiting),
         )
         self.gone_us = self.last_ack_us() or self.began_us
+        self.chore_at_end = self.chore()
         self.end()
         return True
 
@@ -103,6 +121,33 @@ class Load:
         """Whether the result of every group came: none is lost or was interrupted."""
         lost = any(isinstance(one.failure, LoadError) for one in self.results)
         return len(self.results) == len(self._groups) and not lost
+
+    @property
+    def farewells(self) -> list[str]:
+        """The server's messages to the sessions that it ended, each once."""
+        messages: list[str] = []
+        for one in self._last_breaks():
+            add_once(messages, one.farewell)
+        return messages
+
+    @property
+    def lost_early(self) -> list[int]:
+        """The numbers of the sessions that ended while the load went on.
+
+        They broke and were not replaced, or the server refused an operation.
+        """
+        result = self.result
+        broken = {one.session for one in result.breaks if self._is_early(one)}
+        return sorted(broken | set(result.refused))
+
+    def _last_breaks(self) -> list[Break]:
+        """Return those by which the load ended; all if there was no ack after any."""
+        breaks = self.result.breaks
+        return [one for one in breaks if not self._is_early(one)] or breaks
+
+    def _is_early(self, one: Break) -> bool:
+        """Return whether the server answered others long after that session broke."""
+        return one.clock_us < (self.last_ack_us() or 0) - EARLY_US
 
     def last_ack_us(self) -> int | None:
         """Return when the last ack of all came, None if there was none."""

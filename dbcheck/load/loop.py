@@ -13,7 +13,7 @@ from queue import SimpleQueue
 from dbcheck.clock import now_us
 from dbcheck.core.history import HOUSEKEEPING_SESSION, LOAD_SESSION_MAX, AckValues
 from dbcheck.errors import CommitUnknown, DbcheckError, EngineError, WitnessError
-from dbcheck.load.group import END_S, GroupResult, Snapshot, add_once
+from dbcheck.load.group import END_S, Break, GroupResult, Snapshot, add_once
 from dbcheck.load.latency import Latencies
 from dbcheck.load.pace import Pace
 from dbcheck.load.poller import READ, WRITE, Alarm, open_poller
@@ -50,13 +50,11 @@ class _Slot:
 
 @dataclass(frozen=True, slots=True)
 class _Replacement:
-    """The session in place of one that broke at broken_us, None if there is none."""
+    """The session in place of one that is gone, None if there is none."""
 
-    session: Session | None
+    gone: Break
     number: int
-    broken_us: int
-    in_flight: bool
-    farewell: str
+    session: Session | None = None
 
 
 class Loop:
@@ -285,16 +283,18 @@ class Loop:
         in_flight = self._is_under_way(slot)
         self._drop(slot)
         if not isinstance(error, CommitUnknown):
+            self._result.refused.append(slot.number)
             add_once(self._result.refusals, str(error))
             return
         is_chore = slot.number == HOUSEKEEPING_SESSION
         number = HOUSEKEEPING_SESSION if is_chore else next(self._numbers)
-        gone = _Replacement(None, number, now_us(), in_flight, error.farewell)
+        gone = Break(slot.number, now_us(), in_flight, error.farewell)
+        wanted = _Replacement(gone, number)
         self._replacing += 1
         if self._sessions.may_replace and number <= LOAD_SESSION_MAX:
-            self._connecting.submit(self._replace, gone)
+            self._connecting.submit(self._replace, wanted)
         else:
-            self._replaced(gone)
+            self._replaced(wanted)
 
     def _is_under_way(self, slot: _Slot) -> bool:
         """Return whether a session waits for a reply, or only for its turn.
@@ -309,7 +309,7 @@ class Loop:
             return slot.waiting
         return now_us() - self._last_ack_us < _YOUNG_US
 
-    def _replace(self, gone: _Replacement) -> None:
+    def _replace(self, wanted: _Replacement) -> None:
         """Open a session in place of one, in a thread beside the loop."""
         session, may_stay = None, False
         try:
@@ -317,7 +317,7 @@ class Loop:
             # Asked only now: a connection made before a restart cannot write after it.
             may_stay = self._sessions.is_same_server()
         except DbcheckError as error:
-            log.debug("session %d is not replaced: %s", gone.number, error)
+            log.debug("session %d is not replaced: %s", wanted.gone.session, error)
         except Exception as error:  # a defect of ours must not hang the load
             self._result.failure = error
             self._stopping = True
@@ -326,7 +326,7 @@ class Loop:
             session = None
         with self._closing:
             if not self._closed:
-                self._replacements.put(replace(gone, session=session))
+                self._replacements.put(replace(wanted, session=session))
                 self._alarm.set()
             elif session is not None:  # an interrupt ended the wait for this thread
                 session.close()
@@ -336,10 +336,7 @@ class Loop:
         if replacement.session is not None:
             self._ready.append(self._add(replacement.session, replacement.number))
             return
-        self._result.count_broken(
-            replacement.broken_us, in_flight=replacement.in_flight
-        )
-        add_once(self._result.farewells, replacement.farewell)
+        self._result.breaks.append(replacement.gone)
 
     # --------------------------------------------------------------------- housekeeping
 

@@ -103,6 +103,8 @@ def _chores(housekeeping: HousekeepingResult) -> str:
     done = ", ".join(f"{count:,} {kind}" for kind, count in housekeeping.done.items())
     at_cut = housekeeping.at_cut
     what = f"during {at_cut.value}" if at_cut else "between two chores"
+    if housekeeping.ended_early:
+        what = "after the session of the chores had ended"
     return f"the cut came {what}; before it {done or 'no chore was done'}"
 
 
@@ -165,6 +167,9 @@ def _fact_rows(result: RunResult) -> Iterator[tuple[str, str]]:
             f"{sum(load.acked.values()):,} acked, {load.rate:,.0f}/s, "
             f"p50 {latency.get('p50', 0):.2f} ms, p99 {latency.get('p99', 0):.2f} ms",
         )
+        if ended := len(load.lost_early):
+            why = load.refusals[0] if load.refusals else "their connections broke"
+            yield "ended early", f"{ended:,} of the sessions, not replaced: {why}"
         yield "server gone", f"connections {load.gone.value or 'never broke'}"
     if depth := result.depth:
         named = depth.depth.value if depth.depth else "unknown"

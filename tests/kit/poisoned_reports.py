@@ -78,6 +78,7 @@ def results() -> tuple[dict[str, Any], dict[str, Any]]:
         **{"reasons": ["lost", "more"], "final": False, "ranges": [span]},
         **{"settings_at_fault": ["s"], "layers_at_fault": ["l"], "image": "i"},
         **{"shape": SHAPE, "diagnosis": [EXPLANATION]},
+        "load": {**result["load"], "lost_early": [3], "refusals": ["deadlock"]},
         **{"other_settings": ["o"], "left_on_host": {"host": "h", "command": "rm"}},
     }
     told = {**shown, "error": "why"}

@@ -7,17 +7,20 @@ from pathlib import Path
 
 import pytest
 
+from dbcheck.campaign.cycle import finish_cycle
 from dbcheck.campaign.loading import Cutter, load_until_cut
 from dbcheck.campaign.outcome import Outcome, missed_stratum
 from dbcheck.campaign.preflight import preflight
 from dbcheck.core.chores import ChoreKind
+from dbcheck.core.history import HOUSEKEEPING_SESSION
 from dbcheck.core.moments import Moment, Stratum
 from dbcheck.core.verdict import Verdict
 from dbcheck.lab.spec import DriveSpec, LabSpec
+from dbcheck.ports.listener import LoadStatus
 from dbcheck.report.verdict import verdict_report
 from dbcheck.workload import load
 from tests.kit.reports import printed
-from tests.kit.rigs import FAMILIES, SEED, Bench, bench
+from tests.kit.rigs import FAMILIES, SEED, Bench, Said, bench
 from tests.kit.waiting import wait_until
 
 pytestmark = pytest.mark.root
@@ -56,3 +59,40 @@ def test_a_lying_drive_brings_back_what_chores_had_removed(tmp_path: Path) -> No
     with bench(LabSpec("postgresql", drive=drive), tmp_path) as here:
         outcome = cut_during(here, ChoreKind.TRUNCATE)
     assert outcome.verdict is Verdict.FAIL
+
+
+class Ends(Said):
+    """Ends the session of the chores once it has done two; the load goes on."""
+
+    def __init__(self, here: Bench) -> None:
+        super().__init__()
+        self._here, self.has_ended = here, False
+
+    def load(self, status: LoadStatus) -> None:
+        super().load(status)
+        if self.has_ended or status.seconds < 0.5:
+            return
+        ended = self._here.execute(
+            "select pg_terminate_backend(pid) from pg_stat_activity where"
+            " query ~ '[.]side|checkpoint|pg_switch_wal' and pid <> pg_backend_pid()"
+        )
+        self.has_ended = bool(ended)
+
+
+def test_chores_that_ended_before_the_cut_are_none_that_it_met(tmp_path: Path) -> None:
+    """Nor does the message that ended their session say that the server shut down."""
+    workload = replace(load("windows"), sessions=4, cut_after_s=(2.5, 2.5))
+    with bench(LabSpec("postgresql"), tmp_path) as here:
+        listener = Ends(here)
+        rig = replace(here.rig, listener=listener)
+        outcome = finish_cycle(rig, preflight(rig, workload, SEED))
+    assert listener.has_ended
+    assert outcome.load is not None
+    assert outcome.load.lost_early == (HOUSEKEEPING_SESSION,)
+    chores = outcome.result.housekeeping
+    assert chores is not None
+    assert (chores.at_cut, chores.ended_early) == (None, True)
+    assert outcome.verdict is Verdict.PASS, outcome.judgement
+    text = printed(verdict_report(outcome.result))
+    assert "the cut came after the session of the chores had ended" in text
+    assert "1 of the sessions, not replaced: their connections broke" in text

@@ -22,7 +22,7 @@ from dbcheck.core.depth import Completed, Counted
 from dbcheck.core.server import ServerFacts
 from dbcheck.core.site import ONLY_NODE
 from dbcheck.errors import EngineError, LoadError, RunWriteError, WitnessError
-from dbcheck.load.group import END_S, GroupResult, SessionGroup, Snapshot
+from dbcheck.load.group import END_S, Break, GroupResult, SessionGroup, Snapshot
 from dbcheck.load.load import Load
 from dbcheck.ports.engine import Engine
 from dbcheck.ports.host import TargetHost
@@ -59,7 +59,9 @@ class EndedGroup:
 
 def broken(session: int) -> GroupResult:
     return GroupResult(
-        sent={session: 5}, acked={session: 4}, broken=1, broken_us=session
+        sent={session: 5},
+        acked={session: 4},
+        breaks=[Break(session, session, in_flight=True, farewell="")],
     )
 
 
@@ -222,7 +224,7 @@ def test_a_part_is_heard_once_wherever_an_interrupt_comes() -> None:
     load.end()
     load.end()
     assert load.is_whole
-    assert (load.result.broken, load.result.broken_us) == (2, 1)
+    assert [one.session for one in load.result.breaks] == [1, 2]
     assert load.result.sent == {1: 5, 2: 5}
 
 

@@ -18,6 +18,7 @@ from dbcheck.core.operation import Operation
 from dbcheck.core.schedule import Schedule
 from dbcheck.core.server import ServerFacts
 from dbcheck.errors import CommitUnknown, EngineError, OtherServer, WitnessError
+from dbcheck.load import load as load_module
 from dbcheck.load import loop as loop_module
 from dbcheck.load.group import GroupResult
 from dbcheck.load.load import Load
@@ -282,7 +283,7 @@ def test_a_broken_session_is_replaced_under_a_new_number(make: Make) -> None:
     result = site.run(lambda: len(site.log.acks) == 3 * (LAST - 1) + 4)
     assert result.sent == {1: LAST, 2: 5, 3: LAST, 4: LAST}
     assert result.acked == {1: LAST - 1, 2: 4, 3: LAST - 1, 4: LAST - 1}
-    assert (result.broken, result.farewells) == (0, [])
+    assert result.breaks == []
 
 
 def test_every_session_must_reach_the_server_that_the_load_began_with(
@@ -302,7 +303,7 @@ def test_every_session_must_reach_the_server_that_the_load_began_with(
     result = site.run(lambda: site.loop.snapshot().running == 0)
     assert asked == [FACTS] * 6
     assert result.sent == dict.fromkeys((1, 2, 3), 5)
-    assert (result.broken, result.refusals) == (3, [])
+    assert (len(result.breaks), result.refusals) == (3, [])
 
 
 @pytest.mark.parametrize("now", [None, ServerFacts("Fake", "1", {}, 9, 1, 9, {})])
@@ -314,14 +315,34 @@ def test_another_server_is_not_written_to(make: Make, now: ServerFacts | None) -
     wait_until(load.poll, "the end")
     assert (load.gone, load.in_flight) == (Gone.BROKEN, 3)
     assert load.result.sent == {1: 5, 2: 5, 3: 5}
-    assert load.result.farewells == ["shutting down"]
+    assert load.farewells == ["shutting down"]
+    assert load.lost_early == []
     assert load.gone_us >= max(ack[3] for ack in site.log.acks)
 
 
 def test_a_classic_load_is_never_continued(make: Make) -> None:
     site = make(broken, plan=CLASSICS)
     result = site.run(lambda: site.loop.snapshot().running == 0)
-    assert (result.broken, result.sent) == (3, {1: 1, 2: 1, 3: 1})
+    assert (len(result.breaks), result.sent) == (3, {1: 1, 2: 1, 3: 1})
+
+
+def test_a_session_that_ends_while_others_go_on_does_not_date_the_end(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor has the server shut down, whatever it wrote to that session."""
+    monkeypatch.setattr(load_module, "EARLY_US", 0)
+    site = make(
+        lambda row: broken(row) if row.session == 1 else until_last(row), plan=CLASSICS
+    )
+    load = Load([site.loop], 60)
+    load.begin()
+    wait_until(lambda: len(site.log.acks) == 2 * (LAST - 1), "the acks of the others")
+    for session in list(site.server.open):
+        session.reply(CommitUnknown("broke"))
+    wait_until(load.poll, "the end")
+    assert (load.gone, load.in_flight) == (Gone.BROKEN, 2)
+    assert load.gone_us >= max(ack[3] for ack in site.log.acks)
+    assert (load.farewells, load.lost_early) == ([], [1])
 
 
 def test_a_session_that_breaks_while_it_waits_for_the_log_held_nothing_in_flight(
@@ -333,16 +354,16 @@ def test_a_session_that_breaks_while_it_waits_for_the_log_held_nothing_in_flight
     site.server.open[0].reply(CommitUnknown("broke"))
     wait_until(lambda: site.loop.snapshot().running == 0, "the end")
     result = site.loop.end()
-    assert (result.broken, result.in_flight) == (1, 0)
+    assert [one.in_flight for one in result.breaks] == [False]
 
 
-@pytest.mark.parametrize(("young_us", "in_flight"), [(60_000_000, 1), (0, 0)])
+@pytest.mark.parametrize(("young_us", "in_flight"), [(60_000_000, True), (0, False)])
 @pytest.mark.parametrize("lockstep", [True, False])
 def test_a_session_that_breaks_while_it_waits_for_its_turn_was_not_idle(
     make: Make,
     monkeypatch: pytest.MonkeyPatch,
     young_us: int,
-    in_flight: int,
+    in_flight: bool,
     lockstep: bool,
 ) -> None:
     monkeypatch.setattr(loop_module, "_YOUNG_US", young_us)
@@ -353,7 +374,7 @@ def test_a_session_that_breaks_while_it_waits_for_its_turn_was_not_idle(
     site.server.open[0].reply(CommitUnknown("broke"))
     wait_until(lambda: site.loop.snapshot().running == 0, "the end")
     result = site.loop.end()
-    assert (result.broken, result.in_flight) == (1, in_flight)
+    assert [one.in_flight for one in result.breaks] == [in_flight]
 
 
 def test_a_refused_session_ends_and_is_no_broken_one(make: Make) -> None:
@@ -363,7 +384,7 @@ def test_a_refused_session_ends_and_is_no_broken_one(make: Make) -> None:
     site = make(answer)
     result = site.run(lambda: site.loop.snapshot().running == 0)
     assert sorted(result.refusals) == ["no room 1", "no room 2", "no room 3"]
-    assert result.broken == 0
+    assert (result.breaks, sorted(result.refused)) == ([], [1, 2, 3])
 
 
 def test_a_log_that_fails_ends_the_load(make: Make) -> None:
