@@ -51,17 +51,18 @@ def delete_records(file: Path, *, full: bool, most: int) -> int:
 
 
 def move_boundary(file: Path, *, full: bool) -> None:
-    """Have the table's root lead to its last leaf only for ids above the leaf's first.
+    """Have the table's root lead to its second leaf only for ids above its first.
 
+    The second: all that the last leaf holds may have been in flight at a cut, and is
+    then rolled back, at times only after the next start of the server.
     Whoever reads one leaf after the other does not notice; a search for that id does.
     The key in the root may be smaller than the leaf's first id: the row that was first
     when the leaf was made is gone if its transaction was rolled back.
     """
     (root,) = _indexes(file, 1)[0]
     content = bytearray(root.content)
-    at = _next(content, _INFIMUM)
-    while (following := _next(content, at)) != _SUPREMUM:
-        at = following
+    at = _next(content, _next(content, _INFIMUM))
+    assert at != _SUPREMUM
     (number,) = struct.unpack_from(">I", content, at + _KEY_BYTES)
     leaf = next(page for page in _indexes(file, 0)[0] if page.number == number)
     first = _next(bytearray(leaf.content), _INFIMUM)
