@@ -14,41 +14,6 @@ weights = st.integers(0, 3)
 mixes = st.builds(Mix, *[weights] * len(ACTIONS)).filter(lambda mix: not mix.problem())
 
 
-@given(
-    mixes,
-    st.dictionaries(
-        st.integers(0, 5),
-        st.tuples(st.integers(0, 50), st.booleans(), st.booleans()),
-        max_size=3,
-    ),
-)
-def test_every_state_after_some_first_operations_is_legal(
-    mix: Mix, sessions: dict[int, tuple[int, bool, bool]]
-) -> None:
-    """The newest operation may be unacked, and then present or absent as a whole."""
-    model = Model(plan_of(mix))
-    confirmed = {s: acked for s, (acked, _, _) in sessions.items() if acked}
-    sent = {s: acked + more for s, (acked, more, _) in sessions.items()}
-    for session, (acked, more, kept) in sessions.items():
-        model.run(session, acked + (more and kept))
-    found = model.judged(confirmed, sent)
-    assert not found.counts
-    assert found.kept == found.confirmed == sum(confirmed.values())
-
-
-@given(mixes, st.integers(0, 60), st.integers(0, 60))
-def test_operations_that_are_gone_as_a_whole_are_missing_and_nothing_else(
-    mix: Mix, confirmed: int, kept: int
-) -> None:
-    kept = min(kept, confirmed)
-    model = Model(plan_of(mix))
-    model.run(1, kept)
-    found = model.judged({1: confirmed})
-    lost = [("missing-tail", seq) for seq in range(kept + 1, confirmed + 1)]
-    assert _named(found) == lost
-    assert found.kept == kept
-
-
 @given(st.integers(1, 200), st.data())
 def test_one_row_that_is_gone_or_back_is_always_noticed(
     count: int, data: st.DataObject

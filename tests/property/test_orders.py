@@ -21,41 +21,6 @@ seeds = st.integers(0, 2**63 - 1)
 BESIDE_THE_LEDGER = ("warehouse", "district", "orders", "neworder", "orderline")
 
 
-@given(
-    seeds,
-    st.dictionaries(
-        st.integers(0, 5),
-        st.tuples(st.integers(0, 40), st.booleans(), st.booleans()),
-        max_size=3,
-    ),
-)
-def test_every_state_after_some_first_operations_is_legal(
-    seed: int, sessions: dict[int, tuple[int, bool, bool]]
-) -> None:
-    """The newest operation may be unacked, and then present or absent as a whole."""
-    model = OrdersModel(plan_of(seed))
-    confirmed = {s: acked for s, (acked, _, _) in sessions.items() if acked}
-    sent = {s: acked + more for s, (acked, more, _) in sessions.items()}
-    for session, (acked, more, kept) in sessions.items():
-        model.run(session, acked + (more and kept))
-    found = model.judged(confirmed, sent)
-    assert not found.counts
-    assert found.kept == found.confirmed == sum(confirmed.values())
-
-
-@given(seeds, st.integers(1, 40), st.integers(0, 40))
-def test_operations_that_are_gone_as_a_whole_are_missing_and_nothing_else(
-    seed: int, confirmed: int, kept: int
-) -> None:
-    kept = min(kept, confirmed)
-    model = OrdersModel(plan_of(seed))
-    model.run(1, kept)
-    found = model.judged({1: confirmed})
-    lost = [(LossKind.MISSING_TAIL, seq) for seq in range(kept + 1, confirmed + 1)]
-    assert [(loss.kind, loss.seq) for loss in found.losses] == lost
-    assert found.kept == kept
-
-
 @given(seeds, st.integers(1, 40), st.data())
 def test_one_row_that_is_gone_is_always_noticed(
     seed: int, count: int, data: st.DataObject
