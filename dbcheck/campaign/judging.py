@@ -69,7 +69,11 @@ def _shape(found: Reconciliation, logs: StoredLogs, case: Case) -> LossShape | N
     sizes = Sizes(schedule) if len(set(schedule.payload_bytes)) > 1 else None
     kinds, windows = case.manifest.workload.housekeeping, None
     if kinds and not case.manifest.control:
-        windows = Windows(Chores(case.manifest.seed, kinds), logs.acks)
+        windows = Windows(
+            Chores(case.manifest.seed, kinds),
+            logs.acks,
+            to_the_cut=case.load is None or case.load.chore_at_end > 0,
+        )
     return shape_of(found.losses, logs.acks, cut_us(case), sizes, tables, windows)
 
 

@@ -37,9 +37,13 @@ class Windows:
     or from the load's beginning, to its own or to the cut.
     """
 
-    def __init__(self, chores: Chores, acks: AckStream) -> None:
-        """acks: those of the load, of which the chores' own are read."""
-        self._chores = chores
+    def __init__(self, chores: Chores, acks: AckStream, *, to_the_cut: bool) -> None:
+        """acks: those of the load, of which the chores' own are read.
+
+        to_the_cut: another chore was under way at the cut; else what was acked after
+        the last one is counted nowhere.
+        """
+        self._chores, self._to_the_cut = chores, to_the_cut
         ends = [_ends_us(batch) for batch in acks()]
         self._ends_us = np.sort(np.concatenate([np.empty(0, np.int64), *ends]))
         self._acked = np.zeros(len(self._ends_us) + 1, np.int64)
@@ -54,6 +58,8 @@ class Windows:
     def shares(self) -> Iterator[WindowShare]:
         """Yield the kinds during which something was acked, in the order of KINDS."""
         counted = np.flatnonzero(self._acked)
+        if not self._to_the_cut:
+            counted = counted[counted < self._ends_us.size]
         codes = np.array(
             [KINDS.index(self._chores.chore(at + 1).kind) for at in counted.tolist()]
         )
