@@ -46,6 +46,7 @@ class Plan:
     keep_going: a loss does not end it.
     control:  controls come first.
     twice:    see campaign.rig.Rig.
+    price:    of what the target runs on, in any currency; None if not given.
     """
 
     created: str
@@ -61,6 +62,7 @@ class Plan:
     control: bool
     inventory: str = ""
     twice: bool = False
+    price: float | None = None
 
     def __post_init__(self) -> None:
         """Refuse a bound outside of what --until takes."""

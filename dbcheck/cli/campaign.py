@@ -197,4 +197,5 @@ def _plan(
         control=control,
         inventory=entry.inventory,
         twice=twice,
+        price=entry.price,
     )

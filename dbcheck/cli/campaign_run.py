@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import median
 
 from dbcheck import children
 from dbcheck.campaign.campaign import COUNTS, finished, run_campaign, tally
@@ -21,7 +22,13 @@ from dbcheck.core.statistics import cuts_needed, loss_ppm_max
 from dbcheck.core.verdict import CycleVerdict, Verdict
 from dbcheck.errors import DbcheckError, RunWriteError, UsageError
 from dbcheck.inventory.entry import Entry
-from dbcheck.judge.results import CampaignResult, CycleResult, SeenTotal, WindowResult
+from dbcheck.judge.results import (
+    CampaignResult,
+    CycleResult,
+    SeenTotal,
+    WindowResult,
+    price_per_rate,
+)
 from dbcheck.power import consent
 from dbcheck.power.registry import UNATTENDED
 from dbcheck.report.progress import PlainProgress, progress
@@ -226,14 +233,20 @@ def result(folder: CampaignFolder) -> CampaignResult:
     more = max(0, plan.cuts - shown.cuts)
     error = folder.path / ERROR_FILE
     classes = dict.fromkeys(cycle.cut_class for cycle in cycles if cycle.cut_class)
+    found = _verdict(plan.cuts, cycles)
+    rates = [c.acks_per_s for c in cycles if c.number and c.acks_per_s]
+    rate = median(rates) if rates else None
     return CampaignResult(
         name=plan.name,
         target=plan.target,
         folder=str(folder.path),
         seed=plan.seed,
         cut_classes=tuple(classes),
-        verdict=_verdict(plan.cuts, cycles),
+        verdict=found,
         finished=over,
+        commits_per_s=rate,
+        price=plan.price,
+        price_per_durable_commit_per_s=price_per_rate(plan.price, rate, found),
         statistics=shown.statistics,
         strata=strata(cycles),
         windows=_windows(cycles),

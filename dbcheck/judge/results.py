@@ -14,6 +14,19 @@ from dbcheck.core.verdict import CycleVerdict, Verdict
 from dbcheck.judge.result import RunResult
 
 
+def price_per_rate(
+    price: float | None, rate: float | None, verdict: Verdict | None
+) -> float | None:
+    """Return the price of each durable commit per second.
+
+    price: of what the server runs on.  rate: commits per second.  None if either is not
+    known, and unless the verdict is PASS: a commit that is not durable has no price.
+    """
+    if price is None or not rate or verdict is not Verdict.PASS:
+        return None
+    return price / rate
+
+
 @dataclass(frozen=True, slots=True)
 class CycleResult:
     """The result of one cycle; see campaign.folder.Cycle.
@@ -77,6 +90,8 @@ class CampaignResult:
     """What the cuts of one target show together.
 
     finished:   there is nothing more to do.
+    commits_per_s: the median of the cycles; null without any.
+    price:      of what the target runs on, null if none was given.
     strata:     what went on at the cuts that count -> how many.
     windows:    the chore that was under way at such a cut -> what those cuts show.
     seen:       null if no cycle looked.
@@ -92,6 +107,9 @@ class CampaignResult:
     cut_classes: tuple[str, ...]
     verdict: Verdict
     finished: bool
+    commits_per_s: float | None
+    price: float | None
+    price_per_durable_commit_per_s: float | None
     statistics: Statistics
     strata: Mapping[str, int]
     windows: Mapping[str, WindowResult]

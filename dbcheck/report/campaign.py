@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from statistics import median
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
@@ -23,20 +22,24 @@ def campaigns_report(folder: str, results: Sequence[CampaignResult]) -> Renderab
     """Return one row for each target, and what its cuts prove."""
     table = Table(title="Campaign", title_justify="left", title_style="bold")
     table.add_column("target", overflow="fold")
-    for name in ("cuts", "lossy", "rows lost", "commits", "acks/s"):
+    has_price = any(result.price is not None for result in results)
+    price = ("price",) if has_price else ()
+    for name in ("cuts", "lossy", "rows lost", "commits", "acks/s", *price):
         table.add_column(name, justify="right")
     table.add_column("verdict")
     parts: list[RenderableType] = ["", table]
     for result in results:
-        table.add_row(*_row(result))
+        table.add_row(*_row(result, has_price=has_price))
         parts += ["", Text(result.name, "bold"), *_lines(result)]
+    if has_price:
+        parts += ["", Text("price: for each durable commit per second.", "dim")]
     parts += ["", Text(f"All files: {folder}", "italic"), ""]
     return Group(*parts)
 
 
-def _row(result: CampaignResult) -> list[str | Text]:
+def _row(result: CampaignResult, *, has_price: bool) -> list[str | Text]:
     cycles = [cycle for cycle in result.cycles if cycle.number]
-    rates = [cycle.acks_per_s for cycle in cycles if cycle.acks_per_s]
+    rate, price = result.commits_per_s, result.price_per_durable_commit_per_s
     return [
         result.name,
         f"{result.statistics.cuts} of {result.planned_cuts}",
@@ -46,7 +49,8 @@ def _row(result: CampaignResult) -> list[str | Text]:
             sum(cycle.earlier_lost or 0 for cycle in cycles),
         ),
         number(sum(cycle.confirmed or 0 for cycle in cycles)),
-        f"{median(rates):,.0f}" if rates else "-",
+        "-" if rate is None else f"{rate:,.0f}",
+        *(["-" if price is None else f"{price:,.3g}"] if has_price else ()),
         verdict(result.verdict),
     ]
 

@@ -15,7 +15,7 @@ from dbcheck.core.cutclass import shown
 from dbcheck.core.statistics import Comparison, Tally
 from dbcheck.core.verdict import Verdict, worst
 from dbcheck.judge.result import RunResult
-from dbcheck.judge.results import RowResult
+from dbcheck.judge.results import RowResult, price_per_rate
 from dbcheck.report.lab import verdict
 from dbcheck.report.verdict import depth_of, lab_scope
 
@@ -85,10 +85,9 @@ class Line:
     @property
     def price_per_rate(self) -> float | None:
         """Price for each durable commit per second; None if they are not durable."""
-        durable = self.verdict is Verdict.PASS and not self.error
-        if self.price is None or not self.rate or not durable:
+        if self.error:
             return None
-        return self.price / self.rate
+        return price_per_rate(self.price, self.rate, self.verdict)
 
     def result(self) -> RowResult:
         """Return the row that --json prints."""

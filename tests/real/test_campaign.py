@@ -337,12 +337,16 @@ def test_one_failing_rig_does_not_disturb_the_others(
         "dbcheck_witness": known["dbcheck_witness"] + "/broken",
         "dbcheck_power_lab": "none",
     }
-    shell = Shell(tmp_path, {here.lab.name: known, "broken": broken})
+    priced = {"dbcheck_price": 100}
+    shell = Shell(tmp_path, {here.lab.name: known | priced, "broken": broken | priced})
     folder = tmp_path / "both"
     words = [here.lab.name, "broken", "--cuts", "1", "--folder", str(folder)]
     good, bad = shell.run(*words, code=4)["targets"]
     assert (good["name"], good["verdict"], good["error"]) == (here.lab.name, "PASS", "")
     assert (bad["verdict"], counts(bad)) == ("INCONCLUSIVE", (0, 0))
+    price = "price_per_durable_commit_per_s"
+    assert good[price] == pytest.approx(100 / good["commits_per_s"])
+    assert (bad["price"], bad[price]) == (100, None)
     assert "none" in bad["error"]
     assert bad["error"] in (folder / "broken" / "progress.log").read_text()
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from dbcheck.campaign.folder import CampaignFolder, Cycle
+import pytest
+
+from dbcheck.campaign.folder import CampaignFolder, Cycle, Plan
 from dbcheck.cli.campaign_run import result
 from dbcheck.core.verdict import CycleVerdict
 from dbcheck.judge.results import CampaignResult, SeenTotal
@@ -18,12 +21,14 @@ PASS, FAIL = CycleVerdict.PASS, CycleVerdict.FAIL
 OPEN = CycleVerdict.INCONCLUSIVE
 
 
-def campaign_of(path: Path, cycles: Sequence[dict[str, Any]]) -> CampaignResult:
+def campaign_of(
+    path: Path, cycles: Sequence[dict[str, Any]], plan: Plan = PLAN
+) -> CampaignResult:
     """Return the result of a campaign of *cycles*; each names what is not the default.
 
     Before them comes a control, which no total may count.
     """
-    folder = CampaignFolder.create(path / "campaign", PLAN)
+    folder = CampaignFolder.create(path / "campaign", plan)
     folder.add(cycle(0, {"verdict": FAIL, "window": "drop", "seen": 7, "seen_lost": 7}))
     for number, one in enumerate(cycles, 1):
         folder.add(cycle(number, one))
@@ -77,6 +82,29 @@ def test_rows_that_readers_saw_are_added_up(tmp_path: Path) -> None:
         "rows seen by readers: 1,510; gone after the cut, and never acked: 4, in 2 of 4"
         " cuts" in report_of(shown)
     )
+
+
+@pytest.mark.parametrize(
+    ("verdict", "expected"), [(PASS, 0.5), (FAIL, None), (OPEN, None)]
+)
+def test_a_price_is_that_of_durable_commits(
+    verdict: CycleVerdict, expected: float | None, tmp_path: Path
+) -> None:
+    rates = [{"acks_per_s": rate} for rate in (100.0, 900.0)]
+    last = {"acks_per_s": 400.0, "verdict": verdict}
+    plan = replace(PLAN, price=200.0, cuts=3)
+    shown = campaign_of(tmp_path, [*rates, last], plan)
+    assert (shown.commits_per_s, shown.price) == (400.0, 200.0)
+    assert shown.price_per_durable_commit_per_s == expected
+    text = report_of(shown)
+    assert "price: for each durable commit per second." in text
+    assert ("  0.5 " in text) is (expected is not None)
+
+
+def test_without_a_price_there_is_no_column_for_it(tmp_path: Path) -> None:
+    shown = campaign_of(tmp_path, [{"acks_per_s": 400.0}])
+    assert shown.price_per_durable_commit_per_s is None
+    assert "price" not in report_of(shown)
 
 
 def test_nothing_is_said_of_readers_if_none_looked(tmp_path: Path) -> None:
