@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import csv
 import io
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -91,13 +91,19 @@ class Bench:
             cursor.close()
             return rows
 
-    def cut_cycle(self, chosen: Workload | None = None, seed: int = SEED) -> Started:
+    def cut_cycle(
+        self,
+        chosen: Workload | None = None,
+        seed: int = SEED,
+        cutter: Callable[[Rig, Started], Cutter] = Cutter,
+    ) -> Started:
         """Run a cycle up to the moment before its survivors are read.
 
-        The server is back then, or its lab knows that it did not start.
+        cutter: makes what decides when the power is cut.  The server is back then, or
+        its lab knows that it did not start.
         """
         started = preflight(self.rig, chosen or quick(), seed)
-        load = load_until_cut(self.rig, started, Cutter(self.rig, started))
+        load = load_until_cut(self.rig, started, cutter(self.rig, started))
         assert load.gone
         site = self.rig.site
         site.writer.power.restore()
