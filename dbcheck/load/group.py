@@ -81,6 +81,11 @@ class GroupResult:
     window: WindowFacts | None = None
     close_error: WitnessError | None = None
 
+    def unanswered(self, session: int) -> int:
+        """Return the number of the session's operation without an ack, 0 if none is."""
+        sent = self.sent.get(session, 0)
+        return sent if sent > self.acked.get(session, 0) else 0
+
 
 def add_once(messages: list[str], message: str) -> None:
     """Add a message of the server if it is new; a few different ones are enough."""

@@ -78,8 +78,8 @@ class Load:
                 last = self._last_breaks()
                 self.gone, self.gone_us = Gone.BROKEN, min(one.clock_us for one in last)
                 self.in_flight = sum(one.in_flight for one in last)
-                if any(s.session == HOUSEKEEPING_SESSION and s.in_flight for s in last):
-                    self.chore_at_end = result.sent[HOUSEKEEPING_SESSION]
+                if any(one.session == HOUSEKEEPING_SESSION for one in last):
+                    self.chore_at_end = result.unanswered(HOUSEKEEPING_SESSION)
             return True
         waiting = [snapshot for snapshot in snapshots if snapshot.waiting]
         if not waiting or not self._is_silent(waiting):

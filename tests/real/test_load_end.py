@@ -19,6 +19,7 @@ from dbcheck.campaign.preflight import WARM_ROWS, Started
 from dbcheck.campaign.rig import Rig
 from dbcheck.core.cut import Cut
 from dbcheck.core.depth import Completed, Counted
+from dbcheck.core.history import HOUSEKEEPING_SESSION
 from dbcheck.core.server import ServerFacts
 from dbcheck.core.site import ONLY_NODE
 from dbcheck.errors import EngineError, LoadError, RunWriteError, WitnessError
@@ -226,6 +227,19 @@ def test_a_part_is_heard_once_wherever_an_interrupt_comes() -> None:
     assert load.is_whole
     assert [one.session for one in load.result.breaks] == [1, 2]
     assert load.result.sent == {1: 5, 2: 5}
+
+
+@pytest.mark.parametrize(("acked", "expected"), [(4, 5), (5, 0)])
+def test_a_chore_met_the_end_if_it_had_no_ack(acked: int, expected: int) -> None:
+    """Under a rate its session may only have waited for its turn."""
+    result = GroupResult(
+        sent={HOUSEKEEPING_SESSION: 5},
+        acked={HOUSEKEEPING_SESSION: acked},
+        breaks=[Break(HOUSEKEEPING_SESSION, 1, in_flight=True, farewell="")],
+    )
+    load = Load([cast(SessionGroup, EndedGroup(result))], 1)
+    assert load.poll()
+    assert load.chore_at_end == expected
 
 
 @pytest.mark.parametrize("place", [0, 1])
