@@ -218,6 +218,10 @@ def copy_folder(source: Path, copy: Path) -> None:
     subprocess.run(["cp", "-a", str(source), str(copy)], check=True)
 
 
+# No checkpoint by itself: after one, what a test plants has other effects.
+UNASKED = {"postgresql": {"checkpoint_timeout": "1h", "max_wal_size": "64GB"}}
+
+
 @pytest.fixture(scope="package")
 def own_site(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
@@ -227,6 +231,7 @@ def own_site(
     base = Path(tempfile.mkdtemp(prefix="dbcheck-"))  # pytest's own is for us alone
     base.chmod(0o755)
     server = SERVERS[request.param](base / "data", base / "run")
+    server.settings |= UNASKED.get(request.param, {})
     folder = tmp_path_factory.mktemp("site")
     witness = open_witness(f"file:{folder}/witness", volatile=True)
     try:

@@ -141,7 +141,8 @@ def test_a_file_of_the_log_whose_name_did_not_last(
         recovered(site)
 
     kinds = (ChoreKind.ROTATE,) if are_there else ()
-    outcome = site.cycle(cut, restore, workload=inserts(*kinds))
+    slow = replace(inserts(*kinds), rate=60.0)
+    outcome = site.cycle(cut, restore, workload=slow)
     if are_there:
         assert outcome.verdict is FAIL, outcome.judgement
         assert lost(outcome) == {LossKind.MISSING_TAIL}
