@@ -91,8 +91,9 @@ class Cycle:
     control:  what later cycles must know of a control, None of an ordinary cycle.
     cut_class: what the switch cut, as core.cutclass names it; "" if it cut nothing.
     window:   the chore that was under way at the cut, see core.chores; "" if none was.
-    seen, seen_lost: rows that readers saw, and those of them that are gone without an
-              ack, see core.seen; None if nobody looked, or the table was not read.
+    seen, seen_lost: rows that readers saw, and those of them that are missing and were
+              never acknowledged, see core.seen; None without readers, or if the table
+              was not read after the cut.
     at_fault: settings under which such a cut loses commits, a sentence for each.
     """
 

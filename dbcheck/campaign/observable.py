@@ -12,7 +12,7 @@ from dbcheck.core.chores import ChoreKind
 from dbcheck.core.conditions import ConditionCheck
 from dbcheck.core.fill import Fill
 from dbcheck.core.held import HeldCanary
-from dbcheck.core.plans.registry import statements_of
+from dbcheck.core.plans.registry import payload_bytes_max, statements_of
 from dbcheck.core.server import ServerFacts
 from dbcheck.core.table import TableSpec
 from dbcheck.core.tablecheck import TableCheck
@@ -177,7 +177,7 @@ def check(engine: Engine, workload: Workload, *, weak: bool) -> None:
             " server acknowledge commits too early",
             hint="Run without a control.",
         )
-    engine.check(statements_of(workload), max(workload.payload_bytes, default=0))
+    engine.check(statements_of(workload), payload_bytes_max(workload))
     if weak and abilities.weakens_server(engine):
         engine.check_weakening()
 

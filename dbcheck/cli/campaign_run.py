@@ -302,13 +302,13 @@ def _windows(cycles: Sequence[Cycle]) -> dict[str, WindowResult]:
 
 
 def _seen(cycles: Sequence[Cycle]) -> SeenTotal | None:
-    """Return what became of the rows that readers saw, None if no cycle looked."""
-    looked = [c for c in cycles if c.number and c.seen is not None]
-    lost = [cycle.seen_lost or 0 for cycle in looked]
-    rows = sum(cycle.seen or 0 for cycle in looked)
-    if not looked:
+    """Return what became of the rows that readers saw, None without readers."""
+    read = [cycle for cycle in cycles if cycle.number and cycle.seen is not None]
+    if not read:
         return None
-    return SeenTotal(len(looked), sum(map(bool, lost)), rows, sum(lost))
+    rows = sum(cycle.seen or 0 for cycle in read)
+    lost = [cycle.seen_lost or 0 for cycle in read]
+    return SeenTotal(len(read), sum(map(bool, lost)), rows, sum(lost))
 
 
 def _still(bound_ppm: int | None, cuts: int, losses: int, more: int) -> int | None:

@@ -179,7 +179,7 @@ class LoadRecord:
     watermarks:  what the witness had confirmed at the end, by the log's number;
                  None if that is not known of a log.  Of the logs that hold acks.
     seen, seen_watermark: how many rows readers saw and handed over to their log, and
-                 what the witness had confirmed of it; 0 and None if nobody looked.
+                 what the witness had confirmed of it; 0 and None without readers.
     windows:     the largest windows seen, by the log's number.
     refusals:    errors that the server answered instead of an ack.
     farewells:   its messages to the sessions that it ended itself.

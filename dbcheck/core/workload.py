@@ -89,8 +89,8 @@ class Workload:
         """
         if readers and self.plan is PlanKind.CLASSIC:
             raise UsageError(
-                f"--readers is given for the workload {self.name}",
-                hint="A classic row does not name its operation; leave --readers out.",
+                f"readers is given for the classic plan of the workload {self.name}",
+                hint="A classic row does not name its operation; leave readers out.",
             )
         wanted = self.processes if processes is None else processes
         return replace(

@@ -39,7 +39,7 @@ class Case:
     damage:  why the witness's log proves nothing, "" if it is whole.
     found:   the fate of the acks and rows; None if no rows are compared.
     shape:   of what the run lost; None if it lost nothing, or no rows are compared.
-    seen:    the fate of the rows that readers saw; None if nobody looked, if no rows
+    seen:    the fate of the rows that readers saw; None without readers, if no rows
              are compared, or if what the sessions sent is not known.
     """
 

@@ -146,7 +146,7 @@ class RunResult:
     image:      where the lab's drive is kept as the cut left it, "" if it is not.
     housekeeping: null if the workload has none, or the client was lost.
     controls:   the controls that the same command ran before it.
-    seen:       null if nobody looked, if no rows were compared, or if the client's
+    seen:       null without readers, if no rows were compared, or if the client's
                 record of the load is lost.
     """
 

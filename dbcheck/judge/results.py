@@ -34,8 +34,8 @@ class CycleResult:
     stratum, cut_class, depth: "" if unknown.  missed: why the cut did not come in the
     stratum drawn for it, "" if it did.  settings_at_fault: sentences.
     window: the chore that was under way at the cut, "" if none was.
-    seen, seen_lost: rows that readers saw, and those of them that are gone without an
-    ack; null if nobody looked, or no rows were compared.
+    seen, seen_lost: rows that readers saw, and those of them that are missing and were
+    never acknowledged; null without readers, or if no rows were compared.
     """
 
     number: int
@@ -75,7 +75,7 @@ class WindowResult:
 class SeenTotal:
     """What became of the rows that readers saw in all cycles; beside the verdict.
 
-    cuts: of the cycles that looked; lossy: after how many of them a row was gone.
+    cuts: of the cycles with readers; lossy: after how many of them a row was missing.
     rows, lost: see SeenResult.
     """
 
@@ -94,7 +94,7 @@ class CampaignResult:
     price:      of what the target runs on, null if none was given.
     strata:     what went on at the cuts that count -> how many.
     windows:    the chore that was under way at such a cut -> what those cuts show.
-    seen:       null if no cycle looked.
+    seen:       null if no cycle had readers.
     bound_ppm:  what the cuts are to show if none loses, null if a number was given.
     cuts_still_needed: for that, null once a cut has lost.
     error:      why the campaign ended before it was finished, "" if it did not.

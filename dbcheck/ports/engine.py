@@ -96,11 +96,11 @@ class Engine(Protocol):
     ) -> None:
         """Raise EngineError (with the fix as hint) if this server cannot be tested.
 
-        payload_bytes: of the largest row.  Nothing is created.  Refuses an unsupported
-        version, a replica, a server in recovery or read-only, a privilege that
-        *statements* need and the account lacks, a table of theirs that is unlogged,
-        temporary, not transactional, not dbcheck's, or changed since (a trigger ...),
-        and a limit that the largest of the statements would exceed.
+        payload_bytes: of all rows of the largest operation.  Nothing is created.
+        Refuses an unsupported version, a replica, a server in recovery or read-only, a
+        privilege that *statements* need and the account lacks, a table of theirs that
+        is unlogged, temporary, not transactional, not dbcheck's, or changed since (a
+        trigger ...), and a limit that the largest operation would exceed.
         """
 
     def places(self, tables: Sequence[TableSpec]) -> tuple[Place, ...]:

@@ -71,8 +71,8 @@ def _lines(result: CampaignResult) -> list[RenderableType]:
         lines.append(f"cuts during housekeeping, {CONFIDENCE}: {counts}")
     if seen := result.seen:
         lines.append(
-            f"rows seen by readers: {seen.rows:,}; gone after the cut, and never acked:"
-            f" {seen.lost:,}, in {seen.lossy} of {seen.cuts} cuts"
+            f"rows seen by readers: {seen.rows:,}; missing after the cut, and never"
+            f" acknowledged: {seen.lost:,}, in {seen.lossy} of {seen.cuts} cuts"
         )
     missed = [cycle for cycle in result.cycles if cycle.missed]
     if missed:

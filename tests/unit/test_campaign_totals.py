@@ -79,8 +79,8 @@ def test_rows_that_readers_saw_are_added_up(tmp_path: Path) -> None:
     assert shown.seen == SeenTotal(cuts=4, lossy=2, rows=1_510, lost=4)
     assert [cycle.seen_lost for cycle in shown.cycles][1:3] == [0, 3]
     assert (
-        "rows seen by readers: 1,510; gone after the cut, and never acked: 4, in 2 of 4"
-        " cuts" in report_of(shown)
+        "rows seen by readers: 1,510; missing after the cut, and never acknowledged: 4,"
+        " in 2 of 4 cuts" in report_of(shown)
     )
 
 

@@ -157,7 +157,7 @@ def test_readers_cannot_recognise_a_classic_row() -> None:
     classic = workload.load("classic")
     options = {"rate": None, "ramp_s": None, "processes": None}
     assert classic.with_options(**options, readers=0) == classic
-    with pytest.raises(UsageError, match="--readers is given for .* classic"):
+    with pytest.raises(UsageError, match="readers is given for the classic plan"):
         classic.with_options(**options, readers=1)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dbcheck.core.chores import FILLED_ROWS, SIDE_BYTES
 from dbcheck.core.mix import Mix
 from dbcheck.core.operation import StatementSpec
 from dbcheck.core.plans.classic import INSERT_ID, ClassicPlan
@@ -22,6 +23,18 @@ _REGISTERS = Mix(registers=1)
 def tables_of(workload: Workload) -> tuple[TableSpec, ...]:
     """Return the tables of its operations."""
     return tuple(dict.fromkeys(spec.table for spec in statements_of(workload)))
+
+
+def payload_bytes_max(workload: Workload) -> int:
+    """Return how many bytes of payloads one operation sends, at most.
+
+    An operation inserts its row into the ledger and the rows of one more statement.
+    The rows of order entry, which has more of them, are a few bytes each.
+    """
+    _, *others = (spec.rows for spec in statements_of(workload))
+    largest = max(workload.payload_bytes, default=0)
+    chore = FILLED_ROWS * SIDE_BYTES if workload.housekeeping else 0
+    return max(largest * (1 + max(others, default=0)), chore)
 
 
 def statements_of(workload: Workload) -> tuple[StatementSpec, ...]:

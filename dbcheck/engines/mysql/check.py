@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from dbcheck.core.operation import StatementSpec, Verb
+from dbcheck.core.operation import Verb
 from dbcheck.core.table import TableSpec
 from dbcheck.engines.mysql.grants import missing
 from dbcheck.engines.mysql.link import MysqlLink
@@ -30,7 +30,8 @@ _OTHERS = (
     "ClickHouse",
 )
 
-_ROW_BYTES = 128  # of a row's other values, and its share of the statement's head
+_TEXT_BYTES = 16 << 10  # of an operation's statements, without their payloads
+_HEXADECIMAL = 2  # characters for each byte of a payload in a query's text
 
 _READ_ONLY = ("innodb_read_only", "super_read_only", "read_only")
 _READ_ONLY_SESSION = ("transaction_read_only", "tx_read_only")
@@ -91,22 +92,18 @@ def require_server(link: MysqlLink, variables: Mapping[str, str]) -> None:
     _require_no_replica(link, name, numbers, account)
 
 
-def require_packet(
-    variables: Mapping[str, str],
-    statements: Sequence[StatementSpec],
-    payload_bytes: int,
-) -> None:
-    """Raise EngineError if the server refuses the largest of *statements*.
+def require_packet(variables: Mapping[str, str], payload_bytes: int) -> None:
+    """Raise EngineError if the server may refuse the largest operation.
 
-    payload_bytes: of the largest row.  MySQL 8.4 manual, B.3.2.8.
+    payload_bytes: of all its rows.  An operation of several statements is one packet,
+    a query whose text holds them all (MySQL 8.4 manual, B.3.2.8).
     """
-    rows = max((spec.rows for spec in statements), default=0)
-    needed = rows * (payload_bytes + _ROW_BYTES)
-    limit = int(variables.get("max_allowed_packet", needed))
+    needed = _HEXADECIMAL * payload_bytes + _TEXT_BYTES
+    limit = int(variables["max_allowed_packet"])
     if needed > limit:
         raise EngineError(
             f"max_allowed_packet is {limit:,} bytes, and the workload sends up to"
-            f" {needed:,} in one statement",
+            f" {needed:,} in one packet",
             hint=f"Run: set global max_allowed_packet = {_rounded_up(needed)}; or use"
             " a workload with a smaller payload_bytes.",
         )

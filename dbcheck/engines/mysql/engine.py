@@ -177,7 +177,7 @@ class MysqlEngine:
         with self._open(None) as link:
             variables = dict(link.rows("variables"))
             require_server(link, variables)
-            require_packet(variables, statements, payload_bytes)
+            require_packet(variables, payload_bytes)
             require_redo_log(link)
             for table, verbs in verbs_by_table(statements).items():
                 require_privileges(link, table, verbs, self._database)

@@ -1,0 +1,69 @@
+"""What is refused for max_allowed_packet is what an operation can really need."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from dbcheck import files, workload
+from dbcheck.core.chores import ChoreKind
+from dbcheck.core.history import HOUSEKEEPING_SESSION
+from dbcheck.core.operation import Operation, Verb
+from dbcheck.core.plans.registry import (
+    payload_bytes_max,
+    plan_of,
+    statements_of,
+)
+from dbcheck.core.schedule import Schedule
+from dbcheck.core.workload import Workload
+from dbcheck.engines.mysql.check import require_packet
+from dbcheck.engines.mysql.session import _text
+from dbcheck.engines.mysql.wire import Template
+from dbcheck.errors import EngineError
+
+NAMES = [name for name in files.workload_names() if name != "classic"]
+LARGE = [
+    replace(workload.load(name), payload_bytes=(1 << 20,))
+    for name in ("mixed", "rollback", "two-phase")
+]
+
+
+def largest(load: Workload) -> int:
+    """Return the bytes of the largest query among many operations of *load*."""
+    kinds = tuple(kind for kind in load.housekeeping if kind is not ChoreKind.VACUUM)
+    load = replace(load, housekeeping=kinds)
+    plan = plan_of(load, Schedule(1, 2, load.payload_bytes))
+    specs = {*statements_of(load), *plan.chore_statements}
+    rows = {
+        spec.name: spec for spec in specs if spec.verb in {Verb.INSERT, Verb.UPDATE}
+    }
+    templates = {
+        name: Template(_text(spec), spec.parameters) for name, spec in rows.items()
+    }
+
+    def size(operation: Operation) -> int:
+        return sum(
+            len(templates[one.name].filled(one.values))
+            for one in operation.statements
+            if one.name in templates
+        )
+
+    sessions = [1, 2, HOUSEKEEPING_SESSION] if kinds else [1, 2]
+    return max(size(plan.operation(s, seq)) for s in sessions for seq in range(1, 120))
+
+
+@pytest.mark.parametrize(
+    "load",
+    [*map(workload.load, NAMES), *LARGE],
+    ids=lambda one: f"{one.name}-{max(one.payload_bytes)}",
+)
+def test_a_limit_that_is_not_refused_is_enough(load: Workload) -> None:
+    needed = largest(load)
+    too_small = {"max_allowed_packet": str(needed - 1)}
+    with pytest.raises(EngineError, match="max_allowed_packet is"):
+        require_packet(too_small, payload_bytes_max(load))
+    # Nor is much more demanded than is needed.
+    require_packet(
+        {"max_allowed_packet": str(2 * needed + (32 << 10))}, payload_bytes_max(load)
+    )
