@@ -8,11 +8,13 @@ from typing import Any
 
 import msgspec
 
+from dbcheck.audit.result import AuditsResult
 from dbcheck.judge.result import RunResult
 from dbcheck.judge.results import CampaignsResult, DemoResult, LabResult, MatrixResult
 
 FOLDER = Path(__file__).parents[1] / "docs" / "schema"
 RESULTS: dict[str, type[Any]] = {
+    "audit": AuditsResult,
     "campaign": CampaignsResult,
     "demo": DemoResult,
     "lab-run": LabResult,

@@ -3,11 +3,25 @@
 from __future__ import annotations
 
 from dbcheck.audit.rule import Harm, Rule
+from dbcheck.audit.storage import (
+    NO,
+    SHARED_DRIVE,
+    VOLATILE_DOUBLEWRITE,
+    WHOLE_PAGES,
+    YES,
+)
+from dbcheck.core.audited import Severity
 from dbcheck.core.depth import Depth
 
 _ON = frozenset({"on", "1"})
 _OFF = frozenset({"off", "0"})
+_DURABLE = frozenset({"1", "3"})  # 3 is MariaDB's: as 1, with a flush at prepare
 _INNODB = "MySQL 8.4 manual, 17.14 InnoDB Startup Options and System Variables"
+_BINLOG = "MySQL 8.4 manual, 19.1.6.4 Binary Logging Options and Variables"
+_SEMI_SYNC = "MySQL 8.4 manual, 19.4.10 Semisynchronous Replication"
+_ARIA = "MariaDB documentation, Aria System Variables"
+# Names of facts that are no variables, see engines.mysql.audited.
+UNSAFE_TABLES = "tables of engines without durable commits"
 
 RULES = (
     Rule(
@@ -15,22 +29,52 @@ RULES = (
         fact="autocommit",
         safe=_ON,
         why="With autocommit off an INSERT is acknowledged inside an open transaction"
-        " that a cut rolls back; set autocommit = 1.",
+        " that a cut rolls back.",
+        fix="set global autocommit = 1; and in the configuration file",
         source="MySQL 8.4 manual, 17.7.2.2 autocommit, Commit, and Rollback",
+        severity=Severity.WARNING,
         harm=Harm(Depth.PROCESS),
     ),
     Rule(
         id="my-flush-log-at-trx-commit",
         fact="innodb_flush_log_at_trx_commit",
-        safe=frozenset({"1", "3"}),  # 3 is MariaDB's: as 1, with a flush at prepare
+        safe=_DURABLE,
         why="With innodb_flush_log_at_trx_commit 0 or 2 the redo log is flushed about"
-        " once a second, so a power cut loses the commits of that second; set it to 1.",
+        " once a second, so a power cut loses the commits of that second, also on a"
+        " Galera node.",
+        fix="set global innodb_flush_log_at_trx_commit = 1; and in the configuration"
+        " file",
         source=f"{_INNODB}, innodb_flush_log_at_trx_commit; MariaDB documentation,"
-        " InnoDB System Variables",
+        " InnoDB System Variables; Jepsen, MariaDB Galera Cluster 12.1.2 (2026-03)",
+        severity=Severity.ERROR,
         harm=Harm(Depth.PROCESS, end=True),
         harms={
             "2": Harm(Depth.OS, end=True)
         },  # 2 writes at each commit, and flushes later
+    ),
+    Rule(
+        id="my-flush-log-at-timeout",
+        fact="innodb_flush_log_at_timeout",
+        safe=frozenset({"1"}),
+        why="The redo log is flushed only every so many seconds, so a power cut loses"
+        " the commits of all of them.",
+        fix="set global innodb_flush_log_at_trx_commit = 1; the timeout then has no"
+        " effect on commits",
+        source=f"{_INNODB}, innodb_flush_log_at_timeout",
+        severity=Severity.WARNING,
+        unless=(("innodb_flush_log_at_trx_commit", _DURABLE),),
+        absent_is_safe=True,
+    ),
+    Rule(
+        id="my-global-flush-log",
+        fact="innodb_use_global_flush_log_at_trx_commit",
+        safe=_ON,
+        why="With this off an account with SUPER can set"
+        " innodb_flush_log_at_trx_commit for its own session, where no audit sees it.",
+        fix="set global innodb_use_global_flush_log_at_trx_commit = on;",
+        source="Percona Server 8.0 documentation, XtraDB performance improvements",
+        severity=Severity.NOTE,
+        absent_is_safe=True,  # Percona Server only
     ),
     Rule(
         id="my-flush-method",
@@ -39,9 +83,12 @@ RULES = (
             {"fsync", "o_direct", "o_dsync", "async_unbuffered", "unbuffered", "normal"}
         ),
         why="Other methods than fsync, O_DIRECT and O_DSYNC leave flushes out, and rely"
-        " on a drive cache that survives the cut; set innodb_flush_method = O_DIRECT.",
+        " on a drive cache that survives the cut.",
+        fix="innodb_flush_method = O_DIRECT in the configuration file, then restart the"
+        " server",
         source=f"{_INNODB}, innodb_flush_method (O_DIRECT_NO_FSYNC, littlesync,"
         " nosync)",
+        severity=Severity.ERROR,
         harm=Harm(Depth.DRIVE),
         harms={
             "nosync": Harm(Depth.OS, everything=True),
@@ -50,23 +97,59 @@ RULES = (
         absent_is_safe=True,  # removed in favour of settings that all flush
     ),
     Rule(
+        id="my-redo-on-another-drive",
+        fact="innodb_flush_method",
+        unsafe=frozenset({"o_direct_no_fsync"}),
+        why="The redo log is on another drive than the data: its flush at a checkpoint"
+        " does not reach the data's drive, so a cut can keep the checkpoint and lose"
+        " pages from before it.",
+        fix="innodb_flush_method = O_DIRECT in the configuration file, then restart the"
+        " server",
+        source=f"{_INNODB}, innodb_flush_method, O_DIRECT_NO_FSYNC; MySQL bug 94912",
+        severity=Severity.ERROR,
+        only=((SHARED_DRIVE, NO),),
+        absent_is_safe=True,
+    ),
+    Rule(
         id="my-doublewrite",
         fact="innodb_doublewrite",
         safe=frozenset({"on", "1", "detect_and_recover", "fast"}),
         why="Without the doublewrite buffer a page that the cut tore in two cannot be"
-        " repaired in recovery; set innodb_doublewrite = ON unless the storage writes"
-        " whole pages or none.",
+        " repaired in recovery; DETECT_ONLY shows that it is torn, and no more.",
+        fix="innodb_doublewrite = ON in the configuration file, then restart the"
+        " server, unless the storage writes whole pages or none",
         source=f"{_INNODB}, innodb_doublewrite; MariaDB documentation, InnoDB"
         " Doublewrite Buffer",
+        severity=Severity.ERROR,
         harm=Harm(Depth.OS, tears=True),
+        unless=((WHOLE_PAGES, YES),),
+    ),
+    Rule(
+        id="my-doublewrite-not-flushed",
+        fact="innodb_flush_method",
+        unsafe=frozenset({"o_direct", "o_direct_no_fsync"}),
+        why="MySQL does not flush the doublewrite file under O_DIRECT, so a drive with"
+        " a volatile cache can lose a page and its copy in one power cut; the server"
+        " then ends itself in every start.",
+        fix="innodb_flush_method = fsync in the configuration file, then restart the"
+        " server; or switch the drive's write cache off",
+        source="MySQL 8.4 and 9.7, storage/innobase/buf/buf0dblwr.cc,"
+        " Double_write::is_fsync_required; docs/findings.md, with a recorded case",
+        severity=Severity.WARNING,
+        only=((VOLATILE_DOUBLEWRITE, YES),),
+        product="MySQL",
+        since=(8, 4),
+        absent_is_safe=True,
     ),
     Rule(
         id="my-redo-log",
         fact="innodb_redo_log_enabled",
         safe=_ON,
         why="With the redo log disabled a cut loses commits and may make the server"
-        " unusable; run ALTER INSTANCE ENABLE INNODB REDO_LOG.",
+        " unusable.",
+        fix="alter instance enable innodb redo_log;",
         source="MySQL 8.4 manual, 17.6.5 Redo Log, Disabling Redo Logging",
+        severity=Severity.ERROR,
         harm=Harm(Depth.PROCESS, everything=True),
         absent_is_safe=True,  # MariaDB, and MySQL before 8.0.21, cannot disable it
     ),
@@ -75,23 +158,25 @@ RULES = (
         fact="sync_binlog",
         safe=frozenset({"1"}),
         why="With the binary log on, recovery rolls back what the binary log lacks, and"
-        " sync_binlog other than 1 lets a cut shorten it; set sync_binlog = 1.",
-        source="MySQL 8.4 manual, 19.1.6.4 Binary Logging Options and Variables,"
-        " sync_binlog",
+        " sync_binlog other than 1 lets a cut shorten it.",
+        fix="set global sync_binlog = 1; and in the configuration file",
+        source=f"{_BINLOG}, sync_binlog; MySQL bug 75519",
+        severity=Severity.ERROR,
         harm=Harm(Depth.OS, end=True),
-        unless=("log_bin", _OFF),
+        unless=(("log_bin", _OFF),),
     ),
     Rule(
         id="my-binlog-error-action",
         fact="binlog_error_action",
         safe=frozenset({"abort_server"}),
         why="With binlog_error_action = IGNORE_ERROR a failed write of the binary log"
-        " is passed over, so log and tables disagree after recovery; set it to"
-        " ABORT_SERVER.",
-        source="MySQL 8.4 manual, 19.1.6.4 Binary Logging Options and Variables,"
-        " binlog_error_action",
+        " is passed over, so log and tables disagree after recovery.",
+        fix="set global binlog_error_action = ABORT_SERVER; and in the configuration"
+        " file",
+        source=f"{_BINLOG}, binlog_error_action",
+        severity=Severity.WARNING,
         harm=Harm(),
-        unless=("log_bin", _OFF),
+        unless=(("log_bin", _OFF),),
         absent_is_safe=True,  # MySQL only
     ),
     Rule(
@@ -99,8 +184,11 @@ RULES = (
         fact="innodb_force_recovery",
         safe=frozenset({"0"}),
         why="With innodb_force_recovery above 0 recovery leaves work out, so what is"
-        " read afterwards proves nothing; set innodb_force_recovery = 0.",
+        " read afterwards proves nothing.",
+        fix="innodb_force_recovery = 0 in the configuration file, then restart the"
+        " server",
         source="MySQL 8.4 manual, 17.20.3 Forcing InnoDB Recovery",
+        severity=Severity.ERROR,
         harm=Harm(hides=True),
     ),
     Rule(
@@ -116,9 +204,11 @@ RULES = (
                 "strict_innodb",
             }
         ),
-        why="Without page checksums a damaged page passes for a good one; set"
-        " innodb_checksum_algorithm = crc32.",
+        why="Without page checksums a damaged page passes for a good one.",
+        fix="set global innodb_checksum_algorithm = crc32; and in the configuration"
+        " file",
         source=f"{_INNODB}, innodb_checksum_algorithm",
+        severity=Severity.WARNING,
         harm=Harm(),
         absent_is_safe=True,
     ),
@@ -127,8 +217,10 @@ RULES = (
         fact="innodb_log_checksums",
         safe=_ON,
         why="Without checksums in the redo log recovery takes a torn end of it for a"
-        " good one; set innodb_log_checksums = ON.",
+        " good one.",
+        fix="set global innodb_log_checksums = ON; and in the configuration file",
         source=f"{_INNODB}, innodb_log_checksums",
+        severity=Severity.ERROR,
         harm=Harm(),
         absent_is_safe=True,  # MariaDB always has them
     ),
@@ -137,11 +229,14 @@ RULES = (
         fact="wsrep_on",
         safe=_OFF,
         why="A Galera node may fetch lost rows from its peers when it rejoins, which"
-        " hides what its own drive lost; test it alone, with wsrep_on = OFF.",
+        " hides what its own drive lost.",
+        fix="test the node alone, with wsrep_on = OFF",
         source="MariaDB documentation, Galera Cluster System Variables, wsrep_on"
         " and wsrep_provider",
+        severity=Severity.NOTE,
         harm=Harm(hides=True),
-        unless=("wsrep_provider", frozenset({"none", ""})),  # replicates nothing
+        # Without a provider it replicates nothing.
+        unless=(("wsrep_provider", frozenset({"none", ""})),),
         absent_is_safe=True,
     ),
     Rule(
@@ -149,11 +244,118 @@ RULES = (
         fact="group_replication_group_name",
         safe=frozenset({""}),
         why="A member of a group may fetch lost rows from its peers when it rejoins,"
-        " which hides what its own drive lost; test it outside of the group.",
+        " which hides what its own drive lost.",
+        fix="test the member outside of its group",
         source="MySQL 8.4 manual, 20.9 Group Replication Variables,"
         " group_replication_group_name and group_replication_start_on_boot",
+        severity=Severity.NOTE,
         harm=Harm(hides=True),
-        unless=("group_replication_start_on_boot", _OFF),  # it does not rejoin
+        unless=(("group_replication_start_on_boot", _OFF),),  # it does not rejoin
+        absent_is_safe=True,
+    ),
+    Rule(
+        id="my-default-engine",
+        fact="default_storage_engine",
+        safe=frozenset({"innodb", "rocksdb"}),
+        why="A table that is created without ENGINE = ... gets this storage engine,"
+        " which has no durable commits.",
+        fix="set global default_storage_engine = InnoDB; and in the configuration file",
+        source="MySQL 8.4 manual, 7.1.8 Server System Variables,"
+        " default_storage_engine; 18 Alternative Storage Engines",
+        severity=Severity.WARNING,
+        absent_is_safe=True,
+    ),
+    Rule(
+        id="my-tables-not-durable",
+        fact=UNSAFE_TABLES,
+        safe=frozenset({"none"}),
+        why="Tables of MyISAM, Aria, MEMORY and the like lose rows in a crash, whatever"
+        " was acknowledged: their changes are not part of a durable transaction.",
+        fix="alter table NAME engine = InnoDB; for each of them",
+        source="MySQL 8.4 manual, 18 Alternative Storage Engines; MariaDB"
+        " documentation, Aria Storage Engine",
+        severity=Severity.WARNING,
+        absent_is_safe=True,
+    ),
+    *(
+        Rule(
+            id=f"my-semi-sync-{word}-wait",
+            fact=f"rpl_semi_sync_{word}_wait_point",
+            unsafe=frozenset({"after_commit"}),
+            why="With AFTER_COMMIT other clients read a commit before a replica has it,"
+            " so a failover takes back what they have seen.",
+            fix=f"set global rpl_semi_sync_{word}_wait_point = AFTER_SYNC; and in the"
+            " configuration file",
+            source=f"{_SEMI_SYNC}; MariaDB documentation, Semisynchronous Replication",
+            severity=Severity.WARNING,
+            only=((f"rpl_semi_sync_{word}_enabled", _ON),),
+            absent_is_safe=True,
+        )
+        for word in ("source", "master")
+    ),
+    *(
+        Rule(
+            id=f"my-semi-sync-{word}-timeout",
+            fact=f"rpl_semi_sync_{word}_enabled",
+            safe=_OFF,
+            why="If no replica answers within"
+            f" rpl_semi_sync_{word}_timeout (10 s by default), the server goes on"
+            " without replicas and tells no client: such commits are missing after a"
+            " failover.",
+            fix=f"raise rpl_semi_sync_{word}_timeout to what clients can wait for, and"
+            " watch Rpl_semi_sync_*_no_tx",
+            source=f"{_SEMI_SYNC}; MariaDB documentation, Semisynchronous Replication",
+            severity=Severity.NOTE,
+            absent_is_safe=True,
+        )
+        for word in ("source", "master")
+    ),
+    Rule(
+        id="my-rocksdb-flush-log",
+        fact="rocksdb_flush_log_at_trx_commit",
+        safe=frozenset({"1"}),
+        why="With this setting 0 or 2 MyRocks flushes its log about once a second, so a"
+        " power cut loses the commits of that second in its tables.",
+        fix="set global rocksdb_flush_log_at_trx_commit = 1; and in the configuration"
+        " file",
+        source="Percona Server 8.0 documentation, MyRocks server variables; MariaDB"
+        " documentation, MyRocks System Variables",
+        severity=Severity.ERROR,
+        absent_is_safe=True,
+    ),
+    Rule(
+        id="my-aria-recover",
+        fact="aria_recover_options",
+        unsafe=frozenset({"", "off"}),
+        why="With aria_recover_options off a damaged Aria table, which system tables"
+        " are, is not repaired when it is opened.",
+        fix="set global aria_recover_options = 'BACKUP,QUICK'; and in the configuration"
+        " file",
+        source=f"{_ARIA}, aria_recover_options",
+        severity=Severity.WARNING,
+        absent_is_safe=True,  # MariaDB only
+    ),
+    Rule(
+        id="my-aria-log-folder",
+        fact="aria_sync_log_dir",
+        unsafe=frozenset({"never"}),
+        why="With aria_sync_log_dir = NEVER a power cut may take a new file of Aria's"
+        " log away, and what was written to it.",
+        fix="set global aria_sync_log_dir = NEWFILE; and in the configuration file",
+        source=f"{_ARIA}, aria_sync_log_dir",
+        severity=Severity.WARNING,
+        absent_is_safe=True,  # MariaDB only
+    ),
+    Rule(
+        id="my-sync-method-macos",
+        fact="platform",
+        unsafe=frozenset({"macos"}),
+        why="On macOS a plain fsync() leaves data in the drive's cache; InnoDB asks for"
+        " F_FULLFSYNC and falls back to fsync() where the filesystem refuses it.",
+        fix="do not judge a server by a copy that runs on macOS",
+        source="fsync(2) of macOS; MySQL, storage/innobase/os/os0file.cc,"
+        " os_file_fsync_posix",
+        severity=Severity.NOTE,
         absent_is_safe=True,
     ),
 )

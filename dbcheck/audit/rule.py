@@ -1,11 +1,26 @@
-"""A rule of the audit: one setting, its safe values, and what others can do."""
+"""A rule of the audit: one fact, its safe values, and what the others can do."""
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from dbcheck.core.audited import Severity
 from dbcheck.core.depth import Depth
+
+Condition = tuple[str, frozenset[str]]  # a fact, and values of it in lower case
+
+
+class SubjectKind(enum.Enum):
+    """What a rule is about."""
+
+    SERVER = "server"
+    HOST = "host"
+    FILESYSTEM = "filesystem"
+    LAYER = "block device"
+    DRIVE = "drive"
+    CONTROLLER = "RAID controller"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,29 +47,75 @@ class Harm:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One setting that decides whether COMMIT survives a power cut.
+    """One fact that decides whether COMMIT survives a power cut.
 
-    id:      stable name used in reports, e.g. "pg-fsync".
-    fact:    name of the setting in core.server.ServerFacts.
-    safe:    the values, in lower case, under which an ack is durable.
-    why:     one sentence an operator can act on.
-    source:  page and version that the claim rests on.
-    harm:    what its other values can do; harms: for some of them, in lower case.
-    unless:  another setting and the values, in lower case, under which the rule does
-             not apply; None if it always does.
-    absent_is_safe: servers without that setting behave as if it were safe.
+    id:       stable name used in reports, e.g. "pg-fsync".
+    fact:     name of the fact of the subject that it judges.
+    why:      one sentence on what an unsafe value does.
+    fix:      what makes it safe: a statement or a command where there is one. Words
+              such as $DEVICE are replaced by what the subject gives for them.
+    source:   page and version that the claim rests on.
+    severity: of an unsafe value.
+    safe:     the values, in lower case, under which an ack is durable; unsafe: the
+              others, where those are fewer. One of the two is given.
+    subject:  what has the fact.
+    harm:     what an unsafe value does to the rows of a run, None if it does nothing to
+              them; harms: for some values, in lower case.
+    only:     conditions under which alone the rule applies; where such a fact could
+              not be read, an unsafe value is one whose standing is unknown.
+    unless:   conditions under which it does not apply; a fact that could not be read
+              leaves it in force.
+    product:  "MySQL", "MariaDB" or "PostgreSQL" if it applies to that one alone.
+    since, before: the versions of it that it applies to; () for any.
+    absent_is_safe: subjects without that fact behave as if it were safe.
     """
 
     id: str
     fact: str
-    safe: frozenset[str]
     why: str
+    fix: str
     source: str
-    harm: Harm
+    severity: Severity
+    safe: frozenset[str] = frozenset()
+    unsafe: frozenset[str] = frozenset()
+    subject: SubjectKind = SubjectKind.SERVER
+    harm: Harm | None = None
     harms: Mapping[str, Harm] = field(default_factory=dict)
-    unless: tuple[str, frozenset[str]] | None = None
+    only: tuple[Condition, ...] = ()
+    unless: tuple[Condition, ...] = ()
+    product: str = ""
+    since: tuple[int, ...] = ()
+    before: tuple[int, ...] = ()
     absent_is_safe: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse a rule that calls no value, or every value, safe."""
+        if bool(self.safe) == bool(self.unsafe):
+            raise ValueError(f"{self.id}: either safe or unsafe values")
+
+    def is_safe(self, value: str) -> bool:
+        """Say whether an ack is durable under *value*."""
+        if self.unsafe:
+            return value.lower() not in self.unsafe
+        return value.lower() in self.safe
 
     def harm_of(self, value: str | None) -> Harm:
         """Return what an unsafe *value* can do; None: it could not be read."""
-        return self.harms.get((value or "").lower(), self.harm)
+        return self.harms.get((value or "").lower(), self.harm or Harm())
+
+    @property
+    def facts(self) -> tuple[str, ...]:
+        """The facts that it is judged by."""
+        return self.fact, *(name for name, _ in (*self.only, *self.unless))
+
+    @property
+    def applies_to(self) -> str:
+        """The product and versions that it applies to, "" if to any."""
+        since = ".".join(map(str, self.since))
+        before = ".".join(map(str, self.before))
+        parts = (
+            self.product,
+            since and f"{since} and later",
+            before and f"before {before}",
+        )
+        return " ".join(filter(None, parts))

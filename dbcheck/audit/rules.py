@@ -1,38 +1,40 @@
-"""Which settings decide whether an ack survives a power cut, and how each stands."""
+"""Which facts decide whether an ack survives a power cut, and how each stands."""
 
 from __future__ import annotations
 
-import enum
-from collections.abc import Mapping
+import string
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from dbcheck.audit import mysql, postgresql, storage
-from dbcheck.audit.rule import Harm, Rule
+from dbcheck.audit import devices, mysql, platform, postgresql, storage
+from dbcheck.audit.rule import Harm, Rule, SubjectKind
+from dbcheck.audit.subject import Fact, Subject
+from dbcheck.core.audited import Flag, RuleStanding, Severity
 from dbcheck.core.depth import Depth
 
 RULES: Mapping[str, tuple[Rule, ...]] = {
     "postgresql": postgresql.RULES,
     "mysql": mysql.RULES,
 }
-
-
-class Standing(enum.Enum):
-    """Where a setting stands under a rule."""
-
-    SAFE = "safe"
-    UNSAFE = "unsafe"
-    UNKNOWN = "unknown"
+BELOW: tuple[Rule, ...] = (  # what lies below any server
+    *storage.RULES,
+    *devices.LAYER_RULES,
+    *devices.DRIVE_RULES,
+    *devices.CONTROLLER_RULES,
+    *platform.RULES,
+)
+_UNREAD = Fact(None, "", "it is not shown")
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A rule, and where a server stands under it.
+    """A rule, and where a fact stands under it.
 
-    value: what the setting was, or None if it could not be read.
+    value:   what it was, or None if it could not be read.
     """
 
     rule: Rule
-    standing: Standing
+    standing: RuleStanding
     value: str | None
 
     @property
@@ -48,48 +50,148 @@ class Finding:
     @property
     def hides(self) -> bool:
         """Say whether what is read while it is in effect proves nothing."""
-        return self.standing is Standing.UNSAFE and self.harm.hides
+        return self.standing is RuleStanding.UNSAFE and self.harm.hides
 
     @property
     def sentence(self) -> str:
         """What it is and what to do about it, for a person."""
-        return f"{self}: {self.rule.why}"
+        return f"{self}: {self.rule.why} Fix: {self.rule.fix}"
 
     def __str__(self) -> str:
         value = "unknown" if self.value is None else self.value
         return f"{self.rule.fact} = {value}"
 
 
+@dataclass(frozen=True, slots=True)
+class Located:
+    """A finding of the audit on one subject.
+
+    decisive: the fact that could not be read if the standing is unknown, else the one
+              that the rule judges.
+    """
+
+    finding: Finding
+    subject: Subject
+    decisive: Fact
+
+    @property
+    def severity(self) -> Severity:
+        """How bad it is, or would be."""
+        return self.finding.rule.severity
+
+    @property
+    def flag(self) -> Flag:
+        """The finding in short."""
+        found = self.finding
+        return Flag(
+            rule=found.rule.id,
+            severity=self.severity,
+            standing=found.standing,
+            subject=self.subject.name,
+            fact=found.rule.fact,
+            value=found.value,
+        )
+
+    @property
+    def fix(self) -> str:
+        """What makes it safe on this subject."""
+        return string.Template(self.finding.rule.fix).safe_substitute(
+            self.subject.words
+        )
+
+
 def facts_of(family: str) -> tuple[str, ...]:
-    """Return the server's settings that the rules of *family* judge, each once."""
-    names = ((rule.fact, *(rule.unless or ())[:1]) for rule in RULES[family])
-    return tuple(dict.fromkeys(str(name) for pair in names for name in pair))
+    """Return the facts of a server that the rules of *family* judge, each once."""
+    names = (name for rule in RULES[family] for name in rule.facts)
+    return tuple(dict.fromkeys(names))
 
 
-def judge(rule: Rule, settings: Mapping[str, str]) -> Standing:
-    """Return where *settings* stand under *rule*; an unread one is never SAFE."""
-    if rule.unless is not None:
-        name, values = rule.unless
-        if name in settings and settings[name].lower() in values:
-            return Standing.SAFE
+def all_rules() -> list[Rule]:
+    """Return every rule."""
+    return [*(rule for rules in RULES.values() for rule in rules), *BELOW]
+
+
+def by_id(rule: str) -> Rule | None:
+    """Return the rule with that id, None if this version has none."""
+    return next((each for each in all_rules() if each.id == rule), None)
+
+
+def judge(
+    rule: Rule, settings: Mapping[str, str], unread: frozenset[str] = frozenset()
+) -> RuleStanding:
+    """Return where *settings* stand under *rule*; an unread one is never SAFE.
+
+    unread: facts that are there and could not be read.
+    """
+    for name, values in rule.unless:
+        if settings.get(name, "\0").lower() in values:
+            return RuleStanding.SAFE
+    for name, values in rule.only:
+        if name in settings and settings[name].lower() not in values:
+            return RuleStanding.SAFE
     value = settings.get(rule.fact)
     if value is None:
-        return Standing.SAFE if rule.absent_is_safe else Standing.UNKNOWN
-    return Standing.SAFE if value.lower() in rule.safe else Standing.UNSAFE
-
-
-def findings(family: str, settings: Mapping[str, str]) -> list[Finding]:
-    """Return where *settings* stand under every rule of *family*."""
-    return [
-        Finding(rule, judge(rule, settings), settings.get(rule.fact))
-        for rule in (*RULES[family], *storage.RULES)
-    ]
+        safe = rule.absent_is_safe and rule.fact not in unread
+        return RuleStanding.SAFE if safe else RuleStanding.UNKNOWN
+    if rule.is_safe(value):
+        return RuleStanding.SAFE
+    met = all(name in settings for name, _ in rule.only)
+    return RuleStanding.UNSAFE if met else RuleStanding.UNKNOWN
 
 
 def flagged(family: str, settings: Mapping[str, str]) -> list[Finding]:
-    """Return the findings that are not SAFE, the UNSAFE ones first.
+    """Return the findings that bear on a run and are not SAFE, the UNSAFE ones first.
 
     family: as in ports.engine.Engine; settings: as in core.server.ServerFacts.
     """
-    found = [f for f in findings(family, settings) if f.standing is not Standing.SAFE]
-    return sorted(found, key=lambda finding: finding.standing is Standing.UNKNOWN)
+    rules = [rule for rule in (*RULES[family], *BELOW) if rule.harm is not None]
+    found = [
+        Finding(rule, judge(rule, settings), settings.get(rule.fact)) for rule in rules
+    ]
+    found = [each for each in found if each.standing is not RuleStanding.SAFE]
+    return sorted(found, key=lambda finding: finding.standing is RuleStanding.UNKNOWN)
+
+
+def located(family: str, subjects: Iterable[Subject]) -> list[Located]:
+    """Return what the rules say of *subjects*, but for what is safe.
+
+    The worst first, of each severity the unsafe before the unknown.
+    """
+    found = [each for subject in subjects for each in _of_subject(family, subject)]
+    return sorted(found, key=_rank)
+
+
+def _rank(found: Located) -> tuple[bool, int]:
+    return found.finding.standing is RuleStanding.UNKNOWN, found.severity.rank
+
+
+def applicable(family: str, subject: Subject) -> Sequence[Rule]:
+    """Return the rules that say something about *subject*."""
+    rules = RULES[family] if subject.kind is SubjectKind.SERVER else BELOW
+    return [
+        rule
+        for rule in rules
+        if rule.subject is subject.kind
+        and (not rule.product or rule.product == subject.product)
+        and (not subject.version or _is_within(rule, subject.version))
+        and (subject.own is None or rule.fact in subject.own)
+    ]
+
+
+def _is_within(rule: Rule, version: tuple[int, ...]) -> bool:
+    return version >= rule.since and (not rule.before or version < rule.before)
+
+
+def _of_subject(family: str, subject: Subject) -> Iterator[Located]:
+    values = subject.values
+    unread = frozenset(subject.facts.keys() - values.keys())
+    for rule in applicable(family, subject):
+        standing = judge(rule, values, unread)
+        if standing is RuleStanding.SAFE:
+            continue
+        decisive = subject.facts.get(rule.fact, _UNREAD)
+        if standing is RuleStanding.UNKNOWN and decisive.value is not None:
+            missing = (name for name, _ in rule.only if name not in values)
+            decisive = subject.facts.get(next(missing, ""), _UNREAD)
+        finding = Finding(rule, standing, values.get(rule.fact))
+        yield Located(finding, subject, decisive)

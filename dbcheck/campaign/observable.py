@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
+from dbcheck.core.audited import OtherSettings
 from dbcheck.core.chores import ChoreKind
 from dbcheck.core.conditions import ConditionCheck
 from dbcheck.core.fill import Fill
@@ -158,6 +159,11 @@ def present(
         return ()
     assert abilities.keeps_house(engine)  # else the workload has no housekeeping
     return engine.present(tables, server=server)
+
+
+def other_settings(engine: Engine) -> tuple[OtherSettings, ...]:
+    """Return what is set for other accounts and databases, () if nothing shows it."""
+    return engine.other_settings() if abilities.shows_settings(engine) else ()
 
 
 def data_mark(engine: Engine) -> Callable[[], str]:

@@ -207,6 +207,7 @@ def _result_of(outcome: Outcome) -> RunResult:
         lab=dict(manifest.lab),
         image=_image(outcome),
         seen=_seen(outcome),
+        audit=manifest.writer.audit,
         housekeeping=_housekeeping(outcome),
     )
 

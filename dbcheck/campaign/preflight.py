@@ -14,6 +14,7 @@ from dbcheck import clientkey, interrupt, stored
 from dbcheck.campaign import observable
 from dbcheck.campaign.again import require_restarter
 from dbcheck.campaign.aging import age
+from dbcheck.campaign.auditing import audit_before
 from dbcheck.campaign.checking import require_sound
 from dbcheck.campaign.host import HostCanaries, end_canaries, inspect_host
 from dbcheck.campaign.independence import require_independent, require_other_host
@@ -238,6 +239,7 @@ def _nodes(
             class_assumed=node.class_assumed,
             reached=node.reached,
             restore_command=node.restore_command,
+            audit=audit_before(node, facts, host, rig.listener, rig.audited),
         )
     return nodes
 

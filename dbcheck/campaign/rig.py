@@ -39,6 +39,7 @@ class Rig:
     used_epochs: of all cycles that the server ever saw, where each is known and the
               seed may decide the next; None else.
     twice:    the server is restarted once its rows were read, and they are read again.
+    audited:  what the audits of earlier cycles showed, so that it is shown once.
     before_load: called in each cycle once its preflight has passed.
     """
 
@@ -50,5 +51,6 @@ class Rig:
     limits: Limits = Limits()
     lab: Json = field(default_factory=dict)
     used_epochs: set[int] | None = None
+    audited: set[str] = field(default_factory=set)
     twice: bool = False
     before_load: Callable[[], None] = lambda: None

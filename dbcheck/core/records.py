@@ -9,6 +9,7 @@ from typing import Any
 
 from dbcheck.core.again import SecondReading
 from dbcheck.core.apart import Apart
+from dbcheck.core.audited import Flag
 from dbcheck.core.conditions import ConditionCheck
 from dbcheck.core.control import ControlFacts
 from dbcheck.core.cut import Cut, Rung, SwitchKind
@@ -50,6 +51,7 @@ class NodeBefore:
     reached:       how deep the switch was seen to go on the idle host, if it was.
     restore_command: what a user types to restore the power that this run cuts; "" if
                    nothing can be typed, as where a human cuts.
+    audit:         what the audit found that is not safe; None if there was none.
     """
 
     target: str
@@ -62,6 +64,7 @@ class NodeBefore:
     class_assumed: bool = False
     reached: Reached | None = None
     restore_command: str = ""
+    audit: tuple[Flag, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

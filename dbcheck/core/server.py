@@ -34,6 +34,7 @@ class ServerFacts:
     unreadable: fact -> why it could not be read.
     log:      see LogPosition; None if the server does not report it.
     server_log: path of its log on its host, see engines.server_log; "" if unknown.
+    platform: what it prints of the system that it was built for, "" if unknown.
     """
 
     product: str
@@ -46,6 +47,7 @@ class ServerFacts:
     unreadable: Mapping[str, str] = field(default_factory=dict)
     log: LogPosition | None = None
     server_log: str = ""
+    platform: str = ""
 
     @property
     def start_ambiguous_us(self) -> int:

@@ -14,7 +14,8 @@ from dbcheck.core.datadir import DataNames
 from dbcheck.core.depth import Ranges, Remains, Ring
 from dbcheck.core.identity import Identity
 from dbcheck.core.places import DATA, Place
-from dbcheck.core.target import LogMarks, LogTail, TargetFacts
+from dbcheck.core.readings import Reading, Readings
+from dbcheck.core.target import LogMarks, LogTail, TargetFacts, Volume
 from dbcheck.errors import HostError
 from dbcheck.hosts.agent import serve as host_agent
 from dbcheck.hosts.canary import Canaries, Pace
@@ -32,7 +33,9 @@ PARTS = (  # of its agent's program; each imports only those before it
     "dbcheck.hosts.agent.data",
     "dbcheck.hosts.agent.files",
     "dbcheck.hosts.agent.foreign",
+    "dbcheck.hosts.agent.tools",
     "dbcheck.hosts.agent.facts",
+    "dbcheck.hosts.agent.readings",
     "dbcheck.hosts.agent.sudo",
     "dbcheck.hosts.agent.identity",
     "dbcheck.hosts.agent.reset",
@@ -160,6 +163,15 @@ class TargetHost:
             (each.name, each.path, each.files) for each in places if each.name != DATA
         ]
         return self._request(TargetFacts, host_agent.FACTS, places=asked)
+
+    def readings(self, volumes: Sequence[Volume]) -> Readings:
+        """Return what the host's files and tools show of what *volumes* lie on."""
+        layers = {layer.name: layer for each in volumes for layer in each.layers}
+        devices = [n for n, layer in layers.items() if layer.kind != "partition"]
+        datasets = [each.source for each in volumes if each.filesystem == "zfs"]
+        asked = {"devices": devices, "datasets": list(dict.fromkeys(datasets))}
+        found = self._request(tuple[Reading, ...], host_agent.READINGS, **asked)
+        return Readings(found)
 
     def data_names(self, data_directory: str) -> DataNames:
         """Return which server's data its files belong to.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from dbcheck.core.audited import alarming
 from dbcheck.core.control import ControlOutcome
 from dbcheck.core.verdict import Verdict
 from dbcheck.judge.case import Case
@@ -66,7 +67,8 @@ def _as_a_cycle(case: Case, items: Sequence[Item]) -> Judgement:
             spared=case.page_cache_kept,
         )
     cut, depth = case.writer.cut_class, case.shown_depth
-    return judge_rows(case.found, items, cut, depth, explained=explained)
+    alarms = alarming(case.writer.audit or ())
+    return judge_rows(case.found, items, cut, depth, explained=explained, alarms=alarms)
 
 
 def _is_gone_uncut(case: Case) -> bool:

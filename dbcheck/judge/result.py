@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from dbcheck.core.audited import Flag
 from dbcheck.core.chores import ChoreKind
 from dbcheck.core.cutclass import CutClass
 from dbcheck.core.depth import Depth
@@ -148,6 +149,8 @@ class RunResult:
     controls:   the controls that the same command ran before it.
     seen:       null without readers, if no rows were compared, or if the client's
                 record of the load is lost.
+    audit:      what the audit before the cut found that is not safe, null if it could
+                not be made.
     """
 
     run: str
@@ -196,6 +199,7 @@ class RunResult:
     housekeeping: HousekeepingResult | None = None
     controls: tuple[RunResult, ...] = ()
     seen: SeenResult | None = None
+    audit: tuple[Flag, ...] | None = None
 
     @property
     def shown_depth(self) -> Depth | None:

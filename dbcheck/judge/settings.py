@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from dbcheck.audit import rules, storage
 from dbcheck.audit.rules import Finding
+from dbcheck.core.audited import RuleStanding
 from dbcheck.core.cut import Rung
 from dbcheck.core.depth import Depth
 from dbcheck.core.records import LoadRecord, Manifest
@@ -113,7 +114,7 @@ class Settings:
 
     @property
     def _unsafe(self) -> Sequence[Finding]:
-        return [f for f in self.flagged if f.standing is rules.Standing.UNSAFE]
+        return [f for f in self.flagged if f.standing is RuleStanding.UNSAFE]
 
 
 def durable_settings(case: Case) -> Item | None:
@@ -160,7 +161,7 @@ def _worse(before: Sequence[Finding], later: Sequence[Finding]) -> list[Finding]
     """Return the findings of *before*, and of *later* those that became unsafe."""
 
     def unsafe(findings: Sequence[Finding]) -> dict[str, Finding]:
-        found = (f for f in findings if f.standing is rules.Standing.UNSAFE)
+        found = (f for f in findings if f.standing is RuleStanding.UNSAFE)
         return {finding.rule.fact: finding for finding in found}
 
     became = {**unsafe(later), **unsafe(before)}
@@ -204,7 +205,7 @@ def made_durable(manifest: Manifest, load: LoadRecord | None) -> str:
     unsafe = {
         finding.rule.fact
         for finding in rules.flagged(manifest.family, load.settings)
-        if finding.standing is rules.Standing.UNSAFE
+        if finding.standing is RuleStanding.UNSAFE
     }
     has_binlog = load.settings.get("log_bin", "").lower() in ("on", "1")
     for name in _RELAXED if has_binlog else _RELAXED[:1]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from dbcheck.core.again import SecondReading
+from dbcheck.core.audited import Flag, counted
 from dbcheck.core.conditions import ConditionCheck
 from dbcheck.core.control import ControlOutcome
 from dbcheck.core.cutclass import CutClass
@@ -93,12 +94,14 @@ def judge_rows(
     depth: Depth | None = None,
     *,
     explained: bool = False,
+    alarms: Sequence[Flag] = (),
 ) -> Judgement:
     """Return the verdict on a cycle whose table was read to its end.
 
     found: None only if another server answered, whose table proves nothing.
     cut, depth: what was cut, and how deep that went, None if it was not measured.
     explained: a setting was in force that can lose everything.
+    alarms: what the audit before the cut found; a PASS names it.
     A loss is a FAIL, unless the table was replaced and no setting explains it.  Without
     one, each required item must be present, and none contradicted, for a PASS.
     """
@@ -124,7 +127,16 @@ def judge_rows(
         doubts = ("the witness confirmed no commit", *doubts)
     if doubts:
         return Judgement(Verdict.INCONCLUSIVE, doubts, tuple(items))
-    return Judgement(Verdict.PASS, (_passed(found, items, cut, depth),), tuple(items))
+    reason = _passed(found, items, cut, depth) + _despite(alarms)
+    return Judgement(Verdict.PASS, (reason,), tuple(items))
+
+
+def _despite(alarms: Sequence[Flag]) -> str:
+    """Return what the audit found although nothing was lost, "" if it found nothing."""
+    if not alarms:
+        return ""
+    names = ", ".join(dict.fromkeys(flag.rule for flag in alarms))
+    return f"; but the audit before it found {counted(alarms)}: {names}"
 
 
 def _other_data(

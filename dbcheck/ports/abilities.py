@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeGuard
 
+from dbcheck.core.audited import OtherSettings
 from dbcheck.core.chores import ChoreKind
 from dbcheck.core.conditions import Broken
 from dbcheck.core.held import HeldCanary
@@ -193,6 +194,13 @@ class Housekeeping(Protocol):
         """Drop those that are there and are dbcheck's."""
 
 
+class ShownSettings(Protocol):
+    """What is set for other accounts and databases can be shown."""
+
+    def other_settings(self) -> tuple[OtherSettings, ...]:
+        """Return it, as far as this account may see it; raise EngineError."""
+
+
 class DataMark(Protocol):
     """A mark can be written into the data directory, where its own files have none."""
 
@@ -261,6 +269,11 @@ def fills(engine: Engine) -> TypeGuard[BulkFill]:
 def keeps_house(engine: Engine) -> TypeGuard[Housekeeping]:
     """Return whether *engine* has that ability."""
     return _has(engine, Housekeeping)
+
+
+def shows_settings(engine: Engine) -> TypeGuard[ShownSettings]:
+    """Return whether *engine* has that ability."""
+    return _has(engine, ShownSettings)
 
 
 def marks_data(engine: Engine) -> TypeGuard[DataMark]:

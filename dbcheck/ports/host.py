@@ -8,7 +8,8 @@ from typing import Protocol
 from dbcheck.core.datadir import DataNames
 from dbcheck.core.depth import Completed, Remains
 from dbcheck.core.places import Place
-from dbcheck.core.target import LogMarks, LogTail, TargetFacts
+from dbcheck.core.readings import Readings
+from dbcheck.core.target import LogMarks, LogTail, TargetFacts, Volume
 
 
 class Canaries(Protocol):
@@ -43,6 +44,9 @@ class TargetHost(Protocol):
 
     def facts(self, data_directory: str, places: Sequence[Place] = ()) -> TargetFacts:
         """Describe the host, and what the data directory and *places* lie on."""
+
+    def readings(self, volumes: Sequence[Volume]) -> Readings:
+        """Return what files and tools of the host show of what *volumes* lie on."""
 
     def data_names(self, data_directory: str) -> DataNames:
         """Return which server's data its files belong to."""

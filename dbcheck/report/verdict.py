@@ -8,6 +8,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from dbcheck.core.audited import alarming
 from dbcheck.core.cut import Rung
 from dbcheck.core.depth import Depth
 from dbcheck.core.statistics import Tally
@@ -78,11 +79,28 @@ def verdict_report(result: RunResult) -> RenderableType:
     if result.other_settings:
         parts += ["", Text("Other settings that are not safe, or not known", "bold")]
         parts += [Text(f"  {reason}") for reason in result.other_settings]
+    parts += _audit(result)
     if left := result.left_on_host:
         text = f"The canaries (about 22 MB in each folder) are still on {left.host}."
         parts += ["", Text(f"{text} Remove them with: {left.command}")]
     parts += ["", Text(_scope(result), "italic"), ""]
     return Group(*parts)
+
+
+def _audit(result: RunResult) -> list[RenderableType]:
+    """Return what the audit before the cut found, notes and unread facts as counts."""
+    flags = result.audit or ()
+    alarms = alarming(flags)
+    if not alarms:
+        return []
+    rest = len(flags) - len(alarms)
+    more = f"; {rest} notes, or facts that are not known" if rest else ""
+    return [
+        "",
+        Text("The audit before the cut", "bold"),
+        *(Text(f"  {flag}") for flag in alarms),
+        Text(f"  dbcheck audit explains each, with the fix{more}.", "dim"),
+    ]
 
 
 def _losses(result: RunResult) -> Iterator[RenderableType]:

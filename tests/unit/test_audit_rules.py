@@ -1,14 +1,19 @@
-"""Every rule of the audit, with a value that keeps acks and one that loses them."""
+"""Every rule of the audit, with a value that keeps acks and one that does not."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from dbcheck.audit import storage
-from dbcheck.audit.rule import Rule
-from dbcheck.audit.rules import RULES, Standing, findings, flagged, judge
+from dbcheck.audit.rule import Harm, Rule, SubjectKind
+from dbcheck.audit.rules import BELOW, RULES, all_rules, by_id, flagged, judge, located
+from dbcheck.audit.servers import other_subjects
+from dbcheck.audit.subject import Fact, Subject
+from dbcheck.core.audited import OtherSettings, RuleStanding, Severity
+from tests import rules as document
 
-# rule -> (a safe value, an unsafe one), as the servers spell them
+# rule -> (a safe value, an unsafe one), as servers, kernel and tools spell them
 VALUES = {
     "pg-fsync": ("on", "off"),
     "pg-synchronous-commit": ("remote_write", "off"),
@@ -17,10 +22,23 @@ VALUES = {
     "pg-zero-damaged-pages": ("off", "on"),
     "pg-ignore-checksum-failure": ("off", "on"),
     "pg-ignore-invalid-pages": ("off", "on"),
+    "pg-sync-method-macos": ("fsync_writethrough", "open_datasync"),
+    "pg-sync-method-windows": ("fsync", "open_datasync"),
+    "pg-standby-not-awaited": ("on", "remote_write"),
+    "pg-wal-level-minimal": ("replica", "minimal"),
+    "pg-data-checksums": ("on", "off"),
+    "pg-wal-recycle": ("off", "on"),
+    "pg-archive-command": ("other", "copies without a flush"),
+    "pg-sync-of-recovery": ("fsync", "syncfs"),
+    "pg-unlogged-tables": ("0", "3"),
     "my-autocommit": ("ON", "OFF"),
     "my-flush-log-at-trx-commit": ("1", "2"),
+    "my-flush-log-at-timeout": ("1", "30"),
+    "my-global-flush-log": ("ON", "OFF"),
     "my-flush-method": ("O_DIRECT", "O_DIRECT_NO_FSYNC"),
+    "my-redo-on-another-drive": ("O_DIRECT", "O_DIRECT_NO_FSYNC"),
     "my-doublewrite": ("ON", "DETECT_ONLY"),
+    "my-doublewrite-not-flushed": ("fsync", "O_DIRECT"),
     "my-redo-log": ("ON", "OFF"),
     "my-sync-binlog": ("1", "0"),
     "my-binlog-error-action": ("ABORT_SERVER", "IGNORE_ERROR"),
@@ -29,62 +47,262 @@ VALUES = {
     "my-log-checksums": ("ON", "OFF"),
     "my-galera": ("OFF", "ON"),
     "my-group-replication": ("", "3e11fa47-71ca-11e1-9e33-c80aa9429562"),
+    "my-default-engine": ("InnoDB", "MyISAM"),
+    "my-tables-not-durable": ("none", "2 MyISAM, 1 MEMORY"),
+    "my-semi-sync-source-wait": ("AFTER_SYNC", "AFTER_COMMIT"),
+    "my-semi-sync-master-wait": ("AFTER_SYNC", "AFTER_COMMIT"),
+    "my-semi-sync-source-timeout": ("OFF", "ON"),
+    "my-semi-sync-master-timeout": ("OFF", "ON"),
+    "my-rocksdb-flush-log": ("1", "2"),
+    "my-aria-recover": ("BACKUP,QUICK", "OFF"),
+    "my-aria-log-folder": ("NEWFILE", "NEVER"),
+    "my-sync-method-macos": ("other", "macos"),
+    "fs-barrier": ("on", "nobarrier"),
+    "fs-sync": ("on", "volatile"),
+    "fs-in-memory": ("local", "memory"),
+    "fs-network": ("local", "network"),
+    "fs-nfs-soft": ("hard", "soft"),
+    "fs-overlay": ("local", "overlay"),
+    "fs-fuse": ("local", "fuse"),
+    "fs-no-journal": ("local", "no journal"),
+    "fs-data-writeback": ("ordered", "writeback"),
+    "fs-nodatacow": ("on", "off"),
+    "fs-zfs-sync": ("standard", "disabled"),
+    "fs-zfs-nocacheflush": ("0", "1"),
+    "layer-drops-flushes": ("yes", "no"),
+    "layer-cache-write-back": ("writethrough", "writeback"),
+    "layer-made-for-tests": ("linear", "flakey"),
+    "layer-array-degraded": ("0", "1"),
+    "layer-write-hole": ("closed", "open"),
+    "layer-journal-write-back": ("write-through", "write-back"),
+    "layer-write-behind": ("off", "256"),
+    "layer-in-memory": ("no", "yes"),
+    "layer-integrity-direct": ("J", "D"),
+    "layer-loop": ("no", "yes"),
+    "drive-not-flushed": ("sent", "not sent"),
+    "drive-volatile-cache": ("disabled", "enabled"),
+    "drive-foreign": ("this host", "virtio"),
+    "drive-failing": ("passed", "failed"),
+    "drive-cache-backup-failed": ("passed", "failed"),
+    "drive-capacitor-failed": ("passed", "failed"),
+    "drive-atomic-write": ("a page or more", "smaller than a page"),
+    "raid-cache-unprotected": ("protected", "unprotected"),
+    "raid-cache-forced": ("protected", "forced"),
+    "raid-drive-cache": ("disabled", "enabled"),
+    "raid-battery-learning": ("ready", "learning"),
+    "host-virtual-machine": ("none", "kvm"),
+    "host-container": ("none", "docker"),
+    "host-cloud": ("none", "Amazon EC2"),
+    "host-desktop": ("none", "WSL"),
 }
-ALL = [
+EVERY = [pytest.param(rule, id=rule.id) for rule in all_rules()]
+OF_RUNS = [
     pytest.param(family, rule, id=rule.id)
     for family, rules in RULES.items()
     for rule in rules
+    if rule.harm is not None
 ]
+
+
+def facts_with(rule: Rule, value: str | None) -> dict[str, str]:
+    """Return facts under which *rule* applies, with *value* of its own."""
+    facts = {name: min(values) for name, values in rule.only}
+    facts |= {name: "something else" for name, _ in rule.unless}
+    return facts if value is None else {**facts, rule.fact: value}
 
 
 def settings_with(family: str, rule: Rule, value: str) -> dict[str, str]:
     """Return settings that are all safe but for the one of *rule*."""
-    safe = {r.fact: VALUES[r.id][0] for r in RULES[family]}
+    safe = {r.fact: VALUES[r.id][0] for r in RULES[family] if r.harm is not None}
     return {**safe, "log_bin": "ON", rule.fact: value}
 
 
-@pytest.mark.parametrize(("family", "rule"), ALL)
-def test_a_safe_value_is_not_flagged(family: str, rule: Rule) -> None:
+@pytest.mark.parametrize("rule", EVERY)
+def test_a_safe_value_is_safe_and_an_unsafe_one_is_not(rule: Rule) -> None:
+    safe, unsafe = VALUES[rule.id]
+    assert judge(rule, facts_with(rule, safe)) is RuleStanding.SAFE
+    assert judge(rule, facts_with(rule, unsafe)) is RuleStanding.UNSAFE
+
+
+@pytest.mark.parametrize("rule", EVERY)
+def test_what_could_not_be_read_is_never_safe(rule: Rule) -> None:
+    facts = facts_with(rule, None)
+    assert judge(rule, facts, frozenset({rule.fact})) is RuleStanding.UNKNOWN
+    absent = RuleStanding.SAFE if rule.absent_is_safe else RuleStanding.UNKNOWN
+    assert judge(rule, facts) is absent
+
+
+@pytest.mark.parametrize("rule", EVERY)
+def test_a_condition_that_is_not_met_makes_any_value_safe(rule: Rule) -> None:
+    for name, values in rule.only:
+        facts = {**facts_with(rule, VALUES[rule.id][1]), name: "something else"}
+        assert "something else" not in values
+        assert judge(rule, facts) is RuleStanding.SAFE
+        del facts[name]
+        assert judge(rule, facts) is RuleStanding.UNKNOWN
+        assert judge(rule, {**facts, rule.fact: VALUES[rule.id][0]}) is (
+            RuleStanding.SAFE
+        )
+    for name, values in rule.unless:
+        facts = {**facts_with(rule, VALUES[rule.id][1]), name: min(values).upper()}
+        assert judge(rule, facts) is RuleStanding.SAFE
+
+
+@pytest.mark.parametrize("rule", EVERY)
+def test_a_rule_is_whole(rule: Rule) -> None:
+    prefixes = {
+        SubjectKind.SERVER: ("pg-", "my-"),
+        SubjectKind.HOST: ("host-",),
+        SubjectKind.FILESYSTEM: ("fs-",),
+        SubjectKind.LAYER: ("layer-",),
+        SubjectKind.DRIVE: ("drive-",),
+        SubjectKind.CONTROLLER: ("raid-",),
+    }
+    assert rule.id.startswith(prefixes[rule.subject])
+    assert rule.why.endswith(".") and rule.fix and rule.source
+    conditions = [values for _, values in (*rule.only, *rule.unless)]
+    for values in (rule.safe | rule.unsafe, *conditions):
+        assert all(value == value.lower() for value in values)
+    losing = rule.harm is not None and rule.harm.depth is not None
+    if losing and rule.id != "my-autocommit":  # which drivers set by themselves
+        assert rule.severity is Severity.ERROR
+
+
+def test_ids_are_unique_and_each_has_values() -> None:
+    ids = [rule.id for rule in all_rules()]
+    assert len(set(ids)) == len(ids)
+    assert set(ids) == VALUES.keys()
+    assert by_id("pg-fsync") is RULES["postgresql"][0]
+    assert by_id("pg-nosuch") is None
+
+
+def test_a_rule_without_a_safe_value_is_refused() -> None:
+    text = ("x", "fact", "why", "fix", "source", Severity.NOTE)
+    with pytest.raises(ValueError, match="x: either safe or unsafe"):
+        Rule(*text)
+    with pytest.raises(ValueError, match="x: either safe or unsafe"):
+        Rule(*text, safe=frozenset("a"), unsafe=frozenset("b"))
+
+
+def test_the_document_is_made_of_the_rules() -> None:
+    """Write it anew with: python -m tests.rules."""
+    assert document.FILE.read_text() == document.text()
+    shown = [rule for rules in document.SECTIONS.values() for rule in rules]
+    assert shown == all_rules()
+
+
+# ------------------------------------------------------------- what bears on a run
+
+
+@pytest.mark.parametrize(("family", "rule"), OF_RUNS)
+def test_a_safe_setting_is_not_flagged(family: str, rule: Rule) -> None:
     assert flagged(family, settings_with(family, rule, VALUES[rule.id][0])) == []
 
 
-@pytest.mark.parametrize(("family", "rule"), ALL)
-def test_an_unsafe_value_is_flagged_alone(family: str, rule: Rule) -> None:
+@pytest.mark.parametrize(("family", "rule"), OF_RUNS)
+def test_an_unsafe_setting_is_flagged_alone(family: str, rule: Rule) -> None:
     (finding,) = flagged(family, settings_with(family, rule, VALUES[rule.id][1]))
     assert finding.rule is rule
-    assert finding.standing is Standing.UNSAFE
+    assert finding.standing is RuleStanding.UNSAFE
     assert finding.value == VALUES[rule.id][1]
 
 
-@pytest.mark.parametrize(("family", "rule"), ALL)
-def test_an_unread_setting_is_never_safe(family: str, rule: Rule) -> None:
-    expected = Standing.SAFE if rule.absent_is_safe else Standing.UNKNOWN
-    assert judge(rule, {"log_bin": "ON"}) is expected
-
-
 def test_the_binary_log_is_judged_only_if_it_is_on() -> None:
-    (rule,) = (r for r in RULES["mysql"] if r.id == "my-sync-binlog")
-    assert judge(rule, {"log_bin": "OFF", "sync_binlog": "0"}) is Standing.SAFE
-    assert judge(rule, {"log_bin": "ON", "sync_binlog": "0"}) is Standing.UNSAFE
-    assert judge(rule, {"sync_binlog": "0"}) is Standing.UNSAFE
+    rule = by_id("my-sync-binlog")
+    assert rule is not None
+    off = {"log_bin": "OFF", "sync_binlog": "0"}
+    assert judge(rule, off) is RuleStanding.SAFE
+    assert judge(rule, {**off, "log_bin": "ON"}) is RuleStanding.UNSAFE
+    assert judge(rule, {"sync_binlog": "0"}) is RuleStanding.UNSAFE
 
 
-def test_unsafe_comes_before_unknown() -> None:
-    found = flagged("postgresql", {"ignore_invalid_pages": "on"})
-    assert found[0].standing is Standing.UNSAFE
-    assert {f.standing for f in found[1:]} == {Standing.UNKNOWN}
-    rules = [*RULES["postgresql"], *storage.RULES]
-    assert [f.rule for f in findings("postgresql", {})] == rules
+def test_unsafe_comes_before_unknown_and_advice_is_left_out() -> None:
+    found = flagged(
+        "postgresql", {"ignore_invalid_pages": "on", "wal_level": "minimal"}
+    )
+    assert found[0].standing is RuleStanding.UNSAFE
+    assert {f.standing for f in found[1:]} == {RuleStanding.UNKNOWN}
+    assert all(each.rule.harm is not None for each in found)
+    assert [rule.id for rule in BELOW if rule.harm is not None] == [
+        "fs-barrier",
+        "fs-sync",
+    ]
+    advice = next(rule for rule in all_rules() if rule.harm is None)
+    assert advice.harm_of("anything") == Harm()
 
 
-@pytest.mark.parametrize(("family", "rule"), ALL)
-def test_a_rule_is_whole(family: str, rule: Rule) -> None:
-    assert rule.id.startswith(("pg-", "my-"))
-    assert rule.why.endswith(".") and rule.source
-    assert all(value == value.lower() for value in rule.safe)
+# ------------------------------------------------------------- what an audit shows
 
 
-def test_ids_are_unique() -> None:
-    ids = [rule.id for rules in RULES.values() for rule in rules]
-    assert len(set(ids)) == len(ids)
-    assert set(ids) == VALUES.keys()
+NAMED, UNNAMED = Fact("standby1", "pg_settings"), Fact("", "pg_settings")
+
+
+def server(product: str, version: tuple[int, ...], **facts: str | None) -> Subject:
+    given = {
+        name: Fact(value, "SHOW VARIABLES", "" if value else "denied", "a GRANT")
+        for name, value in facts.items()
+    }
+    return Subject(SubjectKind.SERVER, product, given, product, version)
+
+
+def ids(family: str, *subjects: Subject) -> list[tuple[str, str]]:
+    found = located(family, subjects)
+    return [(each.finding.rule.id, each.finding.standing.value) for each in found]
+
+
+def test_a_rule_of_one_product_says_nothing_about_another() -> None:
+    facts = {"innodb_flush_method": "O_DIRECT"}
+    facts["volatile cache below the doublewrite file"] = "yes"
+    wanted = ("my-doublewrite-not-flushed", "unsafe")
+    assert wanted in ids("mysql", server("MySQL", (9, 7, 4), **facts))
+    assert wanted in ids("mysql", server("MySQL", (8, 4, 0), **facts))
+    assert wanted not in ids("mysql", server("MySQL", (8, 0, 40), **facts))
+    assert wanted not in ids("mysql", server("MariaDB", (10, 11), **facts))
+    facts["volatile cache below the doublewrite file"] = "no"
+    assert wanted not in ids("mysql", server("MySQL", (9, 7, 4), **facts))
+
+
+def test_a_condition_that_is_not_known_leaves_a_finding_unknown() -> None:
+    subject = server("MySQL", (9, 7, 4), innodb_flush_method="O_DIRECT_NO_FSYNC")
+    found = {each.finding.rule.id: each for each in located("mysql", [subject])}
+    apart = found["my-redo-on-another-drive"]
+    assert apart.finding.standing is RuleStanding.UNKNOWN
+    assert apart.decisive.why == "it is not shown"
+    assert found["my-flush-method"].finding.standing is RuleStanding.UNSAFE
+
+
+def test_settings_of_one_role_are_judged_by_the_rules_on_them_alone() -> None:
+    whole = server(
+        "PostgreSQL", (15,), fsync="off", synchronous_commit="on", wal_level="minimal"
+    )
+    of_role = OtherSettings("role app", "a catalog", {"synchronous_commit": "off"})
+    (role,) = other_subjects(whole, [of_role])
+    waits = replace(whole, facts={**whole.facts, "synchronous_standby_names": NAMED})
+    (also,) = other_subjects(waits, [of_role])
+    assert ids("postgresql", role)[:1] == [("pg-synchronous-commit", "unsafe")]
+    assert [each for each, _ in ids("postgresql", role)] == [
+        "pg-synchronous-commit",
+        "pg-standby-not-awaited",  # nothing shows that no standby is named
+    ]
+    waits = replace(whole, facts={**whole.facts, "synchronous_standby_names": UNNAMED})
+    (alone,) = other_subjects(waits, [of_role])
+    assert ids("postgresql", alone) == [("pg-synchronous-commit", "unsafe")]
+    assert ids("postgresql", also) == ids("postgresql", role)
+
+
+def test_the_worst_comes_first_and_what_is_unknown_last() -> None:
+    subject = server(
+        "PostgreSQL",
+        (15, 18),
+        fsync="off",
+        wal_level="minimal",
+        ignore_checksum_failure="on",
+        full_page_writes=None,
+    )
+    found = located("postgresql", [subject])
+    order = [each.severity.value for each in found if each.finding.value is not None]
+    assert order == ["error", "warning", "note"]
+    standings = [each.finding.standing for each in found]
+    assert standings == sorted(standings, key=lambda each: each.value == "unknown")
+    torn = next(e for e in found if e.finding.rule.id == "pg-full-page-writes")
+    assert torn.decisive.remedy == "a GRANT"

@@ -31,7 +31,12 @@ from tests.kit.samples import FACTS, LOAD, MANIFEST
 
 def server(name: str) -> Any:
     facts = replace(FACTS, identity={"node": name})
-    return SimpleNamespace(target=name, facts=lambda: facts, places=lambda tables: ())
+    return SimpleNamespace(
+        target=name,
+        family="postgresql",
+        facts=lambda: facts,
+        places=lambda tables: (),
+    )
 
 
 def node(name: str, cut_class: CutClass) -> Node:
@@ -43,6 +48,7 @@ NODES = {"a": node("a", CutClass.AC), "b": node("b", CutClass.RESET)}
 RIG: Any = SimpleNamespace(
     site=SimpleNamespace(nodes=NODES),
     listener=RecordingListener(),
+    audited=set(),
     lab={"rung": "drive"},
 )
 

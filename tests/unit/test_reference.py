@@ -13,8 +13,6 @@ import click
 import pytest
 
 from dbcheck import cli
-from dbcheck.audit.rules import RULES
-from dbcheck.audit.storage import RULES as STORAGE_RULES
 from dbcheck.cli.root import root
 from dbcheck.core.loss import LossKind
 from dbcheck.core.workload import Workload
@@ -107,11 +105,6 @@ def test_every_kind_of_loss_is_explained() -> None:
     for name, body in sections.items():
         parts = re.findall(r"^\*\*([\w ]+)\.\*\* \S", body, re.M)
         assert parts == ["Means", "Usual causes", "Next"], name
-
-
-def test_every_audit_rule_is_in_the_reference() -> None:
-    rules = (*STORAGE_RULES, *(rule for family in RULES.values() for rule in family))
-    require_rows("Audit rules", {rule.id for rule in rules})
 
 
 def test_every_exit_code_is_in_the_reference() -> None:

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from dbcheck.audit.rules import facts_of
+from dbcheck.core.audited import OtherSettings
 from dbcheck.core.chores import ChoreKind
 from dbcheck.core.conditions import Broken
 from dbcheck.core.fill import Fill
@@ -23,6 +24,7 @@ from dbcheck.engines.link import SCAN_S
 from dbcheck.engines.mysql import canary as mysql_canary
 from dbcheck.engines.mysql import housekeeping, tablecheck, twophase
 from dbcheck.engines.mysql import identity as mysql_identity
+from dbcheck.engines.mysql.audited import other_settings
 from dbcheck.engines.mysql.canary import HeldRow
 from dbcheck.engines.mysql.check import (
     product,
@@ -62,7 +64,7 @@ _SYSTEM = "mysql"  # which every server has, and only who may see all databases 
 # rules judge comes first.
 SETTINGS = (
     *facts_of(FAMILY),
-    "innodb_flush_log_at_timeout",
+    "version_compile_os",
     "innodb_use_native_aio",
     "innodb_use_fdatasync",
     "innodb_read_only",
@@ -86,8 +88,6 @@ SETTINGS = (
     "binlog_order_commits",
     "read_only",
     "super_read_only",
-    "rpl_semi_sync_master_enabled",
-    "rpl_semi_sync_source_enabled",
 )
 
 # Arguments of the driver that are set here and never from the URL.
@@ -211,6 +211,11 @@ class MysqlEngine:
                 lower, database, statement=statement, undo_files=undo_files
             )
         )
+
+    def other_settings(self) -> tuple[OtherSettings, ...]:
+        """Return which storage engines without durable commits have tables."""
+        with self._open(None) as link:
+            return other_settings(link)
 
     def mark_data(self) -> str:
         """Write a new mark into the data directory of MariaDB; "" on MySQL."""

@@ -9,6 +9,7 @@ from typing import Any
 import sqlalchemy.exc
 
 from dbcheck.audit.rules import facts_of
+from dbcheck.core.audited import OtherSettings
 from dbcheck.core.chores import ChoreKind
 from dbcheck.core.conditions import Broken
 from dbcheck.core.fill import Fill
@@ -23,6 +24,7 @@ from dbcheck.core.tablecheck import TableCheck
 from dbcheck.engines.link import SCAN_S
 from dbcheck.engines.newest import Newest
 from dbcheck.engines.postgresql import amcheck, housekeeping, twophase
+from dbcheck.engines.postgresql.audited import other_settings
 from dbcheck.engines.postgresql.check import (
     require_privileges,
     require_server,
@@ -49,15 +51,10 @@ _SCHEMA = "dbcheck."
 # rules judge comes first.
 SETTINGS = (
     *facts_of(FAMILY),
-    "wal_sync_method",
-    "wal_level",
-    "synchronous_standby_names",
-    "data_checksums",
     "commit_delay",
     "commit_siblings",
     "wal_writer_delay",
     "wal_compression",
-    "wal_recycle",
     "checkpoint_timeout",
     "max_wal_size",
     "debug_io_direct",
@@ -90,7 +87,8 @@ class PostgresqlEngine:
     def facts(self) -> ServerFacts:
         unreadable: dict[str, str] = {}
         with self._open() as link:
-            version, version_num, started_us, database, clock_us = link.row("facts")
+            row = link.row("facts")
+            version, version_num, started_us, database, clock_us, platform = row
             seen = dict(link.rows("settings"))
             identity = {"server_version_num": version_num, "database": database}
             try:
@@ -118,6 +116,7 @@ class PostgresqlEngine:
             unreadable=unreadable,
             log=log,
             server_log=postgresql_log(seen),
+            platform=platform,
         )
 
     def check(
@@ -140,6 +139,11 @@ class PostgresqlEngine:
                 lying = {what: (space, file) for what, space, file in rows}
                 found += places(data, lying)
         return numbered(found)
+
+    def other_settings(self) -> tuple[OtherSettings, ...]:
+        """Return what is set for accounts and databases; every account may see it."""
+        with self._open() as link:
+            return other_settings(link)
 
     def other_users(self) -> OtherUsers:
         """Return who else uses this server; every account may see that."""

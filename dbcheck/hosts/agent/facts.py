@@ -13,16 +13,15 @@ import glob
 import json
 import os
 import re
-import shutil
 import stat
 import struct
-import subprocess
 from collections.abc import Iterator
 from typing import Any
 
 from dbcheck.hosts.agent.apart import JOURNAL, apart
 from dbcheck.hosts.agent.files import Files
 from dbcheck.hosts.agent.foreign import foreign
+from dbcheck.hosts.agent.tools import printed
 from dbcheck.remote.wire import (
     clock_us,
     describe_error,
@@ -31,12 +30,10 @@ from dbcheck.remote.wire import (
     mount_of,
 )
 
-TOOL_TIMEOUT_S = 10
 LAYERS_MAX = 64
 BLOCK = "/sys/class/block"
 BTRFS = "/sys/fs/btrfs/*/devices"
 BY_UUID = "/dev/disk/by-uuid"
-TOOL_PATHS = os.pathsep.join((os.environ.get("PATH", ""), "/usr/sbin", "/sbin"))
 # Files of an array in /sys (Documentation/admin-guide/md.rst), by core.target.Layer.md.
 MD = {
     "level": "level",
@@ -216,33 +213,12 @@ class Volume:
         return counters
 
     def tool(self, fact: str, name: str, *arguments: str) -> str:
-        """Return what a program prints, "" with a reason if it does not run.
-
-        smartctl's exit status is a set of bits, of which the first two mean that
-        it could not do its work (smartctl(8)).
-        """
-        program = shutil.which(name, path=TOOL_PATHS)
-        if program is None:
-            self.unreadable[fact] = f"{name} is not installed"
+        """Return what a program prints, "" with a reason if it does not run."""
+        text, why = printed(name, *arguments)
+        if why:
+            self.unreadable[fact] = why
             return ""
-        try:
-            done = subprocess.run(
-                [program, *arguments],
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                timeout=TOOL_TIMEOUT_S,
-                env={"PATH": TOOL_PATHS, "LC_ALL": "C"},
-            )
-        except (OSError, subprocess.TimeoutExpired) as error:
-            self.unreadable[fact] = f"{name}: {type(error).__name__}"
-            return ""
-        failed = done.returncode & 3 if name == "smartctl" else done.returncode
-        if failed:
-            printed = done.stderr.decode(errors="replace").strip().splitlines()
-            why = printed[-1][:200] if printed else f"exit status {done.returncode}"
-            self.unreadable[fact] = f"{name}: {why}"
-            return ""
-        return done.stdout.decode(errors="replace")
+        return text
 
 
 def host_facts(places: list[tuple[str, str, list[str]]]) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from dbcheck.hosts.agent.facts import host_facts
 from dbcheck.hosts.agent.folder import clear, remove
 from dbcheck.hosts.agent.identity import identity
 from dbcheck.hosts.agent.log import mark, since
+from dbcheck.hosts.agent.readings import readings
 from dbcheck.hosts.agent.reset import Trigger
 from dbcheck.hosts.agent.shutdown import shutdown_record
 from dbcheck.remote.wire import (
@@ -34,7 +35,7 @@ from dbcheck.remote.wire import (
 (FACTS, MARK_LOG, READ_LOG, START, STOP, READ, REMOVE, SHUTDOWN, DATA_NAMES, CLEAR) = (
     range(1, 11)
 )
-IDENTITY, ARM, RESET = range(11, 14)
+IDENTITY, ARM, RESET, READINGS = range(11, 15)
 COMPLETED = 111  # a report: when, and the numbers completed: see counts()
 
 
@@ -72,6 +73,7 @@ class Agent(RequestHandler):
             IDENTITY: lambda _: identity(),
             ARM: self._arm,
             RESET: self._reset,
+            READINGS: lambda ask: readings(ask["devices"], ask["datasets"]),
         }
 
     def answer(self, verb: int, payload: bytes) -> object:

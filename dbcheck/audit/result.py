@@ -1,0 +1,140 @@
+"""The result of an audit, as reports show it; its JSON is what --json prints.
+
+docs/schema/audit.json is the JSON Schema of AuditsResult.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from dbcheck.audit.rule import SubjectKind
+from dbcheck.audit.rules import Located
+from dbcheck.audit.subject import Subject
+from dbcheck.core.audited import RuleStanding, Severity
+
+
+@dataclass(frozen=True, slots=True)
+class FindingResult:
+    """What a rule says of one subject.
+
+    value:  of the fact that it judges, null if that could not be read.
+    safe:   the safe values; unsafe: the others, where a rule names those.
+    why, fix, source: of the rule; fix is made for this subject.
+    read_by: how the fact was read, or was to be.
+    unread: what could not be read, and why; "" if all was.
+    remedy: what makes it readable, "" if nothing is known.
+    """
+
+    rule: str
+    severity: Severity
+    standing: RuleStanding
+    subject_kind: SubjectKind
+    subject: str
+    fact: str
+    value: str | None
+    safe: tuple[str, ...]
+    unsafe: tuple[str, ...]
+    why: str
+    fix: str
+    source: str
+    read_by: str
+    unread: str
+    remedy: str
+
+    @classmethod
+    def of(cls, found: Located) -> FindingResult:
+        """Return *found* with all its texts."""
+        rule, decisive = found.finding.rule, found.decisive
+        return cls(
+            rule=rule.id,
+            severity=rule.severity,
+            standing=found.finding.standing,
+            subject_kind=rule.subject,
+            subject=found.subject.name,
+            fact=rule.fact,
+            value=found.finding.value,
+            safe=tuple(sorted(rule.safe)),
+            unsafe=tuple(sorted(rule.unsafe)),
+            why=rule.why,
+            fix=found.fix,
+            source=rule.source,
+            read_by=decisive.how,
+            unread=decisive.why,
+            remedy=decisive.remedy,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class FactResult:
+    """One fact; value: null if it could not be read, which *why* explains then."""
+
+    value: str | None
+    read_by: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class SubjectResult:
+    """What was looked at, and its facts by name."""
+
+    kind: SubjectKind
+    name: str
+    facts: Mapping[str, FactResult]
+
+    @classmethod
+    def of(cls, subject: Subject) -> SubjectResult:
+        """Return *subject* with its facts."""
+        facts = {
+            name: FactResult(fact.value, fact.how, fact.why)
+            for name, fact in subject.facts.items()
+            if subject.own is None or name in subject.own
+        }
+        return cls(subject.kind, subject.name, facts)
+
+
+@dataclass(frozen=True, slots=True)
+class AuditResult:
+    """The audit of one server.
+
+    name:     of the host in the inventory, "" if flags described it.
+    host:     the URL of its host, "" if it was not asked.
+    findings: what is not safe, the worst first, what is not known last.
+    safe:     how many facts are safe.
+    error:    why it could not be audited, "" if it could.
+    """
+
+    name: str
+    target: str
+    server: str
+    host: str
+    findings: tuple[FindingResult, ...]
+    safe: int
+    subjects: tuple[SubjectResult, ...]
+    error: str = ""
+
+    @classmethod
+    def failed(cls, name: str, target: str, error: str) -> AuditResult:
+        """Return the result of an audit that could not be made."""
+        return cls(name, target, "", "", (), 0, (), error)
+
+    def count(self, severity: Severity) -> int:
+        """Return how many findings of that severity are unsafe."""
+        return sum(
+            each.standing is RuleStanding.UNSAFE and each.severity is severity
+            for each in self.findings
+        )
+
+    @property
+    def unknown(self) -> int:
+        """How many facts could not be read."""
+        return sum(each.standing is RuleStanding.UNKNOWN for each in self.findings)
+
+
+@dataclass(frozen=True, slots=True)
+class AuditsResult:
+    """What dbcheck audit --json prints."""
+
+    dbcheck: str
+    created: str
+    targets: tuple[AuditResult, ...]

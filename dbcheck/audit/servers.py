@@ -1,0 +1,182 @@
+"""A server and the settings of its accounts and databases as subjects of the audit."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from dbcheck.audit import storage
+from dbcheck.audit.rule import SubjectKind
+from dbcheck.audit.rules import facts_of
+from dbcheck.audit.stack import kernel_of, volatile
+from dbcheck.audit.subject import Fact, Subject
+from dbcheck.core.audited import OtherSettings
+from dbcheck.core.readings import Readings
+from dbcheck.core.server import ServerFacts
+from dbcheck.core.target import TargetFacts, Volume
+
+PAGE_BYTES = {"postgresql": 8192, "mysql": 16384}
+_HOW = {
+    "postgresql": "pg_settings, in a session like the load's",
+    "mysql": "SHOW VARIABLES, in a session like the load's",
+}
+_READER = "GRANT pg_read_all_settings TO the account's role"
+_COPIES_ON_WRITE = "zfs"  # the filesystem's name in /proc/mounts
+_SYNCFS_REPORTS_SINCE = (5, 8)
+_PLATFORMS = {
+    "darwin": "macos",
+    "macos": "macos",
+    "osx": "macos",
+    "mingw": "windows",
+    "visual c++": "windows",
+    "win64": "windows",
+}
+_GUARDS = {
+    "postgresql": ("full_page_writes", frozenset({"on"})),
+    "mysql": (
+        "innodb_doublewrite",
+        frozenset({"on", "1", "detect_and_recover", "fast"}),
+    ),
+}
+_REDO = {"redo log"}
+_DATA = {"data", "system tablespace", "database", "table", "undo"}
+_DOUBLEWRITE = ("doublewrite", "data")  # the files' own folder, or the data directory
+
+
+def server_subject(
+    family: str, server: ServerFacts, host: TargetFacts | None, readings: Readings
+) -> Subject:
+    """Return the server as its sessions see it, with what depends on its storage.
+
+    host: None if it was not asked; what depends on it is then not known.
+    """
+    how, remedy = _HOW[family], _READER if family == "postgresql" else ""
+    names = dict.fromkeys((*facts_of(family), *server.settings))
+    facts = {
+        name: Fact(server.settings[name], how)
+        for name in names
+        if name in server.settings
+    }
+    for name in _hidden(family, server):
+        facts[name] = Fact(None, how, "the account may not see it", remedy)
+    built_for = server.platform or server.settings.get("version_compile_os", "")
+    facts["platform"] = Fact(
+        platform_of(built_for), "select version(); or its variable"
+    )
+    facts[storage.WHOLE_PAGES] = _yes(_writes_whole_pages(host))
+    facts["syncfs reports errors"] = _yes(
+        kernel_of(readings) >= _SYNCFS_REPORTS_SINCE if kernel_of(readings) else True
+    )
+    if host is not None:
+        facts.update(_of_places(host, readings))
+    name = f"{server.product} {server.version}"
+    return Subject(
+        SubjectKind.SERVER,
+        name,
+        facts,
+        product=server.product,
+        version=version_of(server.version),
+    )
+
+
+def other_subjects(server: Subject, found: Iterable[OtherSettings]) -> list[Subject]:
+    """Return whose settings differ from those of the sessions of *server*."""
+    return [
+        replace(
+            server,
+            name=each.whose,
+            facts={
+                **server.facts,
+                **{name: Fact(text, each.how) for name, text in each.settings.items()},
+            },
+            own=frozenset(each.settings),
+        )
+        for each in found
+    ]
+
+
+def version_of(text: str) -> tuple[int, ...]:
+    """Return a version's numbers, () if it begins with none."""
+    found = re.match(r"\d+(?:\.\d+)*", text)
+    return tuple(map(int, found[0].split("."))) if found else ()
+
+
+def platform_of(text: str) -> str:
+    """Return the system that a server was built for, by what PostgreSQL prints."""
+    found = (name for word, name in _PLATFORMS.items() if word in text.lower())
+    return next(found, "other")
+
+
+def is_guarded(family: str, settings: Mapping[str, str]) -> bool:
+    """Say whether the server repairs pages that a cut tore in two."""
+    name, values = _GUARDS[family]
+    return settings.get(name, "").lower() in values
+
+
+def _hidden(family: str, server: ServerFacts) -> Sequence[str]:
+    """Return the settings that such a server has and the account cannot see."""
+    if family != "postgresql" or "data_directory" not in server.unreadable:
+        return ()
+    known = ("recovery_init_sync_method",)
+    return [name for name in known if name not in server.settings]
+
+
+def _yes(value: bool) -> Fact:
+    return Fact("yes" if value else "no", "/proc/self/mountinfo")
+
+
+def _writes_whole_pages(host: TargetFacts | None) -> bool:
+    if host is None or host.unseen:
+        return False
+    return all(volume.filesystem == _COPIES_ON_WRITE for volume in host.volumes)
+
+
+def _of_places(host: TargetFacts, readings: Readings) -> Mapping[str, Fact]:
+    """Return which drives the places share, and whether those have volatile caches."""
+    how = "the server's directories and /sys/class/block"
+    redo, data = _drives(host, _REDO), _drives(host, _DATA)
+    facts = {}
+    if redo and data:
+        facts[storage.SHARED_DRIVE] = Fact("yes" if redo == data else "no", how)
+    for name in _DOUBLEWRITE:
+        if volumes := _volumes(host, {name}):
+            known = _volatile(volumes, readings)
+            if known is not None:
+                value = "yes" if known else "no"
+                facts[storage.VOLATILE_DOUBLEWRITE] = Fact(value, how)
+            break
+    return facts
+
+
+def _volumes(host: TargetFacts, places: Iterable[str]) -> list[Volume]:
+    """Return the volumes that hold one of *places*, numbered or with its files."""
+    wanted = tuple(places)
+    return [
+        volume
+        for volume in host.volumes
+        if any(
+            re.sub(r"( files)?( \d+)?$", "", name) in wanted for name in volume.places
+        )
+    ]
+
+
+def _drives(host: TargetFacts, places: Iterable[str]) -> frozenset[str]:
+    found = (volume.file_drives for volume in _volumes(host, places))
+    return frozenset(name for names in found for name in names)
+
+
+def _volatile(volumes: Sequence[Volume], readings: Readings) -> bool | None:
+    """Say whether a drive of the volumes has a volatile cache, None if unknown."""
+    states = [
+        volatile(
+            drive,
+            next((x for x in each.layers if x.name == drive.name), None),
+            readings,
+        )
+        for each in volumes
+        for drive in each.drives
+    ]
+    if any(states):
+        return True
+    return None if None in states or not states else False

@@ -1,0 +1,494 @@
+"""Filesystems, block devices, drives and the host as subjects of the audit."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from dbcheck.audit import devices, platform, printed, raid, storage
+from dbcheck.audit.rule import SubjectKind
+from dbcheck.audit.subject import Fact, Subject
+from dbcheck.core import layers
+from dbcheck.core.readings import Reading, Readings
+from dbcheck.core.target import Drive, Layer, TargetFacts, Volume
+
+_MOUNTS = "/proc/self/mountinfo"
+_ROOT = "log in there as root"
+_AS_ROOT = f"{_ROOT} (--target-host, dbcheck_host)"
+_NOT_ASKED = "the host was not asked"
+_NAME_THE_HOST = (
+    "name the server's host: --target-host ssh://root@HOST, or dbcheck_host in the"
+    " inventory"
+)
+_IN_MEMORY = re.compile(r"(?:ram|zram)\d+")
+_PARITY = ("raid4", "raid5", "raid6")
+_CLOSED = ("journal", "ppl")  # consistency policies without a write hole
+_CLOUDS = {
+    "amazon": "Amazon EC2",
+    "google": "Google Cloud",
+    "microsoft corporation": "Azure, or Hyper-V",
+    "alibaba": "Alibaba Cloud",
+    "digitalocean": "DigitalOcean",
+    "hetzner": "Hetzner Cloud",
+    "oraclecloud": "Oracle Cloud",
+    "openstack": "OpenStack",
+}
+_WITHOUT_CACHE = {
+    "nvme": "nvme set-feature /dev/$D -f 6 -v 0 --save",
+    "sd": "hdparm -W 0 /dev/$D (SAS: sdparm --clear=WCE --save /dev/$D), with a udev"
+    ' rule so that it lasts: ACTION=="add", SUBSYSTEM=="block", KERNEL=="$D",'
+    ' RUN+="/usr/sbin/hdparm -W 0 /dev/%k"',
+    "vd": "set the disk's cache mode to writethrough or directsync in the hypervisor",
+}
+_NO_COMMAND = "see the manual of what provides this device"
+
+
+def unseen_host() -> list[Subject]:
+    """Return what stands for all that lies below a server whose host was not asked."""
+    fact = Fact(None, "", _NOT_ASKED, _NAME_THE_HOST)
+    below = "what the server's directories lie on"
+    return [
+        Subject(SubjectKind.FILESYSTEM, below, {storage.KIND: fact}),
+        Subject(SubjectKind.DRIVE, "the drives below them", {devices.FLUSHES: fact}),
+    ]
+
+
+def subjects_of(
+    facts: TargetFacts, readings: Readings, page_bytes: int, *, guarded: bool
+) -> list[Subject]:
+    """Return the host and all that its places lie on.
+
+    page_bytes: of the server.  guarded: it guards against torn pages.
+    """
+    kernel = kernel_of(readings)
+    found = [_host(readings)]
+    found += [_filesystem(volume, readings, kernel) for volume in facts.volumes]
+    found += [
+        Subject(
+            SubjectKind.FILESYSTEM,
+            f"{name} (not seen)",
+            {storage.KIND: Fact(None, _MOUNTS, why, _AS_ROOT)},
+        )
+        for name, why in facts.unseen.items()
+    ]
+    seen: set[tuple[SubjectKind, str]] = set()
+    for volume in facts.volumes:
+        for subject in _devices(volume, readings, page_bytes, guarded):
+            if (subject.kind, subject.name) not in seen:
+                seen.add((subject.kind, subject.name))
+                found.append(subject)
+    return [*found, *_controllers(readings)]
+
+
+def kernel_of(readings: Readings) -> tuple[int, ...]:
+    """Return the kernel's release, () if it is not known."""
+    text = readings.text("", "/proc/sys/kernel/osrelease")
+    found = re.match(r"(\d+)\.(\d+)", text)
+    return (int(found[1]), int(found[2])) if found else ()
+
+
+def volatile(drive: Drive, layer: Layer | None, readings: Readings) -> bool | None:
+    """Say whether a drive has a volatile cache in use, None if that is not known."""
+    own = _own_cache(drive, layer, readings).value
+    if own is None:
+        return True if drive.write_cache == "write back" else None
+    return own == printed.ENABLED
+
+
+# --------------------------------------------------------------- the host
+
+
+def _host(readings: Readings) -> Subject:
+    release = readings.text("", "/proc/sys/kernel/osrelease").lower()
+    vendor = " ".join(
+        readings.text("", f"/sys/class/dmi/id/{file}")
+        for file in ("sys_vendor", "product_name")
+    )
+    how = "systemd-detect-virt, /sys/class/dmi/id, /proc/sys/kernel/osrelease"
+    values = {
+        platform.CONTAINER: _container(readings),
+        platform.VIRTUAL_MACHINE: _machine(readings, vendor),
+        platform.CLOUD: _cloud(vendor),
+        platform.DESKTOP: _desktop(release),
+        "kernel": release,
+    }
+    return Subject(
+        SubjectKind.HOST,
+        "the target's host",
+        {fact: Fact(value, how) for fact, value in values.items() if value},
+    )
+
+
+_MACHINES = {
+    "qemu": "QEMU",
+    "kvm": "KVM",
+    "vmware": "VMware",
+    "virtualbox": "VirtualBox",
+    "hvm domu": "Xen",
+    "virtual machine": "Hyper-V",
+    "bochs": "Bochs",
+    "google compute engine": "Google Compute Engine",
+    "amazon ec2": "Amazon EC2",
+}
+
+
+def _container(readings: Readings) -> str:
+    if readings.text("", "/.dockerenv") == "yes":
+        return "docker"
+    found = readings.text("", "container") or readings.text(
+        "", "/run/systemd/container"
+    )
+    return platform.NONE if found in ("", "wsl") else found
+
+
+def _machine(readings: Readings, vendor: str) -> str:
+    if readings.text("", "vm") not in ("", platform.NONE):
+        return readings.text("", "vm")
+    found = (name for word, name in _MACHINES.items() if word in vendor.lower())
+    return next(found, platform.NONE)
+
+
+def _cloud(vendor: str) -> str:
+    found = (name for word, name in _CLOUDS.items() if word in vendor.lower())
+    return next(found, platform.NONE)
+
+
+def _desktop(release: str) -> str:
+    if "microsoft" in release:
+        return "WSL"
+    return "Docker Desktop" if "linuxkit" in release else platform.NONE
+
+
+# --------------------------------------------------------------- filesystems
+
+
+def _filesystem(volume: Volume, readings: Readings, kernel: tuple[int, ...]) -> Subject:
+    kind = volume.filesystem
+    options = volume.mount_options.split(",")
+    ignored = storage.ignored_options(kind, kernel)
+    values = {
+        "filesystem": kind,
+        "mount options": volume.mount_options,
+        **storage.settings_of([volume.mount_options], ignored),
+    }
+    if kind in ("ext3", "ext4"):
+        values[storage.JOURNAL_MODE] = _option(options, "data=", "ordered")
+    if kind == "btrfs":
+        values[storage.DATA_COW] = "off" if "nodatacow" in options else "on"
+    if kind.startswith("nfs"):
+        soft = [each for each in options if each in ("soft", "softerr")]
+        values[storage.NFS_RETRIES] = soft[0] if soft else "hard"
+    facts = {name: Fact(value, _MOUNTS) for name, value in values.items()}
+    why = volume.unreadable.get("filesystem", "")
+    facts[storage.KIND] = (
+        Fact(None, _MOUNTS, why or "not reported by the host", _AS_ROOT)
+        if not kind
+        else Fact(storage.kind_of(kind), _MOUNTS)
+    )
+    if kind == "zfs":
+        facts.update(_zfs(volume.source, readings))
+    words = {"MOUNT": volume.mount_point, "SOURCE": volume.source}
+    name = f"{', '.join(volume.places)} ({volume.mount_point})"
+    return Subject(SubjectKind.FILESYSTEM, name, facts, words=words)
+
+
+def _option(options: Sequence[str], prefix: str, usual: str) -> str:
+    found = (each[len(prefix) :] for each in options if each.startswith(prefix))
+    return next(found, usual)
+
+
+def _zfs(dataset: str, readings: Readings) -> Mapping[str, Fact]:
+    reading = readings.get(dataset, "zfs")
+    rows = (reading.text if reading else "").splitlines()
+    values = dict(row.split("\t", 1) for row in rows if "\t" in row)
+    sync = _fact(reading, lambda _: values.get("sync"))
+    flush = readings.get("", "/sys/module/zfs/parameters/zfs_nocacheflush")
+    return {
+        storage.ZFS_SYNC: sync,
+        storage.ZFS_FLUSH: _fact(flush, lambda text: text or None),
+    }
+
+
+# --------------------------------------------------------------- devices and drives
+
+
+def _devices(
+    volume: Volume, readings: Readings, page_bytes: int, guarded: bool
+) -> Iterator[Subject]:
+    by_name = {layer.name: layer for layer in volume.layers}
+    drives = {drive.name for drive in volume.drives}
+    for layer in volume.layers:
+        if layer.kind != "partition" and (
+            layer.name not in drives or layer.kind != "disk"
+        ):
+            yield _layer(layer, volume, readings)
+    for drive in volume.drives:
+        yield _drive(drive, by_name.get(drive.name), readings, page_bytes, guarded)
+    if not volume.drives and storage.kind_of(volume.filesystem) != storage.MEMORY:
+        why = volume.unreadable.get("layers", "no block device is known")
+        name = f"the drives below {', '.join(volume.places)}"
+        fact = Fact(None, "/sys/dev/block", why)
+        yield Subject(SubjectKind.DRIVE, name, {devices.FLUSHES: fact})
+
+
+def _layer(layer: Layer, volume: Volume, readings: Readings) -> Subject:
+    queue = f"/sys/block/{layer.name}/queue/write_cache"
+    facts = {
+        "kind": Fact(layers.kind_of(layer) or layer.kind, "/sys/class/block"),
+        "kernel's write cache": _known(layer.write_cache, queue),
+        devices.IN_MEMORY: Fact(
+            "yes" if _IN_MEMORY.fullmatch(layer.name) else "no", "/sys/class/block"
+        ),
+        devices.LOOP: Fact("yes" if layer.kind == "loop" else "no", "/sys/class/block"),
+    }
+    if layer.below and layer.write_cache:
+        facts[devices.PASSES_FLUSHES] = Fact(_passes(layer, volume), queue)
+    if layer.kind == "md":
+        facts.update(_array(layer, readings))
+    if layer.kind == "dm":
+        facts.update(_mapped(layer, volume, readings))
+    if reading := readings.get(layer.name, "bcache/cache_mode"):
+        facts[devices.CACHE_MODE] = _fact(reading, printed.chosen)
+    words = {
+        "DEVICE": layer.name,
+        "BACKING": layer.backing_file or "losetup -l shows it",
+    }
+    mapped = f"{layer.name} ({layer.dm_name})" if layer.dm_name else layer.name
+    return Subject(SubjectKind.LAYER, mapped, facts, words=words)
+
+
+def _passes(layer: Layer, volume: Volume) -> str:
+    """Say whether flushes that reach a layer reach what is below it that needs them."""
+    if layer.write_cache != "write through":
+        return "yes"
+    below = {each.name: each for each in volume.layers}
+    queue = list(layer.below)
+    for name in queue:  # grows while it is walked
+        inner = below.get(name)
+        if inner is not None:
+            if inner.write_cache == "write back":
+                return "no"
+            queue += [each for each in inner.below if each not in queue]
+    return "yes"
+
+
+def _array(layer: Layer, readings: Readings) -> Mapping[str, Fact]:
+    folder = f"/sys/block/{layer.name}/md"
+    md = layer.md
+    found = {
+        devices.MISSING_DRIVES: _known(md.get("degraded", ""), f"{folder}/degraded")
+    }
+    if md.get("level") in _PARITY:
+        closed = md.get("policy") in _CLOSED
+        how = f"{folder}/consistency_policy"
+        found[devices.WRITE_HOLE] = Fact("closed" if closed else "open", how)
+    if "backlog" in md:
+        behind = "off" if md["backlog"] == "0" else md["backlog"]
+        found[devices.WRITE_BEHIND] = Fact(behind, f"{folder}/bitmap/backlog")
+    reading = readings.get(layer.name, "md/journal_mode")
+    if reading is not None and (mode := printed.chosen(reading.text)):
+        found[devices.JOURNAL_MODE] = Fact(mode, reading.how)
+    if md.get("level") == "raid0":  # which has no such file
+        del found[devices.MISSING_DRIVES]
+    return found
+
+
+def _mapped(layer: Layer, volume: Volume, readings: Readings) -> Mapping[str, Fact]:
+    """Return what the table of a device-mapper device shows, or why it is not known.
+
+    Only root may read it; LVM's volumes that are made with a cache are recognised by
+    the names of those below.
+    """
+    reading = readings.get(layer.name, "dmsetup table")
+    table = printed.targets(reading.text if reading and not reading.why else "")
+    if table and reading is not None:
+        kinds = ", ".join(dict.fromkeys(kind for kind, _ in table))
+        found = {devices.TARGET: Fact(kinds, reading.how)}
+        if mode := printed.cache_mode(table):
+            found[devices.CACHE_MODE] = Fact(mode, reading.how)
+        if letter := printed.integrity_mode(table):
+            found[devices.INTEGRITY_MODE] = Fact(letter, reading.how)
+        return found
+    below = [each for each in volume.layers if each.name in layer.below]
+    cached = any(
+        layers.kind_of(each) in (layers.CACHE, layers.WRITECACHE) for each in below
+    )
+    why = reading.why if reading and reading.why else "the table is not shown"
+    unread = Fact(None, f"dmsetup table {layer.dm_name}", why, _AS_ROOT)
+    return {devices.CACHE_MODE: unread} if cached else {}
+
+
+def _drive(
+    drive: Drive,
+    layer: Layer | None,
+    readings: Readings,
+    page_bytes: int,
+    guarded: bool,
+) -> Subject:
+    name = drive.name
+    own = _own_cache(drive, layer, readings)
+    facts = {
+        "kernel's write cache": _known(
+            drive.write_cache, f"/sys/block/{name}/queue/write_cache"
+        ),
+        devices.WRITE_CACHE: own,
+        devices.FLUSHES: _flushes(drive, own),
+        devices.GUARDED: Fact("yes" if guarded else "no", "the server's settings"),
+        **_identity(drive, readings),
+        **_condition(name, readings),
+    }
+    if layer is not None:
+        provider = layer.foreign or devices.THIS_HOST
+        if layer.kind == "disk":
+            facts[devices.PROVIDER] = Fact(provider, "/sys/class/block")
+        facts["FUA"] = _known(layer.fua, f"/sys/block/{name}/queue/fua")
+    if fact := _atomic(name, readings, page_bytes):
+        facts[devices.ATOMIC] = fact
+    how_off = next(
+        (text for start, text in _WITHOUT_CACHE.items() if name.startswith(start)),
+        _NO_COMMAND,
+    )
+    words = {"DEVICE": name, "CACHE_OFF": how_off.replace("$D", name)}
+    shown = f"{name} ({drive.model})" if drive.model else name
+    return Subject(SubjectKind.DRIVE, shown, facts, words=words)
+
+
+def _own_cache(drive: Drive, layer: Layer | None, readings: Readings) -> Fact:
+    """Return the state of the drive's own write cache, by the best that shows it.
+
+    A loop device has one in any case: what it completed is in the page cache, or in the
+    drive, below its file, until that is synced (Linux, drivers/block/loop.c).
+    """
+    name = drive.name
+    if layer is not None and layer.kind == "loop":
+        return Fact(printed.ENABLED, "Linux, drivers/block/loop.c")
+    id_ctrl = readings.get(name, "nvme id-ctrl")
+    tried: list[tuple[Reading | None, Callable[[str], str | None]]] = [
+        (
+            readings.get(name, "nvme get-feature"),
+            lambda text: printed.nvme_cache(id_ctrl.text if id_ctrl else "", text),
+        ),
+        (id_ctrl, lambda text: printed.nvme_cache(text, "")),
+        (readings.get(name, "hdparm"), printed.hdparm_cache),
+        (readings.get(name, "sdparm"), printed.sdparm_cache),
+        (readings.get(name, "device/scsi_disk/*/cache_type"), printed.scsi_cache),
+        (readings.get(name, "cache_type"), printed.scsi_cache),
+    ]
+    unread: Fact | None = None
+    for reading, parse in tried:
+        if reading is None:
+            continue
+        fact = _fact(reading, parse)
+        if fact.value is not None:
+            return fact
+        unread = unread or fact
+    return unread or Fact(None, "", "nothing on this host shows it", "")
+
+
+def _flushes(drive: Drive, own: Fact) -> Fact:
+    how = f"/sys/block/{drive.name}/queue/write_cache; {own.how}".rstrip("; ")
+    if drive.write_cache == "write back":
+        return Fact("sent", how)
+    if not drive.write_cache:
+        return Fact(None, how, "the kernel does not show its write_cache")
+    if own.value is None:
+        unknown = "the kernel sends no flush, and the drive's own cache is unknown"
+        why = f"{unknown}: {own.why}"
+        return Fact(None, how, why, own.remedy)
+    return Fact("not sent" if own.value == printed.ENABLED else "not needed", how)
+
+
+def _identity(drive: Drive, readings: Readings) -> Mapping[str, Fact]:
+    model, firmware = printed.described(readings.text(drive.name, "smartctl"))
+    firmware = (
+        firmware
+        or readings.text(drive.name, "device/firmware_rev")
+        or readings.text(drive.name, "device/rev")
+    )
+    rotational = readings.text(drive.name, "queue/rotational")
+    values = {
+        "model": drive.model or model,
+        "firmware": firmware,
+        "rotational": {"1": "yes", "0": "no"}.get(rotational, ""),
+    }
+    how = f"/sys/class/block/{drive.name}"
+    return {name: Fact(value, how) for name, value in values.items() if value}
+
+
+def _condition(name: str, readings: Readings) -> Mapping[str, Fact]:
+    """Return what the drive says of itself, as far as its tools show it."""
+    found: dict[str, Fact] = {}
+    smart = readings.get(name, "smartctl")
+    log = readings.get(name, "nvme smart-log")
+    for reading in filter(None, (log, smart)):
+        warning = printed.critical_warning(reading.text)
+        values = {
+            devices.HEALTH: printed.nvme_health(warning)
+            or printed.smart_health(reading.text),
+            devices.CACHE_BACKUP: printed.cache_backup(warning),
+            devices.CAPACITOR: printed.capacitor(reading.text),
+        }
+        for fact, value in values.items():
+            if value is not None:
+                found.setdefault(fact, Fact(value, reading.how))
+    return found
+
+
+def _atomic(name: str, readings: Readings, page_bytes: int) -> Fact | None:
+    id_ctrl = readings.get(name, "nvme id-ctrl")
+    if id_ctrl is None:
+        return None
+    size = printed.atomic_bytes(id_ctrl.text, readings.text(name, "nvme id-ns"))
+    if size is None:
+        return None
+    value = "smaller than a page" if size < page_bytes else "a page or more"
+    return Fact(value, f"{id_ctrl.how}: {size} bytes, a page has {page_bytes}")
+
+
+# --------------------------------------------------------------- controllers
+
+
+def _controllers(readings: Readings) -> Iterator[Subject]:
+    tools = ("storcli64", "storcli", "perccli64", "perccli")
+    for reading in readings.named(*tools, "ssacli"):
+        parse = raid.of_ssacli if reading.what == "ssacli" else raid.of_storcli
+        for each in parse(reading.text):
+            yield _controller(each, reading)
+
+
+def _controller(found: raid.Controller, reading: Reading) -> Subject:
+    how, remedy = reading.how, _AS_ROOT
+    why = reading.why or f"{reading.what} does not show it"
+    cache = Fact(found.cache, how, "" if found.cache else why, remedy)
+    facts = {devices.CONTROLLER_CACHE: cache}
+    if found.drives:
+        facts[devices.DISK_CACHE] = Fact(found.drives, how)
+    if found.battery:
+        facts[devices.LEARNING] = Fact(found.battery, how)
+    return Subject(SubjectKind.CONTROLLER, found.name, facts)
+
+
+# --------------------------------------------------------------- facts
+
+
+def _known(value: str, how: str) -> Fact:
+    return Fact(value, how) if value else Fact(None, how, "not reported by the host")
+
+
+def _fact(reading: Reading | None, parse: Callable[[str], str | None]) -> Fact:
+    """Return what *parse* makes of a reading, or why there is nothing."""
+    if reading is None:
+        return Fact(None, "", "nothing on this host shows it")
+    value = parse(reading.text)
+    if value is not None:
+        return Fact(value, reading.how)
+    why = reading.why or f"{reading.how} does not show it"
+    return Fact(None, reading.how, why, _remedy(reading.why))
+
+
+def _remedy(why: str) -> str:
+    """Return what makes a reading possible, by the reason why it was not."""
+    if "not installed" in why:
+        return f"install it there: {why.split()[0]}"
+    denied = ("permission denied", "operation not permitted", "must be root")
+    return _AS_ROOT if any(each in why.lower() for each in denied) else ""

@@ -1,0 +1,49 @@
+"""What the audit is about: a server, a filesystem, a drive ..., and its facts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from dbcheck.audit.rule import SubjectKind
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """One fact, and how it was read.
+
+    value:  None if it could not be read; why has the reason then.
+    how:    the command, file or statement that shows it, for reports.
+    remedy: what would make it readable: a GRANT, a user, a package; "" if unknown.
+    """
+
+    value: str | None
+    how: str
+    why: str = ""
+    remedy: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """One thing that rules of its kind are judged on.
+
+    name:    as reports show it, unlike any other's of its kind.
+    product, version: of a server, "" and () else.
+    own:     if it stands for one account or database: the facts that are its own; the
+             others are the server's, and rules on them say nothing about it.
+    words:   word of Rule.fix -> what it stands for here.
+    """
+
+    kind: SubjectKind
+    name: str
+    facts: Mapping[str, Fact]
+    product: str = ""
+    version: tuple[int, ...] = ()
+    own: frozenset[str] | None = None
+    words: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def values(self) -> dict[str, str]:
+        """The facts that could be read."""
+        read = {name: fact.value for name, fact in self.facts.items()}
+        return {name: value for name, value in read.items() if value is not None}

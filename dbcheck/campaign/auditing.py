@@ -1,0 +1,121 @@
+"""The audit of a server and of what lies below it: nothing is changed anywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dbcheck.audit.result import AuditResult, FindingResult, SubjectResult
+from dbcheck.audit.rules import Located, applicable, located
+from dbcheck.audit.servers import (
+    PAGE_BYTES,
+    is_guarded,
+    other_subjects,
+    server_subject,
+)
+from dbcheck.audit.stack import subjects_of, unseen_host
+from dbcheck.audit.subject import Subject
+from dbcheck.campaign import observable
+from dbcheck.campaign.host import data_directory, require_own_data
+from dbcheck.core.audited import Flag, RuleStanding, alarming, counted
+from dbcheck.core.readings import Readings
+from dbcheck.core.server import ServerFacts
+from dbcheck.core.table import TableSpec
+from dbcheck.core.target import HostBefore, TargetFacts
+from dbcheck.errors import EngineError, HostError
+from dbcheck.ports.engine import Engine
+from dbcheck.ports.host import TargetHost
+from dbcheck.ports.listener import Listener
+from dbcheck.ports.site import Node
+
+
+@dataclass(frozen=True, slots=True)
+class Audited:
+    """What an audit looked at, and what is not safe."""
+
+    subjects: Sequence[Subject]
+    found: Sequence[Located]
+
+    @property
+    def flags(self) -> tuple[Flag, ...]:
+        """The findings in short."""
+        return tuple(each.flag for each in self.found)
+
+
+def audit(
+    engine: Engine, host: TargetHost | None, tables: Sequence[TableSpec], name: str
+) -> AuditResult:
+    """Audit a server and its host; *tables*: of a load, whose places count.
+
+    Raise EngineError, HostError.  Nothing is written, on MariaDB not even the mark by
+    which a run recognises the data directory.
+    """
+    server = engine.facts()
+    facts: TargetFacts | None = None
+    if host is not None:
+        directory = data_directory(server)
+        require_own_data(host, directory, server, lambda: "")
+        facts = host.facts(directory, engine.places(tables))
+    audited = audited_of(engine, server, host, facts)
+    checked = sum(len(applicable(engine.family, each)) for each in audited.subjects)
+    return AuditResult(
+        name=name,
+        target=engine.target,
+        server=f"{server.product} {server.version}",
+        host=facts.hostname if facts else "",
+        findings=tuple(map(FindingResult.of, audited.found)),
+        safe=checked - len(audited.found),
+        subjects=tuple(map(SubjectResult.of, audited.subjects)),
+    )
+
+
+def audited_of(
+    engine: Engine,
+    server: ServerFacts,
+    host: TargetHost | None,
+    facts: TargetFacts | None,
+) -> Audited:
+    """Audit a server whose *facts*, and those of its host, have been read.
+
+    host, facts: None if the host is not to be asked.  Raise EngineError, HostError.
+    """
+    readings, below = Readings(), unseen_host()
+    if host is not None and facts is not None:
+        readings = host.readings(facts.volumes)
+        guarded = is_guarded(engine.family, server.settings)
+        page_bytes = PAGE_BYTES[engine.family]
+        below = subjects_of(facts, readings, page_bytes, guarded=guarded)
+    family = engine.family
+    itself = server_subject(family, server, facts, readings)
+    others = other_subjects(itself, observable.other_settings(engine))
+    subjects = [itself, *others, *below]
+    return Audited(subjects, located(family, subjects))
+
+
+def audit_before(
+    node: Node,
+    server: ServerFacts,
+    host: HostBefore | None,
+    listener: Listener,
+    shown: set[str],
+) -> tuple[Flag, ...] | None:
+    """Audit a node before its load, and show what is more than a note.
+
+    shown: lines that were shown already are left out; new ones are added.  Return None
+    if it could not be made, which ends nothing: the audit is no evidence.
+    """
+    facts = host.facts if host else None
+    try:
+        flags = audited_of(node.engine, server, node.host, facts).flags
+    except (EngineError, HostError) as error:
+        listener.phase("audit", f"it could not be made: {error}")
+        return None
+    unknown = sum(flag.standing is RuleStanding.UNKNOWN for flag in flags)
+    summary = counted(flags) or "nothing unsafe was found"
+    lines = [f"{summary}; {unknown} not known (dbcheck audit explains each)"]
+    lines += map(str, alarming(flags))
+    for line in lines:
+        if line not in shown:
+            listener.phase("audit", line)
+    shown.update(lines)
+    return flags

@@ -1,0 +1,172 @@
+"""dbcheck audit: what settings, filesystems and drives show without a cut."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import click
+
+import dbcheck
+from dbcheck import workload
+from dbcheck.audit.result import AuditResult, AuditsResult
+from dbcheck.campaign.auditing import audit
+from dbcheck.cli import FAIL, FAILED, INCONCLUSIVE, PASS, assemble, options, output
+from dbcheck.cli.entry_options import EntryOptions, InventoryOptions, TargetOptions
+from dbcheck.cli.groups import Flag, Verb, grouped, option
+from dbcheck.core.audited import RuleStanding, Severity
+from dbcheck.core.plans.registry import tables_of
+from dbcheck.errors import DbcheckError, UsageError
+from dbcheck.inventory.entry import Entry
+from dbcheck.inventory.load import load
+from dbcheck.judge.result import to_values
+from dbcheck.report.audit import audits_report
+from dbcheck.report.sarif import sarif
+
+WORKLOAD = "insert"  # unless the inventory names another: its tables have places
+AT_ONCE = 32
+TEXT, SARIF = "text", "sarif"
+NOWHERE = "command-line"  # the file of a finding on a server that flags describe
+
+
+@dataclass(frozen=True)
+class AuditedHost(EntryOptions):
+    """The target's host, which is only read."""
+
+    section = "Target"
+
+    target_host: Annotated[
+        str | None,
+        Flag(
+            "--target-host",
+            metavar="URL",
+            help="The target's host, ssh://user@host:port, or local: if it is this "
+            "one. Filesystems, block devices and drives are read there, and nothing is "
+            "written; as root the drives' own state can be read too.",
+        ),
+    ] = None
+
+    def applied(self, entry: Entry) -> Entry:
+        """Return *entry* with this host."""
+        return replace(entry, host=self.target_host or entry.host)
+
+
+@click.command("audit", cls=Verb)
+@grouped
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+@option("--all", "everything", is_flag=True, help="Every target of the inventory.")
+@option(
+    "--format",
+    "shape",
+    type=click.Choice([TEXT, SARIF]),
+    default=TEXT,
+    show_default=True,
+    help="How the findings are printed; sarif is SARIF 2.1.0, for code scanning.",
+)
+@options.as_json()
+@option(
+    "--fail-on",
+    type=click.Choice([severity.value for severity in Severity]),
+    metavar="LEVEL",
+    help="Exit with 1 if a finding is this bad or worse (error, warning, note), and "
+    "with 3 if none is and a fact that could be is not known.",
+)
+def command(
+    names: tuple[str, ...],
+    lookup: InventoryOptions,
+    target: TargetOptions,
+    host: AuditedHost,
+    everything: bool,
+    shape: str,
+    as_json: bool,
+    fail_on: str | None,
+) -> None:
+    """Check settings, filesystems and drives without a cut.
+
+    \b
+    dbcheck audit NAME... | --all                hosts of an inventory, all at once
+    dbcheck audit --target URL --target-host URL
+
+    Reads the server's settings as its sessions have them, those of each role and
+    database, every directory that a commit depends on, its filesystem and the block
+    devices and drives below it. Nothing is changed. What cannot be read is shown as
+    not known, with what would make it readable. docs/rules.md has the rules.
+    """
+    entries = _entries(names, lookup, (target, host), everything=everything)
+    with ThreadPoolExecutor(min(AT_ONCE, len(entries))) as pool:
+        results = tuple(pool.map(_audited, entries))
+    created = datetime.now(UTC).isoformat(timespec="seconds")
+    found = AuditsResult(dbcheck.__version__, created, results)
+    file = str(lookup.inventory) if entries[0].name else NOWHERE
+    with output.printing():
+        if as_json:
+            output.print_json(to_values(found))
+        elif shape == SARIF:
+            output.print_json(sarif(found, Path(file).as_posix()))
+        else:
+            output.console().print(audits_report(found.targets))
+    sys.exit(_exit_code(results, Severity(fail_on) if fail_on else None))
+
+
+def _entries(
+    names: tuple[str, ...],
+    lookup: InventoryOptions,
+    described: Sequence[EntryOptions],
+    *,
+    everything: bool,
+) -> list[Entry]:
+    """Return what is to be audited; raise UsageError if it is nothing, or wrong."""
+    if names or everything:
+        for group in described:
+            group.require_beside(names[0] if names else "--all")
+        found = load(lookup.inventory)
+        chosen = [*found.entries, *found.faults] if everything else names
+        return [found.entry(name) for name in dict.fromkeys(chosen)]
+    entry = Entry(name="", target="")
+    for group in described:
+        entry = group.applied(entry)
+    if not entry.target:
+        raise UsageError(
+            "neither a NAME nor --target is given",
+            hint="Name hosts of an inventory (dbcheck init writes one), or a URL.",
+        )
+    return [entry]
+
+
+def _audited(entry: Entry) -> AuditResult:
+    """Audit one server; one that cannot be reached does not end the others."""
+    try:
+        host = assemble.entry_host(entry)
+        engine = assemble.engine(entry.target, entry.password)
+        tables = tables_of(workload.load(entry.workload or WORKLOAD))
+        try:
+            return audit(engine, host, tables, entry.name)
+        finally:
+            if host is not None:
+                host.close()
+    except UsageError:
+        raise
+    except DbcheckError as error:
+        hint = f" {error.hint}" if error.hint else ""
+        return AuditResult.failed(entry.name, entry.target, f"{error}.{hint}")
+
+
+def _exit_code(results: Sequence[AuditResult], level: Severity | None) -> int:
+    if any(result.error for result in results):
+        return FAILED
+    if level is None:
+        return PASS
+    bad = {
+        each.standing
+        for result in results
+        for each in result.findings
+        if each.severity.rank <= level.rank
+    }
+    if RuleStanding.UNSAFE in bad:
+        return FAIL
+    return INCONCLUSIVE if RuleStanding.UNKNOWN in bad else PASS

@@ -1,0 +1,91 @@
+"""What an audit finds, in short, and settings beside those in effect in one session."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+
+class Severity(enum.Enum):
+    """How bad an unsafe value is, the worst first.
+
+    ERROR:   a cut or a crash loses acknowledged commits, or damages data.
+    WARNING: it does so under conditions that dbcheck cannot exclude, or hides it.
+    NOTE:    it loses nothing by itself; it limits what a PASS means.
+    """
+
+    ERROR = "error"
+    WARNING = "warning"
+    NOTE = "note"
+
+    @property
+    def rank(self) -> int:
+        """0 for the worst."""
+        return list(Severity).index(self)
+
+
+class RuleStanding(enum.Enum):
+    """Where a fact stands under a rule."""
+
+    SAFE = "safe"
+    UNSAFE = "unsafe"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """One finding in short, as a run stores it: the rule's texts are the program's.
+
+    rule:  its id.
+    fact:  that it judges.
+    value: of the fact, None if it could not be read.
+    """
+
+    rule: str
+    severity: Severity
+    standing: RuleStanding
+    subject: str
+    fact: str
+    value: str | None
+
+    @property
+    def is_alarm(self) -> bool:
+        """Whether it is unsafe, and more than a note."""
+        unsafe = self.standing is RuleStanding.UNSAFE
+        return unsafe and self.severity is not Severity.NOTE
+
+    def __str__(self) -> str:
+        value = "not known" if self.value is None else self.value
+        text = f"{self.fact} is {value} ({self.subject})"
+        return f"{self.severity.value} {self.rule}: {text}"
+
+
+@dataclass(frozen=True, slots=True)
+class OtherSettings:
+    """Settings of one account or database, or facts about the whole server.
+
+    whose: for reports, e.g. "role app in database shop".
+    how:   the statement or catalog that shows them.
+    settings: name -> value as text.
+    """
+
+    whose: str
+    how: str
+    settings: Mapping[str, str]
+
+
+def alarming(flags: Sequence[Flag]) -> list[Flag]:
+    """Return the flags that are more than notes, the worst first."""
+    alarms = (flag for flag in flags if flag.is_alarm)
+    return sorted(alarms, key=lambda flag: flag.severity.rank)
+
+
+def counted(flags: Sequence[Flag]) -> str:
+    """Return how many of *flags* are errors and how many warnings, "" if none is."""
+    counts = []
+    for severity in (Severity.ERROR, Severity.WARNING):
+        number = sum(flag.severity is severity for flag in alarming(flags))
+        if number:
+            counts.append(f"{number} {severity.value}{'s' if number > 1 else ''}")
+    return " and ".join(counts)

@@ -1,0 +1,47 @@
+"""Programs of the target's host that show something, and what they print.
+
+This file is sent to the target's host, see serve.py: Python 3.8, no more than the
+standard library.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+
+TOOL_TIMEOUT_S = 10
+PATHS = os.pathsep.join((os.environ.get("PATH", ""), "/usr/sbin", "/sbin"))
+
+
+def found(name: str) -> str:
+    """Return the path of a program, "" if it is not installed."""
+    return shutil.which(name, path=PATHS) or ""
+
+
+def printed(name: str, *arguments: str) -> tuple[str, str]:
+    """Return what a program prints, and "" or the reason why it could not do its work.
+
+    smartctl's exit status is a set of bits, of which the first two mean that it could
+    not (smartctl(8)).
+    """
+    program = found(name)
+    if not program:
+        return "", f"{name} is not installed"
+    try:
+        done = subprocess.run(
+            [program, *arguments],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=TOOL_TIMEOUT_S,
+            env={"PATH": PATHS, "LC_ALL": "C"},
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return "", f"{name}: {type(error).__name__}"
+    text = done.stdout.decode(errors="replace")
+    failed = done.returncode & 3 if name == "smartctl" else done.returncode
+    if failed:
+        lines = done.stderr.decode(errors="replace").strip().splitlines()
+        why = lines[-1][:200] if lines else f"exit status {done.returncode}"
+        return text, f"{name}: {why}"
+    return text, ""

@@ -1,0 +1,155 @@
+"""The report on an audit for people, made from the result that --json prints."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from dbcheck.audit.result import AuditResult, FindingResult, SubjectResult
+from dbcheck.audit.rule import SubjectKind
+from dbcheck.core.audited import RuleStanding, Severity
+
+_STYLES = {
+    Severity.ERROR: "bold white on red",
+    Severity.WARNING: "bold black on yellow",
+    Severity.NOTE: "bold black on cyan",
+}
+_UNKNOWN = "not known"
+_LIMIT = (
+    "An audit reads what server, kernel and drive say of themselves. A drive, a"
+    " controller or a hypervisor that answers flushes before they are done passes it."
+    " Only a power cut finds that: dbcheck run."
+)
+_SHOWN_FACTS = {  # of a subject, in the storage section
+    SubjectKind.FILESYSTEM: ("filesystem", "mount options"),
+    SubjectKind.LAYER: ("kind", "kernel's write cache", "cache mode"),
+    SubjectKind.DRIVE: (
+        "model",
+        "firmware",
+        "write cache",
+        "kernel's write cache",
+        "FUA",
+        "atomic write unit",
+        "health",
+    ),
+    SubjectKind.CONTROLLER: ("write-back cache", "cache of its drives", "battery"),
+    SubjectKind.HOST: ("kernel", "virtual machine", "container", "cloud"),
+}
+
+
+def audit_report(result: AuditResult) -> RenderableType:
+    """Return the whole report on one server."""
+    title = Text.assemble((result.name or result.target, "bold"), f"  {result.server}")
+    if result.error:
+        return Group("", title, Text(f"  not audited: {result.error}", "bold red"), "")
+    if result.name:
+        title.append(f"  {result.target}")
+    parts: list[RenderableType] = ["", title, Text(f"  {summary(result)}"), ""]
+    unsafe = [f for f in result.findings if f.standing is RuleStanding.UNSAFE]
+    unknown = [f for f in result.findings if f.standing is RuleStanding.UNKNOWN]
+    if unsafe:
+        parts += [_findings(unsafe), ""]
+    if unknown:
+        parts += [_unknown(unknown), ""]
+    if result.host:
+        parts += [Text("What was looked at", "bold"), _stack(result.subjects), ""]
+    parts += [Text(_LIMIT, "italic"), ""]
+    return Group(*parts)
+
+
+def audits_report(results: Sequence[AuditResult]) -> RenderableType:
+    """Return one report for each server, and a table of all where there are several."""
+    parts = [audit_report(result) for result in results]
+    if len(results) > 1:
+        parts.append(_overview(results))
+    return Group(*parts)
+
+
+def summary(result: AuditResult) -> str:
+    """Return how many findings there are of each kind."""
+    counts = [
+        f"{number} {severity.value}{'s' if number != 1 else ''}"
+        for severity in Severity
+        if (number := result.count(severity))
+    ]
+    counts = counts or ["nothing unsafe was found"]
+    if result.unknown:
+        counts.append(f"{result.unknown} {_UNKNOWN}")
+    return f"{', '.join(counts)}; {result.safe} safe"
+
+
+def _findings(findings: Sequence[FindingResult]) -> RenderableType:
+    table = Table.grid(padding=(0, 2, 1, 0))
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for each in findings:
+        mark = Text(f" {each.severity.value} ", _STYLES[each.severity])
+        sign = " =" if each.subject_kind is SubjectKind.SERVER else ":"
+        body = Group(
+            Text.assemble(
+                (f"{each.fact}{sign} {each.value or '(empty)'}", "bold"),
+                f"  {each.subject}",
+            ),
+            Text(each.why),
+            Text.assemble(("Fix: ", "bold"), each.fix),
+            Text(f"{each.rule}; read by {each.read_by}", "dim"),
+        )
+        table.add_row(mark, body)
+    return table
+
+
+def _unknown(findings: Sequence[FindingResult]) -> RenderableType:
+    table = Table(
+        title="Not known, so not safe", title_justify="left", title_style="bold"
+    )
+    for name in ("of", "fact", "why, and what makes it readable"):
+        table.add_column(name, overflow="fold")
+    for each in findings:
+        remedy = f"; {each.remedy}" if each.remedy else ""
+        table.add_row(each.subject, each.fact, f"{each.unread}{remedy}")
+    return table
+
+
+def _stack(subjects: Sequence[SubjectResult]) -> RenderableType:
+    table = Table.grid(padding=(0, 2))
+    for subject in subjects:
+        if subject.kind in _SHOWN_FACTS:
+            facts = ", ".join(_facts(subject))
+            table.add_row(
+                Text(f"  {subject.kind.value}", "dim"),
+                Text(subject.name, overflow="fold"),
+                Text(facts, "dim", overflow="fold"),
+            )
+    return table
+
+
+def _facts(subject: SubjectResult) -> Iterator[str]:
+    for name in _SHOWN_FACTS[subject.kind]:
+        fact = subject.facts.get(name)
+        if fact is not None:
+            shown = "not known" if fact.value is None else fact.value
+            yield shown if name in ("filesystem", "kind") else f"{name}: {shown}"
+
+
+def _overview(results: Sequence[AuditResult]) -> RenderableType:
+    table = Table(title="All targets", title_justify="left", title_style="bold")
+    table.add_column("target", overflow="fold")
+    for severity in Severity:
+        table.add_column(f"{severity.value}s", justify="right")
+    table.add_column(_UNKNOWN, justify="right")
+    table.add_column("safe", justify="right")
+    table.add_column("worst", overflow="fold")
+    for result in results:
+        worst = next(
+            (f.rule for f in result.findings if f.standing is RuleStanding.UNSAFE), "-"
+        )
+        numbers = [str(result.count(severity)) for severity in Severity]
+        numbers += [str(result.unknown), str(result.safe)]
+        if result.error:
+            numbers, worst = ["-"] * len(numbers), "not audited"
+        table.add_row(result.name or result.target, *numbers, worst)
+    return Padding(table, (0, 0, 1, 0))

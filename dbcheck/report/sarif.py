@@ -1,0 +1,100 @@
+"""An audit as SARIF 2.1.0 (OASIS), which code scanning and dashboards read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from dbcheck.audit.result import AuditResult, AuditsResult, FindingResult
+from dbcheck.audit.rule import Rule
+from dbcheck.audit.rules import all_rules
+from dbcheck.core.audited import RuleStanding
+
+SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
+
+
+def sarif(result: AuditsResult, file: str) -> dict[str, Any]:
+    """Return the findings on all servers as one SARIF log.
+
+    file: the inventory that describes them, or what stands for the command line; each
+    result must name a file to be shown by GitHub's code scanning.
+    """
+    rules = all_rules()
+    numbers = {rule.id: number for number, rule in enumerate(rules)}
+    driver = {
+        "name": "dbcheck",
+        "version": result.dbcheck,
+        "rules": [_rule(rule) for rule in rules],
+    }
+    run = {
+        "tool": {"driver": driver},
+        "invocations": [_invocation(result)],
+        "results": [
+            one for target in result.targets for one in _results(target, numbers, file)
+        ],
+    }
+    return {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
+
+
+def _rule(rule: Rule) -> dict[str, Any]:
+    return {
+        "id": rule.id,
+        "shortDescription": {"text": f"{rule.subject.value}: {rule.fact}"},
+        "fullDescription": {"text": rule.why},
+        "help": {"text": f"Fix: {rule.fix}\nSource: {rule.source}"},
+        "defaultConfiguration": {"level": rule.severity.value},
+    }
+
+
+def _invocation(result: AuditsResult) -> dict[str, Any]:
+    failed = [target for target in result.targets if target.error]
+    notes = [
+        {
+            "level": "error",
+            "message": {"text": f"{_named(target)} was not audited: {target.error}"},
+        }
+        for target in failed
+    ]
+    return {"executionSuccessful": not failed, "toolExecutionNotifications": notes}
+
+
+def _results(
+    target: AuditResult, numbers: dict[str, int], file: str
+) -> Iterator[dict[str, Any]]:
+    for each in target.findings:
+        unsafe = each.standing is RuleStanding.UNSAFE
+        logical = f"{_named(target)}/{each.subject}"
+        yield {
+            "ruleId": each.rule,
+            "ruleIndex": numbers[each.rule],
+            # What is not known is open, and may have no level (SARIF 3.27.9, 3.27.10).
+            "kind": "fail" if unsafe else "open",
+            "level": each.severity.value if unsafe else "none",
+            "message": {"text": _text(target, each)},
+            "locations": [
+                {
+                    "physicalLocation": {
+                        "artifactLocation": {"uri": file},
+                        "region": {"startLine": 1},
+                    },
+                    "logicalLocations": [
+                        {"fullyQualifiedName": logical, "kind": "resource"}
+                    ],
+                }
+            ],
+            "partialFingerprints": {
+                "dbcheck/1": f"{_named(target)}/{each.rule}/{each.subject}"
+            },
+        }
+
+
+def _text(target: AuditResult, each: FindingResult) -> str:
+    where = f"{_named(target)}, {each.subject}: {each.fact}"
+    if each.standing is RuleStanding.UNSAFE:
+        return f"{where} = {each.value}. {each.why} Fix: {each.fix}"
+    remedy = f" {each.remedy}." if each.remedy else ""
+    return f"{where} is not known: {each.unread}.{remedy}"
+
+
+def _named(target: AuditResult) -> str:
+    return target.name or target.target
