@@ -12,7 +12,7 @@ from typing import Any
 
 ENABLED, DISABLED, NONE = "enabled", "disabled", "none"
 FAILED, PASSED = "failed", "passed"
-_HDPARM = re.compile(r"write-caching\s*=\s*(?:([01])\b|(not supported))")
+_HDPARM = re.compile(r"write-caching\s*=\s*([01])\b")
 _SDPARM = re.compile(r"^WCE\s+([01])\b", re.MULTILINE)
 _FEATURE = re.compile(r"Current value:\s*(?:0x)?([0-9a-fA-F]{1,16})\b")
 _CHOSEN = re.compile(r"\[([\w-]+)\]")
@@ -43,13 +43,12 @@ def chosen(text: str) -> str | None:
 
 
 def hdparm_cache(text: str) -> str | None:
-    """Return what `hdparm -W` shows of an ATA drive's write cache."""
+    """Return what `hdparm -W` shows of an ATA drive's write cache.
+
+    It prints "not supported" also of drives that are no ATA drives and have one.
+    """
     found = _HDPARM.search(text)
-    if found is None:
-        return None
-    if found[2]:
-        return NONE
-    return ENABLED if found[1] == "1" else DISABLED
+    return None if found is None else ENABLED if found[1] == "1" else DISABLED
 
 
 def sdparm_cache(text: str) -> str | None:
@@ -61,14 +60,19 @@ def sdparm_cache(text: str) -> str | None:
 def scsi_cache(text: str) -> str | None:
     """Return what the kernel read of a drive's mode page, its file cache_type.
 
-    It is "write back", "write through", "none" or "write back, no read (daft)", see
-    drivers/scsi/sd.c.
+    Without such a page, as behind many USB bridges, it assumes "write through", which
+    therefore shows nothing (Linux, drivers/scsi/sd.c, sd_read_cache_type).
     """
-    if not text:
-        return None
-    if text.startswith("write back"):
-        return ENABLED
-    return DISABLED if text.startswith("write through") else NONE
+    return ENABLED if text.startswith("write back") else None
+
+
+def virtio_cache(text: str) -> str | None:
+    """Return the mode of a virtio disk, its file cache_type.
+
+    A device that does not offer to be flushed has to write through (Virtual I/O Device
+    Specification 1.2, 5.2.6.2 Device Requirements).
+    """
+    return {"write back": ENABLED, "write through": DISABLED}.get(text)
 
 
 def nvme_cache(id_ctrl: str, feature: str) -> str | None:

@@ -155,10 +155,36 @@ def flagged(family: str, settings: Mapping[str, str]) -> list[Finding]:
 def located(family: str, subjects: Iterable[Subject]) -> list[Located]:
     """Return what the rules say of *subjects*, but for what is safe.
 
-    The worst first, of each severity the unsafe before the unknown.
+    The worst first, what is unknown last; a fact that could not be read is shown once,
+    under the worst of its rules.
     """
-    found = [each for subject in subjects for each in _of_subject(family, subject)]
-    return sorted(found, key=_rank)
+    found = sorted(
+        (each for subject in subjects for each in _of_subject(family, subject)),
+        key=_rank,
+    )
+    unread: set[tuple[str, str]] = set()
+    kept = []
+    for each in found:
+        place = each.subject.name, each.finding.rule.fact
+        if each.finding.standing is RuleStanding.UNKNOWN:
+            if place in unread:
+                continue
+            unread.add(place)
+        kept.append(each)
+    return kept
+
+
+def count_safe(family: str, subjects: Iterable[Subject]) -> int:
+    """Return how many facts of *subjects* are safe under a rule."""
+    return sum(
+        judge(rule, subject.values, _unread(subject)) is RuleStanding.SAFE
+        for subject in subjects
+        for rule in applicable(family, subject)
+    )
+
+
+def _unread(subject: Subject) -> frozenset[str]:
+    return frozenset(subject.facts.keys() - subject.values.keys())
 
 
 def _rank(found: Located) -> tuple[bool, int]:
@@ -184,7 +210,7 @@ def _is_within(rule: Rule, version: tuple[int, ...]) -> bool:
 
 def _of_subject(family: str, subject: Subject) -> Iterator[Located]:
     values = subject.values
-    unread = frozenset(subject.facts.keys() - values.keys())
+    unread = _unread(subject)
     for rule in applicable(family, subject):
         standing = judge(rule, values, unread)
         if standing is RuleStanding.SAFE:

@@ -218,9 +218,9 @@ def _devices(
     by_name = {layer.name: layer for layer in volume.layers}
     drives = {drive.name for drive in volume.drives}
     for layer in volume.layers:
-        if layer.kind != "partition" and (
-            layer.name not in drives or layer.kind != "disk"
-        ):
+        plain = layer.kind == "disk" and layer.name in drives
+        in_memory = _IN_MEMORY.fullmatch(layer.name)
+        if layer.kind != "partition" and (in_memory or not plain):
             yield _layer(layer, volume, readings)
     for drive in volume.drives:
         yield _drive(drive, by_name.get(drive.name), readings, page_bytes, guarded)
@@ -372,7 +372,7 @@ def _own_cache(drive: Drive, layer: Layer | None, readings: Readings) -> Fact:
         (readings.get(name, "hdparm"), printed.hdparm_cache),
         (readings.get(name, "sdparm"), printed.sdparm_cache),
         (readings.get(name, "device/scsi_disk/*/cache_type"), printed.scsi_cache),
-        (readings.get(name, "cache_type"), printed.scsi_cache),
+        (readings.get(name, "cache_type"), printed.virtio_cache),
     ]
     unread: Fact | None = None
     for reading, parse in tried:

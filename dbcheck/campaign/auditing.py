@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dbcheck.audit.result import AuditResult, FindingResult, SubjectResult
-from dbcheck.audit.rules import Located, applicable, located
+from dbcheck.audit.rules import Located, count_safe, located
 from dbcheck.audit.servers import (
     PAGE_BYTES,
     is_guarded,
@@ -57,14 +57,13 @@ def audit(
         require_own_data(host, directory, server, lambda: "")
         facts = host.facts(directory, engine.places(tables))
     audited = audited_of(engine, server, host, facts)
-    checked = sum(len(applicable(engine.family, each)) for each in audited.subjects)
     return AuditResult(
         name=name,
         target=engine.target,
         server=f"{server.product} {server.version}",
         host=facts.hostname if facts else "",
         findings=tuple(map(FindingResult.of, audited.found)),
-        safe=checked - len(audited.found),
+        safe=count_safe(engine.family, audited.subjects),
         subjects=tuple(map(SubjectResult.of, audited.subjects)),
     )
 

@@ -1,0 +1,278 @@
+"""What tools print becomes values; what does not show a fact becomes nothing."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from dbcheck.audit import printed, raid
+from dbcheck.audit.raid import Controller
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("\n/dev/sda:\n write-caching =  1 (on)\n", "enabled"),
+        ("\n/dev/sda:\n write-caching =  0 (off)\n", "disabled"),
+        ("\n/dev/sdb:\n write-caching = not supported\n", None),
+        ("SG_IO: bad/missing sense data", None),
+        ("", None),
+    ],
+)
+def test_hdparm(text: str, found: str | None) -> None:
+    assert printed.hdparm_cache(text) == found
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("    /dev/sdb: QEMU\nWCE           1  [cha: y, def:  1]\n", "enabled"),
+        ("    /dev/sdb: QEMU\nWCE           0  [cha: y, def:  1]\n", "disabled"),
+        ("WCE= not found in Caching (SBC) mode page\n", None),
+    ],
+)
+def test_sdparm(text: str, found: str | None) -> None:
+    assert printed.sdparm_cache(text) == found
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("write back", "enabled"),
+        ("write back, no read (daft)", "enabled"),
+        ("write through", None),  # the kernel may have assumed that
+        ("none", None),
+        ("", None),
+    ],
+)
+def test_the_kernels_cache_type_of_a_scsi_drive(text: str, found: str | None) -> None:
+    assert printed.scsi_cache(text) == found
+
+
+def test_the_cache_type_of_a_virtio_disk() -> None:
+    assert printed.virtio_cache("write back") == "enabled"
+    assert printed.virtio_cache("write through") == "disabled"
+    assert printed.virtio_cache("") is None
+
+
+@pytest.mark.parametrize(
+    ("vwc", "feature", "found"),
+    [
+        (
+            7,
+            "get-feature:0x06 (Volatile Write Cache), Current value:0x00000001",
+            "enabled",
+        ),
+        (
+            1,
+            "get-feature:0x6 (Volatile Write Cache), Current value:0x000000",
+            "disabled",
+        ),
+        (0, "", "none"),
+        (6, "Current value:0x1", "none"),
+        (1, "NVMe status: INVALID_FIELD", None),
+        (None, "Current value:00000001", "enabled"),
+        ("one", "", None),
+    ],
+)
+def test_the_volatile_cache_of_nvme(vwc: Any, feature: str, found: str | None) -> None:
+    assert printed.nvme_cache(json.dumps({"vwc": vwc}), feature) == found
+
+
+@pytest.mark.parametrize(
+    ("shown", "found"),
+    [
+        ({"smart_status": {"passed": True}}, "passed"),
+        ({"smart_status": {"passed": False}}, "failed"),
+        ({"smart_status": {"passed": 1}}, None),
+        ({"smart_status": []}, None),
+        ([], None),
+    ],
+)
+def test_the_drives_own_assessment(shown: Any, found: str | None) -> None:
+    assert printed.smart_health(json.dumps(shown)) == found
+
+
+@pytest.mark.parametrize(
+    ("shown", "warning", "backup", "health"),
+    [
+        ({"critical_warning": 0}, 0, "passed", "passed"),
+        ({"critical_warning": 16}, 16, "failed", "passed"),
+        ({"critical_warning": {"value": 20}}, 20, "failed", "failed"),
+        (
+            {"nvme_smart_health_information_log": {"critical_warning": 8}},
+            *(8, "passed", "failed"),
+        ),
+        ({"critical_warning": True}, None, None, None),
+        ({}, None, None, None),
+    ],
+)
+def test_the_critical_warning_of_nvme(
+    shown: Any, warning: int | None, backup: str | None, health: str | None
+) -> None:
+    assert printed.critical_warning(json.dumps(shown)) == warning
+    assert printed.cache_backup(warning) == backup
+    assert printed.nvme_health(warning) == health
+
+
+def attributes(**values: Any) -> str:
+    return json.dumps({"ata_smart_attributes": {"table": [{"id": 1}, values]}})
+
+
+def test_the_power_loss_capacitor() -> None:
+    of = {"id": 175, "name": "Power_Loss_Cap_Test"}
+    assert printed.capacitor(attributes(**of, when_failed="")) == "passed"
+    assert printed.capacitor(attributes(**of, when_failed="now")) == "failed"
+    assert printed.capacitor(attributes(**of, when_failed="past")) == "passed"
+    other = {"id": 175, "name": "Program_Fail_Count_Chip"}
+    assert printed.capacitor(attributes(**other, when_failed="now")) is None
+    assert printed.capacitor("{}") is None
+
+
+@pytest.mark.parametrize(
+    ("controller", "namespace", "found"),
+    [
+        ({"awupf": 0}, {"nsfeat": 0}, 4096),
+        ({"awupf": 3}, {"nsfeat": 0, "nawupf": 7}, 16384),
+        ({"awupf": 3}, {"nsfeat": 2, "nawupf": 7}, 32768),
+        ({"awupf": -1}, {"nsfeat": 0}, None),
+        ({}, {"nsfeat": 0}, None),
+    ],
+)
+def test_what_a_drive_writes_as_a_whole(
+    controller: Any, namespace: Any, found: int | None
+) -> None:
+    formats = {"flbas": 1, "lbafs": [{"ds": 9}, {"ds": 12}]}
+    texts = json.dumps(controller), json.dumps({**formats, **namespace})
+    assert printed.atomic_bytes(*texts) == found
+
+
+@pytest.mark.parametrize(
+    "formats",
+    [
+        {},
+        {"flbas": 1, "lbafs": [{"ds": 9}]},
+        {"flbas": 0, "lbafs": [{"ds": 90}]},
+        {"flbas": "0", "lbafs": [{"ds": 9}]},
+        {"flbas": 0, "lbafs": [9]},
+    ],
+)
+def test_a_namespace_without_a_block_size_shows_nothing(formats: Any) -> None:
+    assert printed.atomic_bytes('{"awupf": 0}', json.dumps(formats)) is None
+
+
+@pytest.mark.parametrize(
+    ("table", "mode"),
+    [
+        ("0 204800 linear 7:0 2048", None),
+        ("0 204800 cache 253:2 253:1 253:3 128 1 writethrough smq 0", "writethrough"),
+        (
+            "0 204800 cache 253:2 253:1 253:3 128 2 metadata2 writeback smq 0",
+            "writeback",
+        ),
+        ("0 204800 cache 253:2 253:1 253:3 128 0 smq 0", "writeback"),
+        ("0 204800 writecache s 253:2 253:3 4096 0", "writeback"),
+        (
+            "0 65536 flashcache conf:\n\tssd dev (/dev/sdb), disk dev (/dev/sda) cache"
+            " mode(WRITE_BACK)\n\tcapacity(512M)",
+            "writeback",
+        ),
+        ("0 8 flashcache conf:\n\tcache mode(WRITE_THROUGH)", "writethrough"),
+        ("", None),
+    ],
+)
+def test_the_mode_of_a_cache(table: str, mode: str | None) -> None:
+    assert printed.cache_mode(printed.targets(table)) == mode
+
+
+def test_the_mode_of_dm_integrity() -> None:
+    table = printed.targets("0 8 integrity 7:0 0 4 D 1 internal_hash:crc32c")
+    assert printed.integrity_mode(table) == "D"
+    assert printed.integrity_mode(printed.targets("0 8 linear 7:0 0")) is None
+
+
+def storcli(**data: Any) -> str:
+    return json.dumps({"Controllers": [{"Response Data": data}]})
+
+
+def drive(cache: str) -> dict[str, list[dict[str, str]]]:
+    return {"VD LIST": [{"DG/VD": "0/0", "TYPE": "RAID1", "Cache": cache}]}
+
+
+@pytest.mark.parametrize(
+    ("cache", "battery", "wanted", "state"),
+    [
+        ("RWBD", "Optimal", "protected", "ready"),
+        ("RWBD", "Failed", "protected", "failed"),  # it falls back to write through
+        ("NRWTD", "Optimal", "off", "ready"),
+        ("RAWBD", "Optimal", "forced", "ready"),
+        ("RAWBD", "Degraded", "unprotected", "failed"),
+        ("NRAWBC", "Learning", "unprotected", "learning"),
+        ("RFWBD", "Charging", "unprotected", "charging"),
+    ],
+)
+def test_storcli(cache: str, battery: str, wanted: str, state: str) -> None:
+    for name in ("BBU_Info", "Cachevault_Info"):
+        text = storcli(**drive(cache), **{name: [{"State": battery}]})
+        assert raid.of_storcli(text) == [
+            Controller("controller 0", wanted, None, state)
+        ]
+
+
+def test_storcli_without_a_battery() -> None:
+    text = storcli(**drive("RAWBD"), HwCfg={"BBU": "No"}, Basics={"Model": "SAS 9361"})
+    assert raid.of_storcli(text) == [
+        Controller("controller 0 (SAS 9361)", "unprotected", None, "absent")
+    ]
+    assert raid.of_storcli(storcli()) == [Controller("controller 0", None, None, None)]
+    for broken in ("", "[]", '{"Controllers": [1]}', '{"Controllers": {}}'):
+        assert raid.of_storcli(broken) == []
+
+
+SSACLI = """
+Smart Array P440ar in Slot 0 (Embedded)
+   Bus Interface: PCI
+   Cache Status: {status}
+   Drive Write Cache: {drives}
+   No-Battery Write Cache: {forced}
+   Battery/Capacitor Count: {count}
+{battery}
+   Array: A
+      Drive Write Cache: Enabled
+"""
+
+
+def ssacli(status: str, forced: str, battery: str, count: int = 1) -> list[Controller]:
+    line = f"   Battery/Capacitor Status: {battery}" if battery else ""
+    text = SSACLI.format(
+        status=status, drives="Disabled", forced=forced, count=count, battery=line
+    )
+    return raid.of_ssacli(text)
+
+
+@pytest.mark.parametrize(
+    ("status", "forced", "battery", "wanted", "state"),
+    [
+        ("OK", "Disabled", "OK", "protected", "ready"),
+        ("OK", "Enabled", "OK", "forced", "ready"),
+        ("OK", "Enabled", "Failed (Replace Batteries)", "unprotected", "failed"),
+        ("Temporarily Disabled", "Disabled", "Recharging", "off", "charging"),
+    ],
+)
+def test_ssacli(
+    status: str, forced: str, battery: str, wanted: str, state: str
+) -> None:
+    name = "Smart Array P440ar in Slot 0 (Embedded)"
+    assert ssacli(status, forced, battery) == [
+        Controller(name, wanted, "disabled", state)
+    ]
+
+
+def test_ssacli_without_a_battery_or_a_cache() -> None:
+    (found,) = ssacli("OK", "Enabled", "", count=0)
+    assert (found.cache, found.battery) == ("unprotected", "absent")
+    (bare,) = raid.of_ssacli("Smart HBA H240 in Slot 1\n   Bus Interface: PCI\n")
+    assert bare == Controller("Smart HBA H240 in Slot 1", None, None, None)
+    assert raid.of_ssacli("Error: No controllers detected.") == []

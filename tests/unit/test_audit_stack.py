@@ -1,0 +1,377 @@
+"""Filesystems, block devices, drives and the host as the audit sees them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from dbcheck.audit.rules import located
+from dbcheck.audit.stack import subjects_of, unseen_host
+from dbcheck.audit.subject import Subject
+from dbcheck.core.readings import Reading, Readings
+from dbcheck.core.target import Drive, Layer, TargetFacts
+from tests.kit.host_samples import FACTS, VOLUME
+
+DISK = Layer("sda", "disk", "", "", "", "write back", "1", ())
+SDA = Drive("sda", "X25-E", "s1", "w1", "write back", None, None)
+PAGE_BYTES = 8192
+
+
+def layer(
+    name: str, kind: str, *below: str, cache: str = "write back", **more: Any
+) -> Layer:
+    return Layer(
+        name,
+        kind,
+        more.pop("mapped", ""),
+        more.pop("uuid", ""),
+        "",
+        cache,
+        "0",
+        below,
+        **more,
+    )
+
+
+def read(*shown: tuple[str, str, str] | Reading) -> Readings:
+    """Return readings: of, what and text of each."""
+    return Readings(
+        each
+        if isinstance(each, Reading)
+        else Reading(each[0], each[1], each[1], each[2], "")
+        for each in shown
+    )
+
+
+def host(*layers: Layer, **changed: Any) -> TargetFacts:
+    """Return a host whose data lie on *layers*, the drives of which are the last."""
+    drives = tuple(
+        Drive(each.name, "", "", "", each.write_cache, None, None)
+        for each in layers
+        if not each.below
+    )
+    volume = replace(VOLUME, layers=layers, drives=drives, **changed)
+    return replace(FACTS, volumes=(volume,))
+
+
+def found(
+    facts: TargetFacts, readings: Readings | None = None, *, guarded: bool = True
+) -> dict[str, str]:
+    """Return each rule that is not met -> its standing."""
+    given = readings or Readings()
+    subjects = subjects_of(facts, given, PAGE_BYTES, guarded=guarded)
+    shown = located("postgresql", subjects)
+    return {each.finding.rule.id: each.finding.standing.value for each in shown}
+
+
+def fixes(facts: TargetFacts, readings: Readings | None = None) -> dict[str, str]:
+    subjects = subjects_of(facts, readings or Readings(), PAGE_BYTES, guarded=True)
+    return {each.finding.rule.id: each.fix for each in located("postgresql", subjects)}
+
+
+UNKNOWN_CACHE = {"drive-volatile-cache": "unknown"}
+
+
+def test_a_plain_drive_leaves_open_what_its_own_cache_does() -> None:
+    assert found(host(DISK)) == UNKNOWN_CACHE
+
+
+def test_a_drive_without_a_volatile_cache_is_safe() -> None:
+    off = ("sda", "hdparm", " write-caching =  0 (off)")
+    assert found(host(DISK), read(off)) == {}
+    assert found(host(replace(DISK, write_cache="write through")), read(off)) == {}
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        ("sda", "hdparm", " write-caching =  1 (on)"),
+        ("sda", "sdparm", "WCE           1  [cha: y]"),
+        ("sda", "device/scsi_disk/*/cache_type", "write back"),
+    ],
+)
+def test_a_cache_that_the_kernel_does_not_flush_is_an_error(
+    shown: tuple[str, str, str],
+) -> None:
+    blind = host(replace(DISK, write_cache="write through"))
+    assert found(blind, read(shown)) == {
+        "drive-not-flushed": "unsafe",
+        "drive-volatile-cache": "unsafe",
+    }
+    assert found(host(DISK), read(shown)) == {"drive-volatile-cache": "unsafe"}
+    fix = fixes(blind, read(shown))["drive-not-flushed"]
+    assert "echo 'write back' > /sys/block/sda/queue/write_cache" in fix
+    assert "hdparm -W 0 /dev/sda" in fix and "$" not in fix
+
+
+def test_a_drive_that_is_not_flushed_and_whose_cache_is_unknown_is_not_safe() -> None:
+    blind = host(replace(DISK, write_cache="write through"))
+    denied = Reading(
+        "sda", "hdparm", "hdparm -W /dev/sda", "", "hdparm: Permission denied"
+    )
+    wanted = {"drive-not-flushed": "unknown", **UNKNOWN_CACHE}
+    assert found(blind) == wanted
+    assert found(blind, read(denied)) == wanted
+    (open_one, *_) = located(
+        "postgresql", subjects_of(blind, read(denied), PAGE_BYTES, guarded=True)
+    )
+    assert "log in there as root" in open_one.decisive.remedy
+    assert "Permission denied" in open_one.decisive.why
+    missing = replace(denied, why="hdparm is not installed")
+    (open_one, *_) = located(
+        "postgresql", subjects_of(blind, read(missing), PAGE_BYTES, guarded=True)
+    )
+    assert open_one.decisive.remedy == "install it there: hdparm"
+
+
+def test_a_kernel_that_assumed_write_through_shows_nothing_about_the_drive() -> None:
+    blind = host(replace(DISK, write_cache="write through"))
+    assumed = ("sda", "device/scsi_disk/*/cache_type", "write through")
+    assert found(blind, read(assumed))["drive-not-flushed"] == "unknown"
+
+
+def test_nvme() -> None:
+    drive = layer("nvme0n1", "disk")
+    on = "get-feature:0x06, Current value:0x00000001"
+    with_cache = ("nvme0n1", "nvme id-ctrl", '{"vwc": 7, "awupf": 0}')
+    enabled = ("nvme0n1", "nvme get-feature", on)
+    namespace = ("nvme0n1", "nvme id-ns", '{"flbas": 0, "lbafs": [{"ds": 12}]}')
+    assert found(host(drive), read(with_cache, enabled, namespace)) == {
+        "drive-volatile-cache": "unsafe"
+    }
+    small = found(host(drive), read(with_cache, enabled, namespace), guarded=False)
+    assert small["drive-atomic-write"] == "unsafe"
+    large = ("nvme0n1", "nvme id-ctrl", '{"vwc": 0, "awupf": 1}')
+    assert found(host(drive), read(large, namespace), guarded=False) == {}
+    failing = ("nvme0n1", "nvme smart-log", '{"critical_warning": 20}')
+    assert found(host(drive), read(large, failing)) == {
+        "drive-cache-backup-failed": "unsafe",
+        "drive-failing": "unsafe",
+    }
+
+
+def test_smart() -> None:
+    bad: dict[str, Any] = {"smart_status": {"passed": False}}
+    bad["ata_smart_attributes"] = {
+        "table": [{"id": 175, "name": "Power_Loss_Cap_Test", "when_failed": "now"}]
+    }
+    shown = ("sda", "smartctl", json.dumps(bad))
+    assert found(host(DISK), read(shown)) == {
+        "drive-failing": "unsafe",
+        "drive-capacitor-failed": "unsafe",
+        **UNKNOWN_CACHE,
+    }
+
+
+def test_a_layer_that_drops_flushes_is_an_error() -> None:
+    top = layer("dm-0", "dm", "sda", cache="write through", mapped="vg-lv")
+    assert found(host(top, DISK)) == {
+        "layer-drops-flushes": "unsafe",
+        **UNKNOWN_CACHE,
+    }
+    assert found(host(replace(top, write_cache="write back"), DISK)) == UNKNOWN_CACHE
+    through = replace(DISK, write_cache="write through")
+    assert "layer-drops-flushes" not in found(host(top, through))
+
+
+def test_caches_above_the_drive() -> None:
+    bcache = layer("bcache0", "disk", "sda")
+    mode = "writethrough [writeback] writearound none"
+    assert found(host(bcache, DISK), read(("bcache0", "bcache/cache_mode", mode))) == {
+        "layer-cache-write-back": "unsafe",
+        **UNKNOWN_CACHE,
+    }
+    mode = "[writethrough] writeback writearound none"
+    safe = found(host(bcache, DISK), read(("bcache0", "bcache/cache_mode", mode)))
+    assert safe == UNKNOWN_CACHE
+    mapped = layer("dm-0", "dm", "sda", mapped="vg-lv")
+    table = "0 2048 cache 253:2 253:1 253:3 128 1 writeback smq 0"
+    assert found(host(mapped, DISK), read(("dm-0", "dmsetup table", table))) == {
+        "layer-cache-write-back": "unsafe",
+        **UNKNOWN_CACHE,
+    }
+
+
+def test_a_cache_of_lvm_whose_table_only_root_may_read_is_unknown() -> None:
+    uuid = "LVM-" + "x" * 64
+    top = layer("dm-0", "dm", "dm-1", mapped="vg-lv", uuid=uuid)
+    pool = layer("dm-1", "dm", "sda", mapped="vg-pool_cdata", uuid=f"{uuid}-cdata")
+    denied = Reading(
+        "dm-0", "dmsetup table", "dmsetup table vg-lv", "", "dmsetup: Permission denied"
+    )
+    assert found(host(top, pool, DISK), read(denied)) == {
+        "layer-cache-write-back": "unknown",
+        **UNKNOWN_CACHE,
+    }
+    assert (
+        found(host(replace(top, below=("sda",)), DISK), read(denied)) == UNKNOWN_CACHE
+    )
+
+
+@pytest.mark.parametrize(
+    ("md", "rules"),
+    [
+        ({"level": "raid1", "degraded": "0"}, set()),
+        ({"level": "raid1", "degraded": "1"}, {"layer-array-degraded"}),
+        ({"level": "raid0"}, set()),
+        ({"level": "raid5", "degraded": "0", "policy": "resync"}, {"layer-write-hole"}),
+        ({"level": "raid5", "degraded": "0", "policy": "bitmap"}, {"layer-write-hole"}),
+        ({"level": "raid5", "degraded": "0", "policy": "ppl"}, set()),
+        ({"level": "raid1", "degraded": "0", "backlog": "256"}, {"layer-write-behind"}),
+        ({"level": "raid1", "degraded": "0", "backlog": "0"}, set()),
+    ],
+)
+def test_arrays(md: dict[str, str], rules: set[str]) -> None:
+    array = layer("md0", "md", "sda", md=md)
+    assert found(host(array, DISK)).keys() - UNKNOWN_CACHE.keys() == rules
+
+
+def test_the_journal_of_an_array() -> None:
+    md = {"level": "raid5", "degraded": "0", "policy": "journal"}
+    array = layer("md0", "md", "sda", md=md)
+    mode = ("md0", "md/journal_mode", "write-through [write-back]")
+    assert "layer-journal-write-back" in found(host(array, DISK), read(mode))
+
+
+def test_devices_in_memory_and_files_as_drives() -> None:
+    assert "layer-in-memory" in found(host(layer("zram0", "disk")))
+    loop = layer("loop3", "loop", cache="write through")
+    shown = found(host(loop))
+    assert shown["drive-not-flushed"] == "unsafe"  # its file has to be synced
+    assert shown["layer-loop"] == "unsafe"
+    assert "drive-not-flushed" not in found(
+        host(replace(loop, write_cache="write back"))
+    )
+
+
+@pytest.mark.parametrize(
+    ("filesystem", "options", "rule"),
+    [
+        ("ext4", "rw,nobarrier", "fs-barrier"),
+        ("ext4", "rw,data=writeback", "fs-data-writeback"),
+        ("btrfs", "rw,nodatacow", "fs-nodatacow"),
+        ("f2fs", "rw,checkpoint=disable", "fs-sync"),
+        ("f2fs", "rw,fsync_mode=nobarrier", "fs-barrier"),
+        ("nfs4", "rw,soft", "fs-nfs-soft"),
+        ("nfs4", "rw,hard", "fs-network"),
+        ("tmpfs", "rw", "fs-in-memory"),
+        ("overlay", "rw,volatile", "fs-sync"),
+        ("overlay", "rw", "fs-overlay"),
+        ("fuse.sshfs", "rw", "fs-network"),
+        ("fuseblk", "rw", "fs-fuse"),
+        ("vfat", "rw", "fs-no-journal"),
+        ("somefs", "rw", "fs-no-journal"),
+    ],
+)
+def test_filesystems(filesystem: str, options: str, rule: str) -> None:
+    shown = found(host(DISK, filesystem=filesystem, mount_options=options))
+    assert shown[rule] == "unsafe"
+
+
+@pytest.mark.parametrize(
+    ("release", "is_flagged"),
+    [("4.9.0", True), ("4.10.0", False), ("6.1.0-44-amd64", False), ("", True)],
+)
+def test_xfs_ignores_nobarrier_since_4_10(release: str, is_flagged: bool) -> None:
+    kernel = ("", "/proc/sys/kernel/osrelease", release)
+    facts = host(DISK, filesystem="xfs", mount_options="rw,nobarrier")
+    assert ("fs-barrier" in found(facts, read(kernel))) is is_flagged
+    other = host(DISK, filesystem="ext4", mount_options="rw,nobarrier")
+    assert "fs-barrier" in found(other, read(kernel))
+
+
+def test_zfs() -> None:
+    facts = host(filesystem="zfs", source="tank/db", mount_options="rw")
+    shown = "sync\tdisabled\nlogbias\tlatency\nrecordsize\t16384\n"
+    flush = ("", "/sys/module/zfs/parameters/zfs_nocacheflush", "1")
+    assert found(facts, read(("tank/db", "zfs", shown), flush)) == {
+        "fs-zfs-sync": "unsafe",
+        "fs-zfs-nocacheflush": "unsafe",
+        "drive-not-flushed": "unknown",
+    }
+    safe = ("tank/db", "zfs", "sync\tstandard\n")
+    assert found(facts, read(safe, (*flush[:2], "0"))) == {
+        "drive-not-flushed": "unknown"
+    }
+    assert found(facts)["fs-zfs-sync"] == "unknown"
+    assert fixes(facts, read(("tank/db", "zfs", shown)))["fs-zfs-sync"] == (
+        "zfs set sync=standard tank/db"
+    )
+
+
+def test_a_place_that_was_not_seen_and_a_host_that_was_not_asked_are_unknown() -> None:
+    facts = replace(host(DISK), unseen={"redo log": "Permission denied"})
+    assert found(facts) == {"fs-in-memory": "unknown", **UNKNOWN_CACHE}
+    open_ones = located("mysql", unseen_host())
+    assert {each.finding.rule.id for each in open_ones} == {
+        "fs-in-memory",
+        "drive-not-flushed",
+    }
+    assert all("--target-host" in each.decisive.remedy for each in open_ones)
+
+
+def test_a_drive_below_two_volumes_is_judged_once() -> None:
+    facts = host(DISK)
+    other = replace(facts.volumes[0], places={"WAL": "/w"}, mount_point="/w")
+    two = replace(facts, volumes=(*facts.volumes, other))
+    subjects = subjects_of(two, Readings(), PAGE_BYTES, guarded=True)
+    names = [each.name for each in subjects if each.kind.value == "drive"]
+    assert names == ["sda"]
+
+
+@pytest.mark.parametrize(
+    ("shown", "rules"),
+    [
+        ((), set()),
+        ((("", "vm", "kvm"),), {"host-virtual-machine"}),
+        ((("", "vm", "none"), ("", "container", "none")), set()),
+        ((("", "container", "lxc"),), {"host-container"}),
+        ((("", "/.dockerenv", "yes"),), {"host-container"}),
+        (
+            (("", "/sys/class/dmi/id/sys_vendor", "Amazon EC2"),),
+            {"host-virtual-machine", "host-cloud"},
+        ),
+        (
+            (("", "/proc/sys/kernel/osrelease", "5.15.90-microsoft-standard-WSL2"),),
+            {"host-desktop"},
+        ),
+        ((("", "/proc/sys/kernel/osrelease", "6.6.12-linuxkit"),), {"host-desktop"}),
+    ],
+)
+def test_hosts(shown: tuple[tuple[str, str, str], ...], rules: set[str]) -> None:
+    found_there = found(host(DISK), read(*shown))
+    assert found_there.keys() - UNKNOWN_CACHE.keys() == rules
+
+
+def test_controllers() -> None:
+    data = {"VD LIST": [{"Cache": "RAWBD"}], "BBU_Info": [{"State": "Failed"}]}
+    text = json.dumps({"Controllers": [{"Response Data": data}]})
+    assert found(host(DISK), read(("", "storcli64", text))) == {
+        "raid-cache-unprotected": "unsafe",
+        **UNKNOWN_CACHE,
+    }
+    nothing = json.dumps({"Controllers": [{"Response Data": {}}]})
+    unknown = found(host(DISK), read(("", "perccli", nothing)))
+    assert unknown["raid-cache-unprotected"] == "unknown"
+
+
+def test_a_foreign_drive() -> None:
+    virtual = replace(DISK, foreign="virtio", name="vda")
+    shown = found(host(virtual), read(("vda", "cache_type", "write through")))
+    assert shown == {"drive-foreign": "unsafe"}
+
+
+def test_a_fact_says_how_it_was_read() -> None:
+    subjects = subjects_of(
+        host(DISK),
+        read(("sda", "hdparm", "write-caching = 1")),
+        PAGE_BYTES,
+        guarded=True,
+    )
+    for subject in subjects:
+        assert isinstance(subject, Subject)
+        for fact in subject.facts.values():
+            assert fact.how or fact.why
