@@ -7,6 +7,8 @@ from pathlib import Path
 
 from dbcheck.audit import devices, mysql, platform, postgresql, storage
 from dbcheck.audit.rule import Rule
+from dbcheck.cli.matrix_rows import read_matrix
+from dbcheck.cli.receipt import PRESET, rule_of
 
 FILE = Path(__file__).parents[1] / "docs" / "rules.md"
 SECTIONS = {
@@ -17,6 +19,9 @@ SECTIONS = {
     "Drives": devices.DRIVE_RULES,
     "RAID controllers": devices.CONTROLLER_RULES,
     "The host": platform.RULES,
+}
+_SHOWN = {
+    rule_of(row.name) for row in read_matrix(PRESET, (), target=False, seed=1).rows
 }
 _INTRO = """# Rules of the audit
 
@@ -30,6 +35,9 @@ file is made from the rules themselves (`python -m tests.rules`).
 | note | It loses nothing by itself; it limits what a PASS means. |
 
 A fact that could not be read is *not known*, which is never safe.
+
+`dbcheck audit --receipt RULE` builds in a lab what a rule calls unsafe, cuts the power
+and prints what was lost; `dbcheck matrix --preset receipts` runs all of them.
 """
 
 
@@ -58,6 +66,10 @@ def _lines(rule: Rule) -> Iterator[str]:
         conditions.insert(0, rule.applies_to)
     if conditions:
         yield f"- Applies: {'; '.join(conditions)}"
+    if rule.id in _SHOWN:
+        yield f"- Shown by: `dbcheck audit --receipt {rule.id}`"
+    elif rule.unshown:
+        yield f"- Not shown in a lab: {rule.unshown}"
     yield f"- Source: {rule.source}"
 
 

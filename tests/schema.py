@@ -10,7 +10,13 @@ import msgspec
 
 from dbcheck.audit.result import AuditsResult
 from dbcheck.judge.result import RunResult
-from dbcheck.judge.results import CampaignsResult, DemoResult, LabResult, MatrixResult
+from dbcheck.judge.results import (
+    CampaignsResult,
+    DemoResult,
+    LabResult,
+    MatrixResult,
+    ReceiptsResult,
+)
 
 FOLDER = Path(__file__).parents[1] / "docs" / "schema"
 RESULTS: dict[str, type[Any]] = {
@@ -19,6 +25,7 @@ RESULTS: dict[str, type[Any]] = {
     "demo": DemoResult,
     "lab-run": LabResult,
     "matrix": MatrixResult,
+    "receipt": ReceiptsResult,
     "run": RunResult,
 }
 

@@ -51,6 +51,7 @@ LAYER_RULES = (
         severity=Severity.ERROR,
         subject=SubjectKind.LAYER,
         absent_is_safe=True,
+        unshown="it takes device-mapper; drive-not-flushed shows the same below it",
     ),
     Rule(
         id="layer-cache-write-back",
@@ -147,6 +148,7 @@ LAYER_RULES = (
         severity=Severity.ERROR,
         subject=SubjectKind.LAYER,
         absent_is_safe=True,
+        unshown="a lab keeps its data on its drive",
     ),
     Rule(
         id="layer-integrity-direct",
@@ -227,6 +229,7 @@ DRIVE_RULES = (
         severity=Severity.ERROR,
         subject=SubjectKind.DRIVE,
         absent_is_safe=True,
+        unshown="it takes a failing drive",
     ),
     Rule(
         id="drive-cache-backup-failed",
@@ -240,6 +243,7 @@ DRIVE_RULES = (
         severity=Severity.ERROR,
         subject=SubjectKind.DRIVE,
         absent_is_safe=True,
+        unshown="it takes such a drive",
     ),
     Rule(
         id="drive-capacitor-failed",
@@ -252,6 +256,7 @@ DRIVE_RULES = (
         severity=Severity.ERROR,
         subject=SubjectKind.DRIVE,
         absent_is_safe=True,
+        unshown="it takes such a drive",
     ),
     Rule(
         id="drive-atomic-write",
@@ -282,6 +287,7 @@ CONTROLLER_RULES = (
         " Write Cache",
         severity=Severity.ERROR,
         subject=SubjectKind.CONTROLLER,
+        unshown="it takes a RAID controller",
     ),
     Rule(
         id="raid-cache-forced",

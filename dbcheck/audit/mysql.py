@@ -152,6 +152,7 @@ RULES = (
         severity=Severity.ERROR,
         harm=Harm(Depth.PROCESS, everything=True),
         absent_is_safe=True,  # MariaDB, and MySQL before 8.0.21, cannot disable it
+        unshown="it takes ALTER INSTANCE DISABLE INNODB REDO_LOG, which is no setting",
     ),
     Rule(
         id="my-sync-binlog",
@@ -190,6 +191,7 @@ RULES = (
         source="MySQL 8.4 manual, 17.20.3 Forcing InnoDB Recovery",
         severity=Severity.ERROR,
         harm=Harm(hides=True),
+        unshown="it hides what is lost",
     ),
     Rule(
         id="my-checksum-algorithm",
@@ -223,6 +225,7 @@ RULES = (
         severity=Severity.ERROR,
         harm=Harm(),
         absent_is_safe=True,  # MariaDB always has them
+        unshown="it takes a release that still has the setting",
     ),
     Rule(
         id="my-galera",
@@ -322,6 +325,7 @@ RULES = (
         " documentation, MyRocks System Variables",
         severity=Severity.ERROR,
         absent_is_safe=True,
+        unshown="it takes a server with MyRocks",
     ),
     Rule(
         id="my-aria-recover",

@@ -64,6 +64,7 @@ RULES = (
         source="PostgreSQL 18 manual, 19.14 Error Handling, data_sync_retry",
         severity=Severity.ERROR,
         harm=Harm(),
+        unshown="it takes a drive that reports errors of writing",
     ),
     Rule(
         id="pg-zero-damaged-pages",
@@ -75,6 +76,7 @@ RULES = (
         source=f"{_DEVELOPER}, zero_damaged_pages",
         severity=Severity.ERROR,
         harm=Harm(hides=True),
+        unshown="it loses what another fault has damaged",
     ),
     Rule(
         id="pg-ignore-checksum-failure",
@@ -96,6 +98,7 @@ RULES = (
         source=f"{_DEVELOPER}, ignore_invalid_pages",
         severity=Severity.ERROR,
         harm=Harm(),
+        unshown="it loses what another fault has damaged",
     ),
     Rule(
         id="pg-sync-method-macos",
@@ -108,6 +111,7 @@ RULES = (
         source="PostgreSQL 18 manual, 28.1 Reliability; fsync(2) of macOS, F_FULLFSYNC",
         severity=Severity.ERROR,
         only=(("platform", frozenset({"macos"})),),
+        unshown="it takes macOS",
     ),
     Rule(
         id="pg-sync-method-windows",
@@ -120,6 +124,7 @@ RULES = (
         source="PostgreSQL 18 manual, 28.1 Reliability",
         severity=Severity.ERROR,
         only=(("platform", frozenset({"windows"})),),
+        unshown="it takes Windows",
     ),
     Rule(
         id="pg-standby-not-awaited",

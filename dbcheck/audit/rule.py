@@ -68,6 +68,8 @@ class Rule:
     product:  "MySQL", "MariaDB" or "PostgreSQL" if it applies to that one alone.
     since, before: the versions of it that it applies to; () for any.
     absent_is_safe: subjects without that fact behave as if it were safe.
+    unshown:  why no lab shows what it claims, "" if the matrix `receipts` does, or if
+              it claims no loss.
     """
 
     id: str
@@ -87,6 +89,7 @@ class Rule:
     since: tuple[int, ...] = ()
     before: tuple[int, ...] = ()
     absent_is_safe: bool = False
+    unshown: str = ""
 
     def __post_init__(self) -> None:
         """Refuse a rule that calls no value, or every value, safe."""

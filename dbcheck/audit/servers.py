@@ -9,7 +9,7 @@ from dataclasses import replace
 from dbcheck.audit import storage
 from dbcheck.audit.rule import SubjectKind
 from dbcheck.audit.rules import facts_of
-from dbcheck.audit.stack import kernel_of, volatile
+from dbcheck.audit.stack import kernel_of, unseen, volatile
 from dbcheck.audit.subject import Fact, Subject
 from dbcheck.core.audited import OtherSettings
 from dbcheck.core.readings import Readings
@@ -45,11 +45,16 @@ _DOUBLEWRITE = ("doublewrite", "data")  # the files' own folder, or the data dir
 
 
 def server_subject(
-    family: str, server: ServerFacts, host: TargetFacts | None, readings: Readings
+    family: str,
+    server: ServerFacts,
+    host: TargetFacts | None,
+    readings: Readings,
+    unasked: str = "",
 ) -> Subject:
     """Return the server as its sessions see it, with what depends on its storage.
 
     host: None if it was not asked; what depends on it is then not known.
+    unasked: why it could not be asked.
     """
     how, remedy = _HOW[family], _READER if family == "postgresql" else ""
     names = dict.fromkeys((*facts_of(family), *server.settings))
@@ -68,8 +73,7 @@ def server_subject(
     facts["syncfs reports errors"] = _yes(
         kernel_of(readings) >= _SYNCFS_REPORTS_SINCE if kernel_of(readings) else True
     )
-    if host is not None:
-        facts.update(_of_places(host, readings))
+    facts.update(_of_places(host, readings, unasked))
     name = f"{server.product} {server.version}"
     return Subject(
         SubjectKind.SERVER,
@@ -132,11 +136,16 @@ def _writes_whole_pages(host: TargetFacts | None) -> bool:
     return all(volume.filesystem == _COPIES_ON_WRITE for volume in host.volumes)
 
 
-def _of_places(host: TargetFacts, readings: Readings) -> Mapping[str, Fact]:
+def _of_places(
+    host: TargetFacts | None, readings: Readings, unasked: str
+) -> Mapping[str, Fact]:
     """Return which drives the places share, and whether those have volatile caches."""
+    names = (storage.SHARED_DRIVE, storage.VOLATILE_DOUBLEWRITE)
+    if host is None:
+        return dict.fromkeys(names, unseen(unasked))
     how = "the server's directories and /sys/class/block"
+    facts = dict.fromkeys(names, Fact(None, how, "their drives are not known"))
     redo, data = _drives(host, _REDO), _drives(host, _DATA)
-    facts = {}
     if redo and data:
         facts[storage.SHARED_DRIVE] = Fact("yes" if redo == data else "no", how)
     for name in _DOUBLEWRITE:

@@ -43,9 +43,15 @@ _WITHOUT_CACHE = {
 _NO_COMMAND = "see the manual of what provides this device"
 
 
-def unseen_host() -> list[Subject]:
-    """Return what stands for all that lies below a server whose host was not asked."""
-    fact = Fact(None, "", _NOT_ASKED, _NAME_THE_HOST)
+def unseen(why: str = "") -> Fact:
+    """Return a fact of a host that could not be asked, for a reason, or was not."""
+    remedy = "" if why else _NAME_THE_HOST
+    return Fact(None, "the target's host", why or _NOT_ASKED, remedy)
+
+
+def unseen_host(why: str = "") -> list[Subject]:
+    """Return what stands for all that lies below a server; *why*: see unseen()."""
+    fact = unseen(why)
     below = "what the server's directories lie on"
     return [
         Subject(SubjectKind.FILESYSTEM, below, {storage.KIND: fact}),

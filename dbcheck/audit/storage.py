@@ -90,6 +90,7 @@ RULES = (
         # bcachefs loses only what came since its last journal write.
         harms={"journal_flush_disabled": Harm(Depth.OS)},
         absent_is_safe=True,
+        unshown="the lab's filesystems have no such option",
     ),
     Rule(
         id="fs-in-memory",
@@ -100,6 +101,7 @@ RULES = (
         source="Linux, Documentation/filesystems/tmpfs.rst",
         severity=Severity.ERROR,
         subject=SubjectKind.FILESYSTEM,
+        unshown="a lab keeps its data on its drive",
     ),
     Rule(
         id="fs-network",
@@ -125,6 +127,7 @@ RULES = (
         severity=Severity.ERROR,
         subject=SubjectKind.FILESYSTEM,
         absent_is_safe=True,
+        unshown="it takes an NFS server",
     ),
     Rule(
         id="fs-overlay",
@@ -198,6 +201,7 @@ RULES = (
         severity=Severity.ERROR,
         subject=SubjectKind.FILESYSTEM,
         absent_is_safe=True,
+        unshown="it takes ZFS",
     ),
     Rule(
         id="fs-zfs-nocacheflush",
@@ -211,6 +215,7 @@ RULES = (
         severity=Severity.ERROR,
         subject=SubjectKind.FILESYSTEM,
         absent_is_safe=True,
+        unshown="it takes ZFS",
     ),
 )
 

@@ -47,16 +47,21 @@ def audit(
 ) -> AuditResult:
     """Audit a server and its host; *tables*: of a load, whose places count.
 
-    Raise EngineError, HostError.  Nothing is written, on MariaDB not even the mark by
-    which a run recognises the data directory.
+    Raise EngineError.  A host that cannot be asked leaves unknown what lies on it.
+    Nothing is written, on MariaDB not even the mark by which a run recognises the data
+    directory.
     """
     server = engine.facts()
     facts: TargetFacts | None = None
+    unasked = ""
     if host is not None:
-        directory = data_directory(server)
-        require_own_data(host, directory, server, lambda: "")
-        facts = host.facts(directory, engine.places(tables))
-    audited = audited_of(engine, server, host, facts)
+        try:
+            directory = data_directory(server)
+            require_own_data(host, directory, server, lambda: "")
+            facts = host.facts(directory, engine.places(tables))
+        except HostError as error:
+            unasked = f"{error}. {error.hint}"
+    audited = audited_of(engine, server, host, facts, unasked)
     return AuditResult(
         name=name,
         target=engine.target,
@@ -73,19 +78,21 @@ def audited_of(
     server: ServerFacts,
     host: TargetHost | None,
     facts: TargetFacts | None,
+    unasked: str = "",
 ) -> Audited:
     """Audit a server whose *facts*, and those of its host, have been read.
 
-    host, facts: None if the host is not to be asked.  Raise EngineError, HostError.
+    host, facts: None if the host is not to be asked; unasked: why it could not be.
+    Raise EngineError, HostError.
     """
-    readings, below = Readings(), unseen_host()
+    readings, below = Readings(), unseen_host(unasked)
     if host is not None and facts is not None:
         readings = host.readings(facts.volumes)
         guarded = is_guarded(engine.family, server.settings)
         page_bytes = PAGE_BYTES[engine.family]
         below = subjects_of(facts, readings, page_bytes, guarded=guarded)
     family = engine.family
-    itself = server_subject(family, server, facts, readings)
+    itself = server_subject(family, server, facts, readings, unasked)
     others = other_subjects(itself, observable.other_settings(engine))
     subjects = [itself, *others, *below]
     return Audited(subjects, located(family, subjects))

@@ -76,6 +76,19 @@ class AuditedHost(EntryOptions):
     help="Exit with 1 if a finding is this bad or worse (error, warning, note), and "
     "with 3 if none is and a fact that could be is not known.",
 )
+@option(
+    "--receipt",
+    metavar="RULE",
+    help="Show in a lab what the rule claims: build what it calls unsafe, cut the "
+    "power, print what was lost. Exits with 1 if nothing was.",
+)
+@option(
+    "--seed",
+    type=options.SEED,
+    metavar="N",
+    help="--receipt: decides rows, moments and what the drive loses. Default: random.",
+)
+@options.runs()
 def command(
     names: tuple[str, ...],
     lookup: InventoryOptions,
@@ -85,31 +98,46 @@ def command(
     shape: str,
     as_json: bool,
     fail_on: str | None,
+    receipt: str | None,
+    seed: int | None,
+    runs: Path,
 ) -> None:
     """Check settings, filesystems and drives without a cut.
 
     \b
     dbcheck audit NAME... | --all                hosts of an inventory, all at once
     dbcheck audit --target URL --target-host URL
+    dbcheck audit --receipt RULE                 what a rule claims, shown in a lab
 
     Reads the server's settings as its sessions have them, those of each role and
     database, every directory that a commit depends on, its filesystem and the block
     devices and drives below it. Nothing is changed. What cannot be read is shown as
     not known, with what would make it readable. docs/rules.md has the rules.
     """
+    if receipt is not None:
+        if names or everything or target.target:
+            raise UsageError(
+                "--receipt runs in a lab", hint="Leave out NAME, --all and --target."
+            )
+        from dbcheck.cli import receipt as receipts
+
+        seed = options.drawn(seed)
+        found = receipts.receipt(receipt, seed)
+        shown = receipts.run_receipt(found, seed, runs, as_json=as_json)
+        sys.exit(PASS if shown else FAIL)
     entries = _entries(names, lookup, (target, host), everything=everything)
     with ThreadPoolExecutor(min(AT_ONCE, len(entries))) as pool:
         results = tuple(pool.map(_audited, entries))
     created = datetime.now(UTC).isoformat(timespec="seconds")
-    found = AuditsResult(dbcheck.__version__, created, results)
+    result = AuditsResult(dbcheck.__version__, created, results)
     file = str(lookup.inventory) if entries[0].name else NOWHERE
     with output.printing():
         if as_json:
-            output.print_json(to_values(found))
+            output.print_json(to_values(result))
         elif shape == SARIF:
-            output.print_json(sarif(found, Path(file).as_posix()))
+            output.print_json(sarif(result, Path(file).as_posix()))
         else:
-            output.console().print(audits_report(found.targets))
+            output.console().print(audits_report(result.targets))
     sys.exit(_exit_code(results, Severity(fail_on) if fail_on else None))
 
 

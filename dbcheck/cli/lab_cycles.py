@@ -119,6 +119,8 @@ def described(spec: LabSpec) -> str:
         parts.append(
             f"{spec.filesystem}{options} on {kind} {spec.drive.personality} drive"
         )
+        if spec.log_drive:
+            parts.append("the log on another one")
         if spec.write_cache != "auto":
             parts.append(f"declared {spec.write_cache}")
     parts += [f"{name}={value}" for name, value in spec.settings.items()]

@@ -92,6 +92,15 @@ class StorageOptions(Group):
             help="How to mount it, as mount -o takes it, e.g. barrier=0.",
         ),
     ] = _LAB.mount_options
+    log_drive: Annotated[
+        bool,
+        Flag(
+            "--log-drive",
+            is_flag=True,
+            help="Put the server's log (WAL, redo log) on a second such drive, which "
+            "has a cache of its own.",
+        ),
+    ] = _LAB.log_drive
     write_cache: Annotated[
         str,
         Flag(
@@ -279,6 +288,7 @@ def lab_spec(
         filesystem=storage.filesystem,
         mount_options=storage.mount_options,
         write_cache=storage.write_cache,
+        log_drive=storage.log_drive,
         drive=storage.drive(seed),
         settings={name: value for name, _, value in pairs},
     )

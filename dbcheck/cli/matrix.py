@@ -99,11 +99,11 @@ def command(
     For each row: commits per second, commit latency, how many cuts lost something, and
     the verdict. What can be varied: workload, payload_bytes, sessions, rate,
     rows_before and readers. In the lab, where each row is a lab of its own, also
-    engine, fs, mount_options, drive, write_cache, flush_ms, write_ms, destage_s,
-    cache_mib, survivors, lie_fraction and setting.NAME. With the NAME of a host in an
-    inventory, or --target, the rows are cuts of that server; there also setting.NAME
-    (PostgreSQL; of dbcheck's own sessions) and relaxed=false,true (acked too early, as
-    by --control, and undone).
+    engine, fs, mount_options, log_drive, drive, write_cache, flush_ms, write_ms,
+    destage_s, cache_mib, survivors, lie_fraction and setting.NAME. With the NAME of a
+    host in an inventory, or --target, the rows are cuts of that server; there also
+    setting.NAME (PostgreSQL; of dbcheck's own sessions) and relaxed=false,true (acked
+    too early, as by --control, and undone).
 
     Ctrl-C shows the results so far. Exits with 0 if each row completed its cuts and
     has a PASS or FAIL, and the one that the file expects where it names one.
@@ -117,15 +117,15 @@ def command(
         engine=engine,
         workload=workload,
         sessions=sessions,
+        cuts=cuts,
     )
     measured = [Measured(row) for row in matrix.rows]
-    count = cuts or matrix.cuts
     try:
         if not real:
             with progress(
                 output.progress_console(), live=not as_json, only={"lab"}
             ) as view:
-                in_labs(measured, seed, count, view, runs)
+                in_labs(measured, seed, view, runs)
         else:
             entry = chosen(named, target, host, witness, power, wait)
             require_passable(entry)
@@ -144,7 +144,7 @@ def command(
                 )
                 again = reconcile_flags(named, target, host, witness, RestartOptions())
                 password = entry.password
-                on_target(measured, rig, seed, count, view, password, again)
+                on_target(measured, rig, seed, view, password, again)
     except KeyboardInterrupt:
         _show(matrix, measured, seed, as_json=as_json)
         raise

@@ -11,6 +11,7 @@ from dbcheck import interrupt
 from dbcheck.campaign.outcome import Outcome
 from dbcheck.cli.lab_cycles import lab_cycles, lab_workload
 from dbcheck.cli.matrix_rows import Row
+from dbcheck.core.verdict import Verdict
 from dbcheck.errors import DbcheckError
 from dbcheck.report.matrix import Line
 from dbcheck.report.progress import PlainProgress
@@ -31,6 +32,11 @@ class Measured:
         """Add the outcome of a cycle, and print its verdict."""
         self.outcomes.append(outcome)
         view.line(outcome.verdict.value, outcome.judgement.reasons[0])
+
+    @property
+    def is_over(self) -> bool:
+        """Whether no further cut is wanted, as the last one lost something."""
+        return self.row.until_loss and self.outcomes[-1].verdict is Verdict.FAIL
 
     @contextlib.contextmanager
     def running(self, view: PlainProgress) -> Iterator[None]:
@@ -69,11 +75,10 @@ class Measured:
 def in_labs(
     measured: Sequence[Measured],
     seed: int,
-    cuts: int,
     view: PlainProgress,
     runs: Path,
 ) -> None:
-    """Build a lab for each row, cut its power *cuts* times, and note the outcomes.
+    """Build a lab for each row, cut its power as often as it says; note the outcomes.
 
     A row that fails does not stop the others.
     """
@@ -81,7 +86,9 @@ def in_labs(
         view.line("row", f"{number} of {len(measured)}: {one.row.name}")
         assert one.row.lab is not None
         load = lab_workload(one.row.workload)
-        cycles = lab_cycles(one.row.lab, load, seed, cuts, view, runs)
+        cycles = lab_cycles(one.row.lab, load, seed, one.row.cuts, view, runs)
         with one.running(view), contextlib.closing(cycles):
             for outcome in cycles:
                 one.note(outcome, view)
+                if one.is_over:
+                    break

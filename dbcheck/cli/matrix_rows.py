@@ -29,6 +29,7 @@ _LAB = {
     "fs": "filesystem",
     "mount_options": "mount_options",
     "write_cache": "write_cache",
+    "log_drive": "log_drive",
 }
 _DRIVE = {
     "drive": "personality",
@@ -69,13 +70,18 @@ class _File:
 
 @dataclass(frozen=True, slots=True)
 class _Keys:
-    """The keys of a row that do not describe a lab; relaxed: on a target only."""
+    """The keys of a row that do not describe a lab; relaxed: on a target only.
+
+    cuts, until_loss: see Row.
+    """
 
     name: str = ""
     reference: str = ""
     expect: Annotated[str, one_of(("PASS", "FAIL"))] | None = None
     price: Annotated[float, Meta(ge=0)] | None = None
     relaxed: bool = False
+    cuts: Annotated[int, Meta(ge=1)] | None = None
+    until_loss: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +95,7 @@ class Row:
     reference: a published result, for comparison; "" if there is none.
     expect:    the verdict expected, None if PASS and FAIL are both fine.
     price:     of what it runs on, in any currency; None if not given.
+    cuts:      how many to make; until_loss: the first that loses is the last.
     """
 
     name: str
@@ -99,18 +106,19 @@ class Row:
     reference: str
     expect: Verdict | None
     price: float | None
+    cuts: int = CUTS
+    until_loss: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """Configurations, and the number of cuts for each.
+    """Configurations, each with its number of cuts.
 
     reference: the source of the rows' references.
     """
 
     description: str
     reference: str
-    cuts: int
     rows: tuple[Row, ...]
 
 
@@ -123,13 +131,15 @@ def read_matrix(
     engine: str | None = None,
     workload: str | None = None,
     sessions: int | None = None,
+    cuts: int | None = None,
 ) -> Matrix:
     """Return the matrix in the file *preset*, each row in all ways that *vary* names.
 
     preset: a file that ends in .toml, or a name in matrices/; None: one row, which
     vary alone describes.  vary: KEY=VALUE,VALUE,... each.  engine, workload and
-    sessions: of rows that name none; the last two win over the file's.  Raise
-    UsageError, naming the row and the key, if something is wrong.
+    sessions: of rows that name none; the last two win over the file's.  cuts: of every
+    row, None: as the row says, or else the file.  Raise UsageError, naming the row and
+    the key, if something is wrong.
     """
     where, text = files.described("matrix", preset) if preset else ("--vary", "")
     values = files.parse_toml(text, where)
@@ -148,6 +158,7 @@ def read_matrix(
             target=target,
             seed=seed,
             sessions=sessions,
+            cuts=(cuts, file.cuts),
         )
         for number, row in enumerate(given, 1)
         for varied in _variations(vary)
@@ -156,7 +167,6 @@ def read_matrix(
     return Matrix(
         description=file.description,
         reference=file.reference,
-        cuts=file.cuts,
         rows=tuple(rows),
     )
 
@@ -207,7 +217,9 @@ def _row(
     target: bool,
     seed: int,
     sessions: int | None,
+    cuts: tuple[int | None, int],
 ) -> Row:
+    decided, usual = cuts
     own = {one.name for one in fields(_Keys)}
     known = own if target else (own - {"relaxed"}) | _LAB.keys() | _DRIVE.keys()
     refuse_unknown(values, known | {"settings", _WORKLOAD, *_LOAD}, where)
@@ -222,6 +234,8 @@ def _row(
         reference=keys.reference,
         expect=Verdict(keys.expect) if keys.expect else None,
         price=keys.price,
+        cuts=decided or keys.cuts or usual,
+        until_loss=keys.until_loss,
     )
 
 

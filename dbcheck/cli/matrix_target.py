@@ -23,12 +23,11 @@ def on_target(
     measured: Sequence[Measured],
     base: Rig,
     seed: int,
-    cuts: int,
     view: PlainProgress,
     password: Secret | None,
     again: Sequence[str],
 ) -> None:
-    """Cut the power of *base*'s target *cuts* times under each row.
+    """Cut the power of *base*'s target under each row, as often as that says.
 
     again: see resumable.reconcile_flags().
 
@@ -58,7 +57,7 @@ def on_target(
     for one, its_rig in fit:
         view.line("row", one.row.name)
         with one.running(view):
-            for number in range(cuts):
+            for number in range(one.row.cuts):
                 drawn = seed + number
                 if one.row.relaxed:
                     outcome = run_control(its_rig, one.row.workload, drawn, known)
@@ -70,6 +69,8 @@ def on_target(
                 require_answered(outcome)  # it must be reconciled before the next one
                 # Where the rows were not read, it is not known what the cycle left.
                 known = known.with_outcome(outcome) if outcome.found else NOTHING_KNOWN
+                if one.is_over:
+                    break
         if one.error:
             return
 

@@ -168,6 +168,36 @@ class MatrixResult:
 
 
 @dataclass(frozen=True, slots=True)
+class ReceiptResult:
+    """What one configuration showed of a rule of the audit.
+
+    named: the audit before the cut named the rule.
+    cuts:  how many were made.
+    lost:  what the last one lost, "" if none lost anything.
+    error: why it did not run to its end, "" if it did.
+    """
+
+    rule: str
+    row: str
+    named: bool
+    cuts: int
+    lost: str
+    error: str
+
+    @property
+    def shown(self) -> bool:
+        """Whether the audit named it without a cut, and a cut confirmed it."""
+        return self.named and bool(self.lost) and not self.error
+
+
+@dataclass(frozen=True, slots=True)
+class ReceiptsResult:
+    """What dbcheck audit --receipt RULE --json prints."""
+
+    rows: tuple[ReceiptResult, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class LabResult:
     """What dbcheck lab run --json prints; verdict: the worst, lab: its spec."""
 

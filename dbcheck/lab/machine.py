@@ -15,6 +15,7 @@ from dbcheck.lab.servers.postgresql import PostgresqlServer
 from dbcheck.lab.spec import LabSpec
 from dbcheck.lab.storage.base import FolderStorage, Storage
 from dbcheck.lab.storage.drive import DriveStorage
+from dbcheck.lab.storage.two_drives import TwoDrives
 
 log = logging.getLogger(__name__)
 
@@ -52,12 +53,17 @@ class Machine:
         self.power = PowerState.OFF
         self._failure: str | None = None
         self._storage: Storage
-        if spec.rung == "drive":
+        if spec.log_drive:
+            self._storage = TwoDrives(spec, base)
+        elif spec.rung == "drive":
             self._storage = DriveStorage(spec, base)
         else:
             self._storage = FolderStorage(base / "files")
         self.server = SERVERS[spec.engine](
-            self._storage.folder / "data", base / "run", settings=spec.settings
+            self._storage.folder / "data",
+            base / "run",
+            settings=spec.settings,
+            log_folder=self._storage.log_folder,
         )
 
     def build(self) -> None:

@@ -110,6 +110,8 @@ class LabSpec:
                    auto is the truth.  With "write through" it sends no flushes, as
                    when a layer between filesystem and drive swallows them.
     settings:      server settings, name -> value, over dbcheck's durable ones.
+    log_drive:     the server's log (WAL, redo log) is on a second such drive, which has
+                   a cache of its own: a flush of one does not reach the other.
     """
 
     engine: Annotated[str, one_of(ENGINES)]
@@ -119,10 +121,16 @@ class LabSpec:
     write_cache: Annotated[str, one_of(WRITE_CACHES)] = "auto"
     drive: DriveSpec = DriveSpec()
     settings: Mapping[str, str] = field(default_factory=dict)
+    log_drive: bool = False
 
     def __post_init__(self) -> None:
         """Refuse names that mean nothing, and a drive that is too small."""
         require(self, "a lab")
+        if self.log_drive and self.rung != "drive":
+            raise UsageError(
+                "the process rung has no virtual drive, and so no log drive",
+                hint="Leave it out, or use the rung drive.",
+            )
         small = self.drive.size_bytes < XFS_BYTES_MIN
         if self.rung == "drive" and self.filesystem == "xfs" and small:
             raise UsageError(

@@ -14,6 +14,7 @@ import pytest
 
 from dbcheck.errors import LabError
 from dbcheck.hosts.agent import facts as host_facts
+from dbcheck.hosts.agent import tools
 from dbcheck.lab import namespace
 from dbcheck.lab.servers.mariadb import MariadbServer
 from dbcheck.lab.spec import DriveSpec, LabSpec
@@ -112,7 +113,7 @@ def test_a_stale_link_does_not_name_the_filesystem(
     with open(facts.mount["source"], "rb") as device:
         superblock = device.read(48)
     assert uuid.UUID(facts.uuid()).bytes == superblock[32:]  # sb_uuid of XFS
-    monkeypatch.setattr(host_facts, "TOOL_PATHS", "/nowhere")
+    monkeypatch.setattr(tools, "PATHS", "/nowhere")
     assert facts.uuid() == "of-another"
     assert facts.unreadable == {}
 

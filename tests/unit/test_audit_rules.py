@@ -10,7 +10,11 @@ from dbcheck.audit.rule import Harm, Rule, SubjectKind
 from dbcheck.audit.rules import BELOW, RULES, all_rules, by_id, flagged, judge, located
 from dbcheck.audit.servers import other_subjects
 from dbcheck.audit.subject import Fact, Subject
+from dbcheck.cli.matrix_rows import read_matrix
+from dbcheck.cli.receipt import PRESET, receipt, rule_of
 from dbcheck.core.audited import OtherSettings, RuleStanding, Severity
+from dbcheck.core.verdict import Verdict
+from dbcheck.errors import UsageError
 from tests import rules as document
 
 # rule -> (a safe value, an unsafe one), as servers, kernel and tools spell them
@@ -306,3 +310,34 @@ def test_the_worst_comes_first_and_what_is_unknown_last() -> None:
     assert standings == sorted(standings, key=lambda each: each.value == "unknown")
     torn = next(e for e in found if e.finding.rule.id == "pg-full-page-writes")
     assert torn.decisive.remedy == "a GRANT"
+
+
+# ------------------------------------------------------------- what a lab shows
+
+
+SHOWN = {
+    rule_of(row.name) for row in read_matrix(PRESET, (), target=False, seed=1).rows
+}
+
+
+@pytest.mark.parametrize("rule", EVERY)
+def test_what_a_rule_claims_is_shown_in_a_lab_or_says_why_not(rule: Rule) -> None:
+    claims = rule.severity is Severity.ERROR
+    if rule.id in SHOWN:
+        assert not rule.unshown
+        found = receipt(rule.id, 7)
+        assert found.rule is rule
+        for row in found.rows:
+            assert (row.expect, row.until_loss) == (Verdict.FAIL, True)
+            assert row.lab is not None and row.lab.drive.personality == "honest"
+    else:
+        assert bool(rule.unshown) == claims
+        with pytest.raises(UsageError, match="is not shown in a lab") as caught:
+            receipt(rule.id, 7)
+        assert (rule.unshown or "it claims no loss") in str(caught.value)
+
+
+def test_each_receipt_is_of_a_rule_and_no_other_name_has_one() -> None:
+    assert all(by_id(rule) for rule in SHOWN)
+    with pytest.raises(UsageError, match="there is no rule 'fs-barier'"):
+        receipt("fs-barier", 7)

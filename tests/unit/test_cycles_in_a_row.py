@@ -68,10 +68,11 @@ def rows(
     patch.setattr(matrix_target, "resumable_cycle", cycle)
     engine: Any = SimpleNamespace(target="", check=lambda *_: None)
     load = outcome.manifest.workload
-    measured = [Measured(Row(n, None, load, {}, False, "", None, None)) for n in "ab"]
+    each = [Row(n, None, load, {}, False, "", None, None, cuts=2) for n in "ab"]
+    measured = list(map(Measured, each))
     lines: Any = SimpleNamespace(line=view.phase)
     rig = rig_of(view, engine=engine)
-    matrix_target.on_target(measured, rig, 1, 2, lines, None, [])
+    matrix_target.on_target(measured, rig, 1, lines, None, [])
     return measured
 
 

@@ -73,6 +73,7 @@ class DatabaseServer(abc.ABC):
     port:     0 takes a free one, and keeps it as long as this object lives.
     settings: server settings over dbcheck's durable ones; may be changed, and
               take effect at the next start.  The value "" stands for a bare option.
+    log_folder: for its write-ahead or redo log, on another drive; None: with the data.
     """
 
     name: str  # as in LabSpec.engine
@@ -87,8 +88,11 @@ class DatabaseServer(abc.ABC):
         run: Path,
         port: int = 0,
         settings: Mapping[str, str] | None = None,
+        log_folder: Path | None = None,
     ) -> None:
         self.data = data
+        # What is on a drive of its own has lost+found beside it.
+        self.log_data = log_folder / "log" if log_folder else None
         self.run = run
         self._held = None if port else HeldPort()
         self.port = self._held.number if self._held else port
@@ -165,7 +169,7 @@ class DatabaseServer(abc.ABC):
             self._program(name)
         if self.data.is_dir() and any(self.data.iterdir()):
             raise LabError(f"the data folder {self.data} is not empty")
-        for folder in (self.run, self.data):
+        for folder in filter(None, (self.run, self.data, self.log_data)):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._give(folder)
         self._write_secret(self._password_file, secrets.token_urlsafe(18) + "\n")

@@ -62,6 +62,7 @@ class InnodbServer(DatabaseServer, abc.ABC):
         settings = {
             **self.durable,
             **self.settings,
+            **self._log_place(),
             "datadir": str(self.data),
             "bind_address": "127.0.0.1",
             "port": str(self.port),
@@ -76,11 +77,18 @@ class InnodbServer(DatabaseServer, abc.ABC):
 
     def _shape(self) -> dict[str, str]:
         """Return the settings that the files must be made with, too."""
-        return {
+        shape = {
             name: value
             for name, value in self.settings.items()
             if name.replace("-", "_") in _SHAPE
         }
+        return {**shape, **self._log_place()}
+
+    def _log_place(self) -> dict[str, str]:
+        """Return where the redo log is, {} if it is with the data."""
+        if self.log_data is None:
+            return {}
+        return {"innodb_log_group_home_dir": str(self.log_data)}
 
     def _accounts_file(self, password_file: Path, statements: str) -> Path:
         """Write *statements*, with user and password filled in; return the file."""

@@ -73,6 +73,7 @@ class PostgresqlServer(DatabaseServer):
                 "--encoding=UTF8",
                 "--data-checksums",
                 "--no-sync",
+                *([f"--waldir={self.log_data}"] if self.log_data else []),
             ]
         )
 

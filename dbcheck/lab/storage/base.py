@@ -15,10 +15,12 @@ class Storage(Protocol):
     """Storage that can lose its power.
 
     folder: where files live while the power is on.
+    log_folder: where the server's log lives, None if beside its data.
     sends_flushes: whether what is stacked on the drive is meant to flush it.
     """
 
     folder: Path
+    log_folder: Path | None
     sends_flushes: bool
 
     def build(self) -> None:
@@ -73,6 +75,7 @@ class FolderStorage:
     """A plain folder, which loses nothing: what was written is in the page cache."""
 
     sends_flushes = False
+    log_folder: Path | None = None
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

@@ -30,16 +30,18 @@ _NO_BARRIER = frozenset({"barrier=0", "nobarrier"})
 class DriveStorage:
     """Drive, loop device and filesystem, built on one another (storage.Storage).
 
-    The mount point is base/files.  The write cache that the kernel believes in is
-    the one that the drive has, unless the spec names another: without one it sends
-    no flushes.
+    The mount point is base/files, or base/NAME.  The write cache that the kernel
+    believes in is the one that the drive has, unless the spec names another: without
+    one it sends no flushes.
     """
 
-    def __init__(self, spec: LabSpec, base: Path) -> None:
+    log_folder: Path | None = None
+
+    def __init__(self, spec: LabSpec, base: Path, name: str = "files") -> None:
         self._spec = spec
         self._drive_spec = spec.drive
-        self._drive_file = base / "drive"
-        self.folder = base / "files"
+        self._drive_file = base / f"drive-{name}"
+        self.folder = base / name
         through = spec.drive.personality == "write-through"
         truth = block.WRITE_THROUGH if through else block.WRITE_BACK
         self._write_cache = truth if spec.write_cache == "auto" else spec.write_cache
@@ -51,6 +53,7 @@ class DriveStorage:
 
     def build(self) -> None:
         """Make drive and filesystem, and mount it."""
+        self.folder.mkdir(exist_ok=True)
         self._drive_file.touch()
         self._drive = DriveProcess.start(self._spec.drive, self._drive_file)
         with self.in_no_time():
@@ -85,17 +88,23 @@ class DriveStorage:
         self, server: DatabaseServer, *, flushes_expected: bool
     ) -> tuple[int, dict[str, object]]:
         """Freeze the drive, kill the server, lose the cache, fail the drive."""
-        drive = self._running()
-        cut_us = drive.freeze()
+        cut_us = self.freeze()
         server.kill_now()
+        return cut_us, self.lose(flushes_expected=flushes_expected)
+
+    def freeze(self) -> int:
+        """Answer no request any more; return since when, as cut() does."""
+        return self._running().freeze()
+
+    def lose(self, *, flushes_expected: bool) -> dict[str, object]:
+        """Lose the cache of a drive that is frozen; return the report of cut()."""
+        drive, spec = self._running(), self._drive_spec
         counters = self.counters()
-        spec = self._drive_spec
         forget = spec.forget_at_bytes, spec.forget_bytes
         lost = drive.cut(spec.survivors, spec.seed, forget=forget)
         drive.fail()
         wiring = self._contradiction(counters) if flushes_expected else None
-        report = {**counters, **dataclasses.asdict(lost)}
-        return cut_us, {**report, "wiring": wiring}
+        return {**counters, **dataclasses.asdict(lost), "wiring": wiring}
 
     def end_cut(self, server: DatabaseServer) -> None:
         """Kill the server, unmount the filesystem, detach the drive.
@@ -104,7 +113,7 @@ class DriveStorage:
         drive fails; the filesystem can be unmounted only once the server has ended.
         """
         server.kill()
-        self._unmount()
+        self.unmount()
 
     def power_on(self, image: Path | None = None) -> None:
         """Attach the drive and mount the filesystem, which replays its journal.
@@ -151,13 +160,21 @@ class DriveStorage:
 
     def close(self, server: DatabaseServer) -> None:
         """Fail the drive, so that nothing waits for it; end all that is built on it."""
-        with contextlib.suppress(LabError):
-            self._running().fail()
+        self.fail()
         try:
             self.end_cut(server)
         finally:
-            if self._drive is not None:
-                self._drive.close()
+            self.discard()
+
+    def fail(self) -> None:
+        """Fail every request from now on, also those that are held."""
+        with contextlib.suppress(LabError):
+            self._running().fail()
+
+    def discard(self) -> None:
+        """End the drive, with all that it holds."""
+        if self._drive is not None:
+            self._drive.close()
 
     def _running(self) -> DriveProcess:
         if self._drive is None:
@@ -175,7 +192,7 @@ class DriveStorage:
             loop.path, self.folder, spec.filesystem, spec.mount_options
         )
 
-    def _unmount(self) -> None:
+    def unmount(self) -> None:
         """Unmount and detach, as far as there is something to."""
         if self._loop is not None:
             block_filesystem.umount(self.folder)

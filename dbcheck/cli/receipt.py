@@ -1,0 +1,88 @@
+"""Shows in labs what a rule of the audit claims: the rows of the matrix `receipts`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from dbcheck.audit.rule import Rule
+from dbcheck.audit.rules import by_id
+from dbcheck.cli import output
+from dbcheck.cli.matrix_cycles import Measured, in_labs
+from dbcheck.cli.matrix_rows import Matrix, Row, read_matrix
+from dbcheck.core.audited import RuleStanding
+from dbcheck.core.verdict import Verdict
+from dbcheck.errors import UsageError
+from dbcheck.judge.result import to_values
+from dbcheck.judge.results import ReceiptResult, ReceiptsResult
+from dbcheck.report.progress import progress
+from dbcheck.report.receipt import receipt_report
+
+PRESET = "receipts"
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """The rows that show what a rule claims."""
+
+    rule: Rule
+    rows: tuple[Row, ...]
+
+
+def rule_of(row: str) -> str:
+    """Return the rule that a row of the matrix shows, by the name of the row."""
+    return row.split(" ")[0]
+
+
+def receipt(name: str, seed: int) -> Receipt:
+    """Return how *name* is shown; raise UsageError if it cannot be, or is no rule."""
+    rule = by_id(name)
+    if rule is None:
+        raise UsageError(
+            f"there is no rule {name!r}",
+            hint="docs/rules.md has the rules; dbcheck audit prints their names.",
+        )
+    matrix: Matrix = read_matrix(PRESET, (), target=False, seed=seed)
+    rows = tuple(row for row in matrix.rows if rule_of(row.name) == name)
+    if not rows:
+        why = rule.unshown or "it claims no loss of commits"
+        raise UsageError(
+            f"{name} is not shown in a lab: {why}",
+            hint=f"Its source is: {rule.source}.",
+        )
+    return Receipt(rule, rows)
+
+
+def run_receipt(found: Receipt, seed: int, runs: Path, *, as_json: bool) -> bool:
+    """Run the rows in labs and print what they lost; return whether each did.
+
+    And whether the audit named the rule in each before the cut.
+    """
+    measured = [Measured(row) for row in found.rows]
+    with progress(output.progress_console(), live=not as_json, only={"lab"}) as view:
+        in_labs(measured, seed, view, runs)
+    results = [result_of(found.rule, one) for one in measured]
+    with output.printing():
+        if as_json:
+            output.print_json(to_values(ReceiptsResult(tuple(results))))
+        else:
+            output.console().print(receipt_report(found.rule, results))
+    return all(result.shown for result in results)
+
+
+def result_of(rule: Rule, one: Measured) -> ReceiptResult:
+    """Return what one row showed."""
+    named = any(
+        flag.rule == rule.id and flag.standing is RuleStanding.UNSAFE
+        for outcome in one.outcomes
+        for flag in outcome.result.audit or ()
+    )
+    lossy = [each for each in one.outcomes if each.verdict is Verdict.FAIL]
+    return ReceiptResult(
+        rule=rule.id,
+        row=one.row.name,
+        named=named,
+        cuts=len(one.outcomes),
+        lost=lossy[0].judgement.reasons[0] if lossy else "",
+        error=one.error,
+    )

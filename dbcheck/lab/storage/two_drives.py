@@ -1,0 +1,110 @@
+"""Two virtual drives behind one switch: the server's data, and its log."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Iterator
+from pathlib import Path
+
+from dbcheck.lab.servers.base import DatabaseServer
+from dbcheck.lab.spec import LabSpec
+from dbcheck.lab.storage.drive import DriveStorage
+
+_APART = 1 << 32  # between the seeds of the two: each loses writes of its own
+
+
+class TwoDrives:
+    """Data and log, each on a drive with a filesystem of its own (storage.Storage)."""
+
+    def __init__(self, spec: LabSpec, base: Path) -> None:
+        log = dataclasses.replace(spec.drive, seed=spec.drive.seed + _APART)
+        self._data = DriveStorage(spec, base)
+        self._log = DriveStorage(dataclasses.replace(spec, drive=log), base, "log")
+        self._both = (self._data, self._log)
+        self.folder = self._data.folder
+        self.log_folder: Path | None = self._log.folder
+        self.sends_flushes = self._log.sends_flushes
+
+    def build(self) -> None:
+        """Make both."""
+        for each in self._both:
+            each.build()
+
+    def flush_all(self) -> None:
+        """Make all that was written to either stable."""
+        for each in self._both:
+            each.flush_all()
+
+    @contextlib.contextmanager
+    def in_no_time(self) -> Iterator[None]:
+        """Let flushes and writes of both cost nothing for a while."""
+        with self._data.in_no_time(), self._log.in_no_time():
+            yield
+
+    def cut(
+        self, server: DatabaseServer, *, flushes_expected: bool
+    ) -> tuple[int, dict[str, object]]:
+        """Freeze both drives before either loses its cache.
+
+        The report has the sums.  A commit must flush the log's drive; the data's may
+        see no flush between two checkpoints.
+        """
+        cut_us = min([each.freeze() for each in self._both])
+        server.kill_now()
+        data = self._data.lose(flushes_expected=False)
+        log = self._log.lose(flushes_expected=flushes_expected)
+        return cut_us, {**_summed(data, log), "wiring": log["wiring"]}
+
+    def end_cut(self, server: DatabaseServer) -> None:
+        """Kill the server, unmount and detach both."""
+        server.kill()
+        for each in self._both:
+            each.unmount()
+
+    def power_on(self, image: Path | None = None) -> None:
+        """Attach and mount both; an image of the log's drive ends in ".log"."""
+        self._data.power_on(image)
+        self._log.power_on(image and image.with_name(f"{image.name}.log"))
+
+    def start_counting(self) -> None:
+        """Count both from zero."""
+        for each in self._both:
+            each.start_counting()
+
+    def counters(self) -> dict[str, int]:
+        """Return what both did, in sum."""
+        data, log = self._data.counters(), self._log.counters()
+        return {name: data[name] + log[name] for name in data}
+
+    def set(self, **values: object) -> None:
+        """Change both; a seed becomes one for each."""
+        self._data.set(**values)
+        seed = values.get("seed")
+        if isinstance(seed, int):
+            values["seed"] = seed + _APART
+        self._log.set(**values)
+
+    def failure(self) -> str | None:
+        """Say that one of them is dead, or None."""
+        return self._data.failure() or self._log.failure()
+
+    def close(self, server: DatabaseServer) -> None:
+        """Fail both, so that nothing waits for them; end all that is built on them."""
+        for each in self._both:
+            each.fail()
+        try:
+            self.end_cut(server)
+        finally:
+            for each in self._both:
+                each.discard()
+
+
+def _summed(data: dict[str, object], log: dict[str, object]) -> dict[str, int]:
+    """Return the numbers of two reports, in sum."""
+    sums = {}
+    for name, value in data.items():
+        other = log[name]
+        if isinstance(value, int) and isinstance(other, int):
+            sums[name] = value + other
+    return sums
