@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.fuzz import (
+    on_audit,
     on_canary,
     on_lab,
     on_log,
@@ -17,7 +18,7 @@ from tests.fuzz import (
 
 # What reads from other hosts comes first: a witness, a server, a target's host.
 _MODULES = (
-    *(on_wire, on_log, on_sql, on_mysql, on_rows, on_canary, on_serverlog),
+    *(on_wire, on_log, on_sql, on_mysql, on_rows, on_canary, on_serverlog, on_audit),
     *(on_stored, on_text, on_lab),
 )
 

@@ -10,15 +10,26 @@ from typing import Any
 import msgspec
 from rich.console import RenderableType
 
+from dbcheck.audit.result import (
+    AuditResult,
+    FactResult,
+    FindingResult,
+    SubjectResult,
+)
+from dbcheck.audit.rule import SubjectKind
+from dbcheck.audit.rules import all_rules
 from dbcheck.campaign.folder import CampaignFolder, Cycle, Plan
 from dbcheck.campaign.judging import judge_run
 from dbcheck.cli import campaign_run, output
+from dbcheck.core.audited import RuleStanding, Severity
 from dbcheck.core.verdict import CycleVerdict, Verdict
 from dbcheck.judge.result import RunResult, to_values
-from dbcheck.judge.results import CampaignResult, DemoRow
+from dbcheck.judge.results import CampaignResult, DemoRow, ReceiptResult
+from dbcheck.report.audit import audits_report
 from dbcheck.report.campaign import campaigns_report
 from dbcheck.report.lab import cycles_report, demo_table
 from dbcheck.report.matrix import Line, matrix_report
+from dbcheck.report.receipt import receipt_report
 from dbcheck.report.verdict import verdict_report
 from dbcheck.runs import RunFolder
 from dbcheck.witness.log import FrameLogReader
@@ -30,7 +41,7 @@ from tests.kit.stored_run import manifest, stored_run
 WORDS = {
     *("verdict", "standing", "cut_class", "depth", "rung", "survivors", "item"),
     *("at_cut", "done", "chore"),
-    *("gone", "ranges", "cause"),
+    *("gone", "ranges", "cause", "severity", "subject_kind"),
     *("latency_ms", "losses", "earlier_losses", "acked", "strata", "cut_classes"),
 }
 
@@ -76,6 +87,12 @@ def results() -> tuple[dict[str, Any], dict[str, Any]]:
     }
     more = {
         **{"reasons": ["lost", "more"], "final": False, "ranges": [span]},
+        "audit": [
+            {
+                **{"rule": "r", "severity": "error", "standing": "unsafe"},
+                **{"subject": "s", "fact": "f", "value": "v"},
+            }
+        ],
         **{"settings_at_fault": ["s"], "layers_at_fault": ["l"], "image": "i"},
         **{"shape": SHAPE, "diagnosis": [EXPLANATION]},
         "load": {**result["load"], "lost_early": [3], "refusals": ["deadlock"]},
@@ -101,6 +118,35 @@ def poisoned_campaign(text: str) -> CampaignResult:
     return msgspec.convert(poisoned(CAMPAIGN, text), CampaignResult, str_keys=True)
 
 
+def poisoned_audit(text: str) -> AuditResult:
+    findings = tuple(
+        FindingResult(
+            rule=text,
+            severity=Severity.ERROR,
+            standing=standing,
+            subject_kind=SubjectKind.DRIVE,
+            subject=text,
+            fact=text,
+            why=text,
+            fix=text,
+            source=text,
+            read_by=text,
+            unread=text,
+            remedy=text,
+            value=value,
+            safe=(text,),
+            unsafe=(text,),
+        )
+        for standing, value in (
+            (RuleStanding.UNSAFE, text),
+            (RuleStanding.UNKNOWN, None),
+        )
+    )
+    facts = {name: FactResult(text, text, text) for name in ("model", "firmware")}
+    subject = SubjectResult(SubjectKind.DRIVE, text, facts)
+    return AuditResult(text, text, text, text, findings, 1, (subject,))
+
+
 def matrix_of(text: str) -> RenderableType:
     result = poisoned_run(text)
     line = replace(LINE, name=text, reference=text, error=text, cycles=[result])
@@ -118,6 +164,10 @@ REPORTS: dict[str, Callable[[str], RenderableType]] = {
     ),
     "demo": lambda text: demo_table([DemoRow(text, Verdict.PASS, poisoned_run(text))]),
     "matrix": matrix_of,
+    "audit": lambda text: audits_report([poisoned_audit(text)] * 2),
+    "receipt": lambda text: receipt_report(
+        all_rules()[0], [ReceiptResult(text, text, True, 1, text, text)]
+    ),
 }
 
 

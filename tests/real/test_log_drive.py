@@ -1,0 +1,43 @@
+"""A lab whose server keeps its log on a second virtual drive."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dbcheck.core.verdict import Verdict
+from dbcheck.errors import UsageError
+from dbcheck.lab.lab import missing
+from dbcheck.lab.spec import DriveSpec, LabSpec
+from tests.kit.rigs import bench
+
+ENGINES = ("postgresql", "mariadb", "mysql")
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize(
+    ("personality", "verdict"),
+    [("honest", Verdict.PASS), ("lying", Verdict.FAIL)],
+)
+def test_cuts_of_two_drives(
+    engine: str, personality: str, verdict: Verdict, tmp_path: Path
+) -> None:
+    spec = LabSpec(engine, drive=DriveSpec(personality=personality), log_drive=True)
+    if lacking := missing(spec):
+        pytest.skip("; ".join(lacking))
+    with bench(spec, tmp_path) as rig:
+        started = rig.cut_cycle()
+        host = started.manifest.writer.host
+        assert host is not None
+        places = [set(volume.places) for volume in host.facts.volumes]
+        assert len(places) == 2 and places[1] <= {"WAL", "redo log"}
+        drives = [volume.file_drives for volume in host.facts.volumes]
+        assert drives[0] != drives[1]
+        assert rig.judge(started).verdict is verdict
+
+
+def test_a_plain_folder_has_no_second_drive() -> None:
+    with pytest.raises(UsageError, match="no log drive"):
+        LabSpec("postgresql", rung="process", log_drive=True)
