@@ -118,7 +118,9 @@ def audit_before(
         return None
     unknown = sum(flag.standing is RuleStanding.UNKNOWN for flag in flags)
     summary = counted(flags) or "nothing unsafe was found"
-    lines = [f"{summary}; {unknown} not known (dbcheck audit explains each)"]
+    if unknown:
+        summary += f"; {unknown} not known"
+    lines = [f"{summary} (dbcheck audit explains each)" if flags else summary]
     lines += map(str, alarming(flags))
     for line in lines:
         if line not in shown:
