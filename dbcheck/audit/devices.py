@@ -35,6 +35,9 @@ _BLOCK_DOC = "Linux, Documentation/ABI/stable/sysfs-block, queue/write_cache"
 _DM = "Linux, Documentation/admin-guide/device-mapper"
 _MD = "Linux, Documentation/admin-guide/md.rst"
 _STORCLI = "Broadcom, StorCLI Reference Manual, Virtual Drive Commands (wrcache)"
+TEST_TARGETS = frozenset(
+    {"delay", "flakey", "error", "dust", "zero", "log-writes", "snapshot"}
+)
 _SMALL = frozenset({"smaller than a page"})
 
 LAYER_RULES = (
@@ -72,9 +75,7 @@ LAYER_RULES = (
     Rule(
         id="layer-made-for-tests",
         fact=TARGET,
-        unsafe=frozenset(
-            {"delay", "flakey", "error", "dust", "zero", "log-writes", "snapshot"}
-        ),
+        unsafe=TEST_TARGETS,
         why="This device-mapper target is made for tests, or keeps changes in a"
         " snapshot that ends when it is full: it is not storage for a server.",
         fix="move the data to a device without it",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dbcheck.audit.rule import Harm, Rule
-from dbcheck.audit.storage import WHOLE_PAGES, YES
+from dbcheck.audit.storage import NO, SYNCFS_REPORTS, WHOLE_PAGES, YES
 from dbcheck.core.audited import Severity
 from dbcheck.core.depth import Depth
 
@@ -194,7 +194,7 @@ RULES = (
         " pg_reload_conf();",
         source="PostgreSQL 18 manual, 19.14 Error Handling, recovery_init_sync_method",
         severity=Severity.WARNING,
-        unless=(("syncfs reports errors", YES),),
+        only=((SYNCFS_REPORTS, NO),),
         product="PostgreSQL",
         since=(14,),
         absent_is_safe=True,

@@ -39,6 +39,11 @@ def chosen(text: str) -> str | None:
     return found[1] if found else None
 
 
+def properties(text: str) -> Mapping[str, str]:
+    """Return what `zfs get -Hp -o property,value` shows."""
+    return dict(row.split("\t", 1) for row in text.splitlines() if "\t" in row)
+
+
 # --------------------------------------------------------------- write caches
 
 

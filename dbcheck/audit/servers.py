@@ -9,7 +9,7 @@ from dataclasses import replace
 from dbcheck.audit import storage
 from dbcheck.audit.rule import SubjectKind
 from dbcheck.audit.rules import facts_of
-from dbcheck.audit.stack import kernel_of, unseen, volatile
+from dbcheck.audit.stack import kernel_of, record_bytes, unseen, volatile
 from dbcheck.audit.subject import Fact, Subject
 from dbcheck.core.audited import OtherSettings
 from dbcheck.core.readings import Readings
@@ -31,6 +31,7 @@ _PLATFORMS = {
     "mingw": "windows",
     "visual c++": "windows",
     "win64": "windows",
+    "windows": "windows",
 }
 _GUARDS = {
     "postgresql": ("full_page_writes", frozenset({"on"})),
@@ -69,10 +70,10 @@ def server_subject(
     facts["platform"] = Fact(
         platform_of(built_for), "select version(); or its variable"
     )
-    facts[storage.WHOLE_PAGES] = _yes(_writes_whole_pages(host))
-    facts["syncfs reports errors"] = _yes(
-        kernel_of(readings) >= _SYNCFS_REPORTS_SINCE if kernel_of(readings) else True
+    facts[storage.WHOLE_PAGES] = _yes(
+        _writes_whole_pages(host, readings, PAGE_BYTES[family])
     )
+    facts[storage.SYNCFS_REPORTS] = _syncfs(kernel_of(readings), unasked)
     facts.update(_of_places(host, readings, unasked))
     name = f"{server.product} {server.version}"
     return Subject(
@@ -130,10 +131,28 @@ def _yes(value: bool) -> Fact:
     return Fact("yes" if value else "no", "/proc/self/mountinfo")
 
 
-def _writes_whole_pages(host: TargetFacts | None) -> bool:
+def _writes_whole_pages(
+    host: TargetFacts | None, readings: Readings, page_bytes: int
+) -> bool:
+    """Say whether all lies on ZFS, with records that are known to hold a page.
+
+    ZFS never commits a part of a record (OpenZFS documentation, Workload Tuning).
+    """
     if host is None or host.unseen:
         return False
-    return all(volume.filesystem == _COPIES_ON_WRITE for volume in host.volumes)
+    return all(
+        volume.filesystem == _COPIES_ON_WRITE
+        and (record_bytes(volume.source, readings) or 0) >= page_bytes
+        for volume in host.volumes
+    )
+
+
+def _syncfs(kernel: tuple[int, ...], unasked: str) -> Fact:
+    """Return whether syncfs(2) reports errors of writing, as since Linux 5.8."""
+    if not kernel:
+        return unseen(unasked)
+    reports = kernel >= _SYNCFS_REPORTS_SINCE
+    return Fact("yes" if reports else "no", "/proc/sys/kernel/osrelease")
 
 
 def _of_places(

@@ -30,6 +30,7 @@ _XFS_IGNORES_SINCE = (4, 10)
 WHOLE_PAGES = "storage writes whole pages"
 SHARED_DRIVE = "redo log and data share their drives"
 VOLATILE_DOUBLEWRITE = "volatile cache below the doublewrite file"
+SYNCFS_REPORTS = "syncfs reports errors"
 YES, NO = frozenset({"yes"}), frozenset({"no"})
 
 KIND = "kind of filesystem"

@@ -177,6 +177,17 @@ def test_a_layer_that_drops_flushes_is_an_error() -> None:
     assert "layer-drops-flushes" not in found(host(top, through))
 
 
+def test_a_device_made_for_tests_is_named_among_others() -> None:
+    mapped = layer("dm-0", "dm", "sda", mapped="x")
+    table = ("dm-0", "dmsetup table", "0 8 linear 8:0 0\n8 8 flakey 8:0 8 1 0")
+    assert found(host(mapped, DISK), read(table)) == {
+        "layer-made-for-tests": "unsafe",
+        **UNKNOWN_CACHE,
+    }
+    plain = ("dm-0", "dmsetup table", "0 8 linear 8:0 0\n8 8 striped 2 8 8:0 8")
+    assert found(host(mapped, DISK), read(plain)) == UNKNOWN_CACHE
+
+
 def test_caches_above_the_drive() -> None:
     bcache = layer("bcache0", "disk", "sda")
     mode = "writethrough [writeback] writearound none"

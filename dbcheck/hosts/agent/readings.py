@@ -10,6 +10,7 @@ from __future__ import annotations
 import glob
 import os
 import re
+from concurrent.futures import ThreadPoolExecutor
 
 from dbcheck.hosts.agent.tools import found, printed
 from dbcheck.remote.wire import first_line
@@ -63,9 +64,15 @@ def readings(devices: list[str], datasets: list[str]) -> list[dict[str, str]]:
         shown.append(virt(kind))
     docker = "yes" if os.path.exists(DOCKER) else "no"
     shown.append(reading("", DOCKER, DOCKER, docker, ""))
-    for name in devices[:DEVICES_MAX]:
-        if NAME.fullmatch(name) and os.path.exists(os.path.join(BLOCK, name)):
-            shown += of_device(name)
+    there = [
+        name
+        for name in devices[:DEVICES_MAX]
+        if NAME.fullmatch(name) and os.path.exists(os.path.join(BLOCK, name))
+    ]
+    # Together: a drive that spins up, or hangs, takes its time for each tool.
+    with ThreadPoolExecutor(max(1, len(there))) as pool:
+        for found_there in pool.map(of_device, there):
+            shown += found_there
     for name in datasets[:DEVICES_MAX]:
         if DATASET.fullmatch(name):
             properties = ("-Hp", "-o", "property,value", "sync,logbias,recordsize")
