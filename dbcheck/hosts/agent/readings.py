@@ -10,7 +10,6 @@ from __future__ import annotations
 import glob
 import os
 import re
-from concurrent.futures import ThreadPoolExecutor
 
 from dbcheck.hosts.agent.tools import found, printed
 from dbcheck.remote.wire import first_line
@@ -69,6 +68,9 @@ def readings(devices: list[str], datasets: list[str]) -> list[dict[str, str]]:
         for name in devices[:DEVICES_MAX]
         if NAME.fullmatch(name) and os.path.exists(os.path.join(BLOCK, name))
     ]
+    # Imported here: it takes as long as all else, and every agent would wait for it.
+    from concurrent.futures import ThreadPoolExecutor
+
     # Together: a drive that spins up, or hangs, takes its time for each tool.
     with ThreadPoolExecutor(max(1, len(there))) as pool:
         for found_there in pool.map(of_device, there):
