@@ -17,6 +17,7 @@ from dbcheck.judge.results import (
     MatrixResult,
     ReceiptsResult,
 )
+from dbcheck.probe.result import FlushesResults
 
 FOLDER = Path(__file__).parents[1] / "docs" / "schema"
 RESULTS: dict[str, type[Any]] = {
@@ -25,6 +26,7 @@ RESULTS: dict[str, type[Any]] = {
     "demo": DemoResult,
     "lab-run": LabResult,
     "matrix": MatrixResult,
+    "probe-flushes": FlushesResults,
     "receipt": ReceiptsResult,
     "run": RunResult,
 }

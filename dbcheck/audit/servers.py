@@ -12,6 +12,7 @@ from dbcheck.audit.rules import facts_of
 from dbcheck.audit.stack import kernel_of, record_bytes, unseen, volatile
 from dbcheck.audit.subject import Fact, Subject
 from dbcheck.core.audited import OtherSettings
+from dbcheck.core.places import REDO_LOG
 from dbcheck.core.readings import Readings
 from dbcheck.core.server import ServerFacts
 from dbcheck.core.target import TargetFacts, Volume
@@ -40,7 +41,7 @@ _GUARDS = {
         frozenset({"on", "1", "detect_and_recover", "fast"}),
     ),
 }
-_REDO = {"redo log"}
+_REDO = {REDO_LOG}
 _DATA = {"data", "system tablespace", "database", "table", "undo"}
 _DOUBLEWRITE = ("doublewrite", "data")  # the files' own folder, or the data directory
 

@@ -17,13 +17,13 @@ from dbcheck import workload
 from dbcheck.audit.result import AuditResult, AuditsResult
 from dbcheck.campaign.auditing import audit
 from dbcheck.cli import FAIL, FAILED, INCONCLUSIVE, PASS, assemble, options, output
+from dbcheck.cli.entries import several
 from dbcheck.cli.entry_options import EntryOptions, InventoryOptions, TargetOptions
 from dbcheck.cli.groups import Flag, Verb, grouped, option
 from dbcheck.core.audited import RuleStanding, Severity
 from dbcheck.core.plans.registry import tables_of
 from dbcheck.errors import DbcheckError, UsageError
 from dbcheck.inventory.entry import Entry
-from dbcheck.inventory.load import load
 from dbcheck.judge.result import to_values
 from dbcheck.report.audit import audits_report
 from dbcheck.report.sarif import sarif
@@ -125,7 +125,7 @@ def command(
         found = receipts.receipt(receipt, seed)
         shown = receipts.run_receipt(found, seed, runs, as_json=as_json)
         sys.exit(PASS if shown else FAIL)
-    entries = _entries(names, lookup, (target, host), everything=everything)
+    entries = several(names, lookup, (target, host), everything=everything)
     with ThreadPoolExecutor(min(AT_ONCE, len(entries))) as pool:
         results = tuple(pool.map(_audited, entries))
     created = datetime.now(UTC).isoformat(timespec="seconds")
@@ -139,31 +139,6 @@ def command(
         else:
             output.console().print(audits_report(result.targets))
     sys.exit(_exit_code(results, Severity(fail_on) if fail_on else None))
-
-
-def _entries(
-    names: tuple[str, ...],
-    lookup: InventoryOptions,
-    described: Sequence[EntryOptions],
-    *,
-    everything: bool,
-) -> list[Entry]:
-    """Return what is to be audited; raise UsageError if it is nothing, or wrong."""
-    if names or everything:
-        for group in described:
-            group.require_beside(names[0] if names else "--all")
-        found = load(lookup.inventory)
-        chosen = [*found.entries, *found.faults] if everything else names
-        return [found.entry(name) for name in dict.fromkeys(chosen)]
-    entry = Entry(name="", target="")
-    for group in described:
-        entry = group.applied(entry)
-    if not entry.target:
-        raise UsageError(
-            "neither a NAME nor --target is given",
-            hint="Name hosts of an inventory (dbcheck init writes one), or a URL.",
-        )
-    return [entry]
 
 
 def _audited(entry: Entry) -> AuditResult:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from dbcheck.cli.entry_options import EntryOptions, Named
+from collections.abc import Sequence
+
+from dbcheck.cli.entry_options import EntryOptions, InventoryOptions, Named
+from dbcheck.errors import UsageError
 from dbcheck.inventory.entry import Entry
 from dbcheck.inventory.load import load
 
@@ -20,3 +23,31 @@ def chosen(named: Named, *described: EntryOptions) -> Entry:
     for options in described:
         entry = options.applied(entry)
     return entry
+
+
+def several(
+    names: Sequence[str],
+    lookup: InventoryOptions,
+    described: Sequence[EntryOptions],
+    *,
+    everything: bool,
+) -> list[Entry]:
+    """Return the hosts that are named, all of them, or the one that flags describe.
+
+    Raise UsageError if that is nothing, or wrong.
+    """
+    if names or everything:
+        for group in described:
+            group.require_beside(names[0] if names else "--all")
+        found = load(lookup.inventory)
+        wanted = [*found.entries, *found.faults] if everything else names
+        return [found.entry(name) for name in dict.fromkeys(wanted)]
+    entry = Entry(name="", target="")
+    for group in described:
+        entry = group.applied(entry)
+    if not entry.target:
+        raise UsageError(
+            "neither a NAME nor --target is given",
+            hint="Name hosts of an inventory (dbcheck init writes one), or a URL.",
+        )
+    return [entry]

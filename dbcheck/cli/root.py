@@ -24,6 +24,7 @@ from dbcheck.errors import DbcheckError, UsageError
 VERBS = {
     "demo": "Show on this machine what a lying drive and unsafe settings lose.",
     "audit": "Check settings, filesystems and drives without a cut.",
+    "probe": "Measure without a cut what commits and flushes do to the drives.",
     "run": "Run one cycle: load, cut, restore, reconcile, verdict.",
     "campaign": "Cut the power many times, unattended; report what that proves.",
     "reconcile": "Judge a run whose power was cut, for the first time or again.",

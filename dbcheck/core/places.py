@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 DATA = "data"  # the name of the data directory, which comes first
+WAL, REDO_LOG, BINARY_LOG = "WAL", "redo log", "binary log"
+LOGS = (WAL, REDO_LOG, BINARY_LOG)  # what a server flushes before it answers a commit
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from typing import Annotated, TypeVar
 
 import msgspec
 
+from dbcheck.core.counters import Counts, Sample
 from dbcheck.core.datadir import DataNames
 from dbcheck.core.depth import Ranges, Remains, Ring
 from dbcheck.core.identity import Identity
@@ -36,6 +37,9 @@ PARTS = (  # of its agent's program; each imports only those before it
     "dbcheck.hosts.agent.tools",
     "dbcheck.hosts.agent.facts",
     "dbcheck.hosts.agent.readings",
+    "dbcheck.hosts.agent.counters",
+    "dbcheck.hosts.agent.unnamed",
+    "dbcheck.hosts.agent.windows",
     "dbcheck.hosts.agent.sudo",
     "dbcheck.hosts.agent.identity",
     "dbcheck.hosts.agent.reset",
@@ -105,6 +109,32 @@ class _Found:
     rings: tuple[Ring, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class _Device:
+    """One device's counters, see agent.counters."""
+
+    name: str
+    stat: tuple[int, ...]
+    queues: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Sample:
+    """The counters of several devices."""
+
+    at_us: int
+    devices: tuple[_Device, ...]
+
+    @property
+    def decoded(self) -> Sample:
+        """What they say; raise HostError if a device has too few."""
+        try:
+            found = {e.name: Counts.of(e.stat, queues=e.queues) for e in self.devices}
+        except ValueError as error:
+            raise HostError(f"the counters of a block device: {error}") from None
+        return Sample(self.at_us, found)
+
+
 class TargetHost:
     """A host that answers questions; for any thread, and across its power cuts.
 
@@ -172,6 +202,22 @@ class TargetHost:
         asked = {"devices": devices, "datasets": list(dict.fromkeys(datasets))}
         found = self._request(tuple[Reading, ...], host_agent.READINGS, **asked)
         return Readings(found)
+
+    def count(self, devices: Sequence[str]) -> Sample:
+        """Return what block devices have done until now; raise HostError."""
+        return self._request(_Sample, host_agent.COUNT, devices=devices).decoded
+
+    def file_windows(
+        self, folder: str, devices: Sequence[str], writes: int
+    ) -> tuple[Sample, ...]:
+        """Write and flush a file without a name in *folder*; count what devices do.
+
+        Before the first write, after each flush and after each wait that follows:
+        1 + 2 * writes samples.  Raise HostError.
+        """
+        asked = {"folder": folder, "devices": devices, "writes": writes}
+        found = self._request(tuple[_Sample, ...], host_agent.FILE_WINDOWS, **asked)
+        return tuple(each.decoded for each in found)
 
     def data_names(self, data_directory: str) -> DataNames:
         """Return which server's data its files belong to.

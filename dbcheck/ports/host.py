@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+from dbcheck.core.counters import Sample
 from dbcheck.core.datadir import DataNames
 from dbcheck.core.depth import Completed, Remains
 from dbcheck.core.places import Place
@@ -47,6 +48,14 @@ class TargetHost(Protocol):
 
     def readings(self, volumes: Sequence[Volume]) -> Readings:
         """Return what files and tools of the host show of what *volumes* lie on."""
+
+    def count(self, devices: Sequence[str]) -> Sample:
+        """Return what block devices have done until now."""
+
+    def file_windows(
+        self, folder: str, devices: Sequence[str], writes: int
+    ) -> tuple[Sample, ...]:
+        """Write and flush a file without a name in *folder*; count what devices do."""
 
     def data_names(self, data_directory: str) -> DataNames:
         """Return which server's data its files belong to."""

@@ -25,10 +25,13 @@ from dbcheck.core.audited import RuleStanding, Severity
 from dbcheck.core.verdict import CycleVerdict, Verdict
 from dbcheck.judge.result import RunResult, to_values
 from dbcheck.judge.results import CampaignResult, DemoRow, ReceiptResult
+from dbcheck.probe.flushes import Outcome
+from dbcheck.probe.result import DeviceResult, FlushesResult, VolumeResult
 from dbcheck.report.audit import audits_report
 from dbcheck.report.campaign import campaigns_report
 from dbcheck.report.lab import cycles_report, demo_table
 from dbcheck.report.matrix import Line, matrix_report
+from dbcheck.report.probe import flushes_reports
 from dbcheck.report.receipt import receipt_report
 from dbcheck.report.verdict import verdict_report
 from dbcheck.runs import RunFolder
@@ -147,6 +150,22 @@ def poisoned_audit(text: str) -> AuditResult:
     return AuditResult(text, text, text, text, findings, 1, (subject,))
 
 
+def poisoned_probe(text: str) -> FlushesResult:
+    device = DeviceResult(text, text, False, text, True, 1, 1, 1, 1, 1, 1, 1)
+    volume = VolumeResult(
+        places=(text,),
+        mount_point=text,
+        filesystem=text,
+        outcome=Outcome.MISSING,
+        sentence=text,
+        file_outcome=Outcome.FLUSHED,
+        file_sentence=text,
+        stopped_at=text,
+        devices=(device,),
+    )
+    return FlushesResult(text, text, text, text, 1, 1, 1, (volume,))
+
+
 def matrix_of(text: str) -> RenderableType:
     result = poisoned_run(text)
     line = replace(LINE, name=text, reference=text, error=text, cycles=[result])
@@ -165,6 +184,7 @@ REPORTS: dict[str, Callable[[str], RenderableType]] = {
     "demo": lambda text: demo_table([DemoRow(text, Verdict.PASS, poisoned_run(text))]),
     "matrix": matrix_of,
     "audit": lambda text: audits_report([poisoned_audit(text)] * 2),
+    "probe": lambda text: flushes_reports([poisoned_probe(text)] * 2),
     "receipt": lambda text: receipt_report(
         all_rules()[0], [ReceiptResult(text, text, True, 1, text, text)]
     ),

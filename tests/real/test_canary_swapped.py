@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -22,7 +24,7 @@ from dbcheck.errors import HostError
 from dbcheck.hosts.agent.canary import RUN
 from dbcheck.hosts.agent.folder import BESIDE, INSIDE, MARKER
 from dbcheck.hosts.canary import Pace
-from dbcheck.hosts.host import TargetHost, open_host
+from dbcheck.hosts.host import PARTS, TargetHost, open_host
 from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.ports.engine import Engine
 from dbcheck.remote.child import ChildPipe
@@ -33,6 +35,12 @@ from tests.kit.waiting import wait_until
 
 ROUNDS_S = 2.0
 ROUNDS_MIN = 5
+AGENT = (
+    "dbcheck.durable",
+    "dbcheck.remote.wire",
+    *PARTS,
+    "dbcheck.hosts.agent.serve",
+)
 TINY = Pace(direct_per_s=2000, ring_blocks=8, rings=2, file_bytes=1 << 12)
 
 # From then on this is another account's, which may not see where Python lies.
@@ -184,6 +192,25 @@ def host_as(account: int, group: int) -> TargetHost:
         return ChildPipe([sys.executable, "-I", "-S", "-c", text])
 
     return TargetHost("account", agent)
+
+
+def imported(module: str) -> set[str]:
+    """Return the modules of the standard library that *module* imports at once."""
+    path = Path(__file__).parents[2] / (module.replace(".", "/") + ".py")
+    found: set[str] = set()
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, ast.Import):
+            found |= {each.name for each in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module is not None:
+            found.add(node.module)
+    return {name for name in found if not name.startswith("dbcheck")}
+
+
+def test_the_agent_imports_nothing_that_the_account_may_not_have() -> None:
+    """An account sees no module of a Python that lies in another one's home."""
+    needed = set().union(*map(imported, AGENT))
+    there = set(re.split(r"[\s,]+", BECOME.partition("os.set")[0])) - {"import", ""}
+    assert needed <= there
 
 
 @AS_ROOT

@@ -7,7 +7,7 @@ import posixpath
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from dbcheck.core.places import DATA, Place, numbered
+from dbcheck.core.places import BINARY_LOG, DATA, REDO_LOG, Place, numbered
 
 _OFF = frozenset({"off", "0", "false", ""})
 # [path]name:size, then :autoextend and :max:size (MySQL 8.4 manual, 17.6.3.1 The System
@@ -45,7 +45,7 @@ def places(
     directory.
     """
     data = variables.get("datadir", "")
-    named = [(DATA, "", _DATA_FILES), ("redo log", _redo(variables), _REDO_FILES)]
+    named = [(DATA, "", _DATA_FILES), (REDO_LOG, _redo(variables), _REDO_FILES)]
     named += (("undo", path, _UNDO_FILES) for path in _undo(variables, undo_files))
     where = _doublewrite(variables)
     if where is not None:
@@ -53,7 +53,7 @@ def places(
     named += (_in_folder("system tablespace", path) for path in _system(variables))
     if variables.get("log_bin", "").lower() not in _OFF:
         basename = variables.get("log_bin_basename", "")
-        named.append(_in_folder("binary log", basename, ".*"))
+        named.append(_in_folder(BINARY_LOG, basename, ".*"))
     if database:
         named.append(("database", _filename(database, variables), _EVERY_FILE))
     directories = _directories(statement, database, variables)

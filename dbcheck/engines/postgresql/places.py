@@ -5,12 +5,12 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Mapping
 
-from dbcheck.core.places import DATA, Place
+from dbcheck.core.places import DATA, WAL, Place
 
 # Below the data directory, where each folder, and each file in it, may be a link:
 # PostgreSQL 18 manual, 66.1 Database File Layout.  "global" has pg_control.
 _BELOW_DATA = {
-    "WAL": ("pg_wal", ("[0-9A-F]*",)),
+    WAL: ("pg_wal", ("[0-9A-F]*",)),
     "commit status": ("pg_xact", ("*",)),
     "multixacts": ("pg_multixact", ("*",)),
     "global": ("global", ("*",)),

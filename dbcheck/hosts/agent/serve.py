@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from dbcheck.hosts.agent.canary import Canaries, survivors
+from dbcheck.hosts.agent.counters import Devices
 from dbcheck.hosts.agent.data import data_names
 from dbcheck.hosts.agent.facts import host_facts
 from dbcheck.hosts.agent.folder import clear, remove
@@ -22,6 +23,7 @@ from dbcheck.hosts.agent.log import mark, since
 from dbcheck.hosts.agent.readings import readings
 from dbcheck.hosts.agent.reset import Trigger
 from dbcheck.hosts.agent.shutdown import shutdown_record
+from dbcheck.hosts.agent.windows import file_windows
 from dbcheck.remote.wire import (
     Refusal,
     ReplyStream,
@@ -35,7 +37,7 @@ from dbcheck.remote.wire import (
 (FACTS, MARK_LOG, READ_LOG, START, STOP, READ, REMOVE, SHUTDOWN, DATA_NAMES, CLEAR) = (
     range(1, 11)
 )
-IDENTITY, ARM, RESET, READINGS = range(11, 15)
+IDENTITY, ARM, RESET, READINGS, COUNT, FILE_WINDOWS = range(11, 17)
 COMPLETED = 111  # a report: when, and the numbers completed: see counts()
 
 
@@ -59,6 +61,7 @@ class Agent(RequestHandler):
         super().__init__(replies)
         self._canaries: Canaries | None = None
         self._trigger: Trigger | None = None
+        self._counted: tuple[list[str], Devices] | None = None
         self._verbs: dict[int, Callable[[Any], object]] = {
             FACTS: lambda ask: host_facts(ask["places"]),
             MARK_LOG: lambda ask: mark(ask["path"]),
@@ -74,6 +77,10 @@ class Agent(RequestHandler):
             ARM: self._arm,
             RESET: self._reset,
             READINGS: lambda ask: readings(ask["devices"], ask["datasets"]),
+            COUNT: self._count,
+            FILE_WINDOWS: lambda ask: file_windows(
+                ask["folder"], ask["devices"], ask["writes"]
+            ),
         }
 
     def answer(self, verb: int, payload: bytes) -> object:
@@ -88,6 +95,7 @@ class Agent(RequestHandler):
             self._canaries.stop()
             self._canaries = None
         self._let_go()
+        self._count_no_more()
 
     def _start(self, ask: Any) -> dict[str, Any]:
         if self._canaries is not None:
@@ -121,6 +129,18 @@ class Agent(RequestHandler):
         if self._trigger is not None:
             self._trigger.close()
             self._trigger = None
+
+    def _count(self, ask: Any) -> dict[str, Any]:
+        names = ask["devices"]
+        if self._counted is None or self._counted[0] != names:
+            self._count_no_more()
+            self._counted = names, Devices(names)
+        return self._counted[1].read()
+
+    def _count_no_more(self) -> None:
+        if self._counted is not None:
+            self._counted[1].close()
+            self._counted = None
 
     def _remove(self, ask: Any) -> None:
         remove(ask["folder"])

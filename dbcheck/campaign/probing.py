@@ -1,0 +1,130 @@
+"""Probes of a server and of the host that it runs on: nothing is cut."""
+
+from __future__ import annotations
+
+import random
+import statistics
+import time
+from collections.abc import Sequence
+from contextlib import closing
+
+from dbcheck import interrupt
+from dbcheck.audit.stack import volatile
+from dbcheck.campaign.host import data_directory, require_own_data
+from dbcheck.core.counters import Sample
+from dbcheck.core.history import PREFLIGHT_SESSION
+from dbcheck.core.places import LOGS
+from dbcheck.core.plans.insert import InsertPlan
+from dbcheck.core.readings import Readings
+from dbcheck.core.schedule import EPOCH_MAX, Schedule
+from dbcheck.core.server import ServerFacts
+from dbcheck.core.target import TargetFacts, Volume
+from dbcheck.errors import HostError
+from dbcheck.load.commit import commit
+from dbcheck.ports.engine import Engine
+from dbcheck.ports.host import TargetHost
+from dbcheck.probe.flushes import Path
+from dbcheck.probe.result import FlushesResult, VolumeResult
+from dbcheck.probe.windows import Windows
+
+PAYLOAD_BYTES = 128
+WARM_COMMITS = 8  # not counted: the first ones extend files and fill caches
+FILE_WRITES = 100
+WAIT_MIN, WAIT_MAX = 1.0, 4.0  # of an idle window, in times of the commit before it
+
+
+def probe_flushes(
+    engine: Engine, host: TargetHost, commits: int, seed: int, name: str
+) -> FlushesResult:
+    """Commit rows one by one, and count what the drives below the log do meanwhile.
+
+    seed: decides the rows and how long it waits between them.  Raise EngineError,
+    HostError.  The rows stay in the ledger, as those of a run do.
+    """
+    server = engine.facts()
+    plan = InsertPlan(Schedule(seed, random.randrange(1, EPOCH_MAX), (PAYLOAD_BYTES,)))
+    engine.check(plan.statements, PAYLOAD_BYTES)
+    directory = data_directory(server)
+    require_own_data(host, directory, server, lambda: "")
+    facts = host.facts(directory, engine.places(plan.tables))
+    logs = log_volumes(facts)
+    readings = host.readings(logs)
+    devices = _devices(logs)
+    engine.prepare(plan.tables, server=server)
+    samples, took_us = _commits(engine, server, plan, host, devices, commits, seed)
+    seen = Windows.of(samples)
+    found = []
+    for volume in logs:
+        names = _logs(volume)
+        folder = volume.places[names[0]]
+        file = Windows.of(host.file_windows(folder, devices, FILE_WRITES))
+        path = Path(volume, _caches(volume, readings))
+        found.append(VolumeResult.of(path, seen, file, names, server.settings))
+    return FlushesResult(
+        name=name,
+        target=engine.target,
+        server=f"{server.product} {server.version}",
+        host=facts.hostname,
+        commits=len(seen.busy),
+        idle=len(seen.idle),
+        commit_us=round(statistics.median(took_us)),
+        volumes=tuple(found),
+    )
+
+
+def log_volumes(facts: TargetFacts) -> list[Volume]:
+    """Return the volumes that hold a log; raise HostError if none is known."""
+    found = [volume for volume in facts.volumes if _logs(volume)]
+    if found:
+        return found
+    unseen = (f"{name}: {why}" for name, why in facts.unseen.items() if name in LOGS)
+    raise HostError(
+        f"what the server's log lies on is not known: {'; '.join(unseen)}",
+        hint="Log in at the host as root or as the server's own account.",
+    )
+
+
+def _logs(volume: Volume) -> list[str]:
+    return [name for name in volume.places if name in LOGS]
+
+
+def _devices(volumes: Sequence[Volume]) -> list[str]:
+    """Return the block devices below them, each once."""
+    names = [layer.name for each in volumes for layer in each.layers]
+    names += [drive.name for each in volumes for drive in each.drives]
+    return list(dict.fromkeys(names))
+
+
+def _caches(volume: Volume, readings: Readings) -> dict[str, bool | None]:
+    by_name = {layer.name: layer for layer in volume.layers}
+    return {
+        drive.name: volatile(drive, by_name.get(drive.name), readings)
+        for drive in volume.drives
+    }
+
+
+def _commits(
+    engine: Engine,
+    server: ServerFacts,
+    plan: InsertPlan,
+    host: TargetHost,
+    devices: Sequence[str],
+    commits: int,
+    seed: int,
+) -> tuple[list[Sample], list[float]]:
+    """Commit over one session; return the samples, and how long each commit took."""
+    draw = random.Random(seed)
+    took_us = []
+    with closing(engine.open_session(plan.statements, server=server)) as session:
+        for seq in range(1, WARM_COMMITS + 1):
+            commit(session, plan.operation(PREFLIGHT_SESSION, seq))
+        samples = [host.count(devices)]
+        for seq in range(WARM_COMMITS + 1, WARM_COMMITS + commits + 1):
+            interrupt.require_none()
+            begun = time.monotonic()
+            commit(session, plan.operation(PREFLIGHT_SESSION, seq))
+            took_us.append((time.monotonic() - begun) * 1e6)
+            samples.append(host.count(devices))
+            time.sleep((time.monotonic() - begun) * draw.uniform(WAIT_MIN, WAIT_MAX))
+            samples.append(host.count(devices))
+    return samples, took_us

@@ -1,0 +1,1 @@
+"""What commits and writes do to the drives, measured without a cut: pure logic."""

@@ -1,0 +1,230 @@
+"""Whether each commit is followed by a flush of the drives, and what stops it."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from dbcheck.core.statistics import PPM
+from dbcheck.core.target import Layer, Volume
+from dbcheck.probe.windows import Window, Windows, flushed, wrote
+
+WRITE_BACK, WRITE_THROUGH = "write back", "write through"  # queue/write_cache
+DOUBT_PPM = PPM // 10  # more than that unseen, and nothing can be said
+# Values with which each commit flushes the redo log, and the binary log: MySQL 8.4
+# manual, 17.14 and 19.1.6.4; MariaDB documentation, InnoDB System Variables.
+_EACH_COMMIT = {
+    "innodb_flush_log_at_trx_commit": ("1", "3"),
+    "sync_binlog": ("1",),
+}
+_REACHED = 0.5  # of the writes of a file; what lets them through does so each time
+
+
+class Outcome(enum.StrEnum):
+    """What the windows show, the worst first."""
+
+    MISSING = "commits without a flush"
+    UNCLEAR = "not known"
+    FLUSHED = "each commit was flushed"
+
+    @property
+    def rank(self) -> int:
+        """Its place, 0 for the worst."""
+        return list(Outcome).index(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What windows show, in one sentence."""
+
+    outcome: Outcome
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """The way from a filesystem to its drives.
+
+    caches: drive -> whether it has a volatile cache in use, as the drive itself says;
+            None if that is not known.
+    """
+
+    volume: Volume
+    caches: Mapping[str, bool | None]
+
+    @property
+    def drives(self) -> list[str]:
+        """The drives that its files lie on."""
+        return self.volume.file_drives
+
+    def layer(self, name: str) -> Layer | None:
+        """Return what is known of a device of that name."""
+        return next((each for each in self.volume.layers if each.name == name), None)
+
+
+def judge(path: Path, windows: Windows, *, what: str = "commit") -> Judged:
+    """Return what *windows* show of the drives below one filesystem.
+
+    what: happened in each busy window, for the sentence.
+    """
+    drives = path.drives
+    if not drives:
+        return Judged(Outcome.UNCLEAR, "No drive below it is known.")
+    if not windows.busy:
+        return Judged(Outcome.UNCLEAR, f"No {what} was counted.")
+    unflushable = [name for name in drives if _cache(path, name) == WRITE_THROUGH]
+    flushable = [name for name in drives if name not in unflushable]
+    found = []
+    if flushable:
+        found.append(_of_flushes(path, windows, flushable, what))
+    if unflushable:
+        found.append(_of_writes(path, windows, unflushable, what))
+    return min(found, key=lambda each: each.outcome.rank)
+
+
+def _of_flushes(
+    path: Path, windows: Windows, drives: Sequence[str], what: str
+) -> Judged:
+    """Judge drives that the kernel sends flushes to."""
+    named, busy = ", ".join(drives), len(windows.busy)
+    if unknown := [name for name in drives if not windows.counts_flushes(name)]:
+        return Judged(
+            Outcome.UNCLEAR,
+            f"The kernel does not count the flushes of {', '.join(unknown)}.",
+        )
+    missing = windows.unflushed(drives)
+    if missing:
+        return _missing(path, windows, missing, drives, what)
+    if gaps := [name for name in drives if windows.unflushed([name])]:
+        lacking = len(windows.unflushed(gaps[:1]))
+        return Judged(
+            Outcome.UNCLEAR,
+            f"{gaps[0]} was not flushed for {lacking} of {busy} {what}s, and another"
+            " drive was. Whether that is right depends on the layer above them.",
+        )
+    unseen = windows.unseen_ppm(drives)
+    if unseen > DOUBT_PPM:
+        return Judged(
+            Outcome.UNCLEAR,
+            f"{named} was flushed in the time of each {what}, but so often between them"
+            " that this shows little. Try again while nothing else writes there, or"
+            " with more commits.",
+        )
+    return Judged(
+        Outcome.FLUSHED,
+        f"{named} was flushed for each of {busy} {what}s, before the answer. At most"
+        f" {unseen / PPM * 100:.2g}% may lack a flush of their own (95% confidence).",
+    )
+
+
+def _missing(
+    path: Path,
+    windows: Windows,
+    missing: Sequence[Window],
+    drives: Sequence[str],
+    what: str,
+) -> Judged:
+    named, busy = ", ".join(drives), len(windows.busy)
+    count = "none" if len(missing) == busy else f"{busy - len(missing)}"
+    has_fua = any((layer := path.layer(name)) and layer.fua == "1" for name in drives)
+    if has_fua and all(wrote(each, drives) for each in missing):
+        return Judged(
+            Outcome.UNCLEAR,
+            f"{named} was flushed for {count} of {busy} {what}s, and written for each."
+            " It takes writes that need no flush (queue/fua is 1), and the kernel does"
+            " not count them apart.",
+        )
+    return Judged(
+        Outcome.MISSING,
+        f"{len(missing)} of {busy} {what}s were answered although {named} had not been"
+        " flushed since they were sent. A power cut may lose them.",
+    )
+
+
+def _of_writes(
+    path: Path, windows: Windows, drives: Sequence[str], what: str
+) -> Judged:
+    """Judge drives that the kernel never flushes."""
+    named, busy = ", ".join(drives), len(windows.busy)
+    unwritten = [each for each in windows.busy if not wrote(each, drives)]
+    if unwritten:
+        return Judged(
+            Outcome.MISSING,
+            f"{len(unwritten)} of {busy} {what}s were answered although nothing had"
+            f" been written to {named} since they were sent. A power cut loses them.",
+        )
+    caches = [path.caches.get(name) for name in drives]
+    never = f"The kernel never flushes {named}: it takes the drive to have no volatile"
+    if any(caches):
+        return Judged(
+            Outcome.MISSING,
+            f"{never} write cache (queue/write_cache is write through), but it has one:"
+            " dbcheck audit shows what says so. A power cut may lose commits.",
+        )
+    if None in caches:
+        return Judged(
+            Outcome.UNCLEAR,
+            f"{never} write cache (queue/write_cache is write through). Each {what} was"
+            " written; whether the drive keeps what was written is not known.",
+        )
+    return Judged(
+        Outcome.FLUSHED,
+        f"{named} was written for each of {busy} {what}s, before the answer. The drive"
+        " says that it has no volatile write cache, so it needs no flush.",
+    )
+
+
+def of_several_logs(found: Judged, settings: Mapping[str, str]) -> Judged:
+    """Return *found* of a filesystem that holds the redo log and the binary log.
+
+    A flush of one of them shows in the counters as one of the other would.
+    settings: of the server.
+    """
+    unsafe = [
+        f"{name} is {settings[name]}"
+        for name, safe in _EACH_COMMIT.items()
+        if settings.get(name, safe[0]) not in safe
+    ]
+    if found.outcome is not Outcome.FLUSHED or not unsafe:
+        return found
+    return Judged(
+        Outcome.UNCLEAR,
+        f"{found.sentence} But the redo log and the binary log both lie there, and"
+        f" {' and '.join(unsafe)}: the flushes may be of the other log alone.",
+    )
+
+
+def stopped_at(path: Path, control: Windows) -> str:
+    """Return where flushes of a file of our own stop, "" if they reach the drives.
+
+    control: its busy windows each hold a write and an fdatasync(2) of that file.
+    """
+    volume = path.volume
+    last = f"{volume.filesystem} at {volume.mount_point} ({volume.mount_options})"
+    silent: list[str] = []  # layers since then that count nothing
+    if judge(path, control).outcome is not Outcome.MISSING:
+        return ""
+    for layer in volume.layers:
+        if layer.write_cache == WRITE_THROUGH:
+            return (
+                f"{layer.name} drops them: its kernel takes it to have no volatile"
+                " write cache (queue/write_cache is write through)"
+            )
+        if not control.counts_flushes(layer.name):
+            silent += [layer.name] if layer.kind != "partition" else []
+        elif _reaches(control, layer.name):
+            last, silent = layer.name, []
+        else:
+            return f"{' or '.join((last, *silent))} passes none on to {layer.name}"
+    return ""
+
+
+def _reaches(windows: Windows, device: str) -> bool:
+    reached = sum(flushed(each, [device]) for each in windows.busy)
+    return reached >= _REACHED * len(windows.busy)
+
+
+def _cache(path: Path, drive: str) -> str:
+    layer = path.layer(drive)
+    return layer.write_cache if layer else WRITE_BACK

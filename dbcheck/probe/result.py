@@ -1,0 +1,157 @@
+"""What dbcheck probe found: what --json prints, and reports are made from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from dbcheck.core.target import Layer
+from dbcheck.probe.flushes import Outcome, Path, judge, of_several_logs, stopped_at
+from dbcheck.probe.windows import Windows, flushed, wrote
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceResult:
+    """What one block device did.
+
+    layer: e.g. "disk", "loop", "dm".  is_drive: it is one of the drives below all.
+    write_cache: what the kernel assumes.  has_cache: whether it has a volatile cache in
+    use, by what the drive itself says, else by a kernel that assumes one; null if that
+    is not known.
+    writes, bytes_written, flushes: in all commits together, null if not counted.
+    unwritten, unflushed: commits in whose time there was no write, no flush.
+    idle_flushed: idle windows with a flush.  file_unflushed: writes of a file of our
+    own in whose time there was no flush.
+    """
+
+    name: str
+    layer: str
+    is_drive: bool
+    write_cache: str
+    has_cache: bool | None
+    writes: int | None
+    bytes_written: int | None
+    flushes: int | None
+    unwritten: int | None
+    unflushed: int | None
+    idle_flushed: int | None
+    file_unflushed: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class VolumeResult:
+    """One filesystem that holds a log, and the devices below it.
+
+    places: the logs on it, by name.  stopped_at: where flushes of a file of our own
+    stop, "" if they reach the drives or too little is known.
+    """
+
+    places: tuple[str, ...]
+    mount_point: str
+    filesystem: str
+    outcome: Outcome
+    sentence: str
+    file_outcome: Outcome
+    file_sentence: str
+    stopped_at: str
+    devices: tuple[DeviceResult, ...]
+
+    @classmethod
+    def of(
+        cls,
+        path: Path,
+        commits: Windows,
+        file: Windows,
+        logs: Sequence[str],
+        settings: Mapping[str, str],
+    ) -> VolumeResult:
+        """Return what the windows of commits and of a file show of one filesystem.
+
+        settings: of the server.
+        """
+        found, control = judge(path, commits), judge(path, file, what="write")
+        if len(logs) > 1:
+            found = of_several_logs(found, settings)
+        return cls(
+            places=tuple(logs),
+            mount_point=path.volume.mount_point,
+            filesystem=path.volume.filesystem,
+            outcome=found.outcome,
+            sentence=found.sentence,
+            file_outcome=control.outcome,
+            file_sentence=control.sentence,
+            stopped_at=stopped_at(path, file),
+            devices=tuple(
+                _device(path, layer, commits, file)
+                for layer in path.volume.layers
+                if layer.kind != "partition"
+            ),
+        )
+
+    @property
+    def server_does_not_ask(self) -> bool:
+        """Whether flushes get through, and the server's commits do without."""
+        return (self.outcome, self.file_outcome) == (Outcome.MISSING, Outcome.FLUSHED)
+
+
+@dataclass(frozen=True, slots=True)
+class FlushesResult:
+    """What the commits of one server did to its drives.
+
+    name: of the host in the inventory, "" if flags described it.
+    commits, idle: how many windows there were with a commit, and without.
+    commit_us: the median of what a commit took, microseconds, seen by the client.
+    error: why it could not be probed, "" if it could.
+    """
+
+    name: str
+    target: str
+    server: str
+    host: str
+    commits: int
+    idle: int
+    commit_us: int
+    volumes: tuple[VolumeResult, ...]
+    error: str = ""
+
+    @classmethod
+    def failed(cls, name: str, target: str, error: str) -> FlushesResult:
+        """Return the result of a probe that could not be made."""
+        return cls(name, target, "", "", 0, 0, 0, (), error)
+
+    @property
+    def outcome(self) -> Outcome:
+        """The worst of all filesystems."""
+        found = [each.outcome for each in self.volumes]
+        return min(found, key=lambda each: each.rank, default=Outcome.UNCLEAR)
+
+
+@dataclass(frozen=True, slots=True)
+class FlushesResults:
+    """What dbcheck probe flushes --json prints."""
+
+    dbcheck: str
+    created: str
+    targets: tuple[FlushesResult, ...]
+
+
+def _device(path: Path, layer: Layer, commits: Windows, file: Windows) -> DeviceResult:
+    name = layer.name
+    there = [each[name] for each in commits.busy if name in each]
+    counted = bool(there) and commits.counts_flushes(name)
+    return DeviceResult(
+        name=name,
+        layer=layer.kind,
+        is_drive=name in path.drives,
+        write_cache=layer.write_cache,
+        has_cache=path.caches.get(name),
+        writes=sum(each.writes for each in there) if there else None,
+        bytes_written=sum(each.bytes_written for each in there) if there else None,
+        flushes=sum(each.flushes or 0 for each in there) if counted else None,
+        unwritten=sum(not wrote(e, [name]) for e in commits.busy) if there else None,
+        unflushed=len(commits.unflushed([name])) if counted else None,
+        idle_flushed=sum(flushed(e, [name]) for e in commits.idle) if counted else None,
+        file_unflushed=(
+            len(file.unflushed([name])) if file.counts_flushes(name) else None
+        ),
+    )
