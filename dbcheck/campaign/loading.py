@@ -205,7 +205,6 @@ class Cutter:
         try:
             self._noted.result(POLL_S)
         except TimeoutError:
-            self._waited = True
             return  # the witness lags: the watch is to see that
         self._await_chore()
         self._rig.listener.phase(

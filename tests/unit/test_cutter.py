@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Mapping
 from types import SimpleNamespace
@@ -44,7 +45,10 @@ class Quiet:
 
 @pytest.fixture
 def cutter() -> Cutter:
-    quiet: Any = Quiet()
+    return cutter_of(Quiet())
+
+
+def cutter_of(quiet: Any) -> Cutter:
     rig = SimpleNamespace(site=site_of(quiet, quiet), listener=quiet)
     workload = SimpleNamespace(cut_after_s=(DUE_S, DUE_S))
     manifest = SimpleNamespace(seed=1, workload=workload, moment=None)
@@ -75,6 +79,31 @@ def test_after_a_lag_it_comes_once_an_ack_shows_that_sessions_go_on(
     assert not cutter.asked
     cutter.cut_if_due(DUE_S, 0.0, now_us())
     assert cutter.asked
+
+
+class SlowToNote(Quiet):
+    """A witness that is slow to confirm what is noted, until it is let go on."""
+
+    def __init__(self) -> None:
+        self.goes_on = threading.Event()
+
+    def note(self, event: Mapping[str, object]) -> None:
+        assert self.goes_on.wait(60)
+
+
+def test_a_slow_note_does_not_keep_the_cut_from_a_load_that_is_over() -> None:
+    """The sessions did not wait for it, so no ack has to show that they go on."""
+    slow = SlowToNote()
+    cutter = cutter_of(slow)
+    cutter.cut_if_due(DUE_S, 0.0, long_ago_us())
+    assert not cutter.asked
+    slow.goes_on.set()
+    wait_until(lambda: cut(cutter), "the cut comes")
+
+
+def cut(cutter: Cutter) -> bool:
+    cutter.cut_if_due(DUE_S, 0.0, long_ago_us())
+    return cutter.asked
 
 
 class Refusing(Quiet):
