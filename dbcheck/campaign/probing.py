@@ -44,9 +44,7 @@ def probe_flushes(
     server = engine.facts()
     plan = InsertPlan(Schedule(seed, random.randrange(1, EPOCH_MAX), (PAYLOAD_BYTES,)))
     engine.check(plan.statements, PAYLOAD_BYTES)
-    directory = data_directory(server)
-    require_own_data(host, directory, server, lambda: "")
-    facts = host.facts(directory, engine.places(plan.tables))
+    facts = server_facts(engine, host, server)
     logs = log_volumes(facts)
     readings = host.readings(logs)
     devices = _devices(logs)
@@ -55,7 +53,7 @@ def probe_flushes(
     seen = Windows.of(samples)
     found = []
     for volume in logs:
-        names = _logs(volume)
+        names = logs_on(volume)
         folder = volume.places[names[0]]
         file = Windows.of(host.file_windows(folder, devices, FILE_WRITES))
         path = Path(volume, _caches(volume, readings))
@@ -72,9 +70,19 @@ def probe_flushes(
     )
 
 
+def server_facts(
+    engine: Engine, host: TargetHost, server: ServerFacts | None = None
+) -> TargetFacts:
+    """Return what a server's directories lie on; raise EngineError, HostError."""
+    server = server or engine.facts()
+    directory = data_directory(server)
+    require_own_data(host, directory, server, lambda: "")
+    return host.facts(directory, engine.places(InsertPlan.tables))
+
+
 def log_volumes(facts: TargetFacts) -> list[Volume]:
     """Return the volumes that hold a log; raise HostError if none is known."""
-    found = [volume for volume in facts.volumes if _logs(volume)]
+    found = [volume for volume in facts.volumes if logs_on(volume)]
     if found:
         return found
     unseen = (f"{name}: {why}" for name, why in facts.unseen.items() if name in LOGS)
@@ -84,7 +92,8 @@ def log_volumes(facts: TargetFacts) -> list[Volume]:
     )
 
 
-def _logs(volume: Volume) -> list[str]:
+def logs_on(volume: Volume) -> list[str]:
+    """Return the names of the logs that lie on a volume."""
     return [name for name in volume.places if name in LOGS]
 
 

@@ -17,6 +17,7 @@ from dbcheck.core.identity import Identity
 from dbcheck.core.places import DATA, Place
 from dbcheck.core.readings import Reading, Readings
 from dbcheck.core.target import LogMarks, LogTail, TargetFacts, Volume
+from dbcheck.core.timed import Method, Shape, Timed
 from dbcheck.errors import HostError
 from dbcheck.hosts.agent import serve as host_agent
 from dbcheck.hosts.canary import Canaries, Pace
@@ -40,6 +41,7 @@ PARTS = (  # of its agent's program; each imports only those before it
     "dbcheck.hosts.agent.counters",
     "dbcheck.hosts.agent.unnamed",
     "dbcheck.hosts.agent.windows",
+    "dbcheck.hosts.agent.timing",
     "dbcheck.hosts.agent.sudo",
     "dbcheck.hosts.agent.identity",
     "dbcheck.hosts.agent.reset",
@@ -135,6 +137,25 @@ class _Sample:
         return Sample(self.at_us, found)
 
 
+@dataclass(frozen=True, slots=True)
+class _Timed:
+    """Writes of one shape, see agent.timing."""
+
+    took_ns: tuple[int, ...]
+    before: _Sample
+    after: _Sample
+    why: str
+
+
+_METHODS = {
+    Method.FSYNC: "fsync",
+    Method.FDATASYNC: "fdatasync",
+    Method.DSYNC: "dsync",
+    Method.DIRECT: "direct",
+    Method.RWF_DSYNC: "rwf_dsync",
+}
+
+
 class TargetHost:
     """A host that answers questions; for any thread, and across its power cuts.
 
@@ -218,6 +239,33 @@ class TargetHost:
         asked = {"folder": folder, "devices": devices, "writes": writes}
         found = self._request(tuple[_Sample, ...], host_agent.FILE_WINDOWS, **asked)
         return tuple(each.decoded for each in found)
+
+    def time_writes(
+        self,
+        folder: str,
+        shape: Shape,
+        devices: Sequence[str],
+        count: int,
+        time_s: float,
+    ) -> Timed:
+        """Time writes to a file without a name in *folder*; raise HostError.
+
+        count: how many, or fewer if they take longer than *time_s* seconds together.
+        devices: whose counters are read before and after.
+        """
+        found = self._request(
+            _Timed,
+            host_agent.TIME,
+            folder=folder,
+            method=_METHODS[shape.method],
+            size=shape.size,
+            offset=shape.offset,
+            devices=devices,
+            count=count,
+            time_s=time_s,
+        )
+        before, after = found.before.decoded, found.after.decoded
+        return Timed(found.took_ns, before, after, found.why)
 
     def data_names(self, data_directory: str) -> DataNames:
         """Return which server's data its files belong to.

@@ -11,6 +11,7 @@ from dbcheck.core.depth import Completed, Remains
 from dbcheck.core.places import Place
 from dbcheck.core.readings import Readings
 from dbcheck.core.target import LogMarks, LogTail, TargetFacts, Volume
+from dbcheck.core.timed import Shape, Timed
 
 
 class Canaries(Protocol):
@@ -56,6 +57,16 @@ class TargetHost(Protocol):
         self, folder: str, devices: Sequence[str], writes: int
     ) -> tuple[Sample, ...]:
         """Write and flush a file without a name in *folder*; count what devices do."""
+
+    def time_writes(
+        self,
+        folder: str,
+        shape: Shape,
+        devices: Sequence[str],
+        count: int,
+        time_s: float,
+    ) -> Timed:
+        """Time writes to a file without a name in *folder*, at most *count*."""
 
     def data_names(self, data_directory: str) -> DataNames:
         """Return which server's data its files belong to."""

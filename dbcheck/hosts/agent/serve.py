@@ -23,6 +23,7 @@ from dbcheck.hosts.agent.log import mark, since
 from dbcheck.hosts.agent.readings import readings
 from dbcheck.hosts.agent.reset import Trigger
 from dbcheck.hosts.agent.shutdown import shutdown_record
+from dbcheck.hosts.agent.timing import time_writes
 from dbcheck.hosts.agent.windows import file_windows
 from dbcheck.remote.wire import (
     Refusal,
@@ -37,7 +38,7 @@ from dbcheck.remote.wire import (
 (FACTS, MARK_LOG, READ_LOG, START, STOP, READ, REMOVE, SHUTDOWN, DATA_NAMES, CLEAR) = (
     range(1, 11)
 )
-IDENTITY, ARM, RESET, READINGS, COUNT, FILE_WINDOWS = range(11, 17)
+IDENTITY, ARM, RESET, READINGS, COUNT, FILE_WINDOWS, TIME = range(11, 18)
 COMPLETED = 111  # a report: when, and the numbers completed: see counts()
 
 
@@ -78,6 +79,7 @@ class Agent(RequestHandler):
             RESET: self._reset,
             READINGS: lambda ask: readings(ask["devices"], ask["datasets"]),
             COUNT: self._count,
+            TIME: time_writes,
             FILE_WINDOWS: lambda ask: file_windows(
                 ask["folder"], ask["devices"], ask["writes"]
             ),

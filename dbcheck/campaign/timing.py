@@ -1,0 +1,120 @@
+"""Times durable writes on a host, and remembers how long they took."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from dbcheck import interrupt, stored
+from dbcheck.core.readings import Readings
+from dbcheck.core.target import TargetFacts, Volume
+from dbcheck.core.timed import Shape, Timed
+from dbcheck.errors import RunFormatError
+from dbcheck.ports.host import TargetHost
+from dbcheck.probe.latency import MAIN, advice, histogram
+from dbcheck.probe.timings import Earlier, FolderResult, TimingResult
+from dbcheck.state import state_folder
+
+TIME_S = 2.0  # for the writes of one shape
+KEPT = 50  # probes of one filesystem that are remembered
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """Which writes are timed, and how many of each at most."""
+
+    shapes: Sequence[Shape]
+    count: int
+
+
+def time_folder(
+    host: TargetHost,
+    facts: TargetFacts,
+    volume: Volume,
+    places: Sequence[str],
+    effort: Effort,
+    created: str,
+) -> FolderResult:
+    """Time writes in the directory of the first of *places*, which lie on *volume*.
+
+    created: now, ISO 8601.  Raise HostError, RunWriteError.
+    """
+    folder = volume.places[places[0]]
+    drives = [drive.name for drive in volume.drives]
+    found: list[tuple[Shape, Timed]] = []
+    for shape in effort.shapes:
+        interrupt.require_none()
+        timed = host.time_writes(folder, shape, drives, effort.count, TIME_S)
+        found.append((shape, timed))
+    main = next((t for shape, t in found if shape == MAIN and t.took_ns), None)
+    result = FolderResult(
+        places=tuple(places),
+        folder=folder,
+        mount_point=volume.mount_point,
+        filesystem=volume.filesystem,
+        drives=tuple(drives),
+        timings=tuple(TimingResult.of(shape, t, drives) for shape, t in found),
+        histogram=tuple(histogram(main.took_ns)) if main else (),
+        advice="",
+        earlier=(),
+    )
+    spread = result.main
+    if spread is None:
+        return result
+    rotational = _rotational(volume, host.readings([volume]))
+    earlier = _remember(facts, volume, Earlier(created, spread.p50_us, spread.p99_us))
+    text = advice(spread.p50_us, rotational)
+    return replace(result, advice=text, earlier=earlier)
+
+
+def _rotational(volume: Volume, readings: Readings) -> bool | None:
+    """Whether all drives rotate, None if that is not known.
+
+    What the kernel says of a disk that a hypervisor or a network provides, or of a loop
+    device, is a default of its driver.
+    """
+    layers = {layer.name: layer for layer in volume.layers}
+    found = set()
+    for drive in volume.drives:
+        layer = layers.get(drive.name)
+        if layer is None or layer.foreign or layer.kind != "disk":
+            return None
+        found.add(readings.text(drive.name, "queue/rotational"))
+    return found == {"1"} if found and "" not in found else None
+
+
+# --------------------------------------------------------------- earlier probes
+
+
+@dataclass(frozen=True, slots=True)
+class _History:
+    """The probes of one filesystem, the newest last."""
+
+    probes: tuple[Earlier, ...]
+
+
+def _remember(facts: TargetFacts, volume: Volume, now: Earlier) -> tuple[Earlier, ...]:
+    """Add a probe to those of the same filesystem; return the ones before it."""
+    which = "\0".join((facts.machine_id or facts.hostname, *_identity(volume)))
+    name = hashlib.sha256(which.encode()).hexdigest()[:32]
+    path = state_folder("probes") / f"{name}.json"
+    before = _earlier(path)
+    kept = _History((*before, now)[-KEPT:])
+    stored.make_folder(path.parent)
+    stored.write(path, [stored.to_bytes(kept)])
+    return before
+
+
+def _identity(volume: Volume) -> tuple[str, str]:
+    return (volume.filesystem_uuid or volume.source, volume.mount_point)
+
+
+def _earlier(path: Path) -> tuple[Earlier, ...]:
+    """Return what is remembered, () if there is nothing that can be read."""
+    try:
+        with stored.private(path, "rb") as file:
+            return stored.from_bytes(file.read(), _History, str(path)).probes
+    except (OSError, RunFormatError):
+        return ()

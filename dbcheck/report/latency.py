@@ -1,0 +1,121 @@
+"""The report on timed writes for people, made from the result that --json prints."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from dbcheck.probe.latency import Bucket
+from dbcheck.probe.timings import FolderResult, LatencyResult, TimingResult
+
+_DRIFT = 1.5  # times slower or quicker than before, and it is shown in bold
+_BAR = 40  # characters of the longest bar
+_LIMIT = (
+    "These are durations, and no proof: a quick answer may come from a cache that a"
+    " power cut empties. Only a power cut finds that: dbcheck run."
+)
+
+
+def latency_reports(results: Sequence[LatencyResult]) -> RenderableType:
+    """Return one report for each host, and a table of all where there are several."""
+    parts = [_report(result) for result in results]
+    if len(results) > 1:
+        parts.append(_overview(results))
+    return Group(*parts)
+
+
+def _report(result: LatencyResult) -> RenderableType:
+    title = Text.assemble((result.name or result.target or result.host, "bold"))
+    if result.name and result.target:
+        title.append(f"  {result.target}")
+    if result.error:
+        return Group("", title, Text(f"  not probed: {result.error}", "bold red"), "")
+    parts: list[RenderableType] = ["", title, ""]
+    for folder in result.folders:
+        parts += [*_folder(folder), ""]
+    return Group(*parts, Text(_LIMIT, "italic"), "")
+
+
+def _folder(result: FolderResult) -> Iterator[RenderableType]:
+    drives = ", ".join(result.drives) or "unknown drives"
+    yield Text.assemble(
+        (", ".join(result.places), "bold"),
+        f"  {result.folder}  ({result.filesystem} at {result.mount_point}, {drives})",
+    )
+    if result.advice and result.main is not None:
+        yield Text(
+            f"  A write of 8 KiB and fdatasync: {_ms(result.main.p50_us)} ms (median)."
+            f" {result.advice}"
+        )
+    if result.drift is not None:
+        before = result.earlier[-1]
+        style = "bold" if not 1 / _DRIFT < result.drift < _DRIFT else ""
+        yield Text(
+            f"  Before, on {before.created}: {_ms(before.p50_us)} ms; now"
+            f" {result.drift:.2f} times as long.",
+            style,
+        )
+    yield Padding(_timings(result.timings), (1, 0, 0, 2))
+    if result.histogram:
+        yield Padding(_histogram(result.histogram), (1, 0, 0, 2))
+
+
+def _timings(timings: Sequence[TimingResult]) -> Table:
+    table = Table(box=SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
+    table.add_column("made durable by")
+    for name in ("bytes", "offset", "p50 ms", "p90 ms", "p99 ms", "max ms", "drive"):
+        table.add_column(name, justify="right")
+    for each in timings:
+        what = (each.method.value, f"{each.size:,}", str(each.offset))
+        if each.spread is None:
+            table.add_row(*what, each.why)
+            continue
+        spread = each.spread
+        took = (spread.p50_us, spread.p90_us, spread.p99_us, spread.max_us)
+        table.add_row(*what, *map(_ms, took), _share(each))
+    return table
+
+
+def _share(timing: TimingResult) -> str:
+    """Return the share of the time that the busiest device took."""
+    known = [share for share in timing.device_shares.values() if share is not None]
+    return f"{max(known):.0%}" if known else "-"
+
+
+def _histogram(buckets: Sequence[Bucket]) -> Table:
+    most = max(each.writes for each in buckets)
+    table = Table.grid(padding=(0, 1))
+    table.add_column(justify="right")
+    table.add_column()
+    table.add_column(justify="right")
+    for each in buckets:
+        bar = "█" * round(each.writes / most * _BAR) or ("▏" if each.writes else "")
+        span = f"{_ms(each.from_us)} to {_ms(each.to_us)} ms"
+        table.add_row(span, bar, str(each.writes))
+    return table
+
+
+def _overview(results: Sequence[LatencyResult]) -> RenderableType:
+    table = Table(title="All hosts", title_justify="left", title_style="bold")
+    for name in ("host", "directory", "p50", "p99", "times as before"):
+        table.add_column(name, overflow="fold")
+    for result in results:
+        named = result.name or result.target or result.host
+        if result.error:
+            table.add_row(named, "not probed")
+        for each in result.folders:
+            took = ("-", "-")
+            if each.main is not None:
+                took = (f"{_ms(each.main.p50_us)} ms", f"{_ms(each.main.p99_us)} ms")
+            drift = "-" if each.drift is None else f"{each.drift:.2f}"
+            table.add_row(named, ", ".join(each.places), *took, drift)
+    return Padding(table, (0, 0, 1, 0))
+
+
+def _ms(us: float) -> str:
+    return f"{us / 1000:.3f}" if us < 10_000 else f"{us / 1000:.1f}"
