@@ -18,6 +18,7 @@ from dbcheck.judge.results import (
     ReceiptsResult,
 )
 from dbcheck.probe.result import FlushesResults
+from dbcheck.probe.timings import LatencyResults
 
 FOLDER = Path(__file__).parents[1] / "docs" / "schema"
 RESULTS: dict[str, type[Any]] = {
@@ -27,6 +28,7 @@ RESULTS: dict[str, type[Any]] = {
     "lab-run": LabResult,
     "matrix": MatrixResult,
     "probe-flushes": FlushesResults,
+    "probe-latency": LatencyResults,
     "receipt": ReceiptsResult,
     "run": RunResult,
 }

@@ -60,14 +60,14 @@ def _folder(result: FolderResult) -> Iterator[RenderableType]:
             f" {result.drift:.2f} times as long.",
             style,
         )
-    yield Padding(_timings(result.timings), (1, 0, 0, 2))
+    yield Padding(_timings(result.timings), (0, 0, 0, 2))
     if result.histogram:
-        yield Padding(_histogram(result.histogram), (1, 0, 0, 2))
+        yield Padding(_histogram(result.histogram), (0, 0, 0, 2))
 
 
 def _timings(timings: Sequence[TimingResult]) -> Table:
     table = Table(box=SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
-    table.add_column("made durable by")
+    table.add_column("made durable by", no_wrap=True)
     for name in ("bytes", "offset", "p50 ms", "p90 ms", "p99 ms", "max ms", "drive"):
         table.add_column(name, justify="right")
     for each in timings:

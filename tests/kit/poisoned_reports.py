@@ -22,14 +22,18 @@ from dbcheck.campaign.folder import CampaignFolder, Cycle, Plan
 from dbcheck.campaign.judging import judge_run
 from dbcheck.cli import campaign_run, output
 from dbcheck.core.audited import RuleStanding, Severity
+from dbcheck.core.timed import Method
 from dbcheck.core.verdict import CycleVerdict, Verdict
 from dbcheck.judge.result import RunResult, to_values
 from dbcheck.judge.results import CampaignResult, DemoRow, ReceiptResult
 from dbcheck.probe.flushes import Outcome
+from dbcheck.probe.latency import Bucket, Spread
 from dbcheck.probe.result import DeviceResult, FlushesResult, VolumeResult
+from dbcheck.probe.timings import Earlier, FolderResult, LatencyResult, TimingResult
 from dbcheck.report.audit import audits_report
 from dbcheck.report.campaign import campaigns_report
 from dbcheck.report.lab import cycles_report, demo_table
+from dbcheck.report.latency import latency_reports
 from dbcheck.report.matrix import Line, matrix_report
 from dbcheck.report.probe import flushes_reports
 from dbcheck.report.receipt import receipt_report
@@ -166,6 +170,28 @@ def poisoned_probe(text: str) -> FlushesResult:
     return FlushesResult(text, text, text, text, 1, 1, 1, (volume,))
 
 
+def poisoned_latency(text: str) -> LatencyResult:
+    spread = Spread(1, 1.0, 1.0, 1.0, 1.0)
+    shares = {text: 0.5}
+    timings = (
+        TimingResult(Method.FDATASYNC, 8192, 0, spread, shares, ""),
+        TimingResult(Method.DIRECT, 8192, 0, None, {}, text),
+    )
+    folder = FolderResult(
+        places=(text,),
+        folder=text,
+        mount_point=text,
+        filesystem=text,
+        drives=(text,),
+        timings=timings,
+        histogram=(Bucket(1.0, 2.0, 1),),
+        advice=text,
+        earlier=(Earlier(text, 1.0, 1.0),),
+    )
+    failed = LatencyResult(text, text, text, (), text)
+    return replace(failed, folders=(folder,), error="")
+
+
 def matrix_of(text: str) -> RenderableType:
     result = poisoned_run(text)
     line = replace(LINE, name=text, reference=text, error=text, cycles=[result])
@@ -185,6 +211,7 @@ REPORTS: dict[str, Callable[[str], RenderableType]] = {
     "matrix": matrix_of,
     "audit": lambda text: audits_report([poisoned_audit(text)] * 2),
     "probe": lambda text: flushes_reports([poisoned_probe(text)] * 2),
+    "latency": lambda text: latency_reports([poisoned_latency(text)] * 2),
     "receipt": lambda text: receipt_report(
         all_rules()[0], [ReceiptResult(text, text, True, 1, text, text)]
     ),

@@ -1,0 +1,107 @@
+"""What durations of writes say, and how a probe compares with the ones before."""
+
+from __future__ import annotations
+
+import random
+import statistics
+
+import pytest
+
+from dbcheck.core.counters import Counts, Sample
+from dbcheck.core.timed import Method, Shape, Timed
+from dbcheck.probe.latency import (
+    MAIN,
+    SIZES,
+    Spread,
+    advice,
+    device_share,
+    histogram,
+    usual_shapes,
+)
+from dbcheck.probe.timings import Earlier, FolderResult, TimingResult
+
+IDLE = Sample(0, {"sda": Counts(0, 0, 0, 0, 0)})
+
+
+def test_percentiles_are_those_of_the_list() -> None:
+    spread = Spread.of([each * 1000 for each in range(100, 0, -1)])
+    assert (spread.p50_us, spread.p90_us, spread.p99_us) == (50.0, 90.0, 99.0)
+    assert (spread.writes, spread.max_us) == (100, 100.0)
+    assert Spread.of([7000]).p50_us == Spread.of([7000]).p99_us == 7.0
+
+
+def test_the_median_agrees_with_the_library() -> None:
+    draw = random.Random(3)
+    took = [draw.randrange(1, 10**9) for _ in range(1001)]
+    assert Spread.of(took).p50_us == statistics.median(took) / 1000
+
+
+def test_without_a_write_there_is_no_spread() -> None:
+    with pytest.raises(ValueError, match="no write"):
+        Spread.of([])
+
+
+def test_each_write_is_in_the_bucket_that_holds_it() -> None:
+    draw = random.Random(4)
+    took = [draw.randrange(1, 10**10) for _ in range(500)]
+    buckets = histogram(took)
+    assert sum(each.writes for each in buckets) == 500
+    for bucket in buckets:
+        inside = [e for e in took if bucket.from_us <= e / 1000 < bucket.to_us]
+        assert len(inside) == bucket.writes
+    assert buckets[0].writes
+    assert buckets[-1].writes
+    assert histogram([]) == []
+
+
+def test_each_method_and_size_is_timed_once() -> None:
+    shapes = usual_shapes()
+    assert len(shapes) == len(set(shapes))
+    assert {shape.method for shape in shapes} == set(Method)
+    assert {shape.size for shape in shapes} == set(SIZES)
+    assert MAIN in shapes
+
+
+def test_the_share_of_a_device_is_what_it_counted() -> None:
+    after = Sample(1, {"sda": Counts(10, 0, 30, 10, 20)})
+    timed = Timed((100_000_000,), IDLE, after)
+    assert device_share(timed, "sda") == 0.5
+    assert device_share(timed, "sdb") is None
+    uncounted = Sample(1, {"sda": Counts(10, 0, 30, None, None)})
+    assert device_share(Timed((1,), IDLE, uncounted), "sda") is None
+    assert device_share(Timed((), IDLE, after, "no"), "sda") is None
+
+
+@pytest.mark.parametrize(
+    ("p50_us", "rotational", "says"),
+    [
+        (500.0, True, "takes this for a rotating disk, which cannot write so quickly"),
+        (8000.0, True, "usual for a rotating disk that honours flushes"),
+        (5.0, False, "Hardly any drive is so quick"),
+        (5.0, None, "Hardly any drive is so quick"),
+        (100.0, False, "power-loss protection"),
+        (1500.0, None, "solid-state drive that honours flushes"),
+    ],
+)
+def test_advice(p50_us: float, rotational: bool | None, says: str) -> None:
+    assert says in advice(p50_us, rotational)
+
+
+def folder(p50_us: float, *earlier: Earlier) -> FolderResult:
+    spread = Spread(1, p50_us, p50_us, p50_us, p50_us)
+    other = TimingResult(Method.FSYNC, 8192, 0, Spread(1, 1, 1, 1, 1), {}, "")
+    main = TimingResult(MAIN.method, MAIN.size, MAIN.offset, spread, {}, "")
+    return FolderResult((), "/d", "/", "xfs", (), (other, main), (), "", earlier)
+
+
+def test_drift_is_measured_against_the_last_probe() -> None:
+    first, last = Earlier("2026-01-01", 100.0, 1.0), Earlier("2026-02-01", 200.0, 1.0)
+    assert folder(300.0, first, last).drift == 1.5
+    assert folder(300.0).drift is None
+
+
+def test_what_was_not_possible_is_kept_with_its_reason() -> None:
+    shape = Shape(Method.DIRECT, 1, 0)
+    result = TimingResult.of(shape, Timed((), IDLE, IDLE, "Invalid argument"), ["sda"])
+    assert result.spread is None
+    assert result.why == "Invalid argument"
