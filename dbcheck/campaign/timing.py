@@ -13,20 +13,27 @@ from dbcheck.core.target import TargetFacts, Volume
 from dbcheck.core.timed import Shape, Timed
 from dbcheck.errors import RunFormatError
 from dbcheck.ports.host import TargetHost
+from dbcheck.probe.fio import FileioResult
 from dbcheck.probe.latency import MAIN, advice, histogram
 from dbcheck.probe.timings import Earlier, FolderResult, TimingResult
 from dbcheck.state import state_folder
 
 TIME_S = 2.0  # for the writes of one shape
+FILEIO_S = 2  # for the random writes of so many at once
+AT_ONCE = (1, 4, 16)
 KEPT = 50  # probes of one filesystem that are remembered
 
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """Which writes are timed, and how many of each at most."""
+    """Which writes are timed, and how many of each at most.
+
+    has_fileio: random writes of several threads are timed too.
+    """
 
     shapes: Sequence[Shape]
     count: int
+    has_fileio: bool = False
 
 
 def time_folder(
@@ -57,6 +64,7 @@ def time_folder(
         drives=tuple(drives),
         timings=tuple(TimingResult.of(shape, t, drives) for shape, t in found),
         histogram=tuple(histogram(main.took_ns)) if main else (),
+        fileio=_fileio(host, folder) if effort.has_fileio else (),
         advice="",
         earlier=(),
     )
@@ -67,6 +75,16 @@ def time_folder(
     earlier = _remember(facts, volume, Earlier(created, spread.p50_us, spread.p99_us))
     text = advice(spread.p50_us, rotational)
     return replace(result, advice=text, earlier=earlier)
+
+
+def _fileio(host: TargetHost, folder: str) -> tuple[FileioResult, ...]:
+    found = []
+    for flushed in (True, False):
+        for at_once in AT_ONCE:
+            interrupt.require_none()
+            text, why = host.fileio(folder, at_once, flushed=flushed, time_s=FILEIO_S)
+            found.append(FileioResult.of(at_once, flushed, text, why))
+    return tuple(found)
 
 
 def _rotational(volume: Volume, readings: Readings) -> bool | None:

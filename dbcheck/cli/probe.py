@@ -39,6 +39,7 @@ from dbcheck.report.latency import latency_reports
 from dbcheck.report.probe import flushes_reports
 
 AT_ONCE = 32
+FILEIO = "fileio"
 WRITES = 300
 COMMITS, COMMITS_MIN, COMMITS_MAX = 200, 30, 100_000
 _EXIT_CODES = {
@@ -169,6 +170,12 @@ def flushes(
     metavar="N",
     help="How often each kind of write is made; fewer if that takes over 2 s.",
 )
+@option(
+    "--profile",
+    type=click.Choice([FILEIO]),
+    help="fileio: also random writes of 16 KiB with O_DIRECT by 1, 4 and 16 at once, "
+    "each flushed and never flushed. Needs fio on the host.",
+)
 @options.as_json()
 def latency(
     names: tuple[str, ...],
@@ -179,6 +186,7 @@ def latency(
     folder: str | None,
     every_directory: bool,
     writes: int,
+    profile: str | None,
     as_json: bool,
 ) -> None:
     """Time writes that are made durable, where the server's log is.
@@ -205,7 +213,8 @@ def latency(
     else:
         entries = several(names, lookup, (target, host), everything=everything)
     created = datetime.now(UTC).isoformat(timespec="seconds")
-    work = Timing(folder, every_directory, writes, created)
+    effort = Effort(usual_shapes(), writes, has_fileio=profile == FILEIO)
+    work = Timing(folder, every_directory, effort, created)
     for entry in entries:
         say(
             f"{_named(entry)}: writes and flushes a file without a name"
@@ -233,7 +242,7 @@ class Timing:
 
     folder: str | None
     every: bool
-    writes: int
+    effort: Effort
     created: str
 
 
@@ -249,14 +258,13 @@ def _timed(entry: Entry, work: Timing) -> LatencyResult:
                 engine = assemble.engine(entry.target, entry.password)
                 facts = server_facts(engine, host)
                 volumes = list(facts.volumes) if work.every else log_volumes(facts)
-            effort = Effort(usual_shapes(), work.writes)
             folders = tuple(
                 time_folder(
                     host,
                     facts,
                     volume,
                     list(volume.places) if work.every else logs_on(volume) or [DATA],
-                    effort,
+                    work.effort,
                     work.created,
                 )
                 for volume in volumes

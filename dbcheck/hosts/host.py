@@ -42,6 +42,7 @@ PARTS = (  # of its agent's program; each imports only those before it
     "dbcheck.hosts.agent.unnamed",
     "dbcheck.hosts.agent.windows",
     "dbcheck.hosts.agent.timing",
+    "dbcheck.hosts.agent.fileio",
     "dbcheck.hosts.agent.sudo",
     "dbcheck.hosts.agent.identity",
     "dbcheck.hosts.agent.reset",
@@ -135,6 +136,14 @@ class _Sample:
         except ValueError as error:
             raise HostError(f"the counters of a block device: {error}") from None
         return Sample(self.at_us, found)
+
+
+@dataclass(frozen=True, slots=True)
+class _Printed:
+    """What a tool printed, or why it could not be run."""
+
+    text: str
+    why: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,6 +275,17 @@ class TargetHost:
         )
         before, after = found.before.decoded, found.after.decoded
         return Timed(found.took_ns, before, after, found.why)
+
+    def fileio(
+        self, folder: str, at_once: int, *, flushed: bool, time_s: int
+    ) -> tuple[str, str]:
+        """Return what fio prints of random writes in *folder*, or why it cannot run.
+
+        See hosts.agent.fileio; raise HostError.
+        """
+        asked = {"at_once": at_once, "flushed": flushed, "time_s": time_s}
+        found = self._request(_Printed, host_agent.FILEIO, folder=folder, **asked)
+        return found.text, found.why
 
     def data_names(self, data_directory: str) -> DataNames:
         """Return which server's data its files belong to.

@@ -68,6 +68,11 @@ class TargetHost(Protocol):
     ) -> Timed:
         """Time writes to a file without a name in *folder*, at most *count*."""
 
+    def fileio(
+        self, folder: str, at_once: int, *, flushed: bool, time_s: int
+    ) -> tuple[str, str]:
+        """Return what fio prints of random writes in *folder*, or why it cannot run."""
+
     def data_names(self, data_directory: str) -> DataNames:
         """Return which server's data its files belong to."""
 

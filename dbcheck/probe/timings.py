@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from dbcheck.core.timed import Method, Shape, Timed
+from dbcheck.probe.fio import FileioResult
 from dbcheck.probe.latency import MAIN, Bucket, Spread, device_share
 
 
@@ -49,7 +50,8 @@ class FolderResult:
     """The writes in one directory.
 
     places: what the server keeps there, () for a directory of the user's choice.
-    histogram: of write + fdatasync of 8192 bytes.  advice: what that may mean, "" if
+    histogram: of write + fdatasync of 8192 bytes.  fileio: random writes of several at
+    once, () if they were not asked for.  advice: what that may mean, "" if
     there is nothing.  earlier: probes of the same filesystem, the newest last.
     """
 
@@ -60,6 +62,7 @@ class FolderResult:
     drives: tuple[str, ...]
     timings: tuple[TimingResult, ...]
     histogram: tuple[Bucket, ...]
+    fileio: tuple[FileioResult, ...]
     advice: str
     earlier: tuple[Earlier, ...]
 

@@ -10,6 +10,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from dbcheck.probe.fio import FileioResult
 from dbcheck.probe.latency import Bucket
 from dbcheck.probe.timings import FolderResult, LatencyResult, TimingResult
 
@@ -63,6 +64,8 @@ def _folder(result: FolderResult) -> Iterator[RenderableType]:
     yield Padding(_timings(result.timings), (0, 0, 0, 2))
     if result.histogram:
         yield Padding(_histogram(result.histogram), (0, 0, 0, 2))
+    if result.fileio:
+        yield Padding(_fileio(result.fileio), (1, 0, 0, 2))
 
 
 def _timings(timings: Sequence[TimingResult]) -> Table:
@@ -97,6 +100,24 @@ def _histogram(buckets: Sequence[Bucket]) -> Table:
         bar = "█" * round(each.writes / most * _BAR) or ("▏" if each.writes else "")
         span = f"{_ms(each.from_us)} to {_ms(each.to_us)} ms"
         table.add_row(span, bar, str(each.writes))
+    return table
+
+
+def _fileio(results: Sequence[FileioResult]) -> Table:
+    table = Table(box=SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
+    table.add_column("16 KiB, random, O_DIRECT", no_wrap=True)
+    for name in ("per s", "p50 ms", "p99 ms", "flush p50 ms", "flush p99 ms"):
+        table.add_column(name, justify="right")
+    for each in results:
+        how = "threads, flushed" if each.flushed else "in flight, not flushed"
+        what = f"{each.at_once:>2} {how}"
+        if each.why:
+            table.add_row(what, each.why)
+            continue
+        took = (each.write_p50_us, each.write_p99_us)
+        sync = (each.sync_p50_us, each.sync_p99_us)
+        shown = ("-" if us is None else _ms(us) for us in sync)
+        table.add_row(what, f"{each.writes_per_s:,.0f}", *map(_ms, took), *shown)
     return table
 
 

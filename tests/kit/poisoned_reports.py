@@ -26,6 +26,7 @@ from dbcheck.core.timed import Method
 from dbcheck.core.verdict import CycleVerdict, Verdict
 from dbcheck.judge.result import RunResult, to_values
 from dbcheck.judge.results import CampaignResult, DemoRow, ReceiptResult
+from dbcheck.probe.fio import FileioResult
 from dbcheck.probe.flushes import Outcome
 from dbcheck.probe.latency import Bucket, Spread
 from dbcheck.probe.result import DeviceResult, FlushesResult, VolumeResult
@@ -185,6 +186,7 @@ def poisoned_latency(text: str) -> LatencyResult:
         drives=(text,),
         timings=timings,
         histogram=(Bucket(1.0, 2.0, 1),),
+        fileio=(FileioResult.of(1, True, "", text),),
         advice=text,
         earlier=(Earlier(text, 1.0, 1.0),),
     )

@@ -23,6 +23,7 @@ from dbcheck.errors import HostError
 from dbcheck.hosts.host import TargetHost, open_host
 from dbcheck.lab.lab import Lab, missing
 from dbcheck.lab.spec import DriveSpec, LabSpec
+from dbcheck.probe.fio import FileioResult
 from dbcheck.probe.latency import Spread
 from tests.kit.waiting import wait_until
 from tests.schema import FOLDER
@@ -168,6 +169,22 @@ def writing(folder: Path) -> list[str]:
         with contextlib.suppress(OSError):
             found.append(os.readlink(link))
     return [each for each in found if each.startswith(f"{folder}/")]
+
+
+@pytest.mark.parametrize("flushed", [True, False])
+def test_random_writes_by_fio(host: TargetHost, folder: Path, flushed: bool) -> None:
+    text, why = host.fileio(str(folder), 4, flushed=flushed, time_s=1)
+    found = FileioResult.of(4, flushed, text, why)
+    assert not found.why
+    assert found.writes_per_s > 0
+    assert (found.sync_p50_us is not None) == flushed
+    assert list(folder.iterdir()) == []
+
+
+def test_a_host_whose_fio_fails_says_so(host: TargetHost, folder: Path) -> None:
+    text, why = host.fileio(str(folder), 0, flushed=True, time_s=1)
+    assert text == ""
+    assert why.startswith("fio: ")
 
 
 def test_a_directory_needs_its_host(state: dict[str, str]) -> None:

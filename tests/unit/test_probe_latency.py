@@ -9,6 +9,7 @@ import pytest
 
 from dbcheck.core.counters import Counts, Sample
 from dbcheck.core.timed import Method, Shape, Timed
+from dbcheck.probe.fio import FileioResult
 from dbcheck.probe.latency import (
     MAIN,
     SIZES,
@@ -91,7 +92,7 @@ def folder(p50_us: float, *earlier: Earlier) -> FolderResult:
     spread = Spread(1, p50_us, p50_us, p50_us, p50_us)
     other = TimingResult(Method.FSYNC, 8192, 0, Spread(1, 1, 1, 1, 1), {}, "")
     main = TimingResult(MAIN.method, MAIN.size, MAIN.offset, spread, {}, "")
-    return FolderResult((), "/d", "/", "xfs", (), (other, main), (), "", earlier)
+    return FolderResult((), "/d", "/", "xfs", (), (other, main), (), (), "", earlier)
 
 
 def test_drift_is_measured_against_the_last_probe() -> None:
@@ -105,3 +106,36 @@ def test_what_was_not_possible_is_kept_with_its_reason() -> None:
     result = TimingResult.of(shape, Timed((), IDLE, IDLE, "Invalid argument"), ["sda"])
     assert result.spread is None
     assert result.why == "Invalid argument"
+
+
+# ------------------------------------------------------------- random writes by fio
+
+FIO_3_33 = """{"fio version": "fio-3.33", "jobs": [{"jobname": "dbcheck",
+ "write": {"iops": 25585.244267, "clat_ns": {"percentile":
+  {"50.000000": 55040, "99.000000": 136192}}},
+ "sync": {"total_ios": 0, "lat_ns": {"N": 25662, "percentile":
+  {"50.000000": 87552, "99.000000": 160768}}}}]}"""
+UNFLUSHED = FIO_3_33.partition('"sync"')[0] + '"sync": {"lat_ns": {}}}]}'
+
+
+def test_what_fio_prints() -> None:
+    found = FileioResult.of(4, True, FIO_3_33, "")
+    assert found.writes_per_s == pytest.approx(25585.24, abs=0.01)
+    assert (found.write_p50_us, found.write_p99_us) == (55.04, 136.192)
+    assert (found.sync_p50_us, found.sync_p99_us) == (87.552, 160.768)
+    never = FileioResult.of(4, False, UNFLUSHED, "")
+    assert (never.sync_p50_us, never.sync_p99_us, never.why) == (None, None, "")
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{}", "[]", '{"jobs": []}', '{"jobs": [{}]}', UNFLUSHED, "[" * 9999]
+)
+def test_what_is_not_fio_s_output_is_no_number(text: str) -> None:
+    found = FileioResult.of(4, True, text, "")
+    assert found.why == "fio printed something that is not known"
+    assert found.writes_per_s == 0
+
+
+def test_why_fio_did_not_run_is_kept() -> None:
+    found = FileioResult.of(1, True, "", "fio is not installed")
+    assert found.why == "fio is not installed"

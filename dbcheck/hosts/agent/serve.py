@@ -17,6 +17,7 @@ from dbcheck.hosts.agent.canary import Canaries, survivors
 from dbcheck.hosts.agent.counters import Devices
 from dbcheck.hosts.agent.data import data_names
 from dbcheck.hosts.agent.facts import host_facts
+from dbcheck.hosts.agent.fileio import fileio
 from dbcheck.hosts.agent.folder import clear, remove
 from dbcheck.hosts.agent.identity import identity
 from dbcheck.hosts.agent.log import mark, since
@@ -38,7 +39,7 @@ from dbcheck.remote.wire import (
 (FACTS, MARK_LOG, READ_LOG, START, STOP, READ, REMOVE, SHUTDOWN, DATA_NAMES, CLEAR) = (
     range(1, 11)
 )
-IDENTITY, ARM, RESET, READINGS, COUNT, FILE_WINDOWS, TIME = range(11, 18)
+IDENTITY, ARM, RESET, READINGS, COUNT, FILE_WINDOWS, TIME, FILEIO = range(11, 19)
 COMPLETED = 111  # a report: when, and the numbers completed: see counts()
 
 
@@ -80,6 +81,7 @@ class Agent(RequestHandler):
             READINGS: lambda ask: readings(ask["devices"], ask["datasets"]),
             COUNT: self._count,
             TIME: time_writes,
+            FILEIO: fileio,
             FILE_WINDOWS: lambda ask: file_windows(
                 ask["folder"], ask["devices"], ask["writes"]
             ),
