@@ -8,14 +8,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dbcheck import interrupt, stored
+from dbcheck.campaign.probing import log_volumes, logs_on, server_facts
+from dbcheck.core.places import DATA
 from dbcheck.core.readings import Readings
 from dbcheck.core.target import TargetFacts, Volume
 from dbcheck.core.timed import Shape, Timed
 from dbcheck.errors import RunFormatError
+from dbcheck.ports.engine import Engine
 from dbcheck.ports.host import TargetHost
 from dbcheck.probe.fio import FileioResult
 from dbcheck.probe.latency import MAIN, advice, histogram
-from dbcheck.probe.timings import Earlier, FolderResult, TimingResult
+from dbcheck.probe.timings import Earlier, FolderResult, LatencyResult, TimingResult
 from dbcheck.state import state_folder
 
 TIME_S = 2.0  # for the writes of one shape
@@ -29,14 +32,45 @@ class Effort:
     """Which writes are timed, and how many of each at most.
 
     has_fileio: random writes of several threads are timed too.
+    folder: the directory, None for those of a server.
+    everywhere: on each of its filesystems, and not only on those of its log.
     """
 
     shapes: Sequence[Shape]
     count: int
     has_fileio: bool = False
+    folder: str | None = None
+    everywhere: bool = False
 
 
-def time_folder(
+def probe_latency(
+    engine: Engine | None,
+    host: TargetHost,
+    effort: Effort,
+    name: str,
+    created: str,
+) -> LatencyResult:
+    """Time writes on a host, in one directory of each filesystem that is meant.
+
+    engine: the server, None if the effort names a directory.  created: now, ISO 8601.
+    Raise EngineError, HostError, RunWriteError.
+    """
+    if engine is None:
+        facts = host.facts(effort.folder or "")
+        meant = [(facts.data, [DATA])]
+    else:
+        facts = server_facts(engine, host)
+        volumes = facts.volumes if effort.everywhere else log_volumes(facts)
+        meant = [(each, logs_on(each) or list(each.places)) for each in volumes]
+    found = [
+        _time_folder(host, facts, volume, places, effort, created)
+        for volume, places in meant
+    ]
+    target = engine.target if engine else ""
+    return LatencyResult(name, target, facts.hostname, tuple(found))
+
+
+def _time_folder(
     host: TargetHost,
     facts: TargetFacts,
     volume: Volume,
@@ -44,10 +78,7 @@ def time_folder(
     effort: Effort,
     created: str,
 ) -> FolderResult:
-    """Time writes in the directory of the first of *places*, which lie on *volume*.
-
-    created: now, ISO 8601.  Raise HostError, RunWriteError.
-    """
+    """Time writes in the directory of the first of *places*, which lie on *volume*."""
     folder = volume.places[places[0]]
     drives = [drive.name for drive in volume.drives]
     found: list[tuple[Shape, Timed]] = []
@@ -57,7 +88,7 @@ def time_folder(
         found.append((shape, timed))
     main = next((t for shape, t in found if shape == MAIN and t.took_ns), None)
     result = FolderResult(
-        places=tuple(places),
+        places=tuple(places) if effort.folder is None else (),
         folder=folder,
         mount_point=volume.mount_point,
         filesystem=volume.filesystem,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
@@ -18,7 +18,7 @@ from dbcheck.audit.result import AuditResult, AuditsResult
 from dbcheck.campaign.auditing import audit
 from dbcheck.cli import FAIL, FAILED, INCONCLUSIVE, PASS, assemble, options, output
 from dbcheck.cli.entries import several
-from dbcheck.cli.entry_options import EntryOptions, InventoryOptions, TargetOptions
+from dbcheck.cli.entry_options import HostUrl, InventoryOptions, TargetOptions
 from dbcheck.cli.groups import Flag, Verb, grouped, option
 from dbcheck.core.audited import RuleStanding, Severity
 from dbcheck.core.plans.registry import tables_of
@@ -35,10 +35,8 @@ NOWHERE = "command-line"  # the file of a finding on a server that flags describ
 
 
 @dataclass(frozen=True)
-class AuditedHost(EntryOptions):
+class AuditedHost(HostUrl):
     """The target's host, which is only read."""
-
-    section = "Target"
 
     target_host: Annotated[
         str | None,
@@ -50,10 +48,6 @@ class AuditedHost(EntryOptions):
             "written; as root the drives' own state can be read too.",
         ),
     ] = None
-
-    def applied(self, entry: Entry) -> Entry:
-        """Return *entry* with this host."""
-        return replace(entry, host=self.target_host or entry.host)
 
 
 @click.command("audit", cls=Verb)

@@ -45,7 +45,7 @@ def _report(result: LatencyResult) -> RenderableType:
 def _folder(result: FolderResult) -> Iterator[RenderableType]:
     drives = ", ".join(result.drives) or "unknown drives"
     yield Text.assemble(
-        (", ".join(result.places), "bold"),
+        (", ".join(result.places) or "directory", "bold"),
         f"  {result.folder}  ({result.filesystem} at {result.mount_point}, {drives})",
     )
     if result.advice and result.main is not None:
@@ -134,7 +134,7 @@ def _overview(results: Sequence[LatencyResult]) -> RenderableType:
             if each.main is not None:
                 took = (f"{_ms(each.main.p50_us)} ms", f"{_ms(each.main.p99_us)} ms")
             drift = "-" if each.drift is None else f"{each.drift:.2f}"
-            table.add_row(named, ", ".join(each.places), *took, drift)
+            table.add_row(named, ", ".join(each.places) or each.folder, *took, drift)
     return Padding(table, (0, 0, 1, 0))
 
 

@@ -1,0 +1,142 @@
+"""dbcheck probe latency: how long durable writes take on a host."""
+
+from __future__ import annotations
+
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from datetime import UTC, datetime
+from functools import partial
+
+import click
+
+import dbcheck
+from dbcheck.campaign.timing import Effort, probe_latency
+from dbcheck.cli import FAILED, PASS, assemble, options, output
+from dbcheck.cli.entries import several
+from dbcheck.cli.entry_options import InventoryOptions, TargetOptions
+from dbcheck.cli.groups import Verb, grouped, option
+from dbcheck.cli.probe_options import AT_ONCE, ProbedHost, host_of, named, why
+from dbcheck.cli.say import say
+from dbcheck.errors import DbcheckError, UsageError
+from dbcheck.inventory.entry import Entry
+from dbcheck.judge.result import to_values
+from dbcheck.probe.latency import usual_shapes
+from dbcheck.probe.timings import LatencyResult, LatencyResults
+from dbcheck.report.latency import latency_reports
+
+FILEIO = "fileio"
+WRITES, WRITES_MIN, WRITES_MAX = 300, 10, 100_000
+
+
+@click.command("latency", cls=Verb)
+@grouped
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+@option("--all", "everything", is_flag=True, help="Every target of the inventory.")
+@option(
+    "--dir",
+    "folder",
+    metavar="PATH",
+    help="A directory of the host, in place of those that hold the server's log. No "
+    "server is needed.",
+)
+@option(
+    "--every-filesystem",
+    is_flag=True,
+    help="Time writes on every filesystem that a commit depends on, not only on those "
+    "of the log.",
+)
+@option(
+    "--writes",
+    type=click.IntRange(WRITES_MIN, WRITES_MAX),
+    default=WRITES,
+    show_default=True,
+    metavar="N",
+    help="How often each kind of write is made; fewer if that takes over 2 s.",
+)
+@option(
+    "--profile",
+    type=click.Choice([FILEIO]),
+    help="fileio: also random writes of 16 KiB with O_DIRECT by 1, 4 and 16 at once, "
+    "each flushed and never flushed. Needs fio on the host.",
+)
+@options.as_json()
+def latency(
+    names: tuple[str, ...],
+    lookup: InventoryOptions,
+    target: TargetOptions,
+    host: ProbedHost,
+    everything: bool,
+    folder: str | None,
+    every_filesystem: bool,
+    writes: int,
+    profile: str | None,
+    as_json: bool,
+) -> None:
+    """Time writes that are made durable, where the server's log is.
+
+    \b
+    dbcheck probe latency NAME... | --all
+    dbcheck probe latency --target URL --target-host URL
+    dbcheck probe latency --target-host URL --dir PATH
+
+    Writes blocks of 1 byte to 128 KiB in place, in a file without a name that is gone
+    when the probe ends, and makes each durable in one of five ways, as servers do. What
+    the numbers may mean is advice, and no verdict: a cache that answers quickly may be
+    safe, and a slow drive may lose what it has. The medians are remembered and compared
+    with those of the next probe.
+    """
+    if folder is not None and (every_filesystem or target.target):
+        raise UsageError(
+            "--dir excludes --target and --every-filesystem", hint="Give one of them."
+        )
+    if folder is not None and not names and not everything:
+        entries = [_host_alone(host)]
+    else:
+        entries = several(names, lookup, (target, host), everything=everything)
+    created = datetime.now(UTC).isoformat(timespec="seconds")
+    effort = Effort(
+        usual_shapes(),
+        writes,
+        has_fileio=profile == FILEIO,
+        folder=folder,
+        everywhere=every_filesystem,
+    )
+    for entry in entries:
+        say(
+            f"{named(entry)}: writes and flushes a file without a name"
+            f" in {folder or 'the directories of the server'}",
+            err=True,
+        )
+    with ThreadPoolExecutor(min(AT_ONCE, len(entries))) as pool:
+        results = tuple(
+            pool.map(partial(_timed, effort=effort, created=created), entries)
+        )
+    with output.printing():
+        if as_json:
+            found = LatencyResults(dbcheck.__version__, created, results)
+            output.print_json(to_values(found))
+        else:
+            output.console().print(latency_reports(results))
+    sys.exit(FAILED if any(result.error for result in results) else PASS)
+
+
+def _host_alone(host: ProbedHost) -> Entry:
+    """Return a host without a server; raise UsageError if none is given."""
+    if not host.target_host:
+        raise UsageError("--dir needs the host", hint="Give --target-host or NAME.")
+    return host.applied(Entry(name="", target=""))
+
+
+def _timed(entry: Entry, effort: Effort, created: str) -> LatencyResult:
+    """Time writes on one host; one that cannot be reached does not end the others."""
+    try:
+        with closing(host_of(entry)) as host:
+            engine = None
+            if effort.folder is None:
+                engine = assemble.engine(entry.target, entry.password)
+            return probe_latency(engine, host, effort, entry.name, created)
+    except UsageError:
+        raise
+    except DbcheckError as error:
+        return LatencyResult(entry.name, entry.target, "", (), why(error))
