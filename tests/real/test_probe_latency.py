@@ -17,6 +17,7 @@ import jsonschema
 import pytest
 
 from dbcheck.campaign.host import data_directory
+from dbcheck.campaign.timing import Effort, probe_latency
 from dbcheck.core.timed import Method, Shape
 from dbcheck.engines.registry import open_engine
 from dbcheck.errors import HostError
@@ -24,7 +25,7 @@ from dbcheck.hosts.host import TargetHost, open_host
 from dbcheck.lab.lab import Lab, missing
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.probe.fio import FileioResult
-from dbcheck.probe.latency import Spread
+from dbcheck.probe.latency import MAIN, Spread
 from tests.kit.waiting import wait_until
 from tests.schema import FOLDER
 
@@ -104,6 +105,29 @@ def test_a_flush_takes_at_least_as_long_as_the_drive_needs(tmp_path: Path) -> No
         took[personality] = Spread.of(timed.took_ns)
     assert took["honest"].p50_us >= 20_000
     assert took["lying"].p50_us < took["honest"].p50_us
+
+
+@pytest.mark.root
+@pytest.mark.parametrize(
+    ("everywhere", "places"),
+    [(False, {"redo log"}), (True, {"redo log", "data"})],
+)
+def test_it_writes_where_the_log_is_or_on_every_filesystem(
+    everywhere: bool, places: set[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    effort = Effort([MAIN], COUNT, everywhere=everywhere)
+    with lab_of(LabSpec("mariadb", log_drive=True), tmp_path) as lab:
+        engine = open_engine(lab.target_url, lab.password)
+        with contextlib.closing(open_host(lab.host_url, lab.ssh)) as host:
+            result = probe_latency(engine, host, effort, "", "2026-01-01")
+    assert {each.places[0] for each in result.folders} == places
+    for each in result.folders:
+        assert each.main is not None
+        assert each.main.writes == COUNT
+        assert each.advice
+        (share,) = each.timings[0].device_shares.values()
+        assert share is not None
 
 
 # ------------------------------------------------------------- the command
