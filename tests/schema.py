@@ -17,8 +17,8 @@ from dbcheck.judge.results import (
     MatrixResult,
     ReceiptsResult,
 )
-from dbcheck.probe.result import FlushesResults
-from dbcheck.probe.timings import LatencyResults
+from dbcheck.probe.flushes_result import FlushesResults
+from dbcheck.probe.latency_result import LatencyResults
 
 FOLDER = Path(__file__).parents[1] / "docs" / "schema"
 RESULTS: dict[str, type[Any]] = {

@@ -24,7 +24,7 @@ from dbcheck.load.commit import commit
 from dbcheck.ports.engine import Engine
 from dbcheck.ports.host import TargetHost
 from dbcheck.probe.flushes import Path
-from dbcheck.probe.result import FlushesResult, VolumeResult
+from dbcheck.probe.flushes_result import FlushesResult, VolumeResult
 from dbcheck.probe.windows import Windows
 
 PAYLOAD_BYTES = 128

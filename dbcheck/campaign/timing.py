@@ -18,7 +18,12 @@ from dbcheck.ports.engine import Engine
 from dbcheck.ports.host import TargetHost
 from dbcheck.probe.fio import FileioResult
 from dbcheck.probe.latency import MAIN, advice, histogram
-from dbcheck.probe.timings import Earlier, FolderResult, LatencyResult, TimingResult
+from dbcheck.probe.latency_result import (
+    Earlier,
+    FolderResult,
+    LatencyResult,
+    TimingResult,
+)
 from dbcheck.state import state_folder
 
 TIME_S = 2.0  # for the writes of one shape

@@ -24,8 +24,8 @@ from dbcheck.errors import DbcheckError, UsageError
 from dbcheck.inventory.entry import Entry
 from dbcheck.judge.result import to_values
 from dbcheck.probe.flushes import Outcome
-from dbcheck.probe.result import FlushesResult, FlushesResults
-from dbcheck.report.probe import flushes_reports
+from dbcheck.probe.flushes_result import FlushesResult, FlushesResults
+from dbcheck.report.flushes import flushes_reports
 
 COMMITS, COMMITS_MIN, COMMITS_MAX = 200, 30, 100_000
 _EXIT_CODES = {

@@ -22,7 +22,7 @@ from dbcheck.errors import DbcheckError, UsageError
 from dbcheck.inventory.entry import Entry
 from dbcheck.judge.result import to_values
 from dbcheck.probe.latency import usual_shapes
-from dbcheck.probe.timings import LatencyResult, LatencyResults
+from dbcheck.probe.latency_result import LatencyResult, LatencyResults
 from dbcheck.report.latency import latency_reports
 
 FILEIO = "fileio"

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from dbcheck.probe.fio import FileioResult
 from dbcheck.probe.latency import Bucket
-from dbcheck.probe.timings import FolderResult, LatencyResult, TimingResult
+from dbcheck.probe.latency_result import FolderResult, LatencyResult, TimingResult
 
 _DRIFT = 1.5  # times slower or quicker than before, and it is shown in bold
 _BAR = 40  # characters of the longest bar

@@ -9,7 +9,16 @@ from __future__ import annotations
 import importlib
 import sys
 
-NAMES = ("commits", "reading", "aging", "memory", "latency", "cycle", "start")
+NAMES = (
+    "commits",
+    "reading",
+    "aging",
+    "memory",
+    "latency",
+    "cycle",
+    "start",
+    "probe",
+)
 
 
 def main() -> None:

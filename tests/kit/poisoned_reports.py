@@ -28,15 +28,20 @@ from dbcheck.judge.result import RunResult, to_values
 from dbcheck.judge.results import CampaignResult, DemoRow, ReceiptResult
 from dbcheck.probe.fio import FileioResult
 from dbcheck.probe.flushes import Outcome
+from dbcheck.probe.flushes_result import DeviceResult, FlushesResult, VolumeResult
 from dbcheck.probe.latency import Bucket, Spread
-from dbcheck.probe.result import DeviceResult, FlushesResult, VolumeResult
-from dbcheck.probe.timings import Earlier, FolderResult, LatencyResult, TimingResult
+from dbcheck.probe.latency_result import (
+    Earlier,
+    FolderResult,
+    LatencyResult,
+    TimingResult,
+)
 from dbcheck.report.audit import audits_report
 from dbcheck.report.campaign import campaigns_report
+from dbcheck.report.flushes import flushes_reports
 from dbcheck.report.lab import cycles_report, demo_table
 from dbcheck.report.latency import latency_reports
 from dbcheck.report.matrix import Line, matrix_report
-from dbcheck.report.probe import flushes_reports
 from dbcheck.report.receipt import receipt_report
 from dbcheck.report.verdict import verdict_report
 from dbcheck.runs import RunFolder

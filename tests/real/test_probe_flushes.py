@@ -26,7 +26,7 @@ from dbcheck.hosts.host import TargetHost, open_host
 from dbcheck.lab.lab import Lab, missing
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.probe.flushes import Outcome
-from dbcheck.probe.result import FlushesResult, VolumeResult
+from dbcheck.probe.flushes_result import FlushesResult, VolumeResult
 from tests.kit.lab_access import server_pid
 from tests.kit.waiting import wait_until
 from tests.schema import FOLDER

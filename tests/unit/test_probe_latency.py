@@ -19,7 +19,7 @@ from dbcheck.probe.latency import (
     histogram,
     usual_shapes,
 )
-from dbcheck.probe.timings import Earlier, FolderResult, TimingResult
+from dbcheck.probe.latency_result import Earlier, FolderResult, TimingResult
 
 IDLE = Sample(0, {"sda": Counts(0, 0, 0, 0, 0)})
 

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dbcheck.probe.flushes import Outcome
-from dbcheck.probe.result import DeviceResult, FlushesResult, VolumeResult
+from dbcheck.probe.flushes_result import DeviceResult, FlushesResult, VolumeResult
 
 _STYLES = {
     Outcome.MISSING: "bold white on red",

@@ -1,0 +1,122 @@
+"""The median of `probe latency` beside fio and pg_test_fsync on the same filesystem.
+
+All three overwrite 8 KiB at the beginning of a file and call fdatasync, in turns.  fio
+shows a median for the write and one for the fdatasync, which are added; pg_test_fsync
+shows a mean.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import glob
+import json
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from dbcheck.campaign.host import data_directory
+from dbcheck.engines.registry import open_engine
+from dbcheck.hosts.host import TargetHost, open_host
+from dbcheck.lab.lab import Lab, missing
+from dbcheck.lab.spec import DriveSpec, LabSpec
+from dbcheck.probe.latency import MAIN, Spread
+from tests.bench.shown import SPREAD, console, spread, table
+from tests.kit.lab_access import server_pid
+
+TIME_S = 2
+MANY = 10**6  # more than there are in that time
+PG_TEST_FSYNC = sorted(glob.glob("/usr/lib/postgresql/*/bin/pg_test_fsync"))
+
+
+def main(words: Sequence[str]) -> None:
+    """Run every pair and print a table."""
+    parser = argparse.ArgumentParser("tests.bench probe", description=__doc__)
+    parser.add_argument("--pairs", type=int, default=7)
+    parser.add_argument("--flush-ms", type=float, default=1.0)
+    given = parser.parse_args(words)
+    shown = console()
+    if not shutil.which("fio") or not PG_TEST_FSYNC:
+        shown.print("probe is left out: fio or pg_test_fsync is not installed")
+        return
+    report = table("write 8 KiB + fdatasync, ours/theirs", "where", "peer", *SPREAD)
+    for where, folder in folders(given.flush_ms):
+        with contextlib.closing(open_host("local:")) as host:
+            rounds = [
+                (ours(host, folder), by_fio(folder), by_pg(folder))
+                for _ in range(given.pairs)
+            ]
+        report.add_row(where, "ours, us", *spread([each[0] for each in rounds], 1))
+        for peer, name in ((1, "fio"), (2, "pg_test_fsync (mean)")):
+            report.add_row(
+                where, name, *spread([each[0] / each[peer] for each in rounds])
+            )
+    shown.print(report)
+
+
+def folders(flush_ms: float) -> Iterator[tuple[str, Path]]:
+    """Give a folder of this machine's disk, then one of a virtual drive."""
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
+        yield "disk", Path(folder)
+    spec = LabSpec("postgresql", drive=DriveSpec(flush_ms=flush_ms))
+    if missing(spec):
+        return
+    with (
+        tempfile.TemporaryDirectory(dir="/var/tmp") as folder,
+        Lab.start(spec, Path(folder, "lab")) as lab,
+    ):
+        engine = open_engine(lab.target_url, lab.password)
+        data = data_directory(engine.facts())
+        yield f"drive, {flush_ms:g} ms", Path(f"/proc/{server_pid(lab)}/root{data}")
+
+
+def ours(host: TargetHost, folder: Path) -> float:
+    """Return the median in microseconds."""
+    timed = host.time_writes(str(folder), MAIN, [], MANY, TIME_S)
+    return Spread.of(timed.took_ns).p50_us
+
+
+def by_fio(folder: Path) -> float:
+    """Return the medians of the write and the fdatasync, added, in microseconds."""
+    file = folder / "fio.tmp"
+    file.write_bytes(bytes(MAIN.size))
+    try:
+        done = subprocess.run(
+            [
+                *("fio", "--name=x", f"--filename={file}", f"--size={MAIN.size}"),
+                *("--rw=write", f"--bs={MAIN.size}", "--ioengine=psync"),
+                *("--fdatasync=1", f"--runtime={TIME_S}", "--time_based"),
+                "--output-format=json",
+            ],
+            capture_output=True,
+            check=True,
+        )
+    finally:
+        file.unlink(missing_ok=True)
+    (job,) = json.loads(done.stdout)["jobs"]
+    times = job["write"]["clat_ns"], job["sync"]["lat_ns"]
+    return sum(float(each["percentile"]["50.000000"]) for each in times) / 1000
+
+
+def by_pg(folder: Path) -> float:
+    """Return the mean of its first test of fdatasync, in microseconds."""
+    file = folder / "pg.tmp"
+    with subprocess.Popen(
+        [PG_TEST_FSYNC[-1], "-f", str(file), "-s", str(TIME_S)],
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as running:
+        assert running.stdout is not None
+        try:
+            for line in running.stdout:
+                if found := re.match(
+                    r"\s+fdatasync\s+\S+ ops/sec\s+(\d+) usecs/op", line
+                ):
+                    return float(found[1])
+        finally:
+            running.kill()
+            file.unlink(missing_ok=True)
+    raise RuntimeError("pg_test_fsync shows no fdatasync")
