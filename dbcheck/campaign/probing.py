@@ -49,7 +49,9 @@ def probe_flushes(
     readings = host.readings(logs)
     devices = _devices(logs)
     engine.prepare(plan.tables, server=server)
-    samples, took_us = _commits(engine, server, plan, host, devices, commits, seed)
+    samples, took_us, read_us = _commits(
+        engine, server, plan, host, devices, commits, seed
+    )
     seen = Windows.of(samples)
     found = []
     for volume in logs:
@@ -66,6 +68,7 @@ def probe_flushes(
         commits=len(seen.busy),
         idle=len(seen.idle),
         commit_us=round(statistics.median(took_us)),
+        count_us=round(statistics.median(read_us)),
         volumes=tuple(found),
     )
 
@@ -120,10 +123,11 @@ def _commits(
     devices: Sequence[str],
     commits: int,
     seed: int,
-) -> tuple[list[Sample], list[float]]:
-    """Commit over one session; return the samples, and how long each commit took."""
+) -> tuple[list[Sample], list[float], list[float]]:
+    """Commit over one session; return the samples, how long each commit took and how
+    long it took to read the counters after it, microseconds."""
     draw = random.Random(seed)
-    took_us = []
+    took_us, read_us = [], []
     with closing(engine.open_session(plan.statements, server=server)) as session:
         for seq in range(1, WARM_COMMITS + 1):
             commit(session, plan.operation(PREFLIGHT_SESSION, seq))
@@ -132,8 +136,11 @@ def _commits(
             interrupt.require_none()
             begun = time.monotonic()
             commit(session, plan.operation(PREFLIGHT_SESSION, seq))
-            took_us.append((time.monotonic() - begun) * 1e6)
+            answered = time.monotonic()
             samples.append(host.count(devices))
-            time.sleep((time.monotonic() - begun) * draw.uniform(WAIT_MIN, WAIT_MAX))
+            counted = time.monotonic()
+            took_us.append((answered - begun) * 1e6)
+            read_us.append((counted - answered) * 1e6)
+            time.sleep((counted - begun) * draw.uniform(WAIT_MIN, WAIT_MAX))
             samples.append(host.count(devices))
-    return samples, took_us
+    return samples, took_us, read_us

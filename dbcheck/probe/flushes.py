@@ -6,17 +6,20 @@ import enum
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from dbcheck.core.places import BINARY_LOG, REDO_LOG, WAL
 from dbcheck.core.statistics import PPM
 from dbcheck.core.target import Layer, Volume
 from dbcheck.probe.windows import Window, Windows, flushed, wrote
 
 WRITE_BACK, WRITE_THROUGH = "write back", "write through"  # queue/write_cache
 DOUBT_PPM = PPM // 10  # more than that unseen, and nothing can be said
-# Values with which each commit flushes the redo log, and the binary log: MySQL 8.4
+# Values with which each commit flushes a log: PostgreSQL 18 manual, 19.5.1; MySQL 8.4
 # manual, 17.14 and 19.1.6.4; MariaDB documentation, InnoDB System Variables.
+_WAITS = frozenset({"on", "local", "remote_write", "remote_apply"})
 _EACH_COMMIT = {
-    "innodb_flush_log_at_trx_commit": ("1", "3"),
-    "sync_binlog": ("1",),
+    WAL: {"fsync": frozenset({"on"}), "synchronous_commit": _WAITS},
+    REDO_LOG: {"innodb_flush_log_at_trx_commit": frozenset({"1", "3"})},
+    BINARY_LOG: {"sync_binlog": frozenset({"1"})},
 }
 _REACHED = 0.5  # of the writes of a file; what lets them through does so each time
 
@@ -175,23 +178,27 @@ def _of_writes(
     )
 
 
-def of_several_logs(found: Judged, settings: Mapping[str, str]) -> Judged:
-    """Return *found* of a filesystem that holds the redo log and the binary log.
+def with_settings(
+    found: Judged, logs: Sequence[str], settings: Mapping[str, str]
+) -> Judged:
+    """Return *found* of a filesystem that holds *logs*, by what the server is set to.
 
-    A flush of one of them shows in the counters as one of the other would.
-    settings: of the server.
+    A flush of one log shows in the counters as one of another would, and a flush that
+    comes right after the answer as one before it: the counters are read a round trip
+    later.  So flushes prove nothing of a server that need not wait for them.
     """
     unsafe = [
         f"{name} is {settings[name]}"
-        for name, safe in _EACH_COMMIT.items()
-        if settings.get(name, safe[0]) not in safe
+        for log in logs
+        for name, safe in _EACH_COMMIT[log].items()
+        if name in settings and settings[name] not in safe
     ]
     if found.outcome is not Outcome.FLUSHED or not unsafe:
         return found
     return Judged(
         Outcome.UNCLEAR,
-        f"{found.sentence} But the redo log and the binary log both lie there, and"
-        f" {' and '.join(unsafe)}: the flushes may be of the other log alone.",
+        f"{found.sentence} But {' and '.join(unsafe)}: the flushes may be of another"
+        " log, or come right after the answers.",
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from dbcheck.core.target import Layer
-from dbcheck.probe.flushes import Outcome, Path, judge, of_several_logs, stopped_at
+from dbcheck.probe.flushes import Outcome, Path, judge, stopped_at, with_settings
 from dbcheck.probe.windows import Windows, flushed, wrote
 
 
@@ -70,8 +70,7 @@ class VolumeResult:
         settings: of the server.
         """
         found, control = judge(path, commits), judge(path, file, what="write")
-        if len(logs) > 1:
-            found = of_several_logs(found, settings)
+        found = with_settings(found, logs, settings)
         return cls(
             places=tuple(logs),
             mount_point=path.volume.mount_point,
@@ -101,6 +100,7 @@ class FlushesResult:
     name: of the host in the inventory, "" if flags described it.
     commits, idle: how many windows there were with a commit, and without.
     commit_us: the median of what a commit took, microseconds, seen by the client.
+    count_us: the median of what it took to read the counters after it.
     error: why it could not be probed, "" if it could.
     """
 
@@ -111,13 +111,14 @@ class FlushesResult:
     commits: int
     idle: int
     commit_us: int
+    count_us: int
     volumes: tuple[VolumeResult, ...]
     error: str = ""
 
     @classmethod
     def failed(cls, name: str, target: str, error: str) -> FlushesResult:
         """Return the result of a probe that could not be made."""
-        return cls(name, target, "", "", 0, 0, 0, (), error)
+        return cls(name, target, "", "", 0, 0, 0, 0, (), error)
 
     @property
     def outcome(self) -> Outcome:

@@ -1,4 +1,4 @@
-"""The report on a probe for people, made from the result that --json prints."""
+"""The report on counted flushes for people, made from the result that --json prints."""
 
 from __future__ import annotations
 
@@ -41,7 +41,8 @@ def _flushes(result: FlushesResult) -> RenderableType:
         title.append(f"  {result.target}")
     counts = (
         f"  {result.commits} commits of one session, {result.commit_us / 1000:.2f} ms"
-        f" each (median); {result.idle} waits between them"
+        f" each (median), the counters read {result.count_us / 1000:.2f} ms later;"
+        f" {result.idle} waits between them"
     )
     parts: list[RenderableType] = ["", title, Text(counts), ""]
     for volume in result.volumes:

@@ -173,7 +173,7 @@ def poisoned_probe(text: str) -> FlushesResult:
         stopped_at=text,
         devices=(device,),
     )
-    return FlushesResult(text, text, text, text, 1, 1, 1, (volume,))
+    return FlushesResult(text, text, text, text, 1, 1, 1, 1, (volume,))
 
 
 def poisoned_latency(text: str) -> LatencyResult:

@@ -8,14 +8,15 @@ from dataclasses import replace
 import pytest
 
 from dbcheck.core.counters import Counts, Sample
+from dbcheck.core.places import BINARY_LOG, REDO_LOG, WAL
 from dbcheck.core.statistics import PPM
 from dbcheck.core.target import Drive, Layer
 from dbcheck.probe.flushes import (
     Outcome,
     Path,
     judge,
-    of_several_logs,
     stopped_at,
+    with_settings,
 )
 from dbcheck.probe.windows import Window, Windows
 from tests.kit.host_samples import VOLUME
@@ -198,28 +199,35 @@ def test_the_worst_of_two_kinds_of_drives_counts() -> None:
     assert "sdb" in found.sentence
 
 
-# ------------------------------------------------------------- two logs on one drive
+# ------------------------------------------------------------- a server that need not
+
+FLUSH, BINLOG = "innodb_flush_log_at_trx_commit", "sync_binlog"
 
 
 @pytest.mark.parametrize(
-    ("settings", "outcome"),
+    ("logs", "settings", "outcome"),
     [
-        (("1", "1"), Outcome.FLUSHED),
-        (("3", "1"), Outcome.FLUSHED),
-        (("2", "1"), Outcome.UNCLEAR),
-        (("1", "0"), Outcome.UNCLEAR),
-        (("0", "1000"), Outcome.UNCLEAR),
+        ([REDO_LOG, BINARY_LOG], {FLUSH: "1", BINLOG: "1"}, Outcome.FLUSHED),
+        ([REDO_LOG, BINARY_LOG], {FLUSH: "3", BINLOG: "1"}, Outcome.FLUSHED),
+        ([REDO_LOG, BINARY_LOG], {FLUSH: "2", BINLOG: "1"}, Outcome.UNCLEAR),
+        ([REDO_LOG, BINARY_LOG], {FLUSH: "1", BINLOG: "0"}, Outcome.UNCLEAR),
+        ([REDO_LOG, BINARY_LOG], {FLUSH: "0", BINLOG: "1000"}, Outcome.UNCLEAR),
+        ([REDO_LOG], {FLUSH: "1", BINLOG: "0"}, Outcome.FLUSHED),
+        ([REDO_LOG], {FLUSH: "2", BINLOG: "1"}, Outcome.UNCLEAR),
+        ([BINARY_LOG], {FLUSH: "2", BINLOG: "1"}, Outcome.FLUSHED),
+        ([WAL], {"fsync": "on", "synchronous_commit": "local"}, Outcome.FLUSHED),
+        ([WAL], {"fsync": "on", "synchronous_commit": "off"}, Outcome.UNCLEAR),
+        ([WAL], {"fsync": "off", "synchronous_commit": "on"}, Outcome.UNCLEAR),
+        ([WAL], {}, Outcome.FLUSHED),
     ],
 )
-def test_a_flush_may_be_of_the_other_log(
-    settings: tuple[str, str], outcome: Outcome
+def test_flushes_of_a_server_that_need_not_wait_prove_nothing(
+    logs: list[str], settings: dict[str, str], outcome: Outcome
 ) -> None:
-    names = "innodb_flush_log_at_trx_commit", "sync_binlog"
     found = judge(path(), windows(sda(COMMIT)))
-    of_both = of_several_logs(found, dict(zip(names, settings, strict=True)))
-    assert of_both.outcome is outcome
+    assert with_settings(found, logs, settings).outcome is outcome
     missing = judge(path(), windows(sda(WRITTEN)))
-    assert of_several_logs(missing, {names[0]: "2"}) == missing
+    assert with_settings(missing, logs, settings) == missing
 
 
 # ------------------------------------------------------------- where they stop
