@@ -1,14 +1,25 @@
-"""Labs that need no root, and the processes of a load."""
+"""Labs for a test, labs that need no root, and the processes of a load."""
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from dbcheck.lab.lab import missing
+from dbcheck.lab.lab import Lab, missing
 from dbcheck.lab.spec import LabSpec
+
+
+@contextlib.contextmanager
+def lab_of(spec: LabSpec, folder: Path) -> Iterator[Lab]:
+    """Give a lab that ends with the test; skip if there can be none."""
+    if lacking := missing(spec):
+        pytest.skip("; ".join(lacking))
+    with Lab.start(spec, folder / "lab") as lab:
+        yield lab
 
 
 def workers_of(pid: int) -> list[int]:

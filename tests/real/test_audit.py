@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ from dbcheck.remote.way import LOCAL
 from dbcheck.workload import load
 from tests.kit.accounts import Least, statements
 from tests.kit.accounts import new_least as new_least
+from tests.kit.labs import lab_of
 from tests.kit.rigs import Said
 from tests.kit.servers import NewServer, engine_of
 from tests.kit.users import DBCHECK
@@ -38,14 +39,6 @@ TABLES = tables_of(load("insert"))
 ENGINES = ("postgresql", "mariadb", "mysql")
 # What the honest defaults of MySQL are warned of is true: docs/findings.md.
 ALARMS = {"mysql": {"my-doublewrite-not-flushed"}}
-
-
-@contextlib.contextmanager
-def lab_of(spec: LabSpec, folder: Path) -> Iterator[Lab]:
-    if lacking := missing(spec):
-        pytest.skip("; ".join(lacking))
-    with Lab.start(spec, folder / "lab") as lab:
-        yield lab
 
 
 def audited(lab: Lab) -> AuditResult:

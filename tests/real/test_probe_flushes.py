@@ -23,11 +23,12 @@ from dbcheck.core.table import LEDGER
 from dbcheck.engines.registry import open_engine
 from dbcheck.errors import EngineError
 from dbcheck.hosts.host import TargetHost, open_host
-from dbcheck.lab.lab import Lab, missing
+from dbcheck.lab.lab import Lab
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.probe.flushes import Outcome
 from dbcheck.probe.flushes_result import FlushesResult, VolumeResult
 from tests.kit.lab_access import server_pid
+from tests.kit.labs import lab_of
 from tests.kit.waiting import wait_until
 from tests.schema import FOLDER
 
@@ -35,14 +36,6 @@ ENGINES = ("postgresql", "mariadb", "mysql")
 COMMITS = 60
 SEED = 7
 WITHOUT_BINARY_LOG = {"skip_log_bin": "on"}
-
-
-@contextlib.contextmanager
-def lab_of(spec: LabSpec, folder: Path) -> Iterator[Lab]:
-    if lacking := missing(spec):
-        pytest.skip("; ".join(lacking))
-    with Lab.start(spec, folder / "lab") as lab:
-        yield lab
 
 
 @contextlib.contextmanager

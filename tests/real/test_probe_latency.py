@@ -22,10 +22,10 @@ from dbcheck.core.timed import Method, Shape
 from dbcheck.engines.registry import open_engine
 from dbcheck.errors import HostError
 from dbcheck.hosts.host import TargetHost, open_host
-from dbcheck.lab.lab import Lab, missing
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.probe.fio import FileioResult
 from dbcheck.probe.latency import MAIN, Spread
+from tests.kit.labs import lab_of
 from tests.kit.waiting import wait_until
 from tests.schema import FOLDER
 
@@ -79,14 +79,6 @@ def test_a_write_beyond_the_file_is_refused(host: TargetHost, folder: Path) -> N
     with pytest.raises(HostError, match="too many"):
         shape = Shape(Method.FSYNC, 1 << 19, 1 << 20)
         host.time_writes(str(folder), shape, [], 1, 1.0)
-
-
-@contextlib.contextmanager
-def lab_of(spec: LabSpec, folder: Path) -> Iterator[Lab]:
-    if lacking := missing(spec):
-        pytest.skip("; ".join(lacking))
-    with Lab.start(spec, folder / "lab") as lab:
-        yield lab
 
 
 @pytest.mark.root
