@@ -23,6 +23,8 @@ from tests.kit.reports import printed
 from tests.kit.rigs import FAMILIES, SEED, Bench, Said, bench
 from tests.kit.waiting import wait_until
 
+TRIES = 3
+
 pytestmark = pytest.mark.root
 
 
@@ -41,14 +43,24 @@ def cut_during(here: Bench, kind: ChoreKind) -> Outcome:
 def test_a_cut_comes_during_the_chore_that_was_drawn(
     engine: str, tmp_path: Path
 ) -> None:
-    with bench(LabSpec(engine, drive=DriveSpec(seed=4)), tmp_path) as here:
+    """A chore lasts for some flushes, so one may be over before the power is off.
+
+    A busy machine misses it now and then, which has to be said; three in a row are not
+    chance.
+    """
+    drive = DriveSpec(seed=4, flush_ms=5)
+    with bench(LabSpec(engine, drive=drive), tmp_path) as here:
         for kind in (ChoreKind.TRUNCATE, ChoreKind.FILL):
-            outcome = cut_during(here, kind)
-            chores = outcome.result.housekeeping
-            assert chores is not None
-            assert (chores.at_cut is kind) is (missed_stratum(outcome) == "")
-            assert chores.at_cut is kind
-            assert outcome.verdict is Verdict.PASS, outcome.judgement
+            for _ in range(TRIES):
+                outcome = cut_during(here, kind)
+                chores = outcome.result.housekeeping
+                assert chores is not None
+                has_hit = chores.at_cut is kind
+                assert has_hit is (missed_stratum(outcome) == "")
+                assert outcome.verdict is Verdict.PASS, outcome.judgement
+                if has_hit:
+                    break
+            assert has_hit, f"{kind.value} was missed {TRIES} times"
             text = printed(verdict_report(outcome.result))
             assert f"the cut came during {kind.value}; before it " in text
 
