@@ -43,10 +43,10 @@ def main(words: Sequence[str]) -> None:
         shown.print("probe is left out: fio or pg_test_fsync is not installed")
         return
     report = table("write 8 KiB + fdatasync, ours/theirs", "where", "peer", *SPREAD)
-    for where, folder in folders(given.flush_ms):
-        with contextlib.closing(open_host("local:")) as host:
+    for where, host, seen, folder in folders(given.flush_ms):
+        with contextlib.closing(host):
             rounds = [
-                (ours(host, folder), by_fio(folder), by_pg(folder))
+                (ours(host, seen), by_fio(folder), by_pg(folder))
                 for _ in range(given.pairs)
             ]
         report.add_row(where, "ours, us", *spread([each[0] for each in rounds], 1))
@@ -57,10 +57,13 @@ def main(words: Sequence[str]) -> None:
     shown.print(report)
 
 
-def folders(flush_ms: float) -> Iterator[tuple[str, Path]]:
-    """Give a folder of this machine's disk, then one of a virtual drive."""
+def folders(flush_ms: float) -> Iterator[tuple[str, TargetHost, str, Path]]:
+    """Give a folder of this machine's disk, then one of a virtual drive.
+
+    With each its host, and its path there.
+    """
     with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
-        yield "disk", Path(folder)
+        yield "disk", open_host("local:"), folder, Path(folder)
     spec = LabSpec("postgresql", drive=DriveSpec(flush_ms=flush_ms))
     if missing(spec):
         return
@@ -70,12 +73,13 @@ def folders(flush_ms: float) -> Iterator[tuple[str, Path]]:
     ):
         engine = open_engine(lab.target_url, lab.password)
         data = data_directory(engine.facts())
-        yield f"drive, {flush_ms:g} ms", Path(f"/proc/{server_pid(lab)}/root{data}")
+        outside = Path(f"/proc/{server_pid(lab)}/root{data}")
+        yield f"drive, {flush_ms:g} ms", open_host(lab.host_url, lab.ssh), data, outside
 
 
-def ours(host: TargetHost, folder: Path) -> float:
+def ours(host: TargetHost, folder: str) -> float:
     """Return the median in microseconds."""
-    timed = host.time_writes(str(folder), MAIN, [], MANY, TIME_S)
+    timed = host.time_writes(folder, MAIN, [], MANY, TIME_S)
     return Spread.of(timed.took_ns).p50_us
 
 
