@@ -108,7 +108,7 @@ def audit_before(
     """Audit a node before its load, and show what is more than a note.
 
     shown: lines that were shown already are left out; new ones are added.  Return None
-    if it could not be made, which ends nothing: the audit is no evidence.
+    if it could not be made, which ends nothing: the audit is not evidence.
     """
     facts = host.facts if host else None
     try:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,7 +16,7 @@ from dbcheck import workload
 from dbcheck.audit.result import AuditResult, AuditsResult
 from dbcheck.campaign.auditing import audit
 from dbcheck.cli import FAIL, FAILED, INCONCLUSIVE, PASS, assemble, options, output
-from dbcheck.cli.entries import several
+from dbcheck.cli.entries import at_once, several, why
 from dbcheck.cli.entry_options import HostUrl, InventoryOptions, TargetOptions
 from dbcheck.cli.groups import Flag, Verb, grouped, option
 from dbcheck.core.audited import RuleStanding, Severity
@@ -29,7 +28,6 @@ from dbcheck.report.audit import audits_report
 from dbcheck.report.sarif import sarif
 
 WORKLOAD = "insert"  # unless the inventory names another: its tables have places
-AT_ONCE = 32
 TEXT, SARIF = "text", "sarif"
 NOWHERE = "command-line"  # the file of a finding on a server that flags describe
 
@@ -53,7 +51,7 @@ class AuditedHost(HostUrl):
 @click.command("audit", cls=Verb)
 @grouped
 @click.argument("names", nargs=-1, metavar="[NAME]...")
-@option("--all", "everything", is_flag=True, help="Every target of the inventory.")
+@options.everything()
 @option(
     "--format",
     "shape",
@@ -120,8 +118,7 @@ def command(
         shown = receipts.run_receipt(found, seed, runs, as_json=as_json)
         sys.exit(PASS if shown else FAIL)
     entries = several(names, lookup, (target, host), everything=everything)
-    with ThreadPoolExecutor(min(AT_ONCE, len(entries))) as pool:
-        results = tuple(pool.map(_audited, entries))
+    results = at_once(_audited, entries)
     created = datetime.now(UTC).isoformat(timespec="seconds")
     result = AuditsResult(dbcheck.__version__, created, results)
     file = str(lookup.inventory) if entries[0].name else NOWHERE
@@ -149,8 +146,7 @@ def _audited(entry: Entry) -> AuditResult:
     except UsageError:
         raise
     except DbcheckError as error:
-        hint = f" {error.hint}" if error.hint else ""
-        return AuditResult.failed(entry.name, entry.target, f"{error}.{hint}")
+        return AuditResult.failed(entry.name, entry.target, why(error))
 
 
 def _exit_code(results: Sequence[AuditResult], level: Severity | None) -> int:

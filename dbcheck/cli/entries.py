@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
 
 from dbcheck.cli.entry_options import EntryOptions, InventoryOptions, Named
-from dbcheck.errors import UsageError
+from dbcheck.errors import DbcheckError, UsageError
 from dbcheck.inventory.entry import Entry
 from dbcheck.inventory.load import load
+
+T = TypeVar("T")
+
+HOSTS_AT_ONCE = 32
 
 
 def chosen(named: Named, *described: EntryOptions) -> Entry:
@@ -51,3 +57,14 @@ def several(
             hint="Name hosts of an inventory (dbcheck init writes one), or a URL.",
         )
     return [entry]
+
+
+def at_once(work: Callable[[Entry], T], entries: Sequence[Entry]) -> tuple[T, ...]:
+    """Return what *work* returns for each of the hosts, many of them at once."""
+    with ThreadPoolExecutor(min(HOSTS_AT_ONCE, len(entries))) as pool:
+        return tuple(pool.map(work, entries))
+
+
+def why(error: DbcheckError) -> str:
+    """Return what is shown of a host on which a part of the work failed."""
+    return f"{error}. {error.hint}" if error.hint else f"{error}."

@@ -89,6 +89,13 @@ def runs() -> Callable[[F], F]:
     )
 
 
+def everything() -> Callable[[F], F]:
+    """Add --all."""
+    return option(
+        "--all", "everything", is_flag=True, help="Every target of the inventory."
+    )
+
+
 def as_json() -> Callable[[F], F]:
     """Add --json."""
     return option(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from datetime import UTC, datetime
 from functools import partial
@@ -14,11 +13,11 @@ import click
 import dbcheck
 from dbcheck.campaign.probing import probe_flushes
 from dbcheck.cli import FAIL, FAILED, INCONCLUSIVE, PASS, assemble, options, output
-from dbcheck.cli.entries import several
+from dbcheck.cli.entries import at_once, several, why
 from dbcheck.cli.entry_options import InventoryOptions, TargetOptions
 from dbcheck.cli.groups import Verb, VerbGroup, grouped, option
 from dbcheck.cli.probe_latency import latency
-from dbcheck.cli.probe_options import AT_ONCE, ProbedHost, host_of, named, why
+from dbcheck.cli.probe_options import ProbedHost, host_of, named
 from dbcheck.cli.say import say
 from dbcheck.errors import DbcheckError, UsageError
 from dbcheck.inventory.entry import Entry
@@ -48,7 +47,7 @@ def command() -> None:
 @command.command("flushes", cls=Verb)
 @grouped
 @click.argument("names", nargs=-1, metavar="[NAME]...")
-@option("--all", "everything", is_flag=True, help="Every target of the inventory.")
+@options.everything()
 @option(
     "--commits",
     type=click.IntRange(COMMITS_MIN, COMMITS_MAX),
@@ -98,8 +97,7 @@ def flushes(
             " then writes a file without a name in the log's directory",
             err=True,
         )
-    with ThreadPoolExecutor(min(AT_ONCE, len(entries))) as pool:
-        results = tuple(pool.map(partial(_probed, commits=commits, seed=seed), entries))
+    results = at_once(partial(_probed, commits=commits, seed=seed), entries)
     created = datetime.now(UTC).isoformat(timespec="seconds")
     with output.printing():
         if as_json:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from datetime import UTC, datetime
 from functools import partial
@@ -13,10 +12,10 @@ import click
 import dbcheck
 from dbcheck.campaign.timing import Effort, probe_latency
 from dbcheck.cli import FAILED, PASS, assemble, options, output
-from dbcheck.cli.entries import several
+from dbcheck.cli.entries import at_once, several, why
 from dbcheck.cli.entry_options import InventoryOptions, TargetOptions
 from dbcheck.cli.groups import Verb, grouped, option
-from dbcheck.cli.probe_options import AT_ONCE, ProbedHost, host_of, named, why
+from dbcheck.cli.probe_options import ProbedHost, host_of, named
 from dbcheck.cli.say import say
 from dbcheck.errors import DbcheckError, UsageError
 from dbcheck.inventory.entry import Entry
@@ -32,7 +31,7 @@ WRITES, WRITES_MIN, WRITES_MAX = 300, 10, 100_000
 @click.command("latency", cls=Verb)
 @grouped
 @click.argument("names", nargs=-1, metavar="[NAME]...")
-@option("--all", "everything", is_flag=True, help="Every target of the inventory.")
+@options.everything()
 @option(
     "--dir",
     "folder",
@@ -108,10 +107,7 @@ def latency(
             f" in {folder or 'the directories of the server'}",
             err=True,
         )
-    with ThreadPoolExecutor(min(AT_ONCE, len(entries))) as pool:
-        results = tuple(
-            pool.map(partial(_timed, effort=effort, created=created), entries)
-        )
+    results = at_once(partial(_timed, effort=effort, created=created), entries)
     with output.printing():
         if as_json:
             found = LatencyResults(dbcheck.__version__, created, results)

@@ -8,11 +8,9 @@ from typing import Annotated
 from dbcheck.cli import assemble
 from dbcheck.cli.entry_options import HostUrl
 from dbcheck.cli.groups import Flag
-from dbcheck.errors import DbcheckError, HostError
+from dbcheck.errors import HostError
 from dbcheck.inventory.entry import Entry
 from dbcheck.ports.host import TargetHost
-
-AT_ONCE = 32  # hosts
 
 
 @dataclass(frozen=True)
@@ -44,8 +42,3 @@ def host_of(entry: Entry) -> TargetHost:
             hint="Name it: --target-host, or dbcheck_host in the inventory.",
         )
     return host
-
-
-def why(error: DbcheckError) -> str:
-    """Return what is shown of a target that could not be probed."""
-    return f"{error}. {error.hint}" if error.hint else str(error)

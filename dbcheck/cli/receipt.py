@@ -35,11 +35,11 @@ def rule_of(row: str) -> str:
 
 
 def receipt(name: str, seed: int) -> Receipt:
-    """Return how *name* is shown; raise UsageError if it cannot be, or is no rule."""
+    """Return how *name* is shown; raise UsageError if it cannot be."""
     rule = by_id(name)
     if rule is None:
         raise UsageError(
-            f"there is no rule {name!r}",
+            f"unknown rule {name!r}",
             hint="docs/rules.md has the rules; dbcheck audit prints their names.",
         )
     matrix: Matrix = read_matrix(PRESET, (), target=False, seed=seed)

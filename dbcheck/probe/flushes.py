@@ -117,7 +117,7 @@ def _of_flushes(
     return Judged(
         Outcome.FLUSHED,
         f"{named} was flushed for each of {busy} {what}s, before the answer. At most"
-        f" {unseen / PPM * 100:.2g}% may lack a flush of their own (95% confidence).",
+        f" {unseen / PPM * 100:.2g}% may lack a flush of their own (90% confidence).",
     )
 
 

@@ -56,8 +56,8 @@ class Windows:
         """Return how many commits may lack a flush if each busy window has one, in ppm.
 
         Rounded up.  A commit without a flush goes unnoticed where a flush of others
-        falls into its window.  How often one does is bounded by the idle windows, at
-        95% confidence, and so is what it hides.
+        falls into its window.  How often one does is bounded by the idle windows, and
+        then what it hides: two bounds at 95% confidence, so both hold at 90%.
         """
         idle = sum(flushed(each, devices) for each in self.idle)
         noise = loss_ppm_max(idle, len(self.idle))

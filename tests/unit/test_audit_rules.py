@@ -339,5 +339,5 @@ def test_what_a_rule_claims_is_shown_in_a_lab_or_says_why_not(rule: Rule) -> Non
 
 def test_each_receipt_is_of_a_rule_and_no_other_name_has_one() -> None:
     assert all(by_id(rule) for rule in SHOWN)
-    with pytest.raises(UsageError, match="there is no rule 'fs-barier'"):
+    with pytest.raises(UsageError, match="unknown rule 'fs-barier'"):
         receipt("fs-barier", 7)
