@@ -15,7 +15,7 @@ class Storage(Protocol):
     """Storage that can lose its power.
 
     folder: where files live while the power is on.
-    log_folder: where the server's log lives, None if beside its data.
+    log_folder: where the server's log is, None if beside its data.
     sends_flushes: whether what is stacked on the drive is meant to flush it.
     """
 
