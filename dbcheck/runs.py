@@ -11,6 +11,7 @@
                      which the last may hold what readers saw
     survivors-TABLE.bin    every row that was read back, as core.survivors.RECORD
     different-TABLE.jsonl  the rows whose content is not what it must be, whole
+    drives.csv       what the drives of the target's host did during the load
     losses.csv       every loss
     verdict.json     the judgement
     drive.img        a lab's drive as the cut left it, if that was asked for

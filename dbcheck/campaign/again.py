@@ -27,6 +27,7 @@ from dbcheck.core.server import ServerFacts, is_restarted
 from dbcheck.core.survivors import RECORD, Records
 from dbcheck.core.table import TableSpec
 from dbcheck.errors import EngineError, NotBack, PowerError, TableLost, UsageError
+from dbcheck.ports.listener import Phase
 from dbcheck.runs import RunFolder
 
 UNFINISHED = SecondReading(not_done="the client ended before it was made")
@@ -58,7 +59,7 @@ def read_again(
     restarter, engine = rig.site.reader.restarter, rig.site.reader.engine
     assert restarter is not None
     log = ReadingLog(rig.site, log_of_run(rig.site, run, manifest, before), before)
-    rig.listener.phase("restart", "the server is stopped cleanly and started again")
+    rig.listener.phase(Phase.RESTART, "the server is stopped cleanly and started again")
     try:
         before = settled_facts(engine, rig.listener)
         restarter.restart()
@@ -76,7 +77,8 @@ def read_again(
     if orderly is False:
         why = "its log shows no orderly shutdown before it started again"
         return SecondReading(not_done=why, orderly=False)
-    rig.listener.phase("read again", "every row, to be compared with the first reading")
+    detail = "every row, to be compared with the first reading"
+    rig.listener.phase(Phase.READ_AGAIN, detail)
     try:
         return _Second(rig, run, manifest, after, facts).compared(orderly=orderly)
     except TableLost as error:

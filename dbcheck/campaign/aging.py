@@ -23,6 +23,7 @@ from dbcheck.core.survivors import DIFFERENT, Inspector, Records
 from dbcheck.core.table import TableFacts, TableSpec
 from dbcheck.core.workload import Workload
 from dbcheck.errors import EngineError
+from dbcheck.ports.listener import Phase
 
 _STEPS = 10  # lines of progress for a table, at most
 
@@ -60,7 +61,7 @@ def age(
     ]
     if not unread:
         return known
-    rig.listener.phase("fill", "reading the rows that stand before the load")
+    rig.listener.phase(Phase.FILL, "reading the rows that stand before the load")
     rows = sum(sum(facts.rows_by_epoch.values()) for facts in before.values())
     most = rows + sum(filled.values())
     found = _read(rig, unread, schedule, server, most)
@@ -83,7 +84,7 @@ def _fill(rig: Rig, table: TableSpec, rows: Fill, server: ServerFacts) -> None:
             shown = done * _STEPS // rows.rows
             per_s = done / max(time.monotonic() - began, 0.001)
             detail = f"{table.name}: {done:,} of {rows.rows:,} rows, {per_s:,.0f}/s"
-            rig.listener.phase("fill", detail)
+            rig.listener.phase(Phase.FILL, detail)
 
 
 @dataclass(slots=True)

@@ -25,7 +25,7 @@ from dbcheck.core.target import HostBefore, TargetFacts
 from dbcheck.errors import EngineError, HostError
 from dbcheck.ports.engine import Engine
 from dbcheck.ports.host import TargetHost
-from dbcheck.ports.listener import Listener
+from dbcheck.ports.listener import Listener, Phase
 from dbcheck.ports.site import Node
 
 
@@ -114,7 +114,7 @@ def audit_before(
     try:
         flags = audited_of(node.engine, server, node.host, facts).flags
     except (EngineError, HostError) as error:
-        listener.phase("audit", f"it could not be made: {error}")
+        listener.phase(Phase.AUDIT, f"it could not be made: {error}")
         return None
     unknown = sum(flag.standing is RuleStanding.UNKNOWN for flag in flags)
     summary = counted(flags) or "nothing unsafe was found"
@@ -124,6 +124,6 @@ def audit_before(
     lines += map(str, alarming(flags))
     for line in lines:
         if line not in shown:
-            listener.phase("audit", line)
+            listener.phase(Phase.AUDIT, line)
     shown.update(lines)
     return flags

@@ -27,6 +27,7 @@ from dbcheck.core.statistics import Tally
 from dbcheck.core.verdict import CycleVerdict, Verdict
 from dbcheck.errors import DbcheckError, TargetChanged, UsageError
 from dbcheck.ports.abilities import makes_checkpoints
+from dbcheck.ports.listener import Phase
 from dbcheck.runs import RunFolder
 
 IDLE_MAX = 5  # cycles in a row that do not count
@@ -59,7 +60,7 @@ def run_campaign(rig: Rig, folder: CampaignFolder) -> Tally:
     while not finished(plan, cycles := folder.cycles()):
         _require_progress([cycle for cycle in cycles if cycle.number > earlier])
         _cycle(rig, folder, plan)
-        rig.listener.phase("campaign", tally(folder.cycles()).sentence)
+        rig.listener.phase(Phase.CAMPAIGN, tally(folder.cycles()).sentence)
     return tally(folder.cycles())
 
 
@@ -129,7 +130,7 @@ def _cycle(rig: Rig, folder: CampaignFolder, plan: Plan) -> None:
     cycles = folder.cycles()
     drawn = _next_moment(rig, plan, _last_number(cycles) + 1)
     detail = f"{drawn.number}: {drawn.stratum.value}, {drawn.after_s:.1f} s"
-    rig.listener.phase("cycle", detail)
+    rig.listener.phase(Phase.CYCLE, detail)
     try:
         seed = plan.seed + drawn.number
         controls = _controls(cycles)
@@ -137,7 +138,7 @@ def _cycle(rig: Rig, folder: CampaignFolder, plan: Plan) -> None:
     except (UsageError, TargetChanged):
         raise
     except DbcheckError as error:
-        rig.listener.phase("cycle", f"{drawn.number}: {error}")
+        rig.listener.phase(Phase.CYCLE, f"{drawn.number}: {error}")
         if not _settle_all(rig, folder):
             folder.add(_failed("", drawn, str(error)))
             wait_for_server(rig)
@@ -158,7 +159,7 @@ def _settle_all(rig: Rig, folder: CampaignFolder) -> bool:
     left = list(folder.unsettled())
     for run in left:
         drawn = run.manifest().moment
-        rig.listener.phase("cycle", f"settling {run.path.name}")
+        rig.listener.phase(Phase.CYCLE, f"settling {run.path.name}")
         if _began(rig, run):
             _add(folder, _settled(rig, run), settled=True)
         else:

@@ -18,6 +18,7 @@ from dbcheck.core.verdict import Verdict
 from dbcheck.core.workload import Workload
 from dbcheck.errors import WitnessError
 from dbcheck.judge.item import Standing
+from dbcheck.ports.listener import Phase
 
 TRIES_MAX = 3
 
@@ -36,7 +37,7 @@ def run_controls(
     for number in range(tries):
         outcome = run_control(rig, workload, seed + number, known)
         known = known.with_outcome(outcome)
-        rig.listener.phase("control", outcome.judgement.reasons[0])
+        rig.listener.phase(Phase.CONTROL, outcome.judgement.reasons[0])
         yield outcome
         if not _may_be_chance(outcome):
             break
@@ -81,7 +82,7 @@ def _weaken(rig: Rig, started: Started) -> None:
             started.held.close()
         end_canaries(rig.site, started.canaries, remove=True)
         raise
-    rig.listener.phase("control", text)
+    rig.listener.phase(Phase.CONTROL, text)
 
 
 def _may_be_chance(outcome: Outcome) -> bool:

@@ -30,6 +30,7 @@ from dbcheck.errors import (
     RunWriteError,
     UsageError,
 )
+from dbcheck.ports.listener import Phase
 from dbcheck.ports.site import Site
 from dbcheck.runs import RunFolder, read_manifest
 
@@ -99,16 +100,16 @@ def finish_cycle(rig: Rig, started: Started) -> Outcome:
                     load = load_until_cut(rig, started, cutter)
             except BaseException as error:
                 if not cutter.asked:
-                    rig.listener.phase("stopped", "before the cut: nothing was cut")
+                    rig.listener.phase(Phase.STOPPED, "before the cut: nothing was cut")
                 elif not rig.site.attended:
                     pressed = interrupt.led_to(error)
                     text = INTERRUPTED if pressed else RESTORING
-                    rig.listener.phase("restore", text)
+                    rig.listener.phase(Phase.RESTORE, text)
                     try:
                         restore(rig, started.run)
                     except (PowerError, RunWriteError) as failed:
                         # What ended the cycle is the error; the user must know both.
-                        rig.listener.phase("restore", f"failed: {failed}")
+                        rig.listener.phase(Phase.RESTORE, f"failed: {failed}")
                 raise
             if cutter.asked or (load.gone is not Gone.NEVER and rig.site.attended):
                 restore(rig, started.run)
@@ -149,7 +150,7 @@ def reconcile_run(rig: Rig, run: RunFolder, manifest: Manifest) -> Outcome:
             )
         fetched = fetch_logs(rig, run, manifest)
         if left_off := _left_without_power(rig, run, manifest):
-            rig.listener.phase("power", left_off)
+            rig.listener.phase(Phase.POWER, left_off)
         try:
             outcome = _reconcile(rig, run, manifest, fetched)
         except EngineError as error:
@@ -232,7 +233,7 @@ def put_back(rig: Rig) -> None:
             f" restarts: {error}"
         )
     if text:
-        rig.listener.phase("control", text)
+        rig.listener.phase(Phase.CONTROL, text)
 
 
 def _reconcile(
@@ -257,11 +258,11 @@ def _reconcile(
             f"run {manifest.run_id} is still under load: its witness log is growing",
             hint="Cut the power first.",
         )
-    rig.listener.phase("judge", str(run.path))
+    rig.listener.phase(Phase.JUDGE, str(run.path))
     outcome = judge_run(run, rig.reader)
     if failed is None or not outcome.judgement.other_data:
         return outcome
-    rig.listener.phase("judge", f"{outcome.judgement.reasons[0]}; {STANDS}")
+    rig.listener.phase(Phase.JUDGE, f"{outcome.judgement.reasons[0]}; {STANDS}")
     run.write_after(failed)
     return judge_run(run, rig.reader)
 

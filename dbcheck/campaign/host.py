@@ -20,7 +20,7 @@ from dbcheck.core.server import ServerFacts
 from dbcheck.core.target import HostAfter, HostBefore, Volume, VolumeCanaries
 from dbcheck.errors import HostError
 from dbcheck.ports.host import Canaries, TargetHost
-from dbcheck.ports.listener import Listener
+from dbcheck.ports.listener import Listener, Phase
 from dbcheck.ports.site import Node, Site
 
 BOOT_S = 60.0  # a booted host may refuse logins for so long while its server answers
@@ -131,7 +131,7 @@ def _found_log(listener: Listener, host: TargetHost, path: str) -> str:
             host.mark_log(path)
     except HostError as error:
         warning = f"the server's log is not read: {error} (set --server-log)"
-        listener.phase("preflight", warning)
+        listener.phase(Phase.PREFLIGHT, warning)
         return ""
     return path
 
@@ -271,8 +271,7 @@ def await_host(host: TargetHost, listener: Listener) -> None:
             if time.monotonic() >= ends_s:
                 raise
             if not reported:
-                listener.phase(
-                    "restore", f"retrying its host for up to {BOOT_S:.0f} s: {error}"
-                )
+                text = f"retrying its host for up to {BOOT_S:.0f} s: {error}"
+                listener.phase(Phase.RESTORE, text)
                 reported = True
         time.sleep(POLL_S)

@@ -8,10 +8,11 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from dbcheck import interrupt, stored
 from dbcheck.campaign import observable
+from dbcheck.campaign.drives import DriveCounts, begin_counting, csv_lines
 from dbcheck.campaign.host import end_canaries
 from dbcheck.campaign.preflight import WARM_ROWS, Started
 from dbcheck.campaign.rig import Rig
@@ -36,6 +37,7 @@ from dbcheck.load.loop import Loop
 from dbcheck.load.process import ProcessGroup
 from dbcheck.load.readers import Readers
 from dbcheck.load.sessions import Sessions, is_same_server
+from dbcheck.ports.listener import Phase
 
 LOAD_EVENT = "load"
 CUT_EVENT = "cut asked"  # the switch is asked next
@@ -62,19 +64,20 @@ def load_until_cut(rig: Rig, started: Started, cutter: Cutter) -> LoadRecord:
     """
     load = Load(groups_of(rig, started), rig.limits.silence_s)
     cutter.load = load
-    readers = readers_of(rig, started)
+    beside = Beside(readers_of(rig, started))
     notice = ""
     try:
         rig.site.prepare()
         rig.before_load()
-        readers.begin()
+        beside.drives = begin_counting(rig, started, load.acked)
+        beside.readers.begin()
         load.begin()
-        _watch(rig, load, cutter)
+        _watch(rig, load, cutter, beside.drives.get(rig.site.writer_name))
     except KeyboardInterrupt:
         notice = ENDING
         raise
     finally:
-        record, failure = _end(rig, started, load, readers, cutter, notice)
+        record, failure = _end(rig, started, load, beside, cutter, notice)
     if load.result.failure is not None:
         raise load.result.failure
     if load.gone is not Gone.NEVER:
@@ -88,6 +91,22 @@ def load_until_cut(rig: Rig, started: Started, cutter: Cutter) -> LoadRecord:
             hint="Nothing was cut. Fix what the server reports, then run again.",
         )
     return record
+
+
+@dataclass(slots=True)
+class Beside:
+    """What goes on beside the load.
+
+    drives: by the name of the node.
+    """
+
+    readers: Readers
+    drives: Mapping[str, DriveCounts] = field(default_factory=dict)
+
+    def end_drives(self) -> None:
+        """Count no more; idempotent."""
+        for counts in self.drives.values():
+            counts.end()
 
 
 def groups_of(rig: Rig, started: Started) -> list[SessionGroup]:
@@ -208,7 +227,7 @@ class Cutter:
             return  # the witness lags: the watch is to see that
         self._await_chore()
         self._rig.listener.phase(
-            "cut", f"{self._rig.site.writer.power.kind.value}, {load_s:.1f} s"
+            Phase.CUT, f"{self._rig.site.writer.power.kind.value}, {load_s:.1f} s"
         )
         with self._holding():
             self.asked = True
@@ -299,7 +318,7 @@ class Cutter:
             if not self.asked:  # else it ended with the server
                 self.no_checkpoint = refused
 
-        self._rig.listener.phase("checkpoint", "asked for; the cut comes meanwhile")
+        self._rig.listener.phase(Phase.CHECKPOINT, "asked for; the cut comes meanwhile")
         threading.Thread(target=ask, name="checkpoint", daemon=True).start()
 
     @property
@@ -328,15 +347,17 @@ class Cutter:
         return now_us() - self.cut.asked_us > self._rig.limits.cut_s * 1e6
 
 
-def _watch(rig: Rig, load: Load, cutter: Cutter) -> None:
-    rig.listener.phase("load", f"the cut comes after {cutter.after_s:.1f} s")
+def _watch(rig: Rig, load: Load, cutter: Cutter, drives: DriveCounts | None) -> None:
+    """Show how the load goes, and have it cut; return once the server is gone."""
+    rig.listener.phase(Phase.LOAD, f"the cut comes after {cutter.after_s:.1f} s")
     shown = 0.0
     while not load.poll() and not cutter.overdue:
         interrupt.require_none()
         moment = time.monotonic()
         if moment - shown >= SHOW_S:
             shown = moment
-            rig.listener.load(load.status())
+            done = drives.newest if drives is not None else None
+            rig.listener.load(replace(load.status(), drives=done))
         load_s = (now_us() - load.began_us) / 1e6
         cutter.cut_if_due(load_s, load.behind_s(), load.last_ack_us())
         time.sleep(POLL_S)
@@ -345,14 +366,14 @@ def _watch(rig: Rig, load: Load, cutter: Cutter) -> None:
         Gone.BROKEN: "every connection broke",
         Gone.SILENT: f"no reply for {rig.limits.silence_s:g} s",
     }
-    rig.listener.phase("gone", seen.get(load.gone, "it still answers"))
+    rig.listener.phase(Phase.GONE, seen.get(load.gone, "it still answers"))
 
 
 def _end(
     rig: Rig,
     started: Started,
     load: Load,
-    readers: Readers,
+    beside: Beside,
     cutter: Cutter,
     notice: str,
 ) -> tuple[LoadRecord, WitnessError | None]:
@@ -362,10 +383,11 @@ def _end(
     """
     try:
         if notice:
-            rig.listener.phase("interrupt", notice)
+            rig.listener.phase(Phase.INTERRUPT, notice)
         load.end()
-        if why := readers.end():
-            rig.listener.phase("readers", why)
+        beside.end_drives()
+        if why := beside.readers.end():
+            rig.listener.phase(Phase.READERS, why)
         if load.gone is Gone.SILENT:
             cutter.check_held()
         end_canaries(rig.site, started.canaries)
@@ -373,20 +395,21 @@ def _end(
     except KeyboardInterrupt:
         started.log.abandon()
         load.end(wait_s=0)
-        readers.abandon()
+        beside.end_drives()
+        beside.readers.abandon()
         raise
     finally:
-        ended = _store(started, load, readers, cutter)
+        ended = _store(started, load, beside, cutter)
     return ended
 
 
 def _store(
-    started: Started, load: Load, readers: Readers, cutter: Cutter
+    started: Started, load: Load, beside: Beside, cutter: Cutter
 ) -> tuple[LoadRecord, WitnessError | None]:
     record = replace(
-        _record(started, load, cutter),
-        seen=readers.seen,
-        seen_watermark=readers.watermark,
+        _record(started, load, beside, cutter),
+        seen=beside.readers.seen,
+        seen_watermark=beside.readers.watermark,
     )
     # What a part sent is not known if its result was lost or not received.  A record
     # without that would call its rows foreign; with none, the run is judged as if this
@@ -402,6 +425,9 @@ def _store(
         )
         if load.is_whole:
             started.run.write_load(record)
+        if beside.drives:
+            lines = csv_lines(beside.drives, load.began_us)
+            started.run.write_lines("drives.csv", lines)
     return record, failure
 
 
@@ -432,7 +458,7 @@ def sealed_load(key: ClientKey | None, record: LoadRecord) -> Json:
     return event if key is None else {**event, "seal": key.seal(content)}
 
 
-def _record(started: Started, load: Load, cutter: Cutter) -> LoadRecord:
+def _record(started: Started, load: Load, beside: Beside, cutter: Cutter) -> LoadRecord:
     warm = {PREFLIGHT_SESSION: WARM_ROWS}
     nodes = started.manifest.nodes
     last_us = load.last_ack_us()
@@ -457,7 +483,7 @@ def _record(started: Started, load: Load, cutter: Cutter) -> LoadRecord:
         ),
         refusals=tuple(result.refusals),
         farewells=tuple(load.farewells),
-        nodes={name: _at_the_cut(started, cutter, name) for name in nodes},
+        nodes={name: _at_the_cut(started, beside, cutter, name) for name in nodes},
         settings=cutter.before.settings if cutter.before else None,
         log=cutter.log,
         canary_held=cutter.canary_held,
@@ -470,9 +496,12 @@ def _record(started: Started, load: Load, cutter: Cutter) -> LoadRecord:
     )
 
 
-def _at_the_cut(started: Started, cutter: Cutter, name: str) -> NodeAtTheCut:
+def _at_the_cut(
+    started: Started, beside: Beside, cutter: Cutter, name: str
+) -> NodeAtTheCut:
     """Return what was seen of the node *name*."""
     cut, canaries = cutter.cuts.get(name), started.canaries.get(name)
+    counts = beside.drives.get(name)
     if canaries is None:
         return NodeAtTheCut(cut, host_lived=False)
     return NodeAtTheCut(
@@ -482,4 +511,5 @@ def _at_the_cut(started: Started, cutter: Cutter, name: str) -> NodeAtTheCut:
         canaries.data.heard_us(),
         # The host of a lab keeps running.
         host_lived=not started.manifest.lab and canaries.answered(),
+        drives=counts.whole if counts is not None else None,
     )

@@ -41,7 +41,7 @@ from dbcheck.core.workload import Workload
 from dbcheck.errors import EngineError, NoCanary, RunWriteError, WitnessError
 from dbcheck.load.commit import commit
 from dbcheck.ports.engine import Engine
-from dbcheck.ports.listener import Listener
+from dbcheck.ports.listener import Listener, Phase
 from dbcheck.ports.site import Node
 from dbcheck.ports.witness import WitnessHostFacts, WitnessLog
 from dbcheck.runs import RunFolder, new_run_id
@@ -90,10 +90,10 @@ def preflight(
     interrupt.require_none()
     require_restarter(rig)
     engine = rig.site.writer.engine
-    rig.listener.phase("preflight", f"{engine.target} and {rig.witness.url}")
+    rig.listener.phase(Phase.PREFLIGHT, f"{engine.target} and {rig.witness.url}")
     witness = _require_fit(rig, workload, known, control=control)
     if text := observable.restore_durability(engine):
-        rig.listener.phase("control", text)
+        rig.listener.phase(Phase.CONTROL, text)
     canaries: dict[str, HostCanaries] = {}
     held: HeldCanary | None = None
     try:
@@ -123,8 +123,9 @@ def preflight(
         try:
             _warm(rig, started)
             skipped = observable.checkpoint(engine)
-            detail = f"no checkpoint: {skipped}" if skipped else "checkpointed"
-            rig.listener.phase("warm", f"{WARM_ROWS} rows committed and seen; {detail}")
+            made = f"no checkpoint: {skipped}" if skipped else "checkpointed"
+            detail = f"{WARM_ROWS} rows committed and seen; {made}"
+            rig.listener.phase(Phase.WARM, detail)
         except BaseException:
             with contextlib.suppress(WitnessError):
                 log.close()  # the error that ended the preflight is the one to show
@@ -144,7 +145,7 @@ def _plant_canary(rig: Rig, manifest: Manifest) -> tuple[HeldCanary | None, str]
         return observable.plant_canary(engine, manifest.epoch, server), ""
     except NoCanary as error:
         text = f"{error}. {error.hint}" if error.hint else str(error)
-        rig.listener.phase("preflight", text)
+        rig.listener.phase(Phase.PREFLIGHT, text)
         return None, text
 
 
@@ -161,7 +162,7 @@ def _new_run(rig: Rig, manifest: Manifest) -> RunFolder:
         clientkey.remember(key)
     except RunWriteError as error:
         text = f"the key of this run is stored only in its folder: {error}"
-        rig.listener.phase("preflight", text)
+        rig.listener.phase(Phase.PREFLIGHT, text)
     return run
 
 
@@ -175,7 +176,7 @@ def _with_possible_chores(rig: Rig, workload: Workload) -> Workload:
     engine = rig.site.writer.engine
     kinds, lacking = observable.possible_chores(engine, workload.housekeeping)
     for kind, why in lacking.items():
-        rig.listener.phase("preflight", f"no chore {kind.value}: {why}")
+        rig.listener.phase(Phase.PREFLIGHT, f"no chore {kind.value}: {why}")
     if why := problem(kinds) if kinds else "none of its chores can be done":
         raise EngineError(
             f"the workload's housekeeping is not possible: {why}",
@@ -248,7 +249,7 @@ def _server(engine: Engine, listener: Listener) -> ServerFacts:
     """Return the facts of the server, and name what it hides."""
     facts = settled_facts(engine, listener)
     for name, why in facts.unreadable.items():
-        listener.phase("preflight", f"{name} cannot be read: {why}")
+        listener.phase(Phase.PREFLIGHT, f"{name} cannot be read: {why}")
     return facts
 
 

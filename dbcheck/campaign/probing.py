@@ -22,7 +22,7 @@ from dbcheck.core.target import TargetFacts, Volume
 from dbcheck.errors import HostError
 from dbcheck.load.commit import commit
 from dbcheck.ports.engine import Engine
-from dbcheck.ports.host import TargetHost
+from dbcheck.ports.host import Counting, TargetHost
 from dbcheck.probe.flushes import Path
 from dbcheck.probe.flushes_result import FlushesResult, VolumeResult
 from dbcheck.probe.windows import Windows
@@ -49,9 +49,10 @@ def probe_flushes(
     readings = host.readings(logs)
     devices = _devices(logs)
     engine.prepare(plan.tables, server=server)
-    samples, took_us, read_us = _commits(
-        engine, server, plan, host, devices, commits, seed
-    )
+    with closing(host.counting(devices)) as counters:
+        samples, took_us, read_us = _commits(
+            engine, server, plan, counters, commits, seed
+        )
     seen = Windows.of(samples)
     found = []
     for volume in logs:
@@ -119,8 +120,7 @@ def _commits(
     engine: Engine,
     server: ServerFacts,
     plan: InsertPlan,
-    host: TargetHost,
-    devices: Sequence[str],
+    counters: Counting,
     commits: int,
     seed: int,
 ) -> tuple[list[Sample], list[float], list[float]]:
@@ -131,16 +131,16 @@ def _commits(
     with closing(engine.open_session(plan.statements, server=server)) as session:
         for seq in range(1, WARM_COMMITS + 1):
             commit(session, plan.operation(PREFLIGHT_SESSION, seq))
-        samples = [host.count(devices)]
+        samples = [counters.read()]
         for seq in range(WARM_COMMITS + 1, WARM_COMMITS + commits + 1):
             interrupt.require_none()
             begun = time.monotonic()
             commit(session, plan.operation(PREFLIGHT_SESSION, seq))
             answered = time.monotonic()
-            samples.append(host.count(devices))
+            samples.append(counters.read())
             counted = time.monotonic()
             took_us.append((answered - begun) * 1e6)
             read_us.append((counted - answered) * 1e6)
             time.sleep((counted - begun) * draw.uniform(WAIT_MIN, WAIT_MAX))
-            samples.append(host.count(devices))
+            samples.append(counters.read())
     return samples, took_us, read_us

@@ -36,6 +36,7 @@ from dbcheck.errors import (
     TableRefused,
 )
 from dbcheck.judge.settings import hiding
+from dbcheck.ports.listener import Phase
 from dbcheck.ports.site import Site
 from dbcheck.runs import RunFolder
 
@@ -95,7 +96,8 @@ class Reading:
             self.unanswered = hiding(self._manifest.family, now.settings)
             if self.unanswered:
                 return
-            self._rig.listener.phase("read", "every row, in a read-only transaction")
+            detail = "every row, in a read-only transaction"
+            self._rig.listener.phase(Phase.READ, detail)
             before = log_of_run(self._rig.site, self._run, self._manifest, now)
             log = ReadingLog(self._rig.site, before, now)
             if (broke := self._attempt(now, log, first=not broken)) is None:
@@ -103,7 +105,7 @@ class Reading:
             broken.append(broke)
             if len(broken) == READINGS_MAX:
                 return self._give_up(broken)
-            self._rig.listener.phase("read", f"{broke.error}: reading once more")
+            self._rig.listener.phase(Phase.READ, f"{broke.error}: reading once more")
             now = self._again(broke)
 
     def record(self, nodes: Mapping[str, NodeAfter], reader_name: str) -> AfterRecord:
@@ -186,7 +188,7 @@ class Reading:
         """Have the server check the tables, last of all: it may write."""
         if self.failure or self.unanswered or self.index:
             return
-        self._rig.listener.phase("check", "the server checks its own tables")
+        self._rig.listener.phase(Phase.CHECK, "the server checks its own tables")
         engine, epoch = self._rig.site.reader.engine, self._manifest.epoch
         self.conditions = conditions_after(engine, self._plan, epoch, facts, log)
         sides = [table for table in self._plan.sides if table.name in self.stored]

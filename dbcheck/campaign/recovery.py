@@ -16,6 +16,7 @@ from dbcheck.core.target import HostAfter
 from dbcheck.errors import NotBack, TableLost, UsageError
 from dbcheck.judge.absence import judge_absence
 from dbcheck.judge.case import Case
+from dbcheck.ports.listener import Phase
 from dbcheck.runs import RunFolder
 
 STANDS = "the earlier FAIL stands"
@@ -65,7 +66,7 @@ def read_survivors(
     if missing or facts is None:
         unread = failure or "no server answers"
     if failed is not None and unread:
-        rig.listener.phase("read", f"{unread}; {STANDS}")
+        rig.listener.phase(Phase.READ, f"{unread}; {STANDS}")
         return failed
     nodes = ask_nodes(rig, run, manifest, facts, remove=not reading.unanswered)
     if reading.unanswered:  # what it reports is not final

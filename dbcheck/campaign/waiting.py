@@ -9,7 +9,7 @@ from dbcheck.campaign.rig import Rig
 from dbcheck.core.server import ServerFacts
 from dbcheck.errors import ConnectionLost, EngineError, NotBack
 from dbcheck.ports.engine import Engine
-from dbcheck.ports.listener import Listener
+from dbcheck.ports.listener import Listener, Phase
 
 POLL_S = 0.2
 PATIENCE_S = 5.0
@@ -24,7 +24,7 @@ def wait_for_server(rig: Rig) -> str:
     Raise NotBack if it does not within limits.return_s, PowerError if what failed was
     the rig and not the server.
     """
-    rig.listener.phase("restore", f"waiting up to {rig.limits.return_s:.0f} s")
+    rig.listener.phase(Phase.RESTORE, f"waiting up to {rig.limits.return_s:.0f} s")
     began, shown = time.monotonic(), ""
     while True:
         interrupt.require_none()
@@ -40,7 +40,7 @@ def wait_for_server(rig: Rig) -> str:
                 hint=RECONCILE,
             )
         if reason != shown and waited_s > PATIENCE_S:
-            rig.listener.phase("restore", reason)
+            rig.listener.phase(Phase.RESTORE, reason)
             shown = reason
         time.sleep(POLL_S)
 
@@ -84,5 +84,5 @@ def settled_facts(engine: Engine, listener: Listener) -> ServerFacts:
             )
         if wait_s > _MOMENT_S:
             waiting = f"{wait_s:.0f} s: the server has only just started"
-            listener.phase("waiting", waiting)
+            listener.phase(Phase.WAITING, waiting)
         time.sleep(wait_s)

@@ -23,6 +23,7 @@ from dbcheck.judge.result import to_values
 from dbcheck.judge.results import DemoResult, DemoRow
 from dbcheck.lab.lab import missing
 from dbcheck.lab.spec import DriveSpec, LabSpec
+from dbcheck.ports.listener import Phase
 from dbcheck.report.lab import demo_bounds, demo_table
 from dbcheck.report.progress import PlainProgress, progress
 
@@ -135,7 +136,8 @@ def command(
 def _show(lines: list[Row], seed: int, runs: Path, *, as_json: bool) -> bool:
     """Run every line, print the table; return whether all came out as expected."""
     shown = []
-    with progress(output.progress_console(), live=not as_json, only={"lab"}) as view:
+    console, only = output.progress_console(), {Phase.LAB}
+    with progress(console, live=not as_json, only=only) as view:
         for row in lines:
             result = _run(row, seed, view, runs).result
             shown.append(DemoRow(row.case, row.expected, result))

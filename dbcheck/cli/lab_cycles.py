@@ -22,6 +22,7 @@ from dbcheck.core.workload import Workload
 from dbcheck.lab.drive.image import require_room
 from dbcheck.lab.lab import Lab
 from dbcheck.lab.spec import LabSpec
+from dbcheck.ports.listener import Phase
 from dbcheck.report.progress import PlainProgress
 from dbcheck.stored import make_folder
 
@@ -54,7 +55,7 @@ def lab_cycles(
     if keep_image:
         make_folder(runs)
         require_room(runs, spec.drive.size_bytes)
-    progress.phase("lab", described(spec))
+    progress.phase(Phase.LAB, described(spec))
     # The lab itself makes and removes it: a folder of ours would outlive our SIGKILL.
     folder = Path(tempfile.gettempdir(), f"dbcheck-lab-{secrets.token_hex(4)}")
     with Lab.start(spec, folder) as lab:

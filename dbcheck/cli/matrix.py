@@ -30,6 +30,7 @@ from dbcheck.cli.resumable import reconcile_flags
 from dbcheck.judge.result import to_values
 from dbcheck.judge.results import MatrixResult
 from dbcheck.lab.spec import ENGINES
+from dbcheck.ports.listener import Phase
 from dbcheck.report.matrix import comparison, matrix_report
 from dbcheck.report.progress import progress
 from dbcheck.witness.window import WindowLimits
@@ -123,7 +124,7 @@ def command(
     try:
         if not real:
             with progress(
-                output.progress_console(), live=not as_json, only={"lab"}
+                output.progress_console(), live=not as_json, only={Phase.LAB}
             ) as view:
                 in_labs(measured, seed, view, runs)
         else:

@@ -15,6 +15,7 @@ from dbcheck.core.verdict import Verdict
 from dbcheck.errors import UsageError
 from dbcheck.judge.result import to_values
 from dbcheck.judge.results import ReceiptResult, ReceiptsResult
+from dbcheck.ports.listener import Phase
 from dbcheck.report.progress import progress
 from dbcheck.report.receipt import receipt_report
 
@@ -59,7 +60,8 @@ def run_receipt(found: Receipt, seed: int, runs: Path, *, as_json: bool) -> bool
     And whether the audit named the rule in each before the cut.
     """
     measured = [Measured(row) for row in found.rows]
-    with progress(output.progress_console(), live=not as_json, only={"lab"}) as view:
+    console, only = output.progress_console(), {Phase.LAB}
+    with progress(console, live=not as_json, only=only) as view:
         in_labs(measured, seed, view, runs)
     results = [result_of(found.rule, one) for one in measured]
     with output.printing():

@@ -11,6 +11,7 @@ from dbcheck.campaign.outcome import Outcome
 from dbcheck.cli import assemble, output
 from dbcheck.errors import UsageError
 from dbcheck.inventory.entry import Entry
+from dbcheck.ports.listener import Phase
 from dbcheck.ports.witness import Witness
 from dbcheck.power.kinds.manual import ManualPlan
 from dbcheck.report.progress import progress
@@ -50,7 +51,7 @@ def reconciled(
         rig = replace(rig, site=rig.site.with_writer(writer))
         recorded = manifest.writer.target
         if recorded != rig.site.writer.engine.target:
-            view.phase("preflight", _OTHER_TARGET.format(recorded))
+            view.phase(Phase.PREFLIGHT, _OTHER_TARGET.format(recorded))
         return reconcile_run(rig, folder, manifest)
 
 

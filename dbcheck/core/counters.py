@@ -72,5 +72,19 @@ class Sample:
     devices: Mapping[str, Counts]
 
 
+@dataclass(frozen=True, slots=True)
+class UnderLoad:
+    """What drives did while a load ran, from before its first commit on.
+
+    seconds: from the first sample to the last one.
+    acked:   commits that were answered between the two, or more: at least so many.
+    drives:  by name, those that were counted at both.
+    """
+
+    seconds: float
+    acked: int
+    drives: Mapping[str, Counts]
+
+
 def _less(now: int | None, earlier: int | None) -> int | None:
     return None if now is None or earlier is None else now - earlier

@@ -12,6 +12,7 @@ from dbcheck.core.apart import Apart
 from dbcheck.core.audited import Flag
 from dbcheck.core.conditions import ConditionCheck
 from dbcheck.core.control import ControlFacts
+from dbcheck.core.counters import UnderLoad
 from dbcheck.core.cut import Cut, Rung, SwitchKind
 from dbcheck.core.cutclass import CutClass
 from dbcheck.core.depth import Completed
@@ -162,6 +163,7 @@ class NodeAtTheCut:
     heard_us:    when their last report came: the host had its power until then.
     host_lived:  the host still answered when the load was over.  False also of a lab's
                  and where no canaries ran; None if that is not known.
+    drives:      what the drives of its host did meanwhile, None if not counted.
     """
 
     cut: Cut | None
@@ -169,6 +171,7 @@ class NodeAtTheCut:
     canaries_elsewhere: tuple[Completed | None, ...] = ()
     heard_us: int | None = None
     host_lived: bool | None = None
+    drives: UnderLoad | None = None
 
 
 @dataclass(frozen=True, slots=True)

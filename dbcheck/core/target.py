@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 
 from dbcheck.core.depth import Remains
 
+WRITE_BACK, WRITE_THROUGH = "write back", "write through"  # queue/write_cache
+
 
 @dataclass(frozen=True, slots=True)
 class Layer:

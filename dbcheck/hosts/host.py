@@ -10,7 +10,7 @@ from typing import Annotated, TypeVar
 
 import msgspec
 
-from dbcheck.core.counters import Counts, Sample
+from dbcheck.core.counters import Sample
 from dbcheck.core.datadir import DataNames
 from dbcheck.core.depth import Ranges, Remains, Ring
 from dbcheck.core.identity import Identity
@@ -21,6 +21,7 @@ from dbcheck.core.timed import Method, Shape, Timed
 from dbcheck.errors import HostError
 from dbcheck.hosts.agent import serve as host_agent
 from dbcheck.hosts.canary import Canaries, Pace
+from dbcheck.hosts.counting import CountersSample, Counting
 from dbcheck.hosts.reset import ArmedReset
 from dbcheck.remote.address import AS_SSH, SshOptions
 from dbcheck.remote.channel import AgentProtocol, Channel, Pipe
@@ -113,32 +114,6 @@ class _Found:
 
 
 @dataclass(frozen=True, slots=True)
-class _Device:
-    """One device's counters, see agent.counters."""
-
-    name: str
-    stat: tuple[int, ...]
-    queues: bool
-
-
-@dataclass(frozen=True, slots=True)
-class _Sample:
-    """The counters of several devices."""
-
-    at_us: int
-    devices: tuple[_Device, ...]
-
-    @property
-    def decoded(self) -> Sample:
-        """What they say; raise HostError if a device has too few."""
-        try:
-            found = {e.name: Counts.of(e.stat, queues=e.queues) for e in self.devices}
-        except ValueError as error:
-            raise HostError(f"the counters of a block device: {error}") from None
-        return Sample(self.at_us, found)
-
-
-@dataclass(frozen=True, slots=True)
 class _Printed:
     """What a tool printed, or why it could not be run."""
 
@@ -151,8 +126,8 @@ class _Timed:
     """Writes of one shape, see agent.timing."""
 
     took_ns: tuple[int, ...]
-    before: _Sample
-    after: _Sample
+    before: CountersSample
+    after: CountersSample
     why: str
 
 
@@ -233,9 +208,13 @@ class TargetHost:
         found = self._request(tuple[Reading, ...], host_agent.READINGS, **asked)
         return Readings(found)
 
-    def count(self, devices: Sequence[str]) -> Sample:
-        """Return what block devices have done until now; raise HostError."""
-        return self._request(_Sample, host_agent.COUNT, devices=devices).decoded
+    def counting(self, devices: Sequence[str]) -> Counting:
+        """Open the counters of block devices; raise HostError.  Close what is returned.
+
+        Over a channel of its own: after a cut, what waits for an answer there holds
+        nothing else up.
+        """
+        return Counting(self._open(), devices)
 
     def file_windows(
         self, folder: str, devices: Sequence[str], writes: int
@@ -246,7 +225,9 @@ class TargetHost:
         1 + 2 * writes samples.  Raise HostError.
         """
         asked = {"folder": folder, "devices": devices, "writes": writes}
-        found = self._request(tuple[_Sample, ...], host_agent.FILE_WINDOWS, **asked)
+        found = self._request(
+            tuple[CountersSample, ...], host_agent.FILE_WINDOWS, **asked
+        )
         return tuple(each.decoded for each in found)
 
     def time_writes(

@@ -14,6 +14,7 @@ class ItemId(enum.Enum):
     HOST_DOWN = "host went down"
     SERVER_LOG = "server's log"
     SERVER_LOG_SQL = "error log over SQL"
+    COMMITS_PER_FLUSH = "commits per flush"
     SINCE_CHECKPOINT = "since the checkpoint"
     REPLAYED = "log replayed"
     PLACES = "places"

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from dbcheck.judge import (
     again,
+    commitflush,
     control,
     ended,
     host,
@@ -29,6 +30,7 @@ EVIDENCE: tuple[Callable[[Case], Item | None], ...] = (
     host.host_went_down,
     serverlog.server_log,
     serverlog.server_log_sql,
+    commitflush.commits_per_flush,
     load.since_checkpoint,
     serverlog.log_replayed,
     places.places,

@@ -13,11 +13,10 @@ import itertools
 from collections.abc import Sequence
 
 from dbcheck.core.depth import Depth
-from dbcheck.core.target import Layer, Volume
+from dbcheck.core.target import WRITE_BACK, WRITE_THROUGH, Layer, Volume
 from dbcheck.judge.case import Case
 from dbcheck.judge.item import Item, ItemId, Standing
 
-_BACK, _THROUGH = "write back", "write through"
 _BADNESS = (
     Standing.PRESENT,
     Standing.NOT_OBSERVABLE,
@@ -57,15 +56,15 @@ def _volume(volume: Volume, depth: Depth | None) -> tuple[Standing, str]:
         return Standing.PRESENT, f"the kernel flushes {', '.join(flushed)}"
     stops = ", ".join(_stops(volume.layers))
     names = ", ".join(drive.name for drive in blind)
-    reason = f"the kernel sends no flush to {names}, as {stops} is {_THROUGH!r}"
+    reason = f"the kernel sends no flush to {names}, as {stops} is {WRITE_THROUGH!r}"
     if depth is Depth.DRIVE and not flushed:
         lost = f"{reason}; but it lost writes that it had completed, so its cache is "
         return Standing.CONTRADICTED, f"{lost}volatile: commits are lost with it"
     if depth is Depth.DRIVE:
         others = f"{', '.join(flushed)} may be the one that lost writes in this cut"
         return Standing.NOT_OBSERVABLE, f"{reason}; {others}"
-    if volatile := [drive.name for drive in blind if drive.write_cache == _BACK]:
-        own = f"{reason}; yet {', '.join(volatile)} is {_BACK!r} and needs flushes"
+    if volatile := [drive.name for drive in blind if drive.write_cache == WRITE_BACK]:
+        own = f"{reason}; yet {', '.join(volatile)} is {WRITE_BACK!r} and needs flushes"
         return Standing.ABSENT, own
     return Standing.PRESENT, f"{reason}, which is right if no cache there is volatile"
 
@@ -77,7 +76,7 @@ def _flushed(layers: dict[str, Layer]) -> set[str]:
     queue = [name for name in layers if name not in inner]
     for name in queue:  # grows while it is walked
         layer = layers.get(name)
-        if layer is None or layer.write_cache == _THROUGH or name in reached:
+        if layer is None or layer.write_cache == WRITE_THROUGH or name in reached:
             continue
         reached.add(name)
         queue += layer.below
@@ -89,5 +88,5 @@ def _stops(layers: Sequence[Layer]) -> list[str]:
     return [
         f"{layer.name} ({layer.dm_name})" if layer.dm_name else layer.name
         for layer in layers
-        if layer.write_cache == _THROUGH and layer.kind != "partition"
+        if layer.write_cache == WRITE_THROUGH and layer.kind != "partition"
     ]

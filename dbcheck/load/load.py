@@ -156,6 +156,10 @@ class Load:
             or None
         )
 
+    def acked(self) -> int:
+        """Return how many acks came, at least; from any thread."""
+        return sum(snapshot.acked for snapshot in self._snapshots())
+
     def status(self) -> LoadStatus:
         """Describe the load as it is now."""
         snapshots = self._snapshots()

@@ -38,6 +38,16 @@ class Canaries(Protocol):
         """End them; never raises."""
 
 
+class Counting(Protocol):
+    """The counters of block devices of a host, over a channel of their own."""
+
+    def read(self) -> Sample:
+        """Return what they have done until now; raise HostError."""
+
+    def close(self) -> None:
+        """End it; a read() that waits in another thread fails.  Never raises."""
+
+
 class TargetHost(Protocol):
     """The host that the server runs on; every call may raise HostError."""
 
@@ -50,8 +60,8 @@ class TargetHost(Protocol):
     def readings(self, volumes: Sequence[Volume]) -> Readings:
         """Return what files and tools of the host show of what *volumes* lie on."""
 
-    def count(self, devices: Sequence[str]) -> Sample:
-        """Return what block devices have done until now."""
+    def counting(self, devices: Sequence[str]) -> Counting:
+        """Open the counters of block devices."""
 
     def file_windows(
         self, folder: str, devices: Sequence[str], writes: int

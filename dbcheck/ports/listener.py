@@ -2,9 +2,40 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
+
+from dbcheck.core.counters import UnderLoad
+
+
+class Phase(enum.Enum):
+    """What a cycle, or what runs cycles, is at; the value is its title."""
+
+    AUDIT = "audit"
+    CAMPAIGN = "so far"
+    CHECK = "check"
+    CHECKPOINT = "checkpoint"
+    CONTROL = "control"
+    CUT = "cut"
+    CYCLE = "cycle"
+    FILL = "fill"
+    GONE = "server gone"
+    INTERRUPT = "interrupted"
+    JUDGE = "judge"
+    LAB = "lab"
+    LOAD = "load"
+    POWER = "power"
+    PREFLIGHT = "preflight"
+    READ = "read survivors"
+    READ_AGAIN = "read again"
+    READERS = "readers"
+    RESTART = "restart"
+    RESTORE = "restore"
+    STOPPED = "stopped"
+    WAITING = "waiting"
+    WARM = "warmed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +48,8 @@ class LoadStatus:
     latency_ms: percentile ("p50", "p99", "max") -> commit latency, milliseconds.
     sessions:   connected now.
     behind_s:   how long the oldest ack has waited for the witness.
+    drives:     what the drives of the host that takes the load did a moment ago, None
+                if they are not counted.
     """
 
     seconds: float
@@ -26,13 +59,14 @@ class LoadStatus:
     latency_ms: Mapping[str, float]
     sessions: int
     behind_s: float = 0.0
+    drives: UnderLoad | None = None
 
 
 class Listener(Protocol):
     """Receives the progress of a cycle; must return at once and never raise."""
 
-    def phase(self, name: str, detail: str) -> None:
-        """Note that a phase began, by its name in report.progress."""
+    def phase(self, phase: Phase, detail: str) -> None:
+        """Note that a phase began, or how it goes."""
 
     def load(self, status: LoadStatus) -> None:
         """Note how the load goes, about four times a second."""

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 
 from dbcheck.core.places import BINARY_LOG, REDO_LOG, WAL
 from dbcheck.core.statistics import PPM
-from dbcheck.core.target import Layer, Volume
+from dbcheck.core.target import WRITE_BACK, WRITE_THROUGH, Layer, Volume
 from dbcheck.probe.windows import Window, Windows, flushed, wrote
 
-WRITE_BACK, WRITE_THROUGH = "write back", "write through"  # queue/write_cache
 DOUBT_PPM = PPM // 10  # more than that unseen, and nothing can be said
 # Values with which each commit flushes a log: PostgreSQL 18 manual, 19.5.1; MySQL 8.4
 # manual, 17.14 and 19.1.6.4; MariaDB documentation, InnoDB System Variables.

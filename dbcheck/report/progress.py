@@ -13,29 +13,13 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from dbcheck.core.counters import UnderLoad
 from dbcheck.limits import BEHIND_S
-from dbcheck.ports.listener import LoadStatus
+from dbcheck.ports.listener import LoadStatus, Phase
+from dbcheck.report.driverates import drive_rates
 from dbcheck.visible import visible
 
-_TITLES = {
-    "lab": "lab",
-    "preflight": "preflight",
-    "control": "control",
-    "fill": "fill",
-    "warm": "warmed",
-    "load": "load",
-    "cut": "cut",
-    "gone": "server gone",
-    "interrupt": "interrupted",
-    "stopped": "stopped",
-    "power": "power",
-    "restore": "restore",
-    "read": "read survivors",
-    "judge": "judge",
-    "cycle": "cycle",
-    "checkpoint": "checkpoint",
-    "campaign": "so far",
-}
+_DRIVES_SHOWN = 4
 
 
 class PlainProgress:
@@ -46,25 +30,25 @@ class PlainProgress:
     only: the phases to write; all if None.
     """
 
-    def __init__(self, console: Console, only: Set[str] | None = None) -> None:
+    def __init__(self, console: Console, only: Set[Phase] | None = None) -> None:
         self._console = console
         self._only = only
         self._last: LoadStatus | None = None
         self._behind = False
 
-    def phase(self, name: str, detail: str) -> None:
+    def phase(self, phase: Phase, detail: str) -> None:
         """Write the phase, and what the load reached when it ended."""
-        if self._only is not None and name not in self._only:
+        if self._only is not None and phase not in self._only:
             return
-        if name == "gone" and self._last is not None:
+        if phase is Phase.GONE and self._last is not None:
             self.line("", _described(self._last))
-        self.line(_TITLES.get(name, name), detail)
+        self.line(phase.value, detail)
 
     def load(self, status: LoadStatus) -> None:
         """Keep the status for the end of the load; report when the witness lags."""
         self._last = status
         behind = status.behind_s >= BEHIND_S
-        if behind != self._behind and (self._only is None or "load" in self._only):
+        if behind != self._behind and (self._only is None or Phase.LOAD in self._only):
             text = "confirms again"
             if behind:
                 text = f"is {status.behind_s:.0f} s behind; the load waits for it"
@@ -98,11 +82,11 @@ class PlainProgress:
 class LiveProgress(PlainProgress):
     """Draws the load as it goes, and what a human is asked to do, in place."""
 
-    def __init__(self, console: Console, only: Set[str] | None = None) -> None:
+    def __init__(self, console: Console, only: Set[Phase] | None = None) -> None:
         super().__init__(console, only)
         self._asked = ""
         self._phase_began = time.monotonic()
-        self._running = ""
+        self._running: Phase | None = None
         self._live = Live(console=console, refresh_per_second=8, transient=True)
         self._live.get_renderable = self._draw  # type: ignore[method-assign]
 
@@ -119,13 +103,13 @@ class LiveProgress(PlainProgress):
         with contextlib.suppress(OSError):
             self._live.stop()
 
-    def phase(self, name: str, detail: str) -> None:
+    def phase(self, phase: Phase, detail: str) -> None:
         """Write the phase above the live part."""
-        super().phase(name, detail)
-        self._running, self._phase_began = name, time.monotonic()
-        if name in ("gone", "read"):
+        super().phase(phase, detail)
+        self._running, self._phase_began = phase, time.monotonic()
+        if phase in (Phase.GONE, Phase.READ):
             self._asked = ""
-        if name == "gone":
+        if phase is Phase.GONE:
             self._last = None
 
     def ask(self, text: str) -> None:
@@ -136,10 +120,12 @@ class LiveProgress(PlainProgress):
         parts: list[RenderableType] = []
         if self._last is not None:
             parts.append(_table(self._last))
-        elif self._running:
+            if self._last.drives is not None and self._last.drives.drives:
+                parts.append(_drives(self._last.drives))
+        elif self._running is not None:
             waited_s = time.monotonic() - self._phase_began
             parts.append(
-                Text(f"{'':>15}  {_TITLES[self._running]}: {waited_s:.0f} s", "dim")
+                Text(f"{'':>15}  {self._running.value}: {waited_s:.0f} s", "dim")
             )
         if self._asked:
             parts.append(Panel(Text(self._asked, "bold"), border_style="bold yellow"))
@@ -166,6 +152,32 @@ def _table(status: LoadStatus) -> Table:
     return table
 
 
+def _drives(done: UnderLoad) -> Table:
+    """Return what the drives did a moment ago, those that were flushed most first."""
+    table = Table.grid(padding=(0, 2))
+    names = ("drive", "flushes/s", "ms each", "commits per flush", "writes/s", "MB/s")
+    for _ in names:
+        table.add_column(justify="right", no_wrap=True)
+    table.add_row(*(Text(name, "dim") for name in names))
+    rates = drive_rates(done)
+    for rate in rates[:_DRIVES_SHOWN]:
+        table.add_row(
+            visible(rate.drive),
+            _or_dash(rate.flushes_per_s, ",.0f"),
+            _or_dash(rate.flush_ms, ".2f"),
+            _or_dash(rate.commits_per_flush, ",.1f"),
+            f"{rate.writes_per_s:,.0f}",
+            f"{rate.megabytes_per_s:,.1f}",
+        )
+    if len(rates) > _DRIVES_SHOWN:
+        table.add_row(Text(f"{len(rates) - _DRIVES_SHOWN} more", "dim"))
+    return table
+
+
+def _or_dash(value: float | None, form: str) -> str:
+    return "-" if value is None else format(value, form)
+
+
 def _described(status: LoadStatus) -> str:
     latency = status.latency_ms
     return (
@@ -176,7 +188,7 @@ def _described(status: LoadStatus) -> str:
 
 
 def progress(
-    console: Console, *, live: bool, only: Set[str] | None = None
+    console: Console, *, live: bool, only: Set[Phase] | None = None
 ) -> PlainProgress:
     """Return the live view where the console is a terminal, else plain lines."""
     if live and console.is_terminal:

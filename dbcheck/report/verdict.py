@@ -11,12 +11,14 @@ from rich.text import Text
 from dbcheck.core.audited import alarming
 from dbcheck.core.cut import Rung
 from dbcheck.core.depth import Depth
+from dbcheck.core.records import LoadRecord
 from dbcheck.core.statistics import Tally
 from dbcheck.core.values import Json
 from dbcheck.core.verdict import Verdict
 from dbcheck.judge.item import ItemId, Standing
 from dbcheck.judge.result import HousekeepingResult, RunResult
 from dbcheck.report.drive import faults
+from dbcheck.report.driverates import drive_rates
 from dbcheck.report.lossshape import diagnosed, shaped
 
 STYLES = {
@@ -185,6 +187,7 @@ def _fact_rows(result: RunResult) -> Iterator[tuple[str, str]]:
             f"{sum(load.acked.values()):,} acked, {load.rate:,.0f}/s, "
             f"p50 {latency.get('p50', 0):.2f} ms, p99 {latency.get('p99', 0):.2f} ms",
         )
+        yield from _drive_rows(load)
         if ended := len(load.lost_early):
             why = load.refusals[0] if load.refusals else "their connections broke"
             yield "ended early", f"{ended:,} of the sessions, not replaced: {why}"
@@ -204,6 +207,13 @@ def _fact_rows(result: RunResult) -> Iterator[tuple[str, str]]:
     if gone := result.earlier_losses:
         lost = ", ".join(f"{rows:,} {kind}" for kind, rows in gone.items())
         yield "earlier rows", f"{lost}, {result.earlier:,} still there"
+
+
+def _drive_rows(load: LoadRecord) -> Iterator[tuple[str, str]]:
+    """Yield what the drives did; of several nodes, with the name of each."""
+    for name, node in load.nodes.items():
+        for rate in drive_rates(node.drives) if node.drives else ():
+            yield "drive", f"{name}, {rate}" if len(load.nodes) > 1 else str(rate)
 
 
 _WITNESS_KIND = {

@@ -15,6 +15,7 @@ from dbcheck.campaign.cycle import run_cycle
 from dbcheck.lab.lab import missing
 from dbcheck.lab.spec import LabSpec
 from dbcheck.lab.switch import LabSwitch
+from dbcheck.ports.listener import Phase
 from dbcheck.report.progress import PlainProgress
 from tests.bench.shown import SPREAD, console, spread, table
 from tests.kit.nodes import with_node
@@ -26,10 +27,10 @@ class _Clock(PlainProgress):
 
     def __init__(self) -> None:
         super().__init__(Console(quiet=True))
-        self.began: dict[str, float] = {}
+        self.began: dict[Phase, float] = {}
 
-    def phase(self, name: str, detail: str) -> None:
-        self.began[name] = time.monotonic()
+    def phase(self, phase: Phase, detail: str) -> None:
+        self.began[phase] = time.monotonic()
 
 
 class _TimedSwitch(LabSwitch):
@@ -76,11 +77,11 @@ def _cycle(lab: Bench, number: int) -> dict[str, float]:
     if outcome.found is None or outcome.found.counts:
         raise SystemExit(f"the cycle was judged {outcome.judgement}")
     at = clock.began
-    loaded_s = at["cut"] - at["load"]
+    loaded_s = at[Phase.CUT] - at[Phase.LOAD]
     return {
-        "preflight": at["load"] - began,
-        "cut": at["restore"] - at["cut"] - switch.restore_s,
-        "read and judge": ended - at["restore"],
+        "preflight": at[Phase.LOAD] - began,
+        "cut": at[Phase.RESTORE] - at[Phase.CUT] - switch.restore_s,
+        "read and judge": ended - at[Phase.RESTORE],
         "all that dbcheck adds": ended - began - loaded_s - switch.restore_s,
         "restore and recovery": switch.restore_s,
     }

@@ -12,6 +12,7 @@ from dbcheck.core.cut import SwitchKind
 from dbcheck.core.cutclass import CutClass
 from dbcheck.core.operation import StatementSpec
 from dbcheck.core.table import TableSpec
+from dbcheck.ports.listener import Phase
 from dbcheck.ports.site import Node
 from tests.kit.nodes import site_of
 from tests.kit.stored_run import manifest
@@ -21,10 +22,10 @@ class RecordingListener:
     """A listener that remembers the phases."""
 
     def __init__(self) -> None:
-        self.phases: list[tuple[str, str]] = []
+        self.phases: list[tuple[Phase, str]] = []
 
-    def phase(self, name: str, detail: str) -> None:
-        self.phases.append((name, detail))
+    def phase(self, phase: Phase, detail: str) -> None:
+        self.phases.append((phase, detail))
 
     def load(self, status: object) -> None:
         raise AssertionError("there is no load")

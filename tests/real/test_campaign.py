@@ -24,6 +24,7 @@ from dbcheck.core.moments import WITHOUT_CHORES, Moment, Stratum
 from dbcheck.core.verdict import CycleVerdict, Verdict
 from dbcheck.errors import DbcheckError, PowerError, TargetChanged, UsageError
 from dbcheck.lab.spec import DriveSpec, LabSpec
+from dbcheck.ports.listener import Phase
 from dbcheck.ports.power import PowerSwitch
 from dbcheck.runs import RunFolder
 from tests.kit.nodes import with_node
@@ -98,9 +99,9 @@ class Once(Said):
         self._here, self._statement, self._values = here, statement, values
         self._done = False
 
-    def phase(self, name: str, detail: str) -> None:
-        super().phase(name, detail)
-        if name == "campaign" and not self._done:
+    def phase(self, phase: Phase, detail: str) -> None:
+        super().phase(phase, detail)
+        if phase is Phase.CAMPAIGN and not self._done:
             self._done = True
             self._here.execute(self._statement, *self._values)
 

@@ -19,6 +19,7 @@ from dbcheck.hosts.agent.folder import BESIDE
 from dbcheck.hosts.canary import Canaries
 from dbcheck.hosts.host import TargetHost, open_host
 from dbcheck.lab.ssh.sshd import Sshd
+from dbcheck.ports.listener import Phase
 from dbcheck.remote.address import SshOptions
 from tests.kit.canaries import EXT4, QUICK, is_free, judge, wrote
 from tests.kit.partial_rig import RecordingListener, node_of
@@ -253,8 +254,8 @@ class Starter(RecordingListener):
         super().__init__()
         self._sshd = sshd
 
-    def phase(self, name: str, detail: str) -> None:
-        super().phase(name, detail)
+    def phase(self, phase: Phase, detail: str) -> None:
+        super().phase(phase, detail)
         self._sshd._launch(self._sshd._command())
 
 

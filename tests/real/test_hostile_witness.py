@@ -32,6 +32,7 @@ from dbcheck.hosts.canary import Pace
 from dbcheck.hosts.host import TargetHost, open_host
 from dbcheck.judge.result import to_values
 from dbcheck.ports.engine import Engine
+from dbcheck.ports.listener import Phase
 from dbcheck.ports.power import PowerSwitch
 from dbcheck.report.verdict import verdict_report
 from dbcheck.runs import RunFolder
@@ -220,7 +221,7 @@ def test_a_command_from_a_witness_is_not_passed_on(site: Site, known: bool) -> N
     else:
         clientkey.forget(RUN)
     site.reconcile(site.recall())
-    ((_, said),) = (phase for phase in site.listener.phases if phase[0] == "power")
+    ((_, said),) = (phase for phase in site.listener.phases if phase[0] is Phase.POWER)
     assert (EVIL in said) is known
     assert ("restore the power with its switch" in said) is not known
 

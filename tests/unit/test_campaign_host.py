@@ -15,6 +15,7 @@ from dbcheck.core.places import Place
 from dbcheck.core.target import HostAfter, LogMarks, LogTail, TargetFacts
 from dbcheck.errors import HostError
 from dbcheck.ports.host import Canaries
+from dbcheck.ports.listener import Phase
 from tests.kit.host_samples import BEFORE, FACTS
 from tests.kit.partial_rig import RecordingListener, node_of
 from tests.kit.samples import MANIFEST
@@ -108,7 +109,7 @@ def test_a_host_that_still_boots_is_waited_for() -> None:
     assert after == HostAfter(FACTS, REMAINS, TAIL, "", shut_down=RECORD)
     assert host.called == ["reach"] * 4 + QUESTIONS
     said = "retrying its host for up to 60 s: System is booting up"
-    assert listener.phases == [("restore", said)]
+    assert listener.phases == [(Phase.RESTORE, said)]
 
 
 def test_a_host_that_never_lets_us_in_is_given_up(

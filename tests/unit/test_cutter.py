@@ -19,6 +19,7 @@ from dbcheck.core.moments import Moment, Stratum
 from dbcheck.errors import EngineError, PowerError
 from dbcheck.limits import BEHIND_S
 from dbcheck.load.load import Load
+from dbcheck.ports.listener import Phase
 from tests.kit.nodes import site_of
 from tests.kit.waiting import wait_until
 
@@ -39,7 +40,7 @@ class Quiet:
     def note(self, event: Mapping[str, object]) -> None:
         pass
 
-    def phase(self, name: str, detail: str) -> None:
+    def phase(self, phase: Phase, detail: str) -> None:
         pass
 
 

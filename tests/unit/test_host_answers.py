@@ -29,7 +29,19 @@ def test_answers_that_make_no_sense_are_told(value: object) -> None:
         lambda: host.start_canaries("/d"),
         host.identity,
         lambda: host.arm_reset("/t"),
+        lambda: host.counting(["sda"]).read(),
     ]
     for question in questions:
         with pytest.raises(HostError, match="unexpected reply from the host agent"):
             question()
+
+
+def test_devices_that_were_not_asked_for_are_left_out() -> None:
+    fields = list(range(17))
+    devices = [{"name": n, "stat": fields, "queues": True} for n in ("sda", "\x1b[2J")]
+    answer = json.dumps({"at_us": 1, "devices": devices}).encode()
+    pipe = Script(wire.HELLO, reply(wire.RESULT, answer))
+    counters = TargetHost("h", lambda _: pipe).counting(["sda", "sdb"])
+    assert counters.read().devices.keys() == {"sda"}
+    counters.close()
+    assert pipe.closed

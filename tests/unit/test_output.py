@@ -10,7 +10,7 @@ import pytest
 
 from dbcheck.cli import USAGE, output
 from dbcheck.cli.root import run
-from dbcheck.ports.listener import LoadStatus
+from dbcheck.ports.listener import LoadStatus, Phase
 from dbcheck.report.progress import LiveProgress, PlainProgress
 from tests.kit.poisoned_reports import REPORTS, shown
 from tests.kit.reports import EVIL, is_harmless
@@ -43,9 +43,9 @@ def test_progress_shows_what_a_terminal_would_obey(kind: type[PlainProgress]) ->
     console = output.console(file=file, width=300)
     view = kind(console)
     view.line(EVIL, EVIL)
-    view.phase("cut", EVIL)
+    view.phase(Phase.CUT, EVIL)
     view.load(LoadStatus(1.0, 10, 5, 3.0, {}, 2, 0.0))
-    view.phase("gone", EVIL)
+    view.phase(Phase.GONE, EVIL)
     view.ask(EVIL)
     if isinstance(view, LiveProgress):
         console.print(view._draw())

@@ -11,6 +11,7 @@ from dbcheck.campaign import waiting
 from dbcheck.core.server import ServerFacts
 from dbcheck.errors import EngineError
 from dbcheck.ports.engine import Engine
+from dbcheck.ports.listener import Phase
 from tests.kit.partial_rig import RecordingListener
 from tests.kit.samples import FACTS
 
@@ -66,7 +67,8 @@ def test_a_short_wait_is_not_worth_a_word(
 def test_a_longer_wait_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     server = Server(HOUR_US - 5_000_000, MYSQL_US)
     listener = asked(server, monkeypatch)
-    assert listener.phases == [("waiting", "6 s: the server has only just started")]
+    text = "6 s: the server has only just started"
+    assert listener.phases == [(Phase.WAITING, text)]
     assert server.slept_s == [6.0]
 
 

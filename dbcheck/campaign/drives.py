@@ -1,0 +1,172 @@
+"""Counts what the drives of a host do while a load runs: how often they are flushed.
+
+The first sample is taken before the first commit and the last one in the midst of the
+load, so between the two are no fewer flushes than belong to the commits that are
+counted.  Of what a drive writes, the canaries' writes are a part; they flush nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from dbcheck.campaign.preflight import Started
+from dbcheck.campaign.rig import Rig
+from dbcheck.clock import now_us
+from dbcheck.core.counters import Sample, UnderLoad
+from dbcheck.core.target import Volume
+from dbcheck.errors import HostError
+from dbcheck.ports.host import Counting, TargetHost
+from dbcheck.ports.listener import Phase
+
+log = logging.getLogger(__name__)
+
+SAMPLE_S = 0.5
+HEADER = (
+    "at_s,seconds,acked,node,drive,writes,bytes_written,write_ms,flushes,flush_ms\n"
+)
+_END_S = 3.0
+
+
+class DriveCounts:
+    """What the drives of one host do, sampled by a thread of its own."""
+
+    def __init__(self, counters: Counting, acked: Callable[[], int]) -> None:
+        """Take the first sample, before the load; raise HostError.
+
+        acked: how many commits were answered, at least; 0 now.  *counters* are closed
+        by end().
+        """
+        self._counters, self._acked = counters, acked
+        self._first = self._last = counters.read()
+        self._last_acked = 0
+        self._series: list[tuple[int, UnderLoad]] = []
+        self._whole: UnderLoad | None = None
+        self._ending = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="drives", daemon=True)
+
+    def begin(self) -> None:
+        """Go on sampling, until end() or until the host is gone."""
+        self._thread.start()
+
+    @property
+    def whole(self) -> UnderLoad | None:
+        """What they did until the last sample that saw new acks, None without one."""
+        return self._whole
+
+    @property
+    def newest(self) -> UnderLoad | None:
+        """What they did between the last two samples, None before that."""
+        return self._series[-1][1] if self._series else None
+
+    def series(self) -> Sequence[tuple[int, UnderLoad]]:
+        """Return what they did between each two samples, and when the later one came.
+
+        That is in microseconds of the client's monotonic clock.
+        """
+        return tuple(self._series)
+
+    def end(self) -> None:
+        """Take no more samples; never raises.  Does not wait for a host that is gone.
+
+        Idempotent.
+        """
+        self._ending.set()
+        self._counters.close()
+        if self._thread.ident is not None:
+            self._thread.join(_END_S)
+
+    def _run(self) -> None:
+        while not self._ending.wait(SAMPLE_S):
+            acked = self._acked()  # before the counters: none of them is without flush
+            try:
+                sample = self._counters.read()
+            except HostError as error:
+                log.debug("the drives are counted no more: %s", error)
+                return
+            self._take(sample, acked)
+
+    def _take(self, sample: Sample, acked: int) -> None:
+        done = _between(self._last, sample, acked - self._last_acked)
+        self._series.append((now_us(), done))
+        if acked > self._last_acked:
+            self._whole = _between(self._first, sample, acked)
+        self._last, self._last_acked = sample, acked
+
+
+def begin_counting(
+    rig: Rig, started: Started, acked: Callable[[], int]
+) -> dict[str, DriveCounts]:
+    """Count the drives of each node whose host was asked; report those that cannot be.
+
+    acked: see DriveCounts.
+    """
+    found: dict[str, DriveCounts] = {}
+    try:
+        for name, node in started.manifest.nodes.items():
+            host = rig.site.nodes[name].host
+            names = drives_of(node.host.facts.volumes) if node.host else []
+            if host is None or not names:
+                continue
+            try:
+                found[name] = _first_counts(host, names, acked)
+            except HostError as error:
+                text = f"the flushes of its drives are not counted: {error}"
+                rig.listener.phase(Phase.LOAD, text)
+        for counts in found.values():
+            counts.begin()
+    except BaseException:
+        for counts in found.values():
+            counts.end()
+        raise
+    return found
+
+
+def _first_counts(
+    host: TargetHost, drives: Sequence[str], acked: Callable[[], int]
+) -> DriveCounts:
+    counters = host.counting(drives)
+    try:
+        return DriveCounts(counters, acked)
+    except BaseException:
+        counters.close()
+        raise
+
+
+def drives_of(volumes: Sequence[Volume]) -> list[str]:
+    """Return the drives below *volumes*, by name, each once."""
+    return list(dict.fromkeys(drive.name for each in volumes for drive in each.drives))
+
+
+def csv_lines(found: Mapping[str, DriveCounts], began_us: int) -> Iterator[str]:
+    """Yield drives.csv: for each node and drive, what it did in each half second.
+
+    began_us: when the load began, from which at_s is counted.
+    """
+    yield HEADER
+    for node, counts in found.items():
+        for at_us, done in counts.series():
+            head = f"{(at_us - began_us) / 1e6:.3f},{done.seconds:.3f},{done.acked}"
+            for drive, n in done.drives.items():
+                wrote = f"{n.writes},{n.bytes_written},{n.write_ms}"
+                flushed = ",".join(
+                    "" if each is None else str(each)
+                    for each in (n.flushes, n.flush_ms)
+                )
+                yield f"{head},{node},{drive},{wrote},{flushed}\n"
+
+
+def _between(earlier: Sample, later: Sample, acked: int) -> UnderLoad:
+    """Return what was done between two samples."""
+    seconds = max(0, later.at_us - earlier.at_us) / 1e6
+    both = earlier.devices.keys() & later.devices.keys()
+    return UnderLoad(
+        seconds,
+        acked,
+        {
+            name: counts.since(earlier.devices[name])
+            for name, counts in later.devices.items()
+            if name in both
+        },
+    )

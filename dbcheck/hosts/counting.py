@@ -1,0 +1,59 @@
+"""The client's side of the counters of a host's block devices."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dbcheck.core.counters import Counts, Sample
+from dbcheck.errors import HostError
+from dbcheck.hosts.agent import serve as host_agent
+from dbcheck.remote.channel import Channel
+
+
+@dataclass(frozen=True, slots=True)
+class _Device:
+    """One device's counters, see agent.counters."""
+
+    name: str
+    stat: tuple[int, ...]
+    queues: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CountersSample:
+    """The counters of several devices, as the host's agent answers them."""
+
+    at_us: int
+    devices: tuple[_Device, ...]
+
+    @property
+    def decoded(self) -> Sample:
+        """What they say; raise HostError if a device has too few."""
+        try:
+            found = {e.name: Counts.of(e.stat, queues=e.queues) for e in self.devices}
+        except ValueError as error:
+            raise HostError(f"the counters of a block device: {error}") from None
+        return Sample(self.at_us, found)
+
+
+class Counting:
+    """The counters of some block devices, read as often as wanted; for one thread."""
+
+    def __init__(self, channel: Channel, devices: Sequence[str]) -> None:
+        """Read them over *channel*, which is theirs."""
+        self._channel, self._devices = channel, list(devices)
+
+    def read(self) -> Sample:
+        """Return what they have done until now; raise HostError.
+
+        A device that is gone is left out; so is one that was not asked for.
+        """
+        verb, names = host_agent.COUNT, self._devices
+        found = self._channel.answer(CountersSample, verb, devices=names).decoded
+        known = {name: c for name, c in found.devices.items() if name in names}
+        return Sample(found.at_us, known)
+
+    def close(self) -> None:
+        """End the channel, also from another thread; never raises."""
+        self._channel.close()

@@ -1,0 +1,120 @@
+"""Commits of the load beside the flushes of the drives below the log."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+
+from dbcheck.core.counters import Counts, UnderLoad
+from dbcheck.core.target import Layer, Volume, VolumeCanaries
+from dbcheck.judge.commitflush import commits_per_flush
+from dbcheck.judge.item import Item, Standing
+from tests.kit.cases import case, loaded
+from tests.kit.host_samples import BEFORE, FACTS, VOLUME
+from tests.kit.samples import MANIFEST
+
+SESSIONS = 4
+BACK, THROUGH = "write back", "write through"
+
+
+def layer(name: str, cache: str = BACK, *, fua: str = "0") -> Layer:
+    return Layer(name, "disk", "", "", "", cache, fua, ())
+
+
+def volume(*layers: Layer, place: str = "WAL") -> Volume:
+    return replace(VOLUME, places={place: f"/{place}"}, layers=layers, drives=())
+
+
+def counts(flushes: int | None) -> Counts:
+    return Counts(9, 9 * 512, 1, flushes, None if flushes is None else 1)
+
+
+def judged(
+    acked: int,
+    flushes: Mapping[str, int | None],
+    *volumes: Volume,
+    chores: bool = False,
+) -> Item | None:
+    done = UnderLoad(2.0, acked, {name: counts(n) for name, n in flushes.items()})
+    others = (VolumeCanaries("/c", "n"),) * (len(volumes) - 1)
+    before = replace(BEFORE, facts=replace(FACTS, volumes=volumes), elsewhere=others)
+    kinds = {"housekeeping": ("drop",)} if chores else {"housekeeping": ()}
+    workload = replace(MANIFEST.workload, sessions=SESSIONS, **kinds)
+    return commits_per_flush(case(before, load=loaded(drives=done), workload=workload))
+
+
+@pytest.mark.parametrize(
+    ("acked", "flushes", "standing"),
+    [
+        (100, 400, Standing.PRESENT),
+        (100, 100, Standing.PRESENT),
+        (100, 25, Standing.PRESENT),  # each flush covers one commit of each session
+        (101, 25, Standing.ASSUMED),
+        (1, 0, Standing.ASSUMED),
+    ],
+)
+def test_no_flush_covers_two_commits_of_one_session(
+    acked: int, flushes: int, standing: Standing
+) -> None:
+    item = judged(acked, {"sda": flushes}, volume(layer("sda")))
+    assert item is not None
+    assert (item.standing, item.required) == (standing, False)
+    assert f"{acked:,} commits, {flushes:,} flushes of sda" in item.reason
+
+
+def test_the_least_number_without_a_flush_is_named() -> None:
+    item = judged(1000, {"sda": 25}, volume(layer("sda")))
+    assert item is not None
+    assert "at least 900 were answered without one" in item.reason
+
+
+def test_the_session_of_the_chores_commits_too() -> None:
+    item = judged(125, {"sda": 25}, volume(layer("sda")), chores=True)
+    assert item is not None
+    assert item.standing is Standing.PRESENT
+
+
+def test_of_several_drives_the_one_that_was_flushed_most_counts() -> None:
+    mirror = volume(layer("sda"), layer("sdb"))
+    item = judged(100, {"sda": 0, "sdb": 90}, mirror)
+    assert item is not None
+    assert item.standing is Standing.PRESENT
+    assert "90 flushes of sdb" in item.reason
+
+
+def test_a_drive_without_a_log_does_not_count() -> None:
+    """However often the data are flushed: a commit is in the log."""
+    data, log = volume(layer("sda"), place="data"), volume(layer("sdb"))
+    item = judged(100, {"sda": 1000, "sdb": 1}, data, log)
+    assert item is not None
+    assert item.standing is Standing.ASSUMED
+
+
+@pytest.mark.parametrize("cache", [THROUGH, ""])
+def test_a_drive_that_is_sent_no_flush_is_not_judged(cache: str) -> None:
+    assert judged(100, {"sda": 0}, volume(layer("sda", cache))) is None
+
+
+def test_writes_that_need_no_flush_are_not_accused() -> None:
+    item = judged(100, {"sda": 0}, volume(layer("sda", fua="1")))
+    assert item is not None
+    assert item.standing is Standing.NOT_OBSERVABLE
+    assert "FUA" in item.reason
+
+
+@pytest.mark.parametrize("flushes", [{"sda": None, "sdb": 90}, {"sdb": 0}])
+def test_a_drive_that_was_not_counted_leaves_it_open(
+    flushes: Mapping[str, int | None],
+) -> None:
+    item = judged(100, flushes, volume(layer("sda"), layer("sdb")))
+    assert item is not None
+    assert item.standing is Standing.NOT_OBSERVABLE
+    assert "flushes of sda" in item.reason
+
+
+def test_without_counts_or_commits_there_is_no_item() -> None:
+    assert judged(0, {"sda": 1}, volume(layer("sda"))) is None
+    assert commits_per_flush(case(BEFORE, load=loaded())) is None
+    assert commits_per_flush(case()) is None
