@@ -116,10 +116,11 @@ def critical_warning(text: str) -> int | None:
 
 
 def cache_backup(warning: int | None) -> str | None:
-    """Return how what keeps an NVMe drive's volatile memory alive is."""
-    if warning is None:
-        return None
-    return FAILED if warning & _BACKUP_FAILED else PASSED
+    """Return "failed" if what keeps an NVMe drive's volatile memory alive has failed.
+
+    Without that bit there is none, or it works: nothing is known.
+    """
+    return FAILED if warning is not None and warning & _BACKUP_FAILED else None
 
 
 def nvme_health(warning: int | None) -> str | None:

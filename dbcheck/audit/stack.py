@@ -34,12 +34,16 @@ _CLOUDS = {
     "openstack": "OpenStack",
 }
 _WITHOUT_CACHE = {
-    "nvme": "nvme set-feature /dev/$D -f 6 -v 0 --save",
-    "sd": "hdparm -W 0 /dev/$D (SAS: sdparm --clear=WCE --save /dev/$D), with a udev"
+    # Of the controller: nvme-cli names the namespace to one that is given as device,
+    # and drives refuse that (Feature Not Namespace Specific).
+    "nvme": "nvme set-feature /dev/$C -f 6 -v 0, with --save if the drive takes it",
+    "sd": "hdparm -W 0 /dev/$D (SAS: sdparm --clear=WCE /dev/$D, with --save if the"
+    " drive takes it), with a udev"
     ' rule so that it lasts: ACTION=="add", SUBSYSTEM=="block", KERNEL=="$D",'
     ' RUN+="/usr/sbin/hdparm -W 0 /dev/%k"',
     "vd": "set the disk's cache mode to writethrough or directsync in the hypervisor",
 }
+_CONTROLLER = re.compile(r"nvme\d+")
 _NO_COMMAND = "see the manual of what provides this device"
 
 
@@ -259,7 +263,9 @@ def _layer(layer: Layer, volume: Volume, readings: Readings) -> Subject:
     if layer.kind == "dm":
         facts.update(_mapped(layer, volume, readings))
     if reading := readings.get(layer.name, "bcache/cache_mode"):
-        facts[devices.CACHE_MODE] = _fact(reading, printed.chosen)
+        detached = readings.text(layer.name, "bcache/state") == "no cache"
+        mode = Fact("none", f"/sys/block/{layer.name}/bcache/state")
+        facts[devices.CACHE_MODE] = mode if detached else _fact(reading, printed.chosen)
     words = {
         "DEVICE": layer.name,
         "BACKING": layer.backing_file or "losetup -l shows it",
@@ -361,6 +367,8 @@ def _drive(
         (text for start, text in _WITHOUT_CACHE.items() if name.startswith(start)),
         _NO_COMMAND,
     )
+    controller = _CONTROLLER.match(name)
+    how_off = how_off.replace("$C", controller[0] if controller else name)
     words = {"DEVICE": name, "CACHE_OFF": how_off.replace("$D", name)}
     shown = f"{name} ({drive.model})" if drive.model else name
     return Subject(SubjectKind.DRIVE, shown, facts, words=words)

@@ -9,6 +9,24 @@ import pytest
 
 from dbcheck.audit import printed, raid
 from dbcheck.audit.raid import Controller
+from dbcheck.hosts.agent.tools import reason
+
+
+@pytest.mark.parametrize(
+    ("errors", "found"),
+    [
+        ("", ""),
+        ("\n \n", ""),
+        ("a\n\nCommand failed.\n", "a"),
+        (
+            "usage\n/dev/sda: Permission denied\n[ -H ] more\n",
+            "/dev/sda: Permission denied",
+        ),
+        ("x" * 300, "x" * 200),
+    ],
+)
+def test_why_a_tool_could_not_do_its_work(errors: str, found: str) -> None:
+    assert reason(errors) == found
 
 
 @pytest.mark.parametrize(
@@ -98,12 +116,12 @@ def test_the_drives_own_assessment(shown: Any, found: str | None) -> None:
 @pytest.mark.parametrize(
     ("shown", "warning", "backup", "health"),
     [
-        ({"critical_warning": 0}, 0, "passed", "passed"),
+        ({"critical_warning": 0}, 0, None, "passed"),
         ({"critical_warning": 16}, 16, "failed", "passed"),
         ({"critical_warning": {"value": 20}}, 20, "failed", "failed"),
         (
             {"nvme_smart_health_information_log": {"critical_warning": 8}},
-            *(8, "passed", "failed"),
+            *(8, None, "failed"),
         ),
         ({"critical_warning": True}, None, None, None),
         ({}, None, None, None),

@@ -206,6 +206,34 @@ def test_caches_above_the_drive() -> None:
     }
 
 
+def test_a_bcache_without_its_cache_holds_nothing_back() -> None:
+    bcache = layer("bcache0", "disk", "sda")
+    mode = ("bcache0", "bcache/cache_mode", "writethrough [writeback] none")
+    for state, rules in (("no cache", set()), ("dirty", {"layer-cache-write-back"})):
+        shown = found(
+            host(bcache, DISK), read(mode, ("bcache0", "bcache/state", state))
+        )
+        assert shown.keys() - UNKNOWN_CACHE.keys() == rules
+
+
+@pytest.mark.parametrize(
+    ("name", "command"),
+    [
+        ("nvme10n2", "nvme set-feature /dev/nvme10 -f 6 -v 0"),
+        ("sda", "hdparm -W 0 /dev/sda"),
+    ],
+)
+def test_the_fix_names_what_the_tool_takes(name: str, command: str) -> None:
+    drive = layer(name, "disk", cache="write through")
+    shown = fixes(
+        host(drive),
+        read((name, "hdparm", " write-caching =  1 (on)"))
+        if name == "sda"
+        else read((name, "nvme get-feature", "Current value:0x00000001")),
+    )
+    assert command in shown["drive-not-flushed"]
+
+
 def test_a_cache_of_lvm_whose_table_only_root_may_read_is_unknown() -> None:
     uuid = "LVM-" + "x" * 64
     top = layer("dm-0", "dm", "dm-1", mapped="vg-lv", uuid=uuid)

@@ -7,9 +7,11 @@ standard library.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 
+DENIED = re.compile("permission denied|not permitted|must be root", re.IGNORECASE)
 TOOL_TIMEOUT_S = 10
 PATHS = os.pathsep.join((os.environ.get("PATH", ""), "/usr/sbin", "/sbin"))
 
@@ -41,7 +43,17 @@ def printed(name: str, *arguments: str) -> tuple[str, str]:
     text = done.stdout.decode(errors="replace")
     failed = done.returncode & 3 if name == "smartctl" else done.returncode
     if failed:
-        lines = done.stderr.decode(errors="replace").strip().splitlines()
-        why = lines[-1][:200] if lines else f"exit status {done.returncode}"
-        return text, f"{name}: {why}"
+        why = reason(done.stderr.decode(errors="replace"))
+        return text, f"{name}: {why or f'exit status {done.returncode}'}"
     return text, ""
+
+
+def reason(printed_errors: str) -> str:
+    """Return the line that says why a program could not do its work, "" without any.
+
+    That is the one that names a missing right, as nvme prints its usage after it, else
+    the first: dmsetup's last one says no more than that a command failed.
+    """
+    lines = [line.strip() for line in printed_errors.splitlines() if line.strip()]
+    denied = [each for each in lines if DENIED.search(each)]
+    return (denied or lines or [""])[0][:200]
