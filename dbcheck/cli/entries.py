@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
+from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future
 from typing import TypeVar
 
 from dbcheck.cli.entry_options import EntryOptions, InventoryOptions, Named
@@ -60,9 +62,28 @@ def several(
 
 
 def at_once(work: Callable[[Entry], T], entries: Sequence[Entry]) -> tuple[T, ...]:
-    """Return what *work* returns for each of the hosts, many of them at once."""
-    with ThreadPoolExecutor(min(HOSTS_AT_ONCE, len(entries))) as pool:
-        return tuple(pool.map(work, entries))
+    """Return what *work* returns for each of the hosts, many of them at once.
+
+    The threads are not waited for after an interrupt: of hosts that do not answer, one
+    would keep the command for a minute.  What they have open ends with the process.
+    """
+    waiting = deque((entry, Future[T]()) for entry in entries)
+    found = [future for _, future in waiting]
+
+    def work_on() -> None:
+        while True:
+            try:
+                entry, future = waiting.popleft()
+            except IndexError:
+                return
+            try:
+                future.set_result(work(entry))
+            except BaseException as error:
+                future.set_exception(error)
+
+    for _ in range(min(HOSTS_AT_ONCE, len(entries))):
+        threading.Thread(target=work_on, name="host", daemon=True).start()
+    return tuple(future.result() for future in found)
 
 
 def why(error: DbcheckError) -> str:

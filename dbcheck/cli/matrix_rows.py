@@ -72,11 +72,12 @@ class _File:
 class _Keys:
     """The keys of a row that do not describe a lab; relaxed: on a target only.
 
-    cuts, until_loss: see Row.
+    cuts, until_loss, rule: see Row.
     """
 
     name: str = ""
     reference: str = ""
+    rule: str = ""
     expect: Annotated[str, one_of(("PASS", "FAIL"))] | None = None
     price: Annotated[float, Meta(ge=0)] | None = None
     relaxed: bool = False
@@ -96,6 +97,7 @@ class Row:
     expect:    the verdict expected, None if PASS and FAIL are both fine.
     price:     of what it runs on, in any currency; None if not given.
     cuts:      how many to make; until_loss: the first that loses is the last.
+    rule:      of the audit, which this shows to be right; "" if it is about none.
     """
 
     name: str
@@ -108,6 +110,7 @@ class Row:
     price: float | None
     cuts: int = CUTS
     until_loss: bool = False
+    rule: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,6 +239,7 @@ def _row(
         price=keys.price,
         cuts=decided or keys.cuts or usual,
         until_loss=keys.until_loss,
+        rule=keys.rule,
     )
 
 

@@ -30,11 +30,6 @@ class Receipt:
     rows: tuple[Row, ...]
 
 
-def rule_of(row: str) -> str:
-    """Return the rule that a row of the matrix shows, by the name of the row."""
-    return row.split(" ")[0]
-
-
 def receipt(name: str, seed: int) -> Receipt:
     """Return how *name* is shown; raise UsageError if it cannot be."""
     rule = by_id(name)
@@ -44,7 +39,7 @@ def receipt(name: str, seed: int) -> Receipt:
             hint="docs/rules.md has the rules; dbcheck audit prints their names.",
         )
     matrix: Matrix = read_matrix(PRESET, (), target=False, seed=seed)
-    rows = tuple(row for row in matrix.rows if rule_of(row.name) == name)
+    rows = tuple(row for row in matrix.rows if row.rule == name)
     if not rows:
         why = rule.unshown or "it claims no loss of commits"
         raise UsageError(

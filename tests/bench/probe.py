@@ -1,8 +1,8 @@
 """The median of `probe latency` beside fio and pg_test_fsync on the same filesystem.
 
-All three overwrite 8 KiB at the beginning of a file and call fdatasync, in turns.  fio
-shows a median for the write and one for the fdatasync, which are added; pg_test_fsync
-shows a mean.
+All overwrite 8 KiB at the beginning of a file, in turns.  fio opens it with O_DSYNC, so
+that its median is that of the whole, as it shows a write and its fdatasync apart;
+pg_test_fsync calls fdatasync, and shows a mean.
 """
 
 from __future__ import annotations
@@ -13,12 +13,15 @@ import glob
 import json
 import re
 import shutil
+import statistics
 import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from dbcheck.campaign.host import data_directory
+from dbcheck.core.timed import Method
 from dbcheck.engines.registry import open_engine
 from dbcheck.hosts.host import TargetHost, open_host
 from dbcheck.lab.lab import Lab, missing
@@ -29,6 +32,7 @@ from tests.kit.lab_access import server_pid
 
 TIME_S = 2
 MANY = 10**6  # more than there are in that time
+DSYNC = replace(MAIN, method=Method.DSYNC)
 PG_TEST_FSYNC = sorted(glob.glob("/usr/lib/postgresql/*/bin/pg_test_fsync"))
 
 
@@ -42,18 +46,15 @@ def main(words: Sequence[str]) -> None:
     if not shutil.which("fio") or not PG_TEST_FSYNC:
         shown.print("probe is left out: fio or pg_test_fsync is not installed")
         return
-    report = table("write 8 KiB + fdatasync, ours/theirs", "where", "peer", *SPREAD)
+    report = table("a durable write of 8 KiB, ours/theirs", "where", "peer", *SPREAD)
     for where, host, seen, folder in folders(given.flush_ms):
         with contextlib.closing(host):
-            rounds = [
-                (ours(host, seen), by_fio(folder), by_pg(folder))
-                for _ in range(given.pairs)
-            ]
-        report.add_row(where, "ours, us", *spread([each[0] for each in rounds], 1))
-        for peer, name in ((1, "fio"), (2, "pg_test_fsync (mean)")):
-            report.add_row(
-                where, name, *spread([each[0] / each[peer] for each in rounds])
-            )
+            for name, pair in PEERS.items():
+                rounds = [pair(host, seen, folder) for _ in range(given.pairs)]
+                ours = [mine for mine, _ in rounds]
+                ratios = [mine / theirs for mine, theirs in rounds]
+                report.add_row(where, f"ours beside {name}, us", *spread(ours, 1))
+                report.add_row(where, name, *spread(ratios))
     shown.print(report)
 
 
@@ -77,14 +78,20 @@ def folders(flush_ms: float) -> Iterator[tuple[str, TargetHost, str, Path]]:
         yield f"drive, {flush_ms:g} ms", open_host(lab.host_url, lab.ssh), data, outside
 
 
-def ours(host: TargetHost, folder: str) -> float:
-    """Return the median in microseconds."""
-    timed = host.time_writes(folder, MAIN, [], MANY, TIME_S)
-    return Spread.of(timed.took_ns).p50_us
+def beside_fio(host: TargetHost, seen: str, folder: Path) -> tuple[float, float]:
+    """Return our median and fio's of a write with O_DSYNC, microseconds."""
+    timed = host.time_writes(seen, DSYNC, [], MANY, TIME_S)
+    return Spread.of(timed.took_ns).p50_us, by_fio(folder)
+
+
+def beside_pg(host: TargetHost, seen: str, folder: Path) -> tuple[float, float]:
+    """Return our mean and that of pg_test_fsync with fdatasync, microseconds."""
+    timed = host.time_writes(seen, MAIN, [], MANY, TIME_S)
+    return statistics.mean(timed.took_ns) / 1000, by_pg(folder)
 
 
 def by_fio(folder: Path) -> float:
-    """Return the medians of the write and the fdatasync, added, in microseconds."""
+    """Return the median of a write in microseconds."""
     file = folder / "fio.tmp"
     file.write_bytes(bytes(MAIN.size))
     try:
@@ -92,7 +99,7 @@ def by_fio(folder: Path) -> float:
             [
                 *("fio", "--name=x", f"--filename={file}", f"--size={MAIN.size}"),
                 *("--rw=write", f"--bs={MAIN.size}", "--ioengine=psync"),
-                *("--fdatasync=1", f"--runtime={TIME_S}", "--time_based"),
+                *("--sync=dsync", f"--runtime={TIME_S}", "--time_based"),
                 "--output-format=json",
             ],
             capture_output=True,
@@ -101,8 +108,7 @@ def by_fio(folder: Path) -> float:
     finally:
         file.unlink(missing_ok=True)
     (job,) = json.loads(done.stdout)["jobs"]
-    times = job["write"]["clat_ns"], job["sync"]["lat_ns"]
-    return sum(float(each["percentile"]["50.000000"]) for each in times) / 1000
+    return float(job["write"]["clat_ns"]["percentile"]["50.000000"]) / 1000
 
 
 def by_pg(folder: Path) -> float:
@@ -124,3 +130,6 @@ def by_pg(folder: Path) -> float:
             running.kill()
             file.unlink(missing_ok=True)
     raise RuntimeError("pg_test_fsync shows no fdatasync")
+
+
+PEERS = {"fio, O_DSYNC": beside_fio, "pg_test_fsync, fdatasync": beside_pg}

@@ -11,7 +11,7 @@ from dbcheck.audit.rules import BELOW, RULES, all_rules, by_id, flagged, judge, 
 from dbcheck.audit.servers import other_subjects
 from dbcheck.audit.subject import Fact, Subject
 from dbcheck.cli.matrix_rows import read_matrix
-from dbcheck.cli.receipt import PRESET, receipt, rule_of
+from dbcheck.cli.receipt import PRESET, receipt
 from dbcheck.core.audited import OtherSettings, RuleStanding, Severity
 from dbcheck.core.verdict import Verdict
 from dbcheck.errors import UsageError
@@ -315,9 +315,7 @@ def test_the_worst_comes_first_and_what_is_unknown_last() -> None:
 # ------------------------------------------------------------- what a lab shows
 
 
-SHOWN = {
-    rule_of(row.name) for row in read_matrix(PRESET, (), target=False, seed=1).rows
-}
+SHOWN = {row.rule for row in read_matrix(PRESET, (), target=False, seed=1).rows}
 
 
 @pytest.mark.parametrize("rule", EVERY)

@@ -1,0 +1,58 @@
+"""The same work on many hosts."""
+
+from __future__ import annotations
+
+import signal
+import threading
+
+import pytest
+
+from dbcheck.cli import entries
+from dbcheck.cli.entries import at_once
+from dbcheck.errors import UsageError
+from dbcheck.inventory.entry import Entry
+
+WAIT_S = 60
+HOSTS = [Entry(name=f"db{number}", target="") for number in range(5)]
+
+
+def test_results_come_in_the_order_of_the_hosts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(entries, "HOSTS_AT_ONCE", 2)
+    second = threading.Event()
+
+    def work(entry: Entry) -> str:
+        if entry.name == "db0":
+            assert second.wait(WAIT_S)  # another host is worked on meanwhile
+        second.set()
+        return entry.name
+
+    assert at_once(work, HOSTS) == tuple(entry.name for entry in HOSTS)
+
+
+def test_an_error_of_one_host_is_raised() -> None:
+    def work(entry: Entry) -> None:
+        if entry.name == "db3":
+            raise UsageError("of db3")
+
+    with pytest.raises(UsageError, match="of db3"):
+        at_once(work, HOSTS)
+
+
+def test_an_interrupt_does_not_wait_for_hosts_that_do_not_answer() -> None:
+    working, over = threading.Event(), threading.Event()
+
+    def work(_: Entry) -> None:
+        working.set()
+        over.wait(WAIT_S)
+
+    def interrupt() -> None:
+        assert working.wait(WAIT_S)
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+    threading.Thread(target=interrupt).start()
+    with pytest.raises(KeyboardInterrupt):
+        at_once(work, HOSTS)
+    assert not over.is_set()
+    over.set()
