@@ -19,6 +19,7 @@ READY, LEARNING, CHARGING, BROKEN, ABSENT = (
 )
 # Cache of a virtual drive as storcli's legend has it: read ahead, write policy, I/O.
 _POLICY = re.compile(r"(?:NR|R)(AWB|FWB|WB|WT)(?:C|D)")
+_PROPERTIES = re.compile(r"VD\d+ Properties")
 _HEALTHY = ("optimal", "opt", "ok")
 _SSACLI_CONTROLLER = re.compile(r"^(\S.*\bin Slot \d+.*)$")
 _SSACLI_LINE = re.compile(r"^\s+([^:]+):\s*(.*)$")
@@ -39,18 +40,41 @@ class Controller:
     battery: str | None
 
 
-def of_storcli(text: str) -> list[Controller]:
-    """Return the controllers that `storcli /call show all J` shows, or perccli's."""
+def of_storcli(text: str, drives: str = "") -> list[Controller]:
+    """Return the controllers that `storcli /call show all J` shows, or perccli's.
+
+    drives: what the same shows of /call/vall.
+    """
+    caches = {number: _disk_cache(data) for number, data in _responses(drives)}
+    return [
+        _storcli_controller(number, data, caches.get(number))
+        for number, data in _responses(text)
+    ]
+
+
+def _responses(text: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """Yield what is shown of each controller, and its place in the answer."""
     shown = json_object(text).get("Controllers")
-    found = []
     for number, each in enumerate(shown if isinstance(shown, list) else ()):
         data = each.get("Response Data") if isinstance(each, dict) else None
         if isinstance(data, dict):
-            found.append(_storcli_controller(number, data))
-    return found
+            yield number, data
 
 
-def _storcli_controller(number: int, data: Mapping[str, Any]) -> Controller:
+def _disk_cache(data: Mapping[str, Any]) -> str | None:
+    """Return the worst policy for the caches of the drives below virtual drives."""
+    found = {
+        str(properties.get("Disk Cache Policy", "")).lower()
+        for name, properties in data.items()
+        if _PROPERTIES.fullmatch(name) and isinstance(properties, dict)
+    }
+    known = {"enabled": "enabled", "disk's default": "default", "disabled": "disabled"}
+    return next((short for name, short in known.items() if name in found), None)
+
+
+def _storcli_controller(
+    number: int, data: Mapping[str, Any], drives: str | None
+) -> Controller:
     battery = _storcli_battery(data)
     policies = [
         found[1]
@@ -60,7 +84,7 @@ def _storcli_controller(number: int, data: Mapping[str, Any]) -> Controller:
     basics = data.get("Basics")
     model = basics.get("Model") if isinstance(basics, dict) else None
     name = f"controller {number}" + (f" ({model})" if model else "")
-    return Controller(name, _storcli_cache(policies, battery), None, battery)
+    return Controller(name, _storcli_cache(policies, battery), drives, battery)
 
 
 def _storcli_cache(policies: list[str], battery: str | None) -> str | None:

@@ -472,8 +472,12 @@ def _atomic(name: str, readings: Readings, page_bytes: int) -> Fact | None:
 def _controllers(readings: Readings) -> Iterator[Subject]:
     tools = ("storcli64", "storcli", "perccli64", "perccli")
     for reading in readings.named(*tools, "ssacli"):
-        parse = raid.of_ssacli if reading.what == "ssacli" else raid.of_storcli
-        for each in parse(reading.text):
+        if reading.what == "ssacli":
+            found = raid.of_ssacli(reading.text)
+        else:
+            drives = readings.text("", f"{reading.what} vall")
+            found = raid.of_storcli(reading.text, drives)
+        for each in found:
             yield _controller(each, reading)
 
 

@@ -37,54 +37,51 @@ class Effort:
     """Which writes are timed, and how many of each at most.
 
     has_fileio: random writes of several threads are timed too.
-    folder: the directory, None for those of a server.
-    everywhere: on each of its filesystems, and not only on those of its log.
+    created: now, ISO 8601.
     """
 
     shapes: Sequence[Shape]
     count: int
+    created: str
     has_fileio: bool = False
-    folder: str | None = None
-    everywhere: bool = False
 
 
-def probe_latency(
-    engine: Engine | None,
-    host: TargetHost,
-    effort: Effort,
-    name: str,
-    created: str,
+def probe_server(
+    engine: Engine, host: TargetHost, effort: Effort, name: str, *, everywhere: bool
 ) -> LatencyResult:
-    """Time writes on a host, in one directory of each filesystem that is meant.
+    """Time writes in one directory of each filesystem that a server's logs lie on.
 
-    engine: the server, None if the effort names a directory.  created: now, ISO 8601.
-    Raise EngineError, HostError, RunWriteError.
+    everywhere: on each of its filesystems.  Raise EngineError, HostError,
+    RunWriteError.
     """
-    if engine is None:
-        facts = host.facts(effort.folder or "")
-        meant = [(facts.data, [DATA])]
-    else:
-        facts = server_facts(engine, host)
-        volumes = facts.volumes if effort.everywhere else log_volumes(facts)
-        meant = [(each, logs_on(each) or list(each.places)) for each in volumes]
-    found = [
-        _time_folder(host, facts, volume, places, effort, created)
-        for volume, places in meant
-    ]
-    target = engine.target if engine else ""
-    return LatencyResult(name, target, facts.hostname, tuple(found))
+    facts = server_facts(engine, host)
+    found = []
+    for volume in facts.volumes if everywhere else log_volumes(facts):
+        places = logs_on(volume) or list(volume.places)
+        folder = volume.places[places[0]]
+        found.append(_time_folder(host, facts, volume, folder, places, effort))
+    return LatencyResult(name, engine.target, facts.hostname, tuple(found))
+
+
+def probe_folder(
+    folder: str, host: TargetHost, effort: Effort, name: str
+) -> LatencyResult:
+    """Time writes in a directory of a host; raise HostError, RunWriteError."""
+    facts = host.facts(folder)
+    path = facts.data.places[DATA]
+    found = _time_folder(host, facts, facts.data, path, (), effort)
+    return LatencyResult(name, "", facts.hostname, (found,))
 
 
 def _time_folder(
     host: TargetHost,
     facts: TargetFacts,
     volume: Volume,
+    folder: str,
     places: Sequence[str],
     effort: Effort,
-    created: str,
 ) -> FolderResult:
-    """Time writes in the directory of the first of *places*, which lie on *volume*."""
-    folder = volume.places[places[0]]
+    """Time writes in *folder*, where a server keeps *places*; it is on *volume*."""
     drives = [drive.name for drive in volume.drives]
     found: list[tuple[Shape, Timed]] = []
     for shape in effort.shapes:
@@ -93,7 +90,7 @@ def _time_folder(
         found.append((shape, timed))
     main = next((t for shape, t in found if shape == MAIN and t.took_ns), None)
     result = FolderResult(
-        places=tuple(places) if effort.folder is None else (),
+        places=tuple(places),
         folder=folder,
         mount_point=volume.mount_point,
         filesystem=volume.filesystem,
@@ -108,7 +105,8 @@ def _time_folder(
     if spread is None:
         return result
     rotational = _rotational(volume, host.readings([volume]))
-    earlier = _remember(facts, volume, Earlier(created, spread.p50_us, spread.p99_us))
+    now = Earlier(effort.created, spread.p50_us, spread.p99_us)
+    earlier = _remember(facts, volume, now)
     text = advice(spread.p50_us, rotational)
     return replace(result, advice=text, earlier=earlier)
 

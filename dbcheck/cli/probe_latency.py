@@ -10,7 +10,7 @@ from functools import partial
 import click
 
 import dbcheck
-from dbcheck.campaign.timing import Effort, probe_latency
+from dbcheck.campaign.timing import Effort, probe_folder, probe_server
 from dbcheck.cli import FAILED, PASS, assemble, options, output
 from dbcheck.cli.entries import at_once, several, why
 from dbcheck.cli.entry_options import InventoryOptions, TargetOptions
@@ -94,20 +94,15 @@ def latency(
     else:
         entries = several(names, lookup, (target, host), everything=everything)
     created = datetime.now(UTC).isoformat(timespec="seconds")
-    effort = Effort(
-        usual_shapes(),
-        writes,
-        has_fileio=profile == FILEIO,
-        folder=folder,
-        everywhere=every_filesystem,
-    )
+    effort = Effort(usual_shapes(), writes, created, has_fileio=profile == FILEIO)
     for entry in entries:
         say(
             f"{named(entry)}: writes and flushes a file without a name"
             f" in {folder or 'the directories of the server'}",
             err=True,
         )
-    results = at_once(partial(_timed, effort=effort, created=created), entries)
+    timed = partial(_timed, effort=effort, folder=folder, everywhere=every_filesystem)
+    results = at_once(timed, entries)
     with output.printing():
         if as_json:
             found = LatencyResults(dbcheck.__version__, created, results)
@@ -124,14 +119,16 @@ def _host_alone(host: ProbedHost) -> Entry:
     return host.applied(Entry(name="", target=""))
 
 
-def _timed(entry: Entry, effort: Effort, created: str) -> LatencyResult:
+def _timed(
+    entry: Entry, effort: Effort, folder: str | None, *, everywhere: bool
+) -> LatencyResult:
     """Time writes on one host; one that cannot be reached does not end the others."""
     try:
         with closing(host_of(entry)) as host:
-            engine = None
-            if effort.folder is None:
-                engine = assemble.engine(entry.target, entry.password)
-            return probe_latency(engine, host, effort, entry.name, created)
+            if folder is not None:
+                return probe_folder(folder, host, effort, entry.name)
+            engine = assemble.engine(entry.target, entry.password)
+            return probe_server(engine, host, effort, entry.name, everywhere=everywhere)
     except UsageError:
         raise
     except DbcheckError as error:

@@ -46,6 +46,11 @@ _SHOWN = {
             }
         ]
     },
+    ("", "storcli64 vall"): {
+        "Controllers": [
+            {"Response Data": {"VD0 Properties": {"Disk Cache Policy": "Enabled"}}}
+        ]
+    },
     ("", "ssacli"): "Smart Array in Slot 0\n   Cache Status: OK\n"
     "   Battery/Capacitor Status: OK\n   Drive Write Cache: Disabled\n",
     ("", "/proc/sys/kernel/osrelease"): "6.1.0-44-amd64",

@@ -17,7 +17,7 @@ import jsonschema
 import pytest
 
 from dbcheck.campaign.host import data_directory
-from dbcheck.campaign.timing import Effort, probe_latency
+from dbcheck.campaign.timing import Effort, probe_server
 from dbcheck.core.timed import Method, Shape
 from dbcheck.engines.registry import open_engine
 from dbcheck.errors import HostError
@@ -108,11 +108,11 @@ def test_it_writes_where_the_log_is_or_on_every_filesystem(
     everywhere: bool, places: set[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    effort = Effort([MAIN], COUNT, everywhere=everywhere)
+    effort = Effort([MAIN], COUNT, "2026-01-01")
     with lab_of(LabSpec("mariadb", log_drive=True), tmp_path) as lab:
         engine = open_engine(lab.target_url, lab.password)
         with contextlib.closing(open_host(lab.host_url, lab.ssh)) as host:
-            result = probe_latency(engine, host, effort, "", "2026-01-01")
+            result = probe_server(engine, host, effort, "", everywhere=everywhere)
     assert {each.places[0] for each in result.folders} == places
     for each in result.folders:
         assert each.main is not None

@@ -249,6 +249,28 @@ def test_storcli_without_a_battery() -> None:
         assert raid.of_storcli(broken) == []
 
 
+@pytest.mark.parametrize(
+    ("policies", "shown"),
+    [
+        (("Disk's Default",), "default"),
+        (("Disabled", "Disabled"), "disabled"),
+        (("Disabled", "Enabled", "Disk's Default"), "enabled"),
+        (("Disabled", "Disk's Default"), "default"),
+        (("?",), None),
+        ((), None),
+    ],
+)
+def test_the_caches_behind_storcli(
+    policies: tuple[str, ...], shown: str | None
+) -> None:
+    properties = {
+        f"VD{number} Properties": {"Disk Cache Policy": policy}
+        for number, policy in enumerate(policies)
+    }
+    (found,) = raid.of_storcli(storcli(), storcli(**properties))
+    assert found.drives == shown
+
+
 SSACLI = """
 Smart Array P440ar in Slot 0 (Embedded)
    Bus Interface: PCI

@@ -392,6 +392,10 @@ def test_controllers() -> None:
         "raid-cache-unprotected": "unsafe",
         **UNKNOWN_CACHE,
     }
+    drives = {"VD3 Properties": {"Disk Cache Policy": "Enabled"}}
+    vall = json.dumps({"Controllers": [{"Response Data": drives}]})
+    both = read(("", "storcli64", text), ("", "storcli64 vall", vall))
+    assert found(host(DISK), both)["raid-drive-cache"] == "unsafe"
     nothing = json.dumps({"Controllers": [{"Response Data": {}}]})
     unknown = found(host(DISK), read(("", "perccli", nothing)))
     assert unknown["raid-cache-unprotected"] == "unknown"

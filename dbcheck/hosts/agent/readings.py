@@ -43,13 +43,12 @@ DOCKER = "/.dockerenv"
 # Targets whose options are shown; those of dm-crypt have the name of a key.
 TABLE = re.compile(r"(\d+) (\d+) ([a-z0-9-]+)(.*)")
 SHOWN_TARGETS = ("cache", "writecache", "integrity", "flashcache", "era", "raid")
-RAID_TOOLS = (
-    ("storcli64", "/call", "show", "all", "J"),
-    ("storcli", "/call", "show", "all", "J"),
-    ("perccli64", "/call", "show", "all", "J"),
-    ("perccli", "/call", "show", "all", "J"),
-    ("ssacli", "ctrl", "all", "show", "config", "detail"),
-)
+STORCLI = ("storcli64", "storcli", "perccli64", "perccli")
+RAID_COMMANDS = {
+    **{tool: (tool, "/call", "show", "all", "J") for tool in STORCLI},
+    **{f"{tool} vall": (tool, "/call/vall", "show", "all", "J") for tool in STORCLI},
+    "ssacli": ("ssacli", "ctrl", "all", "show", "config", "detail"),
+}
 
 
 def readings(devices: list[str], datasets: list[str]) -> list[dict[str, str]]:
@@ -80,8 +79,8 @@ def readings(devices: list[str], datasets: list[str]) -> list[dict[str, str]]:
             properties = ("-Hp", "-o", "property,value", "sync,logbias,recordsize")
             shown.append(tool_reading(name, "zfs", "zfs", "get", *properties, name))
     shown += [
-        tool_reading("", command[0], *command, limit=RAID_BYTES_MAX)
-        for command in RAID_TOOLS
+        tool_reading("", what, *command, limit=RAID_BYTES_MAX)
+        for what, command in RAID_COMMANDS.items()
         if found(command[0])
     ]
     return shown
