@@ -79,7 +79,7 @@ class DriveCounts:
 
     def _run(self) -> None:
         while not self._ending.wait(SAMPLE_S):
-            acked = self._acked()  # before the counters: none of them is without flush
+            acked = self._acked()  # first, so that the flush of each is counted
             try:
                 sample = self._counters.read()
             except HostError as error:

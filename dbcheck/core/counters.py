@@ -77,7 +77,7 @@ class UnderLoad:
     """What drives did while a load ran, from before its first commit on.
 
     seconds: from the first sample to the last one.
-    acked:   commits that were answered between the two, or more: at least so many.
+    acked:   commits that were answered meanwhile, at least.
     drives:  by name, those that were counted at both.
     """
 
