@@ -9,10 +9,11 @@ from typing import Any
 from dbcheck import interrupt
 from dbcheck.campaign import observable
 from dbcheck.campaign.again import require_restarter
+from dbcheck.campaign.cutter import CUT_EVENT, Cutter
 from dbcheck.campaign.fetching import fetch_logs, have_grown
 from dbcheck.campaign.judging import judge_run
 from dbcheck.campaign.known import NOTHING_KNOWN, Known
-from dbcheck.campaign.loading import CUT_EVENT, LOAD_EVENT, Cutter, load_until_cut
+from dbcheck.campaign.loading import LOAD_EVENT, load_until_cut
 from dbcheck.campaign.outcome import Outcome
 from dbcheck.campaign.preflight import Started, preflight
 from dbcheck.campaign.recovery import STANDS, read_survivors

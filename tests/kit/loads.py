@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 
-from dbcheck.campaign.loading import Cutter, load_until_cut
+from dbcheck.campaign.cutter import Cutter
+from dbcheck.campaign.loading import load_until_cut
 from dbcheck.campaign.preflight import Started
 from tests.kit.rigs import Bench
 from tests.kit.waiting import wait_until

@@ -13,9 +13,10 @@ from typing import Any
 from rich.console import Console
 
 from dbcheck import workload
+from dbcheck.campaign.cutter import Cutter
 from dbcheck.campaign.cycle import reconcile_run
 from dbcheck.campaign.folder import Plan
-from dbcheck.campaign.loading import Cutter, load_until_cut
+from dbcheck.campaign.loading import load_until_cut
 from dbcheck.campaign.logs import StoredLogs
 from dbcheck.campaign.outcome import Outcome
 from dbcheck.campaign.preflight import Started, preflight

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.campaign.loading import Cutter, load_until_cut
+from dbcheck.campaign.cutter import Cutter
+from dbcheck.campaign.loading import load_until_cut
 from dbcheck.campaign.outcome import Outcome
 from dbcheck.campaign.preflight import preflight
 from dbcheck.core.workload import Workload

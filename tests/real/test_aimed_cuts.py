@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from dbcheck.campaign.cutter import Cutter
 from dbcheck.campaign.cycle import finish_cycle
-from dbcheck.campaign.loading import Cutter, load_until_cut
+from dbcheck.campaign.loading import load_until_cut
 from dbcheck.campaign.outcome import Outcome, missed_stratum
 from dbcheck.campaign.preflight import preflight
 from dbcheck.core.chores import ChoreKind

@@ -15,8 +15,9 @@ from typing import Any, cast
 import pytest
 
 from dbcheck import clientkey, stored
+from dbcheck.campaign.cutter import CUT_EVENT
 from dbcheck.campaign.cycle import reconcile_run
-from dbcheck.campaign.loading import CUT_EVENT, LOAD_EVENT, sealed_load
+from dbcheck.campaign.loading import LOAD_EVENT, sealed_load
 from dbcheck.campaign.outcome import Outcome
 from dbcheck.campaign.rig import Rig
 from dbcheck.clientkey import ClientKey

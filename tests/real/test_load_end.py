@@ -13,8 +13,9 @@ from rich.console import Console
 
 from dbcheck import stored
 from dbcheck.campaign import loading
+from dbcheck.campaign.cutter import Cutter
 from dbcheck.campaign.host import HostCanaries
-from dbcheck.campaign.loading import Cutter, load_until_cut
+from dbcheck.campaign.loading import load_until_cut
 from dbcheck.campaign.preflight import WARM_ROWS, Started
 from dbcheck.campaign.rig import Rig
 from dbcheck.core.cut import Cut

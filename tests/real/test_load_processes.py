@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from dbcheck.campaign.cutter import Cutter
 from dbcheck.campaign.cycle import reconcile_run
-from dbcheck.campaign.loading import Cutter, groups_of, load_until_cut
+from dbcheck.campaign.loading import groups_of, load_until_cut
 from dbcheck.campaign.preflight import Started, preflight
 from dbcheck.campaign.rig import Limits
 from dbcheck.core.gone import Gone

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.campaign.loading import Cutter
+from dbcheck.campaign.cutter import Cutter
 from dbcheck.campaign.preflight import Started
 from dbcheck.campaign.rig import Rig
 from dbcheck.core.verdict import Verdict

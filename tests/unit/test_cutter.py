@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from dbcheck.campaign.loading import RESUMED_S, Cutter
+from dbcheck.campaign.cutter import RESUMED_S, Cutter
 from dbcheck.campaign.preflight import Started
 from dbcheck.campaign.rig import Rig
 from dbcheck.clock import now_us

@@ -1,0 +1,217 @@
+"""Has the power cut once the moment has come that was drawn for it."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future
+
+from dbcheck.campaign import observable
+from dbcheck.campaign.preflight import Started
+from dbcheck.campaign.rig import Rig
+from dbcheck.clock import now_us
+from dbcheck.core.chores import Chores
+from dbcheck.core.cut import Cut
+from dbcheck.core.moments import Stratum
+from dbcheck.core.server import LogPosition, ServerFacts
+from dbcheck.errors import EngineError, PowerError
+from dbcheck.limits import BEHIND_S
+from dbcheck.load.load import Load
+from dbcheck.ports.listener import Phase
+
+CUT_EVENT = "cut asked"  # the switch is asked next
+HOLD_MORE_S = 0.3  # a switch of a lab, or a reset, acts within it
+RESUMED_S = 0.5  # so young an ack shows that a load which had to wait has resumed
+# Chores of any kind come several times a second; a cut does not wait for one for long.
+CHORE_WAIT_S, CHORE_POLL_S = 3.0, 0.0005
+NOTE_S = 0.05  # that the watch waits for the note each time
+
+
+class Cutter:
+    """Has the power cut once its moment has come.
+
+    asked:  the switch was asked to cut, whatever the result.
+    before: the server's facts just before that, None if they could not be read.
+    canary_held, switched_us: see core.records.LoadRecord.
+    due_us: when the cut was to come, on the client's clock; None before that is known.
+    no_checkpoint: why there was none, if the cut was to come in its midst.
+    failed: why the switch failed then, "" if it did not.
+    """
+
+    def __init__(self, rig: Rig, started: Started) -> None:
+        self._rig, self._started = rig, started
+        manifest = started.manifest
+        draw = random.Random(manifest.seed)
+        self.after_s = draw.uniform(*manifest.workload.cut_after_s)
+        self._into_s, self._hold_s, self._into_chore_s = 0.0, 0.0, 0.0
+        if manifest.moment is not None:
+            self.after_s, self._into_s = manifest.moment.after_s, manifest.moment.into_s
+            if manifest.moment.stratum is Stratum.HOLD:
+                self._hold_s, self._into_s = self._into_s, 0.0
+            if manifest.moment.chore is not None:
+                self._into_chore_s, self._into_s = self._into_s, 0.0
+        self.load: Load | None = None
+        self.due_us: int | None = None
+        self.no_checkpoint = ""
+        if self._into_s and started.no_checkpoint:
+            self.no_checkpoint, self._into_s = started.no_checkpoint, 0.0
+        self.asked, self.failed = False, ""
+        self._waited = False  # for the witness; the sessions may yet be waiting
+        self.cuts: Mapping[str, Cut] = {}
+        self.switched_us: int | None = None
+        self._noted: Future[None] | None = None
+        self._begun = self._server_facts()
+        self.before: ServerFacts | None = None
+        self.canary_held = True
+
+    def cut_if_due(self, load_s: float, behind_s: float, ack_us: int | None) -> None:
+        """Cut the power if the load has run for its time and it is not cut yet.
+
+        Not while the load waits for the witness, or before an ack shows that it no
+        longer does: nothing would be at risk.  ack_us: when the last one came.
+        """
+        if self.asked or load_s < self.after_s:
+            return
+        if self.due_us is None:
+            self.due_us = now_us() - int((load_s - self.after_s) * 1e6)
+        if behind_s >= BEHIND_S:
+            self._waited = True
+            return
+        if self._waited and (ack_us is None or now_us() - ack_us > RESUMED_S * 1e6):
+            return
+        if self._into_s:
+            self._begin_checkpoint()
+            self.due_us = now_us() + int(self._into_s * 1e6)
+            self.after_s, self._into_s = load_s + self._into_s, 0.0
+            return
+        if self._noted is None:
+            # A restart undoes what was set for a while: SET GLOBAL, ALTER SYSTEM RESET.
+            self.before = self._server_facts()
+            self._noted = self._note()
+        try:
+            self._noted.result(NOTE_S)
+        except TimeoutError:
+            return  # the witness lags: the watch is to see that
+        self._await_chore()
+        self._rig.listener.phase(
+            Phase.CUT, f"{self._rig.site.writer.power.kind.value}, {load_s:.1f} s"
+        )
+        with self._holding():
+            self.asked = True
+            held = self._started.held
+            self.canary_held = held is None or held.is_held()
+            try:
+                self.cuts = self._rig.site.cut()
+            except PowerError as error:
+                self.failed = str(error)
+                raise
+            self.switched_us = now_us()
+
+    def _await_chore(self) -> None:
+        """Wait for a chore of the kind that was drawn, and for the time into it."""
+        drawn, manifest = self._started.manifest.moment, self._started.manifest
+        if self.load is None or drawn is None or drawn.chore is None:
+            return
+        chores = Chores(manifest.seed, manifest.workload.housekeeping)
+        ends_s = time.monotonic() + CHORE_WAIT_S
+        while time.monotonic() < ends_s:
+            number = self.load.chore()
+            if number and chores.chore(number).kind is drawn.chore:
+                time.sleep(self._into_chore_s)
+                self.due_us = now_us()
+                return
+            time.sleep(CHORE_POLL_S)
+
+    def check_held(self) -> None:
+        """Check again whether the canary's session is open, after a cut by hand.
+
+        A hand takes minutes, in which that connection may break.  Only a server that
+        fell silent can show that: one that ended closes it as well.
+        """
+        held = self._started.held
+        if held is not None and self.cut is not None and self.cut.by_hand:
+            self.canary_held = self.canary_held and held.is_held()
+
+    @contextlib.contextmanager
+    def _holding(self) -> Iterator[None]:
+        """Hold the sessions for the time drawn, and through a cut that comes at once.
+
+        A switch that takes longer finds them at work again: acks are to be young.
+        """
+        if not self._hold_s or self.load is None:
+            yield
+            return
+        load, over = self.load, threading.Event()
+
+        def let_go() -> None:
+            over.wait(self._hold_s + HOLD_MORE_S)
+            load.hold(held=False)
+
+        load.hold(held=True)
+        waiter = threading.Thread(target=let_go, name="hold", daemon=True)
+        waiter.start()
+        try:
+            time.sleep(self._hold_s)
+            self.due_us = now_us()
+            yield
+        finally:
+            over.set()
+            waiter.join()  # before the load is ended
+
+    def _note(self) -> Future[None]:
+        """Begin to note on the witness that the cut comes; that may take long."""
+        noted: Future[None] = Future()
+
+        def note() -> None:
+            try:
+                event = {"event": CUT_EVENT, "clock_us": now_us()}
+                self._started.log.note(event)
+            except Exception as error:  # of whatever kind: the watch raises it
+                noted.set_exception(error)
+            else:
+                noted.set_result(None)
+
+        threading.Thread(target=note, name=CUT_EVENT, daemon=True).start()
+        return noted
+
+    def _begin_checkpoint(self) -> None:
+        """Ask for a checkpoint and do not wait: the cut is to come in its midst."""
+
+        def ask() -> None:
+            try:
+                refused = observable.checkpoint(self._rig.site.writer.engine)
+            except EngineError as error:
+                refused = str(error)
+            if not self.asked:  # else it ended with the server
+                self.no_checkpoint = refused
+
+        self._rig.listener.phase(Phase.CHECKPOINT, "asked for; the cut comes meanwhile")
+        threading.Thread(target=ask, name="checkpoint", daemon=True).start()
+
+    @property
+    def cut(self) -> Cut | None:
+        """How the node that takes the load was cut, None if it was not."""
+        return self.cuts.get(self._rig.site.writer_name)
+
+    @property
+    def log(self) -> tuple[LogPosition, LogPosition] | None:
+        """Where the server's log stood when the load began, and before the cut."""
+        begun, before = self._begun, self.before
+        if begun is None or begun.log is None or before is None or before.log is None:
+            return None
+        return begun.log, before.log
+
+    def _server_facts(self) -> ServerFacts | None:
+        with contextlib.suppress(EngineError):
+            return self._rig.site.writer.engine.facts()
+        return None
+
+    @property
+    def overdue(self) -> bool:
+        """Say whether an unattended cut has not stopped the server in its time."""
+        if self.cut is None or self.cut.asked_us is None:
+            return False
+        return now_us() - self.cut.asked_us > self._rig.limits.cut_s * 1e6
