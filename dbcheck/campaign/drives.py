@@ -1,8 +1,8 @@
 """Counts what the drives of a host do while a load runs: how often they are flushed.
 
-The first sample is taken before the first commit and the last one in the midst of the
-load, so between the two are no fewer flushes than belong to the commits that are
-counted.  Of what a drive writes, the canaries' writes are a part; they flush nothing.
+The first sample is taken before the first commit.  Before each later one the acks are
+counted, so the flush of every commit that is counted lies between the samples.  The
+canaries' writes are among those of a drive; they are never flushed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,10 @@ _END_S = 3.0
 
 
 class DriveCounts:
-    """What the drives of one host do, sampled by a thread of its own."""
+    """What the drives of one host do, sampled by a thread of its own.
+
+    whole: what they did until the last sample that saw new acks, None without one.
+    """
 
     def __init__(self, counters: Counting, acked: Callable[[], int]) -> None:
         """Take the first sample, before the load; raise HostError.
@@ -42,18 +45,13 @@ class DriveCounts:
         self._first = self._last = counters.read()
         self._last_acked = 0
         self._series: list[tuple[int, UnderLoad]] = []
-        self._whole: UnderLoad | None = None
+        self.whole: UnderLoad | None = None
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._run, name="drives", daemon=True)
 
     def begin(self) -> None:
         """Go on sampling, until end() or until the host is gone."""
         self._thread.start()
-
-    @property
-    def whole(self) -> UnderLoad | None:
-        """What they did until the last sample that saw new acks, None without one."""
-        return self._whole
 
     @property
     def newest(self) -> UnderLoad | None:
@@ -91,7 +89,7 @@ class DriveCounts:
         done = _between(self._last, sample, acked - self._last_acked)
         self._series.append((now_us(), done))
         if acked > self._last_acked:
-            self._whole = _between(self._first, sample, acked)
+            self.whole = _between(self._first, sample, acked)
         self._last, self._last_acked = sample, acked
 
 
@@ -160,13 +158,9 @@ def csv_lines(found: Mapping[str, DriveCounts], began_us: int) -> Iterator[str]:
 def _between(earlier: Sample, later: Sample, acked: int) -> UnderLoad:
     """Return what was done between two samples."""
     seconds = max(0, later.at_us - earlier.at_us) / 1e6
-    both = earlier.devices.keys() & later.devices.keys()
-    return UnderLoad(
-        seconds,
-        acked,
-        {
-            name: counts.since(earlier.devices[name])
-            for name, counts in later.devices.items()
-            if name in both
-        },
-    )
+    done = {
+        name: counts.since(earlier.devices[name])
+        for name, counts in later.devices.items()
+        if name in earlier.devices
+    }
+    return UnderLoad(seconds, acked, done)

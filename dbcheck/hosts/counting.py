@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Annotated
+
+import msgspec
 
 from dbcheck.core.counters import Counts, Sample
 from dbcheck.errors import HostError
 from dbcheck.hosts.agent import serve as host_agent
 from dbcheck.remote.channel import Channel
+
+# More than a kernel counts in a lifetime; what is larger cannot be stored.
+_Count = Annotated[int, msgspec.Meta(ge=0, lt=1 << 53)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +22,7 @@ class _Device:
     """One device's counters, see agent.counters."""
 
     name: str
-    stat: tuple[int, ...]
+    stat: tuple[_Count, ...]
     queues: bool
 
 
@@ -24,7 +30,7 @@ class _Device:
 class CountersSample:
     """The counters of several devices, as the host's agent answers them."""
 
-    at_us: int
+    at_us: _Count
     devices: tuple[_Device, ...]
 
     @property

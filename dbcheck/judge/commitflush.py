@@ -1,10 +1,11 @@
 """Did the drives get as many flushes as the commits of the load needed?
 
-A session sends its next commit once the last one was answered, so no flush of the log
-covers two commits of one session: it would have had to begin after the second was
-written and to end before the first was answered.  With n sessions, f flushes cover
-n * f commits at most, whatever the server and the kernel put together.  Each commit
-beyond that was answered without a flush of its own.
+Each operation of every plan, and each chore, leaves a row: each ack is of a commit that
+has to be flushed.  A session sends its next commit once the last one was answered.  One
+flush cannot cover both: it would have to begin after the second was written, and end
+before the first was answered.  With n sessions, f flushes cover n * f commits at most,
+whatever the server and the kernel put together.  Each commit beyond that was answered
+without a flush of its own.
 
 That proves no loss: what answers a flush above the drive may keep its promise by
 other means, as a battery does.  It is beside the verdict; a PASS names it.

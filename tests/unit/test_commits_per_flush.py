@@ -7,10 +7,16 @@ from dataclasses import replace
 
 import pytest
 
+from dbcheck import files
 from dbcheck.core.counters import Counts, UnderLoad
+from dbcheck.core.history import HOUSEKEEPING_SESSION
+from dbcheck.core.operation import ROLLBACK
+from dbcheck.core.plans.registry import plan_of
+from dbcheck.core.schedule import Schedule
 from dbcheck.core.target import Layer, Volume, VolumeCanaries
 from dbcheck.judge.commitflush import commits_per_flush
 from dbcheck.judge.item import Item, Standing
+from dbcheck.workload import load
 from tests.kit.cases import case, loaded
 from tests.kit.host_samples import BEFORE, FACTS, VOLUME
 from tests.kit.samples import MANIFEST
@@ -118,3 +124,18 @@ def test_without_counts_or_commits_there_is_no_item() -> None:
     assert judged(0, {"sda": 1}, volume(layer("sda"))) is None
     assert commits_per_flush(case(BEFORE, load=loaded())) is None
     assert commits_per_flush(case()) is None
+
+
+@pytest.mark.parametrize("name", files.workload_names())
+def test_each_ack_is_of_a_commit_that_leaves_a_row(name: str) -> None:
+    """Else an operation that writes nothing would look like one without a flush."""
+    workload = load(name)
+    plan = plan_of(workload, Schedule(1, 2, workload.payload_bytes))
+    acked, *_ = plan.statements
+    sessions = [1, HOUSEKEEPING_SESSION] if workload.housekeeping else [1]
+    for session in sessions:
+        for seq in range(1, 200):
+            done = [each.name for each in plan.operation(session, seq).statements]
+            assert done.count(acked.name) == 1
+            undone = done.index(ROLLBACK.name) if ROLLBACK.name in done else -1
+            assert done.index(acked.name) > undone

@@ -36,6 +36,18 @@ def test_answers_that_make_no_sense_are_told(value: object) -> None:
             question()
 
 
+@pytest.mark.parametrize(
+    ("at_us", "field"), [(-1, 0), (1 << 53, 0), (1, -1), (1, 1 << 53), (1, 10**400)]
+)
+def test_counters_that_no_kernel_has_are_refused(at_us: int, field: int) -> None:
+    devices = [{"name": "sda", "stat": [field] * 17, "queues": True}]
+    answer = json.dumps({"at_us": at_us, "devices": devices}).encode()
+    pipe = Script(wire.HELLO, reply(wire.RESULT, answer))
+    counters = TargetHost("h", lambda _: pipe).counting(["sda"])
+    with pytest.raises(HostError, match="unexpected reply from the host agent"):
+        counters.read()
+
+
 def test_devices_that_were_not_asked_for_are_left_out() -> None:
     fields = list(range(17))
     devices = [{"name": n, "stat": fields, "queues": True} for n in ("sda", "\x1b[2J")]
