@@ -13,7 +13,8 @@ from dbcheck.core.statistics import Tally, unseen_sentence
 from dbcheck.core.verdict import Verdict
 from dbcheck.judge.result import RunResult
 from dbcheck.judge.results import DemoRow
-from dbcheck.report.verdict import STYLES, lab_scope, sentence, tally
+from dbcheck.report.verdict import STYLES
+from dbcheck.report.words import lab_scope, sentence, tally
 
 
 def cycles_report(

@@ -29,13 +29,14 @@ def diagnosed(explanations: Sequence[Explanation]) -> RenderableType:
 def shaped(shape: LossShape) -> RenderableType:
     """Return a line for each axis: of the operations in each class, how many lost."""
     table = Table.grid(padding=(0, 2))
-    for name, text in _axes(shape):
+    for name, text in axes(shape):
         table.add_row(Text(f"  {name}", "dim"), Text(text))
     title = Text("Operations that lost something, of those acked, by class", "bold")
     return Group(title, table)
 
 
-def _axes(shape: LossShape) -> Iterator[tuple[str, str]]:
+def axes(shape: LossShape) -> Iterator[tuple[str, str]]:
+    """Yield the name of each axis, and its classes with what was lost of each."""
     if shape.by_age:
         yield "up to s before the cut", _shares(shape.by_age)
     if shape.by_size:

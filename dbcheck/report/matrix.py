@@ -17,7 +17,7 @@ from dbcheck.core.verdict import Verdict, worst
 from dbcheck.judge.result import RunResult
 from dbcheck.judge.results import RowResult, price_per_rate
 from dbcheck.report.lab import verdict
-from dbcheck.report.verdict import depth_of, lab_scope
+from dbcheck.report.words import depth_of, lab_scope
 
 
 @dataclass(frozen=True, slots=True)

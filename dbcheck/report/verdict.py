@@ -1,24 +1,17 @@
-"""The report on one run for people, made from the result that --json prints."""
+"""The report on one run for a terminal, made from the result that --json prints."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from dbcheck.core.audited import alarming
-from dbcheck.core.cut import Rung
-from dbcheck.core.depth import Depth
-from dbcheck.core.records import LoadRecord
-from dbcheck.core.statistics import Tally
-from dbcheck.core.values import Json
 from dbcheck.core.verdict import Verdict
-from dbcheck.judge.item import ItemId, Standing
-from dbcheck.judge.result import HousekeepingResult, RunResult
-from dbcheck.report.drive import faults
-from dbcheck.report.driverates import drive_rates
+from dbcheck.judge.item import Standing
+from dbcheck.judge.result import RunResult
+from dbcheck.report import words
 from dbcheck.report.lossshape import diagnosed, shaped
 
 STYLES = {
@@ -33,76 +26,24 @@ _MARKS = {
     Standing.CONTRADICTED: ("!", "red"),
     Standing.NOT_OBSERVABLE: ("?", "yellow"),
 }
-_RANGES_SHOWN = 12
-_NOT_FINAL = (
-    "This is not final. Once the server is back, and before anything writes to it:"
-)
-_BELOW = (
-    "No setting of the server explains this. Look below it: mount options, RAID "
-    "controller, hypervisor, or a drive that answers flushes before they are done."
-)
-_COPY = "It is not known whether an older copy of the data was put in its place: {}."
-_SEEN = (
-    "No ack was confirmed for them, so no promise is broken and the verdict does not"
-    " count them. But another client that read such a row may have acted on what the"
-    " cut took back: the server shows rows before they are durable, as InnoDB does"
-    " without a binary log."
-)
-_ALONE = "This rests only on what the witness says"
-_WRITE_CACHE = (
-    "Write 'write back' to /sys/block/NAME/queue/write_cache of each layer named, with "
-    "a udev rule so that it lasts, or switch the drive's own cache off."
-)
 
 
 def verdict_report(result: RunResult) -> RenderableType:
     """Return the whole report on a judged run."""
     parts: list[RenderableType] = ["", _headline(result)]
-    if result.witness_alone:
-        parts.append(Text(f"  {_ALONE}: {result.witness_alone_why}."))
-    parts += [Text(f"  {reason}") for reason in result.reasons[1:]]
-    if not result.final:
-        parts.append(Text(f"  {_NOT_FINAL} dbcheck reconcile {result.folder}"))
+    parts += [Text(f"  {each}") for each in words.caveats(result)]
     parts += ["", _facts(result), "", _evidence(result)]
     parts += _losses(result)
-    if result.settings_at_fault:
-        parts += ["", Text("Settings under which an ack is not durable", "bold")]
-        parts += [Text(f"  {reason}") for reason in result.settings_at_fault]
-    if result.layers_at_fault:
-        parts += ["", Text("Layers below the server that hold flushes back", "bold")]
-        parts += [Text(f"  {reason}") for reason in result.layers_at_fault]
-        parts += [Text(f"  {_WRITE_CACHE}")]
-    parts += _seen(result)
-    lost = any(result.rows_lost or ())
-    if lost and result.verdict is Verdict.FAIL and not _is_explained(result):
-        parts += [] if result.page_cache_kept else ["", Text(_BELOW)]
-        if doubt := _copy_doubt(result):
-            parts.append(Text(_COPY.format(doubt)))
-    if result.other_settings:
-        parts += ["", Text("Other settings that are not safe, or not known", "bold")]
-        parts += [Text(f"  {reason}") for reason in result.other_settings]
-    parts += _audit(result)
-    if left := result.left_on_host:
-        text = f"The canaries (about 22 MB in each folder) are still on {left.host}."
-        parts += ["", Text(f"{text} Remove them with: {left.command}")]
-    parts += ["", Text(_scope(result), "italic"), ""]
+    for section in words.sections(result):
+        parts.append("")
+        indent = "  " if section.title else ""
+        if section.title:
+            parts.append(Text(section.title, "bold"))
+        parts += [Text(f"{indent}{line}") for line in section.lines]
+        if section.note:
+            parts.append(Text(f"{indent}{section.note}", "dim"))
+    parts += ["", Text(words.scope(result), "italic"), ""]
     return Group(*parts)
-
-
-def _audit(result: RunResult) -> list[RenderableType]:
-    """Return what the audit before the cut found, notes and unread facts as counts."""
-    flags = result.audit or ()
-    alarms = alarming(flags)
-    if not alarms:
-        return []
-    rest = len(flags) - len(alarms)
-    more = f"; {rest} notes, or facts that are not known" if rest else ""
-    return [
-        "",
-        Text("The audit before the cut", "bold"),
-        *(Text(f"  {flag}") for flag in alarms),
-        Text(f"  dbcheck audit explains each, with the fix{more}.", "dim"),
-    ]
 
 
 def _losses(result: RunResult) -> Iterator[RenderableType]:
@@ -115,39 +56,6 @@ def _losses(result: RunResult) -> Iterator[RenderableType]:
         yield from ("", diagnosed(result.diagnosis))
 
 
-def _is_explained(result: RunResult) -> bool:
-    return bool(result.settings_at_fault or result.layers_at_fault)
-
-
-def _chores(housekeeping: HousekeepingResult) -> str:
-    done = ", ".join(f"{count:,} {kind}" for kind, count in housekeeping.done.items())
-    at_cut = housekeeping.at_cut
-    what = f"during {at_cut.value}" if at_cut else "between two chores"
-    if housekeeping.ended_early:
-        what = "after the session of the chores had ended"
-    return f"the cut came {what}; before it {done or 'no chore was done'}"
-
-
-def _copy_doubt(result: RunResult) -> str:
-    """Return why the data may be a copy from a backup, "" if they are not."""
-    if result.lab:
-        return ""
-    for item in result.evidence:
-        if item.item is ItemId.NOT_RESTORED:
-            return "" if item.standing is Standing.PRESENT else item.reason
-    return "nothing was compared"
-
-
-def tally(*results: RunResult) -> Tally:
-    """Return what the cycles with these results prove together."""
-    return Tally.of((result.verdict, depth_of(result)) for result in results)
-
-
-def depth_of(result: RunResult) -> str:
-    """Return the name of the depth of a result's cut, "" if it is not known."""
-    return result.shown_depth.value if result.shown_depth else ""
-
-
 def _headline(result: RunResult) -> Text:
     line = Text()
     line.append(f" {result.verdict.value} ", STYLES[result.verdict])
@@ -157,70 +65,9 @@ def _headline(result: RunResult) -> Text:
 
 def _facts(result: RunResult) -> Table:
     table = Table.grid(padding=(0, 2))
-    for name, value in _fact_rows(result):
+    for name, value in words.facts(result):
         table.add_row(Text(f"  {name}", "dim"), Text(value, overflow="fold"))
     return table
-
-
-def _fact_rows(result: RunResult) -> Iterator[tuple[str, str]]:
-    yield "target", f"{result.target}  ({result.server})"
-    kind = "lab" if result.lab else result.witness.kind
-    yield "witness", f"{result.witness.url}  ({_WITNESS_KIND.get(kind, kind)})"
-    yield "run", result.folder
-    if result.image:
-        yield "image", f"{result.image}, the drive as the cut left it"
-    yield (
-        "workload",
-        f"{result.workload}, {result.sessions} sessions, seed {result.seed}",
-    )
-    if result.housekeeping:
-        yield "housekeeping", _chores(result.housekeeping)
-    assumed = " (assumed)" if result.class_assumed else ""
-    yield (
-        "power",
-        f"{result.power}, class of the cut: {result.cut_class.value}{assumed}",
-    )
-    if load := result.load:
-        latency = load.latency_ms
-        yield (
-            "load",
-            f"{sum(load.acked.values()):,} acked, {load.rate:,.0f}/s, "
-            f"p50 {latency.get('p50', 0):.2f} ms, p99 {latency.get('p99', 0):.2f} ms",
-        )
-        yield from _drive_rows(load)
-        if ended := len(load.lost_early):
-            why = load.refusals[0] if load.refusals else "their connections broke"
-            yield "ended early", f"{ended:,} of the sessions, not replaced: {why}"
-        yield "server gone", f"connections {load.gone.value or 'never broke'}"
-    if depth := result.depth:
-        named = depth.depth.value if depth.depth else "unknown"
-        yield "cut depth", f"{named}: {depth.reasons[0]}"
-    if result.confirmed is not None:
-        yield (
-            "rows",
-            f"{result.confirmed:,} confirmed, {result.kept:,} kept, "
-            f"{result.recovered:,} recovered without an ack (legal), "
-            f"{result.unconfirmed:,} without a confirmation (no claim)",
-        )
-    if seen := result.seen:
-        yield "seen", f"{seen.rows:,} by readers, {seen.lost:,} of them lost unacked"
-    if gone := result.earlier_losses:
-        lost = ", ".join(f"{rows:,} {kind}" for kind, rows in gone.items())
-        yield "earlier rows", f"{lost}, {result.earlier:,} still there"
-
-
-def _drive_rows(load: LoadRecord) -> Iterator[tuple[str, str]]:
-    """Yield what the drives did; of several nodes, with the name of each."""
-    for name, node in load.nodes.items():
-        for rate in drive_rates(node.drives) if node.drives else ():
-            yield "drive", f"{name}, {rate}" if len(load.nodes) > 1 else str(rate)
-
-
-_WITNESS_KIND = {
-    "ssh": "another host, over SSH",
-    "file": "the client's own disk",
-    "lab": "over SSH to this same host, as in a lab only",
-}
 
 
 def _evidence(result: RunResult) -> Table:
@@ -238,120 +85,9 @@ def _evidence(result: RunResult) -> Table:
 
 def _ranges(result: RunResult) -> RenderableType:
     table = Table(title="Losses, by id", title_justify="left", title_style="bold")
-    for name in ("kind", "table", "ids"):
-        table.add_column(name)
-    for name in ("rows", "acked before the cut"):
-        table.add_column(name, justify="right")
-    for span in result.ranges[:_RANGES_SHOWN]:
-        first, last = span.first_id, span.last_id
-        table.add_row(
-            span.kind.value,
-            span.table,
-            f"{first:,}" if first == last else f"{first:,} - {last:,}",
-            f"{span.rows:,}",
-            _ages(span.first_acked_before_cut_s, span.last_acked_before_cut_s),
-        )
-    left = len(result.ranges) - _RANGES_SHOWN + result.ranges_left_out
-    notes = [f"{left:,} more ranges."] if left > 0 else []
-    if result.stored:
-        file = f"{result.folder}/losses.csv"
-        notes.append(f"All of them, with their ack times: {file}")
-    return Group(table, Text(" ".join(notes), "dim"))
-
-
-def _seen(result: RunResult) -> list[RenderableType]:
-    """Return what is shown of rows that were seen and then lost, beside the verdict."""
-    seen = result.seen
-    if seen is None or not seen.lost:
-        return []
-    ids = ", ".join(f"{row.id:,}" for row in seen.first[:_RANGES_SHOWN])
-    ages = [row.seen_before_cut_s for row in seen.first]
-    known = [age for age in ages if age is not None]
-    when = f", {_ages(max(known), min(known))} before the cut" if known else ""
-    more = "" if seen.lost <= _RANGES_SHOWN else ", ..."
-    return [
-        "",
-        Text("Seen by a reader, then lost", "bold"),
-        Text(f"  {seen.lost:,} of {seen.rows:,} rows{when}; ids {ids}{more}"),
-        Text(f"  {_SEEN}"),
-    ]
-
-
-def _ages(first_s: float | None, last_s: float | None) -> str:
-    if first_s is None or last_s is None:
-        return "-"
-    if f"{first_s:.3f}" == f"{last_s:.3f}":
-        return f"{first_s:.3f} s"
-    return f"{first_s:.3f} - {last_s:.3f} s"
-
-
-# What a lab's cut leaves of the drive's cache, by the name of the kind.
-SURVIVORS = {
-    "none": "nothing",
-    "all": "everything",
-    "prefix": "the oldest, up to a random moment",
-    "suffix": "the newest, from a random moment on",
-    "torn": "the oldest, up to a random moment, and a part of the next one",
-    "writes": "a random half, each as a whole or not at all",
-    "blocks": "a random half of their blocks of 4096 bytes",
-    "random": "a random half of their sectors of 512 bytes",
-}
-
-
-def lab_scope(lab: Json) -> str:
-    """Return what cycles in a lab of that spec prove, and what they do not."""
-    if lab.get("rung") == Rung.PROCESS.value:
-        return (
-            "Scope: the server process was killed. Only its memory was lost, so this "
-            "says nothing about the operating system or the drive."
-        )
-    found = lab.get("drive")
-    drive = found if isinstance(found, Mapping) else {}  # it may have been forged
-    parts = ["Scope: a power loss of the lab's virtual drive and all that is above it."]
-    wrong = "; ".join(faults(drive))
-    if wrong:
-        parts.append(f"That drive breaks its promise: {wrong}.")
-    if (kind := str(drive.get("survivors"))) in SURVIVORS:
-        lost = "no flush covered" if wrong else "were not flushed"
-        parts.append(f"Of the writes that {lost}, each cut left {SURVIVORS[kind]}.")
-    parts.append(
-        "It proves how the server and the filesystem behave, not a real drive."
-    )
-    return " ".join(parts)
-
-
-def _scope(result: RunResult) -> str:
-    if result.lab:
-        return f"{lab_scope(result.lab)}{_bound(result)}"
-    depth, cut = result.shown_depth, result.cut_class
-    shown = "Its depth was not measured (--target-host measures it)."
-    if result.depth:
-        shown = "The canaries do not show its depth."
-    if depth is not None:
-        shown = _DEPTHS[depth]
-    if not cut.reaches_drives and depth is not Depth.DRIVE:
-        left_open = cut.leaves_open(None)
-        shown = f"It was a {cut.description}: {left_open}. {shown}"
-    return f"Scope: one cut. {shown}{_bound(result)}"
-
-
-def _bound(result: RunResult) -> str:
-    """Return what this one cut proves; a control proves nothing about the server."""
-    if result.control:
-        return ""
-    return f" {sentence(tally(result).sentence)} Repeat it."
-
-
-def sentence(text: str) -> str:
-    """Return *text* with a capital letter and a full stop."""
-    return f"{text[0].upper()}{text[1:]}."
-
-
-_DEPTHS = {
-    Depth.PROCESS: "Only the server's process ended: the page cache survived, so this"
-    " says nothing about the operating system or the drive.",
-    Depth.OS: "The page cache was lost. The drive's own cache was not seen to lose its"
-    " content: it is non-volatile, disabled, was flushed in time, or takes no"
-    " canaries.",
-    Depth.DRIVE: "Page cache and the drive's volatile cache were lost.",
-}
+    for name in words.RANGE_COLUMNS:
+        right = name in ("rows", "acked before the cut")
+        table.add_column(name, justify="right" if right else "left")
+    for span in result.ranges[: words.RANGES_SHOWN]:
+        table.add_row(*words.range_cells(span))
+    return Group(table, Text(words.ranges_note(result), "dim"))

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from dbcheck.lab.spec import SURVIVORS, DriveSpec, LabSpec
-from dbcheck.report import verdict
 from dbcheck.report.drive import faults
-from dbcheck.report.verdict import lab_scope, verdict_report
+from dbcheck.report.verdict import verdict_report
+from dbcheck.report.words import SURVIVORS as LEFT
+from dbcheck.report.words import lab_scope
 from tests.kit.reports import VALUES, printed, run_result
 
 RESULT: Mapping[str, Any] = VALUES
@@ -129,7 +130,7 @@ def test_a_control_bounds_nothing() -> None:
 def test_a_lab_says_what_its_cuts_left(kind: str) -> None:
     spec = LabSpec("mysql", drive=DriveSpec(survivors=kind))
     said = lab_scope(spec.to_values())
-    assert f"each cut left {verdict.SURVIVORS[kind]}" in said
+    assert f"each cut left {LEFT[kind]}" in said
     assert "breaks its promise" not in said
     of_a_process = LabSpec("mysql", rung="process").to_values()
     assert "each cut left" not in lab_scope(of_a_process)
