@@ -19,6 +19,7 @@ from dbcheck.campaign.folder import CampaignFolder, Cycle, Plan
 from dbcheck.campaign.judging import judge_run
 from dbcheck.campaign.outcome import Outcome, missed_stratum
 from dbcheck.campaign.rig import Rig
+from dbcheck.campaign.totals import COUNTS, finished, last_number, tally
 from dbcheck.campaign.waiting import wait_for_server
 from dbcheck.core.control import ControlFacts, ControlOutcome
 from dbcheck.core.cut import PowerState
@@ -31,7 +32,6 @@ from dbcheck.ports.listener import Phase
 from dbcheck.runs import RunFolder
 
 IDLE_MAX = 5  # cycles in a row that do not count
-COUNTS = (CycleVerdict.PASS, CycleVerdict.FAIL)
 
 
 def run_campaign(rig: Rig, folder: CampaignFolder) -> Tally:
@@ -56,33 +56,12 @@ def run_campaign(rig: Rig, folder: CampaignFolder) -> Tally:
     _settle_all(rig, folder)
     if plan.control:
         _control(rig, folder, plan)
-    earlier = _last_number(folder.cycles())
+    earlier = last_number(folder.cycles())
     while not finished(plan, cycles := folder.cycles()):
         _require_progress([cycle for cycle in cycles if cycle.number > earlier])
         _cycle(rig, folder, plan)
         rig.listener.phase(Phase.CAMPAIGN, tally(folder.cycles()).sentence)
     return tally(folder.cycles())
-
-
-def tally(cycles: Sequence[Cycle]) -> Tally:
-    """Count the cycles of a campaign; controls and errors do not count."""
-    return Tally.of(
-        (verdict, cycle.depth)
-        for cycle in cycles
-        if cycle.number and (verdict := cycle.verdict.verdict)
-    )
-
-
-def finished(plan: Plan, cycles: Sequence[Cycle]) -> bool:
-    """Say whether a campaign is over: enough cuts, a loss, or nothing left to cut."""
-    counted = tally(cycles)
-    return (
-        counted.cuts >= plan.cuts
-        or _last_number(cycles) >= plan.cycles_max
-        or (counted.losses > 0 and not plan.keep_going)
-        or any(c.control is not None and c.verdict is CycleVerdict.FAIL for c in cycles)
-        or any(cycle.gone for cycle in cycles)
-    )
 
 
 def _control(rig: Rig, folder: CampaignFolder, plan: Plan) -> None:
@@ -111,10 +90,6 @@ def _lost(control: ControlFacts) -> bool:
     return control.outcome is ControlOutcome.LOST
 
 
-def _last_number(cycles: Sequence[Cycle]) -> int:
-    return max((cycle.number for cycle in cycles), default=0)
-
-
 def _require_progress(cycles: Sequence[Cycle]) -> None:
     """Raise DbcheckError if the last IDLE_MAX of *cycles* proved nothing."""
     idle = list(takewhile(lambda c: c.verdict not in COUNTS, reversed(cycles)))
@@ -128,7 +103,7 @@ def _require_progress(cycles: Sequence[Cycle]) -> None:
 def _cycle(rig: Rig, folder: CampaignFolder, plan: Plan) -> None:
     """Run the next cycle and store its result."""
     cycles = folder.cycles()
-    drawn = _next_moment(rig, plan, _last_number(cycles) + 1)
+    drawn = _next_moment(rig, plan, last_number(cycles) + 1)
     detail = f"{drawn.number}: {drawn.stratum.value}, {drawn.after_s:.1f} s"
     rig.listener.phase(Phase.CYCLE, detail)
     try:

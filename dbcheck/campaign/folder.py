@@ -205,6 +205,14 @@ class CampaignFolder:
                 yield RunFolder.open(path.parent)
 
 
+def folders_in(root: Path) -> list[CampaignFolder]:
+    """Return the campaigns in the folder *root*; raise UsageError if there is none."""
+    found = sorted(path.parent for path in root.glob("*/campaign.json"))
+    if (root / "campaign.json").is_file() or not found:  # open() reports a missing one
+        found = [root]
+    return [CampaignFolder.open(path) for path in found]
+
+
 def line_of(cycle: Cycle) -> str:
     """Return a cycle as one line of JSON."""
     names = (

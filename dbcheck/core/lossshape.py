@@ -11,13 +11,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dbcheck.core.acks import TIME_UNIT_US, AckArray
+from dbcheck.core.acks import TIME_UNIT_US
 from dbcheck.core.distinct import distinct, is_among_distinct
 from dbcheck.core.expected import Ints, Sizes
-from dbcheck.core.history import SESSION_MAX
 from dbcheck.core.loss import CODES, LossArray, Losses, LossKind, operations_of
 from dbcheck.core.losswindows import Windows, WindowShare
 from dbcheck.core.observed import AckStream
+from dbcheck.core.sessiontimes import NEVER, SessionTimes
 from dbcheck.core.survivors import Flags
 from dbcheck.core.table import TABLES, TableSpec
 
@@ -25,7 +25,6 @@ from dbcheck.core.table import TABLES, TableSpec
 AGES_S = (0.01, 0.1, 1.0, 10.0, 60.0)
 SIZES_BYTES = (512, 4096, 16384, 131072)
 _TAIL, _HOLE = CODES[LossKind.MISSING_TAIL], CODES[LossKind.MISSING_HOLE]
-_NEVER = -(2**62)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,12 +87,12 @@ def shape_of(
     names = distinct(operations_of(columns)[is_acked])
     ages = _Classes([s * 1e6 for s in AGES_S], 1e6 if cut_us is not None else 0)
     bytes_ = _Classes(SIZES_BYTES, 1 if sizes is not None else 0)
-    latest_us = _NEVER
-    sessions = _Sessions()
+    latest_us = NEVER
+    sessions = SessionTimes()
     for batch in acks():
         is_lost = is_among_distinct(operations_of(batch), names)
         sent_us = sessions.sent_after_us(batch)
-        latest_us = max(latest_us, int(sent_us[~is_lost].max(initial=_NEVER)))
+        latest_us = max(latest_us, int(sent_us[~is_lost].max(initial=NEVER)))
         if cut_us is not None:
             ages.add(np.maximum(cut_us - batch["acked_us"], 0), is_lost)
         if sizes is not None:
@@ -134,30 +133,6 @@ def _is_reordered(losses: LossArray, latest_us: int) -> Flags:
     found: Flags = losses["acked_us"] <= latest_us - TIME_UNIT_US
     found |= losses["kind"] == _HOLE
     return found & _is_missing(losses)
-
-
-class _Sessions:
-    """When each operation cannot have been sent yet.
-
-    A session sends an operation after the client read the clock for the ack of the one
-    before it (load/loop.py: _round).
-    """
-
-    def __init__(self) -> None:
-        self._acked_us = np.full(SESSION_MAX + 1, _NEVER, np.int64)
-
-    def sent_after_us(self, batch: AckArray) -> Ints:
-        """Return for each ack of *batch* the ack before it of its session."""
-        order = np.argsort(batch["session"], kind="stable")
-        session, acked_us = batch["session"][order], batch["acked_us"][order]
-        before = np.r_[_NEVER, acked_us[:-1]] if len(batch) else acked_us
-        first = np.r_[True, session[1:] != session[:-1]][: len(batch)]
-        before[first] = self._acked_us[session[first]]
-        last = np.r_[first[1:], True][: len(batch)]
-        self._acked_us[session[last]] = acked_us[last]
-        sent_us = np.empty(len(batch), np.int64)
-        sent_us[order] = before
-        return sent_us
 
 
 class _Classes:

@@ -18,9 +18,10 @@ from dbcheck.audit.result import (
 )
 from dbcheck.audit.rule import SubjectKind
 from dbcheck.audit.rules import all_rules
+from dbcheck.campaign import totals
 from dbcheck.campaign.folder import CampaignFolder, Cycle, Plan
 from dbcheck.campaign.judging import judge_run
-from dbcheck.cli import campaign_run, output
+from dbcheck.cli import output
 from dbcheck.core.audited import RuleStanding, Severity
 from dbcheck.core.timed import Method
 from dbcheck.core.verdict import CycleVerdict, Verdict
@@ -92,7 +93,7 @@ def results() -> tuple[dict[str, Any], dict[str, Any]]:
                 1, "id", "steady", 1.0, CycleVerdict.PASS, "kept", "e", "OS", 8, 0, 1.5
             )
         )
-        shown = to_values(campaign_run.result(campaign))
+        shown = to_values(totals.result(campaign))
     span = {
         **{"kind": "missing-tail", "table": "ledger"},
         **{"first_id": 1, "last_id": 2, "rows": 2},

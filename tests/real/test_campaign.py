@@ -17,7 +17,7 @@ from dbcheck.campaign.campaign import run_campaign
 from dbcheck.campaign.folder import CampaignFolder
 from dbcheck.campaign.host import end_canaries
 from dbcheck.campaign.preflight import preflight
-from dbcheck.cli.campaign_run import ERROR_FILE, result
+from dbcheck.campaign.totals import ERROR_FILE, result
 from dbcheck.cli.lab import as_host
 from dbcheck.core.cut import Cut, PowerState
 from dbcheck.core.moments import WITHOUT_CHORES, Moment, Stratum

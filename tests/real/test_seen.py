@@ -17,7 +17,7 @@ from dbcheck.campaign.folder import CampaignFolder
 from dbcheck.campaign.judging import judge_run
 from dbcheck.campaign.outcome import Outcome
 from dbcheck.campaign.preflight import preflight
-from dbcheck.cli.campaign_run import result
+from dbcheck.campaign.totals import result
 from dbcheck.core.history import HOUSEKEEPING_SESSION, AckValues
 from dbcheck.core.verdict import Verdict
 from dbcheck.judge.results import SeenTotal

@@ -13,8 +13,9 @@ import pytest
 
 from dbcheck import stored
 from dbcheck.campaign.folder import CampaignFolder, Cycle, Plan
+from dbcheck.campaign.totals import ERROR_FILE
 from dbcheck.cli import FAILED, INCONCLUSIVE
-from dbcheck.cli.campaign_run import ERROR_FILE, Child, _ended
+from dbcheck.cli.campaign_run import Child, _ended
 from dbcheck.core.verdict import CycleVerdict
 from dbcheck.errors import RunFormatError
 from tests.kit.samples import PLAN

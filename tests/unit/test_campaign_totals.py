@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dbcheck.campaign.folder import CampaignFolder, Cycle, Plan
-from dbcheck.cli.campaign_run import result
+from dbcheck.campaign.totals import result
 from dbcheck.core.verdict import CycleVerdict
 from dbcheck.judge.results import CampaignResult, SeenTotal
 from dbcheck.report.campaign import campaigns_report

@@ -12,7 +12,7 @@ from dbcheck.campaign import campaign
 from dbcheck.campaign.folder import CampaignFolder, Plan
 from dbcheck.campaign.judging import judge_run
 from dbcheck.campaign.outcome import Outcome
-from dbcheck.cli.campaign_run import result
+from dbcheck.campaign.totals import result
 from dbcheck.core.cut import Cut
 from dbcheck.core.cutclass import CutClass
 from dbcheck.core.depth import Completed, Counted, Remains, Ring

@@ -1,0 +1,148 @@
+"""What the cycles of a campaign show together, from its folder alone."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from statistics import median
+
+from dbcheck.campaign.folder import CampaignFolder, Cycle, Plan
+from dbcheck.core.statistics import Tally, cuts_needed, loss_ppm_max
+from dbcheck.core.verdict import CycleVerdict, Verdict
+from dbcheck.judge.results import (
+    CampaignResult,
+    CycleResult,
+    SeenTotal,
+    WindowResult,
+    price_per_rate,
+)
+
+COUNTS = (CycleVerdict.PASS, CycleVerdict.FAIL)
+ERROR_FILE = "error.txt"  # why a campaign ended before it was finished
+
+
+def tally(cycles: Sequence[Cycle]) -> Tally:
+    """Count the cycles of a campaign; controls and errors do not count."""
+    return Tally.of(
+        (verdict, cycle.depth)
+        for cycle in cycles
+        if cycle.number and (verdict := cycle.verdict.verdict)
+    )
+
+
+def finished(plan: Plan, cycles: Sequence[Cycle]) -> bool:
+    """Say whether a campaign is over: enough cuts, a loss, or nothing left to cut."""
+    counted = tally(cycles)
+    return (
+        counted.cuts >= plan.cuts
+        or last_number(cycles) >= plan.cycles_max
+        or (counted.losses > 0 and not plan.keep_going)
+        or any(c.control is not None and c.verdict is CycleVerdict.FAIL for c in cycles)
+        or any(cycle.gone for cycle in cycles)
+    )
+
+
+def last_number(cycles: Sequence[Cycle]) -> int:
+    """Return the number of the newest cycle, 0 if there is none."""
+    return max((cycle.number for cycle in cycles), default=0)
+
+
+def result(folder: CampaignFolder) -> CampaignResult:
+    """Return what a campaign shows."""
+    plan, cycles = folder.plan(), folder.cycles()
+    shown = tally(cycles)
+    over = finished(plan, cycles)
+    more = max(0, plan.cuts - shown.cuts)
+    error = folder.path / ERROR_FILE
+    classes = dict.fromkeys(cycle.cut_class for cycle in cycles if cycle.cut_class)
+    found = _verdict(plan.cuts, cycles)
+    rates = [c.acks_per_s for c in cycles if c.number and c.acks_per_s]
+    rate = median(rates) if rates else None
+    return CampaignResult(
+        name=plan.name,
+        target=plan.target,
+        folder=str(folder.path),
+        seed=plan.seed,
+        cut_classes=tuple(classes),
+        verdict=found,
+        finished=over,
+        commits_per_s=rate,
+        price=plan.price,
+        price_per_durable_commit_per_s=price_per_rate(plan.price, rate, found),
+        statistics=shown.statistics,
+        strata=strata(cycles),
+        windows=_windows(cycles),
+        seen=_seen(cycles),
+        planned_cuts=plan.cuts,
+        bound_ppm=plan.bound_ppm,
+        cuts_still_needed=_still(plan.bound_ppm, shown.cuts, shown.losses, more),
+        errors=sum(cycle.verdict is CycleVerdict.ERROR for cycle in cycles),
+        error=error.read_text().strip() if error.is_file() and not over else "",
+        cycles=tuple(map(_cycle_result, cycles)),
+    )
+
+
+def _cycle_result(cycle: Cycle) -> CycleResult:
+    return CycleResult(
+        number=cycle.number,
+        run=cycle.run,
+        stratum=cycle.stratum,
+        missed=cycle.missed,
+        after_s=round(cycle.after_s, 3),
+        verdict=cycle.verdict,
+        reason=cycle.reason,
+        cut_class=cycle.cut_class,
+        depth=cycle.depth,
+        settings_at_fault=cycle.at_fault,
+        confirmed=cycle.confirmed,
+        lost=cycle.lost,
+        earlier_lost=cycle.earlier_lost,
+        acks_per_s=cycle.acks_per_s,
+        settled=cycle.settled,
+        ended=cycle.ended,
+        window=cycle.window,
+        seen=cycle.seen,
+        seen_lost=cycle.seen_lost,
+    )
+
+
+def strata(cycles: Sequence[Cycle]) -> dict[str, int]:
+    """Return how many of the cuts that count came in each stratum."""
+    counted = [c for c in cycles if c.number and c.verdict in COUNTS]
+    return dict(Counter(cycle.stratum for cycle in counted))
+
+
+def _windows(cycles: Sequence[Cycle]) -> dict[str, WindowResult]:
+    """Return what the cuts that count show of each kind of chore."""
+    counted = [c for c in cycles if c.number and c.verdict in COUNTS and c.window]
+    cuts = Counter(cycle.window for cycle in counted)
+    lost = Counter(c.window for c in counted if c.verdict is CycleVerdict.FAIL)
+    return {
+        window: WindowResult(count, lost[window], loss_ppm_max(lost[window], count))
+        for window, count in cuts.most_common()
+    }
+
+
+def _seen(cycles: Sequence[Cycle]) -> SeenTotal | None:
+    """Return what became of the rows that readers saw, None without readers."""
+    read = [cycle for cycle in cycles if cycle.number and cycle.seen is not None]
+    if not read:
+        return None
+    rows = sum(cycle.seen or 0 for cycle in read)
+    lost = [cycle.seen_lost or 0 for cycle in read]
+    return SeenTotal(len(read), sum(map(bool, lost)), rows, sum(lost))
+
+
+def _still(bound_ppm: int | None, cuts: int, losses: int, more: int) -> int | None:
+    """Return how many more cuts, without a loss, the requested bound needs."""
+    if losses:
+        return None
+    return more if bound_ppm is None else max(0, cuts_needed(bound_ppm) - cuts)
+
+
+def _verdict(planned: int, cycles: Sequence[Cycle]) -> Verdict:
+    shown = tally(cycles)
+    lost = CycleVerdict.FAIL
+    if shown.losses or any(c.control and c.verdict is lost for c in cycles):
+        return Verdict.FAIL
+    return Verdict.PASS if shown.cuts >= planned else Verdict.INCONCLUSIVE

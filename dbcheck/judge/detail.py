@@ -1,0 +1,48 @@
+"""What a page draws of a run beside its result: charts, a map, what was configured."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dbcheck.core.keymap import KeyMap
+from dbcheck.core.records import AfterRecord, Manifest
+from dbcheck.core.timeline import Timeline
+
+
+@dataclass(frozen=True, slots=True)
+class DrivePoint:
+    """What one drive did between two samples.
+
+    before_end_s: when the later one was taken, in seconds before the timeline's end.
+    flushes_per_s: None where the kernel does not count them.
+    """
+
+    before_end_s: float
+    writes_per_s: float
+    flushes_per_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class DriveSeries:
+    """One drive of one node during the load."""
+
+    node: str
+    drive: str
+    points: tuple[DrivePoint, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RunDetail:
+    """What is drawn beside a RunResult.
+
+    timeline, keys: None where the witness's log proves nothing, or is not here.
+    drives: () if none were counted.
+    missing: why something is not drawn that a run can have, "" if all is.
+    """
+
+    manifest: Manifest
+    after: AfterRecord
+    timeline: Timeline | None
+    keys: KeyMap | None
+    drives: tuple[DriveSeries, ...]
+    missing: str
