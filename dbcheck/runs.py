@@ -48,6 +48,7 @@ from dbcheck.core.records import (
 )
 from dbcheck.core.survivors import RECORD, Records
 from dbcheck.errors import RunFormatError, UsageError, WitnessError
+from dbcheck.judge.result import RunResult
 
 _RUN_ID = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{6}")
 _RECORDS_PER_READ = 1 << 16
@@ -387,6 +388,22 @@ class RunFolder:
     def write_acks(self, number: int, chunks: Iterable[bytes]) -> None:
         """Store a copy of the witness's log *number*."""
         self._write(self.acks_path(number).name, chunks)
+
+    def lacks_survivors(self) -> bool:
+        """Say whether rows were read that are no longer here: drop_survivors()."""
+        return any(
+            not self._of_table("survivors", table, ".bin").is_file()
+            for table in self.after().survivors
+        )
+
+    def result(self) -> RunResult:
+        """Read the judgement; raise RunFormatError if it is damaged or not here."""
+        path = self.path / "verdict.json"
+        try:
+            content = path.read_bytes()
+        except OSError as error:
+            raise RunFormatError(f"{path} cannot be read: {error.strerror}") from None
+        return stored.from_bytes(content, RunResult, str(path))
 
     def write_verdict(self, values: Mapping[str, Any]) -> None:
         """Store the judgement."""

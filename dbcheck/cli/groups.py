@@ -89,6 +89,16 @@ class Group:
         """Return the flags that stand on the command line."""
         return [flag.name for own, flag in self.flags().items() if own in self.given]
 
+    def changed(self) -> list[str]:
+        """Return the flags whose values are not their defaults, each with its value."""
+        defaults = {each.name: each.default for each in fields(self)}
+        found = []
+        for own, flag in self.flags().items():
+            if (value := getattr(self, own)) != defaults[own]:
+                found.append(flag.name)
+                found += [] if value is True else [str(value)]
+        return found
+
     def arguments(self, *names: str) -> list[str]:
         """Return the flags of those fields that were given, each with its value."""
         found = []

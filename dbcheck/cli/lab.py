@@ -34,7 +34,7 @@ from dbcheck.lab.lab import Lab
 from dbcheck.report.lab import cycles_report
 from dbcheck.report.progress import progress
 from dbcheck.report.verdict import verdict_report
-from dbcheck.report.words import tally
+from dbcheck.report.words.run import tally
 
 _SPARE = 3  # cycles for inconclusive ones in a campaign that is to show something
 _DISK = Path("/var/tmp")  # unlike /tmp never memory, which no witness may use

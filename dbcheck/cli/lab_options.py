@@ -294,6 +294,37 @@ def lab_spec(
     )
 
 
+def flags_of(spec: LabSpec) -> list[str]:
+    """Return the flags that describe *spec* to `lab run`, without those of defaults.
+
+    The seed is left out, and so is the drive's size, which no flag sets.
+    """
+    drive = spec.drive
+    storage = StorageOptions(
+        filesystem=spec.filesystem,
+        mount_options=spec.mount_options,
+        log_drive=spec.log_drive,
+        write_cache=spec.write_cache,
+        personality=drive.personality,
+        lie_fraction=drive.lie_fraction,
+        honest_flushes=drive.honest_flushes,
+        newest_bytes=drive.newest_bytes,
+        lost_above=drive.lost_above_bytes,
+        tear_at=drive.tear_bytes,
+        forget_at=drive.forget_at_bytes,
+        forget=drive.forget_bytes,
+        flush_ms=drive.flush_ms,
+        write_ms=drive.write_ms,
+        destage_s=drive.destage_age_s,
+        cache_mib=drive.cache_bytes >> 20,
+        survivors=drive.survivors,
+    )
+    flags = ["--engine", spec.engine, "--rung", spec.rung]
+    for name, value in spec.settings.items():
+        flags += ["--setting", f"{name}={value}"]
+    return flags + (storage.changed() if spec.rung == "drive" else [])
+
+
 def _refuse(flags: list[str]) -> None:
     """Raise UsageError if there are any: they are for a virtual drive only."""
     if flags:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from dbcheck.campaign.matrixfile import write_matrix
 from dbcheck.cli import FAILED, PASS, assemble, options, output
 from dbcheck.cli.entries import chosen
 from dbcheck.cli.entry_options import (
@@ -27,12 +28,13 @@ from dbcheck.cli.matrix_target import on_target
 from dbcheck.cli.options import ConsentOptions, drawn
 from dbcheck.cli.power_options import PowerOptions
 from dbcheck.cli.resumable import reconcile_flags
+from dbcheck.cli.say import say
 from dbcheck.judge.result import to_values
-from dbcheck.judge.results import MatrixResult
 from dbcheck.lab.spec import ENGINES
 from dbcheck.ports.listener import Phase
-from dbcheck.report.matrix import comparison, matrix_report
+from dbcheck.report.matrix import matrix_report
 from dbcheck.report.progress import progress
+from dbcheck.report.rows import matrix_result
 from dbcheck.witness.window import WindowLimits
 
 
@@ -147,9 +149,9 @@ def command(
                 password = entry.password
                 on_target(measured, rig, seed, view, password, again)
     except KeyboardInterrupt:
-        _show(matrix, measured, seed, as_json=as_json)
+        _show(matrix, measured, seed, runs, as_json=as_json)
         raise
-    sys.exit(PASS if _show(matrix, measured, seed, as_json=as_json) else FAILED)
+    sys.exit(PASS if _show(matrix, measured, seed, runs, as_json=as_json) else FAILED)
 
 
 def _take_price(measured: Sequence[Measured], price: float | None) -> None:
@@ -160,23 +162,21 @@ def _take_price(measured: Sequence[Measured], price: float | None) -> None:
 
 
 def _show(
-    matrix: Matrix, measured: Sequence[Measured], seed: int, *, as_json: bool
+    matrix: Matrix,
+    measured: Sequence[Measured],
+    seed: int,
+    runs: Path,
+    *,
+    as_json: bool,
 ) -> bool:
-    """Print the table; return whether every row is complete and as expected."""
+    """Print and store the table; return whether every row is complete and expected."""
     lines = [one.line() for one in measured]
-    good = all(line.as_expected for line in lines)
+    result = matrix_result(lines, seed, matrix.description, matrix.reference)
     if as_json:
-        compared = comparison(lines)
-        result = MatrixResult(
-            seed,
-            good,
-            matrix.description,
-            matrix.reference,
-            compared.result if compared else None,
-            tuple(line.result() for line in lines),
-        )
         output.print_json(to_values(result))
-        return good
-    report = matrix_report(lines, matrix.description, matrix.reference)
-    output.console().print(report)
-    return good
+    else:
+        output.console().print(matrix_report(result))
+    if any(row.cycles for row in result.rows):
+        path = write_matrix(runs, result)
+        say(f"stored: {path}", f"  dbcheck report {path} -o matrix.html", err=True)
+    return result.as_expected

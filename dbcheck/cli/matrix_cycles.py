@@ -13,8 +13,8 @@ from dbcheck.cli.lab_cycles import lab_cycles, lab_workload
 from dbcheck.cli.matrix_rows import Row
 from dbcheck.core.verdict import Verdict
 from dbcheck.errors import DbcheckError
-from dbcheck.report.matrix import Line
 from dbcheck.report.progress import PlainProgress
+from dbcheck.report.rows import Line
 
 
 @dataclass(slots=True)

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import Any, NoReturn
 
+import click
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.text import Span, Text
@@ -82,6 +83,11 @@ def progress_console() -> Console:
 def print_json(value: Any) -> None:
     """Print *value* as JSON, in ASCII, on stdout."""
     say(*json.dumps(value, indent=1).split("\n"))
+
+
+def print_text(text: str) -> None:
+    """Print *text* on stdout as it is: whoever made it saw to what is foreign in it."""
+    click.echo(text, nl=False)
 
 
 @contextlib.contextmanager

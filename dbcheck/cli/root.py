@@ -28,6 +28,7 @@ VERBS = {
     "run": "Run one cycle: load, cut, restore, reconcile, verdict.",
     "campaign": "Cut the power many times, unattended; report what that proves.",
     "reconcile": "Judge a run whose power was cut, for the first time or again.",
+    "report": "Show a stored result as a page, a ticket, or a file for CI.",
     "witness": "Check a witness; show or verify a run's log.",
     "power": "Show, cut and restore a host's power; test its switch.",
     "lab": "Run cycles on a virtual drive with real servers.",

@@ -14,7 +14,7 @@ from dbcheck.core.verdict import Verdict
 from dbcheck.judge.result import RunResult
 from dbcheck.judge.results import DemoRow
 from dbcheck.report.verdict import STYLES
-from dbcheck.report.words import lab_scope, sentence, tally
+from dbcheck.report.words.run import lab_scope, number, rows_lost, sentence, tally
 
 
 def cycles_report(
@@ -97,11 +97,6 @@ def verdict(found: Verdict) -> Text:
     return Text(f" {found.value} ", STYLES[found])
 
 
-def number(value: int | None) -> str:
-    """Return a count, "-" if it is not known."""
-    return "-" if value is None else f"{value:,}"
-
-
 def rate(result: RunResult) -> str:
     """Return the acks per second of a result."""
     return f"{result.load.rate:,.0f}" if result.load else "-"
@@ -110,8 +105,3 @@ def rate(result: RunResult) -> str:
 def lost(result: RunResult) -> str:
     """Return how many rows were lost in a result."""
     return "all" if result.rows_lost is None else rows_lost(*result.rows_lost)
-
-
-def rows_lost(own: int, earlier: int) -> str:
-    """Return a count of lost rows; those of earlier cycles stand by themselves."""
-    return f"{own:,} + {earlier:,} earlier" if earlier else number(own)

@@ -11,8 +11,8 @@ from rich.text import Text
 from dbcheck.core.verdict import Verdict
 from dbcheck.judge.item import Standing
 from dbcheck.judge.result import RunResult
-from dbcheck.report import words
 from dbcheck.report.lossshape import diagnosed, shaped
+from dbcheck.report.words import run as words
 
 STYLES = {
     Verdict.PASS: "bold white on green",

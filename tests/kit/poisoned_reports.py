@@ -42,8 +42,9 @@ from dbcheck.report.campaign import campaigns_report
 from dbcheck.report.flushes import flushes_reports
 from dbcheck.report.lab import cycles_report, demo_table
 from dbcheck.report.latency import latency_reports
-from dbcheck.report.matrix import Line, matrix_report
+from dbcheck.report.matrix import matrix_report
 from dbcheck.report.receipt import receipt_report
+from dbcheck.report.rows import Line, matrix_result
 from dbcheck.report.verdict import verdict_report
 from dbcheck.runs import RunFolder
 from dbcheck.witness.log import FrameLogReader
@@ -206,7 +207,7 @@ def matrix_of(text: str) -> RenderableType:
     doubtful = replace(
         line, error="", cycles=[replace(result, verdict=Verdict.INCONCLUSIVE)]
     )
-    return matrix_report([line, doubtful], text, text)
+    return matrix_report(matrix_result([line, doubtful], 1, text, text))
 
 
 REPORTS: dict[str, Callable[[str], RenderableType]] = {

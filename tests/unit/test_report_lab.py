@@ -9,7 +9,7 @@ from dbcheck.judge.result import RunResult
 from dbcheck.judge.results import DemoRow
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.report.lab import cycles_report, demo_bounds
-from dbcheck.report.words import tally
+from dbcheck.report.words.run import tally
 from tests.kit.reports import printed, run_result
 
 

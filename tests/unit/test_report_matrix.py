@@ -8,7 +8,8 @@ import pytest
 
 from dbcheck.core.verdict import Verdict
 from dbcheck.judge.result import RunResult
-from dbcheck.report.matrix import Line, comparison, matrix_report
+from dbcheck.report.matrix import matrix_report
+from dbcheck.report.rows import Line, comparison, matrix_result
 from tests.kit.reports import printed, run_result
 
 
@@ -61,7 +62,7 @@ def test_a_control_that_lost_what_it_must_is_a_configuration_that_loses() -> Non
 def test_a_server_that_did_not_come_back_lost_all() -> None:
     line = dataclasses.replace(LOSSY, cycles=[cycle("FAIL", lost=None)])
     assert line.lost is None
-    assert " all " in printed(matrix_report([line]))
+    assert " all " in printed(matrix_report(matrix_result([line])))
 
 
 @pytest.mark.parametrize(
@@ -83,7 +84,9 @@ def test_a_line_is_as_expected_only_if_it_ran_to_its_end(
 
 @pytest.mark.parametrize("columns", [80, 120])
 def test_a_line_that_failed_hides_no_other(columns: int) -> None:
-    text = printed(matrix_report([SAFE, BROKEN, LOSSY], "About it"), columns)
+    text = printed(
+        matrix_report(matrix_result([SAFE, BROKEN, LOSSY], 0, "About it")), columns
+    )
     assert "About it" in text
     for line, verdict in ((SAFE, "PASS"), (LOSSY, "FAIL")):
         assert any(
@@ -97,25 +100,31 @@ def test_a_line_that_failed_hides_no_other(columns: int) -> None:
 
 
 def test_what_comes_out_otherwise_is_told() -> None:
-    text = printed(matrix_report([dataclasses.replace(SAFE, expect=Verdict.FAIL)]))
+    text = printed(
+        matrix_report(matrix_result([dataclasses.replace(SAFE, expect=Verdict.FAIL)]))
+    )
     assert "safe: expected FAIL, got PASS" in text
 
 
 def test_a_doubt_is_told_once() -> None:
     cycles = [cycle("INCONCLUSIVE"), cycle(), cycle("INCONCLUSIVE")]
-    text = printed(matrix_report([dataclasses.replace(SAFE, cycles=cycles)]))
+    text = printed(
+        matrix_report(matrix_result([dataclasses.replace(SAFE, cycles=cycles)]))
+    )
     assert text.count("safe: why it is INCONCLUSIVE") == 1
     assert "2 cycles inconclusive, not counted" in text
 
 
 def test_references_stand_below_the_names() -> None:
     line = dataclasses.replace(SAFE, reference="50/s elsewhere")
-    text = printed(matrix_report([line], reference="what others saw"), 80)
+    text = printed(
+        matrix_report(matrix_result([line], reference="what others saw")), 80
+    )
     assert "\n50/s elsewhere" in text
     assert "In grey: what others saw." in text
 
 
 def test_two_lines_are_compared() -> None:
-    text = printed(matrix_report([SAFE, LOSSY]))
+    text = printed(matrix_report(matrix_result([SAFE, LOSSY])))
     assert "safe against lossy: losses in 0 of 3 cuts against 1 of 2" in text
     assert comparison([SAFE, LOSSY, BROKEN]) is None

@@ -9,8 +9,8 @@ import pytest
 from dbcheck.lab.spec import SURVIVORS, DriveSpec, LabSpec
 from dbcheck.report.drive import faults
 from dbcheck.report.verdict import verdict_report
-from dbcheck.report.words import SURVIVORS as LEFT
-from dbcheck.report.words import lab_scope
+from dbcheck.report.words.run import SURVIVORS as LEFT
+from dbcheck.report.words.run import lab_scope
 from tests.kit.reports import VALUES, printed, run_result
 
 RESULT: Mapping[str, Any] = VALUES

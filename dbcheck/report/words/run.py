@@ -314,3 +314,13 @@ def depth_of(result: RunResult) -> str:
 def sentence(text: str) -> str:
     """Return *text* with a capital letter and a full stop."""
     return f"{text[0].upper()}{text[1:]}."
+
+
+def number(value: int | None) -> str:
+    """Return a count, "-" if it is not known."""
+    return "-" if value is None else f"{value:,}"
+
+
+def rows_lost(own: int, earlier: int) -> str:
+    """Return a count of lost rows; those of earlier cycles stand by themselves."""
+    return f"{own:,} + {earlier:,} earlier" if earlier else number(own)

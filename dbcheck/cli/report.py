@@ -1,0 +1,201 @@
+"""dbcheck report: a stored result as a page, a ticket, or a file for CI."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import secrets
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+from rich.console import RenderableType
+
+from dbcheck.campaign.detail import detail_of
+from dbcheck.campaign.folder import folders_in
+from dbcheck.campaign.judging import judge_run
+from dbcheck.campaign.matrixfile import read_matrix
+from dbcheck.campaign.totals import result as campaign_result
+from dbcheck.cli import output
+from dbcheck.cli.groups import Verb, option
+from dbcheck.cli.reproduce import steps_of
+from dbcheck.cli.say import say
+from dbcheck.durable import sync
+from dbcheck.errors import RunWriteError, UsageError
+from dbcheck.judge.result import to_values
+from dbcheck.judge.results import CampaignsResult, MatrixResult
+from dbcheck.report.campaign import campaigns_report
+from dbcheck.report.matrix import matrix_report
+from dbcheck.report.subject import RunSubject, Subject
+from dbcheck.report.verdict import verdict_report
+from dbcheck.runs import RunFolder
+from dbcheck.stored import may_write
+from dbcheck.witness.log import FrameLogReader
+
+_COLUMNS = 100  # of a text file
+_SUFFIXES = {
+    ".txt": "text",
+    ".html": "html",
+    ".htm": "html",
+    ".md": "md",
+    ".xml": "junit",
+    ".json": "json",
+    ".prom": "prometheus",
+}
+_KEPT = (
+    "A campaign keeps no rows of a cycle that passed, so this is the verdict as it was"
+    " stored; the rows were not judged again."
+)
+
+
+@click.command("report", cls=Verb)
+@click.argument("path", metavar="RUN|CAMPAIGN|MATRIX", type=click.Path(path_type=Path))
+@option(
+    "--format",
+    "shape",
+    type=click.Choice([*dict.fromkeys(_SUFFIXES.values())]),
+    help="html: one page, for a browser; md: Markdown, for a ticket; junit: for CI; "
+    "json: as --json prints it; prometheus: for node exporter's textfile collector. "
+    "Default: by the suffix of FILE, or text.",
+)
+@option(
+    "-o",
+    "--output",
+    "file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Write to FILE, whole or not at all, in place of standard output.",
+)
+def command(path: Path, shape: str | None, file: Path | None) -> None:
+    """Show a stored result as a page, a ticket, or a file for CI.
+
+    \b
+    dbcheck report runs/ID -o check.html             for a browser, or for print
+    dbcheck report campaigns/ID --format md          for a ticket
+    dbcheck report runs/matrix-ID.json -o matrix.html
+    dbcheck report runs/ID --format junit -o dbcheck.xml
+
+    A run is judged again from what its folder holds; no server is contacted. Exits
+    with 0 whatever the verdict: the command that made the run had its exit code.
+    """
+    kind = shape or (_SUFFIXES.get(file.suffix.lower(), "") if file else "text")
+    if not kind:
+        raise UsageError(
+            f"the format of {file} is not known",
+            hint=f"Give --format, or a file that ends in {', '.join(_SUFFIXES)}.",
+        )
+    subject = _read(path)
+    if file is not None:
+        text = _FORMATS[kind](subject)
+        _write(file, text)
+        say(f"{file}: {len(text.encode()):,} bytes of {kind}", err=True)
+        return
+    with output.printing():
+        if kind == "text":
+            output.console().print(_renderable(subject))
+        else:
+            output.print_text(_FORMATS[kind](subject))
+
+
+def _read(path: Path) -> Subject:
+    """Return what is stored at *path*; raise UsageError if nothing is."""
+    if (path / "manifest.json").is_file():
+        return _run(RunFolder.open(path))
+    if path.is_file():
+        return read_matrix(path)
+    if (path / "campaign.json").is_file() or any(path.glob("*/campaign.json")):
+        results = tuple(map(campaign_result, folders_in(path)))
+        return CampaignsResult(str(path), results)
+    raise UsageError(
+        f"{path} holds no result: it is not a run folder, a campaign's folder or the"
+        " file of a matrix",
+        hint="Give what the command named that made it, e.g. runs/RUN_ID,"
+        " campaigns/CAMPAIGN or runs/matrix-ID.json.",
+    )
+
+
+def _run(run: RunFolder) -> RunSubject:
+    alone = run.locked() if may_write(run.path) else contextlib.nullcontext()
+    with alone:
+        if run.lacks_survivors():
+            return RunSubject(run.result(), None, _KEPT)
+        reader = FrameLogReader()
+        outcome = judge_run(run, reader)
+        detail = detail_of(outcome, reader)
+        return RunSubject(outcome.result, detail, detail.missing, steps_of(outcome))
+
+
+def _write(file: Path, text: str) -> None:
+    """Write *text* to *file*, with the mode that the umask gives, whole or not at all.
+
+    A report is for others to read, as by node exporter.  Raise RunWriteError.
+    """
+    part = file.with_name(f".{file.name}.{secrets.token_hex(4)}.part")
+    try:
+        with part.open("x", encoding="utf-8") as opened:
+            opened.write(text)
+            opened.flush()
+            sync(opened.fileno())
+        part.replace(file)
+    except OSError as error:
+        raise RunWriteError(
+            f"{file} cannot be written: {error.strerror}",
+            hint="Name a file in a folder that is there, or make room.",
+        ) from None
+    finally:
+        with contextlib.suppress(OSError):
+            part.unlink(missing_ok=True)
+
+
+def _renderable(subject: Subject) -> RenderableType:
+    if isinstance(subject, RunSubject):
+        return verdict_report(subject.result)
+    if isinstance(subject, MatrixResult):
+        return matrix_report(subject)
+    return campaigns_report(subject.folder, subject.targets)
+
+
+def _text(subject: Subject) -> str:
+    with io.StringIO() as written:
+        output.console(file=written, width=_COLUMNS).print(_renderable(subject))
+        return written.getvalue()
+
+
+def _json(subject: Subject) -> str:
+    values = to_values(subject.result if isinstance(subject, RunSubject) else subject)
+    return json.dumps(values, indent=1) + "\n"
+
+
+def _html(subject: Subject) -> str:
+    from dbcheck.report.html.page import as_html
+
+    return as_html(subject)
+
+
+def _markdown(subject: Subject) -> str:
+    from dbcheck.report.markdown import as_markdown
+
+    return as_markdown(subject)
+
+
+def _junit(subject: Subject) -> str:
+    from dbcheck.report.junit import as_junit
+
+    return as_junit(subject)
+
+
+def _prometheus(subject: Subject) -> str:
+    from dbcheck.report.prometheus import as_metrics
+
+    return as_metrics(subject)
+
+
+_FORMATS: dict[str, Callable[[Subject], str]] = {
+    "text": _text,
+    "html": _html,
+    "json": _json,
+    "junit": _junit,
+    "md": _markdown,
+    "prometheus": _prometheus,
+}

@@ -1,0 +1,78 @@
+"""The commands that judge a stored run again, and that make another one like it."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from dbcheck.campaign.outcome import Outcome
+from dbcheck.core.records import Manifest
+from dbcheck.errors import UsageError
+from dbcheck.report.subject import Step
+
+
+def steps_of(outcome: Outcome) -> tuple[Step, ...]:
+    """Return how to check a judged run, and how to repeat it."""
+    manifest, folder = outcome.manifest, str(outcome.run.path)
+    again = ["dbcheck", "reconcile", folder, "--offline"]
+    found = [Step("Judge the stored run again; no server is needed", shlex.join(again))]
+    more = ["--twice"] if outcome.after.again is not None else []
+    if repeat := _repeat(manifest, more):
+        found.append(repeat)
+    return tuple(found)
+
+
+def _repeat(manifest: Manifest, more: list[str]) -> Step | None:
+    load = _load_flags(manifest)
+    if not manifest.lab:
+        command = ["dbcheck", "run", "--target", manifest.writer.target]
+        command += ["--witness", manifest.witness, "--seed", str(manifest.seed)]
+        command += ["--power", manifest.writer.power.value, *load, *more]
+        what = (
+            "Make another run with the same workload and seed; add the flags of the"
+            " power switch, or name the host in an inventory"
+        )
+        return Step(what, shlex.join(command))
+    lab = _lab_flags(manifest.lab)
+    if lab is None:
+        return None
+    flags, base = lab
+    cycles = manifest.seed - base + 1  # cycle n of a lab has its seed + n
+    command = ["dbcheck", "lab", "run", *flags, "--seed", str(base)]
+    command += ["--cycles", str(cycles)] if cycles > 1 else []
+    control = bool(manifest.controls) or manifest.control
+    command += ["--control"] if control else []
+    last = f"; the last of {cycles} cycles is this one" if cycles > 1 else ""
+    what = f"Make another run in a lab like this one, with the same seed{last}"
+    return Step(what, shlex.join([*command, *load, *more])) if cycles > 0 else None
+
+
+def _load_flags(manifest: Manifest) -> list[str]:
+    workload = manifest.workload
+    given = {
+        "--rate": f"{workload.rate:g}" if workload.rate else "",
+        "--ramp": f"{workload.ramp_s:g}" if workload.ramp_s else "",
+        "--processes": str(workload.processes) if workload.processes > 1 else "",
+        "--rows-before": str(workload.rows_before) if workload.rows_before else "",
+        "--readers": str(workload.readers) if workload.readers else "",
+    }
+    flags = ["--workload", workload.name, "--sessions", str(workload.sessions)]
+    return [*flags, *(each for pair in given.items() if pair[1] for each in pair)]
+
+
+def _lab_flags(lab: Mapping[str, Any]) -> tuple[list[str], int] | None:
+    """Return the flags that describe a lab, and its seed; None if it is no lab's spec.
+
+    A lab of an earlier version may lack some of it, and a forged one hold anything.
+    """
+    from dbcheck.cli.lab_options import flags_of
+    from dbcheck.lab.spec import LabSpec
+
+    try:
+        spec = msgspec.convert(lab, LabSpec)
+    except (UsageError, msgspec.ValidationError):
+        return None
+    return flags_of(spec), spec.drive.seed

@@ -1,0 +1,2 @@
+def as_html(x):
+    return ""

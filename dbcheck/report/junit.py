@@ -1,0 +1,108 @@
+"""A report as JUnit XML, for CI: one test case for each target.
+
+FAIL is a failure.  INCONCLUSIVE is an error and never a skip: CI systems show skipped
+tests as passed, and a check that showed nothing must not look like one that passed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from junitparser import Error, Failure, JUnitXml, TestCase, TestSuite
+
+from dbcheck.core.verdict import Verdict
+from dbcheck.judge.results import (
+    CampaignResult,
+    CampaignsResult,
+    MatrixResult,
+    RowResult,
+)
+from dbcheck.report.subject import RunSubject, Subject, harmless
+from dbcheck.report.words import campaign as of_campaign
+from dbcheck.report.words import matrix as of_matrix
+from dbcheck.report.words import run as of_run
+
+
+def as_junit(subject: Subject) -> str:
+    """Return the report as the text of an XML file."""
+    subject = harmless(subject)
+    if isinstance(subject, RunSubject):
+        suite = _run(subject)
+    elif isinstance(subject, CampaignsResult):
+        suite = _campaigns(subject)
+    else:
+        suite = _matrix(subject)
+    whole = JUnitXml("dbcheck")
+    whole.add_testsuite(suite)
+    whole.update_statistics()  # type: ignore[no-untyped-call]
+    text: bytes = whole.tostring()  # type: ignore[no-untyped-call]
+    return text.decode() + "\n"
+
+
+def _run(subject: RunSubject) -> TestSuite:
+    result = subject.result
+    lines = [
+        *of_run.caveats(result),
+        *(f"{name}: {value}" for name, value in of_run.facts(result)),
+        *(f"{one.cause.value}: {one.reason}" for one in result.diagnosis),
+        of_run.scope(result),
+    ]
+    case = _case("dbcheck.run", result.target, result.verdict, result.reasons[0], lines)
+    named = {"run": result.run, "server": result.server, "workload": result.workload}
+    return _suite("run", [case], {**named, "seed": str(result.seed)})
+
+
+def _campaigns(subject: CampaignsResult) -> TestSuite:
+    return _suite("campaign", map(_campaign, subject.targets), {})
+
+
+def _campaign(result: CampaignResult) -> TestCase:
+    first, *rest = of_campaign.lines(result)
+    case = _case("dbcheck.campaign", result.name, result.verdict, first, rest)
+    if result.error and result.verdict is not Verdict.FAIL:
+        case.result = [Error(result.error, "ended early")]
+    return case
+
+
+def _matrix(result: MatrixResult) -> TestSuite:
+    cases = [_row(row, result) for row in result.rows]
+    return _suite("matrix", cases, {"seed": str(result.seed)})
+
+
+def _row(row: RowResult, result: MatrixResult) -> TestCase:
+    """Return the case of a configuration: it passes if it came out as expected."""
+    names = (*of_matrix.columns(result), "verdict")
+    verdict = row.verdict.value if row.verdict else "none"
+    values = (*of_matrix.cells(row, result), verdict)
+    lines = [f"{name}: {value}" for name, value in zip(names, values, strict=True)]
+    case = TestCase(row.name, "dbcheck.matrix")
+    case.system_out = "\n".join([*lines, row.statistics.sentence])
+    if row.as_expected:
+        return case
+    expected = row.expect.value if row.expect else "PASS or FAIL"
+    message = row.error or f"expected {expected}, got {verdict}"
+    known = row.verdict in (Verdict.PASS, Verdict.FAIL) and not row.error
+    case.result = [(Failure if known else Error)(message, verdict)]
+    return case
+
+
+def _case(
+    kind: str, name: str, verdict: Verdict, why: str, lines: Iterable[str]
+) -> TestCase:
+    case = TestCase(name, kind)
+    case.system_out = "\n".join([f"{verdict.value}: {why}", *lines])
+    if verdict is Verdict.FAIL:
+        case.result = [Failure(why, verdict.value)]
+    elif verdict is Verdict.INCONCLUSIVE:
+        case.result = [Error(why, verdict.value)]
+    return case
+
+
+def _suite(
+    kind: str, cases: Iterable[TestCase], properties: Mapping[str, str]
+) -> TestSuite:
+    suite = TestSuite(f"dbcheck {kind}")
+    suite.add_testcases(list(cases))
+    for name, value in properties.items():
+        suite.add_property(name, value)
+    return suite

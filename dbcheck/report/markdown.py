@@ -1,0 +1,149 @@
+"""A report as Markdown, for a ticket: GitHub's kind, which most trackers show."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+from dbcheck.judge.item import Standing
+from dbcheck.judge.results import CampaignResult, CampaignsResult, MatrixResult
+from dbcheck.report.lossshape import axes
+from dbcheck.report.subject import RunSubject, Subject, harmless
+from dbcheck.report.words import campaign as of_campaign
+from dbcheck.report.words import matrix as of_matrix
+from dbcheck.report.words import run as of_run
+
+_SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~!@$&])")
+_MARKS = {
+    Standing.PRESENT: "yes",
+    Standing.ASSUMED: "assumed",
+    Standing.ABSENT: "**no**",
+    Standing.CONTRADICTED: "**contradicted**",
+    Standing.NOT_OBSERVABLE: "not observable",
+}
+
+
+def as_markdown(subject: Subject) -> str:
+    """Return the report; no foreign text in it is taken for Markdown or HTML."""
+    subject = harmless(subject)
+    if isinstance(subject, RunSubject):
+        lines = _run(subject)
+    elif isinstance(subject, CampaignsResult):
+        lines = _campaigns(subject)
+    else:
+        lines = _matrix(subject)
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _run(subject: RunSubject) -> Iterator[str]:
+    result = subject.result
+    yield f"# {result.verdict.value}: {_text(result.reasons[0])}"
+    yield ""
+    caveats = [*of_run.caveats(result), *([subject.note] if subject.note else [])]
+    yield from _items(caveats)
+    yield _text(of_run.scope(result))
+    yield ""
+    yield from _table(("what", "value"), of_run.facts(result))
+    yield from _losses(subject)
+    for section in of_run.sections(result):
+        if section.title:
+            yield from (f"## {_text(section.title)}", "")
+        yield from _items((*section.lines, *filter(None, [section.note])))
+    yield from ("## Evidence", "")
+    rows = (
+        (item.item.value, item.standing, item.reason, item.required)
+        for item in result.evidence
+    )
+    yield from ("| item | seen | how | needed for a PASS |", "|---|---|---|---|")
+    for name, standing, reason, required in rows:
+        needed = "yes" if required else "no"
+        yield f"| {_text(name)} | {_MARKS[standing]} | {_text(reason)} | {needed} |"
+    yield ""
+    yield from _steps(subject)
+
+
+def _losses(subject: RunSubject) -> Iterator[str]:
+    result = subject.result
+    if result.ranges:
+        yield from ("## Losses, by id", "")
+        spans = result.ranges[: of_run.RANGES_SHOWN]
+        yield from _table(of_run.RANGE_COLUMNS, map(of_run.range_cells, spans))
+        yield from (_text(of_run.ranges_note(result)), "")
+    if result.shape is not None:
+        title = "## Operations that lost something, of those acked, by class"
+        yield from (title, "")
+        yield from _table(("class", "lost/acked"), axes(result.shape))
+    if result.diagnosis:
+        yield from ("## What the losses look like, the best explanation first", "")
+        for number, one in enumerate(result.diagnosis, 1):
+            text = f"{one.reason} (can explain {one.losses:,})"
+            yield f"{number}. **{_text(one.cause.value)}**: {_text(text)}"
+        yield ""
+
+
+def _steps(subject: RunSubject) -> Iterator[str]:
+    if subject.steps:
+        yield from ("## How to check and repeat this", "")
+    for step in subject.steps:
+        yield from (f"{_text(step.what)}:", "", f"    {_line(step.command)}", "")
+
+
+def _campaigns(subject: CampaignsResult) -> Iterator[str]:
+    for result in subject.targets:
+        yield from _campaign(result)
+    yield f"All files: {_text(subject.folder)}"
+
+
+def _campaign(result: CampaignResult) -> Iterator[str]:
+    first, *rest = of_campaign.lines(result)
+    yield f"# {result.verdict.value}: {_text(result.name)}"
+    yield from ("", _text(of_run.sentence(first)), "")
+    yield from _items(rest)
+    names = of_campaign.columns([result])[1:]
+    with_price = of_campaign.has_price([result])
+    yield from _table(names, [[*of_campaign.cells(result, with_price=with_price)][1:]])
+    yield from ("## Cycles", "")
+    rows = (
+        (*of_campaign.cycle_cells(cycle), cycle.verdict.value)
+        for cycle in result.cycles
+    )
+    yield from _table((*of_campaign.CYCLE_COLUMNS, "verdict"), rows)
+
+
+def _matrix(result: MatrixResult) -> Iterator[str]:
+    good = "as expected" if result.as_expected else "not as expected"
+    yield f"# {_text(result.description or 'Matrix')}: {good}"
+    yield ""
+    rows = (
+        (*of_matrix.cells(row, result), row.verdict.value if row.verdict else "none")
+        for row in result.rows
+    )
+    yield from _table((*of_matrix.columns(result), "verdict"), rows)
+    for notes in (of_matrix.faults, of_matrix.doubts, of_matrix.proofs):
+        yield from _items(notes(result))
+    for scope in of_matrix.scopes(result):
+        yield from (_text(scope), "")
+    yield f"Seed: {result.seed}"
+
+
+def _items(lines: Iterable[str]) -> Iterator[str]:
+    listed = [f"- {_text(line)}" for line in lines]
+    if listed:
+        yield from (*listed, "")
+
+
+def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    yield f"| {' | '.join(columns)} |"
+    yield f"|{'---|' * len(columns)}"
+    for row in rows:
+        yield f"| {' | '.join(map(_text, row))} |"
+    yield ""
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split("\n"))
+
+
+def _text(text: str) -> str:
+    """Return *text* as one line in which nothing has a meaning to Markdown."""
+    return _SPECIAL.sub(r"\\\1", _line(text))

@@ -1,0 +1,178 @@
+"""A report as metrics, for the textfile collector of Prometheus's node exporter.
+
+A file in its folder, written whole, is read at each scrape
+(https://github.com/prometheus/node_exporter#textfile-collector).  Alert on
+dbcheck_verdict{verdict="FAIL"} == 1, and on dbcheck_checked_timestamp_seconds for a
+check that is too old.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from prometheus_client import CollectorRegistry, Gauge, generate_latest
+
+from dbcheck.core.records import LoadRecord
+from dbcheck.core.statistics import PPM, Statistics
+from dbcheck.core.verdict import Verdict
+from dbcheck.judge.result import RunResult
+from dbcheck.judge.results import (
+    CampaignResult,
+    CampaignsResult,
+    MatrixResult,
+    RowResult,
+)
+from dbcheck.report.subject import RunSubject, Subject, harmless
+
+_LABELS = ("kind", "target", "configuration")
+_HELP = {
+    "dbcheck_verdict": "1 for the verdict that was reached, 0 for the others.",
+    "dbcheck_checked_timestamp_seconds": "When the newest cycle began or ended.",
+    "dbcheck_confirmed_commits": "Commits that the witness holds.",
+    "dbcheck_lost_rows": "Rows that were acknowledged and are missing or wrong.",
+    "dbcheck_commits_per_second": "Acknowledged commits per second of load.",
+    "dbcheck_commit_latency_seconds": "Time from a commit to its acknowledgement.",
+    "dbcheck_cuts": "Power cuts that count.",
+    "dbcheck_lossy_cuts": "Power cuts that lost something.",
+    "dbcheck_inconclusive_cycles": "Cycles that do not count.",
+    "dbcheck_loss_ratio_upper_bound": "At most this share of cuts loses, at 95% "
+    "confidence.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Measured:
+    """One subject of the metrics; a figure that is not known is left out."""
+
+    kind: str
+    target: str
+    configuration: str
+    verdict: Verdict | None
+    statistics: Statistics | None
+    figures: Mapping[str, float | None]
+    latency_s: Mapping[str, float] = field(default_factory=dict)
+
+
+def as_metrics(subject: Subject) -> str:
+    """Return the report in the text format of Prometheus."""
+    registry = CollectorRegistry(auto_describe=False)
+    gauges: dict[str, Gauge] = {}
+
+    def write(name: str, labels: Mapping[str, str], value: float) -> None:
+        if name not in gauges:
+            gauges[name] = Gauge(name, _HELP[name], [*labels], registry=registry)
+        gauges[name].labels(**labels).set(value)
+
+    for one in _measured(harmless(subject)):
+        labels = dict(
+            zip(_LABELS, (one.kind, one.target, one.configuration), strict=True)
+        )
+        for verdict in Verdict:
+            named = {**labels, "verdict": verdict.value}
+            write("dbcheck_verdict", named, float(verdict is one.verdict))
+        for name, value in {**_counts(one.statistics), **one.figures}.items():
+            if value is not None:
+                write(f"dbcheck_{name}", labels, value)
+        for quantile, seconds in one.latency_s.items():
+            named = {**labels, "quantile": quantile}
+            write("dbcheck_commit_latency_seconds", named, seconds)
+    return generate_latest(registry).decode()
+
+
+def _measured(subject: Subject) -> Iterator[_Measured]:
+    if isinstance(subject, RunSubject):
+        yield _run(subject.result)
+    elif isinstance(subject, CampaignsResult):
+        yield from map(_campaign, subject.targets)
+    else:
+        yield from _rows(subject)
+
+
+def _run(result: RunResult) -> _Measured:
+    lost = result.rows_lost
+    figures = {
+        "checked_timestamp_seconds": _started_s(result.run),
+        "confirmed_commits": result.confirmed,
+        "lost_rows": None if lost is None else sum(lost),
+        "commits_per_second": result.load.rate if result.load else None,
+    }
+    return _Measured(
+        *("run", result.target, result.workload, result.verdict, result.statistics),
+        figures,
+        _latency_s(result.load),
+    )
+
+
+def _campaign(result: CampaignResult) -> _Measured:
+    cycles = [cycle for cycle in result.cycles if cycle.number]
+    ended = [moment for c in cycles if (moment := _moment_s(c.ended)) is not None]
+    lost = [(c.lost or 0) + (c.earlier_lost or 0) for c in cycles]
+    figures = {
+        "checked_timestamp_seconds": max(ended, default=None),
+        "confirmed_commits": sum(cycle.confirmed or 0 for cycle in cycles),
+        "lost_rows": sum(lost),
+        "commits_per_second": result.commits_per_s,
+    }
+    named = ("campaign", result.name, "", result.verdict, result.statistics)
+    return _Measured(*named, figures)
+
+
+def _rows(result: MatrixResult) -> Iterator[_Measured]:
+    for row in result.rows:
+        started = [_started_s(cycle.run) for cycle in row.cycles]
+        known = [moment for moment in started if moment is not None]
+        figures = {
+            "checked_timestamp_seconds": max(known, default=None),
+            "confirmed_commits": sum(cycle.confirmed or 0 for cycle in row.cycles),
+            "lost_rows": row.lost if row.cycles else None,
+            "commits_per_second": row.commits_per_s,
+        }
+        latency = {} if row.p99_ms is None else {"0.99": row.p99_ms / 1e3}
+        named = ("matrix", _target(row), row.name, row.verdict, row.statistics)
+        yield _Measured(*named, figures, latency)
+
+
+def _target(row: RowResult) -> str:
+    """Return the target of a row's cycles, "" if each was a lab of its own."""
+    targets = {cycle.target for cycle in row.cycles if not cycle.lab}
+    return targets.pop() if len(targets) == 1 else ""
+
+
+def _counts(statistics: Statistics | None) -> dict[str, float | None]:
+    if statistics is None:
+        return {}
+    bound = statistics.loss_ppm_max
+    return {
+        "cuts": statistics.cuts,
+        "lossy_cuts": statistics.losses,
+        "inconclusive_cycles": statistics.inconclusive,
+        "loss_ratio_upper_bound": bound / PPM if statistics.cuts else None,
+    }
+
+
+def _latency_s(load: LoadRecord | None) -> dict[str, float]:
+    """Return quantile -> seconds."""
+    found = load.latency_ms if load else {}
+    return {
+        str(int(name[1:]) / 10 ** len(name[1:])): ms / 1e3
+        for name, ms in found.items()
+        if name.startswith("p") and name[1:].isdecimal()
+    }
+
+
+def _started_s(run: str) -> float | None:
+    """Return when a run began, by its id; None if it is no id of a run."""
+    try:
+        moment = datetime.strptime(run[:15], "%Y%m%d-%H%M%S")
+    except ValueError:
+        return None
+    return moment.replace(tzinfo=UTC).timestamp()
+
+
+def _moment_s(text: str) -> float | None:
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except ValueError:
+        return None

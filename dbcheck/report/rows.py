@@ -1,0 +1,120 @@
+"""The rows of a matrix as they are measured, and the result that they make."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dbcheck.core.statistics import Comparison, Tally
+from dbcheck.core.verdict import Verdict, worst
+from dbcheck.judge.result import RunResult
+from dbcheck.judge.results import MatrixResult, RowResult, price_per_rate
+from dbcheck.report.words.run import depth_of
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """The results of one configuration.
+
+    reference: a published result, for comparison; "" if there is none.
+    expect:    the verdict expected, None if PASS and FAIL are both fine.
+    price:     of what it runs on, None if not given.
+    cycles:    results of its cycles, see judge.result.
+    error:     why it ended early; "" if all of its cycles are there.
+    """
+
+    name: str
+    reference: str
+    expect: Verdict | None
+    price: float | None
+    cycles: Sequence[RunResult]
+    error: str
+
+    @property
+    def tally(self) -> Tally:
+        """What its cycles prove together."""
+        return Tally.of((_verdict(cycle), depth_of(cycle)) for cycle in self.cycles)
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """The worst verdict of its cycles, None if it has none."""
+        found = [_verdict(cycle) for cycle in self.cycles]
+        return worst(found) if found else None
+
+    @property
+    def as_expected(self) -> bool:
+        """Whether it ran to its end, with the expected verdict, or a PASS or FAIL."""
+        good = (self.expect,) if self.expect else (Verdict.PASS, Verdict.FAIL)
+        return not self.error and self.verdict in good
+
+    @property
+    def rate(self) -> float | None:
+        """Acks per second, the median of its cycles."""
+        loads = [cycle.load for cycle in self.cycles if cycle.load]
+        return statistics.median(load.rate for load in loads) if loads else None
+
+    @property
+    def p99_ms(self) -> float | None:
+        """The 99th percentile of the commit latency, the median of its cycles."""
+        latencies = [cycle.load.latency_ms for cycle in self.cycles if cycle.load]
+        found = [latency["p99"] for latency in latencies if "p99" in latency]
+        return statistics.median(found) if found else None
+
+    @property
+    def lost(self) -> int | None:
+        """Rows lost in all of its cycles, and of those before; None if not counted."""
+        found = [cycle.rows_lost for cycle in self.cycles]
+        counted = [sum(rows) for rows in found if rows is not None]
+        return sum(counted) if len(counted) == len(found) else None
+
+    @property
+    def price_per_rate(self) -> float | None:
+        """Price for each durable commit per second; None if they are not durable."""
+        if self.error:
+            return None
+        return price_per_rate(self.price, self.rate, self.verdict)
+
+    def result(self) -> RowResult:
+        """Return the row that --json prints."""
+        return RowResult(
+            name=self.name,
+            reference=self.reference,
+            expect=self.expect,
+            as_expected=self.as_expected,
+            verdict=self.verdict,
+            error=self.error or None,
+            commits_per_s=self.rate,
+            p99_ms=self.p99_ms,
+            lost=self.lost,
+            price=self.price,
+            price_per_durable_commit_per_s=self.price_per_rate,
+            statistics=self.tally.statistics,
+            cycles=tuple(self.cycles),
+        )
+
+
+def _verdict(cycle: RunResult) -> Verdict:
+    """Return a cycle's verdict on its configuration: FAIL for a control that lost."""
+    lost = cycle.control and cycle.verdict is Verdict.PASS
+    return Verdict.FAIL if lost else cycle.verdict
+
+
+def comparison(lines: Sequence[Line]) -> Comparison | None:
+    """Return how two configurations compare, None unless there are two."""
+    return Comparison(*(line.tally for line in lines)) if len(lines) == 2 else None
+
+
+def matrix_result(
+    lines: Sequence[Line], seed: int = 0, description: str = "", reference: str = ""
+) -> MatrixResult:
+    """Return what --json prints of these rows."""
+    compared = comparison(lines)
+    return MatrixResult(
+        seed,
+        all(line.as_expected for line in lines),
+        description,
+        reference,
+        compared.result if compared else None,
+        tuple(line.result() for line in lines),
+    )

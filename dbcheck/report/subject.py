@@ -1,0 +1,61 @@
+"""What a report can be about; each format in this package takes any of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import msgspec
+
+from dbcheck.judge.detail import RunDetail
+from dbcheck.judge.result import RunResult
+from dbcheck.judge.results import CampaignsResult, MatrixResult
+from dbcheck.visible import quoted
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A command that a reader can type, and what it does."""
+
+    what: str
+    command: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunSubject:
+    """One run.
+
+    detail: None if nothing but the result is known, as of a run in a matrix.
+    note:   how the result was obtained where that is not obvious, "" if it is.
+    steps:  how to judge the run again, and how to make another one like it.
+    """
+
+    result: RunResult
+    detail: RunDetail | None = None
+    note: str = ""
+    steps: tuple[Step, ...] = ()
+
+
+Subject = RunSubject | CampaignsResult | MatrixResult
+
+
+def harmless(subject: T) -> T:
+    """Return *subject* with every text as visible.quoted() shows it.
+
+    Servers, hosts and forged files may hold any character, and a browser or a terminal
+    obeys some of them, while XML cannot hold them at all.
+    """
+    values = msgspec.to_builtins(subject, str_keys=True)
+    return msgspec.convert(_shown(values), type(subject), str_keys=True)
+
+
+def _shown(value: Any) -> Any:
+    if isinstance(value, str):
+        return quoted(value)
+    if isinstance(value, dict):
+        return {_shown(key): _shown(each) for key, each in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_shown(each) for each in value]
+    return value

@@ -1,0 +1,105 @@
+"""What a report on a campaign says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from dbcheck.core.cutclass import shown
+from dbcheck.core.statistics import CONFIDENCE, percent_up, unseen_sentence
+from dbcheck.core.verdict import CycleVerdict
+from dbcheck.judge.results import CampaignResult, CycleResult
+from dbcheck.report.words.run import number, rows_lost
+
+PRICE = "price: for each durable commit per second."
+SHOWN_MAX = 8
+
+
+def columns(results: Sequence[CampaignResult]) -> tuple[str, ...]:
+    """Return the heads of the table, without that of the verdict, which comes last."""
+    price = ("price",) if has_price(results) else ()
+    return ("target", "cuts", "lossy", "rows lost", "commits", "acks/s", *price)
+
+
+def has_price(results: Sequence[CampaignResult]) -> bool:
+    """Say whether a price was given for any target."""
+    return any(result.price is not None for result in results)
+
+
+def cells(result: CampaignResult, *, with_price: bool) -> Iterator[str]:
+    """Yield a campaign as text, in the order of columns()."""
+    cycles = [cycle for cycle in result.cycles if cycle.number]
+    rate, price = result.commits_per_s, result.price_per_durable_commit_per_s
+    yield result.name
+    yield f"{result.statistics.cuts} of {result.planned_cuts}"
+    yield number(result.statistics.losses)
+    yield rows_lost(
+        sum(cycle.lost or 0 for cycle in cycles),
+        sum(cycle.earlier_lost or 0 for cycle in cycles),
+    )
+    yield number(sum(cycle.confirmed or 0 for cycle in cycles))
+    yield "-" if rate is None else f"{rate:,.0f}"
+    if with_price:
+        yield "-" if price is None else f"{price:,.3g}"
+
+
+CYCLE_COLUMNS = ("cycle", "run", "cut during", "depth", "commits", "lost", "acks/s")
+
+
+def cycle_cells(cycle: CycleResult) -> Iterator[str]:
+    """Yield a cycle as text, in the order of CYCLE_COLUMNS."""
+    rate = cycle.acks_per_s
+    yield str(cycle.number) if cycle.number else "control"
+    yield cycle.run or "-"
+    yield ", ".join(filter(None, (cycle.stratum, cycle.window))) or "-"
+    yield cycle.depth or "not measured"
+    yield number(cycle.confirmed)
+    yield "-" if cycle.lost is None else rows_lost(cycle.lost, cycle.earlier_lost or 0)
+    yield "-" if rate is None else f"{rate:,.0f}"
+
+
+def lines(result: CampaignResult) -> Iterator[str]:
+    """Yield what the cuts of a target show, the bound first."""
+    proven = result.statistics
+    yield proven.sentence
+    if proven.cuts and not proven.losses:
+        yield unseen_sentence(proven.cuts)
+    if proven.cuts:
+        counts = ", ".join(f"{n} {name}" for name, n in result.strata.items())
+        yield f"activity at the cuts: {counts}"
+    if result.windows:
+        counts = ", ".join(
+            f"{one.cuts} {name} (at most {percent_up(one.loss_ppm_max)} of them lose)"
+            for name, one in result.windows.items()
+        )
+        yield f"cuts during housekeeping, {CONFIDENCE}: {counts}"
+    if seen := result.seen:
+        yield (
+            f"rows seen by readers: {seen.rows:,}; missing after the cut, and never"
+            f" acknowledged: {seen.lost:,}, in {seen.lossy} of {seen.cuts} cuts"
+        )
+    missed = [cycle for cycle in result.cycles if cycle.missed]
+    if missed:
+        what = f"{len(missed)} cuts missed their planned activity, the first"
+        yield f"{what}: {missed[0].missed}"
+    cuts = ((cycle.cut_class, cycle.depth) for cycle in result.cycles)
+    if classes := shown(cuts):
+        yield f"class of the cuts: {classes}"
+    if result.cuts_still_needed:
+        yield f"{result.cuts_still_needed} more cuts are needed"
+    yield from [
+        f"{cycle.verdict.value} in cycle {cycle.number} ({cycle.stratum}):"
+        f" {cycle.reason}"
+        for cycle in result.cycles
+        if cycle.number and cycle.verdict is not CycleVerdict.PASS
+    ][:SHOWN_MAX]
+    yield from _at_fault(result.cycles)
+    if result.error:
+        yield result.error
+        yield f"dbcheck campaign --resume {result.folder}"
+
+
+def _at_fault(cycles: Sequence[CycleResult]) -> list[str]:
+    """Return the settings that explain the losses, each once."""
+    losses = [cycle for cycle in cycles if cycle.verdict is CycleVerdict.FAIL]
+    found = [setting for cycle in losses for setting in cycle.settings_at_fault]
+    return [f"setting at fault: {setting}" for setting in dict.fromkeys(found)]

@@ -1,0 +1,94 @@
+"""What a report on a matrix says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dbcheck.core.cutclass import shown
+from dbcheck.core.verdict import Verdict
+from dbcheck.judge.results import MatrixResult, RowResult
+from dbcheck.report.words.run import depth_of, lab_scope, sentence
+
+PRICE = "price: for each durable commit per second."
+
+
+def has_price(result: MatrixResult) -> bool:
+    """Say whether a price was given for any row."""
+    return any(row.price is not None for row in result.rows)
+
+
+def columns(result: MatrixResult) -> tuple[str, ...]:
+    """Return the heads of the table, without that of the verdict, which comes last."""
+    price = ("price",) if has_price(result) else ()
+    return (
+        *("configuration", "commits/s", "p99 ms", "lost", "lossy cuts", "depth"),
+        *price,
+    )
+
+
+def cells(row: RowResult, result: MatrixResult) -> Iterator[str]:
+    """Yield a row as text, in the order of columns()."""
+    proven = row.statistics
+    yield row.name
+    yield _figure(row.commits_per_s, ",.0f")
+    yield _figure(row.p99_ms, ".2f")
+    if not row.cycles:
+        yield "-"
+    else:
+        yield "all" if row.lost is None else f"{row.lost:,}"
+    yield f"{proven.losses} of {proven.cuts}"
+    yield " ".join(sorted(depth or "?" for depth in proven.depths)) or "-"
+    if has_price(result):
+        yield _figure(row.price_per_durable_commit_per_s, ",.3g")
+
+
+def _figure(value: float | None, form: str) -> str:
+    return "-" if value is None else format(value, form)
+
+
+def proofs(result: MatrixResult) -> Iterator[str]:
+    """Yield what the cuts of the rows without a loss prove, each sentence once.
+
+    Last comes how two rows compare.
+    """
+    proven: dict[str, list[str]] = {}
+    for row in result.rows:
+        if row.statistics.cuts and not row.statistics.losses:
+            proven.setdefault(row.statistics.sentence, []).append(row.name)
+    for text, names in proven.items():
+        yield f"{'; '.join(names)}: {text}."
+    if (compared := result.comparison) and compared.difference_ppm:
+        first, second = result.rows
+        yield f"{first.name} against {second.name}: {compared.sentence}."
+
+
+def faults(result: MatrixResult) -> Iterator[str]:
+    """Yield what went wrong: rows that ended early, or came out unexpectedly."""
+    for row in result.rows:
+        if row.error:
+            yield f"{row.name}: {row.error}"
+    for row in result.rows:
+        if row.expect and not row.error and not row.as_expected:
+            found = _named(row.verdict)
+            yield f"{row.name}: expected {_named(row.expect)}, got {found}"
+
+
+def doubts(result: MatrixResult) -> Iterator[str]:
+    """Yield why cycles were inconclusive, each reason of a row once."""
+    for row in result.rows:
+        unclear = (c for c in row.cycles if c.verdict is Verdict.INCONCLUSIVE)
+        for reason in dict.fromkeys(cycle.reasons[0] for cycle in unclear):
+            yield f"{row.name}: {reason}"
+
+
+def scopes(result: MatrixResult) -> Iterator[str]:
+    """Yield what the cuts were, and what they leave open."""
+    cycles = [cycle for row in result.rows for cycle in row.cycles]
+    if classes := shown((cycle.cut_class.value, depth_of(cycle)) for cycle in cycles):
+        yield sentence(f"class of the cuts: {classes}")
+    labs = (cycle.lab for cycle in cycles if cycle.lab)
+    yield from dict.fromkeys(map(lab_scope, labs))
+
+
+def _named(verdict: Verdict | None) -> str:
+    return verdict.value if verdict else "none"
