@@ -280,8 +280,12 @@ def lab_scope(lab: Json) -> str:
 
 def scope(result: RunResult) -> str:
     """Return what the run covers, what it leaves open, and what one cut bounds."""
+    return " ".join((_covered(result), *bound(result)))
+
+
+def _covered(result: RunResult) -> str:
     if result.lab:
-        return f"{lab_scope(result.lab)}{_bound(result)}"
+        return lab_scope(result.lab)
     depth, cut = result.shown_depth, result.cut_class
     shown = "Its depth was not measured (--target-host measures it)."
     if result.depth:
@@ -291,14 +295,40 @@ def scope(result: RunResult) -> str:
     if not cut.reaches_drives and depth is not Depth.DRIVE:
         left_open = cut.leaves_open(None)
         shown = f"It was a {cut.description}: {left_open}. {shown}"
-    return f"Scope: one cut. {shown}{_bound(result)}"
+    return f"Scope: one cut. {shown}"
 
 
-def _bound(result: RunResult) -> str:
+def bound(result: RunResult) -> tuple[str, ...]:
     """Return what this one cut proves; a control proves nothing about the server."""
     if result.control:
-        return ""
-    return f" {sentence(tally(result).sentence)} Repeat it."
+        return ()
+    return (sentence(tally(result).sentence), "Repeat it.")
+
+
+_SHORTFALLS = {
+    Standing.ASSUMED: "Assumed, not seen",
+    Standing.NOT_OBSERVABLE: "Not observable here",
+    Standing.ABSENT: "Looked for and not seen",
+}
+
+
+def limits(result: RunResult) -> Iterator[str]:
+    """Yield what the verdict does not cover."""
+    covered = _covered(result).removeprefix("Scope: ")
+    yield covered[0].upper() + covered[1:]
+    for standing, text in _SHORTFALLS.items():
+        items = [one.item.value for one in result.evidence if one.standing is standing]
+        if items:
+            yield f"{text}: {', '.join(items)}."
+    if result.unconfirmed:
+        yield (
+            f"{result.unconfirmed:,} rows are there whose acks the witness had not"
+            " confirmed at the cut. Nothing is claimed of them."
+        )
+    yield (
+        "It holds for this server with these settings on this storage. Another drive,"
+        " firmware, kernel or setting needs a check of its own."
+    )
 
 
 def tally(*results: RunResult) -> Tally:

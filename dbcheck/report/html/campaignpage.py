@@ -1,0 +1,182 @@
+"""What the page of a campaign shows, for its template."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from markupsafe import Markup
+
+from dbcheck.core.statistics import CONFIDENCE, PPM, loss_ppm_max, percent_up
+from dbcheck.core.verdict import CycleVerdict
+from dbcheck.judge.results import CampaignResult, CampaignsResult, CycleResult
+from dbcheck.report.html.runcharts import Figure
+from dbcheck.report.html.svg import Axis, Plot, linear, logarithmic, number
+from dbcheck.report.subject import Step
+from dbcheck.report.words import campaign as words
+from dbcheck.report.words.run import sentence
+
+_HEIGHT = 220
+_POINTS_MAX = 200
+_KINDS = {
+    CycleVerdict.PASS: "good",
+    CycleVerdict.FAIL: "bad",
+    CycleVerdict.INCONCLUSIVE: "open",
+    CycleVerdict.ERROR: "open",
+}
+CYCLE_NUMBERS = ("commits", "lost", "acks/s")
+
+
+def campaign_values(subject: CampaignsResult) -> dict[str, Any]:
+    """Return the values of templates/campaign.html."""
+    results = subject.targets
+    with_price = words.has_price(results)
+    names = ", ".join(result.name for result in results)
+    resume = shlex.join(["dbcheck", "report", subject.folder])
+    steps = [Step("Show the campaign again", resume)]
+    if run := _a_loss(results):
+        folder = f"{run[0]}/runs/{run[1]}"
+        text = shlex.join(["dbcheck", "reconcile", folder, "--offline"])
+        steps.append(Step("Judge a cycle that lost something again", text))
+    return {
+        "title": f"Campaign on {names}",
+        "about": (f"Campaign of power cuts on {names}", subject.folder),
+        "targets": list(map(_target, results)),
+        "columns": (*words.columns(results), "verdict"),
+        "rows": [
+            (*words.cells(result, with_price=with_price), result.verdict.value)
+            for result in results
+        ],
+        "cycle_columns": words.CYCLE_COLUMNS,
+        "cycle_numbers": CYCLE_NUMBERS,
+        "steps": steps,
+    }
+
+
+def _a_loss(results: Sequence[CampaignResult]) -> tuple[str, str] | None:
+    for result in results:
+        for cycle in result.cycles:
+            if cycle.verdict is CycleVerdict.FAIL and cycle.run:
+                return result.folder, cycle.run
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Cycle:
+    cells: tuple[str, ...]
+    verdict: str
+    reason: str
+
+
+def _target(result: CampaignResult) -> dict[str, Any]:
+    first, *rest = words.lines(result)
+    return {
+        "result": result,
+        "bound": [sentence(first)],
+        "lines": rest,
+        "figures": list(_figures(result)),
+        "cycles": [
+            _Cycle((*words.cycle_cells(one),), one.verdict.value, one.reason)
+            for one in result.cycles
+        ],
+    }
+
+
+def _figures(result: CampaignResult) -> Iterator[Figure]:
+    cycles = [cycle for cycle in result.cycles if cycle.number]
+    if not cycles:
+        return
+    yield _over_time(cycles)
+    counted = [one for one in cycles if one.verdict.verdict in _COUNTED]
+    if counted:
+        yield _bound(counted, result.bound_ppm)
+        yield _exposure(result, counted)
+
+
+_COUNTED = (CycleVerdict.PASS.verdict, CycleVerdict.FAIL.verdict)
+
+
+def _cycle_axis(last: int) -> Axis:
+    whole = linear(last, "cycle")
+    ticks = tuple(tick for tick in whole.ticks if tick == int(tick))
+    return Axis(0.0, max(whole.last, last + 1.0), ticks, "cycle", number)
+
+
+def _over_time(cycles: Sequence[CycleResult]) -> Figure:
+    rates = [cycle.acks_per_s or 0.0 for cycle in cycles]
+    about = f"{len(cycles)} cycles, with up to {max(rates):,.0f} commits per second."
+    axis = _cycle_axis(cycles[-1].number)
+    plot = Plot("Cuts", about, axis, linear(max(rates), "commits/s"), _HEIGHT)
+    for cycle, rate in zip(cycles, rates, strict=True):
+        kind = _KINDS[cycle.verdict]
+        text = f"cycle {cycle.number}, {cycle.ended}: {cycle.verdict.value}"
+        plot.mark(cycle.number, rate, kind, f"{text}, {rate:,.0f} commits/s")
+    legend = {"good": "PASS"}
+    if any(_KINDS[cycle.verdict] == "bad" for cycle in cycles):
+        legend["cross bad"] = "FAIL"
+    if any(_KINDS[cycle.verdict] == "open" for cycle in cycles):
+        legend["cross open"] = "INCONCLUSIVE or an error, not counted"
+    note = f"The first ended {cycles[0].ended}, the last {cycles[-1].ended}."
+    return Figure("Cuts and their rate of commits", plot.drawn(), legend, note)
+
+
+def _bound(counted: Sequence[CycleResult], goal_ppm: int | None) -> Figure:
+    """Return how the share of cuts that may lose was bounded, cut by cut."""
+    losses, bounds = 0, []
+    every = -(-len(counted) // _POINTS_MAX)
+    for cuts, cycle in enumerate(counted, 1):
+        losses += cycle.verdict is CycleVerdict.FAIL
+        if cuts % every == 0 or cuts in (1, len(counted)):
+            bounds.append((float(cuts), loss_ppm_max(losses, cuts) * 100 / PPM))
+    last = bounds[-1][1]
+    about = f"After {len(counted)} cuts at most {last:g}% of cuts lose, {CONFIDENCE}."
+    low = min(last, goal_ppm * 100 / PPM) if goal_ppm else last
+    y = logarithmic(min(low, 99), 100, "% of cuts")
+    plot = Plot("Bound", about, _cycle_axis(len(counted)), y, _HEIGHT)
+    if goal_ppm is not None:
+        plot.level(goal_ppm * 100 / PPM, f"asked for: {percent_up(goal_ppm)}")
+    plot.line(bounds, "first")
+    legend = {"line first": f"at most so many cuts lose, {CONFIDENCE}"}
+    return Figure("What the cuts prove so far", plot.drawn(), legend, about)
+
+
+def _exposure(result: CampaignResult, counted: Sequence[CycleResult]) -> Figure:
+    """Return a bar for what went on at the cuts: phases of the load, then chores."""
+    lossy = [one.stratum for one in counted if one.verdict is CycleVerdict.FAIL]
+    bars = [(name, n, lossy.count(name)) for name, n in result.strata.items()]
+    bars += [(name, one.cuts, one.losses) for name, one in result.windows.items()]
+    return Figure(
+        "What went on at the cuts",
+        _bars(bars),
+        {"kept": "cuts without a loss", "lost": "cuts that lost something"},
+        f"The share at the right is at most what such cuts lose, {CONFIDENCE}.",
+    )
+
+
+def _bars(bars: Sequence[tuple[str, int, int]]) -> Markup:
+    height, left, right = 24, 150, 620
+    most = max(cuts for _, cuts, _ in bars)
+    parts = []
+    for place, (name, cuts, lost) in enumerate(bars):
+        top = 6 + place * height
+        wide = (right - left) * cuts / most
+        gone = (right - left) * lost / most
+        bound = percent_up(loss_ppm_max(lost, cuts))
+        parts.append(
+            Markup(
+                '<text class="tick y" x="{}" y="{}">{}</text>'
+                '<rect class="kept" x="{}" y="{}" width="{:.1f}" height="16"/>'
+                '<rect class="lost" x="{}" y="{}" width="{:.1f}" height="16"/>'
+                '<text x="{:.1f}" y="{}">{}</text>'
+            ).format(
+                *(left - 8, top + 13, name, left, top, wide, left, top, gone),
+                *(left + wide + 8, top + 13, f"{lost} of {cuts}, at most {bound}"),
+            )
+        )
+    about = "; ".join(f"{name}: {lost} of {cuts} lost" for name, cuts, lost in bars)
+    return Markup(
+        '<svg class="chart" viewBox="0 0 760 {}" role="img" aria-label="{}">'
+        "<title>Cuts by what went on</title>{}</svg>"
+    ).format(12 + len(bars) * height, about, Markup("").join(parts))

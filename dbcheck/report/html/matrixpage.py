@@ -1,0 +1,77 @@
+"""What the page of a matrix shows, for its template."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from dbcheck.core.verdict import Verdict
+from dbcheck.judge.result import RunResult
+from dbcheck.judge.results import MatrixResult, RowResult
+from dbcheck.report.words import matrix as words
+from dbcheck.report.words.run import depth_of, number
+
+NUMBERS = ("commits/s", "p99 ms", "lost", "price")
+CYCLE_COLUMNS = ("configuration", "run", "depth", "confirmed", "lost")
+_TONES = {Verdict.PASS: "kept", Verdict.FAIL: "lost"}
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One configuration; share: of the fastest one's rate, in percent."""
+
+    cells: tuple[str, ...]
+    reference: str
+    share: float
+    tone: str
+    verdict: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cycle:
+    """One cycle of a configuration."""
+
+    cells: tuple[str, ...]
+    verdict: str
+    reason: str
+
+
+def matrix_values(result: MatrixResult) -> dict[str, Any]:
+    """Return the values of templates/matrix.html."""
+    fastest = max((row.commits_per_s or 0.0 for row in result.rows), default=0.0)
+    title = result.description or "Configurations side by side"
+    return {
+        "title": title,
+        "about": ("Configurations side by side", f"seed {result.seed}"),
+        "result": result,
+        "columns": words.columns(result),
+        "numbers": NUMBERS,
+        "rows": [_row(row, result, fastest or 1.0) for row in result.rows],
+        "price": words.PRICE if words.has_price(result) else "",
+        "proofs": list(words.proofs(result)),
+        "faults": list(words.faults(result)),
+        "doubts": list(words.doubts(result)),
+        "scopes": list(words.scopes(result)),
+        "cycle_columns": CYCLE_COLUMNS,
+        "cycle_numbers": CYCLE_COLUMNS[-2:],
+        "cycles": [_cycle(row.name, one) for row in result.rows for one in row.cycles],
+    }
+
+
+def _row(row: RowResult, result: MatrixResult, fastest: float) -> Row:
+    return Row(
+        tuple(words.cells(row, result)),
+        row.reference,
+        round(100 * (row.commits_per_s or 0.0) / fastest, 1),
+        _TONES.get(row.verdict, "partly") if row.verdict else "partly",
+        row.verdict.value if row.verdict else "",
+    )
+
+
+def _cycle(name: str, cycle: RunResult) -> Cycle:
+    lost = cycle.rows_lost
+    cells = (
+        *(name, cycle.run, depth_of(cycle) or "not measured"),
+        *(number(cycle.confirmed), "all" if lost is None else f"{sum(lost):,}"),
+    )
+    return Cycle(cells, cycle.verdict.value, cycle.reasons[0])

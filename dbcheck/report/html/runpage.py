@@ -1,0 +1,110 @@
+"""What the page of a run shows, for its template."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dbcheck.core.timeline import Timeline
+from dbcheck.judge.detail import RunDetail
+from dbcheck.report.html.runcharts import figures
+from dbcheck.report.html.stack import stacks
+from dbcheck.report.lossshape import axes
+from dbcheck.report.subject import RunSubject
+from dbcheck.report.words import run as words
+
+SETTING_COLUMNS = ("before", "just before the cut", "after")
+_NOT_KNOWN = "-"
+
+
+def run_values(subject: RunSubject) -> dict[str, Any]:
+    """Return the values of templates/run.html."""
+    result, detail = subject.result, subject.detail
+    caveats = [*words.caveats(result), *([subject.note] if subject.note else [])]
+    return {
+        "title": f"{result.verdict.value}: {result.server}, run {result.run}",
+        "about": (f"Power-cut check of {result.server}", f"run {result.run}"),
+        "result": result,
+        "bound": words.bound(result),
+        "caveats": caveats,
+        "limits": list(words.limits(result)),
+        "figures": list(figures(detail)) if detail else [],
+        "range_columns": words.RANGE_COLUMNS,
+        "ranges": [*map(words.range_cells, result.ranges[: words.RANGES_SHOWN])],
+        "ranges_note": words.ranges_note(result) if result.ranges else "",
+        "axes": list(axes(result.shape)) if result.shape else [],
+        "sections": list(words.sections(result)),
+        "run": list(words.facts(result)),
+        "stacks": list(stacks(detail.manifest)) if detail else [],
+        "setting_columns": SETTING_COLUMNS,
+        "settings": list(_settings(subject)),
+        "steps": subject.steps,
+        "recipe": list(_recipe(detail)) if detail else [],
+        "zoom": _zoom(detail.timeline) if detail and detail.timeline else None,
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One setting; values: in the order of SETTING_COLUMNS."""
+
+    name: str
+    values: tuple[str, ...]
+
+    @property
+    def changed(self) -> bool:
+        """Whether two of the values that are known differ."""
+        return len(set(self.values) - {_NOT_KNOWN}) > 1
+
+
+def _settings(subject: RunSubject) -> Iterator[Setting]:
+    """Yield the server's version and its settings, those that changed first."""
+    detail, load = subject.detail, subject.result.load
+    if detail is None:
+        return
+    before, after = detail.manifest.writer.facts, detail.after.facts
+    at_the_cut = load.settings if load else None
+    yield Setting(
+        "server",
+        (
+            f"{before.product} {before.version}",
+            _NOT_KNOWN,
+            f"{after.product} {after.version}" if after else _NOT_KNOWN,
+        ),
+    )
+    read = (before.settings, at_the_cut or {}, after.settings if after else {})
+    names = sorted({name for values in read for name in values})
+    found = (Setting(name, _values(name, read)) for name in names)
+    yield from sorted(found, key=lambda setting: not setting.changed)
+
+
+def _values(name: str, read: Sequence[Mapping[str, str]]) -> tuple[str, ...]:
+    return tuple(values.get(name, _NOT_KNOWN) for values in read)
+
+
+def _recipe(detail: RunDetail) -> Iterator[tuple[str, str]]:
+    """Yield what decides the rows of the run."""
+    manifest = detail.manifest
+    yield "begun", manifest.created
+    yield "dbcheck", manifest.dbcheck
+    yield "seed, epoch", f"{manifest.seed}, {manifest.epoch}"
+    workload = manifest.workload
+    yield "workload", f"{workload.name}, {workload.sessions} sessions"
+    if workload.payload_bytes:
+        sizes = ", ".join(f"{size:,}" for size in workload.payload_bytes)
+        yield "bytes of payload", sizes
+
+
+def _zoom(timeline: Timeline) -> dict[str, Any]:
+    """Return what zoom.js draws; times in seconds, negative before the end."""
+    moments, width_s = timeline.moments, timeline.width_s
+    end = "the cut" if timeline.to_the_cut else "the last ack"
+    return {
+        "x": f"seconds before {end}",
+        "at": [round(-(one.from_s + one.to_s) / 2, 6) for one in moments],
+        "acked": [one.acked / width_s for one in moments],
+        "lost": [one.lost / width_s for one in moments],
+        "p50": [one.p50_ms for one in moments],
+        "p99": [one.p99_ms for one in moments],
+    }
