@@ -162,7 +162,8 @@ def _text(subject: Subject) -> str:
         return written.getvalue()
 
 
-def _json(subject: Subject) -> str:
+def as_json(subject: Subject) -> str:
+    """Return what --json prints of a result."""
     values = to_values(subject.result if isinstance(subject, RunSubject) else subject)
     return json.dumps(values, indent=1) + "\n"
 
@@ -194,7 +195,7 @@ def _prometheus(subject: Subject) -> str:
 _FORMATS: dict[str, Callable[[Subject], str]] = {
     "text": _text,
     "html": _html,
-    "json": _json,
+    "json": as_json,
     "junit": _junit,
     "md": _markdown,
     "prometheus": _prometheus,

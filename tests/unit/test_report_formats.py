@@ -1,0 +1,303 @@
+"""The formats of dbcheck report: each says what the result says, and obeys no text."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from dataclasses import replace
+from html.parser import HTMLParser
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import msgspec
+import pytest
+from junitparser import JUnitXml
+from prometheus_client.parser import text_string_to_metric_families
+
+from dbcheck.cli.report import as_json
+from dbcheck.core.verdict import CycleVerdict, Verdict
+from dbcheck.judge.results import CampaignsResult, MatrixResult
+from dbcheck.report.html.page import as_html
+from dbcheck.report.junit import as_junit
+from dbcheck.report.markdown import as_markdown
+from dbcheck.report.prometheus import as_metrics
+from dbcheck.report.rows import Line, matrix_result
+from dbcheck.report.subject import RunSubject, Step, Subject
+from dbcheck.report.words import run as words
+from tests.kit.poisoned_reports import CAMPAIGN, poisoned_campaign
+from tests.kit.subjects import MARKUP, detail, poisoned_subjects, subject_of
+
+KINDS = ("run", "campaign", "matrix")
+SCHEMAS = Path(__file__).parents[2] / "docs" / "schema"
+EXPECTED = {Verdict.PASS: (0, 0), Verdict.FAIL: (1, 0), Verdict.INCONCLUSIVE: (0, 1)}
+
+
+class Tags(HTMLParser):
+    """Counts the tags of a page, and gathers its text and its attributes."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags = Counter[str]()
+        self.names = Counter[str]()
+        self.open: list[str] = []
+        self.text = ""
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags[tag] += 1
+        self.names.update(name for name, _ in attrs)
+        self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        while self.open and self.open.pop() != tag:
+            pass
+
+    def handle_data(self, data: str) -> None:
+        if not {"script", "style"} & set(self.open):
+            self.text += data
+
+
+def matrix_of(*lines: Line) -> MatrixResult:
+    return matrix_result(lines, 1, "about it", "what others saw")
+
+
+def line(name: str, verdict: Verdict, expect: Verdict | None = None) -> Line:
+    load = {"rate": 100.0, "latency_ms": {"p99": 2.0}}
+    result = subject_of(verdict, reasons=["why"], load=load).result
+    return Line(name, "", expect, None, [result], "")
+
+
+def campaigns_of(**changed: Any) -> CampaignsResult:
+    whole = poisoned_campaign("")
+    whole = replace(whole, error="", cycles=whole.cycles[:1])
+    return CampaignsResult("/c", (replace(whole, **changed),))
+
+
+def metrics_of(subject: Subject) -> dict[tuple[str, str], float]:
+    """Return (name, verdict or quantile) -> value."""
+    found = {}
+    for family in text_string_to_metric_families(as_metrics(subject)):
+        assert family.documentation
+        for sample in family.samples:
+            more = sample.labels.get("verdict", sample.labels.get("quantile", ""))
+            found[sample.name, more] = sample.value
+    return found
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_foreign_text_makes_no_tag_of_a_page(kind: str) -> None:
+    harmless, evil = (
+        Tags(as_html(poisoned_subjects(text)[kind])) for text in ("x", MARKUP)
+    )
+    assert evil.tags == harmless.tags
+    assert evil.names == harmless.names
+    assert "alert(1)" in evil.text
+    assert "\x1b" not in evil.text
+    assert r"\x1b[2J" in evil.text
+    assert "49 |" not in evil.text
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_page_names_nothing_that_a_browser_would_load(kind: str) -> None:
+    page = as_html(poisoned_subjects("x")[kind])
+    assert len(page.encode()) < 1_500_000
+    assert not re.search(r"(?:src|href|action)=[\"'](?!data:)", page)
+    assert not re.search(r"@import|url\(", page)
+    assert "default-src 'none'" in page
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_foreign_text_is_no_markdown(kind: str) -> None:
+    lines = as_markdown(poisoned_subjects(MARKUP)[kind]).split("\n")
+    prose = [each for each in lines if not each.startswith("    ")]
+    assert any("alert" in each for each in prose)
+    for each in prose:
+        bare = re.sub(r"\\.", "", each)
+        assert not re.search(r"[<`\[\]!{]", bare), each
+        assert bare.count("**") in (0, 2) or "|" in bare, each
+    for is_table, rows in groupby(lines, lambda each: each.startswith("|")):
+        if is_table:  # each row has as many cells as the head
+            assert len({re.sub(r"\\.", "", row).count("|") for row in rows}) == 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_foreign_text_is_no_xml_and_no_metric(kind: str) -> None:
+    subject = poisoned_subjects(MARKUP)[kind]
+    suites = list(JUnitXml.fromstring(as_junit(subject).encode()))
+    assert len(suites) == 1
+    named = [case.name for case in suites[0]]
+    assert named
+    assert all("alert(1)" in name for name in named)
+    assert metrics_of(subject)
+
+
+@pytest.mark.parametrize("verdict", Verdict)
+def test_a_run_is_one_case_and_inconclusive_is_an_error(verdict: Verdict) -> None:
+    subject = subject_of(verdict, reasons=["the reason"])
+    whole = JUnitXml.fromstring(as_junit(subject).encode())
+    assert (whole.failures, whole.errors) == EXPECTED[verdict]
+    assert (whole.tests, whole.skipped) == (1, 0)
+    (case,) = next(iter(whole))
+    assert case.system_out is not None
+    assert f"{verdict.value}: the reason" in case.system_out
+    assert words.scope(subject.result) in case.system_out
+    results = [each.message for each in case.result]
+    assert results == ([] if verdict is Verdict.PASS else ["the reason"])
+
+
+@pytest.mark.parametrize("verdict", Verdict)
+def test_a_campaign_is_a_case_for_each_target(verdict: Verdict) -> None:
+    both = campaigns_of(verdict=verdict).targets * 2
+    whole = JUnitXml.fromstring(as_junit(CampaignsResult("/c", both)).encode())
+    assert (whole.failures, whole.errors) == tuple(2 * n for n in EXPECTED[verdict])
+    assert whole.tests == 2
+
+
+def test_a_campaign_that_ended_early_is_an_error_unless_it_lost() -> None:
+    for verdict, counts in ((Verdict.INCONCLUSIVE, (0, 1)), (Verdict.FAIL, (1, 0))):
+        subject = campaigns_of(verdict=verdict, error="no route")
+        whole = JUnitXml.fromstring(as_junit(subject).encode())
+        assert (whole.failures, whole.errors) == counts
+
+
+@pytest.mark.parametrize(
+    ("row", "counts"),
+    [
+        (line("a", Verdict.PASS), (0, 0)),
+        (line("a", Verdict.FAIL), (0, 0)),  # a comparison; nothing was expected
+        (line("a", Verdict.FAIL, Verdict.FAIL), (0, 0)),
+        (line("a", Verdict.PASS, Verdict.FAIL), (1, 0)),
+        (line("a", Verdict.INCONCLUSIVE), (0, 1)),
+        (replace(line("a", Verdict.PASS), error="it broke"), (0, 1)),
+        (Line("a", "", None, None, [], "it did not start"), (0, 1)),
+    ],
+)
+def test_a_row_of_a_matrix_passes_if_it_came_out_as_expected(
+    row: Line, counts: tuple[int, int]
+) -> None:
+    whole = JUnitXml.fromstring(as_junit(matrix_of(row)).encode())
+    assert (whole.failures, whole.errors) == counts
+    assert whole.tests == 1
+
+
+@pytest.mark.parametrize("verdict", Verdict)
+def test_one_verdict_is_set_among_the_metrics(verdict: Verdict) -> None:
+    statistics = CAMPAIGN["statistics"] | {"cuts": 1, "losses": 0}
+    subject = subject_of(
+        verdict,
+        run="20260102-030405-a1b2c3",
+        confirmed=12,
+        losses={"corrupt": 2},
+        earlier_losses={"missing-hole": 1},
+        statistics=statistics,
+        load={"rate": 250.5, "latency_ms": {"p50": 1.5, "p999": 20.0}},
+    )
+    found = metrics_of(subject)
+    for one in Verdict:
+        assert found["dbcheck_verdict", one.value] == (one is verdict)
+    assert found["dbcheck_lost_rows", ""] == 3
+    assert found["dbcheck_confirmed_commits", ""] == 12
+    assert found["dbcheck_commits_per_second", ""] == 250.5
+    assert found["dbcheck_commit_latency_seconds", "0.5"] == 0.0015
+    assert found["dbcheck_commit_latency_seconds", "0.999"] == 0.02
+    assert found["dbcheck_checked_timestamp_seconds", ""] == 1767323045
+    bound = statistics["loss_ppm_max"] / 1e6
+    assert found["dbcheck_loss_ratio_upper_bound", ""] == bound
+
+
+def test_what_is_not_known_is_no_metric() -> None:
+    subject = subject_of(Verdict.INCONCLUSIVE, losses=None, load=None)
+    names = {name for name, _ in metrics_of(subject)}
+    assert names == {"dbcheck_verdict"}
+
+
+def test_metrics_of_several_targets_stay_apart() -> None:
+    one = campaigns_of(verdict=Verdict.PASS).targets[0]
+    other = replace(one, name="db2", verdict=Verdict.FAIL)
+    text = as_metrics(CampaignsResult("/c", (replace(one, name="db1"), other)))
+    by_target = {
+        (sample.labels["target"], sample.labels["verdict"]): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+        if sample.name == "dbcheck_verdict"
+    }
+    assert by_target["db1", "PASS"] == by_target["db2", "FAIL"] == 1
+    assert sum(by_target.values()) == 2
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_json_is_what_the_schema_says(kind: str) -> None:
+    subject = poisoned_subjects("x")[kind]
+    values = json.loads(as_json(subject))
+    jsonschema.validate(values, json.loads((SCHEMAS / f"{kind}.json").read_text()))
+    result = subject.result if isinstance(subject, RunSubject) else subject
+    assert msgspec.convert(values, type(result), str_keys=True) == result
+
+
+@pytest.mark.parametrize("verdict", Verdict)
+def test_every_format_has_the_verdict_its_reason_and_its_bound(
+    verdict: Verdict,
+) -> None:
+    subject = subject_of(verdict, reasons=["the reason"], lab={"rung": "drive"})
+    bound = " ".join(words.bound(subject.result))
+    for written in (
+        Tags(as_html(subject)).text,
+        re.sub(r"\\(.)", r"\1", as_markdown(subject)),
+        as_junit(subject),
+    ):
+        assert verdict.value in written
+        assert "the reason" in written
+        assert bound in written
+        assert "not a real drive" in written
+
+
+def test_a_page_draws_what_the_run_holds() -> None:
+    subject = RunSubject(
+        subject_of(Verdict.PASS).result,
+        detail(),
+        "a note",
+        (Step("Judge it again", "dbcheck reconcile runs/1 --offline"),),
+    )
+    page = Tags(as_html(subject))
+    for text in (
+        *("Commits per second", "Latency", "What became of the last commits"),
+        *("Storage below the server", "Configuration before and after"),
+        *("synchronous_commit", "unsafe shutdowns before: 7"),
+        *("a note", "Judge it again", "seed, epoch"),
+    ):
+        assert text in page.text, text
+    markdown = as_markdown(subject)
+    assert "    dbcheck reconcile runs/1 --offline" in markdown
+
+
+def test_a_setting_that_changed_stands_out() -> None:
+    found = detail()
+    facts = found.after.facts
+    assert facts is not None
+    changed = {**facts.settings, "fsync": "off"}
+    nodes = {
+        name: replace(node, facts=replace(facts, settings=changed))
+        for name, node in found.after.nodes.items()
+    }
+    after = replace(found.after, nodes=nodes)
+    result = subject_of(Verdict.PASS).result
+    same, other = (
+        as_html(RunSubject(result, one)).count('class="changed"')
+        for one in (found, replace(found, after=after))
+    )
+    assert (same, other) == (0, 1)
+
+
+def test_the_cycles_of_a_campaign_are_drawn_by_their_verdict() -> None:
+    one = poisoned_campaign("").cycles[0]
+    cycles = tuple(
+        replace(one, number=n, verdict=verdict)
+        for n, verdict in enumerate(CycleVerdict, 1)
+    )
+    page = as_html(campaigns_of(cycles=cycles))
+    assert page.count('class="good"') == 2  # the mark and its legend
+    assert page.count('class="cross bad"') == 2
+    assert page.count('class="cross open"') == 3

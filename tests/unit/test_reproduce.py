@@ -1,0 +1,146 @@
+"""The commands that a report gives to repeat a run describe that run."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import replace
+from pathlib import Path
+
+import click
+import pytest
+
+from dbcheck.campaign.judging import judge_run
+from dbcheck.cli.groups import Verb, grouped
+from dbcheck.cli.lab_options import (
+    ServerOptions,
+    StorageOptions,
+    flags_of,
+    lab_spec,
+)
+from dbcheck.cli.load_options import WorkloadOptions
+from dbcheck.cli.options import drawn
+from dbcheck.cli.reproduce import steps_of
+from dbcheck.core.records import Manifest
+from dbcheck.core.workload import Workload
+from dbcheck.lab.spec import DriveSpec, LabSpec
+from dbcheck.runs import RunFolder
+from dbcheck.witness.log import FrameLogReader
+from dbcheck.workload import load
+from tests.kit.stored_run import manifest, stored_run
+
+MIXED = DriveSpec(
+    personality="failing",
+    flush_ms=0.5,
+    write_ms=2.25,
+    destage_age_s=0.0,
+    cache_bytes=3 << 20,
+    survivors="torn",
+    seed=40,
+    honest_flushes=7,
+    lost_above_bytes=4096,
+    tear_bytes=512,
+    forget_at_bytes=1 << 20,
+    forget_bytes=1024,
+)
+SPECS = [
+    LabSpec("postgresql", drive=DriveSpec(seed=40)),
+    LabSpec("mysql", rung="process", drive=DriveSpec(seed=40)),
+    LabSpec(
+        "mariadb",
+        filesystem="ext4",
+        mount_options="barrier=0,noatime",
+        write_cache="write through",
+        drive=MIXED,
+        settings={"innodb_flush_log_at_trx_commit": "2", "sql_mode": "A B"},
+        log_drive=True,
+    ),
+    LabSpec("postgresql", drive=DriveSpec("fickle", seed=40, lie_fraction=0.75)),
+    LabSpec("postgresql", drive=DriveSpec("reordering", seed=40, newest_bytes=9)),
+]
+
+
+@click.command(cls=Verb)
+@grouped
+@click.option("--cycles", type=int, default=1)
+@click.option("--control", is_flag=True)
+def parsed(
+    server: ServerOptions,
+    storage: StorageOptions,
+    load: WorkloadOptions,
+    cycles: int,
+    control: bool,
+) -> tuple[LabSpec, Workload, int, bool]:
+    spec = lab_spec(server, storage, drawn(server.seed))
+    workload = load.paced(_workload(load))
+    return spec, workload, cycles, control
+
+
+def _workload(options: WorkloadOptions) -> Workload:
+    return load(options.workload).with_sessions(options.sessions)
+
+
+def understood(arguments: list[str]) -> tuple[LabSpec, Workload, int, bool]:
+    """Return what `lab run` would make of these arguments."""
+    found: tuple[LabSpec, Workload, int, bool] = parsed.main(
+        arguments, standalone_mode=False
+    )
+    return found
+
+
+def command_of(path: Path, changed: Manifest) -> list[str]:
+    """Return the command that repeats a run with that manifest."""
+    run = stored_run(RunFolder.create(path, changed))
+    outcome = judge_run(run, FrameLogReader())
+    again, repeat = steps_of(outcome)
+    assert shlex.split(again.command) == [
+        *("dbcheck", "reconcile", str(run.path), "--offline"),
+    ]
+    return shlex.split(repeat.command)
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_the_flags_of_a_lab_describe_that_lab(spec: LabSpec) -> None:
+    flags = [*flags_of(spec), "--seed", "40"]
+    assert understood(flags)[0] == spec
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_the_command_of_a_lab_s_run_makes_the_same_load(
+    spec: LabSpec, tmp_path: Path
+) -> None:
+    workload = replace(
+        load("insert"), sessions=5, rate=250.0, ramp_s=1.5, processes=2, readers=1
+    )
+    changed = replace(
+        manifest(), lab=spec.to_values(), seed=42, controls=(), workload=workload
+    )
+    command = command_of(tmp_path, changed)
+    assert command[:3] == ["dbcheck", "lab", "run"]
+    found = understood(command[3:])
+    assert found == (spec, workload, 3, False)  # cycle n has the lab's seed + n
+
+
+def test_a_run_behind_controls_is_repeated_behind_controls(tmp_path: Path) -> None:
+    changed = replace(manifest(), lab=SPECS[0].to_values(), seed=40)
+    assert understood(command_of(tmp_path, changed)[3:])[2:] == (1, True)
+
+
+def test_the_command_of_a_real_run_names_what_the_run_had(tmp_path: Path) -> None:
+    command = command_of(tmp_path, manifest())
+    assert command[:2] == ["dbcheck", "run"]
+    given = dict(zip(command[2::2], command[3::2], strict=True))
+    assert given == {
+        "--target": "postgresql://u@h/d",
+        "--witness": "ssh://w/folder",
+        "--seed": "1",
+        "--power": "exec",
+        "--workload": "insert",
+        "--sessions": str(load("insert").sessions),
+    }
+
+
+def test_a_forged_lab_gives_no_command(tmp_path: Path) -> None:
+    lab = {"rung": "drive", "drive": "; rm -rf /", "engine": "postgresql"}
+    run = stored_run(RunFolder.create(tmp_path, replace(manifest(), lab=lab)))
+    outcome = judge_run(run, FrameLogReader())
+    assert [step.command.split()[1] for step in steps_of(outcome)] == ["reconcile"]
