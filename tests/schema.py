@@ -12,6 +12,7 @@ from dbcheck.audit.result import AuditsResult
 from dbcheck.judge.result import RunResult
 from dbcheck.judge.results import (
     CampaignsResult,
+    ComparedResult,
     DemoResult,
     LabResult,
     MatrixResult,
@@ -24,6 +25,7 @@ FOLDER = Path(__file__).parents[1] / "docs" / "schema"
 RESULTS: dict[str, type[Any]] = {
     "audit": AuditsResult,
     "campaign": CampaignsResult,
+    "compare": ComparedResult,
     "demo": DemoResult,
     "lab-run": LabResult,
     "matrix": MatrixResult,

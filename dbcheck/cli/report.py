@@ -12,6 +12,7 @@ from pathlib import Path
 import click
 from rich.console import RenderableType
 
+from dbcheck.campaign.compare import compared
 from dbcheck.campaign.detail import detail_of
 from dbcheck.campaign.folder import folders_in
 from dbcheck.campaign.judging import judge_run
@@ -24,10 +25,11 @@ from dbcheck.cli.say import say
 from dbcheck.durable import sync
 from dbcheck.errors import RunWriteError, UsageError
 from dbcheck.judge.result import to_values
-from dbcheck.judge.results import CampaignsResult, MatrixResult
+from dbcheck.judge.results import CampaignsResult, ComparedResult, MatrixResult
 from dbcheck.report.campaign import campaigns_report
+from dbcheck.report.compare import compare_report
 from dbcheck.report.matrix import matrix_report
-from dbcheck.report.subject import RunSubject, Subject
+from dbcheck.report.subject import RunSubject, Subject, Verdicts
 from dbcheck.report.verdict import verdict_report
 from dbcheck.runs import RunFolder
 from dbcheck.stored import may_write
@@ -50,7 +52,19 @@ _KEPT = (
 
 
 @click.command("report", cls=Verb)
-@click.argument("path", metavar="RUN|CAMPAIGN|MATRIX", type=click.Path(path_type=Path))
+@click.argument(
+    "path",
+    metavar="[RUN|CAMPAIGN|MATRIX]",
+    required=False,
+    type=click.Path(path_type=Path),
+)
+@option(
+    "--compare",
+    nargs=2,
+    metavar="A B",
+    type=click.Path(path_type=Path),
+    help="Compare two runs or campaigns: configuration, rates, latency and losses.",
+)
 @option(
     "--format",
     "shape",
@@ -67,7 +81,12 @@ _KEPT = (
     metavar="FILE",
     help="Write to FILE, whole or not at all, in place of standard output.",
 )
-def command(path: Path, shape: str | None, file: Path | None) -> None:
+def command(
+    path: Path | None,
+    compare: tuple[Path, Path] | None,
+    shape: str | None,
+    file: Path | None,
+) -> None:
     """Show a stored result as a page, a ticket, or a file for CI.
 
     \b
@@ -75,6 +94,7 @@ def command(path: Path, shape: str | None, file: Path | None) -> None:
     dbcheck report campaigns/ID --format md          for a ticket
     dbcheck report runs/matrix-ID.json -o matrix.html
     dbcheck report runs/ID --format junit -o dbcheck.xml
+    dbcheck report --compare runs/ID1 runs/ID2
 
     A run is judged again from what its folder holds; no server is contacted. Exits
     with 0 whatever the verdict: the command that made the run had its exit code.
@@ -85,9 +105,26 @@ def command(path: Path, shape: str | None, file: Path | None) -> None:
             f"the format of {file} is not known",
             hint=f"Give --format, or a file that ends in {', '.join(_SUFFIXES)}.",
         )
-    subject = _read(path)
+    if (path is None) == (compare is None):
+        raise UsageError(
+            "give either one result or --compare with two",
+            hint="dbcheck report runs/RUN_ID, or report --compare A B.",
+        )
+    if path is not None:
+        _put(_read(path), kind, file)
+    elif compare is not None:
+        if kind in _OF_VERDICTS:
+            raise UsageError(
+                f"a comparison has no verdict, and so no {kind} report",
+                hint="Take text, html, md or json.",
+            )
+        _put(compared(*compare, FrameLogReader()), kind, file)
+
+
+def _put(subject: Subject, kind: str, file: Path | None) -> None:
+    """Write the report to *file*, or to standard output."""
     if file is not None:
-        text = _FORMATS[kind](subject)
+        text = _formatted(subject, kind)
         _write(file, text)
         say(f"{file}: {len(text.encode()):,} bytes of {kind}", err=True)
         return
@@ -95,10 +132,16 @@ def command(path: Path, shape: str | None, file: Path | None) -> None:
         if kind == "text":
             output.console().print(_renderable(subject))
         else:
-            output.print_text(_FORMATS[kind](subject))
+            output.print_text(_formatted(subject, kind))
 
 
-def _read(path: Path) -> Subject:
+def _formatted(subject: Subject, kind: str) -> str:
+    if not isinstance(subject, ComparedResult) and kind in _OF_VERDICTS:
+        return _OF_VERDICTS[kind](subject)
+    return _FORMATS[kind](subject)
+
+
+def _read(path: Path) -> Verdicts:
     """Return what is stored at *path*; raise UsageError if nothing is."""
     if (path / "manifest.json").is_file():
         return _run(RunFolder.open(path))
@@ -153,6 +196,8 @@ def _renderable(subject: Subject) -> RenderableType:
         return verdict_report(subject.result)
     if isinstance(subject, MatrixResult):
         return matrix_report(subject)
+    if isinstance(subject, ComparedResult):
+        return compare_report(subject)
     return campaigns_report(subject.folder, subject.targets)
 
 
@@ -180,23 +225,25 @@ def _markdown(subject: Subject) -> str:
     return as_markdown(subject)
 
 
-def _junit(subject: Subject) -> str:
+def _junit(subject: Verdicts) -> str:
     from dbcheck.report.junit import as_junit
 
     return as_junit(subject)
 
 
-def _prometheus(subject: Subject) -> str:
+def _prometheus(subject: Verdicts) -> str:
     from dbcheck.report.prometheus import as_metrics
 
     return as_metrics(subject)
 
 
 _FORMATS: dict[str, Callable[[Subject], str]] = {
-    "text": _text,
     "html": _html,
     "json": as_json,
-    "junit": _junit,
     "md": _markdown,
+    "text": _text,
+}
+_OF_VERDICTS: dict[str, Callable[[Verdicts], str]] = {
+    "junit": _junit,
     "prometheus": _prometheus,
 }

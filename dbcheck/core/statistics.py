@@ -256,7 +256,7 @@ class Comparison:
         if self.difference_ppm is None:
             return f"{text}: nothing to compare"
         rare = self.p_ppm * _DOUBT <= PPM
-        chance = "hardly by chance" if rare else "as chance may have it"
+        chance = "unlikely to be chance" if rare else "which can be chance"
         points = abs(self.difference_ppm) * 100 / PPM
         p = -(-self.p_ppm // _step(self.p_ppm)) * _step(self.p_ppm) / PPM
         return (

@@ -198,6 +198,55 @@ class ReceiptsResult:
 
 
 @dataclass(frozen=True, slots=True)
+class SideResult:
+    """One of two runs or campaigns that are compared.
+
+    runs:    how many gave the rates and latencies: medians, with the extremes of rates.
+    lost:    rows, those of earlier cycles too; null if they were not compared.
+    """
+
+    folder: str
+    target: str
+    server: str
+    verdict: Verdict
+    runs: int
+    commits_per_s: float | None
+    slowest_per_s: float | None
+    fastest_per_s: float | None
+    p50_ms: float | None
+    p99_ms: float | None
+    confirmed: int | None
+    lost: int | None
+    statistics: Statistics
+
+
+@dataclass(frozen=True, slots=True)
+class DifferenceResult:
+    """What differs in how two were configured; null where it is not known of one."""
+
+    name: str
+    a: str | None
+    b: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedResult:
+    """What dbcheck report --compare A B shows.
+
+    rate_ratio: B's median of commits per second, divided by A's; null without both.
+    comparison: of how many cuts lost something, with a test of the difference.
+    same:       how many values of the configuration are the same in both.
+    """
+
+    a: SideResult
+    b: SideResult
+    rate_ratio: float | None
+    comparison: ComparisonResult
+    differences: tuple[DifferenceResult, ...]
+    same: int
+
+
+@dataclass(frozen=True, slots=True)
 class LabResult:
     """What dbcheck lab run --json prints; verdict: the worst, lab: its spec."""
 

@@ -17,13 +17,13 @@ from dbcheck.judge.results import (
     MatrixResult,
     RowResult,
 )
-from dbcheck.report.subject import RunSubject, Subject, harmless
+from dbcheck.report.subject import RunSubject, Verdicts, harmless
 from dbcheck.report.words import campaign as of_campaign
 from dbcheck.report.words import matrix as of_matrix
 from dbcheck.report.words import run as of_run
 
 
-def as_junit(subject: Subject) -> str:
+def as_junit(subject: Verdicts) -> str:
     """Return the report as the text of an XML file."""
     subject = harmless(subject)
     if isinstance(subject, RunSubject):

@@ -6,10 +6,16 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from dbcheck.judge.item import Standing
-from dbcheck.judge.results import CampaignResult, CampaignsResult, MatrixResult
+from dbcheck.judge.results import (
+    CampaignResult,
+    CampaignsResult,
+    ComparedResult,
+    MatrixResult,
+)
 from dbcheck.report.lossshape import axes
 from dbcheck.report.subject import RunSubject, Subject, harmless
 from dbcheck.report.words import campaign as of_campaign
+from dbcheck.report.words import compare as of_compare
 from dbcheck.report.words import matrix as of_matrix
 from dbcheck.report.words import run as of_run
 
@@ -30,8 +36,10 @@ def as_markdown(subject: Subject) -> str:
         lines = _run(subject)
     elif isinstance(subject, CampaignsResult):
         lines = _campaigns(subject)
-    else:
+    elif isinstance(subject, MatrixResult):
         lines = _matrix(subject)
+    else:
+        lines = _compared(subject)
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -124,6 +132,16 @@ def _matrix(result: MatrixResult) -> Iterator[str]:
     for scope in of_matrix.scopes(result):
         yield from (_text(scope), "")
     yield f"Seed: {result.seed}"
+
+
+def _compared(result: ComparedResult) -> Iterator[str]:
+    yield from ("# Two checks compared", "")
+    yield from _items(of_compare.findings(result))
+    yield from _table(of_compare.COLUMNS, of_compare.rows(result))
+    if result.differences:
+        yield from ("## Configured differently", "")
+        yield from _table(of_compare.COLUMNS, of_compare.differences(result))
+    yield of_compare.same(result)
 
 
 def _items(lines: Iterable[str]) -> Iterator[str]:

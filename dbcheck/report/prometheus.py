@@ -24,7 +24,7 @@ from dbcheck.judge.results import (
     MatrixResult,
     RowResult,
 )
-from dbcheck.report.subject import RunSubject, Subject, harmless
+from dbcheck.report.subject import RunSubject, Verdicts, harmless
 
 _LABELS = ("kind", "target", "configuration")
 _HELP = {
@@ -55,7 +55,7 @@ class _Measured:
     latency_s: Mapping[str, float] = field(default_factory=dict)
 
 
-def as_metrics(subject: Subject) -> str:
+def as_metrics(subject: Verdicts) -> str:
     """Return the report in the text format of Prometheus."""
     registry = CollectorRegistry(auto_describe=False)
     gauges: dict[str, Gauge] = {}
@@ -81,7 +81,7 @@ def as_metrics(subject: Subject) -> str:
     return generate_latest(registry).decode()
 
 
-def _measured(subject: Subject) -> Iterator[_Measured]:
+def _measured(subject: Verdicts) -> Iterator[_Measured]:
     if isinstance(subject, RunSubject):
         yield _run(subject.result)
     elif isinstance(subject, CampaignsResult):

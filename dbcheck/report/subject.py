@@ -1,4 +1,4 @@
-"""What a report can be about; each format in this package takes any of them."""
+"""What a report can be about."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 
 from dbcheck.judge.detail import RunDetail
 from dbcheck.judge.result import RunResult
-from dbcheck.judge.results import CampaignsResult, MatrixResult
+from dbcheck.judge.results import CampaignsResult, ComparedResult, MatrixResult
 from dbcheck.visible import quoted
 
 T = TypeVar("T")
@@ -38,7 +38,9 @@ class RunSubject:
     steps: tuple[Step, ...] = ()
 
 
-Subject = RunSubject | CampaignsResult | MatrixResult
+# What has verdicts of its own; and what else can be shown.
+Verdicts = RunSubject | CampaignsResult | MatrixResult
+Subject = Verdicts | ComparedResult
 
 
 def harmless(subject: T) -> T:

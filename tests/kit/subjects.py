@@ -14,7 +14,7 @@ from dbcheck.core.verdict import Verdict
 from dbcheck.judge.detail import RunDetail
 from dbcheck.judge.results import CampaignsResult
 from dbcheck.report.rows import Line, matrix_result
-from dbcheck.report.subject import RunSubject, Step, Subject
+from dbcheck.report.subject import RunSubject, Step, Verdicts
 from dbcheck.runs import RunFolder
 from dbcheck.witness.log import FrameLogReader
 from tests.kit.memory import scratch
@@ -76,7 +76,7 @@ def poisoned_detail(text: str) -> RunDetail:
     return replace(found, manifest=changed, missing=text)
 
 
-def poisoned_subjects(text: str) -> dict[str, Subject]:
+def poisoned_subjects(text: str) -> dict[str, Verdicts]:
     """Return a subject of each kind with *text* in its foreign texts."""
     result = poisoned_run(text)
     line = Line(text, text, Verdict.FAIL, 2.0, [result], text)

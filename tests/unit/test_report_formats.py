@@ -25,7 +25,7 @@ from dbcheck.report.junit import as_junit
 from dbcheck.report.markdown import as_markdown
 from dbcheck.report.prometheus import as_metrics
 from dbcheck.report.rows import Line, matrix_result
-from dbcheck.report.subject import RunSubject, Step, Subject
+from dbcheck.report.subject import RunSubject, Step, Verdicts
 from dbcheck.report.words import run as words
 from tests.kit.poisoned_reports import CAMPAIGN, poisoned_campaign
 from tests.kit.subjects import MARKUP, detail, poisoned_subjects, subject_of
@@ -76,7 +76,7 @@ def campaigns_of(**changed: Any) -> CampaignsResult:
     return CampaignsResult("/c", (replace(whole, **changed),))
 
 
-def metrics_of(subject: Subject) -> dict[tuple[str, str], float]:
+def metrics_of(subject: Verdicts) -> dict[tuple[str, str], float]:
     """Return (name, verdict or quantile) -> value."""
     found = {}
     for family in text_string_to_metric_families(as_metrics(subject)):

@@ -9,7 +9,13 @@ from typing import Any
 
 from markupsafe import Markup
 
-from dbcheck.core.statistics import CONFIDENCE, PPM, loss_ppm_max, percent_up
+from dbcheck.core.statistics import (
+    CONFIDENCE,
+    PPM,
+    loss_ppm_max,
+    loss_ppm_min,
+    percent_up,
+)
 from dbcheck.core.verdict import CycleVerdict
 from dbcheck.judge.results import CampaignResult, CampaignsResult, CycleResult
 from dbcheck.report.html.runcharts import Figure
@@ -20,6 +26,7 @@ from dbcheck.report.words.run import sentence
 
 _HEIGHT = 220
 _POINTS_MAX = 200
+_LINEAR_ABOVE = 10  # percent
 _KINDS = {
     CycleVerdict.PASS: "good",
     CycleVerdict.FAIL: "bad",
@@ -44,9 +51,9 @@ def campaign_values(subject: CampaignsResult) -> dict[str, Any]:
         "title": f"Campaign on {names}",
         "about": (f"Campaign of power cuts on {names}", subject.folder),
         "targets": list(map(_target, results)),
-        "columns": (*words.columns(results), "verdict"),
+        "columns": words.columns(results),
         "rows": [
-            (*words.cells(result, with_price=with_price), result.verdict.value)
+            (tuple(words.cells(result, with_price=with_price)), result.verdict.value)
             for result in results
         ],
         "cycle_columns": words.CYCLE_COLUMNS,
@@ -72,10 +79,12 @@ class _Cycle:
 
 def _target(result: CampaignResult) -> dict[str, Any]:
     first, *rest = words.lines(result)
+    limits = list(words.limits(result))
     return {
         "result": result,
         "bound": [sentence(first)],
-        "lines": rest,
+        "lines": [line for line in rest if sentence(line) not in limits],
+        "limits": limits,
         "figures": list(_figures(result)),
         "cycles": [
             _Cycle((*words.cycle_cells(one),), one.verdict.value, one.reason)
@@ -98,16 +107,16 @@ def _figures(result: CampaignResult) -> Iterator[Figure]:
 _COUNTED = (CycleVerdict.PASS.verdict, CycleVerdict.FAIL.verdict)
 
 
-def _cycle_axis(last: int) -> Axis:
-    whole = linear(last, "cycle")
+def _count_axis(last: int, name: str) -> Axis:
+    whole = linear(last, name)
     ticks = tuple(tick for tick in whole.ticks if tick == int(tick))
-    return Axis(0.0, max(whole.last, last + 1.0), ticks, "cycle", number)
+    return Axis(0.0, max(whole.last, last + 1.0), ticks, name, number)
 
 
 def _over_time(cycles: Sequence[CycleResult]) -> Figure:
     rates = [cycle.acks_per_s or 0.0 for cycle in cycles]
     about = f"{len(cycles)} cycles, with up to {max(rates):,.0f} commits per second."
-    axis = _cycle_axis(cycles[-1].number)
+    axis = _count_axis(cycles[-1].number, "cycle")
     plot = Plot("Cuts", about, axis, linear(max(rates), "commits/s"), _HEIGHT)
     for cycle, rate in zip(cycles, rates, strict=True):
         kind = _KINDS[cycle.verdict]
@@ -124,21 +133,30 @@ def _over_time(cycles: Sequence[CycleResult]) -> Figure:
 
 def _bound(counted: Sequence[CycleResult], goal_ppm: int | None) -> Figure:
     """Return how the share of cuts that may lose was bounded, cut by cut."""
-    losses, bounds = 0, []
+    losses = 0
+    bounds: list[tuple[float, float]] = []
+    least: list[tuple[float, float]] = []
     every = -(-len(counted) // _POINTS_MAX)
     for cuts, cycle in enumerate(counted, 1):
         losses += cycle.verdict is CycleVerdict.FAIL
         if cuts % every == 0 or cuts in (1, len(counted)):
             bounds.append((float(cuts), loss_ppm_max(losses, cuts) * 100 / PPM))
+            least.append((float(cuts), loss_ppm_min(losses, cuts) * 100 / PPM))
     last = bounds[-1][1]
-    about = f"After {len(counted)} cuts at most {last:g}% of cuts lose, {CONFIDENCE}."
+    most = percent_up(loss_ppm_max(losses, len(counted)))
+    about = f"After {len(counted)} cuts at most {most} of cuts lose, {CONFIDENCE}."
     low = min(last, goal_ppm * 100 / PPM) if goal_ppm else last
-    y = logarithmic(min(low, 99), 100, "% of cuts")
-    plot = Plot("Bound", about, _cycle_axis(len(counted)), y, _HEIGHT)
+    name = "% of cuts"
+    y = logarithmic(low, 100, name) if low < _LINEAR_ABOVE else linear(100, name)
+    x = _count_axis(len(counted), "cuts that count")
+    plot = Plot("Bound", about, x, y, _HEIGHT)
     if goal_ppm is not None:
         plot.level(goal_ppm * 100 / PPM, f"asked for: {percent_up(goal_ppm)}")
     plot.line(bounds, "first")
     legend = {"line first": f"at most so many cuts lose, {CONFIDENCE}"}
+    if losses:
+        plot.line(least, "second")
+        legend["line second"] = f"at least so many, {CONFIDENCE}"
     return Figure("What the cuts prove so far", plot.drawn(), legend, about)
 
 

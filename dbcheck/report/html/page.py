@@ -13,11 +13,12 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 import dbcheck
-from dbcheck.judge.results import CampaignsResult
+from dbcheck.judge.results import CampaignsResult, ComparedResult, MatrixResult
 from dbcheck.report.html.campaignpage import campaign_values
 from dbcheck.report.html.matrixpage import matrix_values
 from dbcheck.report.html.runpage import run_values
 from dbcheck.report.subject import RunSubject, Subject, harmless
+from dbcheck.report.words import compare as words
 
 
 def as_html(subject: Subject) -> str:
@@ -27,7 +28,23 @@ def as_html(subject: Subject) -> str:
         return _page("run", run_values(subject))
     if isinstance(subject, CampaignsResult):
         return _page("campaign", campaign_values(subject))
-    return _page("matrix", matrix_values(subject))
+    if isinstance(subject, MatrixResult):
+        return _page("matrix", matrix_values(subject))
+    return _page("compare", _compare_values(subject))
+
+
+def _compare_values(result: ComparedResult) -> dict[str, Any]:
+    """Return the values of templates/compare.html."""
+    return {
+        "title": "Two checks compared",
+        "about": (result.a.target, result.b.target),
+        "result": result,
+        "columns": ("what", *words.COLUMNS[1:]),
+        "rows": list(words.rows(result)),
+        "findings": list(words.findings(result)),
+        "differences": list(words.differences(result)),
+        "same": words.same(result),
+    }
 
 
 def _page(name: str, values: dict[str, Any]) -> str:

@@ -8,7 +8,7 @@ from dbcheck.core.cutclass import shown
 from dbcheck.core.statistics import CONFIDENCE, percent_up, unseen_sentence
 from dbcheck.core.verdict import CycleVerdict
 from dbcheck.judge.results import CampaignResult, CycleResult
-from dbcheck.report.words.run import number, rows_lost
+from dbcheck.report.words.run import HOLDS_FOR, number, rows_lost, sentence
 
 PRICE = "price: for each durable commit per second."
 SHOWN_MAX = 8
@@ -96,6 +96,18 @@ def lines(result: CampaignResult) -> Iterator[str]:
     if result.error:
         yield result.error
         yield f"dbcheck campaign --resume {result.folder}"
+
+
+def limits(result: CampaignResult) -> Iterator[str]:
+    """Yield what the verdict does not cover."""
+    proven = result.statistics
+    if proven.cuts and not proven.losses:
+        yield sentence(unseen_sentence(proven.cuts))
+    if classes := shown((cycle.cut_class, cycle.depth) for cycle in result.cycles):
+        yield sentence(f"class of the cuts: {classes}")
+    if proven.inconclusive:
+        yield f"{proven.inconclusive} cycles were inconclusive and count as nothing."
+    yield HOLDS_FOR
 
 
 def _at_fault(cycles: Sequence[CycleResult]) -> list[str]:

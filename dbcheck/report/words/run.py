@@ -18,6 +18,10 @@ from dbcheck.report.drive import faults
 from dbcheck.report.driverates import drive_rates
 
 RANGES_SHOWN = 12
+HOLDS_FOR = (
+    "It holds for this server with these settings on this storage. Another drive,"
+    " firmware, kernel or setting needs a check of its own."
+)
 _NOT_FINAL = (
     "This is not final. Once the server is back, and before anything writes to it:"
 )
@@ -325,10 +329,7 @@ def limits(result: RunResult) -> Iterator[str]:
             f"{result.unconfirmed:,} rows are there whose acks the witness had not"
             " confirmed at the cut. Nothing is claimed of them."
         )
-    yield (
-        "It holds for this server with these settings on this storage. Another drive,"
-        " firmware, kernel or setting needs a check of its own."
-    )
+    yield HOLDS_FOR
 
 
 def tally(*results: RunResult) -> Tally:

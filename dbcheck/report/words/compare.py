@@ -1,0 +1,88 @@
+"""What a comparison of two runs or campaigns says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dbcheck.core.statistics import percent_down, percent_up
+from dbcheck.judge.results import ComparedResult, SideResult
+from dbcheck.report.words.run import number, sentence
+
+COLUMNS = ("", "A", "B")
+_NOT_KNOWN = "not known"
+
+
+def rows(result: ComparedResult) -> Iterator[tuple[str, str, str]]:
+    """Yield the name of each figure, and what it is in A and B."""
+    named = (
+        ("folder", lambda side: side.folder),
+        ("target", lambda side: side.target),
+        ("server", lambda side: side.server),
+        ("verdict", lambda side: side.verdict.value),
+        ("cuts that count", lambda side: number(side.statistics.cuts)),
+        ("of them lossy", lambda side: number(side.statistics.losses)),
+        ("cuts that may lose", _bounds),
+        ("confirmed commits", lambda side: number(side.confirmed)),
+        ("rows lost", lambda side: number(side.lost)),
+        ("commits/s", _rate),
+        ("p50 ms", lambda side: _figure(side.p50_ms)),
+        ("p99 ms", lambda side: _figure(side.p99_ms)),
+    )
+    for name, value in named:
+        yield name, value(result.a), value(result.b)
+
+
+def _bounds(side: SideResult) -> str:
+    found = side.statistics
+    if not found.cuts:
+        return "-"
+    return f"{percent_down(found.loss_ppm_min)} to {percent_up(found.loss_ppm_max)}"
+
+
+def _rate(side: SideResult) -> str:
+    if side.commits_per_s is None:
+        return "-"
+    text = f"{side.commits_per_s:,.0f}"
+    if side.runs < 2:
+        return text
+    return f"{text} ({side.slowest_per_s:,.0f} to {side.fastest_per_s:,.0f})"
+
+
+def _figure(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"
+
+
+def findings(result: ComparedResult) -> Iterator[str]:
+    """Yield what the comparison shows, how the losses differ first."""
+    yield sentence(result.comparison.sentence)
+    if result.rate_ratio is not None:
+        yield (
+            f"B commits {result.rate_ratio:.2f} times as many per second as A (medians"
+            f" of {_of(result.b)} and {_of(result.a)}). Other load on the host or the"
+            " network changes that too: repeat it before you rely on it."
+        )
+    cuts = {result.a.statistics.cuts, result.b.statistics.cuts}
+    if min(cuts) < _FEW:
+        yield (
+            "With so few cuts a real difference is easily missed: two PASSes do not"
+            " show that A and B are equally safe."
+        )
+
+
+_FEW = 20
+
+
+def _of(side: SideResult) -> str:
+    return f"{side.runs} run" + "s" * (side.runs != 1)
+
+
+def differences(result: ComparedResult) -> Iterator[tuple[str, str, str]]:
+    """Yield what is configured differently, and how in A and in B."""
+    for one in result.differences:
+        a, b = (_NOT_KNOWN if each is None else each for each in (one.a, one.b))
+        yield one.name, a, b
+
+
+def same(result: ComparedResult) -> str:
+    """Return how much of the configuration is the same."""
+    return f"{result.same:,} other values are the same in both."
