@@ -11,7 +11,7 @@ from dbcheck.campaign.outcome import Outcome
 from dbcheck.core.keymap import key_map
 from dbcheck.core.loss import Losses
 from dbcheck.core.observed import SurvivorStream
-from dbcheck.core.timeline import Timeline, timeline_of
+from dbcheck.core.timeline import timeline_of
 from dbcheck.errors import LogDamaged
 from dbcheck.judge.cutmoment import cut_us
 from dbcheck.judge.detail import DrivePoint, DriveSeries, RunDetail
@@ -24,32 +24,35 @@ _US = 1e6
 def detail_of(outcome: Outcome, reader: LogReader) -> RunDetail:
     """Return what is drawn of a judged run; touches no server and no witness."""
     run, case, load = outcome.run, outcome.case, outcome.load
-    losses = outcome.found.losses if outcome.found else Losses.of(())
-    detail = partial(RunDetail, outcome.manifest, outcome.after)
+    found = outcome.found
+    losses = found.losses if found else Losses.of(())
+    detail = partial(
+        RunDetail, outcome.manifest, outcome.after, compared=found is not None
+    )
     if load is None or load.last_ack_us is None:
-        return detail(None, None, (), "the client's record of the load is missing")
+        why = "No charts: the client's record of the load is missing."
+        return detail(timeline=None, keys=None, drives=(), missing=why)
     went_us = cut_us(case)
     try:
         logs = StoredLogs(run, reader, case.manifest, load)
         timeline = timeline_of(
             logs.acks, losses, load.began_us, went_us, load.last_ack_us
         )
-        keys = key_map(logs.acks, losses, _survivors(outcome), case.manifest.epoch)
+        keys = None
+        if found is not None:
+            rows = _survivors(outcome)
+            keys = key_map(logs.acks, losses, rows, case.manifest.epoch)
     except LogDamaged as error:
-        return detail(None, None, (), str(error))
+        why = f"No charts: {error}."
+        return detail(timeline=None, keys=None, drives=(), missing=why)
     end_us = load.last_ack_us if went_us is None else went_us
     drives, why = _drives(run, (end_us - load.began_us) / _US)
-    return detail(_or_none(timeline), keys, drives, why)
-
-
-def _or_none(timeline: Timeline) -> Timeline | None:
-    return timeline if timeline.moments else None
+    whole = timeline if timeline.moments else None
+    return detail(timeline=whole, keys=keys, drives=drives, missing=why)
 
 
 def _survivors(outcome: Outcome) -> list[SurvivorStream]:
-    """Return the rows of each table that was read, if they were judged by this."""
-    if outcome.found is None:
-        return []
+    """Return the rows of each table that was read."""
     return [partial(outcome.run.survivors, name) for name in outcome.after.survivors]
 
 
@@ -66,9 +69,9 @@ def _drives(run: RunFolder, load_s: float) -> tuple[tuple[DriveSeries, ...], str
         for name, point in _points(path.read_text("utf-8"), load_s):
             series.setdefault(name, []).append(point)
     except (csv.Error, LookupError, TypeError, ValueError) as error:
-        return (), f"{path} is damaged: {error}"
-    except OSError as error:
-        return (), f"{path} cannot be read: {error.strerror}"
+        return (), f"No chart of the drives: {path} is damaged: {error}."
+    except OSError:
+        return (), f"No chart of the drives: {path} cannot be read."
     found = (DriveSeries(*name, tuple(points)) for name, points in series.items())
     return tuple(found), ""
 

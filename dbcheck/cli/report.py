@@ -111,7 +111,7 @@ def command(
             hint="dbcheck report runs/RUN_ID, or report --compare A B.",
         )
     if path is not None:
-        _put(_read(path), kind, file)
+        _put(read(path), kind, file)
     elif compare is not None:
         if kind in _OF_VERDICTS:
             raise UsageError(
@@ -124,7 +124,7 @@ def command(
 def _put(subject: Subject, kind: str, file: Path | None) -> None:
     """Write the report to *file*, or to standard output."""
     if file is not None:
-        text = _formatted(subject, kind)
+        text = formatted(subject, kind)
         _write(file, text)
         say(f"{file}: {len(text.encode()):,} bytes of {kind}", err=True)
         return
@@ -132,16 +132,17 @@ def _put(subject: Subject, kind: str, file: Path | None) -> None:
         if kind == "text":
             output.console().print(_renderable(subject))
         else:
-            output.print_text(_formatted(subject, kind))
+            output.print_text(formatted(subject, kind))
 
 
-def _formatted(subject: Subject, kind: str) -> str:
+def formatted(subject: Subject, kind: str) -> str:
+    """Return the report in one of the formats that --format names."""
     if not isinstance(subject, ComparedResult) and kind in _OF_VERDICTS:
         return _OF_VERDICTS[kind](subject)
     return _FORMATS[kind](subject)
 
 
-def _read(path: Path) -> Verdicts:
+def read(path: Path) -> Verdicts:
     """Return what is stored at *path*; raise UsageError if nothing is."""
     if (path / "manifest.json").is_file():
         return _run(RunFolder.open(path))
@@ -172,8 +173,22 @@ def _run(run: RunFolder) -> RunSubject:
 def _write(file: Path, text: str) -> None:
     """Write *text* to *file*, with the mode that the umask gives, whole or not at all.
 
-    A report is for others to read, as by node exporter.  Raise RunWriteError.
+    A report is for others to read, as by node exporter.  Links are followed, and what
+    is no plain file, as /dev/stdout or a pipe, is written to.  Raise RunWriteError.
     """
+    try:
+        if file.exists() and not file.is_file():
+            file.write_text(text, encoding="utf-8")
+        else:
+            _replace(file.resolve(), text)
+    except OSError as error:
+        raise RunWriteError(
+            f"{file} cannot be written: {error.strerror}",
+            hint="Name a file in a folder that is there, or make room.",
+        ) from None
+
+
+def _replace(file: Path, text: str) -> None:
     part = file.with_name(f".{file.name}.{secrets.token_hex(4)}.part")
     try:
         with part.open("x", encoding="utf-8") as opened:
@@ -181,11 +196,6 @@ def _write(file: Path, text: str) -> None:
             opened.flush()
             sync(opened.fileno())
         part.replace(file)
-    except OSError as error:
-        raise RunWriteError(
-            f"{file} cannot be written: {error.strerror}",
-            hint="Name a file in a folder that is there, or make room.",
-        ) from None
     finally:
         with contextlib.suppress(OSError):
             part.unlink(missing_ok=True)

@@ -35,7 +35,9 @@ class DriveSeries:
 class RunDetail:
     """What is drawn beside a RunResult.
 
-    timeline, keys: None where the witness's log proves nothing, or is not here.
+    timeline, keys: None where the witness's log proves nothing, or is not here; keys
+                    also where no rows were compared.
+    compared: the rows were compared with the acks; else what survived is not known.
     drives: () if none were counted.
     missing: why something is not drawn that a run can have, "" if all is.
     """
@@ -44,5 +46,6 @@ class RunDetail:
     after: AfterRecord
     timeline: Timeline | None
     keys: KeyMap | None
+    compared: bool
     drives: tuple[DriveSeries, ...]
     missing: str

@@ -89,6 +89,8 @@ def imported(folder: Path, *words: str) -> tuple[int, set[str]]:
         ("--help", PASS, DRIVERS | SSH | LAB | JUDGING | OWN),
         ("--version", PASS, DRIVERS | SSH | LAB | JUDGING | OWN),
         ("reconcile run --offline", PASS, DRIVERS | SSH | LAB | OWN | RIG | RARE),
+        ("report run", PASS, DRIVERS | SSH | {"jinja2", "junitparser"}),
+        ("report run --format html", PASS, DRIVERS | SSH | {"junitparser"}),
         ("power state db1", PASS, DRIVERS | SSH | LAB),
         ("witness check --witness file:w", PASS, DRIVERS | SSH | LAB),
         ("witness show run", PASS, DRIVERS | SSH | LAB),

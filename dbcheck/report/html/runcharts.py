@@ -44,7 +44,7 @@ def figures(detail: RunDetail) -> Iterator[Figure]:
     timeline = detail.timeline
     if timeline is not None:
         axis = _time_axis(timeline)
-        yield _commits(timeline, axis)
+        yield _commits(timeline, axis, compared=detail.compared)
         if (latency := _latency(timeline, axis)) is not None:
             yield latency
         if detail.drives:
@@ -60,7 +60,7 @@ def _time_axis(timeline: Timeline) -> Axis:
     return before_the_end(timeline.moments[0].from_s, f"seconds before {end}")
 
 
-def _commits(timeline: Timeline, axis: Axis) -> Figure:
+def _commits(timeline: Timeline, axis: Axis, *, compared: bool) -> Figure:
     width_s = timeline.width_s
     most = max(moment.acked for moment in timeline.moments) / width_s
     lost = sum(moment.lost for moment in timeline.moments)
@@ -77,7 +77,7 @@ def _commits(timeline: Timeline, axis: Axis) -> Figure:
         if one.lost:
             text = f"{when}, {one.lost:,} lost"
             plot.bar(one.from_s, one.to_s, 0, gone, "lost", text)
-    legend = {"kept": "acked and kept"}
+    legend = {"kept": "acked and kept" if compared else "acked; whether kept, unknown"}
     if lost:
         legend["lost"] = "acked, then lost"
     note = f"Each bar stands for {width_s:g} s."

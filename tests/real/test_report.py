@@ -1,0 +1,215 @@
+"""dbcheck report as people and machines use it: files, pipes, errors."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import stat
+import subprocess
+from pathlib import Path
+
+import pytest
+from junitparser import JUnitXml
+
+from dbcheck.campaign.folder import CampaignFolder
+from dbcheck.campaign.matrixfile import write_matrix
+from dbcheck.cli import FAILED, PASS, USAGE
+from dbcheck.core.verdict import Verdict
+from dbcheck.report.rows import Line, matrix_result
+from dbcheck.stored import private
+from tests.kit.reports import run_result
+from tests.kit.samples import PLAN
+from tests.kit.users import DBCHECK
+from tests.runs import make
+
+STORED = Path(make.__file__).parent / "format-6"
+KINDS = {
+    "a.html": "<!doctype html>",
+    "a.htm": "<!doctype html>",
+    "a.md": "# FAIL: ",
+    "a.xml": "<testsuites",
+    "a.json": "{",
+    "a.prom": "# HELP dbcheck_verdict",
+    "a.txt": "\n FAIL ",
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    shutil.copytree(STORED / "postgresql-lying", tmp_path / "run")
+    return tmp_path
+
+
+def report(
+    folder: Path, *words: str, code: int = PASS, umask: int = 0o022
+) -> tuple[str, str]:
+    """Run dbcheck report in *folder*; return what it printed on stdout and stderr."""
+    done = subprocess.run(
+        (*DBCHECK, "report", *words),
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        umask=umask,
+        timeout=120,
+    )
+    assert done.returncode == code, done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+    return done.stdout, done.stderr
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_the_suffix_of_the_file_says_which_format(folder: Path, name: str) -> None:
+    out, err = report(folder, "run", "-o", name)
+    text = (folder / name).read_text()
+    assert text.startswith(KINDS[name])
+    assert out == ""
+    assert err.startswith(f"{name}: {len(text.encode()):,} bytes of ")
+    assert sorted(path.name for path in folder.iterdir()) == [name, "run"]
+
+
+@pytest.mark.parametrize("kind", ["html", "md", "junit", "json", "prometheus", "text"])
+def test_standard_output_is_what_a_file_would_hold(folder: Path, kind: str) -> None:
+    out, err = report(folder, "run", "--format", kind)
+    assert err == ""
+    if kind == "text":  # as wide as a terminal
+        assert out.startswith("\n FAIL ")
+        return
+    report(folder, "run", "--format", kind, "-o", "file")
+    assert out == (folder / "file").read_text()
+
+
+def test_others_may_read_a_report_as_the_umask_says(folder: Path) -> None:
+    for umask, mode in ((0o022, 0o644), (0o077, 0o600)):
+        report(folder, "run", "-o", "a.prom", umask=umask)
+        assert stat.S_IMODE((folder / "a.prom").stat().st_mode) == mode
+
+
+def test_a_report_replaces_the_one_before_it(folder: Path) -> None:
+    file = folder / "a.md"
+    file.write_text("old")
+    report(folder, "run", "-o", "a.md")
+    assert file.read_text().startswith("# FAIL: ")
+    target = folder / "elsewhere"
+    target.write_text("old")
+    file.unlink()
+    file.symlink_to(target)
+    report(folder, "run", "-o", "a.md")
+    assert file.is_symlink()
+    assert target.read_text().startswith("# FAIL: ")
+
+
+def test_a_device_or_a_pipe_is_written_to_and_not_replaced(folder: Path) -> None:
+    pipe = folder / "pipe.md"
+    os.mkfifo(pipe)
+    with subprocess.Popen(["cat", pipe], stdout=subprocess.PIPE, text=True) as reader:
+        report(folder, "run", "-o", "pipe.md")
+        text, _ = reader.communicate(timeout=60)
+    assert text.startswith("# FAIL: ")
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+
+
+def test_a_report_that_cannot_be_written_leaves_nothing(folder: Path) -> None:
+    _, err = report(folder, "run", "-o", "no/a.html", code=FAILED)
+    assert "no/a.html cannot be written: No such file or directory" in err
+    (folder / "d.html").mkdir()
+    report(folder, "run", "-o", "d.html", code=USAGE)
+    assert sorted(path.name for path in folder.iterdir()) == ["d.html", "run"]
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            (*DBCHECK, "report", "run", "--format", "html"),
+            cwd=folder,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    assert done.returncode == PASS
+    said = "dbcheck: the result cannot be printed: No space left on device\n"
+    assert done.stderr == said
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "give either one result or --compare with two"),
+        (["run", "--compare", "run", "run"], "give either one result or --compare"),
+        (["nowhere"], "nowhere holds no result"),
+        (["."], ". holds no result"),
+        (["run", "-o", "a.docx"], "the format of a.docx is not known"),
+        (["--compare", "run", "nowhere"], "nowhere can be compared with nothing"),
+        (["--compare", "run", "run", "-o", "a.xml"], "a comparison has no verdict"),
+    ],
+)
+def test_what_cannot_be_reported_is_refused(
+    folder: Path, words: list[str], said: str
+) -> None:
+    out, err = report(folder, *words, code=USAGE)
+    assert out == ""
+    assert err.startswith("dbcheck: ")
+    assert said in err
+    assert err.count("\n") == 2  # what is wrong, and what to do
+
+
+def test_a_file_that_is_no_matrix_is_refused(folder: Path) -> None:
+    for text, said in (
+        ("", "is not JSON"),
+        ("[1]", "is not a record of dbcheck"),
+        ((folder / "run" / "manifest.json").read_text(), "is damaged"),
+    ):
+        (folder / "m.json").write_text(text)
+        _, err = report(folder, "m.json", code=FAILED)
+        assert said in err
+
+
+def test_a_stored_matrix_is_shown_and_a_changed_one_refused(folder: Path) -> None:
+    row = Line("drive=honest", "", Verdict.PASS, None, [run_result({})], "")
+    path = write_matrix(folder / "runs", matrix_result([row], 5, "about it"))
+    out, _ = report(folder, str(path), "--format", "junit")
+    (suite,) = JUnitXml.fromstring(out.encode())
+    assert [case.name for case in suite] == ["drive=honest"]
+    assert "about it" in report(folder, str(path))[0]
+    path.write_text(path.read_text().replace("drive=honest", "drive=lying"))
+    _, err = report(folder, str(path), code=FAILED)
+    assert "is damaged or was changed" in err
+
+
+def test_a_campaign_with_no_cycle_yet_is_shown_and_compared_with_nothing(
+    folder: Path,
+) -> None:
+    CampaignFolder.create(folder / "c", PLAN)
+    assert "nothing is shown" in report(folder, "c")[0]
+    _, err = report(folder, "--compare", "run", "c", code=USAGE)
+    assert "c has no cycle that counts" in err
+
+
+def test_two_runs_are_compared(folder: Path) -> None:
+    shutil.copytree(STORED / "mariadb-pass", folder / "other")
+    out, _ = report(folder, "--compare", "run", "other", "--format", "json")
+    found = json.loads(out)
+    assert [found[side]["verdict"] for side in "ab"] == ["FAIL", "PASS"]
+    assert found["comparison"]["sentence"].startswith("losses in 1 of 1 cuts against 0")
+    differ = {one["name"]: (one["a"], one["b"]) for one in found["differences"]}
+    assert differ["lab engine"] == ("postgresql", "mariadb")
+    assert differ["lab drive personality"] == ("lying", "honest")
+    assert differ["fsync"][1] is None
+    assert found["same"] > 5
+    same, _ = report(folder, "--compare", "run", "run", "--format", "json")
+    assert json.loads(same)["differences"] == []
+
+
+def test_a_run_in_use_by_another_dbcheck_is_left_alone(folder: Path) -> None:
+    import fcntl
+
+    with private(folder / "run" / "lock", "ab") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        _, err = report(folder, "run", code=FAILED)
+    assert "another dbcheck is using run" in err
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+def test_a_run_of_another_user_is_shown_and_not_written_to(folder: Path) -> None:
+    for path in [folder / "run", *(folder / "run").iterdir()]:
+        os.chown(path, 12345, 12345)
+    before = sorted(path.name for path in (folder / "run").iterdir())
+    assert report(folder, "run")[0].startswith("\n FAIL ")
+    assert sorted(path.name for path in (folder / "run").iterdir()) == before
