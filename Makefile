@@ -8,12 +8,18 @@ PARALLEL := -n 3 --dist loadfile --no-loadscope-reorder
 # The tests start Python a thousand times: let it keep what it has compiled.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup mysql demo test wide check types style unit fix constraints soak fuzz bench clean
+.PHONY: setup pages mysql demo test wide check types style unit fix constraints soak fuzz bench clean
 
 setup: .venv/.ready
 
 .venv/.ready: .ci/setup setup.cfg pyproject.toml constraints.txt
 	.ci/setup
+
+# A browser, for the tests of the pages that dbcheck report makes.
+pages: .venv/.pages
+
+.venv/.pages: .venv/.ready
+	.ci/setup pages
 
 demo: setup
 	$(BIN)/dbcheck demo
@@ -27,7 +33,7 @@ test: setup
 	$(PYTEST) $(PARALLEL)
 
 # The same on more servers, filesystems and signals (tests/wide.txt).
-wide: setup
+wide: pages
 	-$(BIN)/dbcheck lab fetch mysql
 	$(PYTEST) $(PARALLEL) -m "wide and not soak"
 

@@ -83,9 +83,10 @@ def poisoned_subjects(text: str) -> dict[str, Verdicts]:
     doubtful = replace(result, verdict=Verdict.INCONCLUSIVE)
     rows = [line, replace(line, error="", cycles=[doubtful])]
     steps = (Step(text, text),)
+    campaign = poisoned_campaign(text)
     return {
         "run": RunSubject(result, poisoned_detail(text), text, steps),
-        "campaign": CampaignsResult(text, (poisoned_campaign(text),) * 2),
+        "campaign": CampaignsResult(text, (campaign, replace(campaign, name="db2"))),
         "matrix": matrix_result(rows, 1, text, text),
     }
 
