@@ -9,8 +9,10 @@ import venv
 from pathlib import Path
 
 import dbcheck
+from tests.runs import make
 
 ROOT = Path(dbcheck.__file__).resolve().parent.parent
+STORED_RUN = Path(make.__file__).parent / "format-6" / "mysql-pass"
 KEPT = (
     *("dbcheck", "sql", "workloads", "matrices", "inventory"),
     *("setup.cfg", "pyproject.toml", "README.md", "LICENSE"),
@@ -56,3 +58,8 @@ def test_the_wheel_holds_all_it_needs(tmp_path: Path) -> None:
     assert "INSERT INTO fs VALUES(0)" in found
     assert "percona-2009" in found
     assert "example.yml" in found
+    shutil.copytree(STORED_RUN, elsewhere / "run")
+    page = run(
+        place / "bin" / "dbcheck", "report", "run", "--format", "html", cwd=elsewhere
+    )
+    assert "uPlot" in page

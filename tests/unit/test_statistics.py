@@ -64,8 +64,8 @@ def test_the_convictions_of_twins() -> None:
     assert compared.p_ppm == 537
     assert compared.difference_ppm == round((10 / 13 - 2 / 17) * PPM)
     assert compared.sentence == (
-        "losses in 2 of 17 cuts against 10 of 13: 65 percentage points apart, hardly "
-        "by chance (Fisher's exact test, two-sided, p at most 0.00054)"
+        "losses in 2 of 17 cuts against 10 of 13: 65 percentage points apart, unlikely "
+        "to be chance (Fisher's exact test, two-sided, p at most 0.00054)"
     )
 
 
