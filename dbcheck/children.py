@@ -48,6 +48,12 @@ def switch_variables() -> frozenset[str]:
     return frozenset(_of_switches - _named - _DATABASE)
 
 
+def secrets() -> set[str]:
+    """Return the values of the variables that hold secrets."""
+    names = _DATABASE | _named | _of_switches
+    return {value for name in names if (value := os.environ.get(name))}
+
+
 def environment(keep: Container[str] = ()) -> dict[str, str]:
     """Return our environment without the variables that hold secrets.
 

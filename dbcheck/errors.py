@@ -19,6 +19,7 @@ DbcheckError
 ├── TargetChanged    between two cycles of a campaign, its server or its rows changed
 ├── LabError         a part of the lab could not be built or ended
 │   └── Unrecoverable    a filesystem or server does not come up from what is stored
+├── BundleRefused    a bundle is damaged, was changed, or is signed by another
 ├── RunFormatError   a stored run is torn, incomplete or of another version
 └── RunWriteError    the run folder cannot be written, or is in use
 
@@ -151,6 +152,10 @@ class Unrecoverable(LabError):
     After a cut, the cut caused it; any other LabError is a fault of the lab, and never
     counts against a server.
     """
+
+
+class BundleRefused(DbcheckError):
+    """A bundle is damaged, was changed, or is not signed by whom it must be."""
 
 
 class RunFormatError(DbcheckError):

@@ -133,6 +133,17 @@ class RunFolder:
         return cls._made(parent / run_id, manifest, key)
 
     @classmethod
+    def copied(cls, parent: Path, manifest: Manifest, recalled: Recalled) -> RunFolder:
+        """Make the folder of a copy of a run, which never has the client's key."""
+        run = cls(parent / manifest.run_id)
+        stored.make_folder(parent)
+        stored.new_folder(run.path)
+        if recalled != Recalled():
+            run._note_recalled(recalled)
+        run._write("manifest.json", [stored.to_bytes(manifest)])
+        return run
+
+    @classmethod
     def _made(cls, path: Path, manifest: bytes, key: ClientKey | None) -> RunFolder:
         run = cls(path)
         run._key = key

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from dbcheck.audit.result import AuditsResult
+from dbcheck.evidence.verify import VerifyResult
 from dbcheck.judge.result import RunResult
 from dbcheck.judge.results import (
     CampaignsResult,
@@ -33,6 +34,7 @@ RESULTS: dict[str, type[Any]] = {
     "probe-latency": LatencyResults,
     "receipt": ReceiptsResult,
     "run": RunResult,
+    "verify": VerifyResult,
 }
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import io
 import json
-import secrets
 from collections.abc import Callable
 from pathlib import Path
 
@@ -22,8 +21,8 @@ from dbcheck.cli import output
 from dbcheck.cli.groups import Verb, option
 from dbcheck.cli.reproduce import steps_of
 from dbcheck.cli.say import say
-from dbcheck.durable import sync
-from dbcheck.errors import RunWriteError, UsageError
+from dbcheck.cli.written import write_file
+from dbcheck.errors import UsageError
 from dbcheck.judge.result import to_values
 from dbcheck.judge.results import CampaignsResult, ComparedResult, MatrixResult
 from dbcheck.report.campaign import campaigns_report
@@ -125,7 +124,7 @@ def _put(subject: Subject, kind: str, file: Path | None) -> None:
     """Write the report to *file*, or to standard output."""
     if file is not None:
         text = formatted(subject, kind)
-        _write(file, text)
+        write_file(file, [text.encode()])
         say(f"{file}: {len(text.encode()):,} bytes of {kind}", err=True)
         return
     with output.printing():
@@ -168,37 +167,6 @@ def _run(run: RunFolder) -> RunSubject:
         outcome = judge_run(run, reader)
         detail = detail_of(outcome, reader)
         return RunSubject(outcome.result, detail, detail.missing, steps_of(outcome))
-
-
-def _write(file: Path, text: str) -> None:
-    """Write *text* to *file*, with the mode that the umask gives, whole or not at all.
-
-    A report is for others to read, as by node exporter.  Links are followed, and what
-    is no plain file, as /dev/stdout or a pipe, is written to.  Raise RunWriteError.
-    """
-    try:
-        if file.exists() and not file.is_file():
-            file.write_text(text, encoding="utf-8")
-        else:
-            _replace(file.resolve(), text)
-    except OSError as error:
-        raise RunWriteError(
-            f"{file} cannot be written: {error.strerror}",
-            hint="Name a file in a folder that is there, or make room.",
-        ) from None
-
-
-def _replace(file: Path, text: str) -> None:
-    part = file.with_name(f".{file.name}.{secrets.token_hex(4)}.part")
-    try:
-        with part.open("x", encoding="utf-8") as opened:
-            opened.write(text)
-            opened.flush()
-            sync(opened.fileno())
-        part.replace(file)
-    finally:
-        with contextlib.suppress(OSError):
-            part.unlink(missing_ok=True)
 
 
 def _renderable(subject: Subject) -> RenderableType:

@@ -29,6 +29,8 @@ VERBS = {
     "campaign": "Cut the power many times, unattended; report what that proves.",
     "reconcile": "Judge a run whose power was cut, for the first time or again.",
     "report": "Show a stored result as a page, a ticket, or a file for CI.",
+    "bundle": "Put all the evidence of a run or a campaign into one file.",
+    "verify": "Judge a bundle again, and say whether anything differs.",
     "witness": "Check a witness; show or verify a run's log.",
     "power": "Show, cut and restore a host's power; test its switch.",
     "lab": "Run cycles on a virtual drive with real servers.",

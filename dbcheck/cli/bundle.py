@@ -1,0 +1,73 @@
+"""dbcheck bundle: all the evidence of a run or a campaign in one file."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+import click
+
+from dbcheck import children
+from dbcheck.cli.groups import Verb, option
+from dbcheck.cli.say import say
+from dbcheck.cli.written import write_file
+from dbcheck.evidence.bundle import bundle
+from dbcheck.evidence.signature import file_of, sign
+from dbcheck.stored import locked, may_write
+from dbcheck.witness.log import FrameLogReader
+
+_SUFFIX = ".dbcheck.tar"
+
+
+@click.command("bundle", cls=Verb)
+@click.argument("path", metavar="RUN|CAMPAIGN", type=click.Path(path_type=Path))
+@option(
+    "-o",
+    "--output",
+    "file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help=f"The bundle. Default: NAME{_SUFFIX} in the working directory.",
+)
+@option(
+    "--redact",
+    is_flag=True,
+    help="Replace names of hosts and their addresses, each by the same everywhere.",
+)
+@option(
+    "--sign",
+    "key",
+    metavar="KEY",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Sign with this key for SSH, into FILE.sig; a public key if the agent has the "
+    "private one.",
+)
+def command(path: Path, file: Path | None, redact: bool, key: Path | None) -> None:
+    """Put all the evidence of a run or a campaign into one file.
+
+    \b
+    dbcheck bundle runs/ID                           ID.dbcheck.tar
+    dbcheck bundle campaigns/ID --redact -o c.tar    to show to others
+    dbcheck bundle runs/ID --sign ~/.ssh/id_ed25519  and ID.dbcheck.tar.sig
+
+    It holds the manifest, the witness's logs, the rows that survived, every record, the
+    report, an in-toto attestation of a PASS or a FAIL, and the digest of each. Passwords
+    are left out, also those that the server's log shows. dbcheck verify judges it again.
+    """
+    alone = locked(path) if path.is_dir() and may_write(path) else _FREE
+    with (
+        alone,
+        bundle(path, children.secrets(), FrameLogReader(), redact=redact) as made,
+    ):
+        index = made.index
+        target = file or Path(f"{index.name}{_SUFFIX}")
+        file_of(target).unlink(missing_ok=True)  # of a bundle that is replaced
+        write_file(target, made.chunks())
+    say(f"{target}: {index.verdict.value}, {len(index.members)} files")
+    if index.removed:
+        say(f"{index.removed} texts that look like secrets were removed")
+    if key is not None:
+        say(f"signed: {sign(target, key)}")
+
+
+_FREE: contextlib.AbstractContextManager[None] = contextlib.nullcontext()

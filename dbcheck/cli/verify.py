@@ -1,0 +1,90 @@
+"""dbcheck verify: judge a bundle again, and say whether anything differs."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from dbcheck.cli import FAIL, PASS, output
+from dbcheck.cli.groups import Verb, option
+from dbcheck.cli.options import FILE, as_json
+from dbcheck.cli.say import say, say_error
+from dbcheck.errors import BundleRefused, UsageError
+from dbcheck.evidence.verify import VerifyResult, verify
+from dbcheck.judge.result import to_values
+from dbcheck.witness.log import FrameLogReader
+
+
+@click.command("verify", cls=Verb)
+@click.argument("bundle", metavar="BUNDLE", type=FILE)
+@option(
+    "--allowed-signers",
+    "allowed",
+    metavar="FILE",
+    type=FILE,
+    help="Who may have signed it, as in ssh-keygen(1), ALLOWED SIGNERS. It must then be "
+    "signed by one of them.",
+)
+@option("--signer", metavar="NAME", default="", help="Who of them must have signed it.")
+@as_json()
+def command(bundle: Path, allowed: Path | None, signer: str, as_json: bool) -> None:
+    """Judge a bundle again, on any machine, and say whether anything differs.
+
+    \b
+    dbcheck verify ID.dbcheck.tar
+    dbcheck verify ID.dbcheck.tar --allowed-signers signers --signer ops@example.org
+
+    Checks every byte and the signature in BUNDLE.sig, then judges each run whose rows
+    it holds. No server is contacted. Exits with 0 if nothing differs, whatever the
+    verdict, and with 1 if something does or the bundle is refused.
+    """
+    for name, file in (("bundle", bundle), ("--allowed-signers", allowed)):
+        if file is not None and not file.is_file():
+            raise UsageError(f"{name}: there is no file {file}")
+    if signer and allowed is None:
+        raise UsageError(
+            "--signer needs --allowed-signers",
+            hint="It is the file that says which key a signer has.",
+        )
+    try:
+        result = verify(bundle, FrameLogReader(), allowed, signer)
+    except BundleRefused as error:
+        say_error(error)
+        sys.exit(FAIL)
+    with output.printing():
+        if as_json:
+            output.print_json(to_values(result))
+        else:
+            _show(result)
+    sys.exit(PASS if result.same else FAIL)
+
+
+def _show(result: VerifyResult) -> None:
+    say(f"{result.bundle}: {result.kind} {result.name}, {result.verdict.value}")
+    say(f"made by dbcheck {result.made_by}; every byte is as it was written")
+    if result.signer:
+        say(f"signed by {result.signer} with the key {result.key}")
+    elif result.signed:
+        say(
+            f"signed with the key {result.key}; whose it is was not asked"
+            " (--allowed-signers)"
+        )
+    else:
+        say("not signed: who made it is not known")
+    if result.redacted:
+        say("names of hosts and addresses were replaced")
+    if result.secrets_removed:
+        say(f"{result.secrets_removed} texts that look like secrets were removed")
+    say(f"judged again: {_runs(result.judged_again)}")
+    if result.not_judged_again:
+        say(
+            f"not judged again: {_runs(result.not_judged_again)}, which passed in a"
+            " campaign; the bundle holds no rows of them"
+        )
+    say(*(result.differences or ("nothing differs",)))
+
+
+def _runs(count: int) -> str:
+    return f"{count} run" + "s" * (count != 1)

@@ -1,0 +1,239 @@
+"""The archive of a bundle: a tar file that can be written in one way only.
+
+POSIX ustar (IEEE Std 1003.1-2024, pax, "ustar Interchange Format"): regular files of
+mode 0644, of user and group 0, from the beginning of 1970, in the order of the index,
+which comes first and has the size and the SHA-256 of each.  A reader computes every
+other byte, so that a changed one is found wherever it is: in a header, in the padding,
+after the end.
+
+tar(1) extracts it.  Files of some size are compressed with gzip (RFC 1952), which does
+not change what their digest is of: what is stored.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import shutil
+import tarfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import IO
+
+from dbcheck import stored
+from dbcheck.core.verdict import Verdict
+from dbcheck.errors import BundleRefused, RunFormatError
+
+INDEX = "index.json"
+_PACKED = ".gz"
+_PACK_FROM = 1 << 16  # bytes
+_BLOCK = tarfile.BLOCKSIZE
+_END = bytes(2 * _BLOCK)
+_AT_ONCE = 1 << 20
+_INDEX_MAX = 1 << 24
+_FILES_MAX = 100_000
+_LEVEL = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One file of a bundle.
+
+    name:  relative, with slashes; it ends in .gz if it is compressed.
+    size, sha256: of what is stored.  raw: its size before it was compressed.
+    """
+
+    name: str
+    size: int
+    sha256: str
+    raw: int
+
+    def __post_init__(self) -> None:
+        """Refuse a name that leads out of a folder, and a size that none has."""
+        path = PurePosixPath(self.name)
+        parts = path.parts
+        unsafe = path.is_absolute() or ".." in parts or str(path) != self.name
+        if unsafe or not parts or "\0" in self.name or min(self.size, self.raw) < 0:
+            raise ValueError(f"a bundle cannot hold {self.name!r}")
+
+    @property
+    def file(self) -> str:
+        """Its name without the mark of compression."""
+        return self.name.removesuffix(_PACKED)
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """What a bundle holds.
+
+    kind: "run" or "campaign".  name: the run's id, or the campaign's name.
+    dbcheck: the version that made the bundle.
+    redacted: names of hosts and addresses were replaced.
+    removed:  how many secrets were removed.
+    """
+
+    kind: str
+    name: str
+    dbcheck: str
+    verdict: Verdict
+    redacted: bool
+    removed: int
+    members: tuple[Member, ...]
+
+    def __post_init__(self) -> None:
+        """Refuse members that would be written over one another."""
+        files = {member.file for member in self.members}
+        if len(files) != len(self.members) or INDEX in files:
+            raise ValueError("two files of a bundle have one name")
+        if self.kind not in ("run", "campaign"):
+            raise ValueError(f"no bundle is of a {self.kind!r}")
+
+
+def packed(folder: Path) -> tuple[Member, ...]:
+    """Compress the large files below *folder*, in place; return all, in their order."""
+    found = []
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        raw = path.stat().st_size
+        if raw >= _PACK_FROM:
+            path = _compressed(path)
+        name = path.relative_to(folder).as_posix()
+        with path.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        found.append(Member(name, path.stat().st_size, digest, raw))
+    return tuple(found)
+
+
+def _compressed(path: Path) -> Path:
+    target = path.with_name(path.name + _PACKED)
+    with (
+        path.open("rb") as file,
+        target.open("xb") as raw,
+        gzip.GzipFile("", "wb", _LEVEL, raw, mtime=0) as pack,
+    ):
+        shutil.copyfileobj(file, pack, _AT_ONCE)
+    path.unlink()
+    return target
+
+
+def chunks(folder: Path, index: Index) -> Iterator[bytes]:
+    """Yield the archive of what packed() made of *folder*."""
+    content = stored.to_bytes(index)
+    yield from (_header(INDEX, len(content)), content, _padding(len(content)))
+    for member in index.members:
+        yield _header(member.name, member.size)
+        with (folder / member.name).open("rb") as file:
+            while chunk := file.read(_AT_ONCE):
+                yield chunk
+        yield _padding(member.size)
+    yield _END
+
+
+def _header(name: str, size: int) -> bytes:
+    info = tarfile.TarInfo(name)
+    info.size, info.mtime, info.mode = size, 0, 0o644
+    return info.tobuf(tarfile.USTAR_FORMAT, "ascii", "strict")
+
+
+def _padding(size: int) -> bytes:
+    return bytes(-size % _BLOCK)
+
+
+def extract(path: Path, folder: Path) -> Index:
+    """Check every byte of a bundle, and write its files below the empty *folder*.
+
+    Raise BundleRefused if any byte is not what the index says, and OSError.
+    """
+    with path.open("rb") as file:
+        reader = _Reader(file, path)
+        index = reader.index()
+        for member in index.members:
+            reader.member(member, folder)
+        reader.expect(_END, "its end")
+        if file.read(1):
+            raise BundleRefused(f"{path} goes on after its end")
+    return index
+
+
+class _Reader:
+    def __init__(self, file: IO[bytes], path: Path) -> None:
+        self._file, self._path = file, path
+
+    def expect(self, wanted: bytes, what: str) -> None:
+        """Read as many bytes as *wanted* has; raise BundleRefused if they differ."""
+        if self._file.read(len(wanted)) != wanted:
+            raise BundleRefused(f"{self._path} is damaged or was changed: {what}")
+
+    def index(self) -> Index:
+        """Read the index."""
+        header = self._file.read(_BLOCK)
+        try:
+            info = tarfile.TarInfo.frombuf(header, "ascii", "strict")
+            size = info.size
+        except (tarfile.TarError, UnicodeError):
+            raise self._none() from None
+        if info.name != INDEX or not 0 < size <= _INDEX_MAX:
+            raise self._none()
+        if header != _header(INDEX, size):
+            raise BundleRefused(f"{self._path} is damaged or was changed: its start")
+        content = self._file.read(size)
+        try:
+            found = stored.from_bytes(content, Index, f"the index of {self._path}")
+        except RunFormatError as error:
+            raise BundleRefused(str(error)) from None
+        if stored.to_bytes(found) != content or len(found.members) > _FILES_MAX:
+            raise BundleRefused(f"{self._path} is damaged or was changed: its index")
+        self.expect(_padding(size), "after its index")
+        return found
+
+    def _none(self) -> BundleRefused:
+        return BundleRefused(
+            f"{self._path} is not a bundle of dbcheck, or its beginning is damaged"
+        )
+
+    def member(self, member: Member, folder: Path) -> None:
+        """Read one file, and write what it holds below *folder*."""
+        try:
+            header = _header(member.name, member.size)
+        except (ValueError, UnicodeError):
+            raise BundleRefused(f"{self._path} names a file that none can be") from None
+        self.expect(header, f"the header of {member.name}")
+        target = folder / member.name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        digest, left = hashlib.sha256(), member.size
+        with target.open("xb") as file:
+            while left and (chunk := self._file.read(min(left, _AT_ONCE))):
+                digest.update(chunk)
+                file.write(chunk)
+                left -= len(chunk)
+        if left or digest.hexdigest() != member.sha256:
+            raise BundleRefused(
+                f"{self._path} is damaged or was changed: {member.name} is not what"
+                " the index says"
+            )
+        self.expect(_padding(member.size), f"after {member.name}")
+        if member.name != member.file:
+            self._unpack(target, folder / member.file, member)
+
+    def _unpack(self, source: Path, target: Path, member: Member) -> None:
+        try:
+            with gzip.open(source) as file, target.open("xb") as written:
+                _copy(file, written, member.raw)
+        except (OSError, EOFError, ValueError) as error:
+            raise BundleRefused(
+                f"{self._path}: {member.name} cannot be unpacked: {error}"
+            ) from None
+        source.unlink()
+
+
+def _copy(file: io.BufferedIOBase | IO[bytes], written: IO[bytes], size: int) -> None:
+    """Copy *size* bytes; raise ValueError if there are fewer, or more."""
+    left = size
+    while chunk := file.read(min(left + 1, _AT_ONCE)):
+        left -= len(chunk)
+        if left < 0:
+            raise ValueError("it holds more than the index says")
+        written.write(chunk)
+    if left:
+        raise ValueError("it holds less than the index says")

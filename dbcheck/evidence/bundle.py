@@ -1,0 +1,134 @@
+"""Makes a bundle of a run or of a campaign."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import msgspec
+
+import dbcheck
+from dbcheck.campaign.folder import CampaignFolder
+from dbcheck.campaign.totals import result as campaign_result
+from dbcheck.core.verdict import Verdict
+from dbcheck.errors import UsageError
+from dbcheck.evidence import archive
+from dbcheck.evidence.attestation import FILE, attestation
+from dbcheck.evidence.scratch import scratch
+from dbcheck.evidence.scrub import Scrub, hosts_of
+from dbcheck.evidence.staging import (
+    RUNS,
+    runs_of,
+    stage_campaign,
+    stage_run,
+)
+from dbcheck.judge.results import CampaignsResult
+from dbcheck.ports.witness import LogReader
+from dbcheck.report.html.page import as_html
+from dbcheck.runs import RunFolder
+
+REPORT = "report.html"
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A bundle that is ready to be written: its index, and what it consists of."""
+
+    index: archive.Index
+    folder: Path
+
+    def chunks(self) -> Iterator[bytes]:
+        """Yield the bytes of the archive."""
+        return archive.chunks(self.folder, self.index)
+
+
+@contextmanager
+def bundle(
+    path: Path, secrets: Iterable[str], reader: LogReader, *, redact: bool
+) -> Iterator[Made]:
+    """Make the bundle of the run or campaign in the folder *path*.
+
+    secrets: passwords that must not be in it.  redact: nor may names of hosts, and
+    addresses.  Raise UsageError if *path* is neither, or cannot be made so.
+    """
+    with scratch() as folder:
+        yield _made(path, folder, list(secrets), reader, redact=redact)
+
+
+def _made(
+    path: Path, folder: Path, secrets: list[str], reader: LogReader, *, redact: bool
+) -> Made:
+    try:
+        if (path / "manifest.json").is_file():
+            run = RunFolder.open(path)
+            names = hosts_of(run.manifest()) if redact else None
+            return _of_run(run, folder, Scrub(secrets, names), reader, redact=redact)
+        if (path / "campaign.json").is_file():
+            campaign = CampaignFolder.open(path)
+            found = [hosts_of(run.manifest()) for run in runs_of(campaign)]
+            names = {name for each in found for name in each} if redact else None
+            scrub = Scrub(secrets, names)
+            return _of_campaign(campaign, folder, scrub, reader, redact=redact)
+    except msgspec.ValidationError as error:
+        raise UsageError(
+            f"{path} cannot be put into a bundle: a name that must go is one of"
+            f" dbcheck's own words: {error}",
+            hint="Share the report alone (dbcheck report), or leave out --redact.",
+        ) from None
+    raise UsageError(
+        f"{path} is not the folder of a run, or of a campaign on one target",
+        hint="Give runs/RUN_ID or campaigns/CAMPAIGN; of a campaign on several targets"
+        " the folder of one of them.",
+    )
+
+
+def _of_run(
+    run: RunFolder, folder: Path, scrub: Scrub, reader: LogReader, *, redact: bool
+) -> Made:
+    subject = stage_run(run, folder / RUNS, scrub, reader)
+    result = subject.result
+    made = _Kind("run", result.run, result.verdict, redact)
+    return _closed(folder, made, result.target, as_html(subject), scrub)
+
+
+def _of_campaign(
+    campaign: CampaignFolder,
+    folder: Path,
+    scrub: Scrub,
+    reader: LogReader,
+    *,
+    redact: bool,
+) -> Made:
+    copy = stage_campaign(campaign, folder, scrub, reader)
+    result = replace(campaign_result(copy), folder=".")
+    made = _Kind("campaign", result.name, result.verdict, redact)
+    page = as_html(CampaignsResult(".", (result,)))
+    return _closed(folder, made, result.name, page, scrub)
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    kind: str
+    name: str
+    verdict: Verdict
+    redacted: bool
+
+
+def _closed(folder: Path, made: _Kind, test: str, page: str, scrub: Scrub) -> Made:
+    """Add the attestation and the report; compress and list what there is."""
+    content = attestation(folder, test, made.verdict)
+    if content is not None:
+        (folder / FILE).write_bytes(content)
+    (folder / REPORT).write_text(page, "utf-8")
+    index = archive.Index(
+        kind=made.kind,
+        name=made.name,
+        dbcheck=dbcheck.__version__,
+        verdict=made.verdict,
+        redacted=made.redacted,
+        removed=scrub.removed,
+        members=archive.packed(folder),
+    )
+    return Made(index, folder)

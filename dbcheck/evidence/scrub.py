@@ -1,0 +1,173 @@
+"""Takes secrets out of records, and on request the names of hosts and their addresses.
+
+A secret should not be in them: a target is stored without its password.  But a server
+logs what clients send it, and a statement may hold one.
+
+Each name becomes another one, the same wherever it stands, so that what was equal stays
+equal.  Addresses become those that RFC 5737 and RFC 3849 set aside for documentation,
+as they must still be addresses; loopback addresses stay as they are.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+import msgspec
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ArgumentError
+
+from dbcheck.core.records import Manifest
+
+T = TypeVar("T")
+REMOVED = "[removed]"
+_SECRET_MIN = 4  # characters; a shorter one cannot be told from other text
+_QUOTED = r"'(?:[^'\\]|\\.|'')*'|\"(?:[^\"\\]|\\.)*\""
+_WORD = r"(?:password|passwd|passphrase|pwd|secret|token|api[_-]?key)"
+# Each has the secret as its last group.
+_SECRETS = (
+    re.compile(rf"(?i)(\b{_WORD}\s+)({_QUOTED})"),
+    re.compile(rf"(?i)(\b\w*{_WORD}\s*=\s*)({_QUOTED}|[^\s,;&'\"]+)"),
+    re.compile(rf"(?i)(\bidentified\s+(?:with\s+\S+\s+)?(?:by|as)\s+)({_QUOTED})"),
+    re.compile(r"(\b[a-z][\w+.-]*://[^\s/:@]*:)([^\s/@]+)(?=@)"),
+    re.compile(
+        r"()(-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*KEY-----|\Z))",
+        re.S,
+    ),
+)
+_IPV4 = re.compile(r"(?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?![\w.]*\d)")
+_IPV6 = re.compile(r"(?<![\w:.])[0-9a-fA-F:]*:[0-9a-fA-F:]*:[0-9a-fA-F:.]*(?![\w])")
+_NETS4 = ("192.0.2", "198.51.100", "203.0.113")
+_IN_NET = 254
+
+
+class Scrub:
+    """Replaces texts; each gets the same in its place everywhere.
+
+    removed: how many secrets were taken out so far.
+    """
+
+    def __init__(self, secrets: Iterable[str], names: Iterable[str] | None) -> None:
+        """Take out *secrets*, and what looks like one.
+
+        names: the hosts to rename; None: neither names nor addresses are replaced.
+        """
+        self.removed = 0
+        self._secrets = sorted(
+            {secret for secret in secrets if len(secret) >= _SECRET_MIN},
+            key=len,
+            reverse=True,
+        )
+        self._redacts = names is not None
+        self._given: dict[str, str] = {}
+        self._counts: dict[str, int] = {}
+        self._names = _named(names or ())
+
+    def text(self, text: str) -> str:
+        """Return *text* without secrets, and with the names that are shown instead."""
+        for secret in self._secrets:
+            self.removed += text.count(secret)
+            text = text.replace(secret, REMOVED)
+        for pattern in _SECRETS:
+            text = pattern.sub(self._without, text)
+        if not self._redacts:
+            return text
+        text = _IPV4.sub(self._address, text)
+        text = _IPV6.sub(self._address, text)
+        return self._names.sub(self._host, text) if self._names else text
+
+    def record(self, record: T) -> T:
+        """Return a record whose texts are all passed through text().
+
+        Raise msgspec.ValidationError if it is no such record then.
+        """
+        values = msgspec.to_builtins(record, str_keys=True)
+        return msgspec.convert(self._values(values), type(record), str_keys=True)
+
+    def _values(self, value: Any) -> Any:
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, dict):
+            return {self.text(key): self._values(each) for key, each in value.items()}
+        if isinstance(value, list | tuple | set | frozenset):
+            return [self._values(each) for each in value]
+        return value
+
+    def changes(self, value: Any) -> bool:
+        """Say whether plain values hold a text that is to be changed."""
+        before = self.removed
+        changed: bool = self._values(value) != value
+        self.removed = before
+        return changed
+
+    def _without(self, match: re.Match[str]) -> str:
+        head, secret = match.groups()
+        if secret == REMOVED:
+            return match.group()
+        self.removed += 1
+        return f"{head}{REMOVED}"
+
+    def _host(self, match: re.Match[str]) -> str:
+        name = match.group()
+        return self._instead(name.lower(), "host", lambda n: f"host-{n}")
+
+    def _address(self, match: re.Match[str]) -> str:
+        text = match.group()
+        try:
+            found = ipaddress.ip_address(text)
+        except ValueError:
+            return text
+        if found.is_loopback or found.is_unspecified:
+            return text
+        if found.version == 4:
+            return self._instead(str(found), "IPv4", _ipv4)
+        return self._instead(str(found), "IPv6", lambda n: f"2001:db8::{n:x}")
+
+    def _instead(self, name: str, kind: str, made: Callable[[int], str]) -> str:
+        if name not in self._given:
+            self._counts[kind] = self._counts.get(kind, 0) + 1
+            self._given[name] = made(self._counts[kind])
+        return self._given[name]
+
+
+def _ipv4(number: int) -> str:
+    net, host = divmod(number - 1, _IN_NET)
+    if net >= len(_NETS4):
+        return f"240.0.{host // 256}.{host % 256}"
+    return f"{_NETS4[net]}.{host + 1}"
+
+
+def _named(names: Iterable[str]) -> re.Pattern[str] | None:
+    words = sorted({name for name in names if name}, key=len, reverse=True)
+    if not words:
+        return None
+    choice = "|".join(map(re.escape, words))
+    return re.compile(rf"(?i)(?<![\w.-])(?:{choice})(?![\w-])")
+
+
+def hosts_of(manifest: Manifest) -> set[str]:
+    """Return the names of the hosts that a run names, long and short."""
+    urls = [manifest.witness, *(node.target for node in manifest.nodes.values())]
+    found = {host for url in urls if (host := _host_of(url))}
+    for node in manifest.nodes.values():
+        if node.host and node.host.facts.hostname:
+            found.add(node.host.facts.hostname)
+    found |= {name.partition(".")[0] for name in found if not _is_address(name)}
+    return {name for name in found if name != "localhost" and not _is_address(name)}
+
+
+def _host_of(url: str) -> str:
+    try:
+        return make_url(url).host or ""
+    except (ArgumentError, ValueError):
+        return ""
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
