@@ -9,8 +9,10 @@ import click
 
 from dbcheck import children
 from dbcheck.cli.groups import Verb, option
+from dbcheck.cli.options import FILE
 from dbcheck.cli.say import say
 from dbcheck.cli.written import write_file
+from dbcheck.errors import UsageError
 from dbcheck.evidence.bundle import bundle
 from dbcheck.evidence.signature import file_of, sign
 from dbcheck.stored import locked, may_write
@@ -38,7 +40,7 @@ _SUFFIX = ".dbcheck.tar"
     "--sign",
     "key",
     metavar="KEY",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=FILE,
     help="Sign with this key for SSH, into FILE.sig; a public key if the agent has the "
     "private one.",
 )
@@ -50,10 +52,13 @@ def command(path: Path, file: Path | None, redact: bool, key: Path | None) -> No
     dbcheck bundle campaigns/ID --redact -o c.tar    to show to others
     dbcheck bundle runs/ID --sign ~/.ssh/id_ed25519  and ID.dbcheck.tar.sig
 
-    It holds the manifest, the witness's logs, the rows that survived, every record, the
-    report, an in-toto attestation of a PASS or a FAIL, and the digest of each. Passwords
-    are left out, also those that the server's log shows. dbcheck verify judges it again.
+    It holds the manifest, the witness's logs, the rows that survived, every record,
+    the report, an in-toto attestation of a PASS or a FAIL, and the digest of each.
+    Passwords are left out, also those in the server's log. dbcheck verify judges it
+    again.
     """
+    if key is not None and not key.is_file():
+        raise UsageError(f"--sign: there is no file {key}")
     alone = locked(path) if path.is_dir() and may_write(path) else _FREE
     with (
         alone,

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-
-import msgspec
 
 import dbcheck
 from dbcheck.campaign.folder import CampaignFolder
@@ -60,28 +58,33 @@ def bundle(
 def _made(
     path: Path, folder: Path, secrets: list[str], reader: LogReader, *, redact: bool
 ) -> Made:
-    try:
-        if (path / "manifest.json").is_file():
-            run = RunFolder.open(path)
-            names = hosts_of(run.manifest()) if redact else None
-            return _of_run(run, folder, Scrub(secrets, names), reader, redact=redact)
-        if (path / "campaign.json").is_file():
-            campaign = CampaignFolder.open(path)
-            found = [hosts_of(run.manifest()) for run in runs_of(campaign)]
-            names = {name for each in found for name in each} if redact else None
-            scrub = Scrub(secrets, names)
-            return _of_campaign(campaign, folder, scrub, reader, redact=redact)
-    except msgspec.ValidationError as error:
-        raise UsageError(
-            f"{path} cannot be put into a bundle: a name that must go is one of"
-            f" dbcheck's own words: {error}",
-            hint="Share the report alone (dbcheck report), or leave out --redact.",
-        ) from None
+    if (path / "manifest.json").is_file():
+        run = RunFolder.open(path)
+        scrub = Scrub(secrets, _names([run]) if redact else None)
+        return _of_run(run, folder, scrub, reader, redact=redact)
+    if (path / "campaign.json").is_file():
+        campaign = CampaignFolder.open(path)
+        scrub = Scrub(secrets, _names(runs_of(campaign)) if redact else None)
+        return _of_campaign(campaign, folder, scrub, reader, redact=redact)
     raise UsageError(
         f"{path} is not the folder of a run, or of a campaign on one target",
         hint="Give runs/RUN_ID or campaigns/CAMPAIGN; of a campaign on several targets"
         " the folder of one of them.",
     )
+
+
+def _names(runs: Sequence[RunFolder]) -> set[str]:
+    """Return the names of the hosts; raise UsageError if one cannot be replaced."""
+    found: set[str] = set()
+    for manifest in (run.manifest() for run in runs):
+        found |= hosts_of(manifest)
+        own = {manifest.family, *manifest.tables}
+        if clash := sorted(name for name in found if name.lower() in own):
+            raise UsageError(
+                f"the host {clash[0]} cannot be renamed: dbcheck uses that word itself",
+                hint="Share the report alone (dbcheck report), or leave out --redact.",
+            )
+    return found
 
 
 def _of_run(

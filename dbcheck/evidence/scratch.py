@@ -1,4 +1,4 @@
-"""A folder for the time of one command, which the next one removes if that was killed."""
+"""A folder for one command, which the next command removes if that one was killed."""
 
 from __future__ import annotations
 
@@ -18,12 +18,20 @@ _LOCK = "lock"
 def scratch() -> Iterator[Path]:
     """Make an empty folder for this user alone; remove it, and what was left behind."""
     _sweep(Path(tempfile.gettempdir()))
-    with tempfile.TemporaryDirectory(prefix=PREFIX) as name:
-        with (Path(name) / _LOCK).open("wb") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            folder = Path(name) / "files"
-            folder.mkdir()
-            yield folder
+    with tempfile.TemporaryDirectory(prefix=PREFIX) as name, _held(Path(name)):
+        folder = Path(name) / "files"
+        folder.mkdir()
+        yield folder
+
+
+@contextlib.contextmanager
+def _held(folder: Path) -> Iterator[None]:
+    """Keep _sweep() from removing *folder*, which it may find at any moment."""
+    made = folder / "new"
+    with made.open("wb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        made.rename(folder / _LOCK)
+        yield
 
 
 def _sweep(parent: Path) -> None:

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields, is_dataclass
 from typing import Any, TypeVar
 
-import msgspec
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
@@ -29,7 +29,9 @@ _WORD = r"(?:password|passwd|passphrase|pwd|secret|token|api[_-]?key)"
 # Each has the secret as its last group.
 _SECRETS = (
     re.compile(rf"(?i)(\b{_WORD}\s+)({_QUOTED})"),
-    re.compile(rf"(?i)(\b\w*{_WORD}\s*=\s*)({_QUOTED}|[^\s,;&'\"]+)"),
+    re.compile(
+        rf"(?i)(\b\w*{_WORD}(?:_access)?(?:_key)?\s*=\s*)({_QUOTED}|[^\s,;&'\"]+)"
+    ),
     re.compile(rf"(?i)(\bidentified\s+(?:with\s+\S+\s+)?(?:by|as)\s+)({_QUOTED})"),
     re.compile(r"(\b[a-z][\w+.-]*://[^\s/:@]*:)([^\s/@]+)(?=@)"),
     re.compile(
@@ -81,24 +83,30 @@ class Scrub:
     def record(self, record: T) -> T:
         """Return a record whose texts are all passed through text().
 
-        Raise msgspec.ValidationError if it is no such record then.
+        Names of fields and members of enumerations are none of them.  Raise ValueError
+        if it is no such record then.
         """
-        values = msgspec.to_builtins(record, str_keys=True)
-        return msgspec.convert(self._values(values), type(record), str_keys=True)
+        found: T = self._value(record)
+        return found
 
-    def _values(self, value: Any) -> Any:
+    def _value(self, value: Any) -> Any:
         if isinstance(value, str):
             return self.text(value)
-        if isinstance(value, dict):
-            return {self.text(key): self._values(each) for key, each in value.items()}
+        if is_dataclass(value) and not isinstance(value, type):
+            kept = {each.name: getattr(value, each.name) for each in fields(value)}
+            return type(value)(**{k: self._value(each) for k, each in kept.items()})
+        if isinstance(value, Mapping):
+            return {self._value(k): self._value(each) for k, each in value.items()}
+        if isinstance(value, tuple) and hasattr(value, "_fields"):
+            return type(value)(*map(self._value, value))
         if isinstance(value, list | tuple | set | frozenset):
-            return [self._values(each) for each in value]
+            return type(value)(map(self._value, value))
         return value
 
     def changes(self, value: Any) -> bool:
         """Say whether plain values hold a text that is to be changed."""
         before = self.removed
-        changed: bool = self._values(value) != value
+        changed: bool = self._value(value) != value
         self.removed = before
         return changed
 
@@ -115,6 +123,11 @@ class Scrub:
 
     def _address(self, match: re.Match[str]) -> str:
         text = match.group()
+        if text.endswith(":") and not text.endswith("::"):  # it ends a clause
+            return f"{self._address_of(text[:-1])}:"
+        return self._address_of(text)
+
+    def _address_of(self, text: str) -> str:
         try:
             found = ipaddress.ip_address(text)
         except ValueError:

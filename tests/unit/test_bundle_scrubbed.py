@@ -1,0 +1,250 @@
+"""What a bundle must not hold: secrets, and on request names of hosts and addresses."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from dbcheck.core.records import AfterRecord, LoadRecord, Manifest
+from dbcheck.core.site import ONLY_NODE
+from dbcheck.core.target import LogTail
+from dbcheck.errors import UsageError
+from dbcheck.evidence.scrub import REMOVED, Scrub
+from dbcheck.evidence.verify import verify
+from dbcheck.runs import Recalled, RunFolder
+from dbcheck.witness.log import FrameLogReader
+from tests.kit.bundles import SECRET, bundle_of, contents, stored_copy
+from tests.kit.stored_run import (
+    load_record,
+    makers,
+    manifest,
+    stored_run,
+)
+
+HOST, SHORT, WITNESS = "db1.corp.example", "db1", "logs.corp.example"
+ADDRESSES = ("10.20.30.40", "fd12:3456::9", "203.0.113.7")
+# How a server's log, or an error of one, may show a secret; {} is where it stands.
+FORMS = (
+    "ALTER ROLE app PASSWORD '{}'",
+    'STATEMENT: create user app with password "{}" login',
+    "CREATE USER app IDENTIFIED BY '{}'",
+    "CREATE USER app IDENTIFIED WITH caching_sha2_password BY '{}'",
+    "connecting to postgresql://app:{}@db/shop",
+    "primary_conninfo = 'host=db user=r password={} port=5432'",
+    "env: DB_PASSWORD={}",
+    "aws_secret_access_key={}",
+    "token = {}",
+    "-----BEGIN OPENSSH PRIVATE KEY-----\n{}\n-----END OPENSSH PRIVATE KEY-----",
+)
+HARMLESS = (
+    'FATAL:  password authentication failed for user "app"',
+    "LOG:  database system was interrupted; last known up at 2026-01-01",
+    "password_encryption is scram-sha-256",
+    "ssh://root@127.0.0.1:22/tmp/w",
+    "redo starts at 0/15D5DC8, 17:30:05.123",
+    "PostgreSQL 15.18 (Debian 15.18-0+deb12u1), compiled by gcc 12.2.0",
+    "the key of this run is not on this machine",
+)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_what_looks_like_a_secret_is_removed(form: str) -> None:
+    scrub = Scrub([], None)
+    shown = scrub.text(f"before {form.format('p4ss-w0rd!x')} after")
+    assert "p4ss" not in shown
+    assert REMOVED in shown
+    assert shown.startswith("before ")
+    assert shown.endswith(" after")
+    assert scrub.removed == 1
+    assert scrub.text(shown) == shown  # twice is as good as once
+    assert scrub.removed == 1
+
+
+@pytest.mark.parametrize("text", HARMLESS)
+def test_what_does_not_is_left_alone(text: str) -> None:
+    scrub = Scrub(["abc"], None)  # too short to be told from other text
+    assert scrub.text(text) == text
+    assert scrub.removed == 0
+    assert Scrub([], ["db9"]).text(text) == text
+
+
+def test_a_known_secret_is_removed_wherever_it_stands() -> None:
+    scrub = Scrub([SECRET], None)
+    values = {f"a {SECRET}": [f"x{SECRET}y", {"n": (SECRET, 1)}]}
+    assert scrub.changes(values)
+    assert scrub.removed == 0
+    shown = scrub.record(values)
+    assert SECRET not in json.dumps(shown)
+    assert scrub.removed == 3
+
+
+def test_a_name_and_an_address_get_one_other_everywhere() -> None:
+    scrub = Scrub([], [HOST, SHORT])
+    texts = [
+        f"postgresql://u@{HOST}:5432/d",
+        f"{SHORT}: up; {HOST.upper()} is {ADDRESSES[0]}",
+        f"{ADDRESSES[0]} {ADDRESSES[1]} {ADDRESSES[2]} [fd12:3456:0::9]",
+        f"{SHORT}a my-{SHORT} {SHORT}-2 127.0.0.1 ::1 0.0.0.0",
+    ]
+    first, second, third, fourth = map(scrub.text, texts)
+    name = first.removeprefix("postgresql://u@").partition(":")[0]
+    assert name == "host-1"
+    assert second.startswith("host-2: up; host-1 is 192.0.2.1")
+    assert third.split()[0] == second.split()[-1]
+    assert third.split()[1].startswith("2001:db8::")
+    assert third.split()[3] == f"[{third.split()[1]}]"  # spelled otherwise, the same
+    assert len(set(third.split()[:3])) == 3
+    assert fourth == texts[3]
+
+
+def full_run(parent: Path) -> RunFolder:
+    """Return a run whose records name hosts, and which a server told a secret."""
+    run = RunFolder.copied(parent, of_a_host(manifest()), Recalled())
+    stored_run(run)
+    run.write_load(of_a_load(load_record()))
+    run.write_after(of_a_log(run.after()))
+    run.write_lines(
+        "server.log", [f"{HOST} {ADDRESSES[0]}: {FORMS[0]}\n".format(SECRET)]
+    )
+    return run
+
+
+def of_a_host(found: Manifest) -> Manifest:
+    node = found.writer
+    assert node.host is not None
+    facts = replace(
+        node.host.facts, hostname=HOST, addresses=frozenset({*ADDRESSES, "127.0.0.1"})
+    )
+    node = replace(
+        node,
+        target=f"postgresql://u@{HOST}:5432/d",
+        host=replace(node.host, facts=facts),
+    )
+    return replace(
+        found, nodes={ONLY_NODE: node}, witness=f"ssh://w@{WITNESS}:22/~/acks"
+    )
+
+
+def of_a_load(found: LoadRecord) -> LoadRecord:
+    return replace(
+        found,
+        refusals=(f"{ADDRESSES[1]}: {FORMS[2]}".format(SECRET),),
+        farewells=(f"{SHORT} says goodbye to {ADDRESSES[0]}",),
+    )
+
+
+def of_a_log(found: AfterRecord) -> AfterRecord:
+    node = found.nodes[ONLY_NODE]
+    assert node.host is not None
+    assert node.host.log is not None
+    text = f"{node.host.log.text}{HOST}: {FORMS[1]}\n".format(SECRET)
+    log = LogTail(text, False, False)
+    facts = node.host.facts
+    assert facts is not None
+    facts = replace(facts, hostname=HOST, addresses=frozenset(ADDRESSES))
+    host = replace(node.host, log=log, facts=facts)
+    return replace(found, nodes={ONLY_NODE: replace(node, host=host)})
+
+
+def texts(file: Path) -> Iterator[tuple[str, str]]:
+    for name, content in contents(file):
+        yield name, content.decode("latin-1")
+
+
+def test_no_secret_is_in_a_bundle(tmp_path: Path) -> None:
+    run = full_run(tmp_path)
+    (run.path / "client.key").write_text(SECRET)
+    planted = [path.name for path in run.path.iterdir() if _holds(path, SECRET)]
+    assert sorted(planted) == ["after.json", "client.key", "load.json", "server.log"]
+    index = bundle_of(run.path, tmp_path / "b.tar")
+    assert index.removed >= 3
+    found = list(texts(tmp_path / "b.tar"))
+    assert any(REMOVED in text for name, text in found if name.endswith("server.log"))
+    assert [name for name, text in found if SECRET in text] == []
+    assert any(HOST in text for _, text in found)  # names stay unless asked
+    assert verify(tmp_path / "b.tar", FrameLogReader()).same
+
+
+def _holds(path: Path, text: str) -> bool:
+    return text.encode() in path.read_bytes()
+
+
+def test_a_redacted_bundle_names_no_host_and_no_address(tmp_path: Path) -> None:
+    run = full_run(tmp_path)
+    index = bundle_of(run.path, tmp_path / "b.tar", redact=True)
+    assert index.redacted
+    for name, text in texts(tmp_path / "b.tar"):
+        for one in (HOST, WITNESS, "corp.example", *ADDRESSES, SECRET):
+            assert one not in text, f"{one} is in {name}"
+        if name.endswith("manifest.json"):
+            shown = json.loads(text)
+    node = shown["nodes"][ONLY_NODE]
+    assert (
+        node["target"] == f"postgresql://u@{node['host']['facts']['hostname']}:5432/d"
+    )
+    assert shown["witness"].startswith("ssh://w@host-")
+    assert shown["witness"].endswith(":22/~/acks")
+    assert "127.0.0.1" in node["host"]["facts"]["addresses"]
+    assert len(node["host"]["facts"]["addresses"]) == 4
+    found = verify(tmp_path / "b.tar", FrameLogReader())
+    assert found.same
+    assert found.redacted
+    assert index.verdict is found.verdict
+
+
+def test_a_name_in_the_log_of_the_witness_cannot_be_replaced(tmp_path: Path) -> None:
+    run = full_run(tmp_path)
+    for number, maker in enumerate(makers()):
+        maker.add_event({"event": "cut", "said": f"{HOST} is off"})
+        run.write_acks(number, [maker.data()])
+    load = run.load()
+    assert load is not None
+    marks = []
+    for maker in makers():
+        maker.add_event({"event": "cut", "said": f"{HOST} is off"})
+        marks.append(maker.watermark())
+    run.write_load(replace(load, watermarks=tuple(marks)))
+    bundle_of(run.path, tmp_path / "b.tar")
+    with pytest.raises(UsageError, match="chain of digests"):
+        bundle_of(run.path, tmp_path / "c.tar", redact=True)
+    assert not (tmp_path / "c.tar").exists()
+
+
+def test_a_host_named_as_one_of_dbcheck_s_words_is_refused(tmp_path: Path) -> None:
+    found = manifest()
+    node = replace(found.writer, target="postgresql://u@ledger/d")
+    run = RunFolder.copied(
+        tmp_path, replace(found, nodes={ONLY_NODE: node}), Recalled()
+    )
+    stored_run(run)
+    bundle_of(run.path, tmp_path / "b.tar")
+    with pytest.raises(UsageError, match="dbcheck uses that word itself"):
+        bundle_of(run.path, tmp_path / "c.tar", redact=True)
+
+
+def test_evidence_that_would_be_judged_otherwise_makes_no_bundle(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A scrub that changes a setting is noticed."""
+    run = RunFolder.open(stored_copy("format-6/postgresql-pass", tmp_path))
+    scrubbed = Scrub.text
+
+    def greedy(self: Scrub, text: str) -> str:
+        return "off" if text == "on" else scrubbed(self, text)
+
+    monkeypatch.setattr(Scrub, "text", greedy)
+    with pytest.raises(UsageError, match="would be judged"):
+        bundle_of(run.path, tmp_path / "b.tar")
+
+
+def test_a_verdict_is_the_same_with_other_names(tmp_path: Path) -> None:
+    run = full_run(tmp_path)
+    plain, redacted = (
+        bundle_of(run.path, tmp_path / "b.tar", redact=redact).verdict
+        for redact in (False, True)
+    )
+    assert plain is redacted
