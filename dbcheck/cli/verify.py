@@ -24,10 +24,15 @@ from dbcheck.witness.log import FrameLogReader
     "allowed",
     metavar="FILE",
     type=FILE,
-    help="Who may have signed it, in the format of ssh-keygen's ALLOWED SIGNERS. One of "
-    "them must have.",
+    help="Who may have signed it, in the format of ssh-keygen's ALLOWED SIGNERS. One "
+    "of them must have.",
 )
-@option("--signer", metavar="NAME", default="", help="The one of them who must have signed it.")
+@option(
+    "--signer",
+    metavar="NAME",
+    default="",
+    help="The one of them who must have signed it.",
+)
 @as_json()
 def command(bundle: Path, allowed: Path | None, signer: str, as_json: bool) -> None:
     """Judge a bundle again, on any machine, and say whether anything differs.
