@@ -23,7 +23,7 @@ from dbcheck.core.survivors import DIFFERENT, Inspector, Records
 from dbcheck.core.table import TableFacts, TableSpec
 from dbcheck.core.workload import Workload
 from dbcheck.errors import EngineError
-from dbcheck.ports.listener import Phase
+from dbcheck.ports.listener import Phase, Progress, Unit
 
 _STEPS = 10  # lines of progress for a table, at most
 
@@ -80,6 +80,7 @@ def _fill(rig: Rig, table: TableSpec, rows: Fill, server: ServerFacts) -> None:
     done = shown = 0
     for count in observable.fill(engine, table, rows, server):
         done += count
+        rig.listener.progress(Progress(table.name, done, rows.rows, Unit.ROWS))
         if done * _STEPS // rows.rows > shown:
             shown = done * _STEPS // rows.rows
             per_s = done / max(time.monotonic() - began, 0.001)
@@ -130,9 +131,12 @@ def _read(
     found = {table: _Rows() for table in tables}
     inspector = Inspector(schedule, range(PARTS))
     engine = rig.site.writer.engine
+    done = 0
     for table, batch in bounded(engine, tables, server, rows):
         records, _ = inspector.inspect(batch)
         found[table].add(records, schedule.epoch)
+        done += len(batch)
+        rig.listener.progress(Progress("all tables", done, rows, Unit.ROWS))
     return found
 
 

@@ -152,7 +152,7 @@ def _began(rig: Rig, run: RunFolder) -> bool:
 def _settled(rig: Rig, run: RunFolder) -> Outcome:
     """Restore the power if it is off, and judge a run that another client began."""
     if run.was_read():
-        return judge_run(run, rig.reader)
+        return judge_run(run, rig.reader, rig.listener.progress)
     manifest = run.manifest()
     require_same_site(rig.site, manifest)
     if rig.site.state() is not PowerState.ON:

@@ -260,12 +260,12 @@ def _reconcile(
             hint="Cut the power first.",
         )
     rig.listener.phase(Phase.JUDGE, str(run.path))
-    outcome = judge_run(run, rig.reader)
+    outcome = judge_run(run, rig.reader, rig.listener.progress)
     if failed is None or not outcome.judgement.other_data:
         return outcome
     rig.listener.phase(Phase.JUDGE, f"{outcome.judgement.reasons[0]}; {STANDS}")
     run.write_after(failed)
-    return judge_run(run, rig.reader)
+    return judge_run(run, rig.reader, rig.listener.progress)
 
 
 def _recall_load(rig: Rig, run: RunFolder) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 
@@ -18,25 +19,31 @@ from dbcheck.core.plans.plan import Plan
 from dbcheck.core.reconcile import Reconciliation
 from dbcheck.core.seen import SeenRows, seen_rows
 from dbcheck.core.sides import ATOMIC_DDL
+from dbcheck.core.survivors import Records
 from dbcheck.core.table import LEDGER
 from dbcheck.errors import LogDamaged
 from dbcheck.judge.case import Case
 from dbcheck.judge.cutmoment import cut_us
 from dbcheck.judge.judge import judge, other_data
 from dbcheck.judge.result import to_values
+from dbcheck.ports.listener import Progress, Reporter, Unit, unreported
 from dbcheck.ports.witness import LogReader
 from dbcheck.runs import RunFolder
 
 
-def judge_run(run: RunFolder, reader: LogReader) -> Outcome:
+def judge_run(
+    run: RunFolder, reader: LogReader, report: Reporter = unreported
+) -> Outcome:
     """Reconcile a run whose log and survivors are stored; write losses and verdict.
 
     Nothing is written in a folder that others may change; its run is only judged.
+    report: gets how many rows of each table were judged, from 0 for each pass.
     """
     case = _reconciled(
         run,
         reader,
         Case(run.manifest(), run.load(), run.restore(), run.after()),
+        report,
     )
     outcome = Outcome(run, case, judge(case))
     if stored.may_write(run.path):
@@ -48,14 +55,16 @@ def judge_run(run: RunFolder, reader: LogReader) -> Outcome:
     return outcome
 
 
-def _reconciled(run: RunFolder, reader: LogReader, case: Case) -> Case:
+def _reconciled(
+    run: RunFolder, reader: LogReader, case: Case, report: Reporter
+) -> Case:
     """Return *case* with what the witness's log and the rows show."""
     try:
         logs = StoredLogs(run, reader, case.manifest, case.load)
         case = replace(case, logs=tuple(logs.facts()))
         if case.after.facts is None or case.after.failure or other_data(case):
             return case
-        found, seen = _fate(run, logs, case), _seen(run, logs, case)
+        found, seen = _fate(run, logs, case, report), _seen(run, logs, case)
         return replace(case, found=found, seen=seen, shape=_shape(found, logs, case))
     except LogDamaged as error:
         return replace(case, damage=str(error))
@@ -77,12 +86,15 @@ def _shape(found: Reconciliation, logs: StoredLogs, case: Case) -> LossShape | N
     return shape_of(found.losses, logs.acks, cut_us(case), sizes, tables, windows)
 
 
-def _fate(run: RunFolder, logs: StoredLogs, case: Case) -> Reconciliation:
+def _fate(
+    run: RunFolder, logs: StoredLogs, case: Case, report: Reporter
+) -> Reconciliation:
     plan, load = case.manifest.plan(), case.load
+    names = _read_tables(plan, case)
     return plan.judge(
         Observed(
             logs.acks,
-            {name: partial(run.survivors, name) for name in _read_tables(plan, case)},
+            {name: partial(_survivors, run, name, case, report) for name in names},
             case.manifest.tables,
             Claim(load.sent, load.acked) if load else None,
             case.manifest.window_acks,
@@ -90,6 +102,18 @@ def _fate(run: RunFolder, logs: StoredLogs, case: Case) -> Reconciliation:
             case.manifest.family in ATOMIC_DDL,
         )
     )
+
+
+def _survivors(
+    run: RunFolder, name: str, case: Case, report: Reporter
+) -> Iterator[Records]:
+    """Yield what was stored of a table; report how much of it has been taken."""
+    stored_rows, done = case.after.survivors.get(name), 0
+    total = stored_rows.rows if stored_rows else None
+    for records in run.survivors(name):
+        yield records
+        done += len(records)
+        report(Progress(name, done, total, Unit.ROWS))
 
 
 def _read_tables(plan: Plan, case: Case) -> list[str]:

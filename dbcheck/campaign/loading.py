@@ -157,7 +157,9 @@ def _watch(rig: Rig, load: Load, cutter: Cutter, drives: DriveCounts | None) -> 
         if moment - shown >= SHOW_S:
             shown = moment
             done = drives.newest if drives is not None else None
-            rig.listener.load(replace(load.status(), drives=done))
+            status = replace(load.status(), drives=done)
+            left_s = max(0.0, cutter.after_s - status.seconds)
+            rig.listener.load(replace(status, cut_in_s=left_s))
         load_s = (now_us() - load.began_us) / 1e6
         cutter.cut_if_due(load_s, load.behind_s(), load.last_ack_us())
         time.sleep(POLL_S)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
@@ -17,6 +18,7 @@ from dbcheck.core.survivors import Records, RowBatch
 from dbcheck.core.table import TableFacts, TableSpec
 from dbcheck.errors import EngineError, IndexDamaged, TableLost
 from dbcheck.ports.engine import Engine
+from dbcheck.ports.listener import Progress, Unit
 from dbcheck.runs import RunFolder
 
 DIFFERENT_MAX = 1000  # rows kept whole; all are counted and listed
@@ -118,8 +120,14 @@ class Survivors:
         self, tables: Sequence[TableSpec]
     ) -> Iterator[tuple[TableSpec, RowBatch]]:
         engine = self._rig.site.reader.engine
+        done: Counter[TableSpec] = Counter()
         try:
-            yield from bounded(engine, tables, self._facts, self._most())
+            for table, batch in bounded(engine, tables, self._facts, self._most()):
+                yield table, batch
+                done[table] += len(batch)
+                total = self._expected(table)
+                at = Progress(table.name, done[table], total, Unit.ROWS)
+                self._rig.listener.progress(at)
         except IndexDamaged as error:  # after the last row
             self._rig.site.failure()  # raises if it was the drive that went meanwhile
             self.index = IndexLoss(str(error), error.rows, error.ids, error.table)
@@ -141,6 +149,17 @@ class Survivors:
             totals.add(records)
             yield records
         self._run.write_different(table.name, map(_line, different))
+
+    def _expected(self, table: TableSpec) -> int | None:
+        """Return how many rows a sound server has of a table, None if not known.
+
+        Each operation inserts a row into its plan's first table, and no other keeps
+        all that were inserted.
+        """
+        load, before = self._run.load(), self._manifest.tables.get(table.name)
+        if load is None or before is None or table != self._plan.tables[0]:
+            return None
+        return sum(before.rows_by_epoch.values()) + sum(load.acked.values())
 
     def _most(self) -> int:
         """Return how many rows there should be, at most."""

@@ -9,7 +9,7 @@ from dbcheck.campaign.rig import Rig
 from dbcheck.core.server import ServerFacts
 from dbcheck.errors import ConnectionLost, EngineError, NotBack
 from dbcheck.ports.engine import Engine
-from dbcheck.ports.listener import Listener, Phase
+from dbcheck.ports.listener import Listener, Phase, Progress, Unit
 
 POLL_S = 0.2
 PATIENCE_S = 5.0
@@ -42,6 +42,8 @@ def wait_for_server(rig: Rig) -> str:
         if reason != shown and waited_s > PATIENCE_S:
             rig.listener.phase(Phase.RESTORE, reason)
             shown = reason
+        waited = Progress("the server", waited_s, rig.limits.return_s, Unit.SECONDS)
+        rig.listener.progress(waited)
         time.sleep(POLL_S)
 
 

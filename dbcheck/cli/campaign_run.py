@@ -23,7 +23,8 @@ from dbcheck.inventory.entry import Entry
 from dbcheck.judge.results import CampaignResult
 from dbcheck.power import consent
 from dbcheck.power.registry import UNATTENDED
-from dbcheck.report.progress import PlainProgress, progress
+from dbcheck.report.live import progress
+from dbcheck.report.progress import PlainProgress
 from dbcheck.stored import private, require_own, write, writing
 from dbcheck.witness.window import WindowLimits
 

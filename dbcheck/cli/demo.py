@@ -25,7 +25,10 @@ from dbcheck.lab.lab import missing
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.ports.listener import Phase
 from dbcheck.report.lab import demo_bounds, demo_table
-from dbcheck.report.progress import PlainProgress, progress
+from dbcheck.report.live import progress
+from dbcheck.report.progress import PlainProgress
+from dbcheck.report.style import WRONG
+from dbcheck.report.words.run import with_bound
 
 RELAXED = {
     "postgresql": {"synchronous_commit": "off"},
@@ -154,7 +157,7 @@ def _show(lines: list[Row], seed: int, runs: Path, *, as_json: bool) -> bool:
         if line.expected is not line.result.verdict:
             expected = line.expected.value
             text = f"{line.result.server}, {line.case}: expected {expected}"
-            console.print(text, style="bold red")
+            console.print(text, style=WRONG)
     console.print(f"Each run, with its log and its losses, is in {runs}/")
     return good
 
@@ -165,7 +168,7 @@ def _run(row: Row, seed: int, view: PlainProgress, runs: Path) -> Outcome:
     cycles = lab_cycles(row.spec, load, seed, row.cycles, view, runs)
     with contextlib.closing(cycles):
         for outcome in cycles:
-            view.line(outcome.verdict.value, outcome.judgement.reasons[0])
+            view.line(outcome.verdict.value, with_bound(outcome.result))
             if outcome.verdict is row.expected:
                 break
     return outcome

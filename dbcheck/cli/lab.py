@@ -32,9 +32,9 @@ from dbcheck.judge.results import LabResult
 from dbcheck.lab import lab as labs
 from dbcheck.lab.lab import Lab
 from dbcheck.report.lab import cycles_report
-from dbcheck.report.progress import progress
+from dbcheck.report.live import progress
 from dbcheck.report.verdict import verdict_report
-from dbcheck.report.words.run import tally
+from dbcheck.report.words.run import tally, with_bound
 
 _SPARE = 3  # cycles for inconclusive ones in a campaign that is to show something
 _DISK = Path("/var/tmp")  # unlike /tmp never memory, which no witness may use
@@ -120,7 +120,7 @@ def run(
             outcomes.append(outcome)
             if outcome.manifest.control:
                 continue  # reported when it ended
-            view.line(outcome.verdict.value, outcome.judgement.reasons[0])
+            view.line(outcome.verdict.value, with_bound(outcome.result))
     controls = [outcome.result for outcome in outcomes if outcome.manifest.control]
     real = [outcome for outcome in outcomes if not outcome.manifest.control]
     results = [outcome.result for outcome in real]

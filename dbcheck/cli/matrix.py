@@ -32,8 +32,8 @@ from dbcheck.cli.say import say
 from dbcheck.judge.result import to_values
 from dbcheck.lab.spec import ENGINES
 from dbcheck.ports.listener import Phase
+from dbcheck.report.live import progress
 from dbcheck.report.matrix import matrix_report
-from dbcheck.report.progress import progress
 from dbcheck.report.rows import matrix_result
 from dbcheck.witness.window import WindowLimits
 

@@ -15,6 +15,7 @@ from dbcheck.core.verdict import Verdict
 from dbcheck.errors import DbcheckError
 from dbcheck.report.progress import PlainProgress
 from dbcheck.report.rows import Line
+from dbcheck.report.words.run import with_bound
 
 
 @dataclass(slots=True)
@@ -31,7 +32,7 @@ class Measured:
     def note(self, outcome: Outcome, view: PlainProgress) -> None:
         """Add the outcome of a cycle, and print its verdict."""
         self.outcomes.append(outcome)
-        view.line(outcome.verdict.value, outcome.judgement.reasons[0])
+        view.line(outcome.verdict.value, with_bound(outcome.result))
 
     @property
     def is_over(self) -> bool:

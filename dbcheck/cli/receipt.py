@@ -16,7 +16,7 @@ from dbcheck.errors import UsageError
 from dbcheck.judge.result import to_values
 from dbcheck.judge.results import ReceiptResult, ReceiptsResult
 from dbcheck.ports.listener import Phase
-from dbcheck.report.progress import progress
+from dbcheck.report.live import progress
 from dbcheck.report.receipt import receipt_report
 
 PRESET = "receipts"

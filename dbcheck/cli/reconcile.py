@@ -19,6 +19,7 @@ from dbcheck.cli.entry_options import (
 )
 from dbcheck.cli.groups import Verb, grouped, option
 from dbcheck.errors import UsageError
+from dbcheck.report.live import progress
 from dbcheck.runs import RunFolder
 from dbcheck.stored import may_write
 from dbcheck.witness.log import FrameLogReader
@@ -74,8 +75,11 @@ def command(
             raise UsageError("--offline needs a run folder")
         stored_run = RunFolder.open(run)
         alone = stored_run.locked() if may_write(run) else contextlib.nullcontext()
-        with alone:
-            outcome = judge_run(stored_run, FrameLogReader())
+        with (
+            alone,
+            progress(output.progress_console(), live=not as_json) as view,
+        ):
+            outcome = judge_run(stored_run, FrameLogReader(), view.progress)
         output.end_with(outcome, as_json=as_json)
     # Judging offline imports nothing that reads an inventory or reaches a server.
     from dbcheck.cli.entries import chosen

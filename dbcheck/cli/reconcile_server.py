@@ -14,7 +14,7 @@ from dbcheck.inventory.entry import Entry
 from dbcheck.ports.listener import Phase
 from dbcheck.ports.witness import Witness
 from dbcheck.power.kinds.manual import ManualPlan
-from dbcheck.report.progress import progress
+from dbcheck.report.live import progress
 from dbcheck.runs import RunFolder, require_run_id
 from dbcheck.witness.window import WindowLimits
 

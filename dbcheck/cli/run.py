@@ -34,7 +34,8 @@ from dbcheck.core.verdict import Verdict
 from dbcheck.core.workload import Workload
 from dbcheck.errors import UsageError
 from dbcheck.judge.result import to_values
-from dbcheck.report.progress import PlainProgress, progress
+from dbcheck.report.live import progress
+from dbcheck.report.progress import PlainProgress
 
 TWICE = (
     "you will be asked to cut the power twice. The first cut is the control: its "

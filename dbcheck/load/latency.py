@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 _PER_OCTAVE = 16  # each bucket is 4.4% wider than the one before
 _BUCKETS = 32 * _PER_OCTAVE  # from 1 us to over an hour
@@ -27,11 +28,22 @@ class Latencies:
         return tuple(np.trim_zeros(self._counts, "b").tolist())
 
 
-def percentiles_ms(parts: Iterable[Sequence[int]]) -> Mapping[str, float]:
-    """Return p50, p99 and max of the counts of all *parts*, in milliseconds."""
+Counts = NDArray[np.int64]
+
+
+def added(parts: Iterable[Sequence[int]]) -> Counts:
+    """Return how many durations of all *parts* each bucket holds."""
     counts = np.zeros(_BUCKETS, np.int64)
     for part in parts:
         counts[: len(part)] += np.array(part, np.int64)
+    return counts
+
+
+def percentiles_ms(counts: Counts) -> Mapping[str, float]:
+    """Return p50, p99 and max of what added() returned, in milliseconds.
+
+    {} of no durations.
+    """
     total = int(counts.sum())
     if not total:
         return {}

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
 
 from dbcheck.clock import now_us
 from dbcheck.core.gone import Gone
@@ -18,11 +20,22 @@ from dbcheck.load.group import (
     add_once,
     merge,
 )
-from dbcheck.load.latency import percentiles_ms
+from dbcheck.load.latency import Counts, added, percentiles_ms
 from dbcheck.ports.listener import LoadStatus
+
+RECENT_US = 1_200_000  # what the rate, and the latency of late, are of
+_SAMPLES = 8  # in that time, at most
 
 # A session that broke so long before the last ack of all did not break by the cut.
 EARLY_US = 1_000_000
+
+
+class _Sample(NamedTuple):
+    """How far the load was at one moment; latencies: of all commits so far."""
+
+    clock_us: int
+    acked: int
+    latencies: Counts
 
 
 class Load:
@@ -48,7 +61,7 @@ class Load:
         self.gone, self.gone_us, self.in_flight = Gone.NEVER, 0, 0
         self.chore_at_end = 0
         self.began_us = 0
-        self._rates = [(0, 0)]
+        self._recent: deque[_Sample] = deque(maxlen=_SAMPLES)
 
     def begin(self) -> None:
         """Connect every session, then let them all commit at once.
@@ -62,7 +75,7 @@ class Load:
             self.end()
             raise
         self.began_us = now_us()
-        self._rates = [(self.began_us, 0)]
+        self._recent.append(_Sample(self.began_us, 0, added(())))
         for group in self._groups:
             group.start(self.began_us)
 
@@ -163,19 +176,20 @@ class Load:
     def status(self) -> LoadStatus:
         """Describe the load as it is now."""
         snapshots = self._snapshots()
-        moment, acked = now_us(), sum(snapshot.acked for snapshot in snapshots)
-        self._rates = [r for r in self._rates if r[0] > moment - 1_200_000][-8:] or [
-            (moment, acked)
-        ]
-        then, before = self._rates[0]
-        self._rates.append((moment, acked))
-        seconds = (moment - then) / 1e6
+        acked = sum(snapshot.acked for snapshot in snapshots)
+        now = _Sample(now_us(), acked, added(one.latencies for one in snapshots))
+        while self._recent and self._recent[0].clock_us <= now.clock_us - RECENT_US:
+            self._recent.popleft()
+        then = self._recent[0] if self._recent else now
+        self._recent.append(now)
+        seconds = (now.clock_us - then.clock_us) / 1e6
         return LoadStatus(
-            seconds=(moment - self.began_us) / 1e6,
+            seconds=(now.clock_us - self.began_us) / 1e6,
             acked=acked,
             witnessed=acked - sum(snapshot.unconfirmed for snapshot in snapshots),
-            rate=(acked - before) / seconds if seconds > 0.05 else 0.0,
-            latency_ms=self.latency_ms(),
+            rate=(acked - then.acked) / seconds if seconds > 0.05 else 0.0,
+            latency_ms=percentiles_ms(now.latencies),
+            recent_ms=percentiles_ms(now.latencies - then.latencies),
             sessions=sum(snapshot.running for snapshot in snapshots),
             behind_s=self.behind_s(),
         )
@@ -186,7 +200,7 @@ class Load:
 
     def latency_ms(self) -> Mapping[str, float]:
         """Return the percentiles of the commit latency so far, in milliseconds."""
-        return percentiles_ms(snapshot.latencies for snapshot in self._snapshots())
+        return percentiles_ms(added(one.latencies for one in self._snapshots()))
 
     def _snapshots(self) -> list[Snapshot]:
         return [group.snapshot() for group in self._groups]

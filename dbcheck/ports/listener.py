@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from dbcheck.core.counters import UnderLoad
@@ -46,10 +46,12 @@ class LoadStatus:
     acked:      acks received; witnessed: of these, confirmed by the witness.
     rate:       acks per second over the last second.
     latency_ms: percentile ("p50", "p99", "max") -> commit latency, milliseconds.
+    recent_ms:  the same over the last second; empty if nothing was acked in it.
     sessions:   connected now.
     behind_s:   how long the oldest ack has waited for the witness.
     drives:     what the drives of the host that takes the load did a moment ago, None
                 if they are not counted.
+    cut_in_s:   until the cut is due, 0 once it is; None if none is to come.
     """
 
     seconds: float
@@ -60,6 +62,36 @@ class LoadStatus:
     sessions: int
     behind_s: float = 0.0
     drives: UnderLoad | None = None
+    recent_ms: Mapping[str, float] = field(default_factory=dict)
+    cut_in_s: float | None = None
+
+
+class Unit(enum.Enum):
+    """What a Progress counts; the value is its name."""
+
+    ROWS = "rows"
+    SECONDS = "s"
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a phase is that takes long.
+
+    what:  what it is at, e.g. the name of a table.
+    done:  of *total*, which is None if it is not known; total may be too low.
+    """
+
+    what: str
+    done: float
+    total: float | None
+    unit: Unit
+
+
+Reporter = Callable[[Progress], None]
+
+
+def unreported(progress: Progress) -> None:
+    """Drop what is reported."""
 
 
 class Listener(Protocol):
@@ -70,3 +102,6 @@ class Listener(Protocol):
 
     def load(self, status: LoadStatus) -> None:
         """Note how the load goes, about four times a second."""
+
+    def progress(self, progress: Progress) -> None:
+        """Note how far the phase is, as often as something is known."""

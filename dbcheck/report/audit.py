@@ -12,11 +12,12 @@ from rich.text import Text
 from dbcheck.audit.result import AuditResult, FindingResult, SubjectResult
 from dbcheck.audit.rule import SubjectKind
 from dbcheck.core.audited import RuleStanding, Severity
+from dbcheck.report.style import BAD, DOUBTFUL, MINOR, NOTED, WRONG, badge
 
 _STYLES = {
-    Severity.ERROR: "bold white on red",
-    Severity.WARNING: "bold black on yellow",
-    Severity.NOTE: "bold black on cyan",
+    Severity.ERROR: badge(BAD),
+    Severity.WARNING: badge(DOUBTFUL),
+    Severity.NOTE: badge(NOTED),
 }
 _UNKNOWN = "not known"
 _LIMIT = (
@@ -45,7 +46,7 @@ def audit_report(result: AuditResult) -> RenderableType:
     """Return the whole report on one server."""
     title = Text.assemble((result.name or result.target, "bold"), f"  {result.server}")
     if result.error:
-        return Group("", title, Text(f"  not audited: {result.error}", "bold red"), "")
+        return Group("", title, Text(f"  not audited: {result.error}", WRONG), "")
     if result.name:
         title.append(f"  {result.target}")
     parts: list[RenderableType] = ["", title, Text(f"  {summary(result)}"), ""]
@@ -96,7 +97,7 @@ def _findings(findings: Sequence[FindingResult]) -> RenderableType:
             ),
             Text(each.why),
             Text.assemble(("Fix: ", "bold"), each.fix),
-            Text(f"{each.rule}; read by {each.read_by}", "dim"),
+            Text(f"{each.rule}; read by {each.read_by}", MINOR),
         )
         table.add_row(mark, body)
     return table
@@ -120,9 +121,9 @@ def _stack(subjects: Sequence[SubjectResult]) -> RenderableType:
         if subject.kind in _SHOWN_FACTS:
             facts = ", ".join(_facts(subject))
             table.add_row(
-                Text(f"  {subject.kind.value}", "dim"),
+                Text(f"  {subject.kind.value}", MINOR),
                 Text(subject.name, overflow="fold"),
-                Text(facts, "dim", overflow="fold"),
+                Text(facts, MINOR, overflow="fold"),
             )
     return table
 

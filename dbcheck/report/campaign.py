@@ -11,6 +11,7 @@ from rich.text import Text
 
 from dbcheck.judge.results import CampaignResult
 from dbcheck.report.lab import verdict
+from dbcheck.report.style import MINOR
 from dbcheck.report.words import campaign as words
 
 
@@ -33,6 +34,6 @@ def campaigns_report(folder: str, results: Sequence[CampaignResult]) -> Renderab
         lines = (Padding(Text(each), (0, 0, 0, 2)) for each in words.lines(result))
         parts += ["", Text(result.name, "bold"), *lines]
     if with_price:
-        parts += ["", Text(words.PRICE, "dim")]
+        parts += ["", Text(words.PRICE, MINOR)]
     parts += ["", Text(f"All files: {folder}", "italic"), ""]
     return Group(*parts)

@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dbcheck.judge.results import ComparedResult
+from dbcheck.report.style import MINOR
 from dbcheck.report.words import compare as words
 
 
@@ -20,7 +21,7 @@ def compare_report(result: ComparedResult) -> RenderableType:
     if result.differences:
         title = "Configured differently"
         parts += ["", _table(title, words.differences(result))]
-    return Group(*parts, "", Text(words.same(result), "dim"), "")
+    return Group(*parts, "", Text(words.same(result), MINOR), "")
 
 
 def _table(title: str, rows: Iterable[tuple[str, str, str]]) -> Table:

@@ -11,11 +11,12 @@ from rich.text import Text
 
 from dbcheck.probe.flushes import Outcome
 from dbcheck.probe.flushes_result import DeviceResult, FlushesResult, VolumeResult
+from dbcheck.report.style import BAD, DOUBTFUL, GOOD, WRONG, badge
 
 _STYLES = {
-    Outcome.MISSING: "bold white on red",
-    Outcome.UNCLEAR: "bold black on yellow",
-    Outcome.FLUSHED: "bold black on green",
+    Outcome.MISSING: badge(BAD),
+    Outcome.UNCLEAR: badge(DOUBTFUL),
+    Outcome.FLUSHED: badge(GOOD),
 }
 _LIMIT = (
     "This shows what reaches a drive, not what the drive does with it. A drive, a"
@@ -36,7 +37,7 @@ def flushes_reports(results: Sequence[FlushesResult]) -> RenderableType:
 def _flushes(result: FlushesResult) -> RenderableType:
     title = Text.assemble((result.name or result.target, "bold"), f"  {result.server}")
     if result.error:
-        return Group("", title, Text(f"  not probed: {result.error}", "bold red"), "")
+        return Group("", title, Text(f"  not probed: {result.error}", WRONG), "")
     if result.name:
         title.append(f"  {result.target}")
     counts = (

@@ -13,7 +13,7 @@ from dbcheck.core.statistics import Tally, unseen_sentence
 from dbcheck.core.verdict import Verdict
 from dbcheck.judge.result import RunResult
 from dbcheck.judge.results import DemoRow
-from dbcheck.report.verdict import STYLES
+from dbcheck.report.style import BADGES
 from dbcheck.report.words.run import lab_scope, number, rows_lost, sentence, tally
 
 
@@ -94,7 +94,7 @@ def demo_bounds(rows: Sequence[DemoRow]) -> list[str]:
 
 def verdict(found: Verdict) -> Text:
     """Return a verdict in its colour."""
-    return Text(f" {found.value} ", STYLES[found])
+    return Text(f" {found.value} ", BADGES[found])
 
 
 def rate(result: RunResult) -> str:

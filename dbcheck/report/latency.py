@@ -13,6 +13,7 @@ from rich.text import Text
 from dbcheck.probe.fio import FileioResult
 from dbcheck.probe.latency import Bucket
 from dbcheck.probe.latency_result import FolderResult, LatencyResult, TimingResult
+from dbcheck.report.style import WRONG
 
 _DRIFT = 1.5  # times slower or quicker than before, and it is shown in bold
 _BAR = 40  # characters of the longest bar
@@ -35,7 +36,7 @@ def _report(result: LatencyResult) -> RenderableType:
     if result.name and result.target:
         title.append(f"  {result.target}")
     if result.error:
-        return Group("", title, Text(f"  not probed: {result.error}", "bold red"), "")
+        return Group("", title, Text(f"  not probed: {result.error}", WRONG), "")
     parts: list[RenderableType] = ["", title, ""]
     for folder in result.folders:
         parts += [*_folder(folder), ""]

@@ -11,6 +11,7 @@ from rich.text import Text
 from dbcheck.core.lossshape import LossShape, Share
 from dbcheck.core.losswindows import WindowShare
 from dbcheck.judge.diagnosis import Explanation
+from dbcheck.report.style import MINOR
 
 
 def diagnosed(explanations: Sequence[Explanation]) -> RenderableType:
@@ -20,7 +21,7 @@ def diagnosed(explanations: Sequence[Explanation]) -> RenderableType:
         shown = Text()
         shown.append(f"{one.cause.value}: ", "bold")
         shown.append(one.reason)
-        shown.append(f" (can explain {one.losses:,})", "dim")
+        shown.append(f" (can explain {one.losses:,})", MINOR)
         table.add_row(Text(f"  {number}."), shown)
     title = Text("What the losses look like, the best explanation first", "bold")
     return Group(title, table)
@@ -30,7 +31,7 @@ def shaped(shape: LossShape) -> RenderableType:
     """Return a line for each axis: of the operations in each class, how many lost."""
     table = Table.grid(padding=(0, 2))
     for name, text in axes(shape):
-        table.add_row(Text(f"  {name}", "dim"), Text(text))
+        table.add_row(Text(f"  {name}", MINOR), Text(text))
     title = Text("Operations that lost something, of those acked, by class", "bold")
     return Group(title, table)
 

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from dbcheck.judge.results import MatrixResult, RowResult
 from dbcheck.report.lab import verdict
+from dbcheck.report.style import DOUBTFUL, MINOR, WRONG
 from dbcheck.report.words import matrix as words
 
 _NUMBERS = ("commits/s", "p99 ms", "lost", "price")
@@ -23,12 +24,12 @@ def matrix_report(result: MatrixResult) -> RenderableType:
         parts += [Text(result.description, "bold"), ""]
     parts += [_table(result), ""]
     if result.reference:
-        parts.append(Text(f"In grey: {result.reference}.", "dim"))
+        parts.append(Text(f"In grey: {result.reference}.", MINOR))
     if words.has_price(result):
-        parts.append(Text(words.PRICE, "dim"))
+        parts.append(Text(words.PRICE, MINOR))
     parts += map(Text, words.proofs(result))
-    parts += [Text(fault, "bold red") for fault in words.faults(result)]
-    parts += [Text(doubt, "yellow") for doubt in words.doubts(result)]
+    parts += [Text(fault, WRONG) for fault in words.faults(result)]
+    parts += [Text(doubt, DOUBTFUL) for doubt in words.doubts(result)]
     parts += [Text(scope, "italic") for scope in words.scopes(result)]
     return Group(*parts, "")
 
@@ -57,6 +58,6 @@ def _table(result: MatrixResult) -> Table:
 
 def _cells(row: RowResult, result: MatrixResult) -> Iterator[RenderableType]:
     name, *rest = words.cells(row, result)
-    yield Group(Text(name), Text(row.reference, "dim")) if row.reference else Text(name)
+    yield Group(Text(name), Text(row.reference, MINOR)) if row.reference else Text(name)
     yield from map(Text, rest)
-    yield verdict(row.verdict) if row.verdict else Text("none", "bold red")
+    yield verdict(row.verdict) if row.verdict else Text("none", WRONG)

@@ -1,4 +1,4 @@
-"""Shows the progress of a cycle: a live view, or plain lines."""
+"""Writes the progress of a cycle as plain lines."""
 
 from __future__ import annotations
 
@@ -7,19 +7,16 @@ import time
 from collections.abc import Set
 from types import TracebackType
 
-from rich.console import Console, Group, RenderableType
-from rich.live import Live
-from rich.panel import Panel
+from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
-from dbcheck.core.counters import UnderLoad
 from dbcheck.limits import BEHIND_S
-from dbcheck.ports.listener import LoadStatus, Phase
-from dbcheck.report.driverates import drive_rates
+from dbcheck.ports.listener import LoadStatus, Phase, Progress, Unit
 from dbcheck.visible import visible
 
-_DRIVES_SHOWN = 4
+TITLE = 15  # characters of the column with the phase
+STEP_S = 30.0  # between two lines on how far a phase is
 
 
 class PlainProgress:
@@ -35,9 +32,11 @@ class PlainProgress:
         self._only = only
         self._last: LoadStatus | None = None
         self._behind = False
+        self._stepped = time.monotonic()
 
     def phase(self, phase: Phase, detail: str) -> None:
         """Write the phase, and what the load reached when it ended."""
+        self._stepped = time.monotonic()
         if self._only is not None and phase not in self._only:
             return
         if phase is Phase.GONE and self._last is not None:
@@ -54,6 +53,12 @@ class PlainProgress:
                 text = f"is {status.behind_s:.0f} s behind; the load waits for it"
             self.line("witness", text)
         self._behind = behind
+
+    def progress(self, progress: Progress) -> None:
+        """Write how far a phase is that takes long, now and then."""
+        if self._only is None and time.monotonic() - self._stepped >= STEP_S:
+            self._stepped = time.monotonic()
+            self.line("", reached(progress))
 
     def ask(self, text: str) -> None:
         """Write what a human is asked to do."""
@@ -72,110 +77,28 @@ class PlainProgress:
         return None
 
     def line(self, title: str, detail: str) -> None:
-        """Write one line."""
-        line = Text(f"{visible(title):>15}  ", "bold")
-        line.append(visible(detail), "default not bold")
+        """Write one line; a terminal folds a long one below its beginning."""
+        head, rest = Text(f"{visible(title):>{TITLE}}", "bold"), Text(visible(detail))
         with contextlib.suppress(OSError):
-            self._console.print(line, soft_wrap=True)
+            if self._console.is_terminal:
+                row = Table.grid(padding=(0, 2))
+                row.add_column(no_wrap=True)
+                row.add_column(overflow="fold")
+                row.add_row(head, rest)
+                self._console.print(row)
+            else:
+                self._console.print(head + Text("  ") + rest, soft_wrap=True)
 
 
-class LiveProgress(PlainProgress):
-    """Draws the load as it goes, and what a human is asked to do, in place."""
-
-    def __init__(self, console: Console, only: Set[Phase] | None = None) -> None:
-        super().__init__(console, only)
-        self._asked = ""
-        self._phase_began = time.monotonic()
-        self._running: Phase | None = None
-        self._live = Live(console=console, refresh_per_second=8, transient=True)
-        self._live.get_renderable = self._draw  # type: ignore[method-assign]
-
-    def __enter__(self) -> LiveProgress:
-        self._live.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        with contextlib.suppress(OSError):
-            self._live.stop()
-
-    def phase(self, phase: Phase, detail: str) -> None:
-        """Write the phase above the live part."""
-        super().phase(phase, detail)
-        self._running, self._phase_began = phase, time.monotonic()
-        if phase in (Phase.GONE, Phase.READ):
-            self._asked = ""
-        if phase is Phase.GONE:
-            self._last = None
-
-    def ask(self, text: str) -> None:
-        """Keep what a human is asked to do in sight until it has happened."""
-        self._asked = visible(text)
-
-    def _draw(self) -> RenderableType:
-        parts: list[RenderableType] = []
-        if self._last is not None:
-            parts.append(_table(self._last))
-            if self._last.drives is not None and self._last.drives.drives:
-                parts.append(_drives(self._last.drives))
-        elif self._running is not None:
-            waited_s = time.monotonic() - self._phase_began
-            parts.append(
-                Text(f"{'':>15}  {self._running.value}: {waited_s:.0f} s", "dim")
-            )
-        if self._asked:
-            parts.append(Panel(Text(self._asked, "bold"), border_style="bold yellow"))
-        return Group(*parts)
-
-
-def _table(status: LoadStatus) -> Table:
-    """Return the load in two lines that fit on 80 columns, up to ten million acks."""
-    table = Table.grid(padding=(0, 2))
-    names = ("s", "acked", "witnessed", "window", "acks/s", "p50", "p99", "max ms")
-    for _ in (*names, "open"):
-        table.add_column(justify="right", no_wrap=True)
-    table.add_row(*(Text(name, "dim") for name in (*names, "open")))
-    latency = status.latency_ms
-    table.add_row(
-        f"{status.seconds:.0f}",
-        f"{status.acked:,}",
-        f"{status.witnessed:,}",
-        f"{status.acked - status.witnessed:,}",
-        f"{status.rate:,.0f}",
-        *(f"{latency.get(name, 0):.2f}" for name in ("p50", "p99", "max")),
-        f"{status.sessions}",
-    )
-    return table
-
-
-def _drives(done: UnderLoad) -> Table:
-    """Return what the drives did a moment ago, those that were flushed most first."""
-    table = Table.grid(padding=(0, 2))
-    names = ("drive", "flushes/s", "ms each", "commits per flush", "writes/s", "MB/s")
-    for _ in names:
-        table.add_column(justify="right", no_wrap=True)
-    table.add_row(*(Text(name, "dim") for name in names))
-    rates = drive_rates(done)
-    for rate in rates[:_DRIVES_SHOWN]:
-        table.add_row(
-            visible(rate.drive),
-            _or_dash(rate.flushes_per_s, ",.0f"),
-            _or_dash(rate.flush_ms, ".2f"),
-            _or_dash(rate.commits_per_flush, ",.1f"),
-            f"{rate.writes_per_s:,.0f}",
-            f"{rate.megabytes_per_s:,.1f}",
-        )
-    if len(rates) > _DRIVES_SHOWN:
-        table.add_row(Text(f"{len(rates) - _DRIVES_SHOWN} more", "dim"))
-    return table
-
-
-def _or_dash(value: float | None, form: str) -> str:
-    return "-" if value is None else format(value, form)
+def reached(progress: Progress) -> str:
+    """Return how far a phase is, for one line."""
+    done = f"{progress.done:,.0f}"
+    if progress.total is not None and progress.done <= progress.total:
+        done = f"{done} of {progress.total:,.0f}"
+    what = visible(progress.what)
+    if progress.unit is Unit.SECONDS:
+        return f"waited {done} s for {what}"
+    return f"{what}: {done} {progress.unit.value}"
 
 
 def _described(status: LoadStatus) -> str:
@@ -185,12 +108,3 @@ def _described(status: LoadStatus) -> str:
         f"{status.witnessed:,} witnessed, p50 {latency.get('p50', 0):.2f} ms, "
         f"p99 {latency.get('p99', 0):.2f} ms, max {latency.get('max', 0):.2f} ms"
     )
-
-
-def progress(
-    console: Console, *, live: bool, only: Set[Phase] | None = None
-) -> PlainProgress:
-    """Return the live view where the console is a terminal, else plain lines."""
-    if live and console.is_terminal:
-        return LiveProgress(console, only)
-    return PlainProgress(console, only)

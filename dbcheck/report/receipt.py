@@ -10,6 +10,7 @@ from rich.text import Text
 
 from dbcheck.audit.rule import Rule
 from dbcheck.judge.results import ReceiptResult
+from dbcheck.report.style import BAD, GOOD, MINOR
 
 
 def receipt_report(rule: Rule, results: Sequence[ReceiptResult]) -> RenderableType:
@@ -20,8 +21,8 @@ def receipt_report(rule: Rule, results: Sequence[ReceiptResult]) -> RenderableTy
     table.add_column("cuts", justify="right")
     table.add_column("what a cut lost", overflow="fold")
     for each in results:
-        named = Text("yes", "green") if each.named else Text("no", "red")
+        named = Text("yes", GOOD) if each.named else Text("no", BAD)
         table.add_row(each.row, named, str(each.cuts), each.lost or each.error or "-")
     title = Text.assemble((rule.id, "bold"), f"  {rule.severity.value}")
-    source = Text(f"Source: {rule.source}", "dim")
+    source = Text(f"Source: {rule.source}", MINOR)
     return Group("", title, Text(rule.why), source, "", table, "")

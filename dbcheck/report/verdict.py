@@ -2,37 +2,34 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 
 from rich.console import Group, RenderableType
+from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from dbcheck.core.verdict import Verdict
 from dbcheck.judge.item import Standing
-from dbcheck.judge.result import RunResult
+from dbcheck.judge.result import EvidenceResult, RunResult
 from dbcheck.report.lossshape import diagnosed, shaped
+from dbcheck.report.style import BAD, BADGES, COLOURS, DOUBTFUL, GOOD, MINOR
 from dbcheck.report.words import run as words
 
-STYLES = {
-    Verdict.PASS: "bold white on green",
-    Verdict.FAIL: "bold white on red",
-    Verdict.INCONCLUSIVE: "bold black on yellow",
-}
+# In the order in which they are listed: what is wrong or missing comes first.
 _MARKS = {
-    Standing.PRESENT: ("+", "green"),
-    Standing.ASSUMED: ("~", "yellow"),
-    Standing.ABSENT: ("-", "yellow"),
-    Standing.CONTRADICTED: ("!", "red"),
-    Standing.NOT_OBSERVABLE: ("?", "yellow"),
+    Standing.CONTRADICTED: ("!", BAD),
+    Standing.ABSENT: ("-", DOUBTFUL),
+    Standing.NOT_OBSERVABLE: ("?", DOUBTFUL),
+    Standing.ASSUMED: ("~", DOUBTFUL),
+    Standing.PRESENT: ("+", GOOD),
 }
+_ORDER = {standing: place for place, standing in enumerate(_MARKS)}
 
 
 def verdict_report(result: RunResult) -> RenderableType:
-    """Return the whole report on a judged run."""
-    parts: list[RenderableType] = ["", _headline(result)]
-    parts += [Text(f"  {each}") for each in words.caveats(result)]
-    parts += ["", _facts(result), "", _evidence(result)]
+    """Return the whole report on a judged run, what matters most first."""
+    parts: list[RenderableType] = ["", _verdict(result)]
     parts += _losses(result)
     for section in words.sections(result):
         parts.append("")
@@ -41,9 +38,30 @@ def verdict_report(result: RunResult) -> RenderableType:
             parts.append(Text(section.title, "bold"))
         parts += [Text(f"{indent}{line}") for line in section.lines]
         if section.note:
-            parts.append(Text(f"{indent}{section.note}", "dim"))
-    parts += ["", Text(words.scope(result), "italic"), ""]
-    return Group(*parts)
+            parts.append(Text(f"{indent}{section.note}", MINOR))
+    parts += ["", Text("The run", "bold"), _facts(result)]
+    if result.evidence:
+        parts += ["", *_evidence(result)]
+    parts += ["", Text("What this does not prove", "bold"), _limits(result), ""]
+    if result.stored:
+        parts += [_more(result), ""]
+    # Once more, since the first line has left the screen.
+    return Group(*parts, _headline(result), "")
+
+
+def _verdict(result: RunResult) -> RenderableType:
+    """Return the verdict in a frame, with all that must be read together with it."""
+    lines = [_headline(result), *map(Text, words.caveats(result))]
+    if bound := words.bound(result):
+        lines += [Text(), Text(" ".join(bound))]
+    return Panel(Group(*lines), border_style=COLOURS[result.verdict])
+
+
+def _headline(result: RunResult) -> Text:
+    line = Text()
+    line.append(f" {result.verdict.value} ", BADGES[result.verdict])
+    line.append(f"  {result.reasons[0]}", "bold")
+    return line
 
 
 def _losses(result: RunResult) -> Iterator[RenderableType]:
@@ -56,30 +74,53 @@ def _losses(result: RunResult) -> Iterator[RenderableType]:
         yield from ("", diagnosed(result.diagnosis))
 
 
-def _headline(result: RunResult) -> Text:
-    line = Text()
-    line.append(f" {result.verdict.value} ", STYLES[result.verdict])
-    line.append(f"  {result.reasons[0]}", "bold")
-    return line
-
-
 def _facts(result: RunResult) -> Table:
     table = Table.grid(padding=(0, 2))
     for name, value in words.facts(result):
-        table.add_row(Text(f"  {name}", "dim"), Text(value, overflow="fold"))
+        table.add_row(Text(f"  {name}", MINOR), Text(value, overflow="fold"))
     return table
 
 
-def _evidence(result: RunResult) -> Table:
+def _evidence(result: RunResult) -> Iterator[RenderableType]:
+    found = {item.standing for item in result.evidence}
+    legend = "  ".join(
+        f"{mark} {standing.value}"
+        for standing, (mark, _) in _MARKS.items()
+        if standing in found
+    )
+    yield Text.assemble(("Evidence", "bold"), (f"   {legend}", MINOR))
     table = Table.grid(padding=(0, 2))
-    for item in result.evidence:
+    for item in sorted(result.evidence, key=lambda item: _ORDER[item.standing]):
         mark, style = _MARKS[item.standing]
         table.add_row(
-            Text(f"  {mark}", style),
-            Text(item.item.value),
-            Text(item.standing.value, style),
-            Text(item.reason, "dim", overflow="fold"),
+            Text(f"  {mark}", style), Text(item.item.value, no_wrap=True), _seen(item)
         )
+    yield table
+
+
+def _seen(item: EvidenceResult) -> Text:
+    """Return how an item was seen; why a PASS needs more than was, if it does."""
+    reason = Text(item.reason, overflow="fold")
+    if item.required and item.standing not in (Standing.PRESENT, Standing.ASSUMED):
+        reason.append(" (a PASS needs this)", "bold")
+    return reason
+
+
+def _limits(result: RunResult) -> Table:
+    table = Table.grid(padding=(0, 1))
+    for limit in words.limits(result):
+        table.add_row("  -", Text(limit))
+    return table
+
+
+def _more(result: RunResult) -> Table:
+    """Return the commands that show the run to others."""
+    folder, table = shlex.quote(result.folder), Table.grid(padding=(0, 2))
+    for what, command in (
+        ("a page to share", f"dbcheck report {folder} -o report.html"),
+        ("all evidence in one file", f"dbcheck bundle {folder}"),
+    ):
+        table.add_row(Text(what, MINOR), Text(command, overflow="fold"))
     return table
 
 
@@ -90,4 +131,4 @@ def _ranges(result: RunResult) -> RenderableType:
         table.add_column(name, justify="right" if right else "left")
     for span in result.ranges[: words.RANGES_SHOWN]:
         table.add_row(*words.range_cells(span))
-    return Group(table, Text(words.ranges_note(result), "dim"))
+    return Group(table, Text(words.ranges_note(result), MINOR))

@@ -30,6 +30,9 @@ class RecordingListener:
     def load(self, status: object) -> None:
         raise AssertionError("there is no load")
 
+    def progress(self, progress: object) -> None:
+        pass
+
 
 def rig_of(listener: RecordingListener, *, engine: Any = None, host: Any = None) -> Rig:
     """Return a rig that has nothing else."""

@@ -11,7 +11,8 @@ import pytest
 from dbcheck.cli import USAGE, output
 from dbcheck.cli.root import run
 from dbcheck.ports.listener import LoadStatus, Phase
-from dbcheck.report.progress import LiveProgress, PlainProgress
+from dbcheck.report.live import LiveProgress
+from dbcheck.report.progress import PlainProgress
 from tests.kit.poisoned_reports import REPORTS, shown
 from tests.kit.reports import EVIL, is_harmless
 

@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+import io
+import re
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
 import pytest
+from rich.console import Console
 
+from dbcheck.core.verdict import Verdict
 from dbcheck.lab.spec import SURVIVORS, DriveSpec, LabSpec
 from dbcheck.report.drive import faults
 from dbcheck.report.verdict import verdict_report
@@ -20,7 +24,7 @@ RESULT: Mapping[str, Any] = VALUES
     "depth",
     [None, {"depth": None, "reasons": ["?"]}, {"depth": "OS", "reasons": ["!"]}],
 )
-def test_a_reset_is_always_told(depth: dict[str, Any] | None) -> None:
+def test_a_reset_is_always_named(depth: dict[str, Any] | None) -> None:
     for cut_class, told in (("reset", True), ("AC", False)):
         result = {**RESULT, "power": "sysrq", "cut_class": cut_class, "depth": depth}
         shown = printed(verdict_report(run_result(result)))
@@ -122,7 +126,7 @@ def test_a_control_bounds_nothing() -> None:
         "depth": None,
     }
     said = printed(verdict_report(run_result({**shown, "control": True})))
-    assert "Scope" in said
+    assert "A power loss of the lab's virtual drive" in said
     assert "confidence" not in said
 
 
@@ -173,7 +177,69 @@ def test_a_drive_without_a_fault_is_said_to_have_none(personality: str) -> None:
         {"drive": {"personality": "failing", "honest_flushes": "{x}"}},
     ],
 )
-def test_a_lab_that_was_forged_is_told_of_without_what_it_left(
+def test_a_forged_lab_is_described_without_what_it_left(
     lab: dict[str, Any],
 ) -> None:
     assert "each cut left" not in lab_scope(lab)
+
+
+ITEMS = [
+    {"item": "same server", "standing": "present", "required": True},
+    {"item": "not shut down", "standing": "absent", "required": True},
+    {"item": "host went down", "standing": "assumed", "required": True},
+    {"item": "write cache", "standing": "absent", "required": False},
+    {"item": "server's log", "standing": "contradicted", "required": True},
+]
+
+
+def report_lines(**changed: Any) -> list[str]:
+    """Return a report on 80 columns, line by line."""
+    result = run_result({**RESULT, **changed})
+    return [line.rstrip() for line in printed(verdict_report(result), 80).splitlines()]
+
+
+def test_the_verdict_comes_first_and_once_more_last() -> None:
+    lines = report_lines(reasons=["12 are gone", "and more"], verdict="FAIL")
+    assert all(len(line) <= 80 for line in lines)
+    frame = lines[1:7]
+    assert frame[0].startswith("\u256d") and frame[-1].startswith("\u2570")
+    assert frame[1].strip("\u2502 ") == "FAIL   12 are gone"
+    assert frame[2].strip("\u2502 ") == "and more"
+    assert frame[4].strip("\u2502 ").startswith("1 loss in 1 cut: at least")
+    assert [line for line in lines if line][-1] == " FAIL   12 are gone"
+
+
+def test_what_is_wrong_or_missing_in_the_evidence_comes_first() -> None:
+    lines = report_lines(evidence=[{**item, "reason": "why"} for item in ITEMS])
+    begin = next(n for n, line in enumerate(lines) if line.startswith("Evidence"))
+    assert lines[begin].split("   ", 1)[1] == (
+        "! contradicted  - absent  ~ assumed  + present"
+    )
+    assert [re.split(" +why", line) for line in lines[begin + 1 : begin + 6]] == [
+        ["  !  server's log", " (a PASS needs this)"],
+        ["  -  not shut down", " (a PASS needs this)"],
+        ["  -  write cache", ""],
+        ["  ~  host went down", ""],
+        ["  +  same server", ""],
+    ]
+
+
+@pytest.mark.parametrize("stored", [True, False])
+def test_a_run_that_is_stored_can_be_shown_to_others(stored: bool) -> None:
+    text = "\n".join(report_lines(stored=stored, folder="runs/my id"))
+    for command in ("report 'runs/my id' -o report.html", "bundle 'runs/my id'"):
+        assert (f"dbcheck {command}" in text) is stored
+
+
+@pytest.mark.parametrize("verdict", Verdict)
+def test_a_report_says_all_without_colour_or_line_characters(verdict: Verdict) -> None:
+    raw = io.BytesIO()
+    items = [{**item, "reason": "why"} for item in ITEMS]
+    result = run_result({**RESULT, "verdict": verdict.value, "evidence": items})
+    with io.TextIOWrapper(raw, encoding="ascii") as file:
+        Console(file=file, width=80, no_color=True).print(verdict_report(result))
+        file.flush()
+        text = raw.getvalue().decode("ascii")
+    assert text.splitlines()[1] == f"+{'-' * 78}+"
+    assert f" {verdict.value} " in text
+    assert "\x1b" not in text

@@ -309,6 +309,13 @@ def bound(result: RunResult) -> tuple[str, ...]:
     return (sentence(tally(result).sentence), "Repeat it.")
 
 
+def with_bound(result: RunResult) -> str:
+    """Return the first reason of a verdict; after that of a PASS, what it bounds."""
+    if result.verdict is not Verdict.PASS or result.control:
+        return result.reasons[0]
+    return f"{result.reasons[0]}. {sentence(tally(result).sentence)}"
+
+
 _SHORTFALLS = {
     Standing.ASSUMED: "Assumed, not seen",
     Standing.NOT_OBSERVABLE: "Not observable here",

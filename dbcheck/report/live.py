@@ -1,0 +1,200 @@
+"""Shows a cycle as it goes, in place, on a terminal."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections import deque
+from collections.abc import Iterator, Set
+from types import TracebackType
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.panel import Panel
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from dbcheck.core.counters import UnderLoad
+from dbcheck.ports.listener import LoadStatus, Phase, Progress
+from dbcheck.report.driverates import drive_rates
+from dbcheck.report.progress import TITLE, PlainProgress, reached
+from dbcheck.report.sparkline import Sparkline
+from dbcheck.report.style import DOUBTFUL, GOOD, MINOR
+from dbcheck.visible import visible
+
+_DRIVES_SHOWN = 4
+_BAR = 20  # characters
+_LINE = 40  # characters of a sparkline, four for each second
+_KEPT = 240
+
+
+class LiveProgress(PlainProgress):
+    """Draws what goes on below the lines that PlainProgress writes."""
+
+    def __init__(self, console: Console, only: Set[Phase] | None = None) -> None:
+        super().__init__(console, only)
+        self._asked = ""
+        self._phase_began = time.monotonic()
+        self._running: Phase | None = None
+        self._at: Progress | None = None
+        self._rates: deque[float] = deque(maxlen=_KEPT)
+        self._p99s_ms: deque[float] = deque(maxlen=_KEPT)
+        self._live = Live(console=console, refresh_per_second=8, transient=True)
+        self._live.get_renderable = self._draw  # type: ignore[method-assign]
+
+    def __enter__(self) -> LiveProgress:
+        self._live.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        with contextlib.suppress(OSError):
+            self._live.stop()
+
+    def phase(self, phase: Phase, detail: str) -> None:
+        """Write the phase above the live part."""
+        super().phase(phase, detail)
+        self._running, self._phase_began = phase, time.monotonic()
+        self._at = None
+        if phase in (Phase.GONE, Phase.READ):
+            self._asked = ""
+        if phase is Phase.GONE:
+            self._last = None
+            self._rates.clear()
+            self._p99s_ms.clear()
+
+    def load(self, status: LoadStatus) -> None:
+        """Draw the load as it is now."""
+        super().load(status)
+        self._rates.append(status.rate)
+        self._p99s_ms.append(status.recent_ms.get("p99", 0.0))
+
+    def progress(self, progress: Progress) -> None:
+        """Draw how far the phase is."""
+        self._at = progress
+
+    def ask(self, text: str) -> None:
+        """Keep what a human is asked to do in sight until it has happened."""
+        self._asked = visible(text)
+
+    def _draw(self) -> RenderableType:
+        parts: list[RenderableType] = []
+        status = self._last
+        if status is not None:
+            parts += [_until_cut(status), "", _table(status), ""]
+            parts.append(_lines(tuple(self._rates), tuple(self._p99s_ms)))
+            if status.drives is not None and status.drives.drives:
+                parts += ["", _drives(status.drives)]
+        elif self._running is not None:
+            parts.append(self._how_far(self._running))
+        if self._asked:
+            shown = Text(self._asked, "bold")
+            parts.append(Panel(shown, border_style=f"bold {DOUBTFUL}"))
+        return Group(*parts)
+
+    def _how_far(self, phase: Phase) -> RenderableType:
+        at, bar = self._at, None  # which the cycle's own thread replaces
+        if at is None:
+            elapsed_s = time.monotonic() - self._phase_began
+            return _barred(phase.value, None, f"{elapsed_s:.0f} s")
+        if at.total:
+            share = min(at.done, at.total)
+            bar = ProgressBar(at.total, share, _BAR, complete_style=GOOD)
+        return _barred(phase.value, bar, reached(at))
+
+
+def _barred(title: str, bar: ProgressBar | None, text: str) -> Table:
+    """Return a line with a bar, if there is one."""
+    row = Table.grid(padding=(0, 2))
+    cells: list[RenderableType] = [Text(f"{title:>{TITLE}}", MINOR)]
+    if bar is not None:
+        cells.append(bar)
+    row.add_row(*cells, Text(text, MINOR, overflow="ellipsis", no_wrap=True))
+    return row
+
+
+def _until_cut(status: LoadStatus) -> RenderableType:
+    """Return how long it is until the cut."""
+    left_s = status.cut_in_s
+    if left_s is None:
+        return _barred(Phase.LOAD.value, None, "")
+    whole_s = status.seconds + left_s
+    bar = ProgressBar(whole_s, status.seconds, _BAR, complete_style=GOOD)
+    text = f"the cut comes in {left_s:.1f} s" if left_s else "the cut is due"
+    return _barred(Phase.LOAD.value, bar, text)
+
+
+def _table(status: LoadStatus) -> Table:
+    """Return the load in two lines that fit on 80 columns, up to ten million acks."""
+    table = Table.grid(padding=(0, 2))
+    names = ("s", "acked", "witnessed", "window", "acks/s", "p50", "p99", "max ms")
+    for _ in (*names, "open"):
+        table.add_column(justify="right", no_wrap=True)
+    table.add_row(*(Text(name, MINOR) for name in (*names, "open")))
+    latency = status.latency_ms
+    table.add_row(
+        f"{status.seconds:.0f}",
+        f"{status.acked:,}",
+        f"{status.witnessed:,}",
+        f"{status.acked - status.witnessed:,}",
+        f"{status.rate:,.0f}",
+        *(f"{latency.get(name, 0):.2f}" for name in ("p50", "p99", "max")),
+        f"{status.sessions}",
+    )
+    return table
+
+
+def _lines(rates: tuple[float, ...], p99s_ms: tuple[float, ...]) -> Table:
+    """Return how the rate and the latency of the last second went."""
+    table = Table.grid(padding=(0, 2))
+    for name, values, form in (("acks/s", rates, ",.0f"), ("p99 ms", p99s_ms, ",.2f")):
+        line = Sparkline(values, _LINE, GOOD)
+        most = max(line.shown(), default=0.0)
+        note = Text(f"0 to {most:{form}}", MINOR)
+        table.add_row(Text(f"{name:>{TITLE}}", MINOR), line, note)
+    return table
+
+
+def _drives(done: UnderLoad) -> Table:
+    """Return what the drives did a moment ago, those that were flushed most first."""
+    table = Table.grid(padding=(0, 2))
+    names = ("drive", "flushes/s", "ms each", "commits per flush", "writes/s", "MB/s")
+    for _ in names:
+        table.add_column(justify="right", no_wrap=True)
+    table.add_row(*(Text(name, MINOR) for name in names))
+    for row in _rows(done):
+        table.add_row(*row)
+    left = len(done.drives) - _DRIVES_SHOWN
+    if left > 0:
+        table.add_row(Text(f"{left} more", MINOR))
+    return table
+
+
+def _rows(done: UnderLoad) -> Iterator[tuple[str, ...]]:
+    for rate in drive_rates(done)[:_DRIVES_SHOWN]:
+        yield (
+            visible(rate.drive),
+            _or_dash(rate.flushes_per_s, ",.0f"),
+            _or_dash(rate.flush_ms, ".2f"),
+            _or_dash(rate.commits_per_flush, ",.1f"),
+            f"{rate.writes_per_s:,.0f}",
+            f"{rate.megabytes_per_s:,.1f}",
+        )
+
+
+def _or_dash(value: float | None, form: str) -> str:
+    return "-" if value is None else format(value, form)
+
+
+def progress(
+    console: Console, *, live: bool, only: Set[Phase] | None = None
+) -> PlainProgress:
+    """Return the live view where the console can draw in place, else plain lines."""
+    if live and console.is_terminal and not console.is_dumb_terminal:
+        return LiveProgress(console, only)
+    return PlainProgress(console, only)
