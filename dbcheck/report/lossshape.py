@@ -13,6 +13,9 @@ from dbcheck.core.losswindows import WindowShare
 from dbcheck.judge.diagnosis import Explanation
 from dbcheck.report.style import MINOR
 
+SHAPE_TITLE = "What was lost, of the operations in each class"
+DIAGNOSIS_TITLE = "What explains the losses, the best explanation first"
+
 
 def diagnosed(explanations: Sequence[Explanation]) -> RenderableType:
     """Return the explanations, in their order."""
@@ -23,27 +26,30 @@ def diagnosed(explanations: Sequence[Explanation]) -> RenderableType:
         shown.append(one.reason)
         shown.append(f" (can explain {one.losses:,})", MINOR)
         table.add_row(Text(f"  {number}."), shown)
-    title = Text("What the losses look like, the best explanation first", "bold")
+    title = Text(DIAGNOSIS_TITLE, "bold")
     return Group(title, table)
 
 
 def shaped(shape: LossShape) -> RenderableType:
-    """Return a line for each axis: of the operations in each class, how many lost."""
+    """Return a line for each axis."""
     table = Table.grid(padding=(0, 2))
     for name, text in axes(shape):
         table.add_row(Text(f"  {name}", MINOR), Text(text))
-    title = Text("Operations that lost something, of those acked, by class", "bold")
+    title = Text(SHAPE_TITLE, "bold")
     return Group(title, table)
 
 
 def axes(shape: LossShape) -> Iterator[tuple[str, str]]:
-    """Yield the name of each axis, and its classes with what was lost of each."""
+    """Yield the name of each axis, and its classes with what was lost of each.
+
+    In each class, how many operations lost something of those that were acked.
+    """
     if shape.by_age:
-        yield "up to s before the cut", _shares(shape.by_age)
+        yield "acked before the cut", _shares(shape.by_age, "s")
     if shape.by_size:
-        yield "up to bytes of payload", _shares(shape.by_size)
+        yield "size of the payload", _shares(shape.by_size, "bytes")
     if shape.by_window:
-        yield "during a chore", ", ".join(map(_window, shape.by_window))
+        yield "during a chore", "; ".join(map(_window, shape.by_window))
     if len(shape.by_table) > 1:
         pairs = shape.by_table.items()
         yield "losses by table", ", ".join(f"{name}: {n:,}" for name, n in pairs)
@@ -52,14 +58,19 @@ def axes(shape: LossShape) -> Iterator[tuple[str, str]]:
 
 
 def _window(share: WindowShare) -> str:
-    text = f"{share.chore.value}: {share.lost:,}/{share.acked:,}"
-    return f"{text} in {share.hit:,} of {share.chores:,}" if share.hit else text
+    text = f"{share.chore.value}: {share.lost:,} of {share.acked:,}"
+    return (
+        f"{text}, in {share.hit:,} of {share.chores:,} such chores"
+        if share.hit
+        else text
+    )
 
 
-def _shares(shares: Sequence[Share]) -> str:
-    return ", ".join(_share(share) for share in shares)
+def _shares(shares: Sequence[Share], unit: str) -> str:
+    """Return the classes, each above the one before it."""
+    return "; ".join(_share(share, unit) for share in shares)
 
 
-def _share(share: Share) -> str:
-    bound = "more" if share.up_to is None else f"{share.up_to:,g}"
-    return f"{bound}: {share.lost:,}/{share.acked:,}"
+def _share(share: Share, unit: str) -> str:
+    bound = "more" if share.up_to is None else f"up to {share.up_to:,g} {unit}"
+    return f"{bound}: {share.lost:,} of {share.acked:,}"

@@ -12,7 +12,7 @@ from dbcheck.judge.results import (
     ComparedResult,
     MatrixResult,
 )
-from dbcheck.report.lossshape import axes
+from dbcheck.report.lossshape import DIAGNOSIS_TITLE, SHAPE_TITLE, axes
 from dbcheck.report.subject import RunSubject, Subject, harmless
 from dbcheck.report.words import campaign as of_campaign
 from dbcheck.report.words import compare as of_compare
@@ -78,11 +78,10 @@ def _losses(subject: RunSubject) -> Iterator[str]:
         yield from _table(of_run.RANGE_COLUMNS, map(of_run.range_cells, spans))
         yield from (_text(of_run.ranges_note(result)), "")
     if result.shape is not None:
-        title = "## Operations that lost something, of those acked, by class"
-        yield from (title, "")
-        yield from _table(("class", "lost/acked"), axes(result.shape))
+        yield from (f"## {SHAPE_TITLE}", "")
+        yield from _table(("class", "lost, of those acked"), axes(result.shape))
     if result.diagnosis:
-        yield from ("## What the losses look like, the best explanation first", "")
+        yield from (f"## {DIAGNOSIS_TITLE}", "")
         for number, one in enumerate(result.diagnosis, 1):
             text = f"{one.reason} (can explain {one.losses:,})"
             yield f"{number}. **{_text(one.cause.value)}**: {_text(text)}"

@@ -10,7 +10,7 @@ from dbcheck.core.timeline import Timeline
 from dbcheck.judge.detail import RunDetail
 from dbcheck.report.html.runcharts import figures
 from dbcheck.report.html.stack import stacks
-from dbcheck.report.lossshape import axes
+from dbcheck.report.lossshape import DIAGNOSIS_TITLE, SHAPE_TITLE, axes
 from dbcheck.report.subject import RunSubject
 from dbcheck.report.words import run as words
 
@@ -33,6 +33,8 @@ def run_values(subject: RunSubject) -> dict[str, Any]:
         "range_columns": words.RANGE_COLUMNS,
         "ranges": [*map(words.range_cells, result.ranges[: words.RANGES_SHOWN])],
         "ranges_note": words.ranges_note(result) if result.ranges else "",
+        "shape_title": SHAPE_TITLE,
+        "diagnosis_title": DIAGNOSIS_TITLE,
         "axes": list(axes(result.shape)) if result.shape else [],
         "sections": list(words.sections(result)),
         "run": list(words.facts(result)),
