@@ -28,7 +28,7 @@ from dbcheck.core.statistics import Tally
 from dbcheck.core.verdict import CycleVerdict, Verdict
 from dbcheck.errors import DbcheckError, TargetChanged, UsageError
 from dbcheck.ports.abilities import makes_checkpoints
-from dbcheck.ports.listener import Phase
+from dbcheck.ports.listener import Phase, Progress, Unit
 from dbcheck.runs import RunFolder
 
 IDLE_MAX = 5  # cycles in a row that do not count
@@ -59,6 +59,8 @@ def run_campaign(rig: Rig, folder: CampaignFolder) -> Tally:
     earlier = last_number(folder.cycles())
     while not finished(plan, cycles := folder.cycles()):
         _require_progress([cycle for cycle in cycles if cycle.number > earlier])
+        counted = tally(cycles).cuts
+        rig.listener.progress(Progress("campaign", counted, plan.cuts, Unit.CUTS))
         _cycle(rig, folder, plan)
         rig.listener.phase(Phase.CAMPAIGN, tally(folder.cycles()).sentence)
     return tally(folder.cycles())

@@ -67,15 +67,19 @@ class LoadStatus:
 
 
 class Unit(enum.Enum):
-    """What a Progress counts; the value is its name."""
+    """What a Progress counts; the value is its name.
 
+    CUTS: those of a campaign, of which each has phases of its own.
+    """
+
+    CUTS = "cuts"
     ROWS = "rows"
     SECONDS = "s"
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a phase is that takes long.
+    """How far a phase, or a campaign, is.
 
     what:  what it is at, e.g. the name of a table.
     done:  of *total*, which is None if it is not known; total may be too low.

@@ -6,6 +6,7 @@ import contextlib
 import time
 from collections import deque
 from collections.abc import Iterator, Set
+from dataclasses import dataclass, replace
 from types import TracebackType
 
 from rich.console import Console, Group, RenderableType
@@ -16,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dbcheck.core.counters import UnderLoad
-from dbcheck.ports.listener import LoadStatus, Phase, Progress
+from dbcheck.ports.listener import LoadStatus, Phase, Progress, Unit
 from dbcheck.report.driverates import drive_rates
 from dbcheck.report.progress import TITLE, PlainProgress, reached
 from dbcheck.report.sparkline import Sparkline
@@ -38,6 +39,7 @@ class LiveProgress(PlainProgress):
         self._phase_began = time.monotonic()
         self._running: Phase | None = None
         self._at: Progress | None = None
+        self._campaign: _Campaign | None = None
         self._rates: deque[float] = deque(maxlen=_KEPT)
         self._p99s_ms: deque[float] = deque(maxlen=_KEPT)
         self._live = Live(console=console, refresh_per_second=8, transient=True)
@@ -75,8 +77,13 @@ class LiveProgress(PlainProgress):
         self._p99s_ms.append(status.recent_ms.get("p99", 0.0))
 
     def progress(self, progress: Progress) -> None:
-        """Draw how far the phase is."""
-        self._at = progress
+        """Draw how far the phase is, or the campaign that it is of."""
+        if progress.unit is not Unit.CUTS:
+            self._at = progress
+        elif self._campaign is None:
+            self._campaign = _Campaign(time.monotonic(), progress.done, progress)
+        else:
+            self._campaign = replace(self._campaign, at=progress)
 
     def ask(self, text: str) -> None:
         """Keep what a human is asked to do in sight until it has happened."""
@@ -92,6 +99,8 @@ class LiveProgress(PlainProgress):
                 parts += ["", _drives(status.drives)]
         elif self._running is not None:
             parts.append(self._how_far(self._running))
+        if self._campaign is not None:
+            parts.append(_of_campaign(self._campaign))
         if self._asked:
             shown = Text(self._asked, "bold")
             parts.append(Panel(shown, border_style=f"bold {DOUBTFUL}"))
@@ -106,6 +115,27 @@ class LiveProgress(PlainProgress):
             share = min(at.done, at.total)
             bar = ProgressBar(at.total, share, _BAR, complete_style=GOOD)
         return _barred(phase.value, bar, reached(at))
+
+
+@dataclass(frozen=True, slots=True)
+class _Campaign:
+    """How far a campaign is; began_s: when this view began, at *first* cuts."""
+
+    began_s: float
+    first: float
+    at: Progress
+
+
+def _of_campaign(campaign: _Campaign) -> Table:
+    """Return how many cuts of a campaign are over, and how long the others may take."""
+    at = campaign.at
+    text = f"{at.done:,.0f} of {at.total:,.0f} cuts"
+    if (new := at.done - campaign.first) > 0 and at.total is not None:
+        each_s = (time.monotonic() - campaign.began_s) / new
+        minutes = each_s * (at.total - at.done) / 60
+        text += f", about {minutes:,.0f} min left"
+    bar = ProgressBar(at.total, at.done, _BAR, complete_style=GOOD)
+    return _barred(at.what, bar, text)
 
 
 def _barred(title: str, bar: ProgressBar | None, text: str) -> Table:

@@ -56,7 +56,9 @@ class PlainProgress:
 
     def progress(self, progress: Progress) -> None:
         """Write how far a phase is that takes long, now and then."""
-        if self._only is None and time.monotonic() - self._stepped >= STEP_S:
+        if self._only is not None or progress.unit is Unit.CUTS:
+            return
+        if time.monotonic() - self._stepped >= STEP_S:
             self._stepped = time.monotonic()
             self.line("", reached(progress))
 

@@ -156,6 +156,20 @@ def test_how_far_a_phase_is_is_drawn_until_the_next(
     assert said not in drawn(view)[0]
 
 
+def test_a_campaign_is_drawn_below_each_phase(monkeypatch: pytest.MonkeyPatch) -> None:
+    view = live()
+    clock = iter((0.0, 0.0, 600.0, 600.0, 600.0, 600.0))
+    monkeypatch.setattr("dbcheck.report.live.time.monotonic", lambda: next(clock))
+    view.progress(Progress("campaign", 10, 59, Unit.CUTS))
+    assert drawn(view)[-1].rstrip().endswith("10 of 59 cuts")
+    view.phase(Phase.READ, "")
+    view.progress(Progress("campaign", 15, 59, Unit.CUTS))
+    above, line = drawn(view)
+    assert above.split()[:2] == ["read", "survivors"]
+    assert line.rstrip().endswith("15 of 59 cuts, about 88 min left")
+    assert "\u2501" in line
+
+
 def test_a_pipe_gets_a_line_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
     text = io.StringIO()
     view = PlainProgress(Console(file=text, width=WIDTH))
