@@ -28,6 +28,7 @@ _DRIVES_SHOWN = 4
 _BAR = 20  # characters
 _LINE = 40  # characters of a sparkline, four for each second
 _KEPT = 240
+_DUE_S = 0.05  # it would show as 0.0
 
 
 class LiveProgress(PlainProgress):
@@ -132,10 +133,18 @@ def _of_campaign(campaign: _Campaign) -> Table:
     text = f"{at.done:,.0f} of {at.total:,.0f} cuts"
     if (new := at.done - campaign.first) > 0 and at.total is not None:
         each_s = (time.monotonic() - campaign.began_s) / new
-        minutes = each_s * (at.total - at.done) / 60
-        text += f", about {minutes:,.0f} min left"
+        text += f", {_about(each_s * (at.total - at.done))} left"
     bar = ProgressBar(at.total, at.done, _BAR, complete_style=GOOD)
     return _barred(at.what, bar, text)
+
+
+def _about(seconds: float) -> str:
+    """Return a duration as roughly as it is known."""
+    if seconds < 60:
+        return "less than 1 min"
+    if seconds < 100 * 60:
+        return f"about {seconds / 60:.0f} min"
+    return f"about {seconds / 3600:,.0f} h"
 
 
 def _barred(title: str, bar: ProgressBar | None, text: str) -> Table:
@@ -155,7 +164,8 @@ def _until_cut(status: LoadStatus) -> RenderableType:
         return _barred(Phase.LOAD.value, None, "")
     whole_s = status.seconds + left_s
     bar = ProgressBar(whole_s, status.seconds, _BAR, complete_style=GOOD)
-    text = f"the cut comes in {left_s:.1f} s" if left_s else "the cut is due"
+    due = left_s < _DUE_S
+    text = "the cut is due" if due else f"the cut comes in {left_s:.1f} s"
     return _barred(Phase.LOAD.value, bar, text)
 
 
