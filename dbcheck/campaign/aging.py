@@ -17,13 +17,14 @@ from dbcheck.campaign.survivors import DIFFERENT_MAX, bounded
 from dbcheck.core.earlier import EpochTotals
 from dbcheck.core.fill import PARTS, Fill
 from dbcheck.core.plans.registry import tables_of
+from dbcheck.core.progress import Progress, Unit
 from dbcheck.core.schedule import Schedule
 from dbcheck.core.server import ServerFacts
 from dbcheck.core.survivors import DIFFERENT, Inspector, Records
 from dbcheck.core.table import TableFacts, TableSpec
 from dbcheck.core.workload import Workload
 from dbcheck.errors import EngineError
-from dbcheck.ports.listener import Phase, Progress, Unit
+from dbcheck.ports.listener import Phase
 
 _STEPS = 10  # lines of progress for a table, at most
 

@@ -24,11 +24,12 @@ from dbcheck.campaign.waiting import wait_for_server
 from dbcheck.core.control import ControlFacts, ControlOutcome
 from dbcheck.core.cut import PowerState
 from dbcheck.core.moments import WITHOUT_CHORES, Moment, Stratum, moment
+from dbcheck.core.progress import Progress, Unit
 from dbcheck.core.statistics import Tally
 from dbcheck.core.verdict import CycleVerdict, Verdict
 from dbcheck.errors import DbcheckError, TargetChanged, UsageError
 from dbcheck.ports.abilities import makes_checkpoints
-from dbcheck.ports.listener import Phase, Progress, Unit
+from dbcheck.ports.listener import Phase
 from dbcheck.runs import RunFolder
 
 IDLE_MAX = 5  # cycles in a row that do not count

@@ -16,6 +16,7 @@ from dbcheck.core.lossshape import LossShape, shape_of
 from dbcheck.core.losswindows import Windows
 from dbcheck.core.observed import Claim, Observed
 from dbcheck.core.plans.plan import Plan
+from dbcheck.core.progress import Progress, Reporter, Unit, unreported
 from dbcheck.core.reconcile import Reconciliation
 from dbcheck.core.seen import SeenRows, seen_rows
 from dbcheck.core.sides import ATOMIC_DDL
@@ -26,7 +27,6 @@ from dbcheck.judge.case import Case
 from dbcheck.judge.cutmoment import cut_us
 from dbcheck.judge.judge import judge, other_data
 from dbcheck.judge.result import to_values
-from dbcheck.ports.listener import Progress, Reporter, Unit, unreported
 from dbcheck.ports.witness import LogReader
 from dbcheck.runs import RunFolder
 

@@ -12,13 +12,13 @@ from dbcheck.campaign.rig import Rig
 from dbcheck.core.earlier import EpochTotals
 from dbcheck.core.history import Row
 from dbcheck.core.indexloss import IndexLoss
+from dbcheck.core.progress import Progress, Unit
 from dbcheck.core.records import Manifest, StoredRows
 from dbcheck.core.server import ServerFacts
 from dbcheck.core.survivors import Records, RowBatch
 from dbcheck.core.table import TableFacts, TableSpec
 from dbcheck.errors import EngineError, IndexDamaged, TableLost
 from dbcheck.ports.engine import Engine
-from dbcheck.ports.listener import Progress, Unit
 from dbcheck.runs import RunFolder
 
 DIFFERENT_MAX = 1000  # rows kept whole; all are counted and listed

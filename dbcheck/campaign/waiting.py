@@ -6,10 +6,11 @@ import time
 
 from dbcheck import interrupt
 from dbcheck.campaign.rig import Rig
+from dbcheck.core.progress import Progress, Unit
 from dbcheck.core.server import ServerFacts
 from dbcheck.errors import ConnectionLost, EngineError, NotBack
 from dbcheck.ports.engine import Engine
-from dbcheck.ports.listener import Listener, Phase, Progress, Unit
+from dbcheck.ports.listener import Listener, Phase
 
 POLL_S = 0.2
 PATIENCE_S = 5.0

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from dbcheck.core.counters import UnderLoad
+from dbcheck.core.progress import Progress
 
 
 class Phase(enum.Enum):
@@ -64,38 +65,6 @@ class LoadStatus:
     drives: UnderLoad | None = None
     recent_ms: Mapping[str, float] = field(default_factory=dict)
     cut_in_s: float | None = None
-
-
-class Unit(enum.Enum):
-    """What a Progress counts; the value is its name.
-
-    CUTS: those of a campaign, of which each has phases of its own.
-    """
-
-    CUTS = "cuts"
-    ROWS = "rows"
-    SECONDS = "s"
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """How far a phase, or a campaign, is.
-
-    what:  what it is at, e.g. the name of a table.
-    done:  of *total*, which is None if it is not known; total may be too low.
-    """
-
-    what: str
-    done: float
-    total: float | None
-    unit: Unit
-
-
-Reporter = Callable[[Progress], None]
-
-
-def unreported(progress: Progress) -> None:
-    """Drop what is reported."""
 
 
 class Listener(Protocol):

@@ -17,7 +17,8 @@ from rich.table import Table
 from rich.text import Text
 
 from dbcheck.core.counters import UnderLoad
-from dbcheck.ports.listener import LoadStatus, Phase, Progress, Unit
+from dbcheck.core.progress import Progress, Unit
+from dbcheck.ports.listener import LoadStatus, Phase
 from dbcheck.report.driverates import drive_rates
 from dbcheck.report.progress import TITLE, PlainProgress, reached
 from dbcheck.report.sparkline import Sparkline

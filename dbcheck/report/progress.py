@@ -11,8 +11,9 @@ from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
+from dbcheck.core.progress import Progress, Unit
 from dbcheck.limits import BEHIND_S
-from dbcheck.ports.listener import LoadStatus, Phase, Progress, Unit
+from dbcheck.ports.listener import LoadStatus, Phase
 from dbcheck.visible import visible
 
 TITLE = 15  # characters of the column with the phase

@@ -184,7 +184,7 @@ def test_without_a_key_the_report_says_on_what_it_rests(site: Site) -> None:
     shown = printed(verdict_report(run_result(result))).splitlines()
     rests = "rests only on what the witness says"
     (line,) = (n for n, text in enumerate(shown) if rests in text)
-    assert line == 2  # an empty line, the verdict, and then this
+    assert line == 3  # an empty line, the frame, the verdict, and then this
     again = RunFolder.open(run.path)
     assert again.recalled().manifest
     assert again.recalled().load

@@ -38,7 +38,7 @@ JUDGING = {"numpy", "msgspec", "cryptography", "rich"}
 OWN = {f"dbcheck.{name}" for name in ("inventory", "power", "hosts", "load", "engines")}
 # What a load has and a judgement does not: the parts of a rig, and child processes.
 RIG = {
-    *(f"dbcheck.ports.{name}" for name in ("engine", "host", "listener", "power")),
+    *(f"dbcheck.ports.{name}" for name in ("engine", "host", "power")),
     *(f"dbcheck.{name}" for name in ("campaign.rig", "cli.load_options", "children")),
     *("dbcheck.witness.window", "dbcheck.secret", "subprocess"),
 }

@@ -31,7 +31,7 @@ KINDS = {
     "a.xml": "<testsuites",
     "a.json": "{",
     "a.prom": "# HELP dbcheck_verdict",
-    "a.txt": "\n FAIL ",
+    "a.txt": "\n\u256d",
 }
 
 
@@ -73,7 +73,7 @@ def test_standard_output_is_what_a_file_would_hold(folder: Path, kind: str) -> N
     out, err = report(folder, "run", "--format", kind)
     assert err == ""
     if kind == "text":  # as wide as a terminal
-        assert out.startswith("\n FAIL ")
+        assert out.splitlines()[2].startswith("\u2502  FAIL ")
         return
     report(folder, "run", "--format", kind, "-o", "file")
     assert out == (folder / "file").read_text()
@@ -211,5 +211,5 @@ def test_a_run_of_another_user_is_shown_and_not_written_to(folder: Path) -> None
     for path in [folder / "run", *(folder / "run").iterdir()]:
         os.chown(path, 12345, 12345)
     before = sorted(path.name for path in (folder / "run").iterdir())
-    assert report(folder, "run")[0].startswith("\n FAIL ")
+    assert report(folder, "run")[0].splitlines()[2].startswith("\u2502  FAIL ")
     assert sorted(path.name for path in (folder / "run").iterdir()) == before

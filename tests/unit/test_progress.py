@@ -10,7 +10,8 @@ from rich.console import Console
 
 from dbcheck.cli import output
 from dbcheck.core.counters import Counts, UnderLoad
-from dbcheck.ports.listener import LoadStatus, Phase, Progress, Unit
+from dbcheck.core.progress import Progress, Unit
+from dbcheck.ports.listener import LoadStatus, Phase
 from dbcheck.report.live import LiveProgress, progress
 from dbcheck.report.progress import PlainProgress
 
