@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import math
 import re
 from collections.abc import Iterator
 from functools import cache
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from dbcheck.core.statistics import PPM, cuts_needed, loss_ppm_max
 from dbcheck.judge.item import ItemId
 
 ROOT = Path(__file__).parents[2]
@@ -107,6 +109,15 @@ def test_each_quoted_message_is_followed_by_what_to_do() -> None:
         for part in _QUOTED.split(guide.read_text("utf-8"))[2::2]:
             explained = part.lstrip("\n").split("\n\n")[0]
             assert len(explained.split()) >= 6, explained
+
+
+def test_the_bounds_of_numbers_of_cuts_are_those_of_the_statistics() -> None:
+    text = (GUIDES / "go-live.md").read_text("utf-8")
+    rows = re.findall(r"^\| (\d+) \| (\d+)% \| (?:`([\d.]+)`)? ?\|", text, re.M)
+    assert len(rows) >= 5
+    for cuts, percent, until in rows:
+        assert math.ceil(loss_ppm_max(0, int(cuts)) * 100 / PPM) == int(percent)
+        assert not until or cuts_needed(round(float(until) * PPM)) == int(cuts)
 
 
 def test_every_item_of_evidence_is_explained() -> None:
