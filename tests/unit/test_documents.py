@@ -13,7 +13,7 @@ from dbcheck.core.cut import SwitchKind
 
 ROOT = Path(__file__).parents[2]
 METHOD = ROOT / "docs" / "method.md"
-DOCUMENTS = (*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md")))
+DOCUMENTS = (*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md")))
 # `unit/test_x.py` or `tests/unit/test_x.py`, perhaps with ::test_name; or `trials/`.
 _CITED = re.compile(
     r"`(?:tests/)?((?:unit|property|real|planted|trials|fuzz|bench)/[\w/]*(?:\.py)?)"

@@ -21,7 +21,7 @@ from dbcheck.judge.diagnosis import Cause
 
 ROOT = Path(__file__).parents[2]
 REFERENCE = ROOT / "docs" / "reference.md"
-DOCUMENTS = (*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md")))
+DOCUMENTS = (*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md")))
 
 
 def rows_of(section: str) -> dict[str, str]:
