@@ -8,7 +8,7 @@ PARALLEL := -n 3 --dist loadfile --no-loadscope-reorder
 # The tests start Python a thousand times: let it keep what it has compiled.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup pages mysql demo test wide check types style unit fix constraints soak fuzz bench clean
+.PHONY: setup pages mysql demo test wide check types style unit fix reference constraints soak fuzz bench clean
 
 setup: .venv/.ready
 
@@ -43,6 +43,12 @@ soak: setup
 	-$(BIN)/dbcheck lab fetch mysql
 	$(PYTEST) -m soak --timeout 3600
 	$(BIN)/python -m tests.soak $(SOAK)
+
+# The documents that are made from the code; a test of each compares them.
+reference: setup
+	$(BIN)/python -m tests.rules
+	$(BIN)/python -m tests.schema
+	$(BIN)/python -m tests.reference
 
 # The newest versions of all that dbcheck needs, once the tests pass with them.
 constraints:

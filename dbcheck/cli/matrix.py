@@ -43,14 +43,15 @@ from dbcheck.witness.window import WindowLimits
 @option(
     "--preset",
     metavar="NAME|FILE",
-    help="percona-2009, or a TOML file of your own; see matrices/.",
+    help="A matrix by its name (percona-2009, receipts), or a TOML file of your own.",
 )
 @option(
     "--vary",
     multiple=True,
     metavar="KEY=A,B,...",
     help="One row for each value, e.g. drive=honest,lying or "
-    "setting.synchronous_commit=on,off; given twice: for each combination.",
+    "setting.synchronous_commit=on,off. May be repeated: one row for each "
+    "combination.",
 )
 @option("--engine", type=click.Choice(ENGINES), help="Server of the lab's rows.")
 @option(

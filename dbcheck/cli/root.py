@@ -17,7 +17,7 @@ import click
 
 import dbcheck
 from dbcheck import interrupt
-from dbcheck.cli import FAILED, PASS, USAGE
+from dbcheck.cli import FAILED, MEANS, PASS, USAGE
 from dbcheck.cli.say import say, say_error, say_misuse
 from dbcheck.errors import DbcheckError, UsageError
 
@@ -92,14 +92,14 @@ def _imported(name: str) -> Any:
 @click.command(
     cls=_Verbs,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="Exit codes: 0 PASS (or done), 1 FAIL, 2 usage, 3 INCONCLUSIVE, "
-    "4 an operation failed and there is no verdict.",
+    epilog="\b\nExit codes:\n"
+    + "\n".join(f"  {code}  {means}" for code, means in MEANS.items()),
 )
 @click.version_option(dbcheck.__version__, prog_name="dbcheck")
 def root() -> None:
     """Check that committed rows are still there after the power goes.
 
-    dbcheck commits rows to a PostgreSQL or MySQL/MariaDB server, has every
+    The program commits rows to a PostgreSQL or MySQL/MariaDB server, has every
     acknowledgement logged durably on a separate host (the witness), has the
     server's power cut, and lists the committed rows that are missing afterwards.
     """
