@@ -8,14 +8,14 @@ PARALLEL := -n 3 --dist loadfile --no-loadscope-reorder
 # The tests start Python a thousand times: let it keep what it has compiled.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup pages mysql demo test wide check types style unit fix reference constraints soak fuzz bench clean
+.PHONY: setup pages mysql demo test wide check types style unit fix reference docs docs-links constraints soak fuzz bench clean
 
 setup: .venv/.ready
 
 .venv/.ready: .ci/setup setup.cfg pyproject.toml constraints.txt
 	.ci/setup
 
-# A browser, for the tests of the pages that dbcheck report makes.
+# A browser, other shells and Sphinx, for the tests of the pages that dbcheck report makes.
 pages: .venv/.pages
 
 .venv/.pages: .venv/.ready
@@ -49,6 +49,19 @@ reference: setup
 	$(BIN)/python -m tests.rules
 	$(BIN)/python -m tests.schema
 	$(BIN)/python -m tests.reference
+
+# The documentation as a site, in build/docs/html. A link that leads nowhere ends it.
+docs: .venv/.docs
+	$(BIN)/sphinx-build --fail-on-warning --keep-going --nitpicky --quiet -b html docs build/docs/html
+	@echo build/docs/html/index.html
+
+# Asks for each link to another site whether it is still there.
+docs-links: .venv/.docs
+	$(BIN)/sphinx-build --quiet -b linkcheck docs build/docs/links
+
+.venv/.docs: .venv/.ready
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
+	touch $@
 
 # The newest versions of all that dbcheck needs, once the tests pass with them.
 constraints:

@@ -30,7 +30,7 @@ OTHERS: Mapping[str, Any] = {  # variables that are no fields: what each may be
     shared.POWER: Annotated[
         str,
         one_of([plan.kind.value for plan in PLANS]),
-        Meta(description="The kind of switch, see `docs/power.md`."),
+        Meta(description="The kind of switch, see [power.md](power.md)."),
     ],
     **shared.OTHERS,
 }
