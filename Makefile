@@ -49,10 +49,14 @@ reference: setup
 	$(BIN)/python -m tests.rules
 	$(BIN)/python -m tests.schema
 	$(BIN)/python -m tests.reference
+	$(BIN)/python -m tests.manpages
 
-# The documentation as a site, in build/docs/html. A link that leads nowhere ends it.
+# The documentation as a site, in build/docs/html; a link that leads nowhere ends it. The
+# manual pages: MANPATH=build/docs/man: man dbcheck
 docs: .venv/.docs
 	$(BIN)/sphinx-build --fail-on-warning --keep-going --nitpicky --quiet -b html docs build/docs/html
+	mkdir -p build/docs/man/man1
+	cp docs/man/*.1 build/docs/man/man1
 	@echo build/docs/html/index.html
 
 # Asks for each link to another site whether it is still there.
