@@ -44,7 +44,7 @@ def page(context: click.Context) -> str:
     document += nodes.title(text=name_of(context))
     document += nodes.subtitle(text=summary.rstrip("."))
     document += _head()
-    # No hyphens: an option or a URL that is broken at the end of a line cannot be searched for.
+    # An option or a URL with a hyphen at the end of a line cannot be searched for.
     document += nodes.raw("", ".nh\n.nr HY 0\n.ad l", format="manpage")
     document += _section("Synopsis", _synopsis(context))
     document += _section("Description", *_paragraphs(context.command.help or ""))
