@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from dbcheck import files
 from dbcheck.campaign.matrixfile import write_matrix
 from dbcheck.cli import FAILED, PASS, assemble, options, output
 from dbcheck.cli.entries import chosen
@@ -44,6 +45,7 @@ from dbcheck.witness.window import WindowLimits
     "--preset",
     metavar="NAME|FILE",
     help="A matrix by its name (percona-2009, receipts), or a TOML file of your own.",
+    shell_complete=options.completed(files.matrix_names, or_file=True),
 )
 @option(
     "--vary",
@@ -65,6 +67,7 @@ from dbcheck.witness.window import WindowLimits
     metavar="NAME|FILE",
     help="A workload by its name (see: dbcheck workloads), or a TOML file of your own. "
     "Default: the file's, or insert.",
+    shell_complete=options.completed(files.workload_names, or_file=True),
 )
 @option(
     "--sessions",
