@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 from pathlib import Path
@@ -12,13 +13,16 @@ from sphinx.application import Sphinx
 
 import dbcheck
 
-DOCS = Path(__file__).parent
+DOCS = Path(__file__).resolve().parent
+EXAMPLES = DOCS / "examples"
+INDEX = "README.md"  # the page about the examples; the others are not of this site
 
 project = "dbcheck"
 version = release = dbcheck.__version__
 copyright = "the dbcheck authors; MIT License"
 extensions = ["myst_parser"]
 root_doc = "index"
+exclude_patterns = ["examples/[!R]*"]
 source_suffix = {".md": "markdown"}
 myst_heading_anchors = 4  # the depth to which headings are anchors, as on a forge
 nitpicky = True
@@ -31,7 +35,7 @@ html_copy_source = False
 def without_empty_globs(_app: Sphinx, _name: str, source: list[str]) -> None:
     """Remove patterns of a toctree that match no page, of which Sphinx warns."""
     source[0] = re.sub(
-        r"^\w+/\*$",
+        r"^\w+/\w*\*$",
         lambda found: found[0] if any(DOCS.glob(f"{found[0]}.md")) else "",
         source[0],
         flags=re.M,
@@ -41,25 +45,28 @@ def without_empty_globs(_app: Sphinx, _name: str, source: list[str]) -> None:
 def linked(_app: Sphinx, doctree: nodes.document) -> None:
     """Correct links that Sphinx alone would not make as a forge does.
 
-    A page in HTML is shown and not downloaded. What is outside of docs/ is not a part
-    of the site, so it is named without a link.
+    An example is shown as it is, and not downloaded. What is outside of docs/ is not a
+    part of the site, so it is named without a link.
     """
-    for node in [*doctree.findall(addnodes.download_reference)]:
-        if node["reftarget"].endswith(".html"):
-            page = nodes.reference("", "", *node.children, refuri=node["reftarget"])
-            node.replace_self(page)
-    for node in [*doctree.findall(addnodes.pending_xref)]:
-        if Path(node["reftarget"]).is_absolute():
+    kinds = (addnodes.download_reference, addnodes.pending_xref)
+    for node in [each for kind in kinds for each in doctree.findall(kind)]:
+        target = node["reftarget"]
+        folder = (DOCS / node["refdoc"]).parent
+        if node.get("refdomain") == "doc":  # without its suffix, from docs/ on
+            target = os.path.relpath(f"{DOCS / target}.md", folder)
+        path = (folder / target).resolve()
+        if path.parent == EXAMPLES and path.name != INDEX:
+            node.replace_self(nodes.reference("", "", *node.children, refuri=target))
+        elif path.exists() and not path.is_relative_to(DOCS):
             node.replace_self(node.children)
 
 
 def copy_examples(app: Sphinx, error: Exception | None) -> None:
-    """Copy the examples, which are pages of their own."""
-    examples = DOCS / "examples"
-    if error is None and app.builder.format == "html" and examples.is_dir():
-        ignored = shutil.ignore_patterns("*.md")
-        to = Path(app.outdir, "examples")
-        shutil.copytree(examples, to, ignore=ignored, dirs_exist_ok=True)
+    """Copy the examples, which dbcheck itself made."""
+    if error is None and app.builder.format == "html" and EXAMPLES.is_dir():
+        to = Path(app.outdir, EXAMPLES.name)
+        ignored = shutil.ignore_patterns(INDEX)
+        shutil.copytree(EXAMPLES, to, ignore=ignored, dirs_exist_ok=True)
 
 
 def setup(app: Sphinx) -> None:
