@@ -8,14 +8,14 @@ PARALLEL := -n 3 --dist loadfile --no-loadscope-reorder
 # The tests start Python a thousand times: let it keep what it has compiled.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup pages mysql demo test wide check types style unit fix constraints soak fuzz bench clean
+.PHONY: setup pages mysql demo test wide check types style unit fix reference docs docs-links constraints soak fuzz bench clean
 
 setup: .venv/.ready
 
 .venv/.ready: .ci/setup setup.cfg pyproject.toml constraints.txt
 	.ci/setup
 
-# A browser, for the tests of the pages that dbcheck report makes.
+# A browser, other shells and Sphinx, for the tests of the pages that dbcheck report makes.
 pages: .venv/.pages
 
 .venv/.pages: .venv/.ready
@@ -43,6 +43,29 @@ soak: setup
 	-$(BIN)/dbcheck lab fetch mysql
 	$(PYTEST) -m soak --timeout 3600
 	$(BIN)/python -m tests.soak $(SOAK)
+
+# The documents that are made from the code; a test of each compares them.
+reference: setup
+	$(BIN)/python -m tests.rules
+	$(BIN)/python -m tests.schema
+	$(BIN)/python -m tests.reference
+	$(BIN)/python -m tests.manpages
+
+# The documentation as a site, in build/docs/html; a link that leads nowhere ends it. The
+# manual pages: MANPATH=build/docs/man: man dbcheck
+docs: .venv/.docs
+	$(BIN)/sphinx-build --fail-on-warning --keep-going --nitpicky --quiet -b html docs build/docs/html
+	mkdir -p build/docs/man/man1
+	cp docs/man/*.1 build/docs/man/man1
+	@echo build/docs/html/index.html
+
+# Asks for each link to another site whether it is still there.
+docs-links: .venv/.docs
+	$(BIN)/sphinx-build --quiet -b linkcheck docs build/docs/links
+
+.venv/.docs: .venv/.ready
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
+	touch $@
 
 # The newest versions of all that dbcheck needs, once the tests pass with them.
 constraints:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, TypeVar, get_type_hints
@@ -58,7 +58,7 @@ def converted(
         if field.name not in found and not has_default:
             raise UsageError(
                 f"{where}: {prefix}{keys.get(field.name, field.name)} is missing",
-                hint=f"Give {_allowed(types[field.name])}.",
+                hint=f"Give {allowed(types[field.name])}.",
             )
     return kind(**found)
 
@@ -134,7 +134,7 @@ def _shown(value: object) -> str:
 
 def _advice(value: object, hint: Any) -> str:
     wanted = inspect.type_info(hint)
-    texts = [f"It must be {_allowed(hint)}."]
+    texts = [f"It must be {allowed(hint)}."]
     choices = [str(choice) for choice in _choices(wanted)]
     if isinstance(value, str) and (question := nearest(value, choices)):
         texts.append(question)
@@ -144,12 +144,12 @@ def _advice(value: object, hint: Any) -> str:
     return " ".join(texts)
 
 
-def _allowed(hint: Any) -> str:
+def allowed(hint: Any) -> str:
+    """Return what a value may be as *hint* says it, to come after "it must be"."""
     return _described(inspect.type_info(hint))
 
 
 def _described(wanted: inspect.Type) -> str:
-    """Return what a value may be, to come after "it must be"."""
     if choices := _choices(wanted):
         return f"one of {', '.join(map(str, choices))}"
     wanted = _plain(wanted)
@@ -165,32 +165,35 @@ def _described(wanted: inspect.Type) -> str:
     if isinstance(wanted, inspect.TupleType):
         items = ", ".join(_described(item) for item in wanted.item_types)
         return f"a list of {len(wanted.item_types)}: {items}"
-    if isinstance(wanted, inspect.DictType):
+    if isinstance(wanted, inspect.DictType | inspect.DataclassType):
         return "a table"
     if isinstance(wanted, inspect.StrType) and wanted.min_length:
         return "a string that is not empty"
     return "a string"
 
 
-def _first(wanted: inspect.Type) -> inspect.Type:
-    """Return the type of a field that may be None, if it is given."""
-    return wanted.types[0] if isinstance(wanted, inspect.UnionType) else wanted
+def _layers(wanted: inspect.Type) -> Iterator[inspect.Type]:
+    """Yield a type, and what is left without a description, one_of() or None."""
+    yield wanted
+    if isinstance(wanted, inspect.Metadata):
+        yield from _layers(wanted.type)
+    elif isinstance(wanted, inspect.UnionType):
+        yield from _layers(wanted.types[0])
 
 
 def _plain(wanted: inspect.Type) -> inspect.Type:
-    """Return the same without what one_of() adds."""
-    wanted = _first(wanted)
-    return wanted.type if isinstance(wanted, inspect.Metadata) else wanted
+    """Return the innermost layer: the type of a value that is given."""
+    return [*_layers(wanted)][-1]
 
 
 def _choices(wanted: inspect.Type) -> tuple[object, ...]:
-    wanted = _first(wanted)
-    if isinstance(wanted, inspect.Metadata) and wanted.extra:
-        return tuple(wanted.extra["choices"])
-    if isinstance(wanted, inspect.LiteralType):
-        return wanted.values
-    if isinstance(wanted, inspect.EnumType):
-        return tuple(member.value for member in wanted.cls)
+    for layer in _layers(wanted):
+        if isinstance(layer, inspect.Metadata) and layer.extra:
+            return tuple(layer.extra["choices"])
+        if isinstance(layer, inspect.LiteralType):
+            return layer.values
+        if isinstance(layer, inspect.EnumType):
+            return tuple(member.value for member in layer.cls)
     return ()
 
 

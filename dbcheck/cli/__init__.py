@@ -8,6 +8,32 @@ import os
 import sys
 
 PASS, FAIL, USAGE, INCONCLUSIVE, FAILED = 0, 1, 2, 3, 4
+MEANS = {
+    PASS: "PASS, or the command did what it was asked to do",
+    FAIL: "FAIL",
+    USAGE: "A flag or a file is wrong; nothing was touched",
+    INCONCLUSIVE: "INCONCLUSIVE",
+    FAILED: "An operation failed; there is no verdict",
+}
+# Of commands that have no verdict, or give one of these codes for another reason too.
+MEANS_ALSO = {
+    FAIL: {
+        "audit --fail-on": "a finding is this bad or worse",
+        "audit --receipt": "the lab lost nothing",
+        "probe flushes": "commits were answered without a flush",
+        "verify": "something differs, or the bundle is refused",
+        "witness verify": "a log is damaged",
+    },
+    INCONCLUSIVE: {
+        "audit --fail-on": "no finding is so bad, but a fact that could be is not "
+        "known",
+        "probe flushes": "what the drives did is not known",
+    },
+    FAILED: {
+        "demo": "a line came out otherwise than expected",
+        "matrix": "a row is not complete, or has another verdict than its file expects",
+    },
+}
 
 
 def main() -> None:

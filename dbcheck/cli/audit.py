@@ -48,6 +48,12 @@ class AuditedHost(HostUrl):
     ] = None
 
 
+def _rules_shown() -> tuple[str, ...]:
+    from dbcheck.cli.receipt import rules_shown  # it imports the lab
+
+    return rules_shown()
+
+
 @click.command("audit", cls=Verb)
 @grouped
 @click.argument("names", nargs=-1, metavar="[NAME]...")
@@ -73,6 +79,7 @@ class AuditedHost(HostUrl):
     metavar="RULE",
     help="Show in a lab what the rule claims: build what it calls unsafe, cut the "
     "power, print what was lost. Exits with 1 if nothing was.",
+    shell_complete=options.completed(_rules_shown, or_file=False),
 )
 @option(
     "--seed",

@@ -36,7 +36,12 @@ WORKLOAD = "mixed"  # unless the inventory names another
     "--max-cuts", type=CYCLES, metavar="N", help="With --until: at most this many cuts."
 )
 @option("--keep-going", is_flag=True, help="Continue after a loss.")
-@option("--control", is_flag=True, help="Run controls first, as dbcheck run does.")
+@option(
+    "--control",
+    is_flag=True,
+    help="First cut the power under sessions that are acknowledged too early, until "
+    "that loses rows, as dbcheck run --control does once.",
+)
 @option(
     "--seed",
     type=options.SEED,

@@ -55,7 +55,8 @@ class ServerOptions(Group):
             "--setting",
             multiple=True,
             metavar="NAME=VALUE",
-            help="A server setting, e.g. innodb_flush_log_at_trx_commit=2.",
+            help="A server setting, e.g. innodb_flush_log_at_trx_commit=2; may be "
+            "repeated.",
         ),
     ] = ()
     seed: Annotated[

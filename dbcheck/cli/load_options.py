@@ -10,8 +10,9 @@ import click
 from dbcheck import limits
 from dbcheck.cli.entry_options import EntryOptions
 from dbcheck.cli.groups import Flag, Group
-from dbcheck.cli.options import SECONDS, SEED, Number
+from dbcheck.cli.options import SECONDS, SEED, Number, completed
 from dbcheck.core.workload import Workload
+from dbcheck.files import workload_names
 from dbcheck.witness.window import WindowLimits
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ class WorkloadOptions(Group):
             metavar="NAME|FILE",
             help="A workload by its name (see: dbcheck workloads), or a TOML file of "
             "your own.",
+            shell_complete=completed(workload_names, or_file=True),
         ),
     ] = "insert"
     sessions: Annotated[

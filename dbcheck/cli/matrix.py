@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from dbcheck import files
 from dbcheck.campaign.matrixfile import write_matrix
 from dbcheck.cli import FAILED, PASS, assemble, options, output
 from dbcheck.cli.entries import chosen
@@ -43,14 +44,16 @@ from dbcheck.witness.window import WindowLimits
 @option(
     "--preset",
     metavar="NAME|FILE",
-    help="percona-2009, or a TOML file of your own; see matrices/.",
+    help="A matrix by its name (percona-2009, receipts), or a TOML file of your own.",
+    shell_complete=options.completed(files.matrix_names, or_file=True),
 )
 @option(
     "--vary",
     multiple=True,
     metavar="KEY=A,B,...",
     help="One row for each value, e.g. drive=honest,lying or "
-    "setting.synchronous_commit=on,off; given twice: for each combination.",
+    "setting.synchronous_commit=on,off. May be repeated: one row for each "
+    "combination.",
 )
 @option("--engine", type=click.Choice(ENGINES), help="Server of the lab's rows.")
 @option(
@@ -64,6 +67,7 @@ from dbcheck.witness.window import WindowLimits
     metavar="NAME|FILE",
     help="A workload by its name (see: dbcheck workloads), or a TOML file of your own. "
     "Default: the file's, or insert.",
+    shell_complete=options.completed(files.workload_names, or_file=True),
 )
 @option(
     "--sessions",

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import click
 
 from dbcheck import limits
 from dbcheck.cli.groups import F, Flag, Group, option
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 
 class Number(click.FloatRange):
@@ -60,6 +63,28 @@ class ConsentOptions(Group):
             "host's.",
         ),
     ] = False
+
+
+Completing = Callable[[click.Context, click.Parameter, str], "list[CompletionItem]"]
+
+
+def completed(names: Callable[[], Iterable[str]], *, or_file: bool) -> Completing:
+    """Return how a shell completes an option that takes one of *names*.
+
+    names:   called only when a shell asks.
+    or_file: files are completed where no name fits.
+    """
+
+    def complete(
+        context: click.Context, option: click.Parameter, begun: str
+    ) -> list[CompletionItem]:
+        from click.shell_completion import CompletionItem
+
+        found = [CompletionItem(name) for name in names() if name.startswith(begun)]
+        files = [CompletionItem(begun, type="file")] if or_file else []
+        return found or files
+
+    return complete
 
 
 def drawn(seed: int | None) -> int:

@@ -11,7 +11,7 @@ import click
 from dbcheck import limits
 from dbcheck.cli.entry_options import EntryOptions
 from dbcheck.cli.groups import Flag
-from dbcheck.cli.options import SECONDS, Number
+from dbcheck.cli.options import SECONDS, Number, completed
 from dbcheck.core.cut import SwitchKind
 from dbcheck.core.cutclass import DECLARABLE, CutClass
 from dbcheck.errors import UsageError
@@ -33,6 +33,11 @@ _OF_EXEC = frozenset(
 )
 
 
+def _typed_alone() -> tuple[str, ...]:
+    """Return the kinds that --power takes without a name behind them."""
+    return _MANUAL.value, _EXEC.value
+
+
 @dataclass(frozen=True)
 class PowerOptions(EntryOptions):
     """Who cuts, and the commands of an exec switch."""
@@ -48,6 +53,7 @@ class PowerOptions(EntryOptions):
             help="Who cuts: manual (you are asked), exec (the commands below), or "
             "lab:NAME (a lab that runs on this machine). "
             f"{' and '.join(_ONLY_IN_INVENTORY)} need an inventory.",
+            shell_complete=completed(_typed_alone, or_file=False),
         ),
     ] = _MANUAL.value
     cut_command: Annotated[

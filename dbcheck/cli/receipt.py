@@ -49,6 +49,12 @@ def receipt(name: str, seed: int) -> Receipt:
     return Receipt(rule, rows)
 
 
+def rules_shown() -> tuple[str, ...]:
+    """Return the names of the rules that have a receipt."""
+    rows = read_matrix(PRESET, (), target=False, seed=1).rows
+    return tuple(dict.fromkeys(row.rule for row in rows))
+
+
 def run_receipt(found: Receipt, seed: int, runs: Path, *, as_json: bool) -> bool:
     """Run the rows in labs and print what they lost; return whether each did.
 

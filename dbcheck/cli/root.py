@@ -11,15 +11,18 @@ import os
 import sys
 import traceback
 from collections.abc import Iterator
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
 import dbcheck
 from dbcheck import interrupt
-from dbcheck.cli import FAILED, PASS, USAGE
+from dbcheck.cli import FAILED, MEANS, PASS, USAGE
 from dbcheck.cli.say import say, say_error, say_misuse
 from dbcheck.errors import DbcheckError, UsageError
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 VERBS = {
     "demo": "Show on this machine what a lying drive and unsafe settings lose.",
@@ -38,7 +41,12 @@ VERBS = {
     "workloads": "List the workloads: what each does, finds and costs.",
     "init": "Write an example inventory, with comments.",
     "clean": "Remove what dbcheck left on a target, or a run from a witness.",
+    "completion": "Print the script that completes commands in bash, zsh or fish.",
 }
+
+
+PROGRAM = "dbcheck"
+COMPLETE = "_DBCHECK_COMPLETE"  # set by a shell that wants to know how a word goes on
 
 
 class _Unread(Exception):
@@ -67,6 +75,16 @@ class _Verbs(click.Group):
         command: click.Command = _imported(f"dbcheck.cli.{name}").command
         return command
 
+    def shell_complete(
+        self, ctx: click.Context, incomplete: str
+    ) -> list[CompletionItem]:
+        """Return the verbs without importing any, which would take a second."""
+        from click.shell_completion import CompletionItem
+
+        options = click.Command.shell_complete(self, ctx, incomplete)
+        verbs = [name for name in VERBS if name.startswith(incomplete)]
+        return [*(CompletionItem(name, help=VERBS[name]) for name in verbs), *options]
+
     def format_commands(
         self, ctx: click.Context, formatter: click.HelpFormatter
     ) -> None:
@@ -92,14 +110,14 @@ def _imported(name: str) -> Any:
 @click.command(
     cls=_Verbs,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="Exit codes: 0 PASS (or done), 1 FAIL, 2 usage, 3 INCONCLUSIVE, "
-    "4 an operation failed and there is no verdict.",
+    epilog="\b\nExit codes:\n"
+    + "\n".join(f"  {code}  {means}" for code, means in MEANS.items()),
 )
-@click.version_option(dbcheck.__version__, prog_name="dbcheck")
+@click.version_option(dbcheck.__version__, prog_name=PROGRAM)
 def root() -> None:
     """Check that committed rows are still there after the power goes.
 
-    dbcheck commits rows to a PostgreSQL or MySQL/MariaDB server, has every
+    The program commits rows to a PostgreSQL or MySQL/MariaDB server, has every
     acknowledgement logged durably on a separate host (the witness), has the
     server's power cut, and lists the committed rows that are missing afterwards.
     """
@@ -112,8 +130,10 @@ def run() -> int:
     """
     if isinstance(sys.stdout, io.TextIOWrapper):  # what it cannot encode is escaped
         sys.stdout.reconfigure(errors="backslashreplace")
+    if COMPLETE in os.environ:  # a message would stand in the line that is typed
+        mute(sys.stderr)
     try:
-        root.main(standalone_mode=False)
+        root.main(standalone_mode=False, complete_var=COMPLETE)
         sys.stdout.flush()
     except SystemExit as error:  # a verb's verdict; its result is printed
         return _exit_code(error)

@@ -7,13 +7,13 @@ state of the side tables allows: a pure function of both.
 
 from __future__ import annotations
 
-import enum
 import hashlib
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from dbcheck.core.explained import Explained
 from dbcheck.core.table import SIDES, TableSpec
 
 CREATED_ROWS, FILLED_ROWS = 8, 120  # that a chore inserts
@@ -22,18 +22,24 @@ _FILLS_MAX = 4  # of a table, so that it stays small
 _DRAW = struct.Struct("<QQ")
 
 
-class ChoreKind(enum.Enum):
+class ChoreKind(Explained):
     """What a chore does before it leaves its row in the ledger."""
 
-    CREATE = "create"  # a side table, with rows
-    FILL = "fill"  # inserts many rows, so that its file is extended
-    INDEX = "index"  # creates an index on it
-    REWRITE = "rewrite"  # has it written anew, into another file
-    TRUNCATE = "truncate"
-    DROP = "drop"
-    VACUUM = "vacuum"  # of the table, or of one of the load; PostgreSQL only
-    CHECKPOINT = "checkpoint"  # on MySQL and MariaDB the logs are flushed
-    ROTATE = "rotate"  # begins another file of WAL, or of the binary log
+    CREATE = "create", "Creates a side table and inserts rows into it."
+    FILL = "fill", "Inserts many rows into a side table, so that its file is extended."
+    INDEX = "index", "Creates an index on a side table."
+    REWRITE = "rewrite", "`ALTER TABLE` that writes a side table into another file."
+    TRUNCATE = "truncate", "Truncates a side table."
+    DROP = "drop", "Drops a side table."
+    VACUUM = (
+        "vacuum",
+        "PostgreSQL: vacuums a side table, or one that the load writes to.",
+    )
+    CHECKPOINT = (
+        "checkpoint",
+        "Has the server checkpoint; on MySQL and MariaDB the logs are flushed.",
+    )
+    ROTATE = "rotate", "Begins another file of WAL, or of the binary log."
 
 
 KINDS = tuple(ChoreKind)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
+
+from msgspec import Meta
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +27,13 @@ class Identity:
 class Expected:
     """What the right host reports of itself; "" where nothing is expected."""
 
-    hostname: str = ""
-    serial: str = ""
-    machine_id: str = ""
+    hostname: Annotated[
+        str,
+        Meta(description="The host name that the host must report before a cut."),
+    ] = ""
+    serial: Annotated[
+        str, Meta(description="The serial number that it must report.")
+    ] = ""
+    machine_id: Annotated[
+        str, Meta(description="The machine id that it must report.")
+    ] = ""

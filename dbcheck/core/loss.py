@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple, Self, overload
 
@@ -10,39 +9,66 @@ import numpy as np
 import numpy.typing as npt
 
 from dbcheck.core.acks import AckArray
+from dbcheck.core.explained import Explained
 from dbcheck.core.survivors import Records
 from dbcheck.core.table import TABLES, TableSpec
 
 
-class LossKind(enum.Enum):
+class LossKind(Explained):
     """What went wrong with a row, or with all; every member is a reason for FAIL.
 
     docs/losses.md has a section on each.
     """
 
     MISSING_TAIL = (
-        "missing-tail"  # acked, missing, and so is all after it in its session
+        "missing-tail",
+        "Acknowledged and gone, and so is everything later in its session.",
     )
     MISSING_HOLE = (
-        "missing-hole"  # acked, missing, while a later one of its session is present
+        "missing-hole",
+        "Acknowledged and gone, although a later operation of its session is present.",
     )
-    CORRUPT = "corrupt"  # acked, present, but not with the content that was sent
-    DUPLICATE = "duplicate"  # one operation is in the table twice
+    CORRUPT = (
+        "corrupt",
+        "Acknowledged and present, with other content than was sent.",
+    )
+    DUPLICATE = ("duplicate", "One operation is in the table twice.")
     UNEXPECTED = (
-        "unexpected"  # present, but no operation of the run can have written it
+        "unexpected",
+        "Present, although no operation of the run can have written it.",
     )
-    STALE = "stale"  # an acked update is missing: the row holds an older version
-    TORN = "torn"  # one part of a transaction is present and another is not
-    RESURRECTED = "resurrected"  # rolled back or deleted, and there all the same
+    STALE = (
+        "stale",
+        "An acknowledged update is gone: the row holds an older version.",
+    )
+    TORN = ("torn", "One part of a transaction is present and another is missing.")
+    RESURRECTED = (
+        "resurrected",
+        "The row was rolled back or deleted, and is present all the same.",
+    )
     PREPARED = (
-        "prepared"  # a prepared transaction is lost, or decided and still prepared
+        "prepared",
+        "A transaction that was prepared is gone, or it was committed or rolled back "
+        "and is still prepared.",
     )
     INCONSISTENT = (
-        "inconsistent"  # a condition among the rows does not hold, by the server's sums
+        "inconsistent",
+        "A consistency condition among the rows does not hold, by the server's own "
+        "sums (plan `order-entry`).",
     )
-    UNSTABLE = "unstable"  # otherwise after a clean restart than before it
-    INDEX_MISMATCH = "index-mismatch"  # present, and its index does not find it
-    UNRECOVERABLE = "unrecoverable"  # the server, or a table of it, did not come back
+    UNSTABLE = (
+        "unstable",
+        "A row that was read after the cut is gone or changed after a clean restart "
+        "(`--twice`).",
+    )
+    INDEX_MISMATCH = (
+        "index-mismatch",
+        "The table has the row and the index does not find it, or the other way round.",
+    )
+    UNRECOVERABLE = (
+        "unrecoverable",
+        "The server, or a table of the run, did not come back from a proven cut.",
+    )
 
 
 class Loss(NamedTuple):

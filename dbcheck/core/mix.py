@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import enum
 from dataclasses import dataclass, fields
 from typing import Annotated
 
 from msgspec import Meta
+
+from dbcheck.core.explained import Explained
 
 BATCH_ROWS = 4  # that one batch inserts
 _WEIGHT_MAX = 16
@@ -14,17 +15,23 @@ _WEIGHT_MAX = 16
 Weight = Annotated[int, Meta(ge=0, le=_WEIGHT_MAX)]
 
 
-class Action(enum.Enum):
+class Action(Explained):
     """What one operation does beside the row that it inserts into the ledger."""
 
-    INSERT = "insert"  # nothing
-    BATCH = "batch"  # inserts BATCH_ROWS items by one statement
-    REGISTERS = "registers"  # writes one register
-    TRANSFER = "transfer"  # writes both registers of a pair
-    UPDATE = "update"  # updates an item of the deck before
-    DELETE = "delete"  # deletes an item of the deck before
-    ROLLBACK = "rollback"  # inserts and updates items first, and rolls that back
-    SAVEPOINT = "savepoint"  # inserts two items, and rolls back to before the second
+    INSERT = "insert", "Does nothing else."
+    BATCH = "batch", f"Inserts {BATCH_ROWS} items by one statement."
+    REGISTERS = "registers", "Writes one register."
+    TRANSFER = "transfer", "Writes both registers of a pair."
+    UPDATE = "update", "Updates an item that an earlier batch inserted."
+    DELETE = "delete", "Deletes an item that an earlier batch inserted."
+    ROLLBACK = (
+        "rollback",
+        "Inserts and updates items in a transaction before, and rolls that back.",
+    )
+    SAVEPOINT = (
+        "savepoint",
+        "Inserts two items, and rolls back to a savepoint before the second.",
+    )
 
 
 ACTIONS = tuple(Action)

@@ -32,36 +32,105 @@ _Moment = Annotated[float, Meta(gt=0, le=CUT_AFTER_S_MAX)]
 class Workload:
     """What the sessions do and when the cut comes.
 
-    plan:          the operations, the tables and what they must hold.
-    sessions:      client connections.
-    payload_bytes: bytes to draw from; empty if classic.
-    cut_after_s:   earliest and latest moment of the cut, seconds of load.
-    rate:          commits/s of all sessions together, 0 for as many as can be.
-    ramp_s:        seconds within which the sessions begin, one after the other.
-    processes:     of the client that share the sessions, at most one for each.
-    readers:       connections that read the newest rows meanwhile, see core.seen.
-    rows_before:   rows that each table holds before the load, at least.
-    operations:    how often each kind comes, None if the plan has only one.
-    housekeeping:  what one more session does beside them, see core.chores.
-    description, finds, cost: for people: what it does, which losses it can find that
-                   others cannot, what it takes.
+    A field with a description is a key of a workload file. payload_bytes is empty if
+    the plan is classic, and operations is None if it has only one kind; see core.seen
+    for readers and core.chores for housekeeping.
     """
 
     name: str
-    description: str
-    plan: PlanKind
-    sessions: Annotated[int, Meta(ge=1, le=SESSIONS_MAX)] = 1
-    payload_bytes: tuple[Annotated[int, Meta(ge=1, le=PAYLOAD_BYTES_MAX)], ...] = ()
-    cut_after_s: tuple[_Moment, _Moment] = (3.0, 6.0)
-    rate: Annotated[float, Meta(ge=0, le=RATE_MAX)] = 0.0
-    ramp_s: Annotated[float, Meta(ge=0, le=RAMP_S_MAX)] = 0.0
-    processes: Annotated[int, Meta(ge=1, le=PROCESSES_MAX)] = 1
-    readers: Annotated[int, Meta(ge=0, le=READERS_MAX)] = 0
-    rows_before: Annotated[int, Meta(ge=0, le=ROWS_BEFORE_MAX)] = 0
-    operations: Mix | None = None
-    housekeeping: tuple[ChoreKind, ...] = ()
-    finds: str = ""
-    cost: str = ""
+    description: Annotated[str, Meta(description="What the load does, for people.")]
+    plan: Annotated[
+        PlanKind,
+        Meta(
+            description="The kind of load: the tables, the operations, and what the "
+            "tables must hold after a cut."
+        ),
+    ]
+    sessions: Annotated[
+        int,
+        Meta(ge=1, le=SESSIONS_MAX),
+        Meta(
+            description="Client connections, each with at most one transaction in "
+            "flight."
+        ),
+    ] = 1
+    payload_bytes: Annotated[
+        tuple[Annotated[int, Meta(ge=1, le=PAYLOAD_BYTES_MAX)], ...],
+        Meta(
+            description="Sizes in bytes to draw from; one that is listed twice is "
+            'drawn twice as often. Not with `plan = "classic"`.'
+        ),
+    ] = ()
+    cut_after_s: Annotated[
+        tuple[_Moment, _Moment],
+        Meta(
+            description="The earliest and the latest moment of the cut, in seconds of "
+            "load."
+        ),
+    ] = (3.0, 6.0)
+    rate: Annotated[
+        float,
+        Meta(ge=0, le=RATE_MAX),
+        Meta(
+            description="Commits per second of all sessions together; 0: as many as "
+            "can be."
+        ),
+    ] = 0.0
+    ramp_s: Annotated[
+        float,
+        Meta(ge=0, le=RAMP_S_MAX),
+        Meta(description="Seconds over which the sessions start, one after the other."),
+    ] = 0.0
+    processes: Annotated[
+        int,
+        Meta(ge=1, le=PROCESSES_MAX),
+        Meta(
+            description="Client processes that share the sessions, at most one for "
+            "each session."
+        ),
+    ] = 1
+    readers: Annotated[
+        int,
+        Meta(ge=0, le=READERS_MAX),
+        Meta(
+            description="Connections that read the newest rows of the other sessions "
+            "while the load runs. What they see is logged on the witness, so that rows "
+            "that were seen and then lost are counted, beside the verdict. Not with "
+            '`plan = "classic"`.'
+        ),
+    ] = 0
+    rows_before: Annotated[
+        int,
+        Meta(ge=0, le=ROWS_BEFORE_MAX),
+        Meta(
+            description="Rows that each table of the operations holds before the load, "
+            "at least. Those that are there count, whichever run left them; what is "
+            "missing is inserted in bulk, with sizes from `payload_bytes`. All rows in "
+            "the tables are then read and their checksums compared, unless the "
+            "campaign's last cycle read them, so a cut that removes or changes one of "
+            "them is found."
+        ),
+    ] = 0
+    operations: Annotated[
+        Mix | None,
+        Meta(
+            description='With `plan = "mixed"`: a table of weights, how often each '
+            "kind of operation comes, as in `workloads/mixed.toml`."
+        ),
+    ] = None
+    housekeeping: Annotated[
+        tuple[ChoreKind, ...],
+        Meta(
+            description="Kinds of chores that one more session does beside the others, "
+            "drawn one after the other. Those that the server, or the account, cannot "
+            'do are left out, and the run says so. Not with `plan = "classic"`.'
+        ),
+    ] = ()
+    finds: Annotated[
+        str,
+        Meta(description="Which losses it can find that others cannot, for people."),
+    ] = ""
+    cost: Annotated[str, Meta(description="What it takes, for people.")] = ""
 
     def with_sessions(self, sessions: int | None) -> Workload:
         """Return the workload with another number of sessions, if one is given."""

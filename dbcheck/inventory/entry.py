@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping
 from dataclasses import dataclass
 from dataclasses import fields as fields_of
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 from urllib.parse import urlsplit
 
 from msgspec import Meta
@@ -24,9 +25,19 @@ from dbcheck.validated import Command, one_of
 
 _CONNECTIONS = ("ssh", "paramiko", "paramiko_ssh", "smart", "local")
 _ASK_HOST = f"{PREFIX}ask_host"
-_EXPECT = f"{PREFIX}expect_"
-_SECRETS = (f"{PREFIX}password", *registry.SECRETS)
-_KEYS = {"return_s": "wait_s"}  # a field of Entry -> its variable, where they differ
+EXPECT = f"{PREFIX}expect_"
+SECRETS = {f"{PREFIX}password": "the database's password", **registry.SECRETS}
+OTHERS: Mapping[str, Any] = {  # variables that are no fields: what each may be
+    _ASK_HOST: Annotated[
+        bool,
+        Meta(
+            description="`false`: ask the target's host nothing; the depth of the cut "
+            "is then not measured."
+        ),
+    ],
+    **registry.OTHERS,
+}
+KEYS = {"return_s": "wait_s"}  # a field of Entry -> its variable, where they differ
 _GIVEN = frozenset(  # the fields of Entry that are not variables of their own
     {"name", "password", "host", "host_identity", "power", "expected", "doubt"}
     | {"inventory"}
@@ -38,39 +49,91 @@ _Seconds = Annotated[float, Meta(ge=limits.SECONDS_MIN, le=limits.SECONDS_MAX)]
 class Entry:
     """One target with all that belongs to it; a rig can be built from it anywhere.
 
+    A field with a description is a variable of an inventory. A text is "", a command
+    () and a number None where the inventory gives none.
+
     name:      in the inventory; "" if flags describe it.
     inventory: the file that names it; "" if none does.
-    witness:   "" if none is named.
     host, host_identity: the target's host as "ssh://[user@]host[:port]" or "local:",
                and the private key for it; "" if the host is not to be asked, or if
                SSH's own configuration names the key.
-    restart:   the program that restarts the server in an orderly way, with its
-               arguments; () if none is named.
-    twice:     the rows are read again after such a restart.
-    price:     of the target's hardware, in a currency of the user's.
-    sessions:  None: the workload's.
-    silence_s, return_s: see campaign.rig.Limits.
+    silence_s, return_s: see also campaign.rig.Limits.
     doubt:     why its switch may be another host's as well; "" if none is.
     """
 
     name: str
-    target: str
-    witness: str = ""
+    target: Annotated[
+        str, Meta(description="The server, as a SQLAlchemy URL without a password.")
+    ]
+    witness: Annotated[
+        str,
+        Meta(
+            description="Where acks are logged: `ssh://user@host:port/~/folder` or "
+            "`file:FOLDER`."
+        ),
+    ] = ""
     password: Secret | None = None
-    witness_identity: Path | None = None
-    witness_known_hosts: Path | None = None
+    witness_identity: Annotated[
+        Path | None, Meta(description="Private key for the witness.")
+    ] = None
+    witness_known_hosts: Annotated[
+        Path | None, Meta(description="File of known host keys for the witness.")
+    ] = None
     host: str = ""
     host_identity: Path | None = None
-    server_log: str = ""
+    server_log: Annotated[
+        str,
+        Meta(
+            description="The server's log on its host; without it, where the server "
+            "reports it."
+        ),
+    ] = ""
     power: PowerPlan = ManualPlan()
     expected: Expected = Expected()
-    restart: Command = ()
-    twice: bool = False
-    price: Annotated[float, Meta(ge=0, le=1e12)] | None = None
-    workload: str = ""  # the command's own
-    sessions: Annotated[int, Meta(ge=1, le=limits.SESSIONS_MAX)] | None = None
-    silence_s: _Seconds = limits.SILENCE_S
-    return_s: _Seconds = limits.RETURN_S
+    restart: Annotated[
+        Command,
+        Meta(
+            description="A list: the program that stops the server in an orderly way "
+            "and starts it again, for `dbcheck_twice` and `--twice`, and its "
+            "arguments. A lab needs none."
+        ),
+    ] = ()
+    twice: Annotated[
+        bool,
+        Meta(
+            description="`true`: restart the server in an orderly way once its rows "
+            "were read, and read them again, as `--twice` does."
+        ),
+    ] = False
+    price: Annotated[
+        Annotated[float, Meta(ge=0, le=1e12)] | None,
+        Meta(
+            description="Price of the hardware, in a currency of yours; `dbcheck "
+            "campaign` and `dbcheck matrix` show the price of a durable commit per "
+            "second."
+        ),
+    ] = None
+    workload: Annotated[
+        str,
+        Meta(
+            description="A workload by its name (`dbcheck workloads`), or a TOML file "
+            "of your own. Without it `run` takes `insert`, and `campaign` `mixed`."
+        ),
+    ] = ""
+    sessions: Annotated[
+        Annotated[int, Meta(ge=1, le=limits.SESSIONS_MAX)] | None,
+        Meta(description="How many connections; without it the workload's number."),
+    ] = None
+    silence_s: Annotated[
+        _Seconds,
+        Meta(
+            description="Seconds without any reply after which the server counts as "
+            "gone."
+        ),
+    ] = limits.SILENCE_S
+    return_s: Annotated[
+        _Seconds, Meta(description="Seconds that the server may take to come back.")
+    ] = limits.RETURN_S
     doubt: str = ""
     inventory: str = ""
 
@@ -91,11 +154,11 @@ class Entry:
 
 KNOWN = frozenset(
     (
-        *(f"{PREFIX}{_KEYS.get(f.name, f.name)}" for f in fields_of(Entry)),
-        *(f"{_EXPECT}{f.name}" for f in fields_of(Expected)),
+        *(f"{PREFIX}{KEYS.get(f.name, f.name)}" for f in fields_of(Entry)),
+        *(f"{EXPECT}{f.name}" for f in fields_of(Expected)),
         *registry.VARIABLES,
-        *(f"{name}_{source}" for name in _SECRETS for source in SOURCES),
-        _ASK_HOST,
+        *(f"{name}_{source}" for name in SECRETS for source in SOURCES),
+        *OTHERS,
     )
 ) - {f"{PREFIX}{name}" for name in _GIVEN - {"power"}}
 
@@ -123,11 +186,11 @@ def entry(fields: Fields) -> Entry:
         "host": host,
         "host_identity": host_identity,
         "power": registry.read(fields),
-        "expected": fields.read(Expected, _EXPECT),
+        "expected": fields.read(Expected, EXPECT),
         "doubt": "",
         "inventory": "",
     }
-    found = fields.read(Entry, PREFIX, given=given, keys=_KEYS)
+    found = fields.read(Entry, PREFIX, given=given, keys=KEYS)
     if "://" not in found.target or _has_password(found.target):
         what = "holds a password" if "://" in found.target else "is not a database URL"
         hint = "Write it like postgresql+psycopg2://user@host:5432/database; the "
@@ -141,7 +204,7 @@ def entry(fields: Fields) -> Entry:
 
 def _host(fields: Fields) -> tuple[str, Path | None]:
     """Return how to reach the target's host, as Ansible would, and the key."""
-    if not fields.value(_ASK_HOST, bool, True):
+    if not fields.value(_ASK_HOST, OTHERS[_ASK_HOST], True):
         return "", None
     if fields.value("ansible_connection", _Connection, "ssh") == "local":
         return LOCAL, None

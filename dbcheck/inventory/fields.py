@@ -6,7 +6,9 @@ import re
 from collections.abc import Collection, Mapping
 from dataclasses import fields
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
+
+from msgspec import Meta
 
 from dbcheck import children
 from dbcheck.errors import UsageError
@@ -16,7 +18,21 @@ from dbcheck.validated import Command, Text, convert, converted, nearest
 T = TypeVar("T")
 
 PREFIX = "dbcheck_"
-SOURCES: tuple[Kind, ...] = ("env", "file", "command")
+# The end of a secret's variable -> what that may be; {} stands for the secret.
+SOURCES: Mapping[Kind, Any] = {
+    "env": Annotated[Text, Meta(description="The environment variable that holds {}.")],
+    "file": Annotated[
+        Text,
+        Meta(description="The file whose first line is {}; only you may read it."),
+    ],
+    "command": Annotated[
+        Command,
+        Meta(
+            description="A list: the program that prints {} as its first line, and its "
+            "arguments."
+        ),
+    ],
+}
 _SECRET = re.compile(r"passw|secret|token|communit|api_?key", re.IGNORECASE)
 _REFERENCE = re.compile(r"\{\{\s*(\w+)\s*\}\}")
 # How ansible-inventory shows what was written with !vault and !unsafe.
@@ -126,9 +142,10 @@ class Fields:
         self, name: str, source: Kind, key: str, value: object, *, of_switch: bool
     ) -> Secret:
         """Return the secret that *key*, whose end is the source, describes."""
+        found = self._converted(key, value, SOURCES[source])
         if source == "command":
-            return Secret(name, source, self._converted(key, value, Command))
-        place: str = self._converted(key, value, Text)
+            return Secret(name, source, found)
+        place: str = found
         if source == "env":
             children.withhold(place, of_switch=of_switch)
         return Secret(name, source, (place,))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated
+from typing import Annotated, Any
+
+from msgspec import Meta
 
 from dbcheck.core.cut import SwitchKind
 from dbcheck.power.kinds import shared
@@ -24,10 +26,18 @@ PLANS: tuple[type[PowerPlan], ...] = (
 )
 KINDS: Mapping[SwitchKind, type[PowerPlan]] = {plan.kind: plan for plan in PLANS}
 UNATTENDED = ", ".join(plan.kind.value for plan in PLANS if not plan.attended)
+OTHERS: Mapping[str, Any] = {  # variables that are no fields: what each may be
+    shared.POWER: Annotated[
+        str,
+        one_of([plan.kind.value for plan in PLANS]),
+        Meta(description="The kind of switch, see [power.md](power.md)."),
+    ],
+    **shared.OTHERS,
+}
 VARIABLES = frozenset(
-    (*shared.VARIABLES, *(name for plan in PLANS for name in shared.variables(plan)))
+    (*OTHERS, *(name for plan in PLANS for name in shared.variables(plan)))
 )
-SECRETS = (shared.PASSWORD,)
+SECRETS = {shared.PASSWORD: "the password of the agent (`fence`)"}
 
 
 def read(fields: Fields) -> PowerPlan:
@@ -35,8 +45,6 @@ def read(fields: Fields) -> PowerPlan:
 
     A kind that is not in PLANS is refused as unknown.
     """
-    known = [plan.kind.value for plan in PLANS]
-    hint = Annotated[str, one_of(known)]
-    name = fields.value(shared.POWER, hint, SwitchKind.MANUAL.value)
+    name = fields.value(shared.POWER, OTHERS[shared.POWER], SwitchKind.MANUAL.value)
     shared.withhold_secrets(fields)
     return KINDS[SwitchKind(name)].read(fields)

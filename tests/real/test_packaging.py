@@ -15,7 +15,7 @@ ROOT = Path(dbcheck.__file__).resolve().parent.parent
 STORED_RUN = Path(make.__file__).parent / "format-6" / "mysql-pass"
 KEPT = (
     *("dbcheck", "sql", "workloads", "matrices", "inventory"),
-    *("setup.cfg", "pyproject.toml", "README.md", "LICENSE"),
+    *("setup.cfg", "pyproject.toml", "README.md", "LICENSE", "docs"),
 )
 
 
@@ -41,6 +41,7 @@ def test_the_wheel_holds_all_it_needs(tmp_path: Path) -> None:
     place = tmp_path / "empty"
     venv.create(place, with_pip=True)
     run(place / "bin" / "pip", "install", "--quiet", wheel, cwd=tmp_path)
+    assert (place / "share" / "man" / "man1" / "dbcheck-lab-run.1").is_file()
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     listed = run(place / "bin" / "dbcheck", "demo", "--list", cwd=elsewhere)

@@ -10,10 +10,9 @@ from pathlib import Path
 import pytest
 
 from dbcheck.core.cut import SwitchKind
+from tests.kit.documents import DOCUMENTS, ROOT
 
-ROOT = Path(__file__).parents[2]
 METHOD = ROOT / "docs" / "method.md"
-DOCUMENTS = (*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md")))
 # `unit/test_x.py` or `tests/unit/test_x.py`, perhaps with ::test_name; or `trials/`.
 _CITED = re.compile(
     r"`(?:tests/)?((?:unit|property|real|planted|trials|fuzz|bench)/[\w/]*(?:\.py)?)"

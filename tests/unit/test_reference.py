@@ -3,95 +3,62 @@
 from __future__ import annotations
 
 import re
-import shlex
-from collections.abc import Iterator
-from dataclasses import fields
+from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Annotated
 
 import click
 import pytest
+from msgspec import Meta
 
-from dbcheck import cli
 from dbcheck.cli.root import root
+from dbcheck.core.explained import Explained
 from dbcheck.core.loss import LossKind
-from dbcheck.core.workload import Workload
-from dbcheck.inventory.entry import KNOWN
 from dbcheck.judge.diagnosis import Cause
+from tests import reference as made
+from tests.kit.commandtree import contexts, options_of
+from tests.kit.documents import DOCUMENTS, shown, words_of
 
 ROOT = Path(__file__).parents[2]
-REFERENCE = ROOT / "docs" / "reference.md"
-DOCUMENTS = (*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md")))
+DOCS = ROOT / "docs"
 
 
-def rows_of(section: str) -> dict[str, str]:
-    """Return the rows of a section's table, by the name in their first cell."""
-    text = REFERENCE.read_text("utf-8")
-    body = text.split(f"\n## {section}\n")[1].split("\n## ")[0]
-    found = re.findall(r"^\| `([^`]+)` \|(.*)\|$", body, re.M)
-    assert len(dict(found)) == len(found), f"{section}: a row is there twice"
-    return dict(found)
+@pytest.mark.parametrize(
+    ("file", "made"),
+    [("reference.md", made.reference), ("commands.md", made.commands)],
+)
+def test_it_is_what_the_program_gives(file: str, made: Callable[[], str]) -> None:
+    """Write it anew with: python -m tests.reference."""
+    assert (DOCS / file).read_text("utf-8") == made()
 
 
-def require_rows(section: str, wanted: set[str]) -> None:
-    """Fail unless the table of a section has a row for each, and for nothing else."""
-    there = set(rows_of(section))
-    place = f"{REFERENCE.relative_to(ROOT)}, table {section!r}"
-    assert not wanted - there, f"add to {place}: {sorted(wanted - there)}"
-    assert not there - wanted, f"remove from {place}: {sorted(there - wanted)}"
+def test_every_command_and_option_is_there() -> None:
+    text = (DOCS / "reference.md").read_text("utf-8")
+    for context in contexts():
+        if isinstance(context.command, click.Group):
+            continue
+        assert f"| [`{context.command_path}`]" in text
+        name = context.command_path.removeprefix("dbcheck ")
+        for option, _, _ in options_of(context):
+            if "--help" in option.opts:
+                continue
+            for written in option.opts:
+                rows = re.findall(
+                    rf"^\| `(?:-\w, )?{written}[` ,].*?\| (.*?) \|", text, re.M
+                )
+                of = {each for row in rows for each in row.split(", ")}
+                assert name in of, (name, written)
 
 
-def commands(
-    command: click.Command = root, words: tuple[str, ...] = ()
-) -> Iterator[tuple[str, click.Command]]:
-    """Yield each command that does something, as a user writes it."""
-    if not isinstance(command, click.Group):
-        yield " ".join(words), command
-        return
-    context = click.Context(command)
-    for name in command.list_commands(context):
-        inner = command.get_command(context, name)
-        assert inner is not None
-        yield from commands(inner, (*words, name))
+def test_what_has_no_description_is_refused() -> None:
+    with pytest.raises(ValueError, match="wait_s has no description"):
+        made.description(Annotated[float, Meta(ge=1)], "wait_s")
+    with pytest.raises(ValueError, match="Colour.RED has no text"):
+        made.means_of(Colour.RED)
 
 
-def options() -> dict[str, set[str]]:
-    """Return each option, and the commands that take it."""
-    found: dict[str, set[str]] = {}
-    for words, command in commands():
-        for parameter in command.params:
-            if isinstance(parameter, click.Option) and not parameter.hidden:
-                for name in (*parameter.opts, *parameter.secondary_opts):
-                    found.setdefault(name, set()).add(words)
-    return found
-
-
-def test_every_command_is_in_the_reference() -> None:
-    require_rows("Commands", {f"dbcheck {words}" for words, _ in commands()})
-
-
-def test_every_option_is_in_the_reference() -> None:
-    require_rows("Options", set(options()))
-
-
-@pytest.mark.parametrize("option", sorted(options()))
-def test_an_option_names_the_commands_that_take_it(option: str) -> None:
-    taken_by = rows_of("Options")[option].split("|")[0]
-    named = {words.strip() for words in taken_by.split(",")}
-    assert named == options()[option], "docs/reference.md, table 'Options'"
-
-
-def test_every_variable_of_an_inventory_is_in_the_reference() -> None:
-    require_rows("Variables of an inventory", set(KNOWN))
-
-
-def test_every_key_of_a_workload_is_in_the_reference() -> None:
-    keys = {field.name for field in fields(Workload)} - {"name"}
-    require_rows("Keys of a workload", keys)
-
-
-def test_every_kind_of_loss_is_in_the_reference() -> None:
-    require_rows("Kinds of loss", {kind.value for kind in LossKind})
+class Colour(Explained):
+    RED = "red"
 
 
 def test_every_kind_of_loss_is_explained() -> None:
@@ -107,37 +74,7 @@ def test_every_kind_of_loss_is_explained() -> None:
         assert parts == ["Means", "Usual causes", "Next"], name
 
 
-def test_every_exit_code_is_in_the_reference() -> None:
-    codes = (cli.PASS, cli.FAIL, cli.USAGE, cli.INCONCLUSIVE, cli.FAILED)
-    require_rows("Exit codes", {str(code) for code in codes})
-
-
 # ------------------------------------------------------------- command lines
-
-
-class Shown(NamedTuple):
-    """A command line in a document; is_whole: it stands in a block of its own."""
-
-    line: str
-    is_whole: bool
-
-
-def shown(text: str) -> Iterator[Shown]:
-    """Yield each command line of dbcheck that a document shows."""
-    joined = re.sub(r" *\\\n\s*", " ", text)
-    fenced = "".join(re.findall(r"^```.*?^```", joined, re.M | re.S))
-    for block, start in ((joined, "    "), (fenced, "")):
-        for line in re.findall(rf"^{start} *(?:\$ )?(dbcheck [a-z].*)$", block, re.M):
-            yield Shown(line, True)
-    for line in re.findall(r"`(dbcheck [a-z][^`]*)`", re.sub(r"\s*\n\s*", " ", text)):
-        yield Shown(line, False)
-
-
-def words_of(line: str) -> list[str]:
-    """Return the words of a command line, up to a pipe; `...` stands for others."""
-    words = shlex.split(line, comments=True)[1:]
-    end = next((at for at, word in enumerate(words) if word in ("|", ">")), len(words))
-    return [word for word in words[:end] if word != "..."]
 
 
 def parse(words: list[str]) -> None:

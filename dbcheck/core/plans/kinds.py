@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
-import enum
+from dbcheck.core.explained import Explained
 
 
-class PlanKind(enum.Enum):
+class PlanKind(Explained):
     """Which plan a workload follows; core.plans.registry has the plans."""
 
-    INSERT = "insert"  # one row for each transaction, which names its operation
-    MIXED = "mixed"  # operations of several kinds, by weight
-    TWO_PHASE = "two-phase"  # transactions that are prepared first, and then decided
-    REGISTERS = "registers"  # of one: a row inserted and another updated, in two tables
-    ORDER_ENTRY = "order-entry"  # orders and payments of terminals, as in TPC-C
-    CLASSIC = "classic"  # an auto-increment id and nothing else
+    INSERT = "insert", "One row for each commit."
+    MIXED = "mixed", "Kinds of operations, by weight."
+    TWO_PHASE = (
+        "two-phase",
+        "Transactions that one operation prepares and the next one commits or rolls "
+        "back.",
+    )
+    REGISTERS = (
+        "registers",
+        "Transactions that insert a row and update a row of another table.",
+    )
+    ORDER_ENTRY = (
+        "order-entry",
+        "Orders with their lines, and payments, after TPC-C.",
+    )
+    CLASSIC = "classic", "An auto-increment id and nothing else."

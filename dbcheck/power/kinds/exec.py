@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import Annotated, ClassVar, Self
+
+from msgspec import Meta
 
 from dbcheck import children, interrupt, limits
 from dbcheck.clock import now_us
@@ -39,9 +41,27 @@ class ExecPlan:
     guarded: ClassVar[bool] = True
     needs_host: ClassVar[bool] = False
 
-    cut: Command
-    restore: Command = ()
-    state: Command = ()
+    cut: Annotated[
+        Command,
+        Meta(
+            description="`exec`: a list, the program that cuts the power and its "
+            "arguments."
+        ),
+    ]
+    restore: Annotated[
+        Command,
+        Meta(
+            description="`exec`: a list, the program that restores the power and its "
+            "arguments."
+        ),
+    ] = ()
+    state: Annotated[
+        Command,
+        Meta(
+            description="`exec`: a list, the program that prints `on` or `off` as its "
+            "last word, and its arguments."
+        ),
+    ] = ()
     off_s: shared.OffSeconds = limits.OFF_S
     timeout_s: shared.Seconds = limits.POWER_TIMEOUT_S
     declared: CutClass | None = None

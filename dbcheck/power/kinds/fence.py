@@ -9,7 +9,9 @@ from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from shlex import quote
-from typing import ClassVar, Self
+from typing import Annotated, ClassVar, Self
+
+from msgspec import Meta
 
 from dbcheck import children, interrupt, limits
 from dbcheck.clock import now_us
@@ -48,7 +50,10 @@ class FencePlan:
     guarded: ClassVar[bool] = True
     needs_host: ClassVar[bool] = False
 
-    agent: Text
+    agent: Annotated[
+        Text,
+        Meta(description="`fence`: the agent, e.g. `fence_apc_snmp`, or its path."),
+    ]
     options: Mapping[str, str] = field(default_factory=dict)
     secrets: Mapping[str, Secret] = field(default_factory=dict)
     off_s: shared.OffSeconds = limits.OFF_S
@@ -58,7 +63,7 @@ class FencePlan:
     @classmethod
     def read(cls, fields: Fields) -> Self:
         options, secrets = fields.options(shared.OPTIONS)
-        if plug := fields.value(shared.PLUG, str, ""):
+        if plug := fields.value(shared.PLUG, shared.OTHERS[shared.PLUG], ""):
             options["plug"] = plug
         if password := fields.secret(shared.PASSWORD):
             secrets["password"] = Secret("password", password.kind, password.source)

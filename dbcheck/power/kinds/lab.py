@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import Annotated, ClassVar, Self
+
+from msgspec import Meta
 
 from dbcheck.core.cut import SwitchKind
 from dbcheck.core.cutclass import CutClass
@@ -28,7 +30,7 @@ class LabPlan:
     guarded: ClassVar[bool] = False
     needs_host: ClassVar[bool] = False
 
-    name: Text
+    name: Annotated[Text, Meta(description="`lab`: the name of the lab.")]
     declared: CutClass | None = None
 
     @classmethod

@@ -16,20 +16,46 @@ from dbcheck.validated import one_of
 POWER = "dbcheck_power"
 CLASS, OPTIONS = f"{POWER}_class", f"{POWER}_options"
 PASSWORD, PLUG = f"{POWER}_password", f"{POWER}_plug"
-VARIABLES = (POWER, CLASS, OPTIONS, PLUG)
+OTHERS: Mapping[str, Any] = {  # variables that are no fields: what each may be
+    CLASS: Annotated[
+        str,
+        one_of(DECLARABLE),
+        Meta(
+            description="What the cut takes the power from; it limits what a PASS "
+            "claims."
+        ),
+    ],
+    OPTIONS: Annotated[
+        dict[str, Any],
+        Meta(
+            description="`fence`: options of the agent, as its manual page names them."
+        ),
+    ],
+    PLUG: Annotated[
+        str, Meta(description="`fence`: the outlet or the name of the machine.")
+    ],
+}
 _PREFIX = f"{POWER}_"
 _KEYS = {"name": "lab"}  # the field of a plan -> its variable, where they differ
 _GIVEN = frozenset({"declared", "options", "secrets"})  # not variables by these names
 
-OffSeconds = Annotated[float, Meta(ge=limits.OFF_S_MIN, le=limits.OFF_S_MAX)]
-Seconds = Annotated[float, Meta(ge=limits.SECONDS_MIN, le=limits.SECONDS_MAX)]
+OffSeconds = Annotated[
+    float,
+    Meta(ge=limits.OFF_S_MIN, le=limits.OFF_S_MAX),
+    Meta(description="Seconds without power, at least."),
+]
+Seconds = Annotated[
+    float,
+    Meta(ge=limits.SECONDS_MIN, le=limits.SECONDS_MAX),
+    Meta(description="Seconds that each call of an agent or a program may take."),
+]
 P = TypeVar("P", bound=PowerPlan)
 
 
-def variables(kind: type[PowerPlan]) -> list[str]:
-    """Return the variables that are fields of a plan."""
+def variables(kind: type[PowerPlan]) -> dict[str, str]:
+    """Return each variable that is a field of a plan, with the field's name."""
     names = [field.name for field in fields_of(kind) if field.name not in _GIVEN]
-    return [f"{_PREFIX}{_KEYS.get(name, name)}" for name in names]
+    return {f"{_PREFIX}{_KEYS.get(name, name)}": name for name in names}
 
 
 def read(kind: type[P], fields: Fields, **given: Mapping[str, Any]) -> P:
@@ -56,5 +82,5 @@ def withhold_secrets(fields: Fields) -> None:
 
 
 def _declared(fields: Fields) -> CutClass | None:
-    found = fields.value(CLASS, Annotated[str, one_of(DECLARABLE)], None)
+    found = fields.value(CLASS, OTHERS[CLASS], None)
     return CutClass(found) if found else None
