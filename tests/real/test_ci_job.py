@@ -41,6 +41,13 @@ def own_state(request: pytest.FixtureRequest) -> Iterator[None]:
         yield
 
 
+@pytest.fixture(autouse=True)
+def no_labs() -> Iterator[None]:
+    """End the labs that a job left; the next test is to fail by itself alone."""
+    yield
+    subprocess.run([sys.executable, "-m", "dbcheck", "lab", "down"], check=True)
+
+
 @dataclass(frozen=True)
 class Job:
     """A folder in which the job runs as a CI system would run it."""
