@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from dbcheck.core.loss import LossKind
 from dbcheck.core.verdict import Verdict
 from dbcheck.lab.spec import SURVIVORS, DriveSpec, LabSpec
 from dbcheck.report.drive import faults
@@ -243,3 +244,12 @@ def test_a_report_says_all_without_colour_or_line_characters(verdict: Verdict) -
     assert text.splitlines()[1] == f"+{'-' * 78}+"
     assert f" {verdict.value} " in text
     assert "\x1b" not in text
+
+
+def test_each_kind_of_loss_is_explained_beside_the_verdict() -> None:
+    lost = {"losses": {"torn": 2, "inconsistent": 1}, "verdict": "FAIL"}
+    earlier = {"earlier_losses": {"missing-hole": 3}, "earlier": 9}
+    text = printed(verdict_report(run_result({**RESULT, **lost, **earlier})))
+    for kind in (LossKind.TORN, LossKind.INCONSISTENT, LossKind.MISSING_HOLE):
+        assert f"{kind.value}: {kind.means.replace('`', '')}" in text
+    assert LossKind.CORRUPT.means not in text

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from dbcheck.core.audited import alarming
 from dbcheck.core.cut import Rung
 from dbcheck.core.depth import Depth
+from dbcheck.core.loss import LossKind
 from dbcheck.core.records import LoadRecord
 from dbcheck.core.statistics import Tally
 from dbcheck.core.values import Json
@@ -82,12 +83,20 @@ class Section:
 
 def caveats(result: RunResult) -> list[str]:
     """Return what must be read together with the verdict, right below it."""
-    found = list(result.reasons[1:])
+    found = [*_meanings(result), *result.reasons[1:]]
     if result.witness_alone:
         found.insert(0, f"{_ALONE}: {result.witness_alone_why}.")
     if not result.final:
         found.append(f"{_NOT_FINAL} dbcheck reconcile {result.folder}")
     return found
+
+
+def _meanings(result: RunResult) -> Iterator[str]:
+    """Yield what each kind of loss is that the run has."""
+    kinds = {*(result.losses or ()), *(result.earlier_losses or ())}
+    for kind in LossKind:
+        if kind.value in kinds:
+            yield f"{kind.value}: {kind.means}".replace("`", "")
 
 
 def sections(result: RunResult) -> Iterator[Section]:
@@ -310,10 +319,11 @@ def bound(result: RunResult) -> tuple[str, ...]:
 
 
 def with_bound(result: RunResult) -> str:
-    """Return the first reason of a verdict; after that of a PASS, what it bounds."""
+    """Return in one line why a run was judged so; of a PASS also what it bounds."""
+    reason, *_ = result.reasons[0].splitlines()
     if result.verdict is not Verdict.PASS or result.control:
-        return result.reasons[0]
-    return f"{result.reasons[0]}. {sentence(tally(result).sentence)}"
+        return reason
+    return f"{reason}. {sentence(tally(result).sentence)}"
 
 
 _SHORTFALLS = {
