@@ -11,6 +11,7 @@ as they must still be addresses; loopback addresses stay as they are.
 from __future__ import annotations
 
 import ipaddress
+import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, is_dataclass
@@ -102,6 +103,15 @@ class Scrub:
         if isinstance(value, list | tuple | set | frozenset):
             return type(value)(map(self._value, value))
         return value
+
+    def json_line(self, line: bytes) -> bytes:
+        """Return a line of JSON whose texts are passed through text()."""
+        try:
+            value = json.loads(line)
+        except (ValueError, RecursionError):
+            return self.text(line.decode("utf-8", "replace")).encode()
+        found = self._value(value)
+        return line if found == value else json.dumps(found).encode() + b"\n"
 
     def changes(self, value: Any) -> bool:
         """Say whether plain values hold a text that is to be changed."""
