@@ -11,6 +11,7 @@ as they must still be addresses; loopback addresses stay as they are.
 from __future__ import annotations
 
 import ipaddress
+import itertools
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -21,25 +22,11 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
 from dbcheck.core.records import Manifest
+from dbcheck.evidence.secrets import forms, is_secret, replaced
 
 T = TypeVar("T")
 REMOVED = "[removed]"
-_SECRET_MIN = 4  # characters; a shorter one cannot be told from other text
-_QUOTED = r"'(?:[^'\\]|\\.|'')*'|\"(?:[^\"\\]|\\.)*\""
-_WORD = r"(?:password|passwd|passphrase|pwd|secret|token|api[_-]?key)"
-# Each has the secret as its last group.
-_SECRETS = (
-    re.compile(rf"(?i)(\b{_WORD}\s+)({_QUOTED})"),
-    re.compile(
-        rf"(?i)(\b\w*{_WORD}(?:_access)?(?:_key)?\s*=\s*)({_QUOTED}|[^\s,;&'\"]+)"
-    ),
-    re.compile(rf"(?i)(\bidentified\s+(?:with\s+\S+\s+)?(?:by|as)\s+)({_QUOTED})"),
-    re.compile(r"(\b[a-z][\w+.-]*://[^\s/:@]*:)([^\s/@]+)(?=@)"),
-    re.compile(
-        r"()(-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*KEY-----|\Z))",
-        re.S,
-    ),
-)
+_SOMETHING = re.compile(r"\w")
 _IPV4 = re.compile(r"(?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?![\w.]*\d)")
 _IPV6 = re.compile(r"(?<![\w:.])[0-9a-fA-F:]*:[0-9a-fA-F:]*:[0-9a-fA-F:.]*(?![\w])")
 _NETS4 = ("192.0.2", "198.51.100", "203.0.113")
@@ -58,11 +45,7 @@ class Scrub:
         names: the hosts to rename; None: neither names nor addresses are replaced.
         """
         self.removed = 0
-        self._secrets = sorted(
-            {secret for secret in secrets if len(secret) >= _SECRET_MIN},
-            key=len,
-            reverse=True,
-        )
+        self._secrets = forms(secrets)
         self._redacts = names is not None
         self._given: dict[str, str] = {}
         self._counts: dict[str, int] = {}
@@ -73,8 +56,7 @@ class Scrub:
         for secret in self._secrets:
             self.removed += text.count(secret)
             text = text.replace(secret, REMOVED)
-        for pattern in _SECRETS:
-            text = pattern.sub(self._without, text)
+        text = replaced(text, self._without)
         if not self._redacts:
             return text
         text = _IPV4.sub(self._address, text)
@@ -97,12 +79,18 @@ class Scrub:
             kept = {each.name: getattr(value, each.name) for each in fields(value)}
             return type(value)(**{k: self._value(each) for k, each in kept.items()})
         if isinstance(value, Mapping):
-            return {self._value(k): self._value(each) for k, each in value.items()}
+            return dict(itertools.starmap(self._pair, value.items()))
         if isinstance(value, tuple) and hasattr(value, "_fields"):
             return type(value)(*map(self._value, value))
         if isinstance(value, list | tuple | set | frozenset):
             return type(value)(map(self._value, value))
         return value
+
+    def _pair(self, name: Any, value: Any) -> tuple[Any, Any]:
+        texts = isinstance(name, str) and isinstance(value, str)
+        if texts and is_secret(name, value):
+            return self._value(name), self._without(value)
+        return self._value(name), self._value(value)
 
     def json_line(self, line: bytes) -> bytes:
         """Return a line of JSON whose texts are passed through text()."""
@@ -120,12 +108,11 @@ class Scrub:
         self.removed = before
         return changed
 
-    def _without(self, match: re.Match[str]) -> str:
-        head, secret = match.groups()
-        if secret == REMOVED:
-            return match.group()
+    def _without(self, secret: str) -> str:
+        if not _SOMETHING.search(secret.replace(REMOVED, "")):
+            return secret
         self.removed += 1
-        return f"{head}{REMOVED}"
+        return REMOVED
 
     def _host(self, match: re.Match[str]) -> str:
         name = match.group()

@@ -25,12 +25,15 @@ from dbcheck.ports.witness import LogReader
 from dbcheck.report.html.page import as_html
 from dbcheck.report.subject import RunSubject
 from dbcheck.runs import RunFolder, require_run_id
+from dbcheck.stored import to_bytes
 
 # Sentences, which another version may write otherwise.
 _SENTENCES = (
     *("reasons", "diagnosis", "settings_at_fault", "layers_at_fault"),
     "other_settings",
 )
+# What a judge may meet in records whose digests are right and whose values are absurd.
+_UNFORESEEN = (ArithmeticError, LookupError, MemoryError, TypeError, ValueError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +82,10 @@ def verify(
         try:
             differences = tuple(check.differences())
         except DbcheckError as error:
-            raise _refused(path, folder, index, error) from None
+            raise _refused(path, folder, index, str(error)) from None
+        except _UNFORESEEN as error:
+            why = f"its records hold what no run leaves: {error}"
+            raise _refused(path, folder, index, why) from None
     return VerifyResult(
         bundle=str(path),
         kind=index.kind,
@@ -99,9 +105,7 @@ def verify(
     )
 
 
-def _refused(
-    path: Path, folder: Path, index: archive.Index, error: DbcheckError
-) -> BundleRefused:
+def _refused(path: Path, folder: Path, index: archive.Index, why: str) -> BundleRefused:
     """Return why a bundle cannot be judged, without the folder that is gone then."""
     hint = ""
     if index.dbcheck != dbcheck.__version__:
@@ -109,8 +113,8 @@ def _refused(
             f"dbcheck {index.dbcheck} made it, and this is {dbcheck.__version__}: that"
             " version can verify it."
         )
-    why = str(error).replace(f"{folder}/", "")
-    return BundleRefused(f"{path} cannot be judged: {why}", hint=hint)
+    shown = why.replace(f"{folder}/", "")
+    return BundleRefused(f"{path} cannot be judged: {shown}", hint=hint)
 
 
 class _Check:
@@ -140,7 +144,10 @@ class _Check:
             run = RunFolder.open(path.parent)
             if run.manifest().run_id != path.parent.name:
                 yield f"{path.parent.name} is the folder of another run"
-            subjects[path.parent.name] = yield from self._run(run)
+            content = path.with_name("verdict.json").read_bytes()
+            subject = subjects[path.parent.name] = yield from self._run(run)
+            if self.words and content != to_bytes(to_values(subject.result)):
+                yield f"run {path.parent.name}: verdict.json is not the verdict alone"
         if self._index.kind == "run":
             again = yield from self._only_run(subjects)
         else:

@@ -81,11 +81,20 @@ def without_rows(folder: Path, index: Index) -> Index:
     return index
 
 
+def with_a_claim(folder: Path, index: Index) -> Index:
+    path = only_run(folder) / "verdict.json"
+    values = json.loads(path.read_text())
+    values = {k: v for k, v in values.items() if k not in ("format", "sha256")}
+    path.write_bytes(stored.to_bytes({**values, "approved": True}))
+    return index
+
+
 OF_A_RUN: dict[str, tuple[Forgery, str]] = {
     "another page": (written("report.html", b"<h1>PASS</h1>"), "report.html is not"),
     "a file more": (written("README.txt", b"PASS"), "README.txt is not evidence"),
     "a file of the run more": (written("{run}/a.html", b"PASS"), "a.html is not"),
     "a log more": (written("{run}/acks-1.log", b"x"), "acks-1.log is not evidence"),
+    "a claim in the verdict": (with_a_claim, "is not the verdict alone"),
     "the server's log": (written("{run}/server.log", b"x"), "server.log is not what"),
     "the rows of a FAIL": (without_rows, "is FAIL, and its rows are missing"),
 }
@@ -268,6 +277,22 @@ def test_a_class_of_cut_that_does_not_exist_is_refused(
     target = tmp_path / "f.tar"
     forged(campaign, target, forgery)
     with pytest.raises(BundleRefused, match="magic"):
+        verify(target, FrameLogReader())
+
+
+def test_absurd_numbers_are_refused_in_words(tmp_path: Path) -> None:
+    source, target = tmp_path / "b.tar", tmp_path / "f.tar"
+    bundle_of(stored_copy("format-6/registers-lying", tmp_path), source)
+
+    def forgery(folder: Path, index: Index) -> Index:
+        made = RunFolder.open(only_run(folder))
+        load = made.load()
+        assert load is not None
+        made.write_load(replace(load, sent={**load.sent, 2: 1 << 63}))
+        return index
+
+    forged(source, target, forgery)
+    with pytest.raises(BundleRefused, match="hold what no run leaves"):
         verify(target, FrameLogReader())
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -40,7 +42,94 @@ FORMS = (
     "token = {}",
     "-----BEGIN OPENSSH PRIVATE KEY-----\n{}\n-----END OPENSSH PRIVATE KEY-----",
 )
+# {} is where the secret stands; the rest may go as well, if nothing shows its end.
+MORE_FORMS = (
+    "ALTER USER app PASSWORD '{}'",
+    "ALTER USER app PASSWORD E'{}\\'x'",
+    "ALTER USER app PASSWORD $${}$$",
+    "ALTER USER app PASSWORD $q${}$q$",
+    "ALTER ROLE app WITH ENCRYPTED PASSWORD'app-{}'",
+    "CREATE USER MAPPING FOR u SERVER s OPTIONS (user 'x', password '{}')",
+    "SET PASSWORD FOR 'u'@'h' = '{}'",
+    "SET PASSWORD FOR u = PASSWORD('{}')",
+    'SET PASSWORD = PASSWORD("{}")',
+    "CREATE USER u IDENTIFIED VIA mysql_native_password USING PASSWORD('{}')",
+    "CREATE USER u IDENTIFIED BY PASSWORD '*{}'",
+    "CREATE USER u IDENTIFIED WITH 'caching_sha2_password' BY '{}' REPLACE '{}'",
+    "ALTER USER u IDENTIFIED BY 'x' REPLACE '{}'",
+    "CHANGE MASTER TO MASTER_USER='r', MASTER_PASSWORD='{}'",
+    "START REPLICA USER='r' PASSWORD='{}'",
+    "host=h user=u password={} dbname=d",
+    "host=h password = 'it\\'s {}' user=u",
+    "host=h password=it\\'{} user=u",
+    "host=h password=a,b;{}&c user=u",
+    "host=h password='a b {}",
+    "jdbc:mysql://h/d?user=x&password={}",
+    "jdbc:postgresql://h/d;password=a,{};x=y",
+    "Driver={x};Server=h;Uid=u;Pwd={a;{}};",
+    "Driver={x};Server=h;UID=u;PWD={};",
+    "mysql -u root --password={} -e 1",
+    "mysql -u root --password {} -e 1",
+    "mysql -uroot -p{} db",
+    "mysqldump -h h -u root -p{}",
+    'mysql --user=root "-p{}"',
+    "PGPASSWORD={} psql",
+    "export MYSQL_PWD='{}'",
+    'PGPASSWORD="x {}"',
+    "postgresql://u:{}@h/d",
+    "postgresql://u:a/{}@h/d",
+    "postgresql://u:a@{}@h/d",
+    "POSTGRESQL://u:{}@h/d",
+    "postgresql://:{}@h/d",
+    "https://{}@github.com/x",
+    "ProxyCommand sshpass -p {} ssh j",
+    "ProxyCommand sshpass -p{} ssh j",
+    "Authorization: Basic czNDcjN0{}==",
+    "Authorization: Bearer {}.abc",
+    '"Authorization": "Bearer {}"',
+    "Proxy-Authorization: Basic {}",
+    "X-Auth-Token: {}",
+    "Cookie: session={}; a={}",
+    "fence_apc_snmp --community={}",
+    "fence_apc_snmp -c {} -a h",
+    "snmpget -v2c -c {} h",
+    "community={}",
+    "snmp_community: {}",
+    "--snmp-priv-passwd {} --snmp-auth-passwd={}",
+    "fence_ipmilan -a h -l u -p {} -o off",
+    "ipmitool -I lanplus -H h -U u -P {} power off",
+    '{"password": "{}"}',
+    '{"password":"a\\"{}"}',
+    "{'password': '{}'}",
+    "password: {}",
+    'passwd: "{} x"',
+    "dbcheck_power_password: {}",
+    "Password:  {}",
+    "pwd={}",
+    "AWS_SECRET_ACCESS_KEY={}",
+    "aws_session_token: {}",
+    '"SecretAccessKey": "{}"',
+    "client_secret={}",
+    "private_key: {}",
+    "apikey={}",
+    "api-key: {}",
+    "access_token={}",
+    "PuTTY-User-Key-File-3: x Private-Lines: 1 {}",
+    "ldapbindpasswd={}",
+    'ldapbindpasswd="x {}"',
+    "DETAIL: parameters: $1 = '{}' password",
+    "primary_conninfo = 'user=r password={} host=h'",
+    "primary_conninfo = 'user=r password=''a {}'' host=h'",
+    "--passphrase {}",
+    "-----BEGIN PGP PRIVATE KEY BLOCK-----\n{}\n-----END PGP PRIVATE KEY BLOCK-----",
+    "-----BEGIN RSA PRIVATE KEY-----\n{}",
+)
 HARMLESS = (
+    "disconnect_on_expired_password = ON",
+    "Access denied for user 'app'@'db' (using password: YES)",
+    'connection authenticated: identity="u" method=password (/etc/pg_hba.conf:1)',
+    "default_password_lifetime = 0",
+    "ssh -p 2222 backup; cp -p a b; gcc -pthread",
     'FATAL:  password authentication failed for user "app"',
     "LOG:  database system was interrupted; last known up at 2026-01-01",
     "password_encryption is scram-sha-256",
@@ -49,6 +138,49 @@ HARMLESS = (
     "PostgreSQL 15.18 (Debian 15.18-0+deb12u1), compiled by gcc 12.2.0",
     "the key of this run is not on this machine",
 )
+
+
+@pytest.mark.parametrize("form", MORE_FORMS)
+def test_a_secret_is_removed_in_every_syntax(form: str) -> None:
+    scrub = Scrub([], None)
+    assert "s3Cr3t" not in scrub.text(f"before {form.replace('{}', 's3Cr3t')} after")
+    assert scrub.removed >= 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("a pass@word/1", "a pass%40word%2F1", "(a pass%40word/1)"),
+        base64.b64encode(b"user:pass@word/1").decode(),
+        base64.b64encode(b"u:pass@word/1:x").decode(),
+        base64.b64encode(b"pass@word/1").decode(),
+    ],
+)
+def test_a_secret_that_is_known_is_removed_in_every_form(text: str) -> None:
+    shown = Scrub(["pass@word/1"], None).text(text)
+    assert REMOVED in shown
+    assert "word" not in shown
+    assert len(shown) <= len(REMOVED) + 12
+
+
+def test_a_value_is_a_secret_by_its_name() -> None:
+    scrub = Scrub([], None)
+    values = {"dbcheck_power_password": "s3Cr3t", "password_encryption": "md5"}
+    assert scrub.record(values) == {**values, "dbcheck_power_password": REMOVED}
+    assert scrub.record({"expired_password": "ON"}) == {"expired_password": "ON"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("a" * 10**5, "a." * 10**5, "password " * 10**4, "password '" * 10**4),
+        *("set password " * 10**4, f"password{' ' * 10**5}", "a://" * 10**4),
+    ],
+)
+def test_a_text_that_is_made_to_take_long_does_not(text: str) -> None:
+    began = time.process_time()
+    Scrub(["pass@word/1"], ["db1"]).text(text)
+    assert time.process_time() - began < 2
 
 
 @pytest.mark.parametrize("form", FORMS)
