@@ -46,7 +46,15 @@ def bundle(
     addresses.  Raise UsageError if *path* is neither, or cannot be made so.
     """
     with scratch() as folder:
-        yield _made(path, folder, list(secrets), reader, redact=redact)
+        try:
+            made = _made(path, folder, list(secrets), reader, redact=redact)
+        except ValueError as error:
+            raise UsageError(
+                f"without what must not be in a bundle, {path} cannot be judged:"
+                f" {error}",
+                hint="Share the report alone (dbcheck report), or leave out --redact.",
+            ) from None
+        yield made
 
 
 def _made(
@@ -69,16 +77,7 @@ def _made(
 
 def _names(runs: Sequence[RunFolder]) -> set[str]:
     """Return the names of the hosts; raise UsageError if one cannot be replaced."""
-    found: set[str] = set()
-    for manifest in (run.manifest() for run in runs):
-        found |= hosts_of(manifest)
-        own = {manifest.family, *manifest.tables}
-        if clash := sorted(name for name in found if name.lower() in own):
-            raise UsageError(
-                f"the host {clash[0]} cannot be renamed: dbcheck uses that word itself",
-                hint="Share the report alone (dbcheck report), or leave out --redact.",
-            )
-    return found
+    return {name for run in runs for name in hosts_of(run.manifest())}
 
 
 def _of_run(

@@ -112,8 +112,9 @@ def _require_clean(run: RunFolder, scrub: Scrub, reader: LogReader) -> None:
 def _require_same(original: RunResult, copy: RunResult) -> None:
     if _judged(original) != _judged(copy):
         raise UsageError(
-            f"without what must not be in a bundle, run {original.run} would be judged"
-            f" otherwise ({copy.verdict.value}, and {original.verdict.value} with it)",
+            f"without what must not be in a bundle, run {original.run} is not judged"
+            f" as it was: {copy.verdict.value} instead of {original.verdict.value}, or"
+            " with other figures",
             hint="Share the report alone (dbcheck report), or leave out --redact.",
         )
 

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.core.records import AfterRecord, LoadRecord, Manifest
+from dbcheck.core.records import AfterRecord, LoadRecord, Manifest, NodeBefore
 from dbcheck.core.site import ONLY_NODE
 from dbcheck.core.target import LogTail
 from dbcheck.errors import UsageError
-from dbcheck.evidence.scrub import REMOVED, Scrub
+from dbcheck.evidence.scrub import REMOVED, Scrub, hosts_of
 from dbcheck.evidence.verify import verify
 from dbcheck.runs import Recalled, RunFolder
 from dbcheck.witness.log import FrameLogReader
@@ -126,7 +126,7 @@ MORE_FORMS = (
 )
 HARMLESS = (
     "disconnect_on_expired_password = ON",
-    "Access denied for user 'app'@'db' (using password: YES)",
+    "Access denied for user 'app'@'localhost' (using password: YES)",
     'connection authenticated: identity="u" method=password (/etc/pg_hba.conf:1)',
     "default_password_lifetime = 0",
     "ssh -p 2222 backup; cp -p a b; gcc -pthread",
@@ -346,6 +346,62 @@ def test_a_name_in_the_log_of_the_witness_cannot_be_replaced(tmp_path: Path) -> 
     assert not (tmp_path / "c.tar").exists()
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("DB1.CORP.EXAMPLE:5432", "db1.elsewhere.example", "web7.corp.example"),
+        *("mysql -hdb1 -u x", "mysql -h10.1.2.3 -u x", "10.1.2.3_1", "10.1.2.3:22."),
+        *("host=app9 port=1", "user 'u'@'app9.x'", "ssh://j@jump.example:22/"),
+        *("ssh -J me@bastion:22 x", "ProxyJump bastion", "fe80::1:2%eth0"),
+        *("::ffff:10.1.2.3", "[2001:DB9::5]:5432", "XN--BCHER-KVA.example"),
+    ],
+)
+def test_a_host_is_renamed_in_every_form(text: str) -> None:
+    found = replace(
+        manifest(),
+        nodes={ONLY_NODE: of_target("bücher.example")},
+        witness="ssh://ww/~/x",
+    )
+    names = {"db1.corp.example", "db1", *hosts_of(found)}
+    shown = Scrub([], names).text(text)
+    for name in ("db1", "corp", "app9", "jump.", "bastion", "web7", "bcher", "10.1.2"):
+        assert name not in shown.lower()
+    assert "fe80" not in shown
+    assert "db9" not in shown.lower()
+
+
+def of_target(host: str) -> NodeBefore:
+    return replace(manifest().writer, target=f"postgresql://u@{host}/d")
+
+
+@pytest.mark.parametrize("name", ["server", "on", "C", "a", "42", "sda", "u", "data"])
+def test_a_host_with_the_name_of_something_else_is_refused(name: str) -> None:
+    found = replace(manifest(), nodes={ONLY_NODE: of_target(name)})
+    with pytest.raises(UsageError, match="in other meanings"):
+        hosts_of(found)
+
+
+def test_a_short_common_name_leaves_longer_words_alone() -> None:
+    text = "dbcheck db10 my-db a_db /db-2/ 15.1 host-7 root@localhost"
+    assert Scrub([], ["db"]).text(text) == text
+    assert Scrub([], ["db"]).text("DB: at db.") == "host-1: at host-1."
+
+
+def test_rows_that_differ_and_counts_of_drives_are_scrubbed(tmp_path: Path) -> None:
+    run = full_run(tmp_path)
+    row = {"row_id": 1, "payload": f"password={SECRET} on {HOST}"}
+    run.write_different("ledger", [json.dumps(row) + "\n"])
+    head = "at_s,node,drive,seconds,writes,flushes\n"
+    run.write_lines("drives.csv", [head, f"1,server,{HOST}-sda {HOST},1,1,1\n"])
+    bundle_of(run.path, tmp_path / "b.tar", redact=True)
+    shown = dict(texts(tmp_path / "b.tar"))
+    found = [text for name, text in shown.items() if "different-" in name]
+    assert [json.loads(text)["row_id"] for text in found] == [1]
+    for text in shown.values():
+        assert SECRET not in text
+        assert f" {HOST}" not in text
+
+
 def test_a_host_named_as_one_of_dbcheck_s_words_is_refused(tmp_path: Path) -> None:
     found = manifest()
     node = replace(found.writer, target="postgresql://u@ledger/d")
@@ -354,7 +410,7 @@ def test_a_host_named_as_one_of_dbcheck_s_words_is_refused(tmp_path: Path) -> No
     )
     stored_run(run)
     bundle_of(run.path, tmp_path / "b.tar")
-    with pytest.raises(UsageError, match="dbcheck uses that word itself"):
+    with pytest.raises(UsageError, match="in other meanings"):
         bundle_of(run.path, tmp_path / "c.tar", redact=True)
 
 
@@ -369,7 +425,7 @@ def test_evidence_that_would_be_judged_otherwise_makes_no_bundle(
         return "off" if text == "on" else scrubbed(self, text)
 
     monkeypatch.setattr(Scrub, "text", greedy)
-    with pytest.raises(UsageError, match="would be judged"):
+    with pytest.raises(UsageError, match="not judged as"):
         bundle_of(run.path, tmp_path / "b.tar")
 
 
