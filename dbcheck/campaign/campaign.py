@@ -77,7 +77,7 @@ def _control(rig: Rig, folder: CampaignFolder, plan: Plan) -> None:
     if finished(plan, cycles) or any(map(_lost, _controls(cycles))):
         return
     for outcome in run_controls(rig, plan.workload, plan.seed, folder.known()):
-        _add(folder, outcome)
+        add_outcome(folder, outcome)
 
 
 def _controls(cycles: Sequence[Cycle]) -> list[ControlFacts]:
@@ -121,7 +121,7 @@ def _cycle(rig: Rig, folder: CampaignFolder, plan: Plan) -> None:
             folder.add(_failed("", drawn, str(error)))
             wait_for_server(rig)
     else:
-        _add(folder, outcome)
+        add_outcome(folder, outcome)
 
 
 def _next_moment(rig: Rig, plan: Plan, number: int) -> Moment:
@@ -139,7 +139,7 @@ def _settle_all(rig: Rig, folder: CampaignFolder) -> bool:
         drawn = run.manifest().moment
         rig.listener.phase(Phase.CYCLE, f"settling {run.path.name}")
         if _began(rig, run):
-            _add(folder, _settled(rig, run), settled=True)
+            add_outcome(folder, _settled(rig, run), settled=True)
         else:
             text = "the client ended before the load began, or the witness lost a log"
             folder.add(_failed(run.path.name, drawn, text))
@@ -163,7 +163,9 @@ def _settled(rig: Rig, run: RunFolder) -> Outcome:
     return require_answered(reconcile_run(rig, run, manifest))
 
 
-def _add(folder: CampaignFolder, outcome: Outcome, *, settled: bool = False) -> None:
+def add_outcome(
+    folder: CampaignFolder, outcome: Outcome, *, settled: bool = False
+) -> None:
     """Store the result of a run; drop the rows of one that lost nothing.
 
     What it showed of the server comes first: a client that ends in between settles the

@@ -24,6 +24,10 @@ def compared(a: Path, b: Path, reader: LogReader) -> ComparedResult:
 
     Each is a run's or a campaign's of one target.  Touches no server.
     """
+    if a.resolve() == b.resolve():
+        raise UsageError(
+            f"{a} cannot be compared with itself", hint="Give two folders."
+        )
     (first, before), (second, after) = (_side(path, reader) for path in (a, b))
     names = sorted({*before, *after})
     differences = tuple(
@@ -62,6 +66,16 @@ def _side(path: Path, reader: LogReader) -> tuple[SideResult, Mapping[str, str]]
 
 def _run(run: RunFolder, reader: LogReader) -> tuple[SideResult, Mapping[str, str]]:
     found = run.result() if run.lacks_survivors() else judge_run(run, reader).result
+    if found.control:
+        raise UsageError(
+            f"{run.path} is a control, which says nothing about its server",
+            hint="Compare runs of the server as it is.",
+        )
+    if not found.final:
+        raise UsageError(
+            f"{run.path} has no final verdict: {found.reasons[0]}",
+            hint=f"dbcheck reconcile {run.path}, once the server is back.",
+        )
     lost = found.rows_lost
     depth = found.shown_depth.value if found.shown_depth else ""
     side = SideResult(
@@ -97,8 +111,8 @@ def _campaign(folder: CampaignFolder) -> tuple[SideResult, Mapping[str, str]]:
         target=shown.name,
         server=f"{facts.product} {facts.version}",
         verdict=shown.verdict,
-        confirmed=sum(cycle.confirmed or 0 for cycle in counted),
-        lost=sum((cycle.lost or 0) + (cycle.earlier_lost or 0) for cycle in counted),
+        confirmed=shown.confirmed,
+        lost=None if shown.rows_lost is None else sum(shown.rows_lost),
         statistics=shown.statistics,
         **_figures([load for run in runs if (load := run.load())]),
     )

@@ -24,6 +24,8 @@ import msgspec
 from dbcheck import formats, stored
 from dbcheck.campaign.known import NOTHING_KNOWN, Known
 from dbcheck.core.control import ControlFacts
+from dbcheck.core.cutclass import CutClass
+from dbcheck.core.depth import Depth
 from dbcheck.core.verdict import CycleVerdict
 from dbcheck.core.workload import Workload
 from dbcheck.errors import UsageError
@@ -119,6 +121,13 @@ class Cycle:
     seen: int | None = None
     seen_lost: int | None = None
 
+    def __post_init__(self) -> None:
+        """Refuse a class and a depth that no cut has."""
+        if self.cut_class:
+            CutClass(self.cut_class)
+        if self.depth:
+            Depth(self.depth)
+
 
 class CampaignFolder:
     """One folder on the client's disk."""
@@ -176,10 +185,15 @@ class CampaignFolder:
 
     def add(self, cycle: Cycle) -> None:
         """Store the result of a cycle."""
-        name = f"{cycle.number:04}" if cycle.number else f"0000-{cycle.run}"
-        path = self.path / "cycles" / f"{name}.json"
+        path = self.path / "cycles" / self.file_of(cycle)
         stored.write(path, [stored.to_bytes(cycle)])
         self.write_lines()
+
+    @staticmethod
+    def file_of(cycle: Cycle) -> str:
+        """Return the name of the file that holds a cycle."""
+        name = f"{cycle.number:04}" if cycle.number else f"0000-{cycle.run}"
+        return f"{name}.json"
 
     def write_lines(self) -> None:
         """Write cycles.jsonl anew: a killed client may have left it behind."""

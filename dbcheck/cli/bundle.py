@@ -70,9 +70,16 @@ def command(path: Path, file: Path | None, redact: bool, key: Path | None) -> No
         write_file(target, made.chunks())
     say(f"{target}: {index.verdict.value}, {len(index.members)} files")
     if index.removed:
-        say(f"{index.removed} texts that look like secrets were removed")
+        say(removed(index.removed))
     if key is not None:
         say(f"signed: {sign(target, key)}")
+
+
+def removed(count: int) -> str:
+    """Say how many secrets were removed."""
+    if count == 1:
+        return "1 text that looks like a secret was removed"
+    return f"{count} texts that look like secrets were removed"
 
 
 _FREE: contextlib.AbstractContextManager[None] = contextlib.nullcontext()

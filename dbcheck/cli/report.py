@@ -28,7 +28,12 @@ from dbcheck.judge.results import CampaignsResult, ComparedResult, MatrixResult
 from dbcheck.report.campaign import campaigns_report
 from dbcheck.report.compare import compare_report
 from dbcheck.report.matrix import matrix_report
-from dbcheck.report.subject import RunSubject, Subject, Verdicts
+from dbcheck.report.subject import (
+    NOT_JUDGED_AGAIN,
+    RunSubject,
+    Subject,
+    Verdicts,
+)
 from dbcheck.report.verdict import verdict_report
 from dbcheck.runs import RunFolder
 from dbcheck.stored import may_write
@@ -44,10 +49,6 @@ _SUFFIXES = {
     ".json": "json",
     ".prom": "prometheus",
 }
-_KEPT = (
-    "A campaign keeps no rows of a cycle that passed, so this is the verdict as it was"
-    " stored; the rows were not judged again."
-)
 
 
 @click.command("report", cls=Verb)
@@ -162,7 +163,7 @@ def _run(run: RunFolder) -> RunSubject:
     alone = run.locked() if may_write(run.path) else contextlib.nullcontext()
     with alone:
         if run.lacks_survivors():
-            return RunSubject(run.result(), None, _KEPT)
+            return RunSubject(run.result(), None, NOT_JUDGED_AGAIN)
         reader = FrameLogReader()
         outcome = judge_run(run, reader)
         detail = detail_of(outcome, reader)

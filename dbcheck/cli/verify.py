@@ -7,7 +7,9 @@ from pathlib import Path
 
 import click
 
+import dbcheck
 from dbcheck.cli import FAIL, PASS, output
+from dbcheck.cli.bundle import removed
 from dbcheck.cli.groups import Verb, option
 from dbcheck.cli.options import FILE, as_json
 from dbcheck.cli.say import say, say_error
@@ -81,14 +83,20 @@ def _show(result: VerifyResult) -> None:
     if result.redacted:
         say("names of hosts and addresses were replaced")
     if result.secrets_removed:
-        say(f"{result.secrets_removed} texts that look like secrets were removed")
+        say(removed(result.secrets_removed))
+    if not result.report_compared:
+        say(
+            f"report.html was not compared: dbcheck {result.made_by} made it, and this"
+            f" is {dbcheck.__version__}"
+        )
     say(f"judged again: {_runs(result.judged_again)}")
     if result.not_judged_again:
         say(
-            f"not judged again: {_runs(result.not_judged_again)}, which passed in a"
-            " campaign; the bundle holds no rows of them"
+            f"not judged again: {_runs(result.not_judged_again)}. A campaign keeps no"
+            " rows of a cycle that passed, so such a PASS rests on what the maker of"
+            " the bundle says"
         )
-    say(*(result.differences or ("nothing differs",)))
+    say(*(result.differences or ("nothing that was checked differs",)))
 
 
 def _runs(count: int) -> str:

@@ -24,7 +24,7 @@ from typing import IO
 
 from dbcheck import stored
 from dbcheck.core.verdict import Verdict
-from dbcheck.errors import BundleRefused, RunFormatError
+from dbcheck.errors import BundleRefused, RunFormatError, UsageError
 
 INDEX = "index.json"
 _PACKED = ".gz"
@@ -35,6 +35,7 @@ _AT_ONCE = 1 << 20
 _INDEX_MAX = 1 << 24
 _FILES_MAX = 100_000
 _LEVEL = 6
+_RATIO_MAX = 1032  # no stream of DEFLATE unpacks to more times its size
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,10 @@ class Member:
         path = PurePosixPath(self.name)
         parts = path.parts
         unsafe = path.is_absolute() or ".." in parts or str(path) != self.name
-        if unsafe or not parts or "\0" in self.name or min(self.size, self.raw) < 0:
+        packed = self.file != self.name
+        sized = 0 <= self.raw <= self.size * _RATIO_MAX if packed else self.size >= 0
+        sized = sized and (packed or self.raw == self.size)
+        if unsafe or not parts or not self.name.isprintable() or not sized:
             raise ValueError(f"a bundle cannot hold {self.name!r}")
 
     @property
@@ -120,6 +124,11 @@ def _compressed(path: Path) -> Path:
 def chunks(folder: Path, index: Index) -> Iterator[bytes]:
     """Yield the archive of what packed() made of *folder*."""
     content = stored.to_bytes(index)
+    if len(content) > _INDEX_MAX or len(index.members) > _FILES_MAX:
+        raise UsageError(
+            f"{len(index.members):,} files are too many for a bundle",
+            hint="Bundle the runs of the campaign one by one.",
+        )
     yield from (_header(INDEX, len(content)), content, _padding(len(content)))
     for member in index.members:
         yield _header(member.name, member.size)
@@ -148,12 +157,25 @@ def extract(path: Path, folder: Path) -> Index:
     with path.open("rb") as file:
         reader = _Reader(file, path)
         index = reader.index()
+        _require_room(path, folder, index)
         for member in index.members:
             reader.member(member, folder)
         reader.expect(_END, "its end")
         if file.read(1):
             raise BundleRefused(f"{path} goes on after its end")
     return index
+
+
+def _require_room(path: Path, folder: Path, index: Index) -> None:
+    """Raise BundleRefused if what a bundle says that it holds does not fit."""
+    wanted = sum(member.size + member.raw for member in index.members)
+    free = shutil.disk_usage(folder).free
+    if wanted > free:
+        raise BundleRefused(
+            f"{path} needs {wanted:,} bytes to be unpacked, and {folder.parent.parent}"
+            f" has {free:,} left",
+            hint="Set TMPDIR to a folder with more room, if you trust its size.",
+        )
 
 
 class _Reader:
@@ -181,7 +203,7 @@ class _Reader:
         try:
             found = stored.from_bytes(content, Index, f"the index of {self._path}")
         except RunFormatError as error:
-            raise BundleRefused(str(error)) from None
+            raise BundleRefused(str(error), hint=error.hint) from None
         if stored.to_bytes(found) != content or len(found.members) > _FILES_MAX:
             raise BundleRefused(f"{self._path} is damaged or was changed: its index")
         self.expect(_padding(size), "after its index")
@@ -200,9 +222,8 @@ class _Reader:
             raise BundleRefused(f"{self._path} names a file that none can be") from None
         self.expect(header, f"the header of {member.name}")
         target = folder / member.name
-        target.parent.mkdir(parents=True, exist_ok=True)
         digest, left = hashlib.sha256(), member.size
-        with target.open("xb") as file:
+        with _made(self._path, target) as file:
             while left and (chunk := self._file.read(min(left, _AT_ONCE))):
                 digest.update(chunk)
                 file.write(chunk)
@@ -225,6 +246,17 @@ class _Reader:
                 f"{self._path}: {member.name} cannot be unpacked: {error}"
             ) from None
         source.unlink()
+
+
+def _made(path: Path, target: Path) -> IO[bytes]:
+    """Open a new file; raise BundleRefused if another one has its name or its place."""
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        return target.open("xb")
+    except (FileExistsError, NotADirectoryError):
+        raise BundleRefused(
+            f"{path} holds two files that have one name here: {target.name}"
+        ) from None
 
 
 def _copy(file: io.BufferedIOBase | IO[bytes], written: IO[bytes], size: int) -> None:

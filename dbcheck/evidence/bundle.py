@@ -14,20 +14,14 @@ from dbcheck.core.verdict import Verdict
 from dbcheck.errors import UsageError
 from dbcheck.evidence import archive
 from dbcheck.evidence.attestation import FILE, attestation
+from dbcheck.evidence.contents import REPORT, RUNS, too_large
 from dbcheck.evidence.scratch import scratch
 from dbcheck.evidence.scrub import Scrub, hosts_of
-from dbcheck.evidence.staging import (
-    RUNS,
-    runs_of,
-    stage_campaign,
-    stage_run,
-)
-from dbcheck.judge.results import CampaignsResult
+from dbcheck.evidence.staging import runs_of, stage_campaign, stage_run
+from dbcheck.judge.results import CampaignResult, CampaignsResult
 from dbcheck.ports.witness import LogReader
 from dbcheck.report.html.page import as_html
 from dbcheck.runs import RunFolder
-
-REPORT = "report.html"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +46,15 @@ def bundle(
     addresses.  Raise UsageError if *path* is neither, or cannot be made so.
     """
     with scratch() as folder:
-        yield _made(path, folder, list(secrets), reader, redact=redact)
+        try:
+            made = _made(path, folder, list(secrets), reader, redact=redact)
+        except ValueError as error:
+            raise UsageError(
+                f"without what must not be in a bundle, {path} cannot be judged:"
+                f" {error}",
+                hint="Share the report alone (dbcheck report), or leave out --redact.",
+            ) from None
+        yield made
 
 
 def _made(
@@ -75,16 +77,7 @@ def _made(
 
 def _names(runs: Sequence[RunFolder]) -> set[str]:
     """Return the names of the hosts; raise UsageError if one cannot be replaced."""
-    found: set[str] = set()
-    for manifest in (run.manifest() for run in runs):
-        found |= hosts_of(manifest)
-        own = {manifest.family, *manifest.tables}
-        if clash := sorted(name for name in found if name.lower() in own):
-            raise UsageError(
-                f"the host {clash[0]} cannot be renamed: dbcheck uses that word itself",
-                hint="Share the report alone (dbcheck report), or leave out --redact.",
-            )
-    return found
+    return {name for run in runs for name in hosts_of(run.manifest())}
 
 
 def _of_run(
@@ -105,10 +98,14 @@ def _of_campaign(
     redact: bool,
 ) -> Made:
     copy = stage_campaign(campaign, folder, scrub, reader)
-    result = replace(campaign_result(copy), folder=".")
+    result = campaign_result(copy)
     made = _Kind("campaign", result.name, result.verdict, redact)
-    page = as_html(CampaignsResult(".", (result,)))
-    return _closed(folder, made, result.name, page, scrub)
+    return _closed(folder, made, result.name, campaign_page(result), scrub)
+
+
+def campaign_page(result: CampaignResult) -> str:
+    """Return the report on the campaign of a bundle."""
+    return as_html(CampaignsResult(".", (replace(result, folder="."),)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +122,11 @@ def _closed(folder: Path, made: _Kind, test: str, page: str, scrub: Scrub) -> Ma
     if content is not None:
         (folder / FILE).write_bytes(content)
     (folder / REPORT).write_text(page, "utf-8")
+    if name := too_large(folder):
+        raise UsageError(
+            f"{name} is too large for a bundle",
+            hint="Share the report alone (dbcheck report).",
+        )
     index = archive.Index(
         kind=made.kind,
         name=made.name,

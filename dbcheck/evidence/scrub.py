@@ -10,37 +10,40 @@ as they must still be addresses; loopback addresses stay as they are.
 
 from __future__ import annotations
 
+import contextlib
+import enum
 import ipaddress
+import itertools
+import json
 import re
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import fields, is_dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import fields, is_dataclass, replace
 from typing import Any, TypeVar
 
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
 from dbcheck.core.records import Manifest
+from dbcheck.errors import UsageError
+from dbcheck.evidence.secrets import forms, is_secret, replaced
 
 T = TypeVar("T")
 REMOVED = "[removed]"
-_SECRET_MIN = 4  # characters; a shorter one cannot be told from other text
-_QUOTED = r"'(?:[^'\\]|\\.|'')*'|\"(?:[^\"\\]|\\.)*\""
-_WORD = r"(?:password|passwd|passphrase|pwd|secret|token|api[_-]?key)"
-# Each has the secret as its last group.
-_SECRETS = (
-    re.compile(rf"(?i)(\b{_WORD}\s+)({_QUOTED})"),
-    re.compile(
-        rf"(?i)(\b\w*{_WORD}(?:_access)?(?:_key)?\s*=\s*)({_QUOTED}|[^\s,;&'\"]+)"
-    ),
-    re.compile(rf"(?i)(\bidentified\s+(?:with\s+\S+\s+)?(?:by|as)\s+)({_QUOTED})"),
-    re.compile(r"(\b[a-z][\w+.-]*://[^\s/:@]*:)([^\s/@]+)(?=@)"),
-    re.compile(
-        r"()(-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*KEY-----|\Z))",
-        re.S,
-    ),
-)
-_IPV4 = re.compile(r"(?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?![\w.]*\d)")
+_SOMETHING = re.compile(r"\w")
+_IPV4 = re.compile(r"(?<![\d.])\d{1,3}(?:\.\d{1,3}){3}(?!\.?\d)")
 _IPV6 = re.compile(r"(?<![\w:.])[0-9a-fA-F:]*:[0-9a-fA-F:]*:[0-9a-fA-F:.]*(?![\w])")
+# Where a host stands that no record names: in URLs, users' names, connection strings.
+_HOST = r"(?P<host>[A-Za-z0-9][\w-]*(?:\.[\w-]+)*)"
+_ELSEWHERE = tuple(
+    re.compile(f"{before}{_HOST}", re.IGNORECASE)
+    for before in (
+        r"\b(?!https?:)[a-z][a-z0-9+.-]{0,30}://(?:[^\s/@'\"]{0,200}@)?",
+        r"\bhost\s?=\s?['\"]?",
+        r"(?<=[\w'])'?@'?",
+        r"(?<!\S)(?:-J|proxyjump)\s(?:[\w.-]{1,80}@)?",
+    )
+)
+_OURS = re.compile(r"host-\d+|localhost|\d+", re.IGNORECASE)
 _NETS4 = ("192.0.2", "198.51.100", "203.0.113")
 _IN_NET = 254
 
@@ -57,11 +60,7 @@ class Scrub:
         names: the hosts to rename; None: neither names nor addresses are replaced.
         """
         self.removed = 0
-        self._secrets = sorted(
-            {secret for secret in secrets if len(secret) >= _SECRET_MIN},
-            key=len,
-            reverse=True,
-        )
+        self._secrets = forms(secrets)
         self._redacts = names is not None
         self._given: dict[str, str] = {}
         self._counts: dict[str, int] = {}
@@ -72,13 +71,16 @@ class Scrub:
         for secret in self._secrets:
             self.removed += text.count(secret)
             text = text.replace(secret, REMOVED)
-        for pattern in _SECRETS:
-            text = pattern.sub(self._without, text)
+        text = replaced(text, self._without)
         if not self._redacts:
             return text
         text = _IPV4.sub(self._address, text)
         text = _IPV6.sub(self._address, text)
-        return self._names.sub(self._host, text) if self._names else text
+        if self._names:
+            text = self._names.sub(self._host, text)
+        for pattern in _ELSEWHERE:
+            text = pattern.sub(self._elsewhere, text)
+        return text
 
     def record(self, record: T) -> T:
         """Return a record whose texts are all passed through text().
@@ -96,12 +98,27 @@ class Scrub:
             kept = {each.name: getattr(value, each.name) for each in fields(value)}
             return type(value)(**{k: self._value(each) for k, each in kept.items()})
         if isinstance(value, Mapping):
-            return {self._value(k): self._value(each) for k, each in value.items()}
+            return dict(itertools.starmap(self._pair, value.items()))
         if isinstance(value, tuple) and hasattr(value, "_fields"):
             return type(value)(*map(self._value, value))
         if isinstance(value, list | tuple | set | frozenset):
             return type(value)(map(self._value, value))
         return value
+
+    def _pair(self, name: Any, value: Any) -> tuple[Any, Any]:
+        texts = isinstance(name, str) and isinstance(value, str)
+        if texts and is_secret(name, value):
+            return self._value(name), self._without(value)
+        return self._value(name), self._value(value)
+
+    def json_line(self, line: bytes) -> bytes:
+        """Return a line of JSON whose texts are passed through text()."""
+        try:
+            value = json.loads(line)
+        except (ValueError, RecursionError):
+            return self.text(line.decode("utf-8", "replace")).encode()
+        found = self._value(value)
+        return line if found == value else json.dumps(found).encode() + b"\n"
 
     def changes(self, value: Any) -> bool:
         """Say whether plain values hold a text that is to be changed."""
@@ -110,15 +127,22 @@ class Scrub:
         self.removed = before
         return changed
 
-    def _without(self, match: re.Match[str]) -> str:
-        head, secret = match.groups()
-        if secret == REMOVED:
-            return match.group()
+    def _without(self, secret: str) -> str:
+        if not _SOMETHING.search(secret.replace(REMOVED, "")):
+            return secret
         self.removed += 1
-        return f"{head}{REMOVED}"
+        return REMOVED
 
     def _host(self, match: re.Match[str]) -> str:
-        name = match.group()
+        return self._host_of(match.group())
+
+    def _elsewhere(self, match: re.Match[str]) -> str:
+        text, host = match.group(), match.group("host")
+        return text.removesuffix(host) + self._host_of(host)
+
+    def _host_of(self, name: str) -> str:
+        if _OURS.fullmatch(name) or _is_address(name):
+            return name
         return self._instead(name.lower(), "host", lambda n: f"host-{n}")
 
     def _address(self, match: re.Match[str]) -> str:
@@ -153,22 +177,95 @@ def _ipv4(number: int) -> str:
 
 
 def _named(names: Iterable[str]) -> re.Pattern[str] | None:
+    """Return what finds *names*, the hosts in their domains, and longer forms of them.
+
+    db1.corp.example stands for web7.corp.example too, and db1 for db1.corp.example.
+    """
     words = sorted({name for name in names if name}, key=len, reverse=True)
     if not words:
         return None
-    choice = "|".join(map(re.escape, words))
-    return re.compile(rf"(?i)(?<![\w.-])(?:{choice})(?![\w-])")
+    domains = sorted({domain for name in words if (domain := _domain(name))}, key=len)
+    found = [rf"(?:[\w-]+\.)*{re.escape(one)}" for one in reversed(domains)]
+    for word in words:
+        more = "" if "." in word else r"(?:\.[a-z][\w-]*)*"
+        found.append(re.escape(word) + more)
+    choice = "|".join(found)
+    return re.compile(rf"(?i)(?:(?<![\w.-])|(?<=\s-h))(?:{choice})(?![\w-])")
+
+
+def _domain(name: str) -> str:
+    """Return the domain of a host, "" if it has none of two labels or more."""
+    domain = name.partition(".")[2]
+    return domain if "." in domain else ""
 
 
 def hosts_of(manifest: Manifest) -> set[str]:
-    """Return the names of the hosts that a run names, long and short."""
+    """Return the names of the hosts that a run names, long and short.
+
+    Raise UsageError if one cannot be replaced, as the records use that word otherwise.
+    """
     urls = [manifest.witness, *(node.target for node in manifest.nodes.values())]
     found = {host for url in urls if (host := _host_of(url))}
     for node in manifest.nodes.values():
         if node.host and node.host.facts.hostname:
             found.add(node.host.facts.hostname)
-    found |= {name.partition(".")[0] for name in found if not _is_address(name)}
-    return {name for name in found if name != "localhost" and not _is_address(name)}
+    found |= {other for name in found for other in _in_dns(name)}
+    names = {name for name in found if name != "localhost" and not _is_address(name)}
+    others = {word.lower() for word in _other_words(manifest, urls)}
+
+    def is_clear(name: str) -> bool:
+        known = name.isdecimal() or name.lower() in others
+        return len(name) >= _NAME_MIN and not known
+
+    if unclear := sorted(name for name in names if not is_clear(name)):
+        raise UsageError(
+            f"the host {unclear[0]} cannot be renamed: the records hold that word in"
+            " other meanings",
+            hint="Share the report alone (dbcheck report), or leave out --redact.",
+        )
+    return names | set(filter(is_clear, (name.partition(".")[0] for name in names)))
+
+
+_NAME_MIN = 2
+
+
+def _in_dns(name: str) -> Iterator[str]:
+    """Yield the other form of a name with letters beyond ASCII, as the DNS has it."""
+    with contextlib.suppress(UnicodeError):
+        yield name.encode("idna").decode("ascii")
+    with contextlib.suppress(UnicodeError):
+        yield name.encode("ascii").decode("idna")
+
+
+def _other_words(manifest: Manifest, urls: Iterable[str]) -> Iterator[str]:
+    """Yield each whole text of a manifest that is not the name of a host."""
+    for url in urls:
+        with contextlib.suppress(ArgumentError, ValueError):
+            parts = make_url(url)
+            yield from filter(None, (parts.drivername, parts.username, parts.database))
+    nodes = {}
+    for name, node in manifest.nodes.items():
+        if (host := node.host) is not None:
+            host = replace(host, facts=replace(host.facts, hostname=""))
+        nodes[name] = replace(node, target="", host=host)
+    yield from _texts(replace(manifest, nodes=nodes, witness=""))
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Yield the texts of records; names of fields are none."""
+    if isinstance(value, str):
+        yield value
+    elif is_dataclass(value):
+        for each in fields(value):
+            yield from _texts(getattr(value, each.name))
+    elif isinstance(value, Mapping):
+        for name, each in value.items():
+            yield from itertools.chain(_texts(name), _texts(each))
+    elif isinstance(value, list | tuple | set | frozenset):
+        for each in value:
+            yield from _texts(each)
+    elif isinstance(value, enum.Enum):
+        yield from _texts(value.value)
 
 
 def _host_of(url: str) -> str:

@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from dbcheck import stored
 from dbcheck.campaign.detail import detail_of
 from dbcheck.campaign.folder import CampaignFolder
 from dbcheck.campaign.judging import judge_run
 from dbcheck.campaign.logs import StoredLogs
 from dbcheck.campaign.totals import ERROR_FILE
+from dbcheck.core.records import AfterRecord
 from dbcheck.errors import LogDamaged, UsageError
+from dbcheck.evidence.contents import DRIVES, LOG, RUNS, acks_of, is_plain, rows_of
 from dbcheck.evidence.scrub import Scrub
 from dbcheck.judge.result import RunResult, to_values
 from dbcheck.ports.witness import LogReader
-from dbcheck.report.subject import RunSubject
+from dbcheck.report.subject import NOT_JUDGED_AGAIN, RunSubject
 from dbcheck.runs import RunFolder
-
-RUNS = "runs"
-# Copied as they are: numbers, or rows that the seed decides.
-_COPIED = ("survivors*.bin", "different*.jsonl", "acks*.log", "drives.csv")
-_OF_A_RUN = "server.log"
 
 
 def stage_run(
@@ -34,26 +32,58 @@ def stage_run(
     would be judged otherwise.
     """
     copy = RunFolder.copied(parent, scrub.record(run.manifest()), run.recalled())
-    for pattern in _COPIED:
-        for path in sorted(run.path.glob(pattern)):
-            shutil.copyfile(path, copy.path / path.name)
     if (load := run.load()) is not None:
         copy.write_load(scrub.record(load))
     if (restore := run.restore()) is not None:
-        copy.write_restore(restore)
+        copy.write_restore(scrub.record(restore))
     copy.write_after(scrub.record(run.after()))
-    if (log := run.path / _OF_A_RUN).is_file():
-        text = scrub.text(log.read_text("utf-8", errors="replace"))
-        copy.write_lines(_OF_A_RUN, [text])
+    _copy_files(run, copy, scrub)
     _require_clean(run, scrub, reader)
     if run.lacks_survivors():
-        subject = RunSubject(in_bundle(scrub.record(run.result())))
+        subject = kept(scrub.record(run.result()))
     else:
-        outcome = judge_run(copy, reader)
-        _require_same(judge_run(run, reader).result, outcome.result)
-        subject = RunSubject(in_bundle(outcome.result), detail_of(outcome, reader))
+        subject = judged(copy, reader)
+        _require_same(judge_run(run, reader).result, subject.result)
     copy.write_verdict(to_values(subject.result))
     return subject
+
+
+def judged(run: RunFolder, reader: LogReader) -> RunSubject:
+    """Judge a run of a bundle."""
+    outcome = judge_run(run, reader)
+    return RunSubject(in_bundle(outcome.result), detail_of(outcome, reader))
+
+
+def kept(result: RunResult) -> RunSubject:
+    """Return a run of a bundle without rows, as it was judged when it had them."""
+    return RunSubject(in_bundle(result), None, NOT_JUDGED_AGAIN)
+
+
+def _copy_files(run: RunFolder, copy: RunFolder, scrub: Scrub) -> None:
+    """Copy what is no record: numbers as they are, and texts without secrets."""
+    for name in (*acks_of(run), *rows_of(run)):
+        if is_plain(path := run.path / name):
+            if path.suffix == ".jsonl":
+                stored.write(copy.path / name, map(scrub.json_line, _lines(path)))
+            else:
+                shutil.copyfile(path, copy.path / name)
+    for name in (DRIVES, LOG):
+        text = logged(run.after()) if name == LOG else ""
+        if not text and is_plain(path := run.path / name):
+            text = path.read_text("utf-8", errors="replace")
+        if text:
+            copy.write_lines(name, [scrub.text(text)])
+
+
+def _lines(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as file:
+        yield from file
+
+
+def logged(after: AfterRecord) -> str:
+    """Return what server.log holds, "" if no record holds it."""
+    host = after.nodes[after.reader_name].host
+    return host.log.text if host and host.log else ""
 
 
 def in_bundle(result: RunResult) -> RunResult:
@@ -82,17 +112,27 @@ def _require_clean(run: RunFolder, scrub: Scrub, reader: LogReader) -> None:
 def _require_same(original: RunResult, copy: RunResult) -> None:
     if _judged(original) != _judged(copy):
         raise UsageError(
-            f"without what must not be in a bundle, run {original.run} would be judged"
-            f" {copy.verdict.value} and not {original.verdict.value}",
+            f"without what must not be in a bundle, run {original.run} is not judged"
+            f" as it was: {copy.verdict.value} instead of {original.verdict.value}, or"
+            " with other figures",
             hint="Share the report alone (dbcheck report), or leave out --redact.",
         )
 
 
+_SAME = (
+    *("verdict", "final", "witness_alone", "control", "confirmed", "kept", "recovered"),
+    *("unconfirmed", "foreign", "earlier", "earlier_altered", "earlier_lost"),
+    *("losses", "earlier_losses", "ranges", "ranges_left_out", "shape", "statistics"),
+    *("shown_depth", "page_cache_kept", "cut_class", "seen", "housekeeping"),
+)
+
+
 def _judged(result: RunResult) -> tuple[object, ...]:
     """Return what a changed text must not change."""
+    load = result.load
     return (
-        *(result.verdict, result.confirmed, result.kept, result.losses),
-        *(result.earlier_losses, result.ranges, result.depth and result.depth.depth),
+        *(getattr(result, name) for name in _SAME),
+        load and (load.sent, load.acked, load.rate, load.latency_ms),
         *((item.item, item.standing, item.required) for item in result.evidence),
     )
 
@@ -104,13 +144,20 @@ def stage_campaign(
 
     Raise UsageError as stage_run() does.
     """
+    runs = runs_of(folder)
+    named = {cycle.run for cycle in folder.cycles()}
+    if lost := [run.path.name for run in runs if run.path.name not in named]:
+        raise UsageError(
+            f"the campaign does not count run {lost[0]}: its client ended before that",
+            hint="Continue the campaign with --resume, which counts it first.",
+        )
     copy = CampaignFolder.create(parent, scrub.record(folder.plan()))
-    for run in runs_of(folder):
+    for run in runs:
         stage_run(run, copy.runs, scrub, reader)
     for cycle in folder.cycles():
         copy.add(scrub.record(cycle))
     copy.write_known(scrub.record(folder.known()))
-    if (error := folder.path / ERROR_FILE).is_file():
+    if is_plain(error := folder.path / ERROR_FILE):
         text = scrub.text(error.read_text("utf-8", errors="replace"))
         (copy.path / ERROR_FILE).write_text(text, "utf-8")
     return copy

@@ -8,26 +8,32 @@ from pathlib import Path
 from typing import Any
 
 import dbcheck
-from dbcheck.campaign.folder import CampaignFolder, Cycle
-from dbcheck.campaign.judging import judge_run
+from dbcheck.campaign.folder import CampaignFolder
 from dbcheck.campaign.logs import StoredLogs
 from dbcheck.campaign.totals import result as campaign_result
 from dbcheck.core.verdict import Verdict
-from dbcheck.errors import BundleRefused, DbcheckError
+from dbcheck.errors import BundleRefused, DbcheckError, UsageError
 from dbcheck.evidence import archive, signature
 from dbcheck.evidence.attestation import FILE, attestation
-from dbcheck.evidence.bundle import REPORT
+from dbcheck.evidence.bundle import campaign_page
+from dbcheck.evidence.contents import LOG, REPORT, RUNS, strangers, too_large
+from dbcheck.evidence.cycles import Shown, unlike
 from dbcheck.evidence.scratch import scratch
-from dbcheck.evidence.staging import RUNS, in_bundle
+from dbcheck.evidence.staging import judged, kept, logged
 from dbcheck.judge.result import RunResult, to_values
 from dbcheck.ports.witness import LogReader
-from dbcheck.runs import RunFolder
+from dbcheck.report.html.page import as_html
+from dbcheck.report.subject import RunSubject
+from dbcheck.runs import RunFolder, require_run_id
+from dbcheck.stored import to_bytes
 
 # Sentences, which another version may write otherwise.
 _SENTENCES = (
     *("reasons", "diagnosis", "settings_at_fault", "layers_at_fault"),
     "other_settings",
 )
+# What a judge may meet in records whose digests are right and whose values are absurd.
+_UNFORESEEN = (ArithmeticError, LookupError, MemoryError, TypeError, ValueError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +46,8 @@ class VerifyResult:
     differences: sentences.
     judged_again: runs whose rows are in the bundle.  not_judged_again: those of which
                 only the verdict is, as of a cycle of a campaign that passed.
+    report_compared: report.html was made again and compared.  Another version of
+                dbcheck writes another page, so it is not if one made the bundle.
     signer, key: of a good signature, "" if nothing names the signer, or without one.
     """
 
@@ -54,6 +62,7 @@ class VerifyResult:
     differences: tuple[str, ...]
     judged_again: int
     not_judged_again: int
+    report_compared: bool
     signed: bool
     signer: str
     key: str
@@ -69,11 +78,14 @@ def verify(
     signed = signature.check(path, allowed, signer)
     with scratch() as folder:
         index = archive.extract(path, folder)
+        check = _Check(folder, index, reader)
         try:
-            check = _Check(folder, index, reader)
             differences = tuple(check.differences())
         except DbcheckError as error:
-            raise BundleRefused(f"{path} cannot be judged: {error}") from None
+            raise _refused(path, folder, index, str(error)) from None
+        except _UNFORESEEN as error:
+            why = f"its records hold what no run leaves: {error}"
+            raise _refused(path, folder, index, why) from None
     return VerifyResult(
         bundle=str(path),
         kind=index.kind,
@@ -86,43 +98,71 @@ def verify(
         differences=differences,
         judged_again=check.judged,
         not_judged_again=check.left,
+        report_compared=check.words,
         signed=signed is not None,
         signer=signed.signer if signed else "",
         key=signed.key if signed else "",
     )
 
 
+def _refused(path: Path, folder: Path, index: archive.Index, why: str) -> BundleRefused:
+    """Return why a bundle cannot be judged, without the folder that is gone then."""
+    hint = ""
+    if index.dbcheck != dbcheck.__version__:
+        hint = (
+            f"dbcheck {index.dbcheck} made it, and this is {dbcheck.__version__}: that"
+            " version can verify it."
+        )
+    shown = why.replace(f"{folder}/", "")
+    return BundleRefused(f"{path} cannot be judged: {shown}", hint=hint)
+
+
 class _Check:
     """Compares what an extracted bundle says with what its evidence shows.
 
     judged: runs that were judged again.  left: those whose rows are not there.
+    words:  this version made it, so that sentences and the report must be the same.
     """
 
     def __init__(self, folder: Path, index: archive.Index, reader: LogReader) -> None:
         self._folder, self._index, self._reader = folder, index, reader
+        self.words = index.dbcheck == dbcheck.__version__
         self.judged = self.left = 0
 
     def differences(self) -> Iterator[str]:
         """Yield what differs."""
+        if name := too_large(self._folder):
+            raise BundleRefused(f"{name} is too large for a record of dbcheck")
+        for name in strangers(self._folder, self._index.kind):
+            yield f"{name} is not evidence: nothing in the bundle says what it is"
         # First: to judge a run again writes to its folder.
-        test = self._test()
-        yield from self._attested(test)
-        results: dict[str, RunResult] = {}
+        page = self._folder / REPORT
+        report = page.read_bytes() if page.is_file() else None
+        yield from self._attested(self._test())
+        subjects: dict[str, RunSubject] = {}
         for path in sorted((self._folder / RUNS).glob("*/manifest.json")):
             run = RunFolder.open(path.parent)
             if run.manifest().run_id != path.parent.name:
                 yield f"{path.parent.name} is the folder of another run"
-            results[path.parent.name] = yield from self._run(run)
+            content = path.with_name("verdict.json").read_bytes()
+            subject = subjects[path.parent.name] = yield from self._run(run)
+            if self.words and content != to_bytes(to_values(subject.result)):
+                yield f"run {path.parent.name}: verdict.json is not the verdict alone"
         if self._index.kind == "run":
-            yield from self._only_run(results)
+            again = yield from self._only_run(subjects)
         else:
-            yield from self._campaign(results)
+            again = yield from self._campaign(subjects)
+        if self.words and (again is None or report != again.encode()):
+            yield "report.html is not the report on this evidence"
 
     def _test(self) -> str:
         if self._index.kind == "campaign":
             return CampaignFolder.open(self._folder).plan().name
-        path = self._folder / RUNS / self._index.name
-        return RunFolder.open(path).manifest().writer.target
+        try:
+            name = require_run_id(self._index.name)
+        except UsageError as error:
+            raise BundleRefused(str(error)) from None
+        return RunFolder.open(self._folder / RUNS / name).manifest().writer.target
 
     def _attested(self, test: str) -> Iterator[str]:
         """Yield whether the attestation is not the one of this evidence."""
@@ -133,22 +173,27 @@ class _Check:
         if content != attestation(self._folder, test, self._index.verdict):
             yield "the attestation is not that of the evidence"
 
-    def _run(self, run: RunFolder) -> Generator[str, None, RunResult]:
+    def _run(self, run: RunFolder) -> Generator[str, None, RunSubject]:
         """Yield what differs in a run; return its result, judged again if it can be."""
-        stored = run.result()
+        name, stored = run.path.name, run.result()
+        log = run.path / LOG
+        text = logged(run.after())
+        if text and (not log.is_file() or log.read_bytes() != text.encode()):
+            yield f"run {name}: {LOG} is not what the records hold of it"
         if run.lacks_survivors():
             self.left += 1
+            if stored.verdict is not Verdict.PASS:
+                yield f"run {name} is {stored.verdict.value}, and its rows are missing"
             yield from self._log(run, stored)
-            return stored
+            return kept(stored)
         self.judged += 1
         csv = run.path / "losses.csv"
         before = csv.read_bytes() if csv.is_file() else None
-        again = in_bundle(judge_run(run, self._reader).result)
+        again = judged(run, self._reader)
         if csv.read_bytes() != before:
-            yield f"run {run.path.name}: losses.csv is not what the evidence shows"
-        words = self._index.dbcheck == dbcheck.__version__
-        for name, was, found in _unequal(stored, again, words=words):
-            yield f"run {run.path.name}: {name} was {was}, and is {found} judged again"
+            yield f"run {name}: losses.csv is not what the evidence shows"
+        for field, was, found in _unequal(stored, again.result, words=self.words):
+            yield f"run {name}: {field} was {was}, and is {found} judged again"
         return again
 
     def _log(self, run: RunFolder, stored: RunResult) -> Iterator[str]:
@@ -161,40 +206,40 @@ class _Check:
                 f" verdict is on {stored.confirmed}"
             )
 
-    def _only_run(self, results: Mapping[str, RunResult]) -> Iterator[str]:
-        found = results.get(self._index.name)
-        if found is None or len(results) > 1:
+    def _only_run(
+        self, subjects: Mapping[str, RunSubject]
+    ) -> Generator[str, None, str | None]:
+        """Yield what differs; return the report on the run."""
+        found = subjects.get(self._index.name)
+        if found is None or len(subjects) > 1:
             yield f"the bundle does not hold run {self._index.name} alone"
-        elif found.verdict is not self._index.verdict:
+            return None
+        if (verdict := found.result.verdict) is not self._index.verdict:
             yield (
                 f"the bundle says {self._index.verdict.value}, and its run is"
-                f" {found.verdict.value}"
+                f" {verdict.value}"
             )
+        return as_html(found)
 
-    def _campaign(self, results: Mapping[str, RunResult]) -> Iterator[str]:
+    def _campaign(
+        self, subjects: Mapping[str, RunSubject]
+    ) -> Generator[str, None, str | None]:
+        """Yield what differs; return the report on the campaign."""
         folder = CampaignFolder.open(self._folder)
-        for cycle in folder.cycles():
-            if cycle.run in results:
-                yield from _of_cycle(cycle, results[cycle.run])
-        shown = campaign_result(folder)
-        if shown.verdict is not self._index.verdict:
+        shown = {
+            name: Shown(RunFolder.open(folder.runs / name), subject.result)
+            for name, subject in subjects.items()
+        }
+        yield from unlike(folder, shown, words=self.words)
+        found = campaign_result(folder)
+        if found.name != self._index.name:
+            yield f"the bundle says {self._index.name}, and its plan {found.name}"
+        if found.verdict is not self._index.verdict:
             yield (
                 f"the bundle says {self._index.verdict.value}, and its cycles show"
-                f" {shown.verdict.value}"
+                f" {found.verdict.value}"
             )
-
-
-def _of_cycle(cycle: Cycle, result: RunResult) -> Iterator[str]:
-    """Yield how the record of a cycle differs from the result of its run."""
-    lost = result.rows_lost
-    pairs = (
-        ("verdict", cycle.verdict.value, result.verdict.value),
-        ("commits", cycle.confirmed, result.confirmed),
-        ("lost rows", cycle.lost, None if lost is None else lost[0]),
-    )
-    for name, was, found in pairs:
-        if was != found:
-            yield f"cycle {cycle.number}: {name} {was}, and its run shows {found}"
+        return campaign_page(found)
 
 
 def _unequal(

@@ -121,6 +121,30 @@ class CampaignResult:
     error: str
     cycles: tuple[CycleResult, ...]
 
+    @property
+    def rows_lost(self) -> tuple[int, int] | None:
+        """How many rows of its cycles, and of earlier ones in each, were lost.
+
+        None if no rows were compared, also if that was after a cut that failed: the
+        server or the table did not come back.
+        """
+        cycles = [cycle for cycle in self.cycles if cycle.number]
+        fails = [one for one in cycles if one.verdict is CycleVerdict.FAIL]
+        compared = [one for one in cycles if one.lost is not None]
+        if not compared or any(one.lost is None for one in fails):
+            return None
+        return (
+            sum(one.lost or 0 for one in compared),
+            sum(one.earlier_lost or 0 for one in compared),
+        )
+
+    @property
+    def confirmed(self) -> int | None:
+        """How many commits of its cycles the witness holds, None if none is known."""
+        known = [c.confirmed for c in self.cycles if c.number]
+        counts = [count for count in known if count is not None]
+        return sum(counts) if counts else None
+
 
 @dataclass(frozen=True, slots=True)
 class CampaignsResult:
@@ -153,6 +177,12 @@ class RowResult:
     price_per_durable_commit_per_s: float | None
     statistics: Statistics
     cycles: tuple[RunResult, ...]
+
+    @property
+    def shown_verdict(self) -> Verdict | None:
+        """The verdict to show: no PASS if not all of its cycles ran."""
+        unfinished = self.error and self.verdict is Verdict.PASS
+        return None if unfinished else self.verdict
 
 
 @dataclass(frozen=True, slots=True)

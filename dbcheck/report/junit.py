@@ -47,7 +47,8 @@ def _run(subject: RunSubject) -> TestSuite:
         *(f"{one.cause.value}: {one.reason}" for one in result.diagnosis),
         of_run.scope(result),
     ]
-    case = _case("dbcheck.run", result.target, result.verdict, result.reasons[0], lines)
+    kind = "dbcheck.control" if result.control else "dbcheck.run"
+    case = _case(kind, result.target, result.verdict, result.reasons[0], lines)
     named = {"run": result.run, "server": result.server, "workload": result.workload}
     return _suite("run", [case], {**named, "seed": str(result.seed)})
 

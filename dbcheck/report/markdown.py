@@ -122,8 +122,9 @@ def _matrix(result: MatrixResult) -> Iterator[str]:
     yield f"# {_text(result.description or 'Matrix')}: {good}"
     yield ""
     rows = (
-        (*of_matrix.cells(row, result), row.verdict.value if row.verdict else "none")
+        (*of_matrix.cells(row, result), verdict.value if verdict else "none")
         for row in result.rows
+        for verdict in [row.shown_verdict]
     )
     yield from _table((*of_matrix.columns(result), "verdict"), rows)
     for notes in (of_matrix.faults, of_matrix.doubts, of_matrix.proofs):

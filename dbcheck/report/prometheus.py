@@ -2,8 +2,9 @@
 
 A file in its folder, written whole, is read at each scrape
 (https://github.com/prometheus/node_exporter#textfile-collector).  Alert on
-dbcheck_verdict{verdict="FAIL"} == 1, and on dbcheck_checked_timestamp_seconds for a
-check that is too old.
+dbcheck_verdict{verdict="PASS",kind!="control"} == 0, which an INCONCLUSIVE check raises
+too, and on dbcheck_checked_timestamp_seconds for a check that is too old.  A control
+that passed has lost rows, as it must, and says nothing about the server.
 """
 
 from __future__ import annotations
@@ -98,8 +99,9 @@ def _run(result: RunResult) -> _Measured:
         "lost_rows": None if lost is None else sum(lost),
         "commits_per_second": result.load.rate if result.load else None,
     }
+    kind = "control" if result.control else "run"
     return _Measured(
-        *("run", result.target, result.workload, result.verdict, result.statistics),
+        *(kind, result.target, result.workload, result.verdict, result.statistics),
         figures,
         _latency_s(result.load),
     )
@@ -108,11 +110,11 @@ def _run(result: RunResult) -> _Measured:
 def _campaign(result: CampaignResult) -> _Measured:
     cycles = [cycle for cycle in result.cycles if cycle.number]
     ended = [moment for c in cycles if (moment := _moment_s(c.ended)) is not None]
-    lost = [(c.lost or 0) + (c.earlier_lost or 0) for c in cycles]
+    lost = result.rows_lost
     figures = {
         "checked_timestamp_seconds": max(ended, default=None),
-        "confirmed_commits": sum(cycle.confirmed or 0 for cycle in cycles),
-        "lost_rows": sum(lost),
+        "confirmed_commits": result.confirmed,
+        "lost_rows": None if lost is None else sum(lost),
         "commits_per_second": result.commits_per_s,
     }
     named = ("campaign", result.name, "", result.verdict, result.statistics)
@@ -130,7 +132,8 @@ def _rows(result: MatrixResult) -> Iterator[_Measured]:
             "commits_per_second": row.commits_per_s,
         }
         latency = {} if row.p99_ms is None else {"0.99": row.p99_ms / 1e3}
-        named = ("matrix", _target(row), row.name, row.verdict, row.statistics)
+        verdict = row.shown_verdict
+        named = ("matrix", _target(row), row.name, verdict, row.statistics)
         yield _Measured(*named, figures, latency)
 
 

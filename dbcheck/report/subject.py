@@ -13,6 +13,10 @@ from dbcheck.judge.results import CampaignsResult, ComparedResult, MatrixResult
 from dbcheck.visible import quoted
 
 T = TypeVar("T")
+NOT_JUDGED_AGAIN = (
+    "A campaign keeps no rows of a cycle that passed, so this is the verdict as it was"
+    " stored; the rows were not judged again."
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,14 +5,23 @@ from __future__ import annotations
 import gzip
 import shutil
 import tarfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from dbcheck import stored
+from dbcheck.campaign.campaign import add_outcome
+from dbcheck.campaign.folder import CampaignFolder
+from dbcheck.campaign.judging import judge_run
+from dbcheck.core.moments import Moment, Stratum
 from dbcheck.evidence import archive
 from dbcheck.evidence.archive import Index
+from dbcheck.evidence.attestation import FILE, attestation
 from dbcheck.evidence.bundle import bundle
+from dbcheck.evidence.contents import REPORT
+from dbcheck.runs import RunFolder
 from dbcheck.witness.log import FrameLogReader
+from tests.kit.samples import PLAN
 from tests.runs import make
 
 STORED = Path(make.__file__).parent
@@ -30,6 +39,62 @@ def bundle_of(folder: Path, file: Path, *, redact: bool = False) -> Index:
     with bundle(folder, [SECRET], FrameLogReader(), redact=redact) as made:
         file.write_bytes(b"".join(made.chunks()))
         return made.index
+
+
+TARGET = "postgresql://u@h/d"
+
+
+def campaign_of(parent: Path, names: Sequence[str]) -> CampaignFolder:
+    """Return the campaign whose cycles are these stored runs, as cut one by one."""
+    plan = replace(PLAN, target=TARGET)
+    folder = CampaignFolder.create(parent / "campaign", plan)
+    identity: Mapping[str, str] = {}
+    number = 0
+    for name in names:
+        source = RunFolder.open(stored_copy(name, parent))
+        manifest, after = source.manifest(), source.after()
+        identity = identity or manifest.writer.facts.identity
+        path = folder.runs / manifest.run_id
+        source.path.rename(path)
+        run = RunFolder.open(path)
+        (writer,) = manifest.nodes
+        before = replace(manifest.writer.facts, identity=identity)
+        node = replace(manifest.writer, target=TARGET, facts=before)
+        number += not manifest.control
+        moment = Moment(number, Stratum.STEADY, 1.0, 0.0)
+        changed = replace(
+            manifest,
+            nodes={writer: node},
+            moment=None if manifest.control else moment,
+        )
+        (path / "manifest.json").write_bytes(stored.to_bytes(changed))
+        found = after.nodes[writer]
+        if found.facts is not None:
+            facts = replace(found.facts, identity=identity)
+            nodes = {writer: replace(found, facts=facts)}
+            run.write_after(replace(after, nodes=nodes))
+        add_outcome(folder, judge_run(run, FrameLogReader()))
+    return folder
+
+
+def resealed(folder: Path, index: Index) -> Index:
+    """Attest the changed files below *folder*; the report stays as it is.
+
+    A forger does so, since anyone can.
+    """
+    page = folder / REPORT
+    report = page.read_bytes() if page.is_file() else None
+    page.unlink(missing_ok=True)
+    (folder / FILE).unlink(missing_ok=True)
+    test = index.name
+    if index.kind == "run":
+        test = RunFolder.open(folder / "runs" / test).manifest().writer.target
+    content = attestation(folder, test, index.verdict)
+    if content is not None:
+        (folder / FILE).write_bytes(content)
+    if report is not None:
+        page.write_bytes(report)
+    return index
 
 
 def forged(source: Path, target: Path, changed: Callable[[Path, Index], Index]) -> None:

@@ -328,7 +328,7 @@ def test_a_campaign_counts_what_went_on_and_not_what_was_drawn(
     due_us = LAST_US + 300 - int(late_s * 1e6)  # and it went 300 us after the ack
     run.write_load(replace(LOAD, due_us=due_us, no_checkpoint=refused))
     folder = CampaignFolder.create(tmp_path / "campaign", campaign_plan())
-    campaign._add(folder, judge_run(run, FrameLogReader()))
+    campaign.add_outcome(folder, judge_run(run, FrameLogReader()))
     (cycle,) = folder.cycles()
     assert cycle.stratum == stratum
     assert bool(cycle.missed) is (stratum != "checkpoint")

@@ -59,12 +59,13 @@ def matrix_values(result: MatrixResult) -> dict[str, Any]:
 
 
 def _row(row: RowResult, result: MatrixResult, fastest: float) -> Row:
+    verdict = row.shown_verdict
     return Row(
         tuple(words.cells(row, result)),
         row.reference,
         round(100 * (row.commits_per_s or 0.0) / fastest, 1),
-        _TONES.get(row.verdict, "partly") if row.verdict else "partly",
-        row.verdict.value if row.verdict else "",
+        _TONES.get(verdict, "partly") if verdict else "partly",
+        verdict.value if verdict else "",
     )
 
 

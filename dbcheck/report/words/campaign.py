@@ -27,16 +27,16 @@ def has_price(results: Sequence[CampaignResult]) -> bool:
 
 def cells(result: CampaignResult, *, with_price: bool) -> Iterator[str]:
     """Yield a campaign as text, in the order of columns()."""
-    cycles = [cycle for cycle in result.cycles if cycle.number]
     rate, price = result.commits_per_s, result.price_per_durable_commit_per_s
     yield result.name
     yield f"{result.statistics.cuts} of {result.planned_cuts}"
     yield number(result.statistics.losses)
-    yield rows_lost(
-        sum(cycle.lost or 0 for cycle in cycles),
-        sum(cycle.earlier_lost or 0 for cycle in cycles),
-    )
-    yield number(sum(cycle.confirmed or 0 for cycle in cycles))
+    if result.rows_lost is None:
+        failed = any(one.verdict is CycleVerdict.FAIL for one in result.cycles)
+        yield "all" if failed else "-"
+    else:
+        yield rows_lost(*result.rows_lost)
+    yield number(result.confirmed)
     yield "-" if rate is None else f"{rate:,.0f}"
     if with_price:
         yield "-" if price is None else f"{price:,.3g}"
@@ -53,7 +53,10 @@ def cycle_cells(cycle: CycleResult) -> Iterator[str]:
     yield ", ".join(filter(None, (cycle.stratum, cycle.window))) or "-"
     yield cycle.depth or "not measured"
     yield number(cycle.confirmed)
-    yield "-" if cycle.lost is None else rows_lost(cycle.lost, cycle.earlier_lost or 0)
+    if cycle.lost is None:
+        yield "all" if cycle.verdict is CycleVerdict.FAIL else "-"
+    else:
+        yield rows_lost(cycle.lost, cycle.earlier_lost or 0)
     yield "-" if rate is None else f"{rate:,.0f}"
 
 

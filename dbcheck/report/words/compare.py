@@ -22,6 +22,7 @@ def rows(result: ComparedResult) -> Iterator[tuple[str, str, str]]:
         ("cuts that count", lambda side: number(side.statistics.cuts)),
         ("of them lossy", lambda side: number(side.statistics.losses)),
         ("cuts that may lose", _bounds),
+        ("depth of the cuts", _depths),
         ("confirmed commits", lambda side: number(side.confirmed)),
         ("rows lost", lambda side: number(side.lost)),
         ("commits/s", _rate),
@@ -37,6 +38,13 @@ def _bounds(side: SideResult) -> str:
     if not found.cuts:
         return "-"
     return f"{percent_down(found.loss_ppm_min)} to {percent_up(found.loss_ppm_max)}"
+
+
+def _depths(side: SideResult) -> str:
+    found = side.statistics.depths
+    if not found:
+        return "-"
+    return ", ".join(sorted(depth or "not measured" for depth in found))
 
 
 def _rate(side: SideResult) -> str:
@@ -55,6 +63,12 @@ def _figure(value: float | None) -> str:
 def findings(result: ComparedResult) -> Iterator[str]:
     """Yield what the comparison shows, how the losses differ first."""
     yield sentence(result.comparison.sentence)
+    depths = [_depths(side) for side in (result.a, result.b)]
+    if depths[0] != depths[1]:
+        yield (
+            f"The cuts did not reach the same depth (A: {depths[0]}; B: {depths[1]})."
+            " A deeper cut can lose more, so their losses cannot be compared."
+        )
     if result.rate_ratio is not None:
         yield (
             f"B commits {result.rate_ratio:.2f} times as many per second as A (medians"

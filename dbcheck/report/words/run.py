@@ -37,6 +37,10 @@ _SEEN = (
     " cut took back: the server shows rows before they are durable, as InnoDB does"
     " without a binary log."
 )
+_CONTROL = (
+    "This was a control: its sessions were set to lose commits. It shows that this"
+    " check finds losses, and says nothing about the server."
+)
 _ALONE = "This rests only on what the witness says"
 _WRITE_CACHE = (
     "Write 'write back' to /sys/block/NAME/queue/write_cache of each layer named, with "
@@ -314,7 +318,7 @@ def _covered(result: RunResult) -> str:
 def bound(result: RunResult) -> tuple[str, ...]:
     """Return what this one cut proves; a control proves nothing about the server."""
     if result.control:
-        return ()
+        return (_CONTROL,)
     return (sentence(tally(result).sentence), "Repeat it.")
 
 

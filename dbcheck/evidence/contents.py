@@ -1,0 +1,77 @@
+"""Which files a bundle holds: those of its runs and of its campaign, and no others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from dbcheck.campaign.folder import CampaignFolder
+from dbcheck.campaign.totals import ERROR_FILE
+from dbcheck.errors import UsageError
+from dbcheck.evidence.attestation import FILE
+from dbcheck.runs import RunFolder
+
+RUNS = "runs"
+REPORT = "report.html"
+LOG, DRIVES = "server.log", "drives.csv"
+_RECORDS = ("manifest", "recalled", "load", "restore", "after", "verdict")
+# Read as a whole, unlike rows and the logs of the witness.
+WHOLE_MAX = 1 << 25  # bytes
+_STREAMED = (".bin", ".jsonl")
+
+
+def rows_of(run: RunFolder) -> Iterator[str]:
+    """Yield the names of the files that may hold rows, and those of changed rows."""
+    for name, suffix in (("survivors", ".bin"), ("different", ".jsonl")):
+        yield f"{name}{suffix}"  # before format 4 there was only one table
+        for table in sorted({*run.manifest().tables, *run.after().survivors}):
+            yield f"{name}-{table}{suffix}"
+
+
+def acks_of(run: RunFolder) -> Iterator[str]:
+    """Yield the names of the copies of the witness's logs."""
+    for number in range(run.manifest().logs):
+        yield run.acks_path(number).name
+
+
+def is_plain(path: Path) -> bool:
+    """Say whether a file is there; raise UsageError if it is a link or no file.
+
+    A run folder may be another user's, whose links could name files of this one.
+    """
+    if path.is_symlink() or (path.exists() and not path.is_file()):
+        raise UsageError(
+            f"{path} is not a plain file",
+            hint="dbcheck makes plain files alone: somebody replaced this one.",
+        )
+    return path.exists()
+
+
+def strangers(folder: Path, kind: str) -> Iterator[str]:
+    """Yield the names of files that no bundle of that *kind* holds.
+
+    folder: of an extracted bundle, whose runs can be read.
+    """
+    known = {FILE, REPORT}
+    for path in (folder / RUNS).glob("*/manifest.json"):
+        run = RunFolder.open(path.parent)
+        names = [f"{name}.json" for name in _RECORDS]
+        names += [*acks_of(run), *rows_of(run), LOG, DRIVES, "losses.csv"]
+        known |= {f"{RUNS}/{path.parent.name}/{name}" for name in names}
+    if kind == "campaign":
+        known |= {"campaign.json", "server.json", "cycles.jsonl", ERROR_FILE}
+        cycles = CampaignFolder.open(folder).cycles()
+        known |= {f"cycles/{CampaignFolder.file_of(cycle)}" for cycle in cycles}
+    for path in sorted(path for path in folder.rglob("*") if not path.is_dir()):
+        if (name := path.relative_to(folder).as_posix()) not in known:
+            yield name
+
+
+def too_large(folder: Path) -> str:
+    """Return the name of a file that is too large to be read as a whole, "" if none."""
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        logged = path.suffix == ".log" and path.name != LOG
+        streamed = path.suffix in _STREAMED or logged or path.name == "losses.csv"
+        if not streamed and path.stat().st_size > WHOLE_MAX:
+            return path.relative_to(folder).as_posix()
+    return ""

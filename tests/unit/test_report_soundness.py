@@ -1,0 +1,135 @@
+"""No report says more than its result: controls, losses that nobody counted, depths."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from dbcheck.campaign.compare import compared
+from dbcheck.campaign.judging import judge_run
+from dbcheck.cli.report import formatted, read
+from dbcheck.core.verdict import CycleVerdict, Verdict
+from dbcheck.errors import UsageError
+from dbcheck.judge.results import CampaignResult, CampaignsResult
+from dbcheck.report.junit import as_junit
+from dbcheck.report.prometheus import as_metrics
+from dbcheck.report.rows import Line, matrix_result
+from dbcheck.report.words import campaign as words
+from dbcheck.report.words import compare as of_compare
+from dbcheck.runs import RunFolder
+from dbcheck.witness.log import FrameLogReader
+from tests.kit.bundles import stored_copy
+from tests.kit.poisoned_reports import poisoned_campaign
+from tests.kit.subjects import subject_of
+
+CONTROL, PASSED = "format-6/postgresql-control", "format-6/postgresql-pass"
+PROCESS = "format-6/process"
+
+
+def test_a_control_that_passed_is_no_pass_of_its_server(tmp_path: Path) -> None:
+    subject = read(stored_copy(CONTROL, tmp_path))
+    metrics = formatted(subject, "prometheus")
+    kinds = re.findall(
+        r'dbcheck_verdict\{.*kind="(\w+)".*verdict="PASS"\} 1.0', metrics
+    )
+    assert kinds == ["control"]
+    assert 'classname="dbcheck.control"' in formatted(subject, "junit")
+    for kind in ("text", "html", "md", "junit"):
+        text = " ".join(formatted(subject, kind).split())
+        assert "says nothing about the server" in text, kind
+
+
+def test_a_control_is_compared_with_nothing(tmp_path: Path) -> None:
+    control, passed = (stored_copy(name, tmp_path) for name in (CONTROL, PASSED))
+    for pair in ((control, passed), (passed, control)):
+        with pytest.raises(UsageError, match="is a control"):
+            compared(*pair, FrameLogReader())
+
+
+def test_a_run_is_not_compared_with_itself(tmp_path: Path) -> None:
+    passed = stored_copy(PASSED, tmp_path)
+    with pytest.raises(UsageError, match="with itself"):
+        compared(passed, passed / ".." / passed.name, FrameLogReader())
+
+
+def test_a_run_without_a_final_verdict_is_not_compared(tmp_path: Path) -> None:
+    passed = stored_copy(PASSED, tmp_path)
+    waiting = RunFolder.open(stored_copy(PROCESS, tmp_path))
+    after = waiting.after()
+    nodes = {
+        name: replace(node, facts=None, host=None) for name, node in after.nodes.items()
+    }
+    found = replace(after, nodes=nodes, survivors={}, unanswered="it did not answer")
+    waiting.write_after(found)
+    assert not judge_run(waiting, FrameLogReader()).result.final
+    with pytest.raises(UsageError, match="no final verdict"):
+        compared(waiting.path, passed, FrameLogReader())
+
+
+def test_cuts_of_different_depths_are_not_compared_in_silence(tmp_path: Path) -> None:
+    passed, process = (stored_copy(name, tmp_path) for name in (PASSED, PROCESS))
+    found = compared(process, passed, FrameLogReader())
+    assert "A: PROCESS; B: OS" in " ".join(of_compare.findings(found))
+    same = compared(passed, stored_copy(PASSED, tmp_path / "b"), FrameLogReader())
+    assert "same depth" not in " ".join(of_compare.findings(same))
+
+
+def campaign_of(*cycles: tuple[CycleVerdict, int | None]) -> CampaignResult:
+    """Return a campaign with such cycles: verdict and lost rows."""
+    whole = poisoned_campaign("")
+    made = tuple(
+        replace(
+            whole.cycles[0],
+            number=number,
+            verdict=verdict,
+            lost=lost,
+            earlier_lost=None if lost is None else 0,
+            confirmed=None if lost is None else 5,
+        )
+        for number, (verdict, lost) in enumerate(cycles, 1)
+    )
+    return replace(whole, cycles=made, error="")
+
+
+FAIL, INCONCLUSIVE = CycleVerdict.FAIL, CycleVerdict.INCONCLUSIVE
+
+
+@pytest.mark.parametrize(
+    ("cycles", "lost"),
+    [
+        (((CycleVerdict.PASS, 0), (FAIL, 3)), "3"),
+        (((CycleVerdict.PASS, 0), (INCONCLUSIVE, None)), "0"),
+        (((CycleVerdict.PASS, 0), (FAIL, None)), "all"),
+    ],
+)
+def test_rows_of_a_server_that_did_not_come_back_are_not_zero(
+    cycles: tuple[tuple[CycleVerdict, int | None], ...], lost: str
+) -> None:
+    result = campaign_of(*cycles)
+    assert [*words.cells(result, with_price=False)][3] == lost
+    metrics = as_metrics(CampaignsResult("/c", (result,)))
+    shown = re.findall(r"dbcheck_lost_rows\{.*\} (.*)", metrics)
+    assert shown == ([] if lost == "all" else [f"{lost}.0"])
+
+
+def test_what_no_cycle_counted_is_not_zero() -> None:
+    result = campaign_of((INCONCLUSIVE, None))
+    none = replace(result.statistics, losses=0, cuts=0)
+    result = replace(result, statistics=none, verdict=Verdict.INCONCLUSIVE)
+    assert [*words.cells(result, with_price=False)][3:5] == ["-", "-"]
+    metrics = as_metrics(CampaignsResult("/c", (result,)))
+    assert "dbcheck_lost_rows{" not in metrics
+    assert "dbcheck_confirmed_commits{" not in metrics
+
+
+def test_a_row_that_ended_with_an_error_is_no_pass() -> None:
+    result = subject_of(Verdict.PASS).result
+    matrix = matrix_result([Line("a", "", None, None, [result], "it broke")])
+    assert 'verdict="PASS"} 1.0' not in as_metrics(matrix)
+    assert 'chip PASS">PASS</span></td></tr>\n</tbody>' not in formatted(matrix, "html")
+    (row,) = (x for x in formatted(matrix, "md").split("\n") if x.startswith("| a "))
+    assert row.endswith("| none |")
+    assert 'errors="1"' in as_junit(matrix)
