@@ -87,15 +87,10 @@ def test_what_a_page_would_load_is_found() -> None:
     ]
 
 
-def test_the_pages_have_what_the_readme_points_at() -> None:
-    for name, phrases in {
-        "pass": ("at most 95% of cuts lose", "DRIVE"),
-        "fail": ("No setting of the server explains this", "acked, then lost"),
-        "inconclusive": ("synchronous_commit", "durable settings absent", "Fix:"),
-        "campaign": ("1 loss in", "at least", "at most"),
-    }.items():
-        shown = " ".join(Words(PAGES[name]).words)
-        assert [each for each in phrases if each not in shown] == []
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda each: each.name)
+def test_a_page_has_what_the_readme_points_at(example: Example) -> None:
+    shown = " ".join(Words(PAGES[example.name]).words)
+    assert [each for each in example.shows if each not in shown] == []
 
 
 def test_a_loss_is_one_failure_in_junit() -> None:
