@@ -144,5 +144,5 @@ def test_a_page_of_many_cycles_stays_small_and_shows_every_loss() -> None:
     page = formatted(CampaignsResult("/c", (result,)), "html")
     assert time.process_time() - began < 30
     assert len(page.encode()) < 1_500_000
-    assert page.count('<span class="chip FAIL">') == 1 + 100
+    assert page.count('<span class="chip FAIL">') == 100
     assert "of 10,000 cycles are shown, with 100 of 100 that failed" in page
