@@ -59,6 +59,8 @@ def command(path: Path, file: Path | None, redact: bool, key: Path | None) -> No
     """
     if key is not None and not key.is_file():
         raise UsageError(f"--sign: there is no file {key}")
+    if key is not None and file is not None and file.exists() and not file.is_file():
+        raise UsageError(f"--sign: {file} is not a file, so nothing can be signed")
     alone = locked(path) if path.is_dir() and may_write(path) else _FREE
     with (
         alone,
@@ -66,11 +68,14 @@ def command(path: Path, file: Path | None, redact: bool, key: Path | None) -> No
     ):
         index = made.index
         target = file or Path(f"{index.name}{_SUFFIX}")
-        file_of(target).unlink(missing_ok=True)  # of a bundle that is replaced
         write_file(target, made.chunks())
-    say(f"{target}: {index.verdict.value}, {len(index.members)} files")
+    plain = target.is_file()
+    if plain:
+        file_of(target).unlink(missing_ok=True)  # of a bundle that was replaced
+    # Nothing may follow a bundle that is written to a pipe.
+    say(f"{target}: {index.verdict.value}, {len(index.members)} files", err=not plain)
     if index.removed:
-        say(removed(index.removed))
+        say(removed(index.removed), err=not plain)
     if key is not None:
         say(f"signed: {sign(target, key)}")
 

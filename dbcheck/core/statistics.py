@@ -62,12 +62,21 @@ def loss_ppm_min(losses: int, cuts: int) -> int:
 
 def _rare(least: int, most: int, cuts: int, ppm: int) -> bool:
     """Say whether *least* to *most* losses have a probability of 5% or less."""
+    whole = PPM**cuts
+    if most == cuts and least:  # nearly all of many terms: the others are fewer
+        return bool(_DOUBT * (whole - _ways(0, least - 1, cuts, ppm)) <= whole)
+    return bool(_DOUBT * _ways(least, most, cuts, ppm) <= whole)
+
+
+def _ways(least: int, most: int, cuts: int, ppm: int) -> int:
+    """Return the probability of *least* to *most* losses, times PPM**cuts."""
     lose, keep = ppm, PPM - ppm
-    ways = sum(
-        comb(cuts, losses) * lose**losses * keep ** (cuts - losses)
+    ways: int = sum(
+        comb(cuts, losses) * lose**losses * keep ** (most - losses)
         for losses in range(least, most + 1)
     )
-    return bool(_DOUBT * ways <= PPM**cuts)
+    rest: int = keep ** (cuts - most)
+    return ways * rest
 
 
 def cuts_needed(bound_ppm: int) -> int:

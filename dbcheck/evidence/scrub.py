@@ -252,7 +252,7 @@ def _other_words(manifest: Manifest, urls: Iterable[str]) -> Iterator[str]:
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """Yield the texts of records; names of fields are none."""
+    """Yield the texts of records but for host names; names of fields are none."""
     if isinstance(value, str):
         yield value
     elif is_dataclass(value):
@@ -260,8 +260,9 @@ def _texts(value: Any) -> Iterator[str]:
             yield from _texts(getattr(value, each.name))
     elif isinstance(value, Mapping):
         for name, each in value.items():
-            if name != "hostname":  # by which MySQL's identity names the host
-                yield from itertools.chain(_texts(name), _texts(each))
+            yield from _texts(name)
+            if "host" not in str(name):  # as hostname in a server's identity
+                yield from _texts(each)
     elif isinstance(value, list | tuple | set | frozenset):
         for each in value:
             yield from _texts(each)

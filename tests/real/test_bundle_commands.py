@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import random
+import shlex
 import shutil
 import signal
 import stat
@@ -262,3 +264,31 @@ def test_no_scratch_folder_stays(folder: Path, number: signal.Signals) -> None:
             one.communicate()
     dbcheck(folder, "verify", BUNDLE)
     assert not {place.name for place in places} & scratches()
+
+
+def test_a_bundle_in_a_pipe_is_a_bundle_alone(folder: Path) -> None:
+    done = subprocess.run(
+        (*DBCHECK, "bundle", "run", "-o", "/dev/stdout"),
+        cwd=folder,
+        capture_output=True,
+    )
+    assert done.returncode == PASS, done.stderr
+    assert b"/dev/stdout: FAIL, " in done.stderr
+    (folder / BUNDLE).write_bytes(done.stdout)
+    dbcheck(folder, "verify", BUNDLE)
+    dbcheck(folder, "bundle", "run", "-o", "/dev/null", "--sign", "k", code=USAGE)
+
+
+def test_a_bundle_that_cannot_be_replaced_keeps_its_signature(folder: Path) -> None:
+    key = key_of(folder, "ops")
+    dbcheck(folder, "bundle", "run", "-o", BUNDLE, "--sign", key)
+    before = (folder / BUNDLE).read_bytes()
+    # Each file of the bundle is smaller than that, and the bundle is not.
+    noise = random.Random(1).randbytes(45 << 10).hex()
+    (folder / "run" / "drives.csv").write_text(f"at_s\n{noise}\n")
+    command = f"ulimit -f 130; exec {shlex.join(DBCHECK)} bundle run -o {BUNDLE}"
+    done = subprocess.run(["bash", "-c", command], cwd=folder, capture_output=True)
+    assert f"{BUNDLE} cannot be written".encode() in done.stderr
+    assert (folder / BUNDLE).read_bytes() == before
+    out, _ = dbcheck(folder, "verify", BUNDLE)
+    assert "signed with the key" in out

@@ -136,6 +136,7 @@ def test_a_report_that_cannot_be_written_leaves_nothing(folder: Path) -> None:
         (["nowhere"], "nowhere holds no result"),
         (["."], ". holds no result"),
         (["run", "-o", "a.docx"], "the format of a.docx is not known"),
+        (["--compare", "run", "run"], "run cannot be compared with itself"),
         (["--compare", "run", "nowhere"], "nowhere can be compared with nothing"),
         (["--compare", "run", "run", "-o", "a.xml"], "a comparison has no verdict"),
     ],
@@ -193,7 +194,8 @@ def test_two_runs_are_compared(folder: Path) -> None:
     assert differ["lab drive personality"] == ("lying", "honest")
     assert differ["fsync"][1] is None
     assert found["same"] > 5
-    same, _ = report(folder, "--compare", "run", "run", "--format", "json")
+    shutil.copytree(folder / "run", folder / "copy")
+    same, _ = report(folder, "--compare", "run", "copy", "--format", "json")
     assert json.loads(same)["differences"] == []
 
 

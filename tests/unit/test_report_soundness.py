@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -133,3 +134,15 @@ def test_a_row_that_ended_with_an_error_is_no_pass() -> None:
     (row,) = (x for x in formatted(matrix, "md").split("\n") if x.startswith("| a "))
     assert row.endswith("| none |")
     assert 'errors="1"' in as_junit(matrix)
+
+
+def test_a_page_of_many_cycles_stays_small_and_shows_every_loss() -> None:
+    verdicts = [FAIL if n % 100 == 7 else CycleVerdict.PASS for n in range(10_000)]
+    result = campaign_of(*((verdict, 0) for verdict in verdicts))
+    result = replace(result, strata={"steady": 10_000}, windows={})
+    began = time.process_time()
+    page = formatted(CampaignsResult("/c", (result,)), "html")
+    assert time.process_time() - began < 30
+    assert len(page.encode()) < 1_500_000
+    assert page.count('<span class="chip FAIL">') == 100
+    assert "of 10,000 cycles are shown, with 100 of 100 that failed" in page

@@ -25,7 +25,8 @@ from dbcheck.report.words import campaign as words
 from dbcheck.report.words.run import sentence
 
 _HEIGHT = 220
-_POINTS_MAX = 200
+_POINTS_MAX = 60  # each takes a while to compute exactly
+_CYCLES_MAX = 1000  # in the table and in the chart: a page must stay small
 _LINEAR_ABOVE = 10  # percent
 _KINDS = {
     CycleVerdict.PASS: "good",
@@ -88,9 +89,35 @@ def _target(result: CampaignResult) -> dict[str, Any]:
         "figures": list(_figures(result)),
         "cycles": [
             _Cycle((*words.cycle_cells(one),), one.verdict.value, one.reason)
-            for one in result.cycles
+            for one in _chosen(result.cycles)
         ],
+        "left_out": _left_out(result.cycles),
     }
+
+
+def _chosen(cycles: Sequence[CycleResult]) -> Sequence[CycleResult]:
+    """Return all cycles; of many those that did not pass, and some that did."""
+    if len(cycles) <= _CYCLES_MAX:
+        return cycles
+    passed = [one for one in cycles if one.verdict is CycleVerdict.PASS]
+    others = [one for one in cycles if one.verdict is not CycleVerdict.PASS]
+    others.sort(key=lambda one: one.verdict is not CycleVerdict.FAIL)
+    room = max(1, _CYCLES_MAX - len(others))
+    some = passed[:: -(-len(passed) // room)] if passed else []
+    return sorted((*others, *some)[:_CYCLES_MAX], key=lambda one: one.number)
+
+
+def _left_out(cycles: Sequence[CycleResult]) -> str:
+    """Return how many cycles are not shown, "" if all are."""
+    shown = _chosen(cycles)
+    if len(shown) == len(cycles):
+        return ""
+    lossy = sum(one.verdict is CycleVerdict.FAIL for one in cycles)
+    seen = sum(one.verdict is CycleVerdict.FAIL for one in shown)
+    return (
+        f"{len(shown):,} of {len(cycles):,} cycles are shown, with {seen:,} of"
+        f" {lossy:,} that failed. All of them are in cycles.jsonl."
+    )
 
 
 def _figures(result: CampaignResult) -> Iterator[Figure]:
@@ -118,7 +145,8 @@ def _over_time(cycles: Sequence[CycleResult]) -> Figure:
     about = f"{len(cycles)} cycles, with up to {max(rates):,.0f} commits per second."
     axis = _count_axis(cycles[-1].number, "cycle")
     plot = Plot("Cuts", about, axis, linear(max(rates), "commits/s"), _HEIGHT)
-    for cycle, rate in zip(cycles, rates, strict=True):
+    for cycle in _chosen(cycles):
+        rate = cycle.acks_per_s or 0.0
         kind = _KINDS[cycle.verdict]
         text = f"cycle {cycle.number}, {cycle.ended}: {cycle.verdict.value}"
         plot.mark(cycle.number, rate, kind, f"{text}, {rate:,.0f} commits/s")
@@ -128,6 +156,8 @@ def _over_time(cycles: Sequence[CycleResult]) -> Figure:
     if any(_KINDS[cycle.verdict] == "open" for cycle in cycles):
         legend["cross open"] = "INCONCLUSIVE or an error, not counted"
     note = f"The first ended {cycles[0].ended}, the last {cycles[-1].ended}."
+    if left_out := _left_out(cycles):
+        note = f"{note} {left_out}"
     return Figure("Cuts and their rate of commits", plot.drawn(), legend, note)
 
 

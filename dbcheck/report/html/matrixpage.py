@@ -51,11 +51,15 @@ def matrix_values(result: MatrixResult) -> dict[str, Any]:
         "proofs": list(words.proofs(result)),
         "faults": list(words.faults(result)),
         "doubts": list(words.doubts(result)),
-        "scopes": [one.removeprefix("Scope: ") for one in words.scopes(result)],
+        "scopes": [_begun(one.removeprefix("Scope: ")) for one in words.scopes(result)],
         "cycle_columns": CYCLE_COLUMNS,
         "cycle_numbers": CYCLE_COLUMNS[-2:],
         "cycles": [_cycle(row.name, one) for row in result.rows for one in row.cycles],
     }
+
+
+def _begun(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}"
 
 
 def _row(row: RowResult, result: MatrixResult, fastest: float) -> Row:

@@ -37,7 +37,7 @@ def _compare_values(result: ComparedResult) -> dict[str, Any]:
     """Return the values of templates/compare.html."""
     return {
         "title": "Two checks compared",
-        "about": (result.a.target, result.b.target),
+        "about": (f"A: {result.a.target}", f"B: {result.b.target}"),
         "result": result,
         "columns": ("what", *words.COLUMNS[1:]),
         "rows": list(words.rows(result)),
