@@ -120,9 +120,13 @@ class Plot:
         )
 
     def line(self, points: Iterable[tuple[float, float | None]], kind: str) -> None:
-        """Add a line, which ends where a value is None and begins again after it."""
+        """Add a line, which ends where a value is None and begins again after it.
+
+        A value without neighbours is a dot: the round end of a line of no length.
+        """
         for run in _runs(points):
-            path = " ".join(f"{x},{y}" for x, y in (self.at(*one) for one in run))
+            ends = run * 2 if len(run) == 1 else run
+            path = " ".join(f"{x},{y}" for x, y in (self.at(*one) for one in ends))
             self._parts.append(
                 Markup('<polyline class="line {}" points="{}"/>').format(kind, path)
             )

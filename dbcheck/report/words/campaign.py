@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from dbcheck.core.cutclass import shown
+from dbcheck.core.cutclass import CutClass, shown
 from dbcheck.core.statistics import CONFIDENCE, percent_up, unseen_sentence
 from dbcheck.core.verdict import CycleVerdict
 from dbcheck.judge.results import CampaignResult, CycleResult
-from dbcheck.report.words.run import HOLDS_FOR, number, rows_lost, sentence
+from dbcheck.report.words.run import (
+    HOLDS_FOR,
+    NOT_A_DRIVE,
+    number,
+    rows_lost,
+    sentence,
+)
 
 PRICE = "price: for each durable commit per second."
 SHOWN_MAX = 8
@@ -108,6 +114,8 @@ def limits(result: CampaignResult) -> Iterator[str]:
         yield sentence(unseen_sentence(proven.cuts))
     if classes := shown((cycle.cut_class, cycle.depth) for cycle in result.cycles):
         yield sentence(f"class of the cuts: {classes}")
+    if any(one.cut_class == CutClass.LAB_DRIVE.value for one in result.cycles):
+        yield NOT_A_DRIVE
     if proven.inconclusive:
         yield f"{proven.inconclusive} cycles were inconclusive and count as nothing."
     yield HOLDS_FOR

@@ -23,6 +23,7 @@ HOLDS_FOR = (
     "It holds for this server with these settings on this storage. Another drive,"
     " firmware, kernel or setting needs a check of its own."
 )
+NOT_A_DRIVE = "It proves how the server and the filesystem behave, not a real drive."
 _NOT_FINAL = (
     "This is not final. Once the server is back, and before anything writes to it:"
 )
@@ -289,9 +290,7 @@ def lab_scope(lab: Json) -> str:
     if (kind := str(drive.get("survivors"))) in SURVIVORS:
         lost = "no flush covered" if wrong else "were not flushed"
         parts.append(f"Of the writes that {lost}, each cut left {SURVIVORS[kind]}.")
-    parts.append(
-        "It proves how the server and the filesystem behave, not a real drive."
-    )
+    parts.append(NOT_A_DRIVE)
     return " ".join(parts)
 
 
