@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 from pathlib import Path
 
@@ -30,16 +29,6 @@ smartquotes = False  # they make one dash of the two before an option
 html_theme = "furo"
 html_title = f"dbcheck {release}"
 html_copy_source = False
-
-
-def without_empty_globs(_app: Sphinx, _name: str, source: list[str]) -> None:
-    """Remove patterns of a toctree that match no page, of which Sphinx warns."""
-    source[0] = re.sub(
-        r"^\w+/\w*\*$",
-        lambda found: found[0] if any(DOCS.glob(f"{found[0]}.md")) else "",
-        source[0],
-        flags=re.M,
-    )
 
 
 def linked(_app: Sphinx, doctree: nodes.document) -> None:
@@ -71,6 +60,5 @@ def copy_examples(app: Sphinx, error: Exception | None) -> None:
 
 def setup(app: Sphinx) -> None:
     """Add what is above."""
-    app.connect("source-read", without_empty_globs)
     app.connect("doctree-read", linked)
     app.connect("build-finished", copy_examples)
