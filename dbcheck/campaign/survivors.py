@@ -120,13 +120,13 @@ class Survivors:
         self, tables: Sequence[TableSpec]
     ) -> Iterator[tuple[TableSpec, RowBatch]]:
         engine = self._rig.site.reader.engine
+        expected = {table: self._expected(table) for table in tables}
         done: Counter[TableSpec] = Counter()
         try:
             for table, batch in bounded(engine, tables, self._facts, self._most()):
                 yield table, batch
                 done[table] += len(batch)
-                total = self._expected(table)
-                at = Progress(table.name, done[table], total, Unit.ROWS)
+                at = Progress(table.name, done[table], expected[table], Unit.ROWS)
                 self._rig.listener.progress(at)
         except IndexDamaged as error:  # after the last row
             self._rig.site.failure()  # raises if it was the drive that went meanwhile

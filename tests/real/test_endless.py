@@ -32,6 +32,7 @@ from dbcheck.errors import CommitUnknown, EngineError
 from tests.kit.hostile import OK, MysqlPeer, PgPeer, hostile
 from tests.kit.nodes import site_of
 from tests.kit.operations import INSERTS
+from tests.kit.partial_rig import RecordingListener
 from tests.kit.samples import MANIFEST
 from tests.kit.tables import MYSQL_TYPES
 
@@ -288,9 +289,11 @@ def test_more_rows_than_there_can_be(
 
     target = "postgresql://u@h/d"
     engine = SimpleNamespace(survivors=survivors, target=target)
-    run = SimpleNamespace(load=lambda: SimpleNamespace(sent={1: sent}))
+    load = SimpleNamespace(sent={1: sent}, acked={1: sent})
+    run = SimpleNamespace(load=lambda: load)
     manifest = replace(MANIFEST, tables={"ledger": TableFacts({1: before}, before)})
-    parts: list[Any] = [SimpleNamespace(site=site_of(engine)), run, manifest, None]
+    rig = SimpleNamespace(site=site_of(engine), listener=RecordingListener())
+    parts: list[Any] = [rig, run, manifest, None]
     batches = reader.Survivors(*parts)._batches((LEDGER,))
     assert len(next(batches)[1]) == most
     said = f"{target} sends more than {most} rows"
