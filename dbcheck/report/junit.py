@@ -49,6 +49,8 @@ def _run(subject: RunSubject) -> TestSuite:
     ]
     kind = "dbcheck.control" if result.control else "dbcheck.run"
     case = _case(kind, result.target, result.verdict, result.reasons[0], lines)
+    if (load := result.load) is not None and load.last_ack_us is not None:
+        case.time = (load.last_ack_us - load.began_us) / 1e6  # the load's seconds
     named = {"run": result.run, "server": result.server, "workload": result.workload}
     return _suite("run", [case], {**named, "seed": str(result.seed)})
 

@@ -148,6 +148,14 @@ def test_a_run_is_one_case_and_inconclusive_is_an_error(verdict: Verdict) -> Non
     assert results == ([] if verdict is Verdict.PASS else ["the reason"])
 
 
+def test_a_run_takes_as_long_as_its_load() -> None:
+    subject = subject_of(
+        Verdict.PASS, load={"began_us": 1_000, "last_ack_us": 2_501_000}
+    )
+    (case,) = next(iter(JUnitXml.fromstring(as_junit(subject).encode())))
+    assert case.time == 2.5
+
+
 @pytest.mark.parametrize("verdict", Verdict)
 def test_a_campaign_is_a_case_for_each_target(verdict: Verdict) -> None:
     both = campaigns_of(verdict=verdict).targets * 2
