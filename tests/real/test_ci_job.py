@@ -8,7 +8,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,8 +16,9 @@ import pytest
 from junitparser import JUnitXml
 
 from dbcheck.cli import FAIL, FAILED, INCONCLUSIVE, PASS, USAGE
-from dbcheck.lab import state, syscalls
+from dbcheck.lab import state
 from tests.kit.drive_mounts import own_mounts as own_mounts
+from tests.kit.lab_state import own_state as own_state
 from tests.kit.servers import skip_without_server
 from tests.kit.waiting import wait_until
 
@@ -27,18 +27,6 @@ KEPT = {"html", "xml", "dbcheck.tar"}
 LYING = "--drive lying --seed 1"
 # Documented to lose commits, and loses none: the drive keeps what was not flushed.
 LUCKY = "--fs ext4 --mount-options barrier=0 --survivors all"
-
-
-@pytest.fixture(scope="module", autouse=True)
-def own_state(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Give the module a state folder of its own, where no other test has labs."""
-    with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as folder:
-        if os.geteuid() == 0:
-            request.getfixturevalue("own_mounts")
-            syscalls.mount("none", "/run", "tmpfs", 0)
-        else:
-            patch.setenv("XDG_RUNTIME_DIR", folder)
-        yield
 
 
 @pytest.fixture(autouse=True)

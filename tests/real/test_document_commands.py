@@ -19,9 +19,9 @@ from pathlib import Path
 import pytest
 
 from dbcheck.cli import FAIL, INCONCLUSIVE, PASS
-from dbcheck.lab import syscalls
 from tests.kit.documents import DOCUMENTS, ROOT, shown, words_of
 from tests.kit.drive_mounts import own_mounts as own_mounts
+from tests.kit.lab_state import own_state as own_state
 
 pytestmark = [pytest.mark.root, pytest.mark.timeout(1500)]
 LABS = {"db1": "postgresql", "db2": "mariadb", "db3": "postgresql"}
@@ -124,15 +124,10 @@ class Desk:
 
 
 @pytest.fixture(scope="module")
-def desk(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Desk]:
+def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
     """Labs named as the documents name hosts, and all that comes before a command."""
-    request.getfixturevalue("own_mounts")
     folder, home = tmp_path_factory.mktemp("desk"), tmp_path_factory.mktemp("home")
     with pytest.MonkeyPatch.context() as patch:
-        # `lab down` ends all labs in one state folder.
-        syscalls.mount("none", "/run", "tmpfs", 0)
         patch.setenv("HOME", str(home))
         patch.setenv("XDG_STATE_HOME", str(home / "state"))
         made = Desk(folder)

@@ -7,34 +7,22 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from dbcheck.lab import state, syscalls
+from dbcheck.lab import state
 from dbcheck.lab.lab import Lab
 from dbcheck.lab.spec import LabSpec
 from tests.kit.drive_mounts import own_mounts as own_mounts
+from tests.kit.lab_state import own_state as own_state
 from tests.kit.servers import skip_without_server
 from tests.kit.waiting import wait_until
 
 QUICK = (
     'plan = "insert"\npayload_bytes = [200]\nsessions = 4\ncut_after_s = [1.2, 1.2]\n'
 )
-
-
-@pytest.fixture(scope="module", autouse=True)
-def own_state(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Give the module a state folder of its own: `lab down` ends all labs in one."""
-    with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as folder:
-        if os.geteuid() == 0:
-            request.getfixturevalue("own_mounts")
-            syscalls.mount("none", "/run", "tmpfs", 0)
-        else:
-            patch.setenv("XDG_RUNTIME_DIR", folder)
-        yield
 
 
 @pytest.fixture(autouse=True)
