@@ -13,7 +13,7 @@ MEANS = {
     FAIL: "FAIL",
     USAGE: "A flag or a file is wrong; nothing was touched",
     INCONCLUSIVE: "INCONCLUSIVE",
-    FAILED: "An operation failed; there is no verdict",
+    FAILED: "An operation failed, so dbcheck gives no verdict",
 }
 # Of commands that have no verdict, or give one of these codes for another reason too.
 MEANS_ALSO = {

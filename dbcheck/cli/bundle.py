@@ -9,11 +9,12 @@ import click
 
 from dbcheck import children
 from dbcheck.cli.groups import Verb, option
-from dbcheck.cli.options import FILE
+from dbcheck.cli.options import FILE, require_file, written_to
 from dbcheck.cli.say import say
 from dbcheck.cli.written import write_file
 from dbcheck.errors import UsageError
 from dbcheck.evidence.bundle import bundle
+from dbcheck.evidence.secrets import removed_sentence
 from dbcheck.evidence.signature import file_of, sign
 from dbcheck.stored import locked, may_write
 from dbcheck.witness.log import FrameLogReader
@@ -23,14 +24,7 @@ _SUFFIX = ".dbcheck.tar"
 
 @click.command("bundle", cls=Verb)
 @click.argument("path", metavar="RUN|CAMPAIGN", type=click.Path(path_type=Path))
-@option(
-    "-o",
-    "--output",
-    "file",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help=f"The bundle. Default: NAME{_SUFFIX} in the working directory.",
-)
+@written_to(f"The bundle. Default: NAME{_SUFFIX} in the working directory.")
 @option(
     "--redact",
     is_flag=True,
@@ -57,8 +51,7 @@ def command(path: Path, file: Path | None, redact: bool, key: Path | None) -> No
     Passwords are left out, also those in the server's log. dbcheck verify judges it
     again.
     """
-    if key is not None and not key.is_file():
-        raise UsageError(f"--sign: there is no file {key}")
+    require_file("--sign", key)
     if key is not None and file is not None and file.exists() and not file.is_file():
         raise UsageError(f"--sign: {file} is not a file, so nothing can be signed")
     alone = locked(path) if path.is_dir() and may_write(path) else _FREE
@@ -75,16 +68,9 @@ def command(path: Path, file: Path | None, redact: bool, key: Path | None) -> No
     # Nothing may follow a bundle that is written to a pipe.
     say(f"{target}: {index.verdict.value}, {len(index.members)} files", err=not plain)
     if index.removed:
-        say(removed(index.removed), err=not plain)
+        say(removed_sentence(index.removed), err=not plain)
     if key is not None:
         say(f"signed: {sign(target, key)}")
-
-
-def removed(count: int) -> str:
-    """Say how many secrets were removed."""
-    if count == 1:
-        return "1 text that looks like a secret was removed"
-    return f"{count} texts that look like secrets were removed"
 
 
 _FREE: contextlib.AbstractContextManager[None] = contextlib.nullcontext()

@@ -13,6 +13,7 @@ import click
 
 from dbcheck import limits
 from dbcheck.cli.groups import F, Flag, Group, option
+from dbcheck.errors import UsageError
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -85,6 +86,20 @@ def completed(names: Callable[[], Iterable[str]], *, or_file: bool) -> Completin
         return found or files
 
     return complete
+
+
+def require_file(name: str, file: Path | None) -> None:
+    """Raise UsageError unless the file that was given for *name* is there."""
+    if file is not None and not file.is_file():
+        raise UsageError(
+            f"{name}: file not found: {file}",
+            hint="Check the path; it must name a regular file.",
+        )
+
+
+def written_to(text: str) -> Callable[[F], F]:
+    """Add -o, --output, the file that a verb writes; text: its help."""
+    return option("-o", "--output", "file", type=FILE, metavar="FILE", help=text)
 
 
 def drawn(seed: int | None) -> int:

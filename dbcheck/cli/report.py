@@ -19,6 +19,7 @@ from dbcheck.campaign.matrixfile import read_matrix
 from dbcheck.campaign.totals import result as campaign_result
 from dbcheck.cli import output
 from dbcheck.cli.groups import Verb, option
+from dbcheck.cli.options import written_to
 from dbcheck.cli.reproduce import steps_of
 from dbcheck.cli.say import say
 from dbcheck.cli.written import write_file
@@ -73,14 +74,7 @@ _SUFFIXES = {
     "json: as --json prints it; prometheus: for node exporter's textfile collector. "
     "Default: by the suffix of FILE, or text.",
 )
-@option(
-    "-o",
-    "--output",
-    "file",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="Write to FILE, whole or not at all, in place of standard output.",
-)
+@written_to("Write to FILE, whole or not at all, in place of standard output.")
 def command(
     path: Path | None,
     compare: tuple[Path, Path] | None,

@@ -9,11 +9,11 @@ import click
 
 import dbcheck
 from dbcheck.cli import FAIL, PASS, output
-from dbcheck.cli.bundle import removed
 from dbcheck.cli.groups import Verb, option
-from dbcheck.cli.options import FILE, as_json
+from dbcheck.cli.options import FILE, as_json, require_file
 from dbcheck.cli.say import say, say_error
 from dbcheck.errors import BundleRefused, UsageError
+from dbcheck.evidence.secrets import removed_sentence
 from dbcheck.evidence.verify import VerifyResult, verify
 from dbcheck.judge.result import to_values
 from dbcheck.witness.log import FrameLogReader
@@ -47,9 +47,8 @@ def command(bundle: Path, allowed: Path | None, signer: str, as_json: bool) -> N
     it holds. No server is contacted. Exits with 0 if nothing differs, whatever the
     verdict, and with 1 if something does or the bundle is refused.
     """
-    for name, file in (("bundle", bundle), ("--allowed-signers", allowed)):
-        if file is not None and not file.is_file():
-            raise UsageError(f"{name}: there is no file {file}")
+    require_file("BUNDLE", bundle)
+    require_file("--allowed-signers", allowed)
     if signer and allowed is None:
         raise UsageError(
             "--signer needs --allowed-signers",
@@ -83,7 +82,7 @@ def _show(result: VerifyResult) -> None:
     if result.redacted:
         say("names of hosts and addresses were replaced")
     if result.secrets_removed:
-        say(removed(result.secrets_removed))
+        say(removed_sentence(result.secrets_removed))
     if not result.report_compared:
         say(
             f"report.html was not compared: dbcheck {result.made_by} made it, and this"

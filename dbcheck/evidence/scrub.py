@@ -85,8 +85,8 @@ class Scrub:
     def record(self, record: T) -> T:
         """Return a record whose texts are all passed through text().
 
-        Names of fields and members of enumerations are none of them.  Raise ValueError
-        if it is no such record then.
+        Names of fields and members of enumerations stay as they are.  Raise ValueError
+        if a changed text is not valid in its record.
         """
         found: T = self._value(record)
         return found

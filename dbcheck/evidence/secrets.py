@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Iterable
 from urllib.parse import quote
 
-SECRET_MIN = 4  # characters; a shorter one cannot be told from other text
+SECRET_MIN = 4  # characters; a shorter one would match ordinary text
 
 _WORD = (
     r"(?:password|passwd|passphrase|pwd|secret|token|api[_-]?key|private[_-]?key"
@@ -86,6 +86,13 @@ _HARMLESS = re.compile(rf"{_NO_SECRET}$|$", re.IGNORECASE)
 def is_secret(name: str, value: str) -> bool:
     """Say whether a *value* that has this *name* is a secret."""
     return bool(_NAMED.search(name)) and not _HARMLESS.match(value)
+
+
+def removed_sentence(count: int) -> str:
+    """Return how many secrets were removed, in words."""
+    if count == 1:
+        return "1 text that looks like a secret was removed"
+    return f"{count} texts that look like secrets were removed"
 
 
 def replaced(text: str, instead: Callable[[str], str]) -> str:

@@ -60,7 +60,7 @@ def kept(result: RunResult) -> RunSubject:
 
 
 def _copy_files(run: RunFolder, copy: RunFolder, scrub: Scrub) -> None:
-    """Copy what is no record: numbers as they are, and texts without secrets."""
+    """Copy the other files: numbers as they are, and texts without secrets."""
     for name in (*acks_of(run), *rows_of(run)):
         if is_plain(path := run.path / name):
             if path.suffix == ".jsonl":

@@ -134,7 +134,7 @@ class _Check:
         if name := too_large(self._folder):
             raise BundleRefused(f"{name} is too large for a record of dbcheck")
         for name in strangers(self._folder, self._index.kind):
-            yield f"{name} is not evidence: nothing in the bundle says what it is"
+            yield f"{name} does not belong in a bundle: no record names it"
         # First: to judge a run again writes to its folder.
         page = self._folder / REPORT
         report = page.read_bytes() if page.is_file() else None

@@ -27,7 +27,7 @@ _CONNECTIONS = ("ssh", "paramiko", "paramiko_ssh", "smart", "local")
 _ASK_HOST = f"{PREFIX}ask_host"
 EXPECT = f"{PREFIX}expect_"
 SECRETS = {f"{PREFIX}password": "the database's password", **registry.SECRETS}
-OTHERS: Mapping[str, Any] = {  # variables that are no fields: what each may be
+OTHERS: Mapping[str, Any] = {  # variables without a field: what each may be
     _ASK_HOST: Annotated[
         bool,
         Meta(

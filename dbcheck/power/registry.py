@@ -26,7 +26,7 @@ PLANS: tuple[type[PowerPlan], ...] = (
 )
 KINDS: Mapping[SwitchKind, type[PowerPlan]] = {plan.kind: plan for plan in PLANS}
 UNATTENDED = ", ".join(plan.kind.value for plan in PLANS if not plan.attended)
-OTHERS: Mapping[str, Any] = {  # variables that are no fields: what each may be
+OTHERS: Mapping[str, Any] = {  # variables without a field: what each may be
     shared.POWER: Annotated[
         str,
         one_of([plan.kind.value for plan in PLANS]),

@@ -205,9 +205,9 @@ def test_a_bundle_that_must_be_signed_and_is_not_is_refused(folder: Path) -> Non
     [
         (["bundle", "."], ". is not the folder of a run"),
         (["bundle", "run", "--sign", "signers"], "cannot be signed with signers"),
-        (["bundle", "run", "--sign", "nothing"], "--sign: there is no file nothing"),
-        (["verify", "nothing"], "there is no file nothing"),
-        (["verify", "signers", "--allowed-signers", "no"], "there is no file no"),
+        (["bundle", "run", "--sign", "nothing"], "--sign: file not found: nothing"),
+        (["verify", "nothing"], "file not found: nothing"),
+        (["verify", "signers", "--allowed-signers", "no"], "file not found: no"),
         (["verify", "signers", "--signer", "a"], "--signer needs --allowed-signers"),
     ],
 )

@@ -35,6 +35,7 @@ LEFT_OUT = {
     "dbcheck lab up": "it would stay up; the labs here are started so",
     "dbcheck lab down": "it ends the labs here, and is how they end",
 }
+WITH_VERDICTS = ("audit", "campaign", "lab", "matrix", "probe", "run")
 ELSEWHERE = {
     "docs/guides/flush-settings.md": "tests/real/test_guide_flush_settings.py",
     "docs/commands.md": "what --help shows, with words in capitals",
@@ -78,6 +79,15 @@ def is_for_a_lab(line: str) -> bool:
     )
 
 
+def allowed(line: str) -> tuple[int, ...]:
+    """Return the exit codes of a line that did its work.
+
+    A verdict may be any; the lines that print, sign or verify must succeed.
+    """
+    verb = words_of(line)[0]
+    return (PASS, FAIL, INCONCLUSIVE) if verb in WITH_VERDICTS else (PASS,)
+
+
 @dataclass
 class Desk:
     """A folder in which somebody types what the documents show.
@@ -102,7 +112,7 @@ class Desk:
         """Run a line of a document, made shorter, with what its names stand for."""
         for long, short in SHORTER.items():
             line = line.replace(long, short)
-        for name, real in self.made.items():
+        for name, real in sorted(self.made.items(), key=lambda pair: -len(pair[0])):
             line = re.sub(rf"(?<![\w/.-]){re.escape(name)}(?![\w-])", real, line)
         words = [os.path.expanduser(word) for word in words_of(line)]
         if words[0] in ("run", "campaign", "power") and "--resume" not in words:
@@ -121,6 +131,10 @@ class Desk:
             self.made["runs/matrix-ID.json"] = f"runs/{matrix.name}"
         for bundle in self.folder.glob("[0-9]*.dbcheck.tar"):
             self.made["ID.dbcheck.tar"] = bundle.name
+        for signature in self.folder.glob("*.dbcheck.tar.sig"):
+            self.made["ID.dbcheck.tar --allowed-signers"] = (
+                f"{signature.stem} --allowed-signers"
+            )
 
 
 @pytest.fixture(scope="module")
@@ -179,7 +193,7 @@ def test_every_command_line_of_the_documents_runs(desk: Desk) -> None:
             target.unlink()
         done = desk.typed(line)
         target.write_bytes(kept)
-        if done.returncode not in (PASS, FAIL, INCONCLUSIVE):
+        if done.returncode not in allowed(line):
             wrong.append(f"{document}: {line}: {done.returncode}: {done.stderr[-800:]}")
         desk.learn()
     assert not wrong, "\n\n".join(wrong)

@@ -91,9 +91,18 @@ def with_a_claim(folder: Path, index: Index) -> Index:
 
 OF_A_RUN: dict[str, tuple[Forgery, str]] = {
     "another page": (written("report.html", b"<h1>PASS</h1>"), "report.html is not"),
-    "a file more": (written("README.txt", b"PASS"), "README.txt is not evidence"),
-    "a file of the run more": (written("{run}/a.html", b"PASS"), "a.html is not"),
-    "a log more": (written("{run}/acks-1.log", b"x"), "acks-1.log is not evidence"),
+    "a file more": (
+        written("README.txt", b"PASS"),
+        "README.txt does not belong",
+    ),
+    "a file of the run more": (
+        written("{run}/a.html", b"PASS"),
+        "a.html does not belong",
+    ),
+    "a log more": (
+        written("{run}/acks-1.log", b"x"),
+        "acks-1.log does not belong",
+    ),
     "a claim in the verdict": (with_a_claim, "is not the verdict alone"),
     "the server's log": (written("{run}/server.log", b"x"), "server.log is not what"),
     "the rows of a FAIL": (without_rows, "is FAIL, and its rows are missing"),
@@ -210,7 +219,7 @@ OF_A_CAMPAIGN: dict[str, tuple[Forgery, str]] = {
     "a reason": (of_cycle(2, reason="nothing"), "reason nothing"),
     "the target": (planned(target="postgresql://u@x/d"), "is of the target"),
     "the lines": (written("cycles.jsonl", b"{}\n"), "cycles.jsonl is not what"),
-    "a file of a cycle": (moved, "cycles/9.json is not evidence"),
+    "a file of a cycle": (moved, "cycles/9.json does not belong"),
 }
 
 

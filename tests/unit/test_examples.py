@@ -59,8 +59,9 @@ def test_a_file_names_no_machine_and_is_small(file: Path) -> None:
 
 
 def test_a_path_of_a_machine_is_found() -> None:
-    for path in ("/tmp/runs", "in /root/x", "file:///home/me/x"):
-        assert PRIVATE.search(path)
+    for folder in ("tmp", "root", "home", "Users"):
+        for where in ("/{}/x", "in /{}/x", "file:///{}/me/x"):
+            assert PRIVATE.search(where.format(folder))
     assert not PRIVATE.search("/var/tmp/dbcheck-lab-1a2b3c4d/witness")
 
 

@@ -16,7 +16,7 @@ from dbcheck.validated import one_of
 POWER = "dbcheck_power"
 CLASS, OPTIONS = f"{POWER}_class", f"{POWER}_options"
 PASSWORD, PLUG = f"{POWER}_password", f"{POWER}_plug"
-OTHERS: Mapping[str, Any] = {  # variables that are no fields: what each may be
+OTHERS: Mapping[str, Any] = {  # variables without a field: what each may be
     CLASS: Annotated[
         str,
         one_of(DECLARABLE),

@@ -323,7 +323,7 @@ def bound(result: RunResult) -> tuple[str, ...]:
 
 def with_bound(result: RunResult) -> str:
     """Return in one line why a run was judged so; of a PASS also what it bounds."""
-    reason, *_ = result.reasons[0].splitlines()
+    reason = result.reasons[0].partition("\n")[0]
     if result.verdict is not Verdict.PASS or result.control:
         return reason
     return f"{reason}. {sentence(tally(result).sentence)}"
