@@ -195,6 +195,16 @@ def locked(folder: Path) -> Iterator[None]:
         yield
 
 
+@contextlib.contextmanager
+def locked_to_judge(folder: Path) -> Iterator[None]:
+    """Do what locked() does where a judgement is stored; nothing in other folders."""
+    if folder.is_dir() and may_write(folder):
+        with locked(folder):
+            yield
+    else:
+        yield
+
+
 def _opened(path: str, flags: int) -> int:
     flags |= os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK  # a pipe would wait
     descriptor = os.open(path, flags, 0o600)

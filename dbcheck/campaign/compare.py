@@ -17,6 +17,7 @@ from dbcheck.errors import UsageError
 from dbcheck.judge.results import ComparedResult, DifferenceResult, SideResult
 from dbcheck.ports.witness import LogReader
 from dbcheck.runs import RunFolder
+from dbcheck.stored import locked_to_judge
 
 
 def compared(a: Path, b: Path, reader: LogReader) -> ComparedResult:
@@ -57,15 +58,17 @@ def _side(path: Path, reader: LogReader) -> tuple[SideResult, Mapping[str, str]]
     if (path / "campaign.json").is_file():
         return _campaign(CampaignFolder.open(path))
     raise UsageError(
-        f"{path} can be compared with nothing: it is not the folder of a run, or of a"
-        " campaign on one target",
+        f"{path} cannot be compared: it is not the folder of a run, or of a campaign on"
+        " one target",
         hint="Give runs/RUN_ID or campaigns/CAMPAIGN; of a campaign on several targets"
         " the folder of one of them.",
     )
 
 
 def _run(run: RunFolder, reader: LogReader) -> tuple[SideResult, Mapping[str, str]]:
-    found = run.result() if run.lacks_survivors() else judge_run(run, reader).result
+    with locked_to_judge(run.path):
+        kept = run.lacks_survivors()
+        found = run.result() if kept else judge_run(run, reader).result
     if found.control:
         raise UsageError(
             f"{run.path} is a control, which says nothing about its server",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from pathlib import Path
 
 import click
@@ -16,7 +15,7 @@ from dbcheck.errors import UsageError
 from dbcheck.evidence.bundle import bundle
 from dbcheck.evidence.secrets import removed_sentence
 from dbcheck.evidence.signature import file_of, sign
-from dbcheck.stored import locked, may_write
+from dbcheck.stored import locked_to_judge
 from dbcheck.witness.log import FrameLogReader
 
 _SUFFIX = ".dbcheck.tar"
@@ -53,10 +52,12 @@ def command(path: Path, file: Path | None, redact: bool, key: Path | None) -> No
     """
     require_file("--sign", key)
     if key is not None and file is not None and file.exists() and not file.is_file():
-        raise UsageError(f"--sign: {file} is not a file, so nothing can be signed")
-    alone = locked(path) if path.is_dir() and may_write(path) else _FREE
+        raise UsageError(
+            f"--sign: {file} is not a regular file, so the bundle cannot be signed",
+            hint="Give -o the name of a file, or leave out --sign.",
+        )
     with (
-        alone,
+        locked_to_judge(path),
         bundle(path, children.secrets(), FrameLogReader(), redact=redact) as made,
     ):
         index = made.index
@@ -71,6 +72,3 @@ def command(path: Path, file: Path | None, redact: bool, key: Path | None) -> No
         say(removed_sentence(index.removed), err=not plain)
     if key is not None:
         say(f"signed: {sign(target, key)}")
-
-
-_FREE: contextlib.AbstractContextManager[None] = contextlib.nullcontext()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from pathlib import Path
 
 import click
@@ -21,7 +20,7 @@ from dbcheck.cli.groups import Verb, grouped, option
 from dbcheck.errors import UsageError
 from dbcheck.report.live import progress
 from dbcheck.runs import RunFolder
-from dbcheck.stored import may_write
+from dbcheck.stored import locked_to_judge
 from dbcheck.witness.log import FrameLogReader
 
 
@@ -74,9 +73,8 @@ def command(
         if run is None:
             raise UsageError("--offline needs a run folder")
         stored_run = RunFolder.open(run)
-        alone = stored_run.locked() if may_write(run) else contextlib.nullcontext()
         with (
-            alone,
+            locked_to_judge(run),
             progress(output.progress_console(), live=not as_json) as view,
         ):
             outcome = judge_run(stored_run, FrameLogReader(), view.progress)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import io
 import json
 from collections.abc import Callable
@@ -37,7 +36,7 @@ from dbcheck.report.subject import (
 )
 from dbcheck.report.verdict import verdict_report
 from dbcheck.runs import RunFolder
-from dbcheck.stored import may_write
+from dbcheck.stored import locked_to_judge
 from dbcheck.witness.log import FrameLogReader
 
 _COLUMNS = 100  # of a text file
@@ -154,8 +153,7 @@ def read(path: Path) -> Verdicts:
 
 
 def _run(run: RunFolder) -> RunSubject:
-    alone = run.locked() if may_write(run.path) else contextlib.nullcontext()
-    with alone:
+    with locked_to_judge(run.path):
         if run.lacks_survivors():
             return RunSubject(run.result(), None, NOT_JUDGED_AGAIN)
         reader = FrameLogReader()

@@ -1,7 +1,8 @@
 """The colours of a terminal's report, which never say anything that words do not.
 
-Of the 256 colours of xterm those that can be read on black and on white; rich takes the
-nearest where a terminal has fewer.
+Of the 256 colours of xterm those that have a contrast of at least 3:1 to black and to
+white (WCAG 2.2, success criterion 1.4.11); rich takes the nearest where a terminal has
+fewer.
 """
 
 from __future__ import annotations

@@ -137,7 +137,7 @@ def test_a_report_that_cannot_be_written_leaves_nothing(folder: Path) -> None:
         (["."], ". holds no result"),
         (["run", "-o", "a.docx"], "the format of a.docx is not known"),
         (["--compare", "run", "run"], "run cannot be compared with itself"),
-        (["--compare", "run", "nowhere"], "nowhere can be compared with nothing"),
+        (["--compare", "run", "nowhere"], "nowhere cannot be compared"),
         (["--compare", "run", "run", "-o", "a.xml"], "a comparison has no verdict"),
     ],
 )
