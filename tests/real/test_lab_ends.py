@@ -195,11 +195,23 @@ def test_a_daemon_that_hangs_is_ended_by_force(
     _assert_no_trace(lab.name, tmp_path / "lab")
 
 
-def _segments(creators: list[Process]) -> set[str]:
-    """Return the System V segments that these processes made."""
+def _segments() -> dict[str, str]:
+    """Return the System V segments of this machine, each with who made it."""
     lines = Path("/proc/sysvipc/shm").read_text().splitlines()[1:]
+    return {line.split()[1]: line.split()[4] for line in lines}
+
+
+def _made(creators: list[Process], before: dict[str, str]) -> set[str]:
+    """Return the segments that these processes made, and that are not from *before*.
+
+    An older one may bear the id of a process that had ended long ago.
+    """
     pids = {str(process.pid) for process in creators}
-    return {line.split()[1] for line in lines if line.split()[4] in pids}
+    return {
+        segment
+        for segment, creator in _segments().items()
+        if creator in pids and segment not in before
+    }
 
 
 @pytest.fixture
@@ -241,18 +253,19 @@ def test_without_namespaces_a_killed_daemon_takes_all_along(
     with tempfile.TemporaryDirectory() as open_folder:
         folder = Path(open_folder)
         folder.chmod(0o711)  # for the server's account
+        before = _segments()
         lab = start(LabSpec(engine, rung="process"), folder / "lab")
         processes = _noted(lab.name)
         if frozen:
             lab.freeze_server()
             processes = _noted(lab.name)
-        assert bool(_segments(processes)) == (engine == "postgresql")
+        assert bool(_made(processes, before)) == (engine == "postgresql")
         processes[0].kill()
         # A frozen child of a server notices nothing; remove_dead() looks after it.
         if not frozen:
             wait_until(lambda: not any(p.alive() for p in processes), "all gone")
         state.remove_dead(frozenset({lab.name}))
         assert not [process for process in processes if process.alive()]
-        assert not _segments(processes)
+        assert not _made(processes, before)
         _assert_no_trace(lab.name, folder / "lab")
         lab.close()
