@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from dbcheck import workload as workloads
 from dbcheck.campaign.outcome import Outcome
 from dbcheck.cli import FAILED, PASS, options, output
 from dbcheck.cli.groups import Verb, option
-from dbcheck.cli.lab_cycles import lab_cycles, lab_workload
+from dbcheck.cli.lab_cycles import lab_cycles, lab_workload, until_shown
 from dbcheck.cli.options import drawn
 from dbcheck.cli.say import say
 from dbcheck.core.verdict import Verdict
@@ -30,6 +29,8 @@ from dbcheck.report.progress import PlainProgress
 from dbcheck.report.style import WRONG
 from dbcheck.report.words.run import with_bound
 
+# A cut may show nothing: it came just after a flush, or while the machine stalled.
+CUTS_MAX = 3
 RELAXED = {
     "postgresql": {"synchronous_commit": "off"},
     "mariadb": {"innodb_flush_log_at_trx_commit": "2"},
@@ -38,15 +39,11 @@ RELAXED = {
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One line of the demo: a lab, what it shows, and the verdict expected.
-
-    cycles: how many cuts it may take until that verdict.
-    """
+    """One line of the demo: a lab, what it shows, and the verdict expected."""
 
     spec: LabSpec
     case: str
     expected: Verdict
-    cycles: int = 1
 
 
 def drive_rows() -> Iterator[Row]:
@@ -72,7 +69,7 @@ def process_rows(engine: str) -> Iterator[Row]:
     relaxed = LabSpec(engine, rung="process", settings=lost_in_process)
     # Only what is in the server's own memory is lost, with PostgreSQL less than a
     # page of its log, and by chance nothing.
-    yield Row(relaxed, _case(lost_in_process), Verdict.FAIL, cycles=3)
+    yield Row(relaxed, _case(lost_in_process), Verdict.FAIL)
     # Not durable, and yet nothing is lost: a killed process cannot show it.
     yield Row(
         LabSpec(engine, rung="process", settings=unseen), _case(unseen), Verdict.PASS
@@ -163,14 +160,11 @@ def _show(lines: list[Row], seed: int, runs: Path, *, as_json: bool) -> bool:
 
 
 def _run(row: Row, seed: int, view: PlainProgress, runs: Path) -> Outcome:
-    """Run the cycles of one line; return the outcome that counts."""
+    """Cut until something is shown; return that outcome, or the last one."""
     load = lab_workload(workloads.load("insert"))
-    cycles = lab_cycles(row.spec, load, seed, row.cycles, view, runs)
-    with contextlib.closing(cycles):
-        for outcome in cycles:
-            view.line(outcome.verdict.value, with_bound(outcome.result))
-            if outcome.verdict is row.expected:
-                break
+    cycles = lab_cycles(row.spec, load, seed, CUTS_MAX, view, runs)
+    for outcome in until_shown(cycles, 1):
+        view.line(outcome.verdict.value, with_bound(outcome.result))
     return outcome
 
 

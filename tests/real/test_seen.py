@@ -169,11 +169,12 @@ def test_a_campaign_adds_up_what_readers_saw_beside_chores(
         run_campaign(here.rig, folder)
     shown = result(folder)
     assert shown.verdict is Verdict.PASS, [cycle.reason for cycle in shown.cycles]
+    # A cycle that showed nothing was repeated; what its readers saw counts as well.
     loads = [RunFolder.open(folder.runs / c.run).load() for c in shown.cycles]
     seen = [load.seen for load in loads if load is not None]
     chores = [load.acked[HOUSEKEEPING_SESSION] for load in loads if load is not None]
-    assert all(seen) and all(chores) and len(seen) == 2
-    assert shown.seen == SeenTotal(cuts=2, lossy=0, rows=sum(seen), lost=0)
+    assert all(seen) and all(chores) and len(seen) == len(shown.cycles) >= 2
+    assert shown.seen == SeenTotal(len(seen), lossy=0, rows=sum(seen), lost=0)
 
 
 def test_in_a_control_nobody_reads(tmp_path: Path) -> None:
