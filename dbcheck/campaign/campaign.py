@@ -112,7 +112,11 @@ def _cycle(rig: Rig, folder: CampaignFolder, plan: Plan) -> None:
     try:
         seed = plan.seed + drawn.number
         controls = _controls(cycles)
-        outcome = run_cycle(rig, plan.workload, seed, controls, drawn, folder.known())
+        # After a loss the tables are evidence.
+        emptied = None if tally(cycles).losses else folder.write_known
+        outcome = run_cycle(
+            rig, plan.workload, seed, controls, drawn, folder.known(), emptied
+        )
     except (UsageError, TargetChanged):
         raise
     except DbcheckError as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from dbcheck import interrupt
@@ -55,11 +55,12 @@ def run_cycle(
     controls: Sequence[ControlFacts] = (),
     moment: Moment | None = None,
     known: Known = NOTHING_KNOWN,
+    emptied: Callable[[Known], None] | None = None,
 ) -> Outcome:
     """Run one whole cycle on *rig*, after *controls*, and return its verdict.
 
     moment: when the cut is to come, None to have it drawn.
-    known: see preflight().
+    known, emptied: see preflight().
     Raise NotBack as require_answered() does.
     """
     started = preflight(
@@ -69,6 +70,7 @@ def run_cycle(
         controls=controls,
         moment=moment,
         known=known,
+        emptied=emptied,
     )
     return require_answered(finish_cycle(rig, started))
 

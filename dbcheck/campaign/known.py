@@ -31,12 +31,15 @@ class Known:
     different: the same of the ids of the rows that its reading found changed, as far
               as that is known.  They stay in the table: a cut that changed one row must
               not count in every later cycle.
+    free_bytes: what was free on the data directory's filesystem before the first load;
+              None if that is not known.
     """
 
     identity: Mapping[str, str] = field(default_factory=dict)
     run: str = ""
     tables: Mapping[str, TableFacts] = field(default_factory=dict)
     different: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    free_bytes: int | None = None
 
     def with_run(
         self,
@@ -49,11 +52,19 @@ class Known:
         different: by the table's name; see RunFolder.different_ids().
         """
         identity = {**manifest.writer.facts.identity, **self.identity}
+        host, free = manifest.writer.host, self.free_bytes
+        if free is None and host is not None:
+            free = host.facts.data.free_bytes
         if not after.tables:
-            return replace(self, identity=identity)
+            return replace(self, identity=identity, free_bytes=free)
         known = {n: ids for n, ids in self.different.items() if n not in after.tables}
         known |= {name: tuple(ids) for name, ids in different.items()}
-        return Known(identity, manifest.run_id, {**self.tables, **after.tables}, known)
+        tables = {**self.tables, **after.tables}
+        return Known(identity, manifest.run_id, tables, known, free)
+
+    def without_rows(self) -> Known:
+        """Return what is known once the tables are dropped."""
+        return replace(self, run="", tables={}, different={})
 
     def with_rows(
         self,
@@ -97,6 +108,11 @@ class Known:
         )
         whole = len(different) < DIFFERENT_MAX
         return replace(table, different=different, sound=sound if whole else ())
+
+    def strange_epochs(self, name: str, table: TableFacts) -> set[int]:
+        """Return the epochs of which *table* has rows, and that no reading showed."""
+        left = self.tables.get(name)
+        return set(table.rows_by_epoch) - set(left.rows_by_epoch if left else ())
 
     @property
     def _read(self) -> str:

@@ -145,10 +145,12 @@ def possible_chores(
     return tuple(kind for kind in kinds if kind not in lacking), lacking
 
 
-def discard(engine: Engine, tables: Sequence[TableSpec]) -> None:
-    """Drop those of the side tables that are there."""
+def discard(
+    engine: Engine, tables: Sequence[TableSpec], server: ServerFacts | None = None
+) -> None:
+    """Drop those of the tables that are there; see Housekeeping.discard()."""
     if tables and abilities.keeps_house(engine):
-        engine.discard(tables)
+        engine.discard(tables, server=server)
 
 
 def present(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import secrets
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
@@ -20,6 +20,7 @@ from dbcheck.campaign.host import HostCanaries, end_canaries, inspect_host
 from dbcheck.campaign.independence import require_independent, require_other_host
 from dbcheck.campaign.known import NOTHING_KNOWN, Known
 from dbcheck.campaign.rig import Rig
+from dbcheck.campaign.room import with_room
 from dbcheck.campaign.waiting import settled_facts
 from dbcheck.clock import now_us
 from dbcheck.core.chores import problem
@@ -77,6 +78,7 @@ def preflight(
     controls: Sequence[ControlFacts] = (),
     moment: Moment | None = None,
     known: Known = NOTHING_KNOWN,
+    emptied: Callable[[Known], None] | None = None,
 ) -> Started:
     """Settle everything before the load; raise before any row is written if unfit.
 
@@ -86,6 +88,7 @@ def preflight(
     control: the cycle is to be a control; controls: what those before it showed.
     moment: when the cut is to come, None to have it drawn.
     known: what earlier runs showed; raise TargetChanged if that is not there now.
+    emptied: see with_room().
     """
     interrupt.require_none()
     require_restarter(rig)
@@ -99,11 +102,12 @@ def preflight(
     try:
         workload = _with_possible_chores(rig, workload)
         nodes = _nodes(rig, workload, witness, canaries)
+        writer = nodes[rig.site.writer_name]
+        known = with_room(rig, workload, known, writer, emptied)
         if workload.rows_before:
             fill_epoch = _epoch(rig, seed, control=control)
             schedule = Schedule(seed, fill_epoch, workload.payload_bytes)
-            server = nodes[rig.site.writer_name].facts
-            known = age(rig, workload, schedule, server, known)
+            known = age(rig, workload, schedule, writer.facts, known)
         epoch = _epoch(rig, seed, control=control)
         manifest = _manifest(rig, workload, seed, epoch, nodes, control=control)
         require_sound(engine, tables_of(workload))

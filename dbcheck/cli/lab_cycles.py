@@ -74,7 +74,12 @@ def lab_cycles(
                 if keep_image:
                     require_room(runs, spec.drive.size_bytes)
                 started = preflight(
-                    rig, workload, seed + number, controls=facts, known=known
+                    rig,
+                    workload,
+                    seed + number,
+                    controls=facts,
+                    known=known,
+                    emptied=lambda _known: None,  # nobody goes on if this client ends
                 )
                 if keep_image:
                     switch.image = started.run.image_path

@@ -63,6 +63,7 @@ class Volume:
     unreadable: fact -> why it could not be read; such a fact is "" or None.
     apart:      "journal" or "realtime section" -> the layer that holds it alone, where
                 no file can be put.
+    free_bytes: what an ordinary user may still write; None if that is not known.
     """
 
     places: Mapping[str, str]
@@ -75,6 +76,7 @@ class Volume:
     drives: tuple[Drive, ...]
     unreadable: Mapping[str, str]
     apart: Mapping[str, str] = field(default_factory=dict)
+    free_bytes: int | None = None
 
     def __post_init__(self) -> None:
         """Refuse a volume without a place on it."""

@@ -179,7 +179,7 @@ def test_missing_rows_end_a_campaign_and_end_it_again_when_resumed(
     rig = with_node(rig_of(RecordingListener(), engine=engine), power=power)
 
     def run_cycle(*given: Any) -> Any:
-        given[-1].require_rows(TABLE, TableFacts({}, 0))
+        given[-2].require_rows(TABLE, TableFacts({}, 0))
 
     monkeypatch.setattr(campaign, "run_cycle", run_cycle)
     for _ in range(2):

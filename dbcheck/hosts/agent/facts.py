@@ -74,6 +74,7 @@ class Volume:
             "mount_options": self.mount["options"],
             "source": self.mount["source"],
             "filesystem_uuid": self.uuid(),
+            "free_bytes": self.free_bytes(),
             "layers": layers,
             "apart": {role: os.path.basename(at) for role, at in self.apart().items()},
             "drives": [self.drive(each) for each in layers if not each["below"]],
@@ -81,6 +82,11 @@ class Volume:
         if not facts["filesystem"]:
             self.unreadable["filesystem"] = "not reported by the host"
         return {**facts, "unreadable": self.unreadable}
+
+    def free_bytes(self) -> int:
+        """Return what an ordinary user may still write."""
+        space = os.statvfs(self.path)
+        return space.f_bavail * space.f_frsize
 
     def uuid(self) -> str:
         """Return the filesystem's UUID: the device's own, else udev's.
