@@ -50,8 +50,8 @@ NOT_A_LAB = (
     *("--target URL", "/var/lib/node_exporter", "my.toml"),
 )
 SHORTER = {
-    "--until 0.05": "--until 0.8",
-    "--until 0.1": "--until 0.8",
+    "--until 0.05": "--until 0.5",
+    "--until 0.1": "--until 0.5",
     "--cuts 20": "--cuts 1",
     "--cuts 5": "--cuts 1",
     "--cycles 5": "--cycles 1",
@@ -100,6 +100,13 @@ class Desk:
     made: dict[str, str] = field(default_factory=dict)
 
     def run(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """Run dbcheck; repeat a cut that showed nothing once, as the guides say."""
+        done = self.once(*words)
+        if words[0] == "run" and done.returncode == INCONCLUSIVE:
+            done = self.once(*words)
+        return done
+
+    def once(self, *words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [sys.executable, "-m", "dbcheck", *words],
             cwd=self.folder,
