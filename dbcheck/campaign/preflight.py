@@ -86,9 +86,8 @@ def preflight(
     the manifest, and WARM_ROWS rows were committed, acked, logged and seen over a
     second connection.
     control: the cycle is to be a control; controls: what those before it showed.
-    moment: when the cut is to come, None to have it drawn.
+    moment: when the cut is to come, None to have it drawn.  emptied: see with_room().
     known: what earlier runs showed; raise TargetChanged if that is not there now.
-    emptied: see with_room().
     """
     interrupt.require_none()
     require_restarter(rig)
