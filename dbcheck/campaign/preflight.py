@@ -125,10 +125,7 @@ def preflight(
         started = Started(run, manifest, plan, log, canaries, held)
         try:
             _warm(rig, started)
-            skipped = observable.checkpoint(engine)
-            made = f"no checkpoint: {skipped}" if skipped else "checkpointed"
-            detail = f"{WARM_ROWS} rows committed and seen; {made}"
-            rig.listener.phase(Phase.WARM, detail)
+            skipped = _checkpointed(rig)
         except BaseException:
             with contextlib.suppress(WitnessError):
                 log.close()  # the error that ended the preflight is the one to show
@@ -320,6 +317,15 @@ def _cut_class(rig: Rig, node: Node) -> CutClass:
     if declared is CutClass.LAB_DRIVE and rig.lab.get("rung") == Rung.PROCESS.value:
         return CutClass.PROCESS
     return declared
+
+
+def _checkpointed(rig: Rig) -> str:
+    """Have the server write a checkpoint; return why it wrote none, or ""."""
+    skipped = observable.checkpoint(rig.site.writer.engine)
+    made = f"no checkpoint: {skipped}" if skipped else "checkpointed"
+    detail = f"{WARM_ROWS} rows committed and seen; {made}"
+    rig.listener.phase(Phase.WARM, detail)
+    return skipped
 
 
 def _warm(rig: Rig, started: Started) -> None:
