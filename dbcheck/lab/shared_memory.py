@@ -24,9 +24,4 @@ def remove_segments(creators: Iterable[Process]) -> None:
         changed_s = int(fields[13])  # its ctime; a whole second, hence the slack
         ours = creator in started_s and changed_s + 1 >= started_s[creator]
         if ours and not attached:
-            remove_segment(segment)
-
-
-def remove_segment(segment: int) -> None:
-    """Remove the segment of that id once no process uses it; it may be missing."""
-    ctypes.CDLL(None).shmctl(segment, _IPC_RMID, None)
+            ctypes.CDLL(None).shmctl(segment, _IPC_RMID, None)  # it may be gone by now

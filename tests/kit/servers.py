@@ -9,6 +9,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -20,11 +21,22 @@ from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.ports.engine import Engine
 
 NewServer = Callable[[str], DatabaseServer]
+_BEGAN_S = int(time.time())  # of the tests
 
 
 def engine_of(server: DatabaseServer) -> Engine:
     """Return the engine that speaks to *server* as its account dbcheck."""
     return open_engine(server.url, server.password)
+
+
+def segments(pids: list[int]) -> list[str]:
+    """Return the SysV shared memory segments that these processes created.
+
+    An old one may name the same process id, of a process that ended long ago.
+    """
+    lines = Path("/proc/sysvipc/shm").read_text().splitlines()[1:]
+    named = [line for line in lines if int(line.split()[4]) in pids]
+    return [line for line in named if int(line.split()[13]) >= _BEGAN_S]
 
 
 def skip_without_server(engine: str) -> None:

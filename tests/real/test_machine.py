@@ -21,7 +21,7 @@ from dbcheck.lab.spec import LabSpec
 from dbcheck.lab.storage import filesystem as block_filesystem
 from dbcheck.lab.storage import loop_device as block
 from tests.kit.drive_mounts import own_mounts as own_mounts
-from tests.kit.servers import engine_of, skip_without_server
+from tests.kit.servers import engine_of, segments, skip_without_server
 from tests.kit.waiting import wait_until
 
 pytestmark = [pytest.mark.root, pytest.mark.usefixtures("own_mounts")]
@@ -117,6 +117,10 @@ def test_a_server_that_still_recovers_is_left_to_it(
     machine.server.thaw()
     wait_until(lambda: engine_of(machine.server).ready() is None, "server is back")
     assert machine.failure() is None
+    pids = machine.server.pids()
+    assert segments(pids)
+    machine.server.kill()
+    assert not segments(pids)
 
 
 def _freeze(server: DatabaseServer, pid: int) -> bool:

@@ -10,7 +10,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 import mysql.connector
@@ -21,7 +20,13 @@ from dbcheck.lab import held_port, programs
 from dbcheck.lab.held_port import HeldPort
 from dbcheck.lab.servers.base import DatabaseServer, unprivileged_account
 from tests.kit.server_logs import MYSQL_PAGE
-from tests.kit.servers import SERVERS, NewServer, engine_of, skip_without_server
+from tests.kit.servers import (
+    SERVERS,
+    NewServer,
+    engine_of,
+    segments,
+    skip_without_server,
+)
 from tests.kit.waiting import wait_until
 
 
@@ -45,16 +50,6 @@ def mapped(pid: int) -> list[str]:
     except OSError:
         return []
     return [line.split(maxsplit=5)[5] for line in lines if "/" in line]
-
-
-def segments(pids: list[int]) -> list[str]:
-    """Return the SysV shared memory segments that these processes created.
-
-    An old one may name the same process id, of a process that ended long ago.
-    """
-    lines = Path("/proc/sysvipc/shm").read_text().splitlines()[1:]
-    named = [line for line in lines if int(line.split()[4]) in pids]
-    return [line for line in named if int(line.split()[13]) >= _BEGAN_S]
 
 
 def listening(port: int) -> list[str]:
@@ -315,7 +310,6 @@ def test_two_servers_never_share_a_folder(postgresql_server: DatabaseServer) -> 
     assert engine_of(postgresql_server).ready() is None
 
 
-_BEGAN_S = int(time.time())  # of these tests
 _PARENT = """\
 import sys, time
 from pathlib import Path

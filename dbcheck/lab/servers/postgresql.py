@@ -10,8 +10,9 @@ from pathlib import Path
 
 from dbcheck.errors import LabError
 from dbcheck.lab import programs
+from dbcheck.lab.process import Process
 from dbcheck.lab.servers.base import USER, DatabaseServer
-from dbcheck.lab.shared_memory import remove_segment
+from dbcheck.lab.shared_memory import remove_segments
 
 # Durable, small, and with nothing outside of the data folder but one SysV segment.
 _SETTINGS = {
@@ -30,7 +31,6 @@ _SETTINGS = {
 
 # postmaster.pid, by line (src/include/utils/pidfile.h)
 _LINE_PID = 0
-_LINE_SHARED_MEMORY = 6  # key and id of the SysV segment
 _LINE_STATUS = 7
 
 
@@ -45,7 +45,7 @@ class PostgresqlServer(DatabaseServer):
     accounts = ("postgres",)
     needs = ("postgres", "initdb")
     own = frozenset({"port", "data_directory", "listen_addresses"})
-    _shared_memory: int | None = None
+    _first: Process | None = None  # makes the SysV segment, after a crash a new one
 
     @property
     def url(self) -> str:
@@ -82,8 +82,6 @@ class PostgresqlServer(DatabaseServer):
         lines = self._pid_file_lines()
         if len(lines) <= _LINE_STATUS or lines[_LINE_PID] != str(pid):
             return False
-        fields = lines[_LINE_SHARED_MEMORY].split()
-        self._shared_memory = int(fields[1]) if len(fields) == 2 else None
         return lines[_LINE_STATUS].strip() in ("ready", "standby")
 
     def _launch(self) -> None:
@@ -100,13 +98,14 @@ class PostgresqlServer(DatabaseServer):
                     raise LabError(f"another server runs in {self.data}")
         (self.data / "postmaster.pid").unlink(missing_ok=True)
         super()._launch()
+        self._first = Process.of(self._process.pid) if self._process else None
 
     def _ended(self) -> None:
         """Remove the SysV segment, which a killed server leaves behind."""
         super()._ended()
-        if self._shared_memory is not None:
-            remove_segment(self._shared_memory)
-            self._shared_memory = None
+        if self._first is not None:
+            remove_segments([self._first])
+            self._first = None
 
     def _pid_file_lines(self) -> list[str]:
         try:
