@@ -109,10 +109,14 @@ class Known:
         whole = len(different) < DIFFERENT_MAX
         return replace(table, different=different, sound=sound if whole else ())
 
-    def strange_epochs(self, name: str, table: TableFacts) -> set[int]:
-        """Return the epochs of which *table* has rows, and that no reading showed."""
-        left = self.tables.get(name)
-        return set(table.rows_by_epoch) - set(left.rows_by_epoch if left else ())
+    def is_sound(self, name: str, table: TableFacts) -> bool:
+        """Return whether every row of *table* was read, and none was changed."""
+        left = self.tables.get(name, TableFacts({}, 0))
+        return (
+            not self.different.get(name)
+            and table.rows_by_epoch == left.rows_by_epoch
+            and table.weights_by_epoch == left.weights_by_epoch
+        )
 
     @property
     def _read(self) -> str:

@@ -26,8 +26,8 @@ def with_room(
 ) -> Known:
     """Drop the tables if half of the room is used; return what is known then.
 
-    The earlier cycles have read and judged every row of them.  Where another run left
-    rows, which may still have to be judged, the tables stay.
+    They stay if they have a row that no cycle has read, which may still have to be
+    judged, or one that was found changed: that is evidence, and a doubt of each cycle.
     node:    as it is before the cycle; without its host's facts the tables stay.
     emptied: called before anything is dropped, with what is known once it is: a client
              that ends in between must not make the next one look for those rows.  None
@@ -40,7 +40,7 @@ def with_room(
         return known
     now = engine.prepare(tables, server=node.facts)
     known.of_tables(now)
-    if any(known.strange_epochs(name, facts) for name, facts in now.items()):
+    if not all(known.is_sound(name, facts) for name, facts in now.items()):
         return known
     rows = sum(sum(facts.rows_by_epoch.values()) for facts in now.values())
     text = f"{rows:,} rows of earlier cycles, all judged, are dropped to make room"

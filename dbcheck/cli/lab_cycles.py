@@ -79,7 +79,7 @@ def lab_cycles(
                     seed + number,
                     controls=facts,
                     known=known,
-                    emptied=lambda _known: None,  # nobody goes on if this client ends
+                    emptied=lambda _known: None,  # nothing to store: the lab ends too
                 )
                 if keep_image:
                     switch.image = started.run.image_path

@@ -24,7 +24,7 @@ from dbcheck.lab.lab import Lab
 from dbcheck.lab.process import Process
 from dbcheck.lab.spec import LabSpec
 from tests.kit.lab_access import Inside, Table
-from tests.kit.servers import skip_without_server
+from tests.kit.servers import segments, skip_without_server
 from tests.kit.waiting import wait_until
 
 # A client that starts a lab, says so, and then loads it or waits.
@@ -195,25 +195,6 @@ def test_a_daemon_that_hangs_is_ended_by_force(
     _assert_no_trace(lab.name, tmp_path / "lab")
 
 
-def _segments() -> dict[str, str]:
-    """Return the System V segments of this machine, each with who made it."""
-    lines = Path("/proc/sysvipc/shm").read_text().splitlines()[1:]
-    return {line.split()[1]: line.split()[4] for line in lines}
-
-
-def _made(creators: list[Process], before: dict[str, str]) -> set[str]:
-    """Return the segments that these processes made, and that are not from *before*.
-
-    An older one may bear the id of a process that had ended long ago.
-    """
-    pids = {str(process.pid) for process in creators}
-    return {
-        segment
-        for segment, creator in _segments().items()
-        if creator in pids and segment not in before
-    }
-
-
 @pytest.fixture
 def unisolated(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Run daemons as where there are no namespaces to be had."""
@@ -253,19 +234,19 @@ def test_without_namespaces_a_killed_daemon_takes_all_along(
     with tempfile.TemporaryDirectory() as open_folder:
         folder = Path(open_folder)
         folder.chmod(0o711)  # for the server's account
-        before = _segments()
         lab = start(LabSpec(engine, rung="process"), folder / "lab")
         processes = _noted(lab.name)
         if frozen:
             lab.freeze_server()
             processes = _noted(lab.name)
-        assert bool(_made(processes, before)) == (engine == "postgresql")
+        pids = [process.pid for process in processes]
+        assert bool(segments(pids)) == (engine == "postgresql")
         processes[0].kill()
         # A frozen child of a server notices nothing; remove_dead() looks after it.
         if not frozen:
             wait_until(lambda: not any(p.alive() for p in processes), "all gone")
         state.remove_dead(frozenset({lab.name}))
         assert not [process for process in processes if process.alive()]
-        assert not _made(processes, before)
+        assert not segments(pids)
         _assert_no_trace(lab.name, folder / "lab")
         lab.close()

@@ -19,7 +19,7 @@ from tests.kit.samples import FACTS, MANIFEST
 
 TABLE = "ledger"
 LEFT = TableFacts({7: 5, 8: 3}, 8, {7: 100, 8: 200})
-KNOWN = Known({"system_identifier": "1"}, "ID", {TABLE: LEFT}, {TABLE: (2,)}, 1000)
+KNOWN = Known({"system_identifier": "1"}, "ID", {TABLE: LEFT}, {TABLE: ()}, 1000)
 DROPPED = "8 rows of earlier cycles, all judged, are dropped to make room"
 
 
@@ -80,6 +80,9 @@ def test_what_is_known_is_stored_before_anything_is_dropped() -> None:
         pytest.param(KNOWN, 1, {"emptied": None}, id="the rows are evidence"),
         pytest.param(replace(KNOWN, free_bytes=None), 1, {}, id="an old campaign"),
         pytest.param(replace(KNOWN, tables={}), 1, {}, id="nothing was read yet"),
+        pytest.param(
+            replace(KNOWN, different={TABLE: (2,)}), 1, {}, id="a row is changed"
+        ),
     ],
 )
 def test_rows_stay(known: Known, free: int | None, other: dict[str, Any]) -> None:
@@ -92,8 +95,17 @@ def test_a_server_that_drops_nothing_keeps_its_rows() -> None:
     assert begun(Simple(), free=1) == KNOWN
 
 
-def test_rows_that_no_cycle_read_stay() -> None:
-    server = Server(TableFacts({**LEFT.rows_by_epoch, 9: 1}, 9, LEFT.weights_by_epoch))
+@pytest.mark.parametrize(
+    ("rows", "weights"),
+    [
+        pytest.param({7: 5, 8: 3, 9: 1}, {7: 100, 8: 200, 9: 1}, id="another run's"),
+        pytest.param({7: 6, 8: 3}, {7: 120, 8: 200}, id="one that came late"),
+    ],
+)
+def test_rows_that_no_cycle_read_stay(
+    rows: dict[int, int], weights: dict[int, int]
+) -> None:
+    server = Server(TableFacts(rows, 9, weights))
     assert begun(server, free=1) == KNOWN
     assert not server.done
 
