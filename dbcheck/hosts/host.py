@@ -61,8 +61,8 @@ HINTS = {
     "ENOENT": "Check the path, and that the user who logs in there may see it.",
     "EACCES": "Log in there as root or as the server's own account.",
     "EPERM": "Log in there as root or as the server's own account.",
-    "ENOSPC": "Make room on that filesystem; `dbcheck clean` drops the rows of earlier"
-    " runs.",
+    "ENOSPC": "Make room on that filesystem. `dbcheck clean` drops the rows of earlier "
+    "runs; a campaign must begin anew after it.",
     "EROFS": "The data directory's filesystem is mounted read-only.",
     "folder": "Log in there as a user who may write beside the data directory, or "
     "name a folder on its filesystem.",
