@@ -1,8 +1,9 @@
 """The client's key to one run: it shows what a witness has changed.
 
 A witness keeps copies of what the client knows of a run: the manifest, and the record
-of the load.  Before the load the client draws a key, which never leaves its machine.
-It lies in the run folder, and a copy in the user's state folder outlives that one:
+of the load.  Before the load the client draws a key, which never leaves its machine; in
+a fleet the worker that runs the campaign draws it, and sends it to the client.  It lies
+in the run folder, and a copy in the user's state folder outlives that one:
 
     client.key                                        in the run folder
     $XDG_STATE_HOME/dbcheck/runs/RUN_ID.json          else under ~/.local/state
@@ -28,6 +29,7 @@ from dbcheck.errors import RunFormatError
 from dbcheck.state import state_folder
 
 KEY_BYTES = 32
+FILE = "client.key"  # in the run folder
 _FILE_BYTES_MAX = 1 << 16
 
 

@@ -14,6 +14,7 @@ DbcheckError
 ├── WitnessError     an ack could not be stored durably on the witness
 │   └── LogDamaged       a witness log is damaged before its tail
 ├── LoadError        a process that the load runs in ended by itself
+├── FleetError       a scheduler, or a worker of it, is lost or cannot be used
 ├── PowerError       the power switch did not reach the state asked for
 ├── HostError        a command on a host failed or timed out
 ├── TargetChanged    between two cycles of a campaign, its server or its rows changed
@@ -39,6 +40,11 @@ class DbcheckError(Exception):
     def __init__(self, message: str, *, hint: str = "") -> None:
         super().__init__(message)
         self.hint = hint
+
+    @property
+    def with_hint(self) -> str:
+        """What is shown where this is one of several results: both, as sentences."""
+        return f"{self}. {self.hint}" if self.hint else f"{self}."
 
 
 class UsageError(DbcheckError):
@@ -128,6 +134,10 @@ class LogDamaged(WitnessError):
 
 class LoadError(DbcheckError):
     """A process that a part of the load runs in ended by itself."""
+
+
+class FleetError(DbcheckError):
+    """A scheduler of campaigns, or one of its workers, is lost or cannot be used."""
 
 
 class PowerError(DbcheckError):

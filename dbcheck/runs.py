@@ -35,7 +35,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from dbcheck import formats, stored
+from dbcheck import clientkey, formats, stored
 from dbcheck.audit.rules import RULES
 from dbcheck.clientkey import ClientKey
 from dbcheck.core.plans.registry import tables_of
@@ -150,7 +150,7 @@ class RunFolder:
         stored.make_folder(path.parent)
         stored.new_folder(path)
         if key is not None:
-            key.write(path / "client.key")
+            key.write(path / clientkey.FILE)
         else:  # before the manifest, which makes it a run folder
             run._note_recalled(Recalled(manifest=True))
         run._write("manifest.json", [manifest])
@@ -186,7 +186,7 @@ class RunFolder:
         made the run that drew none.
         """
         if self._key is None:
-            self._key = ClientKey.read(self.path / "client.key")
+            self._key = ClientKey.read(self.path / clientkey.FILE)
         return self._key
 
     def recalled(self) -> Recalled:

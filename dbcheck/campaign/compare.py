@@ -171,7 +171,10 @@ def configuration(manifest: Manifest) -> dict[str, str]:
 
 def _storage(volume: Volume) -> dict[str, str]:
     places = ", ".join(sorted(volume.places))
-    drives = (f"{drive.model} ({drive.write_cache})" for drive in volume.drives)
+    drives = (
+        " ".join(filter(None, (d.model, d.firmware, f"({d.write_cache})")))
+        for d in volume.drives
+    )
     return {
         f"filesystem of {places}": f"{volume.filesystem} {volume.mount_options}",
         f"drives of {places}": ", ".join(drives),

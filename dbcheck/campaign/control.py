@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator
 
 from dbcheck.campaign import observable
-from dbcheck.campaign.cycle import finish_cycle, put_back, require_answered
+from dbcheck.campaign.cycle import finish_cycle, put_back, require_answered, turn
 from dbcheck.campaign.host import end_canaries
 from dbcheck.campaign.known import NOTHING_KNOWN, Known
 from dbcheck.campaign.outcome import Outcome
@@ -52,12 +52,13 @@ def run_control(
     process dies before, a restart undoes it, or the next cycle or reconciliation on
     that server.
     """
-    started = preflight(rig, workload, seed, control=True, known=known)
-    try:
-        _weaken(rig, started)
-        return require_answered(finish_cycle(rig, started))
-    finally:
-        put_back(rig)
+    with turn(rig):
+        started = preflight(rig, workload, seed, control=True, known=known)
+        try:
+            _weaken(rig, started)
+            return require_answered(finish_cycle(rig, started))
+        finally:
+            put_back(rig)
 
 
 def facts_of(outcome: Outcome) -> ControlFacts:

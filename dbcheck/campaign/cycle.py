@@ -19,6 +19,7 @@ from dbcheck.campaign.preflight import Started, preflight
 from dbcheck.campaign.recovery import STANDS, read_survivors
 from dbcheck.campaign.rig import Rig
 from dbcheck.core.control import ControlFacts
+from dbcheck.core.cut import PowerState
 from dbcheck.core.gone import Gone
 from dbcheck.core.moments import Moment
 from dbcheck.core.records import Manifest, RestoreRecord
@@ -63,16 +64,34 @@ def run_cycle(
     known, emptied: see preflight().
     Raise NotBack as require_answered() does.
     """
-    started = preflight(
-        rig,
-        workload,
-        seed,
-        controls=controls,
-        moment=moment,
-        known=known,
-        emptied=emptied,
-    )
-    return require_answered(finish_cycle(rig, started))
+    with turn(rig):
+        started = preflight(
+            rig,
+            workload,
+            seed,
+            controls=controls,
+            moment=moment,
+            known=known,
+            emptied=emptied,
+        )
+        return require_answered(finish_cycle(rig, started))
+
+
+@contextlib.contextmanager
+def turn(rig: Rig) -> Iterator[None]:
+    """Wait for the turn of *rig* to be cut, and end it once the power is back.
+
+    After an error that may have left it without power the turn goes on.
+    """
+    rig.turns.take()
+    try:
+        yield
+    except BaseException:
+        with contextlib.suppress(PowerError):
+            if rig.site.state() is PowerState.ON:
+                rig.turns.over()
+        raise
+    rig.turns.over()
 
 
 def require_answered(outcome: Outcome) -> Outcome:
@@ -133,6 +152,7 @@ def _holding(started: Started) -> Iterator[None]:
 def restore(rig: Rig, run: RunFolder) -> None:
     """Apply power; store that, and how long it was off if the switch measured it."""
     run.write_restore(RestoreRecord(rig.site.restore()))
+    rig.turns.over()
 
 
 def reconcile_run(rig: Rig, run: RunFolder, manifest: Manifest) -> Outcome:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from dbcheck import limits
+from dbcheck.campaign.turns import Turns
 from dbcheck.core.values import Json
 from dbcheck.ports.listener import Listener
 from dbcheck.ports.site import Site
@@ -41,6 +42,7 @@ class Rig:
     twice:    the server is restarted once its rows were read, and they are read again.
     audited:  what the audits of earlier cycles showed, so that it is shown once.
     before_load: called in each cycle once its preflight has passed.
+    turns:    when this target may be without power, if others are cut beside it.
     """
 
     site: Site
@@ -54,3 +56,4 @@ class Rig:
     audited: set[str] = field(default_factory=set)
     twice: bool = False
     before_load: Callable[[], None] = lambda: None
+    turns: Turns = field(default_factory=Turns)

@@ -16,7 +16,7 @@ from dbcheck import workload
 from dbcheck.audit.result import AuditResult, AuditsResult
 from dbcheck.campaign.auditing import audit
 from dbcheck.cli import FAIL, FAILED, INCONCLUSIVE, PASS, assemble, options, output
-from dbcheck.cli.entries import at_once, several, why
+from dbcheck.cli.entries import at_once, several
 from dbcheck.cli.entry_options import HostUrl, InventoryOptions, TargetOptions
 from dbcheck.cli.groups import Flag, Verb, grouped, option
 from dbcheck.core.audited import RuleStanding, Severity
@@ -153,7 +153,7 @@ def _audited(entry: Entry) -> AuditResult:
     except UsageError:
         raise
     except DbcheckError as error:
-        return AuditResult.failed(entry.name, entry.target, why(error))
+        return AuditResult.failed(entry.name, entry.target, error.with_hint)
 
 
 def _exit_code(results: Sequence[AuditResult], level: Severity | None) -> int:

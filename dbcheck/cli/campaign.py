@@ -11,14 +11,16 @@ import click
 import dbcheck
 from dbcheck import workload
 from dbcheck.campaign.folder import CampaignFolder, Plan
+from dbcheck.campaign.groups import groups
 from dbcheck.cli import campaign_run, options, output
+from dbcheck.cli.campaign_fleet import LOCAL, run_fleet
 from dbcheck.cli.entry_options import InventoryOptions, TwiceOptions
 from dbcheck.cli.groups import Verb, grouped, option
 from dbcheck.cli.options import ConsentOptions, drawn
 from dbcheck.core.statistics import PPM, cuts_needed
 from dbcheck.errors import UsageError
 from dbcheck.inventory.entry import Entry
-from dbcheck.inventory.load import load
+from dbcheck.inventory.load import Inventory, load
 from dbcheck.judge.result import to_values
 from dbcheck.judge.results import CampaignsResult
 from dbcheck.report.campaign import campaigns_report
@@ -30,6 +32,7 @@ WORKLOAD = "mixed"  # unless the inventory names another
 @click.command("campaign", cls=Verb)
 @grouped
 @click.argument("names", nargs=-1, metavar="[NAME]...")
+@options.everything()
 @option("--cuts", type=CYCLES, metavar="N", help="Cuts to make that PASS or FAIL.")
 @options.until()
 @option(
@@ -59,9 +62,23 @@ WORKLOAD = "mixed"  # unless the inventory names another
     metavar="FOLDER",
     help="Continue a campaign whose client ended, at whatever point.",
 )
+@option(
+    "--dask",
+    "address",
+    metavar="ADDRESS",
+    help="Run the campaigns on the workers of the Dask scheduler at this address, e.g. "
+    "tcp://10.0.0.1:8786; local: on this machine. Default with several targets: local.",
+)
+@option(
+    "--cutting",
+    type=click.IntRange(1, 1_000_000),
+    metavar="N",
+    help="Have at most this many targets without power at once. Default: any number.",
+)
 @options.as_json()
 def command(
     names: tuple[str, ...],
+    everything: bool,
     lookup: InventoryOptions,
     second: TwiceOptions,
     consent: ConsentOptions,
@@ -73,6 +90,8 @@ def command(
     seed: int | None,
     folder: Path | None,
     resume: Path | None,
+    address: str | None,
+    cutting: int | None,
     as_json: bool,
 ) -> None:
     """Cut the power of hosts in an inventory many times, unattended.
@@ -80,6 +99,7 @@ def command(
     \b
     dbcheck campaign db1 --until 0.05        59 cuts, if none loses
     dbcheck campaign db1 db2 --cuts 20       two hosts at once, each on its own
+    dbcheck campaign rack7 --cuts 20         every target of a group
     dbcheck campaign --resume FOLDER         continue after Ctrl-C, a crash, a reboot
 
     The cuts come at random moments: while the sessions begin, under steady load, and
@@ -88,7 +108,7 @@ def command(
     """
     inventory = lookup.inventory
     if resume is not None:
-        _refuse_new(names, cuts, until, folder)
+        _refuse_new(names, everything, cuts, until, folder)
         folders = campaign_run.stored(resume)
         inventory = _begun_with(folders[0], lookup)
         found = load(inventory)
@@ -98,7 +118,7 @@ def command(
         root = resume
     else:
         found = load(inventory)
-        entries = [found.entry(name) for name in _distinct(names)]
+        entries = _named(found, names, everything=everything)
         goal = _goal(cuts, until, max_cuts)
         for entry in entries:
             campaign_run.require_fit(entry, yes=consent.yes, i_know=consent.i_know)
@@ -116,15 +136,18 @@ def command(
             )
             for entry in entries
         ]
-    if len(folders) == 1:
+    if len(folders) == 1 and address is None:
         shown = campaign_run.run_one(entries[0], folders[0], as_json=as_json)
     else:
-        shown = campaign_run.run_many(folders, inventory, yes=consent.yes)
+        campaigns = list(zip(entries, folders, strict=True))
+        at = address or LOCAL
+        shown = run_fleet(campaigns, root, at, cutting, as_json=as_json)
+    result = CampaignsResult(str(root), tuple(shown), groups(shown))
     with output.printing():
         if as_json:
-            output.print_json(to_values(CampaignsResult(str(root), tuple(shown))))
+            output.print_json(to_values(result))
         else:
-            output.console().print(campaigns_report(str(root), shown))
+            output.console().print(campaigns_report(result))
     sys.exit(campaign_run.exit_code(shown))
 
 
@@ -137,9 +160,13 @@ def _begun_with(folder: CampaignFolder, lookup: InventoryOptions) -> Path:
 
 
 def _refuse_new(
-    names: tuple[str, ...], cuts: int | None, until: float | None, folder: Path | None
+    names: tuple[str, ...],
+    everything: bool,
+    cuts: int | None,
+    until: float | None,
+    folder: Path | None,
 ) -> None:
-    if names or cuts or until or folder:
+    if names or everything or cuts or until or folder:
         raise UsageError(
             "--resume continues a campaign by the plan that it was started with",
             hint="Leave out names, --cuts, --until and --folder; or leave out --resume "
@@ -147,15 +174,24 @@ def _refuse_new(
         )
 
 
-def _distinct(names: tuple[str, ...]) -> tuple[str, ...]:
-    if not names:
+def _named(
+    found: Inventory, names: tuple[str, ...], *, everything: bool
+) -> list[Entry]:
+    """Return the targets that are named, each once; raise UsageError if that fails."""
+    if not names and not everything:
         raise UsageError(
-            "no target is named", hint="Name hosts of the inventory, or --resume."
+            "no target is named",
+            hint="Name hosts or groups of the inventory, or give --all or --resume.",
         )
     for name in names:
         if names.count(name) > 1:
             raise UsageError(f"{name} is named twice", hint="Name it once.")
-    return names
+    if everything and names:
+        raise UsageError(
+            f"--all is given beside {names[0]}", hint="Give names, or --all alone."
+        )
+    wanted = found.targets() if everything else found.members(names)
+    return [found.entry(name) for name in wanted]
 
 
 def _goal(

@@ -1,19 +1,16 @@
-"""Runs one campaign in this process, or several in processes of their own."""
+"""Runs one campaign in this process."""
 
 from __future__ import annotations
 
 import contextlib
-import os
-import signal
-import subprocess
-import time
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from dbcheck import children
 from dbcheck.campaign.campaign import run_campaign
 from dbcheck.campaign.folder import CampaignFolder, folders_in
+from dbcheck.campaign.holding import WAIT_S, held
+from dbcheck.campaign.rig import Rig
 from dbcheck.campaign.totals import ERROR_FILE, result
 from dbcheck.cli import FAIL, FAILED, INCONCLUSIVE, PASS, assemble, output
 from dbcheck.cli.guard import guard, require_passable, require_sole
@@ -25,11 +22,8 @@ from dbcheck.power import consent
 from dbcheck.power.registry import UNATTENDED
 from dbcheck.report.live import progress
 from dbcheck.report.progress import PlainProgress
-from dbcheck.stored import private, require_own, write, writing
+from dbcheck.stored import require_own, write
 from dbcheck.witness.window import WindowLimits
-
-POLL_S = 0.5
-END_S = 300.0  # a target without power may need as long to get it back
 
 
 def require_fit(entry: Entry, *, yes: bool, i_know: bool) -> None:
@@ -83,135 +77,53 @@ def run_one(
         folder.locked(),
         progress(output.progress_console(), live=not as_json) as view,
     ):
-        (folder.path / ERROR_FILE).unlink(missing_ok=True)
         try:
-            _run(entry, folder, view)
-        except (KeyboardInterrupt, DbcheckError) as error:
-            text = str(error) or "interrupted"
-            with contextlib.suppress(RunWriteError):  # the first error is reported
-                write(folder.path / ERROR_FILE, [text.encode(errors="replace"), b"\n"])
+            run_stored(entry, folder, view)
+        except (KeyboardInterrupt, DbcheckError):
             view.line("ended", f"dbcheck campaign --resume {folder.path}")
             raise
     return [result(folder)]
 
 
-def _run(entry: Entry, folder: CampaignFolder, view: PlainProgress) -> None:
-    limits = WindowLimits()
-    with assemble.opened_witness(entry, limits) as witness:
-        rig = assemble.entry_rig(entry, witness, view, folder.runs, limits)
-        rig = replace(rig, twice=folder.plan().twice)
-        view.line("campaign", f"{folder.path}, seed {folder.plan().seed}")
-        run_campaign(rig, folder)
-
-
-def run_many(
-    folders: Sequence[CampaignFolder], inventory: Path, *, yes: bool
-) -> list[CampaignResult]:
-    """Run each campaign in a process of its own; return what each shows.
-
-    One that fails does not disturb the others.  Each writes to progress.log in its
-    folder.  When this process ends, they end as by Ctrl-C, with the power restored.
-    Raise UsageError where processes cannot be ended that way.
-    """
-    if not children.can_die_with_parent():
-        raise UsageError(
-            "several campaigns cannot run at once: setpriv is not installed",
-            hint="Install the Debian package util-linux, or run one campaign after the "
-            "other.",
-        )
-    view = PlainProgress(output.progress_console())
-    started: list[Child] = []
-    reported: set[tuple[str, str]] = set()
-    try:
-        for folder in folders:
-            started.append(_started(folder, inventory, yes=yes))
-        while any(child.process.poll() is None for child in started):
-            time.sleep(POLL_S)
-            _report_new(folders, view, reported)
-    finally:
-        _end(started)
-    _report_new(folders, view, reported)
-    return list(map(_ended, folders, started))
-
-
-@dataclass(frozen=True, slots=True)
-class Child:
-    """A campaign in a process of its own.
-
-    log: the file that it writes its progress to, after the first *since* bytes.
-    """
-
-    process: subprocess.Popen[bytes]
-    log: Path
-    since: int
-
-    def ending(self) -> str:
-        """Return how the process ended, and the reason in its log, if there is one."""
-        status = self.process.returncode
-        ended = f"exit status {status}" if status >= 0 else signal.Signals(-status).name
-        text = self.log.read_bytes()[self.since :].decode(errors="replace")
-        lines = [line.strip() for line in text.splitlines() if line.strip()]
-        errors = [line for line in lines if line.startswith("dbcheck: ")]
-        last = [*lines, *errors][-1] if lines else "no output"
-        return f"{ended}: {last.removeprefix('dbcheck: ')} ({self.log})"
-
-
-def _started(folder: CampaignFolder, inventory: Path, *, yes: bool) -> Child:
-    command = children.module("dbcheck", "campaign", "--json")
-    command += ["--resume", str(folder.path), "--inventory", str(inventory)]
-    command += ["--yes"] if yes else []  # consent is stored at the first cut only
-    with writing(folder.path):
-        log = private(folder.path / "progress.log", "ab")
-    with log:
-        process = subprocess.Popen(
-            children.die_with_parent(command, signal.SIGTERM),
-            env=children.environment(keep=os.environ),  # it reads the same secrets
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=log,
-            start_new_session=True,  # Ctrl-C is for us; we pass it on
-        )
-        return Child(process, Path(log.name), log.tell())
-
-
-def _report_new(
-    folders: Sequence[CampaignFolder],
+def run_stored(
+    entry: Entry,
+    folder: CampaignFolder,
     view: PlainProgress,
-    reported: set[tuple[str, str]],
+    wait_s: float = WAIT_S,
+    adapted: Callable[[Rig], Rig] = lambda rig: rig,
 ) -> None:
-    """Write a line for each cycle that has ended since the last call."""
-    for folder in folders:
-        plan = folder.plan()
-        for cycle in folder.cycles():
-            name = (plan.name, f"{cycle.number}/{cycle.run}")
-            if name not in reported:
-                reported.add(name)
-                place = f"{cycle.number}/{plan.cuts}" if cycle.number else "control"
-                view.line(plan.name, f"{place} {cycle.verdict.value}: {cycle.reason}")
+    """Run the campaign in *folder*, which is locked, to its end.
 
-
-def _ended(folder: CampaignFolder, child: Child) -> CampaignResult:
-    """Return what a campaign shows whose process has ended.
-
-    Some reasons for an early end are only in its log: another client runs the campaign.
+    What ends it early is stored there.  wait_s: for another client of its witness.
+    adapted: returns the rig to use.
     """
-    shown = result(folder)
-    if shown.error or shown.finished:
-        return shown
-    return replace(shown, error=child.ending())
+    (folder.path / ERROR_FILE).unlink(missing_ok=True)
+    try:
+        limits = WindowLimits()
+        with (
+            assemble.opened_witness(entry, limits) as witness,
+            held(witness, view, wait_s) as holding,
+        ):
+            rig = assemble.entry_rig(entry, witness, view, folder.runs, limits)
+            rig = adapted(replace(rig, twice=folder.plan().twice))
+            rig = replace(rig, before_load=both(holding.require, rig.before_load))
+            view.line("campaign", f"{folder.path}, seed {folder.plan().seed}")
+            run_campaign(rig, folder)
+    except (KeyboardInterrupt, DbcheckError) as error:
+        text = str(error) or "interrupted"
+        with contextlib.suppress(RunWriteError):  # the first error is reported
+            write(folder.path / ERROR_FILE, [text.encode(errors="replace"), b"\n"])
+        raise
 
 
-def _end(started: Sequence[Child]) -> None:
-    """Interrupt the processes that still run, and wait for them."""
-    running = [child.process for child in started if child.process.poll() is None]
-    for process in running:
-        process.send_signal(signal.SIGINT)
-    for process in running:
-        try:
-            process.wait(END_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+def both(first: Callable[[], None], second: Callable[[], None]) -> Callable[[], None]:
+    """Return a function that calls *first*, then *second*."""
+
+    def call() -> None:
+        first()
+        second()
+
+    return call
 
 
 def exit_code(shown: Sequence[CampaignResult]) -> int:

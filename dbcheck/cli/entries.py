@@ -9,7 +9,7 @@ from concurrent.futures import Future
 from typing import TypeVar
 
 from dbcheck.cli.entry_options import EntryOptions, InventoryOptions, Named
-from dbcheck.errors import DbcheckError, UsageError
+from dbcheck.errors import UsageError
 from dbcheck.inventory.entry import Entry
 from dbcheck.inventory.load import load
 
@@ -48,7 +48,7 @@ def several(
         for group in described:
             group.require_beside(names[0] if names else "--all")
         found = load(lookup.inventory)
-        wanted = [*found.entries, *found.faults] if everything else names
+        wanted = found.targets() if everything else names
         return [found.entry(name) for name in dict.fromkeys(wanted)]
     entry = Entry(name="", target="")
     for group in described:
@@ -84,8 +84,3 @@ def at_once(work: Callable[[Entry], T], entries: Sequence[Entry]) -> tuple[T, ..
     for _ in range(min(HOSTS_AT_ONCE, len(entries))):
         threading.Thread(target=work_on, name="host", daemon=True).start()
     return tuple(future.result() for future in found)
-
-
-def why(error: DbcheckError) -> str:
-    """Return what is shown of a host on which a part of the work failed."""
-    return f"{error}. {error.hint}" if error.hint else f"{error}."

@@ -13,7 +13,7 @@ import click
 import dbcheck
 from dbcheck.campaign.probing import probe_flushes
 from dbcheck.cli import FAIL, FAILED, INCONCLUSIVE, PASS, assemble, options, output
-from dbcheck.cli.entries import at_once, several, why
+from dbcheck.cli.entries import at_once, several
 from dbcheck.cli.entry_options import InventoryOptions, TargetOptions
 from dbcheck.cli.groups import Verb, VerbGroup, grouped, option
 from dbcheck.cli.probe_latency import latency
@@ -117,7 +117,7 @@ def _probed(entry: Entry, commits: int, seed: int) -> FlushesResult:
     except UsageError:
         raise
     except DbcheckError as error:
-        return FlushesResult.failed(entry.name, entry.target, why(error))
+        return FlushesResult.failed(entry.name, entry.target, error.with_hint)
 
 
 def _exit_code(results: Sequence[FlushesResult]) -> int:

@@ -12,7 +12,7 @@ import click
 import dbcheck
 from dbcheck.campaign.timing import Effort, probe_folder, probe_server
 from dbcheck.cli import FAILED, PASS, assemble, options, output
-from dbcheck.cli.entries import at_once, several, why
+from dbcheck.cli.entries import at_once, several
 from dbcheck.cli.entry_options import InventoryOptions, TargetOptions
 from dbcheck.cli.groups import Verb, grouped, option
 from dbcheck.cli.probe_options import ProbedHost, host_of, named
@@ -132,4 +132,4 @@ def _timed(
     except UsageError:
         raise
     except DbcheckError as error:
-        return LatencyResult(entry.name, entry.target, "", (), why(error))
+        return LatencyResult(entry.name, entry.target, "", (), error.with_hint)

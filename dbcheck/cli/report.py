@@ -13,6 +13,7 @@ from rich.console import RenderableType
 from dbcheck.campaign.compare import compared
 from dbcheck.campaign.detail import detail_of
 from dbcheck.campaign.folder import folders_in
+from dbcheck.campaign.groups import groups
 from dbcheck.campaign.judging import judge_run
 from dbcheck.campaign.matrixfile import read_matrix
 from dbcheck.campaign.totals import result as campaign_result
@@ -143,7 +144,7 @@ def read(path: Path) -> Verdicts:
         return read_matrix(path)
     if (path / "campaign.json").is_file() or any(path.glob("*/campaign.json")):
         results = tuple(map(campaign_result, folders_in(path)))
-        return CampaignsResult(str(path), results)
+        return CampaignsResult(str(path), results, groups(results))
     raise UsageError(
         f"{path} holds no result: it is not a run folder, a campaign's folder or the"
         " file of a matrix",
@@ -169,7 +170,7 @@ def _renderable(subject: Subject) -> RenderableType:
         return matrix_report(subject)
     if isinstance(subject, ComparedResult):
         return compare_report(subject)
-    return campaigns_report(subject.folder, subject.targets)
+    return campaigns_report(subject)
 
 
 def _text(subject: Subject) -> str:

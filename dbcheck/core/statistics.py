@@ -166,6 +166,20 @@ class Tally:
             depths=Counter(depths),
         )
 
+    @classmethod
+    def together(cls, parts: Iterable[Statistics]) -> Tally:
+        """Count the cuts of several targets as those of one configuration."""
+        seen = list(parts)
+        depths = Counter[str]()
+        for one in seen:
+            depths.update(one.depths)
+        return cls(
+            losses=sum(one.losses for one in seen),
+            cuts=sum(one.cuts for one in seen),
+            inconclusive=sum(one.inconclusive for one in seen),
+            depths=depths,
+        )
+
     @property
     def sentence(self) -> str:
         """Say what the cuts prove, for a report."""

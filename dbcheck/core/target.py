@@ -52,6 +52,7 @@ class Drive:
     write_cache: str
     unsafe_shutdowns: int | None
     power_cycles: int | None
+    firmware: str = ""
 
 
 @dataclass(frozen=True, slots=True)

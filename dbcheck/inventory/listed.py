@@ -9,7 +9,8 @@ import shlex
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -62,8 +63,19 @@ _ASIDE = (
 )
 
 
-def variables(path: Path) -> dict[str, Variables]:
-    """Return the variables of each host, as Ansible merged them; {{ }} is left as is.
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The variables of each host, as Ansible merged them, and the hosts of each group.
+
+    {{ }} is left as it is.  A group holds the hosts of the groups in it as well.
+    """
+
+    hosts: Mapping[str, Variables]
+    groups: Mapping[str, tuple[str, ...]]
+
+
+def listing(path: Path) -> Listing:
+    """Return what an inventory lists.
 
     Ansible runs an inventory that is an executable program, unless its name ends as
     that of a YAML file.  Nothing in the working directory has an effect.  Raise
@@ -91,7 +103,7 @@ def variables(path: Path) -> dict[str, Variables]:
     messages = _messages(done.stderr.decode(errors="replace"))
     if done.returncode or messages:
         raise _refused(path, messages or [f"exit status {done.returncode}"])
-    return hosts(path, done.stdout)
+    return parsed(path, done.stdout)
 
 
 class _Meta(msgspec.Struct):
@@ -100,18 +112,31 @@ class _Meta(msgspec.Struct):
 
 class _Group(msgspec.Struct):
     hosts: list[str] = []
+    children: list[str] = []
 
 
-def hosts(path: Path, output: bytes) -> dict[str, Variables]:
-    """Return the variables of each host, also of one that has none, from the output."""
+def parsed(path: Path, output: bytes) -> Listing:
+    """Return what ansible-inventory printed: also hosts that have no variable."""
     try:
         found = json.loads(output)
         listed = msgspec.convert(found.pop("_meta"), _Meta).hostvars
-        groups = msgspec.convert(found, dict[str, _Group]).values()
+        groups = msgspec.convert(found, dict[str, _Group])
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         raise _refused(path, ["its output is not an inventory"]) from None
-    names = (host for group in groups for host in group.hosts)
-    return {name: listed.get(name, {}) for name in (*listed, *names)}
+    names = (host for group in groups.values() for host in group.hosts)
+    hosts = {name: listed.get(name, {}) for name in (*listed, *names)}
+    return Listing(hosts, {name: _inside(name, groups) for name in groups})
+
+
+def _inside(name: str, groups: Mapping[str, _Group]) -> tuple[str, ...]:
+    """Return the hosts in a group and in those below it, each once."""
+    hosts, below, seen = dict[str, None](), [name], {name}
+    for each in below:  # grows while it is walked
+        group = groups.get(each, _Group())
+        hosts |= dict.fromkeys(group.hosts)
+        below += [child for child in group.children if child not in seen]
+        seen.update(group.children)
+    return tuple(hosts)
 
 
 def _files_of(path: Path) -> Iterator[Path]:

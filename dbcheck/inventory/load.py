@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 
 from dbcheck.errors import UsageError
 from dbcheck.inventory import listed
@@ -22,12 +23,37 @@ class Inventory:
 
     faults: name -> what is wrong with a host; commands on other hosts still work.
     others: hosts that are not targets.
+    groups: name -> the hosts in it, and in the groups in it.
     """
 
     file: str
     entries: Mapping[str, Entry]
     faults: Mapping[str, UsageError]
     others: frozenset[str]
+    groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def targets(self) -> list[str]:
+        """Return the names of all targets, also of those that are invalid."""
+        return [*self.entries, *self.faults]
+
+    def members(self, names: Sequence[str]) -> list[str]:
+        """Return each host that is named, and the targets of each group, once.
+
+        Raise UsageError if a group has no target.  A host's name wins over a group's.
+        """
+        targets, found = self.targets(), list[str]()
+        for name in names:
+            if name in targets or name in self.others or name not in self.groups:
+                found.append(name)
+                continue
+            inside = [host for host in self.groups[name] if host in targets]
+            if not inside:
+                raise UsageError(
+                    f"{self.file}: no host in the group {name} has a {PREFIX}target",
+                    hint=f"Give {PREFIX}target for its hosts, or name another group.",
+                )
+            found += inside
+        return list(dict.fromkeys(found))
 
     def entry(self, name: str) -> Entry:
         """Return the target *name*; raise UsageError if it is invalid or missing."""
@@ -41,7 +67,7 @@ class Inventory:
                 f"{self.file}: host {name}: {PREFIX}target is missing",
                 hint=f"Give {PREFIX}target for the host, or for a group it is in.",
             )
-        names = sorted([*self.entries, *self.faults])
+        names = sorted([*self.targets(), *self.groups])
         close = difflib.get_close_matches(name, names, 1)
         known = ", ".join(names) or "none"
         raise UsageError(
@@ -60,15 +86,20 @@ def load(path: Path) -> Inventory:
             f"the inventory {path} does not exist",
             hint="Run dbcheck init to write one, or name it with --inventory.",
         )
-    return inventory(path, listed.variables(path))
+    found = listed.listing(path)
+    return inventory(path, found.hosts, found.groups)
 
 
-def inventory(path: Path, hosts: Mapping[str, Variables]) -> Inventory:
+def inventory(
+    path: Path,
+    hosts: Mapping[str, Variables],
+    groups: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
+) -> Inventory:
     """Return the inventory in *path*, whose hosts have these variables."""
     found = _Found(str(path))
     for name, variables in hosts.items():
         found.add(Fields(name, variables, str(path)), variables)
-    return found.inventory()
+    return replace(found.inventory(), groups=groups)
 
 
 class _Found:

@@ -147,11 +147,35 @@ class CampaignResult:
 
 
 @dataclass(frozen=True, slots=True)
+class GroupResult:
+    """Targets that are configured alike, and what their cuts show together.
+
+    drives:  their models, firmware and write caches, for each place of the server.
+    apart:   what sets this group apart from the others: name -> value.
+    losing:  the targets of it that lost something.
+    statistics: as if all were one target, which they are only as far as what is alike
+             decides what is lost.
+    """
+
+    targets: tuple[str, ...]
+    server: str
+    drives: tuple[str, ...]
+    apart: Mapping[str, str]
+    losing: tuple[str, ...]
+    statistics: Statistics
+
+
+@dataclass(frozen=True, slots=True)
 class CampaignsResult:
-    """What dbcheck campaign --json prints; folder: where all of it is."""
+    """What dbcheck campaign --json prints.
+
+    folder: where all of it is.  groups: of targets that are configured alike, those
+    with losses first; empty with fewer than two targets.
+    """
 
     folder: str
     targets: tuple[CampaignResult, ...]
+    groups: tuple[GroupResult, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -101,6 +101,16 @@ class WitnessHostFacts:
     clock_us: int
 
 
+class Holding(Protocol):
+    """A witness that this client alone uses, until its connection to it ends."""
+
+    def require(self) -> None:
+        """Raise WitnessError unless that is still so."""
+
+    def release(self) -> None:
+        """Let other clients use the witness; never raises."""
+
+
 class Witness(Protocol):
     """A folder, on a host that does not share the target's fate, that holds logs.
 
@@ -144,6 +154,12 @@ class Witness(Protocol):
 
     def remove(self, run_id: str) -> None:
         """Delete the folder of a run; raise WitnessError if a log of it is open."""
+
+    def hold(self) -> Holding | None:
+        """Keep other clients' campaigns away; return None if one of them does so.
+
+        Each target has a witness's folder of its own, so this holds the target.
+        """
 
     def close(self) -> None:
         """End the connection; never raises."""

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from dbcheck.judge.results import CampaignResult
+from dbcheck.judge.results import CampaignsResult
 from dbcheck.report.lab import verdict
 from dbcheck.report.style import MINOR
 from dbcheck.report.words import campaign as words
 
 
-def campaigns_report(folder: str, results: Sequence[CampaignResult]) -> RenderableType:
+def campaigns_report(subject: CampaignsResult) -> RenderableType:
     """Return one row for each target, and what its cuts prove."""
+    results = subject.targets
     table = Table(title="Campaign", title_justify="left", title_style="bold")
     for name in words.columns(results):
         is_target = name == "target"
@@ -33,7 +32,10 @@ def campaigns_report(folder: str, results: Sequence[CampaignResult]) -> Renderab
         table.add_row(*cells, verdict(result.verdict))
         lines = (Padding(Text(each), (0, 0, 0, 2)) for each in words.lines(result))
         parts += ["", Text(result.name, "bold"), *lines]
+    if subject.groups:
+        lines = (Padding(Text(each), (0, 0, 0, 2)) for each in words.groups(subject))
+        parts += ["", Text(words.GROUPS, "bold"), *lines]
     if with_price:
         parts += ["", Text(words.PRICE, MINOR)]
-    parts += ["", Text(f"All files: {folder}", "italic"), ""]
+    parts += ["", Text(f"All files: {subject.folder}", "italic"), ""]
     return Group(*parts)

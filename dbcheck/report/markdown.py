@@ -98,6 +98,9 @@ def _steps(subject: RunSubject) -> Iterator[str]:
 def _campaigns(subject: CampaignsResult) -> Iterator[str]:
     for result in subject.targets:
         yield from _campaign(result)
+    if subject.groups:
+        yield from (f"## {of_campaign.GROUPS}", "")
+        yield from _items(of_campaign.groups(subject))
     yield f"All files: {_text(subject.folder)}"
 
 

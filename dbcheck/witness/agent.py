@@ -75,6 +75,7 @@ WRITE_BYTES_MAX = 1 << 20  # a write holds at most one frame more than this
 
 # Verbs; a batch carries the token of its log.
 FACTS, PROBE, CREATE, JOIN, APPEND, NOTE, RUNS, MANIFEST, READ, REMOVE = range(1, 11)
+HOLD = 11
 MARKED = struct.Struct("<QQQ32s")  # frames, acks, events, digest
 
 LOG_NAMES = re.compile(r"acks(-[1-9][0-9]*)?\.log")
@@ -268,6 +269,7 @@ class Agent:
         """Answer through *send*, which takes a kind of reply and its payload."""
         self._send = send
         self._log: Log | None = None
+        self._held: int | None = None
         self._verbs: dict[int, Callable[[Any], None]] = {
             FACTS: self._facts,
             PROBE: self._probe,
@@ -277,6 +279,7 @@ class Agent:
             MANIFEST: self._manifest,
             READ: self._read,
             REMOVE: self._remove,
+            HOLD: self._hold,
         }
 
     def handle(self, messages: list[tuple[int, int, int, bytes]]) -> None:
@@ -304,10 +307,13 @@ class Agent:
             self._error(errno_name(error), describe_error(error, place))
 
     def close(self) -> None:
-        """Close the log, if one is open."""
+        """Close the log, if one is open, and let go of the folder, if it is held."""
         if self._log is not None:
             self._log.close()
             self._log = None
+        if self._held is not None:
+            os.close(self._held)
+            self._held = None
 
     def _error(self, code: str, message: str) -> None:
         self._send(ERROR, to_json({"code": code, "message": message}))
@@ -404,6 +410,26 @@ class Agent:
             if RUN_ID.fullmatch(run_id):
                 found.append((made_ns, run_id))
         self._send(RESULT, to_json([run_id for _, run_id in sorted(found)]))
+
+    def _hold(self, ask: Any) -> None:
+        """Lock the folder until this channel ends; answer whether that was possible.
+
+        flock(2) locks a directory as it does a file, and leaves nothing behind.
+        """
+        folder = folder_of(ask)
+        make_folder(folder)
+        require_own(folder)
+        if self._held is None:
+            held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                self._held = held
+            except BlockingIOError:
+                os.close(held)
+            except BaseException:
+                os.close(held)
+                raise
+        self._send(RESULT, to_json(self._held is not None))
 
     def _manifest(self, ask: Any) -> None:
         self._stream(ask, MANIFEST_NAME)

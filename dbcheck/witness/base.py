@@ -30,6 +30,25 @@ RunIds = Annotated[
 T = TypeVar("T")
 
 
+class Holding:
+    """A folder that this client alone uses; see ports.witness.Holding."""
+
+    def __init__(self, channel: Channel, folder: str) -> None:
+        """Hold *folder* over *channel*, which is closed in the end."""
+        self._channel, self._folder = channel, folder
+
+    def holds(self) -> bool:
+        """Have the agent lock the folder, unless it has done so; say whether it did."""
+        return self._channel.answer(bool, agent.HOLD, folder=self._folder)
+
+    def require(self) -> None:
+        if not self.holds():
+            raise WitnessError(f"another client is using {self._folder}")
+
+    def release(self) -> None:
+        self._channel.close()
+
+
 class AgentWitness(ABC):
     """A folder that is served by an agent; see ports.witness.Witness.
 
@@ -138,6 +157,18 @@ class AgentWitness(ABC):
     def remove(self, run_id: str) -> None:
         """Delete the folder of a run; raise WitnessError if a log of it is in use."""
         self._request(type(None), agent.REMOVE, run=run_id)
+
+    def hold(self) -> Holding | None:
+        channel = self._borrow()
+        holding = Holding(channel, self._folder)
+        try:
+            if holding.holds():
+                return holding
+        except BaseException:
+            channel.close()
+            raise
+        self._give_back(channel)
+        return None
 
     def close(self) -> None:
         idle = self._take_idle()

@@ -58,7 +58,11 @@ def inventory(data: bytes) -> None:
             output = json.dumps(value).encode()
         except ValueError:  # a number of too many digits
             return
-        found = load.inventory(path, listed.hosts(path, output))
+        listing = listed.parsed(path, output)
+        found = load.inventory(path, listing.hosts, listing.groups)
+        for name in listing.groups:
+            with contextlib.suppress(UsageError):
+                assert set(found.members([name])) <= set(found.targets())
         for name in (*found.faults, *found.others):
             with contextlib.suppress(UsageError):
                 found.entry(name)

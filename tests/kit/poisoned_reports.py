@@ -26,7 +26,13 @@ from dbcheck.core.audited import RuleStanding, Severity
 from dbcheck.core.timed import Method
 from dbcheck.core.verdict import CycleVerdict, Verdict
 from dbcheck.judge.result import RunResult, to_values
-from dbcheck.judge.results import CampaignResult, DemoRow, ReceiptResult
+from dbcheck.judge.results import (
+    CampaignResult,
+    CampaignsResult,
+    DemoRow,
+    GroupResult,
+    ReceiptResult,
+)
 from dbcheck.probe.fio import FileioResult
 from dbcheck.probe.flushes import Outcome
 from dbcheck.probe.flushes_result import DeviceResult, FlushesResult, VolumeResult
@@ -210,9 +216,16 @@ def matrix_of(text: str) -> RenderableType:
     return matrix_report(matrix_result([line, doubtful], 1, text, text))
 
 
+def poisoned_fleet(text: str) -> CampaignsResult:
+    """Return two targets, and their group, whose every text is *text*."""
+    one = poisoned_campaign(text)
+    group = GroupResult((text,), text, (text,), {text: text}, (text,), one.statistics)
+    return CampaignsResult(text, (one, one), (group,))
+
+
 REPORTS: dict[str, Callable[[str], RenderableType]] = {
     "verdict": lambda text: verdict_report(poisoned_run(text)),
-    "campaign": lambda text: campaigns_report(text, [poisoned_campaign(text)]),
+    "campaign": lambda text: campaigns_report(poisoned_fleet(text)),
     "cycles": lambda text: cycles_report(
         [poisoned_run(text)] * 2, [poisoned_run(text)]
     ),

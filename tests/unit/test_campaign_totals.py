@@ -12,7 +12,7 @@ import pytest
 from dbcheck.campaign.folder import CampaignFolder, Cycle, Plan
 from dbcheck.campaign.totals import result
 from dbcheck.core.verdict import CycleVerdict
-from dbcheck.judge.results import CampaignResult, SeenTotal
+from dbcheck.judge.results import CampaignResult, CampaignsResult, SeenTotal
 from dbcheck.report.campaign import campaigns_report
 from tests.kit.reports import printed
 from tests.kit.samples import PLAN
@@ -41,7 +41,7 @@ def cycle(number: int, values: dict[str, Any]) -> Cycle:
 
 
 def report_of(shown: CampaignResult) -> str:
-    return printed(campaigns_report("/c", [shown]))
+    return printed(campaigns_report(CampaignsResult("/c", (shown,))))
 
 
 def test_cuts_and_the_bound_are_shown_for_each_kind_of_chore(tmp_path: Path) -> None:

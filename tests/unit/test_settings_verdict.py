@@ -19,7 +19,7 @@ from dbcheck.core.target import HostAfter
 from dbcheck.core.verdict import Verdict
 from dbcheck.judge.item import ItemId, Standing
 from dbcheck.judge.result import to_values
-from dbcheck.judge.results import CampaignResult
+from dbcheck.judge.results import CampaignResult, CampaignsResult
 from dbcheck.judge.settings import hiding, made_durable, settings_at
 from dbcheck.lab.spec import SURVIVORS
 from dbcheck.report.campaign import campaigns_report
@@ -443,7 +443,9 @@ def test_a_campaign_names_the_setting_at_fault() -> None:
     }
     shown = printed(
         campaigns_report(
-            "/c", [msgspec.convert(result, CampaignResult, from_attributes=True)]
+            CampaignsResult(
+                "/c", (msgspec.convert(result, CampaignResult, from_attributes=True),)
+            )
         )
     )
     assert shown.count(f"setting at fault: {said}") == 1

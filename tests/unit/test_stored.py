@@ -112,13 +112,6 @@ def test_a_lock_that_is_a_pipe_is_refused(tmp_path: Path) -> None:
         pass
 
 
-def test_a_log_that_is_a_link_is_refused(tmp_path: Path, precious: Path) -> None:
-    folder = campaign(tmp_path / "campaign")
-    (folder.path / "progress.log").symlink_to(precious)
-    with pytest.raises(RunWriteError, match="symbolic links"):
-        campaign_run._started(folder, tmp_path / "inventory.yml", yes=False)
-
-
 @pytest.mark.parametrize("linked", [False, True])
 def test_the_runs_of_another_user_take_no_run(
     linked: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -194,6 +194,10 @@ class Volume:
         return {
             "name": name,
             "model": first_line(os.path.join(folder, "model")),
+            # NVMe, and SCSI with ATA behind it (drivers/nvme/host/sysfs.c,
+            # drivers/scsi/scsi_sysfs.c).
+            "firmware": first_line(os.path.join(folder, "firmware_rev"))
+            or first_line(os.path.join(folder, "rev")),
             "serial": first_line(os.path.join(folder, "serial"))
             or first_line(os.path.join(BLOCK, name, "serial")),
             "wwid": first_line(os.path.join(folder, "wwid"))

@@ -52,6 +52,8 @@ def campaign_values(subject: CampaignsResult) -> dict[str, Any]:
         "title": f"Campaign on {names}",
         "about": (f"Campaign of power cuts on {names}", subject.folder),
         "targets": list(map(_target, results)),
+        "groups": list(words.groups(subject)),
+        "groups_title": words.GROUPS,
         "columns": words.columns(results),
         "rows": [
             (tuple(words.cells(result, with_price=with_price)), result.verdict.value)

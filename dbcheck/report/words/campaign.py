@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dbcheck.core.cutclass import CutClass, shown
 from dbcheck.core.statistics import CONFIDENCE, percent_up, unseen_sentence
 from dbcheck.core.verdict import CycleVerdict
-from dbcheck.judge.results import CampaignResult, CycleResult
+from dbcheck.judge.results import CampaignResult, CampaignsResult, CycleResult
 from dbcheck.report.words.run import (
     HOLDS_FOR,
     NOT_A_DRIVE,
@@ -18,6 +18,7 @@ from dbcheck.report.words.run import (
 
 PRICE = "price: for each durable commit per second."
 SHOWN_MAX = 8
+GROUPS = "Targets that are configured alike"
 
 
 def columns(results: Sequence[CampaignResult]) -> tuple[str, ...]:
@@ -105,6 +106,24 @@ def lines(result: CampaignResult) -> Iterator[str]:
     if result.error:
         yield result.error
         yield f"dbcheck campaign --resume {result.folder}"
+
+
+def groups(results: CampaignsResult) -> Iterator[str]:
+    """Yield what the cuts of each group of targets show, those with losses first."""
+    for group in results.groups:
+        apart = ", ".join(
+            f"{name}: {value or '-'}" for name, value in group.apart.items()
+        )
+        what = apart or "; ".join((group.server, *group.drives))
+        losing = f" (lost on {_named(group.losing)})" if group.losing else ""
+        yield f"{_named(group.targets)} ({what}): {group.statistics.sentence}{losing}"
+
+
+def _named(targets: Sequence[str]) -> str:
+    """Return the targets of a group, shortened where they are many."""
+    more = len(targets) - SHOWN_MAX
+    shown = ", ".join(targets[:SHOWN_MAX])
+    return f"{shown} and {more} more" if more > 0 else shown
 
 
 def limits(result: CampaignResult) -> Iterator[str]:

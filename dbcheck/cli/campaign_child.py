@@ -1,0 +1,157 @@
+"""The process of one campaign of a fleet: python -m dbcheck.cli.campaign_child FD.
+
+FD is the descriptor of its channel to the worker's task (fleet/task.py).  It ends as by
+Ctrl-C, with the power restored, when the worker asks for it, or dies.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import sys
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+from queue import SimpleQueue
+
+from dbcheck import interrupt
+from dbcheck.campaign.folder import CampaignFolder
+from dbcheck.campaign.rig import Rig
+from dbcheck.campaign.turns import Turns
+from dbcheck.cli import assemble, output
+from dbcheck.cli.campaign_run import both, run_stored
+from dbcheck.errors import DbcheckError, FleetError, HostError
+from dbcheck.fleet.messages import (
+    END_S,
+    LOST_S,
+    Ended,
+    Job,
+    Kept,
+    Status,
+    Store,
+    TurnOver,
+    WantsTurn,
+    YourTurn,
+    packed,
+    unpacked,
+)
+from dbcheck.inventory.entry import Entry
+from dbcheck.local import Channel, NotAMessage
+from dbcheck.ports.listener import LoadStatus, Phase
+from dbcheck.power.interlock import require_elsewhere
+from dbcheck.report.progress import PlainProgress
+
+_STATUS_S = 1.0  # between two on the load
+# A client that was taken for dead may still end its campaign.
+_WAIT_S = LOST_S + END_S
+
+
+def main() -> None:
+    """Run one campaign."""
+    interrupt.install()
+    worker = Worker(Channel.inherited(int(sys.argv[1])))
+    job, folder = worker.job, CampaignFolder.open(worker.folder)
+    view, error = Reporting(worker), ""
+    try:
+        _require_elsewhere(job.entry)
+        with folder.locked():
+            run_stored(job.entry, folder, view, _WAIT_S, worker.adapted)
+    except KeyboardInterrupt:
+        error = "interrupted"
+    except DbcheckError as failed:
+        error = failed.with_hint
+    view.line("ended", error)
+    worker.send(Ended(error))
+    if worker.is_lost:  # which would have removed it
+        shutil.rmtree(worker.folder.parent, ignore_errors=True)
+
+
+def _require_elsewhere(entry: Entry) -> None:
+    """Raise UsageError if the switch cuts this very machine.
+
+    An earlier client may have left the host without power; then it did not ask this.
+    """
+    if entry.power.guarded and (host := assemble.power_host(entry)):
+        with contextlib.suppress(HostError):
+            require_elsewhere(entry.wiring.title, host.identity())
+
+
+class Worker(Turns):
+    """The task that this process works for; it says when the target's turn comes."""
+
+    def __init__(self, channel: Channel) -> None:
+        """Receive the job, then listen."""
+        self._channel = channel
+        self._answers: SimpleQueue[object] = SimpleQueue()
+        self.is_lost = False
+        self.job: Job
+        self.folder: Path
+        self.job, self.folder = unpacked(channel.receive())
+        threading.Thread(target=self._listen, name="from-worker", daemon=True).start()
+
+    def send(self, message: object) -> None:
+        """Send to the worker; one that is gone has interrupted this process."""
+        with contextlib.suppress(OSError):
+            self._channel.send(packed(message))
+
+    def adapted(self, rig: Rig) -> Rig:
+        """Return *rig* as the fleet needs it: it waits for its turn, and stores."""
+        node = replace(rig.site.writer, reached=self.job.reached)
+        return replace(
+            rig,
+            site=rig.site.with_writer(node),
+            turns=self,
+            before_load=both(self._store, rig.before_load),
+        )
+
+    def take(self) -> None:
+        self._ask(WantsTurn(), YourTurn)
+
+    def over(self) -> None:
+        self.send(TurnOver())
+
+    def _store(self) -> None:
+        """Have the client hold all that the folder does, before anything is cut."""
+        self._ask(Store(), Kept)
+
+    def _ask(self, question: object, kind: type[object]) -> None:
+        interrupt.require_none()
+        self.send(question)
+        answer = self._answers.get()
+        if not isinstance(answer, kind):
+            raise FleetError("the worker is lost")
+
+    def _listen(self) -> None:
+        with contextlib.suppress(OSError, EOFError, NotAMessage):
+            while True:
+                self._answers.put(unpacked(self._channel.receive()))
+        self.is_lost = True
+        os.kill(os.getpid(), signal.SIGTERM)
+        self._answers.put(None)
+
+
+class Reporting(PlainProgress):
+    """Writes lines, which go to the worker's log, and sends what goes on."""
+
+    def __init__(self, worker: Worker) -> None:
+        super().__init__(output.progress_console())
+        self._worker = worker
+        self._sent_s = 0.0
+
+    def phase(self, phase: Phase, detail: str) -> None:
+        super().phase(phase, detail)
+        self._worker.send(Status(phase.value, detail))
+
+    def load(self, status: LoadStatus) -> None:
+        super().load(status)
+        if time.monotonic() - self._sent_s >= _STATUS_S:
+            self._sent_s = time.monotonic()
+            shown = f"{status.acked:,} acked"
+            self._worker.send(Status(Phase.LOAD.value, shown, status.rate))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,98 @@
+"""Runs the campaigns of several targets on the workers of a Dask scheduler."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dbcheck import dask
+from dbcheck.campaign.folder import CampaignFolder
+from dbcheck.campaign.totals import result
+from dbcheck.cli import output
+from dbcheck.errors import UsageError
+from dbcheck.inventory.entry import Entry
+from dbcheck.judge.results import CampaignResult
+from dbcheck.power.kinds.lab import LabPlan
+from dbcheck.remote.addresses import boot_id
+from dbcheck.report.fleet import fleet_view
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+LOCAL = "local"
+
+
+def run_fleet(
+    campaigns: Sequence[tuple[Entry, CampaignFolder]],
+    root: Path,
+    address: str,
+    cutting: int | None,
+    *,
+    as_json: bool,
+) -> list[CampaignResult]:
+    """Run each campaign on a worker; return what each shows.
+
+    address: of the scheduler, or LOCAL.  cutting: so many targets may be without power
+    at once, None for any number.  One that fails does not disturb the others.  Raise
+    UsageError, with nothing touched, if the scheduler or its workers cannot be used,
+    and RunWriteError if another client runs one of them.
+    """
+    with contextlib.ExitStack() as stack:
+        for _, folder in campaigns:
+            stack.enter_context(folder.locked())
+        client = stack.enter_context(_client(address, len(campaigns), root))
+        if address != LOCAL:
+            _require_fit(client, [entry for entry, _ in campaigns])
+        from dbcheck.fleet.coordinator import Coordinator
+
+        console = output.progress_console()
+        view = stack.enter_context(fleet_view(console, live=not as_json))
+        try:
+            errors = Coordinator(client, campaigns, cutting, view).run()
+        except KeyboardInterrupt:
+            view.line("ended", f"dbcheck campaign --resume {root}")
+            raise
+    return [_ended(folder, entry, errors) for entry, folder in campaigns]
+
+
+def _ended(
+    folder: CampaignFolder, entry: Entry, errors: Mapping[str, str]
+) -> CampaignResult:
+    shown = result(folder)
+    error = errors[entry.name] or shown.error
+    return shown if shown.finished else replace(shown, error=error)
+
+
+@contextlib.contextmanager
+def _client(address: str, jobs: int, root: Path) -> Iterator[Client]:
+    if address != LOCAL:
+        with dask.connected(address) as client:
+            yield client
+        return
+    dask.require_installed()
+    from dbcheck.fleet.local import own_workers
+
+    with own_workers(jobs, root) as client:
+        yield client
+
+
+def _require_fit(client: Client, entries: Sequence[Entry]) -> None:
+    """Raise UsageError unless every worker can run a campaign of each of *entries*."""
+    workers = dask.workers_of(client)
+    dask.require_same_version(client, workers)
+    machines = client.run(boot_id, workers=list(workers))
+    elsewhere = [worker for worker in workers if machines[worker] != boot_id()]
+    for entry in entries if elsewhere else ():
+        if isinstance(entry.power, LabPlan):
+            what = "is a lab of this machine"
+        elif entry.witness.startswith("file:"):
+            what = "logs to a folder of the machine that its campaign runs on"
+        else:
+            continue
+        raise UsageError(
+            f"host {entry.name} {what}; the worker {elsewhere[0]} is on another one",
+            hint="Name a witness as ssh://, or use workers on this machine alone.",
+        )

@@ -1,0 +1,370 @@
+"""The client's part of a fleet: gives jobs to workers, keeps what they store, decides.
+
+A job begins at most once, whatever the scheduler does after a worker's death: a worker
+asks before it begins, and one that asks for a job that began is refused.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from distributed import Client, Future, Queue, wait
+
+from dbcheck import clientkey, interrupt
+from dbcheck.campaign.folder import CampaignFolder
+from dbcheck.campaign.totals import tally
+from dbcheck.clientkey import ClientKey
+from dbcheck.core.fleet import RigStatus, State
+from dbcheck.core.statistics import Tally
+from dbcheck.errors import DbcheckError, FleetError
+from dbcheck.fleet import placing
+from dbcheck.fleet.messages import (
+    ALIVE_S,
+    END_S,
+    LOST_S,
+    Alive,
+    Begin,
+    Ended,
+    Envelope,
+    Go,
+    Job,
+    Kept,
+    Listing,
+    Piece,
+    Refused,
+    Status,
+    Stop,
+    TurnOver,
+    WantsTurn,
+    YourTurn,
+    packed,
+    unpacked,
+)
+from dbcheck.fleet.mirror import Incoming, needed
+from dbcheck.fleet.task import run_job
+from dbcheck.fleet.view import FleetView
+from dbcheck.inventory.entry import Entry
+from dbcheck.power import consent
+from dbcheck.power.reached import recall
+
+_WAIT_S = 0.25  # for a message
+_LOOK_S = 2.0  # between two looks at the workers
+_QUEUED = 64  # messages that the scheduler holds at most
+CLOSE_S = 10.0  # for tasks that have sent all there is
+OPEN = (State.WAITING, State.RUNNING)
+RESUME = "Continue it with --resume, which first settles what it was at."
+
+
+@dataclass
+class _Rig:
+    """One campaign; future: None until it is placed."""
+
+    entry: Entry
+    folder: CampaignFolder
+    job: Job
+    incoming: Incoming
+    needs: Mapping[str, float]
+    planned: int
+    shown: set[str]
+    counted: Tally
+    down: Queue | None = None
+    state: State = State.WAITING
+    future: Future[None] | None = None
+    worker: str = ""
+    heard_s: float | None = None
+    status: Status = Status("", "")
+    error: str = ""
+    agreed: bool = False
+
+    def say(self, message: object) -> None:
+        """Send a message to the worker's task, if one has begun."""
+        if self.down is not None:
+            self.down.put(packed(message))
+
+
+class Coordinator:
+    """Runs campaigns on the workers of a scheduler.
+
+    Each folder is locked by the caller.
+    cutting: so many targets may be without power at once, None for any number.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        campaigns: Sequence[tuple[Entry, CampaignFolder]],
+        cutting: int | None,
+        view: FleetView,
+    ) -> None:
+        token = secrets.token_hex(4)
+        self._client, self._view, self._cutting = client, view, cutting
+        self._up = Queue(f"dbcheck-{token}", client, maxsize=_QUEUED)
+        self._rigs: dict[str, _Rig] = {}
+        for number, (entry, folder) in enumerate(campaigns):
+            rig = self._rig(f"{token}-{number}", entry, folder)
+            self._rigs[rig.job.attempt] = rig
+        self._turns: dict[str, None] = {}  # attempts, in the order of their turns
+        self._wanting: dict[str, None] = {}
+        self._spoke_s = self._looked_s = 0.0
+        self._stopping = False
+
+    def _rig(self, attempt: str, entry: Entry, folder: CampaignFolder) -> _Rig:
+        files, cycles = needed(folder), folder.cycles()
+        job = Job(attempt, entry, recall(entry.wiring), self._up.name, files)
+        return _Rig(
+            *(entry, folder, job, Incoming(folder.path, files)),
+            needs=placing.resources_of(entry),
+            planned=folder.plan().cuts,
+            shown={folder.file_of(cycle) for cycle in cycles},
+            counted=tally(cycles),
+        )
+
+    def run(self) -> Mapping[str, str]:
+        """Return, for each target, why its campaign ended early, "" if it did not.
+
+        An interrupt ends the campaigns as Ctrl-C ends one, with the power restored;
+        another one ends the wait for that.  Raise FleetError if the scheduler is lost.
+        """
+        try:
+            self._until_over()
+        except KeyboardInterrupt:
+            self._stop()
+            self._until_over(time.monotonic() + END_S + LOST_S)
+            raise
+        finally:
+            self._close()
+        return {rig.entry.name: rig.error for rig in self._rigs.values()}
+
+    def _until_over(self, deadline_s: float | None = None) -> None:
+        while any(rig.state in OPEN for rig in self._rigs.values()):
+            if deadline_s is not None and time.monotonic() > deadline_s:
+                return
+            with interrupt.held_back():  # a message that was taken is handled
+                try:
+                    self._step()
+                except Exception as error:  # of Dask, of whatever kind
+                    self._lose_all(error)
+                self._view.show([self._status(rig) for rig in self._rigs.values()])
+
+    def _lose_all(self, error: Exception) -> None:
+        """End everything here: without the scheduler the workers end it there."""
+        why = f"the Dask scheduler is lost ({error or type(error).__name__})"
+        for rig in self._rigs.values():
+            if rig.state is State.WAITING:
+                self._end(rig, State.ENDED, f"{why}; it did not begin")
+            elif rig.state is State.RUNNING:
+                self._end(rig, State.LOST, f"{why}; its worker ends it. {RESUME}")
+
+    def _close(self) -> None:
+        """Let the tasks end, and remove the queues."""
+        with contextlib.suppress(Exception):  # of Dask: the scheduler is gone
+            done = [r.future for r in self._rigs.values() if r.future and not r.error]
+            wait(done, timeout=CLOSE_S)
+        with contextlib.suppress(Exception):
+            self._client.cancel([r.future for r in self._rigs.values() if r.future])
+            for queue in (self._up, *(r.down for r in self._rigs.values() if r.down)):
+                queue.close()
+        for rig in self._rigs.values():
+            rig.incoming.close()
+
+    def _step(self) -> None:
+        """Handle what has come, and do what is due."""
+        for envelope in self._received():
+            rig = self._rigs.get(envelope.attempt)
+            if rig is not None:
+                try:
+                    self._handle(rig, envelope)
+                except DbcheckError as error:  # its folder cannot be written
+                    rig.say(Stop())
+                    self._end(rig, State.LOST, f"{error.with_hint} {RESUME}")
+        now_s = time.monotonic()
+        if now_s - self._looked_s >= _LOOK_S:
+            self._looked_s = now_s
+            self._look()
+        if now_s - self._spoke_s >= ALIVE_S:
+            self._spoke_s = now_s
+            for rig in self._rigs.values():
+                if rig.state is State.RUNNING:
+                    rig.say(Alive())
+        self._give_turns()
+
+    def _received(self) -> Iterator[Envelope]:
+        try:
+            yield unpacked(self._up.get(timeout=_WAIT_S))
+        except TimeoutError:
+            return
+        for content in self._up.get(batch=True):
+            yield unpacked(content)
+
+    def _handle(self, rig: _Rig, envelope: Envelope) -> None:
+        message = envelope.message
+        if isinstance(message, Begin):
+            self._begin(rig, envelope.worker, Queue(message.down, self._client))
+            return
+        if envelope.worker != rig.worker or rig.state is not State.RUNNING:
+            return  # of a worker that was refused, or given up
+        rig.heard_s = time.monotonic()
+        if isinstance(message, Status):
+            rig.status = message
+        elif isinstance(message, Piece):
+            rig.incoming.take(message)
+        elif isinstance(message, Listing):
+            self._keep(rig, message)
+        elif isinstance(message, WantsTurn):
+            self._wanting[rig.job.attempt] = None
+        elif isinstance(message, TurnOver):
+            self._turns.pop(rig.job.attempt, None)
+        elif isinstance(message, Ended):
+            self._end(rig, State.ENDED, message.error)
+
+    def _begin(self, rig: _Rig, worker: str, down: Queue) -> None:
+        """Let a job begin, unless it did, or is to end."""
+        if rig.state is not State.WAITING or self._stopping:
+            down.put(packed(Refused()))
+            down.close()
+            return
+        rig.state, rig.worker, rig.heard_s = State.RUNNING, worker, time.monotonic()
+        rig.down = down
+        own = worker.startswith("inproc:")
+        self._view.line(rig.entry.name, "begins" if own else f"begins on {worker}")
+        rig.say(Go())
+
+    def _keep(self, rig: _Rig, listing: Listing) -> None:
+        """Say what is missing of a folder; what is complete may lead to a cut."""
+        missing = rig.incoming.missing(listing)
+        if not missing:
+            runs = [
+                name for name in listing.files if name.endswith(f"/{clientkey.FILE}")
+            ]
+            if runs and not rig.agreed:
+                consent.remember(rig.entry.wiring)
+                rig.agreed = True
+            if rig.entry.power.guarded:  # a lab's witness is this machine's own
+                for name in runs:
+                    _remember_key(rig.folder.path / name)
+            self._show_new(rig)
+        rig.say(Kept(missing))
+
+    def _show_new(self, rig: _Rig) -> None:
+        cycles = rig.folder.cycles()
+        rig.counted = tally(cycles)
+        for cycle in cycles:
+            name = rig.folder.file_of(cycle)
+            if name not in rig.shown:
+                rig.shown.add(name)
+                place = f"{cycle.number}/{rig.planned}" if cycle.number else "control"
+                text = f"{place} {cycle.verdict.value}: {cycle.reason}"
+                self._view.line(rig.entry.name, text)
+
+    def _end(self, rig: _Rig, state: State, error: str) -> None:
+        rig.state, rig.error = state, error
+        self._wanting.pop(rig.job.attempt, None)
+        if state is State.ENDED:
+            self._turns.pop(rig.job.attempt, None)
+        self._view.line(rig.entry.name, error or "ended")
+
+    def _give_turns(self) -> None:
+        """Tell those who may be without power now; a lost worker keeps its turn."""
+        for attempt in list(self._wanting):
+            if attempt not in self._turns:
+                if self._cutting is not None and len(self._turns) >= self._cutting:
+                    break
+                self._turns[attempt] = None
+            del self._wanting[attempt]
+            self._rigs[attempt].say(YourTurn())
+        lost = [a for a in self._turns if self._rigs[a].state is State.LOST]
+        if self._wanting and len(lost) == self._cutting and not self._stopping:
+            names = ", ".join(self._rigs[attempt].entry.name for attempt in lost)
+            self._view.line(
+                "fleet", f"{names} may be without power: no other may be cut"
+            )
+            self._stop()
+
+    def _look(self) -> None:
+        """See which workers are there, and place jobs that have none."""
+        workers = self._client.scheduler_info(n_workers=-1)["workers"]
+        for rig in self._rigs.values():
+            gone = rig.worker not in workers
+            failed = rig.future is not None and rig.future.status in ("error", "lost")
+            if rig.state is State.RUNNING and (gone or failed):
+                self._end(rig, State.LOST, self._loss(rig, gone=gone))
+            elif rig.state is State.WAITING and rig.future and (gone or failed):
+                rig.future.cancel()
+                rig.future, rig.worker = None, ""
+        if not self._stopping:
+            self._place(workers)
+
+    def _loss(self, rig: _Rig, *, gone: bool) -> str:
+        why = (
+            "ended"
+            if gone or rig.future is None
+            else f"failed: {rig.future.exception()}"
+        )
+        return f"its worker {rig.worker} {why}, in the midst of the campaign. {RESUME}"
+
+    def _place(self, workers: placing.Workers) -> None:
+        """Give each job that waits for a worker to one."""
+        load: dict[str, int] = {}
+        for rig in self._rigs.values():
+            if rig.worker in workers and rig.state in (State.WAITING, State.RUNNING):
+                load[rig.worker] = load.get(rig.worker, 0) + 1
+        new = [
+            r for r in self._rigs.values() if r.state is State.WAITING and not r.future
+        ]
+        placed: dict[str, list[str]] = {}
+        for rig in new if workers else ():
+            try:
+                rig.worker = placing.chosen(list(rig.needs), workers, load)
+            except FleetError as error:
+                self._end(rig, State.ENDED, str(error))
+                continue
+            load[rig.worker] = load.get(rig.worker, 0) + 1
+            placed.setdefault(rig.worker, []).extend(rig.needs)
+        placing.declare(self._client, placed)
+        for rig in new:
+            if rig.state is State.WAITING and rig.worker:
+                rig.future = self._client.submit(
+                    *(run_job, rig.job),
+                    key=f"dbcheck-campaign-{rig.job.attempt}-{secrets.token_hex(4)}",
+                    workers=[rig.worker],
+                    resources=dict(rig.needs),
+                    retries=0,
+                    pure=False,
+                )
+
+    def _stop(self) -> None:
+        """Have every campaign end as by Ctrl-C; none begins any more."""
+        self._stopping = True
+        for rig in self._rigs.values():
+            if rig.state is State.RUNNING:
+                rig.say(Stop())
+            elif rig.state is State.WAITING:
+                self._end(rig, State.ENDED, "it did not begin")
+
+    def _status(self, rig: _Rig) -> RigStatus:
+        at = rig.status
+        since = None if rig.heard_s is None else time.monotonic() - rig.heard_s
+        return RigStatus(
+            name=rig.entry.name,
+            state=rig.state,
+            cuts=rig.counted.cuts,
+            losses=rig.counted.losses,
+            planned=rig.planned,
+            doing=": ".join(filter(None, (at.phase, at.detail))),
+            rate=at.rate,
+            silent_s=since if rig.state is State.RUNNING else None,
+            worker=rig.worker,
+            error=rig.error,
+        )
+
+
+def _remember_key(path: Path) -> None:
+    """Keep the key of a run where the loss of its folder does not reach it."""
+    key = ClientKey.read(path)
+    if key is not None and clientkey.recall(key.run_id) is None:
+        clientkey.remember(key)

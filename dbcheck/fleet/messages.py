@@ -1,0 +1,160 @@
+"""What the client, a worker's task and the process of a campaign say to each other.
+
+Client and task exchange them over queues of the scheduler, pickled; task and process
+over a local.Channel.  All three are this program, in the same version.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dbcheck.core.reached import Reached
+from dbcheck.inventory.entry import Entry
+
+ALIVE_S = 5.0  # the client speaks to each task at least so often, and hears from it
+LOST_S = 60.0  # without a word for so long, a task ends its campaign as Ctrl-C does
+END_S = 300.0  # a target without power may need as long to get it back
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One campaign that a worker is to run, at most once.
+
+    attempt: identifies it among all that any client ever gave to this scheduler.
+    entry:   the target.  Its secrets are where the worker finds them, never here.
+    reached: how deep the switch was seen to go, as this client remembers it.
+    up:      the name of the queue to the client.
+    files:   the campaign's folder, but for the runs that are settled: path -> content.
+    """
+
+    attempt: str
+    entry: Entry
+    reached: Reached | None
+    up: str
+    files: Mapping[str, bytes]
+
+    @property
+    def name(self) -> str:
+        """The target, as the inventory names it."""
+        return self.entry.name
+
+
+# From the process of a campaign, by way of its task, to the client.
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """What a campaign is at; rate: acks a second, None if no load runs."""
+
+    phase: str
+    detail: str
+    rate: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WantsTurn:
+    """The target is to be without power from when the client says YourTurn."""
+
+
+@dataclass(frozen=True, slots=True)
+class TurnOver:
+    """The target has its power, and keeps it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """All that the folder holds is to be the client's before anything goes on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The process is over; error: why before the campaign was, "" if it was not."""
+
+    error: str = ""
+
+
+# From a task to the client.
+
+
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """A worker asks whether it may run the job; down: its queue for the answers."""
+
+    down: str
+
+
+@dataclass(frozen=True, slots=True)
+class Alive:
+    """The other end is there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A part of a file, in the order of its bytes; path: relative to the folder.
+
+    sha256: of the whole file, in hex, with its last part; "" before that.
+    """
+
+    path: str
+    offset: int
+    content: bytes
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """All files that the worker holds of the folder: path -> SHA-256 in hex."""
+
+    files: Mapping[str, str]
+
+
+# From the client to a task.
+
+
+@dataclass(frozen=True, slots=True)
+class Go:
+    """The job may begin: no other worker has begun it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The job may not begin: it did elsewhere, or the client ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """The client holds what was listed; missing: files that it does not."""
+
+    missing: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class YourTurn:
+    """The target may be without power."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """The campaign is to end as Ctrl-C ends it, with the power restored."""
+
+
+@dataclass(frozen=True, slots=True)
+class Envelope:
+    """A message of the task that runs *attempt*; worker: where that is."""
+
+    attempt: str
+    worker: str
+    message: object
+
+
+def packed(message: object) -> bytes:
+    """Return *message* as a queue takes it."""
+    return pickle.dumps(message)
+
+
+def unpacked(content: bytes) -> Any:
+    """Return what packed() was given."""
+    return pickle.loads(content)

@@ -1,0 +1,244 @@
+"""What a worker does with a job: one campaign, in a process of its own.
+
+The process can be ended as by Ctrl-C, which a thread of the worker cannot, and then
+restores the power.  It ends that way by itself when the worker dies, and the worker
+ends it so when the client, or the scheduler, has not been heard of for LOST_S.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from queue import SimpleQueue
+
+from distributed import Queue, get_client, get_worker
+
+from dbcheck import children
+from dbcheck.errors import FleetError
+from dbcheck.fleet.messages import (
+    ALIVE_S,
+    END_S,
+    LOST_S,
+    Begin,
+    Ended,
+    Envelope,
+    Go,
+    Job,
+    Kept,
+    Refused,
+    Stop,
+    Store,
+    YourTurn,
+    packed,
+    unpacked,
+)
+from dbcheck.fleet.mirror import Outgoing, unpack
+from dbcheck.local import Channel, NotAMessage
+
+PROGRESS = "progress.log"  # what the campaigns of a folder wrote to their terminals
+CHILD = "dbcheck.cli.campaign_child"
+_TRIES = 3  # to send a file
+_LOG_BYTES = 4000
+
+
+def run_job(job: Job) -> None:
+    """Run *job* to its end, unless the client says that it began elsewhere.
+
+    All that it stored is with the client then; what ended it early is, too.  Raise
+    FleetError if the client or the scheduler is lost.
+    """
+    with (
+        tempfile.TemporaryDirectory(
+            prefix="dbcheck-fleet-", dir=get_worker().local_directory
+        ) as place,
+        Link(job) as link,
+    ):
+        link.send(Begin(link.down))
+        if not _may_begin(link):
+            return
+        unpack(Path(place, "campaign"), job.files)
+        Task(job, Path(place), link).run()
+
+
+def _may_begin(link: Link) -> bool:
+    while True:
+        answer = link.inbox.get()
+        if isinstance(answer, Go | Refused | Stop | Lost):
+            return isinstance(answer, Go)
+
+
+class Lost:
+    """Nothing was heard of the client for LOST_S, or the scheduler is gone."""
+
+
+class Link:
+    """The queues to the client and from it."""
+
+    def __init__(self, job: Job) -> None:
+        """Listen from now on: what comes is put into the inbox."""
+        client = get_client()
+        self._attempt, self._worker = job.attempt, get_worker().address
+        self.down = f"dbcheck-{secrets.token_hex(8)}"
+        self._up, self._down = Queue(job.up, client), Queue(self.down, client)
+        self.inbox: SimpleQueue[object] = SimpleQueue()
+        self._over = threading.Event()
+        threading.Thread(target=self._listen, name="from-client", daemon=True).start()
+
+    def __enter__(self) -> Link:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        with contextlib.suppress(Exception):  # of Dask: the scheduler is gone
+            self._down.close()
+
+    def send(self, message: object) -> None:
+        """Send to the client; raise FleetError if that is not possible."""
+        content = packed(Envelope(self._attempt, self._worker, message))
+        try:
+            self._up.put(content, timeout=LOST_S)
+        except Exception as error:  # of Dask, of whatever kind
+            raise FleetError(f"the client cannot be reached: {error}") from error
+
+    def _listen(self) -> None:
+        heard_s = time.monotonic()
+        while not self._over.is_set():
+            try:
+                message = unpacked(self._down.get(timeout=ALIVE_S))
+                heard_s = time.monotonic()
+            except TimeoutError:
+                if time.monotonic() - heard_s < LOST_S:
+                    continue
+                message = Lost()
+            except Exception:  # of Dask, of whatever kind: the scheduler is gone
+                message = Lost()
+            self.inbox.put(message)
+            if isinstance(message, Lost):
+                return
+
+
+class Task:
+    """One campaign in a process, between that and the client."""
+
+    def __init__(self, job: Job, place: Path, link: Link) -> None:
+        self._job, self._link = job, link
+        self._folder, self._log = place / "campaign", place / PROGRESS
+        self._outgoing = Outgoing(self._folder, job.files)
+        self._tries, self._unanswered = 0, 0
+        self._ended: Ended | None = None
+
+    def run(self) -> None:
+        """Run the process until it is over and the client holds what it stored."""
+        with self._process() as (process, channel):
+            while not self._is_over(self._link.inbox.get(), process, channel):
+                pass
+
+    def _is_over(
+        self, message: object, process: subprocess.Popen[bytes], channel: Channel
+    ) -> bool:
+        """Handle one message; say whether nothing is left to do."""
+        if isinstance(message, Lost):
+            raise FleetError("the client, or the scheduler, is lost")
+        if isinstance(message, Stop):
+            process.send_signal(signal.SIGTERM)
+        elif isinstance(message, Ended):
+            self._ended = message
+        elif isinstance(message, Store):
+            self._store()
+        elif isinstance(message, _Closed):
+            process.wait()
+            self._ended = self._ended or Ended(self._ending(process))
+            with (self._folder / PROGRESS).open("ab") as log:
+                log.write(self._log.read_bytes())
+            self._store()
+        elif isinstance(message, Kept):
+            return self._is_kept(message, channel)
+        elif isinstance(message, YourTurn):
+            _pass_on(message, channel)
+        else:  # the campaign's own, or Alive, which answers the client's
+            self._link.send(message)
+        return False
+
+    def _is_kept(self, kept: Kept, channel: Channel) -> bool:
+        """Send what the client lacks; say whether it has all that there will be."""
+        self._unanswered -= 1
+        if kept.missing:
+            self._tries += 1
+            if self._tries > _TRIES:
+                raise FleetError(f"the client did not take {kept.missing[0]}")
+            self._outgoing.lacks(kept.missing)
+            self._store()
+        elif self._unanswered:
+            return False
+        elif self._ended is not None:
+            self._link.send(self._ended)
+            return True
+        else:
+            self._tries = 0
+            _pass_on(kept, channel)
+        return False
+
+    def _store(self) -> None:
+        for piece in self._outgoing.pieces():
+            self._link.send(piece)
+        self._link.send(self._outgoing.listing())
+        self._unanswered += 1
+
+    @contextlib.contextmanager
+    def _process(self) -> Iterator[tuple[subprocess.Popen[bytes], Channel]]:
+        """Start the process, and see that it ends; the power is restored then."""
+        channel, theirs = Channel.pair()
+        with theirs, self._log.open("wb") as log:
+            process = subprocess.Popen(
+                children.module(CHILD, str(theirs.fileno())),
+                env=children.environment(keep=os.environ),  # it reads the same secrets
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=log,
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,  # Ctrl-C is for the client
+            )
+        try:
+            channel.send(packed((self._job, self._folder)))
+            threading.Thread(
+                target=self._listen, args=(channel,), name="from-campaign", daemon=True
+            ).start()
+            yield process, channel
+        finally:
+            process.send_signal(signal.SIGTERM)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(END_S)
+            process.kill()
+            process.wait()
+            channel.close()
+
+    def _listen(self, channel: Channel) -> None:
+        with contextlib.suppress(OSError, EOFError, NotAMessage):
+            while True:
+                self._link.inbox.put(unpacked(channel.receive()))
+        self._link.inbox.put(_Closed())
+
+    def _ending(self, process: subprocess.Popen[bytes]) -> str:
+        """Return how a process ended that did not say why."""
+        status = process.returncode
+        ended = f"exit status {status}" if status >= 0 else signal.Signals(-status).name
+        text = self._log.read_bytes()[-_LOG_BYTES:].decode(errors="replace")
+        lines = [line.strip() for line in text.splitlines() if line.strip()]
+        return f"its process ended with {ended}: {lines[-1] if lines else 'no output'}"
+
+
+class _Closed:
+    """The process of the campaign has closed its end, as it does when it ends."""
+
+
+def _pass_on(message: object, channel: Channel) -> None:
+    with contextlib.suppress(OSError):  # the process is gone, as is seen next
+        channel.send(packed(message))

@@ -1,0 +1,120 @@
+"""Shows many campaigns as they go: a line for each event, and a table on a terminal."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from collections.abc import Sequence
+from types import TracebackType
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from dbcheck.core.fleet import RigStatus, State
+from dbcheck.report.progress import PlainProgress
+from dbcheck.report.style import BAD, DOUBTFUL, GOOD, MINOR
+
+_SILENT_S = 15.0  # after which the table says since when
+_OTHER_LINES = 8  # of the terminal: heads, the sums, and some events above
+_ORDER = (State.LOST, State.RUNNING, State.WAITING, State.ENDED)
+
+
+class PlainFleet(PlainProgress):
+    """Writes a line for each event."""
+
+    def show(self, rigs: Sequence[RigStatus]) -> None:
+        """Write nothing: what changes has a line."""
+
+    def __enter__(self) -> PlainFleet:
+        return self
+
+
+class LiveFleet(PlainFleet):
+    """Draws a table of all targets below these lines."""
+
+    def __init__(self, console: Console) -> None:
+        super().__init__(console)
+        self._rigs: Sequence[RigStatus] = ()
+        self._live = Live(console=console, refresh_per_second=4, transient=True)
+        self._live.get_renderable = self._draw  # type: ignore[method-assign]
+
+    def __enter__(self) -> LiveFleet:
+        self._live.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        with contextlib.suppress(OSError):
+            self._live.stop()
+
+    def show(self, rigs: Sequence[RigStatus]) -> None:
+        """Draw the targets as they are now."""
+        self._rigs = rigs
+
+    def _draw(self) -> RenderableType:
+        return fleet_table(self._rigs, self._console.height - _OTHER_LINES)
+
+
+def fleet_table(rigs: Sequence[RigStatus], rows: int) -> RenderableType:
+    """Return at most so many *rows* of targets, those that lost first, and the sums."""
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for name in ("target", "cuts", "lossy", "acks/s", "now"):
+        right = name in ("cuts", "lossy", "acks/s")
+        table.add_column(
+            Text(name, MINOR),
+            justify="right" if right else "left",
+            no_wrap=True,
+            overflow="ellipsis",
+        )
+    urgent = sorted(rigs, key=_urgency)
+    for rig in urgent[: max(rows, 1)]:
+        table.add_row(*_cells(rig))
+    return Group(table, Text(_sums(rigs, len(rigs) - max(rows, 1)), MINOR))
+
+
+def _urgency(rig: RigStatus) -> tuple[bool, bool, int]:
+    return (not rig.losses, not rig.error, _ORDER.index(rig.state))
+
+
+def _cells(rig: RigStatus) -> tuple[Text, ...]:
+    return (
+        Text(rig.name),
+        Text(f"{rig.cuts} of {rig.planned}"),
+        Text(str(rig.losses), BAD if rig.losses else MINOR),
+        Text("-" if rig.rate is None else f"{rig.rate:,.0f}"),
+        _now(rig),
+    )
+
+
+def _now(rig: RigStatus) -> Text:
+    """Return what a target is at, or how it ended."""
+    if rig.error:
+        return Text(rig.error, DOUBTFUL)
+    if rig.silent_s is not None and rig.silent_s > _SILENT_S:
+        return Text(f"its worker has been silent for {rig.silent_s:.0f} s", DOUBTFUL)
+    if rig.state is State.RUNNING:
+        return Text(rig.doing or "begins")
+    if rig.state is State.ENDED:
+        return Text("ended", BAD if rig.losses else GOOD)
+    return Text("waits for a worker", MINOR)
+
+
+def _sums(rigs: Sequence[RigStatus], hidden: int) -> str:
+    states = Counter(rig.state for rig in rigs)
+    counts = ", ".join(f"{states[one]} {one.value}" for one in _ORDER if states[one])
+    cuts, losses = sum(r.cuts for r in rigs), sum(r.losses for r in rigs)
+    text = f"{len(rigs)} targets: {counts}; {cuts:,} cuts count, {losses:,} lost"
+    return f"{text} ({hidden} not shown)" if hidden > 0 else text
+
+
+def fleet_view(console: Console, *, live: bool) -> PlainFleet:
+    """Return the table where the console can draw in place, else plain lines."""
+    if live and console.is_terminal and not console.is_dumb_terminal:
+        return LiveFleet(console)
+    return PlainFleet(console)

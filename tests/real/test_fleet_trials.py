@@ -1,0 +1,191 @@
+"""Fleets of labs whose worker and whose scheduler die at random moments.
+
+What is held against the campaigns comes from the servers: how often each had to recover
+from a crash, as its own log says.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dbcheck.campaign.folder import CampaignFolder, folders_in
+from dbcheck.cli.lab import as_host
+from dbcheck.core.cut import PowerState
+from dbcheck.core.verdict import CycleVerdict
+from dbcheck.lab.lab import Lab
+from dbcheck.lab.spec import DriveSpec, LabSpec
+from tests.kit.dask_cluster import Cluster, cluster
+from tests.kit.lab_access import connect
+from tests.kit.labs import lab_of
+from tests.kit.waiting import wait_until
+
+pytestmark = pytest.mark.root
+HONEST = LabSpec("postgresql")
+LYING = LabSpec("postgresql", drive=DriveSpec(personality="lying", destage_age_s=0.3))
+QUICK = """
+plan = "insert"
+payload_bytes = [128, 1024]
+sessions = 2
+rate = 300
+cut_after_s = [0.6, 1.0]
+"""
+CRASHED = "database system was not properly shut down"
+CUTS, LOG_LINES = 2, 1_000_000
+WORKERS, THREADS = 4, 2
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """Labs, the last *lying* of which have a drive that lies, and their inventory."""
+
+    labs: Sequence[Lab]
+    lying: int
+    inventory: Path
+
+    @property
+    def liars(self) -> set[str]:
+        """The names of the labs whose drives lie."""
+        return {lab.name for lab in self.labs[len(self.labs) - self.lying :]}
+
+    def crashes(self) -> dict[str, int]:
+        """Return how often each server recovered from a crash so far."""
+        return {lab.name: lab.server_log(LOG_LINES).count(CRASHED) for lab in self.labs}
+
+    def empty(self) -> None:
+        """Drop what earlier campaigns left."""
+        for lab in self.labs:
+            with contextlib.closing(connect(lab.target_url, lab.password)) as own:
+                own.cursor().execute("drop schema if exists dbcheck cascade")
+                own.commit()
+
+    def start(self, *words: str) -> subprocess.Popen[str]:
+        """Start dbcheck campaign."""
+        command = [sys.executable, "-m", "dbcheck", "campaign", *words, "--json"]
+        command += ["--inventory", str(self.inventory)]
+        return subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=-1, stderr=-1, text=True
+        )
+
+    def run(self, *words: str) -> tuple[int, dict[str, Any], str]:
+        """Run it to its end; return its exit code, each target's result, and stderr."""
+        with self.start(*words) as child:
+            out, err = child.communicate(timeout=600)
+        targets = json.loads(out)["targets"] if out else []
+        return child.returncode, {one["name"]: one for one in targets}, err
+
+
+@contextlib.contextmanager
+def fleet(folder: Path, honest: int, lying: int) -> Iterator[Fleet]:
+    """Give so many labs of each kind."""
+    with contextlib.ExitStack() as stack:
+        specs = [HONEST] * honest + [LYING] * lying
+        labs = []
+        for number, spec in enumerate(specs):
+            place = folder / str(number)
+            place.mkdir()
+            labs.append(stack.enter_context(lab_of(spec, place)))
+        workload = folder / "quick.toml"
+        workload.write_text(QUICK)
+        listed = {
+            "all": {
+                "hosts": {lab.name: as_host(lab) for lab in labs},
+                "vars": {"dbcheck_workload": str(workload)},
+            }
+        }
+        inventory = folder / "inventory.json"
+        inventory.write_text(json.dumps(listed))
+        yield Fleet(labs, lying, inventory)
+
+
+@pytest.fixture(scope="module")
+def eight(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+    with fleet(tmp_path_factory.mktemp("eight"), 6, 2) as started:
+        yield started
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(20))
+def test_eight_rigs_whose_worker_and_scheduler_die(
+    eight: Fleet, tmp_path: Path, seed: int
+) -> None:
+    trial(eight, tmp_path, seed)
+
+
+@pytest.mark.wide
+def test_three_rigs_whose_worker_and_scheduler_die(tmp_path: Path) -> None:
+    with fleet(tmp_path, 2, 1) as three:
+        trial(three, tmp_path, seed=1)
+
+
+def trial(rigs: Fleet, tmp_path: Path, seed: int) -> None:
+    """Run campaigns, kill a worker and the scheduler, and resume; check everything."""
+    draw = random.Random(seed)
+    rigs.empty()
+    before = rigs.crashes()
+    folder = tmp_path / "campaigns"
+    words = ["--all", "--cuts", str(CUTS), "--seed", str(seed), "--folder", str(folder)]
+    with cluster(tmp_path / "first", WORKERS, threads=THREADS) as first:
+        child = rigs.start(*words, "--dask", first.address)
+        assert child.stderr is not None
+        assert "begins" in child.stderr.readline()
+        _die(first, draw, child)
+        code = child.wait(600)
+        child.communicate()
+    unfinished = [f for f in folders_in(folder) if not _is_whole(rigs, f)]
+    assert code in ((1,) if not unfinished else (1, 4)), code
+    with cluster(tmp_path / "second", WORKERS, threads=THREADS) as second:
+        code, shown, err = rigs.run("--resume", str(folder), "--dask", second.address)
+    assert code == 1, err  # a drive lies
+    after = rigs.crashes()
+    for lab in rigs.labs:
+        result = shown[lab.name]
+        assert result["finished"], (result["error"], err)
+        lies = lab.name in rigs.liars
+        assert result["verdict"] == ("FAIL" if lies else "PASS"), result
+        _check(CampaignFolder.open(folder / lab.name), lies=lies)
+        cut = after[lab.name] - before[lab.name]
+        assert cut <= len(result["cycles"]), (lab.name, cut, result["cycles"])
+        assert lab.switch().state() is PowerState.ON
+    wait_until(
+        lambda: not list(tmp_path.glob("*/**/dbcheck-fleet-*")), "no folder is left"
+    )
+
+
+def _die(running: Cluster, draw: random.Random, child: subprocess.Popen[str]) -> None:
+    """Kill a worker, then the scheduler, at random moments."""
+    time.sleep(draw.uniform(0, 8))
+    victim = draw.choice(sorted(running.workers))
+    running.workers[victim].send_signal(signal.SIGKILL)
+    time.sleep(draw.uniform(0, 8))
+    assert running.scheduler is not None
+    running.scheduler.send_signal(signal.SIGKILL)
+
+
+def _is_whole(rigs: Fleet, folder: CampaignFolder) -> bool:
+    counted = [c for c in folder.cycles() if c.verdict is CycleVerdict.PASS]
+    lost = any(c.verdict is CycleVerdict.FAIL for c in folder.cycles())
+    return lost or len(counted) >= CUTS
+
+
+def _check(folder: CampaignFolder, *, lies: bool) -> None:
+    """Check that each run has one result, and that a loss is counted once."""
+    cycles = folder.cycles()
+    runs = [cycle.run for cycle in cycles if cycle.run]
+    assert len(set(runs)) == len(runs)
+    assert set(runs) == {path.name for path in folder.runs.iterdir()}
+    numbers = [cycle.number for cycle in cycles]
+    assert numbers == list(range(1, len(numbers) + 1))
+    fails = [cycle for cycle in cycles if cycle.verdict is CycleVerdict.FAIL]
+    assert len(fails) == (1 if lies else 0), fails
