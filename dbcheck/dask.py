@@ -64,7 +64,7 @@ def connected(address: str) -> Iterator[Client]:
     require_installed()
     from distributed import Client, Security
 
-    security: Any = Security()  # type: ignore[no-untyped-call]
+    security: Any = Security()
     _require_tls(address, security)
     kind: Any = Client  # its methods have no types
     try:

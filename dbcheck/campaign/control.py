@@ -52,13 +52,13 @@ def run_control(
     process dies before, a restart undoes it, or the next cycle or reconciliation on
     that server.
     """
-    with turn(rig):
-        started = preflight(rig, workload, seed, control=True, known=known)
-        try:
+    try:
+        with turn(rig):
+            started = preflight(rig, workload, seed, control=True, known=known)
             _weaken(rig, started)
-            return require_answered(finish_cycle(rig, started))
-        finally:
-            put_back(rig)
+        return require_answered(finish_cycle(rig, started))
+    finally:
+        put_back(rig)
 
 
 def facts_of(outcome: Outcome) -> ControlFacts:

@@ -19,7 +19,6 @@ from dbcheck.campaign.preflight import Started, preflight
 from dbcheck.campaign.recovery import STANDS, read_survivors
 from dbcheck.campaign.rig import Rig
 from dbcheck.core.control import ControlFacts
-from dbcheck.core.cut import PowerState
 from dbcheck.core.gone import Gone
 from dbcheck.core.moments import Moment
 from dbcheck.core.records import Manifest, RestoreRecord
@@ -74,24 +73,21 @@ def run_cycle(
             known=known,
             emptied=emptied,
         )
-        return require_answered(finish_cycle(rig, started))
+    return require_answered(finish_cycle(rig, started))
 
 
 @contextlib.contextmanager
 def turn(rig: Rig) -> Iterator[None]:
-    """Wait for the turn of *rig* to be cut, and end it once the power is back.
+    """Wait for the turn of *rig*; end it if the body, which cuts nothing, fails.
 
-    After an error that may have left it without power the turn goes on.
+    finish_cycle() ends it once the power is back, or if it was not cut.
     """
     rig.turns.take()
     try:
         yield
     except BaseException:
-        with contextlib.suppress(PowerError):
-            if rig.site.state() is PowerState.ON:
-                rig.turns.over()
+        rig.turns.over()
         raise
-    rig.turns.over()
 
 
 def require_answered(outcome: Outcome) -> Outcome:
@@ -122,6 +118,7 @@ def finish_cycle(rig: Rig, started: Started) -> Outcome:
                     load = load_until_cut(rig, started, cutter)
             except BaseException as error:
                 if not cutter.asked:
+                    rig.turns.over()
                     rig.listener.phase(Phase.STOPPED, "before the cut: nothing was cut")
                 elif not rig.site.attended:
                     pressed = interrupt.led_to(error)
@@ -135,6 +132,8 @@ def finish_cycle(rig: Rig, started: Started) -> Outcome:
                 raise
             if cutter.asked or (load.gone is not Gone.NEVER and rig.site.attended):
                 restore(rig, started.run)
+            else:
+                rig.turns.over()
         fetched = fetch_logs(rig, started.run, started.manifest)
         return _reconcile(rig, started.run, started.manifest, fetched)
 

@@ -13,7 +13,7 @@ from dbcheck import workload
 from dbcheck.campaign.folder import CampaignFolder, Plan
 from dbcheck.campaign.groups import groups
 from dbcheck.cli import campaign_run, options, output
-from dbcheck.cli.campaign_fleet import LOCAL, run_fleet
+from dbcheck.cli.campaign_fleet import LOCAL, require_workers, run_fleet
 from dbcheck.cli.entry_options import InventoryOptions, TwiceOptions
 from dbcheck.cli.groups import Verb, grouped, option
 from dbcheck.cli.options import ConsentOptions, drawn
@@ -116,10 +116,16 @@ def command(
         for entry, one in zip(entries, folders, strict=True):
             campaign_run.require_same(entry, one, yes=consent.yes)
         root = resume
+        at = address or (LOCAL if len(entries) > 1 else "")
+        if at:
+            require_workers(at, entries)
     else:
         found = load(inventory)
         entries = _named(found, names, everything=everything)
         goal = _goal(cuts, until, max_cuts)
+        at = address or (LOCAL if len(entries) > 1 else "")
+        if at:
+            require_workers(at, entries)
         for entry in entries:
             campaign_run.require_fit(entry, yes=consent.yes, i_know=consent.i_know)
         root = folder or Path("campaigns", f"{datetime.now(UTC):%Y%m%d-%H%M%S}")
@@ -136,12 +142,11 @@ def command(
             )
             for entry in entries
         ]
-    if len(folders) == 1 and address is None:
-        shown = campaign_run.run_one(entries[0], folders[0], as_json=as_json)
-    else:
+    if at:
         campaigns = list(zip(entries, folders, strict=True))
-        at = address or LOCAL
         shown = run_fleet(campaigns, root, at, cutting, as_json=as_json)
+    else:
+        shown = campaign_run.run_one(entries[0], folders[0], as_json=as_json)
     result = CampaignsResult(str(root), tuple(shown), groups(shown))
     with output.printing():
         if as_json:

@@ -64,9 +64,9 @@ def main() -> None:
     except DbcheckError as failed:
         error = failed.with_hint
     view.line("ended", error)
-    worker.send(Ended(error))
-    if worker.is_lost:  # which would have removed it
-        shutil.rmtree(worker.folder.parent, ignore_errors=True)
+    with contextlib.suppress(KeyboardInterrupt), interrupt.held_back():
+        if not worker.keeps(Ended(error)):  # it would have removed its folder
+            shutil.rmtree(worker.folder.parent, ignore_errors=True)
 
 
 def _require_elsewhere(entry: Entry) -> None:
@@ -86,7 +86,6 @@ class Worker(Turns):
         """Receive the job, then listen."""
         self._channel = channel
         self._answers: SimpleQueue[object] = SimpleQueue()
-        self.is_lost = False
         self.job: Job
         self.folder: Path
         self.job, self.folder = unpacked(channel.receive())
@@ -96,6 +95,17 @@ class Worker(Turns):
         """Send to the worker; one that is gone has interrupted this process."""
         with contextlib.suppress(OSError):
             self._channel.send(packed(message))
+
+    def keeps(self, ended: Ended) -> bool:
+        """Say whether all that is stored has reached the client, or the worker is lost.
+
+        An answer to an earlier question may be on its way.
+        """
+        self.send(ended)
+        while (answer := self._answers.get()) is not None:
+            if isinstance(answer, Kept):
+                return True
+        return False
 
     def adapted(self, rig: Rig) -> Rig:
         """Return *rig* as the fleet needs it: it waits for its turn, and stores."""
@@ -128,7 +138,6 @@ class Worker(Turns):
         with contextlib.suppress(OSError, EOFError, NotAMessage):
             while True:
                 self._answers.put(unpacked(self._channel.receive()))
-        self.is_lost = True
         os.kill(os.getpid(), signal.SIGTERM)
         self._answers.put(None)
 

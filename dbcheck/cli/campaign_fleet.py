@@ -37,15 +37,12 @@ def run_fleet(
 
     address: of the scheduler, or LOCAL.  cutting: so many targets may be without power
     at once, None for any number.  One that fails does not disturb the others.  Raise
-    UsageError, with nothing touched, if the scheduler or its workers cannot be used,
-    and RunWriteError if another client runs one of them.
+    RunWriteError if another client runs one of them.
     """
     with contextlib.ExitStack() as stack:
         for _, folder in campaigns:
             stack.enter_context(folder.locked())
         client = stack.enter_context(_client(address, len(campaigns), root))
-        if address != LOCAL:
-            _require_fit(client, [entry for entry, _ in campaigns])
         from dbcheck.fleet.coordinator import Coordinator
 
         console = output.progress_console()
@@ -72,18 +69,22 @@ def _client(address: str, jobs: int, root: Path) -> Iterator[Client]:
         with dask.connected(address) as client:
             yield client
         return
-    dask.require_installed()
     from dbcheck.fleet.local import own_workers
 
     with own_workers(jobs, root) as client:
         yield client
 
 
-def _require_fit(client: Client, entries: Sequence[Entry]) -> None:
+def require_workers(address: str, entries: Sequence[Entry]) -> None:
     """Raise UsageError unless every worker can run a campaign of each of *entries*."""
-    workers = dask.workers_of(client)
-    dask.require_same_version(client, workers)
-    machines = client.run(boot_id, workers=list(workers))
+    if address == LOCAL:
+        dask.require_installed()
+        return
+    dask.require_address("--dask", address)
+    with dask.connected(address) as client:
+        workers = dask.workers_of(client)
+        dask.require_same_version(client, workers)
+        machines = client.run(boot_id, workers=list(workers))
     elsewhere = [worker for worker in workers if machines[worker] != boot_id()]
     for entry in entries if elsewhere else ():
         if isinstance(entry.power, LabPlan):

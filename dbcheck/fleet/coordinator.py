@@ -17,7 +17,7 @@ from distributed import Client, Future, Queue, wait
 
 from dbcheck import clientkey, interrupt
 from dbcheck.campaign.folder import CampaignFolder
-from dbcheck.campaign.totals import tally
+from dbcheck.campaign.totals import finished, tally
 from dbcheck.clientkey import ClientKey
 from dbcheck.core.fleet import RigStatus, State
 from dbcheck.core.statistics import Tally
@@ -106,23 +106,12 @@ class Coordinator:
         self._up = Queue(f"dbcheck-{token}", client, maxsize=_QUEUED)
         self._rigs: dict[str, _Rig] = {}
         for number, (entry, folder) in enumerate(campaigns):
-            rig = self._rig(f"{token}-{number}", entry, folder)
+            rig = _rig(f"{token}-{number}", entry, folder, self._up.name)
             self._rigs[rig.job.attempt] = rig
         self._turns: dict[str, None] = {}  # attempts, in the order of their turns
         self._wanting: dict[str, None] = {}
         self._spoke_s = self._looked_s = 0.0
-        self._stopping = False
-
-    def _rig(self, attempt: str, entry: Entry, folder: CampaignFolder) -> _Rig:
-        files, cycles = needed(folder), folder.cycles()
-        job = Job(attempt, entry, recall(entry.wiring), self._up.name, files)
-        return _Rig(
-            *(entry, folder, job, Incoming(folder.path, files)),
-            needs=placing.resources_of(entry),
-            planned=folder.plan().cuts,
-            shown={folder.file_of(cycle) for cycle in cycles},
-            counted=tally(cycles),
-        )
+        self._stopping = self._stopped = False
 
     def run(self) -> Mapping[str, str]:
         """Return, for each target, why its campaign ended early, "" if it did not.
@@ -133,7 +122,7 @@ class Coordinator:
         try:
             self._until_over()
         except KeyboardInterrupt:
-            self._stop()
+            self._stopping = True
             self._until_over(time.monotonic() + END_S + LOST_S)
             raise
         finally:
@@ -153,7 +142,7 @@ class Coordinator:
 
     def _lose_all(self, error: Exception) -> None:
         """End everything here: without the scheduler the workers end it there."""
-        why = f"the Dask scheduler is lost ({error or type(error).__name__})"
+        why = f"the Dask scheduler cannot be used any more ({error!r})"
         for rig in self._rigs.values():
             if rig.state is State.WAITING:
                 self._end(rig, State.ENDED, f"{why}; it did not begin")
@@ -163,7 +152,11 @@ class Coordinator:
     def _close(self) -> None:
         """Let the tasks end, and remove the queues."""
         with contextlib.suppress(Exception):  # of Dask: the scheduler is gone
-            done = [r.future for r in self._rigs.values() if r.future and not r.error]
+            done = [
+                r.future
+                for r in self._rigs.values()
+                if r.state is State.ENDED and r.future
+            ]
             wait(done, timeout=CLOSE_S)
         with contextlib.suppress(Exception):
             self._client.cancel([r.future for r in self._rigs.values() if r.future])
@@ -174,6 +167,8 @@ class Coordinator:
 
     def _step(self) -> None:
         """Handle what has come, and do what is due."""
+        if self._stopping and not self._stopped:
+            self._stop()
         for envelope in self._received():
             rig = self._rigs.get(envelope.attempt)
             if rig is not None:
@@ -264,12 +259,13 @@ class Coordinator:
     def _end(self, rig: _Rig, state: State, error: str) -> None:
         rig.state, rig.error = state, error
         self._wanting.pop(rig.job.attempt, None)
-        if state is State.ENDED:
-            self._turns.pop(rig.job.attempt, None)
         self._view.line(rig.entry.name, error or "ended")
 
     def _give_turns(self) -> None:
-        """Tell those who may be without power now; a lost worker keeps its turn."""
+        """Tell those who may be without power now.
+
+        A turn that nothing ended stays taken: that target may be without power.
+        """
         for attempt in list(self._wanting):
             if attempt not in self._turns:
                 if self._cutting is not None and len(self._turns) >= self._cutting:
@@ -277,13 +273,12 @@ class Coordinator:
                 self._turns[attempt] = None
             del self._wanting[attempt]
             self._rigs[attempt].say(YourTurn())
-        lost = [a for a in self._turns if self._rigs[a].state is State.LOST]
-        if self._wanting and len(lost) == self._cutting and not self._stopping:
-            names = ", ".join(self._rigs[attempt].entry.name for attempt in lost)
-            self._view.line(
-                "fleet", f"{names} may be without power: no other may be cut"
-            )
-            self._stop()
+        held = [a for a in self._turns if self._rigs[a].state is not State.RUNNING]
+        if self._wanting and len(held) == self._cutting and not self._stopping:
+            names = ", ".join(self._rigs[attempt].entry.name for attempt in held)
+            text = f"{names} may be without power, so no other target may be cut"
+            self._view.line("fleet", f"{text} (--cutting {self._cutting})")
+            self._stopping = True
 
     def _look(self) -> None:
         """See which workers are there, and place jobs that have none."""
@@ -339,7 +334,7 @@ class Coordinator:
 
     def _stop(self) -> None:
         """Have every campaign end as by Ctrl-C; none begins any more."""
-        self._stopping = True
+        self._stopped = True
         for rig in self._rigs.values():
             if rig.state is State.RUNNING:
                 rig.say(Stop())
@@ -368,3 +363,20 @@ def _remember_key(path: Path) -> None:
     key = ClientKey.read(path)
     if key is not None and clientkey.recall(key.run_id) is None:
         clientkey.remember(key)
+
+
+def _rig(attempt: str, entry: Entry, folder: CampaignFolder, up: str) -> _Rig:
+    """Return a campaign that waits for a worker, or has nothing left to do."""
+    files, cycles, plan = needed(folder), folder.cycles(), folder.plan()
+    over = finished(plan, cycles) and not any(folder.unsettled())
+    return _Rig(
+        entry=entry,
+        folder=folder,
+        job=Job(attempt, entry, recall(entry.wiring), up, files),
+        incoming=Incoming(folder.path, files),
+        needs=placing.resources_of(entry),
+        planned=plan.cuts,
+        shown={folder.file_of(cycle) for cycle in cycles},
+        counted=tally(cycles),
+        state=State.ENDED if over else State.WAITING,
+    )

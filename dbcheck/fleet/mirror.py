@@ -1,13 +1,14 @@
 """The client's copy of a campaign's folder, kept equal to that on a worker.
 
 A file is written whole once all of it came with the right digest, and a file that the
-worker removed is removed here.  Of the runs that were settled before the worker began,
-it holds nothing, and nothing of them is touched here.
+worker removed is removed here.  A worker holds no run that is settled and kept here,
+and nothing of such a run is touched here.
 """
 
 from __future__ import annotations
 
 import hashlib
+import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from io import BufferedRandom, BufferedReader
@@ -72,6 +73,12 @@ class Outgoing:
         """Return what the client should hold now."""
         return Listing(dict(self._sent))
 
+    def drop_settled(self) -> None:
+        """Remove the runs that the client has, and that nothing here needs any more."""
+        for cycle in CampaignFolder(self._folder).cycles():
+            if cycle.run:
+                shutil.rmtree(self._folder / _RUNS / cycle.run, ignore_errors=True)
+
     def lacks(self, names: tuple[str, ...]) -> None:
         """Send these files once more with the next pieces()."""
         for name in names:
@@ -115,11 +122,18 @@ class Incoming:
         missing = {
             n for n, digest in listing.files.items() if self._held.get(n) != digest
         }
-        for name in self._held.keys() - listing.files.keys() if not missing else ():
-            with stored.writing(self._folder):
-                _inside(self._folder, name).unlink(missing_ok=True)
-            del self._held[name]
+        if not missing:
+            self._remove(listing)
         return tuple(sorted(missing))
+
+    def _remove(self, listing: Listing) -> None:
+        """Remove what the worker has no longer, but for whole runs."""
+        runs = {_run_of(name) for name in listing.files}
+        for name in self._held.keys() - listing.files.keys():
+            if _run_of(name) in runs:
+                with stored.writing(self._folder):
+                    _inside(self._folder, name).unlink(missing_ok=True)
+            del self._held[name]
 
     def close(self) -> None:
         """Forget a file that did not come whole."""
@@ -145,9 +159,10 @@ def _unnamed(folder: Path) -> BufferedRandom:
 
 def _files_of(folder: Path) -> dict[str, Path]:
     """Return the files of a campaign's folder: relative path -> file."""
+    inside = (*folder.glob("*"), *(folder / _CYCLES).glob("*"))
     return {
         path.relative_to(folder).as_posix(): path
-        for path in folder.rglob("*")
+        for path in (*inside, *(folder / _RUNS).rglob("*"))
         if path.is_file()
         and not path.is_symlink()
         and path.name != _LOCK

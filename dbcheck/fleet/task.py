@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -55,17 +56,16 @@ def run_job(job: Job) -> None:
     All that it stored is with the client then; what ended it early is, too.  Raise
     FleetError if the client or the scheduler is lost.
     """
-    with (
-        tempfile.TemporaryDirectory(
-            prefix="dbcheck-fleet-", dir=get_worker().local_directory
-        ) as place,
-        Link(job) as link,
-    ):
-        link.send(Begin(link.down))
-        if not _may_begin(link):
-            return
-        unpack(Path(place, "campaign"), job.files)
-        Task(job, Path(place), link).run()
+    # Without a finalizer: as the worker ends, the campaign may still write to it.
+    place = tempfile.mkdtemp(prefix="dbcheck-fleet-", dir=get_worker().local_directory)
+    try:
+        with Link(job) as link:
+            link.send(Begin(link.down))
+            if _may_begin(link):
+                unpack(Path(place, "campaign"), job.files)
+                Task(job, Path(place), link).run()
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
 
 
 def _may_begin(link: Link) -> bool:
@@ -140,6 +140,7 @@ class Task:
         with self._process() as (process, channel):
             while not self._is_over(self._link.inbox.get(), process, channel):
                 pass
+            process.wait(END_S)
 
     def _is_over(
         self, message: object, process: subprocess.Popen[bytes], channel: Channel
@@ -150,15 +151,12 @@ class Task:
         if isinstance(message, Stop):
             process.send_signal(signal.SIGTERM)
         elif isinstance(message, Ended):
-            self._ended = message
+            self._end(message)
         elif isinstance(message, Store):
             self._store()
         elif isinstance(message, _Closed):
-            process.wait()
-            self._ended = self._ended or Ended(self._ending(process))
-            with (self._folder / PROGRESS).open("ab") as log:
-                log.write(self._log.read_bytes())
-            self._store()
+            if self._ended is None:
+                self._end(Ended(self._ending(process)))
         elif isinstance(message, Kept):
             return self._is_kept(message, channel)
         elif isinstance(message, YourTurn):
@@ -180,11 +178,20 @@ class Task:
             return False
         elif self._ended is not None:
             self._link.send(self._ended)
+            _pass_on(kept, channel)
             return True
         else:
             self._tries = 0
+            self._outgoing.drop_settled()  # the process waits for the answer
             _pass_on(kept, channel)
         return False
+
+    def _end(self, ended: Ended) -> None:
+        """Send all that is left, with what the campaign wrote to its terminal."""
+        self._ended = ended
+        with (self._folder / PROGRESS).open("ab") as log:
+            log.write(self._log.read_bytes())
+        self._store()
 
     def _store(self) -> None:
         for piece in self._outgoing.pieces():
@@ -213,12 +220,11 @@ class Task:
             ).start()
             yield process, channel
         finally:
-            process.send_signal(signal.SIGTERM)
+            channel.close()  # a process that still runs ends as by Ctrl-C
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(END_S)
             process.kill()
             process.wait()
-            channel.close()
 
     def _listen(self, channel: Channel) -> None:
         with contextlib.suppress(OSError, EOFError, NotAMessage):
@@ -228,7 +234,7 @@ class Task:
 
     def _ending(self, process: subprocess.Popen[bytes]) -> str:
         """Return how a process ended that did not say why."""
-        status = process.returncode
+        status = process.wait()
         ended = f"exit status {status}" if status >= 0 else signal.Signals(-status).name
         text = self._log.read_bytes()[-_LOG_BYTES:].decode(errors="replace")
         lines = [line.strip() for line in text.splitlines() if line.strip()]

@@ -47,7 +47,7 @@ ELSEWHERE = {
 NOT_A_LAB = (
     # A host, a switch or a service of the user's own.
     *("ssh://me@witness", "ssh://root@db1", "--power exec", "db.example.net"),
-    *("--target URL", "/var/lib/node_exporter", "my.toml"),
+    *("--target URL", "/var/lib/node_exporter", "my.toml", "tcp://"),
 )
 SHORTER = {
     "--until 0.05": "--until 0.5",

@@ -6,107 +6,24 @@ from a crash, as its own log says.
 
 from __future__ import annotations
 
-import contextlib
-import json
 import random
 import signal
 import subprocess
-import sys
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from dbcheck.campaign.folder import CampaignFolder, folders_in
-from dbcheck.cli.lab import as_host
 from dbcheck.core.cut import PowerState
 from dbcheck.core.verdict import CycleVerdict
-from dbcheck.lab.lab import Lab
-from dbcheck.lab.spec import DriveSpec, LabSpec
 from tests.kit.dask_cluster import Cluster, cluster
-from tests.kit.lab_access import connect
-from tests.kit.labs import lab_of
+from tests.kit.fleets import Fleet, fleet
 from tests.kit.waiting import wait_until
 
 pytestmark = pytest.mark.root
-HONEST = LabSpec("postgresql")
-LYING = LabSpec("postgresql", drive=DriveSpec(personality="lying", destage_age_s=0.3))
-QUICK = """
-plan = "insert"
-payload_bytes = [128, 1024]
-sessions = 2
-rate = 300
-cut_after_s = [0.6, 1.0]
-"""
-CRASHED = "database system was not properly shut down"
-CUTS, LOG_LINES = 2, 1_000_000
-WORKERS, THREADS = 4, 2
-
-
-@dataclass(frozen=True)
-class Fleet:
-    """Labs, the last *lying* of which have a drive that lies, and their inventory."""
-
-    labs: Sequence[Lab]
-    lying: int
-    inventory: Path
-
-    @property
-    def liars(self) -> set[str]:
-        """The names of the labs whose drives lie."""
-        return {lab.name for lab in self.labs[len(self.labs) - self.lying :]}
-
-    def crashes(self) -> dict[str, int]:
-        """Return how often each server recovered from a crash so far."""
-        return {lab.name: lab.server_log(LOG_LINES).count(CRASHED) for lab in self.labs}
-
-    def empty(self) -> None:
-        """Drop what earlier campaigns left."""
-        for lab in self.labs:
-            with contextlib.closing(connect(lab.target_url, lab.password)) as own:
-                own.cursor().execute("drop schema if exists dbcheck cascade")
-                own.commit()
-
-    def start(self, *words: str) -> subprocess.Popen[str]:
-        """Start dbcheck campaign."""
-        command = [sys.executable, "-m", "dbcheck", "campaign", *words, "--json"]
-        command += ["--inventory", str(self.inventory)]
-        return subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=-1, stderr=-1, text=True
-        )
-
-    def run(self, *words: str) -> tuple[int, dict[str, Any], str]:
-        """Run it to its end; return its exit code, each target's result, and stderr."""
-        with self.start(*words) as child:
-            out, err = child.communicate(timeout=600)
-        targets = json.loads(out)["targets"] if out else []
-        return child.returncode, {one["name"]: one for one in targets}, err
-
-
-@contextlib.contextmanager
-def fleet(folder: Path, honest: int, lying: int) -> Iterator[Fleet]:
-    """Give so many labs of each kind."""
-    with contextlib.ExitStack() as stack:
-        specs = [HONEST] * honest + [LYING] * lying
-        labs = []
-        for number, spec in enumerate(specs):
-            place = folder / str(number)
-            place.mkdir()
-            labs.append(stack.enter_context(lab_of(spec, place)))
-        workload = folder / "quick.toml"
-        workload.write_text(QUICK)
-        listed = {
-            "all": {
-                "hosts": {lab.name: as_host(lab) for lab in labs},
-                "vars": {"dbcheck_workload": str(workload)},
-            }
-        }
-        inventory = folder / "inventory.json"
-        inventory.write_text(json.dumps(listed))
-        yield Fleet(labs, lying, inventory)
+CUTS, WORKERS, THREADS = 2, 4, 2
 
 
 @pytest.fixture(scope="module")
@@ -123,7 +40,6 @@ def test_eight_rigs_whose_worker_and_scheduler_die(
     trial(eight, tmp_path, seed)
 
 
-@pytest.mark.wide
 def test_three_rigs_whose_worker_and_scheduler_die(tmp_path: Path) -> None:
     with fleet(tmp_path, 2, 1) as three:
         trial(three, tmp_path, seed=1)

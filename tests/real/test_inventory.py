@@ -70,6 +70,20 @@ def test_groups_ranges_and_folders_count_as_ansible_says(folder: Path) -> None:
     assert found.others == frozenset() and set(found.faults) == {"web", "apart"}
 
 
+def test_a_group_stands_for_the_targets_in_it_and_below_it(folder: Path) -> None:
+    text = HOSTS.replace(
+        "      hosts: {db02: {}}", "      hosts: {db02: {}}\n      children: {west: }"
+    )
+    found = load(write(folder, text))
+    assert found.members(["west"]) == ["db01", "db02"]
+    assert sorted(found.members(["a-dash", "db01"])) == ["db01", "db02"]
+    assert found.members(["nowhere"]) == ["nowhere"]  # entry() refuses it
+    assert set(found.targets()) == {"db01", "db02", "web", "apart"}
+    bare = write(folder, "g: {hosts: {h: {}}}", "bare.yml")
+    with pytest.raises(UsageError, match="no host in the group g has a dbcheck_target"):
+        load(bare).members(["g"])
+
+
 def test_the_example_loads(folder: Path) -> None:
     found = load(write(folder, files.inventory_example()))
     assert set(found.entries) == {"db1", "db2", "db3"}

@@ -1,0 +1,184 @@
+"""The client of a fleet: what may begin, whose turn it is, and what it keeps.
+
+The scheduler and the workers are Dask's; the campaigns are played, by the words in the
+names of their targets (tests/kit/played_campaign.py).
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from distributed import Client
+
+from dbcheck.campaign.folder import CampaignFolder
+from dbcheck.core.fleet import RigStatus, State
+from dbcheck.fleet import placing, task
+from dbcheck.fleet.coordinator import Coordinator
+from dbcheck.fleet.local import own_workers
+from dbcheck.inventory.entry import Entry
+from dbcheck.power.kinds.exec import ExecPlan
+from tests.kit import played_campaign
+from tests.kit.samples import PLAN
+from tests.kit.waiting import wait_until
+
+
+class View:
+    """Remembers what a person would have been shown."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.newest: Mapping[str, RigStatus] = {}
+
+    def line(self, title: str, detail: str) -> None:
+        self.lines.append(f"{title}: {detail}")
+
+    def show(self, rigs: Sequence[RigStatus]) -> None:
+        self.newest = {rig.name: rig for rig in rigs}
+
+
+class Desk:
+    """Campaigns to run on workers of this process."""
+
+    def __init__(self, client: Client, folder: Path) -> None:
+        self.client, self.folder, self.view = client, folder, View()
+
+    def campaign(self, name: str) -> tuple[Entry, CampaignFolder]:
+        """Return a target, and the folder of its campaign."""
+        path = self.folder / name
+        folder = CampaignFolder(path)
+        if not path.exists():
+            folder = CampaignFolder.create(path, replace(PLAN, name=name, cuts=2))
+        plan = ExecPlan(cut=("pdu", name))
+        return Entry(
+            name, f"postgresql://{name}/d", f"ssh://w/{name}", power=plan
+        ), folder
+
+    def coordinator(self, *names: str, cutting: int | None = None) -> Coordinator:
+        campaigns = list(map(self.campaign, names))
+        return Coordinator(self.client, campaigns, cutting, self.view)
+
+    def go(self) -> None:
+        """Let those who wait go on."""
+        Path(os.environ[played_campaign.GO]).touch()
+
+
+@pytest.fixture
+def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
+    monkeypatch.setattr(task, "CHILD", "tests.kit.played_campaign")
+    monkeypatch.setenv(played_campaign.GO, str(tmp_path / "go"))
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    folder = tmp_path / "campaigns"
+    with own_workers(4, folder) as client:
+        yield Desk(client, folder)
+
+
+def test_all_that_is_stored_comes_to_the_client(desk: Desk) -> None:
+    errors = desk.coordinator("a-cut-cut", "b-cut").run()
+    assert errors == {"a-cut-cut": "", "b-cut": ""}
+    _, folder = desk.campaign("a-cut-cut")
+    assert [cycle.number for cycle in folder.cycles()] == [1, 2]
+    sizes = [path.stat().st_size for path in folder.runs.glob("*/acks.log")]
+    assert sizes == [600_000] * 2
+    assert "a-cut-cut: 2/2 PASS: it is there" in desk.view.lines
+    assert desk.view.newest["b-cut"].cuts == 1
+
+
+def test_a_job_that_began_does_not_begin_again(desk: Desk) -> None:
+    """Whatever a scheduler does after a failure: the same task runs once more."""
+    coordinator = desk.coordinator("a-cut-wait-cut")
+    runner = threading.Thread(target=coordinator.run)
+    runner.start()
+    try:
+        wait_until(lambda: _is_at(desk, "a-cut-wait-cut", "wait"), "it waits")
+        (rig,) = coordinator._rigs.values()
+        desk.client.submit(task.run_job, rig.job, pure=False).result(timeout=30)
+        assert rig.state is State.RUNNING
+    finally:
+        desk.go()
+        runner.join()
+    assert (rig.state, rig.error) == (State.ENDED, "")
+    assert len(desk.campaign("a-cut-wait-cut")[1].cycles()) == 2
+    assert sum("begins" in line for line in desk.view.lines) == 1
+
+
+def test_one_that_dies_is_named_with_its_last_words(desk: Desk) -> None:
+    errors = desk.coordinator("a-cut-die", "b-cut").run()
+    assert errors["a-cut-die"] == "its process ended with exit status 3: the last words"
+    assert errors["b-cut"] == ""
+    assert len(desk.campaign("b-cut")[1].cycles()) == 1
+
+
+def test_a_turn_that_does_not_end_stays_taken(desk: Desk) -> None:
+    """The target of the first may be without power: the other is not cut."""
+    coordinator = desk.coordinator("a-hold-die", "b-wait-cut", cutting=1)
+    runner = threading.Thread(target=coordinator.run)
+    runner.start()
+    try:
+        wait_until(lambda: _state(desk, "a-hold-die") is State.ENDED, "it has died")
+    finally:
+        desk.go()
+        runner.join()
+    text = (
+        "a-hold-die may be without power, so no other target may be cut (--cutting 1)"
+    )
+    assert f"fleet: {text}" in desk.view.lines
+    assert not desk.campaign("b-wait-cut")[1].cycles()
+
+
+def test_a_folder_that_cannot_be_written_disturbs_no_other(desk: Desk) -> None:
+    _, folder = desk.campaign("a-wait-cut")
+    coordinator = desk.coordinator("a-wait-cut", "b-wait-cut")
+    folder.runs.rmdir()
+    folder.runs.write_text("no folder")
+    desk.go()
+    errors = coordinator.run()
+    assert "cannot be written" in errors["a-wait-cut"]
+    assert "--resume" in errors["a-wait-cut"]
+    assert errors["b-wait-cut"] == ""
+
+
+def test_two_clients_do_not_run_one_target_at_once(desk: Desk) -> None:
+    """The second finds the resource where the first put it, and waits."""
+    first, second = desk.coordinator("a-wait-cut"), desk.coordinator("a-wait-cut")
+    threads = [threading.Thread(target=each.run) for each in (first, second)]
+    threads[0].start()
+    try:
+        wait_until(lambda: _is_at(desk, "a-wait-cut", "wait"), "the first waits")
+        threads[1].start()
+        (other,) = second._rigs.values()
+        wait_until(lambda: other.future is not None, "the second is placed")
+        (rig,) = first._rigs.values()
+        assert other.worker == rig.worker
+        assert other.state is State.WAITING
+    finally:
+        desk.go()
+        for thread in threads:
+            thread.join()
+    assert (rig.state, other.state) == (State.ENDED, State.ENDED)
+
+
+def test_what_two_targets_share_is_one_resource() -> None:
+    plan = ExecPlan(cut=("pdu", "7"))
+    one = Entry("a", "postgresql://a/d", "ssh://w/a", power=plan)
+    two = Entry("b", "postgresql://b/d", "ssh://w/b/", power=plan)
+    shared = placing.resources_of(one).keys() & placing.resources_of(two).keys()
+    assert [name.split()[1] for name in shared] == ["outlet"]
+    workers = {"tcp://x": {"nthreads": 1, "resources": dict.fromkeys(shared, 1)}}
+    workers["tcp://w"] = {"nthreads": 9, "resources": {}}
+    assert placing.chosen(list(placing.resources_of(two)), workers, {}) == "tcp://x"
+
+
+def _state(desk: Desk, name: str) -> State | None:
+    found = desk.view.newest.get(name)
+    return found.state if found else None
+
+
+def _is_at(desk: Desk, name: str, word: str) -> bool:
+    found = desk.view.newest.get(name)
+    return found is not None and found.doing == word

@@ -1,0 +1,100 @@
+"""Which targets of a campaign are configured alike, and what their cuts show."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from dbcheck.campaign.folder import CampaignFolder, Cycle
+from dbcheck.campaign.groups import groups
+from dbcheck.campaign.totals import result
+from dbcheck.core.target import Drive
+from dbcheck.core.verdict import CycleVerdict
+from dbcheck.judge.results import CampaignResult, CampaignsResult
+from dbcheck.report.words import campaign as words
+from dbcheck.runs import RunFolder
+from tests.kit.nodes import having
+from tests.kit.samples import PLAN
+from tests.kit.stored_run import manifest
+
+PASS, FAIL = CycleVerdict.PASS, CycleVerdict.FAIL
+
+
+def campaign_of(
+    path: Path,
+    verdicts: list[CycleVerdict],
+    settings: Mapping[str, str] | None = None,
+    firmware: str = "",
+) -> CampaignResult:
+    """Return a campaign whose newest run was on such a server and drive."""
+    folder = CampaignFolder.create(path, replace(PLAN, name=path.name))
+    made = manifest()
+    writer = made.writer
+    assert writer.host is not None
+    volume, *others = writer.host.facts.volumes
+    drive = Drive("sda", "X25", "s", "w", "write back", None, None, firmware)
+    host = replace(
+        writer.host,
+        facts=replace(
+            writer.host.facts, volumes=(replace(volume, drives=(drive,)), *others)
+        ),
+    )
+    facts = replace(writer.facts, settings={"fsync": "on", **(settings or {})})
+    RunFolder.create(folder.runs, having(made, facts=facts, host=host))
+    for number, verdict in enumerate(verdicts, 1):
+        run = made.run_id if number == len(verdicts) else f"run-{number}"
+        folder.add(Cycle(number, run, "steady", 1.0, verdict, "", "", "DRIVE"))
+    return result(folder)
+
+
+def test_the_cuts_of_targets_that_are_alike_are_counted_together(
+    tmp_path: Path,
+) -> None:
+    shown = [
+        campaign_of(tmp_path / "db1", [PASS] * 10),
+        campaign_of(tmp_path / "db2", [PASS] * 20),
+        campaign_of(tmp_path / "db3", [PASS, FAIL], {"fsync": "off"}),
+    ]
+    losing, sound = groups(shown)
+    assert (losing.targets, losing.losing) == (("db3",), ("db3",))
+    assert losing.apart == {"fsync": "off"}
+    assert (sound.targets, sound.apart) == (("db1", "db2"), {"fsync": "on"})
+    assert (sound.statistics.cuts, sound.statistics.losses) == (30, 0)
+    assert sound.statistics.depths == {"DRIVE": 30}
+    assert "no loss in 30 cuts" in sound.statistics.sentence
+    lines = list(words.groups(CampaignsResult("/c", tuple(shown), (losing, sound))))
+    assert lines[0].startswith("db3 (fsync: off): 1 loss in 2 cuts")
+    assert lines[0].endswith("(lost on db3)")
+
+
+def test_firmware_sets_drives_of_one_model_apart(tmp_path: Path) -> None:
+    shown = [
+        campaign_of(tmp_path / "old", [FAIL], firmware="1.0"),
+        campaign_of(tmp_path / "new", [PASS], firmware="2.0"),
+    ]
+    first, second = groups(shown)
+    assert first.targets == ("old",)
+    (name,) = first.apart
+    assert first.apart[name] == "X25 1.0 (write back)"
+    assert "X25 2.0 (write back)" in second.drives
+
+
+def test_one_target_has_no_group_and_neither_has_one_without_a_run(
+    tmp_path: Path,
+) -> None:
+    one = campaign_of(tmp_path / "db1", [PASS])
+    empty = CampaignFolder.create(tmp_path / "db2", replace(PLAN, name="db2"))
+    assert groups([one]) == ()
+    assert groups([one, result(empty)]) == ()
+    two = campaign_of(tmp_path / "db3", [PASS])
+    (group,) = groups([one, result(empty), two])
+    assert group.targets == ("db1", "db3")
+    assert group.apart == {}
+
+
+def test_a_long_group_is_named_by_its_first_targets(tmp_path: Path) -> None:
+    shown = [campaign_of(tmp_path / f"db{n:02}", [PASS]) for n in range(12)]
+    result_of_all = CampaignsResult("/c", tuple(shown), groups(shown))
+    (line,) = words.groups(result_of_all)
+    assert "db07 and 4 more (" in line
