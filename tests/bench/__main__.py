@@ -18,6 +18,7 @@ NAMES = (
     "cycle",
     "start",
     "probe",
+    "fleet",
 )
 
 

@@ -39,7 +39,7 @@ def console() -> Console:
     return Console(width=120)
 
 
-def peak_mb() -> float:
-    """Return the most memory that this process ever had, in MiB."""
-    status = Path("/proc/self/status").read_text()
+def peak_mb(pid: int | str = "self") -> float:
+    """Return the most memory that a process, by default this one, ever had, in MiB."""
+    status = Path(f"/proc/{pid}/status").read_text()
     return int(status.split("VmHWM:")[1].split()[0]) / 1024

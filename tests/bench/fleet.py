@@ -1,0 +1,112 @@
+"""What a fleet costs its client and its scheduler as it grows.
+
+Each rig is a real PostgreSQL in a lab of the process rung, with a tiny load.  It starts
+when its campaign does and ends with it: a machine holds no hundreds of servers at once.
+With --played the campaigns are played (tests/kit/played_campaign.py).
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from dbcheck import dask
+from dbcheck.campaign.folder import CampaignFolder
+from dbcheck.core.fleet import RigStatus
+from dbcheck.core.workload import Workload
+from dbcheck.fleet.coordinator import Coordinator
+from dbcheck.inventory.entry import Entry
+from dbcheck.power.kinds.lab import LabPlan
+from tests.bench.shown import console, peak_mb, table
+from tests.kit.dask_cluster import cluster
+from tests.kit.rigs import plan
+from tests.kit.samples import PLAN
+
+ROOT = Path(__file__).resolve().parents[2]
+PRELOAD = "DASK_DISTRIBUTED__WORKER__PRELOAD"
+WORKERS = 4
+
+
+class View:
+    """Shows nothing."""
+
+    def line(self, title: str, detail: str) -> None:
+        """Pass."""
+
+    def show(self, rigs: Sequence[RigStatus]) -> None:
+        """Pass."""
+
+
+def main(words: Sequence[str]) -> None:
+    """Measure fleets of several sizes."""
+    parser = argparse.ArgumentParser("fleet")
+    parser.add_argument("--rigs", type=int, nargs="+", default=[25, 50, 100])
+    parser.add_argument("--at-once", type=int, default=8)
+    parser.add_argument("--played", action="store_true")
+    given = parser.parse_args(words)
+    columns = ("rigs", "s", "done", "client MiB", "client CPU ms/rig")
+    more = ("scheduler MiB", "scheduler CPU ms/rig", "folder KiB/rig")
+    shown = table("fleet", *columns, *more)
+    for number in given.rigs:
+        shown.add_row(*measured(number, given.at_once, played=given.played))
+    console().print(shown)
+
+
+def measured(number: int, at_once: int, *, played: bool) -> list[str]:
+    """Return the figures of a fleet of so many rigs."""
+    child = "tests.bench.fleet_played" if played else "tests.bench.fleet_rig"
+    given = {PRELOAD: child, "PYTHONPATH": str(ROOT)}
+    with tempfile.TemporaryDirectory() as place:
+        threads = -(-at_once // WORKERS)
+        running = cluster(Path(place, "dask"), WORKERS, given, threads=threads)
+        with running as found, dask.connected(found.address) as client:
+            assert found.scheduler is not None
+            pid = found.scheduler.pid
+            campaigns = [
+                _campaign(Path(place), n, played=played) for n in range(number)
+            ]
+            began_s, cpu_s, other_s = time.monotonic(), time.process_time(), _cpu_s(pid)
+            errors = Coordinator(client, campaigns, None, View()).run()
+            for why in list(filter(None, errors.values()))[:3]:
+                console().print(why)
+            done = sum(bool(folder.cycles()) for _, folder in campaigns)
+            kept = sum(
+                f.stat().st_size for f in Path(place).glob("rig*/**/*") if f.is_file()
+            )
+            return [
+                str(number),
+                f"{time.monotonic() - began_s:.0f}",
+                str(done),
+                f"{peak_mb():.0f}",
+                f"{(time.process_time() - cpu_s) / number * 1000:.0f}",
+                f"{peak_mb(pid):.0f}",
+                f"{(_cpu_s(pid) - other_s) / number * 1000:.0f}",
+                f"{kept / number / 1024:.0f}",
+            ]
+
+
+def _campaign(
+    place: Path, number: int, *, played: bool
+) -> tuple[Entry, CampaignFolder]:
+    name = f"rig{number:05}" + ("-cut" if played else "")
+    target = f"postgresql://{name}/d"
+    made = replace(plan(name=name, target=target), cuts=1, workload=_tiny())
+    folder = CampaignFolder.create(place / name, made)
+    return Entry(name, target, f"ssh://w/{name}", power=LabPlan(name)), folder
+
+
+def _tiny() -> Workload:
+    """Return a load of two sessions with a few rows a second."""
+    workload = replace(PLAN.workload, rate=50, cut_after_s=(0.6, 0.8))
+    return workload.with_sessions(2)
+
+
+def _cpu_s(pid: int) -> float:
+    """Return the processor time of a process so far."""
+    values = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(values[11]) + int(values[12])) / os.sysconf("SC_CLK_TCK")
