@@ -10,6 +10,7 @@ from typing import Any, TypedDict
 from dbcheck.campaign.folder import CampaignFolder
 from dbcheck.campaign.judging import judge_run
 from dbcheck.campaign.totals import COUNTS, result
+from dbcheck.core.cut import PowerScope
 from dbcheck.core.records import LoadRecord, Manifest
 from dbcheck.core.statistics import Comparison, Statistics, Tally
 from dbcheck.core.target import Volume
@@ -155,6 +156,8 @@ def configuration(manifest: Manifest) -> dict[str, str]:
     found = {"server": f"{writer.facts.product} {writer.facts.version}"}
     found |= writer.facts.settings
     found |= {"power": writer.power.value, "class of the cut": writer.cut_class.value}
+    if writer.scope is PowerScope.DRIVE:
+        found["what loses its power"] = "the drives alone"
     for volume in writer.host.facts.volumes if writer.host else ():
         found |= _storage(volume)
     workload = manifest.workload

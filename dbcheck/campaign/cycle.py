@@ -32,6 +32,7 @@ from dbcheck.errors import (
     UsageError,
 )
 from dbcheck.ports.listener import Phase
+from dbcheck.ports.power import DriveScoped
 from dbcheck.ports.site import Site
 from dbcheck.runs import RunFolder, read_manifest
 
@@ -149,8 +150,15 @@ def _holding(started: Started) -> Iterator[None]:
 
 
 def restore(rig: Rig, run: RunFolder) -> None:
-    """Apply power; store that, and how long it was off if the switch measured it."""
-    run.write_restore(RestoreRecord(rig.site.restore()))
+    """Apply power; store that, and what the switches and hosts showed meanwhile."""
+    off_s = rig.site.restore()
+    switches = {name: node.power for name, node in rig.site.nodes.items()}
+    drives = {
+        name: found
+        for name, switch in switches.items()
+        if isinstance(switch, DriveScoped) and (found := switch.seen()) is not None
+    }
+    run.write_restore(RestoreRecord(off_s, drives))
     rig.turns.over()
 
 

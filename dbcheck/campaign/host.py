@@ -40,9 +40,16 @@ class HostCanaries:
     data: Canaries
     elsewhere: tuple[Canaries | None, ...] = ()
 
-    def completed_elsewhere(self) -> tuple[Completed | None, ...]:
-        """Return how far those on the other volumes came."""
-        return tuple(one.completed() if one else None for one in self.elsewhere)
+    def completed(self, *, host_kept: bool) -> tuple[Completed | None, ...]:
+        """Return how far those of each volume came, that of the data first.
+
+        host_kept: the host was to lose its drives alone, and reports on: of its reports
+        those count up to which blocks were written.
+        """
+        return tuple(
+            one.completed(one.rose_us() if host_kept else None) if one else None
+            for one in (self.data, *self.elsewhere)
+        )
 
     def answered(self) -> bool:
         """Whether the host answered stop(), and so had its power until then."""

@@ -48,7 +48,7 @@ def measured(
     finally:
         end(host, canaries)
     after = ask(host, listener, before, places)
-    completed, elsewhere = canaries.data.completed(), canaries.completed_elsewhere()
+    completed, *elsewhere = canaries.completed(host_kept=False)
     depths = volume_depths(before, completed, elsewhere, after, cut_class)
     if not depths:
         return done, [], None

@@ -15,6 +15,7 @@ from dbcheck.campaign.preflight import WARM_ROWS, Started
 from dbcheck.campaign.rig import Rig
 from dbcheck.clientkey import ClientKey
 from dbcheck.clock import now_us
+from dbcheck.core.cut import PowerScope
 from dbcheck.core.gone import Gone
 from dbcheck.core.history import PREFLIGHT_SESSION
 from dbcheck.core.records import LoadRecord, NodeAtTheCut
@@ -306,10 +307,12 @@ def _at_the_cut(
     counts = beside.drives.get(name)
     if canaries is None:
         return NodeAtTheCut(cut, host_lived=False)
+    scope = started.manifest.nodes[name].scope
+    completed, *elsewhere = canaries.completed(host_kept=scope is PowerScope.DRIVE)
     return NodeAtTheCut(
         cut,
-        canaries.data.completed(),
-        canaries.completed_elsewhere(),
+        completed,
+        tuple(elsewhere),
         canaries.data.heard_us(),
         # The host of a lab keeps running.
         host_lived=not started.manifest.lab and canaries.answered(),

@@ -185,6 +185,7 @@ def _result_of(outcome: Outcome) -> RunResult:
         power=node.power.value,
         cut_class=node.cut_class,
         class_assumed=node.class_assumed,
+        power_scope=node.scope,
         witness=WitnessResult(manifest.witness, manifest.witness_kind),
         witness_alone=bool(why),
         witness_alone_why=why,

@@ -25,7 +25,7 @@ from dbcheck.campaign.waiting import settled_facts
 from dbcheck.clock import now_us
 from dbcheck.core.chores import problem
 from dbcheck.core.control import ControlFacts
-from dbcheck.core.cut import Rung
+from dbcheck.core.cut import PowerScope, Rung
 from dbcheck.core.cutclass import CutClass
 from dbcheck.core.held import HeldCanary
 from dbcheck.core.history import PREFLIGHT_SESSION, Ack, Row
@@ -43,6 +43,7 @@ from dbcheck.errors import EngineError, NoCanary, RunWriteError, WitnessError
 from dbcheck.load.commit import commit
 from dbcheck.ports.engine import Engine
 from dbcheck.ports.listener import Listener, Phase
+from dbcheck.ports.power import DriveScoped
 from dbcheck.ports.site import Node
 from dbcheck.ports.witness import WitnessHostFacts, WitnessLog
 from dbcheck.runs import RunFolder, new_run_id
@@ -201,6 +202,9 @@ def _require_fit(
     observable.check(engine, workload, weak=control)
     if known.identity:
         known.require_same(engine.target, engine.facts())
+    for node in rig.site.nodes.values():
+        if isinstance(node.power, DriveScoped):
+            node.power.require_fit()
     witness = rig.witness.facts()
     if not rig.lab:
         for node in rig.site.nodes.values():
@@ -241,6 +245,7 @@ def _nodes(
             reached=node.reached,
             restore_command=node.restore_command,
             audit=audit_before(node, facts, host, rig.listener, rig.audited),
+            scope=_scope(node),
         )
     return nodes
 
@@ -317,6 +322,12 @@ def _cut_class(rig: Rig, node: Node) -> CutClass:
     if declared is CutClass.LAB_DRIVE and rig.lab.get("rung") == Rung.PROCESS.value:
         return CutClass.PROCESS
     return declared
+
+
+def _scope(node: Node) -> PowerScope:
+    """Return whether the switch cuts the host, or its drives alone."""
+    alone = isinstance(node.power, DriveScoped)
+    return PowerScope.DRIVE if alone else PowerScope.HOST
 
 
 def _checkpointed(rig: Rig) -> str:

@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from dbcheck.campaign.rig import Limits, Rig
+from dbcheck.cli.drive_scope import server_on
 from dbcheck.engines.registry import open_engine
 from dbcheck.errors import UsageError
 from dbcheck.hosts.host import TargetHost, open_host
@@ -21,6 +22,8 @@ from dbcheck.ports.restart import Restarter
 from dbcheck.ports.site import Node
 from dbcheck.ports.witness import Witness
 from dbcheck.power import consent
+from dbcheck.power.drivenote import DriveNote
+from dbcheck.power.driveonly import DriveOnlySwitch
 from dbcheck.power.kinds.lab import LabPlan
 from dbcheck.power.reached import recall
 from dbcheck.power.restart import RestartProgram
@@ -51,6 +54,23 @@ def power_switch(entry: Entry, ask: Callable[[str], None]) -> PowerSwitch:
     """
     host = power_host(entry) if entry.power.needs_host else None
     return entry.power.open(host, ask)
+
+
+def scoped_switch(entry: Entry, ask: Callable[[str], None]) -> PowerSwitch:
+    """Return power_switch(), which cuts drives alone where *entry* says so.
+
+    A lab knows that of itself.
+    """
+    switch, note = power_switch(entry, ask), DriveNote(entry.wiring)
+    if isinstance(entry.power, LabPlan):
+        from dbcheck.cli import lab_rig
+
+        return lab_rig.scoped(switch, entry.power.name, entry.power_scope, note)
+    host = power_host(entry)
+    if entry.drive_scope is None or host is None:
+        return switch
+    server = server_on(engine(entry.target, entry.password))
+    return DriveOnlySwitch(switch, host, entry.drive_scope, server, note)
 
 
 def power_host(entry: Entry) -> TargetHost | None:
@@ -121,7 +141,7 @@ def entry_rig(
     """
     node = Node(
         engine=engine(entry.target, entry.password),
-        power=power_switch(entry, progress.ask),
+        power=scoped_switch(entry, progress.ask),
         host=entry_host(entry),
         log_path=entry.server_log,
         restore_command=entry.restore_command,

@@ -200,6 +200,7 @@ def as_host(lab: Lab) -> dict[str, Any]:
         "dbcheck_ask_host": False,  # it is reached as the lab describes
         "dbcheck_power": "lab",
         "dbcheck_power_lab": lab.name,
+        "dbcheck_power_scope": lab.spec.power_scope,
         "dbcheck_wait_s": 120,
     }
 

@@ -127,6 +127,8 @@ def described(spec: LabSpec) -> str:
         )
         if spec.log_drive:
             parts.append("the log on another one")
+        if spec.power_scope == "drive":
+            parts.append("cut under a host that keeps running")
         if spec.write_cache != "auto":
             parts.append(f"declared {spec.write_cache}")
     parts += [f"{name}={value}" for name, value in spec.settings.items()]

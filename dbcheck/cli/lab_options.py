@@ -15,6 +15,7 @@ from dbcheck.lab.spec import (
     ENGINES,
     FILESYSTEMS,
     PERSONALITIES,
+    POWER_SCOPES,
     RUNGS,
     SURVIVORS,
     TIME_MAX,
@@ -102,6 +103,16 @@ class StorageOptions(Group):
             "has a cache of its own.",
         ),
     ] = _LAB.log_drive
+    power_scope: Annotated[
+        str,
+        Flag(
+            "--power-scope",
+            type=click.Choice(POWER_SCOPES),
+            show_default=True,
+            help="What loses its power: the host, or drive, the drive alone, under a "
+            "server that keeps running.",
+        ),
+    ] = _LAB.power_scope
     write_cache: Annotated[
         str,
         Flag(
@@ -290,6 +301,7 @@ def lab_spec(
         mount_options=storage.mount_options,
         write_cache=storage.write_cache,
         log_drive=storage.log_drive,
+        power_scope=storage.power_scope,
         drive=storage.drive(seed),
         settings={name: value for name, _, value in pairs},
     )
@@ -305,6 +317,7 @@ def flags_of(spec: LabSpec) -> list[str]:
         filesystem=spec.filesystem,
         mount_options=spec.mount_options,
         log_drive=spec.log_drive,
+        power_scope=spec.power_scope,
         write_cache=spec.write_cache,
         personality=drive.personality,
         lie_fraction=drive.lie_fraction,

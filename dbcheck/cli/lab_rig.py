@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from dbcheck.campaign.rig import Limits, Rig
+from dbcheck.cli.drive_scope import server_on
+from dbcheck.core.cut import PowerScope
 from dbcheck.engines.registry import open_engine
 from dbcheck.errors import UsageError
 from dbcheck.hosts.host import TargetHost, open_host
 from dbcheck.lab.lab import Lab
-from dbcheck.lab.switch import LabRestarter
+from dbcheck.lab.switch import LabRestarter, start_server
 from dbcheck.ports.power import PowerSwitch
 from dbcheck.ports.restart import Restarter
 from dbcheck.ports.site import Node
+from dbcheck.power.driveonly import DriveOnlySwitch, Memo
+from dbcheck.power.scope import DriveScope
 from dbcheck.report.progress import PlainProgress
 from dbcheck.site.single import SingleServer
 from dbcheck.witness.log import FrameLogReader
@@ -51,6 +56,34 @@ def joined(rig: Rig, name: str) -> Rig:
     return replace(rig, site=rig.site.with_writer(node), lab=lab.spec.to_values())
 
 
+def scoped(switch: PowerSwitch, name: str, wanted: str, memo: Memo) -> PowerSwitch:
+    """Return the switch of the lab *name*, which knows whether it cuts drives alone.
+
+    memo: for another process that restores the power.  wanted: what a user named; raise
+    UsageError if that is "drive" and not true.
+    """
+    lab = Lab.find(name)
+    if wanted == PowerScope.DRIVE.value and lab.spec.power_scope != wanted:
+        raise UsageError(
+            f"lab {lab.name} cuts its whole host, not its drive alone",
+            hint="Start it with --power-scope drive, or remove dbcheck_power_scope.",
+        )
+    return _scoped(switch, lab, memo)
+
+
+def _scoped(switch: PowerSwitch, lab: Lab, memo: Memo | None = None) -> PowerSwitch:
+    """Return what cuts as the lab's spec has it: *switch*, or the drives alone.
+
+    The host's agent does on the lab what it does on any host, but for the start.
+    """
+    if lab.spec.power_scope != PowerScope.DRIVE.value:
+        return switch
+    engine = open_engine(lab.target_url, lab.password)
+    server = server_on(engine, partial(start_server, lab.name))
+    scope = DriveScope(lab.drives, (), ())
+    return DriveOnlySwitch(switch, _host(lab), scope, server, memo, gone_s=0)
+
+
 def lab_rig(
     lab: Lab,
     progress: PlainProgress,
@@ -64,7 +97,7 @@ def lab_rig(
     """
     node = Node(
         engine=open_engine(lab.target_url, lab.password),
-        power=power or lab.switch(),
+        power=_scoped(power or lab.switch(), lab),
         host=_host(lab),
         log_path=lab.log_path,
         restarter=LabRestarter(lab.name),

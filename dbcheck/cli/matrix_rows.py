@@ -30,6 +30,7 @@ _LAB = {
     "mount_options": "mount_options",
     "write_cache": "write_cache",
     "log_drive": "log_drive",
+    "power_scope": "power_scope",
 }
 _DRIVE = {
     "drive": "personality",

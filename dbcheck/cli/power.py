@@ -19,7 +19,7 @@ from dbcheck.core.table import LEDGER
 from dbcheck.errors import PowerError, UsageError
 from dbcheck.inventory.entry import Entry
 from dbcheck.inventory.load import load
-from dbcheck.ports.power import PowerSwitch
+from dbcheck.ports.power import DriveScoped, PowerSwitch
 from dbcheck.power import consent as agreed
 from dbcheck.power import reached, selftest
 from dbcheck.power.registry import UNATTENDED
@@ -101,17 +101,13 @@ def test(
 ) -> None:
     """Test the switch of an idle host: cut, restore, report.
 
-    Over SSH it also checks that this host went down, and not another one.
+    Over SSH it also checks that this host went down, and not another one; where its
+    drives alone are cut, that they went and the host did not.
     """
     entry, switch = _switch(host, lookup, unattended=True)
     recognised = _guard(entry, consent)
     seen, depths = _tested(entry, switch, wait)
-    if seen.rebooted is False:
-        raise PowerError(
-            f"{host} stayed up while its switch was off (its boot id has not changed)",
-            hint="The switch controls another host, or this host has a second power "
-            "supply.",
-        )
+    drives = _require_right_target(host, switch, seen)
     result = {
         "host": host,
         "switch": switch.kind.value,
@@ -124,9 +120,48 @@ def test(
         "states": list(seen.states),
         "report": dict(seen.cut.report),
         "depths": depths,
+        "drives": drives,
     }
     _show(result, *_test_lines(result, switch.cut_class), as_json=as_json)
     agreed.remember(entry.wiring)
+
+
+def _require_right_target(
+    host: str, switch: PowerSwitch, seen: selftest.SelfTest
+) -> list[str]:
+    """Raise PowerError if something else lost its power than was meant to.
+
+    Return what the host showed of its drives, if they alone were cut.
+    """
+    if not isinstance(switch, DriveScoped):
+        if seen.rebooted is False:
+            raise PowerError(
+                f"{host} stayed up while its switch was off (its boot id has not "
+                "changed)",
+                hint="The switch controls another host, or this host has a second "
+                "power supply.",
+            )
+        return []
+    if seen.rebooted:
+        raise PowerError(
+            f"{host} was booted anew, and only its drives were to lose their power",
+            hint="The switch feeds the host as well, or the host runs from one of "
+            "these drives.",
+        )
+    found = switch.seen()
+    drives = found.drives if found else {}
+    if kept := [serial for serial, drive in drives.items() if not drive.gone]:
+        raise PowerError(
+            f"{host} never saw the drive {', '.join(kept)} gone while its switch was "
+            "off",
+            hint="The switch feeds another drive, or the slot does not notice a drive "
+            "that goes; a run on it cannot pass.",
+        )
+    return [
+        f"{serial}: {', '.join(drive.names)} was gone, and is {', '.join(back)}"
+        for serial, drive in drives.items()
+        if (back := drive.names_after)
+    ]
 
 
 def _tested(
@@ -138,7 +173,8 @@ def _tested(
     stayed up: then the switch cuts something else.
     """
     host, asked = assemble.power_host(entry), assemble.entry_host(entry)
-    if asked is None:
+    # Canaries would hold the filesystems that a cut of drives alone forces off.
+    if asked is None or isinstance(switch, DriveScoped):
         return selftest.run(switch, host, wait_s), []
     engine = assemble.engine(entry.target, entry.password)
     seen, depths, depth = idle.measured(
@@ -167,12 +203,15 @@ def _test_lines(result: dict[str, Any], cut_class: CutClass) -> list[str]:
     ]
     if result["back_s"] is None:
         lines.append("  host     not asked; it is not known whether it went down")
-    else:
+    elif result["rebooted"]:
         lines.append(f"  host     rebooted, answered after {result['back_s']:.1f} s")
+    else:
+        lines.append("  host     kept running, as only its drives were cut")
     shown = f"  class    {cut_class.value}"
     if left_open := cut_class.leaves_open(None):
         shown += f": {left_open}"
     lines.append(shown)
+    lines += [f"  drive    {drive}" for drive in result["drives"]]
     depths = result["depths"] or ["not measured"]
     return [*lines, *(f"  depth    {depth}" for depth in depths)]
 
@@ -191,7 +230,7 @@ def _switch(
             hint="Cut and restore it by hand, or give it a switch by dbcheck_power: "
             f"{UNATTENDED}.",
         )
-    return entry, assemble.power_switch(entry, lambda text: say(text, err=True))
+    return entry, assemble.scoped_switch(entry, lambda text: say(text, err=True))
 
 
 def _guard(entry: Entry, consent: ConsentOptions) -> str:

@@ -26,6 +26,13 @@ class SwitchKind(enum.Enum):
     LAB = "lab"
 
 
+class PowerScope(enum.Enum):
+    """What a switch takes the power from; the value is its name in inventories."""
+
+    HOST = "host"  # the host, with all that is in it
+    DRIVE = "drive"  # its drives alone: the host keeps running
+
+
 class Rung(enum.Enum):
     """What a lab's cut takes; the value is its name in specs and runs."""
 

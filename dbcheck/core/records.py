@@ -13,9 +13,10 @@ from dbcheck.core.audited import Flag
 from dbcheck.core.conditions import ConditionCheck
 from dbcheck.core.control import ControlFacts
 from dbcheck.core.counters import UnderLoad
-from dbcheck.core.cut import Cut, Rung, SwitchKind
+from dbcheck.core.cut import Cut, PowerScope, Rung, SwitchKind
 from dbcheck.core.cutclass import CutClass
 from dbcheck.core.depth import Completed
+from dbcheck.core.drivecut import DriveCut
 from dbcheck.core.gone import Gone
 from dbcheck.core.indexloss import IndexLoss
 from dbcheck.core.leftover import LeftOver
@@ -53,6 +54,7 @@ class NodeBefore:
     restore_command: what a user types to restore the power that this run cuts; "" if
                    nothing can be typed, as where a human cuts.
     audit:         what the audit found that is not safe; None if there was none.
+    scope:         whether the switch cuts the host, or its drives alone.
     """
 
     target: str
@@ -66,6 +68,7 @@ class NodeBefore:
     reached: Reached | None = None
     restore_command: str = ""
     audit: tuple[Flag, ...] | None = None
+    scope: PowerScope = PowerScope.HOST
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,9 +242,12 @@ class RestoreRecord:
 
     off_s: by the node's name: seconds without power, 0 or more, None if that was not
            measured.
+    drives: by the name of each node whose drives alone lost their power: what its host
+           showed of that.
     """
 
     off_s: Mapping[str, float | None]
+    drives: Mapping[str, DriveCut] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Refuse a time that no clock can have measured."""

@@ -124,6 +124,7 @@ _SAME = (
     *("unconfirmed", "foreign", "earlier", "earlier_altered", "earlier_lost"),
     *("losses", "earlier_losses", "ranges", "ranges_left_out", "shape", "statistics"),
     *("shown_depth", "page_cache_kept", "cut_class", "seen", "housekeeping"),
+    "power_scope",
 )
 
 

@@ -139,6 +139,19 @@ class Canaries:
             buffered, tuple(direct), self._as_of_us(reports), self._interval_us
         )
 
+    def rose_us(self) -> int | None:
+        """Return when the first report came that had the last block of each ring.
+
+        None without any.  A host that keeps running reports further, of a drive that
+        has no power.
+        """
+        with self._noting:
+            reports = list(self._reports)
+        for moment_us, _, numbers in reports:
+            if numbers[1:] == reports[-1][2][1:]:
+                return moment_us
+        return None
+
     def _as_of_us(self, reports: Sequence[_Report]) -> int | None:
         """Return when the host sent the last of *reports*, on the client's clock.
 

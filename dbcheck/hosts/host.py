@@ -22,6 +22,7 @@ from dbcheck.errors import HostError
 from dbcheck.hosts.agent import serve as host_agent
 from dbcheck.hosts.canary import Canaries, Pace
 from dbcheck.hosts.counting import CountersSample, Counting
+from dbcheck.hosts.drives import DriveControl
 from dbcheck.hosts.reset import ArmedReset
 from dbcheck.remote.address import AS_SSH, SshOptions
 from dbcheck.remote.channel import AgentProtocol, Channel, Pipe
@@ -48,6 +49,8 @@ PARTS = (  # of its agent's program; each imports only those before it
     "dbcheck.hosts.agent.identity",
     "dbcheck.hosts.agent.reset",
     "dbcheck.hosts.agent.process",
+    "dbcheck.hosts.agent.drives",
+    "dbcheck.hosts.agent.remount",
     "dbcheck.hosts.agent.journal",
     "dbcheck.hosts.agent.log",
     "dbcheck.hosts.agent.shutdown",
@@ -71,6 +74,7 @@ HINTS = {
     "the folder was replaced, find out who can write beside the data directory.",
     "log": "Name the log itself with --server-log: a file, or a folder of files.",
     "in-use": "Wait until the other run is over, or end its client.",
+    "device": "Something else is at that path in /dev; remove it.",
     "trigger": "Only the host's own root may write it; in a container it is read-only.",
     "sudo": "Log in as root, or allow it in sudoers(5): NOPASSWD: "
     "/usr/bin/tee /proc/sysrq-trigger",
@@ -216,6 +220,13 @@ class TargetHost:
         nothing else up.
         """
         return Counting(self._open(), devices)
+
+    def drives(self) -> DriveControl:
+        """Return who takes the server off drives; raise HostError.
+
+        Over a channel of its own.  Close what is returned.
+        """
+        return DriveControl(self._open())
 
     def file_windows(
         self, folder: str, devices: Sequence[str], writes: int

@@ -13,15 +13,17 @@ from urllib.parse import urlsplit
 from msgspec import Meta
 
 from dbcheck import limits
+from dbcheck.core.cut import PowerScope, SwitchKind
 from dbcheck.core.identity import Expected
+from dbcheck.errors import UsageError
 from dbcheck.inventory.fields import PREFIX, SOURCES, Fields
-from dbcheck.power import registry
+from dbcheck.power import registry, scope
 from dbcheck.power.kinds.manual import ManualPlan
 from dbcheck.power.kinds.plan import PowerPlan
 from dbcheck.power.wiring import Wiring
 from dbcheck.remote.way import LOCAL
 from dbcheck.secret import Secret
-from dbcheck.validated import Command, one_of
+from dbcheck.validated import Command, Text, one_of
 
 _CONNECTIONS = ("ssh", "paramiko", "paramiko_ssh", "smart", "local")
 _ASK_HOST = f"{PREFIX}ask_host"
@@ -134,8 +136,57 @@ class Entry:
     return_s: Annotated[
         _Seconds, Meta(description="Seconds that the server may take to come back.")
     ] = limits.RETURN_S
+    power_scope: Annotated[
+        str,
+        one_of([each.value for each in PowerScope]),
+        Meta(
+            description="What the switch takes the power from: the `host`, or `drive`, "
+            "its drives alone while the host keeps running; see [power.md](power.md)."
+        ),
+    ] = PowerScope.HOST.value
+    power_drives: Annotated[
+        tuple[Text, ...],
+        Meta(
+            description="`dbcheck_power_scope: drive`: a list, the serials of the "
+            "drives that lose their power."
+        ),
+    ] = ()
+    server_unit: Annotated[
+        str,
+        Meta(
+            description="`dbcheck_power_scope: drive`: the server's systemd unit, "
+            "which is killed before the drives get their power back, and started after "
+            "it."
+        ),
+    ] = ""
+    server_kill: Annotated[
+        Command,
+        Meta(
+            description="The same without systemd: a list, the program that kills the "
+            "server and its arguments, run on the target's host."
+        ),
+    ] = ()
+    server_start: Annotated[
+        Command,
+        Meta(
+            description="The same: a list, the program that starts the server and its "
+            "arguments, run on the target's host."
+        ),
+    ] = ()
     doubt: str = ""
     inventory: str = ""
+
+    @property
+    def drive_scope(self) -> scope.DriveScope | None:
+        """The drives that lose their power, None if the host does.
+
+        A lab knows its own.
+        """
+        if not self.power_drives:
+            return None
+        return scope.of_unit(
+            self.power_drives, self.server_unit, self.server_kill, self.server_start
+        )
 
     @property
     def restore_command(self) -> str:
@@ -149,7 +200,8 @@ class Entry:
     @property
     def wiring(self) -> Wiring:
         """What a cut would hit, and by which switch."""
-        return Wiring(self.name, self.target, self.host, self.expected, self.power)
+        about = (self.name, self.target, self.host, self.expected, self.power)
+        return Wiring(*about, self.drive_scope)
 
 
 KNOWN = frozenset(
@@ -199,7 +251,43 @@ def entry(fields: Fields) -> Entry:
     if found.witness and not found.witness.startswith(("ssh://", "file:")):
         hint = "A witness is ssh://[user@]host[:port]/folder or file:FOLDER."
         raise fields.error(f"{PREFIX}witness", "is not the URL of a witness", hint)
+    _require_scope(fields, found)
     return found
+
+
+def _require_scope(fields: Fields, found: Entry) -> None:
+    """Raise UsageError unless what cuts of drives alone need is given, or nothing."""
+    given = {
+        "power_drives": found.power_drives,
+        "server_unit": found.server_unit,
+        "server_kill": found.server_kill,
+        "server_start": found.server_start,
+    }
+    if found.power_scope == PowerScope.HOST.value:
+        for name, value in given.items():
+            if value:
+                hint = f"Add {scope.SCOPE}: drive, or remove it."
+                raise fields.error(
+                    f"{PREFIX}{name}", "is for cuts of drives alone", hint
+                )
+        return
+    try:
+        scope.require_power_cut(found.power)
+    except UsageError as error:
+        what = f"cannot be 'drive': {error}"
+        raise fields.error(scope.SCOPE, what, error.hint) from None
+    if found.power.kind is SwitchKind.LAB:
+        return
+    if not found.power_drives:
+        hint = "List the serials of the drives that the switch cuts: lsblk -d -o "
+        hint += "NAME,SERIAL shows them."
+        raise fields.error(f"{PREFIX}power_drives", "is missing", hint)
+    if not found.host:
+        hint = "Its agent sees the drives go and come back: set ansible_host."
+        raise fields.error(scope.SCOPE, "needs the target's host", hint)
+    if not found.server_unit and not (found.server_kill and found.server_start):
+        hint = f"Give it, or {PREFIX}server_kill and {PREFIX}server_start."
+        raise fields.error(f"{PREFIX}server_unit", "is missing", hint)
 
 
 def _host(fields: Fields) -> tuple[str, Path | None]:

@@ -8,15 +8,28 @@ long recovery look the same over the network.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 
 from dbcheck.core.gone import Gone
-from dbcheck.core.startlog import StartOutcome, Starts, before_starts, starts_in
+from dbcheck.core.startlog import (
+    StartOutcome,
+    Starts,
+    before_starts,
+    since_start,
+    starts_in,
+)
 from dbcheck.core.target import HostAfter, HostBefore, LogTail
+from dbcheck.judge import driveonly
 from dbcheck.judge.case import Case
 from dbcheck.judge.host import boots, not_restored, same_storage
 from dbcheck.judge.item import Standing
 from dbcheck.judge.serverlog import crash_in
+
+# How servers name EIO (errno(3)): PostgreSQL by its text, InnoDB by its number as well.
+_NO_DRIVE = re.compile(
+    r"Input/output error|error number 5\b|returned 5\b|[Ee]rr(?:no|code)?:? 5\b"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,19 +64,29 @@ def judge_absence(case: Case) -> Absence:
     for item in (same_storage(case), not_restored(case)):
         if item is not None and item.standing is Standing.CONTRADICTED:
             return Absence(doubt=item.reason)
-    return _by_log(after.log)
+    found = _by_log(after.log)
+    if case.drive_only and found.failure and after.log is not None:
+        without = _NO_DRIVE.search(since_start(after.log.text))
+        if without is not None:
+            return Absence(
+                doubt=f"its last start may have been without its drives ({without[0]}):"
+                " start the service again"
+            )
+    return found
 
 
 def _no_cut(case: Case) -> str:
     """Return why it is not shown that the power was cut, "" if it is."""
     load, after = case.load, case.host
-    if load is not None and load.farewells:
+    if load is not None and load.farewells and not case.drive_only:
         return f"it notified a session: {load.farewells[0]!r}; it was not cut"
     asked = None  # the client was lost before it could record that
     if load is not None:
         asked = case.cut is not None and load.gone is not Gone.NEVER
     if asked is False:
         return "no power cut is on record"
+    if case.drive_only:
+        return driveonly.unproven(case)
     if case.manifest.rung is not None:
         return ""
     booted = boots(case.before, after)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from dbcheck.core.cut import Cut, Rung
+from dbcheck.core.cut import Cut, PowerScope, Rung
 from dbcheck.core.depth import Depth, DepthFinding
+from dbcheck.core.drivecut import DriveCut
 from dbcheck.core.lossshape import LossShape
 from dbcheck.core.reconcile import Reconciliation
 from dbcheck.core.records import (
@@ -68,6 +69,17 @@ class Case:
     def cut(self) -> Cut | None:
         """What its switch reported of its cut, None if it is not known to have cut."""
         return self.at_the_cut.cut
+
+    @property
+    def drive_only(self) -> bool:
+        """Whether the drives alone were to lose their power, and the host to go on."""
+        return self.writer.scope is PowerScope.DRIVE
+
+    @property
+    def drive_cut(self) -> DriveCut | None:
+        """What the host showed of such a cut, None if that is not on record."""
+        restored = self.restore.drives if self.restore else {}
+        return restored.get(self.manifest.writer_name)
 
     @property
     def off_s(self) -> float | None:

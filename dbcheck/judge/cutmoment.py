@@ -13,6 +13,10 @@ is known of it:
   the power was cut at some time after that.  What the drive held may have been written.
 - The host still answered when the load was over: the power was cut after that.
 
+Where drives alone lose their power the host answers on, and the server ends by itself
+once it sees errors: the cut came between the request and the moment at which the host
+saw them gone, and is taken to be the last ack.
+
 The last two hold for a switch that acts late, too.  And where blocks of the canaries
 survived that were written after the last report, the host had its power until then.
 """
@@ -21,6 +25,7 @@ from __future__ import annotations
 
 from dbcheck.core.depth import wrote_until_us
 from dbcheck.core.gone import Gone
+from dbcheck.core.records import LoadRecord
 from dbcheck.judge.case import Case
 
 LAST_ACK_AGE_MAX_S = 1.0
@@ -58,10 +63,22 @@ def cut_us(case: Case) -> int | None:
         if cut.exact_us is not None:
             return cut.exact_us
         if cut.asked_us is not None:
-            return max(cut.asked_us, load.gone_us or 0)
+            return max(cut.asked_us, _silent_us(case, load))
         if load.gone_us is not None and heard_us is not None:
             return max(load.gone_us, heard_us)
     return load.gone_us
+
+
+def _silent_us(case: Case, load: LoadRecord) -> int:
+    """Return when the server was last heard, as far as that dates a switch's cut.
+
+    Drives that lost their power alone answer nothing at first, and the server's
+    connections break only once the kernel gives them up.
+    """
+    gone_us = load.gone_us or 0
+    if case.drive_only and load.last_ack_us is not None:
+        return min(gone_us, load.last_ack_us)
+    return gone_us
 
 
 def wrote_us(case: Case) -> int | None:
@@ -75,10 +92,12 @@ def wrote_us(case: Case) -> int | None:
 
 def latest_us(case: Case) -> int | None:
     """Return when a switch had surely cut; None if its cut is dated, or by hand."""
-    load, cut = case.load, case.cut
+    load, cut, drives = case.load, case.cut, case.drive_cut
     if load is None or cut is None or cut.by_hand or cut.exact_us is not None:
         return None
-    return load.switched_us
+    if drives is None or drives.gone_us is None or load.switched_us is None:
+        return load.switched_us
+    return min(drives.gone_us, load.switched_us)
 
 
 def undated(case: Case) -> str:
@@ -92,6 +111,8 @@ def undated(case: Case) -> str:
         return ""
     if cut.by_hand and load.gone is Gone.BROKEN:
         return _ENDED_FIRST
+    if case.drive_only:  # its host runs on; the server ends when it sees errors
+        return ""
     switched_us, gone_us = latest_us(case), load.gone_us
     if switched_us is not None and gone_us is not None and load.gone is Gone.BROKEN:
         late_s = (switched_us - gone_us) / 1e6

@@ -32,7 +32,9 @@ class Ended:
     exact:      the lab cut the power itself.
     seen_off:   the switch read from its device that the power was off.
     recorded:   what the host recorded of an orderly shutdown of its own.
-    cache_lost: what was written on the host without a flush is lost.
+    cache_lost: what was written on the host without a flush is lost.  Not of a cut of
+                drives alone: a server that was shut down before it leaves the same.
+    drive_only: the server was to go on while its drives lost their power.
     """
 
     restarted: bool | None = None
@@ -45,6 +47,7 @@ class Ended:
     seen_off: bool = False
     recorded: str = ""
     cache_lost: bool = False
+    drive_only: bool = False
 
     @property
     def crashed(self) -> bool:
@@ -71,7 +74,8 @@ def ended(case: Case) -> Ended:
         exact=cut is not None and cut.exact_us is not None,
         seen_off=case.off_s is not None and cut is not None and cut.off_seen,
         recorded=(case.host.shut_down or "") if case.host else "",
-        cache_lost=least in (Depth.OS, Depth.DRIVE),
+        cache_lost=least in (Depth.OS, Depth.DRIVE) and not case.drive_only,
+        drive_only=case.drive_only,
     )
 
 
@@ -101,7 +105,9 @@ def _against(load: LoadRecord | None, ended: Ended) -> str:
     """Return what shows that the power of this server was not cut, "" if nothing."""
     if ended.restarted is False:
         return "the server never stopped: its start time did not change"
-    if load is not None and load.farewells:
+    # A server whose drives are gone may crash, and say so, before it is killed.
+    by_drives = ended.drive_only and ended.crashed
+    if load is not None and load.farewells and not by_drives:
         return (
             f"the server notified a session: {load.farewells[0]!r}; it ended by"
             " itself, not by a power cut"

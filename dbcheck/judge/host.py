@@ -139,30 +139,43 @@ def unsafe_shutdowns(case: Case) -> Item | None:
     """Judge the drives' own counts of shutdowns without warning, None if none counts.
 
     Every drive below a place is compared; a drive is known by its serial, for its name
-    may change with each boot.
+    may change with each boot.  Where the drives alone were cut, a PASS needs more: a
+    drive that its kernel shut down first flushed its cache, unless that was seen lost.
     """
     before, after = case.before, case.host
     if before is None or after is None or after.facts is None:
         return None
-    then, now = _drives(before.facts), _drives(after.facts)
-    more: list[str] = []
-    silent: list[str] = []
-    absent = False
-    for key, drive in then.items():
-        later = now[key].unsafe_shutdowns if key in now else None
-        if drive.unsafe_shutdowns is None or later is None:
-            silent.append(drive.name)
-            continue
-        counted = later - drive.unsafe_shutdowns
-        absent = absent or counted <= 0
-        more.append(f"{drive.name} {counted}")
-    if not more:
+    counted, silent = counted_since(before.facts, after.facts, "unsafe_shutdowns")
+    if not counted:
         return None
+    more = [f"{name} {number}" for name, number in counted.items()]
+    absent = min(counted.values()) <= 0
     reason = f"counted since: {', '.join(more)}"
     if silent:
         reason += f"; {', '.join(silent)} cannot be read"
     standing = Standing.ABSENT if absent else _PRESENT
-    return Item(ItemId.UNSAFE_SHUTDOWNS, standing, reason, False)
+    required = case.drive_only and case.shown_depth is not Depth.DRIVE
+    return Item(ItemId.UNSAFE_SHUTDOWNS, standing, reason, required)
+
+
+def counted_since(
+    before: TargetFacts, after: TargetFacts, counter: str
+) -> tuple[dict[str, int], list[str]]:
+    """Return by how much a counter of each drive rose, and drives that show none.
+
+    By the names that they had before.  counter: a field of core.target.Drive.
+    """
+    then, now = _drives(before), _drives(after)
+    counted: dict[str, int] = {}
+    silent: list[str] = []
+    for key, drive in then.items():
+        was = getattr(drive, counter)
+        later = getattr(now[key], counter) if key in now else None
+        if was is None or later is None:
+            silent.append(drive.name)
+        else:
+            counted[drive.name] = later - was
+    return counted, silent
 
 
 def _drives(facts: TargetFacts) -> dict[str, Drive]:
@@ -177,9 +190,10 @@ def _drives(facts: TargetFacts) -> dict[str, Drive]:
 def host_went_down(case: Case) -> Item | None:
     """Judge whether the host itself lost its power, and not the server alone.
 
-    None on the process rung, which kills the server alone and claims no more.
+    None on the process rung, which kills the server alone and claims no more, and where
+    the drives alone were cut (judge/driveonly.py).
     """
-    if case.manifest.rung is Rung.PROCESS:
+    if case.manifest.rung is Rung.PROCESS or case.drive_only:
         return None
     standing, reason = went_down(case, ended(case), case.shallowest)
     return Item(ItemId.HOST_DOWN, standing, reason, required=True)

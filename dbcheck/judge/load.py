@@ -43,7 +43,9 @@ def _at_risk(case: Case) -> tuple[Standing, str]:
         )
     if load.last_ack_us is None:
         return Standing.ABSENT, "no commit was acked"
-    if load.gone in _NOT_GONE:
+    # A server that merely waits for a drive without power is killed before it returns.
+    waits = case.drive_only and load.gone is Gone.STALLED
+    if load.gone in _NOT_GONE and not waits:
         return _NOT_GONE[load.gone]
     if case.cut is None and not load.cut_failed:
         return Standing.ABSENT, "the server stopped before its power was cut"

@@ -13,6 +13,7 @@ import msgspec
 
 from dbcheck.core.audited import Flag
 from dbcheck.core.chores import ChoreKind
+from dbcheck.core.cut import PowerScope
 from dbcheck.core.cutclass import CutClass
 from dbcheck.core.depth import Depth
 from dbcheck.core.loss import LossKind
@@ -200,6 +201,7 @@ class RunResult:
     controls: tuple[RunResult, ...] = ()
     seen: SeenResult | None = None
     audit: tuple[Flag, ...] | None = None
+    power_scope: PowerScope = PowerScope.HOST
 
     @property
     def shown_depth(self) -> Depth | None:

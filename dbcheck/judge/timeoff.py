@@ -66,9 +66,18 @@ def _time_off(case: Case, load: LoadRecord) -> TimeOff:
         seen=cut.off_seen,
         by_hand=cut.by_hand,
         at_most_s=dark_s(case),
-        late_s=max(0, (load.last_ack_us or 0) - (load.switched_us or math.inf)) / 1e6,
+        late_s=0.0 if _saw_gone(case) else _late_s(load),
         answered_s=_answered_s(load, case.after),
     )
+
+
+def _late_s(load: LoadRecord) -> float:
+    return max(0, (load.last_ack_us or 0) - (load.switched_us or math.inf)) / 1e6
+
+
+def _saw_gone(case: Case) -> bool:
+    """Say whether the host saw its drives gone: a server may ack without them."""
+    return case.drive_cut is not None and case.drive_cut.gone_us is not None
 
 
 def _answered_s(load: LoadRecord, after: AfterRecord) -> float | None:

@@ -17,6 +17,7 @@ from dbcheck.core.reconcile import Reconciliation
 from dbcheck.core.verdict import Verdict
 from dbcheck.judge.item import Item, ItemId, Standing
 
+_HOST_KEPT = "the host and its controllers kept their power, so it leaves them untested"
 _ENOUGH = (Standing.PRESENT, Standing.ASSUMED)  # for a PASS
 # Contradicted, they show that other data were read than those that took the load.
 _OF_THE_DATA = (ItemId.SAME_SERVER, ItemId.NOT_RESTORED)
@@ -191,6 +192,9 @@ def _passed(
     reason = (
         f"all {found.confirmed:,} confirmed commits survived this {cut.description}"
     )
+    alone = any(item.id is ItemId.DRIVES_GONE for item in items)
+    if alone:
+        reason += " of the drives alone"
     if depth:
         reason += f" at {depth.value} depth"
     assumed = [
@@ -203,7 +207,7 @@ def _passed(
         for item in items
         if item.id is ItemId.PLACES and item.standing is Standing.NOT_OBSERVABLE
     ]
-    left_open = (cut.leaves_open(depth), *unseen)
+    left_open = (cut.leaves_open(depth), _HOST_KEPT if alone else "", *unseen)
     if depth is not Depth.DRIVE and cut in (CutClass.AC, CutClass.DC_RAIL):
         left_open += tuple(
             f"unsafe shutdowns did not rise: {item.reason}, so this says nothing about "

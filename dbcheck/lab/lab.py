@@ -45,6 +45,7 @@ class Lab:
                  and known_hosts are what ssh needs to get there.
     host_url:    the same sshd, for whoever wants to see the server's files;
     log_path:    among them its log.
+    drives:      what names the virtual drives, see LoopDevice.serial.
     """
 
     def __init__(
@@ -63,6 +64,7 @@ class Lab:
         self.log_path = facts.log_path
         self.identity_file = Path(facts.identity_file)
         self.known_hosts = Path(facts.known_hosts)
+        self.drives = facts.drives
 
     @classmethod
     def start(

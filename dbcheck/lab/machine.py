@@ -52,6 +52,7 @@ class Machine:
         self._spec = spec
         self.power = PowerState.OFF
         self._failure: str | None = None
+        self._drive_only = spec.power_scope == "drive"
         self._storage: Storage
         if spec.log_drive:
             self._storage = TwoDrives(spec, base)
@@ -77,7 +78,7 @@ class Machine:
         self.power = PowerState.ON
 
     def cut(self) -> tuple[int, dict[str, object]]:
-        """Cut the power.
+        """Cut the power: of all, or of the drives alone, as the spec has it.
 
         Return when it was gone (CLOCK_MONOTONIC, in microseconds) and the report
         of the storage, with flushes_expected.  Raise LabError if it is off already,
@@ -88,15 +89,19 @@ class Machine:
         expected = self.flushes_expected()
         self.power = PowerState.OFF
         self._failure = None
-        cut_us, report = self._storage.cut(self.server, flushes_expected=expected)
-        self._storage.end_cut(self.server)
+        if self._drive_only:
+            cut_us, report = self._storage.vanish(flushes_expected=expected)
+        else:
+            cut_us, report = self._storage.cut(self.server, flushes_expected=expected)
+            self._storage.end_cut(self.server)
         return cut_us, {**report, "flushes_expected": expected}
 
     def restore(self, image: Path | None = None) -> None:
         """Apply power and recover; failure() reports what does not come back.
 
         A server that is still in recovery after that time is left running and is not
-        a failure.
+        a failure.  Where the drives alone lost their power, they are there again, and
+        start() does the rest once their filesystems are mounted.
         image: a new file that is to hold the drive as the cut left it.
         Raise LabError, with the power still off, if a cut that stopped halfway cannot
         be ended, or if this machine lacks what the drive or the server needs: it may
@@ -107,12 +112,32 @@ class Machine:
         self._storage.end_cut(self.server)
         try:
             with self._storage.in_no_time():
-                self._storage.power_on(image)
-                self._begin()
+                self._storage.power_on(image, mount=not self._drive_only)
+                if not self._drive_only:
+                    self._begin()
             self._storage.start_counting()
         except Unrecoverable as error:
             self._note(error)
         self.power = PowerState.ON
+
+    def start(self) -> None:
+        """Start the server on drives that lost their power alone.
+
+        failure() reports one that does not come back.  Raise LabError if the power is
+        off.
+        """
+        if self.power is PowerState.OFF or not self._drive_only:
+            raise LabError("no drive came back that the server could be started on")
+        try:
+            with self._storage.in_no_time():
+                self._begin()
+            self._storage.start_counting()
+        except Unrecoverable as error:
+            self._note(error)
+
+    def drives(self) -> tuple[str, ...]:
+        """Return what names the drives while they are there."""
+        return self._storage.drives()
 
     def restart(self) -> None:
         """Shut the server down in an orderly way and start it again.

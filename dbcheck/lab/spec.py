@@ -25,6 +25,7 @@ PERSONALITIES = (
 )
 SURVIVORS = ("none", "all", "prefix", "suffix", "torn", "writes", "blocks", "random")
 RUNGS = ("drive", "process")
+POWER_SCOPES = ("host", "drive")
 WRITE_CACHES = ("auto", "write back", "write through")
 XFS_BYTES_MIN = 300 << 20  # mkfs.xfs refuses less
 TIME_MAX = 60_000  # of a drive, in the unit of each
@@ -112,6 +113,8 @@ class LabSpec:
     settings:      server settings, name -> value, over dbcheck's durable ones.
     log_drive:     the server's log (WAL, redo log) is on a second such drive, which has
                    a cache of its own: a flush of one does not reach the other.
+    power_scope:   what loses its power: the host, or drive, the virtual drive alone,
+                   under a server that keeps running.
     """
 
     engine: Annotated[str, one_of(ENGINES)]
@@ -122,6 +125,7 @@ class LabSpec:
     drive: DriveSpec = DriveSpec()
     settings: Mapping[str, str] = field(default_factory=dict)
     log_drive: bool = False
+    power_scope: Annotated[str, one_of(POWER_SCOPES)] = "host"
 
     def __post_init__(self) -> None:
         """Refuse names that mean nothing, and a drive that is too small."""
@@ -130,6 +134,11 @@ class LabSpec:
             raise UsageError(
                 "the process rung has no virtual drive, and so no log drive",
                 hint="Leave it out, or use the rung drive.",
+            )
+        if self.power_scope == "drive" and self.rung != "drive":
+            raise UsageError(
+                "the process rung has no virtual drive that could lose its power alone",
+                hint="Leave out the power scope, or use the rung drive.",
             )
         small = self.drive.size_bytes < XFS_BYTES_MIN
         if self.rung == "drive" and self.filesystem == "xfs" and small:

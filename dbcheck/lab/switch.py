@@ -88,6 +88,16 @@ class LabSwitch:
         )
 
 
+def start_server(name: str) -> str:
+    """Start the server of a running lab, whose drives alone had lost their power.
+
+    Return "".  What does not come back is a result: LabSwitch.failure() has the reason.
+    Raise PowerError if the lab could not do its part.
+    """
+    _ask(name, requests.Start(), NoneType, _RESTORE_TIMEOUT_S)
+    return ""
+
+
 class LabRestarter:
     """Restarts the server of a running lab (ports.restart.Restarter).
 

@@ -25,8 +25,14 @@ class Canaries(Protocol):
     def nonce(self) -> str:
         """What names this run of them."""
 
-    def completed(self) -> Completed:
-        """Return how far they came, as far as is known here."""
+    def completed(self, until_us: int | None = None) -> Completed:
+        """Return how far they came, as far as is known here.
+
+        until_us: on the client's clock, None: until the end.
+        """
+
+    def rose_us(self) -> int | None:
+        """Return when a report came last that blocks had been written, or None."""
 
     def heard_us(self) -> int | None:
         """Return when their last report came, on the client's clock, or None."""

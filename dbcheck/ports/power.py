@@ -6,6 +6,7 @@ from typing import Protocol, runtime_checkable
 
 from dbcheck.core.cut import Cut, PowerState, SwitchKind
 from dbcheck.core.cutclass import CutClass
+from dbcheck.core.drivecut import DriveCut
 
 
 class PowerSwitch(Protocol):
@@ -48,3 +49,17 @@ class Preparing(Protocol):
 
         cut() does so itself where it was not done.
         """
+
+
+@runtime_checkable
+class DriveScoped(Protocol):
+    """A power switch of drives alone, whose host keeps running.
+
+    restore() takes the server off the drives first, and puts it back on them.
+    """
+
+    def require_fit(self) -> None:
+        """Raise PowerError if the host could not be put back on such drives."""
+
+    def seen(self) -> DriveCut | None:
+        """Return what the host showed of the last cut, None before restore()."""

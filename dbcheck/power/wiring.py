@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 
 from dbcheck.core.identity import Expected
 from dbcheck.power.kinds.plan import NOT_AGREED_TO, PowerPlan
+from dbcheck.power.scope import DriveScope
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +18,7 @@ class Wiring:
     name:   in the inventory; "" if flags put it together.
     target: the URL of its server.
     host:   the URL by which the host itself is asked; "" if it is not.
+    scope:  the drives, if they alone lose their power.
     """
 
     name: str
@@ -24,6 +26,7 @@ class Wiring:
     host: str
     expected: Expected
     plan: PowerPlan
+    scope: DriveScope | None = None
 
     @property
     def title(self) -> str:
@@ -38,13 +41,17 @@ class Wiring:
         about = {"host": self.name, "server": self.target, "reached at": self.host}
         about |= {f"expected {key}": value for key, value in self._expected.items()}
         shown = ", ".join(f"{key} {value}" for key, value in about.items() if value)
-        return f"{self.plan.describe(self.host)}. The target: {shown}"
+        done = self.plan.describe(self.host)
+        if self.scope is not None:
+            done += f": that is to {self.scope.describe()}"
+        return f"{done}. The target: {shown}"
 
     def fingerprint(self) -> str:
         """Return a digest that identifies this switch of this host."""
         plan = {k: v for k, v in asdict(self.plan).items() if k not in NOT_AGREED_TO}
         about = (self.name, self.target, self.host, self._expected)
-        agreed = (*about, self.plan.kind.value, plan)
+        scope = (asdict(self.scope),) if self.scope is not None else ()
+        agreed = (*about, self.plan.kind.value, plan, *scope)
         return hashlib.sha256(json.dumps(agreed, sort_keys=True).encode()).hexdigest()
 
     @property

@@ -154,7 +154,10 @@ class Stopped:
     def __init__(self, *, answered: bool) -> None:
         self._answers, self._answered = answered, False
 
-    def completed(self) -> Completed:
+    def rose_us(self) -> int | None:
+        return None
+
+    def completed(self, until_us: int | None = None) -> Completed:
         return Completed(Counted(0, 0), ())
 
     def heard_us(self) -> int | None:

@@ -10,7 +10,7 @@ from dbcheck.core.depth import Counted
 from dbcheck.errors import HostError
 from dbcheck.hosts import canary
 from dbcheck.hosts.agent import serve as host_agent
-from dbcheck.hosts.canary import Pace
+from dbcheck.hosts.canary import Canaries, Pace
 from dbcheck.hosts.host import TargetHost
 from dbcheck.remote import wire
 from tests.kit.channels import Script, reply
@@ -27,6 +27,14 @@ def result(answer: object) -> bytes:
     return reply(wire.RESULT, json.dumps(answer).encode())
 
 
+def ended_canaries(script: Script) -> Canaries:
+    """Return canaries that were stopped, of a host that said *script*."""
+    host = TargetHost("here", lambda _: script, lambda: None)
+    canaries = host.start_canaries("/data", pace=PACE)
+    canaries.stop()
+    return canaries
+
+
 def test_an_answer_heard_late_tells_of_when_they_wrote(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -40,9 +48,7 @@ def test_an_answer_heard_late_tells_of_when_they_wrote(
         *(report(number) for number in (10, 20, 30)),
         result(ended),
     )
-    host = TargetHost("here", lambda _: script, lambda: None)
-    canaries = host.start_canaries("/data", pace=PACE)
-    canaries.stop()
+    canaries = ended_canaries(script)
     done = canaries.completed()
     assert done.buffered == Counted(35, 10)
     assert done.direct == (Counted(31, 10), Counted(32, 10))
@@ -62,9 +68,7 @@ def test_a_report_is_dated_by_its_host_however_late_it_is_heard(
         result({"folder": "/beside"}),
         *(report(n, sent) for n, sent in zip((1, 5, 8), sent_us, strict=True)),
     )
-    host = TargetHost("here", lambda _: script, lambda: None)
-    canaries = host.start_canaries("/data", pace=PACE)
-    canaries.stop()
+    canaries = ended_canaries(script)
     done = canaries.completed()
     assert canaries.heard_us() == 4_200_000
     assert (done.as_of_us, done.interval_us) == (1_199_500, 571)
@@ -98,3 +102,26 @@ def test_a_host_that_only_reports_is_given_up() -> None:
     with pytest.raises(HostError, match="unexpected reply from the host agent"):
         host.start_canaries("/data", pace=PACE)
     assert script.closed
+
+
+def test_a_host_that_keeps_running_reports_on_without_its_drive(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The drive goes at 0.6 s; the page cache takes records until an error at 3 s."""
+    moments = iter([100_000, 500_000, 600_000, 2_000_000, 3_000_000, 3_100_000])
+    monkeypatch.setattr(canary, "now_us", lambda: next(moments))
+    counts = host_agent.counts(PACE.rings)
+    numbers = ((10, 10, 10), (20, 20, 20), (30, 31, 32), (60, 31, 32), (90, 31, 32))
+    ended = {"buffered": 90, "direct": [31, 32], "stopped": "Input/output error"}
+    script = Script(
+        wire.HELLO,
+        result({"folder": "/beside"}),
+        *(reply(host_agent.COMPLETED, counts.pack(0, *each)) for each in numbers),
+        result(ended),
+    )
+    canaries = ended_canaries(script)
+    assert canaries.rose_us() == 600_000
+    done = canaries.completed(canaries.rose_us())
+    assert done.direct == (Counted(31, 0), Counted(32, 0))
+    assert done.buffered == Counted(30, 0)
+    assert canaries.completed().direct == (Counted(31, 31), Counted(32, 32))

@@ -25,12 +25,23 @@ def of_server(directory: str) -> Iterator[str]:
     the directory's owner.  That of one which changed its account is root's (proc(5)).
     """
     wanted = os.path.realpath(directory)
+    try:
+        account = os.stat(wanted).st_uid
+    except OSError:
+        return
+    yield from of_account(wanted, account)
+
+
+def of_account(directory: str, account: int) -> Iterator[str]:
+    """Do what of_server() does, for a directory that may be on a dead drive.
+
+    directory: with links followed.  account: of its owner.
+    """
     for name in os.listdir(PROCESSES):
         folder = os.path.join(PROCESSES, name)
         try:
-            works_there = name.isdigit() and os.readlink(folder + "/cwd") == wanted
-            accounts = (os.stat(wanted).st_uid, 0)
-            works_there = works_there and os.stat(folder).st_uid in accounts
+            works_there = name.isdigit() and os.readlink(folder + "/cwd") == directory
+            works_there = works_there and os.stat(folder).st_uid in (account, 0)
         except OSError:  # it ended, or is another account's
             continue
         if works_there and first_line(folder + "/comm") in SERVERS:

@@ -16,12 +16,14 @@ from typing import Any
 from dbcheck.hosts.agent.canary import Canaries, survivors
 from dbcheck.hosts.agent.counters import Devices
 from dbcheck.hosts.agent.data import data_names
+from dbcheck.hosts.agent.drives import await_drives, survey
 from dbcheck.hosts.agent.facts import host_facts
 from dbcheck.hosts.agent.fileio import fileio
 from dbcheck.hosts.agent.folder import clear, remove
 from dbcheck.hosts.agent.identity import identity
 from dbcheck.hosts.agent.log import mark, since
 from dbcheck.hosts.agent.readings import readings
+from dbcheck.hosts.agent.remount import end_server, put_back, ran, take_off
 from dbcheck.hosts.agent.reset import Trigger
 from dbcheck.hosts.agent.shutdown import shutdown_record
 from dbcheck.hosts.agent.timing import time_writes
@@ -40,6 +42,7 @@ from dbcheck.remote.wire import (
     range(1, 11)
 )
 IDENTITY, ARM, RESET, READINGS, COUNT, FILE_WINDOWS, TIME, FILEIO = range(11, 19)
+SURVEY, AWAIT_DRIVES, END_SERVER, TAKE_OFF, PUT_BACK, START_SERVER = range(19, 25)
 COMPLETED = 111  # a report: when, and the numbers completed: see counts()
 
 
@@ -85,6 +88,12 @@ class Agent(RequestHandler):
             FILE_WINDOWS: lambda ask: file_windows(
                 ask["folder"], ask["devices"], ask["writes"]
             ),
+            SURVEY: lambda ask: survey(**ask),
+            AWAIT_DRIVES: lambda ask: await_drives(**ask),
+            END_SERVER: lambda ask: end_server(**ask),
+            TAKE_OFF: lambda ask: take_off(ask["mounts"], ask["time_s"]),
+            PUT_BACK: lambda ask: put_back(ask["mounts"], ask["time_s"]),
+            START_SERVER: lambda ask: ran(ask["command"], ask["time_s"]),
         }
 
     def answer(self, verb: int, payload: bytes) -> object:

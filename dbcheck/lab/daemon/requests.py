@@ -38,6 +38,10 @@ class Restart(Request, frozen=True):
     """Shut the server down in an orderly way and start it again."""
 
 
+class Start(Request, frozen=True):
+    """Start the server on the drive that came back, whose filesystem is mounted."""
+
+
 class Counters(Request, frozen=True):
     """Answered with what the drive did since power was last applied: name -> number."""
 
@@ -88,6 +92,7 @@ ANY = (
     | Cut
     | Restore
     | Restart
+    | Start
     | Counters
     | SetDrive
     | Configure
@@ -109,6 +114,7 @@ class Description(msgspec.Struct, frozen=True):
     log_path: str
     identity_file: str
     known_hosts: str
+    drives: tuple[str, ...] = ()
 
 
 class PowerStatus(msgspec.Struct, frozen=True):

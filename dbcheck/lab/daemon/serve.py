@@ -60,6 +60,7 @@ class Daemon:
             requests.Cut: lambda _: requests.CutResult(*machine.cut()),
             requests.Restore: self._restore,
             requests.Restart: lambda _: self._restart(),
+            requests.Start: lambda _: self._start(),
             requests.Counters: lambda _: machine.counters(),
             requests.SetDrive: lambda asked: machine.set_drive(**asked.changes()),
             requests.Configure: lambda asked: machine.configure(asked.settings),
@@ -102,6 +103,7 @@ class Daemon:
             log_path=str(self._machine.server.log_file),
             identity_file=str(self._sshd.identity_file),
             known_hosts=str(self._sshd.known_hosts),
+            drives=self._machine.drives(),
         )
 
     def _status(self) -> requests.PowerStatus:
@@ -114,6 +116,10 @@ class Daemon:
 
     def _restart(self) -> None:
         self._machine.restart()
+        self._note_processes()
+
+    def _start(self) -> None:
+        self._machine.start()
         self._note_processes()
 
     def _freeze(self) -> None:

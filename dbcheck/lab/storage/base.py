@@ -42,6 +42,12 @@ class Storage(Protocol):
         "wiring", what contradicts the expectation that it saw flushes, or None.
         """
 
+    def vanish(self, *, flushes_expected: bool) -> tuple[int, dict[str, object]]:
+        """Do what cut() does to drives alone: server and filesystem are left to it.
+
+        Raise LabError without a drive.
+        """
+
     def end_cut(self, server: DatabaseServer) -> None:
         """End *server* and what still holds the storage that lost its power.
 
@@ -49,11 +55,15 @@ class Storage(Protocol):
         something does not end in its time.
         """
 
-    def power_on(self, image: Path | None = None) -> None:
+    def power_on(self, image: Path | None = None, *, mount: bool = True) -> None:
         """Make the files reachable again; raise LabError if that fails.
 
         image: a new file that is first to hold what the cut left of the drive.
+        mount: False leaves that to whoever asked: the devices alone are there.
         """
+
+    def drives(self) -> tuple[str, ...]:
+        """Return what names its drives, see LoopDevice.serial; () without any."""
 
     def start_counting(self) -> None:
         """Count from zero."""
@@ -98,12 +108,20 @@ class FolderStorage:
         server.kill_now()
         return cut_us, {"wiring": None}
 
+    def vanish(self, *, flushes_expected: bool) -> tuple[int, dict[str, object]]:
+        """Refuse: raise LabError."""
+        raise LabError("this lab has no drive", hint="Start a lab with --rung drive.")
+
     def end_cut(self, server: DatabaseServer) -> None:
         """Kill the server."""
         server.kill()
 
-    def power_on(self, image: Path | None = None) -> None:
+    def power_on(self, image: Path | None = None, *, mount: bool = True) -> None:
         """Do nothing: the folder is there, and no drive is."""
+
+    def drives(self) -> tuple[str, ...]:
+        """Return (): it has none."""
+        return ()
 
     def start_counting(self) -> None:
         """Do nothing: nothing is counted."""

@@ -92,6 +92,17 @@ class DriveStorage:
         server.kill_now()
         return cut_us, self.lose(flushes_expected=flushes_expected)
 
+    def vanish(self, *, flushes_expected: bool) -> tuple[int, dict[str, object]]:
+        """Freeze the drive, lose the cache, fail it, under a server that runs."""
+        return self.freeze(), self.abandon(flushes_expected=flushes_expected)
+
+    def abandon(self, *, flushes_expected: bool) -> dict[str, object]:
+        """Do what lose() does, and leave the device to the filesystem on it."""
+        report = self.lose(flushes_expected=flushes_expected)
+        if self._loop is not None:
+            self._loop.let_go()
+        return report
+
     def freeze(self) -> int:
         """Answer no request any more; return since when, as cut() does."""
         return self._running().freeze()
@@ -115,17 +126,22 @@ class DriveStorage:
         server.kill()
         self.unmount()
 
-    def power_on(self, image: Path | None = None) -> None:
+    def power_on(self, image: Path | None = None, *, mount: bool = True) -> None:
         """Attach the drive and mount the filesystem, which replays its journal.
 
-        image: where to copy the drive before that, if anywhere.
+        image: where to copy the drive before that, if anywhere.  mount: see Storage.
         """
         drive = self._running()
         drive.power_on()
         if image is not None:
             copy_drive(drive.descriptor, drive.spec.size_bytes, image)
         self._loop = block.attach(drive.descriptor, self._write_cache)
-        self._mount(self._loop)
+        if mount:
+            self._mount(self._loop)
+
+    def drives(self) -> tuple[str, ...]:
+        """Return what names the drive while it is attached."""
+        return (self._loop.serial,) if self._loop is not None else ()
 
     def start_counting(self) -> None:
         """Count from now on what the drive does, and so does a failing drive."""

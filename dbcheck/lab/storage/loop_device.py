@@ -58,15 +58,27 @@ class LoopDevice:
         # Somebody else may have got the device the moment that it was free.
         return _INFO.unpack(raw)[:2] == self._backing
 
+    @property
+    def serial(self) -> str:
+        """What names the drive behind it, whatever device that is attached to.
+
+        As hosts/agent/drives.py knows it.
+        """
+        return "loop:{}:{}".format(*self._backing)
+
+    def let_go(self) -> None:
+        """Leave the device to the filesystem on it: it is free once that is gone."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
     def detach(self, timeout_s: float = 10.0) -> None:
         """Let the device go, after the unmount; may be repeated.
 
         Return once it is free; raise LabError if it still is in use after
         timeout_s seconds.
         """
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
+        self.let_go()
         deadline = time.monotonic() + timeout_s
         while self.attached():
             if time.monotonic() >= deadline:

@@ -56,16 +56,28 @@ class TwoDrives:
         log = self._log.lose(flushes_expected=flushes_expected)
         return cut_us, {**_summed(data, log), "wiring": log["wiring"]}
 
+    def vanish(self, *, flushes_expected: bool) -> tuple[int, dict[str, object]]:
+        """Freeze both before either loses its cache, under a server that runs."""
+        cut_us = min([each.freeze() for each in self._both])
+        data = self._data.abandon(flushes_expected=False)
+        log = self._log.abandon(flushes_expected=flushes_expected)
+        return cut_us, {**_summed(data, log), "wiring": log["wiring"]}
+
     def end_cut(self, server: DatabaseServer) -> None:
         """Kill the server, unmount and detach both."""
         server.kill()
         for each in self._both:
             each.unmount()
 
-    def power_on(self, image: Path | None = None) -> None:
+    def power_on(self, image: Path | None = None, *, mount: bool = True) -> None:
         """Attach and mount both; an image of the log's drive ends in ".log"."""
-        self._data.power_on(image)
-        self._log.power_on(image and image.with_name(f"{image.name}.log"))
+        self._data.power_on(image, mount=mount)
+        log_image = image and image.with_name(f"{image.name}.log")
+        self._log.power_on(log_image, mount=mount)
+
+    def drives(self) -> tuple[str, ...]:
+        """Return what names both."""
+        return (*self._data.drives(), *self._log.drives())
 
     def start_counting(self) -> None:
         """Count both from zero."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from dbcheck.core.audited import alarming
-from dbcheck.core.cut import Rung
+from dbcheck.core.cut import PowerScope, Rung
 from dbcheck.core.depth import Depth
 from dbcheck.core.loss import LossKind
 from dbcheck.core.records import LoadRecord
@@ -188,6 +188,8 @@ def facts(result: RunResult) -> Iterator[tuple[str, str]]:
     if result.housekeeping:
         yield "housekeeping", _chores(result.housekeeping)
     assumed = " (assumed)" if result.class_assumed else ""
+    if result.power_scope is PowerScope.DRIVE:
+        assumed += "; the drives alone"
     yield (
         "power",
         f"{result.power}, class of the cut: {result.cut_class.value}{assumed}",
@@ -283,7 +285,10 @@ def lab_scope(lab: Json) -> str:
         )
     found = lab.get("drive")
     drive = found if isinstance(found, Mapping) else {}  # it may have been forged
-    parts = ["Scope: a power loss of the lab's virtual drive and all that is above it."]
+    above = "and all that is above it"
+    if lab.get("power_scope") == PowerScope.DRIVE.value:
+        above = "alone, under a host that kept running"
+    parts = [f"Scope: a power loss of the lab's virtual drive {above}."]
     wrong = "; ".join(faults(drive))
     if wrong:
         parts.append(f"That drive breaks its promise: {wrong}.")
@@ -311,6 +316,8 @@ def _covered(result: RunResult) -> str:
     if not cut.reaches_drives and depth is not Depth.DRIVE:
         left_open = cut.leaves_open(None)
         shown = f"It was a {cut.description}: {left_open}. {shown}"
+    if result.power_scope is PowerScope.DRIVE:
+        shown = f"The drives alone lost their power, and the host kept its own. {shown}"
     return f"Scope: one cut. {shown}"
 
 

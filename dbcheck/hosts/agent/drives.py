@@ -1,0 +1,222 @@
+"""Drives by their serials, and the filesystems that are mounted from them.
+
+This file is sent to the target's host, see serve.py: Python 3.8, no more than the
+standard library, remote/wire.py and what is sent before it.  A drive may have another
+name once it had no power, so none is known by its name.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import stat
+import struct
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from dbcheck.hosts.agent.facts import BLOCK
+from dbcheck.remote.wire import Refusal, first_line, lines, unescape
+
+MOUNTINFO = "/proc/self/mountinfo"
+SWAPS = "/proc/swaps"
+# The filesystems of which the kernel shows, by a folder, that it holds one in memory
+# (Documentation/ABI/testing/sysfs-fs-xfs, sysfs-fs-ext4), and the driver's name.
+HELD = {"xfs": "xfs", "ext4": "ext4", "ext3": "ext4", "ext2": "ext4"}
+HELD_IN = "/sys/fs"
+POLL_S = 0.01
+# linux/loop.h: LOOP_GET_STATUS64 gives device and inode of the file behind it first.
+LOOP_GET_STATUS64, LOOP_INFO_BYTES = 0x4C05, 232
+VPD_HEAD = 4  # bytes before the serial in page 0x80 of a SCSI device (SPC-4, 7.8.18)
+NOT_OPTIONS = frozenset({"seclabel"})  # that mountinfo shows and mount(8) refuses
+
+
+class Mounted:
+    """One line of mountinfo (proc(5))."""
+
+    def __init__(self, line: str) -> None:
+        fields = line.split()
+        kind, source, options = fields[fields.index("-") + 1 :][:3]
+        own = fields[5].split(",")
+        self.id = int(fields[0])
+        self.device = fields[2]
+        self.root = unescape(fields[3])
+        self.point = unescape(fields[4])
+        self.type = kind
+        self.source = unescape(source)
+        more = [each for each in options.split(",") if each not in own]
+        self.options = ",".join(o for o in own + more if o not in NOT_OPTIONS)
+
+
+def mounted() -> Iterator[Mounted]:
+    """Yield all mounts, those that cover others last."""
+    for line in lines(MOUNTINFO):
+        yield Mounted(line)
+
+
+def named(serials: Sequence[str]) -> dict[str, list[str]]:
+    """Return the names of the drives, not partitions, that have each serial."""
+    found: dict[str, list[str]] = {serial: [] for serial in serials}
+    for name in sorted(os.listdir(BLOCK)):
+        for serial in serials_of(name).intersection(found):
+            found[serial].append(name)
+    return found
+
+
+def serials_of(name: str) -> set[str]:
+    """Return what a drive may be called by that does not change with its name.
+
+    That is the serial of NVMe and virtio, of SCSI and so of libata (page 0x80), the
+    WWID, and of a loop device the file behind it.  A partition has none.
+    """
+    folder = os.path.join(BLOCK, name)
+    if os.path.exists(os.path.join(folder, "partition")):
+        return set()
+    files = ("device/serial", "serial", "device/wwid", "wwid")
+    found = {first_line(os.path.join(folder, file)).strip() for file in files}
+    page = os.path.join(folder, "device", "vpd_pg80")
+    with contextlib.suppress(OSError), open(page, "rb") as file:
+        found.add(file.read(256)[VPD_HEAD:].decode("ascii", "replace").strip("\0 "))
+    if os.path.exists(os.path.join(folder, "loop")):
+        found.add(loop_file(name))
+    return found - {""}
+
+
+def loop_file(name: str) -> str:
+    """Return "loop:DEVICE:INODE" of the file behind a loop device, "" if none is."""
+    try:
+        descriptor = os.open("/dev/" + name, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return ""
+    try:
+        info = fcntl.ioctl(descriptor, LOOP_GET_STATUS64, bytes(LOOP_INFO_BYTES))
+    except OSError:
+        return ""
+    finally:
+        os.close(descriptor)
+    return "loop:{}:{}".format(*struct.unpack_from("<QQ", info))
+
+
+def await_drives(
+    serials: Sequence[str], present: bool, time_s: float
+) -> dict[str, list[str]]:
+    """Return what named() does once all drives are there, or none, or in *time_s*."""
+    ends_s = time.monotonic() + time_s
+    while True:
+        found = named(serials)
+        if all(bool(names) == present for names in found.values()):
+            return found
+        if time.monotonic() >= ends_s:
+            return found
+        time.sleep(POLL_S)
+
+
+class Part:
+    """A block device on a drive: the drive itself, or one of its partitions.
+
+    number: of the partition, 0 for the drive.  nsid: of an NVMe drive's namespace.
+    """
+
+    def __init__(self, serial: str, drive: str, name: str) -> None:
+        self.serial, self.drive, self.name = serial, drive, name
+        folder = os.path.join(BLOCK, name)
+        self.number = first_line(os.path.join(folder, "partition")) or "0"
+        self.nsid = first_line(os.path.join(BLOCK, drive, "nsid"))
+        self.device = first_line(os.path.join(folder, "dev"))
+        holders = os.path.join(folder, "holders")
+        self.holders = os.listdir(holders) if os.path.isdir(holders) else []
+
+    @property
+    def place(self) -> tuple[str, str, str]:
+        """What is the same of it under another name."""
+        return self.serial, self.nsid, self.number
+
+
+def parts(serials: Sequence[str]) -> list[Part]:
+    """Return all block devices on the drives that have these serials."""
+    found = []
+    for serial, drives in named(serials).items():
+        for drive in drives:
+            folder = os.path.realpath(os.path.join(BLOCK, drive))
+            inside = [
+                name
+                for name in sorted(os.listdir(folder))
+                if os.path.exists(os.path.join(folder, name, "partition"))
+            ]
+            found += [Part(serial, drive, name) for name in (drive, *inside)]
+    return found
+
+
+def survey(
+    serials: Sequence[str], directory: str, places: Sequence[str]
+) -> dict[str, Any]:
+    """Return what depends on the drives: mounts, and what else uses them.
+
+    directory: the server's data directory; places: all that an ack depends on.  busy:
+    what uses the drives otherwise than by a mount.  Raise OSError if the directory does
+    not exist.
+    """
+    there = parts(serials)
+    by_device = {part.device: part for part in there}
+    by_name = {part.name: part for part in there}
+    mounts = [
+        mount_on(by_device[each.device], each)
+        for each in mounted()
+        if each.device in by_device
+    ]
+    busy = [f"{p.name} is a part of {', '.join(p.holders)}" for p in there if p.holders]
+    for line in list(lines(SWAPS))[1:]:
+        name = os.path.basename(os.path.realpath(unescape(line.split()[0])))
+        if name in by_name:
+            busy.append(f"{name} is swapped to")
+    real = os.path.realpath(directory)
+    status = os.stat(real)
+    device = f"{os.major(status.st_dev)}:{os.minor(status.st_dev)}"
+    return {
+        "root": os.geteuid() == 0,
+        "drives": named(serials),
+        "mounts": mounts,
+        "busy": busy,
+        "directory": real,
+        "places": [real, *map(os.path.realpath, filter(os.path.isabs, places))],
+        "account": status.st_uid,
+        "on_them": device in by_device,
+    }
+
+
+def mount_on(part: Part, mount: Mounted) -> dict[str, Any]:
+    """Return one mount as plain values, with all that put_back() needs."""
+    return {
+        "id": mount.id,
+        "point": mount.point,
+        "inner": mount.root,
+        "type": mount.type,
+        "options": mount.options,
+        "serial": part.serial,
+        "nsid": part.nsid,
+        "number": part.number,
+        "name": part.name,
+        "device": part.device,
+        "shown": is_held(mount.type, part.name),
+    }
+
+
+def is_held(kind: str, name: str) -> bool:
+    """Return whether the kernel holds a filesystem of that device in memory.
+
+    Also one that is mounted nowhere any more, but is used by an open file.
+    """
+    return kind in HELD and os.path.isdir(os.path.join(HELD_IN, HELD[kind], name))
+
+
+def device_of(mount: dict[str, Any]) -> str:
+    """Return the device that now holds what was mounted, "" without any."""
+    place = (mount["serial"], mount["nsid"], mount["number"])
+    for part in parts([mount["serial"]]):
+        path = "/dev/" + part.name
+        if part.place == place and os.path.exists(path):
+            if not stat.S_ISBLK(os.stat(path).st_mode):
+                raise Refusal("device", path + " is not a block device")
+            return path
+    return ""

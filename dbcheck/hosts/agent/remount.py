@@ -1,0 +1,253 @@
+"""Takes a server off drives that lost their power, and its filesystems; puts them back.
+
+This file is sent to the target's host, see serve.py: Python 3.8, no more than the
+standard library, remote/wire.py and what is sent before it.
+
+A filesystem that stays in memory while its drive has no power could come to life over
+the drive that came back, and write old pages over what recovery has read.  So the power
+may come back only once the kernel holds none of them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from dbcheck.hosts.agent.drives import POLL_S, device_of, is_held, mounted
+from dbcheck.hosts.agent.process import PROCESSES, of_account
+from dbcheck.hosts.agent.tools import PATHS, found
+from dbcheck.remote.wire import first_line, lines
+
+MNT_DETACH = 2  # umount(2)
+KILL_S = 20.0
+BACK_S = 15.0  # in which the kernel finds the partitions of a drive
+TEXT_MAX = 2000
+HOLDERS_MAX = 8
+# e2fsck(8): 1 and 2 tell of errors that it corrected, 4 of those that it did not.
+FSCK_DAMAGED = 4
+FSCK_FAILED = ~(1 | 2 | FSCK_DAMAGED)
+# What mount(8) and e2fsck print of a filesystem that is refused for what is stored.
+# Type and options are those that it was mounted with before.
+DAMAGE = (
+    "Structure needs cleaning",
+    "bad superblock",
+    "can't read superblock",
+    "Bad magic number in super-block",
+)
+
+
+def ran(command: Sequence[str], time_s: float) -> tuple[int, str]:
+    """Return the exit code of a program, and what it printed; -1 if it did not end."""
+    program = found(command[0]) or command[0]
+    try:
+        done = subprocess.run(
+            [program, *command[1:]],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=time_s,
+            cwd="/",
+            env={**os.environ, "PATH": PATHS, "LC_ALL": "C"},
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return -1, f"{command[0]}: {error}"[:TEXT_MAX]
+    return done.returncode, done.stdout.decode(errors="replace").strip()[-TEXT_MAX:]
+
+
+def end_server(
+    directory: str, account: int, commands: Sequence[Sequence[str]], time_s: float
+) -> dict[str, Any]:
+    """Kill the server of *directory*: by the commands, then what is left of it.
+
+    See process.of_account().  time_s: for each command.  left: processes that are still
+    there in the end.
+    """
+    killed = pids(directory, account)
+    for command in commands:
+        ran(command, time_s)
+    ends_s = time.monotonic() + KILL_S
+    left = pids(directory, account)
+    while left and time.monotonic() < ends_s:
+        for pid in left:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(POLL_S)
+        left = pids(directory, account)
+    return {"killed": killed, "left": left}
+
+
+def pids(directory: str, account: int) -> list[int]:
+    """Return the server's processes."""
+    return sorted(
+        int(os.path.basename(each)) for each in of_account(directory, account)
+    )
+
+
+def unmount(point: str, flags: int) -> int:
+    """Unmount what is mounted there; return the error's number, 0 if it was."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    failed = libc.umount2(os.fsencode(point), flags)
+    return ctypes.get_errno() if failed else 0
+
+
+def take_off(mounts: list[dict[str, Any]], time_s: float) -> dict[str, Any]:
+    """Unmount, lazily if need be, and wait until the kernel holds none of them.
+
+    time_s: in which processes that were killed let go of their files, and then in
+    which the kernel lets go of what was detached.  A mount at such a point that was
+    made later is left alone.  off: of each whether it is held no more; lazy: whether it
+    was detached while something used it; holders: what still uses one.
+    """
+    deepest = sorted(mounts, key=lambda each: -len(each["point"]))
+    lazy = set()
+    for mount in deepest:
+        ends_s = time.monotonic() + time_s
+        while is_mounted(mount):
+            late = time.monotonic() >= ends_s
+            error = unmount(mount["point"], MNT_DETACH if late else 0)
+            if late:
+                lazy.add(mount["id"])
+            if error not in (0, errno.EBUSY) or (late and error):
+                break
+            time.sleep(POLL_S)
+    ends_s = time.monotonic() + time_s
+    while any(map(is_kept, mounts)) and time.monotonic() < ends_s:
+        time.sleep(POLL_S)
+    kept = [mount for mount in mounts if is_kept(mount)]
+    return {
+        "off": [not is_kept(mount) for mount in mounts],
+        "lazy": [mount["id"] in lazy for mount in mounts],
+        "holders": holders(kept),
+    }
+
+
+def is_mounted(mount: dict[str, Any]) -> bool:
+    """Return whether that very mount is still there."""
+    return any(
+        each.id == mount["id"] and each.point == mount["point"] for each in mounted()
+    )
+
+
+def is_kept(mount: dict[str, Any]) -> bool:
+    """Return whether the kernel still holds the filesystem, as it was mounted then."""
+    return is_mounted(mount) or is_held(mount["type"], mount["name"])
+
+
+def holders(mounts: list[dict[str, Any]]) -> list[str]:
+    """Return what uses the filesystems: processes with files on them or own mounts."""
+    if not mounts:
+        return []
+    users: list[str] = []
+    for name in filter(str.isdigit, os.listdir(PROCESSES)):
+        folder = os.path.join(PROCESSES, name)
+        how = "a file" if has_file(folder, mounts) else ""
+        if not how and has_mount(folder, {mount["device"] for mount in mounts}):
+            how = "a mount of its own"
+        if how:
+            users.append(f"process {name} ({first_line(folder + '/comm')}, {how})")
+    return users[:HOLDERS_MAX]
+
+
+def has_file(process: str, mounts: list[dict[str, Any]]) -> bool:
+    """Return whether a process has a file open there, or works there.
+
+    By the mount that each is on (proc(5), fdinfo): a dead filesystem answers no stat(),
+    and what was detached has no path.
+    """
+    ids = {mount["id"] for mount in mounts}
+    for link in ("cwd", "root"):
+        with contextlib.suppress(OSError):
+            handle = os.open(f"{process}/{link}", os.O_PATH | os.O_CLOEXEC)
+            try:
+                if mount_id(f"/proc/self/fdinfo/{handle}") in ids:
+                    return True
+            finally:
+                os.close(handle)
+    with contextlib.suppress(OSError):
+        for number in os.listdir(process + "/fdinfo"):
+            if mount_id(f"{process}/fdinfo/{number}") in ids:
+                return True
+    return False
+
+
+def mount_id(fdinfo: str) -> int:
+    """Return the mount that an open file is on, -1 if it is not known."""
+    for line in lines(fdinfo):
+        if line.startswith("mnt_id:"):
+            return int(line.split()[1])
+    return -1
+
+
+def has_mount(process: str, devices: set[str]) -> bool:
+    """Return whether the process's mount namespace has one of them mounted."""
+    return any(line.split()[2] in devices for line in lines(process + "/mountinfo"))
+
+
+def put_back(mounts: list[dict[str, Any]], time_s: float) -> list[dict[str, Any]]:
+    """Check and mount each from the drive that came back, the outermost first.
+
+    time_s: for each check and each mount.  Of each, in the order given: the device,
+    what the check printed, and how it failed; damaged: for what is stored.
+    """
+    done = {}
+    for mount in sorted(mounts, key=lambda each: len(each["point"])):
+        done[mount["id"]] = one_back(mount, time_s)
+    return [done[mount["id"]] for mount in mounts]
+
+
+def one_back(mount: dict[str, Any], time_s: float) -> dict[str, Any]:
+    """Check and mount one of them."""
+    device = awaited_device(mount)
+    result = {"device": "", "checked": "", "failure": "", "damaged": False}
+    if not device:
+        place = "drive" if mount["number"] == "0" else "partition " + mount["number"]
+        why = f"no {place} with the serial {mount['serial']} came back"
+        return {**result, "failure": why}
+    result["device"] = os.path.basename(device)
+    if is_mounted_from(mount, device):  # systemd did so
+        return result
+    if mount["type"].startswith("ext") and found("e2fsck"):
+        code, text = ran(("e2fsck", "-p", device), time_s)
+        result["checked"] = text or "nothing"
+        failed = code < 0 or code & (FSCK_DAMAGED | FSCK_FAILED)
+        if failed and not is_mounted_from(mount, device):
+            damaged = code >= 0 and bool(code & FSCK_DAMAGED)
+            damaged = damaged or any(each in text for each in DAMAGE)
+            why = f"e2fsck -p {device} ended with {code}: {text}"
+            return {**result, "failure": why, "damaged": damaged}
+    command = ("mount", "-t", mount["type"], "-o", mount["options"])
+    code, text = ran((*command, device, mount["point"]), time_s)
+    if code and not is_mounted_from(mount, device):
+        damaged = any(each in text for each in DAMAGE)
+        why = f"{device} cannot be mounted on {mount['point']}: {text}"
+        return {**result, "failure": why, "damaged": damaged}
+    return result
+
+
+def awaited_device(mount: dict[str, Any]) -> str:
+    """Return device_of() once it is there, "" if it does not come in its time."""
+    ends_s = time.monotonic() + BACK_S
+    while True:
+        device = device_of(mount)
+        if device or time.monotonic() >= ends_s:
+            return device
+        time.sleep(POLL_S)
+
+
+def is_mounted_from(mount: dict[str, Any], device: str) -> bool:
+    """Return whether the device is mounted there, by a later mount than before."""
+    number = os.stat(device).st_rdev
+    wanted = f"{os.major(number)}:{os.minor(number)}"
+    return any(
+        each.point == mount["point"]
+        and each.device == wanted
+        and each.id != mount["id"]
+        for each in mounted()
+    )

@@ -1,0 +1,164 @@
+"""The client's side of hosts/agent/drives.py and remount.py."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import TypeVar
+
+from dbcheck.hosts.agent import serve as host_agent
+from dbcheck.remote import wire
+from dbcheck.remote.channel import REPLY_TIMEOUT_S, Channel
+
+T = TypeVar("T")
+
+Names = Mapping[str, tuple[str, ...]]  # serial -> the drives that have it
+
+
+@dataclass(frozen=True, slots=True)
+class DriveMount:
+    """One mount from a drive.
+
+    inner:  what of the filesystem is mounted, "/" for all of it.
+    number: of the partition, "0" for the drive itself.  name, device: the kernel's.
+    shown:  the kernel shows whether it holds that filesystem in memory.
+    """
+
+    id: int
+    point: str
+    inner: str
+    type: str
+    options: str
+    serial: str
+    nsid: str
+    number: str
+    name: str
+    device: str
+    shown: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """What depends on drives.
+
+    root:      the user who logs in is root.
+    busy:      what uses them otherwise than by a mount.
+    directory: the data directory, with links followed; account: its owner.
+    places:    the directories that an ack depends on, with links followed.
+    on_them:   it lies on one of them.
+    """
+
+    root: bool
+    drives: Names
+    mounts: tuple[DriveMount, ...]
+    busy: tuple[str, ...]
+    directory: str
+    places: tuple[str, ...]
+    account: int
+    on_them: bool
+
+
+@dataclass(frozen=True, slots=True)
+class EndedServer:
+    """See agent.remount.end_server()."""
+
+    killed: tuple[int, ...]
+    left: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TakenOff:
+    """See agent.remount.take_off(); off and lazy are in the order of the mounts."""
+
+    off: tuple[bool, ...]
+    lazy: tuple[bool, ...]
+    holders: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PutBack:
+    """See agent.remount.put_back(); device: the kernel's name, "" if none was found."""
+
+    device: str
+    checked: str
+    failure: str
+    damaged: bool
+
+
+class DriveControl:
+    """Takes a server off its drives and puts it back; every call may raise HostError.
+
+    time_s: for each program that is run there, in seconds.
+    """
+
+    def __init__(self, channel: Channel) -> None:
+        """Take over *channel*, to close it."""
+        self._channel = channel
+
+    def survey(
+        self, serials: Sequence[str], directory: str, places: Sequence[str]
+    ) -> Survey:
+        """Return what depends on the drives that have these serials.
+
+        directory: of the server's data; places: the others that an ack depends on.
+        """
+        asked = {"serials": serials, "directory": directory, "places": places}
+        return self._answer(Survey, host_agent.SURVEY, 0, **asked)
+
+    def await_drives(
+        self, serials: Sequence[str], *, present: bool, time_s: float = 0.0
+    ) -> Names:
+        """Return which drives have the serials, once all are there, or none is.
+
+        Or after *time_s*, whatever is there then.
+        """
+        asked = {"serials": serials, "present": present, "time_s": time_s}
+        kind = dict[str, tuple[str, ...]]
+        return self._answer(kind, host_agent.AWAIT_DRIVES, time_s, **asked)
+
+    def end_server(
+        self, seen: Survey, commands: Sequence[Sequence[str]], time_s: float
+    ) -> EndedServer:
+        """Kill the server."""
+        return self._answer(
+            EndedServer,
+            host_agent.END_SERVER,
+            time_s * len(commands),
+            directory=seen.directory,
+            account=seen.account,
+            commands=commands,
+            time_s=time_s,
+        )
+
+    def take_off(self, mounts: Sequence[DriveMount], time_s: float) -> TakenOff:
+        """Force the filesystems off; time_s: see agent.remount.take_off()."""
+        asked = {"mounts": [asdict(mount) for mount in mounts], "time_s": time_s}
+        most_s = time_s * (len(mounts) + 1)
+        return self._answer(TakenOff, host_agent.TAKE_OFF, most_s, **asked)
+
+    def put_back(
+        self, mounts: Sequence[DriveMount], time_s: float
+    ) -> tuple[PutBack, ...]:
+        """Check and mount the filesystems, in the order of the mounts."""
+        asked = {"mounts": [asdict(mount) for mount in mounts], "time_s": time_s}
+        most_s = 2 * time_s * len(mounts)
+        return self._answer(tuple[PutBack, ...], host_agent.PUT_BACK, most_s, **asked)
+
+    def start(self, command: Sequence[str], time_s: float) -> tuple[int, str]:
+        """Run the command that starts the server; return its exit code and output."""
+        asked = {"command": command, "time_s": time_s}
+        return self._answer(tuple[int, str], host_agent.START_SERVER, time_s, **asked)
+
+    def is_alive(self) -> bool:
+        """Return whether the host can still be asked, as far as is known here."""
+        return self._channel.is_alive()
+
+    def close(self) -> None:
+        """End the channel; never raises."""
+        self._channel.close()
+
+    def _answer(self, kind: type[T], verb: int, most_s: float, **question: object) -> T:
+        """Return the answer; most_s: what it may take beside what any answer may."""
+        self._channel.ask(verb, **question)
+        reply = self._channel.expect(wire.RESULT, REPLY_TIMEOUT_S + most_s)
+        return self._channel.understood(kind, self._channel.decoded(reply))

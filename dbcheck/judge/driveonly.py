@@ -1,0 +1,194 @@
+"""A cut of drives alone: the host keeps running, so other evidence takes the place of
+its boot_id."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dbcheck.core.drivecut import CutDrive, DriveCut
+from dbcheck.core.target import HostBefore, TargetFacts
+from dbcheck.judge.case import Case
+from dbcheck.judge.host import boots, counted_since
+from dbcheck.judge.item import Item, ItemId, Standing
+
+_PRESENT, _CONTRADICTED = Standing.PRESENT, Standing.CONTRADICTED
+_UNSEEN, _ABSENT = Standing.NOT_OBSERVABLE, Standing.ABSENT
+_UNKNOWN = "what the host showed of it is not on record"
+
+
+def drives_gone(case: Case) -> Item | None:
+    """Judge whether the drives went and came back, and the host did not.
+
+    None unless the drives alone were cut.
+    """
+    if not case.drive_only:
+        return None
+    standing, reason = _went_alone(case)
+    return Item(ItemId.DRIVES_GONE, standing, reason, required=True)
+
+
+def _went_alone(case: Case) -> tuple[Standing, str]:
+    if boots(case.before, case.host) == "new":
+        return _CONTRADICTED, (
+            "the host has another boot_id: it went down as well, or was booted anew"
+        )
+    seen = case.drive_cut
+    if seen is None or not seen.drives:
+        return _UNSEEN, _UNKNOWN
+    for serial, drive in seen.drives.items():
+        named = f"{', '.join(drive.names)} ({serial})"
+        if not drive.names_after:
+            return _CONTRADICTED, f"no drive with the serial of {named} came back"
+        if not drive.gone:
+            return _ABSENT, (
+                f"the host never saw {named} gone: it kept its power, or the kernel "
+                "does not notice that it lost it"
+            )
+    shown = "; ".join(map(_came_back, seen.drives, seen.drives.values()))
+    return _PRESENT, f"{shown}; the host kept running{_acked_without(case, seen)}"
+
+
+def _acked_without(case: Case, seen: DriveCut) -> str:
+    """Say that acks came once the drives were surely gone, "" if none is known to."""
+    exact_us = case.cut.exact_us if case.cut else None
+    gone_us = seen.gone_us if exact_us is None else exact_us
+    last_us = case.load.last_ack_us if case.load else None
+    if gone_us is None or last_us is None or last_us <= gone_us:
+        return ""
+    late_s = (last_us - gone_us) / 1e6
+    return f", and its server acked commits for {late_s:.3f} s without them"
+
+
+def _came_back(serial: str, drive: CutDrive) -> str:
+    before, after = ", ".join(drive.names), ", ".join(drive.names_after)
+    renamed = f" as {after}" if after != before else ""
+    return f"{before} ({serial}) was gone and came back{renamed}"
+
+
+def server_killed(case: Case) -> Item | None:
+    """Judge whether the server was ended before its drives got their power back.
+
+    None unless the drives alone were cut.
+    """
+    if not case.drive_only:
+        return None
+    seen, name = case.drive_cut, ItemId.SERVER_KILLED
+    if seen is None:
+        return Item(name, _UNSEEN, _UNKNOWN, required=True)
+    if seen.left:
+        pids = ", ".join(map(str, seen.left))
+        reason = f"its processes {pids} still ran when the power came back"
+        return Item(name, _CONTRADICTED, reason, required=True)
+    reason = "it had ended by itself"
+    if seen.killed:
+        reason = f"processes of it that were killed: {len(seen.killed)}"
+    reason += ", before the power came back"
+    return Item(name, _PRESENT, reason, required=True)
+
+
+def mounted_anew(case: Case) -> Item | None:
+    """Judge whether each filesystem was forced off, and mounted from its own drive.
+
+    None unless the drives alone were cut.
+    """
+    if not case.drive_only:
+        return None
+    volumes = case.before.facts.volumes if case.before else ()
+    standing, reason = _anew(case.drive_cut, [each.mount_point for each in volumes])
+    return Item(ItemId.MOUNTED_ANEW, standing, reason, required=True)
+
+
+def _anew(seen: DriveCut | None, points: Sequence[str]) -> tuple[Standing, str]:
+    """Judge the filesystems; points: where those with the server's places are."""
+    if seen is None or not seen.mounts:
+        return _UNSEEN, _UNKNOWN
+    for mount in seen.mounts:
+        if not mount.taken_off:
+            return _CONTRADICTED, (
+                f"{mount.point} was never off: what is read may come from the memory "
+                "of the host, and not from the drive"
+            )
+        if not mount.mounted_on:
+            why = f": {seen.failure}" if seen.failure else ""
+            return _ABSENT, f"{mount.point} was not mounted again{why}"
+    taken = [mount.point for mount in seen.mounts]
+    if others := [point for point in points if point not in taken]:
+        return (
+            _UNSEEN,
+            f"{others[0]} was not among the filesystems that were forced off",
+        )
+    on = (f"{mount.point} from {mount.mounted_on}" for mount in seen.mounts)
+    return _PRESENT, f"forced off, and mounted anew: {', '.join(on)}"
+
+
+def power_cycles(case: Case) -> Item | None:
+    """Judge whether the drives counted a loss of power, where they count any.
+
+    None unless the drives alone were cut, and in a lab, whose drive counts nothing.  A
+    link that was disabled, and a reset, raise no such counter.
+    """
+    if not case.drive_only or case.manifest.rung is not None:
+        return None
+    after = case.host.facts if case.host else None
+    standing, reason = _counted(case.before, after)
+    return Item(ItemId.POWER_CYCLES, standing, reason, required=True)
+
+
+def _counted(
+    before: HostBefore | None, after: TargetFacts | None
+) -> tuple[Standing, str]:
+    counted: dict[str, int] = {}
+    silent: list[str] = []
+    if before is not None and after is not None:
+        counted, silent = counted_since(before.facts, after, "power_cycles")
+    for name, more in counted.items():
+        if more <= 0:
+            return _CONTRADICTED, (
+                f"{name} counted no power cycle: its link was disabled, or it was "
+                "reset, and neither cuts its power"
+            )
+    if silent or not counted:
+        which = ", ".join(silent) or "the drives"
+        return Standing.ASSUMED, (
+            f"the counters of {which} cannot be read; a link that is disabled looks "
+            "the same"
+        )
+    shown = ", ".join(f"{name} {more}" for name, more in counted.items())
+    return _PRESENT, f"counted since: {shown}"
+
+
+def places_cut(case: Case) -> Item | None:
+    """Judge whether all that an ack depends on lies on drives that lost their power.
+
+    None unless the drives alone were cut.
+    """
+    if not case.drive_only:
+        return None
+    name, seen, before = ItemId.PLACES_CUT, case.drive_cut, case.before
+    if seen is None or before is None:
+        return Item(name, _UNSEEN, _UNKNOWN, required=True)
+    cut = {each for drive in seen.drives.values() for each in drive.names}
+    for volume in before.facts.volumes:
+        if kept := [drive.name for drive in volume.drives if drive.name not in cut]:
+            reason = (
+                f"{volume.named} kept the power of {', '.join(kept)}, so that part was "
+                "not tested; name all drives in dbcheck_power_drives, on one switch"
+            )
+            return Item(name, _ABSENT, reason, required=True)
+        if not volume.drives:
+            reason = f"on which drives {volume.named} lies is not known"
+            return Item(name, _UNSEEN, reason, required=True)
+    if before.facts.unseen:
+        place, why = next(iter(before.facts.unseen.items()))
+        reason = f"on which drives {place} lies is not known ({why})"
+        return Item(name, _UNSEEN, reason, required=True)
+    reason = f"all are on {', '.join(sorted(cut))}"
+    return Item(name, _PRESENT, reason, required=True)
+
+
+def unproven(case: Case) -> str:
+    """Return why it is not shown that the drives alone were cut, "" if it is."""
+    for item in (drives_gone(case), server_killed(case)):
+        if item is not None and item.standing is not _PRESENT:
+            return item.reason
+    return ""

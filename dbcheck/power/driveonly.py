@@ -1,0 +1,368 @@
+"""Cuts drives alone: the host keeps running, and is put back on its drives.
+
+The switch itself cuts what feeds the drives.  What must happen on the host before they
+get their power back, and after it, belongs to the switch: whoever restores the power,
+and from whatever process, must not leave an old filesystem in memory over a drive that
+came back (hosts/agent/remount.py).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from dbcheck import interrupt, limits
+from dbcheck.clock import now_us
+from dbcheck.core.cut import Cut, PowerState
+from dbcheck.core.drivecut import CutDrive, DriveCut, Remounted
+from dbcheck.errors import HostError, PowerError, RunWriteError
+from dbcheck.hosts.drives import (
+    DriveControl,
+    DriveMount,
+    EndedServer,
+    Names,
+    PutBack,
+    Survey,
+    TakenOff,
+)
+from dbcheck.hosts.host import TargetHost
+from dbcheck.ports.power import PowerSwitch, Preparing
+from dbcheck.power.scope import DriveScope, require_fit
+
+GONE_S = 10.0  # in which the host must notice that its drives are gone
+RELEASE_S = 10.0  # in which processes that were killed let go of their files
+_LOOK_S = 1.0  # that a cut may take longer for the sake of one look at them
+_AGAIN = (
+    "The drives stay without power. Then give it back with dbcheck power restore, "
+    "which mounts the filesystems and starts the server."
+)
+
+
+class Memo(Protocol):
+    """Keeps what another process needs to put the host back on its drives."""
+
+    def save(self, seen: Survey) -> None:
+        """Keep it; raise RunWriteError."""
+
+    def read(self) -> Survey | None:
+        """Return what was kept, None if nothing was."""
+
+    def forget(self) -> None:
+        """Keep it no more; never raises."""
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """The server on the drives.
+
+    directory: returns its data directory.  places: those that an ack depends on.
+    start: starts it and returns how that failed, "" if it did not; None to run the
+           command of the scope on its host.
+    """
+
+    directory: Callable[[], str]
+    places: Callable[[], Sequence[str]]
+    start: Callable[[], str] | None = None
+
+
+class DriveOnlySwitch:
+    """Cuts and restores the power of drives under a host (ports.power.DriveScoped).
+
+    gone_s:    how long a cut waits until the host sees its drives gone; 0 where they
+               stay visible until nothing uses them, as a lab's do.
+    timeout_s: for each program that is run on the host.
+    release_s: in which processes that were killed let go of their files.
+    """
+
+    attended = False
+
+    def __init__(
+        self,
+        inner: PowerSwitch,
+        host: TargetHost,
+        scope: DriveScope,
+        server: Server,
+        memo: Memo | None = None,
+        *,
+        gone_s: float = GONE_S,
+        timeout_s: float = limits.POWER_TIMEOUT_S,
+        release_s: float = RELEASE_S,
+    ) -> None:
+        """Reach nothing yet."""
+        self._inner, self._host, self._scope = inner, host, scope
+        self._server, self._memo = server, memo
+        self._gone_s, self._timeout_s = gone_s, timeout_s
+        self._release_s = release_s
+        self.kind, self.cut_class = inner.kind, inner.cut_class
+        self._control: DriveControl | None = None
+        self._seen: Survey | None = None
+        self._cutting = False  # the host has to be put back on its drives
+        self._gone_us: int | None = None
+        self._record: DriveCut | None = None
+
+    def state(self) -> PowerState:
+        """Read the state from the switch.
+
+        UNKNOWN also if it is on, and the host was not put back on its drives, as where
+        the client was lost meanwhile: a restore does that.
+        """
+        found = self._inner.state()
+        pending = self._memo is not None and self._memo.read() is not None
+        return PowerState.UNKNOWN if found is PowerState.ON and pending else found
+
+    def prepare(self) -> None:
+        """Do what require_fit() does, and prepare the switch."""
+        if isinstance(self._inner, Preparing):
+            self._inner.prepare()
+        self.require_fit()
+
+    def require_fit(self) -> None:
+        """See what depends on the drives, and that it can be taken off and put back."""
+        with self._asking("before the cut") as control:
+            seen = control.survey(
+                self._scope.drives, self._server.directory(), self._server.places()
+            )
+        require_fit(self._scope, seen)
+        self._seen, self._record, self._gone_us = seen, None, None
+
+    def cut(self) -> Cut:
+        """Cut the drives' power; return once the host sees them gone, or after gone_s.
+
+        What the host does not show then, the record lacks.
+        """
+        if self._seen is None:
+            self.prepare()
+        assert self._seen is not None
+        try:
+            if self._memo is not None:
+                self._memo.save(self._seen)
+        except RunWriteError as error:
+            self._seen = None
+            raise PowerError(f"nothing was cut: {error}", hint=error.hint) from None
+        self._cutting = True
+        if not self._gone_s:
+            return self._inner.cut()
+        over = threading.Event()
+        watch = threading.Thread(
+            target=self._watch, args=(over,), name="drives", daemon=True
+        )
+        watch.start()
+        try:
+            cut = self._inner.cut()
+            watch.join(self._gone_s)
+        finally:
+            over.set()
+            watch.join()
+        return cut
+
+    def _watch(self, over: threading.Event) -> None:
+        """Note when the host has no such drive any more, until *over*."""
+        with contextlib.suppress(PowerError), self._asking("") as control:
+            while not over.is_set():
+                names = control.await_drives(
+                    self._scope.drives, present=False, time_s=_LOOK_S
+                )
+                if not any(names.values()):
+                    self._gone_us = now_us()
+                    return
+
+    def restore(self) -> float | None:
+        """Take the server off its drives, apply the power, put it back on them.
+
+        Raise PowerError, with the drives left without power, if the server or one of
+        its filesystems cannot be ended, or if they have none and what was mounted from
+        them is not known here.
+        """
+        if not self._cutting:
+            self._recall()
+        if not self._cutting or self._seen is None:
+            self._require_power()
+            return self._inner.restore()
+        seen = self._seen
+        with interrupt.held_back():
+            ended, off, left = self._take_off(seen)
+            off_s = self._inner.restore()
+            after, back = self._put_back(seen, gone=not any(left.values()))
+            not_started = "" if _failure(back) else self._start()
+        self._record = DriveCut(
+            drives=_drives(seen, left, after),
+            mounts=_mounts(seen.mounts, off, back),
+            gone_us=self._gone_us,
+            killed=ended.killed,
+            left=ended.left,
+            failure=_failure(back),
+            not_started=not_started,
+        )
+        self._cutting, self._seen = False, None
+        if self._memo is not None:
+            self._memo.forget()
+        return off_s
+
+    def _require_power(self) -> None:
+        """Raise PowerError unless the drives have power: their mounts are not known."""
+        if self._inner.state() is not PowerState.ON:
+            raise PowerError(
+                "no cut of these drives is on record here, so what was mounted from "
+                "them is not known, and an old filesystem in the host's memory could "
+                "write over them",
+                hint="Run it where dbcheck cut them. Or end the server and unmount its "
+                "filesystems by hand, and use the switch itself.",
+            )
+
+    def _recall(self) -> None:
+        """Take over the cut of a process that did not put the host back, if any.
+
+        Not where somebody has done that since, by hand: the server may be at work.
+        """
+        self._seen = self._memo.read() if self._memo is not None else None
+        if self._memo is not None and self._seen and self._is_back(self._seen):
+            self._seen = None
+            self._memo.forget()
+        self._cutting = self._seen is not None
+
+    def _is_back(self, seen: Survey) -> bool:
+        """Say whether all that was mounted then was mounted anew, with the power on."""
+        if self._inner.state() is not PowerState.ON:
+            return False
+        try:
+            with self._asking("") as control:
+                serials = self._scope.drives
+                now = control.survey(serials, seen.directory, seen.places)
+        except PowerError:
+            return False
+        before = {mount.id for mount in seen.mounts}
+        anew = {mount.point for mount in now.mounts if mount.id not in before}
+        return all(mount.point in anew for mount in seen.mounts)
+
+    def failure(self) -> str | None:
+        """Return why a filesystem did not come back, else what the switch says.
+
+        Raise PowerError if the command that starts the server failed.
+        """
+        if self._record is not None and self._record.failure:
+            return self._record.failure
+        if self._record is not None and self._record.not_started:
+            raise PowerError(
+                "the command that starts the server failed: "
+                f"{self._record.not_started}",
+                hint="Start it by hand, then reconcile the run.",
+            )
+        return self._inner.failure()
+
+    def seen(self) -> DriveCut | None:
+        """Return what the host showed of the last cut, None if it was not put back."""
+        return self._record
+
+    def _take_off(self, seen: Survey) -> tuple[EndedServer, TakenOff, Names]:
+        """End the server, force its filesystems off; return what is left of each."""
+        with self._asking("before the power came back", _AGAIN) as control:
+            ended = control.end_server(seen, self._scope.kill, self._timeout_s)
+            off = control.take_off(seen.mounts, self._release_s)
+            left = control.await_drives(self._scope.drives, present=False)
+        kept = [
+            m.point for m, gone in zip(seen.mounts, off.off, strict=True) if not gone
+        ]
+        if kept:
+            users = "; ".join(off.holders) or "something that no process shows"
+            raise PowerError(
+                f"the host still holds the filesystem of {', '.join(kept)} in memory, "
+                f"used by {users}; over the drive that comes back it could write old "
+                "pages",
+                hint=f"End what uses it. {_AGAIN}",
+            )
+        if ended.left:
+            pids = ", ".join(map(str, ended.left))
+            raise PowerError(
+                f"the server's processes {pids} did not end", hint=f"End them. {_AGAIN}"
+            )
+        return ended, off, left
+
+    def _put_back(
+        self, seen: Survey, *, gone: bool
+    ) -> tuple[Names, tuple[PutBack, ...]]:
+        """Wait for the drives, check and mount what was on them.
+
+        gone: the host saw that they were.  Else what is found damaged may come from its
+        memory, and is an error.
+        """
+        hint = (
+            "Mount the filesystems by hand, start the server, then reconcile the run."
+        )
+        with self._asking("once the power was back", hint) as control:
+            after = control.await_drives(
+                self._scope.drives, present=True, time_s=self._timeout_s
+            )
+            absent = [serial for serial, names in after.items() if not names]
+            if absent:
+                raise PowerError(
+                    f"no drive with the serial {', '.join(absent)} came back within "
+                    f"{self._timeout_s:g} s",
+                    hint=f"Check that it has power and is seen by the host. {hint}",
+                )
+            back = control.put_back(seen.mounts, self._timeout_s)
+        for each in back:
+            if each.failure and not (each.damaged and gone):
+                raise PowerError(each.failure, hint=hint)
+        return after, back
+
+    def _start(self) -> str:
+        """Start the server; return how the command failed, "" if it did not."""
+        if self._server.start is not None:
+            return self._server.start()
+        with self._asking("once its filesystems were mounted") as control:
+            code, text = control.start(self._scope.start, self._timeout_s)
+        return f"exit code {code}: {text}" if code else ""
+
+    @contextlib.contextmanager
+    def _asking(self, when: str, hint: str = "") -> Iterator[DriveControl]:
+        """Give the host's agent, over a channel that is kept; raise PowerError."""
+        try:
+            if self._control is not None and not self._control.is_alive():
+                self._let_go()
+            if self._control is None:
+                self._control = self._host.drives()
+            yield self._control
+        except HostError as error:
+            self._let_go()
+            text = f"the target's host cannot be asked about its drives {when}: {error}"
+            raise PowerError(text, hint=hint or error.hint) from None
+        except BaseException:  # an answer may still come, and be taken for another
+            self._let_go()
+            raise
+
+    def _let_go(self) -> None:
+        if self._control is not None:
+            self._control.close()
+            self._control = None
+        self._host.close()
+
+
+def _failure(back: Sequence[PutBack]) -> str:
+    return "; ".join(each.failure for each in back if each.failure)
+
+
+def _drives(seen: Survey, left: Names, after: Names) -> Mapping[str, CutDrive]:
+    return {
+        serial: CutDrive(names, not left[serial], tuple(after[serial]))
+        for serial, names in seen.drives.items()
+    }
+
+
+def _mounts(
+    mounts: Sequence[DriveMount], off: TakenOff, back: Sequence[PutBack]
+) -> tuple[Remounted, ...]:
+    return tuple(
+        Remounted(
+            point=mount.point,
+            filesystem=mount.type,
+            serial=mount.serial,
+            taken_off=gone,
+            lazily=lazy,
+            checked=put.checked,
+            mounted_on="" if put.failure else put.device,
+        )
+        for mount, gone, lazy, put in zip(mounts, off.off, off.lazy, back, strict=True)
+    )

@@ -1,0 +1,170 @@
+"""What belongs to cuts of drives alone, as a user gives it, and what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dbcheck.core.cut import SwitchKind
+from dbcheck.core.cutclass import CutClass
+from dbcheck.errors import PowerError, UsageError
+from dbcheck.hosts.drives import Survey
+from dbcheck.power.kinds.command import shown
+from dbcheck.power.kinds.plan import PowerPlan
+
+SCOPE = "dbcheck_power_scope"
+CLASSES = (CutClass.AC, CutClass.DC_RAIL)  # that take the power from a drive itself
+_APART = ("logdev=", "rtdev=")  # options of XFS (xfs(5)) that name devices
+_CLASSES = " or ".join(f"'{one.value}'" for one in CLASSES)
+
+
+@dataclass(frozen=True, slots=True)
+class DriveScope:
+    """The drives that lose their power, and how their server is ended and started.
+
+    drives: their serials.
+    kill:   commands run on the host, before what is left of the server is killed.
+    start:  the command that starts it.
+    """
+
+    drives: tuple[str, ...]
+    kill: tuple[tuple[str, ...], ...]
+    start: tuple[str, ...]
+
+    def describe(self) -> str:
+        """Return what is done around the cut, to come after "dbcheck would"."""
+        kill = ", ".join(f"`{shown(each)}`" for each in self.kill)
+        first = f"run {kill} and " if kill else ""
+        return (
+            f"cut the drives {', '.join(self.drives)} alone. Before it gives their "
+            f"power back, dbcheck would {first}kill the server's processes, and force "
+            "the filesystems of these drives off; after that check and mount them and "
+            f"run `{shown(self.start)}`"
+        )
+
+
+def of_unit(
+    drives: Sequence[str],
+    unit: str,
+    kill: tuple[str, ...] = (),
+    start: tuple[str, ...] = (),
+) -> DriveScope:
+    """Return the scope of a server that is a systemd unit, but for commands given.
+
+    systemd would start a server that was killed again (Restart=), so it is stopped.
+    """
+    kills: tuple[tuple[str, ...], ...] = (kill,) if kill else ()
+    if unit and not kill:
+        kills = (
+            ("systemctl", "kill", "--signal=SIGKILL", unit),
+            ("systemctl", "stop", unit),
+        )
+    return DriveScope(
+        tuple(drives), kills, start or ("systemctl", "start", "--no-block", unit)
+    )
+
+
+def require_power_cut(plan: PowerPlan) -> None:
+    """Raise UsageError unless the switch can cut the power of drives alone.
+
+    A link that is disabled, and a reset, leave a drive its power: its cache stays.
+    """
+    if plan.kind is SwitchKind.LAB:
+        return
+    if plan.attended:
+        raise UsageError(
+            "nothing dates a cut of the drives alone that is made by hand",
+            hint="Use a switch that dbcheck runs: dbcheck_power: exec or fence.",
+        )
+    cut_class = plan.cut_class
+    if cut_class is CutClass.UNKNOWN:
+        raise UsageError(
+            "what the switch takes the power from is not declared; to disable a link "
+            "or to reset a drive cuts no power",
+            hint=f"If it cuts the supply of the drives, set dbcheck_power_class to "
+            f"{_CLASSES}.",
+        )
+    if cut_class not in CLASSES:
+        raise UsageError(
+            f"a cut of class {cut_class.value!r} does not take the power from the "
+            "drives alone",
+            hint="Use a switch of their supply (a relay, a module between drive and "
+            f"slot, the outlet of a drive shelf), whose class is {_CLASSES}.",
+        )
+    if plan.returns_by_itself:
+        raise UsageError(
+            "the power of this switch comes back by itself, perhaps before the old "
+            "filesystem is forced off",
+            hint="Give the command that restores it: dbcheck_power_restore.",
+        )
+
+
+def require_fit(scope: DriveScope, seen: Survey) -> None:
+    """Raise PowerError unless the host can take the server off these drives, and back.
+
+    Each filesystem that is forced off must hold one of the server's directories.
+    """
+    if not seen.root:
+        raise PowerError(
+            "the user who logs in to the target's host is not root, and cannot unmount "
+            "a filesystem",
+            hint="Set ansible_user to root.",
+        )
+    if absent := [serial for serial, names in seen.drives.items() if not names]:
+        raise PowerError(
+            f"the target's host has no drive with the serial {', '.join(absent)}",
+            hint="Set dbcheck_power_drives to what `lsblk -d -o NAME,SERIAL` prints "
+            "there.",
+        )
+    if seen.busy:
+        raise PowerError(
+            f"the drives are used otherwise than by a filesystem on them: "
+            f"{'; '.join(seen.busy)}",
+            hint="A cut of drives alone needs the filesystem on the drive itself or on "
+            "its partition, without LVM, RAID or encryption between; cut the host "
+            "instead.",
+        )
+    if not seen.on_them:
+        raise PowerError(
+            f"the data directory {seen.directory} is not on the drives "
+            f"{', '.join(scope.drives)}",
+            hint="Name the drives that it is on in dbcheck_power_drives.",
+        )
+    _require_mounts(seen)
+
+
+def _require_mounts(seen: Survey) -> None:
+    places = seen.places
+    for mount in seen.mounts:
+        if mount.inner != "/":
+            raise PowerError(
+                f"{mount.point} is a bind mount of {mount.inner} on the drive "
+                f"{mount.name}",
+                hint="Unmount it: only whole filesystems are put back.",
+            )
+        apart = [o for o in mount.options.split(",") if o.startswith(_APART)]
+        if apart:
+            raise PowerError(
+                f"{mount.point} has a part of its own on another device ({apart[0]})",
+                hint="A cut of drives alone needs the whole filesystem on one drive.",
+            )
+        if not mount.shown:
+            raise PowerError(
+                f"the kernel does not show whether it holds {mount.point} "
+                f"({mount.type}) in memory",
+                hint="A cut of drives alone needs XFS or ext4: an old filesystem in "
+                "memory could write over the drive that came back.",
+            )
+        if mount.point == "/" or not any(_on(mount.point, place) for place in places):
+            what = "the host itself runs from it"
+            if mount.point != "/":
+                what = "it holds none of the server's directories"
+            raise PowerError(
+                f"{mount.point} is on the drive {mount.name} as well, and {what}",
+                hint="It would lose its power, too: unmount it, move it to another "
+                "drive, or cut the host instead.",
+            )
+
+
+def _on(point: str, path: str) -> bool:
+    return path == point or path.startswith(f"{point.rstrip('/')}/")

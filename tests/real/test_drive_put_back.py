@@ -1,0 +1,111 @@
+"""What the host's agent does with a filesystem on a drive that came back."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dbcheck.hosts.agent import drives, remount
+from dbcheck.lab.lab import missing
+from dbcheck.lab.spec import LabSpec
+from dbcheck.lab.storage import loop_device as block
+from dbcheck.lab.storage.filesystem import mkfs
+from dbcheck.lab.storage.loop_device import LoopDevice
+
+pytestmark = pytest.mark.root
+SIZES = {"ext4": 64 << 20, "xfs": 320 << 20}
+
+
+@pytest.fixture
+def image(tmp_path: Path) -> Path:
+    if lacking := missing(LabSpec("postgresql")):
+        pytest.skip("; ".join(lacking))
+    return tmp_path / "image"
+
+
+@pytest.fixture(params=["ext4", "xfs"])
+def drive(image: Path, request: pytest.FixtureRequest) -> Iterator[tuple[str, Path]]:
+    """Give the kind of a filesystem and the file that it was made in."""
+    with image.open("wb") as file:
+        file.truncate(SIZES[request.param])
+    with attached(image) as device:
+        mkfs(device.path, request.param)
+    yield request.param, image
+
+
+def attached(image: Path) -> LoopDevice:
+    descriptor = os.open(image, os.O_RDWR)
+    try:
+        return block.attach(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def mount_of(kind: str, device: LoopDevice, point: Path) -> dict[str, Any]:
+    """Return what was known of a mount before the drive was cut."""
+    name = Path(device.path).name
+    known = {"id": -1, "point": str(point), "type": kind, "options": "rw,relatime"}
+    place = {"serial": device.serial, "nsid": "", "number": "0"}
+    return {**known, **place, "name": name, "device": "0:0"}
+
+
+def test_a_sound_filesystem_is_mounted_taken_off_and_found_gone(
+    drive: tuple[str, Path], tmp_path: Path
+) -> None:
+    kind, image = drive
+    point = tmp_path / "point"
+    point.mkdir()
+    with attached(image) as device:
+        (done,) = remount.put_back([mount_of(kind, device, point)], 60)
+        assert (done["failure"], done["device"]) == ("", Path(device.path).name)
+        try:
+            assert os.path.ismount(point)
+            seen = drives.survey([device.serial], str(point), [])
+            (mount,) = seen["mounts"]
+            assert (mount["shown"], mount["type"], mount["inner"]) == (True, kind, "/")
+            assert seen["on_them"]
+            with (point / "held").open("w"):
+                kept = remount.take_off(seen["mounts"], 0.2)
+                assert (kept["off"], kept["lazy"]) == ([False], [True])
+                assert any(f"process {os.getpid()} " in one for one in kept["holders"])
+            gone = remount.take_off(seen["mounts"], 5)
+            assert gone["off"] == [True]
+            assert gone["holders"] == []
+        finally:
+            if os.path.ismount(point):
+                subprocess.run(["umount", point], check=True)
+        assert drives.named([device.serial]) == {device.serial: [device.path[5:]]}
+        serial = device.serial
+    assert drives.await_drives([serial], False, 5) == {serial: []}
+
+
+def test_what_the_cut_left_of_a_filesystem_is_told_from_other_faults(
+    drive: tuple[str, Path], tmp_path: Path
+) -> None:
+    kind, image = drive
+    point = tmp_path / "point"
+    with attached(image) as device:
+        (none,) = remount.put_back([mount_of(kind, device, point)], 60)
+        assert none["failure"], "the mount point is missing"
+        assert not none["damaged"]
+    with image.open("r+b") as file:
+        # The first group's superblock, descriptors and inodes, or XFS's superblock.
+        file.write(bytes(4 << 20 if kind == "ext4" else 512))
+    point.mkdir()
+    with attached(image) as device:
+        (torn,) = remount.put_back([mount_of(kind, device, point)], 60)
+        assert torn["failure"]
+        assert not os.path.ismount(point)
+        assert torn["damaged"], torn["failure"]
+
+
+def test_a_command_that_starts_a_server_is_run_with_what_it_prints() -> None:
+    assert remount.ran(["sh", "-c", "echo up; exit 3"], 5) == (3, "up")
+    code, text = remount.ran(["no-such-program"], 5)
+    assert code == -1
+    assert "no-such-program" in text

@@ -1,0 +1,276 @@
+"""The switch of drives alone: the order of its steps, and what stops them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
+
+import pytest
+
+from dbcheck.core.cut import Cut, PowerState, SwitchKind
+from dbcheck.core.cutclass import CutClass
+from dbcheck.errors import HostError, PowerError
+from dbcheck.hosts.drives import EndedServer, PutBack, Survey, TakenOff
+from dbcheck.power.driveonly import DriveOnlySwitch, Server
+from tests.kit.drives_alone import SCOPE, SEEN, Kept
+
+BACK = PutBack("sdb1", "clean", "", damaged=False)
+
+
+@dataclass
+class Relay:
+    """A switch that notes what it does in *steps*."""
+
+    steps: list[str]
+    kind = SwitchKind.EXEC
+    attended = False
+    cut_class = CutClass.DC_RAIL
+    on: bool = True
+
+    def state(self) -> PowerState:
+        return PowerState.ON if self.on else PowerState.OFF
+
+    def cut(self) -> Cut:
+        self.steps.append("cut")
+        self.on = False
+        return Cut(1, None, {"off_s": 15.0})
+
+    def restore(self) -> float:
+        self.steps.append("power")
+        self.on = True
+        return 15.0
+
+    def failure(self) -> None:
+        return None
+
+
+@dataclass
+class Host:
+    """A host whose agent answers what it was told to."""
+
+    relay: Relay
+    seen: Survey = SEEN
+    left: tuple[int, ...] = ()
+    off: bool = True
+    stays: bool = False
+    returns: tuple[str, ...] = ("sdb",)
+    back: PutBack = BACK
+    fails: str = ""
+    exit_code: int = 0
+    steps: list[str] = field(default_factory=list)
+
+    def drives(self) -> Host:
+        return self
+
+    def _note(self, step: str) -> None:
+        self.relay.steps.append(step)
+        if step == self.fails:
+            raise HostError("the host agent ended")
+
+    def survey(self, *_: object) -> Survey:
+        self._note("survey")
+        return self.seen
+
+    def await_drives(
+        self, serials: Sequence[str], *, present: bool, time_s: float = 0.0
+    ) -> dict[str, tuple[str, ...]]:
+        there = self.returns if self.relay.on else ()
+        return {"S1": ("sda",) if self.stays else there}
+
+    def end_server(self, *_: object) -> EndedServer:
+        self._note("kill")
+        return EndedServer((7, 8), self.left)
+
+    def take_off(self, *_: object) -> TakenOff:
+        self._note("off")
+        return TakenOff((self.off,), (False,), ("process 9 (bash, a file)",))
+
+    def put_back(self, *_: object) -> tuple[PutBack, ...]:
+        self._note("mount")
+        return (self.back,)
+
+    def start(self, *_: object) -> tuple[int, str]:
+        self._note("start")
+        return self.exit_code, "no such unit"
+
+    def is_alive(self) -> bool:
+        return True
+
+    def close(self) -> None:
+        pass
+
+
+def switch(host: Host, kept: Kept | None = None, **more: Any) -> DriveOnlySwitch:
+    server = Server(lambda: "/srv/data", lambda: ["/srv/data"])
+    options = {"gone_s": 0.2, "timeout_s": 0.2, **more}
+    return DriveOnlySwitch(
+        host.relay, cast(Any, host), SCOPE, server, kept or Kept(), **options
+    )
+
+
+@pytest.fixture
+def host() -> Host:
+    return Host(Relay([]))
+
+
+def test_the_power_comes_back_to_a_host_that_holds_nothing_of_the_drives(
+    host: Host,
+) -> None:
+    kept = Kept()
+    power = switch(host, kept)
+    cut = power.cut()
+    assert cut.report == {"off_s": 15.0}
+    assert kept.seen == SEEN
+    assert power.restore() == 15.0
+    assert host.relay.steps == [
+        *("survey", "cut", "kill", "off", "power", "mount", "start")
+    ]
+    found = power.seen()
+    assert found is not None
+    assert found.drives["S1"].gone
+    assert found.drives["S1"].names_after == ("sdb",)
+    assert found.gone_us is not None
+    assert (found.killed, found.left) == ((7, 8), ())
+    (mount,) = found.mounts
+    assert (mount.taken_off, mount.mounted_on, mount.checked) == (True, "sdb1", "clean")
+    assert power.failure() is None
+    assert kept.seen is None
+
+
+def test_a_drive_that_stays_is_on_record(host: Host) -> None:
+    host.stays = True
+    power = switch(host)
+    power.cut()
+    power.restore()
+    found = power.seen()
+    assert found is not None
+    assert not found.drives["S1"].gone
+    assert found.gone_us is None
+
+
+@pytest.mark.parametrize(
+    ("planted", "said"),
+    [
+        pytest.param({"off": False}, "process 9", id="a filesystem is held"),
+        pytest.param({"left": (8,)}, "processes 8 did not end", id="the server runs"),
+        pytest.param({"fails": "kill"}, "cannot be asked", id="no agent"),
+        pytest.param({"fails": "off"}, "cannot be asked", id="an agent that dies"),
+    ],
+)
+def test_drives_stay_without_power_while_something_holds_them(
+    host: Host, planted: dict[str, Any], said: str
+) -> None:
+    for name, value in planted.items():
+        setattr(host, name, value)
+    kept = Kept()
+    power = switch(host, kept)
+    power.cut()
+    with pytest.raises(PowerError, match=said) as refused:
+        power.restore()
+    assert "power" not in host.relay.steps
+    assert "dbcheck power restore" in refused.value.hint
+    assert power.seen() is None
+    again = switch(replace(host, off=True, left=(), fails=""), kept)
+    again.restore()
+    assert host.relay.steps[-3:] == ["power", "mount", "start"]
+    assert kept.seen is None
+
+
+def test_another_drive_in_the_slot_is_not_mounted(host: Host) -> None:
+    host.returns = ()
+    power = switch(host)
+    power.cut()
+    with pytest.raises(PowerError, match="no drive with the serial S1 came back"):
+        power.restore()
+    assert "mount" not in host.relay.steps
+
+
+def test_a_damaged_filesystem_is_a_finding(host: Host) -> None:
+    host.back = PutBack("sdb1", "torn", "e2fsck -p ended with 4", damaged=True)
+    power = switch(host)
+    power.cut()
+    power.restore()
+    assert power.failure() == "e2fsck -p ended with 4"
+    assert "start" not in host.relay.steps
+    found = power.seen()
+    assert found is not None
+    assert found.mounts[0].mounted_on == ""
+
+
+def test_a_server_that_its_command_does_not_start_is_an_error(host: Host) -> None:
+    host.exit_code = 5
+    power = switch(host)
+    power.cut()
+    power.restore()
+    assert power.seen() is not None, "the run can be judged once the server runs"
+    with pytest.raises(PowerError, match="exit code 5: no such unit"):
+        power.failure()
+
+
+def test_a_host_that_was_put_back_by_hand_is_left_alone(host: Host) -> None:
+    kept = Kept()
+    switch(host, kept).cut()
+    mounted = replace(SEEN, mounts=(replace(SEEN.mounts[0], id=41),))
+    without = replace(host, seen=mounted)
+    switch(without, kept).restore()
+    assert "kill" in host.relay.steps, "the power was off, so nothing was mounted anew"
+    switch(host, kept).cut()
+    host.relay.on = True
+    host.relay.steps.clear()
+    switch(without, kept).restore()
+    assert host.relay.steps == ["survey", "power"]
+    assert kept.seen is None
+
+
+def test_damage_on_a_drive_that_was_never_gone_may_be_of_the_host(host: Host) -> None:
+    host.back = PutBack("sda1", "torn", "e2fsck -p ended with 4", damaged=True)
+    host.stays = True
+    power = switch(host)
+    power.cut()
+    with pytest.raises(PowerError, match="ended with 4"):
+        power.restore()
+    assert power.seen() is None
+
+
+def test_a_mount_that_fails_otherwise_is_an_error(host: Host) -> None:
+    host.back = PutBack("sdb1", "", "mount: unknown filesystem type", damaged=False)
+    power = switch(host)
+    power.cut()
+    with pytest.raises(PowerError, match="unknown filesystem type"):
+        power.restore()
+    assert power.seen() is None
+
+
+def test_nothing_is_cut_that_could_not_be_put_back(host: Host) -> None:
+    host.seen = replace(SEEN, root=False)
+    with pytest.raises(PowerError, match="not root"):
+        switch(host).cut()
+    host.seen = SEEN
+    with pytest.raises(PowerError, match="nothing was cut: no space left"):
+        switch(host, Kept(full=True)).cut()
+    assert "cut" not in host.relay.steps
+
+
+def test_a_host_that_nobody_put_back_is_not_on(host: Host) -> None:
+    kept = Kept()
+    assert switch(host, kept).state() is PowerState.ON
+    switch(host, kept).cut()
+    assert switch(host, kept).state() is PowerState.OFF
+    host.relay.on = True
+    assert switch(host, kept).state() is PowerState.UNKNOWN
+    switch(host, kept).restore()
+    assert switch(host, kept).state() is PowerState.ON
+
+
+def test_a_host_of_which_no_cut_is_known_is_left_alone(host: Host) -> None:
+    assert switch(host).restore() == 15.0
+    assert host.relay.steps == ["power"]
+
+
+def test_drives_that_another_client_cut_stay_without_power(host: Host) -> None:
+    switch(host, Kept()).cut()
+    host.relay.steps.clear()
+    with pytest.raises(PowerError, match="what was mounted from them is not known"):
+        switch(host, Kept()).restore()
+    assert host.relay.steps == []
