@@ -47,6 +47,7 @@ soak: setup
 # The documents that are made from the code; a test of each compares them.
 reference: setup
 	$(BIN)/python -m tests.rules
+	$(BIN)/python -m tests.switches
 	$(BIN)/python -m tests.schema
 	$(BIN)/python -m tests.reference
 	$(BIN)/python -m tests.manpages

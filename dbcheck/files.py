@@ -14,6 +14,8 @@ from dbcheck.errors import UsageError
 
 _CHECKOUT = Path(__file__).resolve().parent.parent
 _FOLDERS = {"workload": "workloads", "matrix": "matrices"}
+_SWITCHES = "switches"  # a folder in inventory/
+_INDENT = "      "  # of what belongs to a host in inventory/switch.yml
 
 
 def folder(name: str) -> Traversable:
@@ -59,26 +61,26 @@ def described(kind: str, name: str) -> tuple[str, str]:
         return where, folder(_FOLDERS[kind]).joinpath(own).read_text("utf-8")
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
+        known = _names(folder(_FOLDERS[kind]), ".toml")
         raise UsageError(
             f"{kind} {name} cannot be read: {reason}",
-            hint=f"Known are {', '.join(_names(kind))}; a file of your own must end "
-            "in .toml.",
+            hint=f"Known are {', '.join(known)}; a file of your own must end in .toml.",
         ) from None
 
 
 def workload_names() -> list[str]:
     """Return the names of the workloads that come with dbcheck, sorted."""
-    return _names("workload")
+    return _names(folder(_FOLDERS["workload"]), ".toml")
 
 
 def matrix_names() -> list[str]:
     """Return the names of the matrices that come with dbcheck, sorted."""
-    return _names("matrix")
+    return _names(folder(_FOLDERS["matrix"]), ".toml")
 
 
-def _names(kind: str) -> list[str]:
-    entries = folder(_FOLDERS[kind]).iterdir()
-    return sorted(e.name.removesuffix(".toml") for e in entries if "." in e.name)
+def _names(place: Traversable, end: str) -> list[str]:
+    found = (entry.name for entry in place.iterdir())
+    return sorted(name.removesuffix(end) for name in found if name.endswith(end))
 
 
 def parse_toml(text: str, where: str) -> dict[str, Any]:
@@ -108,3 +110,21 @@ def parse_toml(text: str, where: str) -> dict[str, Any]:
 def inventory_example() -> str:
     """Return the commented inventory that comes with dbcheck."""
     return folder("inventory").joinpath("dbcheck.example.yml").read_text("utf-8")
+
+
+def switch_names() -> list[str]:
+    """Return the names of the switches that come with a recipe, sorted."""
+    return _names(folder("inventory").joinpath(_SWITCHES), ".yml")
+
+
+def switch_recipe(name: str) -> str:
+    """Return the recipe of a switch: what it is, as comments, and its variables."""
+    place = folder("inventory").joinpath(_SWITCHES, f"{name}.yml")
+    return place.read_text("utf-8")
+
+
+def switch_inventory(name: str) -> str:
+    """Return a commented inventory of one host that this switch cuts."""
+    head = folder("inventory").joinpath("switch.yml").read_text("utf-8")
+    lines = switch_recipe(name).splitlines()
+    return head + "".join(f"{_INDENT}{line}".rstrip() + "\n" for line in lines)

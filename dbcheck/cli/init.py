@@ -8,7 +8,7 @@ import click
 
 from dbcheck import files
 from dbcheck.cli.entry_options import INVENTORY
-from dbcheck.cli.groups import Verb
+from dbcheck.cli.groups import Verb, option
 from dbcheck.cli.say import say
 from dbcheck.errors import UsageError
 from dbcheck.stored import private
@@ -16,14 +16,22 @@ from dbcheck.stored import private
 
 @click.command("init", cls=Verb)
 @click.argument("file", type=click.Path(path_type=Path), default=Path(INVENTORY))
-def command(file: Path) -> None:
+@option(
+    "--switch",
+    type=click.Choice(files.switch_names()),
+    metavar="NAME",
+    help="One host with this switch, and how to set it up: "
+    f"{', '.join(files.switch_names())}.",
+)
+def command(file: Path, switch: str | None) -> None:
     """Write a commented inventory to FILE, by default inventory.yml; replaces nothing.
 
     It holds invented hosts: edit it, then try dbcheck power state HOST.
     """
+    text = files.switch_inventory(switch) if switch else files.inventory_example()
     try:
         with private(file, "xb") as new:
-            new.write(files.inventory_example().encode())
+            new.write(text.encode())
     except FileExistsError:
         raise UsageError(
             f"{file} already exists", hint="Name another file, or remove that one."

@@ -76,7 +76,8 @@ def by_programs(folder: Path, lab: Lab) -> Iterator[Device]:
         cut, restore, state = (
             ("sh", "-c", scripts[name]) for name in ("cut", "restore", "state")
         )
-        return ExecPlan(cut, restore, state, OFF_S, timeout_s=2.0).open(None, print)
+        plan = ExecPlan(cut, restore, state, off_s=OFF_S, timeout_s=2.0)
+        return plan.open(None, print)
 
     yield Device(
         switch(),

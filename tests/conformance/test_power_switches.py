@@ -40,11 +40,15 @@ def secret(variable: str) -> Secret:
 PLANS: Mapping[SwitchKind, tuple[PowerPlan, Mapping[str, object]]] = {
     SwitchKind.MANUAL: (ManualPlan(), {"off_s": 9.0}),
     SwitchKind.EXEC: (
-        ExecPlan(("pdu", "off", "7"), ("pdu", "on", "7"), ("pdu", "state", "7")),
+        ExecPlan(
+            ("pdu", "off", "7"), ("pdu", "on", "7"), ("pdu", "state", "7"), "1", "0"
+        ),
         {
             "cut": ("pdu", "off 7"),
             "restore": ("pdu", "on", "8"),
             "state": ("pdu", "reboot", "7"),
+            "state_on": "2",
+            "state_off": "3",
             "off_s": 9.0,
         },
     ),
@@ -81,7 +85,10 @@ INVENTORIES: Mapping[SwitchKind, tuple[Mapping[str, Any], Mapping[str, Any]]] = 
     SwitchKind.MANUAL: ({}, {"off_s": 20, "class": "DC rail"}),
     SwitchKind.EXEC: (
         {"cut": ["a", "b"]},
-        {"restore": ["c"], "state": ["d"], "off_s": 20, "timeout_s": 9, "class": "AC"},
+        {
+            **{"restore": ["c"], "state": ["d"], "state_on": "1", "state_off": "0"},
+            **{"off_s": 20, "timeout_s": 9, "class": "AC"},
+        },
     ),
     SwitchKind.FENCE: (
         {"agent": "fence_apc"},

@@ -51,7 +51,7 @@ def test_the_wheel_holds_all_it_needs(tmp_path: Path) -> None:
         "-c",
         "from dbcheck import files; import dbcheck; print(dbcheck.__file__);"
         "print(files.sql('mysql', 'insert_fs'), files.sql('postgresql', 'facts'));"
-        "print(files.matrix_names());"
+        "print(files.matrix_names(), files.switch_inventory('shelly'));"
         "print(sorted(e.name for e in files.folder('inventory').iterdir()))",
         cwd=elsewhere,
     )
@@ -59,6 +59,7 @@ def test_the_wheel_holds_all_it_needs(tmp_path: Path) -> None:
     assert "INSERT INTO fs VALUES(0)" in found
     assert "percona-2009" in found
     assert "example.yml" in found
+    assert "/Switch.Set?id=0&on=false" in found
     shutil.copytree(STORED_RUN, elsewhere / "run")
     page = run(
         place / "bin" / "dbcheck", "report", "run", "--format", "html", cwd=elsewhere

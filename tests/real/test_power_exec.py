@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,8 @@ def switch(
     } | changed
     words = {name: ("sh", "-c", text) if text else () for name, text in scripts.items()}
     cut, restore, state = (words[name] for name in ("cut", "restore", "state"))
-    return ExecSwitch(ExecPlan(cut, restore, state, off_s, timeout_s))
+    plan = ExecPlan(cut, restore, state, off_s=off_s, timeout_s=timeout_s)
+    return ExecSwitch(plan)
 
 
 def test_the_commands_cut_and_restore(plug: Path) -> None:
@@ -58,6 +60,41 @@ def test_without_a_state_command_nothing_is_known(plug: Path) -> None:
     power.cut()
     power.restore()
     assert plug.read_text() == "off\n"
+
+
+def by_patterns(printed: str, on: str, off: str) -> ExecSwitch:
+    """A switch whose state program prints neither on nor off."""
+    plan = ExecPlan(("true",), state=("printf", "%s", printed))
+    return ExecSwitch(replace(plan, state_on=on, state_off=off))
+
+
+@pytest.mark.parametrize(
+    ("printed", "state"),
+    [
+        ("status: running\n", PowerState.ON),
+        ("a line\nstatus: stopped\nanother", PowerState.OFF),
+    ],
+)
+def test_a_pattern_is_found_in_what_the_state_command_prints(
+    printed: str, state: PowerState
+) -> None:
+    on, off = "^status: running$", "^status: stopped$"
+    assert by_patterns(printed, on, off).state() is state
+
+
+@pytest.mark.parametrize(
+    ("printed", "said"),
+    [
+        ("paused", "printed 'paused', in which neither pattern is found"),
+        ("", "printed '', in which neither pattern is found"),
+        ("on", "neither pattern"),  # the words count only without patterns
+        ("stopped, then running", "in which both patterns are found"),
+    ],
+)
+def test_neither_pattern_or_both_is_no_state(printed: str, said: str) -> None:
+    with pytest.raises(PowerError, match=said) as caught:
+        by_patterns(printed, "running", "stopped").state()
+    assert "dbcheck_power_state_off" in str(caught.value.hint)
 
 
 @pytest.mark.parametrize(

@@ -64,6 +64,7 @@ def test_what_stands_behind_a_hash_in_the_example_is_right_too(tmp_path: Path) -
 
 
 EXEC = "dbcheck_power: exec"
+STATE = (EXEC, "dbcheck_power_cut: [pdu, 'off']", "dbcheck_power_state: [pdu]")
 
 
 def test_an_entry_holds_all_and_can_be_sent_to_another_process(tmp_path: Path) -> None:
@@ -111,6 +112,22 @@ def test_an_entry_holds_all_and_can_be_sent_to_another_process(tmp_path: Path) -
         ([EXEC, "dbcheck_power_cut: [pdu, off]"], "dbcheck_power_cut is"),
         ([EXEC, "dbcheck_power_cut: []"], "dbcheck_power_cut is []"),
         ([EXEC, "dbcheck_power_cut: [pdu, '']"], "dbcheck_power_cut is"),
+        (
+            [*STATE, "dbcheck_power_state_on: a"],
+            "host db1: dbcheck_power_state_off is missing",
+        ),
+        (
+            [*STATE, "dbcheck_power_state_off: a"],
+            "dbcheck_power_state_on is missing",
+        ),
+        (
+            [*STATE[:2], "dbcheck_power_state_on: a", "dbcheck_power_state_off: b"],
+            "dbcheck_power_state_on is given without a state program",
+        ),
+        (
+            [*STATE, "dbcheck_power_state_on: a", "dbcheck_power_state_off: '(b'"],
+            "dbcheck_power_state_off is not a regular expression: missing )",
+        ),
         (["dbcheck_server_log: yes"], "dbcheck_server_log is True"),
         (["dbcheck_server_log: [a]"], "dbcheck_server_log is ['a']"),
         (["dbcheck_price: nan"], "dbcheck_price is 'nan'"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Self
@@ -21,6 +22,8 @@ from dbcheck.power.kinds.off_timer import OffTimer, wait_for
 from dbcheck.power.kinds.plan import Fields
 from dbcheck.validated import Command
 
+_STATE_ON, _STATE_OFF = "state_on", "state_off"
+
 
 @dataclass(frozen=True, slots=True)
 class ExecPlan:
@@ -31,6 +34,8 @@ class ExecPlan:
     restore: applies it; () if the power comes back by itself (a reset).
     state:   prints "on" or "off" as the last word on standard output, in any case
              and with or without a full stop; () if there is none.
+    state_on, state_off: regular expressions, one of which is found in what `state`
+             prints instead; "" if it prints those words.
     off_s:   seconds between power off and restore, at least.
     timeout_s: for each program, and for the state that it leads to.
     declared: what the cut takes the power from, None if that is not known.
@@ -62,13 +67,49 @@ class ExecPlan:
             "last word, and its arguments."
         ),
     ] = ()
+    state_on: Annotated[
+        str,
+        Meta(
+            description="`exec`: a regular expression that is found in what the state "
+            "program prints when the power is on. Only with `dbcheck_power_state_off`."
+        ),
+    ] = ""
+    state_off: Annotated[
+        str,
+        Meta(
+            description="`exec`: the same for the power being off. Exactly one of the "
+            "two must be found."
+        ),
+    ] = ""
     off_s: shared.OffSeconds = limits.OFF_S
     timeout_s: shared.Seconds = limits.POWER_TIMEOUT_S
     declared: CutClass | None = None
 
     @classmethod
     def read(cls, fields: Fields) -> Self:
-        return shared.read(cls, fields)
+        plan = shared.read(cls, fields)
+        for name in (_STATE_ON, _STATE_OFF):
+            if fault := plan._fault(name):
+                raise fields.error(f"{shared.POWER}_{name}", *fault)
+        return plan
+
+    def _fault(self, name: str) -> tuple[str, str] | None:
+        """Return what is wrong with a pattern, and what to do; None if it is right."""
+        pattern = getattr(self, name)
+        if not pattern:
+            if self.state_on or self.state_off:
+                return "is missing", "Give both patterns, or neither."
+            return None
+        if not self.state:
+            return (
+                "is given without a state program",
+                f"Give {shared.POWER}_state, whose output it is found in.",
+            )
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            return f"is not a regular expression: {error}", "Correct it."
+        return None
 
     @property
     def cut_class(self) -> CutClass:
@@ -97,6 +138,8 @@ class ExecPlan:
         steps = f"run `{shown(self.cut)}`, {back}"
         if self.state:
             steps += f"; `{shown(self.state)}` would report whether the power is on"
+        if self.state_on:
+            steps += f" (/{self.state_on}/ is on, /{self.state_off}/ is off)"
         return steps
 
     def outlet(self) -> Hashable:
@@ -128,15 +171,38 @@ class ExecSwitch:
         """Run the state program; UNKNOWN if there is none."""
         if not self._plan.state:
             return PowerState.UNKNOWN
-        printed = self._run("state", self._plan.state).split()
-        last = printed[-1].strip(".").lower() if printed else ""
+        printed = self._run("state", self._plan.state)
+        if self._plan.state_on:
+            return self._found(printed)
+        last = printed.split()[-1].strip(".").lower() if printed.strip() else ""
         try:
             return PowerState(last)
         except ValueError:
             raise PowerError(
                 f"the state command printed {last!r} as its last word",
-                hint="It must print on or off.",
+                hint="It must print on or off; if it cannot, give "
+                f"{shared.POWER}_{_STATE_ON} and {shared.POWER}_{_STATE_OFF}.",
             ) from None
+
+    def _found(self, printed: str) -> PowerState:
+        """Return the state whose pattern is found; raise PowerError unless one is."""
+        patterns = {
+            PowerState.ON: self._plan.state_on,
+            PowerState.OFF: self._plan.state_off,
+        }
+        found = [
+            state
+            for state, pattern in patterns.items()
+            if re.search(pattern, printed, re.MULTILINE)
+        ]
+        if len(found) == 1:
+            return found[0]
+        raise PowerError(
+            f"the state command printed {printed[-TAIL_MAX:].strip()!r}, in which "
+            f"{'both patterns are' if found else 'neither pattern is'} found",
+            hint=f"Exactly one of {shared.POWER}_{_STATE_ON} and "
+            f"{shared.POWER}_{_STATE_OFF} must be found in it; correct them.",
+        )
 
     def prepare(self) -> None:
         """Make sure that the power is on; raise PowerError if it is off."""
