@@ -20,7 +20,14 @@ _INNODB = "MySQL 8.4 manual, 17.14 InnoDB Startup Options and System Variables"
 _BINLOG = "MySQL 8.4 manual, 19.1.6.4 Binary Logging Options and Variables"
 _SEMI_SYNC = "MySQL 8.4 manual, 19.4.10 Semisynchronous Replication"
 _ARIA = "MariaDB documentation, Aria System Variables"
-# Names of facts that are no variables, see engines.mysql.audited.
+_MYROCKS = (
+    "MariaDB documentation, MyRocks System Variables; Percona Server 8.0"
+    " documentation, MyRocks server variables"
+)
+# The storage engines that dbcheck's tables can have, as servers write them.
+INNODB, ROCKSDB = "InnoDB", "ROCKSDB"
+# Names of facts that are no variables, see engines.mysql.engine and audited.
+TABLES = "engine of dbcheck's tables"
 UNSAFE_TABLES = "tables of engines without durable commits"
 
 RULES = (
@@ -51,6 +58,7 @@ RULES = (
         harms={
             "2": Harm(Depth.OS, end=True)
         },  # 2 writes at each commit, and flushes later
+        tables=INNODB,
     ),
     Rule(
         id="my-flush-log-at-timeout",
@@ -317,15 +325,48 @@ RULES = (
         id="my-rocksdb-flush-log",
         fact="rocksdb_flush_log_at_trx_commit",
         safe=frozenset({"1"}),
-        why="With this setting 0 or 2 MyRocks flushes its log about once a second, so a"
-        " power cut loses the commits of that second in its tables.",
+        why="With this setting 0 or 2 MyRocks flushes its log about once a second, so"
+        " any crash loses the commits of that second in its tables; and a log that ends"
+        " in the midst of a record keeps the server from starting, with"
+        " rocksdb_wal_recovery_mode = 1.",
         fix="set global rocksdb_flush_log_at_trx_commit = 1; and in the configuration"
         " file",
-        source="Percona Server 8.0 documentation, MyRocks server variables; MariaDB"
-        " documentation, MyRocks System Variables",
+        source=f"{_MYROCKS}, rocksdb_flush_log_at_trx_commit; RocksDB wiki, WAL"
+        " Recovery Modes",
         severity=Severity.ERROR,
+        # Both: in MariaDB 10.11 also 2 leaves the log's end in the server's memory.
+        harm=Harm(Depth.PROCESS, end=True),
+        tables=ROCKSDB,
         absent_is_safe=True,
-        unshown="it takes a server with MyRocks",
+    ),
+    Rule(
+        id="my-rocksdb-disable-wal",
+        fact="rocksdb_write_disable_wal",
+        safe=_OFF,
+        why="With this on MyRocks writes no log: any crash loses all that it has not"
+        " written to its data files yet.",
+        fix="set global rocksdb_write_disable_wal = off; and in the configuration file",
+        source=f"{_MYROCKS}, rocksdb_write_disable_wal; RocksDB wiki, Write Ahead Log",
+        severity=Severity.ERROR,
+        harm=Harm(Depth.PROCESS, everything=True),
+        tables=ROCKSDB,
+        absent_is_safe=True,
+        unshown="MyRocks of MariaDB 10.11 refuses every commit under it",
+    ),
+    Rule(
+        id="my-rocksdb-wal-recovery-mode",
+        fact="rocksdb_wal_recovery_mode",
+        unsafe=frozenset({"3"}),
+        why="With this 3 recovery leaves damaged records of the log out without an"
+        " error, so commits vanish from between others.",
+        fix="rocksdb_wal_recovery_mode = 1 in the configuration file, then restart the"
+        " server",
+        source=f"{_MYROCKS}, rocksdb_wal_recovery_mode; RocksDB wiki, WAL Recovery"
+        " Modes",
+        severity=Severity.WARNING,
+        harm=Harm(),
+        tables=ROCKSDB,
+        absent_is_safe=True,
     ),
     Rule(
         id="my-aria-recover",

@@ -144,7 +144,12 @@ def flagged(family: str, settings: Mapping[str, str]) -> list[Finding]:
 
     family: as in ports.engine.Engine; settings: as in core.server.ServerFacts.
     """
-    rules = [rule for rule in (*RULES[family], *BELOW) if rule.harm is not None]
+    tables = settings.get(mysql.TABLES, mysql.INNODB)
+    rules = [
+        rule
+        for rule in (*RULES[family], *BELOW)
+        if rule.harm is not None and rule.tables in ("", tables)
+    ]
     found = [
         Finding(rule, judge(rule, settings), settings.get(rule.fact)) for rule in rules
     ]

@@ -9,6 +9,7 @@ from dbcheck.core.operation import Verb
 from dbcheck.core.table import TableSpec
 from dbcheck.engines.mysql.grants import missing
 from dbcheck.engines.mysql.link import MysqlLink
+from dbcheck.engines.mysql.storage import OPTION
 from dbcheck.engines.tables import require_ours, require_plain
 from dbcheck.errors import EngineError
 
@@ -194,11 +195,13 @@ def require_table(link: MysqlLink, spec: TableSpec, database: str) -> bool:
         return False
     kind, engine, comment = found[0]
     table = f"{database}.{name}"
-    if kind != "BASE TABLE" or engine != "InnoDB":
+    wanted = link.storage.name
+    if kind != "BASE TABLE" or engine != wanted:
         what = f"a table of engine {engine}" if kind == "BASE TABLE" else kind.lower()
         raise EngineError(
-            f"{table} is {what}, not an InnoDB table",
-            hint=f"Drop {table}; dbcheck creates it with engine = InnoDB.",
+            f"{table} is {what}, not of engine {wanted}",
+            hint=f"Drop {table}; dbcheck creates it with engine = {wanted}, which the"
+            f" target's URL can change ({OPTION}).",
         )
     require_ours(spec, table, comment, link.rows("columns", where))
     require_plain(table, link.rows("foreign", {**where, "key": spec.key}))

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 
 from dbcheck.engines.mysql.answering import DATA_NAME, VARIABLES
 from dbcheck.engines.mysql.link import MysqlLink
+from dbcheck.engines.mysql.places import folder_of
 from dbcheck.engines.tables import MARK
 from dbcheck.errors import ConnectionLost, EngineError
 
@@ -51,14 +52,14 @@ def name_data(link: MysqlLink, product: str, database: str) -> None:
     link.rows("draw_identity", {"uuid": str(uuid.uuid4())})
 
 
-def of_table(link: MysqlLink, product: str, folder: str, name: str) -> str:
-    """Return InnoDB's number of a table, "" if this account may not see it.
+def of_table(link: MysqlLink, product: str, database: str, name: str) -> str:
+    """Return the storage engine's number of a table, "" if this account may not see it.
 
-    folder: the database's, see mysql_places.folder_of().  Raise ConnectionLost.
+    Raise ConnectionLost.
     """
-    statement = "table_identity_mariadb" if product == "MariaDB" else "table_identity"
+    where = {"folder": folder_of(database), "database": database, "name": name}
     try:
-        found = link.rows(statement, {"folder": folder, "name": name})
+        found = link.rows(link.storage.identities[product], where)
     except ConnectionLost:
         raise
     except EngineError:  # the privilege PROCESS is needed

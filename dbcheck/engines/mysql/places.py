@@ -7,6 +7,7 @@ import posixpath
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
+from dbcheck.audit.mysql import ROCKSDB, TABLES
 from dbcheck.core.places import BINARY_LOG, DATA, REDO_LOG, Place, numbered
 
 _OFF = frozenset({"off", "0", "false", ""})
@@ -36,7 +37,8 @@ def places(
 ) -> tuple[Place, ...]:
     """Return the directories and what counts in each, the data directory first.
 
-    variables:  as SHOW VARIABLES gives them.
+    variables:  as SHOW VARIABLES gives them, and the engine of the tables if it is not
+                InnoDB.
     database:   name of the table's database; "" if it does not exist yet.
     statement:  that created the table, "" if it does not exist yet.
     undo_files: of undo tablespaces; None if the account may not see them.
@@ -54,6 +56,8 @@ def places(
     if variables.get("log_bin", "").lower() not in _OFF:
         basename = variables.get("log_bin_basename", "")
         named.append(_in_folder(BINARY_LOG, basename, ".*"))
+    if variables.get(TABLES) == ROCKSDB:
+        named += _rocksdb(variables)
     if database:
         named.append(("database", _filename(database, variables), _EVERY_FILE))
     directories = _directories(statement, database, variables)
@@ -106,6 +110,19 @@ def _doublewrite(variables: Mapping[str, str]) -> str | None:
     if folder is None or variables.get("innodb_doublewrite", "").lower() in _OFF:
         return None
     return folder or variables.get("innodb_data_home_dir", "")
+
+
+def _rocksdb(
+    variables: Mapping[str, str],
+) -> Iterable[tuple[str, str, tuple[str, ...]]]:
+    """Yield MyRocks' folder, and that of its log if it is another one.
+
+    MariaDB documentation, MyRocks System Variables, rocksdb_datadir and
+    rocksdb_wal_dir.
+    """
+    yield "rocksdb", variables.get("rocksdb_datadir", ""), _EVERY_FILE
+    if log := variables.get("rocksdb_wal_dir", ""):
+        yield "rocksdb log", log, ("*.log",)
 
 
 def _system(variables: Mapping[str, str]) -> Iterable[str]:
