@@ -12,12 +12,16 @@ from dbcheck.audit.storage import (
 )
 from dbcheck.core.audited import Severity
 from dbcheck.core.depth import Depth
+from dbcheck.core.managed import AURORA, SERVICE
 
 _ON = frozenset({"on", "1"})
 _OFF = frozenset({"off", "0"})
 _DURABLE = frozenset({"1", "3"})  # 3 is MariaDB's: as 1, with a flush at prepare
 _INNODB = "MySQL 8.4 manual, 17.14 InnoDB Startup Options and System Variables"
 _BINLOG = "MySQL 8.4 manual, 19.1.6.4 Binary Logging Options and Variables"
+# What Aurora shows and does not go by: its storage takes log records, and no pages
+# (Amazon Aurora User Guide, MySQL parameters that don't apply to Aurora MySQL).
+_NOT_IN_AURORA = (SERVICE, frozenset({AURORA.lower()}))
 _SEMI_SYNC = "MySQL 8.4 manual, 19.4.10 Semisynchronous Replication"
 _ARIA = "MariaDB documentation, Aria System Variables"
 _MYROCKS = (
@@ -103,6 +107,7 @@ RULES = (
             "littlesync": Harm(Depth.OS, everything=True),
         },
         absent_is_safe=True,  # removed in favour of settings that all flush
+        unless=(_NOT_IN_AURORA,),
     ),
     Rule(
         id="my-redo-on-another-drive",
@@ -117,6 +122,7 @@ RULES = (
         severity=Severity.ERROR,
         only=((SHARED_DRIVE, NO),),
         absent_is_safe=True,
+        unless=(_NOT_IN_AURORA,),
     ),
     Rule(
         id="my-doublewrite",
@@ -130,7 +136,7 @@ RULES = (
         " Doublewrite Buffer",
         severity=Severity.ERROR,
         harm=Harm(Depth.OS, tears=True),
-        unless=((WHOLE_PAGES, YES),),
+        unless=((WHOLE_PAGES, YES), _NOT_IN_AURORA),
     ),
     Rule(
         id="my-doublewrite-not-flushed",
@@ -148,6 +154,7 @@ RULES = (
         product="MySQL",
         since=(8, 4),
         absent_is_safe=True,
+        unless=(_NOT_IN_AURORA,),
     ),
     Rule(
         id="my-redo-log",
@@ -221,6 +228,7 @@ RULES = (
         severity=Severity.WARNING,
         harm=Harm(),
         absent_is_safe=True,
+        unless=(_NOT_IN_AURORA,),
     ),
     Rule(
         id="my-log-checksums",
@@ -367,6 +375,19 @@ RULES = (
         harm=Harm(),
         tables=ROCKSDB,
         absent_is_safe=True,
+    ),
+    Rule(
+        id="my-aurora-data-loss",
+        fact="innodb_trx_commit_allow_data_loss",
+        safe=_OFF,
+        why="With this on Aurora lets innodb_flush_log_at_trx_commit be other than 1,"
+        " under which a commit is acknowledged before the storage has it.",
+        fix="innodb_trx_commit_allow_data_loss = 0 and innodb_flush_log_at_trx_commit ="
+        " 1 in the cluster's parameter group",
+        source="Amazon Aurora User Guide, Best practices with Aurora MySQL, Configuring"
+        " how frequently the log buffer is flushed",
+        severity=Severity.WARNING,
+        absent_is_safe=True,  # Aurora only
     ),
     Rule(
         id="my-aria-recover",

@@ -61,6 +61,7 @@ VALUES = {
     "my-rocksdb-flush-log": ("1", "2"),
     "my-rocksdb-disable-wal": ("OFF", "ON"),
     "my-rocksdb-wal-recovery-mode": ("1", "3"),
+    "my-aurora-data-loss": ("0", "1"),
     "my-aria-recover": ("BACKUP,QUICK", "OFF"),
     "my-aria-log-folder": ("NEWFILE", "NEVER"),
     "my-sync-method-macos": ("other", "macos"),

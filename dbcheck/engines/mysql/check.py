@@ -31,6 +31,14 @@ _OTHERS = (
     "ClickHouse",
 )
 
+# Beginnings of variables that only they have.
+_OTHER_VARIABLES = {
+    "tidb_": "TiDB",
+    "ob_": "OceanBase",
+    "dolt_": "Dolt",
+    "memsql_": "SingleStore",
+}
+
 _TEXT_BYTES = 16 << 10  # of an operation's statements, without their payloads
 _HEXADECIMAL = 2  # characters for each byte of a payload in a query's text
 
@@ -63,6 +71,22 @@ def product(version: str, comment: str) -> tuple[str, tuple[int, ...]]:
     return name, numbers
 
 
+def require_known(variables: Mapping[str, str]) -> None:
+    """Raise EngineError if a server that calls itself MySQL shows another's variables.
+
+    TiDB's and others' version is a setting of theirs: what they have beside MySQL's
+    variables is not (TiDB documentation, System Variables; server-version).
+    """
+    for name in variables:
+        for beginning, other in _OTHER_VARIABLES.items():
+            if name.lower().startswith(beginning):
+                raise EngineError(
+                    f"the server is neither MySQL nor MariaDB but {other}: it has the"
+                    f" variable {name}, and ignores those of InnoDB",
+                    hint="dbcheck tests PostgreSQL, MySQL and MariaDB.",
+                )
+
+
 def product_of(link: MysqlLink) -> str:
     """Return "MySQL" or "MariaDB", whichever answers.
 
@@ -77,6 +101,7 @@ def require_server(link: MysqlLink, variables: Mapping[str, str]) -> None:
     """Raise EngineError unless this is a supported server that takes writes."""
     version, comment, account = link.row("server")
     name, numbers = product(version, comment)
+    require_known(variables)
     for setting in _READ_ONLY:
         if variables.get(setting, "") not in _OFF:
             raise EngineError(

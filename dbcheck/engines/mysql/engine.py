@@ -15,6 +15,7 @@ from dbcheck.core.chores import ChoreKind
 from dbcheck.core.conditions import Broken
 from dbcheck.core.fill import Fill
 from dbcheck.core.history import Row
+from dbcheck.core.managed import SERVICE, of_host, of_mysql
 from dbcheck.core.operation import StatementSpec, verbs_by_table
 from dbcheck.core.other_users import OtherUsers
 from dbcheck.core.places import Place, numbered
@@ -31,6 +32,7 @@ from dbcheck.engines.mysql.canary import HeldRow
 from dbcheck.engines.mysql.check import (
     product,
     product_of,
+    require_known,
     require_packet,
     require_privileges,
     require_redo_log,
@@ -72,6 +74,7 @@ SETTINGS = (
     "innodb_use_fdatasync",
     "innodb_read_only",
     TABLES_IN,
+    SERVICE,
     "rocksdb_datadir",
     "rocksdb_wal_dir",
     "innodb_log_file_size",
@@ -136,6 +139,7 @@ class MysqlEngine:
         if not parsed.database:
             parsed = parsed.set(database=DATABASE)
         self.target = parsed.render_as_string()
+        self._host = parsed.host or ""
         self._database: str = parsed.database or DATABASE
         arguments = url_options(parsed)
         self._storage = storage_of(arguments)
@@ -153,6 +157,9 @@ class MysqlEngine:
             version, comment, _ = link.row("server")
             name, _ = product(version, comment)
             variables = dict(link.rows("variables"))
+            require_known(variables)
+            service = of_host(self._host) or of_mysql(variables, version, comment)
+            variables |= {SERVICE: service} if service else {}
             if self._storage.name != INNODB:
                 variables[TABLES_IN] = self._storage.name
             ((variables["default_storage_engine"],),) = link.rows("default_engine")
@@ -164,7 +171,10 @@ class MysqlEngine:
             identity={
                 "database": self._database,
                 **mysql_identity.identity(
-                    name, variables, partial(self._open, self._database)
+                    name,
+                    variables,
+                    partial(self._open, self._database),
+                    managed=bool(service),
                 ),
             },
             started_us=(second - int(lower["uptime"])) * 1_000_000,
@@ -261,7 +271,12 @@ class MysqlEngine:
                         raise EngineError(
                             f"{self._database}.{table.name} was not created"
                         )
-            mysql_identity.name_data(link, product_of(link), self._database)
+            version, comment, _ = link.row("server")
+            variables = dict(link.rows("variables"))
+            managed = of_host(self._host) or of_mysql(variables, version, comment)
+            mysql_identity.name_data(
+                link, product_of(link), self._database, managed=bool(managed)
+            )
             return {table.name: self._facts_of(link, table) for table in tables}
 
     def _facts_of(self, link: MysqlLink, table: TableSpec) -> TableFacts:

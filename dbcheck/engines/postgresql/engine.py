@@ -14,6 +14,7 @@ from dbcheck.core.chores import ChoreKind
 from dbcheck.core.conditions import Broken
 from dbcheck.core.fill import Fill
 from dbcheck.core.history import Row
+from dbcheck.core.managed import OWN_DATABASES, SERVICE, of_host, of_postgresql
 from dbcheck.core.operation import StatementSpec, verbs_by_table
 from dbcheck.core.other_users import OtherUsers
 from dbcheck.core.places import Place, numbered
@@ -73,6 +74,7 @@ class PostgresqlEngine:
     def __init__(self, url: str, password: str | None = None) -> None:
         parsed = read_url(url).set(drivername="postgresql+psycopg2")
         self.target = parsed.render_as_string()
+        self._host = parsed.host or ""
         try:
             _, arguments = parsed.get_dialect()().create_connect_args(parsed)
         except sqlalchemy.exc.ArgumentError as error:
@@ -90,16 +92,18 @@ class PostgresqlEngine:
             row = link.row("facts")
             version, version_num, started_us, database, clock_us, platform = row
             seen = dict(link.rows("settings"))
+            service = of_host(self._host) or of_postgresql(seen)
             identity = {"server_version_num": version_num, "database": database}
             try:
-                found = link.row("system_identifier")
-                identity["system_identifier"], identity["timeline"] = found
+                identity |= _cluster(link, service)
             except EngineError as error:
                 unreadable["system_identifier"] = str(error)
             log = None
             with contextlib.suppress(EngineError):  # functions may be revoked
                 log = LogPosition(*link.row("log_position"))
-        if "data_directory" in seen:
+        if service:
+            pass  # another host has one of the same name
+        elif "data_directory" in seen:
             identity["data_directory"] = seen["data_directory"]
         else:
             unreadable["data_directory"] = (
@@ -112,7 +116,10 @@ class PostgresqlEngine:
             started_us=started_us,
             started_error_us=1,
             clock_us=clock_us,
-            settings={name: seen[name] for name in SETTINGS if name in seen},
+            settings={
+                **{name: seen[name] for name in SETTINGS if name in seen},
+                **({SERVICE: service} if service else {}),
+            },
             unreadable=unreadable,
             log=log,
             server_log=postgresql_log(seen),
@@ -148,8 +155,9 @@ class PostgresqlEngine:
     def other_users(self) -> OtherUsers:
         """Return who else uses this server; every account may see that."""
         with self._open() as link:
-            databases = tuple(what for (what,) in link.rows("others"))
+            others = [what for (what,) in link.rows("others")]
             (connections,) = link.row("connections")
+        databases = tuple(what for what in others if what not in OWN_DATABASES)
         return OtherUsers(databases, connections)
 
     def prepare(
@@ -343,6 +351,19 @@ class PostgresqlEngine:
         options = libpq_options(self.target, self._arguments)
         link = PostgresqlLink(self.target, options, connect_s, family=FAMILY)
         return link.leading_to(server)
+
+
+def _cluster(link: PostgresqlLink, service: str) -> dict[str, str]:
+    """Return what names the cluster; raise EngineError.
+
+    service: the managed service that it is of.  Its failover may begin a new timeline,
+    and its servers may have no functions that show one.
+    """
+    if service:
+        (identifier,) = link.row("cluster")
+        return {"system_identifier": identifier}
+    identifier, timeline = link.row("system_identifier")
+    return {"system_identifier": identifier, "timeline": timeline}
 
 
 def _present(
