@@ -31,6 +31,7 @@ INSIDE = {
         "index",
     },
     "mariadb": {"data", "redo log", "undo", "system tablespace", "database"},
+    "myrocks": {"data", "redo log", "undo", "system tablespace", "rocksdb", "database"},
     "mysql": {
         "data",
         "redo log",

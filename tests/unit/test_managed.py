@@ -114,7 +114,7 @@ def postgresql_facts(
     """Return the facts of a server with these settings, and what it was asked."""
     link = RecordedLink(
         {
-            "facts": [("16.4", 160004, 10, "orders 5", 20, POSTGRESQL)],
+            "facts": [("16.4", "160004", 10, "orders 5", 20, POSTGRESQL)],
             "settings": list(settings.items()),
             "cluster": [("7301234567890123456",)],
             "system_identifier": [("7301234567890123456", "00000001")],
@@ -133,7 +133,7 @@ def test_a_failover_of_aurora_postgresql_leads_to_the_same_cluster(
     assert "system_identifier" not in link.asked
     assert facts.settings[SERVICE] == AURORA
     assert facts.identity == {
-        "server_version_num": 160004,
+        "server_version_num": "160004",
         "database": "orders 5",
         "system_identifier": "7301234567890123456",
     }

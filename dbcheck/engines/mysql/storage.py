@@ -29,6 +29,7 @@ class StorageEngine:
     positions:  status variables of its log: the newest byte, and where recovery would
                 begin to replay; one pair for each product that shows them.
     purges:     what removes old versions of rows.
+    no_rewrite: why no chore rewrites a table, "" if one can.
     """
 
     name: str
@@ -40,6 +41,7 @@ class StorageEngine:
     identities: Mapping[str, str]
     positions: tuple[tuple[str, str], ...]
     purges: str
+    no_rewrite: str = ""
 
 
 ENGINES: Mapping[str, StorageEngine] = {
@@ -67,6 +69,7 @@ ENGINES: Mapping[str, StorageEngine] = {
         identities=dict.fromkeys(("MySQL", "MariaDB"), "table_identity_rocksdb"),
         positions=(),
         purges="MyRocks compacts by itself",
+        no_rewrite="MyRocks copies the rows, as many as it answers (MariaDB 10.11)",
     ),
 }
 
