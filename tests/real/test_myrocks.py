@@ -43,7 +43,7 @@ def test_an_honest_drive_passes_and_what_innodb_does_is_not_asked(
         items = {item.id: item for item in outcome.judgement.items}
         assert items[ItemId.SETTINGS].standing is Standing.PRESENT
         assert items[ItemId.SAME_TABLE].standing is Standing.PRESENT
-        assert "rocksdb" in items[ItemId.PLACES].reason
+        assert "RocksDB log" in items[ItemId.PLACES].reason
         engine = here.rig.site.writer.engine
         assert outcome.after.tables == engine.prepare((LEDGER,))
         assert outcome.after.tables[LEDGER.name].identity.isdigit()

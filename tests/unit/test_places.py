@@ -51,9 +51,11 @@ def test_all_of_mariadb_is_in_its_data_directory_by_default() -> None:
 
 def test_myrocks_has_a_folder_of_its_own_and_maybe_one_for_its_log() -> None:
     given = {TABLES: ROCKSDB, "rocksdb_datadir": "./#rocksdb", "rocksdb_wal_dir": ""}
-    assert innodb(given)["rocksdb"] == "/d/#rocksdb"
-    assert "rocksdb log" not in innodb(given)
-    assert innodb({**given, "rocksdb_wal_dir": "/wal"})["rocksdb log"] == "/wal"
+    found = innodb(given)
+    assert found["RocksDB"] == found["RocksDB log"] == "/d/#rocksdb"
+    assert "redo log" not in found  # its commits leave that alone
+    assert found["InnoDB redo log"] == "/d"
+    assert innodb({**given, "rocksdb_wal_dir": "/wal"})["RocksDB log"] == "/wal"
 
 
 def test_mysql_has_a_folder_for_its_redo_log() -> None:

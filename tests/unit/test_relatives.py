@@ -209,3 +209,26 @@ def test_what_rests_on_postgresql_s_own_files_is_no_ability(
     ):
         assert able(own)
         assert not able(engine)
+
+
+# ------------------------------------------------- what calls itself PostgreSQL
+
+
+@pytest.mark.parametrize("version", [YB, CRDB])
+def test_an_audit_does_not_believe_what_another_product_says_of_fsync(
+    version: str, answering: Link
+) -> None:
+    row = ("15.12", "150012", 10, "orders 5", 99, version)
+    answering(PostgresqlEngine, {"facts": [row], "settings": [("fsync", "on")]})
+    with pytest.raises(EngineError, match="the server is not PostgreSQL but"):
+        PostgresqlEngine("postgresql://db@db1/orders").facts()
+
+
+def test_a_storage_that_is_not_postgresql_s_is_seen_by_its_settings(
+    answering: Link,
+) -> None:
+    row = ("16.4", "160004", 10, "orders 5", 99, PG)
+    shown = [("fsync", "off"), ("neon.timeline_id", "3f1c")]
+    answering(PostgresqlEngine, {"facts": [row], "settings": shown})
+    with pytest.raises(EngineError, match="but Neon: it has the setting neon.time"):
+        PostgresqlEngine("postgresql://db@db1/orders").facts()

@@ -20,7 +20,7 @@ class Product:
     """A product that speaks PostgreSQL's protocol.
 
     scheme:   of a URL that names it.
-    mark:     stands in version() of it, and of no other.
+    mark:     stands in version() of it, and of no other; PostgreSQL's begins with it.
     least:    the first server_version_num that is supported, as people write it.
     session:  settings that each session fixes; see settings.SESSION.
     refusals: beginnings of the SQLSTATEs after which nothing was committed for sure; ()
@@ -72,6 +72,8 @@ _OTHERS = (
     "Spanner",
 )
 
+_OTHER_SETTINGS = {"neon.": "Neon", "polar_": "PolarDB", "gp_": "Greenplum"}
+
 _KINDS = {
     "p": "is partitioned",
     "f": "is a foreign table",
@@ -85,8 +87,24 @@ def product_of(version: str) -> Product | None:
     """Return the product whose version() is *version*, None if it is another."""
     if any(name in version for name in _OTHERS):
         return None
-    known = (*_RELATIVES, POSTGRESQL)
-    return next((one for one in known if one.mark in version), None)
+    found = next((one for one in _RELATIVES if one.mark in version), None)
+    return found or (POSTGRESQL if version.startswith(POSTGRESQL.mark) else None)
+
+
+def require_own_storage(settings: Mapping[str, str]) -> None:
+    """Raise EngineError if a server that calls itself PostgreSQL has another storage.
+
+    version() of these is PostgreSQL's own; what they add is in their settings (Neon,
+    pgxn/neon; PolarDB for PostgreSQL, Greenplum, their documentation).
+    """
+    for name in settings:
+        for beginning, other in _OTHER_SETTINGS.items():
+            if name.startswith(beginning):
+                raise EngineError(
+                    f"the server is not PostgreSQL but {other}: it has the setting"
+                    f" {name}, and keeps no rows in PostgreSQL's own files",
+                    hint="dbcheck tests PostgreSQL, MySQL and MariaDB.",
+                )
 
 
 def require_product(

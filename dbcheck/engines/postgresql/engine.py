@@ -19,7 +19,12 @@ from dbcheck.core.tablecheck import TableCheck
 from dbcheck.engines.link import SCAN_S
 from dbcheck.engines.postgresql import amcheck, housekeeping, twophase
 from dbcheck.engines.postgresql.audited import other_settings
-from dbcheck.engines.postgresql.check import POSTGRESQL
+from dbcheck.engines.postgresql.check import (
+    POSTGRESQL,
+    product_of,
+    require_own_storage,
+    require_product,
+)
 from dbcheck.engines.postgresql.fill import fill
 from dbcheck.engines.postgresql.link import PostgresqlLink
 from dbcheck.engines.postgresql.places import places
@@ -61,7 +66,10 @@ class PostgresqlEngine(PostgresqlWire):
         with self._open() as link:
             row = link.row("facts")
             version, version_num, started_us, database, clock_us, platform = row
+            if product_of(platform) is not POSTGRESQL:
+                require_product(platform, int(version_num))
             seen = dict(link.rows("settings"))
+            require_own_storage(seen)
             service = of_host(self._host) or of_postgresql(seen)
             identity = {"server_version_num": version_num, "database": database}
             try:

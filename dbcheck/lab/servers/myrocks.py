@@ -38,4 +38,9 @@ class MyrocksServer(MariadbServer):
             f"--plugin-load-add={plugin.name}",
             # Without its data the server must not start, and be taken for a sound one.
             "--rocksdb=FORCE",
+            *([f"--rocksdb-wal-dir={self.log_data}"] if self.log_data else []),
         ]
+
+    def _log_place(self) -> dict[str, str]:
+        """Return {}: the log drive holds MyRocks' log, and InnoDB's is with the data."""
+        return {}
