@@ -42,5 +42,5 @@ class MyrocksServer(MariadbServer):
         ]
 
     def _log_place(self) -> dict[str, str]:
-        """Return {}: the log drive holds MyRocks' log, and InnoDB's is with the data."""
+        """Return {}: a log drive holds MyRocks' log, and InnoDB's is with the data."""
         return {}
