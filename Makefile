@@ -24,23 +24,28 @@ pages: .venv/.pages
 demo: setup
 	$(BIN)/dbcheck demo
 
-# MySQL is in no release of Debian; without it the tests that need it are skipped.
+# MySQL is in no release of Debian, and MyRocks comes with a service; the tests that need
+# one of them are skipped without it.
 mysql: setup
 	$(BIN)/dbcheck lab fetch mysql
+	$(BIN)/dbcheck lab fetch myrocks
 
 test: setup
 	-$(BIN)/dbcheck lab fetch mysql
+	-$(BIN)/dbcheck lab fetch myrocks
 	$(PYTEST) $(PARALLEL)
 
 # The same on more servers, filesystems and signals (tests/wide.txt).
 wide: pages
 	-$(BIN)/dbcheck lab fetch mysql
+	-$(BIN)/dbcheck lab fetch myrocks
 	$(PYTEST) $(PARALLEL) -m "wide and not soak"
 
 # Cuts until Ctrl-C, or as SOAK says, e.g. SOAK="--minutes 60"; a summary goes into
 # docs/track-record.md, and the next call goes on. First the tests that take minutes.
 soak: setup
 	-$(BIN)/dbcheck lab fetch mysql
+	-$(BIN)/dbcheck lab fetch myrocks
 	$(PYTEST) -m soak --timeout 3600
 	$(BIN)/python -m tests.soak $(SOAK)
 

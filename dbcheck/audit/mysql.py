@@ -12,15 +12,26 @@ from dbcheck.audit.storage import (
 )
 from dbcheck.core.audited import Severity
 from dbcheck.core.depth import Depth
+from dbcheck.core.managed import AURORA, SERVICE
 
 _ON = frozenset({"on", "1"})
 _OFF = frozenset({"off", "0"})
 _DURABLE = frozenset({"1", "3"})  # 3 is MariaDB's: as 1, with a flush at prepare
 _INNODB = "MySQL 8.4 manual, 17.14 InnoDB Startup Options and System Variables"
 _BINLOG = "MySQL 8.4 manual, 19.1.6.4 Binary Logging Options and Variables"
+# What Aurora shows and does not go by: its storage takes log records, and no pages
+# (Amazon Aurora User Guide, MySQL parameters that don't apply to Aurora MySQL).
+_NOT_IN_AURORA = (SERVICE, frozenset({AURORA.lower()}))
 _SEMI_SYNC = "MySQL 8.4 manual, 19.4.10 Semisynchronous Replication"
 _ARIA = "MariaDB documentation, Aria System Variables"
-# Names of facts that are no variables, see engines.mysql.audited.
+_MYROCKS = (
+    "MariaDB documentation, MyRocks System Variables; Percona Server 8.0"
+    " documentation, MyRocks server variables"
+)
+# The storage engines that dbcheck's tables can have, as servers write them.
+INNODB, ROCKSDB = "InnoDB", "ROCKSDB"
+# Names of facts that are no variables, see engines.mysql.engine and audited.
+TABLES = "engine of dbcheck's tables"
 UNSAFE_TABLES = "tables of engines without durable commits"
 
 RULES = (
@@ -51,6 +62,7 @@ RULES = (
         harms={
             "2": Harm(Depth.OS, end=True)
         },  # 2 writes at each commit, and flushes later
+        tables=INNODB,
     ),
     Rule(
         id="my-flush-log-at-timeout",
@@ -95,6 +107,7 @@ RULES = (
             "littlesync": Harm(Depth.OS, everything=True),
         },
         absent_is_safe=True,  # removed in favour of settings that all flush
+        unless=(_NOT_IN_AURORA,),
     ),
     Rule(
         id="my-redo-on-another-drive",
@@ -109,6 +122,7 @@ RULES = (
         severity=Severity.ERROR,
         only=((SHARED_DRIVE, NO),),
         absent_is_safe=True,
+        unless=(_NOT_IN_AURORA,),
     ),
     Rule(
         id="my-doublewrite",
@@ -122,7 +136,7 @@ RULES = (
         " Doublewrite Buffer",
         severity=Severity.ERROR,
         harm=Harm(Depth.OS, tears=True),
-        unless=((WHOLE_PAGES, YES),),
+        unless=((WHOLE_PAGES, YES), _NOT_IN_AURORA),
     ),
     Rule(
         id="my-doublewrite-not-flushed",
@@ -140,6 +154,7 @@ RULES = (
         product="MySQL",
         since=(8, 4),
         absent_is_safe=True,
+        unless=(_NOT_IN_AURORA,),
     ),
     Rule(
         id="my-redo-log",
@@ -213,6 +228,7 @@ RULES = (
         severity=Severity.WARNING,
         harm=Harm(),
         absent_is_safe=True,
+        unless=(_NOT_IN_AURORA,),
     ),
     Rule(
         id="my-log-checksums",
@@ -317,15 +333,61 @@ RULES = (
         id="my-rocksdb-flush-log",
         fact="rocksdb_flush_log_at_trx_commit",
         safe=frozenset({"1"}),
-        why="With this setting 0 or 2 MyRocks flushes its log about once a second, so a"
-        " power cut loses the commits of that second in its tables.",
+        why="With this setting 0 or 2 MyRocks flushes its log about once a second, so"
+        " any crash loses the commits of that second in its tables; and a log that ends"
+        " in the midst of a record keeps the server from starting, with"
+        " rocksdb_wal_recovery_mode = 1.",
         fix="set global rocksdb_flush_log_at_trx_commit = 1; and in the configuration"
         " file",
-        source="Percona Server 8.0 documentation, MyRocks server variables; MariaDB"
-        " documentation, MyRocks System Variables",
+        source=f"{_MYROCKS}, rocksdb_flush_log_at_trx_commit; RocksDB wiki, WAL"
+        " Recovery Modes",
         severity=Severity.ERROR,
+        # Both: in MariaDB 10.11 also 2 leaves the log's end in the server's memory.
+        harm=Harm(Depth.PROCESS, end=True),
+        tables=ROCKSDB,
         absent_is_safe=True,
-        unshown="it takes a server with MyRocks",
+    ),
+    Rule(
+        id="my-rocksdb-disable-wal",
+        fact="rocksdb_write_disable_wal",
+        safe=_OFF,
+        why="With this on MyRocks writes no log: any crash loses all that it has not"
+        " written to its data files yet.",
+        fix="set global rocksdb_write_disable_wal = off; and in the configuration file",
+        source=f"{_MYROCKS}, rocksdb_write_disable_wal; RocksDB wiki, Write Ahead Log",
+        severity=Severity.ERROR,
+        harm=Harm(Depth.PROCESS, everything=True),
+        tables=ROCKSDB,
+        absent_is_safe=True,
+        unshown="MyRocks of MariaDB 10.11 refuses every commit under it",
+    ),
+    Rule(
+        id="my-rocksdb-wal-recovery-mode",
+        fact="rocksdb_wal_recovery_mode",
+        unsafe=frozenset({"3"}),
+        why="With this 3 recovery leaves damaged records of the log out without an"
+        " error, so commits vanish from between others.",
+        fix="rocksdb_wal_recovery_mode = 1 in the configuration file, then restart the"
+        " server",
+        source=f"{_MYROCKS}, rocksdb_wal_recovery_mode; RocksDB wiki, WAL Recovery"
+        " Modes",
+        severity=Severity.WARNING,
+        harm=Harm(),
+        tables=ROCKSDB,
+        absent_is_safe=True,
+    ),
+    Rule(
+        id="my-aurora-data-loss",
+        fact="innodb_trx_commit_allow_data_loss",
+        safe=_OFF,
+        why="With this on Aurora lets innodb_flush_log_at_trx_commit be other than 1,"
+        " under which a commit is acknowledged before the storage has it.",
+        fix="innodb_trx_commit_allow_data_loss = 0 and innodb_flush_log_at_trx_commit ="
+        " 1 in the cluster's parameter group",
+        source="Amazon Aurora User Guide, Best practices with Aurora MySQL, Configuring"
+        " how frequently the log buffer is flushed",
+        severity=Severity.WARNING,
+        absent_is_safe=True,  # Aurora only
     ),
     Rule(
         id="my-aria-recover",

@@ -67,6 +67,8 @@ class Rule:
               leaves it in force.
     product:  "MySQL", "MariaDB" or "PostgreSQL" if it applies to that one alone.
     since, before: the versions of it that it applies to; () for any.
+    tables:   the storage engine in which alone tables lose by it, "" for any: a run's
+              verdict depends on it only if its tables are of that engine.
     absent_is_safe: subjects without that fact behave as if it were safe.
     unshown:  why no lab shows what it claims, "" if the matrix `receipts` does, or if
               it claims no loss.
@@ -88,6 +90,7 @@ class Rule:
     product: str = ""
     since: tuple[int, ...] = ()
     before: tuple[int, ...] = ()
+    tables: str = ""
     absent_is_safe: bool = False
     unshown: str = ""
 

@@ -6,7 +6,7 @@ import string
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from dbcheck.audit import devices, mysql, platform, postgresql, storage
+from dbcheck.audit import devices, mysql, platform, postgresql, relatives, storage
 from dbcheck.audit.rule import Harm, Rule, SubjectKind
 from dbcheck.audit.subject import Fact, Subject
 from dbcheck.core.audited import Flag, RuleStanding, Severity
@@ -15,6 +15,8 @@ from dbcheck.core.depth import Depth
 RULES: Mapping[str, tuple[Rule, ...]] = {
     "postgresql": postgresql.RULES,
     "mysql": mysql.RULES,
+    "yugabytedb": relatives.YUGABYTEDB,
+    "cockroachdb": relatives.COCKROACHDB,
 }
 BELOW: tuple[Rule, ...] = (  # what lies below any server
     *storage.RULES,
@@ -144,7 +146,12 @@ def flagged(family: str, settings: Mapping[str, str]) -> list[Finding]:
 
     family: as in ports.engine.Engine; settings: as in core.server.ServerFacts.
     """
-    rules = [rule for rule in (*RULES[family], *BELOW) if rule.harm is not None]
+    tables = settings.get(mysql.TABLES, mysql.INNODB)
+    rules = [
+        rule
+        for rule in (*RULES[family], *BELOW)
+        if rule.harm is not None and rule.tables in ("", tables)
+    ]
     found = [
         Finding(rule, judge(rule, settings), settings.get(rule.fact)) for rule in rules
     ]

@@ -183,7 +183,7 @@ def _result_of(outcome: Outcome) -> RunResult:
         sessions=manifest.workload.sessions,
         seed=manifest.seed,
         power=node.power.value,
-        cut_class=node.cut_class,
+        cut_class=case.cut_class,
         class_assumed=node.class_assumed,
         power_scope=node.scope,
         witness=WitnessResult(manifest.witness, manifest.witness_kind),

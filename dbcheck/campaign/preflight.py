@@ -19,6 +19,7 @@ from dbcheck.campaign.checking import require_sound
 from dbcheck.campaign.host import HostCanaries, end_canaries, inspect_host
 from dbcheck.campaign.independence import require_independent, require_other_host
 from dbcheck.campaign.known import NOTHING_KNOWN, Known
+from dbcheck.campaign.managed import require_failover
 from dbcheck.campaign.rig import Rig
 from dbcheck.campaign.room import with_room
 from dbcheck.campaign.waiting import settled_facts
@@ -229,6 +230,7 @@ def _nodes(
     nodes = {}
     for name, node in rig.site.nodes.items():
         facts = _server(node.engine, rig.listener)
+        require_failover(node, facts)
         places = node.engine.places(tables_of(workload))
         host, running = inspect_host(node, rig.listener, facts, places)
         if running is not None:

@@ -13,7 +13,8 @@ class CutClass(enum.Enum):
 
     A volatile cache in a drive is lost only if the drive's own supply falls.  A BMC may
     leave standby power, a backplane or a RAID controller supplied; a hypervisor and a
-    reset leave the drives alone (docs/power.md).
+    reset leave the drives alone (docs/power.md).  A failover is all that a managed
+    service offers: whether anything loses power in it is the provider's affair.
     """
 
     AC = "AC"
@@ -21,6 +22,7 @@ class CutClass(enum.Enum):
     BMC_OFF = "BMC off"
     HYPERVISOR_KILL = "hypervisor kill"
     RESET = "reset"
+    FAILOVER = "failover"
     PROCESS = "process"
     LAB_DRIVE = "lab drive"
     UNKNOWN = "unknown"
@@ -38,7 +40,12 @@ class CutClass(enum.Enum):
     @property
     def keeps_power(self) -> bool:
         """Say whether nothing is ever without power, not even for a moment."""
-        return self in (CutClass.HYPERVISOR_KILL, CutClass.RESET, CutClass.PROCESS)
+        return self in (
+            CutClass.HYPERVISOR_KILL,
+            CutClass.RESET,
+            CutClass.FAILOVER,
+            CutClass.PROCESS,
+        )
 
     def leaves_open(self, depth: Depth | None) -> str:
         """Return what a cut does not test; "" if it tests all down to the drives.
@@ -84,6 +91,7 @@ _DESCRIPTIONS = {
     CutClass.BMC_OFF: "power-off by the BMC",
     CutClass.HYPERVISOR_KILL: "kill of the virtual machine",
     CutClass.RESET: "reset",
+    CutClass.FAILOVER: "forced failover",
     CutClass.PROCESS: "kill of the server's process",
     CutClass.LAB_DRIVE: "cut",
     CutClass.UNKNOWN: "cut of an undeclared class",
@@ -95,6 +103,8 @@ _OPEN = {
     "says nothing about them or about the drives",
     CutClass.RESET: "the drives kept their power, so this says nothing about their "
     "caches",
+    CutClass.FAILOVER: "another server took over, or the same one started again, so "
+    "this says nothing about a power cut, an operating system or drives",
     CutClass.PROCESS: "only the server's memory was lost, so this says nothing about "
     "the operating system or the drives",
     CutClass.UNKNOWN: "whether the drives lost their power is not known, so this says "

@@ -8,7 +8,9 @@ from pathlib import PurePosixPath
 
 DATA = "data"  # the name of the data directory, which comes first
 WAL, REDO_LOG, BINARY_LOG = "WAL", "redo log", "binary log"
-LOGS = (WAL, REDO_LOG, BINARY_LOG)  # what a server flushes before it answers a commit
+ROCKSDB_LOG = "RocksDB log"
+# What a server flushes before it answers a commit.
+LOGS = (WAL, REDO_LOG, BINARY_LOG, ROCKSDB_LOG)
 
 
 @dataclass(frozen=True, slots=True)

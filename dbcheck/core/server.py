@@ -72,6 +72,12 @@ _NAMES_OF_DATA = {
     "dbcheck.identity": "on MariaDB, let the account create and select from the table "
     "identity in dbcheck's database",
 }
+# The same of products that no test of dbcheck runs.
+_OF_OTHERS = {
+    "yb_servers": "on YugabyteDB, let the account execute yb_servers()",
+    "cluster_id": "on CockroachDB, let the account read crdb_internal",
+}
+_HOW_TO_READ = {**_NAMES_OF_DATA, **_OF_OTHERS}
 
 
 def difference(before: Mapping[str, str], after: Mapping[str, str]) -> str:
@@ -83,7 +89,7 @@ def difference(before: Mapping[str, str], after: Mapping[str, str]) -> str:
     other = [name for name in shared if before[name] != after[name]]
     if not other:
         return ""
-    of_data = [name for name in other if name in _NAMES_OF_DATA]
+    of_data = [name for name in other if name in _HOW_TO_READ]
     name = "timeline" if "timeline" in other else (of_data or other)[0]
     text = f"{name} was {before[name]} and is {after[name]}"
     cluster = "system_identifier"
@@ -99,10 +105,10 @@ def difference(before: Mapping[str, str], after: Mapping[str, str]) -> str:
 
 def unread_identity(before: Mapping[str, str], after: Mapping[str, str]) -> str:
     """Return why two identities do not show whose data were read, "" if they do."""
-    named = before.keys() & _NAMES_OF_DATA.keys()
+    named = before.keys() & _HOW_TO_READ.keys()
     if unread := sorted(named - after.keys()):
         text = f"{unread[0]} was read before the cut and could not be read after it"
-        return f"{text}: {_NAMES_OF_DATA[unread[0]]}"
+        return f"{text}: {_HOW_TO_READ[unread[0]]}"
     if not named:
         hints = "; ".join(_NAMES_OF_DATA.values())
         return f"nothing that names its data was read before the cut: {hints}"

@@ -14,6 +14,10 @@ from dbcheck.ports.engine import Engine
 ENGINES = {
     "postgresql": "dbcheck.engines.postgresql.engine:PostgresqlEngine",
     "postgresql+psycopg2": "dbcheck.engines.postgresql.engine:PostgresqlEngine",
+    "yugabytedb": "dbcheck.engines.postgresql.yugabytedb:YugabyteEngine",
+    "yugabytedb+psycopg2": "dbcheck.engines.postgresql.yugabytedb:YugabyteEngine",
+    "cockroachdb": "dbcheck.engines.postgresql.cockroachdb:CockroachEngine",
+    "cockroachdb+psycopg2": "dbcheck.engines.postgresql.cockroachdb:CockroachEngine",
     "mysql": "dbcheck.engines.mysql.engine:MysqlEngine",
     "mysql+mysqlconnector": "dbcheck.engines.mysql.engine:MysqlEngine",
     "mariadb": "dbcheck.engines.mysql.engine:MysqlEngine",

@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from dbcheck.core.cut import Cut, PowerScope, Rung
+from dbcheck.core.cutclass import CutClass
 from dbcheck.core.depth import Depth, DepthFinding
 from dbcheck.core.drivecut import DriveCut
 from dbcheck.core.lossshape import LossShape
+from dbcheck.core.managed import SERVICE
 from dbcheck.core.reconcile import Reconciliation
 from dbcheck.core.records import (
     AfterRecord,
@@ -59,6 +61,13 @@ class Case:
         """The node that took the load."""
         return self.manifest.writer
 
+    @property
+    def cut_class(self) -> CutClass:
+        """What lost its power; of a managed service nothing is known to, ever."""
+        if SERVICE in self.writer.facts.settings:
+            return CutClass.FAILOVER
+        return self.writer.cut_class
+
     @cached_property
     def at_the_cut(self) -> NodeAtTheCut:
         """What was seen of that node during the load, nothing if that is not known."""
@@ -100,14 +109,19 @@ class Case:
 
     @cached_property
     def depths(self) -> list[VolumeDepth]:
-        """How deep the cut went on each volume; [] if that was not measured."""
+        """How deep the cut went on each volume; [] if that was not measured.
+
+        A failover may leave the host that was asked alone, and lead to another.
+        """
+        if self.cut_class is CutClass.FAILOVER:
+            return []
         seen = self.at_the_cut
         return volume_depths(
             self.before,
             seen.canaries,
             seen.canaries_elsewhere,
             self.host,
-            self.writer.cut_class,
+            self.cut_class,
         )
 
     @cached_property

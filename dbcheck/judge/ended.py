@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from dbcheck.core.cutclass import CutClass
 from dbcheck.core.depth import Depth
 from dbcheck.core.gone import Gone
 from dbcheck.core.records import LoadRecord
@@ -80,9 +81,16 @@ def ended(case: Case) -> Ended:
 
 
 def not_shut_down(case: Case) -> Item:
-    """Judge whether the server ended without an orderly shutdown."""
-    standing, reason = judge_end(case.load, ended(case))
-    return Item(ItemId.NOT_SHUT_DOWN, standing, reason, required=True)
+    """Judge whether the server ended without an orderly shutdown.
+
+    A failover claims nothing of how the former server ended, so needs none of it.
+    """
+    found = ended(case)
+    standing, reason = judge_end(case.load, found)
+    required = case.cut_class is not CutClass.FAILOVER
+    if not required and standing is Standing.CONTRADICTED and found.restarted:
+        standing = Standing.ABSENT  # a failover may begin with that
+    return Item(ItemId.NOT_SHUT_DOWN, standing, reason, required)
 
 
 def judge_end(load: LoadRecord | None, ended: Ended) -> tuple[Standing, str]:

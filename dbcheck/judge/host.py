@@ -213,7 +213,7 @@ def went_down(
     if against := _against(booted, end, dark_s(case)):
         return _CONTRADICTED, against
     # After a reset the host comes back at once.
-    reset = case.writer.cut_class is CutClass.RESET
+    reset = case.cut_class is CutClass.RESET
     if booted == "new" and not silent and measured is None and not reset:
         how = (
             "nothing recorded how its connections ended"

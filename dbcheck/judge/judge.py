@@ -66,7 +66,7 @@ def _as_a_cycle(case: Case, items: Sequence[Item]) -> Judgement:
             uncut=_is_gone_uncut(case),
             spared=case.page_cache_kept,
         )
-    cut, depth = case.writer.cut_class, case.shown_depth
+    cut, depth = case.cut_class, case.shown_depth
     alarms = alarming(case.writer.audit or ())
     return judge_rows(case.found, items, cut, depth, explained=explained, alarms=alarms)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from dbcheck.audit import rules, storage
+from dbcheck.audit import mysql, rules, storage
 from dbcheck.audit.rules import Finding
 from dbcheck.core.audited import RuleStanding
 from dbcheck.core.cut import Rung
@@ -189,7 +189,11 @@ def hiding(family: str, settings: Mapping[str, str]) -> str:
 
 # What a control of MySQL or MariaDB changes on the server; one of PostgreSQL changes
 # its own sessions, each of which reads it back when it begins.
-_RELAXED = ("innodb_flush_log_at_trx_commit", "sync_binlog")
+_RELAXED = {
+    mysql.INNODB: "innodb_flush_log_at_trx_commit",
+    mysql.ROCKSDB: "rocksdb_flush_log_at_trx_commit",
+}
+_RELAXED_BINLOG = "sync_binlog"
 
 
 def made_durable(manifest: Manifest, load: LoadRecord | None) -> str:
@@ -208,7 +212,8 @@ def made_durable(manifest: Manifest, load: LoadRecord | None) -> str:
         if finding.standing is RuleStanding.UNSAFE
     }
     has_binlog = load.settings.get("log_bin", "").lower() in ("on", "1")
-    for name in _RELAXED if has_binlog else _RELAXED[:1]:
+    relaxed = _RELAXED[load.settings.get(mysql.TABLES, mysql.INNODB)]
+    for name in (relaxed, _RELAXED_BINLOG) if has_binlog else (relaxed,):
         if name not in unsafe:
             return f"{name} = {load.settings.get(name, 'unknown')} just before the cut"
     return ""

@@ -50,7 +50,7 @@ def time_without_power(case: Case) -> Item | None:
     load = case.load
     if load is None or case.cut is None:
         return None
-    return judge_time(case.writer.cut_class, _time_off(case, load), case.shown_depth)
+    return judge_time(case.cut_class, _time_off(case, load), case.shown_depth)
 
 
 def _time_off(case: Case, load: LoadRecord) -> TimeOff:
@@ -181,7 +181,7 @@ def class_of_cut(case: Case) -> Item | None:
     if not case.writer.class_assumed or least is Depth.DRIVE:
         return None
     reason = (
-        f"a {case.writer.cut_class.description} is assumed, as what was cut by hand"
+        f"a {case.cut_class.description} is assumed, as what was cut by hand"
         " was not declared (set --power-class or dbcheck_power_class)"
     )
     return Item(ItemId.CUT_CLASS, Standing.ASSUMED, reason, required=True)

@@ -208,6 +208,12 @@ def _passed(
         if item.id is ItemId.PLACES and item.standing is Standing.NOT_OBSERVABLE
     ]
     left_open = (cut.leaves_open(depth), _HOST_KEPT if alone else "", *unseen)
+    if cut is CutClass.FAILOVER:
+        left_open += tuple(
+            f"whether the former server crashed was not seen ({item.reason})"
+            for item in items
+            if item.id is ItemId.NOT_SHUT_DOWN and item.standing is not Standing.PRESENT
+        )
     if depth is not Depth.DRIVE and cut in (CutClass.AC, CutClass.DC_RAIL):
         left_open += tuple(
             f"unsafe shutdowns did not rise: {item.reason}, so this says nothing about "

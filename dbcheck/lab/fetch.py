@@ -36,10 +36,10 @@ def fetch(folder: Path, mirror: str | None = None) -> None:
     It appears there whole or not at all.  mirror: an archive of Debian; this machine's
     own if None.  Two at once wait for each other.
     """
-    with _alone(folder):
+    with alone(folder):
         if folder.exists():
             return
-        _require_debian()
+        require_debian()
         source = mirror or mirror_of(
             run(["apt-get", "indextargets", "--format", TARGETS_AS])
         )
@@ -98,7 +98,7 @@ def configuration(folder: Path, host: str) -> str:
 
 
 @contextlib.contextmanager
-def _alone(folder: Path) -> Iterator[None]:
+def alone(folder: Path) -> Iterator[None]:
     """Keep others out, and clear away what one that was killed has left."""
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -107,35 +107,45 @@ def _alone(folder: Path) -> Iterator[None]:
         raise LabError(f"{folder.parent} cannot be written: {error.strerror}") from None
     with lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        for left in folder.parent.glob("mysql.*/"):
+        for left in folder.parent.glob(f"{folder.name}.*/"):
             shutil.rmtree(left)
         yield
 
 
-def _require_debian() -> None:
+def require_debian() -> None:
+    """Raise LabError without what fetches a package and checks where it is from."""
     missing = [name for name in ("apt-get", "dpkg-deb") if shutil.which(name) is None]
     if not KEYRING.exists():
         missing.append(str(KEYRING))
     if missing:
         raise LabError(
-            f"only Debian's own tools can fetch a MySQL server; no {missing[0]} here",
-            hint="Install MySQL's server, and name its mysqld in DBCHECK_MYSQLD.",
+            f"only Debian's own tools can fetch a server; no {missing[0]} here",
+            hint="Install MySQL's server, and name its mysqld in DBCHECK_MYSQLD; or"
+            " MariaDB's with its plugin MyRocks.",
         )
 
 
 def download(folder: Path, mirror: str, suite: str, *wanted: str) -> Iterable[Path]:
     """Download the packages *wanted* and all they depend on; return the files."""
+    sources = f"deb [signed-by={KEYRING}] {mirror} {suite} main\n"
+    settings = prepare_apt(folder, sources)
+    run(["apt-get", "install", "--yes", "--download-only", *wanted], settings)
+    return sorted((folder / "cache/archives").glob("*.deb"))
+
+
+def prepare_apt(folder: Path, sources: str) -> Path:
+    """Make a tree of apt's own in *folder*, which knows what *sources* have.
+
+    Return the file of its settings.
+    """
     for part in ("state/lists/partial", "cache/archives/partial", "none"):
         (folder / part).mkdir(parents=True)
     (folder / "status").touch()  # nothing is installed: every dependency is wanted
-    (folder / "sources.list").write_text(
-        f"deb [signed-by={KEYRING}] {mirror} {suite} main\n"
-    )
+    (folder / "sources.list").write_text(sources)
     settings = folder / "apt.conf"
     settings.write_text(configuration(folder, run(["apt-config", "dump", "Acquire"])))
     run(["apt-get", "update", "--error-on=any"], settings)
-    run(["apt-get", "install", "--yes", "--download-only", *wanted], settings)
-    return sorted((folder / "cache/archives").glob("*.deb"))
+    return settings
 
 
 def _keep(whole: Path) -> None:
@@ -178,10 +188,13 @@ def patch(whole: Path, folder: Path, program: Path) -> Path:
     return loader
 
 
-def run(command: list[str], settings: Path | None = None) -> str:
+def run(
+    command: list[str], settings: Path | None = None, cwd: Path | None = None
+) -> str:
     """Return what *command* prints; raise LabError with its last words if it fails.
 
-    settings: apt's, in the place of the machine's own.
+    settings: apt's, in the place of the machine's own.  cwd: the folder that it runs
+    in, None for this process's.
     """
     own = {"APT_CONFIG": str(settings)} if settings else {}
     hint = "Is there a network? Try again; or name a mysqld in DBCHECK_MYSQLD."
@@ -194,6 +207,7 @@ def run(command: list[str], settings: Path | None = None) -> str:
             text=True,
             errors="replace",
             timeout=TIMEOUT_S,
+            cwd=cwd,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise LabError(f"{command[0]} failed: {error}", hint=hint) from error

@@ -10,6 +10,7 @@ from dbcheck.core.cut import PowerState
 from dbcheck.errors import LabError, Unrecoverable
 from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.lab.servers.mariadb import MariadbServer
+from dbcheck.lab.servers.myrocks import MyrocksServer
 from dbcheck.lab.servers.mysql import MysqlServer
 from dbcheck.lab.servers.postgresql import PostgresqlServer
 from dbcheck.lab.spec import LabSpec
@@ -22,6 +23,7 @@ log = logging.getLogger(__name__)
 SERVERS: dict[str, type[DatabaseServer]] = {
     "postgresql": PostgresqlServer,
     "mariadb": MariadbServer,
+    "myrocks": MyrocksServer,
     "mysql": MysqlServer,
 }
 
@@ -33,6 +35,8 @@ _NO_FLUSH = {
     "fsync": {"off", "false", "no", "0"},
     "synchronous_commit": {"off", "false", "no", "0"},
     "innodb_flush_log_at_trx_commit": {"0", "2"},
+    "rocksdb_flush_log_at_trx_commit": {"0", "2"},
+    "rocksdb_write_disable_wal": {"on", "1"},
     "innodb_flush_method": {"nosync"},
 }
 

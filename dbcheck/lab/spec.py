@@ -13,7 +13,7 @@ from msgspec import Meta
 from dbcheck.errors import UsageError
 from dbcheck.validated import one_of, require
 
-ENGINES = ("postgresql", "mariadb", "mysql")
+ENGINES = ("postgresql", "mariadb", "mysql", "myrocks")
 FILESYSTEMS = ("xfs", "ext4")
 PERSONALITIES = (
     "honest",

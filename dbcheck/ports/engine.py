@@ -85,7 +85,7 @@ class Engine(Protocol):
             that does the work reaches another one, or another process of it.
     """
 
-    family: str  # folder under sql/: "postgresql" or "mysql"
+    family: str  # whose rules hold (audit.rules.RULES): "postgresql", "mysql", ...
     target: str  # the URL without any password
 
     def facts(self) -> ServerFacts:

@@ -6,7 +6,7 @@ import enum
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from dbcheck.core.places import BINARY_LOG, REDO_LOG, WAL
+from dbcheck.core.places import BINARY_LOG, REDO_LOG, ROCKSDB_LOG, WAL
 from dbcheck.core.statistics import PPM
 from dbcheck.core.target import WRITE_BACK, WRITE_THROUGH, Layer, Volume
 from dbcheck.probe.windows import Window, Windows, flushed, wrote
@@ -19,6 +19,7 @@ _EACH_COMMIT = {
     WAL: {"fsync": frozenset({"on"}), "synchronous_commit": _WAITS},
     REDO_LOG: {"innodb_flush_log_at_trx_commit": frozenset({"1", "3"})},
     BINARY_LOG: {"sync_binlog": frozenset({"1"})},
+    ROCKSDB_LOG: {"rocksdb_flush_log_at_trx_commit": frozenset({"1"})},
 }
 _REACHED = 0.5  # of the writes of a file; what lets them through does so each time
 

@@ -17,4 +17,4 @@ create table if not exists district (
     next_order bigint,
     ytd        bigint,
     unique key district_key (epoch, session, part)
-) engine = InnoDB comment = 'dbcheck 1';
+) comment = 'dbcheck 1';

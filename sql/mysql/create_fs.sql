@@ -1,4 +1,4 @@
 -- An auto-increment id and nothing else.
 create table if not exists fs (
     id bigint not null auto_increment primary key
-) engine = InnoDB comment = 'dbcheck 1';
+) comment = 'dbcheck 1';

@@ -13,4 +13,4 @@ create table if not exists item (
     payload  longblob not null,
     checksum bigint not null,
     unique key item_key (epoch, session, seq, part)
-) engine = InnoDB comment = 'dbcheck 1';
+) comment = 'dbcheck 1';

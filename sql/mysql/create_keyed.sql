@@ -12,4 +12,4 @@ create table {table} (
     part     smallint not null,
     payload  longblob not null,
     checksum bigint not null
-) engine = InnoDB comment = 'dbcheck 1';
+) comment = 'dbcheck 1';

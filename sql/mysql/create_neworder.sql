@@ -16,4 +16,4 @@ create table if not exists neworder (
     district smallint,
     number   bigint,
     unique key neworder_key (epoch, session, seq, part)
-) engine = InnoDB comment = 'dbcheck 1';
+) comment = 'dbcheck 1';

@@ -19,4 +19,4 @@ create table if not exists orders (
     number     bigint,
     line_count smallint,
     unique key orders_key (epoch, session, seq, part)
-) engine = InnoDB comment = 'dbcheck 1';
+) comment = 'dbcheck 1';

@@ -13,4 +13,4 @@ create table if not exists register (
     payload  longblob not null,
     checksum bigint not null,
     unique key register_key (epoch, session, part)
-) engine = InnoDB comment = 'dbcheck 1';
+) comment = 'dbcheck 1';

@@ -1,7 +1,8 @@
 -- What a control changed on the server, for whoever has to put it back.  In memory,
 -- so that a restart empties it: that undoes the change too.
 -- server:   server_id of the server that was changed; replicas may hold the row as well
--- setting:  innodb_flush_log_at_trx_commit or sync_binlog
+-- setting:  that of the storage engine, innodb_flush_log_at_trx_commit or
+--           rocksdb_flush_log_at_trx_commit; or sync_binlog
 -- former:   its value before
 -- changed:  what the control set it to
 create table relaxed (

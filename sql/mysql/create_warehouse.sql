@@ -15,4 +15,4 @@ create table if not exists warehouse (
     checksum bigint not null,
     ytd      bigint,
     unique key warehouse_key (epoch, session, part)
-) engine = InnoDB comment = 'dbcheck 1';
+) comment = 'dbcheck 1';

@@ -19,6 +19,7 @@ from dbcheck.engines.registry import open_engine
 from dbcheck.lab.machine import SERVERS as SERVERS
 from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.ports.engine import Engine
+from tests.kit.rigs import ENGINES
 
 NewServer = Callable[[str], DatabaseServer]
 _BEGAN_S = int(time.time())  # of the tests
@@ -106,7 +107,13 @@ def mysql_server() -> Iterator[DatabaseServer]:
     yield from _running("mysql")
 
 
-@pytest.fixture(params=sorted(SERVERS))
+@pytest.fixture(scope="session")
+def myrocks_server() -> Iterator[DatabaseServer]:
+    """A running MariaDB whose tables are in MyRocks; leave nothing behind."""
+    yield from _running("myrocks")
+
+
+@pytest.fixture(params=[*ENGINES, pytest.param("myrocks", marks=pytest.mark.wide)])
 def server(request: pytest.FixtureRequest) -> DatabaseServer:
     """Each kind of running server in turn; leave it running, and nothing behind."""
     running: DatabaseServer = request.getfixturevalue(f"{request.param}_server")
@@ -159,7 +166,7 @@ def new_server(template: NewServer) -> Iterator[NewServer]:
         shutil.rmtree(folder)
 
 
-@pytest.fixture(params=sorted(SERVERS))
+@pytest.fixture(params=ENGINES)
 def own_server(request: pytest.FixtureRequest, new_server: NewServer) -> DatabaseServer:
     """A fresh server of each kind in turn, initialised, not started."""
     return new_server(request.param)

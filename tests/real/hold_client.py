@@ -15,6 +15,7 @@ from dbcheck.campaign.folder import CampaignFolder
 from dbcheck.campaign.rig import Limits
 from dbcheck.cli.lab_rig import lab_rig
 from dbcheck.core.cut import PowerState
+from dbcheck.core.cutclass import CutClass
 from dbcheck.lab.lab import Lab
 from dbcheck.lab.switch import LabSwitch
 from dbcheck.power.kinds.exec import ExecPlan, ExecSwitch
@@ -22,7 +23,9 @@ from tests.kit.nodes import with_node
 from tests.kit.rigs import Said
 
 
-def programs(lab: str, off_s: float, folder: Path) -> ExecSwitch:
+def programs(
+    lab: str, off_s: float, folder: Path, declared: CutClass | None = None
+) -> ExecSwitch:
     """Return a switch of the lab's power that is programs of a user's.
 
     They note in a file of *folder* what they did.  The state command only reads that
@@ -45,6 +48,7 @@ def programs(lab: str, off_s: float, folder: Path) -> ExecSwitch:
             restore=python("restore", "on"),
             state=("cat", str(noted)),
             off_s=off_s,
+            declared=declared,
         )
     )
 

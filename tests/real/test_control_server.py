@@ -14,7 +14,8 @@ from dbcheck.campaign.rig import Rig
 from dbcheck.core.plans.insert import INSERT
 from dbcheck.core.schedule import Schedule
 from dbcheck.core.table import LEDGER
-from dbcheck.engines.mysql.durability import SETTING, TABLE
+from dbcheck.engines.mysql.durability import TABLE
+from dbcheck.engines.mysql.storage import ENGINES as STORAGE
 from dbcheck.engines.registry import open_engine
 from dbcheck.errors import EngineError
 from dbcheck.lab.servers.base import DatabaseServer
@@ -32,6 +33,8 @@ from tests.kit.rigs import SEED, Said, quick
 from tests.kit.servers import engine_of
 from tests.kit.sessions import run_on
 from tests.real.weak import weak_session
+
+SETTING = STORAGE["innodb"].flush_log
 
 
 class Administrator:

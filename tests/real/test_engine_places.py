@@ -31,6 +31,10 @@ INSIDE = {
         "index",
     },
     "mariadb": {"data", "redo log", "undo", "system tablespace", "database"},
+    "myrocks": {
+        *("data", "InnoDB redo log", "undo", "system tablespace", "database"),
+        *("RocksDB", "RocksDB log"),
+    },
     "mysql": {
         "data",
         "redo log",

@@ -32,12 +32,12 @@ from dbcheck.core.decks import SLOTS
 from dbcheck.core.loss import LossKind
 from dbcheck.core.verdict import Verdict
 from dbcheck.core.workload import Workload
-from dbcheck.lab.spec import ENGINES, DriveSpec, LabSpec
+from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.ports.power import PowerSwitch
 from dbcheck.workload import load
 from tests.kit.lab_access import connect
 from tests.kit.nodes import with_node
-from tests.kit.rigs import Bench, bench
+from tests.kit.rigs import ENGINES, Bench, bench
 from tests.kit.servers import skip_without_server
 
 pytestmark = pytest.mark.root

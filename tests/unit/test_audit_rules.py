@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from dbcheck.audit.mysql import ROCKSDB, TABLES
 from dbcheck.audit.rule import Harm, Rule, SubjectKind
 from dbcheck.audit.rules import BELOW, RULES, all_rules, by_id, flagged, judge, located
 from dbcheck.audit.servers import other_subjects
@@ -58,9 +59,14 @@ VALUES = {
     "my-semi-sync-source-timeout": ("OFF", "ON"),
     "my-semi-sync-master-timeout": ("OFF", "ON"),
     "my-rocksdb-flush-log": ("1", "2"),
+    "my-rocksdb-disable-wal": ("OFF", "ON"),
+    "my-rocksdb-wal-recovery-mode": ("1", "3"),
+    "my-aurora-data-loss": ("0", "1"),
     "my-aria-recover": ("BACKUP,QUICK", "OFF"),
     "my-aria-log-folder": ("NEWFILE", "NEVER"),
     "my-sync-method-macos": ("other", "macos"),
+    "yb-durable-wal-write": ("true", "false"),
+    "crdb-raft-log-sync": ("false", "true"),
     "fs-barrier": ("on", "nobarrier"),
     "fs-sync": ("on", "volatile"),
     "fs-in-memory": ("local", "memory"),
@@ -118,7 +124,8 @@ def facts_with(rule: Rule, value: str | None) -> dict[str, str]:
 def settings_with(family: str, rule: Rule, value: str) -> dict[str, str]:
     """Return settings that are all safe but for the one of *rule*."""
     safe = {r.fact: VALUES[r.id][0] for r in RULES[family] if r.harm is not None}
-    return {**safe, "log_bin": "ON", rule.fact: value}
+    tables = {TABLES: rule.tables} if rule.tables else {}
+    return {**safe, **tables, "log_bin": "ON", rule.fact: value}
 
 
 @pytest.mark.parametrize("rule", EVERY)
@@ -155,7 +162,7 @@ def test_a_condition_that_is_not_met_makes_any_value_safe(rule: Rule) -> None:
 @pytest.mark.parametrize("rule", EVERY)
 def test_a_rule_is_whole(rule: Rule) -> None:
     prefixes = {
-        SubjectKind.SERVER: ("pg-", "my-"),
+        SubjectKind.SERVER: ("pg-", "my-", "yb-", "crdb-"),
         SubjectKind.HOST: ("host-",),
         SubjectKind.FILESYSTEM: ("fs-",),
         SubjectKind.LAYER: ("layer-",),
@@ -218,6 +225,16 @@ def test_the_binary_log_is_judged_only_if_it_is_on() -> None:
     assert judge(rule, off) is RuleStanding.SAFE
     assert judge(rule, {**off, "log_bin": "ON"}) is RuleStanding.UNSAFE
     assert judge(rule, {"sync_binlog": "0"}) is RuleStanding.UNSAFE
+
+
+def test_a_rule_of_one_storage_engine_bears_on_runs_in_its_tables_alone() -> None:
+    innodb, rocksdb = by_id("my-flush-log-at-trx-commit"), by_id("my-rocksdb-flush-log")
+    assert innodb is not None
+    assert rocksdb is not None
+    unsafe = settings_with("mysql", innodb, "2") | {rocksdb.fact: "2"}
+    assert [found.rule for found in flagged("mysql", unsafe)] == [innodb]
+    in_rocksdb = {**unsafe, TABLES: ROCKSDB}
+    assert [found.rule for found in flagged("mysql", in_rocksdb)] == [rocksdb]
 
 
 def test_unsafe_comes_before_unknown_and_advice_is_left_out() -> None:

@@ -34,7 +34,7 @@ def test_verbs_are_completed_without_importing_them(
     [
         (("lab", "u"), plain("up")),
         (("run", "--known-hosts", "x", "--know"), []),  # it is given already
-        (("lab", "run", "--engine", "m"), plain("mariadb", "mysql")),
+        (("lab", "run", "--engine", "m"), plain("mariadb", "mysql", "myrocks")),
         (("run", "--workload", "mi"), plain("mixed")),
         (("run", "--workload", "./my"), [("file", "./my")]),
         (("matrix", "--preset", "perc"), plain("percona-2009")),

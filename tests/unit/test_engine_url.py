@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from dbcheck.engines.mysql.storage import ENGINES as STORAGE
+from dbcheck.engines.mysql.storage import storage_of
 from dbcheck.engines.registry import ENGINES, open_engine
 from dbcheck.errors import UsageError
 
@@ -13,7 +15,10 @@ SECRET = "hunter2-and-more"
 @pytest.mark.parametrize("driver", sorted(ENGINES))
 def test_every_driver_opens_an_engine(driver: str) -> None:
     engine = open_engine(f"{driver}://dbcheck@db1:1234/orders", SECRET)
-    assert engine.family == ("postgresql" if "postgresql" in driver else "mysql")
+    scheme = driver.partition("+")[0]
+    assert engine.family == ("mysql" if scheme == "mariadb" else scheme)
+    # Whoever opens what a run has stored reaches an engine of the same kind.
+    assert open_engine(engine.target).family == engine.family
     assert engine.target.endswith("://dbcheck@db1:1234/orders")
     assert SECRET not in engine.target + repr(engine)
 
@@ -54,6 +59,19 @@ def test_no_url_is_refused_without_repeating_it(url: str) -> None:
         open_engine(url)
     assert SECRET not in str(caught.value)
     assert caught.value.__cause__ is None
+
+
+@pytest.mark.parametrize("name", ["rocksdb", "ROCKSDB", "MyRocks"])
+def test_a_url_may_name_myrocks(name: str) -> None:
+    assert storage_of({"storage_engine": name}) is STORAGE["rocksdb"]
+    engine = open_engine(f"mysql://db1/x?storage_engine={name}")
+    assert engine.target.endswith(f"db1/x?storage_engine={name}")
+
+
+def test_a_storage_engine_without_durable_commits_is_refused() -> None:
+    assert storage_of({}) is STORAGE["innodb"]
+    with pytest.raises(UsageError, match="no tables in the storage engine 'aria'"):
+        open_engine("mariadb://db1/x?storage_engine=aria")
 
 
 def test_an_unknown_driver_names_the_known_ones() -> None:

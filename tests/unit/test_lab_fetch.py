@@ -8,13 +8,15 @@ import pytest
 from click.testing import CliRunner
 
 from dbcheck.cli import lab_fetch
-from dbcheck.errors import UsageError
+from dbcheck.errors import LabError, UsageError
 from dbcheck.lab import programs
+from dbcheck.lab.fetch import KEYRING
+from dbcheck.lab.fetch_myrocks import sources_of
 
 
-def fetch() -> str:
+def fetch(server: str = "mysql") -> str:
     """Run the command; raise what it raises."""
-    done = CliRunner().invoke(lab_fetch.fetch, ["mysql"], catch_exceptions=False)
+    done = CliRunner().invoke(lab_fetch.fetch, [server], catch_exceptions=False)
     assert done.exit_code == 0
     return done.output
 
@@ -47,3 +49,36 @@ def test_a_server_that_was_named_and_is_not_there_is_not_replaced(
     with pytest.raises(UsageError, match="DBCHECK_MYSQLD names /nowhere/mysqld"):
         fetch()
     assert not fetched
+
+
+def test_myrocks_is_fetched_once(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    plugin = tmp_path / "myrocks" / programs.ROCKSDB
+
+    def put(folder: Path) -> None:
+        folder.mkdir()
+        plugin.touch()
+
+    monkeypatch.setattr(programs, "_PLUGINS", tmp_path / "none")
+    monkeypatch.setattr(programs, "myrocks_folder", lambda: plugin.parent)
+    monkeypatch.setattr(programs, "require", Path)
+    monkeypatch.setattr(lab_fetch, "fetch_myrocks", put)
+    assert "fetching MariaDB's MyRocks (3 MB)" in fetch("myrocks")
+    assert fetch("myrocks") == f"myrocks: {plugin}\n"
+
+
+def test_the_archives_of_debian_are_taken_with_its_keys() -> None:
+    targets = (
+        "http://mirror.invalid/debian/ bookworm main\n"
+        "http://mirror.invalid/debian/ bookworm contrib\n"
+        "http://mirror.invalid/debian-security/ bookworm-security main\n"
+        "http://packages.invalid/other/ stable main\n"
+    )
+    assert sources_of(targets).splitlines() == [
+        f"deb [signed-by={KEYRING}] http://mirror.invalid/debian/ bookworm main",
+        f"deb [signed-by={KEYRING}] http://mirror.invalid/debian-security/"
+        " bookworm-security main",
+    ]
+    with pytest.raises(LabError, match="no mirror of Debian"):
+        sources_of("http://packages.invalid/other/ stable main\n")

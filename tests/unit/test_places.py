@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from dbcheck.audit.mysql import ROCKSDB, TABLES
 from dbcheck.core.places import Place, numbered, outside
 from dbcheck.engines.mysql import places as mysql_places
 from dbcheck.engines.postgresql import places as postgresql_places
@@ -46,6 +47,15 @@ def test_all_of_mariadb_is_in_its_data_directory_by_default() -> None:
         "system tablespace": "/d",
         "database": "/d/dbcheck",
     }
+
+
+def test_myrocks_has_a_folder_of_its_own_and_maybe_one_for_its_log() -> None:
+    given = {TABLES: ROCKSDB, "rocksdb_datadir": "./#rocksdb", "rocksdb_wal_dir": ""}
+    found = innodb(given)
+    assert found["RocksDB"] == found["RocksDB log"] == "/d/#rocksdb"
+    assert "redo log" not in found  # its commits leave that alone
+    assert found["InnoDB redo log"] == "/d"
+    assert innodb({**given, "rocksdb_wal_dir": "/wal"})["RocksDB log"] == "/wal"
 
 
 def test_mysql_has_a_folder_for_its_redo_log() -> None:

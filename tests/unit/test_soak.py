@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from dbcheck.core.verdict import Verdict
-from dbcheck.lab.spec import ENGINES, FILESYSTEMS
+from dbcheck.lab.spec import FILESYSTEMS
 from tests.soak import record
-from tests.soak.case import KINDS, Case, complaint, keeps
+from tests.soak.case import ENGINES, KINDS, Case, complaint, keeps
 from tests.soak.items import Result, Suite, is_tests, item
 
 PASS, FAIL, INCONCLUSIVE = Verdict.PASS, Verdict.FAIL, Verdict.INCONCLUSIVE

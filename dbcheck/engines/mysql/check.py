@@ -9,6 +9,7 @@ from dbcheck.core.operation import Verb
 from dbcheck.core.table import TableSpec
 from dbcheck.engines.mysql.grants import missing
 from dbcheck.engines.mysql.link import MysqlLink
+from dbcheck.engines.mysql.storage import OPTION
 from dbcheck.engines.tables import require_ours, require_plain
 from dbcheck.errors import EngineError
 
@@ -29,6 +30,14 @@ _OTHERS = (
     "Databend",
     "ClickHouse",
 )
+
+# Beginnings of variables that only they have.
+_OTHER_VARIABLES = {
+    "tidb_": "TiDB",
+    "ob_": "OceanBase",
+    "dolt_": "Dolt",
+    "memsql_": "SingleStore",
+}
 
 _TEXT_BYTES = 16 << 10  # of an operation's statements, without their payloads
 _HEXADECIMAL = 2  # characters for each byte of a payload in a query's text
@@ -62,6 +71,22 @@ def product(version: str, comment: str) -> tuple[str, tuple[int, ...]]:
     return name, numbers
 
 
+def require_known(variables: Mapping[str, str]) -> None:
+    """Raise EngineError if a server that calls itself MySQL shows another's variables.
+
+    TiDB's and others' version is a setting of theirs: what they have beside MySQL's
+    variables is not (TiDB documentation, System Variables; server-version).
+    """
+    for name in variables:
+        for beginning, other in _OTHER_VARIABLES.items():
+            if name.lower().startswith(beginning):
+                raise EngineError(
+                    f"the server is neither MySQL nor MariaDB but {other}: it has the"
+                    f" variable {name}, and ignores those of InnoDB",
+                    hint="dbcheck tests PostgreSQL, MySQL and MariaDB.",
+                )
+
+
 def product_of(link: MysqlLink) -> str:
     """Return "MySQL" or "MariaDB", whichever answers.
 
@@ -76,6 +101,7 @@ def require_server(link: MysqlLink, variables: Mapping[str, str]) -> None:
     """Raise EngineError unless this is a supported server that takes writes."""
     version, comment, account = link.row("server")
     name, numbers = product(version, comment)
+    require_known(variables)
     for setting in _READ_ONLY:
         if variables.get(setting, "") not in _OFF:
             raise EngineError(
@@ -194,11 +220,13 @@ def require_table(link: MysqlLink, spec: TableSpec, database: str) -> bool:
         return False
     kind, engine, comment = found[0]
     table = f"{database}.{name}"
-    if kind != "BASE TABLE" or engine != "InnoDB":
+    wanted = link.storage.name
+    if kind != "BASE TABLE" or engine != wanted:
         what = f"a table of engine {engine}" if kind == "BASE TABLE" else kind.lower()
         raise EngineError(
-            f"{table} is {what}, not an InnoDB table",
-            hint=f"Drop {table}; dbcheck creates it with engine = InnoDB.",
+            f"{table} is {what}, not of engine {wanted}",
+            hint=f"Drop {table}; dbcheck creates it with engine = {wanted}, which the"
+            f" target's URL can change ({OPTION}).",
         )
     require_ours(spec, table, comment, link.rows("columns", where))
     require_plain(table, link.rows("foreign", {**where, "key": spec.key}))

@@ -5,10 +5,11 @@ the server restarts, which every cut leads to.  For a client that dies before th
 the change is recorded in a table in the server's memory, which a restart empties as
 well: a row in it shows the next client that the change is in effect.
 
-Without a binary log a commit hangs on InnoDB's redo log alone.  With one, recovery goes
-by it (MySQL 8.4 manual, 7.4.4 The Binary Log; MariaDB documentation, Group Commit for
-the Binary Log).  Its flush is one of the drive too, and so makes a redo log durable
-that is written with O_DIRECT, as MariaDB's is from 10.11 on: hence both are weakened.
+Without a binary log a commit hangs on its storage engine's log alone.  With one,
+recovery goes by it (MySQL 8.4 manual, 7.4.4 The Binary Log; MariaDB documentation,
+Group Commit for the Binary Log).  Its flush is one of the drive too, and so makes a
+redo log durable that is written with O_DIRECT, as MariaDB's is from 10.11 on: hence
+both are weakened.
 """
 
 from __future__ import annotations
@@ -19,15 +20,15 @@ from dataclasses import dataclass
 from dbcheck.engines.mysql.check import product, quote_account
 from dbcheck.engines.mysql.grants import missing
 from dbcheck.engines.mysql.link import MysqlLink
+from dbcheck.engines.mysql.storage import StorageEngine
 from dbcheck.engines.tables import MARK
 from dbcheck.errors import EngineError
 
-SETTING, BINLOG = "innodb_flush_log_at_trx_commit", "sync_binlog"
+BINLOG = "sync_binlog"
 TABLE = "relaxed"
-_DURABLE = {SETTING: {1, 3}, BINLOG: {1}}  # 3 is MariaDB's: as 1, and more
+_DURABLE_BINLOG = frozenset({1})
 _IN_THE_SERVER, _IN_THE_SYSTEM = 0, 2  # where a commit's log is when it is acked
 _NEVER = 0  # the binary log is left to the system
-_SET = {SETTING: "set_flush_log", BINLOG: "set_sync_binlog"}
 _FIRST_OWN_PRIVILEGE = 11  # MariaDB release from which SUPER has no BINLOG ADMIN in it
 
 
@@ -37,19 +38,30 @@ class _Durability:
 
     server: int
     values: Mapping[str, int]
+    storage: StorageEngine
 
     @property
     def durable(self) -> list[str]:
         """Which of the settings make an ack wait."""
-        return [name for name, value in self.values.items() if value in _DURABLE[name]]
+        safe = {self.storage.flush_log: self.storage.durable, BINLOG: _DURABLE_BINLOG}
+        return [name for name, value in self.values.items() if value in safe[name]]
 
 
 def _durability(link: MysqlLink) -> _Durability:
-    server, log_bin, flush_log, sync_binlog = link.row("durability")
-    values = {SETTING: flush_log, BINLOG: sync_binlog}
+    storage = link.storage
+    server, log_bin, flush_log, sync_binlog = link.row(storage.durability)
+    values = {storage.flush_log: flush_log, BINLOG: sync_binlog}
     if not log_bin:
         del values[BINLOG]
-    return _Durability(server, values)
+    return _Durability(server, values, storage)
+
+
+def _set(link: MysqlLink, name: str, value: int) -> None:
+    storage = link.storage
+    statement = (
+        storage.set_flush_log if name == storage.flush_log else "set_sync_binlog"
+    )
+    link.rows(statement, {"value": value})
 
 
 def check_weakening(link: MysqlLink, database: str) -> None:
@@ -75,11 +87,11 @@ def weaken(link: MysqlLink, database: str, *, process: bool) -> str:
     changes = []
     for name in found.durable:
         former, changed = found.values[name], _NEVER
-        if name == SETTING:
+        if name == link.storage.flush_log:
             changed = _IN_THE_SERVER if process else _IN_THE_SYSTEM
         note = {"setting": name, "former": former, "changed": changed}
         link.rows("remember_relaxed", {"server": found.server, **note})
-        link.rows(_SET[name], {"value": changed})
+        _set(link, name, changed)
         changes.append(f"{name} = {changed} (was {former})")
     require_weak(link)
     return f"{', '.join(changes)} on the whole server until the cut"
@@ -111,7 +123,7 @@ def restore(link: MysqlLink) -> str | None:
     for name, former, changed in link.rows("relaxed"):
         if now.get(name) == changed:
             _require_privilege(link, name)
-            link.rows(_SET[name], {"value": former})
+            _set(link, name, former)
             restored.append(
                 f"{name} is {former} again; a control had set it to {changed}"
             )

@@ -7,12 +7,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from dbcheck.audit.mysql import INNODB
+from dbcheck.audit.mysql import TABLES as TABLES_IN
 from dbcheck.audit.rules import facts_of
 from dbcheck.core.audited import OtherSettings
 from dbcheck.core.chores import ChoreKind
 from dbcheck.core.conditions import Broken
 from dbcheck.core.fill import Fill
 from dbcheck.core.history import Row
+from dbcheck.core.managed import SERVICE, of_host, of_mysql
 from dbcheck.core.operation import StatementSpec, verbs_by_table
 from dbcheck.core.other_users import OtherUsers
 from dbcheck.core.places import Place, numbered
@@ -29,6 +32,7 @@ from dbcheck.engines.mysql.canary import HeldRow
 from dbcheck.engines.mysql.check import (
     product,
     product_of,
+    require_known,
     require_packet,
     require_privileges,
     require_redo_log,
@@ -48,6 +52,7 @@ from dbcheck.engines.mysql.link import FAMILY, MysqlLink
 from dbcheck.engines.mysql.options import client_options, url_options
 from dbcheck.engines.mysql.places import folder_of, places
 from dbcheck.engines.mysql.session import MysqlSession
+from dbcheck.engines.mysql.storage import OPTION, StorageEngine, storage_of
 from dbcheck.engines.newest import Newest
 from dbcheck.engines.server_log import innodb_log
 from dbcheck.engines.tables import row_of, table_facts
@@ -68,6 +73,10 @@ SETTINGS = (
     "innodb_use_native_aio",
     "innodb_use_fdatasync",
     "innodb_read_only",
+    TABLES_IN,
+    SERVICE,
+    "rocksdb_datadir",
+    "rocksdb_wal_dir",
     "innodb_log_file_size",
     "innodb_redo_log_capacity",
     "innodb_log_file_buffering",
@@ -100,6 +109,7 @@ _DECIDED = (
     "collation",
     "allow_local_infile",
     "allow_local_infile_in_path",
+    OPTION,  # dbcheck's own
 )
 
 # The tables that are dropped, but for the canary.
@@ -107,12 +117,6 @@ _DROPS = (
     mysql_identity.TABLE,
     mysql_identity.MARKER,
     *(table.name for table in TABLES),
-)
-
-# Where the redo log stands, on MySQL and on MariaDB.
-_LOG_POSITIONS = (
-    ("innodb_redo_log_current_lsn", "innodb_redo_log_checkpoint_lsn"),
-    ("innodb_lsn_current", "innodb_lsn_last_checkpoint"),
 )
 
 # A start is a whole second, the same as long as the process lives (see _uptime);
@@ -135,8 +139,10 @@ class MysqlEngine:
         if not parsed.database:
             parsed = parsed.set(database=DATABASE)
         self.target = parsed.render_as_string()
+        self._host = parsed.host or ""
         self._database: str = parsed.database or DATABASE
         arguments = url_options(parsed)
+        self._storage = storage_of(arguments)
         for name in _DECIDED:
             arguments.pop(name, None)
         with_tls = not (arguments.get("unix_socket") or arguments.get("ssl_disabled"))
@@ -151,6 +157,12 @@ class MysqlEngine:
             version, comment, _ = link.row("server")
             name, _ = product(version, comment)
             variables = dict(link.rows("variables"))
+            require_known(variables)
+            service = of_host(self._host) or of_mysql(variables, version, comment)
+            variables |= {SERVICE: service} if service else {}
+            if self._storage.name != INNODB:
+                variables[TABLES_IN] = self._storage.name
+            ((variables["default_storage_engine"],),) = link.rows("default_engine")
             status, second, clock_us = _uptime(link)
         lower = {name.lower(): value for name, value in {**variables, **status}.items()}
         return ServerFacts(
@@ -159,14 +171,17 @@ class MysqlEngine:
             identity={
                 "database": self._database,
                 **mysql_identity.identity(
-                    name, variables, partial(self._open, self._database)
+                    name,
+                    variables,
+                    partial(self._open, self._database),
+                    managed=bool(service),
                 ),
             },
             started_us=(second - int(lower["uptime"])) * 1_000_000,
             started_error_us=START_ERROR_US,
             clock_us=clock_us,
             settings={key: lower[key] for key in SETTINGS if key in lower},
-            log=_log_position(lower),
+            log=_log_position(lower, self._storage),
             server_log=innodb_log(variables),
         )
 
@@ -208,7 +223,10 @@ class MysqlEngine:
             place
             for statement in statements
             for place in places(
-                lower, database, statement=statement, undo_files=undo_files
+                {**lower, TABLES_IN: self._storage.name},
+                database,
+                statement=statement,
+                undo_files=undo_files,
             )
         )
 
@@ -253,7 +271,12 @@ class MysqlEngine:
                         raise EngineError(
                             f"{self._database}.{table.name} was not created"
                         )
-            mysql_identity.name_data(link, product_of(link), self._database)
+            version, comment, _ = link.row("server")
+            variables = dict(link.rows("variables"))
+            managed = of_host(self._host) or of_mysql(variables, version, comment)
+            mysql_identity.name_data(
+                link, product_of(link), self._database, managed=bool(managed)
+            )
             return {table.name: self._facts_of(link, table) for table in tables}
 
     def _facts_of(self, link: MysqlLink, table: TableSpec) -> TableFacts:
@@ -263,7 +286,7 @@ class MysqlEngine:
     def table_identity(
         self, table: TableSpec, *, server: ServerFacts | None = None
     ) -> str:
-        """Return InnoDB's number of the table, "" without the privilege PROCESS."""
+        """Return the engine's number of the table, "" without the privilege PROCESS."""
         with self._open(None, server=server) as link:
             return self._identity(link, table)
 
@@ -455,8 +478,8 @@ class MysqlEngine:
         return [f"{self._database}.{name}" for name in names]
 
     def _identity(self, link: MysqlLink, table: TableSpec) -> str:
-        folder = folder_of(self._database)
-        return mysql_identity.of_table(link, product_of(link), folder, table.name)
+        product = product_of(link)
+        return mysql_identity.of_table(link, product, self._database, table.name)
 
     def _open(
         self,
@@ -468,11 +491,14 @@ class MysqlEngine:
         arguments: Mapping[str, Any] = self._arguments
         if database is not None:
             arguments = {**arguments, "database": database}
-        return MysqlLink(self.target, arguments, connect_s).leading_to(server)
+        link = MysqlLink(self.target, arguments, connect_s, self._storage)
+        return link.leading_to(server)
 
 
-def _log_position(status: Mapping[str, str]) -> LogPosition | None:
-    for written, checkpoint in _LOG_POSITIONS:
+def _log_position(
+    status: Mapping[str, str], storage: StorageEngine
+) -> LogPosition | None:
+    for written, checkpoint in storage.positions:
         if written in status and checkpoint in status:
             return LogPosition(int(status[written]), int(status[checkpoint]))
     return None

@@ -25,7 +25,9 @@ def lacking(
     found: dict[ChoreKind, str] = {}
     for kind in kinds:
         if kind is ChoreKind.VACUUM:
-            found[kind] = "InnoDB purges by itself"
+            found[kind] = link.storage.purges
+        elif kind is ChoreKind.REWRITE and link.storage.no_rewrite:
+            found[kind] = link.storage.no_rewrite
         elif kind is ChoreKind.ROTATE and not _has_binary_log(link):
             found[kind] = "the server keeps no binary log"
         elif privilege := _ON_TABLES.get(kind):

@@ -4,7 +4,8 @@ MySQL keeps server_uuid in its data directory (auto.cnf).  MariaDB has nothing l
 its server_uid is computed at each start from the network card's hardware address and
 the port (sql/mysqld.cc, calculate_server_uid()), so it changes with the card and stays
 with another data directory.  There dbcheck keeps a UUID of its own in a table, which
-goes where the data go.  A replica has that row as well, but another server_id.
+goes where the data go.  A replica has that row as well, but another server_id.  So it
+does with a managed service, whose failover leads to another server of the same data.
 """
 
 from __future__ import annotations
@@ -15,50 +16,58 @@ from collections.abc import Callable, Mapping
 
 from dbcheck.engines.mysql.answering import DATA_NAME, VARIABLES
 from dbcheck.engines.mysql.link import MysqlLink
+from dbcheck.engines.mysql.places import folder_of
 from dbcheck.engines.tables import MARK
 from dbcheck.errors import ConnectionLost, EngineError
 
 TABLE, MARKER = "identity", "marker"
+_MANAGED = ("version",)
 
 Open = Callable[[], MysqlLink]
 
 
 def identity(
-    product: str, variables: Mapping[str, str], connect: Open
+    product: str, variables: Mapping[str, str], connect: Open, *, managed: bool = False
 ) -> dict[str, str]:
     """Return what must be the same after a restart.
 
     connect: opens a connection in dbcheck's database.  Where that, or the row in it, is
     not there or cannot be read, the data have no name to compare.
+    managed: it is a managed service's, where another host, and another server with the
+    same data, may answer after a failover.
     """
-    found = {key: variables[key] for key in VARIABLES[product] if key in variables}
-    if product == "MariaDB":
+    names = _MANAGED if managed else VARIABLES[product]
+    found = {key: variables[key] for key in names if key in variables}
+    if product == "MariaDB" or managed:
         with contextlib.suppress(EngineError), connect() as link:
             for (name,) in link.rows("identity"):
                 found[DATA_NAME] = name
     return found
 
 
-def name_data(link: MysqlLink, product: str, database: str) -> None:
+def name_data(
+    link: MysqlLink, product: str, database: str, *, managed: bool = False
+) -> None:
     """Give the data a name that they keep, unless they have one.
 
-    link: in *database*.  Raise EngineError if a table there is in the way.
+    link: in *database*.  managed: see identity().  Raise EngineError if a table there
+    is in the way.
     """
-    if product != "MariaDB":
+    if product != "MariaDB" and not managed:
         return
     link.rows("create_identity")
     _require_ours(link, database, TABLE)
     link.rows("draw_identity", {"uuid": str(uuid.uuid4())})
 
 
-def of_table(link: MysqlLink, product: str, folder: str, name: str) -> str:
-    """Return InnoDB's number of a table, "" if this account may not see it.
+def of_table(link: MysqlLink, product: str, database: str, name: str) -> str:
+    """Return the storage engine's number of a table, "" if this account may not see it.
 
-    folder: the database's, see mysql_places.folder_of().  Raise ConnectionLost.
+    Raise ConnectionLost.
     """
-    statement = "table_identity_mariadb" if product == "MariaDB" else "table_identity"
+    where = {"folder": folder_of(database), "database": database, "name": name}
     try:
-        found = link.rows(statement, {"folder": folder, "name": name})
+        found = link.rows(link.storage.identities[product], where)
     except ConnectionLost:
         raise
     except EngineError:  # the privilege PROCESS is needed

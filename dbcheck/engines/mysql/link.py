@@ -45,6 +45,7 @@ from dbcheck.engines.mysql.settings import (
     read_statement,
     set_statement,
 )
+from dbcheck.engines.mysql.storage import ENGINES, StorageEngine
 from dbcheck.engines.mysql.wire import Ended, Ok, Refusal, answers, query
 from dbcheck.engines.rowsread import RowsRead
 from dbcheck.errors import ConnectionLost, EngineError, TableLost, TableRefused
@@ -113,12 +114,17 @@ class MysqlLink(Link):
     """A connection in autocommit mode; a context manager that closes it.
 
     target: how error messages name the server.  arguments: the driver's.
+    storage: of the tables that it creates and reads.
     """
 
     def __init__(
-        self, target: str, arguments: Mapping[str, Any], connect_s: float
+        self,
+        target: str,
+        arguments: Mapping[str, Any],
+        connect_s: float,
+        storage: StorageEngine = ENGINES["innodb"],
     ) -> None:
-        self._target = target
+        self._target, self.storage = target, storage
         self._secret = str(arguments.get("password") or "")
         packet_s = max(1, round(connect_s))
         try:
@@ -274,7 +280,10 @@ class MysqlLink(Link):
 
     def _fix_session(self, answer_s: float) -> None:
         """Set what a session depends on, and verify that it is in effect."""
-        wanted = SESSION[self._product]
+        wanted = {
+            **SESSION[self._product],
+            "default_storage_engine": self.storage.name,
+        }
         with self._guard("setting the session", answer_s):
             self._execute(sql(FAMILY, "session_clock"), None)
             self._execute(*set_statement(wanted))

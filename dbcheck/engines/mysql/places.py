@@ -7,7 +7,8 @@ import posixpath
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from dbcheck.core.places import BINARY_LOG, DATA, REDO_LOG, Place, numbered
+from dbcheck.audit.mysql import ROCKSDB, TABLES
+from dbcheck.core.places import BINARY_LOG, DATA, REDO_LOG, ROCKSDB_LOG, Place, numbered
 
 _OFF = frozenset({"off", "0", "false", ""})
 # [path]name:size, then :autoextend and :max:size (MySQL 8.4 manual, 17.6.3.1 The System
@@ -36,7 +37,8 @@ def places(
 ) -> tuple[Place, ...]:
     """Return the directories and what counts in each, the data directory first.
 
-    variables:  as SHOW VARIABLES gives them.
+    variables:  as SHOW VARIABLES gives them, and the engine of the tables if it is not
+                InnoDB.
     database:   name of the table's database; "" if it does not exist yet.
     statement:  that created the table, "" if it does not exist yet.
     undo_files: of undo tablespaces; None if the account may not see them.
@@ -45,7 +47,10 @@ def places(
     directory.
     """
     data = variables.get("datadir", "")
-    named = [(DATA, "", _DATA_FILES), (REDO_LOG, _redo(variables), _REDO_FILES)]
+    in_rocksdb = variables.get(TABLES) == ROCKSDB
+    # Commits to tables of MyRocks leave InnoDB's log alone.
+    redo_log = "InnoDB redo log" if in_rocksdb else REDO_LOG
+    named = [(DATA, "", _DATA_FILES), (redo_log, _redo(variables), _REDO_FILES)]
     named += (("undo", path, _UNDO_FILES) for path in _undo(variables, undo_files))
     where = _doublewrite(variables)
     if where is not None:
@@ -54,6 +59,8 @@ def places(
     if variables.get("log_bin", "").lower() not in _OFF:
         basename = variables.get("log_bin_basename", "")
         named.append(_in_folder(BINARY_LOG, basename, ".*"))
+    if in_rocksdb:
+        named += _rocksdb(variables)
     if database:
         named.append(("database", _filename(database, variables), _EVERY_FILE))
     directories = _directories(statement, database, variables)
@@ -106,6 +113,19 @@ def _doublewrite(variables: Mapping[str, str]) -> str | None:
     if folder is None or variables.get("innodb_doublewrite", "").lower() in _OFF:
         return None
     return folder or variables.get("innodb_data_home_dir", "")
+
+
+def _rocksdb(
+    variables: Mapping[str, str],
+) -> Iterable[tuple[str, str, tuple[str, ...]]]:
+    """Yield MyRocks' folder, and that of its log.
+
+    MariaDB documentation, MyRocks System Variables, rocksdb_datadir and
+    rocksdb_wal_dir.
+    """
+    data = variables.get("rocksdb_datadir", "")
+    yield "RocksDB", data, _EVERY_FILE
+    yield ROCKSDB_LOG, variables.get("rocksdb_wal_dir", "") or data, ("*.log",)
 
 
 def _system(variables: Mapping[str, str]) -> Iterable[str]:

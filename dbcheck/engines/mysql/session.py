@@ -58,6 +58,10 @@ _UNKNOWN = frozenset(
     }
 )
 _FAREWELLS = (1053, 1927, 3169)
+_HINTS = {
+    4061: "Run a workload that rolls back to no savepoint, such as insert, order-entry"
+    " or two-phase."  # MyRocks (its ER_ROLLBACK_TO_SAVEPOINT)
+}
 _BEGIN = b"start transaction"
 _CLIENT_ERRORS = range(2000, 3000)  # numbers of a client's library, not of a server
 
@@ -271,7 +275,9 @@ class MysqlSession:
         if self._waiting_for > 1:  # its transaction is open: the next would commit it
             self._sever()
         self._waiting_for = 0
-        return EngineError(f"the server refused a commit: {text}")
+        return EngineError(
+            f"the server refused a commit: {text}", hint=_HINTS.get(refusal.number, "")
+        )
 
     def _broken(self, why: str, farewell: str = "") -> CommitUnknown:
         text = f"the connection broke during a commit: {why}"

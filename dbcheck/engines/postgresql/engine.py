@@ -4,48 +4,38 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from typing import Any
-
-import sqlalchemy.exc
 
 from dbcheck.audit.rules import facts_of
 from dbcheck.core.audited import OtherSettings
 from dbcheck.core.chores import ChoreKind
 from dbcheck.core.conditions import Broken
 from dbcheck.core.fill import Fill
-from dbcheck.core.history import Row
-from dbcheck.core.operation import StatementSpec, verbs_by_table
-from dbcheck.core.other_users import OtherUsers
+from dbcheck.core.managed import SERVICE, of_host, of_postgresql
+from dbcheck.core.operation import StatementSpec
 from dbcheck.core.places import Place, numbered
 from dbcheck.core.server import LogPosition, ServerFacts
-from dbcheck.core.survivors import RowBatch
 from dbcheck.core.table import TableFacts, TableSpec
 from dbcheck.core.tablecheck import TableCheck
 from dbcheck.engines.link import SCAN_S
-from dbcheck.engines.newest import Newest
 from dbcheck.engines.postgresql import amcheck, housekeeping, twophase
 from dbcheck.engines.postgresql.audited import other_settings
 from dbcheck.engines.postgresql.check import (
-    require_privileges,
-    require_server,
-    require_table,
+    POSTGRESQL,
+    product_of,
+    require_own_storage,
+    require_product,
 )
 from dbcheck.engines.postgresql.fill import fill
 from dbcheck.engines.postgresql.link import PostgresqlLink
-from dbcheck.engines.postgresql.options import libpq_options
 from dbcheck.engines.postgresql.places import places
 from dbcheck.engines.postgresql.session import WEAK, PostgresqlSession
+from dbcheck.engines.postgresql.wire import SCHEMA, PostgresqlWire
 from dbcheck.engines.server_log import postgresql_log
-from dbcheck.engines.tables import row_of, table_facts
-from dbcheck.engines.url import read_url
-from dbcheck.errors import EngineError, TableLost, TableRefused, UsageError
+from dbcheck.errors import EngineError, TableLost, TableRefused
 
 FAMILY = "postgresql"
 
-CONNECT_S = 10.0
-READY_CONNECT_S, READY_ANSWER_S = 3.0, 2.0
 CHECKPOINT_S = 600.0
-_SCHEMA = "dbcheck."
 
 # All that decides whether, and how fast, a commit is on the drive: what the audit's
 # rules judge comes first.
@@ -62,44 +52,36 @@ SETTINGS = (
 )
 
 
-class PostgresqlEngine:
+class PostgresqlEngine(PostgresqlWire):
     """One PostgreSQL server; contracts in ports.engine and ports.abilities.
 
     The tables are those of the schema dbcheck in the URL's database.
     """
 
     family = FAMILY
-
-    def __init__(self, url: str, password: str | None = None) -> None:
-        parsed = read_url(url).set(drivername="postgresql+psycopg2")
-        self.target = parsed.render_as_string()
-        try:
-            _, arguments = parsed.get_dialect()().create_connect_args(parsed)
-        except sqlalchemy.exc.ArgumentError as error:
-            raise UsageError(
-                f"invalid option in the target's URL: {error}",
-                hint="Write a port for each host: ?host=db1,db2&port=5432,5432.",
-            ) from None
-        self._arguments: dict[str, Any] = {"application_name": "dbcheck", **arguments}
-        if password is not None:
-            self._arguments["password"] = password
+    product = POSTGRESQL
 
     def facts(self) -> ServerFacts:
         unreadable: dict[str, str] = {}
         with self._open() as link:
             row = link.row("facts")
             version, version_num, started_us, database, clock_us, platform = row
+            if product_of(platform) is not POSTGRESQL:
+                require_product(platform, int(version_num))
             seen = dict(link.rows("settings"))
+            require_own_storage(seen)
+            service = of_host(self._host) or of_postgresql(seen)
             identity = {"server_version_num": version_num, "database": database}
             try:
-                found = link.row("system_identifier")
-                identity["system_identifier"], identity["timeline"] = found
+                identity |= _cluster(link, service)
             except EngineError as error:
                 unreadable["system_identifier"] = str(error)
             log = None
             with contextlib.suppress(EngineError):  # functions may be revoked
                 log = LogPosition(*link.row("log_position"))
-        if "data_directory" in seen:
+        if service:
+            pass  # another host has one of the same name
+        elif "data_directory" in seen:
             identity["data_directory"] = seen["data_directory"]
         else:
             unreadable["data_directory"] = (
@@ -112,22 +94,15 @@ class PostgresqlEngine:
             started_us=started_us,
             started_error_us=1,
             clock_us=clock_us,
-            settings={name: seen[name] for name in SETTINGS if name in seen},
+            settings={
+                **{name: seen[name] for name in SETTINGS if name in seen},
+                **({SERVICE: service} if service else {}),
+            },
             unreadable=unreadable,
             log=log,
             server_log=postgresql_log(seen),
             platform=platform,
         )
-
-    def check(
-        self, statements: Sequence[StatementSpec], payload_bytes: int = 0
-    ) -> None:
-        """Raise EngineError (with the fix as hint) if this server is not fit."""
-        with self._open() as link:
-            require_server(link)
-            for table, verbs in verbs_by_table(statements).items():
-                require_table(link, table)
-                require_privileges(link, table, verbs)
 
     def places(self, tables: Sequence[TableSpec]) -> tuple[Place, ...]:
         """Return the directories that an ack depends on."""
@@ -145,27 +120,20 @@ class PostgresqlEngine:
         with self._open() as link:
             return other_settings(link)
 
-    def other_users(self) -> OtherUsers:
-        """Return who else uses this server; every account may see that."""
-        with self._open() as link:
-            databases = tuple(what for (what,) in link.rows("others"))
-            (connections,) = link.row("connections")
-        return OtherUsers(databases, connections)
-
     def prepare(
         self, tables: Sequence[TableSpec], *, server: ServerFacts | None = None
     ) -> dict[str, TableFacts]:
+        prepared = super().prepare(tables, server=server)
         with self._open(server=server) as link:
-            prepared = {table.name: _prepared(link, table) for table in tables}
             amcheck.create(link)
-            return prepared
+        return prepared
 
     def table_identity(
         self, table: TableSpec, *, server: ServerFacts | None = None
     ) -> str:
         """Return OID and file node of the table; every account may see them."""
         with self._open(server=server) as link:
-            return _identity(link, table)
+            return self._identity(link, table)
 
     def weaken_durability(self, *, process: bool) -> str:
         """Change nothing: each weak session sets its own; return a description."""
@@ -174,15 +142,6 @@ class PostgresqlEngine:
         if value == WEAK:
             return f"synchronous_commit is {value} for this account already"
         return f"synchronous_commit = {WEAK} (else {value}) in its own sessions"
-
-    def open_session(
-        self,
-        statements: Sequence[StatementSpec],
-        *,
-        server: ServerFacts | None = None,
-    ) -> PostgresqlSession:
-        """Connect for the load; raise EngineError if that is refused."""
-        return self._open_session(statements, server, weak=False)
 
     def open_weak_session(
         self,
@@ -193,41 +152,12 @@ class PostgresqlEngine:
         """Connect for a control, with synchronous_commit off in that session."""
         return self._open_session(statements, server, weak=True)
 
-    def _open_session(
-        self,
-        statements: Sequence[StatementSpec],
-        server: ServerFacts | None,
-        *,
-        weak: bool,
-    ) -> PostgresqlSession:
-        options = libpq_options(self.target, self._arguments)
-        return PostgresqlSession(
-            self.target,
-            options,
-            statements,
-            family=FAMILY,
-            weak=weak,
-            server=server,
-        )
-
-    def open_newest(
-        self, table: TableSpec, epoch: int, *, server: ServerFacts | None = None
-    ) -> Newest:
-        """Connect to read the newest rows of *epoch*."""
-        return Newest(self._open(server=server), table, epoch)
-
     def fill(
         self, table: TableSpec, rows: Fill, *, server: ServerFacts | None = None
     ) -> Iterator[int]:
         """Insert *rows* by COPY."""
         with self._open(server=server) as link:
             yield from fill(link, table, rows)
-
-    def row(self, table: TableSpec, row_id: int) -> Row | None:
-        """Return the row with that id, read over a new connection; None if none is."""
-        with self._open() as link:
-            found = link.rows(f"row_{table.name}", {"id": row_id})
-        return row_of(found[0]) if found else None
 
     def checkpoint(self) -> str | None:
         """Ask for a checkpoint; return None, or why there was none."""
@@ -255,22 +185,6 @@ class PostgresqlEngine:
                 return bool(link.rows("canary", {"epoch": epoch}))
         except (TableLost, TableRefused):
             return None
-
-    def ready(self) -> str | None:
-        """Try to connect, at most 5 s: None, or why the server takes no queries."""
-        try:
-            with self._open(READY_CONNECT_S) as link:
-                ((_, _, standby, _),) = link.rows("server", answer_s=READY_ANSWER_S)
-        except (EngineError, OSError) as error:
-            return str(error)
-        return "the server is in recovery" if standby else None
-
-    def survivors(
-        self, tables: Sequence[TableSpec], *, server: ServerFacts | None = None
-    ) -> Iterator[tuple[TableSpec, RowBatch]]:
-        """Stream every row of the tables in one read-only transaction, in batches."""
-        with self._open() as link:
-            yield from link.stream(tables, server)
 
     def broken_conditions(
         self, statement: str, epoch: int, *, server: ServerFacts | None = None
@@ -323,26 +237,27 @@ class PostgresqlEngine:
         with self._open(server=server) as link:
             twophase.decide(link, name, commit=commit)
 
-    def drop(self) -> list[str]:
-        with self._open() as link:
-            for name in twophase.prepared(link):  # it locks what is to be dropped
-                twophase.decide(link, name, commit=False)
-            names = [name for (name,) in link.rows("present")]
-            for name in names:
-                link.rows(f"drop_{name.removeprefix(_SCHEMA)}")
-            if amcheck.drop(link):
-                names.append("dbcheck.amcheck")
-            if link.rows("empty_schema"):
-                link.rows("drop_schema")
-                names.append("dbcheck")
-        return names
+    def _identity(self, link: PostgresqlLink, table: TableSpec) -> str:
+        found = link.rows("table_identity", {"name": table.name})
+        return found[0][0] or "" if found else ""
 
-    def _open(
-        self, connect_s: float = CONNECT_S, *, server: ServerFacts | None = None
-    ) -> PostgresqlLink:
-        options = libpq_options(self.target, self._arguments)
-        link = PostgresqlLink(self.target, options, connect_s, family=FAMILY)
-        return link.leading_to(server)
+    def _dropped_besides(self, link: PostgresqlLink) -> list[str]:
+        for name in twophase.prepared(link):  # it locks what is to be dropped
+            twophase.decide(link, name, commit=False)
+        return ["dbcheck.amcheck"] if amcheck.drop(link) else []
+
+
+def _cluster(link: PostgresqlLink, service: str) -> dict[str, str]:
+    """Return what names the cluster; raise EngineError.
+
+    service: the managed service that it is of.  Its failover may begin a new timeline,
+    and its servers may have no functions that show one.
+    """
+    if service:
+        (identifier,) = link.row("cluster")
+        return {"system_identifier": identifier}
+    identifier, timeline = link.row("system_identifier")
+    return {"system_identifier": identifier, "timeline": timeline}
 
 
 def _present(
@@ -350,24 +265,4 @@ def _present(
 ) -> tuple[TableSpec, ...]:
     """Return those of the tables that are there and dbcheck's."""
     names = {name for (name,) in link.rows("present")}
-    return tuple(table for table in tables if _SCHEMA + table.name in names)
-
-
-def _prepared(link: PostgresqlLink, table: TableSpec) -> TableFacts:
-    """Create the table if it is not there, and return what it holds."""
-    if not require_table(link, table):
-        with link.transaction():  # no table without its mark
-            if not link.row("schema")[3]:
-                link.rows("create_schema")
-            link.rows(f"create_{table.name}")
-            link.rows(f"mark_{table.name}")
-        if not require_table(link, table):
-            raise EngineError(f"dbcheck.{table.name} was not created")
-    identity = _identity(link, table)
-    epochs = link.rows(f"epochs_{table.name}", answer_s=SCAN_S)
-    return table_facts(epochs, identity)
-
-
-def _identity(link: PostgresqlLink, table: TableSpec) -> str:
-    found = link.rows("table_identity", {"name": table.name})
-    return found[0][0] or "" if found else ""
+    return tuple(table for table in tables if SCHEMA + table.name in names)

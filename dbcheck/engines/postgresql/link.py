@@ -160,6 +160,7 @@ class PostgresqlLink(Link):
 
     target: how error messages name the server.  arguments: psycopg2's.
     family: folder below sql/ whose statements it runs.
+    session: the settings that it fixes.
     """
 
     def __init__(
@@ -169,6 +170,7 @@ class PostgresqlLink(Link):
         connect_s: float,
         *,
         family: str,
+        session: Mapping[str, str] = SESSION,
     ) -> None:
         self._target, self._family = target, family
         self._secret = str(arguments.get("password") or "")
@@ -195,7 +197,8 @@ class PostgresqlLink(Link):
         try:
             self.connection.autocommit = True
             self._pid = self.connection.get_backend_pid()
-            self.fix(SESSION, max(2, connect_s))
+            if session:
+                self.fix(session, max(2, connect_s))
             # The driver caches it and does not see that the statement changed it.
             self.connection.set_client_encoding("UTF8")
         except BaseException as error:

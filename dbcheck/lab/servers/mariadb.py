@@ -29,7 +29,7 @@ class MariadbServer(InnodbServer):
     """A MariaDB server; its account dbcheck has every privilege and no other does."""
 
     name = "mariadb"
-    needs = ("mariadbd", "mariadb-install-db")
+    needs: tuple[str, ...] = ("mariadbd", "mariadb-install-db")
     durable = {
         "innodb_flush_log_at_trx_commit": "1",
         "innodb_flush_method": "O_DIRECT",

@@ -1,0 +1,35 @@
+"""What can be claimed of a managed service, whose hosts are its provider's alone."""
+
+from __future__ import annotations
+
+from dbcheck.core.cutclass import CutClass
+from dbcheck.core.managed import SERVICE
+from dbcheck.core.server import ServerFacts
+from dbcheck.errors import UsageError
+from dbcheck.ports.site import Node
+
+
+def require_failover(node: Node, server: ServerFacts) -> None:
+    """Raise UsageError if what is declared of a managed service cannot be true.
+
+    Nothing of its host can be asked, and no switch cuts the power of that.
+    """
+    service = server.settings.get(SERVICE, "")
+    if not service:
+        return
+    if node.host is not None:
+        raise UsageError(
+            f"{node.engine.target} is a server of {service}: no host of it can be"
+            " asked, so one that is named is another",
+            hint="Remove --target-host, or dbcheck_ask_host. A managed service can be"
+            " tested by a forced failover, which shows no depth.",
+        )
+    declared = node.power.cut_class
+    if declared is not CutClass.FAILOVER:
+        raise UsageError(
+            f"{node.engine.target} is a server of {service}: nobody but the provider"
+            f" can cut its power, so the class of a cut is not {declared.value!r}",
+            hint="Use programs that force a failover (dbcheck_power: exec), and declare"
+            f" it: --power-class {CutClass.FAILOVER.value}, or dbcheck_power_class."
+            " docs/guides/cloud.md shows them.",
+        )

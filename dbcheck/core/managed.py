@@ -1,0 +1,92 @@
+"""Database services whose servers run on hosts that are the provider's alone.
+
+Nobody but the provider can log in to such a host, or cut its power: what a user can
+have is a failover.  A service is recognised by the host name of a URL and by what its
+servers show; either is enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+# The name of a fact beside a server's settings; there only if it is of such a service.
+SERVICE = "managed service"
+
+RDS, AURORA = "Amazon RDS", "Amazon Aurora"
+CLOUD_SQL, ALLOYDB = "Google Cloud SQL", "Google AlloyDB"
+AZURE = "Azure Database"
+
+# Endings of host names: Amazon RDS User Guide, Amazon Aurora User Guide, Finding the
+# connection information; Cloud SQL, Connect using a DNS name; Azure Database for
+# PostgreSQL and for MySQL, Connectivity and networking concepts.
+_HOSTS = {
+    ".rds.amazonaws.com": RDS,
+    ".rds.amazonaws.com.cn": RDS,
+    ".sql.goog": CLOUD_SQL,
+    ".postgres.database.azure.com": AZURE,
+    ".mysql.database.azure.com": AZURE,
+    ".mariadb.database.azure.com": AZURE,
+}
+_AURORA_ENDPOINTS = (".cluster-", ".cluster-ro-", ".cluster-custom-")
+
+# Beginnings of settings that no other PostgreSQL has: Amazon RDS and Aurora User Guide,
+# parameters; Cloud SQL and AlloyDB, Configure database flags; Azure, Server parameters.
+_OF_POSTGRESQL = {
+    "apg_": AURORA,
+    "aurora_": AURORA,
+    "rds.": RDS,
+    "alloydb.": ALLOYDB,
+    "cloudsql.": CLOUD_SQL,
+    "azure.": AZURE,
+}
+_OF_MYSQL = {"aurora_": AURORA, "azure_": AZURE, "cloudsql_": CLOUD_SQL}
+# Where Amazon's servers have their programs and data, as their own parameters show.
+_RDS_FOLDERS = ("/rdsdbbin", "/rdsdbdata")
+_MYSQL_WORDS = {"google": CLOUD_SQL, "azure": AZURE}
+
+
+# Databases of the providers, on every server of theirs.
+OWN_DATABASES = frozenset(
+    {"rdsadmin", "cloudsqladmin", "alloydbadmin", "azure_maintenance", "azure_sys"}
+)
+
+
+def of_host(host: str) -> str:
+    """Return the service that a server's *host* name belongs to, "" if to none."""
+    name = host.lower().rstrip(".")
+    for ending, service in _HOSTS.items():
+        if name.endswith(ending):
+            aurora = service == RDS and any(w in name for w in _AURORA_ENDPOINTS)
+            return AURORA if aurora else service
+    return ""
+
+
+def of_postgresql(settings: Mapping[str, str]) -> str:
+    """Return the service whose server has *settings*, all that it shows; "" if none."""
+    if service := _beginning(settings, _OF_POSTGRESQL):
+        return service
+    return RDS if settings.get("data_directory", "").startswith(_RDS_FOLDERS) else ""
+
+
+def of_mysql(variables: Mapping[str, str], version: str, comment: str) -> str:
+    """Return the service whose server has *variables*, "" if none.
+
+    version, comment: version() and @@version_comment: "8.0.31-google" and "(Google)" on
+    Cloud SQL (as dumps and clients of it print).
+    """
+    if service := _beginning(variables, _OF_MYSQL):
+        return service
+    words = f"{version} {comment}".lower()
+    for word, service in _MYSQL_WORDS.items():
+        if word in words:
+            return service
+    places = (variables.get("basedir", ""), variables.get("datadir", ""))
+    return RDS if any(place.startswith(_RDS_FOLDERS) for place in places) else ""
+
+
+def _beginning(names: Iterable[str], known: Mapping[str, str]) -> str:
+    found = [name.lower() for name in names]
+    for beginning, service in known.items():
+        if any(name.startswith(beginning) for name in found):
+            return service
+    return ""

@@ -1,0 +1,31 @@
+"""A forced failover: what dbcheck claims of it, with a real server behind programs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from dbcheck.campaign.cycle import run_cycle
+from dbcheck.core.cutclass import CutClass
+from dbcheck.core.verdict import Verdict
+from dbcheck.judge.item import ItemId, Standing
+from dbcheck.report.words.run import scope
+from tests.kit.labs import process_lab
+from tests.kit.nodes import with_node
+from tests.kit.rigs import SEED, bench, quick
+from tests.real.hold_client import programs
+
+
+def test_a_pass_of_a_failover_claims_no_depth(tmp_path: Path) -> None:
+    with bench(process_lab("postgresql"), tmp_path) as here:
+        power = programs(here.lab.name, 0.1, tmp_path, CutClass.FAILOVER)
+        # A host that is asked all the same is no reason to claim more.
+        outcome = run_cycle(with_node(here.rig, power=power), quick(), SEED)
+    assert outcome.verdict is Verdict.PASS, outcome.judgement
+    (said,) = outcome.judgement.reasons
+    assert "survived this forced failover; another server took over" in said
+    assert outcome.result.depth is None
+    assert "It was a forced failover" in scope(replace(outcome.result, lab={}))
+    items = {item.id: item for item in outcome.judgement.items}
+    assert items[ItemId.TIME_OFF].standing is Standing.ABSENT
+    assert not items[ItemId.NOT_SHUT_DOWN].required

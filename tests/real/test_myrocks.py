@@ -1,0 +1,95 @@
+"""MyRocks, the RocksDB storage engine of MariaDB, under real cuts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dbcheck.campaign.control import run_control
+from dbcheck.campaign.cycle import run_cycle
+from dbcheck.campaign.known import NOTHING_KNOWN
+from dbcheck.core.table import LEDGER
+from dbcheck.core.verdict import Verdict
+from dbcheck.errors import EngineError
+from dbcheck.judge.item import ItemId, Standing
+from dbcheck.lab.spec import DriveSpec, LabSpec
+from tests.kit.rigs import SEED, bench, quick
+from tests.kit.servers import skip_without_server
+
+FLUSH = "rocksdb_flush_log_at_trx_commit"
+AT_DRIVE = pytest.mark.root
+
+
+@pytest.fixture(autouse=True)
+def _has_myrocks() -> None:
+    skip_without_server("myrocks")
+
+
+def spec(rung: str = "drive", *, survivors: str = "none", **settings: str) -> LabSpec:
+    drive = DriveSpec(survivors=survivors, seed=3)
+    return LabSpec("myrocks", rung=rung, settings=settings, drive=drive)
+
+
+@AT_DRIVE
+def test_an_honest_drive_passes_and_what_innodb_does_is_not_asked(
+    tmp_path: Path,
+) -> None:
+    # A setting of InnoDB's bears on no row of MyRocks.
+    relaxed = {"innodb_flush_log_at_trx_commit": "0"}
+    with bench(spec(survivors="torn", **relaxed), tmp_path) as here:
+        outcome = run_cycle(here.rig, quick(sessions=8), SEED)
+        assert outcome.verdict is Verdict.PASS, outcome.judgement
+        items = {item.id: item for item in outcome.judgement.items}
+        assert items[ItemId.SETTINGS].standing is Standing.PRESENT
+        assert items[ItemId.SAME_TABLE].standing is Standing.PRESENT
+        assert "RocksDB log" in items[ItemId.PLACES].reason
+        engine = here.rig.site.writer.engine
+        assert outcome.after.tables == engine.prepare((LEDGER,))
+        assert outcome.after.tables[LEDGER.name].identity.isdigit()
+
+
+@AT_DRIVE
+def test_a_relaxed_setting_fails_and_is_named(tmp_path: Path) -> None:
+    with bench(spec(**{FLUSH: "2"}), tmp_path) as here:
+        outcome = run_cycle(here.rig, quick(sessions=8), SEED)
+        assert outcome.verdict is Verdict.FAIL, outcome.judgement
+        (finding,) = outcome.settings.at_fault(lost=True)
+        assert finding.rule.id == "my-rocksdb-flush-log"
+
+
+@AT_DRIVE
+def test_a_control_weakens_myrocks_and_loses(tmp_path: Path) -> None:
+    with bench(spec(), tmp_path) as here:
+        outcome = run_control(here.rig, quick(sessions=8), SEED, NOTHING_KNOWN)
+        assert outcome.found is not None
+        assert outcome.found.counts.keys() == {"missing-tail"}
+        assert f"{FLUSH} = 2 (was 1)" in here.said.text
+
+
+@AT_DRIVE
+@pytest.mark.parametrize("workload", ["two-phase", "order-entry"])
+def test_other_workloads_pass(workload: str, tmp_path: Path) -> None:
+    with bench(spec(survivors="random"), tmp_path) as here:
+        outcome = run_cycle(here.rig, quick(workload, sessions=8), SEED)
+        assert outcome.verdict is Verdict.PASS, outcome.judgement
+
+
+def test_a_log_that_a_kill_cut_in_two_keeps_the_server_from_starting(
+    tmp_path: Path,
+) -> None:
+    with bench(spec("process", **{FLUSH: "2"}), tmp_path) as here:
+        outcome = run_cycle(here.rig, quick(sessions=8), SEED)
+        assert outcome.verdict is Verdict.FAIL
+        assert "Corruption: truncated record body" in outcome.after.failure
+
+
+def test_a_savepoint_that_myrocks_cannot_roll_back_to_is_refused(
+    tmp_path: Path,
+) -> None:
+    with (
+        bench(spec("process"), tmp_path) as here,
+        pytest.raises(EngineError, match="4061") as caught,
+    ):
+        run_cycle(here.rig, quick("rollback"), SEED)
+    assert "order-entry" in caught.value.hint
