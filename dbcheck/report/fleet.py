@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections import Counter
 from collections.abc import Sequence
-from types import TracebackType
 
 from rich.console import Console, Group, RenderableType
-from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
 from dbcheck.core.fleet import RigStatus, State
+from dbcheck.report.inplace import InPlace
 from dbcheck.report.progress import PlainProgress
 from dbcheck.report.style import BAD, DOUBTFUL, GOOD, MINOR
 
@@ -27,31 +25,13 @@ class PlainFleet(PlainProgress):
     def show(self, rigs: Sequence[RigStatus]) -> None:
         """Write nothing: what changes has a line."""
 
-    def __enter__(self) -> PlainFleet:
-        return self
 
-
-class LiveFleet(PlainFleet):
+class LiveFleet(InPlace, PlainFleet):
     """Draws a table of all targets below these lines."""
 
     def __init__(self, console: Console) -> None:
-        super().__init__(console)
+        super().__init__(console, per_second=4)
         self._rigs: Sequence[RigStatus] = ()
-        self._live = Live(console=console, refresh_per_second=4, transient=True)
-        self._live.get_renderable = self._draw  # type: ignore[method-assign]
-
-    def __enter__(self) -> LiveFleet:
-        self._live.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        with contextlib.suppress(OSError):
-            self._live.stop()
 
     def show(self, rigs: Sequence[RigStatus]) -> None:
         """Draw the targets as they are now."""

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections import deque
 from collections.abc import Iterator, Set
 from dataclasses import dataclass, replace
-from types import TracebackType
 
 from rich.console import Console, Group, RenderableType
-from rich.live import Live
 from rich.panel import Panel
 from rich.progress_bar import ProgressBar
 from rich.table import Table
@@ -20,6 +17,7 @@ from dbcheck.core.counters import UnderLoad
 from dbcheck.core.progress import Progress, Unit
 from dbcheck.ports.listener import LoadStatus, Phase
 from dbcheck.report.driverates import drive_rates
+from dbcheck.report.inplace import InPlace
 from dbcheck.report.progress import TITLE, PlainProgress, reached
 from dbcheck.report.sparkline import Sparkline
 from dbcheck.report.style import DOUBTFUL, GOOD, MINOR
@@ -32,7 +30,7 @@ _KEPT = 240
 _DUE_S = 0.05  # it would show as 0.0
 
 
-class LiveProgress(PlainProgress):
+class LiveProgress(InPlace):
     """Draws what goes on below the lines that PlainProgress writes."""
 
     def __init__(self, console: Console, only: Set[Phase] | None = None) -> None:
@@ -44,21 +42,6 @@ class LiveProgress(PlainProgress):
         self._campaign: _Campaign | None = None
         self._rates: deque[float] = deque(maxlen=_KEPT)
         self._p99s_ms: deque[float] = deque(maxlen=_KEPT)
-        self._live = Live(console=console, refresh_per_second=8, transient=True)
-        self._live.get_renderable = self._draw  # type: ignore[method-assign]
-
-    def __enter__(self) -> LiveProgress:
-        self._live.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        with contextlib.suppress(OSError):
-            self._live.stop()
 
     def phase(self, phase: Phase, detail: str) -> None:
         """Write the phase above the live part."""

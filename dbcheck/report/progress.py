@@ -6,6 +6,7 @@ import contextlib
 import time
 from collections.abc import Set
 from types import TracebackType
+from typing import Self
 
 from rich.console import Console, Group
 from rich.table import Table
@@ -68,7 +69,7 @@ class PlainProgress:
         with contextlib.suppress(OSError):
             self._console.print(Group("", Text(f">>> {visible(text)}", "bold"), ""))
 
-    def __enter__(self) -> PlainProgress:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(

@@ -210,6 +210,19 @@ def test_a_run_in_use_is_not_removed(replies: Replies, tmp_path: Path) -> None:
     assert code_of(other.ask(agent.REMOVE, run=RUN)) == "no-run"
 
 
+def test_one_channel_at_a_time_holds_a_folder(tmp_path: Path) -> None:
+    """It holds it until it ends; it keeps no other from creating a log there."""
+    first, second = Replies(tmp_path), Replies(tmp_path)
+    held, not_held = [(wire.RESULT, b"true")], [(wire.RESULT, b"false")]
+    assert first.ask(agent.HOLD) == held
+    assert first.ask(agent.HOLD) == held
+    assert second.ask(agent.HOLD) == not_held
+    second.create()
+    first.agent.close()
+    assert second.ask(agent.HOLD) == held
+    assert not set(os.listdir(tmp_path)) - {RUN}
+
+
 def test_a_folder_with_strange_files_is_not_removed(
     replies: Replies, tmp_path: Path
 ) -> None:
