@@ -43,7 +43,7 @@ class LiveFleet(InPlace, PlainFleet):
 
 def fleet_table(rigs: Sequence[RigStatus], rows: int) -> RenderableType:
     """Return at most so many *rows* of targets, those that lost first, and the sums."""
-    table = Table(box=None, padding=(0, 2, 0, 0))
+    table = Table(box=None, padding=(0, 2, 0, 0), expand=True)
     for name in ("target", "cuts", "lossy", "acks/s", "now"):
         right = name in ("cuts", "lossy", "acks/s")
         table.add_column(
@@ -51,6 +51,7 @@ def fleet_table(rigs: Sequence[RigStatus], rows: int) -> RenderableType:
             justify="right" if right else "left",
             no_wrap=True,
             overflow="ellipsis",
+            ratio=1 if name == "now" else None,  # all else keeps its width
         )
     urgent = sorted(rigs, key=_urgency)
     for rig in urgent[: max(rows, 1)]:

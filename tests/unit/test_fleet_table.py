@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -61,6 +62,9 @@ def test_of_many_targets_the_first_are_shown_and_all_counted() -> None:
 def test_it_fits_on_eighty_columns() -> None:
     long = RigStatus("d" * 40, State.RUNNING, 100, 9, 1000, "x" * 200, 1e6)
     assert all(len(line) <= 80 for line in shown([long]))
+    head, first, _ = shown([replace(long, name="db1")])
+    assert head.split() == ["target", "cuts", "lossy", "acks/s", "now"]
+    assert first.split()[:5] == ["db1", "100", "of", "1000", "9"]
 
 
 @pytest.mark.parametrize("live", [True, False])
