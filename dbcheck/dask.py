@@ -1,0 +1,130 @@
+"""How dbcheck reaches a Dask cluster: its address, its TLS, its workers' versions.
+
+distributed, of the extra dbcheck[fleet], takes a second to import: that is done once a
+scheduler is to be reached, and nowhere else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import pkgutil
+import platform
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import dbcheck
+from dbcheck.errors import UsageError
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+SCHEMES = ("tcp", "tls")
+CONNECT_S = 10.0
+_EXAMPLE = "Give the scheduler's address as it prints it, e.g. tcp://10.0.0.1:8786."
+_VERSION = "dbcheck:__version__"  # for pkgutil.resolve_name
+
+
+def require_address(option: str, address: str) -> str:
+    """Return *address*; raise UsageError, which names *option*, if it cannot be one."""
+    try:
+        parts = urlsplit(address)
+        sound = bool(parts.scheme in SCHEMES and parts.hostname and parts.port)
+    except ValueError:  # the port is no number, or out of range
+        sound = False
+    if not sound or parts.path or parts.query or parts.fragment or "@" in parts.netloc:
+        raise UsageError(
+            f"{option} {address!r} is not the address of a Dask scheduler",
+            hint=_EXAMPLE,
+        )
+    return address
+
+
+@contextlib.contextmanager
+def connected(address: str) -> Iterator[Client]:
+    """Give a client of the scheduler at *address*, and close it.
+
+    Raise UsageError if distributed is missing, if TLS is asked for and not configured,
+    or if no scheduler answers there.
+    """
+    try:
+        from distributed import Client, Security
+    except ImportError as error:
+        raise UsageError(
+            f"Dask is not installed here: {error}",
+            hint="Run: pip install 'dbcheck[fleet]'",
+        ) from None
+    # It prints what it retries on the terminal; what matters is raised as well.
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)
+    security: Any = Security()  # type: ignore[no-untyped-call]
+    _require_tls(address, security)
+    kind: Any = Client  # its methods have no types
+    try:
+        client = kind(
+            address, timeout=CONNECT_S, security=security, set_as_default=False
+        )
+    except (OSError, ValueError, TypeError) as error:
+        raise UsageError(
+            f"no Dask scheduler answers at {address}: {error}",
+            hint="Check the address and the network, and start it: dask scheduler",
+        ) from None
+    try:
+        yield client
+    finally:
+        with contextlib.suppress(OSError):  # the scheduler is gone
+            client.close(CONNECT_S)
+
+
+def workers_of(client: Client) -> list[str]:
+    """Return the workers' addresses, sorted; raise UsageError if there are none."""
+    found = sorted(client.scheduler_info(n_workers=-1)["workers"])
+    if not found:
+        raise UsageError(
+            "the Dask scheduler has no workers",
+            hint="Start one on each machine: dask worker ADDRESS-OF-THE-SCHEDULER",
+        )
+    return found
+
+
+def require_same_version(client: Client, workers: Sequence[str]) -> None:
+    """Raise UsageError unless each worker runs this dbcheck on this Python.
+
+    The functions that are sent are the standard library's: a worker that has no dbcheck
+    can run them, too.  Objects that are pickled here need the same Python there.
+    """
+    ours = (dbcheck.__version__, _minor(platform.python_version()))
+    versions = client.run(
+        pkgutil.resolve_name, _VERSION, workers=list(workers), on_error="return"
+    )
+    pythons = client.run(
+        platform.python_version, workers=list(workers), on_error="return"
+    )
+    for worker in workers:
+        version, python = versions.get(worker), str(pythons.get(worker))
+        if not isinstance(version, str):
+            raise UsageError(
+                f"the Dask worker {worker} has no dbcheck: {version}",
+                hint=f"Install dbcheck {ours[0]} in that worker's Python.",
+            )
+        if (version, _minor(python)) != ours:
+            raise UsageError(
+                f"the Dask worker {worker} runs dbcheck {version} on Python {python},"
+                f" and this is dbcheck {ours[0]} on Python {ours[1]}",
+                hint="Install the same versions on every machine.",
+            )
+
+
+def _require_tls(address: str, security: Any) -> None:
+    """Raise UsageError if *address* asks for TLS and Dask has no certificates."""
+    needed = (security.tls_ca_file, security.tls_client_cert)
+    if address.startswith("tls:") and not all(needed):
+        raise UsageError(
+            f"{address} needs TLS, and Dask has no certificates for it here",
+            hint="Name them in Dask's configuration: distributed.comm.tls.ca-file,"
+            " .client.cert and .client.key.",
+        )
+
+
+def _minor(version: str) -> str:
+    return ".".join(version.split(".")[:2])
