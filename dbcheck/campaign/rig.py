@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from dbcheck import limits
 from dbcheck.core.values import Json
 from dbcheck.ports.listener import Listener
 from dbcheck.ports.site import Site
 from dbcheck.ports.witness import LogReader, Witness
+
+if TYPE_CHECKING:
+    from dbcheck.load.farworkers import FarWorkers
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +45,8 @@ class Rig:
     twice:    the server is restarted once its rows were read, and they are read again.
     audited:  what the audits of earlier cycles showed, so that it is shown once.
     before_load: called in each cycle once its preflight has passed.
+    far:      the workers on other machines that share the sessions, None if the
+              sessions run on this one.
     """
 
     site: Site
@@ -54,3 +60,4 @@ class Rig:
     audited: set[str] = field(default_factory=set)
     twice: bool = False
     before_load: Callable[[], None] = lambda: None
+    far: FarWorkers | None = None
