@@ -10,7 +10,7 @@ import contextlib
 import logging
 import pkgutil
 import platform
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -50,8 +50,7 @@ def require_installed() -> None:
             f"Dask is not installed here: {error}",
             hint="Run: pip install 'dbcheck[fleet]'",
         ) from None
-    # It prints what it retries on the terminal; what matters is raised as well.
-    logging.getLogger("distributed").setLevel(logging.CRITICAL)
+    _silence()
 
 
 @contextlib.contextmanager
@@ -68,9 +67,8 @@ def connected(address: str) -> Iterator[Client]:
     _require_tls(address, security)
     kind: Any = Client  # its methods have no types
     try:
-        client = kind(
-            address, timeout=CONNECT_S, security=security, set_as_default=False
-        )
+        # The process's default client: an actor asks for no other (distributed.actor).
+        client = kind(address, timeout=CONNECT_S, security=security)
     except (OSError, ValueError, TypeError) as error:
         raise UsageError(
             f"no Dask scheduler answers at {address}: {error}",
@@ -94,6 +92,24 @@ def workers_of(client: Client) -> list[str]:
     return found
 
 
+def called(
+    client: Client, workers: Sequence[str], function: Callable[..., Any], *given: Any
+) -> dict[str, Any]:
+    """Return what *function* returns or raises on each of *workers*, beside its tasks.
+
+    What it is given must hold no secret: a worker logs that where the function raises.
+    Raise UsageError if the scheduler, or a worker, is gone.
+    """
+    try:
+        found = client.run(function, *given, workers=list(workers), on_error="return")
+    except (OSError, KeyError) as error:
+        raise UsageError(
+            f"the Dask scheduler, or a worker of it, is gone: {error!r}",
+            hint="Look into its log, and start it again.",
+        ) from None
+    return {worker: found.get(worker) for worker in workers}
+
+
 def require_same_version(client: Client, workers: Sequence[str]) -> None:
     """Raise UsageError unless each worker runs this dbcheck on this Python.
 
@@ -101,14 +117,10 @@ def require_same_version(client: Client, workers: Sequence[str]) -> None:
     can run them, too.  Objects that are pickled here need the same Python there.
     """
     ours = (dbcheck.__version__, _minor(platform.python_version()))
-    versions = client.run(
-        pkgutil.resolve_name, _VERSION, workers=list(workers), on_error="return"
-    )
-    pythons = client.run(
-        platform.python_version, workers=list(workers), on_error="return"
-    )
+    versions = called(client, workers, pkgutil.resolve_name, _VERSION)
+    pythons = called(client, workers, platform.python_version)
     for worker in workers:
-        version, python = versions.get(worker), str(pythons.get(worker))
+        version, python = versions[worker], str(pythons[worker])
         if not isinstance(version, str):
             raise UsageError(
                 f"the Dask worker {worker} has no dbcheck: {version}",
@@ -120,6 +132,16 @@ def require_same_version(client: Client, workers: Sequence[str]) -> None:
                 f" and this is dbcheck {ours[0]} on Python {ours[1]}",
                 hint="Install the same versions on every machine.",
             )
+
+
+def _silence() -> None:
+    """Keep Dask's own messages off the terminal; what matters is raised as well.
+
+    distributed gave each of its loggers a level and a handler when it was imported.
+    """
+    for name in logging.root.manager.loggerDict:
+        if name.partition(".")[0] == "distributed":
+            logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
 def _require_tls(address: str, security: Any) -> None:

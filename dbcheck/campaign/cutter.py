@@ -22,6 +22,7 @@ from dbcheck.limits import BEHIND_S
 from dbcheck.load.load import Load
 from dbcheck.ports.listener import Phase
 
+CLOCK_EVENT = "clock"  # noted before a load on other machines
 CUT_EVENT = "cut asked"  # the switch is asked next
 HOLD_MORE_S = 0.3  # a switch of a lab, or a reset, acts within it
 RESUMED_S = 0.5  # so young an ack shows that a load which had to wait has resumed
@@ -39,6 +40,7 @@ class Cutter:
     due_us: when the cut was to come, on the client's clock; None before that is known.
     no_checkpoint: why there was none, if the cut was to come in its midst.
     failed: why the switch failed then, "" if it did not.
+    noted_us: see core.records.LoadRecord.
     """
 
     def __init__(self, rig: Rig, started: Started) -> None:
@@ -63,9 +65,18 @@ class Cutter:
         self.cuts: Mapping[str, Cut] = {}
         self.switched_us: int | None = None
         self._noted: Future[None] | None = None
+        self.noted_us: dict[str, int] = {}
         self._begun = self._server_facts()
         self.before: ServerFacts | None = None
         self.canary_held = True
+
+    def note_clock(self) -> None:
+        """Note on the witness how its clock goes with this one, if that will be needed.
+
+        Raise WitnessError.
+        """
+        if self._started.manifest.own_clocks:
+            self._note_event(CLOCK_EVENT)
 
     def cut_if_due(self, load_s: float, behind_s: float, ack_us: int | None) -> None:
         """Cut the power if the load has run for its time and it is not cut yet.
@@ -167,8 +178,7 @@ class Cutter:
 
         def note() -> None:
             try:
-                event = {"event": CUT_EVENT, "clock_us": now_us()}
-                self._started.log.note(event)
+                self._note_event(CUT_EVENT)
             except Exception as error:  # of whatever kind: the watch raises it
                 noted.set_exception(error)
             else:
@@ -176,6 +186,10 @@ class Cutter:
 
         threading.Thread(target=note, name=CUT_EVENT, daemon=True).start()
         return noted
+
+    def _note_event(self, name: str) -> None:
+        self._started.log.note({"event": name, "clock_us": now_us()})
+        self.noted_us[name] = now_us()
 
     def _begin_checkpoint(self) -> None:
         """Ask for a checkpoint and do not wait: the cut is to come in its midst."""

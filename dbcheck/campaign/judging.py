@@ -61,7 +61,7 @@ def _reconciled(
     """Return *case* with what the witness's log and the rows show."""
     try:
         logs = StoredLogs(run, reader, case.manifest, case.load)
-        case = replace(case, logs=tuple(logs.facts()))
+        case = replace(case, logs=tuple(logs.facts()), clock_set=logs.clock_set)
         if case.after.facts is None or case.after.failure or other_data(case):
             return case
         found, seen = _fate(run, logs, case, report), _seen(run, logs, case)
@@ -83,7 +83,8 @@ def _shape(found: Reconciliation, logs: StoredLogs, case: Case) -> LossShape | N
             logs.acks,
             to_the_cut=case.load is None or case.load.chore_at_end > 0,
         )
-    return shape_of(found.losses, logs.acks, cut_us(case), sizes, tables, windows)
+    went_us, late_us = cut_us(case), logs.late_us
+    return shape_of(found.losses, logs.acks, went_us, sizes, tables, windows, late_us)
 
 
 def _fate(

@@ -57,6 +57,7 @@ def load_until_cut(rig: Rig, started: Started, cutter: Cutter) -> LoadRecord:
     try:
         rig.site.prepare()
         rig.before_load()
+        cutter.note_clock()
         beside.drives = begin_counting(rig, started, load.acked)
         beside.readers.begin()
         load.begin()
@@ -98,7 +99,7 @@ class Beside:
 
 
 def groups_of(rig: Rig, started: Started) -> list[SessionGroup]:
-    """Return the sessions, in a thread of this process or in processes of their own."""
+    """Return the sessions: in a thread here, in processes here, or on Dask workers."""
     manifest = started.manifest
     workload = manifest.workload
     sessions = Sessions(
@@ -115,10 +116,10 @@ def groups_of(rig: Rig, started: Started) -> list[SessionGroup]:
     if manifest.ack_logs == 1:
         return [Loop(sessions, started.log)]
     parts = enumerate(sessions.split(manifest.ack_logs - 1), 1)
-    return [
-        ProcessGroup(Job(part, rig.witness, manifest.run_id, number))
-        for number, part in parts
-    ]
+    jobs = [Job(part, rig.witness, manifest.run_id, number) for number, part in parts]
+    if rig.far is not None:
+        return rig.far.groups(jobs)
+    return [ProcessGroup(job) for job in jobs]
 
 
 def readers_of(rig: Rig, started: Started) -> Readers:
@@ -296,6 +297,7 @@ def _record(started: Started, load: Load, beside: Beside, cutter: Cutter) -> Loa
         cut_failed=cutter.failed,
         lost_early=tuple(load.lost_early),
         chore_at_end=load.chore_at_end,
+        noted_us=cutter.noted_us,
     )
 
 

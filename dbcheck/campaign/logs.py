@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
 
 import numpy as np
 
@@ -10,13 +12,17 @@ from dbcheck.core.acks import AckArray
 from dbcheck.core.history import SESSION_MAX
 from dbcheck.core.records import LoadRecord, Manifest
 from dbcheck.core.witnessed import LogFacts, Watermark
+from dbcheck.core.witnesstime import Anchor, anchor_of
 from dbcheck.errors import LogDamaged, RunFormatError
 from dbcheck.ports.witness import LogReader
 from dbcheck.runs import RunFolder
 
 
 class StoredLogs:
-    """Every log of a run; each call verifies what it reads, see ports.LogReader."""
+    """Every log of a run; each call verifies what it reads, see ports.LogReader.
+
+    All times are on the client's clock, also those of sessions on other machines.
+    """
 
     def __init__(
         self,
@@ -27,6 +33,7 @@ class StoredLogs:
     ) -> None:
         """Read nothing yet; raise RunFormatError if *load* is of other logs."""
         self._run, self._reader, self._run_id = run, reader, manifest.run_id
+        self._own_clocks, self._load = manifest.own_clocks, load
         self._confirmed: Sequence[Watermark | None] = (None,) * manifest.ack_logs
         self._seen_number = manifest.ack_logs
         self._seen_confirmed = load.seen_watermark if load else None
@@ -41,13 +48,28 @@ class StoredLogs:
             )
 
     def facts(self) -> list[LogFacts]:
-        """Read all logs of acks and return what each holds."""
-        return [
-            self._reader.facts(
-                self._run.acks_path(number), self._run_id, number, confirmed
-            )
-            for number, confirmed in enumerate(self._confirmed)
-        ]
+        """Read all logs of acks and return what each holds.
+
+        The newest ack of another machine is dated as early as it can have come.
+        """
+        return [self._facts(number) for number in range(len(self._confirmed))]
+
+    @cached_property
+    def clock_set(self) -> str:
+        """Why times across machines cannot be compared, "" if they can."""
+        return self._anchor.was_set if self._own_clocks else ""
+
+    @cached_property
+    def late_us(self) -> int | None:
+        """How much later than it came an ack of acks() may be dated; None: unknown.
+
+        An ack was unconfirmed for longer than it took to the witness.
+        """
+        if not self._own_clocks:
+            return 0
+        if self._load is None or self.clock_set:
+            return None
+        return int(max(window.age_s for window in self._load.windows) * 1e6)
 
     def acks(self) -> Iterator[AckArray]:
         """Stream the acks of one log after the other.
@@ -58,7 +80,13 @@ class StoredLogs:
         log_of = np.full(SESSION_MAX + 1, -1)
         for number, confirmed in enumerate(self._confirmed):
             path = self._run.acks_path(number)
-            for acks in self._reader.acks(path, self._run_id, number, confirmed):
+            by_witness = self._is_far(number)
+            for acks in self._reader.acks(
+                path, self._run_id, number, confirmed, by_witness=by_witness
+            ):
+                if by_witness:
+                    acked_us = acks["acked_us"] + self._anchor.most_us
+                    acks["acked_us"] = np.maximum(acked_us, 0)
                 before = log_of[acks["session"]]
                 if ((before >= 0) & (before != number)).any():
                     raise LogDamaged(f"{path} holds acks of another log's session")
@@ -73,3 +101,34 @@ class StoredLogs:
         number = self._seen_number
         path = self._run.acks_path(number)
         yield from self._reader.acks(path, self._run_id, number, self._seen_confirmed)
+
+    def _is_far(self, number: int) -> bool:
+        return self._own_clocks and number > 0
+
+    def _facts(self, number: int) -> LogFacts:
+        path, confirmed = self._run.acks_path(number), self._confirmed[number]
+        is_far = self._is_far(number)
+        facts = self._reader.facts(
+            path, self._run_id, number, confirmed, by_witness=is_far
+        )
+        if not is_far or facts.newest_us is None:
+            return facts
+        newest_us = max(0, facts.newest_us + self._anchor.least_us)
+        return replace(facts, newest_us=newest_us)
+
+    @cached_property
+    def _anchor(self) -> Anchor:
+        """How to have a moment of the witness's clock on the client's.
+
+        Raise LogDamaged if the client's own log does not show it: it notes that before
+        the first session commits.
+        """
+        facts = self._facts(0)
+        events = list(zip(facts.events, facts.events_us, strict=True))
+        noted_us: Mapping[str, int] = self._load.noted_us if self._load else {}
+        found = anchor_of(events, noted_us)
+        if found is None:
+            raise LogDamaged(
+                f"{self._run.acks_path(0)} lacks what dates the acks of the other logs"
+            )
+        return found

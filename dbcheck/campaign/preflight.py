@@ -210,6 +210,8 @@ def _require_fit(
     if not rig.lab:
         for node in rig.site.nodes.values():
             require_independent(node.engine.target, rig.witness.kind, witness)
+    if rig.far is not None:
+        rig.far.require_fit(engine.facts(), rig.witness, witness)
     if workload.rows_before:
         observable.require_fill(engine)
     if workload.plan is PlanKind.TWO_PHASE:
@@ -290,7 +292,8 @@ def _manifest(
     # Preparing may have given the data a name by which they are recognised.
     facts = replace(before.facts, identity=engine.facts().identity)
     nodes = {**nodes, site.writer_name: replace(before, facts=facts)}
-    ack_logs = workload.processes + 1 if workload.processes > 1 else 1  # groups_of()
+    has_processes = rig.far is not None or workload.processes > 1
+    ack_logs = workload.processes + 1 if has_processes else 1  # groups_of()
     # What a control shows to readers tells nothing about the server.
     has_readers = workload.readers > 0 and not control
     moment = datetime.now(UTC)
@@ -315,6 +318,7 @@ def _manifest(
         lab=rig.lab,
         control=control,
         seen_log=has_readers,
+        own_clocks=rig.far is not None,
     )
 
 

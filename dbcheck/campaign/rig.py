@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from dbcheck import limits
 from dbcheck.campaign.turns import Turns
@@ -12,6 +13,9 @@ from dbcheck.core.values import Json
 from dbcheck.ports.listener import Listener
 from dbcheck.ports.site import Site
 from dbcheck.ports.witness import LogReader, Witness
+
+if TYPE_CHECKING:
+    from dbcheck.load.farworkers import FarWorkers
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +47,8 @@ class Rig:
     audited:  what the audits of earlier cycles showed, so that it is shown once.
     before_load: called in each cycle once its preflight has passed.
     turns:    when this target may be without power, if others are cut beside it.
+    far:      the workers on other machines that share the sessions, None if the
+              sessions run on this one.
     """
 
     site: Site
@@ -57,3 +63,4 @@ class Rig:
     twice: bool = False
     before_load: Callable[[], None] = lambda: None
     turns: Turns = field(default_factory=Turns)
+    far: FarWorkers | None = None

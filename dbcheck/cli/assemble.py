@@ -9,6 +9,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from dbcheck.campaign.rig import Limits, Rig
 from dbcheck.cli.drive_scope import server_on
@@ -34,6 +35,9 @@ from dbcheck.site.single import SingleServer
 from dbcheck.witness.log import FrameLogReader
 from dbcheck.witness.url import open_witness
 from dbcheck.witness.window import WindowLimits
+
+if TYPE_CHECKING:
+    from dbcheck.load.farworkers import FarWorkers
 
 PASSWORD_VARIABLE = "DBCHECK_PASSWORD"
 
@@ -105,6 +109,26 @@ def opened_witness(
     witness = entry_witness(entry, window, accept_new_host_key=accept_new_host_key)
     with contextlib.closing(witness):
         yield witness
+
+
+@contextlib.contextmanager
+def far_workers(
+    entry: Entry, address: str, sessions: int
+) -> Iterator[FarWorkers | None]:
+    """Give the Dask workers that are to load the target of *entry*; None without any.
+
+    address: of their scheduler, "" if there is none.  Raise UsageError.
+    """
+    if not address:
+        yield None
+        return
+    from dbcheck.load.farworkers import opened
+
+    # Each worker reads the password itself, from where it is here.
+    with opened(
+        address, partial(engine, entry.target, entry.password), sessions
+    ) as far:
+        yield far
 
 
 def entry_host(entry: Entry) -> TargetHost | None:

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import click
 
-from dbcheck import limits
+from dbcheck import dask, limits
 from dbcheck.cli.entry_options import EntryOptions
 from dbcheck.cli.groups import Flag, Group
 from dbcheck.cli.options import SECONDS, SEED, Number, completed
 from dbcheck.core.workload import Workload
+from dbcheck.errors import UsageError
 from dbcheck.files import workload_names
 from dbcheck.witness.window import WindowLimits
 
@@ -124,6 +125,16 @@ class LoadOptions(EntryOptions, WorkloadOptions):
             "are new in each run. Default: random.",
         ),
     ] = None
+    load_workers: Annotated[
+        str,
+        Flag(
+            "--load-workers",
+            metavar="ADDRESS",
+            help="The Dask scheduler, tcp://HOST:PORT or tls://HOST:PORT, on whose "
+            "workers the sessions run, shared among them instead of by --processes. "
+            "Each worker needs this dbcheck, the password and access to the witness.",
+        ),
+    ] = ""
     silence: Annotated[
         float,
         Flag(
@@ -153,6 +164,18 @@ class LoadOptions(EntryOptions, WorkloadOptions):
             help="Each session waits until the witness has its last ack.",
         ),
     ] = False
+
+    @property
+    def scheduler(self) -> str:
+        """Address of the Dask scheduler, "" without one; raise UsageError."""
+        if not self.load_workers:
+            return ""
+        if self.processes is not None:
+            raise UsageError(
+                "--processes and --load-workers are both given",
+                hint="Leave --processes out: each worker runs one process of the load.",
+            )
+        return dask.require_address("--load-workers", self.load_workers)
 
     @property
     def limits(self) -> WindowLimits:

@@ -87,14 +87,18 @@ def command(
     require_passable(entry)
     workload = workloads.load(entry.workload or load.workload)
     workload = load.paced(workload.with_sessions(entry.sessions))
+    scheduler = load.scheduler
     seed = drawn(load.seed)
     new_key = witness.accept_new_host_key
     again = reconcile_flags(named, target, host, witness, restart)
     with (
         progress(output.progress_console(), live=not as_json) as view,
         assemble.opened_witness(entry, load.limits, new_key) as log,
+        assemble.far_workers(entry, scheduler, workload.sessions) as far,
     ):
         rig = assemble.entry_rig(entry, log, view, runs, load.limits)
+        if far is not None:
+            rig, workload = replace(rig, far=far), far.shared(workload)
         guard(entry, rig.site.writer.engine, yes=consent.yes, i_know=consent.i_know)
         controls = _controls(rig, workload, seed, view) if control else []
         if controls and controls[-1].verdict is Verdict.FAIL:

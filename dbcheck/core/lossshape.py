@@ -75,12 +75,14 @@ def shape_of(
     sizes: Sizes | None,
     tables: Sequence[TableSpec],
     windows: Windows | None = None,
+    late_us: int | None = 0,
 ) -> LossShape:
     """Return the shape of *losses* in *tables*, which are those of the plan.
 
     cut_us: when the power was cut, on the clock of the acks; None if nothing shows it.
     sizes:  of the payloads; None if all have one size, or none.
     windows: of the chores of the run, with nothing counted; None if it had none.
+    late_us: how much later than it came an ack may be dated, None if that is unknown.
     """
     columns = losses.columns
     is_acked = columns["acked_us"] >= 0
@@ -100,6 +102,7 @@ def shape_of(
             bytes_.add(sizes.of(*of), is_lost)
         if windows is not None:
             windows.add(batch, is_lost)
+    latest_us = NEVER if late_us is None else latest_us - late_us
     return LossShape(
         by_age=tuple(ages.shares()),
         by_size=tuple(bytes_.shares()),

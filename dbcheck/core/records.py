@@ -84,6 +84,8 @@ class Manifest:
     window_acks:   most acks that may be unconfirmed at once.
     logs:          how many logs the witness holds of the run, numbered from 0.
     seen_log:      the last of them holds no acks, but what readers saw.
+    own_clocks:    the sessions ran on other machines: each log of acks but log 0 has
+                   the monotonic clock of its own machine, see core.witnesstime.
     clock_us, wall_us: the client's monotonic and wall clocks at one moment.
     lab:           the lab's spec, if the rig is a lab; {} else.
     control:       this run is a control: its sessions were weakened.
@@ -118,11 +120,14 @@ class Manifest:
     no_canary: str = ""
     sizes_by_epoch: bool = False
     seen_log: bool = False
+    own_clocks: bool = False
 
     def __post_init__(self) -> None:
         """Refuse values that no run can have."""
         if not 1 <= self.ack_logs <= self.logs <= LOGS_MAX:
             raise ValueError(f"a run cannot have {self.logs} logs")
+        if self.own_clocks and self.ack_logs < 2:
+            raise ValueError("a run on other machines has a log for each of them")
         if not 0 <= self.seed < 1 << 63 or not 1 <= self.epoch <= EPOCH_MAX:
             raise ValueError(f"no run has the seed {self.seed}, epoch {self.epoch}")
         if self.lab and self.lab.get("rung") not in [rung.value for rung in Rung]:
@@ -195,6 +200,8 @@ class LoadRecord:
     lost_early:  sessions that broke a second or more before the last ack of all and
                  were not replaced, or whose operation the server refused; 65535 is the
                  one that does the chores.
+    noted_us:    when the witness had confirmed what the client noted there, by the name
+                 of the event.
     chore_at_end: the number of the chore under way when the server went, 0 if none was.
     nodes:       what was seen of each node, by its name.
     switched_us: when the switch reported that it had cut, None if it did not.
@@ -234,6 +241,7 @@ class LoadRecord:
     seen_watermark: Watermark | None = None
     lost_early: tuple[int, ...] = ()
     chore_at_end: int = 0
+    noted_us: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,9 +37,10 @@ class LogFacts:
     """What a stored log holds.
 
     torn_bytes: length of an incomplete last frame, 0 if there is none.
-    newest_us:  when the newest ack of the load came, on the client's clock; None if
-                there is none.
+    newest_us:  when the newest ack of the load came, on the clock that was asked for,
+                see ports.witness.LogReader; None if there is none.
     events:     what WitnessLog.note() logged, in order.
+    events_us:  the witness's clock when each of them came.
     """
 
     frames: int
@@ -47,3 +48,4 @@ class LogFacts:
     torn_bytes: int
     newest_us: int | None
     events: Sequence[Json]
+    events_us: Sequence[int] = ()

@@ -40,6 +40,7 @@ class Case:
     restore: None if the power is not known to be back.
     logs:    what each log of the witness holds; () if they are not known.
     damage:  why the witness's log proves nothing, "" if it is whole.
+    clock_set: why times across machines cannot be compared, "" if they can.
     found:   the fate of the acks and rows; None if no rows are compared.
     shape:   of what the run lost; None if it lost nothing, or no rows are compared.
     seen:    the fate of the rows that readers saw; None without readers, if no rows
@@ -52,6 +53,7 @@ class Case:
     after: AfterRecord
     logs: tuple[LogFacts, ...] = ()
     damage: str = ""
+    clock_set: str = ""
     found: Reconciliation | None = None
     shape: LossShape | None = None
     seen: SeenRows | None = None

@@ -39,6 +39,9 @@ def witness_at_the_cut(case: Case) -> Item | None:
         return None
     newest = [one.newest_us for one in case.logs if one.newest_us is not None]
     standing, reason = _newest(max(newest, default=None), cut_us(case))
+    if case.clock_set and newest:
+        standing = Standing.NOT_OBSERVABLE
+        reason = f"{case.clock_set}, by which the acks of several machines are dated"
     return Item(ItemId.WITNESS_AT_CUT, standing, reason, required=True)
 
 

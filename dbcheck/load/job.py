@@ -1,9 +1,9 @@
 """What goes between the client and a process of the load, over a local.Channel.
 
 Both ends are this program, and no other has the sockets, so objects go as pickles.
-To the process: a Job, when to start (an int), whether to hold the sessions (a bool) and
-None for the end; from it: Snapshots, the first of which means that every session is
-connected, and in the end Ended or the error that kept it from connecting.
+To the process: a Job, when to start (an int), whether to hold the sessions (a bool),
+Heard, and None for the end; from it: Snapshots, the first of which means that every
+session is connected, and in the end Ended or the error that kept it from connecting.
 """
 
 from __future__ import annotations
@@ -20,16 +20,27 @@ from dbcheck.ports.witness import Witness, WitnessLog
 
 @dataclass(frozen=True)
 class Job:
-    """What a process is to do, with a log of its own on the witness."""
+    """What a process is to do, with a log of its own on the witness.
+
+    leased: its client is on another machine, and it ends without news of it.
+    """
 
     sessions: Sessions
     witness: Witness
     run_id: str
     log: int
+    leased: bool = False
 
     def open_log(self) -> WitnessLog:
         """Open the log; raise WitnessError."""
         return self.witness.join(self.run_id, self.log)
+
+
+@dataclass(frozen=True)
+class Heard:
+    """The client has what was reported at clock_us, on the clock of this machine."""
+
+    clock_us: int
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,16 @@ from queue import SimpleQueue
 
 from dbcheck.clock import now_us
 from dbcheck.core.history import HOUSEKEEPING_SESSION, LOAD_SESSION_MAX, AckValues
-from dbcheck.errors import CommitUnknown, DbcheckError, EngineError, WitnessError
+from dbcheck.errors import (
+    CommitUnknown,
+    DbcheckError,
+    EngineError,
+    LoadError,
+    WitnessError,
+)
 from dbcheck.load.group import END_S, Break, GroupResult, Snapshot, add_once
 from dbcheck.load.latency import Latencies
+from dbcheck.load.lease import LEASE_S, Lease
 from dbcheck.load.pace import Pace
 from dbcheck.load.poller import READ, WRITE, Alarm, open_poller
 from dbcheck.load.sessions import Sessions
@@ -26,6 +33,7 @@ log = logging.getLogger(__name__)
 SNAPSHOT_S = 0.05
 _REPLIES_MAX = 64  # taken in one round, so that the first of them need not wait long
 _CONNECTING_MAX = 16  # replacements at once
+_UNLED = f"the sessions ended by themselves: no news of the client for {LEASE_S:g} s"
 _YOUNG_US = 1_000_000  # an ack this young shows that a paused load was at work
 
 
@@ -62,11 +70,16 @@ class Loop:
 
     In a round, the replies that have come are read; then the clock is: an ack never
     looks older than it is, by which no server is blamed for what it lost after the cut.
-    Then the acks go to the log, together, and the next operations to the server.
+    Then the acks go to the log, together, and the next operations to the server, as
+    long as the lease lasts.
     """
 
-    def __init__(self, sessions: Sessions, witness_log: WitnessLog) -> None:
+    def __init__(
+        self, sessions: Sessions, witness_log: WitnessLog, lease: Lease | None = None
+    ) -> None:
+        """lease: of sessions whose client is on another machine; None: it is here."""
         self._sessions, self._log = sessions, witness_log
+        self._lease = lease or Lease()
         self._operation_of = sessions.plan.operation
         self._numbers = sessions.numbers()
         self._slots: dict[int, _Slot] = {}
@@ -195,6 +208,8 @@ class Loop:
         moment_us = now_us()
         if done:
             self._take(done, moment_us)
+        if moment_us > self._lease.until_us:
+            raise LoadError(_UNLED)
         self._begin_due(moment_us)
         self._send_ready(moment_us)
         if moment_us - self._snapshot.clock_us >= SNAPSHOT_S * 1e6:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from dbcheck import children
 from dbcheck.errors import DbcheckError, LoadError
 from dbcheck.load.group import END_S, GroupResult, Snapshot
-from dbcheck.load.job import Ended, Job, receive, send
+from dbcheck.load.job import Ended, Heard, Job, receive, send
 from dbcheck.local import Channel
 
 _ERROR_BYTES = 2000
@@ -67,6 +67,23 @@ class ProcessGroup:
     def hold(self, *, held: bool) -> None:
         """Pause the sessions, or resume them."""
         self._order(held)
+
+    def renew(self, heard_us: int) -> None:
+        """Renew the lease of a process that has one; see load/lease.py."""
+        self._order(Heard(heard_us))
+
+    def order_end(self) -> None:
+        """Have the sessions end, and do not wait for that."""
+        self._order(None)
+
+    def kill(self) -> None:
+        """Kill the process, if there is one; from any thread."""
+        if (child := self._child) is not None:
+            child.kill()
+
+    def await_result(self) -> None:
+        """Return once the process has sent its result, or has ended without it."""
+        self._has_read.wait()
 
     def snapshot(self) -> Snapshot:
         """Return the newest snapshot that came."""

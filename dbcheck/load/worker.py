@@ -1,10 +1,12 @@
 """A process of the load: python -m dbcheck.load.worker DESCRIPTOR, of its channel.
 
 It ends with that: when the client dies, by whatever, the kernel closes the other end.
+A client on another machine gives it a lease as well (load/lease.py).
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import threading
@@ -12,7 +14,8 @@ from queue import Empty, SimpleQueue
 
 from dbcheck.errors import DbcheckError, WitnessError
 from dbcheck.load.group import GroupResult
-from dbcheck.load.job import Ended, Job, receive, send
+from dbcheck.load.job import Ended, Heard, Job, receive, send
+from dbcheck.load.lease import Lease
 from dbcheck.load.loop import SNAPSHOT_S, Loop
 from dbcheck.local import Channel
 from dbcheck.ports.witness import WitnessLog
@@ -25,13 +28,14 @@ def main() -> None:
     client = Channel.inherited(int(sys.argv[1]))
     job: Job = receive(client)
     orders: Orders = SimpleQueue()
-    threading.Thread(target=_listen, args=(client, orders), daemon=True).start()
+    lease = Lease(ends=job.leased)
+    threading.Thread(target=_listen, args=(client, orders, lease), daemon=True).start()
     try:
         log = job.open_log()
     except DbcheckError as error:
         send(client, error)
         return
-    loop = Loop(job.sessions, log)
+    loop = Loop(job.sessions, log, lease)
     try:
         loop.connect()
     except DbcheckError as error:
@@ -39,30 +43,34 @@ def main() -> None:
         send(client, error)
         return
     send(client, loop.snapshot())
-    _work(loop, orders, client)
+    _work(loop, orders, client, lease)
     result = loop.end()
     send(client, loop.snapshot())
     _close(log, result)
     send(client, Ended(result))
 
 
-def _listen(client: Channel, orders: Orders) -> None:
+def _listen(client: Channel, orders: Orders, lease: Lease) -> None:
     """Pass orders on; end the process, whatever it does, when the client is gone."""
     try:
         while True:
-            orders.put(receive(client))
+            order = receive(client)
+            if isinstance(order, Heard):
+                lease.renew(order.clock_us)
+            else:
+                orders.put(order)
     except EOFError:
         os._exit(1)
 
 
-def _work(loop: Loop, orders: Orders, client: Channel) -> None:
-    """Run the sessions, and send snapshots, until the end is ordered."""
-    began_us = orders.get()
+def _work(loop: Loop, orders: Orders, client: Channel, lease: Lease) -> None:
+    """Run the sessions, and send snapshots, until the end is ordered or it is due."""
+    began_us = _first(orders, lease)
     if began_us is None:
         return
     loop.start(began_us)
     snapshot = loop.snapshot()
-    while True:
+    while not lease.is_over():
         try:
             order = orders.get(timeout=SNAPSHOT_S)
             if not isinstance(order, bool):
@@ -72,6 +80,14 @@ def _work(loop: Loop, orders: Orders, client: Channel) -> None:
             before, snapshot = snapshot, loop.snapshot()
             if snapshot is not before:
                 send(client, snapshot)
+
+
+def _first(orders: Orders, lease: Lease) -> int | None:
+    """Return the first order; None also where none comes while the lease lasts."""
+    while not lease.is_over():
+        with contextlib.suppress(Empty):
+            return orders.get(timeout=SNAPSHOT_S)
+    return None
 
 
 def _close(log: WitnessLog, result: GroupResult) -> None:

@@ -170,15 +170,29 @@ class LogReader(Protocol):
 
     Raise LogDamaged if it is not log *number* of the run, is damaged before its
     tail, or holds less than *confirmed*, which the client saw confirmed.
+    by_witness: date acks by the witness's clock, see core.witnesstime; else they have
+    the clock of the machine that received them.
     """
 
     def facts(
-        self, path: Path, run_id: str, number: int, confirmed: Watermark | None
+        self,
+        path: Path,
+        run_id: str,
+        number: int,
+        confirmed: Watermark | None,
+        *,
+        by_witness: bool = False,
     ) -> LogFacts:
         """Read the whole log; return what it holds."""
 
     def acks(
-        self, path: Path, run_id: str, number: int, confirmed: Watermark | None
+        self,
+        path: Path,
+        run_id: str,
+        number: int,
+        confirmed: Watermark | None,
+        *,
+        by_witness: bool = False,
     ) -> Iterator[AckArray]:
         """Stream the acks, in the order in which the client sent them."""
 

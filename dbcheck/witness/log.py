@@ -21,6 +21,7 @@ from dbcheck.core.acks import AckArray, count, pack, unpack
 from dbcheck.core.history import PREFLIGHT_SESSION, SESSION_MAX
 from dbcheck.core.values import Json
 from dbcheck.core.witnessed import LogFacts, Watermark
+from dbcheck.core.witnesstime import WitnessTime
 from dbcheck.errors import LogDamaged, WitnessError
 from dbcheck.witness.agent import (
     ACKS,
@@ -40,7 +41,7 @@ TAIL_BYTES_MAX = WRITE_BYTES_MAX + FRAME_BYTES_MAX  # what one write may hold
 _BROKEN_FRAMES_MAX = (
     64  # a tail with more starts of frames than this is not an accident
 )
-_EVENTS_MAX = 64  # a run notes three at most, see campaign.loading and .control
+_EVENTS_MAX = 64  # a run notes four at most, see campaign.loading and .cutter
 _BATCH_FRAMES = 1024
 _BATCH_ACKS = 1 << 16
 _READ_BYTES = 1 << 20
@@ -78,6 +79,7 @@ class LogScan:
 
     Yields AckBatch and Event, in order.  Raise LogDamaged if it is not log *number*
     of *run_id*, is damaged before its tail, or does not hold what was *confirmed*.
+    by_witness: see ports.witness.LogReader.
     Memory does not grow with the log.  After the pass, tail and watermark show
     what was read; before its end nothing is proven.
     """
@@ -89,7 +91,10 @@ class LogScan:
         confirmed: Watermark | None = None,
         *,
         number: int = 0,
+        by_witness: bool = False,
     ) -> None:
+        self._time = WitnessTime() if by_witness else None
+        self._received: list[tuple[int, int]] = []  # acks of a frame, when it came
         self._source = _Source(chunks)
         self._run_id, self._number = run_id, number
         self._confirmed = confirmed
@@ -190,6 +195,7 @@ class LogScan:
         if not self._bodies:
             self._first_offset = frame.offset
         self._bodies.append(frame.body)
+        self._received.append((acks, frame.clock_us))
         self._batch_acks += acks
 
     def _decode(self) -> AckArray:
@@ -198,7 +204,11 @@ class LogScan:
             acks = unpack(self._bodies)
         except ValueError as error:
             raise _damaged(self._first_offset, str(error)) from None
+        if self._time is not None:
+            counts, received_us = np.array(self._received, np.int64).T
+            self._time.date(acks, counts, received_us)
         self._bodies.clear()
+        self._received.clear()
         self._batch_acks = 0
         order = np.argsort(acks["session"], kind="stable")
         session = acks["session"][order]
@@ -235,16 +245,23 @@ class FrameLogReader:
     """Reads copies of logs from files; see ports.witness.LogReader."""
 
     def facts(
-        self, path: Path, run_id: str, number: int, confirmed: Watermark | None
+        self,
+        path: Path,
+        run_id: str,
+        number: int,
+        confirmed: Watermark | None,
+        *,
+        by_witness: bool = False,
     ) -> LogFacts:
-        scan = LogScan(_file_chunks(path), run_id, confirmed, number=number)
-        events: list[Json] = []
+        chunks = _file_chunks(path)
+        scan = LogScan(chunks, run_id, confirmed, number=number, by_witness=by_witness)
+        events: list[Event] = []
         newest_us = -1
         for entry in scan:
             if isinstance(entry, Event):
                 if len(events) == _EVENTS_MAX:
                     raise _damaged(0, f"it holds more than {_EVENTS_MAX} events")
-                events.append(entry.body)
+                events.append(entry)
             else:
                 of_load = entry.acks["session"] != PREFLIGHT_SESSION
                 acked_us = entry.acks["acked_us"][of_load].max(initial=-1)
@@ -255,13 +272,22 @@ class FrameLogReader:
             mark.acks,
             scan.tail.bytes,
             newest_us if newest_us >= 0 else None,
-            events,
+            [event.body for event in events],
+            [event.clock_us for event in events],
         )
 
     def acks(
-        self, path: Path, run_id: str, number: int, confirmed: Watermark | None
+        self,
+        path: Path,
+        run_id: str,
+        number: int,
+        confirmed: Watermark | None,
+        *,
+        by_witness: bool = False,
     ) -> Iterator[AckArray]:
-        for entry in LogScan(_file_chunks(path), run_id, confirmed, number=number):
+        chunks = _file_chunks(path)
+        scan = LogScan(chunks, run_id, confirmed, number=number, by_witness=by_witness)
+        for entry in scan:
             if isinstance(entry, AckBatch):
                 yield entry.acks
 

@@ -8,7 +8,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -23,10 +23,12 @@ NOTHING: Mapping[str, str] = {}
 class Cluster:
     """What runs in a folder, which has a log of each process.
 
-    address: the scheduler's.  workers: each with its address.
+    tls: the flags that name certificates.  address: the scheduler's.
+    workers: by their names.
     """
 
     folder: Path
+    tls: Sequence[str] = ()
     address: str = ""
     scheduler: subprocess.Popen[bytes] | None = None
     workers: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
@@ -34,11 +36,10 @@ class Cluster:
     def start_scheduler(self) -> None:
         """Start it on a free port of the loopback interface."""
         note = self.folder / "scheduler.json"
-        self.scheduler = self._start(
-            "scheduler",
-            [*("scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard")]
-            + ["--scheduler-file", str(note)],
-        )
+        words = ["scheduler", "--host", f"{'tls' if self.tls else 'tcp'}://127.0.0.1"]
+        words += ["--port", "0", "--dashboard-address", "127.0.0.1:0"]
+        words += ["--scheduler-file", str(note)]
+        self.scheduler = self._start("scheduler", words)
         wait_until(lambda: note.exists() and bool(note.read_text()), "scheduler")
         self.address = json.loads(note.read_text())["address"]
 
@@ -55,7 +56,7 @@ class Cluster:
         """
         name = f"worker-{len(self.workers)}"
         words = ["worker", self.address, "--no-nanny", "--nthreads", str(threads)]
-        words += ["--no-dashboard", "--name", name, "--host", "127.0.0.1"]
+        words += ["--no-dashboard", "--name", name]
         words += ["--local-directory", str(self.folder)]
         self.workers[name] = self._start(name, words, given, ahead_s)
         return self.workers[name]
@@ -94,7 +95,7 @@ class Cluster:
         given: Mapping[str, str] = NOTHING,
         ahead_s: int = 0,
     ) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-P", "-m", "dask", *words]
+        command = [sys.executable, "-P", "-m", "dask", *words, *self.tls]
         if ahead_s:
             apart = ["unshare", "--time", f"--monotonic={ahead_s}", "--fork"]
             command = [*apart, "--kill-child", "--", *command]
@@ -116,6 +117,7 @@ def cluster(
     workers: int,
     given: Mapping[str, str] = NOTHING,
     ahead_s: int = 0,
+    tls: Sequence[str] = (),
     threads: int = 1,
 ) -> Iterator[Cluster]:
     """Give a scheduler with *workers*; nothing of it is left afterwards.
@@ -123,7 +125,7 @@ def cluster(
     ahead_s: how far the clock of the first one is ahead.
     """
     folder.mkdir()
-    made = Cluster(folder)
+    made = Cluster(folder, tls)
     try:
         made.start_scheduler()
         for number in range(workers):

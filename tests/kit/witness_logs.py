@@ -31,9 +31,15 @@ class LogMaker:
         self.add(agent.HEADER, 0, json.dumps(header).encode())
 
     def add(
-        self, kind: int, count: int, body: bytes, chain: bytes | None = None
+        self,
+        kind: int,
+        count: int,
+        body: bytes,
+        chain: bytes | None = None,
+        clock_us: int | None = None,
     ) -> None:
-        clock_us = 1_000_000 * len(self.frames)
+        if clock_us is None:
+            clock_us = 1_000_000 * len(self.frames)
         chain = self.sha.digest()[: agent.CHAIN_BYTES] if chain is None else chain
         self.add_raw(agent.frame(kind, count, clock_us, chain, body))
         self.acks += count

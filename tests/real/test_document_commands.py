@@ -34,6 +34,7 @@ LEFT_OUT = {
     "dbcheck witness check": "the witness of a lab is on the target's own host",
     "dbcheck lab up": "it would stay up; the labs here are started so",
     "dbcheck lab down": "it ends the labs here, and is how they end",
+    ".* --load-workers": "tests/real/test_load_workers.py has workers",
 }
 # The labs are honest and durable, so `run` and `campaign` on them must pass.
 WITH_VERDICTS = ("audit", "lab", "matrix", "probe")

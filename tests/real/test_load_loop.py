@@ -17,10 +17,17 @@ from dbcheck.core.history import AckValues
 from dbcheck.core.operation import Operation
 from dbcheck.core.schedule import Schedule
 from dbcheck.core.server import ServerFacts
-from dbcheck.errors import CommitUnknown, EngineError, OtherServer, WitnessError
+from dbcheck.errors import (
+    CommitUnknown,
+    EngineError,
+    LoadError,
+    OtherServer,
+    WitnessError,
+)
 from dbcheck.load import load as load_module
 from dbcheck.load import loop as loop_module
 from dbcheck.load.group import GroupResult
+from dbcheck.load.lease import Lease
 from dbcheck.load.load import Load
 from dbcheck.load.loop import Loop
 from dbcheck.load.sessions import Sessions
@@ -109,9 +116,9 @@ class Site:
         self, server: FakeServer, log: FakeLog, count: int, **more: Any
     ) -> None:
         self.server, self.log = server, log
-        plan = more.pop("plan", INSERTS)
+        plan, lease = more.pop("plan", INSERTS), more.pop("lease", None)
         sessions = Sessions(cast(Engine, server), FACTS, plan, False, count, **more)
-        self.loop = Loop(sessions, cast(WitnessLog, log))
+        self.loop = Loop(sessions, cast(WitnessLog, log), lease)
 
     def run(self, until: Callable[[], bool]) -> GroupResult:
         """Let the sessions commit until something is so."""
@@ -151,6 +158,22 @@ def make() -> Iterator[Make]:
 
 def until_last(row: Operation) -> int:
     return row.seq if row.seq < LAST else 0
+
+
+def test_sessions_whose_lease_is_over_send_nothing_more(make: Make) -> None:
+    """And take what was answered before that."""
+    lease = Lease()
+    site = make(lambda row: 1, lease=lease)
+    site.start()
+    wait_until(lambda: len(site.log.acks) > 10, "they commit")
+    lease.until_us = 0
+    wait_until(lambda: site.loop.snapshot().failed, "the lease ends the load")
+    sent = len(site.server.sent)
+    result = site.loop.end()
+    assert isinstance(result.failure, LoadError)
+    assert "no news of the client" in str(result.failure)
+    assert len(site.server.sent) == sent == sum(result.sent.values())
+    assert site.server.open == []
 
 
 def test_each_session_commits_one_after_the_other(make: Make) -> None:

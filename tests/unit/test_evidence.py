@@ -147,6 +147,17 @@ def test_held_at_the_cut(
     assert (item.standing, item.required) == (standing, True)
 
 
+def test_a_witness_whose_clock_was_set_holds_nothing_young() -> None:
+    """Its clock alone dates the acks of several machines; planted: it was set."""
+    held = LogFacts(1, 1, 0, 9_500_000, ())
+    of_run = case(load=loaded(cut=Cut(1, 10_000_000), gone_us=None))
+    run = dataclasses.replace(of_run, logs=(held,), clock_set="it was set by 5 s")
+    item = witness_at_the_cut(run)
+    assert item is not None
+    assert (item.standing, item.required) == (Standing.NOT_OBSERVABLE, True)
+    assert item.reason.startswith("it was set by 5 s")
+
+
 @pytest.mark.parametrize(
     ("after_us", "error_us", "standing"),
     [

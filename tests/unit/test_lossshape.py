@@ -65,6 +65,20 @@ def test_an_end_of_the_log_is_lost_in_order(parts: int) -> None:
     assert found.by_size == ()
 
 
+@pytest.mark.parametrize(
+    ("late_us", "reordered"), [(0, 1), (9_000_000, 1), (9_500_000, 0), (None, 0)]
+)
+def test_acks_dated_late_are_out_of_order_only_beyond_that(
+    late_us: int | None, reordered: int
+) -> None:
+    """(2, 3) was sent after 59.4 s, or so much earlier; (1, 2) was acked at 50 s."""
+    losses = missing(ACKS, (1, 2))
+    found = shape_of(
+        losses, lambda: [ACKS], CUT_US, None, (LEDGER, ITEM), late_us=late_us
+    )
+    assert found.reordered == reordered
+
+
 @pytest.mark.parametrize("parts", [1, 3, len(ACKS)])
 def test_a_commit_that_was_sent_after_a_lost_ack_and_survived(parts: int) -> None:
     """(2, 3) was sent after 59.4 s: so (1, 2), acked at 50 s, is out of order."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,12 +11,14 @@ import pytest
 
 from dbcheck.campaign.judging import judge_run
 from dbcheck.campaign.logs import StoredLogs
+from dbcheck.core.acks import pack
 from dbcheck.core.history import Ack
 from dbcheck.core.reconcile import count_acks
 from dbcheck.core.records import LoadRecord
 from dbcheck.core.witnessed import WindowFacts
 from dbcheck.errors import LogDamaged, RunFormatError, WitnessError
 from dbcheck.runs import RunFolder
+from dbcheck.witness import agent
 from dbcheck.witness.log import FrameLogReader
 from tests.kit.samples import LOAD, MANIFEST
 from tests.kit.stored_run import acks_of as stored_acks
@@ -125,3 +128,73 @@ def test_a_moment_beyond_the_calendar_is_left_out(tmp_path: Path) -> None:
     assert outcome.found is not None
     assert outcome.found.counts
     assert ",,ledger\n" in (run.path / "losses.csv").read_text()
+
+
+WALL_US, AHEAD_US = 1_700_000_000_000_000, 7_200_000_000
+NOTED = {"clock": 1_010_000, "cut asked": 9_005_000}
+
+
+def far_logs(
+    folder: Path, *, set_us: int = 0, noted: Mapping[str, int] = NOTED
+) -> StoredLogs:
+    """Store a run on another machine, whose clock is two hours ahead.
+
+    The client's clock read 1 s when the witness's read WALL_US + 1 s, and the cut was
+    asked at 9 s.  An ack came half a second before that, another one after it, and each
+    frame took 20 ms to the witness.  set_us: by how much its clock was set in between.
+    """
+    client, far = LogMaker(MANIFEST.run_id), LogMaker(MANIFEST.run_id, 1)
+    for name, at_us in (("clock", 1_000_000), ("cut asked", 9_000_000)):
+        moved_us = set_us if name == "cut asked" else 0
+        event = {"event": name, "clock_us": at_us}
+        client.add(
+            agent.EVENT,
+            0,
+            json.dumps(event).encode(),
+            clock_us=WALL_US + at_us + 3_000 + moved_us,
+        )
+    for seq, at_us in ((1, 8_500_000), (2, 9_100_000)):
+        (body,) = pack([Ack(1, seq, seq, AHEAD_US + at_us)])
+        received_us = WALL_US + at_us + 20_000 + set_us
+        far.add(agent.ACKS, 1, body, clock_us=received_us)
+    made = replace(MANIFEST, logs=2, own_clocks=True)
+    run = RunFolder.create(folder, made)
+    for number, maker in enumerate((client, far)):
+        run.write_acks(number, [maker.data()])
+    load = replace(load_of((client, far)), noted_us=noted)
+    return StoredLogs(run, FrameLogReader(), made, load)
+
+
+def test_an_ack_of_another_machine_never_looks_as_if_it_came_before_the_cut(
+    tmp_path: Path,
+) -> None:
+    logs = far_logs(tmp_path)
+    (batch,) = logs.acks()
+    before_us, after_us = batch["acked_us"].tolist()
+    assert 8_500_000 <= before_us < 8_530_000
+    assert 9_100_000 <= after_us < 9_130_000
+    assert logs.clock_set == ""
+    assert logs.late_us == 100_000  # the oldest ack that was unconfirmed
+    newest_us = logs.facts()[1].newest_us
+    assert newest_us is not None
+    # Dated early where its age is evidence, but for what its frame took.
+    assert 9_100_000 <= newest_us < after_us
+
+
+def test_a_witness_whose_clock_was_set_dates_nothing(tmp_path: Path) -> None:
+    logs = far_logs(tmp_path, set_us=-3_600_000_000)
+    assert "was set by 3599.990 s or more" in logs.clock_set
+    assert logs.late_us is None
+
+
+def test_a_run_whose_client_noted_nothing_is_damaged(tmp_path: Path) -> None:
+    maker = LogMaker(MANIFEST.run_id)
+    made = replace(MANIFEST, logs=2, own_clocks=True)
+    run = RunFolder.create(tmp_path, made)
+    far = LogMaker(MANIFEST.run_id, 1)
+    far.add_acks(acks_of(1, 2))
+    for number, one in enumerate((maker, far)):
+        run.write_acks(number, [one.data()])
+    logs = StoredLogs(run, FrameLogReader(), made, None)
+    with pytest.raises(LogDamaged, match="lacks what dates the acks"):
+        logs.facts()

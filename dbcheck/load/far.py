@@ -1,0 +1,220 @@
+"""Sessions that run on another machine, by a Dask worker, as the client sees them.
+
+No reading of that machine's clock is compared with one of this machine's: what a group
+reports is dated by when it came here, less what had passed there since.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from dbcheck.clock import now_us
+from dbcheck.errors import DbcheckError, LoadError
+from dbcheck.load.farhost import FarHost, News, OpenEngine, Order, packed
+from dbcheck.load.group import END_S, GroupResult, Snapshot
+from dbcheck.load.job import Job
+from dbcheck.load.lease import LEASE_S
+from dbcheck.load.loop import SNAPSHOT_S
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+_BEGIN_S = 60.0  # for a worker whose threads are busy
+_KILL_S = 3.0
+_MARGIN_S = 1.0  # the two clocks may differ in rate by a tenth
+_DRIFT = 1000  # of two clocks: one microsecond in so many, at most
+
+
+class Shift:
+    """What must be added to a moment of another clock to have it on this one.
+
+    Never too little: a moment never looks earlier than it was.  Too much by what the
+    quickest report of late took to come, which is less than a round trip.  The kernel
+    keeps CLOCK_MONOTONIC to 500 us in a second of true time (adjtimex(2), MAXFREQ).
+    """
+
+    def __init__(self) -> None:
+        self.us = 0
+        self._noted_us = -1
+
+    def note(self, there_us: int, here_us: int) -> None:
+        """Note that a report made at *there_us* came at *here_us*."""
+        came_us = here_us - there_us
+        if self._noted_us < 0:
+            self.us = came_us
+        else:
+            self.us = min(came_us, self.us + (here_us - self._noted_us) // _DRIFT + 1)
+        self._noted_us = here_us
+
+    def snapshot(self, snapshot: Snapshot) -> Snapshot:
+        """Return *snapshot* with its moments on this clock."""
+        return replace(
+            snapshot,
+            clock_us=self._moved(snapshot.clock_us),
+            newest_sent_us=self._moved(snapshot.newest_sent_us),
+            last_ack_us=self._moved(snapshot.last_ack_us),
+        )
+
+    def result(self, result: GroupResult) -> GroupResult:
+        """Return *result* with its moments on this clock."""
+        breaks = [
+            one._replace(clock_us=self._moved(one.clock_us)) for one in result.breaks
+        ]
+        return replace(result, breaks=breaks)
+
+    def _moved(self, there_us: int) -> int:
+        return there_us + self.us if there_us else 0
+
+
+class FarGroup:
+    """See SessionGroup; connect() to end() hold a thread, and a process over there."""
+
+    def __init__(
+        self, client: Client, worker: str, job: Job, open_engine: OpenEngine
+    ) -> None:
+        """Let *worker* run *job*, with the engine that *open_engine* returns there."""
+        self._client: Any = client  # its methods have no types
+        self._worker, self._job, self._open_engine = worker, job, open_engine
+        self._actor: Any = None  # the worker keeps the far end as long as this is kept
+        self._host: Any = None
+        self._shift = Shift()
+        self._snapshot = Snapshot()
+        self._result: GroupResult | None = GroupResult()  # None: it has not come yet
+        self._refusal: DbcheckError | None = None
+        self._orders: list[Order] = []
+        self._wanted = threading.Condition()
+        self._connected, self._over = threading.Event(), threading.Event()
+        self._may_run = False  # something over there may still send
+        self._is_quiet = False  # nothing is exchanged any more
+        self._heard_s = 0.0
+
+    def connect(self) -> None:
+        """Start the process there; return once every session is connected."""
+        self._result = None
+        try:
+            # In one place, once: a second copy would send the same keys again.
+            self._actor = self._client.submit(
+                FarHost,
+                key=f"dbcheck-load-{self._job.log}-{secrets.token_hex(8)}",
+                workers=[self._worker],
+                allow_other_workers=False,
+                pure=False,
+                retries=0,
+                actor=True,
+            )
+            self._host = self._actor.result(_BEGIN_S)
+            self._may_run, self._heard_s = True, time.monotonic()
+            asked = self._host.begin(packed(self._job), self._open_engine)
+            asked.result(LEASE_S)
+        except Exception as error:  # whatever Dask raises
+            self._over.set()
+            raise self._loss(error) from error
+        threading.Thread(target=self._talk, name="far-load", daemon=True).start()
+        self._connected.wait()
+        if why := self._refusal or (self._result and self._result.failure):
+            raise why
+
+    def start(self, began_us: int) -> None:
+        """Let the sessions commit, from when the order comes there."""
+        self._order(Order.START)
+
+    def hold(self, *, held: bool) -> None:
+        """Pause the sessions, or resume them."""
+        self._order(Order.HOLD if held else Order.RESUME)
+
+    def snapshot(self) -> Snapshot:
+        """Return the newest snapshot that came."""
+        return self._snapshot
+
+    def chore(self) -> int:
+        """Return that of the newest snapshot, which may be over by now."""
+        return self._snapshot.chore
+
+    def end(self, wait_s: float = END_S) -> GroupResult:
+        """End the sessions and their process; idempotent.
+
+        Where the worker cannot be heard, return once the lease over there has surely
+        ended: nothing is sent any more by then.  What an interrupt has left of that is
+        done by the next call.
+        """
+        try:
+            if self._may_run and not self._is_quiet:
+                self._order(Order.END)
+                self._over.wait(wait_s)
+        finally:
+            self._make_sure()
+        self._actor = self._host = None
+        return self._result or GroupResult(failure=self._loss(None))
+
+    def _make_sure(self) -> None:
+        """Return once nothing can be sent over there any more."""
+        if self._may_run and self._host is not None:
+            with contextlib.suppress(Exception):  # whatever Dask raises: wait, then
+                self._may_run = not self._host.kill().result(_KILL_S)
+        self._is_quiet = True  # the lease is renewed no more
+        if self._may_run:
+            left_s = self._heard_s + LEASE_S + _MARGIN_S - time.monotonic()
+            time.sleep(max(0.0, left_s))
+            self._may_run = False
+
+    # ------------------------------------------------------------------ in its thread
+
+    def _talk(self) -> None:
+        """Exchange orders for news until the result comes, or the worker is lost."""
+        heard_us = 0
+        try:
+            while not self._is_quiet and self._result is None:
+                orders = self._next_orders()
+                news = self._host.exchange(heard_us, orders).result(LEASE_S)
+                if not news.known:
+                    raise EOFError("it restarted")
+                heard_us = news.clock_us
+                self._take(news)
+        except Exception as error:  # whatever Dask raises
+            self._result = self._result or GroupResult(failure=self._loss(error))
+            self._snapshot = replace(self._snapshot, running=0, waiting=0, failed=True)
+        finally:
+            self._connected.set()
+            self._over.set()
+
+    def _next_orders(self) -> Sequence[Order]:
+        with self._wanted:
+            if not self._orders:
+                self._wanted.wait(SNAPSHOT_S)
+            orders, self._orders = self._orders, []
+            return orders
+
+    def _take(self, news: News) -> None:
+        self._heard_s = time.monotonic()
+        self._shift.note(news.clock_us, now_us())
+        self._snapshot = self._shift.snapshot(news.snapshot)
+        if news.result is not None:
+            self._refusal = news.refusal
+            self._result = self._shift.result(news.result)
+            self._may_run = False
+        if news.connected or news.result is not None:
+            self._connected.set()
+
+    def _order(self, order: Order) -> None:
+        with self._wanted:
+            self._orders.append(order)
+            self._wanted.notify()
+
+    def _loss(self, error: Exception | None) -> LoadError:
+        """Describe a worker that is lost, or whose result did not come in time."""
+        what = "did not send its result in time"
+        if error is not None:
+            why = str(error) or type(error).__name__
+            what = f"is lost: {why.splitlines()[0]}"
+        return LoadError(
+            f"the Dask worker {self._worker}, with {self._job.sessions.count} sessions"
+            f" of the load, {what}",
+            hint="Judge what the witness holds with dbcheck reconcile. Look into the"
+            " logs of that worker and of the scheduler.",
+        )

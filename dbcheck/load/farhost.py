@@ -1,0 +1,207 @@
+"""What a Dask worker does for the load: the far end of load/far.py.
+
+The sessions run in a process beside the worker, as they do beside a client that loads
+from its own machine (load/process.py).  That process ends when the worker does, and its
+lease ends it when the client cannot be heard any more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import pickle
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum, auto
+from typing import Any
+
+from dbcheck.clock import now_us
+from dbcheck.core.server import ServerFacts
+from dbcheck.errors import DbcheckError, LoadError
+from dbcheck.load.group import GroupResult, Snapshot
+from dbcheck.load.job import Job
+from dbcheck.load.process import ProcessGroup
+from dbcheck.ports.engine import Engine
+from dbcheck.ports.witness import Witness, WitnessHostFacts
+
+OpenEngine = Callable[[], Engine]
+_ENGINE = "engine"
+
+
+class Order(Enum):
+    """What the client has a group do."""
+
+    START = auto()
+    HOLD = auto()
+    RESUME = auto()
+    END = auto()
+
+
+@dataclass(frozen=True)
+class News:
+    """How a group is at clock_us, on the monotonic clock of its machine.
+
+    known:     this is where it was begun; another worker in its place knows nothing.
+    connected: every session was connected.
+    refusal:   why they could not be.  result: None until all has ended.
+    """
+
+    clock_us: int
+    known: bool = False
+    connected: bool = False
+    snapshot: Snapshot = Snapshot()
+    refusal: DbcheckError | None = None
+    result: GroupResult | None = None
+
+
+@dataclass(frozen=True)
+class Reached:
+    """What a worker reaches, each as it describes itself."""
+
+    server: ServerFacts
+    witness: WitnessHostFacts
+
+
+class _Pickler(pickle.Pickler):
+    """Leaves the engine out, which may hold the password."""
+
+    def __init__(self, file: io.BytesIO, engine: Engine) -> None:
+        super().__init__(file)
+        self._engine = engine
+
+    def persistent_id(self, obj: Any) -> str | None:
+        return _ENGINE if obj is self._engine else None
+
+
+class _Unpickler(pickle.Unpickler):
+    """Puts the worker's own engine in its place."""
+
+    def __init__(self, file: io.BytesIO, engine: Engine) -> None:
+        super().__init__(file)
+        self._engine = engine
+
+    def persistent_load(self, pid: Any) -> Engine:
+        return self._engine
+
+
+def packed(job: Job) -> bytes:
+    """Return *job* without its engine: no secret goes over Dask."""
+    file = io.BytesIO()
+    _Pickler(file, job.sessions.engine).dump(job)
+    return file.getvalue()
+
+
+def unpacked(content: bytes, engine: Engine) -> Job:
+    """Return the job with the engine of this machine."""
+    job: Job = _Unpickler(io.BytesIO(content), engine).load()
+    return job
+
+
+async def reach(open_engine: OpenEngine, witness: Witness) -> Reached | DbcheckError:
+    """Return what this machine reaches, or why it does not.
+
+    An error is returned, not raised: Dask logs the arguments of what raises.
+    """
+    return await asyncio.to_thread(_reach, open_engine, witness)
+
+
+def _reach(open_engine: OpenEngine, witness: Witness) -> Reached | DbcheckError:
+    try:
+        return Reached(open_engine().facts(), witness.facts())
+    except DbcheckError as error:
+        return error
+    finally:
+        witness.close()
+
+
+class FarHost:
+    """A group of sessions; an actor of Dask, whose methods the client calls.
+
+    Nothing here waits for the sessions, but for kill(): a thread does.
+    """
+
+    def __init__(self) -> None:
+        self._group: ProcessGroup | None = None
+        self._connected = False
+        self._refusal: DbcheckError | None = None
+        self._result: GroupResult | None = None
+        self._begun = self._ending = False
+        self._over = threading.Event()
+
+    def begin(self, job: bytes, open_engine: OpenEngine) -> None:
+        """Start the process and connect the sessions, meanwhile."""
+        if not self._begun:
+            self._begun = True
+            threading.Thread(
+                target=self._run, args=(job, open_engine), name="far-load", daemon=True
+            ).start()
+
+    def exchange(self, heard_us: int, orders: Sequence[Order]) -> News:
+        """Take *orders*; return the news.  heard_us: clock_us of the newest that came.
+
+        The lease is renewed with that; before any came there is nothing to renew.
+        """
+        if not self._begun:
+            return News(now_us())
+        group = self._group
+        if group is not None and heard_us:
+            group.renew(heard_us)
+        for order in orders:
+            self._ending = self._ending or order is Order.END
+            if group is not None:
+                _obey(group, order)
+        return News(
+            now_us(),
+            known=True,
+            connected=self._connected,
+            snapshot=group.snapshot() if group is not None else Snapshot(),
+            refusal=self._refusal,
+            result=self._result,
+        )
+
+    def kill(self) -> bool:
+        """Kill the process; return once it is gone.  False if it was not begun here."""
+        if not self._begun:
+            return False
+        self._ending = True
+        if self._group is not None:
+            self._group.kill()
+        self._over.wait()
+        return True
+
+    def _run(self, content: bytes, open_engine: OpenEngine) -> None:
+        try:
+            self._result = self._whole(content, open_engine)
+        except DbcheckError as error:
+            self._refusal, self._result = error, GroupResult()
+        except Exception as error:  # a defect of ours must not hang the client
+            self._result = GroupResult(failure=LoadError(f"{error!r}"))
+        finally:
+            self._over.set()
+
+    def _whole(self, content: bytes, open_engine: OpenEngine) -> GroupResult:
+        """Run the sessions; return their result."""
+        job = replace(unpacked(content, open_engine()), leased=True)
+        group = self._group = ProcessGroup(job)
+        try:
+            if self._ending:
+                return GroupResult()
+            group.connect()
+            self._connected = True
+            if self._ending:
+                group.order_end()
+            group.await_result()
+        except BaseException:
+            group.end(0)
+            raise
+        return group.end(0)
+
+
+def _obey(group: ProcessGroup, order: Order) -> None:
+    if order is Order.START:
+        group.start(now_us())
+    elif order is Order.END:
+        group.order_end()
+    else:
+        group.hold(held=order is Order.HOLD)

@@ -1,0 +1,40 @@
+"""The address of a Dask scheduler, and a Python that has no Dask."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from dbcheck import dask
+from dbcheck.errors import UsageError
+
+
+@pytest.mark.parametrize("address", ["tcp://10.0.0.1:8786", "tls://[::1]:1"])
+def test_an_address_is_taken_as_it_is(address: str) -> None:
+    assert dask.require_address("--load-workers", address) == address
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        *("", "10.0.0.1:8786", "http://10.0.0.1:8786", "tcp://10.0.0.1"),
+        *("tcp://:8786", "tcp://a:99999", "tcp://a:b", "tcp://a:1/x", "tcp://a:1?x=1"),
+        "tcp://me:hunter2@a:1",
+    ],
+)
+def test_another_text_is_refused(address: str) -> None:
+    with pytest.raises(UsageError, match="--load-workers .* is not the address"):
+        dask.require_address("--load-workers", address)
+
+
+def test_without_distributed_it_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with (
+        pytest.raises(UsageError, match="Dask is not installed here") as caught,
+        dask.connected("tcp://127.0.0.1:1"),
+    ):
+        pass
+    assert caught.value.hint == "Run: pip install 'dbcheck[fleet]'"
