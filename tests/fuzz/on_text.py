@@ -62,7 +62,7 @@ def inventory(data: bytes) -> None:
         found = load.inventory(path, listing.hosts, listing.groups)
         for name in listing.groups:
             with contextlib.suppress(UsageError):
-                assert set(found.members([name])) <= set(found.targets())
+                assert {*found.members([name])} <= {name, *found.targets()}
         for name in (*found.faults, *found.others):
             with contextlib.suppress(UsageError):
                 found.entry(name)

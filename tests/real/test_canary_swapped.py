@@ -47,7 +47,8 @@ TINY = Pace(direct_per_s=2000, ring_blocks=8, rings=2, file_bytes=1 << 12)
 BECOME = """
 import __future__, collections.abc, contextlib, ctypes, errno, fcntl, fnmatch
 import functools, glob, ipaddress, itertools, json, math, mmap, os, re, select
-import shutil, stat, struct, subprocess, sys, threading, time, types, typing, zlib
+import shutil, signal, stat, struct, subprocess, sys, threading, time, types, typing
+import zlib
 os.setgroups([])
 os.setgid({group})
 os.setuid({account})

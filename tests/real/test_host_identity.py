@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -33,12 +34,16 @@ sys.addaudithook(seen)
 def asked(verb: int, question: dict[str, object]) -> tuple[object, str]:
     """Return what the agent answers, and what it changed."""
     payload = json.dumps(question).encode()
-    done = subprocess.run(
-        [sys.executable, "-I", "-S", "-B", "-c", AUDITED + PROGRAM.decode()],
-        input=wire.MESSAGE.pack(verb, 0, 0, len(payload)) + payload,
-        capture_output=True,
-        check=True,
-    )
+    with tempfile.NamedTemporaryFile() as file:  # one argument has 128 KiB at most
+        file.write(PROGRAM)
+        file.flush()
+        code = f"program = open({file.name!r}).read()\n{AUDITED}exec(program)"
+        done = subprocess.run(
+            [sys.executable, "-I", "-S", "-B", "-c", code],
+            input=wire.MESSAGE.pack(verb, 0, 0, len(payload)) + payload,
+            capture_output=True,
+            check=True,
+        )
     answers = bytearray(done.stdout.removeprefix(wire.HELLO))
     ((kind, _, _, body),) = wire.take_messages(answers)
     assert kind == wire.RESULT
