@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -14,10 +15,12 @@ from tests.kit.channels import AGENTS
 
 @pytest.mark.parametrize(("module", "parts"), AGENTS.items())
 def test_a_program_imports_no_more_than_it_brings(
-    module: str, parts: tuple[str, ...]
+    module: str, parts: tuple[str, ...], tmp_path: Path
 ) -> None:
+    path = tmp_path / "program.py"  # it may be longer than one argument can be
+    path.write_bytes(program(module, *parts))
     done = subprocess.run(
-        [sys.executable, "-I", "-S", "-c", program(module, *parts)],
+        [sys.executable, "-I", "-S", str(path)],
         stdin=subprocess.DEVNULL,
         capture_output=True,
     )
