@@ -50,23 +50,30 @@ _WAIT_S = LOST_S + END_S
 
 
 def main() -> None:
-    """Run one campaign."""
+    """Run one campaign; an interrupt ends that, and nothing around it."""
     interrupt.install()
-    worker = Worker(Channel.inherited(int(sys.argv[1])))
-    job, folder = worker.job, CampaignFolder.open(worker.folder)
-    view, error = Reporting(worker), ""
-    try:
-        _require_elsewhere(job.entry)
-        with folder.locked():
-            run_stored(job.entry, folder, view, _WAIT_S, worker.adapted)
-    except KeyboardInterrupt:
-        error = "interrupted"
-    except DbcheckError as failed:
-        error = failed.with_hint
-    view.line("ended", error)
     with contextlib.suppress(KeyboardInterrupt), interrupt.held_back():
+        worker = Worker(Channel.inherited(int(sys.argv[1])))
+        view = Reporting(worker)
+        error = _run(worker, view)
+        view.line("ended", error)
         if not worker.keeps(Ended(error)):  # it would have removed its folder
             shutil.rmtree(worker.folder.parent, ignore_errors=True)
+
+
+def _run(worker: Worker, view: Reporting) -> str:
+    """Run the campaign; return why it ended early, "" if it did not."""
+    folder = CampaignFolder.open(worker.folder)
+    try:
+        with interrupt.let_through():
+            _require_elsewhere(worker.job.entry)
+            with folder.locked():
+                run_stored(worker.job.entry, folder, view, _WAIT_S, worker.adapted)
+    except KeyboardInterrupt:
+        return "interrupted"
+    except DbcheckError as failed:
+        return failed.with_hint
+    return ""
 
 
 def _require_elsewhere(entry: Entry) -> None:
