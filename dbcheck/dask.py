@@ -31,7 +31,7 @@ def require_address(option: str, address: str) -> str:
     try:
         parts = urlsplit(address)
         sound = bool(parts.scheme in SCHEMES and parts.hostname and parts.port)
-    except ValueError:  # the port is no number, or out of range
+    except ValueError:  # the port is not a number, or out of range
         sound = False
     if not sound or parts.path or parts.query or parts.fragment or "@" in parts.netloc:
         raise UsageError(

@@ -66,8 +66,8 @@ It limits what a PASS claims; it never adds to it. The canaries on the target's 
 |---|---|---|
 """
 _STATE = """
-A virtual machine's disk is no drive of its host: no canary in a guest shows that a
-drive's cache was lost ([cloud.md](cloud.md), with what each cache mode leaves alive).
+A virtual machine's disk is virtual: canaries in a guest cannot show that a physical
+drive lost its cache ([cloud.md](cloud.md), with what each cache mode leaves alive).
 
 ## How a state is read
 

@@ -30,7 +30,7 @@ _MYROCKS = (
 )
 # The storage engines that dbcheck's tables can have, as servers write them.
 INNODB, ROCKSDB = "InnoDB", "ROCKSDB"
-# Names of facts that are no variables, see engines.mysql.engine and audited.
+# Facts that are derived, not server variables; see engines.mysql.engine and audited.
 TABLES = "engine of dbcheck's tables"
 UNSAFE_TABLES = "tables of engines without durable commits"
 

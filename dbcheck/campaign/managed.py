@@ -27,8 +27,8 @@ def require_failover(node: Node, server: ServerFacts) -> None:
     declared = node.power.cut_class
     if declared is not CutClass.FAILOVER:
         raise UsageError(
-            f"{node.engine.target} is a server of {service}: nobody but the provider"
-            f" can cut its power, so the class of a cut is not {declared.value!r}",
+            f"{node.engine.target} is a server of {service}, whose power only the"
+            f" provider can cut: a cut of class {declared.value!r} is not possible",
             hint="Use programs that force a failover (dbcheck_power: exec), and declare"
             f" it: --power-class {CutClass.FAILOVER.value}, or dbcheck_power_class."
             " docs/guides/cloud.md shows them.",

@@ -206,7 +206,9 @@ REFUSED = [None, *(CutClass(each) for each in DECLARABLE if each != "failover")]
 
 @pytest.mark.parametrize("declared", REFUSED)
 def test_no_other_class_can_be_declared(declared: CutClass | None) -> None:
-    with pytest.raises(UsageError, match="nobody but the provider") as caught:
+    with pytest.raises(
+        UsageError, match="whose power only the provider can cut"
+    ) as caught:
         require_failover(node(declared), MANAGED)
     assert "--power-class failover" in caught.value.hint
     require_failover(node(declared), FACTS)  # a server of one's own

@@ -186,7 +186,7 @@ class PostgresqlWire(ABC):
         return names
 
     def _dropped_besides(self, link: PostgresqlLink) -> list[str]:
-        """Drop what is no table, end what locks one; return the names."""
+        """Remove objects other than tables, end sessions that hold locks; name them."""
         return []
 
     def _open(
