@@ -7,8 +7,6 @@ there; a child that has no use for a secret does not inherit it.
 from __future__ import annotations
 
 import os
-import shutil
-import signal
 import sys
 from collections.abc import Container, Sequence
 
@@ -64,23 +62,15 @@ def environment(keep: Container[str] = ()) -> dict[str, str]:
     return {**kept, "PATH": search_path()}
 
 
-def die_with_parent(
-    command: Sequence[str], number: signal.Signals = signal.SIGKILL
-) -> list[str]:
-    """Return *command* such that it gets a signal when the thread that starts it ends.
+def die_with_parent(command: Sequence[str]) -> list[str]:
+    """Return *command* such that it is killed when the thread that starts it ends.
 
     The kernel clears the death signal (prctl(2), PR_SET_PDEATHSIG) when the account
     changes, so setpriv sets it afterwards; the shell then checks whether the parent
     ended in between.  The command has the id of the process that is started.
     """
-    name = number.name.removeprefix("SIG")
-    setpriv = ("setpriv", "--pdeathsig", name, "--", "sh", "-c", _IF_PARENT_IS_ALIVE)
+    setpriv = ("setpriv", "--pdeathsig", "KILL", "--", "sh", "-c", _IF_PARENT_IS_ALIVE)
     return [*setpriv, str(os.getpid()), *command]
-
-
-def can_die_with_parent() -> bool:
-    """Say whether the program is here that die_with_parent() needs."""
-    return shutil.which("setpriv", path=search_path()) is not None
 
 
 def search_path() -> str:
