@@ -23,7 +23,6 @@ class RigStatus:
     doing:   what the campaign is at.
     rate:    acks a second, None if no load runs.
     silent_s: since the worker was last heard of; None if no worker has it.
-    worker:  its address, "" if there is none.
     error:   why the campaign ended before it was finished, "" if it did not.
     """
 
@@ -35,5 +34,4 @@ class RigStatus:
     doing: str = ""
     rate: float | None = None
     silent_s: float | None = None
-    worker: str = ""
     error: str = ""

@@ -10,17 +10,14 @@ import contextlib
 import secrets
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
-from distributed import Client, Future, Queue, wait
+from distributed import Client, Queue, wait
 
 from dbcheck import clientkey, interrupt
 from dbcheck.campaign.folder import CampaignFolder
-from dbcheck.campaign.totals import finished, tally
 from dbcheck.clientkey import ClientKey
-from dbcheck.core.fleet import RigStatus, State
-from dbcheck.core.statistics import Tally
+from dbcheck.core.fleet import State
 from dbcheck.errors import DbcheckError, FleetError
 from dbcheck.fleet import placing
 from dbcheck.fleet.messages import (
@@ -32,7 +29,6 @@ from dbcheck.fleet.messages import (
     Ended,
     Envelope,
     Go,
-    Job,
     Kept,
     Listing,
     Piece,
@@ -45,12 +41,11 @@ from dbcheck.fleet.messages import (
     packed,
     unpacked,
 )
-from dbcheck.fleet.mirror import Incoming, needed
+from dbcheck.fleet.rig import FleetRig, rig_of
 from dbcheck.fleet.task import run_job
 from dbcheck.fleet.view import FleetView
 from dbcheck.inventory.entry import Entry
 from dbcheck.power import consent
-from dbcheck.power.reached import recall
 
 _WAIT_S = 0.25  # for a message
 _LOOK_S = 2.0  # between two looks at the workers
@@ -58,33 +53,6 @@ _QUEUED = 64  # messages that the scheduler holds at most
 CLOSE_S = 10.0  # for tasks that have sent all there is
 OPEN = (State.WAITING, State.RUNNING)
 RESUME = "Continue it with --resume, which first settles what it was at."
-
-
-@dataclass
-class _Rig:
-    """One campaign; future: None until it is placed."""
-
-    entry: Entry
-    folder: CampaignFolder
-    job: Job
-    incoming: Incoming
-    needs: Mapping[str, float]
-    planned: int
-    shown: set[str]
-    counted: Tally
-    down: Queue | None = None
-    state: State = State.WAITING
-    future: Future[None] | None = None
-    worker: str = ""
-    heard_s: float | None = None
-    status: Status = Status("", "")
-    error: str = ""
-    agreed: bool = False
-
-    def say(self, message: object) -> None:
-        """Send a message to the worker's task, if one has begun."""
-        if self.down is not None:
-            self.down.put(packed(message))
 
 
 class Coordinator:
@@ -104,9 +72,9 @@ class Coordinator:
         token = secrets.token_hex(4)
         self._client, self._view, self._cutting = client, view, cutting
         self._up = Queue(f"dbcheck-{token}", client, maxsize=_QUEUED)
-        self._rigs: dict[str, _Rig] = {}
+        self._rigs: dict[str, FleetRig] = {}
         for number, (entry, folder) in enumerate(campaigns):
-            rig = _rig(f"{token}-{number}", entry, folder, self._up.name)
+            rig = rig_of(f"{token}-{number}", entry, folder, self._up.name)
             self._rigs[rig.job.attempt] = rig
         self._turns: dict[str, None] = {}  # attempts, in the order of their turns
         self._wanting: dict[str, None] = {}
@@ -117,7 +85,7 @@ class Coordinator:
         """Return, for each target, why its campaign ended early, "" if it did not.
 
         An interrupt ends the campaigns as Ctrl-C ends one, with the power restored;
-        another one ends the wait for that.  Raise FleetError if the scheduler is lost.
+        another one ends the wait for that.
         """
         try:
             self._until_over()
@@ -138,7 +106,7 @@ class Coordinator:
                     self._step()
                 except Exception as error:  # of Dask, of whatever kind
                     self._lose_all(error)
-                self._view.show([self._status(rig) for rig in self._rigs.values()])
+                self._view.show([rig.shown_status() for rig in self._rigs.values()])
 
     def _lose_all(self, error: Exception) -> None:
         """End everything here: without the scheduler the workers end it there."""
@@ -196,7 +164,7 @@ class Coordinator:
         for content in self._up.get(batch=True):
             yield unpacked(content)
 
-    def _handle(self, rig: _Rig, envelope: Envelope) -> None:
+    def _handle(self, rig: FleetRig, envelope: Envelope) -> None:
         message = envelope.message
         if isinstance(message, Begin):
             self._begin(rig, envelope.worker, Queue(message.down, self._client))
@@ -217,7 +185,7 @@ class Coordinator:
         elif isinstance(message, Ended):
             self._end(rig, State.ENDED, message.error)
 
-    def _begin(self, rig: _Rig, worker: str, down: Queue) -> None:
+    def _begin(self, rig: FleetRig, worker: str, down: Queue) -> None:
         """Let a job begin, unless it did, or is to end."""
         if rig.state is not State.WAITING or self._stopping:
             down.put(packed(Refused()))
@@ -229,7 +197,7 @@ class Coordinator:
         self._view.line(rig.entry.name, "begins" if own else f"begins on {worker}")
         rig.say(Go())
 
-    def _keep(self, rig: _Rig, listing: Listing) -> None:
+    def _keep(self, rig: FleetRig, listing: Listing) -> None:
         """Say what is missing of a folder; what is complete may lead to a cut."""
         missing = rig.incoming.missing(listing)
         if not missing:
@@ -242,21 +210,11 @@ class Coordinator:
             if rig.entry.power.guarded:  # a lab's witness is this machine's own
                 for name in runs:
                     _remember_key(rig.folder.path / name)
-            self._show_new(rig)
+            for text in rig.new_results():
+                self._view.line(rig.entry.name, text)
         rig.say(Kept(missing))
 
-    def _show_new(self, rig: _Rig) -> None:
-        cycles = rig.folder.cycles()
-        rig.counted = tally(cycles)
-        for cycle in cycles:
-            name = rig.folder.file_of(cycle)
-            if name not in rig.shown:
-                rig.shown.add(name)
-                place = f"{cycle.number}/{rig.planned}" if cycle.number else "control"
-                text = f"{place} {cycle.verdict.value}: {cycle.reason}"
-                self._view.line(rig.entry.name, text)
-
-    def _end(self, rig: _Rig, state: State, error: str) -> None:
+    def _end(self, rig: FleetRig, state: State, error: str) -> None:
         rig.state, rig.error = state, error
         self._wanting.pop(rig.job.attempt, None)
         self._view.line(rig.entry.name, error or "ended")
@@ -294,7 +252,7 @@ class Coordinator:
         if not self._stopping:
             self._place(workers)
 
-    def _loss(self, rig: _Rig, *, gone: bool) -> str:
+    def _loss(self, rig: FleetRig, *, gone: bool) -> str:
         why = (
             "ended"
             if gone or rig.future is None
@@ -341,42 +299,9 @@ class Coordinator:
             elif rig.state is State.WAITING:
                 self._end(rig, State.ENDED, "it did not begin")
 
-    def _status(self, rig: _Rig) -> RigStatus:
-        at = rig.status
-        since = None if rig.heard_s is None else time.monotonic() - rig.heard_s
-        return RigStatus(
-            name=rig.entry.name,
-            state=rig.state,
-            cuts=rig.counted.cuts,
-            losses=rig.counted.losses,
-            planned=rig.planned,
-            doing=": ".join(filter(None, (at.phase, at.detail))),
-            rate=at.rate,
-            silent_s=since if rig.state is State.RUNNING else None,
-            worker=rig.worker,
-            error=rig.error,
-        )
-
 
 def _remember_key(path: Path) -> None:
     """Keep the key of a run where the loss of its folder does not reach it."""
     key = ClientKey.read(path)
     if key is not None and clientkey.recall(key.run_id) is None:
         clientkey.remember(key)
-
-
-def _rig(attempt: str, entry: Entry, folder: CampaignFolder, up: str) -> _Rig:
-    """Return a campaign that waits for a worker, or has nothing left to do."""
-    files, cycles, plan = needed(folder), folder.cycles(), folder.plan()
-    over = finished(plan, cycles) and not any(folder.unsettled())
-    return _Rig(
-        entry=entry,
-        folder=folder,
-        job=Job(attempt, entry, recall(entry.wiring), up, files),
-        incoming=Incoming(folder.path, files),
-        needs=placing.resources_of(entry),
-        planned=plan.cuts,
-        shown={folder.file_of(cycle) for cycle in cycles},
-        counted=tally(cycles),
-        state=State.ENDED if over else State.WAITING,
-    )
