@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dbcheck import limits
 from dbcheck.campaign.rig import Limits, Rig
 from dbcheck.cli.drive_scope import server_on
 from dbcheck.engines.registry import open_engine
@@ -25,6 +26,8 @@ from dbcheck.ports.witness import Witness
 from dbcheck.power import consent
 from dbcheck.power.drivenote import DriveNote
 from dbcheck.power.driveonly import DriveOnlySwitch
+from dbcheck.power.kinds.exec import ExecPlan
+from dbcheck.power.kinds.fence import FencePlan
 from dbcheck.power.kinds.lab import LabPlan
 from dbcheck.power.reached import recall
 from dbcheck.power.restart import RestartProgram
@@ -74,7 +77,12 @@ def scoped_switch(entry: Entry, ask: Callable[[str], None]) -> PowerSwitch:
     if entry.drive_scope is None or host is None:
         return switch
     server = server_on(engine(entry.target, entry.password))
-    return DriveOnlySwitch(switch, host, entry.drive_scope, server, note)
+    timeout_s = limits.POWER_TIMEOUT_S
+    if isinstance(entry.power, ExecPlan | FencePlan):
+        timeout_s = entry.power.timeout_s
+    return DriveOnlySwitch(
+        switch, host, entry.drive_scope, server, note, timeout_s=timeout_s
+    )
 
 
 def power_host(entry: Entry) -> TargetHost | None:

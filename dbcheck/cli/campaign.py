@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -115,17 +116,13 @@ def command(
         entries = [found.entry(one.plan().name) for one in folders]
         for entry, one in zip(entries, folders, strict=True):
             campaign_run.require_same(entry, one, yes=consent.yes)
+        at = _place(address, entries)
         root = resume
-        at = address or (LOCAL if len(entries) > 1 else "")
-        if at:
-            require_workers(at, entries)
     else:
         found = load(inventory)
         entries = _named(found, names, everything=everything)
         goal = _goal(cuts, until, max_cuts)
-        at = address or (LOCAL if len(entries) > 1 else "")
-        if at:
-            require_workers(at, entries)
+        at = _place(address, entries)
         for entry in entries:
             campaign_run.require_fit(entry, yes=consent.yes, i_know=consent.i_know)
         root = folder or Path("campaigns", f"{datetime.now(UTC):%Y%m%d-%H%M%S}")
@@ -156,6 +153,18 @@ def command(
     sys.exit(campaign_run.exit_code(shown))
 
 
+def _place(address: str | None, entries: Sequence[Entry]) -> str:
+    """Return where the campaigns run: an address, LOCAL, or "" for this process alone.
+
+    Raise UsageError if the workers there cannot run them.
+    """
+    if address is None and len(entries) == 1:
+        return ""
+    at = address or LOCAL
+    require_workers(at, entries)
+    return at
+
+
 def _begun_with(folder: CampaignFolder, lookup: InventoryOptions) -> Path:
     """Return the inventory of a campaign that is resumed, unless another is named."""
     stored = folder.plan().inventory
@@ -174,7 +183,7 @@ def _refuse_new(
     if names or everything or cuts or until or folder:
         raise UsageError(
             "--resume continues a campaign by the plan that it was started with",
-            hint="Leave out names, --cuts, --until and --folder; or leave out --resume "
+            hint="Leave out names, --all, --cuts, --until and --folder; or --resume "
             "to start a new campaign.",
         )
 

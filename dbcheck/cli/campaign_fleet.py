@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -63,16 +63,14 @@ def _ended(
     return shown if shown.finished else replace(shown, error=error)
 
 
-@contextlib.contextmanager
-def _client(address: str, jobs: int, root: Path) -> Iterator[Client]:
+def _client(
+    address: str, jobs: int, root: Path
+) -> contextlib.AbstractContextManager[Client]:
     if address != LOCAL:
-        with dask.connected(address) as client:
-            yield client
-        return
+        return dask.connected(address)
     from dbcheck.fleet.local import own_workers
 
-    with own_workers(jobs, root) as client:
-        yield client
+    return own_workers(jobs, root)
 
 
 def require_workers(address: str, entries: Sequence[Entry]) -> None:
@@ -84,16 +82,18 @@ def require_workers(address: str, entries: Sequence[Entry]) -> None:
     with dask.connected(address) as client:
         workers = dask.workers_of(client)
         dask.require_same_version(client, workers)
-        machines = client.run(boot_id, workers=list(workers))
-    elsewhere = [worker for worker in workers if machines[worker] != boot_id()]
+        machines = dask.called(client, workers, boot_id)
+    here = boot_id()  # "" where the system has none
+    elsewhere = [each for each in workers if not here or machines[each] != here]
     for entry in entries if elsewhere else ():
         if isinstance(entry.power, LabPlan):
-            what = "is a lab of this machine"
+            what, do = "is a lab of this machine", "Use workers on this machine alone."
         elif entry.witness.startswith("file:"):
             what = "logs to a folder of the machine that its campaign runs on"
+            do = "Name a witness as ssh://, or use workers on this machine alone."
         else:
             continue
         raise UsageError(
             f"host {entry.name} {what}; the worker {elsewhere[0]} is on another one",
-            hint="Name a witness as ssh://, or use workers on this machine alone.",
+            hint=do,
         )

@@ -264,7 +264,7 @@ class Coordinator:
         """Give each job that waits for a worker to one."""
         load: dict[str, int] = {}
         for rig in self._rigs.values():
-            if rig.worker in workers and rig.state in (State.WAITING, State.RUNNING):
+            if rig.worker in workers and rig.state in OPEN:
                 load[rig.worker] = load.get(rig.worker, 0) + 1
         new = [
             r for r in self._rigs.values() if r.state is State.WAITING and not r.future
@@ -274,7 +274,7 @@ class Coordinator:
             try:
                 rig.worker = placing.chosen(list(rig.needs), workers, load)
             except FleetError as error:
-                self._end(rig, State.ENDED, str(error))
+                self._end(rig, State.ENDED, error.with_hint)
                 continue
             load[rig.worker] = load.get(rig.worker, 0) + 1
             placed.setdefault(rig.worker, []).extend(rig.needs)
@@ -282,7 +282,8 @@ class Coordinator:
         for rig in new:
             if rig.state is State.WAITING and rig.worker:
                 rig.future = self._client.submit(
-                    *(run_job, rig.job),
+                    run_job,
+                    rig.job,
                     key=f"dbcheck-campaign-{rig.job.attempt}-{secrets.token_hex(4)}",
                     workers=[rig.worker],
                     resources=dict(rig.needs),

@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from dbcheck.clock import now_us
+from dbcheck.core.witnesstime import DRIFT
 from dbcheck.errors import DbcheckError, LoadError
 from dbcheck.load.farhost import FarHost, News, OpenEngine, Order, packed
 from dbcheck.load.group import END_S, GroupResult, Snapshot
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 _BEGIN_S = 60.0  # for a worker whose threads are busy
 _KILL_S = 3.0
 _MARGIN_S = 1.0  # the two clocks may differ in rate by a tenth
-_DRIFT = 1000  # of two clocks: one microsecond in so many, at most
 
 
 class Shift:
@@ -49,7 +49,7 @@ class Shift:
         if self._noted_us < 0:
             self.us = came_us
         else:
-            self.us = min(came_us, self.us + (here_us - self._noted_us) // _DRIFT + 1)
+            self.us = min(came_us, self.us + (here_us - self._noted_us) // DRIFT + 1)
         self._noted_us = here_us
 
     def snapshot(self, snapshot: Snapshot) -> Snapshot:

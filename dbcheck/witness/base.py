@@ -43,7 +43,10 @@ class Holding:
 
     def require(self) -> None:
         if not self.holds():
-            raise WitnessError(f"another client is using {self._folder}")
+            raise WitnessError(
+                f"another client is using {self._folder}",
+                hint="Wait until its campaign has ended, then continue with --resume.",
+            )
 
     def release(self) -> None:
         self._channel.close()

@@ -1,2 +1,2 @@
--- default_storage_engine: what other clients' tables get; ours name their own
+-- default_storage_engine: what tables of other sessions get; dbcheck's own set theirs
 select @@global.default_storage_engine as default_storage_engine;

@@ -8,11 +8,14 @@ from typing import Any
 
 import pytest
 
+from dbcheck.cli.assemble import scoped_switch
 from dbcheck.core.cutclass import CutClass
 from dbcheck.core.identity import Expected
 from dbcheck.errors import PowerError, UsageError
 from dbcheck.inventory.entry import Entry
 from dbcheck.inventory.load import inventory
+from dbcheck.limits import POWER_TIMEOUT_S
+from dbcheck.power.driveonly import DriveOnlySwitch
 from dbcheck.power.kinds.exec import ExecPlan
 from dbcheck.power.scope import DriveScope, of_unit, require_fit
 from dbcheck.power.wiring import Wiring
@@ -47,6 +50,15 @@ def test_a_unit_is_killed_kept_down_and_started() -> None:
         ),
         ("systemctl", "start", "--no-block", "postgresql@15-main"),
     )
+
+
+@pytest.mark.parametrize(("given", "expected"), [(None, POWER_TIMEOUT_S), (600, 600)])
+def test_the_programs_on_the_host_have_the_time_that_is_given(
+    given: int | None, expected: float
+) -> None:
+    switch = scoped_switch(entry(dbcheck_power_timeout_s=given), pytest.fail)
+    assert isinstance(switch, DriveOnlySwitch)
+    assert switch._timeout_s == expected
 
 
 def test_programs_take_the_place_of_a_unit() -> None:

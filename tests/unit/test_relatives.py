@@ -188,6 +188,8 @@ def test_cockroachdb_is_never_in_recovery_and_never_cut(answering: Link) -> None
     assert engine.ready() == "refused: crdb_facts"
     with pytest.raises(EngineError, match="dbcheck cuts no CockroachDB"):
         engine.check(())
+    with pytest.raises(EngineError, match="makes no tables in CockroachDB"):
+        engine.drop()  # as dbcheck clean does, which checks nothing before
 
 
 @pytest.mark.parametrize("kind", [YugabyteEngine, CockroachEngine])

@@ -162,7 +162,7 @@ class MysqlEngine:
             variables |= {SERVICE: service} if service else {}
             if self._storage.name != INNODB:
                 variables[TABLES_IN] = self._storage.name
-            ((variables["default_storage_engine"],),) = link.rows("default_engine")
+            (variables["default_storage_engine"],) = link.row("default_engine")
             status, second, clock_us = _uptime(link)
         lower = {name.lower(): value for name, value in {**variables, **status}.items()}
         return ServerFacts(

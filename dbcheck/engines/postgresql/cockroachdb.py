@@ -73,6 +73,13 @@ class CockroachEngine(PostgresqlWire):
             hint="Run dbcheck audit, which reads its settings.",
         )
 
+    def drop(self) -> list[str]:
+        """Raise EngineError: dbcheck makes no table there, so none is its own."""
+        raise EngineError(
+            "dbcheck makes no tables in CockroachDB, so it has none to remove",
+            hint="If there is a schema dbcheck, somebody else made it.",
+        )
+
     def _unready(self, link: PostgresqlLink) -> str | None:
         """Return None once it answers: it has no recovery that could be asked for.
 
