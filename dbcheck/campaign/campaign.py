@@ -17,6 +17,7 @@ from dbcheck.campaign.cycle import (
 )
 from dbcheck.campaign.folder import CampaignFolder, Cycle, Plan
 from dbcheck.campaign.judging import judge_run
+from dbcheck.campaign.known import Known
 from dbcheck.campaign.outcome import Outcome, missed_stratum
 from dbcheck.campaign.rig import Rig
 from dbcheck.campaign.totals import COUNTS, finished, last_number, tally
@@ -112,10 +113,15 @@ def _cycle(rig: Rig, folder: CampaignFolder, plan: Plan) -> None:
     try:
         seed = plan.seed + drawn.number
         controls = _controls(cycles)
+
+        def emptied(known: Known) -> None:
+            folder.write_known(known)
+            rig.store()
+
         # After a loss the tables are evidence.
-        emptied = None if tally(cycles).losses else folder.write_known
+        drops = None if tally(cycles).losses else emptied
         outcome = run_cycle(
-            rig, plan.workload, seed, controls, drawn, folder.known(), emptied
+            rig, plan.workload, seed, controls, drawn, folder.known(), drops
         )
     except (UsageError, TargetChanged):
         raise
@@ -139,6 +145,8 @@ def _next_moment(rig: Rig, plan: Plan, number: int) -> Moment:
 def _settle_all(rig: Rig, folder: CampaignFolder) -> bool:
     """Judge the runs that an error or a lost client left; return whether any were."""
     left = list(folder.unsettled())
+    if left:
+        rig.turns.take()  # an earlier client may have left it without power
     for run in left:
         drawn = run.manifest().moment
         rig.listener.phase(Phase.CYCLE, f"settling {run.path.name}")
@@ -147,6 +155,8 @@ def _settle_all(rig: Rig, folder: CampaignFolder) -> bool:
         else:
             text = "the client ended before the load began, or the witness lost a log"
             folder.add(_failed(run.path.name, drawn, text))
+    if left:
+        rig.turns.over()
     return bool(left)
 
 

@@ -46,6 +46,8 @@ class Rig:
     twice:    the server is restarted once its rows were read, and they are read again.
     audited:  what the audits of earlier cycles showed, so that it is shown once.
     before_load: called in each cycle once its preflight has passed.
+    store:    called before rows are dropped: what the campaign's folder holds is then
+              the only evidence of them, and must outlive this machine.
     turns:    when this target may be without power, if others are cut beside it.
     far:      the workers on other machines that share the sessions, None if the
               sessions run on this one.
@@ -62,5 +64,6 @@ class Rig:
     audited: set[str] = field(default_factory=set)
     twice: bool = False
     before_load: Callable[[], None] = lambda: None
+    store: Callable[[], None] = lambda: None
     turns: Turns = field(default_factory=Turns)
     far: FarWorkers | None = None

@@ -121,6 +121,7 @@ class Worker(Turns):
             rig,
             site=rig.site.with_writer(node),
             turns=self,
+            store=self._store,
             before_load=both(self._store, rig.before_load),
         )
 

@@ -22,8 +22,6 @@ from dbcheck.errors import DbcheckError, FleetError
 from dbcheck.fleet import placing
 from dbcheck.fleet.messages import (
     ALIVE_S,
-    END_S,
-    LOST_S,
     Alive,
     Begin,
     Ended,
@@ -91,16 +89,14 @@ class Coordinator:
             self._until_over()
         except KeyboardInterrupt:
             self._stopping = True
-            self._until_over(time.monotonic() + END_S + LOST_S)
+            self._until_over()
             raise
         finally:
             self._close()
         return {rig.entry.name: rig.error for rig in self._rigs.values()}
 
-    def _until_over(self, deadline_s: float | None = None) -> None:
+    def _until_over(self) -> None:
         while any(rig.state in OPEN for rig in self._rigs.values()):
-            if deadline_s is not None and time.monotonic() > deadline_s:
-                return
             with interrupt.held_back():  # a message that was taken is handled
                 try:
                     self._step()

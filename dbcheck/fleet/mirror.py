@@ -76,8 +76,9 @@ class Outgoing:
     def drop_settled(self) -> None:
         """Remove the runs that the client has, and that nothing here needs any more."""
         for cycle in CampaignFolder(self._folder).cycles():
-            if cycle.run:
-                shutil.rmtree(self._folder / _RUNS / cycle.run, ignore_errors=True)
+            settled = self._folder / _RUNS / cycle.run
+            if cycle.run and settled.is_dir():  # at once, or not at all
+                shutil.rmtree(settled.rename(self._folder / f".{cycle.run}"))
 
     def lacks(self, names: tuple[str, ...]) -> None:
         """Send these files once more with the next pieces()."""

@@ -26,7 +26,6 @@ from dbcheck import children
 from dbcheck.errors import FleetError
 from dbcheck.fleet.messages import (
     ALIVE_S,
-    END_S,
     LOST_S,
     Begin,
     Ended,
@@ -140,7 +139,7 @@ class Task:
         with self._process() as (process, channel):
             while not self._is_over(self._link.inbox.get(), process, channel):
                 pass
-            process.wait(END_S)
+            process.wait()
 
     def _is_over(
         self, message: object, process: subprocess.Popen[bytes], channel: Channel
@@ -221,10 +220,7 @@ class Task:
             yield process, channel
         finally:
             channel.close()  # a process that still runs ends as by Ctrl-C
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(END_S)
-            process.kill()
-            process.wait()
+            process.wait()  # however long the power has to stay off before
 
     def _listen(self, channel: Channel) -> None:
         with contextlib.suppress(OSError, EOFError, NotAMessage):

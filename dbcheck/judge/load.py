@@ -82,6 +82,12 @@ def _by_the_moment(
             f"{age_s:.3f} s after the last ack"
         )
     latest_s = ((latest_us(case) or last_ack_us) - last_ack_us) / 1e6
+    if latest_s >= LAST_ACK_AGE_MAX_S and case.drive_only and wrote_us(case) is None:
+        return Standing.NOT_OBSERVABLE, (
+            f"{at_work}; the drives may have lost their power {latest_s:.1f} s after "
+            "the last ack, and whether the host wrote until then is not known: its "
+            "canaries were not read; cut again"
+        )
     if latest_s >= LAST_ACK_AGE_MAX_S:
         return Standing.ASSUMED, (
             f"{at_work}; the switch reported its cut {latest_s:.1f} s after the last "

@@ -121,8 +121,8 @@ def require_fit(scope: DriveScope, seen: Survey) -> None:
             f"the drives are used otherwise than by a filesystem on them: "
             f"{'; '.join(seen.busy)}",
             hint="A cut of drives alone needs the filesystem on the drive itself or on "
-            "its partition, without LVM, RAID or encryption between; cut the host "
-            "instead.",
+            "its partition, without LVM, RAID or encryption between, and with nothing "
+            "of another device mounted below it; else cut the host.",
         )
     if not seen.on_them:
         raise PowerError(

@@ -166,6 +166,14 @@ def survey(
         if each.device in by_device
     ]
     busy = [f"{p.name} is a part of {', '.join(p.holders)}" for p in there if p.holders]
+    # A lazy unmount would take what is mounted below along (umount2(2), MNT_DETACH).
+    busy += [
+        f"{other.point} is mounted below {each['point']}"
+        for each in mounts
+        for other in mounted()
+        if other.device not in by_device
+        and other.point.startswith(each["point"].rstrip("/") + "/")
+    ]
     for line in list(lines(SWAPS))[1:]:
         name = os.path.basename(os.path.realpath(unescape(line.split()[0])))
         if name in by_name:

@@ -34,13 +34,10 @@ HOLDERS_MAX = 8
 FSCK_DAMAGED = 4
 FSCK_FAILED = ~(1 | 2 | FSCK_DAMAGED)
 # What mount(8) and e2fsck print of a filesystem that is refused for what is stored.
-# Type and options are those that it was mounted with before.
-DAMAGE = (
-    "Structure needs cleaning",
-    "bad superblock",
-    "can't read superblock",
-    "Bad magic number in super-block",
-)
+# Not "bad superblock" and "can't read superblock", which mount(8) also prints for an
+# option that is refused, a module that is missing, a drive that cannot be read yet.
+XFS_MAGIC = b"XFSB"  # xfs_format.h: XFS_SB_MAGIC
+DAMAGE = ("Structure needs cleaning", "Bad magic number in super-block")
 
 
 def ran(command: Sequence[str], time_s: float) -> tuple[int, str]:
@@ -225,10 +222,25 @@ def one_back(mount: dict[str, Any], time_s: float) -> dict[str, Any]:
     command = ("mount", "-t", mount["type"], "-o", mount["options"])
     code, text = ran((*command, device, mount["point"]), time_s)
     if code and not is_mounted_from(mount, device):
-        damaged = any(each in text for each in DAMAGE)
+        damaged = any(each in text for each in DAMAGE) or lost_magic(mount, device)
         why = f"{device} cannot be mounted on {mount['point']}: {text}"
         return {**result, "failure": why, "damaged": damaged}
     return result
+
+
+def lost_magic(mount: dict[str, Any], device: str) -> bool:
+    """Return whether the first bytes of XFS are read, and are something else.
+
+    mount(8) has the same words for that as for an option that is refused.
+    """
+    if mount["type"] != "xfs":
+        return False
+    try:
+        with open(device, "rb") as file:
+            first = file.read(len(XFS_MAGIC))
+    except OSError:
+        return False
+    return len(first) == len(XFS_MAGIC) and first != XFS_MAGIC
 
 
 def awaited_device(mount: dict[str, Any]) -> str:
