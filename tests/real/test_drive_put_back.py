@@ -54,6 +54,18 @@ def mount_of(kind: str, device: LoopDevice, point: Path) -> dict[str, Any]:
     return {**known, **place, "name": name, "device": "0:0"}
 
 
+def _with_another_below(device: LoopDevice, point: Path) -> list[str]:
+    """Return what uses the drive while memory is mounted below its filesystem."""
+    below = point / "below"
+    below.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "none", below], check=True)
+    try:
+        found: list[str] = drives.survey([device.serial], str(point), [])["busy"]
+    finally:
+        subprocess.run(["umount", below], check=True)
+    return found
+
+
 def test_a_sound_filesystem_is_mounted_taken_off_and_found_gone(
     drive: tuple[str, Path], tmp_path: Path
 ) -> None:
@@ -68,7 +80,10 @@ def test_a_sound_filesystem_is_mounted_taken_off_and_found_gone(
             seen = drives.survey([device.serial], str(point), [])
             (mount,) = seen["mounts"]
             assert (mount["shown"], mount["type"], mount["inner"]) == (True, kind, "/")
-            assert seen["on_them"]
+            assert seen["on_them"] and not seen["busy"]
+            assert _with_another_below(device, point) == [
+                f"{point}/below is mounted below {point}"
+            ]
             with (point / "held").open("w"):
                 kept = remount.take_off(seen["mounts"], 0.2)
                 assert (kept["off"], kept["lazy"]) == ([False], [True])
@@ -93,10 +108,14 @@ def test_what_the_cut_left_of_a_filesystem_is_told_from_other_faults(
         (none,) = remount.put_back([mount_of(kind, device, point)], 60)
         assert none["failure"], "the mount point is missing"
         assert not none["damaged"]
+        point.mkdir()
+        refused = mount_of(kind, device, point) | {"options": "rw,no-such-option"}
+        (option,) = remount.put_back([refused], 60)
+        assert option["failure"]
+        assert not option["damaged"], option["failure"]
     with image.open("r+b") as file:
         # The first group's superblock, descriptors and inodes, or XFS's superblock.
         file.write(bytes(4 << 20 if kind == "ext4" else 512))
-    point.mkdir()
     with attached(image) as device:
         (torn,) = remount.put_back([mount_of(kind, device, point)], 60)
         assert torn["failure"]

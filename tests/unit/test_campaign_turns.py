@@ -1,0 +1,107 @@
+"""When a target of a fleet may be without power, and what is stored before rows go."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from dbcheck.campaign import campaign
+from dbcheck.campaign.cycle import turn
+from dbcheck.campaign.folder import CampaignFolder
+from dbcheck.campaign.known import Known
+from dbcheck.campaign.rig import Rig
+from dbcheck.campaign.turns import Turns
+from dbcheck.errors import TargetChanged
+from dbcheck.runs import RunFolder
+from tests.kit.nodes import with_node
+from tests.kit.partial_rig import RecordingListener, rig_of
+from tests.kit.samples import MANIFEST, PLAN
+
+EMPTY = Known({"system_identifier": "1"}, "", {})
+
+
+class Counted(Turns):
+    """Remembers what was said of turns, and of what is stored."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def take(self) -> None:
+        self.said.append("take")
+
+    def over(self) -> None:
+        self.said.append("over")
+
+
+@pytest.fixture
+def turns() -> Counted:
+    return Counted()
+
+
+@pytest.fixture
+def rig(turns: Counted) -> Rig:
+    power: Any = SimpleNamespace(attended=False)
+    engine: Any = SimpleNamespace(checkpoint=lambda: None)
+    made = with_node(rig_of(RecordingListener(), engine=engine), power=power)
+    return replace(made, turns=turns, store=lambda: turns.said.append("store"))
+
+
+def test_a_preflight_that_fails_ends_the_turn(rig: Rig, turns: Counted) -> None:
+    with pytest.raises(KeyboardInterrupt), turn(rig):
+        raise KeyboardInterrupt
+    assert turns.said == ["take", "over"]
+    turns.said.clear()
+    with turn(rig):  # the cycle, which cuts, ends it
+        pass
+    assert turns.said == ["take"]
+
+
+def test_a_run_that_another_client_left_is_settled_in_a_turn(
+    rig: Rig, turns: Counted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its target may be without power until then."""
+    folder = CampaignFolder.create(tmp_path / "c", replace(PLAN, control=False))
+    RunFolder.create(folder.runs, MANIFEST)
+    monkeypatch.setattr(campaign, "_began", lambda *_: turns.said.append("settles"))
+    assert campaign._settle_all(rig, folder)
+    assert turns.said == ["take", "settles", "over"]
+    turns.said.clear()
+    assert not campaign._settle_all(rig, folder)
+    assert turns.said == []
+
+
+def test_a_target_that_cannot_be_settled_keeps_its_turn(
+    rig: Rig, turns: Counted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = CampaignFolder.create(tmp_path / "c", PLAN)
+    RunFolder.create(folder.runs, MANIFEST)
+
+    def fail(*_: object) -> bool:
+        raise TargetChanged("no answer")
+
+    monkeypatch.setattr(campaign, "_began", fail)
+    with pytest.raises(TargetChanged, match="no answer"):
+        campaign._settle_all(rig, folder)
+    assert turns.said == ["take"]
+
+
+def test_what_is_known_is_stored_before_rows_are_dropped(
+    rig: Rig, turns: Counted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client elsewhere would miss rows that a lost worker has dropped."""
+    folder = CampaignFolder.create(tmp_path / "c", replace(PLAN, control=False))
+
+    def run_cycle(*given: Any) -> Any:
+        given[-1](EMPTY)
+        assert turns.said == ["store"]
+        assert folder.known() == EMPTY
+        raise TargetChanged("enough")
+
+    monkeypatch.setattr(campaign, "run_cycle", run_cycle)
+    with pytest.raises(TargetChanged, match="enough"):
+        campaign.run_campaign(rig, folder)
+    assert turns.said == ["store"]
