@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from dbcheck import interrupt, limits
@@ -32,6 +32,7 @@ from dbcheck.hosts.host import TargetHost
 from dbcheck.ports.power import PowerSwitch, Preparing
 from dbcheck.power.scope import DriveScope, require_fit
 
+GONE_ID = -2  # and below: ids that no mount has, nor one that is not known (-1)
 GONE_S = 10.0  # in which the host must notice that its drives are gone
 RELEASE_S = 10.0  # in which processes that were killed let go of their files
 _LOOK_S = 1.0  # that a cut may take longer for the sake of one look at them
@@ -184,6 +185,7 @@ class DriveOnlySwitch:
         seen = self._seen
         with interrupt.held_back():
             ended, off, left = self._take_off(seen)
+            seen = self._without_mounts(seen)
             off_s = self._inner.restore()
             after, back = self._put_back(seen, gone=not any(left.values()))
             not_started = "" if _failure(back) else self._start()
@@ -200,6 +202,19 @@ class DriveOnlySwitch:
         if self._memo is not None:
             self._memo.forget()
         return off_s
+
+    def _without_mounts(self, seen: Survey) -> Survey:
+        """Return *seen* once the host holds none of its mounts; remember that.
+
+        The kernel gives the id of a mount to a later one, so from now on whatever is
+        mounted there from these drives was mounted anew.
+        """
+        mounts = (replace(m, id=GONE_ID - n) for n, m in enumerate(seen.mounts))
+        self._seen = seen = replace(seen, mounts=tuple(mounts))
+        if self._memo is not None:
+            with contextlib.suppress(RunWriteError):  # the power has to come back
+                self._memo.save(seen)
+        return seen
 
     def _require_power(self) -> None:
         """Raise PowerError unless the drives have power: their mounts are not known."""

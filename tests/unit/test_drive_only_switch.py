@@ -12,7 +12,7 @@ from dbcheck.core.cut import Cut, PowerState, SwitchKind
 from dbcheck.core.cutclass import CutClass
 from dbcheck.errors import HostError, PowerError
 from dbcheck.hosts.drives import EndedServer, PutBack, Survey, TakenOff
-from dbcheck.power.driveonly import DriveOnlySwitch, Server
+from dbcheck.power.driveonly import GONE_ID, DriveOnlySwitch, Server
 from tests.kit.drives_alone import SCOPE, SEEN, Kept
 
 BACK = PutBack("sdb1", "clean", "", damaged=False)
@@ -220,6 +220,25 @@ def test_a_host_that_was_put_back_by_hand_is_left_alone(host: Host) -> None:
     host.relay.steps.clear()
     switch(without, kept).restore()
     assert host.relay.steps == ["survey", "power"]
+    assert kept.seen is None
+
+
+def test_a_mount_by_hand_is_known_though_it_has_the_id_of_the_old_one(
+    host: Host,
+) -> None:
+    """The kernel gives the smallest free id to the next mount."""
+    kept = Kept()
+    host.back = replace(BACK, failure="no such option")
+    power = switch(host, kept)
+    power.cut()
+    with pytest.raises(PowerError, match="no such option"):
+        power.restore()
+    assert kept.seen is not None
+    assert [mount.id for mount in kept.seen.mounts] == [GONE_ID]
+    assert {mount.id for mount in host.seen.mounts}.isdisjoint({GONE_ID})
+    host.relay.steps.clear()
+    assert switch(host, kept).restore() == 15.0
+    assert not {"kill", "off", "mount"} & set(host.relay.steps)
     assert kept.seen is None
 
 
