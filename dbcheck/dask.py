@@ -122,9 +122,11 @@ def require_same_version(client: Client, workers: Sequence[str]) -> None:
     for worker in workers:
         version, python = versions[worker], str(pythons[worker])
         if not isinstance(version, str):
+            if version is None:
+                version = "it did not answer"
             raise UsageError(
                 f"the Dask worker {worker} has no dbcheck: {version}",
-                hint=f"Install dbcheck {ours[0]} in that worker's Python.",
+                hint=f"Install dbcheck {ours[0]} in its Python, or restart the worker.",
             )
         if (version, _minor(python)) != ours:
             raise UsageError(

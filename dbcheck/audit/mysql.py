@@ -19,7 +19,7 @@ _OFF = frozenset({"off", "0"})
 _DURABLE = frozenset({"1", "3"})  # 3 is MariaDB's: as 1, with a flush at prepare
 _INNODB = "MySQL 8.4 manual, 17.14 InnoDB Startup Options and System Variables"
 _BINLOG = "MySQL 8.4 manual, 19.1.6.4 Binary Logging Options and Variables"
-# What Aurora shows and does not go by: its storage takes log records, and no pages
+# What Aurora shows and ignores: its storage takes log records, and no pages
 # (Amazon Aurora User Guide, MySQL parameters that don't apply to Aurora MySQL).
 _NOT_IN_AURORA = (SERVICE, frozenset({AURORA.lower()}))
 _SEMI_SYNC = "MySQL 8.4 manual, 19.4.10 Semisynchronous Replication"

@@ -1,7 +1,7 @@
 """Rules for products that speak PostgreSQL's protocol above a storage of their own.
 
-None of PostgreSQL's settings is among them: both products take fsync, for one, and go
-by nothing of it.  No lab has such a server.
+None of PostgreSQL's settings is among them: both products accept fsync, for one, and
+ignore it.  No lab has such a server.
 """
 
 from __future__ import annotations

@@ -23,8 +23,8 @@ PAGE_BYTES = {
     "yugabytedb": 4096,
     "cockroachdb": 4096,
 }
-# Their storage appends, and checks what it reads: no page is there that a cut could
-# tear (RocksDB and Pebble, log-structured merge trees).
+# Their storage appends and checks what it reads, so a cut cannot tear a page of it
+# (RocksDB and Pebble, log-structured merge trees).
 _APPENDING = ("yugabytedb", "cockroachdb")
 _HOW = {
     "postgresql": "pg_settings, in a session like the load's",

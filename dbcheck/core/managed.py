@@ -1,7 +1,7 @@
 """Database services whose servers run on hosts that are the provider's alone.
 
-Nobody but the provider can log in to such a host, or cut its power: what a user can
-have is a failover.  A service is recognised by the host name of a URL and by what its
+Only the provider can log in to such a host or cut its power; a user can force a
+failover.  A service is recognised by the host name of a URL and by what its
 servers show; either is enough.
 """
 

@@ -72,7 +72,7 @@ _NAMES_OF_DATA = {
     "dbcheck.identity": "on MariaDB, let the account create and select from the table "
     "identity in dbcheck's database",
 }
-# The same of products that no test of dbcheck runs.
+# The same of products that no test runs; not named where nothing was read.
 _OF_OTHERS = {
     "yb_servers": "on YugabyteDB, let the account execute yb_servers()",
     "cluster_id": "on CockroachDB, let the account read crdb_internal",

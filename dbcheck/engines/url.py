@@ -7,6 +7,9 @@ import sqlalchemy.exc
 
 from dbcheck.errors import UsageError
 
+# What to do about a server of a product that is not tested.
+NAME_ANOTHER = "Name a server of PostgreSQL, MySQL, MariaDB or YugabyteDB in the URL."
+
 HINT = (
     "Pass it by PGPASSWORD or ~/.pgpass, by MYSQL_PWD or ~/.my.cnf, by"
     " DBCHECK_PASSWORD, or with --password-command."

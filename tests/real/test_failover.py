@@ -19,7 +19,7 @@ from tests.real.hold_client import programs
 def test_a_pass_of_a_failover_claims_no_depth(tmp_path: Path) -> None:
     with bench(process_lab("postgresql"), tmp_path) as here:
         power = programs(here.lab.name, 0.1, tmp_path, CutClass.FAILOVER)
-        # A host that is asked all the same is no reason to claim more.
+        # Asking a host does not let dbcheck claim more.
         outcome = run_cycle(with_node(here.rig, power=power), quick(), SEED)
     assert outcome.verdict is Verdict.PASS, outcome.judgement
     (said,) = outcome.judgement.reasons

@@ -47,7 +47,7 @@ class Relay:
 
 @dataclass
 class Host:
-    """A host whose agent answers what it was told to."""
+    """A host whose agent answers what the test gives it."""
 
     relay: Relay
     seen: Survey = SEEN

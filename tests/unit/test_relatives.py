@@ -81,7 +81,7 @@ def test_a_product_is_known_by_its_own_sentence(
         (CRDB, POSTGRESQL, "Write cockroachdb:// in place of postgresql://"),
         (PG, YUGABYTEDB, "Write postgresql:// in place of yugabytedb://"),
         (CRDB, YUGABYTEDB, "Write cockroachdb:// in place of yugabytedb://"),
-        ("PostgreSQL 8.0.2, Redshift 1.0", POSTGRESQL, "dbcheck tests PostgreSQL"),
+        ("PostgreSQL 8.0.2, Redshift 1.0", POSTGRESQL, "Name a server of PostgreSQL"),
     ],
 )
 def test_a_url_that_names_another_product_is_refused(

@@ -11,6 +11,7 @@ from dbcheck.engines.mysql.grants import missing
 from dbcheck.engines.mysql.link import MysqlLink
 from dbcheck.engines.mysql.storage import OPTION
 from dbcheck.engines.tables import require_ours, require_plain
+from dbcheck.engines.url import NAME_ANOTHER
 from dbcheck.errors import EngineError
 
 MYSQL_MIN = (8, 0, 0)
@@ -58,7 +59,7 @@ def product(version: str, comment: str) -> tuple[str, tuple[int, ...]]:
     if other is not None or digits is None:
         raise EngineError(
             f"the server is neither MySQL nor MariaDB but {whole}",
-            hint="dbcheck tests PostgreSQL, MySQL and MariaDB.",
+            hint=NAME_ANOTHER,
         )
     name = "MariaDB" if "mariadb" in version.lower() else "MySQL"
     numbers = tuple(int(part) for part in digits.groups())
@@ -83,7 +84,7 @@ def require_known(variables: Mapping[str, str]) -> None:
                 raise EngineError(
                     f"the server is neither MySQL nor MariaDB but {other}: it has the"
                     f" variable {name}, and ignores those of InnoDB",
-                    hint="dbcheck tests PostgreSQL, MySQL and MariaDB.",
+                    hint=NAME_ANOTHER,
                 )
 
 

@@ -10,6 +10,7 @@ from dbcheck.core.table import TableSpec
 from dbcheck.engines.postgresql.link import PostgresqlLink
 from dbcheck.engines.postgresql.settings import SESSION
 from dbcheck.engines.tables import require_ours, require_plain
+from dbcheck.engines.url import NAME_ANOTHER
 from dbcheck.errors import EngineError
 
 VERSION_MIN = 13_00_00
@@ -103,7 +104,7 @@ def require_own_storage(settings: Mapping[str, str]) -> None:
                 raise EngineError(
                     f"the server is not PostgreSQL but {other}: it has the setting"
                     f" {name}, and keeps no rows in PostgreSQL's own files",
-                    hint="dbcheck tests PostgreSQL, MySQL and MariaDB.",
+                    hint=NAME_ANOTHER,
                 )
 
 
@@ -113,7 +114,7 @@ def require_product(
     """Raise EngineError if *version* is another product's, or too old."""
     found = product_of(version)
     if found is not wanted:
-        hint = "dbcheck tests PostgreSQL, MySQL and MariaDB."
+        hint = NAME_ANOTHER
         if found is not None:
             hint = f"Write {found.scheme}:// in place of {wanted.scheme}:// in the URL."
         shown = version.split(" on ")[0]
