@@ -10,7 +10,7 @@ import contextlib
 import logging
 import pkgutil
 import platform
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -81,9 +81,23 @@ def connected(address: str) -> Iterator[Client]:
             client.close(CONNECT_S)
 
 
+def workers_about(client: Client) -> Mapping[str, Mapping[str, Any]]:
+    """Return what the scheduler knows of each worker now, by its address.
+
+    Not by Client.scheduler_info(): what that fetches may be replaced, before it is
+    returned, by the client's own heartbeat, which asks for no workers
+    (distributed 2026.8, Client._update_scheduler_info).  Raise OSError if the scheduler
+    is gone.
+    """
+    scheduler: Any = client.scheduler
+    about = client.sync(scheduler.identity, n_workers=-1)
+    workers: Mapping[str, Mapping[str, Any]] = about["workers"]
+    return workers
+
+
 def workers_of(client: Client) -> list[str]:
     """Return the workers' addresses, sorted; raise UsageError if there are none."""
-    found = sorted(client.scheduler_info(n_workers=-1)["workers"])
+    found = sorted(workers_about(client))
     if not found:
         raise UsageError(
             "the Dask scheduler has no workers",

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from distributed import Client, Queue, wait
 
-from dbcheck import clientkey, interrupt
+from dbcheck import clientkey, dask, interrupt
 from dbcheck.campaign.folder import CampaignFolder
 from dbcheck.clientkey import ClientKey
 from dbcheck.core.fleet import State
@@ -236,7 +236,7 @@ class Coordinator:
 
     def _look(self) -> None:
         """See which workers are there, and place jobs that have none."""
-        workers = self._client.scheduler_info(n_workers=-1)["workers"]
+        workers = dask.workers_about(self._client)
         for rig in self._rigs.values():
             gone = rig.worker not in workers
             failed = rig.future is not None and rig.future.status in ("error", "lost")

@@ -16,7 +16,7 @@ from distributed import Client, Worker
 from dbcheck.errors import FleetError
 from dbcheck.inventory.entry import Entry
 
-Workers = Mapping[str, Mapping[str, Any]]  # Client.scheduler_info()["workers"]
+Workers = Mapping[str, Mapping[str, Any]]  # dask.workers_about()
 
 
 def resources_of(entry: Entry) -> dict[str, float]:

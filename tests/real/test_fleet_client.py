@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from distributed import Client
 
+from dbcheck import dask
 from dbcheck.campaign.folder import CampaignFolder
 from dbcheck.core.fleet import RigStatus, State
 from dbcheck.fleet import placing, task
@@ -161,6 +162,21 @@ def test_two_clients_do_not_run_one_target_at_once(desk: Desk) -> None:
         for thread in threads:
             thread.join()
     assert (rig.state, other.state) == (State.ENDED, State.ENDED)
+
+
+def test_no_worker_is_taken_for_lost_because_of_a_heartbeat(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The client's own heartbeat may replace what was fetched by a list of none."""
+    fetch = desk.client._update_scheduler_info
+
+    async def with_a_heartbeat(n_workers: int = 0) -> None:
+        await fetch(n_workers=n_workers)
+        await fetch()
+
+    monkeypatch.setattr(desk.client, "_update_scheduler_info", with_a_heartbeat)
+    assert not desk.client.scheduler_info(n_workers=-1)["workers"]
+    assert len(dask.workers_about(desk.client)) == 4
 
 
 def test_what_two_targets_share_is_one_resource() -> None:
