@@ -11,6 +11,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from distributed import Client
@@ -168,15 +169,16 @@ def test_no_worker_is_taken_for_lost_because_of_a_heartbeat(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The client's own heartbeat may replace what was fetched by a list of none."""
-    fetch = desk.client._update_scheduler_info
+    client: Any = desk.client
+    fetch = client._update_scheduler_info
 
     async def with_a_heartbeat(n_workers: int = 0) -> None:
         await fetch(n_workers=n_workers)
         await fetch()
 
-    monkeypatch.setattr(desk.client, "_update_scheduler_info", with_a_heartbeat)
-    assert not desk.client.scheduler_info(n_workers=-1)["workers"]
-    assert len(dask.workers_about(desk.client)) == 4
+    monkeypatch.setattr(client, "_update_scheduler_info", with_a_heartbeat)
+    assert not client.scheduler_info(n_workers=-1)["workers"]
+    assert len(dask.workers_about(client)) == 4
 
 
 def test_what_two_targets_share_is_one_resource() -> None:
