@@ -145,6 +145,7 @@ RECEIPTS = [
 
 
 @pytest.mark.root
+@pytest.mark.timeout(900)  # some lose in one cut of six
 @pytest.mark.parametrize("rule", RECEIPTS)
 def test_what_a_rule_claims_is_named_without_a_cut_and_lost_in_one(
     rule: str, tmp_path: Path
