@@ -109,7 +109,7 @@ class Worker(Turns):
         An answer to an earlier question may be on its way.
         """
         self.send(ended)
-        while (answer := self._answers.get()) is not None:
+        while (answer := self._answer()) is not None:
             if isinstance(answer, Kept):
                 return True
         return False
@@ -138,9 +138,16 @@ class Worker(Turns):
     def _ask(self, question: object, kind: type[object]) -> None:
         interrupt.require_none()
         self.send(question)
-        answer = self._answers.get()
+        answer = self._answer()
         if not isinstance(answer, kind):
             raise FleetError("the worker is lost")
+
+    def _answer(self) -> object:
+        """Return the next answer, None from when the worker is lost."""
+        answer = self._answers.get()
+        if answer is None:
+            self._answers.put(None)
+        return answer
 
     def _listen(self) -> None:
         with contextlib.suppress(OSError, EOFError, NotAMessage):

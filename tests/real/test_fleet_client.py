@@ -7,6 +7,7 @@ names of their targets (tests/kit/played_campaign.py).
 from __future__ import annotations
 
 import os
+import signal
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -18,11 +19,15 @@ from distributed import Client
 
 from dbcheck import dask
 from dbcheck.campaign.folder import CampaignFolder
+from dbcheck.cli.campaign_child import Worker
 from dbcheck.core.fleet import RigStatus, State
+from dbcheck.errors import FleetError
 from dbcheck.fleet import placing, task
 from dbcheck.fleet.coordinator import Coordinator
 from dbcheck.fleet.local import own_workers
+from dbcheck.fleet.messages import Ended, Job, packed
 from dbcheck.inventory.entry import Entry
+from dbcheck.local import Channel
 from dbcheck.power.kinds.exec import ExecPlan
 from tests.kit import played_campaign
 from tests.kit.samples import PLAN
@@ -163,6 +168,26 @@ def test_two_clients_do_not_run_one_target_at_once(desk: Desk) -> None:
         for thread in threads:
             thread.join()
     assert (rig.state, other.state) == (State.ENDED, State.ENDED)
+
+
+def test_a_campaign_whose_worker_is_lost_waits_for_nothing_more(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """However often it asks: it would stay for ever, and so would its folder."""
+    ended: list[int] = []
+    monkeypatch.setattr(os, "kill", lambda _, number: ended.append(number))
+    entry = Entry("a", "postgresql://a/d")
+    job = Job("1", entry, None, "up", {})
+    ours, theirs = Channel.pair()
+    ours.send(packed((job, tmp_path)))
+    with Channel(theirs) as end:
+        worker = Worker(end)
+        ours.close()
+        for _ in range(2):
+            with pytest.raises(FleetError, match="the worker is lost"):
+                worker.take()
+        assert not worker.keeps(Ended("it is lost"))
+    assert ended == [signal.SIGTERM]
 
 
 def test_no_worker_is_taken_for_lost_because_of_a_heartbeat(
