@@ -93,6 +93,7 @@ class Worker(Turns):
         """Receive the job, then listen."""
         self._channel = channel
         self._answers: SimpleQueue[object] = SimpleQueue()
+        self._is_lost = False
         self.job: Job
         self.folder: Path
         self.job, self.folder = unpacked(channel.receive())
@@ -144,17 +145,16 @@ class Worker(Turns):
 
     def _answer(self) -> object:
         """Return the next answer, None from when the worker is lost."""
-        answer = self._answers.get()
-        if answer is None:
-            self._answers.put(None)
-        return answer
+        return None if self._is_lost else self._answers.get()
 
     def _listen(self) -> None:
         with contextlib.suppress(OSError, EOFError, NotAMessage):
             while True:
                 self._answers.put(unpacked(self._channel.receive()))
-        os.kill(os.getpid(), signal.SIGTERM)
+        # First: an interrupt may keep who takes the end from noting it.
+        self._is_lost = True
         self._answers.put(None)
+        os.kill(os.getpid(), signal.SIGTERM)
 
 
 class Reporting(PlainProgress):
