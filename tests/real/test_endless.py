@@ -35,6 +35,7 @@ from tests.kit.operations import INSERTS
 from tests.kit.partial_rig import RecordingListener
 from tests.kit.samples import MANIFEST
 from tests.kit.tables import MYSQL_TYPES
+from tests.kit.threads import new_threads
 
 NATIVE = "mysql_native_password"
 COM_STMT_PREPARE = b"\x16"
@@ -113,12 +114,12 @@ def test_a_login_to_postgresql_ends_in_time(monkeypatch: pytest.MonkeyPatch) -> 
         left.wait(5)
 
     with server(PgPeer, answer) as arguments:
-        before = threading.active_count()
+        before = threading.enumerate()
         with pytest.raises(
             EngineError, match=r"did not answer the login within 0\.5 s"
         ):
             PostgresqlLink("db1", arguments, 0.5, family="postgresql")
-        assert threading.active_count() == before
+        assert new_threads(before) == []
         left.set()
 
 

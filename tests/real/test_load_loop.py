@@ -35,6 +35,7 @@ from dbcheck.ports.engine import Engine, Session
 from dbcheck.ports.witness import WitnessLog
 from tests.kit.interrupts import main as main
 from tests.kit.operations import CLASSICS, INSERTS
+from tests.kit.threads import threads_named
 from tests.kit.waiting import wait_until
 from tests.kit.witness_logs import NEVER_S, FakeLog
 
@@ -150,10 +151,10 @@ def make() -> Iterator[Make]:
         assert site.server.open == []
         site.log.close()
     wait_until(
-        lambda: not [t for t in threading.enumerate() if "load" in t.name],
+        lambda: not threads_named("load"),
         "the loop's thread is gone, which end() does not wait for",
     )
-    assert [t.name for t in threading.enumerate() if "session" in t.name] == []
+    assert threads_named("session") == []
 
 
 def until_last(row: Operation) -> int:
@@ -517,7 +518,7 @@ def test_an_interrupt_while_a_session_is_replaced_leaves_none_open(
     gate.free.set()
     ending.join()
     interrupting.join()
-    wait_until(lambda: threading.active_count() == 1, "the thread that connects ended")
+    wait_until(lambda: not threads_named("session"), "the thread that connects ended")
     assert site.server.open == []
 
 

@@ -20,6 +20,7 @@ from dbcheck.load.sessions import Sessions
 from dbcheck.ports.engine import Engine
 from dbcheck.ports.witness import Witness
 from tests.kit.operations import INSERTS
+from tests.kit.threads import threads_named
 
 WORKER = """\
 #!{python}
@@ -73,7 +74,7 @@ def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
     yield made
     for group in groups:
         group.end(0)
-    assert not [t for t in threading.enumerate() if t.name == "load-process"]
+    assert threads_named("load-process") == []
 
 
 def started(group: ProcessGroup) -> ProcessGroup:
