@@ -24,7 +24,6 @@ from dbcheck.ports.restart import Restarter
 from dbcheck.ports.site import Node
 from dbcheck.ports.witness import Witness
 from dbcheck.power import consent
-from dbcheck.power.drivenote import DriveNote
 from dbcheck.power.driveonly import DriveOnlySwitch
 from dbcheck.power.kinds.exec import ExecPlan
 from dbcheck.power.kinds.fence import FencePlan
@@ -68,11 +67,11 @@ def scoped_switch(entry: Entry, ask: Callable[[str], None]) -> PowerSwitch:
 
     A lab knows that of itself.
     """
-    switch, note = power_switch(entry, ask), DriveNote(entry.wiring)
+    switch = power_switch(entry, ask)
     if isinstance(entry.power, LabPlan):
         from dbcheck.cli import lab_rig
 
-        return lab_rig.scoped(switch, entry.power.name, entry.power_scope, note)
+        return lab_rig.scoped(switch, entry.power.name, entry.power_scope)
     host = power_host(entry)
     if entry.drive_scope is None or host is None:
         return switch
@@ -80,9 +79,7 @@ def scoped_switch(entry: Entry, ask: Callable[[str], None]) -> PowerSwitch:
     timeout_s = limits.POWER_TIMEOUT_S
     if isinstance(entry.power, ExecPlan | FencePlan):
         timeout_s = entry.power.timeout_s
-    return DriveOnlySwitch(
-        switch, host, entry.drive_scope, server, note, timeout_s=timeout_s
-    )
+    return DriveOnlySwitch(switch, host, entry.drive_scope, server, timeout_s=timeout_s)
 
 
 def power_host(entry: Entry) -> TargetHost | None:

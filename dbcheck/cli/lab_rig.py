@@ -17,7 +17,7 @@ from dbcheck.lab.switch import LabRestarter, start_server
 from dbcheck.ports.power import PowerSwitch
 from dbcheck.ports.restart import Restarter
 from dbcheck.ports.site import Node
-from dbcheck.power.driveonly import DriveOnlySwitch, Memo
+from dbcheck.power.driveonly import DriveOnlySwitch
 from dbcheck.power.scope import DriveScope
 from dbcheck.report.progress import PlainProgress
 from dbcheck.site.single import SingleServer
@@ -56,11 +56,10 @@ def joined(rig: Rig, name: str) -> Rig:
     return replace(rig, site=rig.site.with_writer(node), lab=lab.spec.to_values())
 
 
-def scoped(switch: PowerSwitch, name: str, wanted: str, memo: Memo) -> PowerSwitch:
+def scoped(switch: PowerSwitch, name: str, wanted: str) -> PowerSwitch:
     """Return the switch of the lab *name*, which knows whether it cuts drives alone.
 
-    memo: for another process that restores the power.  wanted: what a user named; raise
-    UsageError if that is "drive" and not true.
+    wanted: what a user named; raise UsageError if that is "drive" and not true.
     """
     lab = Lab.find(name)
     if wanted == PowerScope.DRIVE.value and lab.spec.power_scope != wanted:
@@ -68,10 +67,10 @@ def scoped(switch: PowerSwitch, name: str, wanted: str, memo: Memo) -> PowerSwit
             f"lab {lab.name} cuts its whole host, not its drive alone",
             hint="Start it with --power-scope drive, or remove dbcheck_power_scope.",
         )
-    return _scoped(switch, lab, memo)
+    return _scoped(switch, lab)
 
 
-def _scoped(switch: PowerSwitch, lab: Lab, memo: Memo | None = None) -> PowerSwitch:
+def _scoped(switch: PowerSwitch, lab: Lab) -> PowerSwitch:
     """Return what cuts as the lab's spec has it: *switch*, or the drives alone.
 
     The host's agent does on the lab what it does on any host, but for the start.
@@ -81,7 +80,9 @@ def _scoped(switch: PowerSwitch, lab: Lab, memo: Memo | None = None) -> PowerSwi
     engine = open_engine(lab.target_url, lab.password)
     server = server_on(engine, partial(start_server, lab.name))
     scope = DriveScope(lab.drives, (), ())
-    return DriveOnlySwitch(switch, _host(lab), scope, server, memo, gone_s=0)
+    return DriveOnlySwitch(
+        switch, _host(lab), scope, server, gone_s=0, notes=str(lab.folder)
+    )
 
 
 def lab_rig(

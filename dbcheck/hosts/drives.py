@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from types import NoneType
 from typing import TypeVar
 
 from dbcheck.hosts.agent import serve as host_agent
@@ -11,6 +12,8 @@ from dbcheck.remote import wire
 from dbcheck.remote.channel import REPLY_TIMEOUT_S, Channel
 
 T = TypeVar("T")
+
+GONE_ID = -2  # and below: ids that no mount has, nor one that is not known (-1)
 
 Names = Mapping[str, tuple[str, ...]]  # serial -> the drives that have it
 
@@ -56,6 +59,23 @@ class Survey:
     places: tuple[str, ...]
     account: int
     on_them: bool
+
+    def without_mounts(self) -> Survey:
+        """Return it once the host holds none of the mounts.
+
+        The kernel gives the id of a mount to a later one, so from then on whatever is
+        mounted there was mounted anew.
+        """
+        mounts = (replace(m, id=GONE_ID - n) for n, m in enumerate(self.mounts))
+        return replace(self, mounts=tuple(mounts))
+
+
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """See agent.drivenote.read_note()."""
+
+    seen: Survey | None
+    same_boot: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +165,27 @@ class DriveControl:
         """Run the command that starts the server; return its exit code and output."""
         asked = {"command": command, "time_s": time_s}
         return self._answer(tuple[int, str], host_agent.START_SERVER, time_s, **asked)
+
+    def write_note(self, folder: str, seen: Survey) -> None:
+        """Store on the host, durably, what it has to be put back on."""
+        asked = {"folder": folder, "seen": asdict(seen)}
+        self._answer(NoneType, host_agent.WRITE_NOTE, 0, **asked)
+
+    def read_note(self, folder: str, serials: Sequence[str]) -> Survey | None:
+        """Return what was stored on these drives, None if nothing was.
+
+        Without its mounts if the host was started again since.
+        """
+        asked = {"folder": folder, "serials": serials}
+        noted = self._answer(Noted, host_agent.READ_NOTE, 0, **asked)
+        if noted.seen is None or noted.same_boot:
+            return noted.seen
+        return noted.seen.without_mounts()
+
+    def remove_note(self, folder: str, serials: Sequence[str]) -> None:
+        """Delete it."""
+        asked = {"folder": folder, "serials": serials}
+        self._answer(NoneType, host_agent.REMOVE_NOTE, 0, **asked)
 
     def is_alive(self) -> bool:
         """Return whether the host can still be asked, as far as is known here."""

@@ -50,6 +50,7 @@ PARTS = (  # of its agent's program; each imports only those before it
     "dbcheck.hosts.agent.reset",
     "dbcheck.hosts.agent.process",
     "dbcheck.hosts.agent.drives",
+    "dbcheck.hosts.agent.drivenote",
     "dbcheck.hosts.agent.remount",
     "dbcheck.hosts.agent.journal",
     "dbcheck.hosts.agent.log",
@@ -75,6 +76,8 @@ HINTS = {
     "log": "Name the log itself with --server-log: a file, or a folder of files.",
     "in-use": "Wait until the other run is over, or end its client.",
     "device": "Something else is at that path in /dev; remove it.",
+    "note": "What a cut of drives alone has to put back is kept there: another drive, "
+    "with room, that root can write.",
     "trigger": "Only the host's own root may write it; in a container it is read-only.",
     "sudo": "Log in as root, or allow it in sudoers(5): NOPASSWD: "
     "/usr/bin/tee /proc/sysrq-trigger",

@@ -113,6 +113,14 @@ class Lab:
         return cls(state.find(name), None)
 
     @property
+    def folder(self) -> Path:
+        """What start() made, which is removed with the lab; raise LabError if it is."""
+        found = self._entry.folder()
+        if found is None:
+            raise LabError(f"the lab {self.name} has ended", hint="Start it anew.")
+        return found
+
+    @property
     def ssh(self) -> SshOptions:
         """How to reach the lab's sshd: the user's own configuration is not for it."""
         return SshOptions(

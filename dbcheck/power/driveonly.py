@@ -11,14 +11,13 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Protocol
+from dataclasses import dataclass
 
 from dbcheck import interrupt, limits
 from dbcheck.clock import now_us
 from dbcheck.core.cut import Cut, PowerState
 from dbcheck.core.drivecut import CutDrive, DriveCut, Remounted
-from dbcheck.errors import HostError, PowerError, RunWriteError
+from dbcheck.errors import HostError, PowerError
 from dbcheck.hosts.drives import (
     DriveControl,
     DriveMount,
@@ -32,7 +31,7 @@ from dbcheck.hosts.host import TargetHost
 from dbcheck.ports.power import PowerSwitch, Preparing
 from dbcheck.power.scope import DriveScope, require_fit
 
-GONE_ID = -2  # and below: ids that no mount has, nor one that is not known (-1)
+NOTES = "/var/lib/dbcheck"
 GONE_S = 10.0  # in which the host must notice that its drives are gone
 RELEASE_S = 10.0  # in which processes that were killed let go of their files
 _LOOK_S = 1.0  # that a cut may take longer for the sake of one look at them
@@ -40,19 +39,6 @@ _AGAIN = (
     "The drives stay without power. Then give it back with dbcheck power restore, "
     "which mounts the filesystems and starts the server."
 )
-
-
-class Memo(Protocol):
-    """Keeps what another process needs to put the host back on its drives."""
-
-    def save(self, seen: Survey) -> None:
-        """Keep it; raise RunWriteError."""
-
-    def read(self) -> Survey | None:
-        """Return what was kept, None if nothing was."""
-
-    def forget(self) -> None:
-        """Keep it no more; never raises."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +62,7 @@ class DriveOnlySwitch:
                stay visible until nothing uses them, as a lab's do.
     timeout_s: for each program that is run on the host.
     release_s: in which processes that were killed let go of their files.
+    notes:     folder on the host, for what another process needs to put it back.
     """
 
     attended = False
@@ -86,15 +73,15 @@ class DriveOnlySwitch:
         host: TargetHost,
         scope: DriveScope,
         server: Server,
-        memo: Memo | None = None,
         *,
         gone_s: float = GONE_S,
         timeout_s: float = limits.POWER_TIMEOUT_S,
         release_s: float = RELEASE_S,
+        notes: str = NOTES,
     ) -> None:
         """Reach nothing yet."""
         self._inner, self._host, self._scope = inner, host, scope
-        self._server, self._memo = server, memo
+        self._server, self._notes = server, notes
         self._gone_s, self._timeout_s = gone_s, timeout_s
         self._release_s = release_s
         self.kind, self.cut_class = inner.kind, inner.cut_class
@@ -108,11 +95,18 @@ class DriveOnlySwitch:
         """Read the state from the switch.
 
         UNKNOWN also if it is on, and the host was not put back on its drives, as where
-        the client was lost meanwhile: a restore does that.
+        the client was lost meanwhile: a restore does that.  Raise PowerError, also if
+        the host cannot be asked for that.
         """
         found = self._inner.state()
-        pending = self._memo is not None and self._memo.read() is not None
-        return PowerState.UNKNOWN if found is PowerState.ON and pending else found
+        if found is PowerState.ON and self._noted() is not None:
+            return PowerState.UNKNOWN
+        return found
+
+    def _noted(self) -> Survey | None:
+        """Return what a cut left to be put back, None if nothing; raise PowerError."""
+        with self._asking("when asked what to put back") as control:
+            return control.read_note(self._notes, self._scope.drives)
 
     def prepare(self) -> None:
         """Do what require_fit() does, and prepare the switch."""
@@ -137,12 +131,8 @@ class DriveOnlySwitch:
         if self._seen is None:
             self.prepare()
         assert self._seen is not None
-        try:
-            if self._memo is not None:
-                self._memo.save(self._seen)
-        except RunWriteError as error:
-            self._seen = None
-            raise PowerError(f"nothing was cut: {error}", hint=error.hint) from None
+        with self._asking("before the cut") as control:
+            control.write_note(self._notes, self._seen)
         self._cutting = True
         if not self._gone_s:
             return self._inner.cut()
@@ -185,7 +175,9 @@ class DriveOnlySwitch:
         seen = self._seen
         with interrupt.held_back():
             ended, off, left = self._take_off(seen)
-            seen = self._without_mounts(seen)
+            self._seen = seen = seen.without_mounts()
+            with contextlib.suppress(PowerError), self._asking("") as control:
+                control.write_note(self._notes, seen)  # the power has to come back
             off_s = self._inner.restore()
             after, back = self._put_back(seen, gone=not any(left.values()))
             not_started = "" if _failure(back) else self._start()
@@ -199,32 +191,23 @@ class DriveOnlySwitch:
             not_started=not_started,
         )
         self._cutting, self._seen = False, None
-        if self._memo is not None:
-            self._memo.forget()
+        self._forget()
         return off_s
 
-    def _without_mounts(self, seen: Survey) -> Survey:
-        """Return *seen* once the host holds none of its mounts; remember that.
-
-        The kernel gives the id of a mount to a later one, so from now on whatever is
-        mounted there from these drives was mounted anew.
-        """
-        mounts = (replace(m, id=GONE_ID - n) for n, m in enumerate(seen.mounts))
-        self._seen = seen = replace(seen, mounts=tuple(mounts))
-        if self._memo is not None:
-            with contextlib.suppress(RunWriteError):  # the power has to come back
-                self._memo.save(seen)
-        return seen
+    def _forget(self) -> None:
+        """Delete the note; if that fails, the next restore finds all put back."""
+        with contextlib.suppress(PowerError), self._asking("") as control:
+            control.remove_note(self._notes, self._scope.drives)
 
     def _require_power(self) -> None:
         """Raise PowerError unless the drives have power: their mounts are not known."""
         if self._inner.state() is not PowerState.ON:
             raise PowerError(
-                "no cut of these drives is on record here, so what was mounted from "
-                "them is not known, and an old filesystem in the host's memory could "
-                "write over them",
-                hint="Run it where dbcheck cut them. Or end the server and unmount its "
-                "filesystems by hand, and use the switch itself.",
+                "the target's host has no note of a cut of these drives, so what was "
+                "mounted from them is not known, and an old filesystem in the host's "
+                "memory could write over them",
+                hint="End the server and unmount its filesystems by hand, then use the "
+                "switch itself.",
             )
 
     def _recall(self) -> None:
@@ -232,10 +215,10 @@ class DriveOnlySwitch:
 
         Not where somebody has done that since, by hand: the server may be at work.
         """
-        self._seen = self._memo.read() if self._memo is not None else None
-        if self._memo is not None and self._seen and self._is_back(self._seen):
+        self._seen = self._noted()
+        if self._seen and self._is_back(self._seen):
             self._seen = None
-            self._memo.forget()
+            self._forget()
         self._cutting = self._seen is not None
 
     def _is_back(self, seen: Survey) -> bool:
@@ -342,7 +325,7 @@ class DriveOnlySwitch:
             yield self._control
         except HostError as error:
             self._let_go()
-            text = f"the target's host cannot be asked about its drives {when}: {error}"
+            text = f"the agent on the target's host failed {when}: {error}"
             raise PowerError(text, hint=hint or error.hint) from None
         except BaseException:  # an answer may still come, and be taken for another
             self._let_go()

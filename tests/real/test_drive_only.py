@@ -32,7 +32,6 @@ from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.lab.switch import start_server
 from dbcheck.power.driveonly import DriveOnlySwitch
 from dbcheck.power.scope import DriveScope
-from tests.kit.drives_alone import Kept
 from tests.kit.rigs import SEED, Bench, bench, quick
 from tests.kit.waiting import wait_until
 
@@ -148,7 +147,7 @@ def _works_in(pid: str) -> str:
         return ""
 
 
-def switch_of(rig: Bench, kept: Kept) -> DriveOnlySwitch:
+def switch_of(rig: Bench) -> DriveOnlySwitch:
     """Return a switch of the lab's drive, as one process would hold it."""
     writer = rig.rig.site.writer
     return DriveOnlySwitch(
@@ -156,9 +155,9 @@ def switch_of(rig: Bench, kept: Kept) -> DriveOnlySwitch:
         cast(TargetHost, writer.host),
         DriveScope(rig.lab.drives, (), ()),
         server_on(writer.engine, partial(start_server, rig.lab.name)),
-        kept,
         gone_s=0,
         release_s=0.5,
+        notes=str(rig.lab.folder),
     )
 
 
@@ -167,8 +166,8 @@ def test_a_filesystem_that_is_held_keeps_the_drive_without_power(
     tmp_path: Path,
 ) -> None:
     with bench(spec("postgresql"), tmp_path) as rig:
-        engine, kept = rig.rig.site.writer.engine, Kept()
-        power = switch_of(rig, kept)
+        engine = rig.rig.site.writer.engine
+        power = switch_of(rig)
         folder = Path(engine.facts().identity["data_directory"])
         with stranger_in(folder) as stranger:
             power.cut()
@@ -177,7 +176,7 @@ def test_a_filesystem_that_is_held_keeps_the_drive_without_power(
             assert power.state() is PowerState.OFF
             assert stranger.stdin is not None
             stranger.stdin.close()
-        another = switch_of(rig, kept)  # as dbcheck power restore has it
+        another = switch_of(rig)  # as dbcheck power restore has it
         another.restore()
         found = another.seen()
         assert found is not None
@@ -188,18 +187,18 @@ def test_a_filesystem_that_is_held_keeps_the_drive_without_power(
 
 @pytest.mark.root
 def test_its_switch_is_used_by_commands_of_their_own(tmp_path: Path) -> None:
-    """The process that restores the power is not the one that cut it."""
+    """The machine that restores the power is not the one that cut it."""
     with bench(spec("postgresql"), tmp_path) as rig:
         inventory = tmp_path / "hosts.yml"
         host = as_host(rig.lab)
         assert host["dbcheck_power_scope"] == "drive"
         inventory.write_text(json.dumps({"all": {"hosts": {"db1": host}}}))
 
-        def power(verb: str) -> str:
+        def power(verb: str, client: str = "client") -> str:
             command = [sys.executable, "-m", "dbcheck", "power", verb, "db1"]
             return subprocess.run(
                 [*command, "--inventory", str(inventory)],
-                env={**os.environ, "XDG_STATE_HOME": str(tmp_path / "state")},
+                env={**os.environ, "XDG_STATE_HOME": str(tmp_path / client)},
                 check=True,
                 capture_output=True,
                 text=True,
@@ -209,8 +208,9 @@ def test_its_switch_is_used_by_commands_of_their_own(tmp_path: Path) -> None:
         assert f"drive    {rig.lab.drives[0]}: " in tested
         power("cut")
         assert power("state") == "off\n"
-        power("restore")
+        power("restore", "another client")
         assert power("state") == "on\n"
+        assert not list(rig.lab.folder.glob("drives-*")), "the note is gone"
         engine = rig.rig.site.writer.engine
         wait_until(lambda: engine.ready() is None, "server is back")
 

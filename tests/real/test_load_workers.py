@@ -87,7 +87,7 @@ def test_three_workers_pass_an_honest_server(here: Bench, tmp_path: Path) -> Non
 @pytest.mark.root
 @pytest.mark.parametrize(
     ("engine", "personality"),
-    [("postgresql", "honest"), ("postgresql", "lying"), ("mariadb", "honest")],
+    [(e, p) for e in ("postgresql", "mariadb") for p in ("honest", "lying")],
 )
 def test_three_workers_find_what_one_process_finds(
     engine: str, personality: str, tmp_path: Path

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import pytest
@@ -11,9 +11,9 @@ import pytest
 from dbcheck.core.cut import Cut, PowerState, SwitchKind
 from dbcheck.core.cutclass import CutClass
 from dbcheck.errors import HostError, PowerError
-from dbcheck.hosts.drives import EndedServer, PutBack, Survey, TakenOff
-from dbcheck.power.driveonly import GONE_ID, DriveOnlySwitch, Server
-from tests.kit.drives_alone import SCOPE, SEEN, Kept
+from dbcheck.hosts.drives import GONE_ID, EndedServer, PutBack, Survey, TakenOff
+from dbcheck.power.driveonly import DriveOnlySwitch, Server
+from tests.kit.drives_alone import SCOPE, SEEN
 
 BACK = PutBack("sdb1", "clean", "", damaged=False)
 
@@ -58,7 +58,7 @@ class Host:
     back: PutBack = BACK
     fails: str = ""
     exit_code: int = 0
-    steps: list[str] = field(default_factory=list)
+    noted: Survey | None = None
 
     def drives(self) -> Host:
         return self
@@ -94,6 +94,17 @@ class Host:
         self._note("start")
         return self.exit_code, "no such unit"
 
+    def write_note(self, _: str, seen: Survey) -> None:
+        if self.fails == "note":
+            raise HostError("/var/lib/dbcheck: no space left")
+        self.noted = seen
+
+    def read_note(self, *_: object) -> Survey | None:
+        return self.noted
+
+    def remove_note(self, *_: object) -> None:
+        self.noted = None
+
     def is_alive(self) -> bool:
         return True
 
@@ -101,12 +112,10 @@ class Host:
         pass
 
 
-def switch(host: Host, kept: Kept | None = None, **more: Any) -> DriveOnlySwitch:
+def switch(host: Host, **more: Any) -> DriveOnlySwitch:
     server = Server(lambda: "/srv/data", lambda: ["/srv/data"])
     options = {"gone_s": 0.2, "timeout_s": 0.2, **more}
-    return DriveOnlySwitch(
-        host.relay, cast(Any, host), SCOPE, server, kept or Kept(), **options
-    )
+    return DriveOnlySwitch(host.relay, cast(Any, host), SCOPE, server, **options)
 
 
 @pytest.fixture
@@ -117,11 +126,10 @@ def host() -> Host:
 def test_the_power_comes_back_to_a_host_that_holds_nothing_of_the_drives(
     host: Host,
 ) -> None:
-    kept = Kept()
-    power = switch(host, kept)
+    power = switch(host)
     cut = power.cut()
     assert cut.report == {"off_s": 15.0}
-    assert kept.seen == SEEN
+    assert host.noted == SEEN
     assert power.restore() == 15.0
     assert host.relay.steps == [
         *("survey", "cut", "kill", "off", "power", "mount", "start")
@@ -135,7 +143,7 @@ def test_the_power_comes_back_to_a_host_that_holds_nothing_of_the_drives(
     (mount,) = found.mounts
     assert (mount.taken_off, mount.mounted_on, mount.checked) == (True, "sdb1", "clean")
     assert power.failure() is None
-    assert kept.seen is None
+    assert host.noted is None
 
 
 def test_a_drive_that_stays_is_on_record(host: Host) -> None:
@@ -154,8 +162,14 @@ def test_a_drive_that_stays_is_on_record(host: Host) -> None:
     [
         pytest.param({"off": False}, "process 9", id="a filesystem is held"),
         pytest.param({"left": (8,)}, "processes 8 did not end", id="the server runs"),
-        pytest.param({"fails": "kill"}, "cannot be asked", id="no agent"),
-        pytest.param({"fails": "off"}, "cannot be asked", id="an agent that dies"),
+        pytest.param(
+            {"fails": "kill"}, "agent on the target's host failed", id="no agent"
+        ),
+        pytest.param(
+            {"fails": "off"},
+            "agent on the target's host failed",
+            id="an agent that dies",
+        ),
     ],
 )
 def test_drives_stay_without_power_while_something_holds_them(
@@ -163,18 +177,17 @@ def test_drives_stay_without_power_while_something_holds_them(
 ) -> None:
     for name, value in planted.items():
         setattr(host, name, value)
-    kept = Kept()
-    power = switch(host, kept)
+    power = switch(host)
     power.cut()
     with pytest.raises(PowerError, match=said) as refused:
         power.restore()
     assert "power" not in host.relay.steps
     assert "dbcheck power restore" in refused.value.hint
     assert power.seen() is None
-    again = switch(replace(host, off=True, left=(), fails=""), kept)
-    again.restore()
+    host.off, host.left, host.fails = True, (), ""
+    switch(host).restore()
     assert host.relay.steps[-3:] == ["power", "mount", "start"]
-    assert kept.seen is None
+    assert host.noted is None
 
 
 def test_another_drive_in_the_slot_is_not_mounted(host: Host) -> None:
@@ -209,37 +222,37 @@ def test_a_server_that_its_command_does_not_start_is_an_error(host: Host) -> Non
 
 
 def test_a_host_that_was_put_back_by_hand_is_left_alone(host: Host) -> None:
-    kept = Kept()
-    switch(host, kept).cut()
     mounted = replace(SEEN, mounts=(replace(SEEN.mounts[0], id=41),))
-    without = replace(host, seen=mounted)
-    switch(without, kept).restore()
+    switch(host).cut()
+    host.seen = mounted
+    switch(host).restore()
     assert "kill" in host.relay.steps, "the power was off, so nothing was mounted anew"
-    switch(host, kept).cut()
+    host.seen = SEEN
+    switch(host).cut()
+    host.seen = mounted
     host.relay.on = True
     host.relay.steps.clear()
-    switch(without, kept).restore()
+    switch(host).restore()
     assert host.relay.steps == ["survey", "power"]
-    assert kept.seen is None
+    assert host.noted is None
 
 
 def test_a_mount_by_hand_is_known_though_it_has_the_id_of_the_old_one(
     host: Host,
 ) -> None:
     """The kernel gives the smallest free id to the next mount."""
-    kept = Kept()
     host.back = replace(BACK, failure="no such option")
-    power = switch(host, kept)
+    power = switch(host)
     power.cut()
     with pytest.raises(PowerError, match="no such option"):
         power.restore()
-    assert kept.seen is not None
-    assert [mount.id for mount in kept.seen.mounts] == [GONE_ID]
+    assert host.noted is not None
+    assert [mount.id for mount in host.noted.mounts] == [GONE_ID]
     assert {mount.id for mount in host.seen.mounts}.isdisjoint({GONE_ID})
     host.relay.steps.clear()
-    assert switch(host, kept).restore() == 15.0
+    assert switch(host).restore() == 15.0
     assert not {"kill", "off", "mount"} & set(host.relay.steps)
-    assert kept.seen is None
+    assert host.noted is None
 
 
 def test_damage_on_a_drive_that_was_never_gone_may_be_of_the_host(host: Host) -> None:
@@ -265,21 +278,20 @@ def test_nothing_is_cut_that_could_not_be_put_back(host: Host) -> None:
     host.seen = replace(SEEN, root=False)
     with pytest.raises(PowerError, match="not root"):
         switch(host).cut()
-    host.seen = SEEN
-    with pytest.raises(PowerError, match="nothing was cut: no space left"):
-        switch(host, Kept(full=True)).cut()
+    host.seen, host.fails = SEEN, "note"
+    with pytest.raises(PowerError, match="before the cut: .* no space left"):
+        switch(host).cut()
     assert "cut" not in host.relay.steps
 
 
 def test_a_host_that_nobody_put_back_is_not_on(host: Host) -> None:
-    kept = Kept()
-    assert switch(host, kept).state() is PowerState.ON
-    switch(host, kept).cut()
-    assert switch(host, kept).state() is PowerState.OFF
+    assert switch(host).state() is PowerState.ON
+    switch(host).cut()
+    assert switch(host).state() is PowerState.OFF
     host.relay.on = True
-    assert switch(host, kept).state() is PowerState.UNKNOWN
-    switch(host, kept).restore()
-    assert switch(host, kept).state() is PowerState.ON
+    assert switch(host).state() is PowerState.UNKNOWN
+    switch(host).restore()
+    assert switch(host).state() is PowerState.ON
 
 
 def test_a_host_of_which_no_cut_is_known_is_left_alone(host: Host) -> None:
@@ -287,9 +299,8 @@ def test_a_host_of_which_no_cut_is_known_is_left_alone(host: Host) -> None:
     assert host.relay.steps == ["power"]
 
 
-def test_drives_that_another_client_cut_stay_without_power(host: Host) -> None:
-    switch(host, Kept()).cut()
-    host.relay.steps.clear()
-    with pytest.raises(PowerError, match="what was mounted from them is not known"):
-        switch(host, Kept()).restore()
+def test_drives_that_something_else_cut_stay_without_power(host: Host) -> None:
+    host.relay.on = False
+    with pytest.raises(PowerError, match="mounted from them is not known"):
+        switch(host).restore()
     assert host.relay.steps == []

@@ -16,6 +16,7 @@ from typing import Any
 from dbcheck.hosts.agent.canary import Canaries, survivors
 from dbcheck.hosts.agent.counters import Devices
 from dbcheck.hosts.agent.data import data_names
+from dbcheck.hosts.agent.drivenote import read_note, remove_note, write_note
 from dbcheck.hosts.agent.drives import await_drives, survey
 from dbcheck.hosts.agent.facts import host_facts
 from dbcheck.hosts.agent.fileio import fileio
@@ -43,6 +44,7 @@ from dbcheck.remote.wire import (
 )
 IDENTITY, ARM, RESET, READINGS, COUNT, FILE_WINDOWS, TIME, FILEIO = range(11, 19)
 SURVEY, AWAIT_DRIVES, END_SERVER, TAKE_OFF, PUT_BACK, START_SERVER = range(19, 25)
+WRITE_NOTE, READ_NOTE, REMOVE_NOTE = range(25, 28)
 COMPLETED = 111  # a report: when, and the numbers completed: see counts()
 
 
@@ -94,6 +96,9 @@ class Agent(RequestHandler):
             TAKE_OFF: lambda ask: take_off(ask["mounts"], ask["time_s"]),
             PUT_BACK: lambda ask: put_back(ask["mounts"], ask["time_s"]),
             START_SERVER: lambda ask: ran(ask["command"], ask["time_s"]),
+            WRITE_NOTE: lambda ask: write_note(**ask),
+            READ_NOTE: lambda ask: read_note(**ask),
+            REMOVE_NOTE: lambda ask: remove_note(**ask),
         }
 
     def answer(self, verb: int, payload: bytes) -> object:
