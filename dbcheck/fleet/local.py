@@ -17,6 +17,7 @@ from distributed import Client, LocalCluster
 from dbcheck import stored
 
 WORKERS_MAX = 4
+AT_ONCE_MAX = 32  # campaigns; the process of each takes some 70 MiB
 _SCRATCH = ".workers"
 _QUIET: Mapping[
     str, list[str]
@@ -29,20 +30,22 @@ _HTTP = "127.0.0.1:0"
 
 @contextlib.contextmanager
 def own_workers(jobs: int, root: Path) -> Iterator[Client]:
-    """Give a client of workers that run *jobs* campaigns at once; end them afterwards.
+    """Give a client of workers for so many *jobs*; end them afterwards.
 
+    They run up to AT_ONCE_MAX campaigns at once.
     root: the folder of the campaigns, in which the workers have theirs meanwhile.
     """
     scratch = root / _SCRATCH
     shutil.rmtree(scratch, ignore_errors=True)  # of a client that was killed
     stored.make_folder(scratch)
-    count = min(jobs, WORKERS_MAX)
+    at_once = min(jobs, AT_ONCE_MAX)
+    count = min(at_once, WORKERS_MAX)
     try:
         with (
             dask.config.set(_QUIET),
             LocalCluster(
                 n_workers=count,
-                threads_per_worker=-(-jobs // count),
+                threads_per_worker=-(-at_once // count),
                 processes=False,
                 dashboard_address=_HTTP,
                 worker_dashboard_address=_HTTP,

@@ -9,19 +9,26 @@ from __future__ import annotations
 
 import argparse
 import os
+import resource
 import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from rich.console import Console
+
 from dbcheck import dask
 from dbcheck.campaign.folder import CampaignFolder
-from dbcheck.core.fleet import RigStatus
+from dbcheck.campaign.groups import groups
+from dbcheck.campaign.totals import result
 from dbcheck.core.workload import Workload
 from dbcheck.fleet.coordinator import Coordinator
 from dbcheck.inventory.entry import Entry
+from dbcheck.judge.results import CampaignsResult
 from dbcheck.power.kinds.lab import LabPlan
+from dbcheck.report.campaign import campaigns_report
+from dbcheck.report.fleet import fleet_view
 from tests.bench.shown import console, peak_mb, table
 from tests.kit.dask_cluster import cluster
 from tests.kit.rigs import plan
@@ -32,16 +39,6 @@ PRELOAD = "DASK_DISTRIBUTED__WORKER__PRELOAD"
 WORKERS = 4
 
 
-class View:
-    """Shows nothing."""
-
-    def line(self, title: str, detail: str) -> None:
-        """Pass."""
-
-    def show(self, rigs: Sequence[RigStatus]) -> None:
-        """Pass."""
-
-
 def main(words: Sequence[str]) -> None:
     """Measure fleets of several sizes."""
     parser = argparse.ArgumentParser("fleet")
@@ -49,12 +46,12 @@ def main(words: Sequence[str]) -> None:
     parser.add_argument("--at-once", type=int, default=8)
     parser.add_argument("--played", action="store_true")
     given = parser.parse_args(words)
-    columns = ("rigs", "s", "done", "client MiB", "client CPU ms/rig")
-    more = ("scheduler MiB", "scheduler CPU ms/rig", "folder KiB/rig")
-    shown = table("fleet", *columns, *more)
+    columns = ("rigs", "s", "done", "report s", "client MiB", "client CPU ms/rig")
+    more = ("scheduler MiB", "scheduler CPU ms/rig", "campaign MiB", "folder KiB/rig")
     for number in given.rigs:
+        shown = table("fleet", *columns, *more)
         shown.add_row(*measured(number, given.at_once, played=given.played))
-    console().print(shown)
+        console().print(shown)
 
 
 def measured(number: int, at_once: int, *, played: bool) -> list[str]:
@@ -71,23 +68,41 @@ def measured(number: int, at_once: int, *, played: bool) -> list[str]:
                 _campaign(Path(place), n, played=played) for n in range(number)
             ]
             began_s, cpu_s, other_s = time.monotonic(), time.process_time(), _cpu_s(pid)
-            errors = Coordinator(client, campaigns, None, View()).run()
+            with open(os.devnull, "w") as screen:
+                drawn = Console(file=screen, force_terminal=True, width=120, height=50)
+                with fleet_view(drawn, live=True) as view:
+                    errors = Coordinator(client, campaigns, None, view).run()
+                ended_s, used_s = time.monotonic(), time.process_time() - cpu_s
+                done = _reported(place, campaigns, drawn)
+            reported_s = time.monotonic() - ended_s
             for why in list(filter(None, errors.values()))[:3]:
                 console().print(why)
-            done = sum(bool(folder.cycles()) for _, folder in campaigns)
+            child_kib = max(client.run(_largest_child_kib).values())
             kept = sum(
                 f.stat().st_size for f in Path(place).glob("rig*/**/*") if f.is_file()
             )
             return [
                 str(number),
-                f"{time.monotonic() - began_s:.0f}",
+                f"{ended_s - began_s:.0f}",
                 str(done),
+                f"{reported_s:.1f}",
                 f"{peak_mb():.0f}",
-                f"{(time.process_time() - cpu_s) / number * 1000:.0f}",
+                f"{used_s / number * 1000:.0f}",
                 f"{peak_mb(pid):.0f}",
                 f"{(_cpu_s(pid) - other_s) / number * 1000:.0f}",
+                f"{child_kib / 1024:.0f}",
                 f"{kept / number / 1024:.0f}",
             ]
+
+
+def _reported(
+    place: str, campaigns: Sequence[tuple[Entry, CampaignFolder]], drawn: Console
+) -> int:
+    """Print the report as the command does; return how many have a result."""
+    results = [result(folder) for _, folder in campaigns]
+    ended = CampaignsResult(place, tuple(results), groups(results))
+    drawn.print(campaigns_report(ended))
+    return sum(bool(each.cycles) for each in results)
 
 
 def _campaign(
@@ -104,6 +119,11 @@ def _tiny() -> Workload:
     """Return a load of two sessions with a few rows a second."""
     workload = replace(PLAN.workload, rate=50, cut_after_s=(0.6, 0.8))
     return workload.with_sessions(2)
+
+
+def _largest_child_kib() -> int:
+    """Return the peak memory of the largest process that ended below this one."""
+    return resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
 
 
 def _cpu_s(pid: int) -> float:

@@ -24,7 +24,7 @@ from dbcheck.core.fleet import RigStatus, State
 from dbcheck.errors import FleetError
 from dbcheck.fleet import placing, task
 from dbcheck.fleet.coordinator import Coordinator
-from dbcheck.fleet.local import own_workers
+from dbcheck.fleet.local import AT_ONCE_MAX, own_workers
 from dbcheck.fleet.messages import Ended, Job, packed
 from dbcheck.inventory.entry import Entry
 from dbcheck.local import Channel
@@ -94,6 +94,12 @@ def test_all_that_is_stored_comes_to_the_client(desk: Desk) -> None:
     assert sizes == [600_000] * 2
     assert "a-cut-cut: 2/2 PASS: it is there" in desk.view.lines
     assert desk.view.newest["b-cut"].cuts == 1
+
+
+def test_one_machine_runs_a_bounded_number_at_once(tmp_path: Path) -> None:
+    with own_workers(500, tmp_path) as client:
+        workers = dask.workers_about(client).values()
+        assert sum(about["nthreads"] for about in workers) == AT_ONCE_MAX
 
 
 def test_a_job_that_began_does_not_begin_again(desk: Desk) -> None:
