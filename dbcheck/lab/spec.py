@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
+from dbcheck.core.cut import PowerScope, Rung
 from dbcheck.errors import UsageError
 from dbcheck.validated import one_of, require
 
@@ -24,8 +25,8 @@ PERSONALITIES = (
     "write-through",
 )
 SURVIVORS = ("none", "all", "prefix", "suffix", "torn", "writes", "blocks", "random")
-RUNGS = ("drive", "process")
-POWER_SCOPES = ("host", "drive")
+RUNGS = tuple(each.value for each in Rung)
+POWER_SCOPES = tuple(each.value for each in PowerScope)
 WRITE_CACHES = ("auto", "write back", "write through")
 XFS_BYTES_MIN = 300 << 20  # mkfs.xfs refuses less
 TIME_MAX = 60_000  # of a drive, in the unit of each

@@ -8,6 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from dbcheck.cli import lab_fetch
+from dbcheck.cli.root import root
 from dbcheck.errors import LabError, UsageError
 from dbcheck.lab import programs
 from dbcheck.lab.fetch import KEYRING
@@ -16,7 +17,7 @@ from dbcheck.lab.fetch_myrocks import sources_of
 
 def fetch(server: str = "mysql") -> str:
     """Run the command; raise what it raises."""
-    done = CliRunner().invoke(lab_fetch.fetch, [server], catch_exceptions=False)
+    done = CliRunner().invoke(root, ["lab", "fetch", server], catch_exceptions=False)
     assert done.exit_code == 0
     return done.output
 

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from dbcheck.campaign.judging import judge_run
 from dbcheck.campaign.outcome import SEEN_MAX, Outcome
-from dbcheck.cli.witness import command
+from dbcheck.cli.root import root
 from dbcheck.core.history import Ack
 from dbcheck.core.observed import Claim
 from dbcheck.core.seen import seen_rows
@@ -122,7 +122,7 @@ def test_the_witness_s_logs_call_it_seen(tmp_path: Path) -> None:
 
 
 def _shown(*arguments: str) -> list[str]:
-    done = CliRunner().invoke(command, arguments)
+    done = CliRunner().invoke(root, ["witness", *arguments])
     assert done.exit_code == 0, done.output
     return done.output.splitlines()
 

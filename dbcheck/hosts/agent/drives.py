@@ -119,7 +119,7 @@ class Part:
     """
 
     def __init__(self, serial: str, drive: str, name: str) -> None:
-        self.serial, self.drive, self.name = serial, drive, name
+        self.serial, self.name = serial, name
         folder = os.path.join(BLOCK, name)
         self.number = first_line(os.path.join(folder, "partition")) or "0"
         self.nsid = first_line(os.path.join(BLOCK, drive, "nsid"))
