@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import resource
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -39,6 +40,7 @@ def run_fleet(
     at once, None for any number.  One that fails does not disturb the others.  Raise
     RunWriteError if another client runs one of them.
     """
+    allow_open_files()
     with contextlib.ExitStack() as stack:
         for _, folder in campaigns:
             stack.enter_context(folder.locked())
@@ -53,6 +55,13 @@ def run_fleet(
             view.line("ended", f"dbcheck campaign --resume {root}")
             raise
     return [_ended(folder, entry, errors) for entry, folder in campaigns]
+
+
+def allow_open_files() -> None:
+    """Let this process open as many files as it may: each campaign's lock is one."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(ValueError, OSError):  # then what it has must do
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def _ended(

@@ -47,6 +47,7 @@ from dbcheck.power import consent
 
 _WAIT_S = 0.25  # for a message
 _LOOK_S = 2.0  # between two looks at the workers
+_SHOW_S = 0.25  # between two pictures of all campaigns
 _QUEUED = 64  # messages that the scheduler holds at most
 CLOSE_S = 10.0  # for tasks that have sent all there is
 OPEN = (State.WAITING, State.RUNNING)
@@ -76,7 +77,7 @@ class Coordinator:
             self._rigs[rig.job.attempt] = rig
         self._turns: dict[str, None] = {}  # attempts, in the order of their turns
         self._wanting: dict[str, None] = {}
-        self._spoke_s = self._looked_s = 0.0
+        self._spoke_s = self._looked_s = self._shown_s = 0.0
         self._stopping = self._stopped = False
 
     def run(self) -> Mapping[str, str]:
@@ -102,7 +103,13 @@ class Coordinator:
                     self._step()
                 except Exception as error:  # of Dask, of whatever kind
                     self._lose_all(error)
-                self._view.show([rig.shown_status() for rig in self._rigs.values()])
+                if time.monotonic() - self._shown_s >= _SHOW_S:
+                    self._show()
+        self._show()
+
+    def _show(self) -> None:
+        self._shown_s = time.monotonic()
+        self._view.show([rig.shown_status() for rig in self._rigs.values()])
 
     def _lose_all(self, error: Exception) -> None:
         """End everything here: without the scheduler the workers end it there."""

@@ -17,7 +17,7 @@ from distributed import Client, LocalCluster
 from dbcheck import stored
 
 WORKERS_MAX = 4
-AT_ONCE_MAX = 32  # campaigns; the process of each takes some 70 MiB
+AT_ONCE_MAX = 32  # campaigns; the process of each takes some 90 MiB
 _SCRATCH = ".workers"
 _QUIET: Mapping[
     str, list[str]

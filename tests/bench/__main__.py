@@ -19,6 +19,7 @@ NAMES = (
     "start",
     "probe",
     "fleet",
+    "fleet_messages",
 )
 
 

@@ -8,6 +8,7 @@ With --played the campaigns are played (tests/kit/played_campaign.py).
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import resource
 import tempfile
@@ -22,6 +23,7 @@ from dbcheck import dask
 from dbcheck.campaign.folder import CampaignFolder
 from dbcheck.campaign.groups import groups
 from dbcheck.campaign.totals import result
+from dbcheck.cli.campaign_fleet import allow_open_files
 from dbcheck.core.workload import Workload
 from dbcheck.fleet.coordinator import Coordinator
 from dbcheck.inventory.entry import Entry
@@ -47,7 +49,7 @@ def main(words: Sequence[str]) -> None:
     parser.add_argument("--played", action="store_true")
     given = parser.parse_args(words)
     columns = ("rigs", "s", "done", "report s", "client MiB", "client CPU ms/rig")
-    more = ("scheduler MiB", "scheduler CPU ms/rig", "campaign MiB", "folder KiB/rig")
+    more = ("scheduler MiB", "scheduler CPU ms/rig", "peak child MiB", "folder KiB/rig")
     for number in given.rigs:
         shown = table("fleet", *columns, *more)
         shown.add_row(*measured(number, given.at_once, played=given.played))
@@ -58,21 +60,23 @@ def measured(number: int, at_once: int, *, played: bool) -> list[str]:
     """Return the figures of a fleet of so many rigs."""
     child = "tests.bench.fleet_played" if played else "tests.bench.fleet_rig"
     given = {PRELOAD: child, "PYTHONPATH": str(ROOT)}
-    with tempfile.TemporaryDirectory() as place:
+    allow_open_files()
+    with tempfile.TemporaryDirectory() as place, contextlib.ExitStack() as locks:
         threads = -(-at_once // WORKERS)
         running = cluster(Path(place, "dask"), WORKERS, given, threads=threads)
         with running as found, dask.connected(found.address) as client:
             assert found.scheduler is not None
             pid = found.scheduler.pid
-            campaigns = [
-                _campaign(Path(place), n, played=played) for n in range(number)
-            ]
-            began_s, cpu_s, other_s = time.monotonic(), time.process_time(), _cpu_s(pid)
+            word = "-cut" if played else ""
+            campaigns = [campaign(Path(place), n, word) for n in range(number)]
+            for _, folder in campaigns:  # as the command does
+                locks.enter_context(folder.locked())
+            began_s, own_s, other_s = time.monotonic(), time.process_time(), cpu_s(pid)
             with open(os.devnull, "w") as screen:
                 drawn = Console(file=screen, force_terminal=True, width=120, height=50)
                 with fleet_view(drawn, live=True) as view:
                     errors = Coordinator(client, campaigns, None, view).run()
-                ended_s, used_s = time.monotonic(), time.process_time() - cpu_s
+                ended_s, used_s = time.monotonic(), time.process_time() - own_s
                 done = _reported(place, campaigns, drawn)
             reported_s = time.monotonic() - ended_s
             for why in list(filter(None, errors.values()))[:3]:
@@ -89,7 +93,7 @@ def measured(number: int, at_once: int, *, played: bool) -> list[str]:
                 f"{peak_mb():.0f}",
                 f"{used_s / number * 1000:.0f}",
                 f"{peak_mb(pid):.0f}",
-                f"{(_cpu_s(pid) - other_s) / number * 1000:.0f}",
+                f"{(cpu_s(pid) - other_s) / number * 1000:.0f}",
                 f"{child_kib / 1024:.0f}",
                 f"{kept / number / 1024:.0f}",
             ]
@@ -105,10 +109,9 @@ def _reported(
     return sum(bool(each.cycles) for each in results)
 
 
-def _campaign(
-    place: Path, number: int, *, played: bool
-) -> tuple[Entry, CampaignFolder]:
-    name = f"rig{number:05}" + ("-cut" if played else "")
+def campaign(place: Path, number: int, word: str) -> tuple[Entry, CampaignFolder]:
+    """Return a target of a fleet and its new folder; word: ends its name."""
+    name = f"rig{number:05}{word}"
     target = f"postgresql://{name}/d"
     made = replace(plan(name=name, target=target), cuts=1, workload=_tiny())
     folder = CampaignFolder.create(place / name, made)
@@ -126,7 +129,7 @@ def _largest_child_kib() -> int:
     return resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
 
 
-def _cpu_s(pid: int) -> float:
+def cpu_s(pid: int) -> float:
     """Return the processor time of a process so far."""
     values = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(values[11]) + int(values[12])) / os.sysconf("SC_CLK_TCK")

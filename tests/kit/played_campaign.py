@@ -5,6 +5,7 @@ The name of its target says what it does, a word after the other:
     cut     has its turn, stores a run and its result, ends its turn
     hold    has its turn, and keeps it
     wait    waits until there is a file "go" beside the client's folders
+    talk    sends as many messages as DBCHECK_TEST_TALK says, with no pause
     die     writes a line and ends without another word
 """
 
@@ -23,6 +24,7 @@ from dbcheck.local import Channel
 from tests.kit.waiting import wait_until
 
 GO = "DBCHECK_TEST_GO"  # names the file
+TALK = "DBCHECK_TEST_TALK"
 
 
 def main() -> None:
@@ -35,6 +37,9 @@ def main() -> None:
             sys.stderr.write("the last words\n")
             sys.stderr.flush()
             os._exit(3)
+        if word == "talk":
+            for number in range(int(os.environ[TALK])):
+                worker.send(Status(word, str(number)))
         if word == "wait":
             wait_until(Path(os.environ[GO]).exists, "go")
         if word in ("cut", "hold"):
