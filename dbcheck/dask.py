@@ -77,7 +77,7 @@ def connected(address: str) -> Iterator[Client]:
     try:
         yield client
     finally:
-        with contextlib.suppress(OSError):  # the scheduler is gone
+        with contextlib.suppress(Exception):  # of Dask: the scheduler is gone
             client.close(CONNECT_S)
 
 

@@ -21,8 +21,8 @@ def require_failover(node: Node, server: ServerFacts) -> None:
         raise UsageError(
             f"{node.engine.target} is a server of {service}: no host of it can be"
             " asked, so one that is named is another",
-            hint="Remove --target-host, or dbcheck_ask_host. A managed service can be"
-            " tested by a forced failover, which shows no depth.",
+            hint="Leave out --target-host, or set dbcheck_ask_host: false. A managed"
+            " service can be tested by a forced failover, which shows no depth.",
         )
     declared = node.power.cut_class
     if declared is not CutClass.FAILOVER:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 
 from dbcheck.cli import assemble
 from dbcheck.core.cutclass import CutClass
+from dbcheck.core.managed import SERVICE
 from dbcheck.core.other_users import OtherUsers
+from dbcheck.core.server import ServerFacts
 from dbcheck.errors import EngineError, UsageError
 from dbcheck.inventory.entry import Entry
 from dbcheck.ports.engine import Engine
@@ -31,9 +32,13 @@ def guard(entry: Entry, engine: Engine, *, yes: bool, i_know: bool) -> str:
     name = entry.wiring.title
     interlock.require_elsewhere(name, seen)
     server, found = _server_and_users(engine, i_know=i_know)
+    service = server.settings.get(SERVICE, "") if server else ""
     recognised = ""
-    if entry.name:
-        recognised = interlock.require_host(name, entry.expected, seen, server)
+    if service and entry.power.cut_class is CutClass.FAILOVER:
+        recognised = service  # its host has no name that a user could know
+    elif entry.name:
+        identity = server.identity if server else {}
+        recognised = interlock.require_host(name, entry.expected, seen, identity)
     where = locate_target(entry.target)
     addresses = frozenset[str]() if where.here else where.addresses
     interlock.require_address(name, seen, addresses, i_know=i_know)
@@ -77,10 +82,10 @@ def require_sole(entry: Entry) -> None:
 
 def _server_and_users(
     engine: Engine, *, i_know: bool
-) -> tuple[Mapping[str, str], OtherUsers]:
-    """Return the server's identity and its other users."""
+) -> tuple[ServerFacts | None, OtherUsers]:
+    """Return the server, None if it does not answer and need not, and other users."""
     try:
-        server = engine.facts().identity
+        server = engine.facts()
         found = engine.other_users()
         for _ in range(_TRIES):
             if not found.connections or i_know:
@@ -93,5 +98,5 @@ def _server_and_users(
                 f"cannot check who else uses the server: {error}",
                 hint=f"Start it, or add {interlock.I_KNOW} to cut without this check.",
             ) from None
-        return {}, OtherUsers((), 0)
+        return None, OtherUsers((), 0)
     return server, found

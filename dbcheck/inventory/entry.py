@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 from msgspec import Meta
 
 from dbcheck import limits
+from dbcheck.core import managed
 from dbcheck.core.cut import PowerScope, SwitchKind
 from dbcheck.core.identity import Expected
 from dbcheck.errors import UsageError
@@ -34,7 +35,8 @@ OTHERS: Mapping[str, Any] = {  # variables without a field: what each may be
         bool,
         Meta(
             description="`false`: ask the target's host nothing; the depth of the cut "
-            "is then not measured."
+            "is then not measured. Default: `true`, but `false` where the URL leads to "
+            "a managed service."
         ),
     ],
     **registry.OTHERS,
@@ -292,7 +294,7 @@ def _require_scope(fields: Fields, found: Entry) -> None:
 
 def _host(fields: Fields) -> tuple[str, Path | None]:
     """Return how to reach the target's host, as Ansible would, and the key."""
-    if not fields.value(_ASK_HOST, OTHERS[_ASK_HOST], True):
+    if not fields.value(_ASK_HOST, OTHERS[_ASK_HOST], not _is_managed(fields)):
         return "", None
     if fields.value("ansible_connection", _Connection, "ssh") == "local":
         return LOCAL, None
@@ -302,6 +304,15 @@ def _host(fields: Fields) -> tuple[str, Path | None]:
     url += f"[{host}]" if ":" in host else host
     url += f":{way.port}" if way.port else ""
     return url, way.ssh_private_key_file
+
+
+def _is_managed(fields: Fields) -> bool:
+    """Say whether only a provider can log in to the target's host, by its name."""
+    try:
+        host = urlsplit(fields.value(f"{PREFIX}target", str, "")).hostname
+    except ValueError:
+        return False
+    return bool(managed.of_host(host or ""))
 
 
 def _has_password(url: str) -> bool:

@@ -7,13 +7,17 @@ None of them can run here.  What their servers answer is from the providers' doc
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+import re
+import textwrap
+from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
 from dbcheck.audit.mysql import RULES
 from dbcheck.audit.rules import flagged, judge
 from dbcheck.campaign.managed import require_failover
+from dbcheck.cli.guard import guard
 from dbcheck.core.audited import RuleStanding
 from dbcheck.core.cutclass import DECLARABLE, CutClass
 from dbcheck.core.managed import (
@@ -27,7 +31,8 @@ from dbcheck.core.managed import (
     of_mysql,
     of_postgresql,
 )
-from dbcheck.core.server import difference, unread_identity
+from dbcheck.core.other_users import OtherUsers
+from dbcheck.core.server import ServerFacts, difference, unread_identity
 from dbcheck.engines.mysql.check import require_known
 from dbcheck.engines.mysql.engine import MysqlEngine
 from dbcheck.engines.postgresql.engine import PostgresqlEngine
@@ -35,11 +40,14 @@ from dbcheck.errors import EngineError, UsageError
 from dbcheck.judge.ended import not_shut_down
 from dbcheck.judge.item import Item, ItemId, Standing
 from dbcheck.judge.verdict import judge_rows
+from dbcheck.ports.engine import Engine
 from dbcheck.power.kinds.exec import ExecPlan, ExecSwitch
 from tests.kit.cases import case
 from tests.kit.recorded_servers import RecordedLink
 from tests.kit.samples import CLEAN, FACTS
+from tests.unit.inventories import loaded
 
+GUIDE = Path(__file__).parents[2] / "docs/guides/cloud.md"
 SAME = Item(ItemId.SAME_SERVER, Standing.PRESENT, "", True)
 POSTGRESQL = "PostgreSQL 16.4 on x86_64-pc-linux-gnu, compiled by gcc"
 
@@ -218,6 +226,32 @@ def test_no_host_can_be_named() -> None:
     with pytest.raises(UsageError, match="no host of it can be asked"):
         require_failover(node(CutClass.FAILOVER, host=object()), MANAGED)
     require_failover(node(CutClass.FAILOVER), MANAGED)
+
+
+class Managed:
+    """The engine of such a server, as far as the guard asks it."""
+
+    def facts(self) -> ServerFacts:
+        return MANAGED
+
+    def other_users(self) -> OtherUsers:
+        return OtherUsers((), 0)
+
+
+def test_the_guide_s_inventory_passes_the_guard_as_a_failover(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its host has no name to expect: any other class of cut is refused for that."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    found = re.findall(r"(?m)^    all:\n(?:^     .*\n)+", GUIDE.read_text())
+    (text,) = [each for each in found if "failover" in each]
+    entry = loaded(tmp_path, textwrap.dedent(text)).entry("orders")
+    assert entry.host == ""
+    engine = cast(Engine, Managed())
+    assert guard(entry, engine, yes=True, i_know=False) == RDS
+    plan = dataclasses.replace(cast(ExecPlan, entry.power), declared=CutClass.AC)
+    with pytest.raises(UsageError, match="cannot read its hostname"):
+        guard(dataclasses.replace(entry, power=plan), engine, yes=True, i_know=False)
 
 
 # --------------------------------------------------------------- what is claimed
