@@ -8,12 +8,11 @@ from types import NoneType
 from typing import TypeVar
 
 from dbcheck.hosts.agent import serve as host_agent
+from dbcheck.hosts.agent.drives import GONE_ID
 from dbcheck.remote import wire
 from dbcheck.remote.channel import REPLY_TIMEOUT_S, Channel
 
 T = TypeVar("T")
-
-GONE_ID = -2  # and below: ids that no mount has, nor one that is not known (-1)
 
 Names = Mapping[str, tuple[str, ...]]  # serial -> the drives that have it
 
@@ -45,20 +44,24 @@ class Survey:
     """What depends on drives.
 
     root:      the user who logs in is root.
+    twins:     drives that have one serial.
     busy:      what uses them otherwise than by a mount.
     directory: the data directory, with links followed; account: its owner.
     places:    the directories that an ack depends on, with links followed.
     on_them:   the data directory lies on one of the drives.
+    notes_on_them: the folder of agent.drivenote if it does, else "".
     """
 
     root: bool
     drives: Names
+    twins: tuple[str, ...]
     mounts: tuple[DriveMount, ...]
     busy: tuple[str, ...]
     directory: str
     places: tuple[str, ...]
     account: int
     on_them: bool
+    notes_on_them: str
 
     def without_mounts(self) -> Survey:
         """Return it once the host holds none of the mounts.
@@ -72,10 +75,24 @@ class Survey:
 
 @dataclass(frozen=True, slots=True)
 class Noted:
+    """What a cut left to be put back, and the server of that directory now.
+
+    server: its processes.  newer: all of them were started after the note was written.
+    """
+
+    seen: Survey
+    server: tuple[int, ...]
+    newer: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Note:
     """See agent.drivenote.read_note()."""
 
     seen: Survey | None
     same_boot: bool
+    server: tuple[int, ...]
+    newer: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,14 +130,22 @@ class DriveControl:
         self._channel = channel
 
     def survey(
-        self, serials: Sequence[str], directory: str, places: Sequence[str]
+        self, serials: Sequence[str], directory: str, places: Sequence[str], notes: str
     ) -> Survey:
         """Return what depends on the drives that have these serials.
 
         directory: of the server's data; places: the others that an ack depends on.
+        notes: the folder of agent.drivenote.
         """
-        asked = {"serials": serials, "directory": directory, "places": places}
-        return self._answer(Survey, host_agent.SURVEY, 0, **asked)
+        return self._answer(
+            Survey,
+            host_agent.SURVEY,
+            0,
+            serials=serials,
+            directory=directory,
+            places=places,
+            notes=notes,
+        )
 
     def await_drives(
         self, serials: Sequence[str], *, present: bool, time_s: float = 0.0
@@ -171,16 +196,17 @@ class DriveControl:
         asked = {"folder": folder, "seen": asdict(seen)}
         self._answer(NoneType, host_agent.WRITE_NOTE, 0, **asked)
 
-    def read_note(self, folder: str, serials: Sequence[str]) -> Survey | None:
+    def read_note(self, folder: str, serials: Sequence[str]) -> Noted | None:
         """Return what was stored on these drives, None if nothing was.
 
         Without its mounts if the host was started again since.
         """
         asked = {"folder": folder, "serials": serials}
-        noted = self._answer(Noted, host_agent.READ_NOTE, 0, **asked)
-        if noted.seen is None or noted.same_boot:
-            return noted.seen
-        return noted.seen.without_mounts()
+        note = self._answer(_Note, host_agent.READ_NOTE, 0, **asked)
+        if note.seen is None:
+            return None
+        seen = note.seen if note.same_boot else note.seen.without_mounts()
+        return Noted(seen, note.server, note.newer)
 
     def remove_note(self, folder: str, serials: Sequence[str]) -> None:
         """Delete it."""

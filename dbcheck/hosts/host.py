@@ -50,8 +50,8 @@ PARTS = (  # of its agent's program; each imports only those before it
     "dbcheck.hosts.agent.reset",
     "dbcheck.hosts.agent.process",
     "dbcheck.hosts.agent.drives",
-    "dbcheck.hosts.agent.drivenote",
     "dbcheck.hosts.agent.remount",
+    "dbcheck.hosts.agent.drivenote",
     "dbcheck.hosts.agent.journal",
     "dbcheck.hosts.agent.log",
     "dbcheck.hosts.agent.shutdown",
@@ -75,9 +75,12 @@ HINTS = {
     "the folder was replaced, find out who can write beside the data directory.",
     "log": "Name the log itself with --server-log: a file, or a folder of files.",
     "in-use": "Wait until the other run is over, or end its client.",
-    "device": "Something else is at that path in /dev; remove it.",
+    "device": "One drive must have that serial, and a device in /dev; remove what "
+    "else is there.",
     "note": "What a cut of drives alone has to put back is kept there: another drive, "
     "with room, that root can write.",
+    "note-read": "Put the host back by hand: end the server, unmount its filesystems, "
+    "use the switch, mount them, start the server. Then delete that file.",
     "trigger": "Only the host's own root may write it; in a container it is read-only.",
     "sudo": "Log in as root, or allow it in sudoers(5): NOPASSWD: "
     "/usr/bin/tee /proc/sysrq-trigger",

@@ -23,6 +23,7 @@ from dbcheck.hosts.drives import (
     DriveMount,
     EndedServer,
     Names,
+    Noted,
     PutBack,
     Survey,
     TakenOff,
@@ -103,7 +104,7 @@ class DriveOnlySwitch:
             return PowerState.UNKNOWN
         return found
 
-    def _noted(self) -> Survey | None:
+    def _noted(self) -> Noted | None:
         """Return what a cut left to be put back, None if nothing; raise PowerError."""
         with self._asking("when asked what to put back") as control:
             return control.read_note(self._notes, self._scope.drives)
@@ -118,7 +119,10 @@ class DriveOnlySwitch:
         """See what depends on the drives, and that it can be taken off and put back."""
         with self._asking("before the cut") as control:
             seen = control.survey(
-                self._scope.drives, self._server.directory(), self._server.places()
+                self._scope.drives,
+                self._server.directory(),
+                self._server.places(),
+                self._notes,
             )
         require_fit(self._scope, seen)
         self._seen, self._record, self._gone_us = seen, None, None
@@ -146,7 +150,8 @@ class DriveOnlySwitch:
             watch.join(self._gone_s)
         finally:
             over.set()
-            watch.join()
+            with interrupt.held_back():  # it uses the channel that a restore needs
+                watch.join()
         return cut
 
     def _watch(self, over: threading.Event) -> None:
@@ -167,7 +172,9 @@ class DriveOnlySwitch:
         its filesystems cannot be ended, or if they have none and what was mounted from
         them is not known here.
         """
-        if not self._cutting:
+        if self._cutting:
+            self._cutting = self._noted() is not None  # else another client did it
+        else:
             self._recall()
         if not self._cutting or self._seen is None:
             self._require_power()
@@ -178,7 +185,7 @@ class DriveOnlySwitch:
             self._seen = seen = seen.without_mounts()
             with contextlib.suppress(PowerError), self._asking("") as control:
                 control.write_note(self._notes, seen)  # the power has to come back
-            off_s = self._inner.restore()
+            off_s = self._powered(seen)
             after, back = self._put_back(seen, gone=not any(left.values()))
             not_started = "" if _failure(back) else self._start()
         self._record = DriveCut(
@@ -199,9 +206,28 @@ class DriveOnlySwitch:
         with contextlib.suppress(PowerError), self._asking("") as control:
             control.remove_note(self._notes, self._scope.drives)
 
+    def _powered(self, seen: Survey) -> float | None:
+        """Apply the power; if that fails, say what was done before."""
+        try:
+            return self._inner.restore()
+        except PowerError as error:
+            points = ", ".join(mount.point for mount in seen.mounts)
+            raise PowerError(
+                f"{error}; before that the server was ended and {points} unmounted",
+                hint=f"{error.hint} {_AGAIN}".strip(),
+            ) from None
+
     def _require_power(self) -> None:
-        """Raise PowerError unless the drives have power: their mounts are not known."""
-        if self._inner.state() is not PowerState.ON:
+        """Raise PowerError unless the drives have power: their mounts are not known.
+
+        Where the switch does not know, the host must see them.
+        """
+        found = self._inner.state()
+        if found is PowerState.UNKNOWN:
+            with self._asking("when asked for its drives") as control:
+                names = control.await_drives(self._scope.drives, present=True)
+            found = PowerState.ON if all(names.values()) else PowerState.OFF
+        if found is not PowerState.ON:
             raise PowerError(
                 "the target's host has no note of a cut of these drives, so what was "
                 "mounted from them is not known, and an old filesystem in the host's "
@@ -213,27 +239,49 @@ class DriveOnlySwitch:
     def _recall(self) -> None:
         """Take over the cut of a process that did not put the host back, if any.
 
-        Not where somebody has done that since, by hand: the server may be at work.
+        Not where somebody has done that since: the server may be at work.  If none
+        runs, it is started.  Raise PowerError if one was started that is not on these
+        drives, or if it does not start.
         """
-        self._seen = self._noted()
-        if self._seen and self._is_back(self._seen):
-            self._seen = None
-            self._forget()
-        self._cutting = self._seen is not None
+        noted = self._noted()
+        if noted is None or self._is_back(noted):
+            return
+        self._seen, self._cutting = noted.seen, True
 
-    def _is_back(self, seen: Survey) -> bool:
-        """Say whether all that was mounted then was mounted anew, with the power on."""
-        if self._inner.state() is not PowerState.ON:
+    def _is_back(self, noted: Noted) -> bool:
+        """Say whether all that was mounted then was mounted anew; see _recall()."""
+        now = self._mounted(noted.seen)
+        if noted.newer and not (now and now.on_them):
+            raise PowerError(
+                "a server that was started after the cut works in "
+                f"{noted.seen.directory}, and not on these drives",
+                hint=f"Stop it. {_AGAIN}",
+            )
+        before = {mount.id for mount in noted.seen.mounts}
+        if now is None or (
+            not noted.newer and before & {mount.id for mount in now.mounts}
+        ):
             return False
+        if not noted.server and (failed := self._start()):
+            raise PowerError(
+                f"the command that starts the server failed: {failed}",
+                hint="Start it by hand, then repeat dbcheck power restore.",
+            )
+        self._forget()
+        return True
+
+    def _mounted(self, seen: Survey) -> Survey | None:
+        """Return what is on the drives, None unless all is mounted that was then."""
+        if self._inner.state() is PowerState.OFF:
+            return None
         try:
             with self._asking("") as control:
                 serials = self._scope.drives
-                now = control.survey(serials, seen.directory, seen.places)
+                now = control.survey(serials, seen.directory, seen.places, self._notes)
         except PowerError:
-            return False
-        before = {mount.id for mount in seen.mounts}
-        anew = {mount.point for mount in now.mounts if mount.id not in before}
-        return all(mount.point in anew for mount in seen.mounts)
+            return None
+        points = {mount.point for mount in now.mounts}
+        return now if all(mount.point in points for mount in seen.mounts) else None
 
     def failure(self) -> str | None:
         """Return why a filesystem did not come back, else what the switch says.

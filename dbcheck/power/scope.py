@@ -116,6 +116,11 @@ def require_fit(scope: DriveScope, seen: Survey) -> None:
             hint="Set dbcheck_power_drives to what `lsblk -d -o NAME,SERIAL` prints "
             "there.",
         )
+    if seen.twins:
+        raise PowerError(
+            f"{'; '.join(seen.twins)}, so which of them is the server's is not known",
+            hint="Remove the other drive, or cut the host.",
+        )
     if seen.busy:
         raise PowerError(
             f"the drives are used otherwise than by a filesystem on them: "
@@ -129,6 +134,12 @@ def require_fit(scope: DriveScope, seen: Survey) -> None:
             f"the data directory {seen.directory} is not on the drives "
             f"{', '.join(scope.drives)}",
             hint="Name the drives that it is on in dbcheck_power_drives.",
+        )
+    if seen.notes_on_them:
+        raise PowerError(
+            f"{seen.notes_on_them} is on these drives as well, and what has to be put "
+            "back after the cut is noted there",
+            hint="Mount a filesystem of another drive there, or cut the host.",
         )
     _require_mounts(seen)
 

@@ -21,11 +21,13 @@ MOUNT = DriveMount(
 SEEN = Survey(
     root=True,
     drives={"S1": ("sda",)},
+    twins=(),
     mounts=(MOUNT,),
     busy=(),
     directory="/srv/data",
     places=("/srv/data", "/srv/data/pg_wal"),
     account=100,
     on_them=True,
+    notes_on_them="",
 )
 SCOPE = of_unit(["S1"], "postgresql")

@@ -208,11 +208,20 @@ def test_its_switch_is_used_by_commands_of_their_own(tmp_path: Path) -> None:
         assert f"drive    {rig.lab.drives[0]}: " in tested
         power("cut")
         assert power("state") == "off\n"
+        (note,) = rig.lab.folder.glob("drives-*.json")
+        left = note.read_bytes()
         power("restore", "another client")
         assert power("state") == "on\n"
-        assert not list(rig.lab.folder.glob("drives-*")), "the note is gone"
+        assert not note.exists()
         engine = rig.rig.site.writer.engine
         wait_until(lambda: engine.ready() is None, "server is back")
+        started_us = engine.facts().started_us
+        note.write_bytes(left)  # as if all was put back by hand
+        assert power("state") == "unknown\n"
+        power("restore")
+        assert power("state") == "on\n"
+        assert not note.exists()
+        assert engine.facts().started_us == started_us, "it is left alone"
 
 
 def test_the_process_rung_has_no_drive_to_cut() -> None:

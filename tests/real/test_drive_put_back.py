@@ -16,6 +16,7 @@ from dbcheck.lab.spec import LabSpec
 from dbcheck.lab.storage import loop_device as block
 from dbcheck.lab.storage.filesystem import mkfs
 from dbcheck.lab.storage.loop_device import LoopDevice
+from dbcheck.remote.wire import Refusal
 
 pytestmark = pytest.mark.root
 SIZES = {"ext4": 64 << 20, "xfs": 320 << 20}
@@ -60,9 +61,10 @@ def _with_another_below(device: LoopDevice, point: Path) -> list[str]:
     below.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "none", below], check=True)
     try:
-        found: list[str] = drives.survey([device.serial], str(point), [])["busy"]
+        seen = drives.survey([device.serial], str(point), [], "/var/lib/dbcheck")
     finally:
         subprocess.run(["umount", below], check=True)
+    found: list[str] = seen["busy"]
     return found
 
 
@@ -77,10 +79,11 @@ def test_a_sound_filesystem_is_mounted_taken_off_and_found_gone(
         assert (done["failure"], done["device"]) == ("", Path(device.path).name)
         try:
             assert os.path.ismount(point)
-            seen = drives.survey([device.serial], str(point), [])
+            seen = drives.survey([device.serial], str(point), [], str(point / "notes"))
             (mount,) = seen["mounts"]
             assert (mount["shown"], mount["type"], mount["inner"]) == (True, kind, "/")
-            assert seen["on_them"] and not seen["busy"]
+            assert seen["on_them"] and not seen["busy"] and not seen["twins"]
+            assert seen["notes_on_them"] == str(point / "notes")
             assert _with_another_below(device, point) == [
                 f"{point}/below is mounted below {point}"
             ]
@@ -97,6 +100,51 @@ def test_a_sound_filesystem_is_mounted_taken_off_and_found_gone(
         assert drives.named([device.serial]) == {device.serial: [device.path[5:]]}
         serial = device.serial
     assert drives.await_drives([serial], False, 5) == {serial: []}
+
+
+def test_nothing_is_mounted_over_another_filesystem(
+    drive: tuple[str, Path], tmp_path: Path
+) -> None:
+    kind, image = drive
+    point = tmp_path / "point"
+    point.mkdir()
+    with attached(image) as device:
+        subprocess.run(["mount", "-t", "tmpfs", "another", point], check=True)
+        try:
+            (done,) = remount.put_back([mount_of(kind, device, point)], 60)
+        finally:
+            subprocess.run(["umount", point], check=True)
+        assert "has another filesystem mounted on it, from another" in done["failure"]
+        assert not done["damaged"]
+
+
+def test_once_nothing_was_held_the_name_of_the_drive_says_nothing(
+    drive: tuple[str, Path], tmp_path: Path
+) -> None:
+    """After the host was started again another drive may have it."""
+    kind, image = drive
+    with attached(image) as device:
+        noted = mount_of(kind, device, tmp_path)
+        subprocess.run(["mount", "-t", kind, device.path, tmp_path], check=True)
+        try:
+            assert remount.is_kept(noted)
+            assert not remount.is_kept({**noted, "id": drives.GONE_ID})
+        finally:
+            subprocess.run(["umount", tmp_path], check=True)
+
+
+def test_of_two_drives_with_one_serial_none_is_taken(
+    drive: tuple[str, Path], tmp_path: Path
+) -> None:
+    kind, image = drive
+    with attached(image) as device, attached(image) as twin:
+        seen = drives.survey([device.serial], str(tmp_path), [], str(tmp_path))
+        names = sorted(Path(each.path).name for each in (device, twin))
+        assert seen["twins"] == [
+            f"{names[0]} and {names[1]} have the serial {device.serial}"
+        ]
+        with pytest.raises(Refusal, match="have the serial"):
+            remount.put_back([mount_of(kind, device, tmp_path)], 60)
 
 
 def test_what_the_cut_left_of_a_filesystem_is_told_from_other_faults(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import time
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from dbcheck.hosts.agent import drivenote
+from dbcheck.hosts.agent import drivenote, remount
 from dbcheck.remote.wire import Refusal
 from tests.kit.drives_alone import MOUNT, SEEN
 
@@ -44,12 +45,7 @@ def test_a_host_that_restarted_says_so(
     assert not found["same_boot"]
 
 
-def test_a_note_is_refused_on_the_drives_and_without_room(tmp_path: Path) -> None:
-    device = os.stat(tmp_path).st_dev
-    shown = f"{os.major(device)}:{os.minor(device)}"
-    on_them = {**VALUES, "mounts": [{**asdict(MOUNT), "device": shown}]}
-    with pytest.raises(Refusal, match=r"on the drives that are to be cut \(/srv\)"):
-        drivenote.write_note(str(tmp_path), on_them)
+def test_a_note_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(Refusal, match="file/notes: Not a directory"):
         drivenote.write_note(str(tmp_path / "file/notes"), VALUES)
@@ -57,6 +53,32 @@ def test_a_note_is_refused_on_the_drives_and_without_room(tmp_path: Path) -> Non
 
 def test_a_damaged_note_is_not_taken_for_none(tmp_path: Path) -> None:
     drivenote.write_note(str(tmp_path), VALUES)
-    Path(drivenote.path_of(str(tmp_path), ["S1", "S2"])).write_text("{")
+    path = Path(drivenote.path_of(str(tmp_path), ["S1", "S2"]))
+    path.write_text(path.read_text().replace('"format": 1', '"format": 2'))
+    with pytest.raises(Refusal, match="was written by another dbcheck"):
+        drivenote.read_note(str(tmp_path), ["S1", "S2"])
+    path.write_text("{")
     with pytest.raises(Refusal, match="is damaged"):
         drivenote.read_note(str(tmp_path), ["S1", "S2"])
+
+
+def test_a_server_counts_as_newer_if_none_of_its_processes_is_older(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server that was there before starts new processes all the time."""
+    started = {7: 40.0, 8: 60.0}
+    monkeypatch.setattr("time.clock_gettime", lambda _: 50.0)
+    monkeypatch.setattr(drivenote, "started_s", started.get)
+    drivenote.write_note(str(tmp_path), VALUES)
+
+    def newer(*pids: int) -> bool:
+        monkeypatch.setattr(drivenote, "pids", lambda *_: list(pids))
+        return bool(drivenote.read_note(str(tmp_path), ["S1", "S2"])["newer"])
+
+    assert not newer(), "no server runs"
+    assert newer(8)
+    assert not newer(7, 8)
+    monkeypatch.setattr(drivenote, "host_names", lambda: {"boot_id": "another"})
+    assert newer(7, 8), "the host was started again"
+    now_s = time.monotonic()
+    assert abs(remount.started_s(os.getpid()) - now_s) < now_s

@@ -11,7 +11,7 @@ import pytest
 from dbcheck.core.cut import Cut, PowerState, SwitchKind
 from dbcheck.core.cutclass import CutClass
 from dbcheck.errors import HostError, PowerError
-from dbcheck.hosts.drives import GONE_ID, EndedServer, PutBack, Survey, TakenOff
+from dbcheck.hosts.drives import EndedServer, Noted, PutBack, Survey, TakenOff
 from dbcheck.power.driveonly import DriveOnlySwitch, Server
 from tests.kit.drives_alone import SCOPE, SEEN
 
@@ -27,8 +27,12 @@ class Relay:
     attended = False
     cut_class = CutClass.DC_RAIL
     on: bool = True
+    blind: bool = False
+    broken: bool = False
 
     def state(self) -> PowerState:
+        if self.blind:
+            return PowerState.UNKNOWN
         return PowerState.ON if self.on else PowerState.OFF
 
     def cut(self) -> Cut:
@@ -37,6 +41,8 @@ class Relay:
         return Cut(1, None, {"off_s": 15.0})
 
     def restore(self) -> float:
+        if self.broken:
+            raise PowerError("the relay does not answer", hint="Check it.")
         self.steps.append("power")
         self.on = True
         return 15.0
@@ -59,6 +65,8 @@ class Host:
     fails: str = ""
     exit_code: int = 0
     noted: Survey | None = None
+    server: tuple[int, ...] = (7, 8)
+    newer: bool = False
 
     def drives(self) -> Host:
         return self
@@ -99,8 +107,9 @@ class Host:
             raise HostError("/var/lib/dbcheck: no space left")
         self.noted = seen
 
-    def read_note(self, *_: object) -> Survey | None:
-        return self.noted
+    def read_note(self, *_: object) -> Noted | None:
+        seen = self.noted
+        return Noted(seen, self.server, self.newer) if seen else None
 
     def remove_note(self, *_: object) -> None:
         self.noted = None
@@ -237,18 +246,91 @@ def test_a_host_that_was_put_back_by_hand_is_left_alone(host: Host) -> None:
     assert host.noted is None
 
 
-def test_a_mount_by_hand_is_known_though_it_has_the_id_of_the_old_one(
-    host: Host,
+def test_a_server_that_does_not_run_is_started_on_what_was_mounted(host: Host) -> None:
+    switch(host).cut()
+    host.seen = replace(SEEN, mounts=(replace(SEEN.mounts[0], id=41),))
+    host.relay.on, host.server, host.exit_code = True, (), 5
+    host.relay.steps.clear()
+    with pytest.raises(PowerError, match="exit code 5: no such unit"):
+        switch(host).restore()
+    host.exit_code = 0
+    switch(host).restore()
+    assert host.relay.steps == ["survey", "start"] * 2 + ["power"]
+    assert host.noted is None
+
+
+@pytest.mark.parametrize("blind", [False, True], ids=["seen on", "unknown"])
+def test_a_newer_server_on_these_drives_is_left_alone(host: Host, blind: bool) -> None:
+    """The kernel gives the smallest free id to the next mount: the old one's."""
+    switch(host).cut()
+    host.relay.on, host.relay.blind, host.newer = True, blind, True
+    host.relay.steps.clear()
+    switch(host).restore()
+    assert host.relay.steps == ["survey", "power"]
+    assert host.noted is None
+
+
+@pytest.mark.parametrize("what", ["another drive", "not mounted", "no power"])
+def test_a_newer_server_elsewhere_is_left_alone_and_named(
+    host: Host, what: str
 ) -> None:
-    """The kernel gives the smallest free id to the next mount."""
+    switch(host).cut()
+    host.relay.on, host.newer = what != "no power", True
+    if what == "another drive":
+        host.seen = replace(SEEN, on_them=False)
+    if what == "not mounted":
+        host.seen = replace(SEEN, mounts=())
+    host.relay.steps.clear()
+    power = switch(host)
+    for _ in range(2):
+        with pytest.raises(PowerError, match="works in /srv/data, and not on these"):
+            power.restore()
+    assert not {"kill", "off", "power", "mount"} & set(host.relay.steps)
+    assert host.noted is not None
+
+
+def test_what_another_client_put_back_is_left_alone(host: Host) -> None:
+    power = switch(host)
+    power.cut()
+    switch(host).restore()
+    host.relay.steps.clear()
+    assert power.restore() == 15.0
+    assert host.relay.steps == ["power"]
+    assert power.seen() is None
+
+
+def test_a_switch_that_fails_says_what_was_done_before(host: Host) -> None:
+    power = switch(host)
+    power.cut()
+    host.relay.broken = True
+    with pytest.raises(PowerError, match="ended and /srv unmounted") as caught:
+        power.restore()
+    assert "dbcheck power restore" in caught.value.hint
+    host.relay.broken = False
+    power.restore()
+    assert host.noted is None
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_switch_that_knows_no_state_asks_the_host(host: Host, there: bool) -> None:
+    host.relay.blind = True
+    host.returns = ("sdb",) if there else ()
+    if there:
+        assert switch(host).restore() == 15.0
+        return
+    with pytest.raises(PowerError, match="no note of a cut of these drives"):
+        switch(host).restore()
+    assert host.relay.steps == []
+
+
+def test_once_nothing_was_held_any_mount_is_a_new_one(host: Host) -> None:
     host.back = replace(BACK, failure="no such option")
     power = switch(host)
     power.cut()
     with pytest.raises(PowerError, match="no such option"):
         power.restore()
     assert host.noted is not None
-    assert [mount.id for mount in host.noted.mounts] == [GONE_ID]
-    assert {mount.id for mount in host.seen.mounts}.isdisjoint({GONE_ID})
+    assert all(mount.id < -1 for mount in host.noted.mounts)
     host.relay.steps.clear()
     assert switch(host).restore() == 15.0
     assert not {"kill", "off", "mount"} & set(host.relay.steps)
@@ -281,6 +363,17 @@ def test_nothing_is_cut_that_could_not_be_put_back(host: Host) -> None:
     host.seen, host.fails = SEEN, "note"
     with pytest.raises(PowerError, match="before the cut: .* no space left"):
         switch(host).cut()
+    host.fails = ""
+    for wrong, said in (
+        (
+            {"notes_on_them": "/var/lib/dbcheck"},
+            "/var/lib/dbcheck is on these drives as well",
+        ),
+        ({"twins": ("sda and sdb have the serial S1",)}, "which of them is"),
+    ):
+        host.seen = replace(SEEN, **wrong)
+        with pytest.raises(PowerError, match=said):
+            switch(host).cut()
     assert "cut" not in host.relay.steps
 
 

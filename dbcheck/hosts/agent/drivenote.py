@@ -13,10 +13,14 @@ import contextlib
 import hashlib
 import json
 import os
+import time
 from collections.abc import Sequence
 from typing import Any
 
+from dbcheck.hosts.agent.remount import pids, started_s
 from dbcheck.remote.wire import Refusal, describe_error, host_names
+
+FORMAT = 1
 
 
 def path_of(folder: str, serials: Sequence[str]) -> str:
@@ -28,25 +32,27 @@ def path_of(folder: str, serials: Sequence[str]) -> str:
 def write_note(folder: str, seen: dict[str, Any]) -> None:
     """Store what survey() returned, durably.
 
-    Raise Refusal if that fails, or if *folder* is on one of the drives.
+    *folder* must not be on one of the drives.  Raise Refusal if that fails.
     """
     path = path_of(folder, list(seen["drives"]))
     try:
-        store(path, folder, seen)
+        try:
+            store(path, folder, seen)
+        except FileNotFoundError:  # who removed another note removed the folder
+            store(path, folder, seen)
     except OSError as error:
         raise Refusal("note", describe_error(error, path)) from None
 
 
 def store(path: str, folder: str, seen: dict[str, Any]) -> None:
-    """Write the note; raise OSError, or Refusal if *folder* is on one of the drives."""
+    """Write the note; raise OSError."""
     os.makedirs(folder, mode=0o700, exist_ok=True)
-    status = os.stat(folder)
-    device = f"{os.major(status.st_dev)}:{os.minor(status.st_dev)}"
-    for mount in seen["mounts"]:
-        if mount["device"] == device:
-            text = f"{folder} is on the drives that are to be cut ({mount['point']})"
-            raise Refusal("note", text)
-    note = {"boot_id": host_names()["boot_id"], "seen": seen}
+    note = {
+        "format": FORMAT,
+        "boot_id": host_names()["boot_id"],
+        "uptime_s": time.clock_gettime(time.CLOCK_BOOTTIME),
+        "seen": seen,
+    }
     with open(path + ".new", "w") as file:
         json.dump(note, file)
         file.flush()
@@ -56,20 +62,28 @@ def store(path: str, folder: str, seen: dict[str, Any]) -> None:
 
 
 def read_note(folder: str, serials: Sequence[str]) -> dict[str, Any]:
-    """Return what was stored, None if nothing was; same_boot: since the host started.
+    """Return what was stored, None if nothing was, and what server runs there now.
 
-    Raise OSError, or Refusal if it cannot be read.
+    same_boot: the host was not started since.  server: the processes of the server of
+    that directory.  newer: all of them were started since.  Raise OSError, or Refusal
+    if it cannot be read.
     """
     path = path_of(folder, serials)
     try:
         with open(path) as file:
             note = json.load(file)
+        if note["format"] != FORMAT:
+            raise Refusal("note-read", f"{path} was written by another dbcheck")
+        seen, since_s = note["seen"], float(note["uptime_s"])
         same = note["boot_id"] == host_names()["boot_id"]
-        return {"seen": note["seen"], "same_boot": same}
+        server = pids(seen["directory"], seen["account"])
     except FileNotFoundError:
-        return {"seen": None, "same_boot": True}
+        return {"seen": None, "same_boot": True, "server": [], "newer": False}
     except (ValueError, TypeError, KeyError) as error:
-        raise Refusal("note", f"{path} is damaged: {error!r}") from None
+        raise Refusal("note-read", f"{path} is damaged: {error!r}") from None
+    first_s = min(map(started_s, server), default=0.0)
+    newer = bool(server) and (not same or first_s > since_s)
+    return {"seen": seen, "same_boot": same, "server": server, "newer": newer}
 
 
 def remove_note(folder: str, serials: Sequence[str]) -> None:

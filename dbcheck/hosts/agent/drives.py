@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import itertools
 import os
 import stat
 import struct
@@ -26,6 +27,7 @@ SWAPS = "/proc/swaps"
 HELD = {"xfs": "xfs", "ext4": "ext4", "ext3": "ext4", "ext2": "ext4"}
 HELD_IN = "/sys/fs"
 POLL_S = 0.01
+GONE_ID = -2  # and below: ids that no mount has, nor one that is not known (-1)
 # linux/loop.h: LOOP_GET_STATUS64 gives device and inode of the file behind it first.
 LOOP_GET_STATUS64, LOOP_INFO_BYTES = 0x4C05, 232
 VPD_HEAD = 4  # bytes before the serial in page 0x80 of a SCSI device (SPC-4, 7.8.18)
@@ -148,18 +150,32 @@ def parts(serials: Sequence[str]) -> list[Part]:
     return found
 
 
+def device_at(path: str) -> str:
+    """Return the device of *path*, or of the folder that it would be made in."""
+    while not os.path.exists(path):
+        path = os.path.dirname(path)
+    status = os.stat(path)
+    return f"{os.major(status.st_dev)}:{os.minor(status.st_dev)}"
+
+
 def survey(
-    serials: Sequence[str], directory: str, places: Sequence[str]
+    serials: Sequence[str], directory: str, places: Sequence[str], notes: str
 ) -> dict[str, Any]:
     """Return what depends on the drives: mounts, and what else uses them.
 
-    directory: the server's data directory; places: all that an ack depends on.  busy:
-    what uses the drives otherwise than by a mount.  Raise OSError if the directory does
-    not exist.
+    directory: the server's data directory; places: all that an ack depends on.  notes:
+    the folder of drivenote.py.  busy:
+    what uses the drives otherwise than by a mount; twins: drives that have one serial.
+    Raise OSError if the directory does not exist.
     """
     there = parts(serials)
     by_device = {part.device: part for part in there}
     by_name = {part.name: part for part in there}
+    twins = [
+        f"{one.name} and {other.name} have the serial {one.serial}"
+        for one, other in itertools.combinations(there, 2)
+        if one.place == other.place
+    ]
     mounts = [
         mount_on(by_device[each.device], each)
         for each in mounted()
@@ -180,16 +196,17 @@ def survey(
             busy.append(f"{name} is swapped to")
     real = os.path.realpath(directory)
     status = os.stat(real)
-    device = f"{os.major(status.st_dev)}:{os.minor(status.st_dev)}"
     return {
         "root": os.geteuid() == 0,
         "drives": named(serials),
+        "twins": twins,
         "mounts": mounts,
         "busy": busy,
         "directory": real,
         "places": [real, *map(os.path.realpath, filter(os.path.isabs, places))],
         "account": status.st_uid,
-        "on_them": device in by_device,
+        "on_them": device_at(real) in by_device,
+        "notes_on_them": notes if device_at(notes) in by_device else "",
     }
 
 
@@ -219,12 +236,20 @@ def is_held(kind: str, name: str) -> bool:
 
 
 def device_of(mount: dict[str, Any]) -> str:
-    """Return the device that now holds what was mounted, "" without any."""
+    """Return the device that now holds what was mounted, "" without any.
+
+    Raise Refusal if several might.
+    """
     place = (mount["serial"], mount["nsid"], mount["number"])
-    for part in parts([mount["serial"]]):
-        path = "/dev/" + part.name
-        if part.place == place and os.path.exists(path):
-            if not stat.S_ISBLK(os.stat(path).st_mode):
-                raise Refusal("device", path + " is not a block device")
-            return path
-    return ""
+    found = [
+        path
+        for part in parts([mount["serial"]])
+        if part.place == place and os.path.exists(path := "/dev/" + part.name)
+    ]
+    if len(found) > 1:
+        text = "{} have the serial {}".format(" and ".join(found), mount["serial"])
+        raise Refusal("device", text)
+    for path in found:
+        if not stat.S_ISBLK(os.stat(path).st_mode):
+            raise Refusal("device", path + " is not a block device")
+    return found[0] if found else ""

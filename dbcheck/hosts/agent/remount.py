@@ -20,13 +20,14 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from dbcheck.hosts.agent.drives import POLL_S, device_of, is_held, mounted
+from dbcheck.hosts.agent.drives import GONE_ID, POLL_S, device_of, is_held, mounted
 from dbcheck.hosts.agent.process import PROCESSES, of_account
 from dbcheck.hosts.agent.tools import PATHS, found
 from dbcheck.remote.wire import first_line, lines
 
 MNT_DETACH = 2  # umount(2)
 KILL_S = 20.0
+START_TIME = 19  # proc(5), stat: starttime, counted from the field after the name
 BACK_S = 15.0  # in which the kernel finds the partitions of a drive
 TEXT_MAX = 2000
 HOLDERS_MAX = 8
@@ -87,6 +88,15 @@ def pids(directory: str, account: int) -> list[int]:
     )
 
 
+def started_s(pid: int) -> float:
+    """Return when a process started, in seconds since the host did; 0.0 if it ended."""
+    stat = first_line(os.path.join(PROCESSES, str(pid), "stat"))
+    fields = stat.rpartition(")")[2].split()
+    if len(fields) <= START_TIME:
+        return 0.0
+    return int(fields[START_TIME]) / os.sysconf("SC_CLK_TCK")
+
+
 def unmount(point: str, flags: int) -> int:
     """Unmount what is mounted there; return the error's number, 0 if it was."""
     libc = ctypes.CDLL(None, use_errno=True)
@@ -127,13 +137,17 @@ def take_off(mounts: list[dict[str, Any]], time_s: float) -> dict[str, Any]:
 
 def is_mounted(mount: dict[str, Any]) -> bool:
     """Return whether that very mount is still there."""
-    return any(
-        each.id == mount["id"] and each.point == mount["point"] for each in mounted()
-    )
+    wanted = (mount["id"], mount["point"], mount["device"])
+    return any((each.id, each.point, each.device) == wanted for each in mounted())
 
 
 def is_kept(mount: dict[str, Any]) -> bool:
-    """Return whether the kernel still holds the filesystem, as it was mounted then."""
+    """Return whether the kernel still holds the filesystem, as it was mounted then.
+
+    Once it held none, or was started again, another drive may have the name.
+    """
+    if mount["id"] <= GONE_ID:
+        return False
     return is_mounted(mount) or is_held(mount["type"], mount["name"])
 
 
@@ -210,6 +224,9 @@ def one_back(mount: dict[str, Any], time_s: float) -> dict[str, Any]:
     result["device"] = os.path.basename(device)
     if is_mounted_from(mount, device):  # systemd did so
         return result
+    if other := covered(mount["point"]):
+        why = f"{mount['point']} has another filesystem mounted on it, from {other}"
+        return {**result, "failure": why}
     if mount["type"].startswith("ext") and found("e2fsck"):
         code, text = ran(("e2fsck", "-p", device), time_s)
         result["checked"] = text or "nothing"
@@ -226,6 +243,12 @@ def one_back(mount: dict[str, Any], time_s: float) -> dict[str, Any]:
         why = f"{device} cannot be mounted on {mount['point']}: {text}"
         return {**result, "failure": why, "damaged": damaged}
     return result
+
+
+def covered(point: str) -> str:
+    """Return what is mounted there, "" if nothing is but what waits to mount it."""
+    there = [e.source for e in mounted() if e.point == point and e.type != "autofs"]
+    return there[-1] if there else ""
 
 
 def lost_magic(mount: dict[str, Any], device: str) -> bool:
