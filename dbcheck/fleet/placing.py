@@ -38,7 +38,8 @@ def chosen(names: Sequence[str], workers: Workers, load: Mapping[str, int]) -> s
         raise FleetError(
             "its server, its outlet and its witness are in use by jobs on several"
             f" workers: {', '.join(sorted(holders))}",
-            hint="Wait until the other client's campaigns have ended, then --resume.",
+            hint="Wait until the other client's campaigns have ended, then --resume. If"
+            " none runs, start these workers anew: they keep what they were given.",
         )
     if holders:
         return holders.pop()

@@ -29,6 +29,7 @@ class FleetRig:
     future:  of the task; None until the job is placed on a worker.
     heard_s: when the task was last heard of, on the monotonic clock.
     agreed:  its consent is stored: the first load is about to begin.
+    silent:  its task had ended at the last look, with no word of that by then.
     """
 
     entry: Entry
@@ -47,6 +48,7 @@ class FleetRig:
     status: Status = Status("", "")
     error: str = ""
     agreed: bool = False
+    silent: bool = False
 
     def say(self, message: object) -> None:
         """Send a message to the worker's task, if one has begun."""

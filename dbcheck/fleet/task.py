@@ -70,7 +70,9 @@ def run_job(job: Job) -> None:
 def _may_begin(link: Link) -> bool:
     while True:
         answer = link.inbox.get()
-        if isinstance(answer, Go | Refused | Stop | Lost):
+        if isinstance(answer, Lost):
+            raise FleetError("the client, or the scheduler, is lost")
+        if isinstance(answer, Go | Refused | Stop):
             return isinstance(answer, Go)
 
 
@@ -98,6 +100,7 @@ class Link:
         self._over.set()
         with contextlib.suppress(Exception):  # of Dask: the scheduler is gone
             self._down.close()
+            self._up.close()
 
     def send(self, message: object) -> None:
         """Send to the client; raise FleetError if that is not possible."""

@@ -25,7 +25,7 @@ from dbcheck.errors import FleetError
 from dbcheck.fleet import placing, task
 from dbcheck.fleet.coordinator import Coordinator
 from dbcheck.fleet.local import AT_ONCE_MAX, own_workers
-from dbcheck.fleet.messages import Ended, Job, packed
+from dbcheck.fleet.messages import Begin, Ended, Job, packed
 from dbcheck.inventory.entry import Entry
 from dbcheck.local import Channel
 from dbcheck.power.kinds.exec import ExecPlan
@@ -118,6 +118,34 @@ def test_a_job_that_began_does_not_begin_again(desk: Desk) -> None:
     assert (rig.state, rig.error) == (State.ENDED, "")
     assert len(desk.campaign("a-cut-wait-cut")[1].cycles()) == 2
     assert sum("begins" in line for line in desk.view.lines) == 1
+
+
+def _begins_and_ends(job: Job) -> None:
+    """Be a task that asks to begin and then ends without a word."""
+    with task.Link(job) as link:
+        link.send(Begin(link.down))
+
+
+@pytest.mark.parametrize("ends", ["in error", "quietly"])
+def test_a_task_that_gave_up_before_it_was_answered_is_lost(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, ends: str
+) -> None:
+    """As where the client was stopped for a minute: it then begins a dead job."""
+    coordinator = desk.coordinator("a-cut")
+    with monkeypatch.context() as patch:
+        patch.setattr(task, "LOST_S", 0.2)
+        patch.setattr(task, "ALIVE_S", 0.1)
+        if ends == "quietly":
+            patch.setattr("dbcheck.fleet.coordinator.run_job", _begins_and_ends)
+        coordinator._look()
+        (rig,) = coordinator._rigs.values()
+        wait_until(
+            lambda: rig.future is not None and rig.future.status != "pending",
+            "the task has ended",
+        )
+    errors = coordinator.run()
+    assert rig.state is State.LOST
+    assert "--resume" in errors["a-cut"]
 
 
 def test_one_that_dies_is_named_with_its_last_words(desk: Desk) -> None:
