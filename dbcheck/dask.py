@@ -48,7 +48,7 @@ def require_installed() -> None:
     except ImportError as error:
         raise UsageError(
             f"Dask is not installed here: {error}",
-            hint="Run: pip install 'dbcheck[fleet]'",
+            hint="In dbcheck's checkout: pip install -c constraints.txt '.[fleet]'",
         ) from None
     _silence()
 

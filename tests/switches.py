@@ -28,8 +28,8 @@ _CLASSES = (
 )
 _INTRO = """# Switches: recipes
 
-A recipe is the part of an inventory that has one kind of switch cut a host. Take the
-one of your switch:
+A recipe is the section of an inventory for one kind of switch. Take that of your
+switch:
 
     dbcheck init switch.yml --switch shelly
 

@@ -37,4 +37,7 @@ def test_without_distributed_it_says_what_to_install(
         dask.connected("tcp://127.0.0.1:1"),
     ):
         pass
-    assert caught.value.hint == "Run: pip install 'dbcheck[fleet]'"
+    assert (
+        caught.value.hint
+        == "In dbcheck's checkout: pip install -c constraints.txt '.[fleet]'"
+    )
