@@ -123,8 +123,7 @@ def command(
         entries = _named(found, names, everything=everything)
         goal = _goal(cuts, until, max_cuts)
         at = _place(address, entries)
-        for entry in entries:
-            campaign_run.require_fit(entry, yes=consent.yes, i_know=consent.i_know)
+        campaign_run.require_all_fit(entries, yes=consent.yes, i_know=consent.i_know)
         root = folder or Path("campaigns", f"{datetime.now(UTC):%Y%m%d-%H%M%S}")
         base = drawn(seed)
         folders = [

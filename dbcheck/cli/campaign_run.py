@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from dbcheck.campaign.totals import ERROR_FILE, result
 from dbcheck.cli import FAIL, FAILED, INCONCLUSIVE, PASS, assemble, output
 from dbcheck.cli.guard import guard, require_passable, require_sole
 from dbcheck.core.verdict import Verdict
-from dbcheck.errors import DbcheckError, RunWriteError, UsageError
+from dbcheck.errors import DbcheckError, FleetError, RunWriteError, UsageError
 from dbcheck.inventory.entry import Entry
 from dbcheck.judge.results import CampaignResult
 from dbcheck.power import consent
@@ -24,6 +25,9 @@ from dbcheck.report.live import progress
 from dbcheck.report.progress import PlainProgress
 from dbcheck.stored import require_own, write
 from dbcheck.witness.window import WindowLimits
+
+_ASKED_AT_ONCE = 32  # hosts and servers
+_SHOWN_MAX = 5
 
 
 def require_fit(entry: Entry, *, yes: bool, i_know: bool) -> None:
@@ -35,6 +39,40 @@ def require_fit(entry: Entry, *, yes: bool, i_know: bool) -> None:
         )
     require_passable(entry)
     guard(entry, assemble.engine(entry.target, entry.password), yes=yes, i_know=i_know)
+
+
+def require_all_fit(entries: Sequence[Entry], *, yes: bool, i_know: bool) -> None:
+    """Do what require_fit() does for each, several at a time; name all that are unfit.
+
+    Of several FleetError says so, if one of them could not be asked.
+    """
+
+    def unfit(entry: Entry) -> DbcheckError | None:
+        try:
+            require_fit(entry, yes=yes, i_know=i_know)
+        except DbcheckError as error:
+            return error
+        return None
+
+    pool = ThreadPoolExecutor(_ASKED_AT_ONCE, "fit")
+    try:
+        found = list(pool.map(unfit, entries))
+    finally:
+        pool.shutdown(cancel_futures=True)
+    failed = [(e.name, why) for e, why in zip(entries, found, strict=True) if why]
+    if not failed:
+        return
+    first = failed[0][1]
+    if len(entries) == 1:
+        raise first
+    texts = "".join(f"\n{name}: {why}" for name, why in failed[:_SHOWN_MAX])
+    more = len(failed) - _SHOWN_MAX
+    could_ask = all(isinstance(why, UsageError) for _, why in failed)
+    raise (UsageError if could_ask else FleetError)(
+        f"nothing was cut: {len(failed)} of {len(entries)} targets do not pass the "
+        f"checks before a cut:{texts}" + (f"\nand {more} more" if more > 0 else ""),
+        hint=first.hint,
+    )
 
 
 def require_same(entry: Entry, folder: CampaignFolder, *, yes: bool) -> None:
