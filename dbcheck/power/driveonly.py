@@ -257,16 +257,17 @@ class DriveOnlySwitch:
                 f"{noted.seen.directory}, and not on these drives",
                 hint=f"Stop it. {_AGAIN}",
             )
-        before = {mount.id for mount in noted.seen.mounts}
-        if now is None or (
-            not noted.newer and before & {mount.id for mount in now.mounts}
-        ):
+        if now is None or (noted.server and not noted.newer):
             return False
-        if not noted.server and (failed := self._start()):
-            raise PowerError(
-                f"the command that starts the server failed: {failed}",
-                hint="Start it by hand, then repeat dbcheck power restore.",
-            )
+        if not noted.server:
+            before = {mount.id for mount in noted.seen.mounts}
+            if before & {mount.id for mount in now.mounts}:
+                return False
+            if failed := self._start():
+                raise PowerError(
+                    f"the command that starts the server failed: {failed}",
+                    hint="Start it by hand, then repeat dbcheck power restore.",
+                )
         self._forget()
         return True
 

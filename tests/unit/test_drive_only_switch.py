@@ -88,6 +88,7 @@ class Host:
 
     def end_server(self, *_: object) -> EndedServer:
         self._note("kill")
+        self.server = self.left
         return EndedServer((7, 8), self.left)
 
     def take_off(self, *_: object) -> TakenOff:
@@ -100,12 +101,14 @@ class Host:
 
     def start(self, *_: object) -> tuple[int, str]:
         self._note("start")
+        if not self.exit_code:
+            self.server, self.newer = (9,), True
         return self.exit_code, "no such unit"
 
     def write_note(self, _: str, seen: Survey) -> None:
         if self.fails == "note":
             raise HostError("/var/lib/dbcheck: no space left")
-        self.noted = seen
+        self.noted, self.newer = seen, False
 
     def read_note(self, *_: object) -> Noted | None:
         seen = self.noted
@@ -232,18 +235,18 @@ def test_a_server_that_its_command_does_not_start_is_an_error(host: Host) -> Non
 
 def test_a_host_that_was_put_back_by_hand_is_left_alone(host: Host) -> None:
     mounted = replace(SEEN, mounts=(replace(SEEN.mounts[0], id=41),))
-    switch(host).cut()
-    host.seen = mounted
-    switch(host).restore()
-    assert "kill" in host.relay.steps, "the power was off, so nothing was mounted anew"
-    host.seen = SEEN
-    switch(host).cut()
-    host.seen = mounted
-    host.relay.on = True
-    host.relay.steps.clear()
-    switch(host).restore()
-    assert host.relay.steps == ["survey", "power"]
-    assert host.noted is None
+    for on, newer, steps in (
+        (False, False, ["kill", "off", "power", "mount", "start"]),
+        (True, False, ["survey", "kill", "off", "power", "mount", "start"]),
+        (True, True, ["survey", "power"]),
+    ):
+        host.seen, host.newer = SEEN, False
+        switch(host).cut()
+        host.seen, host.relay.on, host.newer = mounted, on, newer
+        host.relay.steps.clear()
+        switch(host).restore()
+        assert host.relay.steps == steps
+        assert host.noted is None
 
 
 def test_a_server_that_does_not_run_is_started_on_what_was_mounted(host: Host) -> None:
