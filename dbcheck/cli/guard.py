@@ -6,6 +6,7 @@ import time
 
 from dbcheck.cli import assemble
 from dbcheck.core.cutclass import CutClass
+from dbcheck.core.identity import Expected
 from dbcheck.core.managed import SERVICE
 from dbcheck.core.other_users import OtherUsers
 from dbcheck.core.server import ServerFacts
@@ -34,8 +35,9 @@ def guard(entry: Entry, engine: Engine, *, yes: bool, i_know: bool) -> str:
     server, found = _server_and_users(engine, i_know=i_know)
     service = server.settings.get(SERVICE, "") if server else ""
     recognised = ""
-    if service and entry.power.cut_class is CutClass.FAILOVER:
-        recognised = service  # its host has no name that a user could know
+    nothing_known = seen is None and entry.expected == Expected()
+    if service and entry.power.cut_class is CutClass.FAILOVER and nothing_known:
+        recognised = service
     elif entry.name:
         identity = server.identity if server else {}
         recognised = interlock.require_host(name, entry.expected, seen, identity)

@@ -78,11 +78,13 @@ class Noted:
     """What a cut left to be put back, and the server of that directory now.
 
     server: its processes.  newer: all of them were started after the note was written.
+    path:   of the note, on the host.
     """
 
     seen: Survey
     server: tuple[int, ...]
     newer: bool
+    path: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +92,10 @@ class _Note:
     """See agent.drivenote.read_note()."""
 
     seen: Survey | None
-    same_boot: bool
-    server: tuple[int, ...]
-    newer: bool
+    same_boot: bool = True
+    server: tuple[int, ...] = ()
+    newer: bool = False
+    path: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +181,11 @@ class DriveControl:
         most_s = time_s * (len(mounts) + 1)
         return self._answer(TakenOff, host_agent.TAKE_OFF, most_s, **asked)
 
+    def kept(self, mounts: Sequence[DriveMount]) -> tuple[bool, ...]:
+        """Return of each mount whether the host still holds its filesystem."""
+        asked = {"mounts": [asdict(mount) for mount in mounts]}
+        return self._answer(tuple[bool, ...], host_agent.KEPT, 0, **asked)
+
     def put_back(
         self, mounts: Sequence[DriveMount], time_s: float
     ) -> tuple[PutBack, ...]:
@@ -206,7 +214,7 @@ class DriveControl:
         if note.seen is None:
             return None
         seen = note.seen if note.same_boot else note.seen.without_mounts()
-        return Noted(seen, note.server, note.newer)
+        return Noted(seen, note.server, note.newer, note.path)
 
     def remove_note(self, folder: str, serials: Sequence[str]) -> None:
         """Delete it."""

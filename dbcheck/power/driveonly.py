@@ -89,6 +89,7 @@ class DriveOnlySwitch:
         self._control: DriveControl | None = None
         self._seen: Survey | None = None
         self._cutting = False  # the host has to be put back on its drives
+        self._kill: Sequence[Sequence[str]] = scope.kill
         self._gone_us: int | None = None
         self._record: DriveCut | None = None
 
@@ -137,7 +138,7 @@ class DriveOnlySwitch:
         assert self._seen is not None
         with self._asking("before the cut") as control:
             control.write_note(self._notes, self._seen)
-        self._cutting = True
+        self._cutting, self._kill = True, self._scope.kill
         if not self._gone_s:
             return self._inner.cut()
         over = threading.Event()
@@ -218,16 +219,8 @@ class DriveOnlySwitch:
             ) from None
 
     def _require_power(self) -> None:
-        """Raise PowerError unless the drives have power: their mounts are not known.
-
-        Where the switch does not know, the host must see them.
-        """
-        found = self._inner.state()
-        if found is PowerState.UNKNOWN:
-            with self._asking("when asked for its drives") as control:
-                names = control.await_drives(self._scope.drives, present=True)
-            found = PowerState.ON if all(names.values()) else PowerState.OFF
-        if found is not PowerState.ON:
+        """Raise PowerError unless the drives have power: their mounts are not known."""
+        if self._inner.state() is not PowerState.ON:
             raise PowerError(
                 "the target's host has no note of a cut of these drives, so what was "
                 "mounted from them is not known, and an old filesystem in the host's "
@@ -247,21 +240,28 @@ class DriveOnlySwitch:
         if noted is None or self._is_back(noted):
             return
         self._seen, self._cutting = noted.seen, True
+        # The unit's server may be another one by now, if none works there.
+        self._kill = self._scope.kill if noted.server else ()
 
     def _is_back(self, noted: Noted) -> bool:
         """Say whether all that was mounted then was mounted anew; see _recall()."""
-        now = self._mounted(noted.seen)
-        if noted.newer and not (now and now.on_them):
+        now = self._now(noted)
+        points = {mount.point: mount for mount in now.mounts} if now else {}
+        missing = [m.point for m in noted.seen.mounts if m.point not in points]
+        if noted.newer and (missing or now is None or not now.on_them):
+            why = "not on these drives"
+            if now and now.on_them:
+                why = f"{', '.join(missing)} is not mounted from them"
             raise PowerError(
                 "a server that was started after the cut works in "
-                f"{noted.seen.directory}, and not on these drives",
-                hint=f"Stop it. {_AGAIN}",
+                f"{noted.seen.directory}, and {why}",
+                hint=f"If it is to stay so, delete {noted.path} on the host. Else stop "
+                f"it. {_AGAIN}",
             )
-        if now is None or (noted.server and not noted.newer):
+        if now is None or missing or (noted.server and not noted.newer):
             return False
         if not noted.server:
-            before = {mount.id for mount in noted.seen.mounts}
-            if before & {mount.id for mount in now.mounts}:
+            if self._holds_old(noted.seen, now):
                 return False
             if failed := self._start():
                 raise PowerError(
@@ -271,18 +271,31 @@ class DriveOnlySwitch:
         self._forget()
         return True
 
-    def _mounted(self, seen: Survey) -> Survey | None:
-        """Return what is on the drives, None unless all is mounted that was then."""
-        if self._inner.state() is PowerState.OFF:
+    def _now(self, noted: Noted) -> Survey | None:
+        """Return what is on the drives, None without power or where none is mounted."""
+        if self._inner.state() is not PowerState.ON:
             return None
+        seen = noted.seen
         try:
-            with self._asking("") as control:
-                serials = self._scope.drives
-                now = control.survey(serials, seen.directory, seen.places, self._notes)
+            with self._asking("when asked for its drives") as control:
+                serials, places = self._scope.drives, seen.places
+                return control.survey(serials, seen.directory, places, self._notes)
         except PowerError:
-            return None
-        points = {mount.point for mount in now.mounts}
-        return now if all(mount.point in points for mount in seen.mounts) else None
+            if noted.newer:
+                raise
+            return None  # the directory is not there, as its filesystem is not
+
+    def _holds_old(self, seen: Survey, now: Survey) -> bool:
+        """Say whether a filesystem of before the cut is mounted, or still in memory.
+
+        By the old name of its drive, where what is mounted now has another.
+        """
+        if {mount.id for mount in seen.mounts} & {mount.id for mount in now.mounts}:
+            return True
+        names = {mount.name for mount in now.mounts}
+        renamed = [mount for mount in seen.mounts if mount.name not in names]
+        with self._asking("when asked for its mounts") as control:
+            return any(control.kept(renamed))
 
     def failure(self) -> str | None:
         """Return why a filesystem did not come back, else what the switch says.
@@ -306,7 +319,7 @@ class DriveOnlySwitch:
     def _take_off(self, seen: Survey) -> tuple[EndedServer, TakenOff, Names]:
         """End the server, force its filesystems off; return what is left of each."""
         with self._asking("before the power came back", _AGAIN) as control:
-            ended = control.end_server(seen, self._scope.kill, self._timeout_s)
+            ended = control.end_server(seen, self._kill, self._timeout_s)
             off = control.take_off(seen.mounts, self._release_s)
             left = control.await_drives(self._scope.drives, present=False)
         kept = [

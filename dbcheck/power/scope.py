@@ -10,6 +10,7 @@ from dbcheck.core.cutclass import CutClass
 from dbcheck.errors import PowerError, UsageError
 from dbcheck.hosts.drives import Survey
 from dbcheck.power.kinds.command import shown
+from dbcheck.power.kinds.exec import ExecPlan
 from dbcheck.power.kinds.plan import PowerPlan
 
 SCOPE = "dbcheck_power_scope"
@@ -90,6 +91,11 @@ def require_power_cut(plan: PowerPlan) -> None:
             "drives alone",
             hint="Use a switch of their supply (a relay, a module between drive and "
             f"slot, the outlet of a drive shelf), whose class is {_CLASSES}.",
+        )
+    if isinstance(plan, ExecPlan) and not plan.state:
+        raise UsageError(
+            "nothing shows whether the drives have power",
+            hint="Give the command that prints it: dbcheck_power_state.",
         )
     if plan.returns_by_itself:
         raise UsageError(

@@ -66,7 +66,7 @@ def test_a_server_counts_as_newer_if_none_of_its_processes_is_older(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A server that was there before starts new processes all the time."""
-    started = {7: 40.0, 8: 60.0}
+    started = {7: 40.0, 8: 60.0, 9: 0.0}
     monkeypatch.setattr("time.clock_gettime", lambda _: 50.0)
     monkeypatch.setattr(drivenote, "started_s", started.get)
     drivenote.write_note(str(tmp_path), VALUES)
@@ -78,6 +78,8 @@ def test_a_server_counts_as_newer_if_none_of_its_processes_is_older(
     assert not newer(), "no server runs"
     assert newer(8)
     assert not newer(7, 8)
+    assert newer(8, 9), "the second ended while it was looked at"
+    assert not newer(9), "no server runs"
     monkeypatch.setattr(drivenote, "host_names", lambda: {"boot_id": "another"})
     assert newer(7, 8), "the host was started again"
     now_s = time.monotonic()

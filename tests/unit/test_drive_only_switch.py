@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import pytest
@@ -11,7 +11,14 @@ import pytest
 from dbcheck.core.cut import Cut, PowerState, SwitchKind
 from dbcheck.core.cutclass import CutClass
 from dbcheck.errors import HostError, PowerError
-from dbcheck.hosts.drives import EndedServer, Noted, PutBack, Survey, TakenOff
+from dbcheck.hosts.drives import (
+    DriveMount,
+    EndedServer,
+    Noted,
+    PutBack,
+    Survey,
+    TakenOff,
+)
 from dbcheck.power.driveonly import DriveOnlySwitch, Server
 from tests.kit.drives_alone import SCOPE, SEEN
 
@@ -27,12 +34,9 @@ class Relay:
     attended = False
     cut_class = CutClass.DC_RAIL
     on: bool = True
-    blind: bool = False
     broken: bool = False
 
     def state(self) -> PowerState:
-        if self.blind:
-            return PowerState.UNKNOWN
         return PowerState.ON if self.on else PowerState.OFF
 
     def cut(self) -> Cut:
@@ -67,6 +71,8 @@ class Host:
     noted: Survey | None = None
     server: tuple[int, ...] = (7, 8)
     newer: bool = False
+    old_is_held: bool = False
+    commands: list[Any] = field(default_factory=list)
 
     def drives(self) -> Host:
         return self
@@ -86,14 +92,18 @@ class Host:
         there = self.returns if self.relay.on else ()
         return {"S1": ("sda",) if self.stays else there}
 
-    def end_server(self, *_: object) -> EndedServer:
+    def end_server(self, _: Survey, commands: Any, *__: object) -> EndedServer:
         self._note("kill")
+        self.commands = list(commands)
         self.server = self.left
         return EndedServer((7, 8), self.left)
 
     def take_off(self, *_: object) -> TakenOff:
         self._note("off")
         return TakenOff((self.off,), (False,), ("process 9 (bash, a file)",))
+
+    def kept(self, mounts: Sequence[DriveMount]) -> tuple[bool, ...]:
+        return tuple(self.old_is_held for _ in mounts)
 
     def put_back(self, *_: object) -> tuple[PutBack, ...]:
         self._note("mount")
@@ -112,7 +122,7 @@ class Host:
 
     def read_note(self, *_: object) -> Noted | None:
         seen = self.noted
-        return Noted(seen, self.server, self.newer) if seen else None
+        return Noted(seen, self.server, self.newer, "/notes/1") if seen else None
 
     def remove_note(self, *_: object) -> None:
         self.noted = None
@@ -262,11 +272,10 @@ def test_a_server_that_does_not_run_is_started_on_what_was_mounted(host: Host) -
     assert host.noted is None
 
 
-@pytest.mark.parametrize("blind", [False, True], ids=["seen on", "unknown"])
-def test_a_newer_server_on_these_drives_is_left_alone(host: Host, blind: bool) -> None:
+def test_a_newer_server_on_these_drives_is_left_alone(host: Host) -> None:
     """The kernel gives the smallest free id to the next mount: the old one's."""
     switch(host).cut()
-    host.relay.on, host.relay.blind, host.newer = True, blind, True
+    host.relay.on, host.newer = True, True
     host.relay.steps.clear()
     switch(host).restore()
     assert host.relay.steps == ["survey", "power"]
@@ -277,6 +286,7 @@ def test_a_newer_server_on_these_drives_is_left_alone(host: Host, blind: bool) -
 def test_a_newer_server_elsewhere_is_left_alone_and_named(
     host: Host, what: str
 ) -> None:
+    said = "/srv is not mounted" if what == "not mounted" else "not on these drives"
     switch(host).cut()
     host.relay.on, host.newer = what != "no power", True
     if what == "another drive":
@@ -286,8 +296,11 @@ def test_a_newer_server_elsewhere_is_left_alone_and_named(
     host.relay.steps.clear()
     power = switch(host)
     for _ in range(2):
-        with pytest.raises(PowerError, match="works in /srv/data, and not on these"):
+        with pytest.raises(
+            PowerError, match=f"works in /srv/data, and {said}"
+        ) as caught:
             power.restore()
+        assert "delete /notes/1 on the host" in caught.value.hint
     assert not {"kill", "off", "power", "mount"} & set(host.relay.steps)
     assert host.noted is not None
 
@@ -314,16 +327,30 @@ def test_a_switch_that_fails_says_what_was_done_before(host: Host) -> None:
     assert host.noted is None
 
 
-@pytest.mark.parametrize("there", [True, False])
-def test_a_switch_that_knows_no_state_asks_the_host(host: Host, there: bool) -> None:
-    host.relay.blind = True
-    host.returns = ("sdb",) if there else ()
-    if there:
-        assert switch(host).restore() == 15.0
-        return
-    with pytest.raises(PowerError, match="no note of a cut of these drives"):
+def test_an_old_filesystem_in_memory_is_taken_off_first(host: Host) -> None:
+    """Unmounted lazily by hand, below a server that still runs from it."""
+    switch(host).cut()
+    anew = replace(SEEN.mounts[0], id=41, name="sdb1", device="8:17")
+    host.seen = replace(SEEN, mounts=(anew,))
+    host.relay.on, host.server, host.old_is_held, host.off = True, (), True, False
+    host.relay.steps.clear()
+    with pytest.raises(PowerError, match="process 9"):
         switch(host).restore()
-    assert host.relay.steps == []
+    assert not {"start", "power"} & set(host.relay.steps)
+    host.old_is_held = False
+    switch(host).restore()
+    assert host.relay.steps[-3:] == ["survey", "start", "power"]
+
+
+def test_a_unit_whose_server_works_elsewhere_is_not_ended(host: Host) -> None:
+    switch(host).cut()
+    host.server = ()
+    switch(host).restore()
+    assert host.commands == []
+    switch(host).cut()
+    host.server = (7,)
+    switch(host).restore()
+    assert host.commands == list(SCOPE.kill)
 
 
 def test_once_nothing_was_held_any_mount_is_a_new_one(host: Host) -> None:

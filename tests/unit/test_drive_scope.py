@@ -26,6 +26,7 @@ GIVEN: dict[str, Any] = {
     "dbcheck_target": "postgresql://u@db1/d",
     "dbcheck_power": "exec",
     "dbcheck_power_class": "DC rail",
+    "dbcheck_power_state": ["relay"],
     "dbcheck_power_cut": ["relay", "off"],
     "dbcheck_power_restore": ["relay", "on"],
     "dbcheck_power_scope": "drive",
@@ -90,6 +91,7 @@ def test_programs_take_the_place_of_a_unit() -> None:
         pytest.param(
             {"dbcheck_power_restore": None}, "comes back by itself", id="no restore"
         ),
+        pytest.param({"dbcheck_power_state": None}, "nothing shows", id="no state"),
         pytest.param({"dbcheck_power_drives": None}, "drives is missing", id="drives"),
         pytest.param({"dbcheck_server_unit": None}, "unit is missing", id="unit"),
         pytest.param({"dbcheck_ask_host": False}, "needs the target's host", id="host"),
@@ -127,7 +129,7 @@ def test_switches_that_leave_the_drives_their_power_are_refused(
     power: dict[str, Any], said: str
 ) -> None:
     none = dict.fromkeys(k for k in GIVEN if k.startswith("dbcheck_power_c"))
-    none["dbcheck_power_restore"] = None
+    none["dbcheck_power_restore"] = none["dbcheck_power_state"] = None
     with pytest.raises(UsageError, match=said):
         entry(**{**none, **power})
 
@@ -135,7 +137,7 @@ def test_switches_that_leave_the_drives_their_power_are_refused(
 def test_the_outlet_of_a_shelf_cuts_drives() -> None:
     fence = {"dbcheck_power": "fence", "dbcheck_power_agent": "fence_apc_snmp"}
     none = dict.fromkeys(k for k in GIVEN if k.startswith("dbcheck_power_c"))
-    none["dbcheck_power_restore"] = None
+    none["dbcheck_power_restore"] = none["dbcheck_power_state"] = None
     assert entry(**{**none, **fence}).power.cut_class is CutClass.AC
 
 

@@ -25,7 +25,7 @@ FORMAT = 1
 
 def path_of(folder: str, serials: Sequence[str]) -> str:
     """Return where the note on the drives that have these serials is kept."""
-    digest = hashlib.sha256("\0".join(sorted(serials)).encode()).hexdigest()
+    digest = hashlib.sha256("\0".join(sorted(set(serials))).encode()).hexdigest()
     return os.path.join(folder, f"drives-{digest[:24]}.json")
 
 
@@ -65,8 +65,8 @@ def read_note(folder: str, serials: Sequence[str]) -> dict[str, Any]:
     """Return what was stored, None if nothing was, and what server runs there now.
 
     same_boot: the host was not started since.  server: the processes of the server of
-    that directory.  newer: all of them were started since.  Raise OSError, or Refusal
-    if it cannot be read.
+    that directory.  newer: all of them were started since.  path: of the note.  Raise
+    OSError, or Refusal if it cannot be read.
     """
     path = path_of(folder, serials)
     try:
@@ -76,14 +76,21 @@ def read_note(folder: str, serials: Sequence[str]) -> dict[str, Any]:
             raise Refusal("note-read", f"{path} was written by another dbcheck")
         seen, since_s = note["seen"], float(note["uptime_s"])
         same = note["boot_id"] == host_names()["boot_id"]
-        server = pids(seen["directory"], seen["account"])
+        place = str(seen["directory"]), int(seen["account"])
     except FileNotFoundError:
-        return {"seen": None, "same_boot": True, "server": [], "newer": False}
+        return {"seen": None}
     except (ValueError, TypeError, KeyError) as error:
         raise Refusal("note-read", f"{path} is damaged: {error!r}") from None
-    first_s = min(map(started_s, server), default=0.0)
-    newer = bool(server) and (not same or first_s > since_s)
-    return {"seen": seen, "same_boot": same, "server": server, "newer": newer}
+    started = {pid: started_s(pid) for pid in pids(*place)}
+    server = {pid: at_s for pid, at_s in started.items() if at_s}  # the others ended
+    newer = bool(server) and (not same or min(server.values()) > since_s)
+    return {
+        "seen": seen,
+        "same_boot": same,
+        "server": sorted(server),
+        "newer": newer,
+        "path": path,
+    }
 
 
 def remove_note(folder: str, serials: Sequence[str]) -> None:

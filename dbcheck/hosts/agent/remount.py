@@ -144,10 +144,11 @@ def is_mounted(mount: dict[str, Any]) -> bool:
 def is_kept(mount: dict[str, Any]) -> bool:
     """Return whether the kernel still holds the filesystem, as it was mounted then.
 
-    Once it held none, or was started again, another drive may have the name.
+    Once it held none, or was started again, another drive may have the name; but what
+    was mounted there since must not be in memory while the drive is absent.
     """
     if mount["id"] <= GONE_ID:
-        return False
+        return not device_of(mount) and bool(covered(mount["point"]))
     return is_mounted(mount) or is_held(mount["type"], mount["name"])
 
 

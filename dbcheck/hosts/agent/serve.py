@@ -24,7 +24,7 @@ from dbcheck.hosts.agent.folder import clear, remove
 from dbcheck.hosts.agent.identity import identity
 from dbcheck.hosts.agent.log import mark, since
 from dbcheck.hosts.agent.readings import readings
-from dbcheck.hosts.agent.remount import end_server, put_back, ran, take_off
+from dbcheck.hosts.agent.remount import end_server, is_kept, put_back, ran, take_off
 from dbcheck.hosts.agent.reset import Trigger
 from dbcheck.hosts.agent.shutdown import shutdown_record
 from dbcheck.hosts.agent.timing import time_writes
@@ -44,7 +44,7 @@ from dbcheck.remote.wire import (
 )
 IDENTITY, ARM, RESET, READINGS, COUNT, FILE_WINDOWS, TIME, FILEIO = range(11, 19)
 SURVEY, AWAIT_DRIVES, END_SERVER, TAKE_OFF, PUT_BACK, START_SERVER = range(19, 25)
-WRITE_NOTE, READ_NOTE, REMOVE_NOTE = range(25, 28)
+WRITE_NOTE, READ_NOTE, REMOVE_NOTE, KEPT = range(25, 29)
 COMPLETED = 111  # a report: when, and the numbers completed: see counts()
 
 
@@ -96,6 +96,7 @@ class Agent(RequestHandler):
             TAKE_OFF: lambda ask: take_off(ask["mounts"], ask["time_s"]),
             PUT_BACK: lambda ask: put_back(ask["mounts"], ask["time_s"]),
             START_SERVER: lambda ask: ran(ask["command"], ask["time_s"]),
+            KEPT: lambda ask: [is_kept(mount) for mount in ask["mounts"]],
             WRITE_NOTE: lambda ask: write_note(**ask),
             READ_NOTE: lambda ask: read_note(**ask),
             REMOVE_NOTE: lambda ask: remove_note(**ask),
