@@ -30,6 +30,8 @@ from dbcheck.hosts.drives import (
 )
 from dbcheck.hosts.host import TargetHost
 from dbcheck.ports.power import PowerSwitch, Preparing
+from dbcheck.power import putback
+from dbcheck.power.putback import Back
 from dbcheck.power.scope import DriveScope, require_fit
 
 NOTES = "/var/lib/dbcheck"
@@ -244,25 +246,15 @@ class DriveOnlySwitch:
         self._kill = self._scope.kill if noted.server else ()
 
     def _is_back(self, noted: Noted) -> bool:
-        """Say whether all that was mounted then was mounted anew; see _recall()."""
+        """Say whether somebody has put the host back; see _recall()."""
         now = self._now(noted)
-        points = {mount.point: mount for mount in now.mounts} if now else {}
-        missing = [m.point for m in noted.seen.mounts if m.point not in points]
-        if noted.newer and (missing or now is None or not now.on_them):
-            why = "not on these drives"
-            if now and now.on_them:
-                why = f"{', '.join(missing)} is not mounted from them"
-            raise PowerError(
-                "a server that was started after the cut works in "
-                f"{noted.seen.directory}, and {why}",
-                hint=f"If it is to stay so, delete {noted.path} on the host. Else stop "
-                f"it. {_AGAIN}",
-            )
-        if now is None or missing or (noted.server and not noted.newer):
+        back = putback.found(noted, now, _AGAIN)
+        if now is None or back is Back.NO:
             return False
-        if not noted.server:
-            if self._holds_old(noted.seen, now):
-                return False
+        if back is Back.MOUNTED:
+            with self._asking("when asked for its mounts") as control:
+                if any(control.kept(putback.renamed(noted.seen, now))):
+                    return False
             if failed := self._start():
                 raise PowerError(
                     f"the command that starts the server failed: {failed}",
@@ -284,18 +276,6 @@ class DriveOnlySwitch:
             if noted.newer:
                 raise
             return None  # the directory is not there, as its filesystem is not
-
-    def _holds_old(self, seen: Survey, now: Survey) -> bool:
-        """Say whether a filesystem of before the cut is mounted, or still in memory.
-
-        By the old name of its drive, where what is mounted now has another.
-        """
-        if {mount.id for mount in seen.mounts} & {mount.id for mount in now.mounts}:
-            return True
-        names = {mount.name for mount in now.mounts}
-        renamed = [mount for mount in seen.mounts if mount.name not in names]
-        with self._asking("when asked for its mounts") as control:
-            return any(control.kept(renamed))
 
     def failure(self) -> str | None:
         """Return why a filesystem did not come back, else what the switch says.
