@@ -21,7 +21,7 @@ from dbcheck.fleet.messages import Listing, Piece
 
 PIECE_BYTES = 1 << 18
 _LOCK = "lock"  # each end has its own
-_RUNS, _CYCLES = "runs", "cycles"
+_RUNS, _CYCLES, _MANIFEST = "runs", "cycles", "manifest.json"
 
 
 def needed(folder: CampaignFolder) -> dict[str, bytes]:
@@ -54,10 +54,14 @@ class Outgoing:
         self._seen: dict[str, tuple[int, int, int]] = {}
 
     def pieces(self) -> Iterator[Piece]:
-        """Yield what the client lacks; what names a run as settled comes last."""
+        """Yield what the client lacks.
+
+        A run's manifest comes first: what came in part is a run that --resume settles.
+        What names a run as settled comes last.
+        """
         files = _files_of(self._folder)
         self._sent = {n: digest for n, digest in self._sent.items() if n in files}
-        for name in sorted(files, key=lambda name: (name.startswith(_CYCLES), name)):
+        for name in sorted(files, key=_order):
             status = files[name].stat()
             seen = (status.st_ino, status.st_size, status.st_mtime_ns)
             if self._seen.get(name) == seen:
@@ -159,9 +163,12 @@ def _unnamed(folder: Path) -> BufferedRandom:
 
 
 def _files_of(folder: Path) -> dict[str, Path]:
-    """Return the files of a campaign's folder: relative path -> file."""
+    """Return the files of a campaign's folder: relative path -> file.
+
+    A run without a manifest is none: its client ended as it made the folder.
+    """
     inside = (*folder.glob("*"), *(folder / _CYCLES).glob("*"))
-    return {
+    found = {
         path.relative_to(folder).as_posix(): path
         for path in (*inside, *(folder / _RUNS).rglob("*"))
         if path.is_file()
@@ -169,6 +176,15 @@ def _files_of(folder: Path) -> dict[str, Path]:
         and path.name != _LOCK
         and path.suffix != ".part"
     }
+    return {
+        name: path
+        for name, path in found.items()
+        if not (run := _run_of(name)) or f"{_RUNS}/{run}/{_MANIFEST}" in found
+    }
+
+
+def _order(name: str) -> tuple[bool, bool, str]:
+    return name.startswith(_CYCLES), not name.endswith(f"/{_MANIFEST}"), name
 
 
 def _pieces(name: str, file: BufferedReader, size: int, digest: str) -> Iterator[Piece]:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from dbcheck.campaign.folder import CampaignFolder, Cycle
@@ -21,6 +22,8 @@ from dbcheck.cli.campaign_child import Worker
 from dbcheck.core.verdict import CycleVerdict
 from dbcheck.fleet.messages import Ended, Status
 from dbcheck.local import Channel
+from dbcheck.runs import RunFolder
+from tests.kit.samples import MANIFEST
 from tests.kit.waiting import wait_until
 
 GO = "DBCHECK_TEST_GO"  # names the file
@@ -52,8 +55,8 @@ def main() -> None:
 
 def _store(worker: Worker, folder: CampaignFolder) -> None:
     number = len(folder.cycles()) + 1
-    run = folder.runs / f"20261125-00000{number}-000000"
-    run.mkdir()
+    name = f"20261125-00000{number}-000000"
+    run = RunFolder.create(folder.runs, replace(MANIFEST, run_id=name)).path
     (run / "acks.log").write_bytes(os.urandom(600_000))
     worker._store()
     verdict = CycleVerdict.PASS

@@ -47,9 +47,10 @@ class Ends:
         self.into = Incoming(self.client.path, given)
 
     def write(self, folder: Path, run: str, name: str, content: bytes) -> Path:
-        """Write a file of a run."""
+        """Write a file of a run, which has a manifest."""
         path = folder / "runs" / run / name
         path.parent.mkdir(exist_ok=True)
+        (path.parent / "manifest.json").touch()
         path.write_bytes(content)
         return path
 
@@ -84,6 +85,7 @@ def test_the_client_has_what_the_worker_stored(ends: Ends) -> None:
     assert ends.send() == ()
     kept = tree(ends.client.path)
     assert kept.pop(f"runs/{OLD}/acks.log") == b"old"
+    assert kept.pop(f"runs/{OLD}/manifest.json") == b""
     assert kept == tree(ends.worker)
     assert not list(ends.out.pieces())
 
@@ -94,6 +96,28 @@ def test_what_names_a_run_as_settled_comes_last(ends: Ends) -> None:
     sent = [piece.path for piece in ends.out.pieces()]
     assert sent[-1] == "cycles/0002.json"
     assert f"runs/{NEW}/verdict.json" in sent
+
+
+def test_a_run_that_came_in_part_has_its_manifest(ends: Ends) -> None:
+    """So --resume settles it, also if its worker died before the rest."""
+    for name in ("client.key", "manifest.json", "a"):
+        ends.write(ends.worker, NEW, name, b"{}")
+    sent = [piece.path for piece in ends.out.pieces()]
+    assert sent[0] == f"runs/{NEW}/manifest.json"
+    assert len(sent) == 3
+
+
+def test_a_run_that_has_no_manifest_yet_is_not_sent(ends: Ends) -> None:
+    ends.write(ends.worker, NEW, "client.key", b"{}")
+    manifest = ends.worker / "runs" / NEW / "manifest.json"
+    manifest.unlink()
+    assert not list(ends.out.pieces())
+    manifest.touch()
+    assert ends.send() == ()
+    assert tree(ends.client.path / "runs" / NEW).keys() == {
+        "client.key",
+        "manifest.json",
+    }
 
 
 def test_a_file_that_the_worker_removed_is_removed(ends: Ends) -> None:
@@ -118,6 +142,8 @@ def test_a_settled_run_is_dropped_by_the_worker_alone(ends: Ends) -> None:
 @pytest.mark.parametrize("fault", ["flipped", "lost", "swapped", "twice"])
 def test_a_file_that_did_not_come_whole_is_sent_again(ends: Ends, fault: str) -> None:
     content = os.urandom(3 * PIECE_BYTES)
+    ends.write(ends.worker, NEW, "manifest.json", b"{}")
+    assert ends.send() == ()
     ends.write(ends.worker, NEW, "acks.log", content)
     name = f"runs/{NEW}/acks.log"
     pieces = [piece for piece in ends.out.pieces() if piece.path == name]
@@ -160,6 +186,8 @@ def test_a_name_outside_of_the_folder_is_refused(ends: Ends, name: str) -> None:
 def test_links_and_parts_are_not_sent(ends: Ends, tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_bytes(b"secret")
+    ends.write(ends.worker, NEW, "manifest.json", b"{}")
+    assert ends.send() == ()
     ends.write(ends.worker, NEW, "a.part", b"half")
     (ends.worker / "runs" / NEW / "link").symlink_to(secret)
     assert not list(ends.out.pieces())
