@@ -47,6 +47,7 @@ PROGRESS = "progress.log"  # what the campaigns of a folder wrote to their termi
 CHILD = "dbcheck.cli.campaign_child"
 _TRIES = 3  # to send a file
 _LOG_BYTES = 4000
+_LOST = "the client, or the scheduler, is lost"
 
 
 def run_job(job: Job) -> None:
@@ -71,7 +72,7 @@ def _may_begin(link: Link) -> bool:
     while True:
         answer = link.inbox.get()
         if isinstance(answer, Lost):
-            raise FleetError("the client, or the scheduler, is lost")
+            raise FleetError(_LOST)
         if isinstance(answer, Go | Refused | Stop):
             return isinstance(answer, Go)
 
@@ -149,7 +150,7 @@ class Task:
     ) -> bool:
         """Handle one message; say whether nothing is left to do."""
         if isinstance(message, Lost):
-            raise FleetError("the client, or the scheduler, is lost")
+            raise FleetError(_LOST)
         if isinstance(message, Stop):
             process.send_signal(signal.SIGTERM)
         elif isinstance(message, Ended):

@@ -107,9 +107,9 @@ class DriveOnlySwitch:
             return PowerState.UNKNOWN
         return found
 
-    def _noted(self) -> Noted | None:
+    def _noted(self, hint: str = "") -> Noted | None:
         """Return what a cut left to be put back, None if nothing; raise PowerError."""
-        with self._asking("when asked what to put back") as control:
+        with self._asking("when asked what to put back", hint) as control:
             return control.read_note(self._notes, self._scope.drives)
 
     def prepare(self) -> None:
@@ -176,7 +176,9 @@ class DriveOnlySwitch:
         them is not known here.
         """
         if self._cutting:
-            self._cutting = self._noted() is not None  # else another client did it
+            self._cutting = (
+                self._noted(_AGAIN) is not None
+            )  # else another client did it
         else:
             self._recall()
         if not self._cutting or self._seen is None:

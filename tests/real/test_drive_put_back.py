@@ -39,6 +39,14 @@ def drive(image: Path, request: pytest.FixtureRequest) -> Iterator[tuple[str, Pa
     yield request.param, image
 
 
+@pytest.fixture
+def point(tmp_path: Path) -> Path:
+    """A folder to mount on."""
+    path = tmp_path / "point"
+    path.mkdir()
+    return path
+
+
 def attached(image: Path) -> LoopDevice:
     descriptor = os.open(image, os.O_RDWR)
     try:
@@ -69,11 +77,9 @@ def _with_another_below(device: LoopDevice, point: Path) -> list[str]:
 
 
 def test_a_sound_filesystem_is_mounted_taken_off_and_found_gone(
-    drive: tuple[str, Path], tmp_path: Path
+    drive: tuple[str, Path], point: Path
 ) -> None:
     kind, image = drive
-    point = tmp_path / "point"
-    point.mkdir()
     with attached(image) as device:
         (done,) = remount.put_back([mount_of(kind, device, point)], 60)
         assert (done["failure"], done["device"]) == ("", Path(device.path).name)
@@ -103,11 +109,9 @@ def test_a_sound_filesystem_is_mounted_taken_off_and_found_gone(
 
 
 def test_nothing_is_mounted_over_another_filesystem(
-    drive: tuple[str, Path], tmp_path: Path
+    drive: tuple[str, Path], point: Path
 ) -> None:
     kind, image = drive
-    point = tmp_path / "point"
-    point.mkdir()
     with attached(image) as device:
         subprocess.run(["mount", "-t", "tmpfs", "another", point], check=True)
         try:

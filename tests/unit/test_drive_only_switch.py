@@ -121,6 +121,8 @@ class Host:
         self.noted, self.newer = seen, False
 
     def read_note(self, *_: object) -> Noted | None:
+        if self.fails == "read":
+            raise HostError("the host agent ended")
         seen = self.noted
         return Noted(seen, self.server, self.newer, "/notes/1") if seen else None
 
@@ -313,6 +315,19 @@ def test_what_another_client_put_back_is_left_alone(host: Host) -> None:
     assert power.restore() == 15.0
     assert host.relay.steps == ["power"]
     assert power.seen() is None
+
+
+def test_a_host_that_cannot_be_asked_keeps_the_drives_off(host: Host) -> None:
+    power = switch(host)
+    power.cut()
+    host.fails = "read"
+    host.relay.steps.clear()
+    with pytest.raises(PowerError, match="when asked what to put back") as caught:
+        power.restore()
+    assert "dbcheck power restore" in caught.value.hint
+    host.fails = ""
+    power.restore()
+    assert host.relay.steps == ["kill", "off", "power", "mount", "start"]
 
 
 def test_a_switch_that_fails_says_what_was_done_before(host: Host) -> None:

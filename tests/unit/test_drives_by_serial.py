@@ -50,6 +50,13 @@ def test_the_paths_of_one_drive_are_all_of_it(block: Path) -> None:
     assert gone == {"S1": ["sda", "sdb"]}, "a path is still there"
 
 
+def test_a_hidden_path_to_a_drive_is_no_second_drive(block: Path) -> None:
+    """As NVMe shows below each multipath device, also of a drive with one path."""
+    disk(block, "nvme0c0n1", device__serial="S1", nsid="1", hidden="1\n")
+    disk(block, "nvme0n1", device__serial="S1", nsid="1", hidden="0\n", dev="259:0")
+    assert [part.name for part in drives.parts(["S1"])] == ["nvme0n1"]
+
+
 def test_a_partition_is_found_under_another_name(
     block: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -70,10 +70,14 @@ def serials_of(name: str) -> set[str]:
     """Return what a drive may be called by that does not change with its name.
 
     That is the serial of NVMe and virtio, of SCSI and so of libata (page 0x80), the
-    WWID, and of a loop device the file behind it.  A partition has none.
+    WWID, and of a loop device the file behind it.  A partition has none, and none has
+    a component of a multipath device, such as nvme0c0n1, which cannot be opened
+    (Documentation/ABI/stable/sysfs-block, hidden).
     """
     folder = os.path.join(BLOCK, name)
     if os.path.exists(os.path.join(folder, "partition")):
+        return set()
+    if first_line(os.path.join(folder, "hidden")) == "1":
         return set()
     files = ("device/serial", "serial", "device/wwid", "wwid")
     found = {first_line(os.path.join(folder, file)).strip() for file in files}
@@ -163,10 +167,9 @@ def survey(
 ) -> dict[str, Any]:
     """Return what depends on the drives: mounts, and what else uses them.
 
-    directory: the server's data directory; places: all that an ack depends on.  notes:
-    the folder of drivenote.py.  busy:
-    what uses the drives otherwise than by a mount; twins: drives that have one serial.
-    Raise OSError if the directory does not exist.
+    directory: the server's data directory.  places: all that an ack depends on.  notes:
+    the folder of drivenote.py.  busy: what uses the drives otherwise than by a mount.
+    twins: drives that have one serial.  Raise OSError if the directory does not exist.
     """
     there = parts(serials)
     by_device = {part.device: part for part in there}
