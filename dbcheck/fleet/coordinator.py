@@ -246,10 +246,7 @@ class Coordinator:
         workers = dask.workers_about(self._client)
         for rig in self._rigs.values():
             gone = rig.worker not in workers
-            status = rig.future.status if rig.future is not None else ""
-            over, ended = status in ("finished", "cancelled"), rig.silent
-            rig.silent = over  # its last word may be on its way, until the next look
-            failed = status in ("error", "lost") or (over and ended)
+            failed = rig.task_is_over()
             if rig.state is State.RUNNING and (gone or failed):
                 self._end(rig, State.LOST, self._loss(rig, gone=gone))
             elif rig.state is State.WAITING and rig.future and (gone or failed):
@@ -259,10 +256,11 @@ class Coordinator:
             self._place(workers)
 
     def _loss(self, rig: FleetRig, *, gone: bool) -> str:
+        what = "its worker" if gone else "its task on the worker"
         why = "ended"
         if not gone and rig.future is not None and rig.future.status == "error":
             why = f"failed: {rig.future.exception()}"
-        return f"its worker {rig.worker} {why}, in the midst of the campaign. {RESUME}"
+        return f"{what} {rig.worker} {why}, in the midst of the campaign. {RESUME}"
 
     def _place(self, workers: placing.Workers) -> None:
         """Give each job that waits for a worker to one."""

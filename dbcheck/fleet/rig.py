@@ -29,7 +29,7 @@ class FleetRig:
     future:  of the task; None until the job is placed on a worker.
     heard_s: when the task was last heard of, on the monotonic clock.
     agreed:  its consent is stored: the first load is about to begin.
-    silent:  its task had ended at the last look, with no word of that by then.
+    silent:  see task_is_over().
     """
 
     entry: Entry
@@ -54,6 +54,15 @@ class FleetRig:
         """Send a message to the worker's task, if one has begun."""
         if self.down is not None:
             self.down.put(packed(message))
+
+    def task_is_over(self) -> bool:
+        """Say whether its task failed, or had ended without a word at the last call.
+
+        Until then its last word may be on its way.
+        """
+        status = self.future.status if self.future is not None else ""
+        before, self.silent = self.silent, status in ("finished", "cancelled")
+        return status in ("error", "lost") or (before and self.silent)
 
     def new_results(self) -> Iterator[str]:
         """Yield a line for each cycle that has ended since the last call."""
