@@ -36,10 +36,7 @@ def write_note(folder: str, seen: dict[str, Any]) -> None:
     """
     path = path_of(folder, list(seen["drives"]))
     try:
-        try:
-            store(path, folder, seen)
-        except FileNotFoundError:  # who removed another note removed the folder
-            store(path, folder, seen)
+        store(path, folder, seen)
     except OSError as error:
         raise Refusal("note", describe_error(error, path)) from None
 
@@ -94,12 +91,10 @@ def read_note(folder: str, serials: Sequence[str]) -> dict[str, Any]:
 
 
 def remove_note(folder: str, serials: Sequence[str]) -> None:
-    """Delete it, and the folder if it is empty then."""
+    """Delete it; the folder stays, as another target's note may be about to come."""
     with contextlib.suppress(FileNotFoundError):
         os.unlink(path_of(folder, serials))
         sync(folder)
-        with contextlib.suppress(OSError):
-            os.rmdir(folder)
 
 
 def sync(folder: str) -> None:
