@@ -6,7 +6,7 @@ import os
 import select
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import NoneType
 from typing import TypeVar
@@ -15,6 +15,9 @@ from dbcheck import children, interrupt
 from dbcheck.errors import LabError
 from dbcheck.lab import namespace, programs, state
 from dbcheck.lab.daemon import requests, rpc
+from dbcheck.lab.daemon.requests import PowerStatus
+from dbcheck.lab.drive.recording import Recordings
+from dbcheck.lab.drive.replay import Shown
 from dbcheck.lab.machine import SERVERS
 from dbcheck.lab.needs import missing_for_drive_rung
 from dbcheck.lab.process import Process
@@ -22,6 +25,7 @@ from dbcheck.lab.reply import result_in
 from dbcheck.lab.spec import LabSpec
 from dbcheck.lab.ssh import sshd
 from dbcheck.lab.state import LabRecord
+from dbcheck.lab.storage.blocks import FileBlocks
 from dbcheck.lab.switch import LabSwitch
 from dbcheck.remote.address import SshOptions
 
@@ -29,6 +33,8 @@ T = TypeVar("T")
 
 _START_TIMEOUT_S = 120.0
 _REQUEST_TIMEOUT_S = 60.0
+_SAVE_TIMEOUT_S = 300.0
+_RECOVERY_TIMEOUT_S = 240.0
 _DOWN_TIMEOUT_S = 20.0
 _DEAD_TIMEOUT_S = 20.0  # for what the kernel does once the daemon is killed
 _POLL_S = 0.005
@@ -68,13 +74,21 @@ class Lab:
 
     @classmethod
     def start(
-        cls, spec: LabSpec, folder: Path, *, keep: bool = False, name: str = ""
+        cls,
+        spec: LabSpec,
+        folder: Path,
+        *,
+        keep: bool = False,
+        name: str = "",
+        recordings: Recordings | None = None,
     ) -> Lab:
         """Build a lab and return once its server takes queries.
 
         folder: made here, removed with the lab; holds the witness's logs.
         keep:   False: the lab ends with this process, whatever ends it; True: it
                 stays until down().
+        recordings: where its drives record all they are asked until the first cut, or
+                what they replay: then no server runs until show().
         Raise LabError, with nothing left behind, if the lab cannot be built;
         UsageError if a setting is the lab's own to decide.
         """
@@ -84,11 +98,17 @@ class Lab:
                 f"cannot build this lab on this machine: {'; '.join(lacking)}",
                 hint="Fix that, or use --rung process.",
             )
+        if recordings and not namespace.available():
+            raise LabError(
+                "recordings need namespaces, which this process may not make",
+                hint="Run it as root with CAP_SYS_ADMIN, and install unshare"
+                " (util-linux).",
+            )
         state.remove_dead()
         entry, lock = state.create(name)
         daemon = None
         try:
-            _prepare(entry, spec, folder, keep=keep)
+            _prepare(entry, spec, folder, recordings, keep=keep)
             with interrupt.held_back():
                 daemon, ready = _spawn(entry, lock, keep=keep)
             os.close(lock)
@@ -169,6 +189,23 @@ class Lab:
         """Replace the server's settings, with the power off, for its next start."""
         self._ask(requests.Configure(dict(settings)), NoneType)
 
+    def save_recordings(self) -> None:
+        """Store what its drives recorded until the first cut; raise LabError."""
+        self._ask(requests.SaveRecordings(), NoneType, _SAVE_TIMEOUT_S)
+
+    def show(self, states: Sequence[Shown], *, start: bool = True) -> PowerStatus:
+        """Hold and recover a crash state of the recordings; return how that went.
+
+        states: one for each drive, the data's first.  start: False starts no server.
+        Raise LabError if the lab could not do its part.
+        """
+        request = requests.Show(list(states), start)
+        return self._ask(request, PowerStatus, _RECOVERY_TIMEOUT_S)
+
+    def blocks(self) -> list[FileBlocks]:
+        """Return where the blocks of each file are on its drives."""
+        return self._ask(requests.Blocks(), list[FileBlocks])
+
     def close(self) -> None:
         """End the lab and remove its files; a dead one's too."""
         _end(self._entry)
@@ -181,8 +218,12 @@ class Lab:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _ask(self, request: requests.Request, kind: type[T]) -> T:
-        timeout_s = _REQUEST_TIMEOUT_S
+    def _ask(
+        self,
+        request: requests.Request,
+        kind: type[T],
+        timeout_s: float = _REQUEST_TIMEOUT_S,
+    ) -> T:
         return rpc.ask(self._entry.control, request, kind, timeout_s=timeout_s)
 
 
@@ -227,7 +268,14 @@ def best_rung(engine: str) -> str:
     return "process" if missing(LabSpec(engine, rung="drive")) else "drive"
 
 
-def _prepare(entry: LabRecord, spec: LabSpec, folder: Path, *, keep: bool) -> None:
+def _prepare(
+    entry: LabRecord,
+    spec: LabSpec,
+    folder: Path,
+    recordings: Recordings | None,
+    *,
+    keep: bool,
+) -> None:
     """Make the lab's folder, and note it, before anything else is made."""
     folder = folder.parent.resolve() / folder.name
     # Without namespaces a server of another account must find its way through.
@@ -239,6 +287,9 @@ def _prepare(entry: LabRecord, spec: LabSpec, folder: Path, *, keep: bool) -> No
     except OSError as error:
         raise LabError(f"cannot make {folder}: {error.strerror}") from None
     entry.note(folder=str(folder), spec=spec.to_json(), stays=keep)
+    if recordings:
+        where = str(recordings.folder.resolve())
+        entry.note(recordings={"folder": where, "replayed": recordings.replayed})
 
 
 def _spawn(

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from dbcheck.core.cut import PowerState
 from dbcheck.errors import LabError, Unrecoverable
+from dbcheck.lab.drive.recording import Recordings
+from dbcheck.lab.drive.replay import Shown
 from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.lab.servers.mariadb import MariadbServer
 from dbcheck.lab.servers.myrocks import MyrocksServer
@@ -15,6 +17,7 @@ from dbcheck.lab.servers.mysql import MysqlServer
 from dbcheck.lab.servers.postgresql import PostgresqlServer
 from dbcheck.lab.spec import LabSpec
 from dbcheck.lab.storage.base import FolderStorage, Storage
+from dbcheck.lab.storage.blocks import FileBlocks
 from dbcheck.lab.storage.drive import DriveStorage
 from dbcheck.lab.storage.two_drives import TwoDrives
 
@@ -46,22 +49,32 @@ class Machine:
 
     base:   a folder that the server's account can reach; base/files is there, and
             is on a disk.
+    recordings: where the drives record all they are asked, from the end of build()
+            to the first cut, or the recordings whose crash states show() shows.
+    password: the server's in those recordings.
     power:  ON or OFF; a server that did not come back is ON; see failure().
 
     What a cut has done to the server is a failure(); what the machine itself has done
     to it is an error, or broken().
     """
 
-    def __init__(self, spec: LabSpec, base: Path) -> None:
+    def __init__(
+        self,
+        spec: LabSpec,
+        base: Path,
+        recordings: Recordings | None = None,
+        password: str = "",
+    ) -> None:
         self._spec = spec
+        self._recordings, self._password = recordings, password
         self.power = PowerState.OFF
         self._failure: str | None = None
         self._drive_only = spec.power_scope == "drive"
         self._storage: Storage
         if spec.log_drive:
-            self._storage = TwoDrives(spec, base)
+            self._storage = TwoDrives(spec, base, recordings)
         elif spec.rung == "drive":
-            self._storage = DriveStorage(spec, base)
+            self._storage = DriveStorage(spec, base, recordings=recordings)
         else:
             self._storage = FolderStorage(base / "files")
         self.server = SERVERS[spec.engine](
@@ -72,14 +85,48 @@ class Machine:
         )
 
     def build(self) -> None:
-        """Make storage and server from nothing; return once it takes queries."""
+        """Make storage and server from nothing; return once it takes queries.
+
+        Where recordings are replayed, the power stays off until show().
+        """
         self._storage.build()
+        if self._recordings and self._recordings.replayed:
+            self.server.adopt(self._password)
+            return
         with self._storage.in_no_time():
             self.server.initialise()
             self.server.start()
             self._storage.flush_all()
+            if self._recordings:
+                self._storage.record()
         self._storage.start_counting()
         self.power = PowerState.ON
+
+    def save_recordings(self) -> None:
+        """Store what the drives recorded; raise LabError before the first cut."""
+        self._storage.save_recordings()
+
+    def show(self, states: Sequence[Shown], *, start: bool) -> None:
+        """Have the drives hold a crash state of their recordings, and recover it.
+
+        What was done to the state before is undone.  states: one for each drive, the
+        data's first.  start: False mounts the filesystems and starts no server.
+        failure() reports what does not come back.  Raise LabError as restore() does.
+        """
+        self.power = PowerState.OFF
+        self._failure = None
+        self._storage.show(self.server, states)
+        if start:
+            return self.restore()
+        try:
+            self._storage.power_on()
+        except Unrecoverable as error:
+            self._note(error)
+        self.power = PowerState.ON
+
+    def blocks(self) -> list[FileBlocks]:
+        """Return where the blocks of each file are on the drives, see file_blocks()."""
+        return self._storage.blocks()
 
     def cut(self) -> tuple[int, dict[str, object]]:
         """Cut the power: of all, or of the drives alone, as the spec has it.

@@ -29,7 +29,7 @@ def make(personality: str = "honest", age_s: float = 0.0, cache: int = SIZE) -> 
 
 
 def flush(drive: Drive) -> None:
-    drive.end_flush(drive.begin_flush())
+    drive.end_flush(drive.begin_flush(), 0.0)
 
 
 def content(drive: Drive) -> bytes:
@@ -88,7 +88,7 @@ def play(drive: Drive, history: Sequence[Step]) -> list[list[int]]:
             flights.append((drive.begin_flush(), [len(v) for v in legal]))
         elif flights:
             mark, lengths = flights.pop(0)
-            drive.end_flush(mark)
+            drive.end_flush(mark, 0.0)
             for values, length in zip(legal, lengths, strict=True):
                 del values[: length - 1]
             gone = [length - 1 for length in lengths]
@@ -214,7 +214,7 @@ def test_a_flush_does_not_cover_what_came_after_it_arrived() -> None:
     Write(0, 1, 1).to(drive)
     mark = drive.begin_flush()
     Write(1, 1, 2).to(drive)
-    drive.end_flush(mark)
+    drive.end_flush(mark, 0.0)
     drive.cut(0.0, "none", 0)
     assert content(drive)[::SECTOR_BYTES] == bytes([1, *[0] * (SECTORS - 1)])
 

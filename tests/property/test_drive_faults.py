@@ -85,7 +85,7 @@ def play(drive: Drive, history: Sequence[Step]) -> None:
         elif isinstance(step, Begin):
             marks.append(drive.begin_flush())
         elif marks:
-            drive.end_flush(marks.pop(0))
+            drive.end_flush(marks.pop(0), 0.0)
 
 
 def played(fault: str, history: Sequence[Step]) -> Drive:
@@ -247,7 +247,7 @@ def test_what_waits_behind_a_write_at_risk_takes_room_in_the_cache(fault: str) -
 
 
 def flush(drive: Drive) -> None:
-    drive.end_flush(drive.begin_flush())
+    drive.end_flush(drive.begin_flush(), 0.0)
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -61,7 +62,7 @@ def drive(tmp_path: Path) -> Iterator[DriveProcess]:
     ],
 )
 def test_a_command_that_makes_no_sense_is_refused_and_changes_nothing(
-    drive: DriveProcess, command: str, values: dict[str, object]
+    drive: DriveProcess, command: str, values: dict[str, Any]
 ) -> None:
     os.pwrite(drive.descriptor, b"x" * 4096, 0)
     before = drive.counters()
@@ -225,6 +226,7 @@ def test_a_killed_drive_gives_errors_and_all_can_be_cleaned_up(
 PARENT = """
 import json, os, sys, time
 from pathlib import Path
+from typing import Any
 from dbcheck.lab.storage import loop_device as block
 from dbcheck.lab.drive.control import DriveProcess
 from dbcheck.lab.spec import DriveSpec

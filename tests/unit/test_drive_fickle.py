@@ -29,7 +29,7 @@ def losses(drive: Drive, cuts: int) -> Iterator[bool]:
     for cut in range(cuts):
         content = bytes([cut % 255 + 1]) * 512
         drive.write(0, content, 0.0)
-        drive.end_flush(drive.begin_flush())
+        drive.end_flush(drive.begin_flush(), 0.0)
         drive.cut(0.0, "none", 0)
         yield bytes(drive.read(0, 512)) != content
         drive.fail()
@@ -66,7 +66,7 @@ def test_within_one_power_on_it_keeps_every_flush_or_none(seed: int) -> None:
     drive = fickle(seed, fraction=0.5)
     for sector in range(50):
         drive.write(512 * sector, BLOCK, 0.0)
-        drive.end_flush(drive.begin_flush())
+        drive.end_flush(drive.begin_flush(), 0.0)
     counters = drive.counters(0.0)
     assert counters.flushes == 50
     assert counters.flushes_honoured in (0, 50)
@@ -78,9 +78,9 @@ def test_to_apply_power_that_is_there_draws_nothing() -> None:
     drive = fickle(seed=3, fraction=0.5)
     for _ in range(30):
         drive.power_on()
-    drive.end_flush(drive.begin_flush())
+    drive.end_flush(drive.begin_flush(), 0.0)
     twin = fickle(seed=3, fraction=0.5)
-    twin.end_flush(twin.begin_flush())
+    twin.end_flush(twin.begin_flush(), 0.0)
     assert drive.counters(0.0) == twin.counters(0.0)
 
 

@@ -6,6 +6,8 @@ from typing import Any
 
 import msgspec
 
+from dbcheck.lab.drive.replay import Shown
+
 
 class Request(msgspec.Struct, forbid_unknown_fields=True, tag=str.lower, frozen=True):
     """The base of all requests; each goes under its class's name in lower case."""
@@ -68,6 +70,24 @@ class Configure(Request, frozen=True):
     settings: dict[str, str]
 
 
+class SaveRecordings(Request, frozen=True):
+    """Store what the drives recorded until the power was cut."""
+
+
+class Show(Request, frozen=True):
+    """Hold and recover a crash state of each drive; answered with a PowerStatus.
+
+    start: False mounts the filesystems and starts no server.
+    """
+
+    states: list[Shown]
+    start: bool = True
+
+
+class Blocks(Request, frozen=True):
+    """Answered with where the blocks of each file are: a list of FileBlocks."""
+
+
 class Freeze(Request, frozen=True):
     """Stop the server's processes."""
 
@@ -96,6 +116,9 @@ ANY = (
     | Counters
     | SetDrive
     | Configure
+    | SaveRecordings
+    | Show
+    | Blocks
     | Freeze
     | Thaw
     | Log

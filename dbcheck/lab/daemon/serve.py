@@ -24,8 +24,10 @@ from urllib.parse import quote
 from dbcheck.errors import DbcheckError, LabError
 from dbcheck.lab import namespace
 from dbcheck.lab.daemon import requests, rpc
+from dbcheck.lab.drive.recording import Recordings
 from dbcheck.lab.machine import Machine
 from dbcheck.lab.process import Process
+from dbcheck.lab.recorded import RecordedLab
 from dbcheck.lab.spec import LabSpec
 from dbcheck.lab.ssh.sshd import Sshd
 from dbcheck.lab.state import LabRecord
@@ -44,16 +46,23 @@ class Daemon:
     """
 
     def __init__(
-        self, entry: LabRecord, folder: Path, base: Path, spec: LabSpec
+        self,
+        entry: LabRecord,
+        folder: Path,
+        base: Path,
+        spec: LabSpec,
+        recordings: Recordings | None,
     ) -> None:
         self._entry = entry
-        self._spec = spec
+        self._spec, self._base, self._recordings = spec, base, recordings
         self._witness = folder / "witness"
         self._witness.mkdir(mode=0o700)
         self._socket = rpc.RequestServer(entry.control)
         self._sshd = Sshd(folder / "sshd")
         self._isolated = base != folder
-        self._machine = machine = Machine(spec, base)
+        self._machine = machine = Machine(
+            spec, base, recordings, _password_of(recordings)
+        )
         self._answers: dict[type[requests.Request], Callable[[Any], object]] = {
             requests.Describe: lambda _: self._describe(),
             requests.Status: lambda _: self._status(),
@@ -64,6 +73,9 @@ class Daemon:
             requests.Counters: lambda _: machine.counters(),
             requests.SetDrive: lambda asked: machine.set_drive(**asked.changes()),
             requests.Configure: lambda asked: machine.configure(asked.settings),
+            requests.SaveRecordings: lambda _: self._save_recordings(),
+            requests.Show: self._show,
+            requests.Blocks: lambda _: machine.blocks(),
             requests.Freeze: lambda _: self._freeze(),
             requests.Thaw: lambda _: machine.server.thaw(),
             requests.Log: lambda asked: machine.server_log(asked.lines),
@@ -122,6 +134,19 @@ class Daemon:
         self._machine.start()
         self._note_processes()
 
+    def _save_recordings(self) -> None:
+        if self._recordings is None:
+            raise LabError("this lab records nothing")
+        self._machine.save_recordings()
+        recorded = RecordedLab(
+            self._spec.to_json(), str(self._base), self._machine.server.password
+        )
+        recorded.write(self._recordings.folder)
+
+    def _show(self, asked: requests.Show) -> requests.PowerStatus:
+        self._machine.show(asked.states, start=asked.start)
+        return self._status()
+
     def _freeze(self) -> None:
         self._machine.server.freeze()
         self._note_processes()
@@ -152,16 +177,38 @@ def _watch(client: int) -> None:
     threading.Thread(target=wait, name="client watch", daemon=True).start()
 
 
-def _prepare_folder(entry: LabRecord, folder: Path, *, isolated: bool) -> Path:
-    """Make the place where storage and server live, and return it."""
+def _password_of(recordings: Recordings | None) -> str:
+    """Return the password of the server in the recordings that are replayed, or ""."""
+    if recordings is None or not recordings.replayed:
+        return ""
+    return RecordedLab.read(recordings.folder).password
+
+
+def _recordings_of(entry: LabRecord) -> Recordings | None:
+    noted = entry.read().get("recordings")
+    if not isinstance(noted, dict):
+        return None
+    return Recordings(Path(noted["folder"]), bool(noted["replayed"]))
+
+
+def _prepare_folder(
+    entry: LabRecord, folder: Path, recordings: Recordings | None, *, isolated: bool
+) -> Path:
+    """Make the place where storage and server live, and return it.
+
+    It has the path that it had when what is replayed was recorded.
+    """
     os.chdir("/")
     os.umask(0o022)
     files = folder / "files"
     files.mkdir()
     if not isolated:
         return folder
-    namespace.mask(folder, entry.path)
+    beside = [recordings.folder] if recordings else []
+    namespace.mask(folder, entry.path, *beside)
     base = _BASE / entry.name
+    if recordings and recordings.replayed:
+        base = Path(RecordedLab.read(recordings.folder).base)
     (base / "files").mkdir(parents=True)
     # The server's account could not get through the folders above the real one.
     namespace.bind(files, base / "files")
@@ -203,9 +250,10 @@ def _run(entry: LabRecord, ready: int, *, isolated: bool) -> None:
     daemon = None
     with removed_at_the_end(folder, entry.path):
         try:
-            base = _prepare_folder(entry, folder, isolated=isolated)
+            recordings = _recordings_of(entry)
+            base = _prepare_folder(entry, folder, recordings, isolated=isolated)
             spec = LabSpec.from_json(str(entry.read()["spec"]))
-            daemon = Daemon(entry, folder, base, spec)
+            daemon = Daemon(entry, folder, base, spec, recordings)
             daemon.start()
             _say(ready, rpc.success(None))
             daemon.serve()

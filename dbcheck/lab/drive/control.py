@@ -10,6 +10,7 @@ import signal
 import subprocess
 import tempfile
 import threading
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import NoneType
 from typing import IO, Any, Self, TypeVar
@@ -18,6 +19,8 @@ from dbcheck import children
 from dbcheck.errors import LabError
 from dbcheck.lab import syscalls
 from dbcheck.lab.drive.model import CutReport, DriveCounters
+from dbcheck.lab.drive.recording import RecordingFile
+from dbcheck.lab.drive.replay import Part
 from dbcheck.lab.reply import NotUnderstood, result_in
 from dbcheck.lab.spec import DriveSpec
 from dbcheck.local import Channel, NotAMessage
@@ -25,9 +28,21 @@ from dbcheck.local import Channel, NotAMessage
 WATCHDOG_S = 5.0
 _START_S = 20.0
 _ANSWER_S = 10.0
+_SAVE_S = 120.0  # for a recording of some gigabytes
 _HINT = "Take the lab down and build it again."
 
 T = TypeVar("T")
+
+
+@contextlib.contextmanager
+def _opened(recording: RecordingFile | None) -> Iterator[int]:
+    """Give a descriptor of the file, -1 without one."""
+    file = -1 if recording is None else recording.opened()
+    try:
+        yield file
+    finally:
+        if file >= 0:
+            os.close(file)
 
 
 class DriveProcess:
@@ -56,27 +71,35 @@ class DriveProcess:
 
     @classmethod
     def start(
-        cls, spec: DriveSpec, mountpoint: Path, *, watchdog_s: float = WATCHDOG_S
+        cls,
+        spec: DriveSpec,
+        mountpoint: Path,
+        *,
+        watchdog_s: float = WATCHDOG_S,
+        recording: RecordingFile | None = None,
     ) -> Self:
         """Start an empty drive; *mountpoint* is an ordinary file to be used briefly.
 
+        recording: where it records, or the recording that it replays: it then holds
+        what that begins with.
         On return the drive is open and its mount is detached already: it lives as
         long as a process has it open, so no process has to unmount it.
         """
         ours, theirs = Channel.pair()
         errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed by close()
-        with theirs:
+        with theirs, _opened(recording) as file:
             process = subprocess.Popen(
                 children.module(
                     "dbcheck.lab.drive.process",
                     *(str(theirs.fileno()), str(mountpoint)),
                     *(json.dumps(dataclasses.asdict(spec)), str(watchdog_s)),
+                    *((recording.use, str(file)) if recording else ()),
                 ),
                 env=children.environment(),
                 stdin=subprocess.DEVNULL,
                 stdout=errors,
                 stderr=errors,
-                pass_fds=[theirs.fileno()],
+                pass_fds=[fd for fd in (theirs.fileno(), file) if fd >= 0],
                 start_new_session=True,  # ^C is for the parent
             )
         drive = cls(spec, process, ours, errors)
@@ -164,6 +187,18 @@ class DriveProcess:
         """Return what the drive was asked so far."""
         return self._ask(DriveCounters, "counters")
 
+    def record(self) -> None:
+        """Record from now on all that the drive is asked, until it is frozen."""
+        self._ask(NoneType, "record")
+
+    def save_recording(self) -> None:
+        """Write the recording into its file; nothing else is answered meanwhile."""
+        self._ask(NoneType, "save_recording", timeout_s=_SAVE_S)
+
+    def show(self, whole: int, parts: Sequence[Part]) -> None:
+        """Hold a crash state of the recording, see Replay; the drive must be off."""
+        self._ask(NoneType, "show", whole=whole, parts=parts)
+
     def close(self) -> None:
         """End the drive's process, gently or not; never raises, may be repeated.
 
@@ -193,13 +228,20 @@ class DriveProcess:
 
     # -------------------------------------------------------------- messages
 
-    def _ask(self, kind: type[T], command: str, **values: Any) -> T:
+    def _ask(
+        self,
+        kind: type[T],
+        command: str,
+        *,
+        timeout_s: float = _ANSWER_S,
+        **values: Any,
+    ) -> T:
         with self._lock:
             try:
                 self._control.send(json.dumps({"command": command, **values}).encode())
             except OSError as error:
                 raise self._gone(command) from error
-            answer = self._receive(command, _ANSWER_S)
+            answer = self._receive(command, timeout_s)
         try:
             return result_in(answer, kind)
         except LabError as error:

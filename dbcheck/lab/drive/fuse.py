@@ -225,7 +225,7 @@ class FuseDrive:
             self._finish_flush(unique, mark)
 
     def _finish_flush(self, unique: int, mark: int) -> None:
-        self._drive.end_flush(mark)
+        self._drive.end_flush(mark, self._clock())
         self._answer(unique)
 
     def _read(self, unique: int, body: memoryview) -> None:

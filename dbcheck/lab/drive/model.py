@@ -22,6 +22,7 @@ import random
 from collections import deque
 from dataclasses import dataclass
 
+from dbcheck.lab.drive.recording import Recorder
 from dbcheck.lab.drive.survivors import sectors, surviving
 from dbcheck.lab.spec import DriveSpec
 
@@ -99,6 +100,17 @@ class Drive:
         self._flushes_left = math.inf  # until a failing drive lies
         self._reads = self._writes = self._write_bytes = 0
         self._flushes = self._flushes_honoured = 0
+        self.recorder: Recorder | None = None
+        self._recorded_from = 0  # number of the first write that is recorded
+
+    def record(self, now: float) -> None:
+        """Record from *now* on, see recorder, until the next freeze.
+
+        What is in the cache becomes stable first, so the recording begins with it.
+        """
+        self.flush_all()
+        self._recorded_from = self._destaged
+        self.recorder = Recorder(self._now, now)
 
     def read(self, offset: int, length: int) -> memoryview:
         """Return the bytes there, fewer at the drive's end; valid until a write."""
@@ -107,6 +119,8 @@ class Drive:
 
     def write(self, offset: int, content: bytes, now: float) -> None:
         """Put *content* into the cache; raise ValueError beyond the drive's end."""
+        if self.recorder is not None:
+            self.recorder.write(now, offset, content)
         length = len(content)
         view = self._now[offset : offset + length]
         before = view.tobytes()
@@ -163,8 +177,10 @@ class Drive:
         self._flushes += 1
         return self._destaged + len(self._cache)
 
-    def end_flush(self, mark: int) -> None:
+    def end_flush(self, mark: int, now: float) -> None:
         """Complete a flush: what was cached when it arrived is stable, if honest."""
+        if self.recorder is not None:
+            self.recorder.flush(now, max(0, mark - self._recorded_from))
         if not self._honest or self._flushes_left < 1:
             return
         self._flushes_left -= 1
@@ -216,6 +232,18 @@ class Drive:
         """Make everything in the cache stable."""
         self._destage(len(self._cache))
 
+    def take_back(self, count: int) -> None:
+        """Undo the newest cached writes, as if they had never come, down to *count*.
+
+        For a drive on which no flush and no age makes anything stable.
+        """
+        cache = self._cache
+        while len(cache) > count:
+            _, offset, before, _ = cache.pop()
+            self._now[offset : offset + len(before)] = before
+            self._held_bytes -= len(before)
+            self._cached_bytes -= len(before)
+
     def _destage(self, count: int) -> None:
         cache = self._cache
         for _ in range(count):
@@ -233,6 +261,8 @@ class Drive:
         if self.state is DriveState.ON:
             self.age(now)
             self.state = DriveState.FROZEN
+        if self.recorder is not None:
+            self.recorder.end(now)
 
     def fail(self) -> None:
         """Answer nothing but errors from now on."""

@@ -18,11 +18,15 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+from dbcheck.errors import LabError
 from dbcheck.lab import syscalls
 from dbcheck.lab.drive.fuse import FuseDrive, mount_drive
 from dbcheck.lab.drive.model import Drive, DriveState
+from dbcheck.lab.drive.recording import Recording
+from dbcheck.lab.drive.replay import Part, Replay
 from dbcheck.lab.spec import DriveSpec
 from dbcheck.local import Channel
 
@@ -60,10 +64,18 @@ class DriveServer:
 
     watchdog_s: a drive that stays frozen for so long fails by itself, for as long as
     it is frozen a sync anywhere on the machine hangs.
+    file: an open file for what the drive records, -1 if it is not to record.
+    replay: what shows a recording's crash states on *drive*, None without a recording.
     """
 
     def __init__(
-        self, control: Channel, descriptor: int, drive: Drive, watchdog_s: float
+        self,
+        control: Channel,
+        descriptor: int,
+        drive: Drive,
+        watchdog_s: float,
+        file: int = -1,
+        replay: Replay | None = None,
     ) -> None:
         """Serve *drive* on *descriptor*, and commands on *control*."""
         self._control = control
@@ -72,6 +84,7 @@ class DriveServer:
         self._front = FuseDrive(descriptor, drive)
         self._watchdog_s = watchdog_s
         self._frozen_at = 0.0
+        self._file, self._replay = file, replay
         self._commands: dict[str, Callable[..., Any]] = {
             "set_times": self._set_times,
             "freeze": self._freeze,
@@ -81,6 +94,9 @@ class DriveServer:
             "flush_all": self._drive.flush_all,
             "count_flushes": self._drive.count_flushes,
             "counters": self._counters,
+            "record": self._record,
+            "save_recording": self._save_recording,
+            "show": self._show,
         }
 
     def run(self) -> None:
@@ -140,6 +156,25 @@ class DriveServer:
             self._freeze()
         return dataclasses.asdict(self._front.cut(survivors, seed))
 
+    def _record(self) -> None:
+        if self._file < 0:
+            raise ValueError("this drive has no file for a recording")
+        self._drive.record(time.monotonic())
+
+    def _save_recording(self) -> None:
+        recorder = self._drive.recorder
+        if recorder is None:
+            raise ValueError("nothing was recorded")
+        with open(self._file, "wb", closefd=False) as file:
+            recorder.save(file)
+
+    def _show(self, whole: int, parts: list[Part]) -> None:
+        if self._replay is None:
+            raise ValueError("this drive replays no recording")
+        if self._drive.state is DriveState.ON:
+            raise ValueError("the drive is in use")
+        self._replay.show(whole, parts)
+
     def _counters(self) -> dict[str, Any]:
         return dataclasses.asdict(self._drive.counters(time.monotonic()))
 
@@ -149,21 +184,31 @@ def _failure(text: str) -> dict[str, Any]:
 
 
 def main(arguments: list[str]) -> int:
-    """Serve the drive of a JSON spec: control descriptor, path, spec, watchdog_s."""
-    control_descriptor, path, spec, watchdog_s = arguments
+    """Serve the drive of a JSON spec.
+
+    arguments: control descriptor, path, spec, watchdog_s; then "record" or "replay" and
+    the descriptor of that file, if there is one.
+    """
+    control_descriptor, path, spec, watchdog_s, *recording = arguments
+    use, file = (recording[0], int(recording[1])) if recording else ("", -1)
     with Channel.inherited(int(control_descriptor)) as control:
         try:
             _prepare_process()
             descriptor = os.open("/dev/fuse", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
             mount_drive(descriptor, path)
+            replay = _replay_of(file) if use == "replay" else None
             _leave_mounts()
-            drive = Drive(DriveSpec(**json.loads(spec)))
-        except OSError as error:
+            drive = replay.drive if replay else Drive(DriveSpec(**json.loads(spec)))
+        except (OSError, LabError) as error:
             control.send(json.dumps(_failure(str(error))).encode())
             return 1
         control.send(b"{}")
-        DriveServer(control, descriptor, drive, float(watchdog_s)).run()
+        DriveServer(control, descriptor, drive, float(watchdog_s), file, replay).run()
     return 0
+
+
+def _replay_of(file: int) -> Replay:
+    return Replay(Recording(Path(f"/proc/self/fd/{file}")))
 
 
 if __name__ == "__main__":

@@ -176,6 +176,15 @@ class DatabaseServer(abc.ABC):
         log.debug("creating a data folder with %s", self._program(self.needs[-1]))
         self._create(self._password_file)
 
+    def adopt(self, password: str) -> None:
+        """Make what initialise() does beside a data folder that is there already.
+
+        password: of its account dbcheck.
+        """
+        self.run.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._give(self.run)
+        self._write_secret(self._password_file, password + "\n")
+
     def start(self, timeout_s: float = 60.0) -> None:
         """Start the server; return once it takes queries, its recovery being over.
 

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
 from dbcheck.clock import now_us
 from dbcheck.errors import LabError
+from dbcheck.lab.drive.replay import Shown
 from dbcheck.lab.servers.base import DatabaseServer
+from dbcheck.lab.storage.blocks import FileBlocks
+
+_NO_DRIVE, _DRIVE_RUNG = "this lab has no drive", "Start a lab with --rung drive."
 
 
 class Storage(Protocol):
@@ -74,6 +79,24 @@ class Storage(Protocol):
     def set(self, **values: object) -> None:
         """Change what the drive costs, and what survives a cut of it."""
 
+    def record(self) -> None:
+        """Record from now on all that its drives are asked, until the power is cut.
+
+        Raise LabError without a drive, or without a file for what it records.
+        """
+
+    def save_recordings(self) -> None:
+        """Store what was recorded, once the power was cut; raise LabError."""
+
+    def show(self, server: DatabaseServer, states: Sequence[Shown]) -> None:
+        """End *server* and have the drives hold a crash state of their recordings.
+
+        states: one for each drive.  The power is off then: power_on() is to follow.
+        """
+
+    def blocks(self) -> list[FileBlocks]:
+        """Return where the blocks of each file are on its drives."""
+
     def failure(self) -> str | None:
         """Return why it is dead, or None."""
 
@@ -110,7 +133,7 @@ class FolderStorage:
 
     def vanish(self, *, flushes_expected: bool) -> tuple[int, dict[str, object]]:
         """Refuse: raise LabError."""
-        raise LabError("this lab has no drive", hint="Start a lab with --rung drive.")
+        raise LabError(_NO_DRIVE, hint=_DRIVE_RUNG)
 
     def end_cut(self, server: DatabaseServer) -> None:
         """Kill the server."""
@@ -132,7 +155,23 @@ class FolderStorage:
 
     def set(self, **values: object) -> None:
         """Refuse: raise LabError."""
-        raise LabError("this lab has no drive", hint="Start a lab with --rung drive.")
+        raise LabError(_NO_DRIVE, hint=_DRIVE_RUNG)
+
+    def record(self) -> None:
+        """Refuse: raise LabError."""
+        raise LabError(_NO_DRIVE, hint=_DRIVE_RUNG)
+
+    def save_recordings(self) -> None:
+        """Refuse: raise LabError."""
+        raise LabError(_NO_DRIVE, hint=_DRIVE_RUNG)
+
+    def show(self, server: DatabaseServer, states: Sequence[Shown]) -> None:
+        """Refuse: raise LabError."""
+        raise LabError(_NO_DRIVE, hint=_DRIVE_RUNG)
+
+    def blocks(self) -> list[FileBlocks]:
+        """Refuse: raise LabError."""
+        raise LabError(_NO_DRIVE, hint=_DRIVE_RUNG)
 
     def failure(self) -> str | None:
         """Return None: a folder does not die."""

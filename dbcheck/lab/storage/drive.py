@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +13,13 @@ from dbcheck import children
 from dbcheck.errors import LabError
 from dbcheck.lab.drive.control import DriveProcess
 from dbcheck.lab.drive.image import copy_drive
+from dbcheck.lab.drive.recording import Recordings
+from dbcheck.lab.drive.replay import Part, Shown
 from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.lab.spec import LabSpec
 from dbcheck.lab.storage import filesystem as block_filesystem
 from dbcheck.lab.storage import loop_device as block
+from dbcheck.lab.storage.blocks import FileBlocks, file_blocks
 
 _CHANGEABLE = frozenset(
     {"flush_ms", "write_ms", "survivors", "seed", "forget_at_bytes", "forget_bytes"}
@@ -37,7 +40,15 @@ class DriveStorage:
 
     log_folder: Path | None = None
 
-    def __init__(self, spec: LabSpec, base: Path, name: str = "files") -> None:
+    def __init__(
+        self,
+        spec: LabSpec,
+        base: Path,
+        name: str = "files",
+        recordings: Recordings | None = None,
+    ) -> None:
+        """recordings: where the drive records, or what it replays; None: neither."""
+        self._recording = recordings.of(name) if recordings else None
         self._spec = spec
         self._drive_spec = spec.drive
         self._drive_file = base / f"drive-{name}"
@@ -52,10 +63,18 @@ class DriveStorage:
         self._counted_from: dict[str, int] = {}
 
     def build(self) -> None:
-        """Make drive and filesystem, and mount it."""
+        """Make drive and filesystem, and mount it.
+
+        A drive that replays a recording is off until show() and power_on().
+        """
         self.folder.mkdir(exist_ok=True)
         self._drive_file.touch()
-        self._drive = DriveProcess.start(self._spec.drive, self._drive_file)
+        self._drive = DriveProcess.start(
+            self._spec.drive, self._drive_file, recording=self._recording
+        )
+        if self._recording and self._recording.replayed:
+            self._drive.fail()
+            return
         with self.in_no_time():
             self._loop = block.attach(self._drive.descriptor, self._write_cache)
             block_filesystem.mkfs(self._loop.path, self._spec.filesystem)
@@ -165,6 +184,31 @@ class DriveStorage:
         changes: dict[str, Any] = values
         self._drive_spec = dataclasses.replace(self._drive_spec, **changes)
         self._set_times()
+
+    def record(self) -> None:
+        """Record what the drive is asked, see Storage."""
+        self._running().record()
+
+    def save_recordings(self) -> None:
+        """Store what was recorded."""
+        self._running().save_recording()
+
+    def show(self, server: DatabaseServer, states: Sequence[Shown]) -> None:
+        """End *server* and hold the one crash state of *states*."""
+        self.freeze()
+        server.kill_now()
+        self.fail()
+        self.end_cut(server)
+        ((whole, parts),) = states
+        self.hold(whole, parts)
+
+    def hold(self, whole: int, parts: Sequence[Part]) -> None:
+        """Hold a crash state; nothing uses the drive, which is off."""
+        self._running().show(whole, parts)
+
+    def blocks(self) -> list[FileBlocks]:
+        """Return where the blocks of each file are on the drive."""
+        return file_blocks(self.folder, 0)
 
     def failure(self) -> str | None:
         """Say that the drive's process is dead, or None."""

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from dbcheck.lab.drive.recording import Recordings
+from dbcheck.lab.drive.replay import Shown
 from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.lab.spec import LabSpec
+from dbcheck.lab.storage.blocks import FileBlocks, file_blocks
 from dbcheck.lab.storage.drive import DriveStorage
 
 _APART = 1 << 32  # between the seeds of the two: each loses writes of its own
@@ -17,10 +20,13 @@ _APART = 1 << 32  # between the seeds of the two: each loses writes of its own
 class TwoDrives:
     """Data and log, each on a drive with a filesystem of its own (storage.Storage)."""
 
-    def __init__(self, spec: LabSpec, base: Path) -> None:
+    def __init__(
+        self, spec: LabSpec, base: Path, recordings: Recordings | None = None
+    ) -> None:
         log = dataclasses.replace(spec.drive, seed=spec.drive.seed + _APART)
-        self._data = DriveStorage(spec, base)
-        self._log = DriveStorage(dataclasses.replace(spec, drive=log), base, "log")
+        self._data = DriveStorage(spec, base, recordings=recordings)
+        log_spec = dataclasses.replace(spec, drive=log)
+        self._log = DriveStorage(log_spec, base, "log", recordings)
         self._both = (self._data, self._log)
         self.folder = self._data.folder
         self.log_folder: Path | None = self._log.folder
@@ -96,6 +102,36 @@ class TwoDrives:
         if isinstance(seed, int):
             values["seed"] = seed + _APART
         self._log.set(**values)
+
+    def record(self) -> None:
+        """Record what both are asked, each from a moment of its own on."""
+        for each in self._both:
+            each.record()
+
+    def save_recordings(self) -> None:
+        """Store what both recorded."""
+        for each in self._both:
+            each.save_recordings()
+
+    def show(self, server: DatabaseServer, states: Sequence[Shown]) -> None:
+        """End *server* and have both hold a crash state, the data's drive first."""
+        for each in self._both:
+            each.freeze()
+        server.kill_now()
+        for each in self._both:
+            each.fail()
+        self.end_cut(server)
+        for each, (whole, parts) in zip(self._both, states, strict=True):
+            each.hold(whole, parts)
+
+    def blocks(self) -> list[FileBlocks]:
+        """Return where the blocks of each file are, the data's drive first."""
+        folders = [each.folder for each in self._both]
+        return [
+            found
+            for drive, folder in enumerate(folders)
+            for found in file_blocks(folder, drive)
+        ]
 
     def failure(self) -> str | None:
         """Say that one of them is dead, or None."""

@@ -1,0 +1,213 @@
+"""What a drive was asked from some moment on, and the bytes that it held before.
+
+A Recorder collects it in the drive's process.  It is stored as a ZIP archive, whose
+checksums show damage:
+
+    facts.json           format, size of the drive, when the recording began and ended
+    base.index, base     what the drive held at the beginning, without its zeros
+    writes.index, writes each write: when, where, how long; and its bytes
+    flushes.index        each flush, when it was answered: when, how many of the writes
+                         had come when it arrived, how many when it was answered
+
+Times are microseconds of CLOCK_MONOTONIC, rounded down and taken before the drive acts
+on a request: what a client noted at an earlier time rests on earlier requests alone.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import zipfile
+from array import array
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from dbcheck.errors import LabError
+
+SUFFIX = ".drive"
+_FORMAT = 1
+_PIECE_BYTES = 1 << 16  # of the base: zeros are left out piece by piece
+_ZEROS = bytes(_PIECE_BYTES)
+_BYTES_MAX = 4 << 30  # of recorded writes; they are held in memory
+_HINT = "Record anew: dbcheck lab explore with --engine."
+
+
+@dataclass(frozen=True, slots=True)
+class Recordings:
+    """A folder for what the drives of a lab record, a file for each.
+
+    replayed: the files are there, and the drives show the crash states in them.
+    """
+
+    folder: Path
+    replayed: bool
+
+    def of(self, drive: str) -> RecordingFile:
+        """Return the file of the drive of that name."""
+        return RecordingFile(self.folder / f"{drive}{SUFFIX}", self.replayed)
+
+
+@dataclass(frozen=True, slots=True)
+class RecordingFile:
+    """Where a drive's recording is, or will be; replayed: it is, and will be shown."""
+
+    path: Path
+    replayed: bool
+
+    @property
+    def use(self) -> str:
+        """What a drive does with it, in one word."""
+        return "replay" if self.replayed else "record"
+
+    def opened(self) -> int:
+        """Return a descriptor of the file; raise LabError."""
+        flags = os.O_RDONLY if self.replayed else os.O_WRONLY | os.O_CREAT | os.O_EXCL
+        try:
+            return os.open(self.path, flags, 0o600)
+        except OSError as error:
+            raise LabError(
+                f"{self.path} cannot be opened: {error.strerror}", hint=_HINT
+            ) from None
+
+
+def _numbers() -> array[int]:
+    return array("q")
+
+
+class Recorder:
+    """Collects what a drive is asked, until end() or _BYTES_MAX of writes."""
+
+    def __init__(self, content: memoryview, now: float) -> None:
+        """Begin with what *content*, the whole drive, holds at *now*, in seconds."""
+        self._size = len(content)
+        self._began_us, self._ended_us = _micros(now), 0
+        self._base = [
+            (at, bytes(content[at : at + _PIECE_BYTES]))
+            for at in range(0, len(content), _PIECE_BYTES)
+            if content[at : at + _PIECE_BYTES] != _ZEROS
+        ]
+        self._contents: list[bytes] = []
+        self._writes, self._flushes = _numbers(), _numbers()
+        self._bytes = 0
+
+    def write(self, now: float, offset: int, content: bytes) -> None:
+        """Note a write that takes effect at *now*."""
+        if self._ended_us:
+            return
+        self._bytes += len(content)
+        if self._bytes > _BYTES_MAX:
+            self.end(now)
+            return
+        self._writes.extend((_micros(now), offset, len(content)))
+        self._contents.append(content)
+
+    def flush(self, now: float, covered: int) -> None:
+        """Note that a flush, which covers the first *covered* writes, ends at *now*."""
+        if not self._ended_us:
+            self._flushes.extend((_micros(now), covered, len(self._contents)))
+
+    def end(self, now: float) -> None:
+        """Note nothing from *now* on; may be repeated."""
+        self._ended_us = self._ended_us or _micros(now)
+
+    def save(self, file: IO[bytes]) -> None:
+        """Write the recording, which has ended; raise ValueError if it has not."""
+        if not self._ended_us:
+            raise ValueError("the recording has not ended: the power was not cut")
+        facts = {
+            "format": _FORMAT,
+            "byteorder": sys.byteorder,
+            "size_bytes": self._size,
+            "began_us": self._began_us,
+            "ended_us": self._ended_us,
+        }
+        base = _numbers()
+        for at, piece in self._base:
+            base.extend((at, len(piece)))
+        with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as to:
+            to.writestr("facts.json", json.dumps(facts))
+            for name, index, contents in (
+                ("base", base, [piece for _, piece in self._base]),
+                ("writes", self._writes, self._contents),
+            ):
+                to.writestr(f"{name}.index", index.tobytes())
+                with to.open(name, "w", force_zip64=True) as stream:
+                    stream.writelines(contents)
+            to.writestr("flushes.index", self._flushes.tobytes())
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """One recorded write: when, where it begins on the drive, its bytes."""
+
+    time_us: int
+    offset: int
+    content: memoryview
+
+
+class Recording:
+    """A stored recording, in memory.
+
+    size_bytes: of the drive.  began_us, ended_us: see the module.
+    times_us, offsets, lengths: of each write, in the order in which they took effect.
+    flushes: (time_us, covered, arrived) of each, in the order in which they ended.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Read *path*; raise LabError if it is no recording, or damaged."""
+        try:
+            with zipfile.ZipFile(path) as stored:
+                facts = json.loads(stored.read("facts.json"))
+                if (facts["format"], facts["byteorder"]) != (_FORMAT, sys.byteorder):
+                    raise ValueError("another version or machine made it")
+                base, writes, flushes = (
+                    array("q", stored.read(f"{name}.index"))
+                    for name in ("base", "writes", "flushes")
+                )
+                self._base_content = memoryview(stored.read("base"))
+                self._content = memoryview(stored.read("writes"))
+            self.size_bytes: int = facts["size_bytes"]
+            self.began_us: int = facts["began_us"]
+            self.ended_us: int = facts["ended_us"]
+        except OSError as error:
+            raise LabError(
+                f"{path} cannot be read: {error.strerror}", hint=_HINT
+            ) from None
+        except (zipfile.BadZipFile, ValueError, KeyError, TypeError) as error:
+            raise LabError(
+                f"{path} is damaged or not a drive's recording: {error}", hint=_HINT
+            ) from None
+        self._base = list(zip(base[::2], base[1::2], strict=True))
+        self.times_us, self.offsets, self.lengths = (writes[n::3] for n in range(3))
+        self.flushes = list(
+            zip(flushes[::3], flushes[1::3], flushes[2::3], strict=True)
+        )
+        self._places = _numbers()
+        at = 0
+        for length in self.lengths:
+            self._places.append(at)
+            at += length
+
+    def __len__(self) -> int:
+        """Return the number of writes."""
+        return len(self.offsets)
+
+    def base(self) -> Iterator[tuple[int, memoryview]]:
+        """Yield where the drive held anything but zeros at the beginning, and what."""
+        at = 0
+        for offset, length in self._base:
+            yield offset, self._base_content[at : at + length]
+            at += length
+
+    def write(self, number: int) -> Write:
+        """Return the write *number*, from 0 on."""
+        place, length = self._places[number], self.lengths[number]
+        content = self._content[place : place + length]
+        return Write(self.times_us[number], self.offsets[number], content)
+
+
+def _micros(now: float) -> int:
+    return int(now * 1e6)

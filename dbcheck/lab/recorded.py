@@ -1,0 +1,46 @@
+"""What a lab that replays recordings must share with the lab that made them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Self
+
+import msgspec
+
+from dbcheck.errors import LabError
+from dbcheck.stored import private
+
+_FILE = "lab.json"
+
+
+class RecordedLab(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One lab whose drives were recorded.
+
+    spec:     in JSON, see LabSpec.
+    base:     the path of its storage: servers note paths in their data.
+    password: the server's, which means nothing outside of such a lab.
+    """
+
+    spec: str
+    base: str
+    password: str
+
+    def write(self, folder: Path) -> None:
+        """Store it beside the recordings; raise LabError."""
+        try:
+            with private(folder / _FILE, "xb") as file:
+                file.write(msgspec.json.encode(self))
+        except OSError as error:
+            raise LabError(f"cannot write {folder / _FILE}: {error.strerror}") from None
+
+    @classmethod
+    def read(cls, folder: Path) -> Self:
+        """Read it; raise LabError if it is not there or damaged."""
+        path = folder / _FILE
+        try:
+            return msgspec.json.decode(path.read_bytes(), type=cls)
+        except (OSError, msgspec.DecodeError) as error:
+            raise LabError(
+                f"{path} cannot be read: {error}",
+                hint="Record anew: dbcheck lab explore with --engine.",
+            ) from None
