@@ -14,7 +14,7 @@ from dbcheck.core.chores import Chores
 from dbcheck.core.expected import Sizes
 from dbcheck.core.lossshape import LossShape, shape_of
 from dbcheck.core.losswindows import Windows
-from dbcheck.core.observed import Claim, Observed
+from dbcheck.core.observed import AckStream, Claim, Observed
 from dbcheck.core.plans.plan import Plan
 from dbcheck.core.progress import Progress, Reporter, Unit, unreported
 from dbcheck.core.reconcile import Reconciliation
@@ -64,7 +64,7 @@ def _reconciled(
         case = replace(case, logs=tuple(logs.facts()), clock_set=logs.clock_set)
         if case.after.facts is None or case.after.failure or other_data(case):
             return case
-        found, seen = _fate(run, logs, case, report), _seen(run, logs, case)
+        found, seen = fate(run, logs.acks, case, report), _seen(run, logs, case)
         return replace(case, found=found, seen=seen, shape=_shape(found, logs, case))
     except LogDamaged as error:
         return replace(case, damage=str(error))
@@ -87,14 +87,15 @@ def _shape(found: Reconciliation, logs: StoredLogs, case: Case) -> LossShape | N
     return shape_of(found.losses, logs.acks, went_us, sizes, tables, windows, late_us)
 
 
-def _fate(
-    run: RunFolder, logs: StoredLogs, case: Case, report: Reporter
+def fate(
+    run: RunFolder, acks: AckStream, case: Case, report: Reporter = unreported
 ) -> Reconciliation:
+    """Return the fate of *acks* and of the rows that were read; see Plan.judge()."""
     plan, load = case.manifest.plan(), case.load
     names = _read_tables(plan, case)
     return plan.judge(
         Observed(
-            logs.acks,
+            acks,
             {name: partial(_survivors, run, name, case, report) for name in names},
             case.manifest.tables,
             Claim(load.sent, load.acked) if load else None,

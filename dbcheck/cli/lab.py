@@ -19,6 +19,7 @@ from dbcheck.cli import options, output
 from dbcheck.cli.entry_options import TwiceOptions
 from dbcheck.cli.groups import VerbGroup, grouped, option
 from dbcheck.cli.lab_cycles import described, lab_cycles, lab_workload, until_shown
+from dbcheck.cli.lab_explore import command as explore
 from dbcheck.cli.lab_fetch import fetch
 from dbcheck.cli.lab_options import ServerOptions, StorageOptions, lab_spec
 from dbcheck.cli.load_options import WorkloadOptions
@@ -243,4 +244,5 @@ def down(name: str | None) -> None:
         say("no lab is running")
 
 
+command.add_command(explore)
 command.add_command(fetch)

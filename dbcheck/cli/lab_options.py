@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -255,8 +256,8 @@ class StorageOptions(Group):
             show_default=True,
             help="What a cut leaves of the writes that were not flushed: nothing, all, "
             "the oldest (prefix), the newest (suffix), the oldest and a part of the "
-            "next (torn), any whole writes, any blocks of 4096 bytes, any sectors of "
-            "512 bytes (random).",
+            "next (torn), all but one, any whole writes, any pages of 16384 bytes, any "
+            "blocks of 4096 bytes, any sectors of 512 bytes (random).",
         ),
     ] = _DRIVE.survivors
 
@@ -280,6 +281,15 @@ class StorageOptions(Group):
         )
 
 
+def pairs_of(settings: Sequence[str]) -> dict[str, str]:
+    """Return the values of --setting by their names; raise UsageError."""
+    pairs = [setting.partition("=") for setting in settings]
+    wrong = [name for name, equals, _ in pairs if not (name and equals)]
+    if wrong:
+        raise UsageError(f"--setting {wrong[0]} has no value", hint="Give NAME=VALUE.")
+    return {name: value for name, _, value in pairs}
+
+
 def lab_spec(
     server: ServerOptions, storage: StorageOptions, seed: int, *more: str
 ) -> LabSpec:
@@ -287,10 +297,7 @@ def lab_spec(
 
     more: other flags that were given and need a virtual drive.
     """
-    pairs = [setting.partition("=") for setting in server.settings]
-    wrong = [name for name, equals, _ in pairs if not (name and equals)]
-    if wrong:
-        raise UsageError(f"--setting {wrong[0]} has no value", hint="Give NAME=VALUE.")
+    settings = pairs_of(server.settings)
     rung = best_rung(server.engine) if server.rung == _AUTO else server.rung
     if rung == "process":
         _refuse([*storage.flags_given(), *more])
@@ -303,7 +310,7 @@ def lab_spec(
         log_drive=storage.log_drive,
         power_scope=storage.power_scope,
         drive=storage.drive(seed),
-        settings={name: value for name, _, value in pairs},
+        settings=settings,
     )
 
 

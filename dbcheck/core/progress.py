@@ -14,8 +14,10 @@ class Unit(enum.Enum):
     """
 
     CUTS = "cuts"
+    FINDINGS = "findings"
     ROWS = "rows"
     SECONDS = "s"
+    STATES = "states"
 
 
 @dataclass(frozen=True, slots=True)

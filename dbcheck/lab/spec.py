@@ -24,7 +24,18 @@ PERSONALITIES = (
     "reordering",
     "write-through",
 )
-SURVIVORS = ("none", "all", "prefix", "suffix", "torn", "writes", "blocks", "random")
+SURVIVORS = (
+    "none",
+    "all",
+    "prefix",
+    "suffix",
+    "torn",
+    "but-one",
+    "writes",
+    "pages",
+    "blocks",
+    "random",
+)
 RUNGS = tuple(each.value for each in Rung)
 POWER_SCOPES = tuple(each.value for each in PowerScope)
 WRITE_CACHES = ("auto", "write back", "write through")

@@ -16,11 +16,11 @@ from types import NoneType
 from typing import IO, Any, Self, TypeVar
 
 from dbcheck import children
+from dbcheck.core.crashstate import Part
 from dbcheck.errors import LabError
 from dbcheck.lab import syscalls
 from dbcheck.lab.drive.model import CutReport, DriveCounters
 from dbcheck.lab.drive.recording import RecordingFile
-from dbcheck.lab.drive.replay import Part
 from dbcheck.lab.reply import NotUnderstood, result_in
 from dbcheck.lab.spec import DriveSpec
 from dbcheck.local import Channel, NotAMessage

@@ -21,12 +21,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from dbcheck.core.crashstate import Part
 from dbcheck.errors import LabError
 from dbcheck.lab import syscalls
 from dbcheck.lab.drive.fuse import FuseDrive, mount_drive
 from dbcheck.lab.drive.model import Drive, DriveState
 from dbcheck.lab.drive.recording import Recording
-from dbcheck.lab.drive.replay import Part, Replay
+from dbcheck.lab.drive.replay import Replay
 from dbcheck.lab.spec import DriveSpec
 from dbcheck.local import Channel
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from dbcheck.core.crashstate import Part
 from dbcheck.lab.drive.model import Drive
 from dbcheck.lab.drive.recording import Recording
 from dbcheck.lab.spec import DriveSpec
 
 _NO_LIMIT = 1 << 60
 
-Part = tuple[int, int, int]  # number of a write; first byte, bytes of it that survived
 Shown = tuple[int, list[Part]]  # how many writes are whole; parts of later ones
 
 

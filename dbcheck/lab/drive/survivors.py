@@ -8,7 +8,9 @@ all     the cache outlived the cut, as one with a battery does.
 prefix  writes reached the medium in the order in which they came, each as a whole.
 suffix  the newest writes reached the medium first, each as a whole.
 torn    as prefix, and the next one was cut in two at the end of a sector.
+but-one all but one of them, each as a whole.
 writes  any of them, in any order, each as a whole or not at all.
+pages   the same for each 16384 bytes: some drives promise that much for one write.
 blocks  the same for each 4096 bytes, the physical sector of most drives.
 random  the same for each sector of 512 bytes, the least that a drive writes at once
         (NVMe: AWUPF, "atomic write unit power fail", is one logical block or more).
@@ -21,9 +23,11 @@ from collections.abc import Iterator, Sequence
 
 from dbcheck.lab.spec import SECTOR_BYTES
 
-_UNITS = {"random": SECTOR_BYTES, "blocks": 4096}
+_UNITS = {"random": SECTOR_BYTES, "blocks": 4096, "pages": 16384}
 
-Write = tuple[int, bytes]  # where it begins, in bytes from the start; its content
+Write = tuple[
+    int, bytes | memoryview
+]  # where it begins, in bytes from the start; its content
 
 
 def sectors(offset: int, length: int) -> int:
@@ -44,6 +48,9 @@ def surviving(kind: str, writes: Sequence[Write], seed: int) -> Iterator[list[Wr
         yield from ([write] if kind == "all" else [] for write in writes)
     elif kind == "writes":
         yield from ([write] if draw.getrandbits(1) else [] for write in writes)
+    elif kind == "but-one":
+        lost = draw.randrange(count) if count else 0
+        yield from ([writes[n]] if n != lost else [] for n in range(count))
     elif kind in _UNITS:
         for offset, content in writes:
             yield list(_random_units(draw, offset, content, _UNITS[kind]))
@@ -61,7 +68,7 @@ def surviving(kind: str, writes: Sequence[Write], seed: int) -> Iterator[list[Wr
 
 
 def _random_units(
-    draw: random.Random, offset: int, content: bytes, unit: int
+    draw: random.Random, offset: int, content: bytes | memoryview, unit: int
 ) -> Iterator[Write]:
     """Yield each unit of the drive in one write with probability one half."""
     end = offset + len(content)
@@ -75,7 +82,9 @@ def _random_units(
         start = stop
 
 
-def _torn(draw: random.Random, offset: int, content: bytes) -> Iterator[Write]:
+def _torn(
+    draw: random.Random, offset: int, content: bytes | memoryview
+) -> Iterator[Write]:
     """Yield the beginning of one write, cut at a sector boundary inside it.
 
     A write within one sector cannot be torn: it is there or not.

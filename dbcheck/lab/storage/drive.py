@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from dbcheck import children
+from dbcheck.core.crashstate import Part
 from dbcheck.errors import LabError
 from dbcheck.lab.drive.control import DriveProcess
 from dbcheck.lab.drive.image import copy_drive
 from dbcheck.lab.drive.recording import Recordings
-from dbcheck.lab.drive.replay import Part, Shown
+from dbcheck.lab.drive.replay import Shown
 from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.lab.spec import LabSpec
 from dbcheck.lab.storage import filesystem as block_filesystem
@@ -72,7 +73,7 @@ class DriveStorage:
         self._drive = DriveProcess.start(
             self._spec.drive, self._drive_file, recording=self._recording
         )
-        if self._recording and self._recording.replayed:
+        if self._replays():
             self._drive.fail()
             return
         with self.in_no_time():
@@ -186,8 +187,13 @@ class DriveStorage:
         self._set_times()
 
     def record(self) -> None:
-        """Record what the drive is asked, see Storage."""
-        self._running().record()
+        """Record what the drive is asked, see Storage.
+
+        The filesystem is frozen for a moment, so that it has little of its journal to
+        replay in each crash state.
+        """
+        with block_filesystem.frozen(self.folder):
+            self._running().record()
 
     def save_recordings(self) -> None:
         """Store what was recorded."""
@@ -236,6 +242,9 @@ class DriveStorage:
         if self._drive is not None:
             self._drive.close()
 
+    def _replays(self) -> bool:
+        return self._recording is not None and self._recording.replayed
+
     def _running(self) -> DriveProcess:
         if self._drive is None:
             raise LabError("the lab has no drive yet")
@@ -246,11 +255,15 @@ class DriveStorage:
         self._running().set_times(flush_ms=spec.flush_ms, write_ms=spec.write_ms)
 
     def _mount(self, loop: block.LoopDevice) -> None:
-        """Mount the filesystem."""
-        spec = self._spec
-        block_filesystem.mount(
-            loop.path, self.folder, spec.filesystem, spec.mount_options
-        )
+        """Mount the filesystem.
+
+        Several labs may replay one recording, and XFS refuses a second filesystem of
+        the same UUID (xfs(5), nouuid).
+        """
+        spec, options = self._spec, self._spec.mount_options
+        if self._replays() and spec.filesystem == "xfs":
+            options = ",".join(filter(None, (options, "nouuid")))
+        block_filesystem.mount(loop.path, self.folder, spec.filesystem, options)
 
     def unmount(self) -> None:
         """Unmount and detach, as far as there is something to."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import os
 import time
 from collections.abc import Iterator
@@ -21,6 +22,7 @@ _MKFS = {
     "ext4": ("-q", "-F", "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0"),
 }
 _POLL_S = 0.005
+_FIFREEZE, _FITHAW = 0xC0045877, 0xC0045878
 _NOT_MOUNTED = 32  # mount(8): the kernel refused; others are of mount itself
 
 
@@ -45,7 +47,10 @@ def mount(device: str, mountpoint: Path, filesystem: str, options: str = "") -> 
                 str(error)
             ):
                 raise
-            messages = [line for line in log if filesystem in line.lower()]
+            name = f"({Path(device).name})"  # others may be mounted beside it
+            messages = [
+                line for line in log if filesystem in line.lower() and name in line
+            ]
             how = f" with {options!r}" if options else ""
             raise Unrecoverable(
                 f"cannot mount {device} as {filesystem}{how}: "
@@ -77,6 +82,26 @@ def umount(mountpoint: Path, timeout_s: float = 10.0) -> None:
                     hint=f"It is in use by {users}.",
                 ) from error
             time.sleep(_POLL_S)
+
+
+@contextlib.contextmanager
+def frozen(mountpoint: Path) -> Iterator[None]:
+    """Keep the filesystem from writing, with all that it had to write written.
+
+    Raise LabError if the kernel refuses (linux/fs.h, FIFREEZE).
+    """
+    descriptor = os.open(mountpoint, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        try:
+            fcntl.ioctl(descriptor, _FIFREEZE, 0)
+        except OSError as error:
+            raise LabError(f"cannot freeze {mountpoint}: {error.strerror}") from error
+        try:
+            yield
+        finally:
+            fcntl.ioctl(descriptor, _FITHAW, 0)
+    finally:
+        os.close(descriptor)
 
 
 @contextlib.contextmanager

@@ -68,7 +68,9 @@ SURVIVORS = {
     "prefix": "the oldest, up to a random moment",
     "suffix": "the newest, from a random moment on",
     "torn": "the oldest, up to a random moment, and a part of the next one",
+    "but-one": "all but one",
     "writes": "a random half, each as a whole or not at all",
+    "pages": "a random half of their pages of 16384 bytes",
     "blocks": "a random half of their blocks of 4096 bytes",
     "random": "a random half of their sectors of 512 bytes",
 }

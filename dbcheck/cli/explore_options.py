@@ -1,0 +1,74 @@
+"""The flags that describe the lab whose drives are recorded."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import click
+
+from dbcheck.cli.groups import Flag, Group
+from dbcheck.cli.lab_options import ServerOptions, StorageOptions, pairs_of
+from dbcheck.cli.options import SECONDS
+from dbcheck.errors import UsageError
+from dbcheck.lab.spec import ENGINES, DriveSpec, LabSpec
+
+_SERVER, _STORAGE = ServerOptions.flags(), StorageOptions.flags()
+_DEFAULT = StorageOptions()
+HONEST, LYING = "honest", "lying"
+
+
+@dataclass(frozen=True)
+class RecordOptions(Group):
+    """The lab whose drives are recorded, and for how long."""
+
+    section = "Recording"
+
+    engine: Annotated[
+        str,
+        Flag("--engine", type=click.Choice(ENGINES), help="The server to run."),
+    ] = ""
+    filesystem: Annotated[str, _STORAGE["filesystem"]] = _DEFAULT.filesystem
+    mount_options: Annotated[str, _STORAGE["mount_options"]] = _DEFAULT.mount_options
+    log_drive: Annotated[bool, _STORAGE["log_drive"]] = _DEFAULT.log_drive
+    write_cache: Annotated[str, _STORAGE["write_cache"]] = _DEFAULT.write_cache
+    personality: Annotated[
+        str,
+        Flag(
+            "--drive",
+            type=click.Choice((HONEST, LYING)),
+            show_default=True,
+            help="Whether a flush makes stable what was written before it, or nothing.",
+        ),
+    ] = HONEST
+    flush_ms: Annotated[float, _STORAGE["flush_ms"]] = _DEFAULT.flush_ms
+    settings: Annotated[tuple[str, ...], _SERVER["settings"]] = ()
+    load_s: Annotated[
+        float,
+        Flag(
+            "--load-s",
+            metavar="S",
+            type=SECONDS,
+            show_default=True,
+            help="Seconds of load to record.",
+        ),
+    ] = 1.5
+
+    def spec(self, seed: int) -> LabSpec:
+        """Return the lab; raise UsageError if it is invalid, or no server is named."""
+        if not self.engine:
+            raise UsageError(
+                "neither --engine nor the folder of an exploration is given",
+                hint="Give --engine to record a load, or the folder to continue with.",
+            )
+        return LabSpec(
+            engine=self.engine,
+            filesystem=self.filesystem,
+            mount_options=self.mount_options,
+            write_cache=self.write_cache,
+            log_drive=self.log_drive,
+            drive=DriveSpec(
+                personality=self.personality, flush_ms=self.flush_ms, seed=seed
+            ),
+            settings=pairs_of(self.settings),
+        )

@@ -1,0 +1,151 @@
+"""Judges crash states until enough are judged, then reduces those that fail."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import islice
+
+from dbcheck.core.crashstate import CrashState
+from dbcheck.core.progress import Progress, Unit
+from dbcheck.core.verdict import Verdict
+from dbcheck.explore.acked import Acked
+from dbcheck.explore.blame import Places
+from dbcheck.explore.choice import states
+from dbcheck.explore.finding import Reduction, first_of_each, manner
+from dbcheck.explore.folder import Exploration, Line
+from dbcheck.explore.labs import Labs
+from dbcheck.explore.oracle import Oracle
+from dbcheck.explore.states import Timeline
+from dbcheck.judge.explored import Finding, StateJudgement, StateResult
+from dbcheck.ports.listener import Listener
+
+_EDGE_US = 20_000  # before a chore's ack: what it wrote is on its way
+
+Named = tuple[str, CrashState, StateJudgement]
+
+
+class Explorer:
+    """Explores one recording."""
+
+    def __init__(
+        self,
+        folder: Exploration,
+        timeline: Timeline,
+        acked: Acked,
+        seed: int,
+        listener: Listener,
+    ) -> None:
+        """seed: decides which states are judged, and in which order."""
+        self._folder, self._timeline, self._acked = folder, timeline, acked
+        self._seed, self._listener = seed, listener
+
+    def judge(self, labs: Labs, lines: list[Line], wanted: int) -> None:
+        """Judge states until there are *wanted* of them in *lines*; store each."""
+        done = {line.name for line in lines}
+        coming = (
+            partial(_judged, name, state)
+            for name, state in islice(self._states(), wanted)
+            if name not in done
+        )
+        self._report(lines, wanted)
+        with self._folder.appending() as file:
+            for line in labs.results(coming):
+                self._folder.add(file, line)
+                lines.append(line)
+                self._report(lines, wanted)
+
+    def _report(self, lines: Sequence[Line], wanted: int) -> None:
+        failed = sum(line.judgement.verdict is Verdict.FAIL for line in lines)
+        what = f"{failed:,} failed" if failed else "none failed"
+        at = Progress(what, len(lines), wanted, Unit.STATES)
+        self._listener.progress(at)
+
+    def _states(self) -> Iterator[tuple[str, CrashState]]:
+        stakes = [
+            self._acked.count(moment.time_us)
+            - self._acked.count(self._began_us(number))
+            for number, moment in enumerate(self._timeline.moments)
+        ]
+        chores = self._acked.chore_times_us()
+        edges = [
+            number
+            for number, moment in enumerate(self._timeline.moments)
+            if any(0 <= at - moment.time_us < _EDGE_US for at in chores)
+        ]
+        return states(self._timeline, stakes, edges, self._seed)
+
+    def _began_us(self, number: int) -> int:
+        """Return when the first write came that may be lost at a moment."""
+        moment = self._timeline.moments[number]
+        times = [
+            recording.times_us[held.stable]
+            for recording, held in zip(
+                self._timeline.recordings, moment.drives, strict=True
+            )
+            if held.writes
+        ]
+        return min(times, default=moment.time_us)
+
+    def findings(self, labs: Labs, lines: Sequence[Line]) -> list[Finding]:
+        """Reduce a state of each manner in which some fail; store and return them."""
+        failed = [
+            (line.name, line.state, line.judgement)
+            for line in lines
+            if line.judgement.verdict is Verdict.FAIL
+        ]
+        groups = first_of_each(failed, self._timeline)
+        jobs = [
+            partial(self._reduced, number, group, labs.ending.is_set)
+            for number, group in enumerate(groups, 1)
+        ]
+        found = []
+        for finding in labs.results(jobs):
+            found.append(finding)
+            at = Progress("reduced", len(found), len(groups), Unit.FINDINGS)
+            self._listener.progress(at)
+        found.sort(key=lambda finding: finding.number)
+        self._folder.write_findings(found)
+        return found
+
+    def _reduced(
+        self,
+        number: int,
+        group: Sequence[Named],
+        ended: Callable[[], bool],
+        oracle: Oracle,
+    ) -> Finding:
+        """Reduce the first of the states that fail in one manner."""
+        _, state, judged = group[0]
+        reduction = Reduction(oracle, self._timeline, ended)
+        once_more = reduction.judged(state)
+        again = manner(once_more) == manner(judged)
+        smallest = reduction.reduce(state, manner(judged)) if again else state
+        found = reduction.judged(smallest) if again else judged
+        return Finding(
+            number=number,
+            states=tuple(name for name, *_ in group),
+            again=again,
+            smallest=self.described(f"finding-{number}", smallest, found, oracle),
+            tries=reduction.tries,
+        )
+
+    def described(
+        self, name: str, state: CrashState, judged: StateJudgement, oracle: Oracle
+    ) -> StateResult:
+        """Return a judged state with what it lacks, by the files that a lab finds."""
+        timeline = self._timeline
+        cut_us = timeline.moments[state.moment].time_us
+        places = Places(oracle.blocks(timeline.everything(state.moment)))
+        lost = tuple(
+            block
+            for drive, parts in enumerate(timeline.lost(state))
+            for part in parts
+            for block in places.blocks(drive, timeline.recordings[drive], part, cut_us)
+        )
+        load_s = (cut_us - self._acked.first_us) / 1e6
+        return StateResult(name, state, judged, load_s, lost)
+
+
+def _judged(name: str, state: CrashState, oracle: Oracle) -> Line:
+    return Line(name, state, oracle.judge(state))

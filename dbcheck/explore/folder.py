@@ -1,0 +1,157 @@
+"""The folder of an exploration: what was recorded, each state that was judged.
+
+exploration.json   what is explored, see Plan
+recording/         what the drives recorded, and what a lab needs to replay it
+RUN/               the recorded cycle: an ordinary run folder
+states.jsonl       one line for each state that was judged, in that order
+finding-N.json     a state that fails, reduced
+explored.json      what --json prints
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import IO, Any
+
+import msgspec
+
+from dbcheck import stored
+from dbcheck.core.crashstate import CrashState
+from dbcheck.errors import RunFormatError, UsageError
+from dbcheck.judge.explored import Finding, StateJudgement
+from dbcheck.lab.drive.recording import SUFFIX, Recording
+from dbcheck.runs import RunFolder
+
+_PLAN, _STATES = "exploration.json", "states.jsonl"
+_DRIVES = ("files", "log")  # see lab.storage: the data's drive first
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """What is explored.
+
+    created: UTC, ISO 8601.  seed: decides which states are judged, in which order.
+    run:     the name of the recorded cycle's folder.
+    """
+
+    created: str
+    dbcheck: str
+    seed: int
+    run: str
+
+
+class Line(msgspec.Struct, frozen=True):
+    """One judged state; name: see choice.name_of()."""
+
+    name: str
+    state: CrashState
+    judgement: StateJudgement
+
+
+class Exploration:
+    """One such folder."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.recording = path / "recording"
+
+    @classmethod
+    def create(cls, path: Path) -> Exploration:
+        """Make the folder, for the recording that comes next."""
+        stored.make_folder(path.parent)
+        stored.new_folder(path)
+        found = cls(path)
+        stored.new_folder(found.recording)
+        return found
+
+    @classmethod
+    def open(cls, path: Path) -> Exploration:
+        """Open a stored exploration; raise UsageError if there is none."""
+        found = cls(path)
+        if not (path / _PLAN).is_file():
+            raise UsageError(
+                f"{path} holds no exploration: it has no {_PLAN}",
+                hint="Give the folder that dbcheck lab explore named.",
+            )
+        return found
+
+    def locked(self) -> AbstractContextManager[None]:
+        """Keep every other dbcheck out; raise RunWriteError if one is in."""
+        return stored.locked(self.path)
+
+    def write_plan(self, plan: Plan) -> None:
+        """Store what is explored: from now on the folder can be opened."""
+        stored.write(self.path / _PLAN, [stored.to_bytes(plan)])
+
+    def plan(self) -> Plan:
+        """Read it; raise RunFormatError if it is damaged."""
+        path = self.path / _PLAN
+        return stored.from_bytes(path.read_bytes(), Plan, str(path))
+
+    def run(self) -> RunFolder:
+        """Return the recorded cycle."""
+        return RunFolder.open(self.path / self.plan().run)
+
+    def recordings(self) -> list[Recording]:
+        """Read what each drive recorded; raise LabError."""
+        paths = [self.recording / f"{name}{SUFFIX}" for name in _DRIVES]
+        return [Recording(path) for path in paths if path == paths[0] or path.exists()]
+
+    def lines(self) -> list[Line]:
+        """Read the states that were judged; drop a last line that was cut short.
+
+        Raise RunFormatError if another line is damaged.
+        """
+        path = self.path / _STATES
+        if not path.exists():
+            return []
+        content = path.read_bytes()
+        whole, _, rest = content.rpartition(b"\n")
+        if rest:
+            stored.write(path, [whole + b"\n"] if whole else [])
+        try:
+            lines = whole.splitlines()
+            return [msgspec.json.decode(line, type=Line) for line in lines]
+        except msgspec.MsgspecError as error:
+            raise RunFormatError(
+                f"{path} is damaged: {error}",
+                hint="Remove that file to judge all states again.",
+            ) from None
+
+    @contextlib.contextmanager
+    def appending(self) -> Iterator[IO[bytes]]:
+        """Give the file of states, to which add() appends."""
+        with (
+            stored.writing(self.path),
+            stored.private(self.path / _STATES, "ab") as file,
+        ):
+            yield file
+
+    def add(self, file: IO[bytes], line: Line) -> None:
+        """Append a state; a client that is killed loses the last one at most."""
+        file.write(msgspec.json.encode(line) + b"\n")
+        file.flush()
+
+    def write_findings(self, findings: Sequence[Finding]) -> None:
+        """Store the findings in the place of those of before."""
+        for path in self.path.glob("finding-*.json"):
+            path.unlink()
+        for finding in findings:
+            path = self.path / f"{finding.name}.json"
+            stored.write(path, [stored.to_bytes(finding)])
+
+    def findings(self) -> list[Finding]:
+        """Read the findings, in their order."""
+        paths = self.path.glob("finding-*.json")
+        found = [
+            stored.from_bytes(path.read_bytes(), Finding, str(path)) for path in paths
+        ]
+        return sorted(found, key=lambda finding: finding.number)
+
+    def write_result(self, values: Any) -> None:
+        """Store what --json prints."""
+        text = json.dumps(values, indent=1) + "\n"
+        stored.write(self.path / "explored.json", [text.encode()])

@@ -1,0 +1,41 @@
+"""The rows that are read of one crash state, which nothing needs to keep."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from dbcheck.core.records import LoadRecord, StoredRows
+from dbcheck.core.survivors import Records
+from dbcheck.runs import Recalled, RunFolder
+
+
+class InMemory(RunFolder):
+    """A run folder as the reading of rows uses one, without a folder.
+
+    claimed: what the client knew of its load by the moment of the state.
+    """
+
+    def __init__(self, claimed: LoadRecord) -> None:
+        super().__init__(Path())
+        self._claimed = claimed
+        self._rows: dict[str, list[Records]] = {}
+
+    def load(self) -> LoadRecord:
+        return self._claimed
+
+    def canary(self) -> None:
+        return None
+
+    def recalled(self) -> Recalled:
+        return Recalled()
+
+    def write_survivors(self, table: str, batches: Iterable[Records]) -> StoredRows:
+        self._rows[table] = [records.copy() for records in batches]
+        return StoredRows(sum(map(len, self._rows[table])), "")
+
+    def survivors(self, table: str) -> Iterator[Records]:
+        return iter(self._rows[table])
+
+    def write_different(self, table: str, lines: Iterable[str]) -> None:
+        """Drop them: what was lost names each."""

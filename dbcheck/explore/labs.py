@@ -1,0 +1,77 @@
+"""Several labs that replay one recording, each with a thread of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Self, TypeVar
+
+from dbcheck.explore.oracle import Oracle
+
+R = TypeVar("R")
+OpenOracle = Callable[[], contextlib.AbstractContextManager[Oracle]]
+
+_POLL_S = 0.2  # so that an interrupt is seen while nothing comes
+
+
+class Labs:
+    """Runs jobs on labs; use it in a `with`, which ends all labs.
+
+    ending: set once no further job is to begin; a job that takes long looks at it.
+    """
+
+    def __init__(self, open_oracle: OpenOracle, count: int) -> None:
+        """open_oracle: builds a lab and what judges on it; called in each thread."""
+        self._open, self._count = open_oracle, count
+        self.ending = threading.Event()
+        self._jobs: queue.Queue[Callable[[Oracle], Any]] = queue.Queue()
+        self._results: queue.Queue[Any] = queue.Queue()
+        self._threads: list[threading.Thread] = []
+
+    def __enter__(self) -> Self:
+        for number in range(self._count):
+            thread = threading.Thread(target=self._work, name=f"lab {number + 1}")
+            self._threads.append(thread)
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.ending.set()
+        for thread in self._threads:
+            thread.join()
+
+    def results(self, jobs: Iterable[Callable[[Oracle], R]]) -> Iterator[R]:
+        """Yield the result of each job as it comes; take the next job only then.
+
+        Raise what a job, or the building of a lab, raised.
+        """
+        coming, running = iter(jobs), 0
+        for job in coming:
+            self._jobs.put(job)
+            running += 1
+            if running == 2 * self._count:  # none of them waits for us
+                yield self._next()
+                running -= 1
+        for _ in range(running):
+            yield self._next()
+
+    def _next(self) -> Any:
+        while True:
+            with contextlib.suppress(queue.Empty):
+                result = self._results.get(timeout=_POLL_S)
+                if isinstance(result, BaseException):
+                    raise result
+                return result
+
+    def _work(self) -> None:
+        """Build a lab and do jobs on it; an error ends this lab and is handed over."""
+        try:
+            with self._open() as oracle:
+                while not self.ending.is_set():
+                    with contextlib.suppress(queue.Empty):
+                        job = self._jobs.get(timeout=_POLL_S)
+                        self._results.put(job(oracle))
+        except BaseException as error:
+            self._results.put(error)

@@ -1,0 +1,167 @@
+"""Recovers one crash state with the real server, and judges its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from dbcheck.campaign import observable
+from dbcheck.campaign.judging import fate
+from dbcheck.campaign.reading import Reading
+from dbcheck.campaign.rig import Rig
+from dbcheck.campaign.waiting import await_facts
+from dbcheck.core.acks import AckArray
+from dbcheck.core.crashstate import CrashState
+from dbcheck.core.loss import Losses, LossKind
+from dbcheck.core.records import LoadRecord, Manifest, NodeAfter
+from dbcheck.core.server import ServerFacts
+from dbcheck.core.startlog import damage, since_start
+from dbcheck.core.tablecheck import CheckOutcome
+from dbcheck.core.verdict import Verdict
+from dbcheck.errors import EngineError, LabError, NotBack, TableLost
+from dbcheck.explore.acked import Acked
+from dbcheck.explore.inmemory import InMemory
+from dbcheck.explore.states import Timeline
+from dbcheck.judge.case import Case
+from dbcheck.judge.explored import LostRow, StateJudgement
+from dbcheck.lab.drive.replay import Shown
+from dbcheck.lab.lab import Lab
+from dbcheck.lab.storage.blocks import FileBlocks
+
+_LOG_LINES = 400
+_SHOWN = 10  # losses of a state that are kept one by one
+
+
+class Oracle:
+    """Judges the crash states of one recorded run, on one lab that replays it."""
+
+    def __init__(
+        self,
+        lab: Lab,
+        rig: Rig,
+        manifest: Manifest,
+        load: LoadRecord,
+        acked: Acked,
+        timeline: Timeline,
+    ) -> None:
+        """rig: of *lab*.  load: the client's record of the whole load."""
+        self._lab, self._rig = lab, rig
+        self._manifest, self._load = manifest, load
+        self._acked, self._timeline = acked, timeline
+
+    def judge(self, state: CrashState) -> StateJudgement:
+        """Recover *state*, read its rows and compare them with the acks before it.
+
+        What the server's data keep from coming back is a FAIL, as in a cycle; what may
+        have another cause is INCONCLUSIVE, if it happens twice.  Raise LabError or
+        PowerError if the lab failed.
+        """
+        judged = self._judged(state)
+        if judged.verdict is Verdict.INCONCLUSIVE:
+            return self._judged(state)
+        return judged
+
+    def _judged(self, state: CrashState) -> StateJudgement:
+        time_us = self._timeline.moments[state.moment].time_us
+        acks = self._acked.count(time_us)
+        status = self._lab.show(_shown(state))
+        if status.broken:
+            raise LabError(
+                f"lab {self._lab.name} is broken: {status.broken}",
+                hint="The server is not at fault: run the command again.",
+            )
+        if status.failure:
+            return _unrecoverable(acks, status.failure)
+        claim = self._acked.claim(time_us)
+        claimed = replace(self._load, sent=claim.sent, acked=claim.acked)
+        try:
+            return self._read(claimed, self._acked.before(time_us))
+        except TableLost as error:
+            return _unrecoverable(acks, str(error))
+        except (EngineError, NotBack) as error:
+            return self._doubtful(acks, str(error))
+
+    def blocks(self, state: CrashState) -> list[FileBlocks]:
+        """Return where each file's blocks are in *state*, before any server recovers.
+
+        [] if its filesystem cannot be mounted.
+        """
+        status = self._lab.show(_shown(state), start=False)
+        return [] if status.failure else self._lab.blocks()
+
+    def _read(self, claimed: LoadRecord, acks: AckArray) -> StateJudgement:
+        facts, failure = await_facts(self._rig)
+        if facts is None:
+            return _unrecoverable(len(acks), failure)
+        run = InMemory(claimed)
+        reading = Reading(self._rig, run, self._of_this_lab(facts))
+        reading.read(facts)
+        if reading.failure:
+            return _unrecoverable(len(acks), reading.failure)
+        if reading.unanswered:
+            return self._doubtful(len(acks), reading.unanswered)
+        return self._compared(run, reading, facts, claimed, acks)
+
+    def _of_this_lab(self, facts: ServerFacts) -> Manifest:
+        """Return the manifest as if this lab's server had taken the load.
+
+        It has the recorded server's data, and a port of its own.
+        """
+        name, manifest = self._manifest.writer_name, self._manifest
+        return replace(manifest, nodes={name: replace(manifest.writer, facts=facts)})
+
+    def _compared(
+        self,
+        run: InMemory,
+        reading: Reading,
+        facts: ServerFacts,
+        claimed: LoadRecord,
+        acks: AckArray,
+    ) -> StateJudgement:
+        reader = self._rig.site.reader_name
+        after = reading.record({reader: NodeAfter(facts)}, reader)
+        found = fate(run, lambda: [acks], Case(self._manifest, claimed, None, after))
+        losses = dict(found.counts)
+        reasons = [f"{rows:,} {kind}" for kind, rows in losses.items()]
+        if after.index is not None:
+            losses[LossKind.INDEX_MISMATCH.value] = after.index.rows
+            reasons.append(f"{LossKind.INDEX_MISMATCH.value}: {after.index.reason}")
+        if after.conditions is not None and after.conditions.broken:
+            losses[LossKind.INCONSISTENT.value] = 1
+            reasons.append(f"{LossKind.INCONSISTENT.value}: {after.conditions.reason}")
+        check = after.check
+        if check is not None and check.outcome is CheckOutcome.TABLE:
+            losses[LossKind.UNRECOVERABLE.value] = 1
+            reasons.append(f"the server finds its table damaged: {check.reason}")
+        if losses:
+            rows = tuple(_first(found.losses))
+            return StateJudgement(
+                Verdict.FAIL, len(acks), losses, "; ".join(reasons), rows
+            )
+        if check is not None and check.outcome is CheckOutcome.BROKE_OFF:
+            return self._doubtful(len(acks), check.reason)
+        return StateJudgement(Verdict.PASS, len(acks), {})
+
+    def _doubtful(self, acks: int, reason: str) -> StateJudgement:
+        """Return a FAIL if the server's log names damage of its tables."""
+        engine, tables = self._rig.site.reader.engine, self._manifest.plan().tables
+        logged = since_start(self._lab.server_log(_LOG_LINES))
+        names = observable.names_in_log(engine, tables)
+        if names and (lines := damage(logged, names)):
+            return _unrecoverable(acks, f"{reason}: {'; '.join(lines)}")
+        return StateJudgement(Verdict.INCONCLUSIVE, acks, {}, reason)
+
+
+def _unrecoverable(acks: int, reason: str) -> StateJudgement:
+    kind = LossKind.UNRECOVERABLE.value
+    return StateJudgement(Verdict.FAIL, acks, {kind: 1}, f"{kind}: {reason}")
+
+
+def _shown(state: CrashState) -> list[Shown]:
+    """Return the state as a lab is asked for it."""
+    return [(whole, list(parts)) for whole, parts in state.drives]
+
+
+def _first(losses: Losses) -> Iterator[LostRow]:
+    for loss in losses[:_SHOWN]:
+        yield LostRow(loss.kind.value, loss.table, loss.session, loss.seq, loss.row_id)

@@ -1,0 +1,36 @@
+"""Records the drives of a lab under one load, up to a cut of its power."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from dbcheck import __version__
+from dbcheck.campaign.cycle import finish_cycle
+from dbcheck.campaign.outcome import Outcome
+from dbcheck.campaign.preflight import preflight
+from dbcheck.campaign.rig import Rig
+from dbcheck.core.workload import Workload
+from dbcheck.errors import LabError
+from dbcheck.explore.folder import Exploration, Plan
+from dbcheck.lab.lab import Lab
+
+
+def record(
+    lab: Lab, rig: Rig, workload: Workload, seed: int, folder: Exploration
+) -> Outcome:
+    """Run a cycle on *rig*, whose lab records; store the run and what was recorded.
+
+    rig: it asks no host, so that nothing but the server writes to the drives.
+    Return the outcome of the cycle, which is judged like any other, but for its depth.
+    """
+    started = preflight(rig, workload, seed, emptied=lambda _known: None)
+    outcome = finish_cycle(rig, started)
+    if outcome.load is None:
+        raise LabError(
+            "the recorded load has no record: its client's part of it was lost",
+            hint="Run the command again.",
+        )
+    lab.save_recordings()
+    created = datetime.now(UTC).isoformat(timespec="seconds")
+    folder.write_plan(Plan(created, __version__, seed, outcome.run.path.name))
+    return outcome

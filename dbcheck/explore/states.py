@@ -1,0 +1,225 @@
+"""Which crash states a recording holds.
+
+A cut may come between any two requests.  A write that no completed flush covers may
+then be on the drive, in part or as a whole, or not.  A state with a write less than
+that is as legal as long as that write's flush has not been answered; and the later the
+cut, the more acks a state is judged by.  So only the moments just before the end of a
+flush matter, and a state is judged at the last of them at which the first write that it
+lacks could still be lost.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from dbcheck.core.crashstate import CrashState, Part
+from dbcheck.lab.drive.recording import Recording
+from dbcheck.lab.drive.survivors import surviving
+
+
+@dataclass(frozen=True, slots=True)
+class AtRisk:
+    """What a drive held at one moment.
+
+    stable:  the first so many writes: a completed flush covered them.
+    arrived: so many had come; those after the stable ones may be lost.
+    """
+
+    stable: int
+    arrived: int
+
+    @property
+    def writes(self) -> int:
+        """How many writes may be lost."""
+        return self.arrived - self.stable
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """Just before a flush of one of the drives ended, or the recording did.
+
+    drives: what each drive held.
+    """
+
+    time_us: int
+    drives: tuple[AtRisk, ...]
+
+    @property
+    def writes(self) -> int:
+        """How many writes may be lost, of all drives."""
+        return sum(drive.writes for drive in self.drives)
+
+
+class Timeline:
+    """The moments of a recording, of one drive or of several with caches of their own.
+
+    moments: in the order of time, from the first one at *since_us* or later on.
+    """
+
+    def __init__(
+        self, recordings: Sequence[Recording], *, honest: bool, since_us: int
+    ) -> None:
+        """honest: flushes make stable what they cover; else nothing ever is."""
+        self.recordings = recordings
+        self._drives = [_Drive(recording, honest) for recording in recordings]
+        ended_us = min(recording.ended_us for recording in recordings)
+        found = [
+            (time_us, number, at)
+            for number, drive in enumerate(self._drives)
+            for at, time_us in enumerate(drive.ends_us)
+            if since_us <= time_us < ended_us
+        ]
+        found.append((ended_us, -1, -1))
+        self.moments = [self._moment(*each) for each in sorted(found)]
+        self._stable = [
+            [moment.drives[number].stable for moment in self.moments]
+            for number in range(len(recordings))
+        ]
+
+    def _moment(self, time_us: int, own: int, at: int) -> Moment:
+        """Return the moment just before the end *at* of drive *own*, -1 for none."""
+        held = (
+            drive.before(at) if number == own else drive.at(time_us)
+            for number, drive in enumerate(self._drives)
+        )
+        return Moment(time_us, tuple(held))
+
+    def drawn(self, moment: int, kinds: Sequence[str], seed: int) -> CrashState:
+        """Return the state that survivors of these *kinds*, one for each drive, leave.
+
+        moment: at which the cut comes; that of the state may be a later one.
+        """
+        drives = [
+            self._survivors(number, moment, kind, seed + number)
+            for number, kind in enumerate(kinds)
+        ]
+        return self.state(drives)
+
+    def without(self, moment: int, lost: Sequence[Iterable[Part]]) -> CrashState:
+        """Return the state in which only *lost*, by drive, is lost at a moment.
+
+        Everything else that had arrived by then is whole.
+        """
+        drives = []
+        for number, parts in enumerate(lost):
+            arrived = self.moments[moment].drives[number].arrived
+            drives.append(self._all_but(number, arrived, parts))
+        return self.state(drives)
+
+    def everything(self, moment: int) -> CrashState:
+        """Return the state that lacks nothing of what had come by a moment."""
+        return self.without(moment, [[] for _ in self.recordings])
+
+    def lost(self, state: CrashState) -> list[list[Part]]:
+        """Return what each drive lacks of what had arrived when *state* is judged."""
+        return [
+            self._lacking(number, whole, parts, state.moment)
+            for number, (whole, parts) in enumerate(state.drives)
+        ]
+
+    def state(self, drives: Sequence[tuple[int, Sequence[Part]]]) -> CrashState:
+        """Return the state of drives that hold so much, in its only form."""
+        held = tuple(
+            self._canonical(number, whole, parts)
+            for number, (whole, parts) in enumerate(drives)
+        )
+        last = min(
+            bisect_right(stable, whole) - 1
+            for stable, (whole, _) in zip(self._stable, held, strict=True)
+        )
+        return CrashState(last, held)
+
+    def _survivors(
+        self, number: int, moment: int, kind: str, seed: int
+    ) -> tuple[int, list[Part]]:
+        at_risk, recording = (
+            self.moments[moment].drives[number],
+            self.recordings[number],
+        )
+        numbers = range(at_risk.stable, at_risk.arrived)
+        writes = [recording.write(each) for each in numbers]
+        left = surviving(kind, [(w.offset, w.content) for w in writes], seed)
+        parts = [
+            (each, offset - write.offset, len(content))
+            for each, write, pieces in zip(numbers, writes, left, strict=True)
+            for offset, content in pieces
+        ]
+        return at_risk.stable, parts
+
+    def _canonical(
+        self, number: int, whole: int, parts: Sequence[Part]
+    ) -> tuple[int, tuple[Part, ...]]:
+        """Return the same with as many whole writes as there are, the rest merged."""
+        lengths = self.recordings[number].lengths
+        merged: list[Part] = []
+        for write, begin, length in sorted(parts):
+            if merged and merged[-1][0] == write and sum(merged[-1][1:]) == begin:
+                begin, length = merged[-1][1], merged[-1][2] + length
+                merged.pop()
+            merged.append((write, begin, length))
+        done = 0
+        while done < len(merged) and merged[done] == (whole, 0, lengths[whole]):
+            whole, done = whole + 1, done + 1
+        return whole, tuple(merged[done:])
+
+    def _all_but(
+        self, number: int, arrived: int, lost: Iterable[Part]
+    ) -> tuple[int, list[Part]]:
+        lengths = self.recordings[number].lengths
+        gaps: dict[int, list[tuple[int, int]]] = {}
+        for write, begin, length in sorted(lost):
+            gaps.setdefault(write, []).append((begin, length))
+        first = min(gaps, default=arrived)
+        parts: list[Part] = []
+        for write in range(first, arrived):
+            at = 0
+            for begin, length in [*gaps.get(write, []), (lengths[write], 0)]:
+                if begin > at:
+                    parts.append((write, at, begin - at))
+                at = begin + length
+        return first, parts
+
+    def _lacking(
+        self, number: int, whole: int, parts: Sequence[Part], moment: int
+    ) -> list[Part]:
+        arrived = self.moments[moment].drives[number].arrived
+        held: dict[int, list[Part]] = {}
+        for part in parts:
+            held.setdefault(part[0], []).append(part)
+        lengths = self.recordings[number].lengths
+        lost: list[Part] = []
+        for write in range(whole, arrived):
+            at = 0
+            for _, begin, length in [*held.get(write, []), (write, lengths[write], 0)]:
+                if begin > at:
+                    lost.append((write, at, begin - at))
+                at = begin + length
+        return lost
+
+
+class _Drive:
+    """The flushes of one recording: when each ended, and what was stable before."""
+
+    def __init__(self, recording: Recording, honest: bool) -> None:
+        self._times_us = recording.times_us
+        self.ends_us = [time_us for time_us, _, _ in recording.flushes]
+        self._arrived = [arrived for _, _, arrived in recording.flushes]
+        self._stable = [0]  # before each flush, and after the last
+        for _, covered, _ in recording.flushes:
+            self._stable.append(max(self._stable[-1], covered if honest else 0))
+
+    def before(self, flush: int) -> AtRisk:
+        """Return what the drive held just before the end of a flush of its own."""
+        return AtRisk(self._stable[flush], self._arrived[flush])
+
+    def at(self, time_us: int) -> AtRisk:
+        """Return what it held at that time, as far as times show.
+
+        Of a flush that ended in the same microsecond the writes count as stable: they
+        had arrived before the cut, if they count as arrived, and so may be there.
+        """
+        arrived = bisect_left(self._times_us, time_us)
+        stable = self._stable[bisect_right(self.ends_us, time_us)]
+        return AtRisk(min(stable, arrived), arrived)

@@ -1,0 +1,93 @@
+"""What an exploration of crash states shows, on a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from dbcheck.judge.explored import ExploreResult, Finding, LostBlock, StateResult
+from dbcheck.report.style import BADGES, MINOR
+from dbcheck.report.words.explored import (
+    SCOPE,
+    blocks_of,
+    coverage_sentences,
+    how_it_fails,
+    summary,
+)
+from dbcheck.report.words.run import number, sentence
+
+_BLOCKS_SHOWN = 12
+_STATES_SHOWN = 3
+
+
+def explore_report(result: ExploreResult) -> RenderableType:
+    """Return the verdict, each finding, and what the states cover."""
+    head = Text.assemble(
+        (f" {result.verdict.value} ", BADGES[result.verdict]), "  ", summary(result)
+    )
+    parts: list[RenderableType] = [head]
+    for finding in result.findings:
+        parts += [Text(""), *_finding(finding)]
+    parts += [Text(""), *(Text(line) for line in coverage_sentences(result))]
+    parts += [Text(SCOPE), Text(""), Text(f"stored: {result.folder}")]
+    if result.findings:
+        again = f"dbcheck lab explore {result.folder} --state {result.findings[0].name}"
+        parts.append(Text(f"repeat a finding: {again}"))
+    return Group(*parts)
+
+
+def state_report(result: StateResult) -> RenderableType:
+    """Return what became of one state."""
+    verdict = result.judgement.verdict
+    head = Text.assemble((f" {verdict.value} ", BADGES[verdict]), f"  {result.name}")
+    return Group(head, *_state(result))
+
+
+def _finding(finding: Finding) -> Iterator[RenderableType]:
+    """Yield one finding: how it fails, the states, what the smallest one lacks."""
+    yield Text(f"{finding.name}: {how_it_fails(finding)}", "bold")
+    yield from _state(finding.smallest)
+    states = ", ".join(finding.states[:_STATES_SHOWN])
+    more = len(finding.states) - _STATES_SHOWN
+    if more > 0:
+        states += f" and {number(more)} more"
+    yield Padding(Text(f"states: {states}", MINOR), (0, 0, 0, 2))
+
+
+def _state(result: StateResult) -> Iterator[RenderableType]:
+    """Yield when the cut comes, what is lost, and what the drive lacks."""
+    found = result.judgement
+    lines = [
+        f"A cut {result.load_s:.3f} s into the load, with {number(found.acks)} acks"
+        " before it."
+    ]
+    lines += [sentence(found.reason)] if found.reason else []
+    for row in found.rows[:_STATES_SHOWN]:
+        lines.append(
+            f"{row.kind}: {row.table} id {row.row_id} (session {row.session}, "
+            f"operation {row.seq})"
+        )
+    for line in lines:
+        yield Padding(Text(line), (0, 0, 0, 2))
+    yield Padding(_lost(result.lost), (0, 0, 0, 2))
+
+
+def _lost(lost: tuple[LostBlock, ...]) -> RenderableType:
+    """Return a table of what is not on the drives."""
+    if not lost:
+        return Text("The drives lack nothing of what was written.")
+    table = Table(
+        title="written and not on the drive", title_justify="left", title_style=MINOR
+    )
+    for name in ("file", "bytes", "length", "written before the cut"):
+        table.add_column(name, justify="left" if name == "file" else "right")
+    for block in lost[:_BLOCKS_SHOWN]:
+        table.add_row(*blocks_of(block))
+    more = len(lost) - _BLOCKS_SHOWN
+    if more > 0:
+        table.caption, table.caption_justify = f"and {number(more)} more", "left"
+    return table

@@ -1,0 +1,88 @@
+"""What a report on explored crash states says, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dbcheck.judge.explored import ExploreResult, Finding, LostBlock
+from dbcheck.report.words.run import NOT_A_DRIVE, number
+
+SCOPE = (
+    "Scope: a power loss of the lab's virtual drive and all that is above it."
+    f" {NOT_A_DRIVE}"
+)
+_NO_FILE = "journal, metadata or a removed file"
+_NO_RATE = (
+    "These states were chosen to differ, not drawn as power cuts would draw them: the"
+    " share that fails says nothing about how often a cut does harm, and a state that"
+    " was not judged may still fail."
+)
+
+
+def summary(result: ExploreResult) -> str:
+    """Return what was judged and how it went, in a sentence."""
+    states = "crash state" if result.states == 1 else "different crash states"
+    text = (
+        f"{number(result.states)} {states} of one load with {number(result.commits)}"
+        f" acks in {result.load_s:.1f} s"
+    )
+    if result.failed:
+        kept = (
+            f"{number(result.failed)} lost what was acknowledged or did not come back"
+        )
+    elif result.states:
+        kept = "every one that was judged kept what was acknowledged before the cut"
+    else:
+        kept = "none was judged"
+    parts = [f"{text}: {kept}"]
+    if result.inconclusive:
+        parts.append(f"{number(result.inconclusive)} could not be judged")
+    if not result.finished:
+        parts.append("the exploration ended before all wanted states were judged")
+    return "; ".join(parts) + "."
+
+
+def coverage_sentences(result: ExploreResult) -> Iterator[str]:
+    """Yield what the states cover, and what that does not show."""
+    seen = result.coverage
+    yield (
+        f"A cut can come before the end of {number(seen.moments)} flushes; states of"
+        f" {number(seen.visited)} of these moments were judged. Of the"
+        f" {number(seen.writes)} writes that could be lost, {number(seen.lost)} were"
+        f" missing from at least one state; up to {number(seen.at_risk)} could be lost"
+        " at once."
+    )
+    if seen.possible is not None:
+        yield (
+            f"{number(seen.whole)} of the states are of whole writes, of about"
+            f" {_count(seen.possible)} such states in all."
+        )
+    yield _NO_RATE
+    for doubt in result.doubts:
+        yield f"Not judged: {doubt}."
+
+
+def _count(power: float) -> str:
+    """Return the number whose logarithm that is, as roughly as one can say it."""
+    return number(round(10**power)) if power < 6 else f"10^{power:.0f}"
+
+
+def how_it_fails(finding: Finding) -> str:
+    """Return what goes wrong in the states of a finding."""
+    losses = finding.smallest.judgement.losses
+    kinds = ", ".join(f"{number(rows)} {kind}" for kind, rows in losses.items())
+    states = len(finding.states)
+    text = f"{kinds} ({number(states)} state{'s' if states > 1 else ''})"
+    if not finding.again:
+        text += "; it did not fail again when it was judged once more"
+    return text
+
+
+def blocks_of(block: LostBlock) -> tuple[str, str, str, str]:
+    """Return a row of the table of lost blocks."""
+    name = block.file or _NO_FILE
+    if block.drive:
+        name += " (log drive)"
+    at = block.at if block.file else block.place
+    length = f"{block.length:,} B"
+    return name, f"at {at:,}", length, f"{block.age_ms:.1f} ms"
