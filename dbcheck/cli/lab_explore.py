@@ -18,11 +18,11 @@ import click
 
 from dbcheck import workload as workloads
 from dbcheck.campaign.logs import StoredLogs
-from dbcheck.campaign.rig import Rig
+from dbcheck.campaign.rig import Limits, Rig
 from dbcheck.cli import options, output
 from dbcheck.cli.explore_options import HONEST, RecordOptions
 from dbcheck.cli.groups import Argument, Group, Verb, grouped, option
-from dbcheck.cli.lab_cycles import LIMITS, described
+from dbcheck.cli.lab_cycles import described
 from dbcheck.cli.lab_rig import lab_rig
 from dbcheck.cli.load_options import WorkloadOptions
 from dbcheck.cli.options import SEED, drawn
@@ -51,6 +51,7 @@ from dbcheck.report.progress import PlainProgress
 from dbcheck.witness.log import FrameLogReader
 
 STATES = 500
+RETURN_S = 20  # a lab's server takes queries already, or never will
 _QUIET = frozenset({Phase.LAB, Phase.LOAD, Phase.EXPLORE, Phase.REDUCE})
 
 
@@ -176,7 +177,7 @@ def _rig(lab: Lab, view: PlainProgress, runs: Path) -> Rig:
 
     Canaries would write to the drives, beside the server.
     """
-    rig = lab_rig(lab, view, runs, LIMITS, lab.switch())
+    rig = lab_rig(lab, view, runs, Limits(return_s=RETURN_S), lab.switch())
     node = replace(rig.site.writer, host=None, log_path="")
     return replace(rig, site=rig.site.with_writer(node))
 

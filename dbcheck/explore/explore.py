@@ -20,6 +20,7 @@ from dbcheck.explore.states import Timeline
 from dbcheck.judge.explored import Finding, StateJudgement, StateResult
 from dbcheck.ports.listener import Listener
 
+FINDINGS_MAX = 12  # manners of failing that are reduced: the most frequent ones
 _EDGE_US = 20_000  # before a chore's ack: what it wrote is on its way
 
 Named = tuple[str, CrashState, StateJudgement]
@@ -94,7 +95,7 @@ class Explorer:
             for line in lines
             if line.judgement.verdict is Verdict.FAIL
         ]
-        groups = first_of_each(failed, self._timeline)
+        groups = first_of_each(failed, self._timeline)[:FINDINGS_MAX]
         jobs = [
             partial(self._reduced, number, group, labs.ending.is_set)
             for number, group in enumerate(groups, 1)

@@ -26,7 +26,10 @@ def manner(judged: StateJudgement) -> str:
 def first_of_each(
     failed: Iterable[tuple[str, CrashState, StateJudgement]], timeline: Timeline
 ) -> list[list[tuple[str, CrashState, StateJudgement]]]:
-    """Return the failed states by their manner, those that lack least first."""
+    """Return the failed states by their manner, that of the most states first.
+
+    In each, the one that lacks least comes first.
+    """
     groups: dict[str, list[tuple[str, CrashState, StateJudgement]]] = {}
     for name, state, judged in failed:
         groups.setdefault(manner(judged), []).append((name, state, judged))
@@ -35,7 +38,8 @@ def first_of_each(
         parts = timeline.lost(each[1])
         return sum(length for drive in parts for _, _, length in drive)
 
-    return [sorted(group, key=lacking) for group in groups.values()]
+    in_order = sorted(groups.values(), key=len, reverse=True)
+    return [sorted(group, key=lacking) for group in in_order]
 
 
 class Reduction:
@@ -62,7 +66,8 @@ class Reduction:
     def reduce(self, state: CrashState, manner_of_it: str) -> CrashState:
         """Return a state that lacks as little as possible and fails in that manner.
 
-        First whole writes, then the parts of those that are left.
+        First nothing is to be lacking, then fewer whole writes, then parts of those
+        that are left.
         """
         moment = state.moment
         lacking = [
@@ -87,6 +92,8 @@ class Reduction:
             judged = self.judged(of(groups))
             return judged.verdict is Verdict.FAIL and manner(judged) == manner_of_it
 
+        if fails([]):
+            return of([])
         writes = smallest(list(by_write.values()), fails)
         pieces = [[part] for group in writes for part in group]
         return of(smallest(pieces, fails))

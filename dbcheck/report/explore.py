@@ -79,7 +79,10 @@ def _state(result: StateResult) -> Iterator[RenderableType]:
 def _lost(lost: tuple[LostBlock, ...]) -> RenderableType:
     """Return a table of what is not on the drives."""
     if not lost:
-        return Text("The drives lack nothing of what was written.")
+        return Text(
+            "The drives hold all that was written: the server had acknowledged what it"
+            " had not written."
+        )
     table = Table(
         title="written and not on the drive", title_justify="left", title_style=MINOR
     )
