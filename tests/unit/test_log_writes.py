@@ -243,6 +243,6 @@ def test_a_mark_that_a_sector_cannot_hold_is_refused(tmp_path: Path, log: Path) 
 def test_a_log_that_cannot_be_stored_leaves_nothing(tmp_path: Path) -> None:
     recording = Recorded().save(tmp_path)
     (tmp_path / "taken").mkdir()
-    with pytest.raises(RunWriteError):
+    with pytest.raises(RunWriteError, match="Is a directory"):
         write_log(recording, [], tmp_path / "taken")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["files.drive", "taken"]
