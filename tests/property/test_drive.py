@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dbcheck.lab.drive.model import Drive, DriveState
+from dbcheck.lab.drive.model import Drive, DriveState, Mark
 from dbcheck.lab.drive.survivors import surviving
 from dbcheck.lab.spec import PERSONALITIES, SECTOR_BYTES, SURVIVORS, DriveSpec
 
@@ -78,7 +78,7 @@ def play(drive: Drive, history: Sequence[Step]) -> list[list[int]]:
     one was written after that flush arrived.
     """
     legal = [[0] for _ in range(SECTORS)]
-    flights: list[tuple[int, list[int]]] = []
+    flights: list[tuple[Mark, list[int]]] = []
     for step in history:
         if isinstance(step, Write):
             step.to(drive)

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dbcheck.errors import UsageError
-from dbcheck.lab.drive.model import Drive
+from dbcheck.lab.drive.model import Drive, Mark
 from dbcheck.lab.spec import SECTOR_BYTES, SURVIVORS, DriveSpec
 
 SIZE = 1 << 20
@@ -77,7 +77,7 @@ def spec_of(fault: str) -> DriveSpec:
 
 
 def play(drive: Drive, history: Sequence[Step]) -> None:
-    marks: list[int] = []
+    marks: list[Mark] = []
     for step in history:
         if isinstance(step, Write):
             data = bytes([step.value]) * (step.count * SECTOR_BYTES)

@@ -28,7 +28,7 @@ from dbcheck.local import Channel, NotAMessage
 WATCHDOG_S = 5.0
 _START_S = 20.0
 _ANSWER_S = 10.0
-_SAVE_S = 120.0  # for a recording of some gigabytes
+_RECORDING_S = 120.0  # to store one of some gigabytes, or to read it
 _HINT = "Take the lab down and build it again."
 
 T = TypeVar("T")
@@ -85,34 +85,35 @@ class DriveProcess:
         On return the drive is open and its mount is detached already: it lives as
         long as a process has it open, so no process has to unmount it.
         """
-        ours, theirs = Channel.pair()
-        errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed by close()
-        with theirs, _opened(recording) as file:
-            process = subprocess.Popen(
-                children.module(
-                    "dbcheck.lab.drive.process",
-                    *(str(theirs.fileno()), str(mountpoint)),
-                    *(json.dumps(dataclasses.asdict(spec)), str(watchdog_s)),
-                    *((recording.use, str(file)) if recording else ()),
-                ),
-                env=children.environment(),
-                stdin=subprocess.DEVNULL,
-                stdout=errors,
-                stderr=errors,
-                pass_fds=[fd for fd in (theirs.fileno(), file) if fd >= 0],
-                start_new_session=True,  # ^C is for the parent
-            )
+        with _opened(recording) as file:
+            ours, theirs = Channel.pair()
+            errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed by close()
+            with theirs:
+                process = subprocess.Popen(
+                    children.module(
+                        "dbcheck.lab.drive.process",
+                        *(str(theirs.fileno()), str(mountpoint)),
+                        *(json.dumps(dataclasses.asdict(spec)), str(watchdog_s)),
+                        *((recording.use, str(file)) if recording else ()),
+                    ),
+                    env=children.environment(),
+                    stdin=subprocess.DEVNULL,
+                    stdout=errors,
+                    stderr=errors,
+                    pass_fds=[fd for fd in (theirs.fileno(), file) if fd >= 0],
+                    start_new_session=True,  # ^C is for the parent
+                )
         drive = cls(spec, process, ours, errors)
         try:
-            drive._open(mountpoint)
+            drive._open(mountpoint, _RECORDING_S if recording else _START_S)
         except BaseException:
             drive.close()
             raise
         return drive
 
-    def _open(self, mountpoint: Path) -> None:
+    def _open(self, mountpoint: Path, timeout_s: float) -> None:
         try:
-            started = self._receive("start", _START_S)
+            started = self._receive("start", timeout_s)
             try:
                 result_in(started, NoneType)
             except LabError as error:
@@ -193,7 +194,7 @@ class DriveProcess:
 
     def save_recording(self) -> None:
         """Write the recording into its file; nothing else is answered meanwhile."""
-        self._ask(NoneType, "save_recording", timeout_s=_SAVE_S)
+        self._ask(NoneType, "save_recording", timeout_s=_RECORDING_S)
 
     def show(self, whole: int, parts: Sequence[Part]) -> None:
         """Hold a crash state of the recording, see Replay; the drive must be off."""

@@ -20,7 +20,7 @@ from functools import partial
 
 from dbcheck.clock import now_us
 from dbcheck.lab.drive import fuse_wire as wire
-from dbcheck.lab.drive.model import CutReport, Drive, DriveState
+from dbcheck.lab.drive.model import CutReport, Drive, DriveState, Mark
 from dbcheck.lab.syscalls import MS_NODEV, MS_NOSUID, mount
 
 _BATCH = 64  # requests taken before others get their turn
@@ -224,7 +224,7 @@ class FuseDrive:
         else:
             self._finish_flush(unique, mark)
 
-    def _finish_flush(self, unique: int, mark: int) -> None:
+    def _finish_flush(self, unique: int, mark: Mark) -> None:
         self._drive.end_flush(mark, self._clock())
         self._answer(unique)
 

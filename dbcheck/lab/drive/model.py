@@ -28,6 +28,8 @@ from dbcheck.lab.spec import DriveSpec
 
 _ZEROS = bytes(1 << 20)
 
+Mark = tuple[int, int]  # what came before a flush: cached parts of writes; writes
+
 
 class DriveState(enum.Enum):
     """What the drive does with a request."""
@@ -101,7 +103,7 @@ class Drive:
         self._reads = self._writes = self._write_bytes = 0
         self._flushes = self._flushes_honoured = 0
         self.recorder: Recorder | None = None
-        self._recorded_from = 0  # number of the first write that is recorded
+        self._recorded_from = 0  # writes that came before the recording
 
     def record(self, now: float) -> None:
         """Record from *now* on, see recorder, until the next freeze.
@@ -109,7 +111,7 @@ class Drive:
         What is in the cache becomes stable first, so the recording begins with it.
         """
         self.flush_all()
-        self._recorded_from = self._destaged
+        self._recorded_from = self._writes
         self.recorder = Recorder(self._now, now)
 
     def read(self, offset: int, length: int) -> memoryview:
@@ -119,12 +121,12 @@ class Drive:
 
     def write(self, offset: int, content: bytes, now: float) -> None:
         """Put *content* into the cache; raise ValueError beyond the drive's end."""
-        if self.recorder is not None:
-            self.recorder.write(now, offset, content)
         length = len(content)
         view = self._now[offset : offset + length]
         before = view.tobytes()
         view[:] = content
+        if self.recorder is not None:
+            self.recorder.write(now, offset, content)
         head = self._covered(offset, length)
         if 0 < head < length:
             self._put(now, offset, before[:head], content[:head])
@@ -172,15 +174,16 @@ class Drive:
             if self._now[start : start + len(zeros)] != zeros:
                 self.write(start, zeros, now)
 
-    def begin_flush(self) -> int:
+    def begin_flush(self) -> Mark:
         """Note that a flush arrived; return the mark that end_flush needs."""
         self._flushes += 1
-        return self._destaged + len(self._cache)
+        return self._destaged + len(self._cache), self._writes
 
-    def end_flush(self, mark: int, now: float) -> None:
+    def end_flush(self, arrived: Mark, now: float) -> None:
         """Complete a flush: what was cached when it arrived is stable, if honest."""
+        mark, writes = arrived
         if self.recorder is not None:
-            self.recorder.flush(now, max(0, mark - self._recorded_from))
+            self.recorder.flush(now, max(0, writes - self._recorded_from))
         if not self._honest or self._flushes_left < 1:
             return
         self._flushes_left -= 1
@@ -231,6 +234,11 @@ class Drive:
     def flush_all(self) -> None:
         """Make everything in the cache stable."""
         self._destage(len(self._cache))
+
+    @property
+    def destaged(self) -> int:
+        """How many of the cached writes became stable, or were taken back by a cut."""
+        return self._destaged
 
     def take_back(self, count: int) -> None:
         """Undo the newest cached writes, as if they had never come, down to *count*.

@@ -160,6 +160,8 @@ class DriveServer:
     def _record(self) -> None:
         if self._file < 0:
             raise ValueError("this drive has no file for a recording")
+        if self._replay is not None:
+            raise ValueError("this drive replays a recording")
         self._drive.record(time.monotonic())
 
     def _save_recording(self) -> None:
@@ -209,7 +211,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _replay_of(file: int) -> Replay:
-    return Replay(Recording(Path(f"/proc/self/fd/{file}")))
+    return Replay(Recording(Path(os.readlink(f"/proc/self/fd/{file}"))))
 
 
 if __name__ == "__main__":

@@ -20,8 +20,9 @@ import os
 import sys
 import zipfile
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import IO
 
@@ -83,19 +84,21 @@ class Recorder:
     def __init__(self, content: memoryview, now: float) -> None:
         """Begin with what *content*, the whole drive, holds at *now*, in seconds."""
         self._size = len(content)
-        self._began_us, self._ended_us = _micros(now), 0
-        self._base = [
+        self._began_us = _micros(now)
+        self._ended_us: int | None = None
+        # As bytes: a view of them is compared one by one.
+        pieces = (
             (at, bytes(content[at : at + _PIECE_BYTES]))
             for at in range(0, len(content), _PIECE_BYTES)
-            if content[at : at + _PIECE_BYTES] != _ZEROS
-        ]
+        )
+        self._base = [(at, piece) for at, piece in pieces if piece != _ZEROS]
         self._contents: list[bytes] = []
         self._writes, self._flushes = _numbers(), _numbers()
         self._bytes = 0
 
     def write(self, now: float, offset: int, content: bytes) -> None:
         """Note a write that takes effect at *now*."""
-        if self._ended_us:
+        if self._ended_us is not None:
             return
         self._bytes += len(content)
         if self._bytes > _BYTES_MAX:
@@ -106,16 +109,20 @@ class Recorder:
 
     def flush(self, now: float, covered: int) -> None:
         """Note that a flush, which covers the first *covered* writes, ends at *now*."""
-        if not self._ended_us:
+        if self._ended_us is None:
             self._flushes.extend((_micros(now), covered, len(self._contents)))
 
     def end(self, now: float) -> None:
         """Note nothing from *now* on; may be repeated."""
-        self._ended_us = self._ended_us or _micros(now)
+        if self._ended_us is None:
+            self._ended_us = _micros(now)
 
     def save(self, file: IO[bytes]) -> None:
-        """Write the recording, which has ended; raise ValueError if it has not."""
-        if not self._ended_us:
+        """Write the recording, which has ended; raise ValueError if it has not.
+
+        What *file* held before is gone.
+        """
+        if self._ended_us is None:
             raise ValueError("the recording has not ended: the power was not cut")
         facts = {
             "format": _FORMAT,
@@ -127,6 +134,8 @@ class Recorder:
         base = _numbers()
         for at, piece in self._base:
             base.extend((at, len(piece)))
+        file.seek(0)
+        file.truncate()
         with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as to:
             to.writestr("facts.json", json.dumps(facts))
             for name, index, contents in (
@@ -160,36 +169,54 @@ class Recording:
         """Read *path*; raise LabError if it is no recording, or damaged."""
         try:
             with zipfile.ZipFile(path) as stored:
-                facts = json.loads(stored.read("facts.json"))
-                if (facts["format"], facts["byteorder"]) != (_FORMAT, sys.byteorder):
-                    raise ValueError("another version or machine made it")
-                base, writes, flushes = (
-                    array("q", stored.read(f"{name}.index"))
-                    for name in ("base", "writes", "flushes")
-                )
-                self._base_content = memoryview(stored.read("base"))
-                self._content = memoryview(stored.read("writes"))
-            self.size_bytes: int = facts["size_bytes"]
-            self.began_us: int = facts["began_us"]
-            self.ended_us: int = facts["ended_us"]
+                self._read(stored)
+            self._check()
         except OSError as error:
             raise LabError(
-                f"{path} cannot be read: {error.strerror}", hint=_HINT
+                f"{path} cannot be read: {error.strerror or error}", hint=_HINT
             ) from None
-        except (zipfile.BadZipFile, ValueError, KeyError, TypeError) as error:
+        except Exception as error:  # zipfile and each of its codecs have their own
             raise LabError(
-                f"{path} is damaged or not a drive's recording: {error}", hint=_HINT
+                f"{path} is damaged or not a drive's recording:"
+                f" {type(error).__name__}: {error}",
+                hint=_HINT,
             ) from None
-        self._base = list(zip(base[::2], base[1::2], strict=True))
-        self.times_us, self.offsets, self.lengths = (writes[n::3] for n in range(3))
-        self.flushes = list(
-            zip(flushes[::3], flushes[1::3], flushes[2::3], strict=True)
-        )
         self._places = _numbers()
         at = 0
         for length in self.lengths:
             self._places.append(at)
             at += length
+
+    def _read(self, stored: zipfile.ZipFile) -> None:
+        facts = json.loads(stored.read("facts.json"))
+        if (facts["format"], facts["byteorder"]) != (_FORMAT, sys.byteorder):
+            raise ValueError("another version or machine made it")
+        self.size_bytes: int = facts["size_bytes"]
+        self.began_us: int = facts["began_us"]
+        self.ended_us: int = facts["ended_us"]
+        self._base = list(zip(*_columns(stored, "base", 2), strict=True))
+        self.times_us, self.offsets, self.lengths = _columns(stored, "writes", 3)
+        self.flushes = list(zip(*_columns(stored, "flushes", 3), strict=True))
+        self._base_content = memoryview(stored.read("base"))
+        self._content = memoryview(stored.read("writes"))
+
+    def _check(self) -> None:
+        """Raise ValueError unless what was read fits together."""
+        if any(
+            type(fact) is not int
+            for fact in (self.size_bytes, self.began_us, self.ended_us)
+        ):
+            raise ValueError("a fact is not a whole number")
+        _check_places(self._base, len(self._base_content), self.size_bytes)
+        places = list(zip(self.offsets, self.lengths, strict=True))
+        _check_places(places, len(self._content), self.size_bytes)
+        for times_us in (self.times_us, [time_us for time_us, _, _ in self.flushes]):
+            if not _rising([0, self.began_us, *times_us, self.ended_us]):
+                raise ValueError("a time is out of order")
+        if not _rising([0, *(arrived for *_, arrived in self.flushes), len(self)]):
+            raise ValueError("a flush is out of order")
+        if any(not 0 <= covered <= arrived for _, covered, arrived in self.flushes):
+            raise ValueError("a flush covers more than had arrived")
 
     def __len__(self) -> int:
         """Return the number of writes."""
@@ -207,6 +234,32 @@ class Recording:
         place, length = self._places[number], self.lengths[number]
         content = self._content[place : place + length]
         return Write(self.times_us[number], self.offsets[number], content)
+
+
+def _columns(stored: zipfile.ZipFile, name: str, count: int) -> list[array[int]]:
+    """Return the columns of an index, which has *count* of them."""
+    numbers = array("q", stored.read(f"{name}.index"))
+    if len(numbers) % count:
+        raise ValueError(f"{name}.index ends in the middle of an entry")
+    return [numbers[column::count] for column in range(count)]
+
+
+def _check_places(
+    places: Sequence[tuple[int, int]], content: int, size_bytes: int
+) -> None:
+    """Raise ValueError unless each (offset, length) is on a drive of that size.
+
+    content: how many bytes there are for them, in all.
+    """
+    for offset, length in places:
+        if not 0 <= offset <= offset + length <= size_bytes:
+            raise ValueError(f"{length} bytes at {offset} are not on the drive")
+    if sum(length for _, length in places) != content:
+        raise ValueError("an index does not fit its bytes")
+
+
+def _rising(numbers: Sequence[int]) -> bool:
+    return all(one <= next_one for one, next_one in pairwise(numbers))
 
 
 def _micros(now: float) -> int:

@@ -35,14 +35,18 @@ class Replay:
         for offset, content in recording.base():
             self.drive.write(offset, bytes(content), 0.0)
         self.drive.flush_all()
+        self._stable = self.drive.destaged
         self._whole = 0  # writes of the recording that are on the drive
 
     def show(self, whole: int, parts: Sequence[Part]) -> None:
         """Put the first *whole* writes on the drive, and then *parts* of later ones.
 
-        Raise ValueError, with nothing changed, if the recording has no such writes.
+        Raise ValueError, with nothing changed, if the recording has no such writes, or
+        if something was made stable on the drive, which cannot be taken back.
         """
         recording = self._recording
+        if self.drive.destaged != self._stable:
+            raise ValueError("the drive was flushed or cut: replay on a new one")
         if not 0 <= whole <= len(recording):
             raise ValueError(f"the recording has {len(recording)} writes, not {whole}")
         for number, begin, length in parts:

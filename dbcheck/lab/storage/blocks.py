@@ -41,7 +41,11 @@ class FileBlocks(msgspec.Struct, frozen=True):
 
 
 def file_blocks(folder: Path, drive: int) -> list[FileBlocks]:
-    """Return where each file and folder below *folder*, a filesystem's root, is."""
+    """Return where each file and folder below *folder*, a filesystem's root, is.
+
+    What is allocated and not yet written is among it, as a file that is filled later
+    has.  What the kernel has not written out is nowhere.
+    """
     found = []
     for parent, _, names in os.walk(folder):
         for path in (Path(parent), *(Path(parent, name) for name in names)):

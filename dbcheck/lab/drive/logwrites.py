@@ -1,0 +1,143 @@
+"""A recording in the format of the kernel's device-mapper target log-writes.
+
+xfstests' src/log-writes/replay-log rebuilds crash states of it on a device that holds
+zeros and is as large as the drive, up to a flush, a mark or an entry.
+
+The format is that of drivers/md/dm-log-writes.c, target 1.1.0, WRITE_LOG_VERSION 1,
+as xfstests v2026.01.05 reads it.  All is in sectors of super.sectorsize, numbers are
+little-endian:
+
+    super    magic u64, version u64, nr_entries u64, sectorsize u32; filled with zeros
+    entry    sector u64, nr_sectors u64, flags u64, data_len u64; a mark's data_len
+             bytes of text follow, at least one zero, and zeros up to a whole sector
+    content  the nr_sectors of a write, right behind its entry
+
+The order is the kernel's (Documentation/admin-guide/device-mapper/log-writes.rst): a
+write is logged before the first flush that covers it, so what came while a flush was
+under way stands behind it.
+
+    write ...               what the drive held when the recording began, without its
+                            zeros
+    MARK base
+    write ..., FLUSH, ...   the flushes in the order in which they ended, each behind
+                            the writes that it covers
+    MARK text               behind each flush that ended before it, or in the same
+                            microsecond; so what it rests on is before it
+    write ...               what no flush covers
+    MARK dm-log-writes-end  as in each log of the kernel
+
+A drive is not told what is metadata (METADATA); a loop device asks for a flush in the
+place of FUA; what was discarded or zeroed is recorded as a write of zeros (DISCARD).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+from operator import itemgetter
+from pathlib import Path
+
+from dbcheck.errors import LabError
+from dbcheck.lab.drive.recording import Recording
+from dbcheck.lab.spec import SECTOR_BYTES
+from dbcheck.stored import write as store
+
+_SUPER, _ENTRY = struct.Struct("<QQQI"), struct.Struct("<QQQQ")
+_MAGIC, _VERSION = 0x6A736677736872, 1
+_FLUSH, _MARK = 1 << 0, 1 << 3  # flags of an entry; a write has none
+_SECTORS = (512, 1024, 2048, 4096)  # replay-log has room for marks of 4096 at most
+
+_Mark = tuple[int, bytes]  # time_us; text
+_Entry = tuple[
+    int, int, bytes | memoryview
+]  # flags; offset; content, or text of a mark
+
+
+def write_log(
+    recording: Recording,
+    marks: Iterable[tuple[int, str]],
+    path: Path,
+    *,
+    sector_bytes: int = SECTOR_BYTES,
+) -> int:
+    """Store *recording* as a log; return how many of *marks* are in it.
+
+    marks: (time_us, text) in any order, such as when a client noted an answer.  One
+    later than the recording's end is left out: what it rests on may not be recorded.
+    replay-log finds the first of those with the same text.
+
+    Raise, before anything is written, ValueError for a text that is empty, has a NUL
+    or does not fit into a sector, and LabError for a write that is not whole sectors.
+    Raise RunWriteError, with no file left, if *path* cannot be written.
+    """
+    if sector_bytes not in _SECTORS:
+        raise ValueError(f"sectors of {sector_bytes} bytes are not one of {_SECTORS}")
+    texts = [(time_us, _text(text, sector_bytes)) for time_us, text in marks]
+    known = sorted(
+        (mark for mark in texts if mark[0] <= recording.ended_us), key=itemgetter(0)
+    )
+    count = 0
+    for entry in _entries(recording, known):
+        _require_whole_sectors(entry, sector_bytes)
+        count += 1
+    head = _SUPER.pack(_MAGIC, _VERSION, count, sector_bytes).ljust(sector_bytes, b"\0")
+    packed = (_packed(entry, sector_bytes) for entry in _entries(recording, known))
+    store(path, chain([head], chain.from_iterable(packed)))
+    return len(known)
+
+
+def _text(text: str, sector_bytes: int) -> bytes:
+    data, room = text.encode(), sector_bytes - _ENTRY.size - 1
+    if not 0 < len(data) <= room or b"\0" in data:
+        raise ValueError(f"a mark has 1 to {room} bytes and no NUL, not {text!r}")
+    return data
+
+
+def _entries(recording: Recording, marks: Sequence[_Mark]) -> Iterator[_Entry]:
+    """Yield the log's entries; marks: by time."""
+    for offset, content in recording.base():
+        yield 0, offset, content
+    yield _MARK, 0, b"base"
+    waiting = deque(marks)
+    logged = 0
+    for time_us, covered, _ in recording.flushes:
+        while waiting and waiting[0][0] < time_us:
+            yield _MARK, 0, waiting.popleft()[1]
+        yield from _writes(recording, logged, covered)
+        yield _FLUSH, 0, b""
+        logged = max(logged, covered)
+    for _, text in waiting:
+        yield _MARK, 0, text
+    yield from _writes(recording, logged, len(recording))
+    yield _MARK, 0, b"dm-log-writes-end"
+
+
+def _writes(recording: Recording, first: int, end: int) -> Iterator[_Entry]:
+    for number in range(first, end):
+        write = recording.write(number)
+        if write.content:  # replay-log takes an empty one for damage
+            yield 0, write.offset, write.content
+
+
+def _require_whole_sectors(entry: _Entry, sector_bytes: int) -> None:
+    flags, offset, content = entry
+    if not flags and (offset % sector_bytes or len(content) % sector_bytes):
+        raise LabError(
+            f"{len(content)} bytes at {offset} of the drive are not whole sectors of"
+            f" {sector_bytes} bytes",
+            hint=f"Use sectors of {SECTOR_BYTES} bytes, as filesystems do.",
+        )
+
+
+def _packed(entry: _Entry, sector_bytes: int) -> Iterator[bytes]:
+    """Yield an entry's sector, and the content of a write."""
+    flags, offset, content = entry
+    if flags:
+        head = _ENTRY.pack(0, 0, flags, len(content)) + content
+        yield head.ljust(sector_bytes, b"\0")
+    else:
+        place = offset // sector_bytes, len(content) // sector_bytes
+        yield _ENTRY.pack(*place, flags, 0).ljust(sector_bytes, b"\0")
+        yield bytes(content)

@@ -1,0 +1,248 @@
+"""A recording as a log of dm-log-writes: what stands in it, and where."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from dbcheck.errors import LabError, RunWriteError
+from dbcheck.lab.drive.logwrites import write_log
+from dbcheck.lab.drive.model import Drive, Mark
+from dbcheck.lab.drive.recording import Recording
+from dbcheck.lab.spec import DriveSpec
+
+SIZE = 1 << 20
+FLUSH, MARK = 1, 8  # LOG_FLUSH_FLAG, LOG_MARK_FLAG
+
+
+@dataclass(frozen=True)
+class Entry:
+    sector: int
+    flags: int
+    content: bytes  # what is written, or a mark's text
+
+
+@dataclass(frozen=True)
+class Log:
+    sector_bytes: int
+    entries: list[Entry]
+
+    @property
+    def marks(self) -> list[str]:
+        return [entry.content.decode() for entry in self.entries if entry.flags == MARK]
+
+    def at(self, found: Callable[[Entry], bool]) -> list[int]:
+        return [n for n, entry in enumerate(self.entries) if found(entry)]
+
+    @property
+    def flushes(self) -> list[int]:
+        return self.at(lambda entry: entry.flags == FLUSH)
+
+    def mark(self, text: str) -> int:
+        return self.at(lambda entry: entry == Entry(0, MARK, text.encode()))[0]
+
+    def replayed(self, end: int) -> bytes:
+        """Return an empty device after the first *end* entries."""
+        device = bytearray(SIZE)
+        for entry in self.entries[:end]:
+            if not entry.flags:
+                start = entry.sector * self.sector_bytes
+                device[start : start + len(entry.content)] = entry.content
+        return bytes(device)
+
+
+def read(path: Path) -> Log:
+    """Read a log as drivers/md/dm-log-writes.c describes it."""
+    raw = path.read_bytes()
+    magic, version, count, size = struct.unpack_from("<QQQI", raw)
+    assert (magic, version) == (0x6A736677736872, 1)
+    assert not any(raw[28:size])
+    entries, at = [], size
+    for _ in range(count):
+        sector, sectors, flags, length = struct.unpack_from("<QQQQ", raw, at)
+        rest, at = raw[at + 32 : at + size], at + size
+        # As replay-log checks an entry: log_entry_valid().
+        assert flags or sectors
+        assert length < len(rest)
+        assert not any(rest[length:])
+        content = raw[at : at + sectors * size] if sectors else rest[:length]
+        assert bool(length) == (flags == MARK)
+        entries.append(Entry(sector, flags, content))
+        at += sectors * size
+    assert at == len(raw)
+    return Log(size, entries)
+
+
+class Recorded:
+    """A drive whose every step takes a microsecond, and what it holds at each."""
+
+    def __init__(self, base: bytes = b"") -> None:
+        self.drive = Drive(DriveSpec(size_bytes=SIZE, destage_age_s=0.0))
+        if base:
+            self.drive.write(0, base, 0.0)
+        self.now_us = 10
+        self.states = [self.content()]  # after so many writes
+        self.drive.record(self.now_us / 1e6)
+
+    def content(self) -> bytes:
+        return bytes(self.drive.read(0, SIZE))
+
+    def _step_s(self) -> float:
+        self.now_us += 1
+        return (self.now_us + 0.5) / 1e6
+
+    def write(self, offset: int, content: bytes) -> None:
+        self.drive.write(offset, content, self._step_s())
+        self.states.append(self.content())
+
+    def begin(self) -> Mark:
+        self._step_s()
+        return self.drive.begin_flush()
+
+    def end(self, mark: Mark) -> int:
+        """End a flush; return when, in microseconds."""
+        self.drive.end_flush(mark, self._step_s())
+        return self.now_us
+
+    def flush(self) -> int:
+        return self.end(self.begin())
+
+    def save(self, folder: Path) -> Recording:
+        self.drive.freeze(self._step_s())
+        assert self.drive.recorder is not None
+        path = folder / "files.drive"
+        with path.open("wb") as file:
+            self.drive.recorder.save(file)
+        return Recording(path)
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    return tmp_path / "log"
+
+
+@pytest.mark.parametrize("sector_bytes", [512, 1024, 2048, 4096])
+def test_a_log_holds_what_the_drive_held_at_each_flush(
+    tmp_path: Path, log: Path, sector_bytes: int
+) -> None:
+    recorded = Recorded(base=bytes(range(1, 256)) * 2048)
+    recorded.write(0, b"a" * 8192)
+    recorded.flush()
+    recorded.write(4096, b"b" * 8192)
+    recorded.write(0, bytes(4096))
+    recorded.flush()
+    recorded.write(SIZE - 4096, b"c" * 4096)
+    assert write_log(recorded.save(tmp_path), [], log, sector_bytes=sector_bytes) == 0
+    found = read(log)
+    assert found.sector_bytes == sector_bytes
+    assert found.marks == ["base", "dm-log-writes-end"]
+    states = recorded.states
+    assert found.replayed(found.mark("base")) == states[0]
+    assert [found.replayed(n) for n in found.flushes] == [states[1], states[3]]
+    assert found.replayed(found.mark("dm-log-writes-end")) == states[4]
+
+
+def test_what_comes_during_a_flush_is_behind_it(tmp_path: Path, log: Path) -> None:
+    recorded = Recorded()
+    recorded.write(0, b"1" * 1024)
+    early = recorded.begin()
+    recorded.write(512, b"2" * 1024)
+    late = recorded.begin()
+    recorded.write(0, b"3" * 512)
+    recorded.end(late)  # covers two, and ends before the one that covers the first
+    recorded.write(1024, b"4" * 512)
+    recorded.end(early)
+    recorded.flush()
+    recorded.write(0, b"5" * 512)
+    recording = recorded.save(tmp_path)
+    assert [flush[1:] for flush in recording.flushes] == [(2, 3), (1, 4), (4, 4)]
+    write_log(recording, [], log)
+    found = read(log)
+    contents = [entry.content[:1] for entry in found.entries if entry.flags != MARK]
+    assert contents == [b"1", b"2", b"", b"", b"3", b"4", b"", b"5"]
+    states = [recorded.states[n] for n in (2, 2, 4)]
+    assert [found.replayed(n) for n in found.flushes] == states
+
+
+def test_a_mark_is_behind_each_flush_that_ended_before_it(
+    tmp_path: Path, log: Path
+) -> None:
+    recorded = Recorded()
+    recorded.write(0, b"1" * 512)
+    first_us = recorded.flush()
+    recorded.write(0, b"2" * 512)
+    second_us = recorded.flush()
+    recorded.write(0, b"3" * 512)
+    marks = [
+        (second_us, "rests on two"),
+        (0, "before all"),
+        (first_us + 1, "rests on one"),
+        (first_us, "in the same microsecond"),
+        (first_us - 1, "rests on none"),
+        (recorded.now_us + 1, "at the end"),
+        (recorded.now_us + 2, "späť"),
+    ]
+    recording = recorded.save(tmp_path)
+    assert recording.ended_us == recorded.now_us
+    assert write_log(recording, marks, log) == 6
+    found = read(log)
+    assert found.marks == [
+        "base",
+        "before all",
+        "rests on none",
+        "in the same microsecond",
+        "rests on one",
+        "rests on two",
+        "at the end",
+        "dm-log-writes-end",
+    ]
+    before = [sum(n < found.mark(text) for n in found.flushes) for text in found.marks]
+    assert before == [0, 0, 0, 1, 1, 2, 2, 2]
+    for text, state in zip(found.marks, [0, 0, 0, 1, 1, 2, 2, 3], strict=True):
+        assert found.replayed(found.mark(text)) == recorded.states[state], text
+
+
+def test_an_empty_write_has_no_entry(tmp_path: Path, log: Path) -> None:
+    recorded = Recorded()
+    recorded.write(17, b"")
+    recorded.flush()
+    write_log(recorded.save(tmp_path), [], log)
+    assert [entry.flags for entry in read(log).entries] == [MARK, FLUSH, MARK]
+
+
+def test_what_is_not_whole_sectors_is_refused(tmp_path: Path, log: Path) -> None:
+    for offset, content in ((512, b"1" * 1024), (1024, b"1" * 512)):
+        recorded = Recorded()
+        recorded.write(offset, content)
+        recording = recorded.save(tmp_path)
+        write_log(recording, [], log)
+        log.unlink()
+        with pytest.raises(LabError, match=f"at {offset} of the drive are not whole"):
+            write_log(recording, [], log, sector_bytes=1024)
+        assert not log.exists()
+
+
+def test_a_mark_that_a_sector_cannot_hold_is_refused(tmp_path: Path, log: Path) -> None:
+    recording = Recorded().save(tmp_path)
+    longest = "ä" * 239 + "a"  # the entry and a zero need 33 of 512 bytes
+    write_log(recording, [(0, longest)], log)
+    assert read(log).marks[1] == longest
+    log.unlink()
+    for text in (longest + "a", "", "a\0"):
+        with pytest.raises(ValueError, match="1 to 479 bytes and no NUL"):
+            write_log(recording, [(0, text)], log)
+    with pytest.raises(ValueError, match="sectors of 8192 bytes"):
+        write_log(recording, [], log, sector_bytes=8192)
+    assert not log.exists()
+
+
+def test_a_log_that_cannot_be_stored_leaves_nothing(tmp_path: Path) -> None:
+    recording = Recorded().save(tmp_path)
+    (tmp_path / "taken").mkdir()
+    with pytest.raises(RunWriteError, match="Is a directory"):
+        write_log(recording, [], tmp_path / "taken")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["files.drive", "taken"]
