@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
 
 from dbcheck.core.crashstate import CrashState, Part
 from dbcheck.core.verdict import Verdict
@@ -13,6 +14,8 @@ from dbcheck.explore.states import Timeline
 from dbcheck.judge.explored import StateJudgement
 
 TRIES_MAX = 120  # of one reduction
+
+Lost = tuple[int, Part]  # the number of a drive, and what it lacks
 _NUMBERS = re.compile(r"0x[0-9a-f]+|\d+", re.IGNORECASE)
 
 
@@ -43,13 +46,13 @@ def first_of_each(
 
 
 class Reduction:
-    """Reduces one state that fails, on one lab."""
+    """Reduces one state that fails, on one lab.
+
+    tries: how many states were judged for it.
+    """
 
     def __init__(
-        self,
-        oracle: Oracle,
-        timeline: Timeline,
-        ended: Callable[[], bool] = lambda: False,
+        self, oracle: Oracle, timeline: Timeline, ended: Callable[[], bool]
     ) -> None:
         """ended: whether to be content with what is found by now."""
         self._oracle, self._timeline, self._ended = oracle, timeline, ended
@@ -66,34 +69,51 @@ class Reduction:
     def reduce(self, state: CrashState, manner_of_it: str) -> CrashState:
         """Return a state that lacks as little as possible and fails in that manner.
 
+        A state that lacks less may be one of a later cut, by which more had been
+        written.  Then all of that is put on the drives as well, if it fails so too;
+        else what had come by the later moment is reduced in turn.
+        """
+
+        def fails(tried: CrashState) -> bool:
+            if self._ended() or self.tries >= TRIES_MAX:
+                return False
+            judged = self.judged(tried)
+            return judged.verdict is Verdict.FAIL and manner(judged) == manner_of_it
+
+        while True:
+            lost = self._smallest(state, fails)
+            smaller = self._without(state.moment, lost)
+            if smaller.moment == state.moment:
+                return smaller
+            at_last = self._without(self._timeline.last_moment(lost), lost)
+            if fails(at_last):
+                return at_last
+            state = smaller
+
+    def _smallest(
+        self, state: CrashState, fails: Callable[[CrashState], bool]
+    ) -> list[Lost]:
+        """Return the least of what *state* lacks with which a cut at its moment fails.
+
         First nothing is to be lacking, then fewer whole writes, then parts of those
         that are left.
         """
-        moment = state.moment
-        lacking = [
-            (drive, part)
-            for drive, parts in enumerate(self._timeline.lost(state))
-            for part in parts
-        ]
-        by_write: dict[tuple[int, int], list[tuple[int, Part]]] = {}
-        for drive, part in lacking:
-            by_write.setdefault((drive, part[0]), []).append((drive, part))
 
-        def of(groups: Sequence[Sequence[tuple[int, Part]]]) -> CrashState:
-            lost: list[list[Part]] = [[] for _ in self._timeline.recordings]
-            for group in groups:
-                for drive, part in group:
-                    lost[drive].append(part)
-            return self._timeline.without(moment, lost)
+        def fail(groups: Sequence[Sequence[Lost]]) -> bool:
+            return fails(self._without(state.moment, chain(*groups)))
 
-        def fails(groups: Sequence[Sequence[tuple[int, Part]]]) -> bool:
-            if self._ended() or self.tries >= TRIES_MAX:
-                return False
-            judged = self.judged(of(groups))
-            return judged.verdict is Verdict.FAIL and manner(judged) == manner_of_it
+        if fail([]):
+            return []
+        by_write: dict[tuple[int, int], list[Lost]] = {}
+        for drive, parts in enumerate(self._timeline.lost(state)):
+            for part in parts:
+                by_write.setdefault((drive, part[0]), []).append((drive, part))
+        writes = smallest(list(by_write.values()), fail)
+        pieces = smallest([[each] for group in writes for each in group], fail)
+        return [each for group in pieces for each in group]
 
-        if fails([]):
-            return of([])
-        writes = smallest(list(by_write.values()), fails)
-        pieces = [[part] for group in writes for part in group]
-        return of(smallest(pieces, fails))
+    def _without(self, moment: int, lost: Iterable[Lost]) -> CrashState:
+        by_drive: list[list[Part]] = [[] for _ in self._timeline.recordings]
+        for drive, part in lost:
+            by_drive[drive].append(part)
+        return self._timeline.without(moment, by_drive)

@@ -112,6 +112,19 @@ class Timeline:
         """Return the state that lacks nothing of what had come by a moment."""
         return self.without(moment, [[] for _ in self.recordings])
 
+    def last_moment(self, lost: Iterable[tuple[int, Part]]) -> int:
+        """Return the last moment at which all of *lost* could be lost.
+
+        lost: numbers of drives, and what each lacks.
+        """
+        return min(
+            (
+                bisect_right(self._stable[drive], write) - 1
+                for drive, (write, *_) in lost
+            ),
+            default=len(self.moments) - 1,
+        )
+
     def lost(self, state: CrashState) -> list[list[Part]]:
         """Return what each drive lacks of what had arrived when *state* is judged."""
         return [
@@ -125,11 +138,8 @@ class Timeline:
             self._canonical(number, whole, parts)
             for number, (whole, parts) in enumerate(drives)
         )
-        last = min(
-            bisect_right(stable, whole) - 1
-            for stable, (whole, _) in zip(self._stable, held, strict=True)
-        )
-        return CrashState(last, held)
+        first_lost = [(drive, (whole, 0, 0)) for drive, (whole, _) in enumerate(held)]
+        return CrashState(self.last_moment(first_lost), held)
 
     def _survivors(
         self, number: int, moment: int, kind: str, seed: int
@@ -140,7 +150,7 @@ class Timeline:
         )
         numbers = range(at_risk.stable, at_risk.arrived)
         writes = [recording.write(each) for each in numbers]
-        left = surviving(kind, [(w.offset, w.content) for w in writes], seed)
+        left = surviving(kind, [(w.offset, bytes(w.content)) for w in writes], seed)
         parts = [
             (each, offset - write.offset, len(content))
             for each, write, pieces in zip(numbers, writes, left, strict=True)

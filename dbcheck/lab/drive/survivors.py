@@ -25,9 +25,7 @@ from dbcheck.lab.spec import SECTOR_BYTES
 
 _UNITS = {"random": SECTOR_BYTES, "blocks": 4096, "pages": 16384}
 
-Write = tuple[
-    int, bytes | memoryview
-]  # where it begins, in bytes from the start; its content
+Write = tuple[int, bytes]  # where it begins, in bytes from the start; its content
 
 
 def sectors(offset: int, length: int) -> int:
@@ -68,7 +66,7 @@ def surviving(kind: str, writes: Sequence[Write], seed: int) -> Iterator[list[Wr
 
 
 def _random_units(
-    draw: random.Random, offset: int, content: bytes | memoryview, unit: int
+    draw: random.Random, offset: int, content: bytes, unit: int
 ) -> Iterator[Write]:
     """Yield each unit of the drive in one write with probability one half."""
     end = offset + len(content)
@@ -82,9 +80,7 @@ def _random_units(
         start = stop
 
 
-def _torn(
-    draw: random.Random, offset: int, content: bytes | memoryview
-) -> Iterator[Write]:
+def _torn(draw: random.Random, offset: int, content: bytes) -> Iterator[Write]:
     """Yield the beginning of one write, cut at a sector boundary inside it.
 
     A write within one sector cannot be torn: it is there or not.
