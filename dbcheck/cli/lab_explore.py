@@ -197,7 +197,7 @@ class _Opened:
         self._load = load
         self.spec = LabSpec.from_json(RecordedLab.read(folder.recording).spec)
         logs = StoredLogs(run, FrameLogReader(), self._manifest, load)
-        self.acked = Acked(logs, load)
+        self.acked = Acked(logs.acks(), load)
         self.timeline = Timeline(
             folder.recordings(),
             honest=self.spec.drive.personality == HONEST,
