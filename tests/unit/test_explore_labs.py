@@ -84,7 +84,8 @@ def test_what_a_job_raises_ends_all() -> None:
     def broken(_oracle: Oracle) -> int:
         raise LabError("the drive died")
 
-    jobs = [partial(squared, 1), broken, *(partial(squared, n) for n in range(30))]
+    others = [partial(squared, number) for number in range(30)]
+    jobs: list[Callable[[Oracle], int]] = [others[1], broken, *others]
     with pytest.raises(LabError, match="the drive died"), Labs(opened.one, 2) as labs:
         list(labs.results(jobs))
     assert opened.open == 0
