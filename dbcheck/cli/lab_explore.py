@@ -7,10 +7,9 @@ import os
 import secrets
 import sys
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
 
 import click
 
@@ -18,7 +17,7 @@ from dbcheck import workload as workloads
 from dbcheck.campaign.rig import Limits, Rig
 from dbcheck.cli import options, output
 from dbcheck.cli.explore_options import RecordOptions
-from dbcheck.cli.groups import Argument, Group, Verb, grouped, option
+from dbcheck.cli.groups import Verb, grouped, option
 from dbcheck.cli.lab_cycles import described
 from dbcheck.cli.lab_rig import lab_rig
 from dbcheck.cli.load_options import WorkloadOptions
@@ -47,15 +46,9 @@ RETURN_S = 20  # a lab's server takes queries already, or never will
 _QUIET = frozenset({Phase.LAB, Phase.LOAD, Phase.EXPLORE, Phase.REDUCE})
 
 
-@dataclass(frozen=True)
-class FolderArgument(Group):
-    """Which exploration is continued."""
-
-    folder: Annotated[Path | None, Argument("FOLDER")] = None
-
-
 @click.command("explore", cls=Verb)
 @grouped
+@click.argument("given", metavar="[FOLDER]", required=False, type=options.FOLDER)
 @option(
     "--states",
     "wanted",
@@ -88,9 +81,9 @@ class FolderArgument(Group):
 @options.runs()
 @options.as_json()
 def command(
-    stored: FolderArgument,
     recording: RecordOptions,
     load: WorkloadOptions,
+    given: Path | None,
     wanted: int,
     name: str | None,
     side_by_side: int | None,
@@ -109,17 +102,17 @@ def command(
     reports the states so far. Exits with 0 if every state kept what was acknowledged,
     1 if one did not, 3 if fewer states than wanted could be judged.
     """
-    if name and stored.folder is None:
+    if name and given is None:
         raise UsageError(
             "--state names a state of an exploration, and none is given",
             hint="Give its folder: dbcheck lab explore FOLDER --state NAME.",
         )
     with progress(output.progress_console(), live=not as_json, only=_QUIET) as view:
-        if stored.folder is None:
+        if given is None:
             folder = _recorded(recording, load, drawn(seed), runs, view)
         else:
             _refuse(recording.flags_given() + load.flags_given())
-            folder = Exploration.open(stored.folder)
+            folder = Exploration.open(given)
         with folder.locked():
             exploration = opened(folder)
             labs = side_by_side or len(os.sched_getaffinity(0))
