@@ -7,6 +7,7 @@ import os
 import secrets
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,9 +24,10 @@ from dbcheck.cli.lab_rig import lab_rig
 from dbcheck.cli.load_options import WorkloadOptions
 from dbcheck.cli.options import SEED, drawn
 from dbcheck.core.crashstate import CrashState
-from dbcheck.errors import UsageError
+from dbcheck.core.verdict import Verdict
+from dbcheck.errors import DbcheckError, UsageError
 from dbcheck.explore.choice import drawn_by_name
-from dbcheck.explore.folder import Exploration
+from dbcheck.explore.folder import Exploration, Line
 from dbcheck.explore.labs import Labs
 from dbcheck.explore.opened import Opened, lab_folder
 from dbcheck.explore.oracle import Oracle
@@ -42,7 +44,7 @@ from dbcheck.report.progress import PlainProgress
 
 STATES = 500
 _NOWHERE = Path()  # for what stores no run
-RETURN_S = 20  # a lab's server takes queries already, or never will
+RETURN_S = 10  # a lab's server takes queries already, or never will
 _QUIET = frozenset({Phase.LAB, Phase.LOAD, Phase.EXPLORE, Phase.REDUCE})
 
 
@@ -99,8 +101,8 @@ def command(
     witness had by then. States that fail are reduced to the fewest lost writes.
 
     With FOLDER, which an earlier command made, its recording is used again. Ctrl-C
-    reports the states so far. Exits with 0 if every state kept what was acknowledged,
-    1 if one did not, 3 if fewer states than wanted could be judged.
+    reports the states so far, and exits with 4. Else exits with 0 if every state kept
+    what was acknowledged, 1 if one did not, 3 if fewer than wanted could be judged.
     """
     if name and given is None:
         raise UsageError(
@@ -111,7 +113,8 @@ def command(
         if given is None:
             folder = _recorded(recording, load, drawn(seed), runs, view)
         else:
-            _refuse(recording.flags_given() + load.flags_given())
+            beside = ["--seed"] if seed is not None else []
+            _refuse(recording.flags_given() + load.flags_given() + beside)
             folder = Exploration.open(given)
         with folder.locked():
             exploration = opened(folder)
@@ -141,15 +144,23 @@ def _recorded(
     spec = recording.spec(seed)
     workload = load.paced(workloads.load(load.workload).with_sessions(load.sessions))
     workload = replace(workload, cut_after_s=(recording.load_s, recording.load_s))
+    if workload.readers:
+        raise UsageError(
+            "what readers see is not judged in crash states",
+            hint="Give --readers 0, or another workload.",
+        )
     began = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
     folder = Exploration.create(runs / f"explore-{began}-{secrets.token_hex(3)}")
     view.phase(Phase.LAB, f"{described(spec)}; its drives are recorded")
-    with Lab.start(
-        spec, lab_folder(), recordings=Recordings(folder.recording, replayed=False)
-    ) as lab:
-        rig = replace(rig_of(lab, view, folder.path), used_epochs=set())
-        with contextlib.closing(rig.witness):
-            record(lab, rig, workload, seed, folder)
+    recordings = Recordings(folder.recording, replayed=False)
+    try:
+        with Lab.start(spec, lab_folder(), recordings=recordings) as lab:
+            rig = replace(rig_of(lab, view, folder.path), used_epochs=set())
+            with contextlib.closing(rig.witness):
+                record(lab, rig, workload, seed, folder)
+    except BaseException:
+        folder.discard_unless_recorded()
+        raise
     return folder
 
 
@@ -169,25 +180,27 @@ def opened(folder: Exploration) -> Opened:
 def _explore(
     found: Opened, wanted: int, count: int, view: PlainProgress, *, as_json: bool
 ) -> None:
-    """Judge states, reduce those that fail, report; exit with the verdict."""
-    folder, lines = found.folder, found.folder.lines()
-    explorer = found.explorer(view)
-    before, began, took_s = len(lines), time.monotonic(), 0.0
-    finished, findings = False, folder.findings()
-    interrupted = False
+    """Judge states, reduce those that fail, report; exit with the verdict.
+
+    What ends that early, an interrupt or an error of a lab, is raised after the report.
+    """
+    folder, lines = found.folder, found.lines()
+    before, began_s = len(lines), time.monotonic()
+    findings, finished = folder.findings(), False
+    ended: BaseException | None = None
     try:
         with Labs(found.oracle, count) as labs:
             view.phase(Phase.EXPLORE, f"{found.described}; {count} labs side by side")
-            try:
-                explorer.judge(labs, lines, wanted)
-            finally:
-                took_s = time.monotonic() - began
+            explorer = found.explorer(view)
+            explorer.judge(labs, lines, wanted)
             finished = True
-            if explorer.has_new_failures(lines, findings):
+            took_s = time.monotonic() - began_s
+            if _has_failed(lines if not findings else lines[before:]):
                 view.phase(Phase.REDUCE, "states that fail, to the fewest lost writes")
                 findings = explorer.findings(labs, lines)
-    except KeyboardInterrupt:
-        interrupted = True
+    except (KeyboardInterrupt, DbcheckError) as error:
+        ended, findings = error, folder.findings()
+        took_s = time.monotonic() - began_s
     result = result_of(
         str(folder.path),
         found.plan.seed,
@@ -205,9 +218,13 @@ def _explore(
             output.print_json(to_values(result))
         else:
             output.console().print(explore_report(result))
-    if interrupted:
-        raise KeyboardInterrupt
+    if ended is not None:
+        raise ended
     sys.exit(output.EXIT_CODES[result.verdict])
+
+
+def _has_failed(lines: Sequence[Line]) -> bool:
+    return any(line.judgement.verdict is Verdict.FAIL for line in lines)
 
 
 def _judge_one(found: Opened, name: str, view: PlainProgress, *, as_json: bool) -> None:

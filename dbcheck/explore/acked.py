@@ -27,7 +27,10 @@ class Acked:
                 "the recorded load has no acks",
                 hint="Let it run for longer: --load-s.",
             )
-        # Those of a session keep their order: its acks come in that of their numbers.
+        for session in np.unique(acks["session"]):
+            own = acks["session"] == session
+            # Of two acks in a row, the log may date the first one later.
+            acks["acked_us"][own] = np.maximum.accumulate(acks["acked_us"][own])
         self._acks = acks[np.argsort(acks["acked_us"], kind="stable")]
         self._times_us = self._acks["acked_us"]
         self._load = load

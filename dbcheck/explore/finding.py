@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 
@@ -13,15 +14,18 @@ from dbcheck.explore.reduce import smallest
 from dbcheck.explore.states import Timeline
 from dbcheck.judge.explored import StateJudgement
 
-TRIES_MAX = 120  # of one reduction
+TRIES_MAX, TRY_S = 120, 300.0  # of one reduction
 
 Lost = tuple[int, Part]  # the number of a drive, and what it lacks
 _NUMBERS = re.compile(r"0x[0-9a-f]+|\d+", re.IGNORECASE)
 
 
 def manner(judged: StateJudgement) -> str:
-    """Return in which way a state fails: what went wrong, but for numbers."""
-    words = _NUMBERS.sub("#", judged.reason.splitlines()[0]) if judged.reason else ""
+    """Return in which way a state fails: what went wrong, but for numbers.
+
+    The first line says which part did not come back, the second one why.
+    """
+    words = _NUMBERS.sub("#", " ".join(judged.reason.splitlines()[:2]))
     kinds = sorted(judged.losses)
     return f"{kinds} {words}" if "unrecoverable" in kinds else str(kinds)
 
@@ -56,6 +60,7 @@ class Reduction:
     ) -> None:
         """ended: whether to be content with what is found by now."""
         self._oracle, self._timeline, self._ended = oracle, timeline, ended
+        self._until_s = time.monotonic() + TRY_S
         self._known: dict[object, StateJudgement] = {}
         self.tries = 0
 
@@ -75,7 +80,8 @@ class Reduction:
         """
 
         def fails(tried: CrashState) -> bool:
-            if self._ended() or self.tries >= TRIES_MAX:
+            late = time.monotonic() > self._until_s
+            if self._ended() or late or self.tries >= TRIES_MAX:
                 return False
             judged = self.judged(tried)
             return judged.verdict is Verdict.FAIL and manner(judged) == manner_of_it

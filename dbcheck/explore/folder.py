@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -66,6 +67,11 @@ class Exploration:
         found = cls(path)
         stored.new_folder(found.recording)
         return found
+
+    def discard_unless_recorded(self) -> None:
+        """Remove the folder if nothing can be explored in it; never raises."""
+        if not (self.path / _PLAN).exists():
+            shutil.rmtree(self.path, ignore_errors=True)
 
     @classmethod
     def open(cls, path: Path) -> Exploration:

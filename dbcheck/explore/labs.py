@@ -31,10 +31,14 @@ class Labs:
         self._threads: list[threading.Thread] = []
 
     def __enter__(self) -> Self:
-        for number in range(self._count):
-            thread = threading.Thread(target=self._work, name=f"lab {number + 1}")
-            self._threads.append(thread)
-            thread.start()
+        try:
+            for number in range(self._count):
+                thread = threading.Thread(target=self._work, name=f"lab {number + 1}")
+                thread.start()
+                self._threads.append(thread)
+        except BaseException:  # an interrupt, too
+            self.__exit__()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -10,10 +10,11 @@ from pathlib import Path
 
 from dbcheck.campaign.logs import StoredLogs
 from dbcheck.campaign.rig import Rig
-from dbcheck.errors import LabError
+from dbcheck.errors import LabError, RunFormatError
 from dbcheck.explore.acked import Acked
+from dbcheck.explore.choice import drawn_by_name
 from dbcheck.explore.explore import Explorer
-from dbcheck.explore.folder import Exploration
+from dbcheck.explore.folder import Exploration, Line
 from dbcheck.explore.oracle import Oracle
 from dbcheck.explore.states import Timeline
 from dbcheck.lab.drive.recording import Recordings
@@ -55,11 +56,34 @@ class Opened:
         self.spec = LabSpec.from_json(RecordedLab.read(folder.recording).spec)
         logs = StoredLogs(run, FrameLogReader(), self._manifest, load)
         self.acked = Acked(logs.acks(), load)
+        recordings = folder.recordings()
+        if min(each.ended_us for each in recordings) <= self.acked.first_us:
+            raise LabError(
+                f"{folder.recording} ends before the first ack of the load",
+                hint="Record anew: dbcheck lab explore with --engine.",
+            )
         self.timeline = Timeline(
-            folder.recordings(),
+            recordings,
             honest=self.spec.drive.personality == "honest",
             since_us=self.acked.first_us,
         )
+
+    def lines(self) -> list[Line]:
+        """Read the states that were judged.
+
+        Raise RunFormatError if one is not the state of its name: the file was changed,
+        or another version of dbcheck made it.
+        """
+        lines = self.folder.lines()
+        for line in lines:
+            if drawn_by_name(self.timeline, line.name) != line.state:
+                raise RunFormatError(
+                    f"{self.folder.path}: the state {line.name} in states.jsonl is not"
+                    " the state of that name",
+                    hint="Use the version of dbcheck that wrote it, or remove that"
+                    " file to judge all states again.",
+                )
+        return lines
 
     @property
     def described(self) -> str:

@@ -9,13 +9,13 @@ from dbcheck.campaign.judging import fate
 from dbcheck.campaign.reading import Reading
 from dbcheck.campaign.rig import Rig
 from dbcheck.campaign.waiting import await_facts
+from dbcheck.core import endpatterns
 from dbcheck.core.acks import AckArray
 from dbcheck.core.crashstate import CrashState
 from dbcheck.core.loss import Losses, LossKind
 from dbcheck.core.records import LoadRecord, Manifest, NodeAfter
 from dbcheck.core.server import ServerFacts
-from dbcheck.core.startlog import damage, since_start
-from dbcheck.core.tablecheck import CheckOutcome
+from dbcheck.core.startlog import complaints, damage, since_start
 from dbcheck.core.verdict import Verdict
 from dbcheck.errors import EngineError, LabError, NotBack, TableLost
 from dbcheck.explore.acked import Acked
@@ -23,6 +23,8 @@ from dbcheck.explore.inmemory import InMemory
 from dbcheck.explore.states import Timeline
 from dbcheck.judge.case import Case
 from dbcheck.judge.explored import LostRow, StateJudgement
+from dbcheck.judge.tablecheck import conditions, table_check
+from dbcheck.judge.verdict import judge_conditions, judge_index, judge_rows
 from dbcheck.lab.drive.replay import Shown
 from dbcheck.lab.lab import Lab
 from dbcheck.lab.storage.blocks import FileBlocks
@@ -64,11 +66,7 @@ class Oracle:
         time_us = self._timeline.moments[state.moment].time_us
         acks = self._acked.count(time_us)
         status = self._lab.show(_shown(state))
-        if status.broken:
-            raise LabError(
-                f"lab {self._lab.name} is broken: {status.broken}",
-                hint="The server is not at fault: run the command again.",
-            )
+        self._require_whole(status.broken)
         if status.failure:
             return _unrecoverable(acks, status.failure)
         claim = self._acked.claim(time_us)
@@ -86,7 +84,15 @@ class Oracle:
         [] if its filesystem cannot be mounted.
         """
         status = self._lab.show(_shown(state), start=False)
+        self._require_whole(status.broken)
         return [] if status.failure else self._lab.blocks()
+
+    def _require_whole(self, broken: str | None) -> None:
+        if broken:
+            raise LabError(
+                f"lab {self._lab.name} is broken: {broken}",
+                hint="The server is not at fault: run the command again.",
+            )
 
     def _read(self, claimed: LoadRecord, acks: AckArray) -> StateJudgement:
         facts, failure = await_facts(self._rig)
@@ -119,35 +125,35 @@ class Oracle:
     ) -> StateJudgement:
         reader = self._rig.site.reader_name
         after = reading.record({reader: NodeAfter(facts)}, reader)
-        found = fate(run, lambda: [acks], Case(self._manifest, claimed, None, after))
+        case = Case(self._manifest, claimed, None, after)
+        found = fate(run, lambda: [acks], case)
+        # As a cycle is judged; that its cut was one needs no evidence here.
+        items = [item for item in (conditions(case), table_check(case)) if item]
+        judgement = judge_rows(found, items, explained=True)
+        judgement = judge_index(judgement, found, after.index)
+        judgement = judge_conditions(judgement, found, after.conditions)
+        if judgement.verdict is Verdict.PASS:
+            return StateJudgement(Verdict.PASS, len(acks), {})
         losses = dict(found.counts)
-        reasons = [f"{rows:,} {kind}" for kind, rows in losses.items()]
         if after.index is not None:
             losses[LossKind.INDEX_MISMATCH.value] = after.index.rows
-            reasons.append(f"{LossKind.INDEX_MISMATCH.value}: {after.index.reason}")
         if after.conditions is not None and after.conditions.broken:
             losses[LossKind.INCONSISTENT.value] = 1
-            reasons.append(f"{LossKind.INCONSISTENT.value}: {after.conditions.reason}")
-        check = after.check
-        if check is not None and check.outcome is CheckOutcome.TABLE:
-            losses[LossKind.UNRECOVERABLE.value] = 1
-            reasons.append(f"the server finds its table damaged: {check.reason}")
-        if losses:
-            rows = tuple(_first(found.losses))
-            return StateJudgement(
-                Verdict.FAIL, len(acks), losses, "; ".join(reasons), rows
-            )
-        if check is not None and check.outcome is CheckOutcome.BROKE_OFF:
-            return self._doubtful(len(acks), check.reason)
-        return StateJudgement(Verdict.PASS, len(acks), {})
+        reason = "; ".join(judgement.reasons)
+        rows = tuple(_first(found.losses))
+        return StateJudgement(judgement.verdict, len(acks), losses, reason, rows)
 
     def _doubtful(self, acks: int, reason: str) -> StateJudgement:
         """Return a FAIL if the server's log names damaged data since its start.
 
-        The recorded server ran on the same data without any.
+        The recorded server ran on the same data without any.  What only statements
+        complained of counts if it is what kept the rows from being read.
         """
         logged = since_start(self._lab.server_log(_LOG_LINES))
-        if lines := damage(logged):
+        lines = damage(logged)
+        if not lines and endpatterns.DAMAGE.search(reason):
+            lines = complaints(logged)
+        if lines:
             return _unrecoverable(acks, f"{reason}: {'; '.join(lines)}")
         return StateJudgement(Verdict.INCONCLUSIVE, acks, {}, reason)
 

@@ -41,7 +41,7 @@ def result_of(
         folder=folder,
         seed=seed,
         lab=lab,
-        commits=len(acked),
+        commits=acked.count(ended_us),
         load_s=(ended_us - acked.first_us) / 1e6,
         writes=sum(len(each) for each in timeline.recordings),
         flushes=sum(len(each.flushes) for each in timeline.recordings),
@@ -53,5 +53,6 @@ def result_of(
         kinds=dict(sorted(kinds.items())),
         coverage=coverage(timeline, (line.state for line in lines)),
         findings=tuple(findings),
+        failing=tuple(each.name for each in failed),
         doubts=tuple(dict.fromkeys(each.judgement.reason for each in unclear)),
     )

@@ -13,6 +13,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 from dbcheck.core.crashstate import CrashState, Part
 from dbcheck.lab.drive.recording import Recording
@@ -73,10 +74,16 @@ class Timeline:
         ]
         found.append((ended_us, -1, -1))
         self.moments = [self._moment(*each) for each in sorted(found)]
-        self._stable = [
-            [moment.drives[number].stable for moment in self.moments]
-            for number in range(len(recordings))
-        ]
+        self._stable = [self._stable_from(number) for number in range(len(recordings))]
+
+    def _stable_from(self, number: int) -> list[int]:
+        """Return, by moment, what a drive has stable then and at all later ones.
+
+        Of flushes of two drives that ended in the same microsecond it is not known
+        which was first, so of one of them more may count as stable than a bit later.
+        """
+        stable = [moment.drives[number].stable for moment in reversed(self.moments)]
+        return list(accumulate(stable, min))[::-1]
 
     def _moment(self, time_us: int, own: int, at: int) -> Moment:
         """Return the moment just before the end *at* of drive *own*, -1 for none."""

@@ -128,7 +128,7 @@ class ExploreResult:
 
     folder:   where all of it is stored.
     lab:      the lab's spec.
-    commits:  acks of the recorded load that the witness holds.
+    commits:  acks of the recorded load that the witness holds, up to its end.
     load_s:   how long the recorded load ran.
     writes, flushes: that were recorded, those before the load included.
     states:   how many different ones were judged.
@@ -136,6 +136,7 @@ class ExploreResult:
     finished: as many states were judged as were asked for, or hardly any is left.
     per_s:    states a second of this command, null if it judged none.
     kinds:    kind of survivors -> how many of the states are of it.
+    failing:  the names of the states that failed.
     doubts:   why states are inconclusive, each reason once.
     """
 
@@ -155,4 +156,5 @@ class ExploreResult:
     kinds: Mapping[str, int]
     coverage: Coverage
     findings: tuple[Finding, ...]
+    failing: tuple[str, ...]
     doubts: tuple[str, ...]

@@ -16,6 +16,8 @@ from dbcheck.report.words.explored import (
     blocks_of,
     coverage_sentences,
     how_it_fails,
+    not_reduced,
+    nothing_lacking,
     summary,
 )
 from dbcheck.report.words.run import number, sentence
@@ -32,6 +34,8 @@ def explore_report(result: ExploreResult) -> RenderableType:
     parts: list[RenderableType] = [head]
     for finding in result.findings:
         parts += [Text(""), *_finding(finding)]
+    if text := not_reduced(result):
+        parts += [Text(""), Text(text)]
     parts += [Text(""), *(Text(line) for line in coverage_sentences(result))]
     parts += [Text(SCOPE), Text(""), Text(f"stored: {result.folder}")]
     if result.findings:
@@ -73,16 +77,14 @@ def _state(result: StateResult) -> Iterator[RenderableType]:
         )
     for line in lines:
         yield Padding(Text(line), (0, 0, 0, 2))
-    yield Padding(_lost(result.lost), (0, 0, 0, 2))
+    if result.lost:
+        yield Padding(_lost(result.lost), (0, 0, 0, 2))
+    elif text := nothing_lacking(found):
+        yield Padding(Text(text), (0, 0, 0, 2))
 
 
 def _lost(lost: tuple[LostBlock, ...]) -> RenderableType:
     """Return a table of what is not on the drives."""
-    if not lost:
-        return Text(
-            "The drives hold all that was written: the server had acknowledged what it"
-            " had not written."
-        )
     table = Table(
         title="written and not on the drive", title_justify="left", title_style=MINOR
     )

@@ -104,6 +104,20 @@ def test_drives_with_caches_of_their_own_lose_writes_of_one_moment(
         check(line.drawn(moment, of_both, seed), [data, log], line)
 
 
+@given(histories(), histories(), st.integers(0, 2**32))
+def test_flushes_of_two_drives_that_end_at_once_make_no_state_too_early(
+    data: Events, log: Events, seed: int
+) -> None:
+    """Which of them was first is not known, and a state is legal either way."""
+    line = timeline([data, log])
+    kinds = (*KINDS, "all")
+    for moment in range(len(line.moments)):
+        of_both = [kinds[(seed + moment) % 10], kinds[(seed // 10 + moment) % 10]]
+        state = line.drawn(moment, of_both, seed)
+        assert state.moment >= moment
+        assert is_legal(state, [data, log], line.moments[state.moment].time_us)
+
+
 @given(histories())
 def test_a_drive_that_lies_may_lose_each_write_until_the_end(events: Events) -> None:
     line = timeline([events], honest=False)

@@ -413,22 +413,24 @@ def test_what_does_not_fit_together_is_refused(
 # ------------------------------------------------------------------ the recorder
 
 
-def test_a_recorder_ends_before_the_write_that_is_too_much(
+def test_a_recorder_that_had_to_hold_too_much_saves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_BYTES_MAX", 10)
-    recorder = Recorder(memoryview(bytes(64)), 1.0)
-    recorder.write(2.0, 0, b"1234")
-    recorder.flush(3.0, 1)
-    recorder.write(4.0, 4, b"123456")
-    recorder.write(5.0, 0, b"x")
-    recorder.flush(6.0, 3)
-    recorder.write(7.0, 0, b"")
-    recorder.end(8.0)
-    recording = stored(recorder, tmp_path / "files.drive")
-    assert recording.ended_us == 5_000_000
-    assert [content for *_, content in written(recording)] == [b"1234", b"123456"]
-    assert recording.flushes == [(3_000_000, 1, 1)]
+    path = tmp_path / "files.drive"
+    for length, refused in ((10, False), (11, True)):
+        recorder = Recorder(memoryview(bytes(64)), 1.0)
+        recorder.write(2.0, 0, bytes(length - 4))
+        recorder.write(4.0, 4, b"1234")
+        recorder.flush(6.0, 2)
+        recorder.end(8.0)
+        if refused:
+            path.write_bytes(b"of before")
+            with path.open("rb+") as file, pytest.raises(ValueError, match="shorter"):
+                recorder.save(file)
+            assert path.read_bytes() == b"of before"
+        else:
+            assert len(stored(recorder, path)) == 2
 
 
 def test_a_recording_that_has_not_ended_is_not_saved(tmp_path: Path) -> None:

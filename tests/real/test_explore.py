@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from dbcheck.campaign import reading
 from dbcheck.core.acks import AckArray
 from dbcheck.core.crashstate import CrashState
+from dbcheck.core.tablecheck import CheckOutcome, TableCheck
 from dbcheck.core.verdict import Verdict
 from dbcheck.explore.acked import Acked
 from dbcheck.explore.choice import states
@@ -203,3 +205,28 @@ def test_each_of_two_drives_loses_writes_of_its_own(
         results = lab.judge(*some)
     assert {(each.verdict, each.reason) for each in results} == {(Verdict.PASS, "")}
     assert len({log for _, log in (state.drives for state in some)}) > 3
+
+
+@pytest.mark.parametrize(
+    ("outcome", "verdict"),
+    [
+        (CheckOutcome.SOUND, Verdict.PASS),
+        (CheckOutcome.NOT_DONE, Verdict.PASS),
+        (CheckOutcome.INDEX, Verdict.FAIL),
+        (CheckOutcome.TABLE, Verdict.INCONCLUSIVE),
+        (CheckOutcome.BROKE_OFF, Verdict.INCONCLUSIVE),
+    ],
+)
+def test_the_server_s_own_check_counts_as_in_a_cycle(
+    outcome: CheckOutcome,
+    verdict: Verdict,
+    one_session: Opened,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    check = TableCheck(outcome, "as the server says")
+    monkeypatch.setattr(reading, "check_after", lambda *_: check)
+    state = one_session.timeline.drawn(8, ["none"], 1)
+    with replaying(one_session) as lab:
+        (result,) = lab.judge(state)
+    assert result.verdict is verdict
+    assert ("as the server says" in result.reason) == (verdict is not Verdict.PASS)

@@ -158,6 +158,8 @@ def test_a_client_that_ends_early_leaves_its_states_and_no_lab(
         (["--engine", "oracle"], "is not one of"),
         (["--engine", "postgresql", "--drive", "fickle"], "is not one of"),
         (["--engine", "postgresql", "--workload", "none"], "workload"),
+        (["--engine", "postgresql", "--workload", "readers"], "--readers 0"),
+        (["{empty}", "--seed", "3"], "cannot change a recording"),
     ],
 )
 def test_what_cannot_be_explored_is_refused(

@@ -91,6 +91,23 @@ def test_what_a_job_raises_ends_all() -> None:
     assert opened.open == 0
 
 
+def test_an_interrupt_while_labs_are_built_ends_those_that_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    opened, start = Opened(), threading.Thread.start
+
+    def interrupted(thread: threading.Thread) -> None:
+        if thread.name == "lab 3":
+            raise KeyboardInterrupt
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", interrupted)
+    with pytest.raises(KeyboardInterrupt), Labs(opened.one, 4):
+        pass
+    assert opened.open == 0
+    assert not [one for one in threading.enumerate() if one.name.startswith("lab ")]
+
+
 def test_an_interrupt_ends_all_labs_after_the_job_they_are_at() -> None:
     opened, done = Opened(), []
 

@@ -51,9 +51,12 @@ PASSED = ExploreResult(
     kinds={"none": 500},
     coverage=Coverage(780, 300, 12, 850, 310, 2.9, 420),
     findings=(),
+    failing=(),
     doubts=(),
 )
-LOST = replace(PASSED, verdict=Verdict.FAIL, failed=2, findings=(FINDING,))
+LOST = replace(
+    PASSED, verdict=Verdict.FAIL, failed=2, findings=(FINDING,), failing=FINDING.states
+)
 
 
 def text_of(result: Any, width: int = 80) -> str:
@@ -121,10 +124,29 @@ def test_a_failure_that_did_not_come_again_is_said() -> None:
     )
 
 
-def test_a_state_without_a_lost_write_blames_no_drive() -> None:
-    text = " ".join(text_of(state_report(replace(SMALLEST, lost=()))).split())
-    assert "FAIL finding-1" in text
-    assert "acknowledged what it had not written" in text
+def test_states_that_were_not_reduced_are_named() -> None:
+    more = tuple(f"{number}.none.1" for number in range(9))
+    text = said(replace(LOST, failing=(*FINDING.states, *more)))
+    assert "Failed, and not reduced: 0.none.1, 1.none.1, 2.none.1 and 6 more." in text
+    assert "not reduced" not in said(LOST)
+
+
+@pytest.mark.parametrize(
+    ("judgement", "words"),
+    [
+        (FAILED, "had acknowledged what it had not written"),
+        (replace(FAILED, losses={"unrecoverable": 1}), "did not recover from that"),
+        (replace(FAILED, losses={"missing-hole": 1, "corrupt": 1}), "did not recover"),
+        (replace(FAILED, verdict=Verdict.PASS, losses={}), ""),
+    ],
+)
+def test_a_state_without_a_lost_write_blames_no_drive(
+    judgement: StateJudgement, words: str
+) -> None:
+    result = replace(SMALLEST, judgement=judgement, lost=())
+    text = " ".join(text_of(state_report(result)).split())
+    assert words in text
+    assert ("The drives hold" in text) == bool(words)
 
 
 def test_many_lost_blocks_are_counted() -> None:

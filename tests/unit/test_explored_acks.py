@@ -76,6 +76,17 @@ def test_a_log_that_rounds_up_is_what_the_claim_allows_for() -> None:
     assert min(late) >= 0 and 50 < max(late) < TIME_UNIT_US
 
 
+def test_acks_of_a_session_stay_in_order_where_the_log_dates_one_too_late() -> None:
+    """Two bodies have bases of their own, so ack 1 may be dated after ack 2."""
+    batches = [
+        np.array([(1, 1, 1, 1099)], ACK_DTYPE),
+        np.array([(1, 2, 2, 1050), (2, 1, 3, 1060)], ACK_DTYPE),
+    ]
+    found = Acked(batches, replace(LOAD, sent={1: 2, 2: 1}, acked={1: 2, 2: 1}))
+    assert keys(found.before(1099)) == [(2, 1)]
+    assert keys(found.before(1100)) == [(2, 1), (1, 1), (1, 2)]
+
+
 def test_chores_and_the_first_ack_of_the_load() -> None:
     found = acked(ALL, ALL)
     assert found.chore_times_us() == [2700]

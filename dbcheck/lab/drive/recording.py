@@ -79,7 +79,7 @@ def _numbers() -> array[int]:
 
 
 class Recorder:
-    """Collects what a drive is asked, until end() or _BYTES_MAX of writes."""
+    """Collects what a drive is asked, until end(); at most _BYTES_MAX of writes."""
 
     def __init__(self, content: memoryview, now: float) -> None:
         """Begin with what *content*, the whole drive, holds at *now*, in seconds."""
@@ -101,8 +101,8 @@ class Recorder:
         if self._ended_us is not None:
             return
         self._bytes += len(content)
-        if self._bytes > _BYTES_MAX:
-            self.end(now)
+        if self._bytes > _BYTES_MAX:  # save() refuses what is not whole
+            self._contents.clear()
             return
         self._writes.extend((_micros(now), offset, len(content)))
         self._contents.append(content)
@@ -120,8 +120,14 @@ class Recorder:
     def save(self, file: IO[bytes]) -> None:
         """Write the recording, which has ended; raise ValueError if it has not.
 
-        What *file* held before is gone.
+        Raise it as well if more was written than a recording may hold.  What *file*
+        held before is gone.
         """
+        if self._bytes > _BYTES_MAX:
+            raise ValueError(
+                f"the server wrote more than {_BYTES_MAX >> 20:,} MiB while the drive"
+                " was recorded; a shorter load writes less"
+            )
         if self._ended_us is None:
             raise ValueError("the recording has not ended: the power was not cut")
         facts = {

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import abc
 import contextlib
+import errno
 import logging
 import os
 import pwd
@@ -35,6 +36,9 @@ POLL_S = 0.005
 LOG_LINES = 30  # shown when a server does not start
 GONE_S = 10.0  # a killed server that sleeps on no drive is gone in milliseconds
 INITIALISE_S = 120.0
+
+# What a damaged filesystem answers (errno(3)).
+DAMAGED = (errno.EIO, errno.EUCLEAN, errno.EBADMSG)
 
 # How a process exits that was asked to end, or made to.
 _SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -337,6 +341,10 @@ class DatabaseServer(abc.ABC):
                 extra_groups=account.groups if account else None,
             )
         except OSError as error:
+            if error.errno in DAMAGED or not self.data.is_dir():
+                raise Unrecoverable(
+                    f"the data folder {self.data} cannot be entered: {error.strerror}"
+                ) from error
             raise LabError(
                 f"cannot start {command[0]}: {error}",
                 hint="Give the server's account search permission (x) on every folder"

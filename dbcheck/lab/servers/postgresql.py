@@ -8,10 +8,10 @@ import os
 import signal
 from pathlib import Path
 
-from dbcheck.errors import LabError
+from dbcheck.errors import LabError, Unrecoverable
 from dbcheck.lab import programs
 from dbcheck.lab.process import Process
-from dbcheck.lab.servers.base import USER, DatabaseServer
+from dbcheck.lab.servers.base import DAMAGED, USER, DatabaseServer
 from dbcheck.lab.shared_memory import remove_segments
 
 # Durable, small, and with nothing outside of the data folder but one SysV segment.
@@ -96,7 +96,14 @@ class PostgresqlServer(DatabaseServer):
                 folder = os.readlink(f"/proc/{lines[_LINE_PID]}/cwd")
                 if folder == str(self.data.resolve()):
                     raise LabError(f"another server runs in {self.data}")
-        (self.data / "postmaster.pid").unlink(missing_ok=True)
+        try:
+            (self.data / "postmaster.pid").unlink(missing_ok=True)
+        except OSError as error:
+            if error.errno not in DAMAGED:
+                raise
+            raise Unrecoverable(
+                f"the data folder {self.data} cannot be written: {error.strerror}"
+            ) from error
         super()._launch()
         self._first = Process.of(self._process.pid) if self._process else None
 

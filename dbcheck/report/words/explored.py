@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dbcheck.judge.explored import ExploreResult, Finding, LostBlock
+from dbcheck.core.verdict import Verdict
+from dbcheck.judge.explored import (
+    ExploreResult,
+    Finding,
+    LostBlock,
+    StateJudgement,
+)
 from dbcheck.report.words.run import NOT_A_DRIVE, number
 
 SCOPE = (
     "Scope: a power loss of the lab's virtual drive and all that is above it."
     f" {NOT_A_DRIVE}"
 )
+_NAMED = 3  # states
 _NO_FILE = "journal, metadata or a removed file"
 _NO_RATE = (
     "These states were chosen to differ, not drawn as power cuts would draw them: the"
@@ -76,6 +83,27 @@ def how_it_fails(finding: Finding) -> str:
     if not finding.again:
         text += "; it did not fail again when it was judged once more"
     return text
+
+
+def nothing_lacking(judged: StateJudgement) -> str:
+    """Return what it means that a state lacks nothing, "" if it did not fail."""
+    if judged.verdict is not Verdict.FAIL:
+        return ""
+    held = "The drives hold all that was written by then"
+    if all(kind.startswith("missing") for kind in judged.losses):
+        return f"{held}: the server had acknowledged what it had not written."
+    return f"{held}, and the server did not recover from that."
+
+
+def not_reduced(result: ExploreResult) -> str:
+    """Return which states failed and are in no finding, "" if all are in one."""
+    known = {name for finding in result.findings for name in finding.states}
+    names = [name for name in result.failing if name not in known]
+    if not names:
+        return ""
+    some = ", ".join(names[:_NAMED])
+    more = f" and {number(len(names) - _NAMED)} more" if len(names) > _NAMED else ""
+    return f"Failed, and not reduced: {some}{more}."
 
 
 def blocks_of(block: LostBlock) -> tuple[str, str, str, str]:
