@@ -25,9 +25,9 @@ class RecordOptions(Group):
     section = "Recording"
 
     engine: Annotated[
-        str,
+        str | None,
         Flag("--engine", type=click.Choice(ENGINES), help="The server to run."),
-    ] = ""
+    ] = None
     filesystem: Annotated[str, _STORAGE["filesystem"]] = _DEFAULT.filesystem
     mount_options: Annotated[str, _STORAGE["mount_options"]] = _DEFAULT.mount_options
     log_drive: Annotated[bool, _STORAGE["log_drive"]] = _DEFAULT.log_drive
@@ -56,7 +56,7 @@ class RecordOptions(Group):
 
     def spec(self, seed: int) -> LabSpec:
         """Return the lab; raise UsageError if it is invalid, or no server is named."""
-        if not self.engine:
+        if self.engine is None:
             raise UsageError(
                 "neither --engine nor the folder of an exploration is given",
                 hint="Give --engine to record a load, or the folder to continue with.",

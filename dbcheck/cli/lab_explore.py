@@ -6,64 +6,49 @@ import contextlib
 import os
 import secrets
 import sys
-import tempfile
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
 
 import click
 
 from dbcheck import workload as workloads
-from dbcheck.campaign.logs import StoredLogs
 from dbcheck.campaign.rig import Limits, Rig
 from dbcheck.cli import options, output
-from dbcheck.cli.explore_options import HONEST, RecordOptions
-from dbcheck.cli.groups import Argument, Group, Verb, grouped, option
+from dbcheck.cli.explore_options import RecordOptions
+from dbcheck.cli.groups import Verb, grouped, option
 from dbcheck.cli.lab_cycles import described
 from dbcheck.cli.lab_rig import lab_rig
 from dbcheck.cli.load_options import WorkloadOptions
 from dbcheck.cli.options import SEED, drawn
 from dbcheck.core.crashstate import CrashState
-from dbcheck.core.verdict import Verdict
-from dbcheck.errors import LabError, UsageError
-from dbcheck.explore.acked import Acked
+from dbcheck.errors import UsageError
 from dbcheck.explore.choice import drawn_by_name
-from dbcheck.explore.explore import Explorer
 from dbcheck.explore.folder import Exploration
 from dbcheck.explore.labs import Labs
+from dbcheck.explore.opened import Opened, lab_folder
 from dbcheck.explore.oracle import Oracle
 from dbcheck.explore.record import record
 from dbcheck.explore.result import result_of
-from dbcheck.explore.states import Timeline
 from dbcheck.judge.explored import StateResult
 from dbcheck.judge.result import to_values
 from dbcheck.lab.drive.recording import Recordings
 from dbcheck.lab.lab import Lab
-from dbcheck.lab.recorded import RecordedLab
-from dbcheck.lab.spec import LabSpec
 from dbcheck.ports.listener import Phase
 from dbcheck.report.explore import explore_report, state_report
 from dbcheck.report.live import progress
 from dbcheck.report.progress import PlainProgress
-from dbcheck.witness.log import FrameLogReader
 
 STATES = 500
+_NOWHERE = Path()  # for what stores no run
 RETURN_S = 20  # a lab's server takes queries already, or never will
 _QUIET = frozenset({Phase.LAB, Phase.LOAD, Phase.EXPLORE, Phase.REDUCE})
 
 
-@dataclass(frozen=True)
-class FolderArgument(Group):
-    """Which exploration is continued."""
-
-    folder: Annotated[Path | None, Argument("FOLDER")] = None
-
-
 @click.command("explore", cls=Verb)
 @grouped
+@click.argument("given", metavar="[FOLDER]", required=False, type=options.FOLDER)
 @option(
     "--states",
     "wanted",
@@ -96,9 +81,9 @@ class FolderArgument(Group):
 @options.runs()
 @options.as_json()
 def command(
-    stored: FolderArgument,
     recording: RecordOptions,
     load: WorkloadOptions,
+    given: Path | None,
     wanted: int,
     name: str | None,
     side_by_side: int | None,
@@ -117,19 +102,19 @@ def command(
     reports the states so far. Exits with 0 if every state kept what was acknowledged,
     1 if one did not, 3 if fewer states than wanted could be judged.
     """
-    if name and stored.folder is None:
+    if name and given is None:
         raise UsageError(
             "--state names a state of an exploration, and none is given",
             hint="Give its folder: dbcheck lab explore FOLDER --state NAME.",
         )
     with progress(output.progress_console(), live=not as_json, only=_QUIET) as view:
-        if stored.folder is None:
+        if given is None:
             folder = _recorded(recording, load, drawn(seed), runs, view)
         else:
             _refuse(recording.flags_given() + load.flags_given())
-            folder = Exploration.open(stored.folder)
+            folder = Exploration.open(given)
         with folder.locked():
-            exploration = _Opened(folder)
+            exploration = opened(folder)
             labs = side_by_side or len(os.sched_getaffinity(0))
             if name:
                 _judge_one(exploration, name, view, as_json=as_json)
@@ -160,106 +145,55 @@ def _recorded(
     folder = Exploration.create(runs / f"explore-{began}-{secrets.token_hex(3)}")
     view.phase(Phase.LAB, f"{described(spec)}; its drives are recorded")
     with Lab.start(
-        spec, _lab_folder(), recordings=Recordings(folder.recording, replayed=False)
+        spec, lab_folder(), recordings=Recordings(folder.recording, replayed=False)
     ) as lab:
-        rig = replace(_rig(lab, view, folder.path), used_epochs=set())
+        rig = replace(rig_of(lab, view, folder.path), used_epochs=set())
         with contextlib.closing(rig.witness):
             record(lab, rig, workload, seed, folder)
     return folder
 
 
-def _lab_folder() -> Path:
-    return Path(tempfile.gettempdir(), f"dbcheck-lab-{secrets.token_hex(4)}")
-
-
-def _rig(lab: Lab, view: PlainProgress, runs: Path) -> Rig:
-    """Return the rig of *lab*, which asks no host.
-
-    Canaries would write to the drives, beside the server.
-    """
+def rig_of(lab: Lab, view: PlainProgress, runs: Path = _NOWHERE) -> Rig:
+    """Return the rig of a lab that records or replays, which asks no host."""
     rig = lab_rig(lab, view, runs, Limits(return_s=RETURN_S), lab.switch())
     node = replace(rig.site.writer, host=None, log_path="")
     return replace(rig, site=rig.site.with_writer(node))
 
 
-class _Opened:
-    """A stored exploration, read."""
-
-    def __init__(self, folder: Exploration) -> None:
-        self.folder = folder
-        self.plan, run = folder.plan(), folder.run()
-        self._manifest, load = run.manifest(), run.load()
-        if load is None:
-            raise LabError(
-                f"{run.path} lacks what the client saw of the load",
-                hint="Record anew: dbcheck lab explore with --engine.",
-            )
-        self._load = load
-        self.spec = LabSpec.from_json(RecordedLab.read(folder.recording).spec)
-        logs = StoredLogs(run, FrameLogReader(), self._manifest, load)
-        self.acked = Acked(logs, load)
-        self.timeline = Timeline(
-            folder.recordings(),
-            honest=self.spec.drive.personality == HONEST,
-            since_us=self.acked.first_us,
-        )
-
-    @property
-    def described(self) -> str:
-        """What was recorded, in a few words."""
-        moments, acks = len(self.timeline.moments), len(self.acked)
-        return f"{acks:,} acks, {moments:,} moments before the end of a flush"
-
-    def explorer(self, view: PlainProgress) -> Explorer:
-        """Return what explores it."""
-        return Explorer(self.folder, self.timeline, self.acked, self.plan.seed, view)
-
-    @contextlib.contextmanager
-    def oracle(self) -> Iterator[Oracle]:
-        """Build a lab that replays the recording; give what judges states on it."""
-        recordings = Recordings(self.folder.recording, replayed=True)
-        with Lab.start(self.spec, _lab_folder(), recordings=recordings) as lab:
-            rig = _rig(
-                lab, PlainProgress(output.progress_console(), frozenset()), Path()
-            )
-            with contextlib.closing(rig.witness):
-                yield Oracle(
-                    *(lab, rig, self._manifest, self._load),
-                    *(self.acked, self.timeline),
-                )
+def opened(folder: Exploration) -> Opened:
+    """Open a stored exploration; nothing is shown of how its states are read."""
+    unheard = PlainProgress(output.progress_console(), frozenset())
+    return Opened(folder, lambda lab: rig_of(lab, unheard))
 
 
 def _explore(
-    opened: _Opened, wanted: int, count: int, view: PlainProgress, *, as_json: bool
+    found: Opened, wanted: int, count: int, view: PlainProgress, *, as_json: bool
 ) -> None:
     """Judge states, reduce those that fail, report; exit with the verdict."""
-    folder, lines = opened.folder, opened.folder.lines()
-    explorer = Explorer(folder, opened.timeline, opened.acked, opened.plan.seed, view)
+    folder, lines = found.folder, found.folder.lines()
+    explorer = found.explorer(view)
     before, began, took_s = len(lines), time.monotonic(), 0.0
     finished, findings = False, folder.findings()
     interrupted = False
     try:
-        with Labs(opened.oracle, count) as labs:
-            text = (
-                f"{len(opened.timeline.moments):,} moments, {len(opened.acked):,} acks"
-            )
-            view.phase(Phase.EXPLORE, f"{text}; {count} labs side by side")
+        with Labs(found.oracle, count) as labs:
+            view.phase(Phase.EXPLORE, f"{found.described}; {count} labs side by side")
             try:
                 explorer.judge(labs, lines, wanted)
             finally:
                 took_s = time.monotonic() - began
             finished = True
-            if any(line.judgement.verdict is Verdict.FAIL for line in lines[before:]):
+            if explorer.has_new_failures(lines, findings):
                 view.phase(Phase.REDUCE, "states that fail, to the fewest lost writes")
                 findings = explorer.findings(labs, lines)
     except KeyboardInterrupt:
         interrupted = True
     result = result_of(
         str(folder.path),
-        opened.plan.seed,
-        opened.spec.to_values(),
-        opened.timeline,
-        opened.acked,
+        found.plan.seed,
+        found.spec.to_values(),
+        found.timeline,
+        found.acked,
         lines,
         findings,
         finished=finished,
@@ -276,17 +210,15 @@ def _explore(
     sys.exit(output.EXIT_CODES[result.verdict])
 
 
-def _judge_one(
-    opened: _Opened, name: str, view: PlainProgress, *, as_json: bool
-) -> None:
+def _judge_one(found: Opened, name: str, view: PlainProgress, *, as_json: bool) -> None:
     """Judge one state again, report; exit with its verdict."""
-    state = _state_of(opened, name)
-    explorer = opened.explorer(view)
+    state = _state_of(found, name)
+    explorer = found.explorer(view)
 
     def judged(oracle: Oracle) -> StateResult:
         return explorer.described(name, state, oracle.judge(state), oracle)
 
-    with Labs(opened.oracle, 1) as labs:
+    with Labs(found.oracle, 1) as labs:
         (result,) = labs.results([judged])
     with output.printing():
         if as_json:
@@ -296,15 +228,15 @@ def _judge_one(
     sys.exit(output.EXIT_CODES[result.judgement.verdict])
 
 
-def _state_of(opened: _Opened, name: str) -> CrashState:
+def _state_of(found: Opened, name: str) -> CrashState:
     """Return the state of that name; raise UsageError if there is none."""
-    for finding in opened.folder.findings():
+    for finding in found.folder.findings():
         if finding.name == name:
             return finding.smallest.state
-    state = drawn_by_name(opened.timeline, name)
+    state = drawn_by_name(found.timeline, name)
     if state is None:
         raise UsageError(
-            f"{opened.folder.path} has no state {name!r}",
+            f"{found.folder.path} has no state {name!r}",
             hint="Give a finding, as finding-1, or a name in its states.jsonl.",
         )
     return state

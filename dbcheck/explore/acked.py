@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 
-from dbcheck.campaign.logs import StoredLogs
 from dbcheck.core.acks import ACK_DTYPE, TIME_UNIT_US, AckArray
 from dbcheck.core.history import HOUSEKEEPING_SESSION, PREFLIGHT_SESSION
 from dbcheck.core.observed import Claim
@@ -15,9 +16,11 @@ from dbcheck.errors import LabError
 class Acked:
     """The acks of one run that the witness holds, on the clock of the drives."""
 
-    def __init__(self, logs: StoredLogs, load: LoadRecord) -> None:
-        """Read all logs; raise LogDamaged, or LabError if they hold no ack."""
-        batches = [batch.copy() for batch in logs.acks()]
+    def __init__(self, batches: Iterable[AckArray], load: LoadRecord) -> None:
+        """Take the acks of all logs, a session's in order; raise LabError if none.
+
+        load: what the client saw of the whole load.
+        """
         acks: AckArray = np.concatenate([np.empty(0, ACK_DTYPE), *batches])
         if not len(acks):
             raise LabError(

@@ -88,6 +88,16 @@ class Explorer:
         ]
         return min(times, default=moment.time_us)
 
+    def has_new_failures(
+        self, lines: Sequence[Line], findings: Sequence[Finding]
+    ) -> bool:
+        """Say whether a state failed that is in none of *findings*."""
+        known = {name for finding in findings for name in finding.states}
+        return any(
+            line.judgement.verdict is Verdict.FAIL and line.name not in known
+            for line in lines
+        )
+
     def findings(self, labs: Labs, lines: Sequence[Line]) -> list[Finding]:
         """Reduce a state of each manner in which some fail; store and return them."""
         failed = [

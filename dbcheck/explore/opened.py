@@ -1,0 +1,85 @@
+"""An exploration that is stored, read for what judges and reports it."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from dbcheck.campaign.logs import StoredLogs
+from dbcheck.campaign.rig import Rig
+from dbcheck.errors import LabError
+from dbcheck.explore.acked import Acked
+from dbcheck.explore.explore import Explorer
+from dbcheck.explore.folder import Exploration
+from dbcheck.explore.oracle import Oracle
+from dbcheck.explore.states import Timeline
+from dbcheck.lab.drive.recording import Recordings
+from dbcheck.lab.lab import Lab
+from dbcheck.lab.recorded import RecordedLab
+from dbcheck.lab.spec import LabSpec
+from dbcheck.ports.listener import Listener
+from dbcheck.witness.log import FrameLogReader
+
+
+def lab_folder() -> Path:
+    """Return where a lab may make its folder: it removes it as well."""
+    return Path(tempfile.gettempdir(), f"dbcheck-lab-{secrets.token_hex(4)}")
+
+
+class Opened:
+    """A stored exploration.
+
+    spec:     of the lab whose drives were recorded, and of those that replay them.
+    acked:    what the witness holds of the recorded load.
+    timeline: its moments, from the first ack of the load on.
+    """
+
+    def __init__(self, folder: Exploration, rig_of: Callable[[Lab], Rig]) -> None:
+        """Read *folder*; raise LabError, RunFormatError or LogDamaged.
+
+        rig_of: returns the rig of a lab, which asks no host: canaries would write to
+        the drives, beside the server.
+        """
+        self.folder, self._rig_of = folder, rig_of
+        self.plan, run = folder.plan(), folder.run()
+        self._manifest, load = run.manifest(), run.load()
+        if load is None:
+            raise LabError(
+                f"{run.path} lacks what the client saw of the load",
+                hint="Record anew: dbcheck lab explore with --engine.",
+            )
+        self._load = load
+        self.spec = LabSpec.from_json(RecordedLab.read(folder.recording).spec)
+        logs = StoredLogs(run, FrameLogReader(), self._manifest, load)
+        self.acked = Acked(logs.acks(), load)
+        self.timeline = Timeline(
+            folder.recordings(),
+            honest=self.spec.drive.personality == "honest",
+            since_us=self.acked.first_us,
+        )
+
+    @property
+    def described(self) -> str:
+        """What was recorded, in a few words."""
+        moments, acks = len(self.timeline.moments), len(self.acked)
+        return f"{acks:,} acks, {moments:,} moments before the end of a flush"
+
+    def explorer(self, listener: Listener) -> Explorer:
+        """Return what explores it."""
+        seed = self.plan.seed
+        return Explorer(self.folder, self.timeline, self.acked, seed, listener)
+
+    @contextlib.contextmanager
+    def oracle(self) -> Iterator[Oracle]:
+        """Build a lab that replays the recording; give what judges states on it."""
+        recordings = Recordings(self.folder.recording, replayed=True)
+        with Lab.start(self.spec, lab_folder(), recordings=recordings) as lab:
+            rig = self._rig_of(lab)
+            with contextlib.closing(rig.witness):
+                yield Oracle(
+                    *(lab, rig, self._manifest, self._load),
+                    *(self.acked, self.timeline),
+                )

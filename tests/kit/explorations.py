@@ -1,0 +1,75 @@
+"""Recorded loads, to be explored."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from dbcheck import workload
+from dbcheck.cli.lab_explore import opened, rig_of
+from dbcheck.core.crashstate import CrashState
+from dbcheck.core.workload import Workload
+from dbcheck.explore.acked import Acked
+from dbcheck.explore.folder import Exploration
+from dbcheck.explore.opened import Opened, lab_folder
+from dbcheck.explore.oracle import Oracle
+from dbcheck.explore.record import record
+from dbcheck.explore.states import Timeline
+from dbcheck.judge.explored import StateJudgement
+from dbcheck.lab.drive.recording import Recordings
+from dbcheck.lab.lab import Lab, missing
+from dbcheck.lab.spec import LabSpec
+from tests.kit.rigs import Said
+
+SEED = 11
+
+
+def load(name: str = "insert", sessions: int = 2, seconds: float = 0.3) -> Workload:
+    """Return a load that runs for so long."""
+    chosen = workload.load(name).with_sessions(sessions)
+    return replace(chosen, cut_after_s=(seconds, seconds))
+
+
+def recorded(spec: LabSpec, folder: Path, workload: Workload) -> Opened:
+    """Record *workload* on a lab; skip if there can be none."""
+    if lacking := missing(spec):
+        pytest.skip("; ".join(lacking))
+    exploration = Exploration.create(folder / "exploration")
+    recordings = Recordings(exploration.recording, replayed=False)
+    with Lab.start(spec, folder / "lab", recordings=recordings) as lab:
+        rig = replace(rig_of(lab, Said(), exploration.path), used_epochs=set())
+        with contextlib.closing(rig.witness):
+            record(lab, rig, workload, SEED, exploration)
+    return opened(exploration)
+
+
+@dataclass(frozen=True)
+class Replaying:
+    """A lab that replays a recording, and what judges on it."""
+
+    lab: Lab
+    oracle: Oracle
+
+    def judge(self, *states: CrashState) -> list[StateJudgement]:
+        """Judge one state after the other."""
+        return [self.oracle.judge(state) for state in states]
+
+
+@contextlib.contextmanager
+def replaying(
+    found: Opened, *, timeline: Timeline | None = None, acked: Acked | None = None
+) -> Iterator[Replaying]:
+    """Give a lab that replays *found*; judge by other moments or acks, if given."""
+    recordings = Recordings(found.folder.recording, replayed=True)
+    run = found.folder.run()
+    manifest, client = run.manifest(), run.load()
+    assert client is not None
+    with Lab.start(found.spec, lab_folder(), recordings=recordings) as lab:
+        rig = rig_of(lab, Said())
+        with contextlib.closing(rig.witness):
+            judges_by = acked or found.acked, timeline or found.timeline
+            yield Replaying(lab, Oracle(lab, rig, manifest, client, *judges_by))

@@ -1,0 +1,205 @@
+"""Crash states of recorded loads, recovered by real servers and judged."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from itertools import islice
+from pathlib import Path
+
+import pytest
+
+from dbcheck.core.acks import AckArray
+from dbcheck.core.crashstate import CrashState
+from dbcheck.core.verdict import Verdict
+from dbcheck.explore.acked import Acked
+from dbcheck.explore.choice import states
+from dbcheck.explore.opened import Opened
+from dbcheck.explore.states import Timeline
+from dbcheck.lab.lab import Lab
+from dbcheck.lab.spec import DriveSpec, LabSpec
+from tests.kit.explorations import load, recorded, replaying
+from tests.kit.lab_access import connect
+from tests.kit.rigs import TABLES
+
+pytestmark = pytest.mark.root
+
+ENGINES = ("postgresql", "mariadb", "mysql")
+FILESYSTEMS = ("xfs", "ext4")
+
+
+def drawn(found: Opened, count: int) -> list[CrashState]:
+    risks = [moment.writes for moment in found.timeline.moments]
+    return [state for _, state in islice(states(found.timeline, risks, [], 1), count)]
+
+
+@pytest.fixture(scope="module")
+def one_session(tmp_path_factory: pytest.TempPathFactory) -> Opened:
+    """One session on PostgreSQL: each flush of the log is that of one commit."""
+    folder = tmp_path_factory.mktemp("one")
+    return recorded(LabSpec("postgresql"), folder, load(sessions=1))
+
+
+@pytest.fixture(scope="module")
+def lying(one_session: Opened) -> Timeline:
+    """The same drive, had its flushes done nothing."""
+    recordings = one_session.timeline.recordings
+    return Timeline(recordings, honest=False, since_us=one_session.acked.first_us)
+
+
+@pytest.mark.parametrize("filesystem", FILESYSTEMS)
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_durable_server_keeps_its_acks_in_every_state(
+    engine: str, filesystem: str, tmp_path: Path
+) -> None:
+    found = recorded(LabSpec(engine, filesystem=filesystem), tmp_path, load())
+    some = drawn(found, 12)
+    with replaying(found) as lab:
+        results = lab.judge(*some)
+    assert [(each.verdict, each.reason) for each in results] == [
+        (Verdict.PASS, "")
+    ] * len(some)
+    moments = found.timeline.moments
+    acks = [found.acked.count(moments[state.moment].time_us) for state in some]
+    assert [each.acks for each in results] == acks
+    assert len(set(acks)) > 3
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        LabSpec("postgresql", settings={"synchronous_commit": "off"}),
+        LabSpec("mariadb", settings={"innodb_flush_log_at_trx_commit": "2"}),
+        LabSpec("mysql", settings={"innodb_flush_log_at_trx_commit": "2"}),
+        LabSpec("postgresql", filesystem="ext4", mount_options="barrier=0"),
+        LabSpec("mariadb", drive=DriveSpec(personality="lying")),
+        LabSpec("postgresql", write_cache="write through"),
+    ],
+    ids=["off", "mariadb-2", "mysql-2", "barrier", "lying", "through"],
+)
+def test_what_is_not_durable_loses_acks(spec: LabSpec, tmp_path: Path) -> None:
+    found = recorded(spec, tmp_path, load(sessions=4))
+    state = found.timeline.drawn(len(found.timeline.moments) - 1, ["none"], 1)
+    with replaying(found) as lab:
+        (result,) = lab.judge(state)
+    assert result.verdict is Verdict.FAIL
+    assert sum(result.losses.values()) > 0 and result.reason
+
+
+def asked(lab: Lab, statement: str) -> list[Sequence[int]]:
+    """Return what a query of our own gives; {table} stands for the ledger."""
+    with contextlib.closing(connect(lab.target_url, lab.password)) as connection:
+        cursor = connection.cursor()
+        cursor.execute(statement.format(table=TABLES[lab.spec.engine]))
+        return list(cursor.fetchall()) if cursor.description else []
+
+
+def gone(lab: Lab, acks: AckArray, epoch: int) -> set[tuple[int, int]]:
+    """Return which acked operations have no row."""
+    query = f"select session, seq from {{table}} where epoch = {epoch}"
+    rows = {(int(session), int(seq)) for session, seq in asked(lab, query)}
+    return {(int(ack["session"]), int(ack["seq"])) for ack in acks} - rows
+
+
+def test_exactly_the_acks_whose_writes_are_gone_are_missed(
+    one_session: Opened, lying: Timeline
+) -> None:
+    """Without its newest writes the drive lacks the newest rows."""
+    epoch, all_acks = one_session.folder.run().manifest().epoch, one_session.acked
+    (recording,) = lying.recordings
+    lost: list[int] = []
+    with replaying(one_session, timeline=lying) as lab:
+        for fewer in (0, 1, 2, 3, 8, 20):
+            (result,) = lab.judge(lying.state([(len(recording) - fewer, ())]))
+            at_us = lying.moments[-1].time_us
+            missing = gone(lab.lab, all_acks.before(at_us), epoch)
+            lost.append(len(missing))
+            assert result.losses.get("missing-tail", 0) == len(missing)
+            assert (result.verdict is Verdict.FAIL) == bool(missing)
+            assert {(row.session, row.seq) for row in result.rows} <= missing
+    assert lost[0] == 0 and lost[-1] >= 10
+    assert lost == sorted(lost)
+
+
+class OneTooMany(Acked):
+    """Counts the next ack as if it had been in force."""
+
+    def count(self, time_us: int) -> int:
+        return min(len(self), super().count(time_us) + 1)
+
+
+class OneTooFew(Acked):
+    """Forgets the newest ack."""
+
+    def count(self, time_us: int) -> int:
+        return max(0, super().count(time_us) - 1)
+
+
+def otherwise(found: Opened, kind: type[Acked]) -> Acked:
+    """Return the same acks, counted by *kind*."""
+    client = found.folder.run().load()
+    assert client is not None
+    return kind([found.acked.before(1 << 62)], client)
+
+
+def test_an_oracle_that_claims_one_ack_too_many_is_found_out(
+    one_session: Opened,
+) -> None:
+    """On a durable server it finds a loss that was none."""
+    moments = range(5, 13)
+    cut = [one_session.timeline.drawn(moment, ["none"], 1) for moment in moments]
+    with replaying(one_session) as lab:
+        assert {each.verdict for each in lab.judge(*cut)} == {Verdict.PASS}
+    with replaying(one_session, acked=otherwise(one_session, OneTooMany)) as lab:
+        wrong = [each for each in lab.judge(*cut) if each.verdict is Verdict.FAIL]
+    assert wrong
+    assert {tuple(each.losses.items()) for each in wrong} == {(("missing-tail", 1),)}
+
+
+def test_an_oracle_that_claims_one_ack_too_few_is_found_out(
+    one_session: Opened, lying: Timeline
+) -> None:
+    """It misses the loss of one row alone."""
+    whole = len(lying.recordings[0])
+    with replaying(one_session, timeline=lying) as lab:
+        for fewer in range(6):
+            state = lying.state([(whole - fewer, ())])
+            (result,) = lab.judge(state)
+            if result.losses == {"missing-tail": 1}:
+                break
+        else:
+            pytest.fail("no state lost one row alone")
+    few = otherwise(one_session, OneTooFew)
+    with replaying(one_session, timeline=lying, acked=few) as lab:
+        (result,) = lab.judge(state)
+    assert result.verdict is Verdict.PASS
+
+
+def test_what_one_recovery_wrote_is_gone_in_the_next_state(
+    one_session: Opened,
+) -> None:
+    """States come in any order, and each is what it is alone."""
+    moments = (20, 5, 20, 12, 5)
+    states_of = [one_session.timeline.drawn(moment, ["none"], 1) for moment in moments]
+    epoch = one_session.folder.run().manifest().epoch
+    counts: list[int] = []
+    with replaying(one_session) as lab:
+        for state in states_of:
+            lab.judge(state)
+            count = f"select count(*) from {{table}} where epoch = {epoch}"
+            counts.append(int(asked(lab.lab, count)[0][0]))
+            asked(lab.lab, "delete from {table}")
+    assert counts[0] == counts[2] > counts[3] > counts[1] == counts[4]
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_each_of_two_drives_loses_writes_of_its_own(
+    engine: str, tmp_path: Path
+) -> None:
+    found = recorded(LabSpec(engine, log_drive=True), tmp_path, load())
+    some = drawn(found, 8)
+    assert len(found.timeline.recordings) == 2
+    with replaying(found) as lab:
+        results = lab.judge(*some)
+    assert {(each.verdict, each.reason) for each in results} == {(Verdict.PASS, "")}
+    assert len({log for _, log in (state.drives for state in some)}) > 3

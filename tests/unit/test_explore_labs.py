@@ -1,0 +1,109 @@
+"""Jobs on several labs side by side: their results, their errors, their end."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import cast
+
+import pytest
+
+from dbcheck.errors import LabError
+from dbcheck.explore.labs import Labs
+from dbcheck.explore.oracle import Oracle
+
+
+class Opened:
+    """Stands for labs; counts those that are open."""
+
+    def __init__(self, failing: int = 0) -> None:
+        self.open = self.opened = 0
+        self._failing = failing
+        self._lock = threading.Lock()
+
+    @contextlib.contextmanager
+    def one(self) -> Iterator[Oracle]:
+        with self._lock:
+            self.opened += 1
+            if self.opened <= self._failing:
+                raise LabError("no loop device")
+            self.open += 1
+        try:
+            yield cast(Oracle, self)
+        finally:
+            with self._lock:
+                self.open -= 1
+
+
+def squared(number: int, _oracle: Oracle) -> int:
+    return number * number
+
+
+def test_each_job_gives_its_result_once() -> None:
+    opened = Opened()
+    with Labs(opened.one, 3) as labs:
+        found = labs.results(partial(squared, number) for number in range(50))
+        assert sorted(found) == [number * number for number in range(50)]
+        assert list(labs.results([])) == []
+        assert list(labs.results([partial(squared, 3)])) == [9]
+    assert (opened.opened, opened.open) == (3, 0)
+
+
+def test_jobs_are_taken_as_labs_become_free() -> None:
+    taken: list[int] = []
+
+    def jobs() -> Iterator[Callable[[Oracle], int]]:
+        for number in range(100):
+            taken.append(number)
+            yield partial(squared, number)
+
+    with Labs(Opened().one, 2) as labs:
+        next(labs.results(jobs()))
+        assert len(taken) <= 5
+
+
+@pytest.mark.parametrize("failing", [1, 2])
+def test_a_lab_that_cannot_be_built_is_an_error(failing: int) -> None:
+    opened = Opened(failing)
+
+    def until_both_began(_oracle: Oracle) -> int:
+        while opened.opened < 2:
+            threading.Event().wait(0.001)
+        return 1
+
+    with pytest.raises(LabError, match="no loop device"), Labs(opened.one, 2) as labs:
+        list(labs.results([until_both_began] * 20))
+    assert opened.open == 0
+
+
+def test_what_a_job_raises_ends_all() -> None:
+    opened = Opened()
+
+    def broken(_oracle: Oracle) -> int:
+        raise LabError("the drive died")
+
+    others = [partial(squared, number) for number in range(30)]
+    jobs: list[Callable[[Oracle], int]] = [others[1], broken, *others]
+    with pytest.raises(LabError, match="the drive died"), Labs(opened.one, 2) as labs:
+        list(labs.results(jobs))
+    assert opened.open == 0
+
+
+def test_an_interrupt_ends_all_labs_after_the_job_they_are_at() -> None:
+    opened, done = Opened(), []
+
+    def noted(number: int, _oracle: Oracle) -> int:
+        done.append(number)
+        return number
+
+    with (
+        contextlib.suppress(KeyboardInterrupt),
+        Labs(opened.one, 2) as labs,
+    ):
+        for number in labs.results(partial(noted, n) for n in range(1000)):
+            if number == 5:
+                raise KeyboardInterrupt
+    assert opened.open == 0
+    assert len(done) < 20
