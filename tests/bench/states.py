@@ -23,11 +23,12 @@ from rich.console import Console
 
 from dbcheck import children
 from dbcheck.campaign.reading import Reading
-from dbcheck.cli.lab_explore import _Opened
+from dbcheck.cli.lab_explore import opened as opened_by_command
 from dbcheck.core.verdict import Verdict
 from dbcheck.explore import oracle
 from dbcheck.explore.folder import Exploration, Line
 from dbcheck.explore.labs import Labs
+from dbcheck.explore.opened import Opened
 from dbcheck.lab.lab import Lab, missing
 from dbcheck.lab.spec import ENGINES, FILESYSTEMS, LabSpec
 from dbcheck.report.progress import PlainProgress
@@ -76,7 +77,7 @@ def main(words: Sequence[str]) -> None:
             _show_parts(opened, given, shown)
 
 
-def _recorded(engine: str, given: argparse.Namespace, runs: Path) -> _Opened:
+def _recorded(engine: str, given: argparse.Namespace, runs: Path) -> Opened:
     """Record a load as a user does, and open what was recorded."""
     words = ["--engine", engine, "--fs", given.fs, "--workload", given.workload]
     words += ["--load-s", given.load_s, "--states", "1", "--labs", "1", "--json"]
@@ -84,10 +85,10 @@ def _recorded(engine: str, given: argparse.Namespace, runs: Path) -> _Opened:
     words += [part for each in given.setting for part in ("--setting", each)]
     command = children.module("dbcheck", "lab", "explore", *words)
     done = subprocess.run(command, stdout=subprocess.PIPE, check=True)
-    return _Opened(Exploration.open(Path(json.loads(done.stdout)["folder"])))
+    return opened_by_command(Exploration.open(Path(json.loads(done.stdout)["folder"])))
 
 
-def _judged(opened: _Opened, count: int, wanted: int) -> float:
+def _judged(opened: Opened, count: int, wanted: int) -> float:
     """Judge so many states on so many labs; return the seconds of all."""
     lines: list[Line] = []
     quiet = PlainProgress(Console(quiet=True))
@@ -103,7 +104,7 @@ def _judged(opened: _Opened, count: int, wanted: int) -> float:
     return took_s
 
 
-def _show_rates(opened: _Opened, given: argparse.Namespace, shown: Console) -> None:
+def _show_rates(opened: Opened, given: argparse.Namespace, shown: Console) -> None:
     rates: dict[int, list[float]] = {labs: [] for labs in given.labs or (1, 2)}
     for _ in range(given.pairs):
         for labs, found in rates.items():
@@ -116,7 +117,7 @@ def _show_rates(opened: _Opened, given: argparse.Namespace, shown: Console) -> N
     shown.print(result)
 
 
-def _show_parts(opened: _Opened, given: argparse.Namespace, shown: Console) -> None:
+def _show_parts(opened: Opened, given: argparse.Namespace, shown: Console) -> None:
     with tempfile.NamedTemporaryFile("r", prefix="dbcheck-bench-") as times:
         parts = Parts()
         with _noted(parts, times.name) as states:
