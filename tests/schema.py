@@ -10,6 +10,7 @@ import msgspec
 
 from dbcheck.audit.result import AuditsResult
 from dbcheck.evidence.verify import VerifyResult
+from dbcheck.judge.explored import ExploreResult, StateResult
 from dbcheck.judge.result import RunResult
 from dbcheck.judge.results import (
     CampaignsResult,
@@ -28,6 +29,8 @@ RESULTS: dict[str, type[Any]] = {
     "campaign": CampaignsResult,
     "compare": ComparedResult,
     "demo": DemoResult,
+    "lab-explore": ExploreResult,
+    "lab-explore-state": StateResult,
     "lab-run": LabResult,
     "matrix": MatrixResult,
     "probe-flushes": FlushesResults,

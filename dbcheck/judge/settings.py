@@ -16,7 +16,7 @@ from dbcheck.judge.case import Case
 from dbcheck.judge.item import Item, ItemId, Standing
 from dbcheck.judge.volumes import hidden_drives
 
-_TEARING = ("torn", "blocks", "random")  # kinds of lab.spec.SURVIVORS
+_TEARING = ("torn", "pages", "blocks", "random")  # kinds of lab.spec.SURVIVORS
 _COPIES_ON_WRITE = "zfs"  # the filesystem's name in /proc/mounts
 
 

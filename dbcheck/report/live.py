@@ -39,7 +39,8 @@ class LiveProgress(InPlace):
         self._phase_began = time.monotonic()
         self._running: Phase | None = None
         self._at: Progress | None = None
-        self._campaign: _Campaign | None = None
+        self._timed: _Timed | None = None
+        self._campaign: _Timed | None = None
         self._rates: deque[float] = deque(maxlen=_KEPT)
         self._p99s_ms: deque[float] = deque(maxlen=_KEPT)
 
@@ -47,7 +48,7 @@ class LiveProgress(InPlace):
         """Write the phase above the live part."""
         super().phase(phase, detail)
         self._running, self._phase_began = phase, time.monotonic()
-        self._at = None
+        self._at = self._timed = None
         if phase in (Phase.GONE, Phase.READ):
             self._asked = ""
         if phase is Phase.GONE:
@@ -63,12 +64,12 @@ class LiveProgress(InPlace):
 
     def progress(self, progress: Progress) -> None:
         """Draw how far the phase is, or the campaign that it is of."""
-        if progress.unit is not Unit.CUTS:
-            self._at = progress
-        elif self._campaign is None:
-            self._campaign = _Campaign(time.monotonic(), progress.done, progress)
+        if progress.unit is Unit.CUTS:
+            self._campaign = _timed(self._campaign, progress)
         else:
-            self._campaign = replace(self._campaign, at=progress)
+            self._at = progress
+        if progress.unit is Unit.STATES:
+            self._timed = _timed(self._timed, progress)
 
     def ask(self, text: str) -> None:
         """Keep what a human is asked to do in sight until it has happened."""
@@ -99,25 +100,39 @@ class LiveProgress(InPlace):
         if at.total:
             share = min(at.done, at.total)
             bar = ProgressBar(at.total, share, _BAR, complete_style=GOOD)
-        return _barred(phase.value, bar, reached(at))
+        left = self._timed.left if self._timed else ""
+        return _barred(phase.value, bar, reached(at) + left)
 
 
 @dataclass(frozen=True, slots=True)
-class _Campaign:
-    """How far a campaign is; began_s: when this view began, at *first* cuts."""
+class _Timed:
+    """How far something is; began_s: when this view began, with *first* of it done."""
 
     began_s: float
     first: float
     at: Progress
 
+    @property
+    def left(self) -> str:
+        """How long the rest may take, ", about 2 min left"; "" if it is not known."""
+        at, new = self.at, self.at.done - self.first
+        if new <= 0 or at.total is None or at.done >= at.total:
+            return ""
+        each_s = (time.monotonic() - self.began_s) / new
+        return f", {_about(each_s * (at.total - at.done))} left"
 
-def _of_campaign(campaign: _Campaign) -> Table:
+
+def _timed(before: _Timed | None, at: Progress) -> _Timed:
+    """Return *before*, with how far it is now."""
+    if before is None:
+        return _Timed(time.monotonic(), at.done, at)
+    return replace(before, at=at)
+
+
+def _of_campaign(campaign: _Timed) -> Table:
     """Return how many cuts of a campaign are over, and how long the others may take."""
     at = campaign.at
-    text = f"{at.done:,.0f} of {at.total:,.0f} cuts"
-    if (new := at.done - campaign.first) > 0 and at.total is not None:
-        each_s = (time.monotonic() - campaign.began_s) / new
-        text += f", {_about(each_s * (at.total - at.done))} left"
+    text = f"{at.done:,.0f} of {at.total:,.0f} cuts{campaign.left}"
     bar = ProgressBar(at.total, at.done, _BAR, complete_style=GOOD)
     return _barred(at.what, bar, text)
 

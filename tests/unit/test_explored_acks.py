@@ -69,7 +69,7 @@ def test_at_the_end_what_was_not_confirmed_may_be_sent_too() -> None:
 
 
 def test_a_log_that_rounds_up_is_what_the_claim_allows_for() -> None:
-    times = [1_000_001, 1_000_099, 1_000_100, 1_000_101]
+    times = [1_000_001, 1_000_002, 1_000_099, 1_000_150]
     bodies = pack([(1, n, n, at_us) for n, at_us in enumerate(times, 1)])
     logged = unpack(bodies)["acked_us"].tolist()
     late = [after - at_us for after, at_us in zip(logged, times, strict=True)]

@@ -504,8 +504,10 @@ TEARS = {
     "all": Standing.ASSUMED,
     "prefix": Standing.ASSUMED,
     "suffix": Standing.ASSUMED,
+    "but-one": Standing.ASSUMED,
     "writes": Standing.ASSUMED,
     "torn": Standing.ABSENT,
+    "pages": Standing.ABSENT,
     "blocks": Standing.ABSENT,
     "random": Standing.ABSENT,
 }
