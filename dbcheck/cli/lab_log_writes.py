@@ -28,7 +28,7 @@ from dbcheck.lab.drive.recording import Recording
     required=True,
 )
 def command(folder: Path, file: Path) -> None:
-    """Write what the drives of an exploration recorded as logs of dm-log-writes.
+    """Write what the drives recorded as logs of dm-log-writes.
 
     FOLDER is one that dbcheck lab explore made. Tools such as xfstests' replay-log
     rebuild states of the drive from such a log, on a device that is as large and holds
