@@ -1,0 +1,116 @@
+"""The folder of an exploration: what is stored, and what of it is damaged."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from dbcheck.core.crashstate import CrashState
+from dbcheck.core.verdict import Verdict
+from dbcheck.errors import RunFormatError, RunWriteError, UsageError
+from dbcheck.explore.folder import Exploration, Line, Plan
+from dbcheck.judge.explored import (
+    Finding,
+    LostBlock,
+    LostRow,
+    StateJudgement,
+    StateResult,
+)
+
+PLAN = Plan("2026-01-02T03:04:05+00:00", "0.1.0", 7, "20260102-030405-a1b2c3")
+STATE = CrashState(3, ((17, ((18, 0, 512), (19, 1024, 512))), (4, ())))
+ROW = LostRow("missing-tail", "ledger", 2, 9, 40)
+FAILED = StateJudgement(Verdict.FAIL, 41, {"missing-tail": 1}, "1 missing-tail", (ROW,))
+LINES = [
+    Line("3.random+none.1", STATE, FAILED),
+    Line("4.none+all.2", STATE, StateJudgement(Verdict.PASS, 42, {})),
+]
+BLOCK = LostBlock(0, 17, 1.25, 4096, 512, "data/base/1", 8192)
+FINDING = Finding(
+    1,
+    ("3.random+none.1",),
+    True,
+    StateResult("finding-1", STATE, FAILED, 0.5, (BLOCK,)),
+    9,
+)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Exploration:
+    made = Exploration.create(tmp_path / "runs" / "one")
+    made.write_plan(PLAN)
+    with made.appending() as file:
+        for line in LINES:
+            made.add(file, line)
+    return made
+
+
+def test_what_was_stored_is_read_again(folder: Exploration) -> None:
+    again = Exploration.open(folder.path)
+    assert again.plan() == PLAN
+    assert again.lines() == LINES
+    folder.write_findings([FINDING])
+    assert again.findings() == [FINDING]
+    assert FINDING.name == "finding-1"
+    again.write_findings([])
+    assert again.findings() == []
+
+
+def test_only_its_user_may_read_it(folder: Exploration) -> None:
+    for path in (folder.path, folder.recording):
+        assert path.stat().st_mode & 0o777 == 0o700
+    assert (folder.path / "states.jsonl").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_line_that_a_killed_client_left_unfinished_is_dropped(
+    folder: Exploration,
+) -> None:
+    path = folder.path / "states.jsonl"
+    whole = path.read_bytes()
+    for length in range(len(whole)):
+        path.write_bytes(whole[:length])
+        done = whole[:length].count(b"\n")
+        assert folder.lines() == LINES[:done]
+        with folder.appending() as file:
+            for line in LINES[done:]:
+                folder.add(file, line)
+        assert path.read_bytes() == whole
+
+
+@pytest.mark.parametrize(
+    "line", [b"{}\n", b"[1]\n", b"\n", b'{"name": 1}\n', b"\xff\n"]
+)
+def test_a_damaged_line_is_an_error(folder: Exploration, line: bytes) -> None:
+    path = folder.path / "states.jsonl"
+    path.write_bytes(line + path.read_bytes())
+    with pytest.raises(RunFormatError, match="states.jsonl is damaged"):
+        folder.lines()
+
+
+def test_a_changed_plan_or_finding_is_an_error(folder: Exploration) -> None:
+    folder.write_findings([FINDING])
+    for name in ("exploration.json", "finding-1.json"):
+        path = folder.path / name
+        values = json.loads(path.read_text())
+        values["number" if "number" in values else "seed"] = 5
+        path.write_text(json.dumps(values))
+    with pytest.raises(RunFormatError, match="checksum"):
+        folder.plan()
+    with pytest.raises(RunFormatError, match="checksum"):
+        folder.findings()
+
+
+def test_another_folder_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="holds no exploration"):
+        Exploration.open(tmp_path)
+
+
+def test_two_clients_do_not_work_on_it_at_once(folder: Exploration) -> None:
+    with (
+        folder.locked(),
+        pytest.raises(RunWriteError, match="another dbcheck"),
+        Exploration.open(folder.path).locked(),
+    ):
+        pass

@@ -1,0 +1,138 @@
+"""What a report on crash states says, and what it does not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from dbcheck.cli.output import console
+from dbcheck.core.crashstate import CrashState
+from dbcheck.core.verdict import Verdict
+from dbcheck.judge.explored import (
+    Coverage,
+    ExploreResult,
+    Finding,
+    LostBlock,
+    LostRow,
+    StateJudgement,
+    StateResult,
+)
+from dbcheck.report.explore import explore_report, state_report
+
+STATE = CrashState(3, ((17, ()),))
+BLOCK = LostBlock(0, 17, 1.25, 4096, 512, "data/base/1", 8192)
+OF_THE_LOG = LostBlock(1, 20, 0.5, 81920, 1024, "", -1)
+FAILED = StateJudgement(
+    Verdict.FAIL,
+    41,
+    {"missing-tail": 2},
+    "2 missing-tail",
+    (LostRow("missing-tail", "ledger", 2, 9, 40),),
+)
+SMALLEST = StateResult("finding-1", STATE, FAILED, 0.5, (BLOCK, OF_THE_LOG))
+FINDING = Finding(1, ("3.random.1", "4.none.2"), True, SMALLEST, 9)
+PASSED = ExploreResult(
+    verdict=Verdict.PASS,
+    folder="runs/explore-1",
+    seed=7,
+    lab={"rung": "drive", "drive": {}},
+    commits=1234,
+    load_s=1.5,
+    writes=900,
+    flushes=800,
+    states=500,
+    failed=0,
+    inconclusive=0,
+    finished=True,
+    per_s=5.2,
+    kinds={"none": 500},
+    coverage=Coverage(780, 300, 12, 850, 310, 2.9, 420),
+    findings=(),
+    doubts=(),
+)
+LOST = replace(PASSED, verdict=Verdict.FAIL, failed=2, findings=(FINDING,))
+
+
+def text_of(result: Any, width: int = 80) -> str:
+    shown = console(width=width, force_terminal=False)
+    with shown.capture() as captured:
+        shown.print(result)
+    return captured.get()
+
+
+def said(result: ExploreResult) -> str:
+    return " ".join(text_of(explore_report(result)).split())
+
+
+def test_a_pass_says_what_was_judged_and_what_that_does_not_show() -> None:
+    text = said(PASSED)
+    assert (
+        "PASS 500 different crash states of one load with 1,234 acks in 1.5 s" in text
+    )
+    assert "every one that was judged kept what was acknowledged" in text
+    assert "780 flushes; states of 300 of these moments were judged" in text
+    assert "Of the 850 writes that could be lost, 310 were missing" in text
+    assert "420 of the states are of whole writes, of about 794 such states" in text
+    assert "says nothing about how often a cut does harm" in text
+    assert "runs/explore-1" in text and "--state" not in text
+
+
+def test_a_finding_names_what_is_lost_and_what_is_not_on_the_drive() -> None:
+    text = said(LOST)
+    assert (
+        "FAIL" in text and "2 lost what was acknowledged or did not come back" in text
+    )
+    assert "finding-1: 2 missing-tail (2 states)" in text
+    assert "A cut 0.500 s into the load, with 41 acks before it." in text
+    assert "missing-tail: ledger id 40 (session 2, operation 9)" in text
+    assert "data/base/1" in text and "at 8,192" in text and "512 B" in text
+    assert "(log drive)" in text and "at 81,920" in text
+    assert "3.random.1, 4.none.2" in text
+    assert "dbcheck lab explore runs/explore-1 --state finding-1" in text
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        (
+            {"finished": False, "verdict": Verdict.INCONCLUSIVE},
+            "ended before all wanted",
+        ),
+        (
+            {"inconclusive": 3, "doubts": ("no answer",)},
+            "3 could not be judged. Not judged: no answer.",
+        ),
+        ({"states": 0}, "none was judged"),
+        ({"states": 1}, "1 crash state of one load"),
+    ],
+)
+def test_what_was_not_judged_is_said(changes: Mapping[str, Any], words: str) -> None:
+    text = said(replace(PASSED, **changes))
+    for part in words.split(". "):
+        assert part in text
+
+
+def test_a_failure_that_did_not_come_again_is_said() -> None:
+    assert "did not fail again" in said(
+        replace(LOST, findings=(replace(FINDING, again=False),))
+    )
+
+
+def test_a_state_without_a_lost_write_blames_no_drive() -> None:
+    text = " ".join(text_of(state_report(replace(SMALLEST, lost=()))).split())
+    assert "FAIL finding-1" in text
+    assert "acknowledged what it had not written" in text
+
+
+def test_many_lost_blocks_are_counted() -> None:
+    text = text_of(state_report(replace(SMALLEST, lost=(BLOCK,) * 40)))
+    assert "and 28 more" in text
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_it_fits_the_terminal(width: int) -> None:
+    lines = text_of(explore_report(LOST), width).splitlines()
+    assert max(map(len, lines)) <= width
