@@ -21,6 +21,7 @@ from dbcheck.cli.groups import VerbGroup, grouped, option
 from dbcheck.cli.lab_cycles import described, lab_cycles, lab_workload, until_shown
 from dbcheck.cli.lab_explore import command as explore
 from dbcheck.cli.lab_fetch import fetch
+from dbcheck.cli.lab_log_writes import command as log_writes
 from dbcheck.cli.lab_options import ServerOptions, StorageOptions, lab_spec
 from dbcheck.cli.load_options import WorkloadOptions
 from dbcheck.cli.options import drawn
@@ -246,3 +247,4 @@ def down(name: str | None) -> None:
 
 command.add_command(explore)
 command.add_command(fetch)
+command.add_command(log_writes)

@@ -97,9 +97,10 @@ def require_file(name: str, file: Path | None) -> None:
         )
 
 
-def written_to(text: str) -> Callable[[F], F]:
+def written_to(text: str, *, required: bool = False) -> Callable[[F], F]:
     """Add -o, --output, the file that a verb writes; text: its help."""
-    return option("-o", "--output", "file", type=FILE, metavar="FILE", help=text)
+    names = ("-o", "--output", "file")
+    return option(*names, type=FILE, metavar="FILE", required=required, help=text)
 
 
 def drawn(seed: int | None) -> int:

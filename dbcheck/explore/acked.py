@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
 from dbcheck.core.acks import ACK_DTYPE, TIME_UNIT_US, AckArray
-from dbcheck.core.history import HOUSEKEEPING_SESSION, PREFLIGHT_SESSION
+from dbcheck.core.history import HOUSEKEEPING_SESSION, PREFLIGHT_SESSION, AckValues
 from dbcheck.core.observed import Claim
 from dbcheck.core.records import LoadRecord
 from dbcheck.errors import LabError
@@ -53,6 +53,10 @@ class Acked:
     def before(self, time_us: int) -> AckArray:
         """Return those that came before that time."""
         return self._acks[: self.count(time_us)]
+
+    def each(self) -> Iterator[AckValues]:
+        """Yield all as plain values, in the order of their times."""
+        yield from self._acks.tolist()
 
     def claim(self, time_us: int) -> Claim:
         """Return what each session may have sent, and had acked, by that time.

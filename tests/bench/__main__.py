@@ -20,6 +20,7 @@ NAMES = (
     "probe",
     "fleet",
     "fleet_messages",
+    "states",
 )
 
 

@@ -31,6 +31,7 @@ LEFT_OUT = {
     "dbcheck matrix --preset receipts": "tests/real/test_audit.py shows receipts",
     "dbcheck reconcile runs/ID$": "tests/real/test_reconcile_run.py has such a run",
     "dbcheck lab fetch": "CI has fetched it",
+    "dbcheck lab log-writes": "tests/real/test_log_writes_command.py has a recording",
     "dbcheck witness check": "the witness of a lab is on the target's own host",
     "dbcheck lab up": "it would stay up; the labs here are started so",
     "dbcheck lab down": "it ends the labs here, and is how they end",

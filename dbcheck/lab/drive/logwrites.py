@@ -37,12 +37,10 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from operator import itemgetter
-from pathlib import Path
 
 from dbcheck.errors import LabError
 from dbcheck.lab.drive.recording import Recording
 from dbcheck.lab.spec import SECTOR_BYTES
-from dbcheck.stored import write as store
 
 _SUPER, _ENTRY = struct.Struct("<QQQI"), struct.Struct("<QQQQ")
 _MAGIC, _VERSION = 0x6A736677736872, 1
@@ -55,22 +53,20 @@ _Entry = tuple[
 ]  # flags; offset; content, or text of a mark
 
 
-def write_log(
+def log_of(
     recording: Recording,
     marks: Iterable[tuple[int, str]],
-    path: Path,
     *,
     sector_bytes: int = SECTOR_BYTES,
-) -> int:
-    """Store *recording* as a log; return how many of *marks* are in it.
+) -> tuple[int, Iterator[bytes]]:
+    """Return how many of *marks* are in the log of *recording*, and the log's bytes.
 
     marks: (time_us, text) in any order, such as when a client noted an answer.  One
     later than the recording's end is left out: what it rests on may not be recorded.
     replay-log finds the first of those with the same text.
 
-    Raise, before anything is written, ValueError for a text that is empty, has a NUL
-    or does not fit into a sector, and LabError for a write that is not whole sectors.
-    Raise RunWriteError, with no file left, if *path* cannot be written.
+    Raise ValueError for a text that is empty, has a NUL or does not fit into a sector,
+    and LabError for a write that is not whole sectors.
     """
     if sector_bytes not in _SECTORS:
         raise ValueError(f"sectors of {sector_bytes} bytes are not one of {_SECTORS}")
@@ -84,8 +80,7 @@ def write_log(
         count += 1
     head = _SUPER.pack(_MAGIC, _VERSION, count, sector_bytes).ljust(sector_bytes, b"\0")
     packed = (_packed(entry, sector_bytes) for entry in _entries(recording, known))
-    store(path, chain([head], chain.from_iterable(packed)))
-    return len(known)
+    return len(known), chain([head], chain.from_iterable(packed))
 
 
 def _text(text: str, sector_bytes: int) -> bytes:

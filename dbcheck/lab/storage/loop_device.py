@@ -102,8 +102,8 @@ def attach(backing: int, write_cache: str = WRITE_BACK) -> LoopDevice:
     """Attach the open file *backing* to a free loop device, with direct I/O.
 
     write_cache: what the kernel believes of the drive: WRITE_BACK makes it send
-    flushes, WRITE_THROUGH makes it send none.  It is always set, since a loop
-    device keeps what its last user set, and checked.  Raise LabError.
+    flushes, WRITE_THROUGH makes it send none.  It is always checked, since a loop
+    device keeps what its last user set.  Raise LabError.
     """
     facts = os.fstat(backing)
     path, descriptor = _configure(backing)
@@ -160,6 +160,9 @@ def _try_configure(path: str, config: bytes) -> int | None:
 def _set_write_cache(path: str, write_cache: str) -> None:
     setting = Path("/sys/block", Path(path).name, "queue/write_cache")
     try:
+        # The kernel freezes the queue to set it, which takes 15 ms.
+        if setting.read_text().strip() == write_cache:
+            return
         setting.write_text(write_cache)
         found = setting.read_text().strip()
     except OSError as error:
