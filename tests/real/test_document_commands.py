@@ -31,6 +31,7 @@ LEFT_OUT = {
     "dbcheck matrix --preset receipts": "tests/real/test_audit.py shows receipts",
     "dbcheck reconcile runs/ID$": "tests/real/test_reconcile_run.py has such a run",
     "dbcheck lab fetch": "CI has fetched it",
+    "dbcheck lab explore runs": "tests/real/test_explore_command.py has such a folder",
     "dbcheck lab log-writes": "tests/real/test_log_writes_command.py has a recording",
     "dbcheck witness check": "the witness of a lab is on the target's own host",
     "dbcheck lab up": "it would stay up; the labs here are started so",
@@ -59,6 +60,9 @@ SHORTER = {
     "--cycles 5": "--cycles 1",
     "--cycles 9": "--cycles 1",
     "--commits 1000": "--commits 30",
+    "--states 500": "--states 5",
+    "--states 2000": "--states 5",
+    "--load-s 3": "--load-s 1",
     "matrix --preset percona-2009": "matrix --preset percona-2009 --cuts 1",
 }
 
