@@ -45,7 +45,7 @@ from dbcheck.report.progress import PlainProgress
 STATES = 500
 _NOWHERE = Path()  # for what stores no run
 RETURN_S = 10  # a lab's server takes queries already, or never will
-_QUIET = frozenset({Phase.LAB, Phase.LOAD, Phase.EXPLORE, Phase.REDUCE})
+_SHOWN = frozenset({Phase.LAB, Phase.LOAD, Phase.EXPLORE, Phase.REDUCE})
 
 
 @click.command("explore", cls=Verb)
@@ -109,7 +109,7 @@ def command(
             "--state names a state of an exploration, and none is given",
             hint="Give its folder: dbcheck lab explore FOLDER --state NAME.",
         )
-    with progress(output.progress_console(), live=not as_json, only=_QUIET) as view:
+    with progress(output.progress_console(), live=not as_json, only=_SHOWN) as view:
         if given is None:
             folder = _recorded(recording, load, drawn(seed), runs, view)
         else:

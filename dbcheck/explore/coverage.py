@@ -24,26 +24,24 @@ def coverage(timeline: Timeline, states: Iterable[CrashState]) -> Coverage:
         )
         whole += _is_of_whole_writes(timeline, state)
     drives = range(len(timeline.recordings))
-    at_risk = sum(
-        len(
-            set().union(
-                *(
-                    range(moment.drives[drive].stable, moment.drives[drive].arrived)
-                    for moment in timeline.moments
-                )
-            )
-        )
-        for drive in drives
-    )
     return Coverage(
         moments=len(timeline.moments),
         visited=len(visited),
         at_risk=max(moment.writes for moment in timeline.moments),
-        writes=at_risk,
+        writes=sum(_writes(timeline, drive) for drive in drives),
         lost=len(lost),
         possible=_possible(timeline) if len(drives) == 1 else None,
         whole=whole,
     )
+
+
+def _writes(timeline: Timeline, drive: int) -> int:
+    """Return how many writes of a drive could be lost at any moment."""
+    found: set[int] = set()
+    for moment in timeline.moments:
+        held = moment.drives[drive]
+        found.update(range(held.stable, held.arrived))
+    return len(found)
 
 
 def _is_of_whole_writes(timeline: Timeline, state: CrashState) -> bool:

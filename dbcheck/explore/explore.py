@@ -12,7 +12,7 @@ from dbcheck.core.verdict import Verdict
 from dbcheck.explore.acked import Acked
 from dbcheck.explore.blame import Places
 from dbcheck.explore.choice import states
-from dbcheck.explore.finding import Reduction, first_of_each, manner
+from dbcheck.explore.finding import Reduction, by_manner, manner
 from dbcheck.explore.folder import Exploration, Line
 from dbcheck.explore.labs import Labs
 from dbcheck.explore.oracle import Oracle
@@ -22,8 +22,6 @@ from dbcheck.ports.listener import Listener
 
 FINDINGS_MAX = 12  # manners of failing that are reduced: the most frequent ones
 _EDGE_US = 20_000  # before a chore's ack: what it wrote is on its way
-
-Named = tuple[str, CrashState, StateJudgement]
 
 
 class Explorer:
@@ -90,12 +88,8 @@ class Explorer:
 
     def findings(self, labs: Labs, lines: Sequence[Line]) -> list[Finding]:
         """Reduce a state of each manner in which some fail; store and return them."""
-        failed = [
-            (line.name, line.state, line.judgement)
-            for line in lines
-            if line.judgement.verdict is Verdict.FAIL
-        ]
-        groups = first_of_each(failed, self._timeline)[:FINDINGS_MAX]
+        failed = [line for line in lines if line.judgement.verdict is Verdict.FAIL]
+        groups = by_manner(failed, self._timeline)[:FINDINGS_MAX]
         jobs = [
             partial(self._reduced, number, group, labs.ending.is_set)
             for number, group in enumerate(groups, 1)
@@ -111,12 +105,12 @@ class Explorer:
     def _reduced(
         self,
         number: int,
-        group: Sequence[Named],
+        group: Sequence[Line],
         ended: Callable[[], bool],
         oracle: Oracle,
     ) -> Finding:
         """Reduce the first of the states that fail in one manner."""
-        _, state, judged = group[0]
+        state, judged = group[0].state, group[0].judgement
         reduction = Reduction(oracle, self._timeline, ended)
         once_more = reduction.judged(state)
         again = manner(once_more) == manner(judged)
@@ -124,7 +118,7 @@ class Explorer:
         found = reduction.judged(smallest) if again else judged
         return Finding(
             number=number,
-            states=tuple(name for name, *_ in group),
+            states=tuple(line.name for line in group),
             again=again,
             smallest=self.described(f"finding-{number}", smallest, found, oracle),
             tries=reduction.tries,

@@ -9,6 +9,7 @@ from itertools import chain
 
 from dbcheck.core.crashstate import CrashState, Part
 from dbcheck.core.verdict import Verdict
+from dbcheck.explore.folder import Line
 from dbcheck.explore.oracle import Oracle
 from dbcheck.explore.reduce import smallest
 from dbcheck.explore.states import Timeline
@@ -30,20 +31,18 @@ def manner(judged: StateJudgement) -> str:
     return f"{kinds} {words}" if "unrecoverable" in kinds else str(kinds)
 
 
-def first_of_each(
-    failed: Iterable[tuple[str, CrashState, StateJudgement]], timeline: Timeline
-) -> list[list[tuple[str, CrashState, StateJudgement]]]:
+def by_manner(failed: Iterable[Line], timeline: Timeline) -> list[list[Line]]:
     """Return the failed states by their manner, that of the most states first.
 
     In each, the one that lacks least comes first.
     """
-    groups: dict[str, list[tuple[str, CrashState, StateJudgement]]] = {}
-    for name, state, judged in failed:
-        groups.setdefault(manner(judged), []).append((name, state, judged))
+    groups: dict[str, list[Line]] = {}
+    for line in failed:
+        groups.setdefault(manner(line.judgement), []).append(line)
 
-    def lacking(each: tuple[str, CrashState, StateJudgement]) -> int:
-        parts = timeline.lost(each[1])
-        return sum(length for drive in parts for _, _, length in drive)
+    def lacking(line: Line) -> int:
+        parts = chain(*timeline.lost(line.state))
+        return sum(length for _, _, length in parts)
 
     in_order = sorted(groups.values(), key=len, reverse=True)
     return [sorted(group, key=lacking) for group in in_order]

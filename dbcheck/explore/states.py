@@ -151,11 +151,8 @@ class Timeline:
     def _survivors(
         self, number: int, moment: int, kind: str, seed: int
     ) -> tuple[int, list[Part]]:
-        at_risk, recording = (
-            self.moments[moment].drives[number],
-            self.recordings[number],
-        )
-        numbers = range(at_risk.stable, at_risk.arrived)
+        held, recording = self.moments[moment].drives[number], self.recordings[number]
+        numbers = range(held.stable, held.arrived)
         writes = [recording.write(each) for each in numbers]
         left = surviving(kind, [(w.offset, bytes(w.content)) for w in writes], seed)
         parts = [
@@ -163,7 +160,7 @@ class Timeline:
             for each, write, pieces in zip(numbers, writes, left, strict=True)
             for offset, content in pieces
         ]
-        return at_risk.stable, parts
+        return held.stable, parts
 
     def _canonical(
         self, number: int, whole: int, parts: Sequence[Part]

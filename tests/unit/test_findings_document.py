@@ -34,7 +34,9 @@ def test_each_finding_says_what_is_lost_and_how_to_see_it() -> None:
         assert re.findall(r"^- \*\*([\w ]+):\*\* \S", body, re.M) == [*PARTS], name
         assert "**Evidence.**" in body, name
         assert "**Cause.**" in body, name
-        assert re.search(r"^    \.venv/bin/(python|dbcheck lab (run|explore)) ", body, re.M), name
+        assert re.search(
+            r"^    \.venv/bin/(python|dbcheck lab (run|explore)) ", body, re.M
+        ), name
 
 
 def test_the_severity_of_a_section_is_that_of_its_row() -> None:
