@@ -15,7 +15,15 @@ import pytest
 
 from dbcheck.errors import LabError
 from dbcheck.lab.daemon import rpc
-from dbcheck.lab.daemon.requests import ANY, Configure, Down, Log, Request, SetDrive
+from dbcheck.lab.daemon.requests import (
+    ANY,
+    Configure,
+    Down,
+    Log,
+    Request,
+    SetDrive,
+    Show,
+)
 from dbcheck.lab.daemon.requests import Status as Refused
 from dbcheck.lab.daemon.requests import Thaw as Stumbles
 from dbcheck.lab.daemon.rpc import Ended, RequestServer, ask
@@ -67,7 +75,7 @@ def test_what_is_not_to_change_is_not_sent() -> None:
 
 def test_every_request_can_be_sent() -> None:
     for kind in Request.__subclasses__():
-        values: dict[type, Any] = {Configure: ({},), Log: (1,)}
+        values: dict[type, Any] = {Configure: ({},), Log: (1,), Show: ([],)}
         one = kind(*values.get(kind, ()))
         assert msgspec.json.decode(msgspec.json.encode(one), type=ANY) == one
 

@@ -6,6 +6,7 @@ import contextlib
 import errno
 import fcntl
 import os
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +22,7 @@ _MKFS = {
     "xfs": ("-q", "-f", "-K", "-l", "su=32k"),
     "ext4": ("-q", "-F", "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0"),
 }
+_LOOP_NAMES = re.compile(r"\bloop\d+\b")
 _POLL_S = 0.005
 _FIFREEZE, _FITHAW = 0xC0045877, 0xC0045878
 _NOT_MOUNTED = 32  # mount(8): the kernel refused; others are of mount itself
@@ -47,9 +49,10 @@ def mount(device: str, mountpoint: Path, filesystem: str, options: str = "") -> 
                 str(error)
             ):
                 raise
-            name = f"({Path(device).name})"  # others may be mounted beside it
             messages = [
-                line for line in log if filesystem in line.lower() and name in line
+                line
+                for line in log
+                if filesystem in line.lower() and not _names_another(device, line)
             ]
             how = f" with {options!r}" if options else ""
             raise Unrecoverable(
@@ -82,6 +85,11 @@ def umount(mountpoint: Path, timeout_s: float = 10.0) -> None:
                     hint=f"It is in use by {users}.",
                 ) from error
             time.sleep(_POLL_S)
+
+
+def _names_another(device: str, line: str) -> bool:
+    """Say whether the kernel logged *line* of a device that another lab mounts."""
+    return bool(set(_LOOP_NAMES.findall(line)) - {Path(device).name})
 
 
 @contextlib.contextmanager

@@ -1,0 +1,23 @@
+"""Which lines of the kernel's log belong to a mount that failed."""
+
+from __future__ import annotations
+
+import pytest
+
+from dbcheck.lab.storage.filesystem import _names_another
+
+
+@pytest.mark.parametrize(
+    ("line", "another"),
+    [
+        ("XFS (loop1): Corruption detected!", False),
+        ("xfs: Unknown parameter 'nobarrier'", False),
+        ("XFS (loop11): Starting recovery (logdev: internal)", True),
+        ("EXT4-fs error (device loop0): ext4_lookup:1858", True),
+        ("I/O error, dev loop1, sector 8; XFS (loop2): log I/O error -5", True),
+    ],
+)
+def test_a_line_about_another_lab_s_device_is_left_out(
+    line: str, another: bool
+) -> None:
+    assert _names_another("/dev/loop1", line) is another
