@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -88,7 +89,7 @@ def test_what_is_not_durable_loses_acks(spec: LabSpec, tmp_path: Path) -> None:
     assert sum(result.losses.values()) > 0 and result.reason
 
 
-def asked(lab: Lab, statement: str) -> list[Sequence[int]]:
+def asked(lab: Lab, statement: str) -> list[Sequence[Any]]:
     """Return what a query of our own gives; {table} stands for the ledger."""
     with contextlib.closing(connect(lab.target_url, lab.password)) as connection:
         cursor = connection.cursor()
@@ -205,6 +206,17 @@ def test_each_of_two_drives_loses_writes_of_its_own(
         results = lab.judge(*some)
     assert {(each.verdict, each.reason) for each in results} == {(Verdict.PASS, "")}
     assert len({log for _, log in (state.drives for state in some)}) > 3
+
+
+def test_a_replaying_server_syncs_its_files_at_once(one_session: Opened) -> None:
+    """They are not in the page cache yet: it saves a thousand flushes a state."""
+    with replaying(one_session) as lab:
+        lab.judge(one_session.timeline.drawn(8, ["none"], 1))
+        ((method,),) = asked(lab.lab, "show recovery_init_sync_method")
+        assert method == "syncfs"
+        ((durable,),) = asked(lab.lab, "show fsync")
+        assert durable == "on"
+        assert lab.lab.counters()["flushes"] < 500
 
 
 @pytest.mark.parametrize(

@@ -105,6 +105,7 @@ class DatabaseServer(abc.ABC):
         self._process: subprocess.Popen[bytes] | None = None
         self._tree: ServerTree | None = None
         self._log_start = 0
+        self.adopted = False  # another lab's server made the data
 
     # ----------------------------------------------------- what an engine adds
 
@@ -185,6 +186,7 @@ class DatabaseServer(abc.ABC):
 
         password: of its account dbcheck.
         """
+        self.adopted = True
         self.run.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._give(self.run)
         self._write_secret(self._password_file, password + "\n")
