@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -91,6 +91,14 @@ def test_a_state_is_one_that_a_cut_leaves_and_no_later_one_does(
         check(line.drawn(moment, [kind], seed), [events], line)
 
 
+def of_two(line: Timeline, seed: int) -> Iterator[tuple[int, CrashState]]:
+    """Yield a state of two drives for each moment, with the moment."""
+    kinds = (*KINDS, "all")
+    for moment in range(len(line.moments)):
+        of_both = [kinds[(seed + moment) % 10], kinds[(seed // 10 + moment) % 10]]
+        yield moment, line.drawn(moment, of_both, seed)
+
+
 @given(
     histories(first_us=0, step=2), histories(first_us=1, step=2), st.integers(0, 2**32)
 )
@@ -98,10 +106,8 @@ def test_drives_with_caches_of_their_own_lose_writes_of_one_moment(
     data: Events, log: Events, seed: int
 ) -> None:
     line = timeline([data, log])
-    kinds = (*KINDS, "all")
-    for moment in range(len(line.moments)):
-        of_both = [kinds[(seed + moment) % 10], kinds[(seed // 10 + moment) % 10]]
-        check(line.drawn(moment, of_both, seed), [data, log], line)
+    for _, state in of_two(line, seed):
+        check(state, [data, log], line)
 
 
 @given(histories(), histories(), st.integers(0, 2**32))
@@ -110,10 +116,7 @@ def test_flushes_of_two_drives_that_end_at_once_make_no_state_too_early(
 ) -> None:
     """Which of them was first is not known, and a state is legal either way."""
     line = timeline([data, log])
-    kinds = (*KINDS, "all")
-    for moment in range(len(line.moments)):
-        of_both = [kinds[(seed + moment) % 10], kinds[(seed // 10 + moment) % 10]]
-        state = line.drawn(moment, of_both, seed)
+    for moment, state in of_two(line, seed):
         assert state.moment >= moment
         assert is_legal(state, [data, log], line.moments[state.moment].time_us)
 
