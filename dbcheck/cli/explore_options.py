@@ -38,7 +38,8 @@ class RecordOptions(Group):
             "--drive",
             type=click.Choice((HONEST, LYING)),
             show_default=True,
-            help="Whether a flush makes stable what was written before it, or nothing.",
+            help="honest: a flush makes stable what was written before it; lying: it "
+            "makes nothing stable.",
         ),
     ] = HONEST
     flush_ms: Annotated[float, _STORAGE["flush_ms"]] = _DEFAULT.flush_ms

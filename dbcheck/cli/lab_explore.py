@@ -7,10 +7,10 @@ import os
 import secrets
 import sys
 import time
-from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import NoReturn
 
 import click
 
@@ -18,16 +18,15 @@ from dbcheck import workload as workloads
 from dbcheck.campaign.rig import Limits, Rig
 from dbcheck.cli import options, output
 from dbcheck.cli.explore_options import RecordOptions
-from dbcheck.cli.groups import Verb, grouped, option
+from dbcheck.cli.groups import Verb, grouped, is_given, option
 from dbcheck.cli.lab_cycles import described
 from dbcheck.cli.lab_rig import lab_rig
 from dbcheck.cli.load_options import WorkloadOptions
 from dbcheck.cli.options import SEED, drawn
 from dbcheck.core.crashstate import CrashState
-from dbcheck.core.verdict import Verdict
 from dbcheck.errors import DbcheckError, UsageError
 from dbcheck.explore.choice import drawn_by_name
-from dbcheck.explore.folder import Exploration, Line
+from dbcheck.explore.folder import Exploration
 from dbcheck.explore.labs import Labs
 from dbcheck.explore.opened import Opened, lab_folder
 from dbcheck.explore.oracle import Oracle
@@ -44,7 +43,7 @@ from dbcheck.report.progress import PlainProgress
 
 STATES = 500
 _NOWHERE = Path()  # for what stores no run
-RETURN_S = 10  # a lab's server takes queries already, or never will
+RETURN_S = 10  # more than the lab itself waits; what recovers longer is INCONCLUSIVE
 _SHOWN = frozenset({Phase.LAB, Phase.LOAD, Phase.EXPLORE, Phase.REDUCE})
 
 
@@ -72,7 +71,8 @@ _SHOWN = frozenset({Phase.LAB, Phase.LOAD, Phase.EXPLORE, Phase.REDUCE})
     "side_by_side",
     type=click.IntRange(1, 64),
     metavar="N",
-    help="Servers that recover states side by side. Default: one for each core.",
+    help="Labs side by side, each with a server that recovers one state at a time. "
+    "Default: one for each core.",
 )
 @option(
     "--seed",
@@ -95,15 +95,21 @@ def command(
 ) -> None:
     """Judge many states that a power cut could have left.
 
-    The drives of a lab are recorded under one load. Each state takes what was flushed
-    by some moment and some of what was not, as a cut at that moment could have left
-    it. The real server recovers it, and its rows are compared with the acks that the
-    witness had by then. States that fail are reduced to the fewest lost writes.
+    The drives of a lab are recorded under one load. Each state holds all that was
+    flushed by some moment and part of what was not, as a cut at that moment could have
+    left it. The real server recovers it, and its rows are compared with the acks that
+    the witness had by then. States that fail are reduced to few lost writes.
 
     With FOLDER, which an earlier command made, its recording is used again. Ctrl-C
     reports the states so far, and exits with 4. Else exits with 0 if every state kept
-    what was acknowledged, 1 if one did not, 3 if fewer than wanted could be judged.
+    what was acknowledged, 1 if one did not, 3 if one could not be judged.
     """
+    context = click.get_current_context()
+    if name and is_given(context, "wanted"):
+        raise UsageError(
+            "--states cannot be used with --state, which judges one state",
+            hint="Leave one of them out.",
+        )
     if name and given is None:
         raise UsageError(
             "--state names a state of an exploration, and none is given",
@@ -113,7 +119,9 @@ def command(
         if given is None:
             folder = _recorded(recording, load, drawn(seed), runs, view)
         else:
-            beside = ["--seed"] if seed is not None else []
+            beside = [
+                f"--{each}" for each in ("seed", "runs") if is_given(context, each)
+            ]
             _refuse(recording.flags_given() + load.flags_given() + beside)
             folder = Exploration.open(given)
         with folder.locked():
@@ -121,14 +129,15 @@ def command(
             labs = side_by_side or len(os.sched_getaffinity(0))
             if name:
                 _judge_one(exploration, name, view, as_json=as_json)
-            _explore(exploration, wanted, labs, view, as_json=as_json)
+            else:
+                _explore(exploration, wanted, labs, view, as_json=as_json)
 
 
 def _refuse(flags: list[str]) -> None:
     """Raise UsageError if there are any: they describe another recording."""
     if flags:
         raise UsageError(
-            f"{', '.join(flags)} cannot change a recording that is made",
+            f"{', '.join(flags)} cannot be used with FOLDER, whose recording is there",
             hint="Leave FOLDER out to record anew.",
         )
 
@@ -179,38 +188,38 @@ def opened(folder: Exploration) -> Opened:
 
 def _explore(
     found: Opened, wanted: int, count: int, view: PlainProgress, *, as_json: bool
-) -> None:
+) -> NoReturn:
     """Judge states, reduce those that fail, report; exit with the verdict.
 
     What ends that early, an interrupt or an error of a lab, is raised after the report.
     """
     folder, lines = found.folder, found.lines()
     before, began_s = len(lines), time.monotonic()
-    findings, finished = folder.findings(), False
+    findings, took_s = folder.findings(), 0.0
     ended: BaseException | None = None
     try:
         with Labs(found.oracle, count) as labs:
             view.phase(Phase.EXPLORE, f"{found.described}; {count} labs side by side")
             explorer = found.explorer(view)
             explorer.judge(labs, lines, wanted)
-            finished = True
             took_s = time.monotonic() - began_s
-            if _has_failed(lines if not findings else lines[before:]):
-                view.phase(Phase.REDUCE, "states that fail, to the fewest lost writes")
-                findings = explorer.findings(labs, lines)
+            if groups := explorer.groups(lines.values()):
+                view.phase(Phase.REDUCE, "states that fail, to few lost writes")
+                findings = explorer.findings(labs, groups, findings)
     except (KeyboardInterrupt, DbcheckError) as error:
         ended, findings = error, folder.findings()
-        took_s = time.monotonic() - began_s
+    new, took = len(lines) - before, took_s or time.monotonic() - began_s
     result = result_of(
         str(folder.path),
         found.plan.seed,
         found.spec.to_values(),
         found.timeline,
         found.acked,
-        lines,
+        lines.values(),
         findings,
-        finished=finished,
-        per_s=(len(lines) - before) / took_s if len(lines) > before else None,
+        wanted=wanted,
+        finished=took_s > 0,
+        per_s=new / took if new else None,
     )
     folder.write_result(to_values(result))
     with output.printing():
@@ -223,17 +232,15 @@ def _explore(
     sys.exit(output.EXIT_CODES[result.verdict])
 
 
-def _has_failed(lines: Sequence[Line]) -> bool:
-    return any(line.judgement.verdict is Verdict.FAIL for line in lines)
-
-
-def _judge_one(found: Opened, name: str, view: PlainProgress, *, as_json: bool) -> None:
+def _judge_one(
+    found: Opened, name: str, view: PlainProgress, *, as_json: bool
+) -> NoReturn:
     """Judge one state again, report; exit with its verdict."""
     state = _state_of(found, name)
     explorer = found.explorer(view)
 
     def judged(oracle: Oracle) -> StateResult:
-        return explorer.described(name, state, oracle.judge(state), oracle)
+        return explorer.state_result(name, state, oracle.judge(state), oracle)
 
     with Labs(found.oracle, 1) as labs:
         (result,) = labs.results([judged])

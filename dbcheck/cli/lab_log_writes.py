@@ -23,8 +23,8 @@ from dbcheck.lab.drive.recording import Recording
 @click.command("log-writes", cls=Verb)
 @click.argument("folder", metavar="FOLDER", type=options.FOLDER)
 @options.written_to(
-    "The file to make. With --log-drive, that of the data's drive; FILE.log is of the "
-    "log's.",
+    "The file to make. If the lab had a log drive, FILE has the data's drive and "
+    "FILE.log the log's.",
     required=True,
 )
 def command(folder: Path, file: Path) -> None:

@@ -29,6 +29,11 @@ def name_of(moment: int, kinds: Sequence[str], seed: int) -> str:
     return f"{moment}.{'+'.join(kinds)}.{seed}"
 
 
+def kinds_in(name: str) -> str:
+    """Return the kinds of survivors in such a name, joined by "+"."""
+    return name.split(".")[1]
+
+
 def drawn_by_name(timeline: Timeline, name: str) -> CrashState | None:
     """Return the state that name_of() named, None if no state has that name."""
     moment, _, rest = name.partition(".")

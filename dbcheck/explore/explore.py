@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 
@@ -39,9 +40,14 @@ class Explorer:
         self._folder, self._timeline, self._acked = folder, timeline, acked
         self._seed, self._listener = seed, listener
 
-    def judge(self, labs: Labs, lines: list[Line], wanted: int) -> None:
-        """Judge states until there are *wanted* of them in *lines*; store each."""
-        done = {line.name for line in lines}
+    def judge(self, labs: Labs, lines: dict[str, Line], wanted: int) -> None:
+        """Judge states until *wanted* are judged; store each, also in *lines*.
+
+        lines: those that were judged before, by name.  One that could not be judged is
+        tried again.
+        """
+        unclear = Verdict.INCONCLUSIVE
+        done = {n for n, line in lines.items() if line.judgement.verdict is not unclear}
         coming = (
             partial(_judged, name, state)
             for name, state in islice(self._states(), wanted)
@@ -51,11 +57,11 @@ class Explorer:
         with self._folder.appending() as file:
             for line in labs.results(coming):
                 self._folder.add(file, line)
-                lines.append(line)
+                lines[line.name] = line
                 self._report(lines, wanted)
 
-    def _report(self, lines: Sequence[Line], wanted: int) -> None:
-        failed = sum(line.judgement.verdict is Verdict.FAIL for line in lines)
+    def _report(self, lines: Mapping[str, Line], wanted: int) -> None:
+        failed = len(_failed(lines.values()))
         what = f"{failed:,} failed" if failed else "none failed"
         at = Progress(what, len(lines), wanted, Unit.STATES)
         self._listener.progress(at)
@@ -86,21 +92,40 @@ class Explorer:
         ]
         return min(times, default=moment.time_us)
 
-    def findings(self, labs: Labs, lines: Sequence[Line]) -> list[Finding]:
-        """Reduce a state of each manner in which some fail; store and return them."""
-        failed = [line for line in lines if line.judgement.verdict is Verdict.FAIL]
-        groups = by_manner(failed, self._timeline)[:FINDINGS_MAX]
-        jobs = [
-            partial(self._reduced, number, group, labs.ending.is_set)
-            for number, group in enumerate(groups, 1)
-        ]
-        found = []
+    def groups(self, lines: Iterable[Line]) -> list[list[Line]]:
+        """Return the failed states by the manner in which they fail.
+
+        Only the FINDINGS_MAX manners of the most states: those that are reduced.
+        """
+        return by_manner(_failed(lines), self._timeline)[:FINDINGS_MAX]
+
+    def findings(
+        self, labs: Labs, groups: Sequence[Sequence[Line]], known: Sequence[Finding]
+    ) -> list[Finding]:
+        """Reduce a state of each group; store and return the findings, *known* first.
+
+        A manner that is known keeps its finding, which gets the names of all states.
+        """
+        found = {manner(each.smallest.judgement): each for each in known}
+        last = max((each.number for each in known), default=0)
+        jobs = []
+        for group in groups:
+            how = manner(group[0].judgement)
+            if how in found:
+                names = tuple(line.name for line in group)
+                found[how] = replace(found[how], states=names)
+            else:
+                last += 1
+                jobs.append(partial(self._reduced, last, group, labs.ending.is_set))
+        findings = list(found.values())
+        self._folder.write_findings(findings)
         for finding in labs.results(jobs):
-            found.append(finding)
-            self._folder.write_findings(found)
-            at = Progress("reduced", len(found), len(groups), Unit.FINDINGS)
+            self._folder.write_findings([finding])
+            findings.append(finding)
+            done = len(findings) - len(found)
+            at = Progress("reduced", done, len(jobs), Unit.FINDINGS)
             self._listener.progress(at)
-        return sorted(found, key=lambda finding: finding.number)
+        return sorted(findings, key=lambda finding: finding.number)
 
     def _reduced(
         self,
@@ -120,11 +145,12 @@ class Explorer:
             number=number,
             states=tuple(line.name for line in group),
             again=again,
-            smallest=self.described(f"finding-{number}", smallest, found, oracle),
+            complete=not reduction.stopped,
+            smallest=self.state_result(f"finding-{number}", smallest, found, oracle),
             tries=reduction.tries,
         )
 
-    def described(
+    def state_result(
         self, name: str, state: CrashState, judged: StateJudgement, oracle: Oracle
     ) -> StateResult:
         """Return a judged state with what it lacks, by the files that a lab finds."""
@@ -139,6 +165,10 @@ class Explorer:
         )
         load_s = (cut_us - self._acked.first_us) / 1e6
         return StateResult(name, state, judged, load_s, lost)
+
+
+def _failed(lines: Iterable[Line]) -> list[Line]:
+    return [line for line in lines if line.judgement.verdict is Verdict.FAIL]
 
 
 def _judged(name: str, state: CrashState, oracle: Oracle) -> Line:

@@ -1,4 +1,4 @@
-"""States that fail, one of each kind, reduced to what they must lack."""
+"""States that fail, one for each manner of failing, reduced to what they lack."""
 
 from __future__ import annotations
 
@@ -52,16 +52,17 @@ class Reduction:
     """Reduces one state that fails, on one lab.
 
     tries: how many states were judged for it.
+    stopped: it ended before all was tried, so the state may lack less.
     """
 
     def __init__(
         self, oracle: Oracle, timeline: Timeline, ended: Callable[[], bool]
     ) -> None:
-        """ended: whether to be content with what is found by now."""
+        """ended: whether the labs are to end, and nothing more is to be tried."""
         self._oracle, self._timeline, self._ended = oracle, timeline, ended
         self._until_s = time.monotonic() + TRY_S
         self._known: dict[object, StateJudgement] = {}
-        self.tries = 0
+        self.tries, self.stopped = 0, False
 
     def judged(self, state: CrashState) -> StateJudgement:
         """Judge *state*, once."""
@@ -81,6 +82,7 @@ class Reduction:
         def fails(tried: CrashState) -> bool:
             late = time.monotonic() > self._until_s
             if self._ended() or late or self.tries >= TRIES_MAX:
+                self.stopped = True
                 return False
             judged = self.judged(tried)
             return judged.verdict is Verdict.FAIL and manner(judged) == manner_of_it

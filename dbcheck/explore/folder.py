@@ -109,7 +109,8 @@ class Exploration:
     def lines(self) -> list[Line]:
         """Read the states that were judged; drop a last line that was cut short.
 
-        Raise RunFormatError if another line is damaged.
+        Of a state that was judged again the last line counts.  Raise RunFormatError if
+        another line is damaged.
         """
         path = self.path / _STATES
         if not path.exists():
@@ -119,8 +120,8 @@ class Exploration:
         if rest:
             stored.write(path, [whole + b"\n"] if whole else [])
         try:
-            lines = whole.splitlines()
-            return [msgspec.json.decode(line, type=Line) for line in lines]
+            read = (msgspec.json.decode(line, type=Line) for line in whole.splitlines())
+            return list({line.name: line for line in read}.values())
         except msgspec.MsgspecError as error:
             raise RunFormatError(
                 f"{path} is damaged: {error}",
@@ -142,9 +143,7 @@ class Exploration:
         file.flush()
 
     def write_findings(self, findings: Sequence[Finding]) -> None:
-        """Store the findings in the place of those of before."""
-        for path in self.path.glob("finding-*.json"):
-            path.unlink()
+        """Store the findings in the place of those of the same numbers."""
         for finding in findings:
             path = self.path / f"{finding.name}.json"
             stored.write(path, [stored.to_bytes(finding)])

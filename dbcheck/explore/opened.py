@@ -68,8 +68,8 @@ class Opened:
             since_us=self.acked.first_us,
         )
 
-    def lines(self) -> list[Line]:
-        """Read the states that were judged.
+    def lines(self) -> dict[str, Line]:
+        """Read the states that were judged, by name.
 
         Raise RunFormatError if one is not the state of its name: the file was changed,
         or another version of dbcheck made it.
@@ -80,10 +80,10 @@ class Opened:
                 raise RunFormatError(
                     f"{self.folder.path}: the state {line.name} in states.jsonl is not"
                     " the state of that name",
-                    hint="Use the version of dbcheck that wrote it, or remove that"
-                    " file to judge all states again.",
+                    hint=f"dbcheck {self.plan.dbcheck} wrote it: use that version, or"
+                    " remove that file to judge all states again.",
                 )
-        return lines
+        return {line.name: line for line in lines}
 
     @property
     def described(self) -> str:

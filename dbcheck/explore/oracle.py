@@ -91,13 +91,22 @@ class Oracle:
         if broken:
             raise LabError(
                 f"lab {self._lab.name} is broken: {broken}",
-                hint="The server is not at fault: run the command again.",
+                hint="The server is not at fault. Continue with the same folder: what"
+                " was judged is kept.",
             )
 
     def _read(self, claimed: LoadRecord, acks: AckArray) -> StateJudgement:
         facts, failure = await_facts(self._rig)
         if facts is None:
             return _unrecoverable(len(acks), failure)
+        recorded = self._manifest.writer.facts.version
+        if facts.version != recorded:
+            raise LabError(
+                f"the load was recorded on {recorded}, and this machine has"
+                f" {facts.version}",
+                hint="Install that version, or record anew: dbcheck lab explore"
+                " --engine NAME.",
+            )
         run = InMemory(claimed)
         reading = Reading(self._rig, run, self._of_this_lab(facts))
         reading.read(facts)

@@ -6,7 +6,6 @@ from datetime import UTC, datetime
 
 from dbcheck import __version__
 from dbcheck.campaign.cycle import finish_cycle
-from dbcheck.campaign.outcome import Outcome
 from dbcheck.campaign.preflight import preflight
 from dbcheck.campaign.rig import Rig
 from dbcheck.core.workload import Workload
@@ -17,11 +16,10 @@ from dbcheck.lab.lab import Lab
 
 def record(
     lab: Lab, rig: Rig, workload: Workload, seed: int, folder: Exploration
-) -> Outcome:
+) -> None:
     """Run a cycle on *rig*, whose lab records; store the run and what was recorded.
 
     rig: it asks no host, so that nothing but the server writes to the drives.
-    Return the outcome of the cycle, which is judged like any other, but for its depth.
     """
     started = preflight(rig, workload, seed, emptied=lambda _known: None)
     outcome = finish_cycle(rig, started)
@@ -33,4 +31,3 @@ def record(
     lab.save_recordings()
     created = datetime.now(UTC).isoformat(timespec="seconds")
     folder.write_plan(Plan(created, __version__, seed, outcome.run.path.name))
-    return outcome

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from dbcheck.core.verdict import Verdict
 from dbcheck.explore.acked import Acked
+from dbcheck.explore.choice import kinds_in
 from dbcheck.explore.coverage import coverage
 from dbcheck.explore.folder import Line
 from dbcheck.explore.states import Timeline
@@ -19,9 +20,10 @@ def result_of(
     lab: Mapping[str, Any],
     timeline: Timeline,
     acked: Acked,
-    lines: Sequence[Line],
+    lines: Collection[Line],
     findings: Sequence[Finding],
     *,
+    wanted: int,
     finished: bool,
     per_s: float | None,
 ) -> ExploreResult:
@@ -30,7 +32,7 @@ def result_of(
     unclear = [each for each in lines if each.judgement.verdict is Verdict.INCONCLUSIVE]
     kinds: dict[str, int] = {}
     for line in lines:
-        kind = line.name.split(".")[1]
+        kind = kinds_in(line.name)
         kinds[kind] = kinds.get(kind, 0) + 1
     verdict = Verdict.FAIL if failed else Verdict.PASS
     if not failed and (unclear or not finished or not lines):
@@ -45,6 +47,7 @@ def result_of(
         load_s=(ended_us - acked.first_us) / 1e6,
         writes=sum(len(each) for each in timeline.recordings),
         flushes=sum(len(each.flushes) for each in timeline.recordings),
+        wanted=wanted,
         states=len(lines),
         failed=len(failed),
         inconclusive=len(unclear),
@@ -54,5 +57,6 @@ def result_of(
         coverage=coverage(timeline, (line.state for line in lines)),
         findings=tuple(findings),
         failing=tuple(each.name for each in failed),
+        unclear=tuple(each.name for each in unclear),
         doubts=tuple(dict.fromkeys(each.judgement.reason for each in unclear)),
     )

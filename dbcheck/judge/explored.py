@@ -82,6 +82,7 @@ class Finding:
     number:   from 1 on.
     states:   names of all that failed in this way, the one that lacks least first.
     again:    that one failed in the same way when it was judged once more.
+    complete: the reduction tried all that it had to; else less may be enough.
     smallest: the state that lacks least of all that were tried; the first of *states*
               itself if that did not fail again.
     tries:    how many states the reduction judged.
@@ -90,6 +91,7 @@ class Finding:
     number: int
     states: tuple[str, ...]
     again: bool
+    complete: bool
     smallest: StateResult
     tries: int
 
@@ -131,12 +133,14 @@ class ExploreResult:
     commits:  acks of the recorded load that the witness holds, up to its end.
     load_s:   how long the recorded load ran.
     writes, flushes: that were recorded, those before the load included.
+    wanted:   states that were asked for.
     states:   how many different ones were judged.
     failed, inconclusive: of these.
     finished: as many states were judged as were asked for, or hardly any is left.
     per_s:    states a second of this command, null if it judged none.
     kinds:    kind of survivors -> how many of the states are of it.
     failing:  the names of the states that failed.
+    unclear:  the names of those that could not be judged.
     doubts:   why states are inconclusive, each reason once.
     """
 
@@ -148,6 +152,7 @@ class ExploreResult:
     load_s: float
     writes: int
     flushes: int
+    wanted: int
     states: int
     failed: int
     inconclusive: int
@@ -157,4 +162,5 @@ class ExploreResult:
     coverage: Coverage
     findings: tuple[Finding, ...]
     failing: tuple[str, ...]
+    unclear: tuple[str, ...]
     doubts: tuple[str, ...]

@@ -40,7 +40,10 @@ def explore_report(result: ExploreResult) -> RenderableType:
     parts += [Text(SCOPE), Text(""), Text(f"stored: {result.folder}")]
     if result.findings:
         again = f"dbcheck lab explore {result.folder} --state {result.findings[0].name}"
-        parts.append(Text(f"repeat a finding: {again}"))
+        parts.append(Text(f"judge it again: {again}"))
+    if not result.finished:
+        more = f"dbcheck lab explore {result.folder} --states {result.wanted}"
+        parts.append(Text(f"go on: {more}"))
     return Group(*parts)
 
 
@@ -59,7 +62,7 @@ def _finding(finding: Finding) -> Iterator[RenderableType]:
     more = len(finding.states) - _STATES_SHOWN
     if more > 0:
         states += f" and {number(more)} more"
-    yield Padding(Text(f"states: {states}", MINOR), (0, 0, 0, 2))
+    yield Padding(Text(f"found in the states: {states}", MINOR), (0, 0, 0, 2))
 
 
 def _state(result: StateResult) -> Iterator[RenderableType]:

@@ -90,7 +90,7 @@ def _recorded(engine: str, given: argparse.Namespace, runs: Path) -> Opened:
 
 def _judged(opened: Opened, count: int, wanted: int) -> float:
     """Judge so many states on so many labs; return the seconds of all."""
-    lines: list[Line] = []
+    lines: dict[str, Line] = {}
     quiet = PlainProgress(Console(quiet=True))
     began = time.monotonic()
     with Labs(opened.oracle, count) as labs:
@@ -98,7 +98,7 @@ def _judged(opened: Opened, count: int, wanted: int) -> float:
         took_s = time.monotonic() - began
     if len(lines) != wanted:
         raise SystemExit(f"the recording has {len(lines)} states, not {wanted}")
-    for line in lines:
+    for line in lines.values():
         if line.judgement.verdict is not Verdict.PASS:
             raise SystemExit(f"{line.name}: {line.judgement}")
     return took_s

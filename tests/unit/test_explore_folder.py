@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,7 @@ FINDING = Finding(
     1,
     ("3.random+none.1",),
     True,
+    True,
     StateResult("finding-1", STATE, FAILED, 0.5, (BLOCK,)),
     9,
 )
@@ -54,8 +56,18 @@ def test_what_was_stored_is_read_again(folder: Exploration) -> None:
     folder.write_findings([FINDING])
     assert again.findings() == [FINDING]
     assert FINDING.name == "finding-1"
-    again.write_findings([])
-    assert again.findings() == []
+    second = replace(FINDING, number=2)
+    again.write_findings([second])
+    assert again.findings() == [FINDING, second]
+
+
+def test_of_a_state_that_was_judged_again_the_last_line_counts(
+    folder: Exploration,
+) -> None:
+    again = Line(LINES[0].name, STATE, StateJudgement(Verdict.PASS, 41, {}))
+    with folder.appending() as file:
+        folder.add(file, again)
+    assert folder.lines() == [again, LINES[1]]
 
 
 def test_only_its_user_may_read_it(folder: Exploration) -> None:

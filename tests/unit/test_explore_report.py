@@ -33,7 +33,7 @@ FAILED = StateJudgement(
     (LostRow("missing-tail", "ledger", 2, 9, 40),),
 )
 SMALLEST = StateResult("finding-1", STATE, FAILED, 0.5, (BLOCK, OF_THE_LOG))
-FINDING = Finding(1, ("3.random.1", "4.none.2"), True, SMALLEST, 9)
+FINDING = Finding(1, ("3.random.1", "4.none.2"), True, True, SMALLEST, 9)
 PASSED = ExploreResult(
     verdict=Verdict.PASS,
     folder="runs/explore-1",
@@ -43,6 +43,7 @@ PASSED = ExploreResult(
     load_s=1.5,
     writes=900,
     flushes=800,
+    wanted=500,
     states=500,
     failed=0,
     inconclusive=0,
@@ -52,6 +53,7 @@ PASSED = ExploreResult(
     coverage=Coverage(780, 300, 12, 850, 310, 2.9, 420),
     findings=(),
     failing=(),
+    unclear=(),
     doubts=(),
 )
 LOST = replace(
@@ -75,8 +77,8 @@ def test_a_pass_says_what_was_judged_and_what_that_does_not_show() -> None:
     assert (
         "PASS 500 different crash states of one load with 1,234 acks in 1.5 s" in text
     )
-    assert "every one that was judged kept what was acknowledged" in text
-    assert "780 flushes; states of 300 of these moments were judged" in text
+    assert "all kept what was acknowledged before the cut" in text
+    assert "at 780 moments" in text and "300 of them have one" in text
     assert "Of the 850 writes that could be lost, 310 were missing" in text
     assert "420 of the states are of whole writes, of about 794 such states" in text
     assert "says nothing about how often a cut does harm" in text
@@ -105,10 +107,11 @@ def test_a_finding_names_what_is_lost_and_what_is_not_on_the_drive() -> None:
             "ended before all wanted",
         ),
         (
-            {"inconclusive": 3, "doubts": ("no answer",)},
-            "3 could not be judged. Not judged: no answer.",
+            {"inconclusive": 1, "unclear": ("3.all.1",), "doubts": ("no answer",)},
+            "the others kept. 1 could not be judged. Not judged: 3.all.1 (no answer)",
         ),
         ({"states": 0}, "none was judged"),
+        ({"states": 412}, "500 were asked for, and the load has hardly any others"),
         ({"states": 1}, "1 crash state of one load"),
     ],
 )
@@ -118,16 +121,21 @@ def test_what_was_not_judged_is_said(changes: Mapping[str, Any], words: str) -> 
         assert part in text
 
 
-def test_a_failure_that_did_not_come_again_is_said() -> None:
-    assert "did not fail again" in said(
-        replace(LOST, findings=(replace(FINDING, again=False),))
-    )
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [({"again": False}, "did not fail again"), ({"complete": False}, "may be enough")],
+)
+def test_what_a_reduction_could_not_do_is_said(
+    changes: Mapping[str, Any], words: str
+) -> None:
+    assert words in said(replace(LOST, findings=(replace(FINDING, **changes),)))
+    assert words not in said(LOST)
 
 
 def test_states_that_were_not_reduced_are_named() -> None:
     more = tuple(f"{number}.none.1" for number in range(9))
     text = said(replace(LOST, failing=(*FINDING.states, *more)))
-    assert "Failed, and not reduced: 0.none.1, 1.none.1, 2.none.1 and 6 more." in text
+    assert "Failed, and not reduced: 0.none.1, 1.none.1, 2.none.1 and 6 more" in text
     assert "not reduced" not in said(LOST)
 
 

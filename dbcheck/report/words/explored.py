@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+from dbcheck.core.loss import LossKind
 from dbcheck.core.verdict import Verdict
 from dbcheck.judge.explored import (
     ExploreResult,
@@ -38,7 +39,8 @@ def summary(result: ExploreResult) -> str:
             f"{number(result.failed)} lost what was acknowledged or did not come back"
         )
     elif result.states:
-        kept = "every one that was judged kept what was acknowledged before the cut"
+        others = "the others" if result.inconclusive else "all"
+        kept = f"{others} kept what was acknowledged before the cut"
     else:
         kept = "none was judged"
     parts = [f"{text}: {kept}"]
@@ -46,6 +48,9 @@ def summary(result: ExploreResult) -> str:
         parts.append(f"{number(result.inconclusive)} could not be judged")
     if not result.finished:
         parts.append("the exploration ended before all wanted states were judged")
+    elif result.states < result.wanted:
+        wanted = number(result.wanted)
+        parts.append(f"{wanted} were asked for, and the load has hardly any others")
     return "; ".join(parts) + "."
 
 
@@ -53,8 +58,8 @@ def coverage_sentences(result: ExploreResult) -> Iterator[str]:
     """Yield what the states cover, and what that does not show."""
     seen = result.coverage
     yield (
-        f"A cut can come before the end of {number(seen.moments)} flushes; states of"
-        f" {number(seen.visited)} of these moments were judged. Of the"
+        f"States are judged at {number(seen.moments)} moments, just before a flush"
+        f" ended or the recording did; {number(seen.visited)} of them have one. Of the"
         f" {number(seen.writes)} writes that could be lost, {number(seen.lost)} were"
         f" missing from at least one state; up to {number(seen.at_risk)} could be lost"
         " at once."
@@ -65,8 +70,9 @@ def coverage_sentences(result: ExploreResult) -> Iterator[str]:
             f" {_count(seen.possible)} such states in all."
         )
     yield _NO_RATE
-    for doubt in result.doubts:
-        yield f"Not judged: {doubt}."
+    if result.unclear:
+        names = _some(result.unclear)
+        yield f"Not judged: {names} ({'; '.join(result.doubts)})."
 
 
 def _count(power: float) -> str:
@@ -77,11 +83,16 @@ def _count(power: float) -> str:
 def how_it_fails(finding: Finding) -> str:
     """Return what goes wrong in the states of a finding."""
     losses = finding.smallest.judgement.losses
-    kinds = ", ".join(f"{number(rows)} {kind}" for kind, rows in losses.items())
+    kinds = ", ".join(
+        kind if kind == LossKind.UNRECOVERABLE.value else f"{number(rows)} {kind}"
+        for kind, rows in losses.items()
+    )
     states = len(finding.states)
     text = f"{kinds} ({number(states)} state{'s' if states > 1 else ''})"
     if not finding.again:
         text += "; it did not fail again when it was judged once more"
+    elif not finding.complete:
+        text += "; the reduction was stopped, so less may be enough"
     return text
 
 
@@ -101,9 +112,16 @@ def not_reduced(result: ExploreResult) -> str:
     names = [name for name in result.failing if name not in known]
     if not names:
         return ""
-    some = ", ".join(names[:_NAMED])
-    more = f" and {number(len(names) - _NAMED)} more" if len(names) > _NAMED else ""
-    return f"Failed, and not reduced: {some}{more}."
+    return (
+        f"Failed, and not reduced: {_some(names)}. Only the most frequent ways to fail"
+        " are, and none after an interrupt; --state shows one."
+    )
+
+
+def _some(names: Sequence[str]) -> str:
+    """Return the first names, and how many more there are."""
+    more = len(names) - _NAMED
+    return ", ".join(names[:_NAMED]) + (f" and {number(more)} more" if more > 0 else "")
 
 
 def blocks_of(block: LostBlock) -> tuple[str, str, str, str]:
