@@ -65,6 +65,7 @@ _RULES = """## Audit rules
 """
 # What prints a result, where the schema is not named after the command.
 _PRINTED_BY = {
+    "lab-explore-state": "dbcheck lab explore FOLDER --state NAME --json",
     "compare": "dbcheck report --compare A B --format json",
     "receipt": "dbcheck audit --receipt RULE --json",
 }
