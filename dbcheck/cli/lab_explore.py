@@ -15,12 +15,11 @@ from typing import NoReturn
 import click
 
 from dbcheck import workload as workloads
-from dbcheck.campaign.rig import Limits, Rig
 from dbcheck.cli import options, output
 from dbcheck.cli.explore_options import RecordOptions
+from dbcheck.cli.explore_rig import opened, rig_of
 from dbcheck.cli.groups import Verb, grouped, is_given, option
 from dbcheck.cli.lab_cycles import described
-from dbcheck.cli.lab_rig import lab_rig
 from dbcheck.cli.load_options import WorkloadOptions
 from dbcheck.cli.options import SEED, drawn
 from dbcheck.core.crashstate import CrashState
@@ -42,8 +41,6 @@ from dbcheck.report.live import progress
 from dbcheck.report.progress import PlainProgress
 
 STATES = 500
-_NOWHERE = Path()  # for what stores no run
-RETURN_S = 10  # more than the lab itself waits; what recovers longer is INCONCLUSIVE
 _SHOWN = frozenset({Phase.LAB, Phase.LOAD, Phase.EXPLORE, Phase.REDUCE})
 
 
@@ -171,19 +168,6 @@ def _recorded(
         folder.discard_unless_recorded()
         raise
     return folder
-
-
-def rig_of(lab: Lab, view: PlainProgress, runs: Path = _NOWHERE) -> Rig:
-    """Return the rig of a lab that records or replays, which asks no host."""
-    rig = lab_rig(lab, view, runs, Limits(return_s=RETURN_S), lab.switch())
-    node = replace(rig.site.writer, host=None, log_path="")
-    return replace(rig, site=rig.site.with_writer(node))
-
-
-def opened(folder: Exploration) -> Opened:
-    """Open a stored exploration; nothing is shown of how its states are read."""
-    unheard = PlainProgress(output.progress_console(), frozenset())
-    return Opened(folder, lambda lab: rig_of(lab, unheard))
 
 
 def _explore(

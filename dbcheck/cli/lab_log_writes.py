@@ -9,8 +9,8 @@ from pathlib import Path
 import click
 
 from dbcheck.cli import options
+from dbcheck.cli.explore_rig import opened
 from dbcheck.cli.groups import Verb
-from dbcheck.cli.lab_explore import opened
 from dbcheck.cli.say import say
 from dbcheck.cli.written import write_file
 from dbcheck.errors import UsageError

@@ -154,7 +154,7 @@ class Timeline:
         held, recording = self.moments[moment].drives[number], self.recordings[number]
         numbers = range(held.stable, held.arrived)
         writes = [recording.write(each) for each in numbers]
-        left = surviving(kind, [(w.offset, bytes(w.content)) for w in writes], seed)
+        left = surviving(kind, [(w.offset, w.content) for w in writes], seed)
         parts = [
             (each, offset - write.offset, len(content))
             for each, write, pieces in zip(numbers, writes, left, strict=True)

@@ -23,7 +23,7 @@ from rich.console import Console
 
 from dbcheck import children
 from dbcheck.campaign.reading import Reading
-from dbcheck.cli.lab_explore import opened as opened_by_command
+from dbcheck.cli.explore_rig import opened as opened_by_command
 from dbcheck.core.verdict import Verdict
 from dbcheck.explore import oracle
 from dbcheck.explore.folder import Exploration, Line

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dbcheck import workload
-from dbcheck.cli.lab_explore import opened, rig_of
+from dbcheck.cli.explore_rig import opened, rig_of
 from dbcheck.core.crashstate import CrashState
 from dbcheck.core.workload import Workload
 from dbcheck.explore.acked import Acked

@@ -20,12 +20,15 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
+from typing import TypeVar
 
 from dbcheck.lab.spec import SECTOR_BYTES
 
 _UNITS = {"random": SECTOR_BYTES, "blocks": 4096, "pages": 16384}
 
-Write = tuple[int, bytes]  # where it begins, in bytes from the start; its content
+# Of a write: where it begins, in bytes from the start of the drive; and its content.
+Bytes = TypeVar("Bytes", bytes, memoryview)
+Write = tuple[int, bytes]
 
 
 def sectors(offset: int, length: int) -> int:
@@ -33,7 +36,9 @@ def sectors(offset: int, length: int) -> int:
     return (offset + length + SECTOR_BYTES - 1) // SECTOR_BYTES - offset // SECTOR_BYTES
 
 
-def surviving(kind: str, writes: Sequence[Write], seed: int) -> Iterator[list[Write]]:
+def surviving(
+    kind: str, writes: Sequence[tuple[int, Bytes]], seed: int
+) -> Iterator[list[tuple[int, Bytes]]]:
     """Yield what survives of each of the cached *writes*, oldest first; [] if nothing.
 
     kind is one of spec.SURVIVORS.  The same kind, writes and seed give the same
@@ -66,8 +71,8 @@ def surviving(kind: str, writes: Sequence[Write], seed: int) -> Iterator[list[Wr
 
 
 def _random_units(
-    draw: random.Random, offset: int, content: bytes, unit: int
-) -> Iterator[Write]:
+    draw: random.Random, offset: int, content: Bytes, unit: int
+) -> Iterator[tuple[int, Bytes]]:
     """Yield each unit of the drive in one write with probability one half."""
     end = offset + len(content)
     chosen = draw.getrandbits(sectors(offset, len(content)) or 1)
@@ -80,7 +85,9 @@ def _random_units(
         start = stop
 
 
-def _torn(draw: random.Random, offset: int, content: bytes) -> Iterator[Write]:
+def _torn(
+    draw: random.Random, offset: int, content: Bytes
+) -> Iterator[tuple[int, Bytes]]:
     """Yield the beginning of one write, cut at a sector boundary inside it.
 
     A write within one sector cannot be torn: it is there or not.
