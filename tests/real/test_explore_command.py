@@ -105,8 +105,10 @@ def test_one_state_is_judged_again_by_its_name(kept: dict[str, Any]) -> None:
 
 @pytest.mark.root
 def test_a_loss_is_reduced_named_and_repeated(runs: Path) -> None:
-    relaxed = ("--setting", "synchronous_commit=off", "--states", 6, *QUICK)
-    found = result("--engine", "postgresql", "--runs", runs, *relaxed, code=1)
+    # Many commits are acknowledged while one flush takes its time.
+    relaxed = ("--setting", "synchronous_commit=off", "--flush-ms", 20, *QUICK)
+    words = ("--engine", "postgresql", "--runs", runs, "--states", 6)
+    found = result(*words, *relaxed, code=1)
     assert found["verdict"] == "FAIL" and found["failed"] > 0
     (finding,) = [one for one in found["findings"] if one["number"] == 1]
     smallest = finding["smallest"]
