@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -17,7 +18,7 @@ class InMemory(RunFolder):
     """
 
     def __init__(self, claimed: LoadRecord) -> None:
-        super().__init__(Path())
+        super().__init__(Path(os.devnull))  # where nothing can be read or written
         self._claimed = claimed
         self._rows: dict[str, list[Records]] = {}
 

@@ -117,7 +117,11 @@ class Machine:
         self._failure = None
         self._storage.show(self.server, states)
         if start:
-            return self.restore()
+            self.restore()
+        else:
+            self._mount()
+
+    def _mount(self) -> None:
         try:
             self._storage.power_on()
         except Unrecoverable as error:

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from dbcheck.lab.drive.logwrites import log_of
 from dbcheck.lab.drive.recording import Recording
-from dbcheck.lab.spec import SECTOR_BYTES
 
 SIZE = 1 << 20
 FLUSH, MARK = 1, 8  # LOG_FLUSH_FLAG, LOG_MARK_FLAG
@@ -19,11 +18,9 @@ def write_log(
     recording: Recording,
     marks: Iterable[tuple[int, str]],
     path: Path,
-    *,
-    sector_bytes: int = SECTOR_BYTES,
 ) -> int:
     """Write a recording as a log; return how many of *marks* are in it."""
-    count, content = log_of(recording, marks, sector_bytes=sector_bytes)
+    count, content = log_of(recording, marks)
     path.write_bytes(b"".join(content))
     return count
 

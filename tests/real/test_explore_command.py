@@ -150,7 +150,7 @@ def test_a_client_that_ends_early_leaves_its_states_and_no_lab(
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "text"),
     [
         ([], "neither --engine nor the folder"),
         (["--state", "1.none.1"], "none is given"),
@@ -167,12 +167,12 @@ def test_a_client_that_ends_early_leaves_its_states_and_no_lab(
     ],
 )
 def test_what_cannot_be_explored_is_refused(
-    words: list[str], told: str, tmp_path: Path
+    words: list[str], text: str, tmp_path: Path
 ) -> None:
     given = [word.format(empty=tmp_path) for word in words]
     runs = () if "{empty}" in words else ("--runs", tmp_path / "runs")
     printed = explore(*given, *runs, code=2)
-    assert told in printed and "Traceback" not in printed
+    assert text in printed and "Traceback" not in printed
     assert not (tmp_path / "runs").exists()
 
 
@@ -196,7 +196,7 @@ def test_a_damaged_recording_is_an_error(
     assert damaged.rpartition("/")[2] in printed and "Record anew" in printed
 
 
-def test_an_ordinary_user_is_told_what_lacks(tmp_path: Path) -> None:
+def test_an_ordinary_user_learns_what_is_missing(tmp_path: Path) -> None:
     if os.geteuid() == 0:
         pytest.skip("root has what it needs")
     words = ("--engine", "postgresql", "--runs", tmp_path / "runs")

@@ -266,7 +266,7 @@ def test_a_state_is_shown_while_the_drive_is_off(
     os.pwrite(drive.descriptor, b"1" * 512, 512)
     os.pwrite(drive.descriptor, b"2" * 512, 512)
     save(drive)
-    with pytest.raises(LabError, match=r"refused 'show'.*replays no recording"):
+    with pytest.raises(LabError, match=r"refused 'show'.*does not replay a recording"):
         drive.show(0, [])
     with replaying(drive_file, file) as other:
         with pytest.raises(LabError, match=r"refused 'show'.*in use"):

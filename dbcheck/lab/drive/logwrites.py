@@ -26,8 +26,9 @@ under way stands behind it.
     write ...               what no flush covers
     MARK dm-log-writes-end  as in each log of the kernel
 
-A drive is not told what is metadata (METADATA); a loop device asks for a flush in the
-place of FUA; what was discarded or zeroed is recorded as a write of zeros (DISCARD).
+No entry has METADATA, FUA or DISCARD: the drive does not learn which writes are
+metadata, the loop device sends a flush instead of FUA, and a range that was discarded
+or zeroed is recorded as a write of zeros.
 """
 
 from __future__ import annotations
@@ -45,7 +46,6 @@ from dbcheck.lab.spec import SECTOR_BYTES
 _SUPER, _ENTRY = struct.Struct("<QQQI"), struct.Struct("<QQQQ")
 _MAGIC, _VERSION = 0x6A736677736872, 1
 _FLUSH, _MARK = 1 << 0, 1 << 3  # flags of an entry; a write has none
-_SECTORS = (512, 1024, 2048, 4096)  # replay-log has room for marks of 4096 at most
 
 _Mark = tuple[int, bytes]  # time_us; text
 _Entry = tuple[
@@ -54,10 +54,7 @@ _Entry = tuple[
 
 
 def log_of(
-    recording: Recording,
-    marks: Iterable[tuple[int, str]],
-    *,
-    sector_bytes: int = SECTOR_BYTES,
+    recording: Recording, marks: Iterable[tuple[int, str]]
 ) -> tuple[int, Iterator[bytes]]:
     """Return how many of *marks* are in the log of *recording*, and the log's bytes.
 
@@ -68,23 +65,21 @@ def log_of(
     Raise ValueError for a text that is empty, has a NUL or does not fit into a sector,
     and LabError for a write that is not whole sectors.
     """
-    if sector_bytes not in _SECTORS:
-        raise ValueError(f"sectors of {sector_bytes} bytes are not one of {_SECTORS}")
-    texts = [(time_us, _text(text, sector_bytes)) for time_us, text in marks]
+    texts = [(time_us, _text(text)) for time_us, text in marks]
     known = sorted(
         (mark for mark in texts if mark[0] <= recording.ended_us), key=itemgetter(0)
     )
     count = 0
     for entry in _entries(recording, known):
-        _require_whole_sectors(entry, sector_bytes)
+        _require_whole_sectors(entry)
         count += 1
-    head = _SUPER.pack(_MAGIC, _VERSION, count, sector_bytes).ljust(sector_bytes, b"\0")
-    packed = (_packed(entry, sector_bytes) for entry in _entries(recording, known))
+    head = _SUPER.pack(_MAGIC, _VERSION, count, SECTOR_BYTES).ljust(SECTOR_BYTES, b"\0")
+    packed = (_packed(entry) for entry in _entries(recording, known))
     return len(known), chain([head], chain.from_iterable(packed))
 
 
-def _text(text: str, sector_bytes: int) -> bytes:
-    data, room = text.encode(), sector_bytes - _ENTRY.size - 1
+def _text(text: str) -> bytes:
+    data, room = text.encode(), SECTOR_BYTES - _ENTRY.size - 1
     if not 0 < len(data) <= room or b"\0" in data:
         raise ValueError(f"a mark has 1 to {room} bytes and no NUL, not {text!r}")
     return data
@@ -116,23 +111,23 @@ def _writes(recording: Recording, first: int, end: int) -> Iterator[_Entry]:
             yield 0, write.offset, write.content
 
 
-def _require_whole_sectors(entry: _Entry, sector_bytes: int) -> None:
+def _require_whole_sectors(entry: _Entry) -> None:
     flags, offset, content = entry
-    if not flags and (offset % sector_bytes or len(content) % sector_bytes):
+    if not flags and (offset % SECTOR_BYTES or len(content) % SECTOR_BYTES):
         raise LabError(
             f"{len(content)} bytes at {offset} of the drive are not whole sectors of"
-            f" {sector_bytes} bytes",
-            hint=f"Use sectors of {SECTOR_BYTES} bytes, as filesystems do.",
+            f" {SECTOR_BYTES} bytes",
+            hint="Record a lab's filesystem: it writes whole sectors.",
         )
 
 
-def _packed(entry: _Entry, sector_bytes: int) -> Iterator[bytes]:
+def _packed(entry: _Entry) -> Iterator[bytes]:
     """Yield an entry's sector, and the content of a write."""
     flags, offset, content = entry
     if flags:
         head = _ENTRY.pack(0, 0, flags, len(content)) + content
-        yield head.ljust(sector_bytes, b"\0")
+        yield head.ljust(SECTOR_BYTES, b"\0")
     else:
-        place = offset // sector_bytes, len(content) // sector_bytes
-        yield _ENTRY.pack(*place, flags, 0).ljust(sector_bytes, b"\0")
+        place = offset // SECTOR_BYTES, len(content) // SECTOR_BYTES
+        yield _ENTRY.pack(*place, flags, 0).ljust(SECTOR_BYTES, b"\0")
         yield bytes(content)

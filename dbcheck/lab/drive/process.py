@@ -173,7 +173,7 @@ class DriveServer:
 
     def _show(self, whole: int, parts: list[Part]) -> None:
         if self._replay is None:
-            raise ValueError("this drive replays no recording")
+            raise ValueError("this drive does not replay a recording")
         if self._drive.state is DriveState.ON:
             raise ValueError("the drive is in use")
         self._replay.show(whole, parts)

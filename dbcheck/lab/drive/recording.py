@@ -172,7 +172,7 @@ class Recording:
     """
 
     def __init__(self, path: Path) -> None:
-        """Read *path*; raise LabError if it is no recording, or damaged."""
+        """Read *path*; raise LabError if it is damaged or not a recording."""
         try:
             with zipfile.ZipFile(path) as stored:
                 self._read(stored)

@@ -343,7 +343,9 @@ class DatabaseServer(abc.ABC):
                 extra_groups=account.groups if account else None,
             )
         except OSError as error:
-            if error.errno in DAMAGED or not self.data.is_dir():
+            # Of a crash state the folder itself may be missing; else somebody moved it.
+            missing = self.adopted and not os.path.isdir(self.data)
+            if missing or error.errno in DAMAGED:
                 raise Unrecoverable(
                     f"the data folder {self.data} cannot be entered: {error.strerror}"
                 ) from error

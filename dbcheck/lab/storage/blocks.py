@@ -17,8 +17,8 @@ _EXTENT = struct.Struct("=QQQQQIIII")  # logical, physical, length, ..., flags
 _EXTENTS = 256
 _WHOLE_FILE = 2**64 - 1
 _LAST = 0x1
-# Of extents that are nowhere yet, or not at an address of the drive.
-_NOWHERE = 0x2 | 0x4 | 0x200  # FIEMAP_EXTENT_UNKNOWN, _DELALLOC, _DATA_INLINE
+# Of extents without an address on the drive.
+_UNPLACED = 0x2 | 0x4 | 0x200  # FIEMAP_EXTENT_UNKNOWN, _DELALLOC, _DATA_INLINE
 
 
 class Extent(msgspec.Struct, frozen=True, array_like=True):
@@ -43,8 +43,8 @@ class FileBlocks(msgspec.Struct, frozen=True):
 def file_blocks(folder: Path, drive: int) -> list[FileBlocks]:
     """Return where each file and folder below *folder*, a filesystem's root, is.
 
-    What is allocated and not yet written is among it, as a file that is filled later
-    has.  What the kernel has not written out is nowhere.
+    Space that is allocated and not yet written is included.  What the kernel has not
+    written out yet has no extent.
     """
     found = []
     for parent, _, names in os.walk(folder):
@@ -66,7 +66,7 @@ def _extents(path: Path) -> Iterator[Extent]:
         while True:
             batch = _asked(descriptor, start)
             for logical, place, length, flags in batch:
-                if not flags & _NOWHERE:
+                if not flags & _UNPLACED:
                     yield Extent(logical, place, length)
             if not batch or batch[-1][3] & _LAST:
                 return
