@@ -92,7 +92,7 @@ class Lab:
         Raise LabError, with nothing left behind, if the lab cannot be built;
         UsageError if a setting is the lab's own to decide.
         """
-        SERVERS[spec.engine].refuse_own(spec.settings)
+        SERVERS[spec.engine].check(spec.settings)
         if lacking := missing(spec):
             raise LabError(
                 f"cannot build this lab on this machine: {'; '.join(lacking)}",

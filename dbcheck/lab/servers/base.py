@@ -139,8 +139,11 @@ class DatabaseServer(abc.ABC):
         return [programs.lacking(name) for name in cls.needs if cls.find(name) is None]
 
     @classmethod
-    def refuse_own(cls, settings: Mapping[str, str]) -> None:
-        """Raise UsageError if *settings* name one that the lab would override."""
+    def check(cls, settings: Mapping[str, str]) -> None:
+        """Raise UsageError if *settings* name one that the lab would override.
+
+        Raise it as well for a value that creating the data would be refused.
+        """
         for name in settings:
             if name.replace("-", "_").lower() in cls.own:
                 raise UsageError(

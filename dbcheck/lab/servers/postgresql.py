@@ -6,9 +6,10 @@ import contextlib
 import importlib.util
 import os
 import signal
+from collections.abc import Mapping
 from pathlib import Path
 
-from dbcheck.errors import LabError, Unrecoverable
+from dbcheck.errors import LabError, Unrecoverable, UsageError
 from dbcheck.lab import programs
 from dbcheck.lab.process import Process
 from dbcheck.lab.servers.base import DAMAGED, USER, DatabaseServer
@@ -33,6 +34,10 @@ _SETTINGS = {
 # where the filesystem was just mounted for it, syncing them all at once is as good.
 _SYNCFS_SINCE = 14  # recovery_init_sync_method
 
+# A setting by its name, but one that only initdb can set (PostgreSQL 11 and later).
+_SEGMENT_SIZE = "wal_segment_size"
+_SEGMENT_SIZES = tuple(f"{1 << power}MB" for power in range(11))
+
 # postmaster.pid, by line (src/include/utils/pidfile.h)
 _LINE_PID = 0
 _LINE_STATUS = 7
@@ -51,17 +56,27 @@ class PostgresqlServer(DatabaseServer):
     own = frozenset({"port", "data_directory", "listen_addresses"})
     _first: Process | None = None  # makes the SysV segment, after a crash a new one
 
+    @classmethod
+    def check(cls, settings: Mapping[str, str]) -> None:
+        super().check(settings)
+        _segment_size(settings)
+
     @property
     def url(self) -> str:
         return f"postgresql+psycopg2://{USER}@127.0.0.1:{self.port}/postgres"
 
     @classmethod
     def find(cls, name: str) -> Path | None:
-        """Return its program: Debian's newest, else PATH's, else the wheel's."""
-        return programs.find(name, _debian()) or programs.find(name, _wheel())
+        """Return its program: DBCHECK_POSTGRES's, Debian's newest, PATH's, the wheel's.
+
+        The first of these that is there.
+        """
+        found = programs.find_postgres(name, _debian())
+        return found or programs.find_postgres(name, _wheel())
 
     def _arguments(self) -> list[str]:
         settings = {**_SETTINGS, **self.settings, "port": str(self.port)}
+        settings.pop(_SEGMENT_SIZE, None)
         if self.adopted and self._major() >= _SYNCFS_SINCE:
             settings = {"recovery_init_sync_method": "syncfs", **settings}
         options = [f"{name}={value}" for name, value in settings.items()]
@@ -87,6 +102,7 @@ class PostgresqlServer(DatabaseServer):
                 "--data-checksums",
                 "--no-sync",
                 *([f"--waldir={self.log_data}"] if self.log_data else []),
+                *_segment_size(self.settings),
             ]
         )
 
@@ -132,6 +148,22 @@ class PostgresqlServer(DatabaseServer):
             return (self.data / "postmaster.pid").read_text("utf-8").splitlines()
         except OSError:
             return []
+
+
+def _segment_size(settings: Mapping[str, str]) -> list[str]:
+    """Return initdb's flag for the size of a WAL segment, none for its default.
+
+    Raise UsageError if the size is not one that initdb takes.
+    """
+    size = settings.get(_SEGMENT_SIZE)
+    if size is None:
+        return []
+    if size not in _SEGMENT_SIZES:
+        raise UsageError(
+            f"--setting {_SEGMENT_SIZE}={size} is not a size of WAL segments",
+            hint=f"Give one of {', '.join(_SEGMENT_SIZES)}.",
+        )
+    return [f"--wal-segsize={size.removesuffix('MB')}"]
 
 
 def _debian() -> list[Path]:
