@@ -10,6 +10,7 @@ from dbcheck import stored
 from dbcheck.campaign.logs import StoredLogs
 from dbcheck.campaign.losscsv import loss_lines
 from dbcheck.campaign.outcome import Outcome
+from dbcheck.campaign.rowstore import RowStore
 from dbcheck.core.chores import Chores
 from dbcheck.core.expected import Sizes
 from dbcheck.core.lossshape import LossShape, shape_of
@@ -88,7 +89,7 @@ def _shape(found: Reconciliation, logs: StoredLogs, case: Case) -> LossShape | N
 
 
 def fate(
-    run: RunFolder, acks: AckStream, case: Case, report: Reporter = unreported
+    run: RowStore, acks: AckStream, case: Case, report: Reporter = unreported
 ) -> Reconciliation:
     """Return the fate of *acks* and of the rows that were read; see Plan.judge()."""
     plan, load = case.manifest.plan(), case.load
@@ -107,7 +108,7 @@ def fate(
 
 
 def _survivors(
-    run: RunFolder, name: str, case: Case, report: Reporter
+    run: RowStore, name: str, case: Case, report: Reporter
 ) -> Iterator[Records]:
     """Yield what was stored of a table; report how much of it has been taken."""
     stored_rows, done = case.after.survivors.get(name), 0

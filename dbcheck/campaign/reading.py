@@ -15,6 +15,7 @@ from dbcheck.campaign import leftover, observable
 from dbcheck.campaign.checking import check_after, conditions_after
 from dbcheck.campaign.reading_log import ReadingLog
 from dbcheck.campaign.rig import Rig
+from dbcheck.campaign.rowstore import RowStore
 from dbcheck.campaign.survivors import Survivors
 from dbcheck.campaign.vetted import log_of_run
 from dbcheck.campaign.waiting import await_facts
@@ -38,7 +39,6 @@ from dbcheck.errors import (
 from dbcheck.judge.settings import hiding
 from dbcheck.ports.listener import Phase
 from dbcheck.ports.site import Site
-from dbcheck.runs import RunFolder
 
 READINGS_MAX = 2
 _MAY_BE_SOUND = (
@@ -68,7 +68,7 @@ class Reading:
     sides_lost, conditions: as in AfterRecord.
     """
 
-    def __init__(self, rig: Rig, run: RunFolder, manifest: Manifest) -> None:
+    def __init__(self, rig: Rig, run: RowStore, manifest: Manifest) -> None:
         self._rig, self._run, self._manifest = rig, run, manifest
         self._plan = manifest.plan()
         self.stored = nothing_read(run, manifest)
@@ -238,7 +238,7 @@ def other_lineage(site: Site, manifest: Manifest, facts: ServerFacts) -> str:
     return lineage(site.kind, before, facts.identity).other
 
 
-def nothing_read(run: RunFolder, manifest: Manifest) -> dict[str, StoredRows]:
+def nothing_read(run: RowStore, manifest: Manifest) -> dict[str, StoredRows]:
     """Store that no row was read of any table."""
     return {
         table.name: run.write_survivors(table.name, ())

@@ -9,6 +9,7 @@ from itertools import groupby
 
 from dbcheck.campaign import observable
 from dbcheck.campaign.rig import Rig
+from dbcheck.campaign.rowstore import RowStore
 from dbcheck.core.earlier import EpochTotals
 from dbcheck.core.history import Row
 from dbcheck.core.indexloss import IndexLoss
@@ -19,7 +20,6 @@ from dbcheck.core.survivors import Records, RowBatch
 from dbcheck.core.table import TableFacts, TableSpec
 from dbcheck.errors import EngineError, IndexDamaged, TableLost
 from dbcheck.ports.engine import Engine
-from dbcheck.runs import RunFolder
 
 DIFFERENT_MAX = 1000  # rows kept whole; all are counted and listed
 DIFFERENT_BYTES_MAX = 256 << 20  # of their payloads; those of a sound server have half
@@ -59,7 +59,7 @@ class Survivors:
     """
 
     def __init__(
-        self, rig: Rig, run: RunFolder, manifest: Manifest, facts: ServerFacts
+        self, rig: Rig, run: RowStore, manifest: Manifest, facts: ServerFacts
     ) -> None:
         self._rig, self._run, self._manifest = rig, run, manifest
         self._facts = facts

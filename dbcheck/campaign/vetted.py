@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from dbcheck.campaign.host import ask, ask_host, await_host, data_directory
 from dbcheck.campaign.rig import Rig
+from dbcheck.campaign.rowstore import RowStore
 from dbcheck.core.plans.registry import tables_of
 from dbcheck.core.records import Manifest, NodeAfter
 from dbcheck.core.server import ServerFacts
@@ -75,7 +76,7 @@ def _ask_of_run(
 
 
 def log_of_run(
-    site: Site, run: RunFolder, manifest: Manifest, server: ServerFacts
+    site: Site, run: RowStore, manifest: Manifest, server: ServerFacts
 ) -> HostBefore | None:
     """Return what *manifest* records of the log of the server that is read.
 

@@ -183,7 +183,7 @@ def _explore(
     ended: BaseException | None = None
     try:
         with Labs(found.oracle, count) as labs:
-            view.phase(Phase.EXPLORE, f"{found.described}; {count} labs side by side")
+            view.phase(Phase.EXPLORE, f"{found.summary}; {_side_by_side(count)}")
             explorer = found.explorer(view)
             explorer.judge(labs, lines, wanted)
             took_s = time.monotonic() - began_s
@@ -248,3 +248,7 @@ def _state_of(found: Opened, name: str) -> CrashState:
             hint="Give a finding, as finding-1, or a name in its states.jsonl.",
         )
     return state
+
+
+def _side_by_side(labs: int) -> str:
+    return "one lab" if labs == 1 else f"{labs} labs side by side"

@@ -14,10 +14,11 @@ from dbcheck.lab.storage.blocks import FileBlocks
 class Places:
     """Which file each byte of some drives belongs to."""
 
-    def __init__(self, files: Sequence[FileBlocks]) -> None:
-        """files: as a lab lists them."""
+    def __init__(self, files: Sequence[FileBlocks] | None) -> None:
+        """files: as a lab lists them; None: their filesystem cannot be mounted."""
+        self._no_file = None if files is None else ""
         self._extents: dict[int, list[tuple[int, int, int, str]]] = {}
-        for file in files:
+        for file in files or ():
             own = self._extents.setdefault(file.drive, [])
             for extent in file.extents:
                 own.append((extent.place, extent.length, extent.at, file.path))
@@ -45,7 +46,7 @@ class Places:
 
     def _split(
         self, drive: int, place: int, end: int
-    ) -> Iterator[tuple[int, int, str, int]]:
+    ) -> Iterator[tuple[int, int, str | None, int]]:
         extents = self._extents.get(drive, [])
         begins = self._begins.get(drive, [])
         while place < end:
@@ -57,5 +58,5 @@ class Places:
             else:
                 following = begins[next_one] if next_one < len(begins) else end
                 stop = min(end, following)
-                yield place, stop - place, "", -1
+                yield place, stop - place, self._no_file, -1
             place = stop

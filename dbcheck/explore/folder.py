@@ -25,20 +25,19 @@ from dbcheck.core.crashstate import CrashState
 from dbcheck.errors import RunFormatError, UsageError
 from dbcheck.judge.explored import Finding, StateJudgement
 from dbcheck.lab.drive.recording import SUFFIX, Recording
+from dbcheck.lab.spec import DATA_DRIVE, LOG_DRIVE
 from dbcheck.runs import RunFolder
 
 _PLAN, _STATES = "exploration.json", "states.jsonl"
-_DRIVES = ("files", "log")  # see lab.storage: the data's drive first
 
 
 class Plan(msgspec.Struct, frozen=True):
     """What is explored.
 
-    created: UTC, ISO 8601.  seed: decides which states are judged, in which order.
-    run:     the name of the recorded cycle's folder.
+    seed: decides which states are judged, in which order.
+    run:  the name of the recorded cycle's folder.
     """
 
-    created: str
     dbcheck: str
     seed: int
     run: str
@@ -103,7 +102,7 @@ class Exploration:
 
     def recordings(self) -> list[Recording]:
         """Read what each drive recorded; raise LabError."""
-        paths = [self.recording / f"{name}{SUFFIX}" for name in _DRIVES]
+        paths = [self.recording / f"{name}{SUFFIX}" for name in (DATA_DRIVE, LOG_DRIVE)]
         return [Recording(path) for path in paths if path == paths[0] or path.exists()]
 
     def lines(self) -> list[Line]:

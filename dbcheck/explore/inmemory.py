@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 
 from dbcheck.core.records import LoadRecord, StoredRows
 from dbcheck.core.survivors import Records
-from dbcheck.runs import Recalled, RunFolder
+from dbcheck.runs import Recalled
 
 
-class InMemory(RunFolder):
-    """A run folder as the reading of rows uses one, without a folder.
+class InMemory:
+    """A RowStore without a folder.
 
     claimed: what the client knew of its load by the moment of the state.
     """
 
     def __init__(self, claimed: LoadRecord) -> None:
-        super().__init__(Path(os.devnull))  # where nothing can be read or written
         self._claimed = claimed
         self._rows: dict[str, list[Records]] = {}
 

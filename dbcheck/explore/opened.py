@@ -17,7 +17,7 @@ from dbcheck.explore.explore import Explorer
 from dbcheck.explore.folder import Exploration, Line
 from dbcheck.explore.oracle import Oracle
 from dbcheck.explore.states import Timeline
-from dbcheck.lab.drive.recording import Recordings
+from dbcheck.lab.drive.recording import RECORD_ANEW, Recordings
 from dbcheck.lab.lab import Lab
 from dbcheck.lab.recorded import RecordedLab
 from dbcheck.lab.spec import LabSpec
@@ -50,7 +50,7 @@ class Opened:
         if load is None:
             raise LabError(
                 f"{run.path} lacks what the client saw of the load",
-                hint="Record anew: dbcheck lab explore with --engine.",
+                hint=RECORD_ANEW,
             )
         self._load = load
         self.spec = LabSpec.from_json(RecordedLab.read(folder.recording).spec)
@@ -60,7 +60,7 @@ class Opened:
         if min(each.ended_us for each in recordings) <= self.acked.first_us:
             raise LabError(
                 f"{folder.recording} ends before the first ack of the load",
-                hint="Record anew: dbcheck lab explore with --engine.",
+                hint=RECORD_ANEW,
             )
         self.timeline = Timeline(
             recordings,
@@ -86,10 +86,11 @@ class Opened:
         return {line.name: line for line in lines}
 
     @property
-    def described(self) -> str:
+    def summary(self) -> str:
         """What was recorded, in a few words."""
-        moments, acks = len(self.timeline.moments), len(self.acked)
-        return f"{acks:,} acks, {moments:,} moments before the end of a flush"
+        moments = self.timeline.moments
+        acks = self.acked.count(moments[-1].time_us)
+        return f"{acks:,} acks, {len(moments):,} moments before the end of a flush"
 
     def explorer(self, listener: Listener) -> Explorer:
         """Return what explores it."""

@@ -25,6 +25,7 @@ from dbcheck.judge.case import Case
 from dbcheck.judge.explored import LostRow, StateJudgement
 from dbcheck.judge.tablecheck import conditions, table_check
 from dbcheck.judge.verdict import judge_conditions, judge_index, judge_rows
+from dbcheck.lab.drive.recording import RECORD_ANEW
 from dbcheck.lab.drive.replay import Shown
 from dbcheck.lab.lab import Lab
 from dbcheck.lab.storage.blocks import FileBlocks
@@ -78,14 +79,14 @@ class Oracle:
         except (EngineError, NotBack) as error:
             return self._doubtful(acks, str(error))
 
-    def blocks(self, state: CrashState) -> list[FileBlocks]:
+    def blocks(self, state: CrashState) -> list[FileBlocks] | None:
         """Return where each file's blocks are in *state*, before any server recovers.
 
-        [] if its filesystem cannot be mounted.
+        None if its filesystem cannot be mounted.
         """
         status = self._lab.show(_shown(state), start=False)
         self._require_whole(status.broken)
-        return [] if status.failure else self._lab.blocks()
+        return None if status.failure else self._lab.blocks()
 
     def _require_whole(self, broken: str | None) -> None:
         if broken:
@@ -104,8 +105,7 @@ class Oracle:
             raise LabError(
                 f"the load was recorded on {recorded}, and this machine has"
                 f" {facts.version}",
-                hint="Install that version, or record anew: dbcheck lab explore"
-                " --engine NAME.",
+                hint=f"Install the version of the recording. Else: {RECORD_ANEW}",
             )
         run = InMemory(claimed)
         reading = Reading(self._rig, run, self._of_this_lab(facts))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
 from dbcheck import __version__
 from dbcheck.campaign.cycle import finish_cycle
 from dbcheck.campaign.preflight import preflight
@@ -29,5 +27,4 @@ def record(
             hint="Run the command again.",
         )
     lab.save_recordings()
-    created = datetime.now(UTC).isoformat(timespec="seconds")
-    folder.write_plan(Plan(created, __version__, seed, outcome.run.path.name))
+    folder.write_plan(Plan(__version__, seed, outcome.run.path.name))

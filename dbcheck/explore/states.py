@@ -219,14 +219,14 @@ class _Drive:
     def __init__(self, recording: Recording, honest: bool) -> None:
         self._times_us = recording.times_us
         self.ends_us = [time_us for time_us, _, _ in recording.flushes]
-        self._arrived = [arrived for _, _, arrived in recording.flushes]
+        self._written = [written for _, _, written in recording.flushes]
         self._stable = [0]  # before each flush, and after the last
         for _, covered, _ in recording.flushes:
             self._stable.append(max(self._stable[-1], covered if honest else 0))
 
     def before(self, flush: int) -> AtRisk:
         """Return what the drive held just before the end of a flush of its own."""
-        return AtRisk(self._stable[flush], self._arrived[flush])
+        return AtRisk(self._stable[flush], self._written[flush])
 
     def at(self, time_us: int) -> AtRisk:
         """Return what it held at that time, as far as times show.

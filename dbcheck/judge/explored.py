@@ -48,6 +48,7 @@ class LostBlock:
     place: where the bytes begin on the drive.
     file:  by its path below the filesystem's root; "" if they belong to no file that is
            there: to the filesystem's journal or metadata, or to a file since removed.
+           null if the filesystem cannot be mounted, so that its files are not known.
     at:    where in the file they begin, -1 without one.
     """
 
@@ -56,7 +57,7 @@ class LostBlock:
     age_ms: float
     place: int
     length: int
-    file: str
+    file: str | None
     at: int
 
 

@@ -8,6 +8,7 @@ from typing import Self
 import msgspec
 
 from dbcheck.errors import LabError
+from dbcheck.lab.drive.recording import RECORD_ANEW
 from dbcheck.stored import private
 
 _FILE = "lab.json"
@@ -42,5 +43,5 @@ class RecordedLab(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         except (OSError, msgspec.DecodeError) as error:
             raise LabError(
                 f"{path} cannot be read: {error}",
-                hint="Record anew: dbcheck lab explore with --engine.",
+                hint=RECORD_ANEW,
             ) from None

@@ -36,6 +36,7 @@ SURVIVORS = (
     "blocks",
     "random",
 )
+DATA_DRIVE, LOG_DRIVE = "files", "log"  # names of drives, and of their mount points
 RUNGS = tuple(each.value for each in Rung)
 POWER_SCOPES = tuple(each.value for each in PowerScope)
 WRITE_CACHES = ("auto", "write back", "write through")

@@ -72,7 +72,7 @@ def main(words: Sequence[str]) -> None:
             continue
         with tempfile.TemporaryDirectory(prefix="dbcheck-bench-") as folder:
             opened = _recorded(engine, given, Path(folder))
-            shown.print(f"{engine}, {given.fs}, {given.workload}: {opened.described}")
+            shown.print(f"{engine}, {given.fs}, {given.workload}: {opened.summary}")
             _show_rates(opened, given, shown)
             _show_parts(opened, given, shown)
 

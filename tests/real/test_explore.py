@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import struct
 from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
@@ -11,14 +12,20 @@ from typing import Any
 import pytest
 
 from dbcheck.campaign import reading
+from dbcheck.campaign.reading import Reading
 from dbcheck.core.acks import AckArray
 from dbcheck.core.crashstate import CrashState
+from dbcheck.core.server import ServerFacts
 from dbcheck.core.tablecheck import CheckOutcome, TableCheck
 from dbcheck.core.verdict import Verdict
+from dbcheck.errors import EngineError, LabError, NotBack, TableLost
 from dbcheck.explore.acked import Acked
+from dbcheck.explore.blame import Places
 from dbcheck.explore.choice import states
 from dbcheck.explore.opened import Opened
 from dbcheck.explore.states import Timeline
+from dbcheck.judge.explored import LostBlock
+from dbcheck.lab.daemon.requests import PowerStatus
 from dbcheck.lab.lab import Lab
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from tests.kit.explorations import load, recorded, replaying
@@ -29,6 +36,7 @@ pytestmark = pytest.mark.root
 
 ENGINES = ("postgresql", "mariadb", "mysql")
 FILESYSTEMS = ("xfs", "ext4")
+PAGE_BYTES = 16384
 
 
 def drawn(found: Opened, count: int) -> list[CrashState]:
@@ -208,6 +216,58 @@ def test_each_of_two_drives_loses_writes_of_its_own(
     assert len({log for _, log in (state.drives for state in some)}) > 3
 
 
+def lost_blocks(found: Opened) -> list[tuple[LostBlock, bytes]]:
+    """Return each write of the load as what a last state could lack, and its bytes."""
+    timeline = found.timeline
+    (recording,) = timeline.recordings
+    with replaying(found) as lab:
+        last = timeline.everything(len(timeline.moments) - 1)
+        places = Places(lab.oracle.blocks(last))
+    blocks = []
+    for number in range(timeline.moments[0].drives[0].stable, len(recording)):
+        content = bytes(recording.write(number).content)
+        part = (number, 0, len(content))
+        blocks += [
+            (block, content[block.place - recording.offsets[number] :][: block.length])
+            for block in places.blocks(0, recording, part, recording.ended_us)
+        ]
+    return blocks
+
+
+def test_a_lost_write_of_the_wal_is_named_as_its_pages_name_themselves(
+    one_session: Opened,
+) -> None:
+    """A WAL page begins with magic, flags, timeline and address (xlog_internal.h)."""
+    named = 0
+    for block, content in lost_blocks(one_session):
+        if not (block.file or "").startswith("data/pg_wal/"):
+            continue
+        magic, _, timeline, address = struct.unpack_from("=HHIQ", content)
+        if magic >> 8 == 0xD1 and address % 8192 == 0:
+            segment, at = divmod(address, 16 << 20)
+            name = f"{timeline:08X}{segment >> 8:08X}{segment & 255:08X}"
+            assert (block.file, block.at) == (f"data/pg_wal/{name}", at)
+            named += 1
+    assert named > 20
+
+
+def test_a_lost_page_is_named_by_its_tablespace(tmp_path: Path) -> None:
+    """A page begins with its checksum and number; its space is at 34 (fil0fil.h)."""
+    dirty = {"innodb_max_dirty_pages_pct": "0", "innodb_max_dirty_pages_pct_lwm": "0"}
+    found = recorded(LabSpec("mariadb", settings=dirty), tmp_path, load(seconds=1.0))
+    spaces: dict[str, set[int]] = {}
+    for block, content in lost_blocks(found):
+        if not (block.file or "").endswith(".ibd") or len(content) < PAGE_BYTES:
+            continue
+        for begin in range(0, len(content), PAGE_BYTES):
+            (number,) = struct.unpack_from(">I", content, begin + 4)
+            assert number * PAGE_BYTES == block.at + begin
+            (space,) = struct.unpack_from(">I", content, begin + 34)
+            spaces.setdefault(block.file or "", set()).add(space)
+    assert "data/dbcheck/ledger.ibd" in spaces
+    assert all(len(found) == 1 for found in spaces.values())
+
+
 def test_a_replaying_server_syncs_its_files_at_once(one_session: Opened) -> None:
     """They are not in the page cache yet: it saves a thousand flushes a state."""
     with replaying(one_session) as lab:
@@ -242,3 +302,54 @@ def test_the_server_s_own_check_counts_as_in_a_cycle(
         (result,) = lab.judge(state)
     assert result.verdict is verdict
     assert ("as the server says" in result.reason) == (verdict is not Verdict.PASS)
+
+
+@pytest.mark.parametrize(
+    ("error", "verdict"),
+    [
+        (TableLost("the table ledger is gone"), Verdict.FAIL),
+        (EngineError("invalid page in block 3 of relation base/5/1"), Verdict.FAIL),
+        (EngineError("the connection broke off"), Verdict.INCONCLUSIVE),
+        (NotBack("the server is away"), Verdict.INCONCLUSIVE),
+    ],
+    ids=["table", "damage", "connection", "away"],
+)
+def test_what_keeps_the_rows_from_being_read_fails_only_as_damage(
+    error: Exception,
+    verdict: Verdict,
+    one_session: Opened,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The server's log tells the two apart: damage is what it complains of there."""
+
+    def read(self: Reading, _facts: ServerFacts) -> None:
+        if "invalid page" in str(error):
+            with contextlib.suppress(Exception):
+                asked(lab.lab, f"do $$ begin raise exception '{error}'; end $$")
+        raise error
+
+    monkeypatch.setattr(Reading, "read", read)
+    with replaying(one_session) as lab:
+        (result,) = lab.judge(one_session.timeline.drawn(8, ["none"], 1))
+    assert result.verdict is verdict
+    assert str(error) in result.reason
+
+
+def test_a_lab_that_is_broken_is_an_error_and_a_drive_without_files_a_fail(
+    one_session: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state = one_session.timeline.drawn(8, ["none"], 1)
+    broken = PowerStatus("on", None, "its drive ended")
+    with replaying(one_session) as lab:
+        monkeypatch.setattr(Lab, "show", lambda *_, **__: broken)
+        with pytest.raises(LabError, match="is broken: its drive ended") as caught:
+            lab.judge(state)
+        assert "server is not at fault" in caught.value.hint
+        with pytest.raises(LabError, match="is broken"):
+            lab.oracle.blocks(state)
+        unmountable = PowerStatus("off", "structure needs cleaning", None)
+        monkeypatch.setattr(Lab, "show", lambda *_, **__: unmountable)
+        assert lab.oracle.blocks(state) is None
+        (failed,) = lab.judge(state)
+    assert failed.losses == {"unrecoverable": 1}
+    assert "structure needs cleaning" in failed.reason

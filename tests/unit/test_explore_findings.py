@@ -177,6 +177,14 @@ def test_lost_bytes_are_named_by_file(
     }
 
 
+def test_no_file_is_known_of_a_filesystem_that_cannot_be_mounted(
+    tmp_path: Path,
+) -> None:
+    recording = recording_of([Came(10, 4608, 512)], 60, tmp_path / "one.drive")
+    (block,) = Places(None).blocks(0, recording, (0, 0, 512), cut_us=1510)
+    assert (block.file, block.place, block.at) == (None, 4608, -1)
+
+
 @pytest.mark.parametrize(
     ("answers", "expected"),
     [

@@ -20,7 +20,7 @@ from dbcheck.judge.explored import (
     StateResult,
 )
 
-PLAN = Plan("2026-01-02T03:04:05+00:00", "0.1.0", 7, "20260102-030405-a1b2c3")
+PLAN = Plan("0.1.0", 7, "20260102-030405-a1b2c3")
 STATE = CrashState(3, ((17, ((18, 0, 512), (19, 1024, 512))), (4, ())))
 ROW = LostRow("missing-tail", "ledger", 2, 9, 40)
 FAILED = StateJudgement(Verdict.FAIL, 41, {"missing-tail": 1}, "1 missing-tail", (ROW,))

@@ -157,6 +157,21 @@ def test_a_state_without_a_lost_write_blames_no_drive(
     assert ("The drives hold" in text) == bool(words)
 
 
+@pytest.mark.parametrize(
+    ("file", "words"),
+    [
+        ("data/one", "data/one"),
+        ("", "journal, metadata or a removed file"),
+        (None, "not known: the filesystem cannot be mounted"),
+    ],
+)
+def test_a_lost_block_is_named_as_far_as_its_file_is_known(
+    file: str | None, words: str
+) -> None:
+    result = replace(SMALLEST, lost=(replace(BLOCK, file=file),))
+    assert words in text_of(state_report(result), 120)
+
+
 def test_many_lost_blocks_are_counted() -> None:
     text = text_of(state_report(replace(SMALLEST, lost=(BLOCK,) * 40)))
     assert "and 28 more" in text

@@ -37,7 +37,7 @@ T = TypeVar("T")
 @contextlib.contextmanager
 def _opened(recording: RecordingFile | None) -> Iterator[int]:
     """Give a descriptor of the file, -1 without one."""
-    file = -1 if recording is None else recording.opened()
+    file = -1 if recording is None else recording.open()
     try:
         yield file
     finally:

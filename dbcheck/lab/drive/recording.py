@@ -33,7 +33,7 @@ _FORMAT = 1
 _PIECE_BYTES = 1 << 16  # of the base: zeros are left out piece by piece
 _ZEROS = bytes(_PIECE_BYTES)
 _BYTES_MAX = 4 << 30  # of recorded writes; they are held in memory
-_HINT = "Record anew: dbcheck lab explore with --engine."
+RECORD_ANEW = "Record anew: dbcheck lab explore with --engine."
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,14 +63,14 @@ class RecordingFile:
         """What a drive does with it, in one word."""
         return "replay" if self.replayed else "record"
 
-    def opened(self) -> int:
+    def open(self) -> int:
         """Return a descriptor of the file; raise LabError."""
         flags = os.O_RDONLY if self.replayed else os.O_WRONLY | os.O_CREAT | os.O_EXCL
         try:
             return os.open(self.path, flags, 0o600)
         except OSError as error:
             raise LabError(
-                f"{self.path} cannot be opened: {error.strerror}", hint=_HINT
+                f"{self.path} cannot be opened: {error.strerror}", hint=RECORD_ANEW
             ) from None
 
 
@@ -168,7 +168,7 @@ class Recording:
 
     size_bytes: of the drive.  began_us, ended_us: see the module.
     times_us, offsets, lengths: of each write, in the order in which they took effect.
-    flushes: (time_us, covered, arrived) of each, in the order in which they ended.
+    flushes: (time_us, covered, written) of each, in the order in which they ended.
     """
 
     def __init__(self, path: Path) -> None:
@@ -179,13 +179,13 @@ class Recording:
             self._check()
         except OSError as error:
             raise LabError(
-                f"{path} cannot be read: {error.strerror or error}", hint=_HINT
+                f"{path} cannot be read: {error.strerror or error}", hint=RECORD_ANEW
             ) from None
         except Exception as error:  # zipfile and each of its codecs have their own
             raise LabError(
                 f"{path} is damaged or not a drive's recording:"
                 f" {type(error).__name__}: {error}",
-                hint=_HINT,
+                hint=RECORD_ANEW,
             ) from None
         self._places = _numbers()
         at = 0
@@ -219,10 +219,10 @@ class Recording:
         for times_us in (self.times_us, [time_us for time_us, _, _ in self.flushes]):
             if not _rising([0, self.began_us, *times_us, self.ended_us]):
                 raise ValueError("a time is out of order")
-        if not _rising([0, *(arrived for *_, arrived in self.flushes), len(self)]):
+        if not _rising([0, *(written for *_, written in self.flushes), len(self)]):
             raise ValueError("a flush is out of order")
-        if any(not 0 <= covered <= arrived for _, covered, arrived in self.flushes):
-            raise ValueError("a flush covers more than had arrived")
+        if any(not 0 <= covered <= written for _, covered, written in self.flushes):
+            raise ValueError("a flush covers more than was written")
 
     def __len__(self) -> int:
         """Return the number of writes."""

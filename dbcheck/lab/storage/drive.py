@@ -17,7 +17,7 @@ from dbcheck.lab.drive.image import copy_drive
 from dbcheck.lab.drive.recording import Recordings
 from dbcheck.lab.drive.replay import Shown
 from dbcheck.lab.servers.base import DatabaseServer
-from dbcheck.lab.spec import LabSpec
+from dbcheck.lab.spec import DATA_DRIVE, LabSpec
 from dbcheck.lab.storage import filesystem as block_filesystem
 from dbcheck.lab.storage import loop_device as block
 from dbcheck.lab.storage.blocks import FileBlocks, file_blocks
@@ -34,7 +34,7 @@ _NO_BARRIER = frozenset({"barrier=0", "nobarrier"})
 class DriveStorage:
     """Drive, loop device and filesystem, built on one another (storage.Storage).
 
-    The mount point is base/files, or base/NAME.  The write cache that the kernel
+    The mount point is base/NAME.  The write cache that the kernel
     believes in is the one that the drive has, unless the spec names another: without
     one it sends no flushes.
     """
@@ -45,7 +45,7 @@ class DriveStorage:
         self,
         spec: LabSpec,
         base: Path,
-        name: str = "files",
+        name: str = DATA_DRIVE,
         recordings: Recordings | None = None,
     ) -> None:
         """recordings: where the drive records, or what it replays; None: neither."""

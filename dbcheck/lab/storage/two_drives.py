@@ -10,7 +10,7 @@ from pathlib import Path
 from dbcheck.lab.drive.recording import Recordings
 from dbcheck.lab.drive.replay import Shown
 from dbcheck.lab.servers.base import DatabaseServer
-from dbcheck.lab.spec import LabSpec
+from dbcheck.lab.spec import LOG_DRIVE, LabSpec
 from dbcheck.lab.storage.blocks import FileBlocks, file_blocks
 from dbcheck.lab.storage.drive import DriveStorage
 
@@ -26,7 +26,7 @@ class TwoDrives:
         log = dataclasses.replace(spec.drive, seed=spec.drive.seed + _APART)
         self._data = DriveStorage(spec, base, recordings=recordings)
         log_spec = dataclasses.replace(spec, drive=log)
-        self._log = DriveStorage(log_spec, base, "log", recordings)
+        self._log = DriveStorage(log_spec, base, LOG_DRIVE, recordings)
         self._both = (self._data, self._log)
         self.folder = self._data.folder
         self.log_folder: Path | None = self._log.folder

@@ -20,6 +20,7 @@ SCOPE = (
 )
 _NAMED = 3  # states
 _NO_FILE = "journal, metadata or a removed file"
+_NOT_KNOWN = "not known: the filesystem cannot be mounted"
 _NO_RATE = (
     "These states were chosen to differ, not drawn as power cuts would draw them: the"
     " share that fails says nothing about how often a cut does harm, and a state that"
@@ -126,7 +127,7 @@ def _some(names: Sequence[str]) -> str:
 
 def blocks_of(block: LostBlock) -> tuple[str, str, str, str]:
     """Return a row of the table of lost blocks."""
-    name = block.file or _NO_FILE
+    name = _NOT_KNOWN if block.file is None else block.file or _NO_FILE
     if block.drive:
         name += " (log drive)"
     at = block.at if block.file else block.place
