@@ -91,8 +91,9 @@ def _lost(lost: tuple[LostBlock, ...]) -> RenderableType:
     table = Table(
         title="written and not on the drive", title_justify="left", title_style=MINOR
     )
-    for name in ("file", "bytes", "length", "written before the cut"):
-        table.add_column(name, justify="left" if name == "file" else "right")
+    table.add_column("file", overflow="fold")
+    for name in ("bytes", "length", "written before the cut"):
+        table.add_column(name, justify="right")
     for block in lost[:_BLOCKS_SHOWN]:
         table.add_row(*blocks_of(block))
     more = len(lost) - _BLOCKS_SHOWN

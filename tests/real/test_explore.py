@@ -59,7 +59,7 @@ def lying(one_session: Opened) -> Timeline:
 
 
 @pytest.mark.parametrize("filesystem", FILESYSTEMS)
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", (*ENGINES, "myrocks"))
 def test_a_durable_server_keeps_its_acks_in_every_state(
     engine: str, filesystem: str, tmp_path: Path
 ) -> None:

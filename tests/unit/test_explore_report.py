@@ -172,6 +172,12 @@ def test_a_lost_block_is_named_as_far_as_its_file_is_known(
     assert words in text_of(state_report(result), 120)
 
 
+def test_a_long_name_is_not_cut_off() -> None:
+    block = replace(BLOCK, file="data/dbcheck/#sql-alter-1f-2a-side1#p#p2026.ibd")
+    text = text_of(state_report(replace(SMALLEST, lost=(block,))), 60)
+    assert "\N{HORIZONTAL ELLIPSIS}" not in text and "p2026.ibd" in text
+
+
 def test_many_lost_blocks_are_counted() -> None:
     text = text_of(state_report(replace(SMALLEST, lost=(BLOCK,) * 40)))
     assert "and 28 more" in text

@@ -34,7 +34,7 @@ _SETTINGS = {
 # where the filesystem was just mounted for it, syncing them all at once is as good.
 _SYNCFS_SINCE = 14  # recovery_init_sync_method
 
-# A setting by its name, but one that only initdb can set (PostgreSQL 11 and later).
+# A setting by its name, but one that only initdb can set.
 _SEGMENT_SIZE = "wal_segment_size"
 _SEGMENT_SIZES = tuple(f"{1 << power}MB" for power in range(11))
 
