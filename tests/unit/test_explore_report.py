@@ -172,6 +172,12 @@ def test_a_lost_block_is_named_as_far_as_its_file_is_known(
     assert words in text_of(state_report(result), 120)
 
 
+def test_a_load_without_flushes_has_one_moment() -> None:
+    seen = replace(PASSED.coverage, moments=1, visited=1)
+    text = " ".join(text_of(explore_report(replace(PASSED, coverage=seen))).split())
+    assert "All states are judged at the end of the recording" in text
+
+
 def test_a_long_name_is_not_cut_off() -> None:
     block = replace(BLOCK, file="data/dbcheck/#sql-alter-1f-2a-side1#p#p2026.ibd")
     text = text_of(state_report(replace(SMALLEST, lost=(block,))), 60)

@@ -58,12 +58,16 @@ def summary(result: ExploreResult) -> str:
 def coverage_sentences(result: ExploreResult) -> Iterator[str]:
     """Yield what the states cover, and what that does not show."""
     seen = result.coverage
-    yield (
+    where = (
         f"States are judged at {number(seen.moments)} moments, just before a flush"
-        f" ended or the recording did; {number(seen.visited)} of them have one. Of the"
-        f" {number(seen.writes)} writes that could be lost, {number(seen.lost)} were"
-        f" missing from at least one state; up to {number(seen.at_risk)} could be lost"
-        " at once."
+        f" ended or the recording did; {number(seen.visited)} of them have one."
+        if seen.moments > 1
+        else "All states are judged at the end of the recording: no flush ended in the load."
+    )
+    yield (
+        f"{where} Of the {number(seen.writes)} writes that could be lost,"
+        f" {number(seen.lost)} were missing from at least one state; up to"
+        f" {number(seen.at_risk)} could be lost at once."
     )
     if seen.possible is not None:
         yield (
