@@ -11,7 +11,7 @@ from dbcheck.runs import Recalled
 
 
 class RowStore(Protocol):
-    """A run's records, and where its rows are kept; RunFolder's docstrings hold."""
+    """A run's records, and where its rows are kept; see RunFolder for each method."""
 
     def load(self) -> LoadRecord | None: ...
 

@@ -9,7 +9,6 @@ import click
 
 from dbcheck.cli.groups import Verb
 from dbcheck.cli.say import say
-from dbcheck.errors import UsageError
 from dbcheck.lab import programs
 from dbcheck.lab.fetch import fetch as fetch_into
 from dbcheck.lab.fetch_myrocks import fetch as fetch_myrocks
@@ -33,11 +32,8 @@ def fetch(server: str) -> None:
 def _mysql() -> Path | None:
     found = programs.find_mysqld()
     if found is None:
-        if named := os.environ.get(programs.MYSQLD_VARIABLE):
-            raise UsageError(
-                f"{programs.MYSQLD_VARIABLE} names {named}, which is not a program",
-                hint="Unset it, or set it to the path of a mysqld.",
-            )
+        if os.environ.get(programs.MYSQLD_VARIABLE):
+            raise programs.misnamed(programs.MYSQLD_VARIABLE, "mysqld")
         folder = programs.mysql_folder()
         say(f"fetching a MySQL server (60 MB) into {folder}")
         fetch_into(folder)

@@ -90,7 +90,8 @@ class Opened:
         """What was recorded, in a few words."""
         moments = self.timeline.moments
         acks = self.acked.count(moments[-1].time_us)
-        return f"{acks:,} acks, {len(moments):,} moments before the end of a flush"
+        count = f"{len(moments):,} moments" if len(moments) > 1 else "one moment"
+        return f"{acks:,} acks; states are judged at {count}"
 
     def explorer(self, listener: Listener) -> Explorer:
         """Return what explores it."""

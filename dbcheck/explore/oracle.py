@@ -105,7 +105,8 @@ class Oracle:
             raise LabError(
                 f"the load was recorded on {recorded}, and this machine has"
                 f" {facts.version}",
-                hint=f"Install the version of the recording. Else: {RECORD_ANEW}",
+                hint="Install that version, or name it in DBCHECK_POSTGRES or"
+                f" DBCHECK_MYSQLD. If that cannot be done: {RECORD_ANEW}",
             )
         run = InMemory(claimed)
         reading = Reading(self._rig, run, self._of_this_lab(facts))

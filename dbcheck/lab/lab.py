@@ -90,9 +90,9 @@ class Lab:
         recordings: where its drives record all they are asked until the first cut, or
                 what they replay: then no server runs until show().
         Raise LabError, with nothing left behind, if the lab cannot be built;
-        UsageError if a setting is the lab's own to decide.
+        UsageError if a setting is the lab's own to decide, or its value is of no use.
         """
-        SERVERS[spec.engine].check(spec.settings)
+        SERVERS[spec.engine].check_settings(spec.settings)
         if lacking := missing(spec):
             raise LabError(
                 f"cannot build this lab on this machine: {'; '.join(lacking)}",

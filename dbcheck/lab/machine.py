@@ -15,7 +15,7 @@ from dbcheck.lab.servers.mariadb import MariadbServer
 from dbcheck.lab.servers.myrocks import MyrocksServer
 from dbcheck.lab.servers.mysql import MysqlServer
 from dbcheck.lab.servers.postgresql import PostgresqlServer
-from dbcheck.lab.spec import LabSpec
+from dbcheck.lab.spec import DATA_DRIVE, LabSpec
 from dbcheck.lab.storage.base import FolderStorage, Storage
 from dbcheck.lab.storage.blocks import FileBlocks
 from dbcheck.lab.storage.drive import DriveStorage
@@ -76,7 +76,7 @@ class Machine:
         elif spec.rung == "drive":
             self._storage = DriveStorage(spec, base, recordings=recordings)
         else:
-            self._storage = FolderStorage(base / "files")
+            self._storage = FolderStorage(base / DATA_DRIVE)
         self.server = SERVERS[spec.engine](
             self._storage.folder / "data",
             base / "run",

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dbcheck import children
-from dbcheck.errors import LabError
+from dbcheck.errors import LabError, UsageError
 
 # program -> Debian package
 PACKAGES = {
@@ -84,14 +84,35 @@ def find_rocksdb() -> Path | None:
     return None
 
 
-def find_postgres(name: str, folders: Sequence[Path]) -> Path | None:
-    """Return PostgreSQL's program *name*: beside DBCHECK_POSTGRES, else as find().
+def misnamed(variable: str, name: str) -> UsageError:
+    """Return the error for a variable that should name the program *name*."""
+    return UsageError(
+        f"{variable} names {os.environ.get(variable)}, which is not a program",
+        hint=f"Unset it, or set it to the absolute path of a {name}.",
+    )
 
-    None if it is in none of these places.
+
+def named_postgres(name: str) -> Path | None:
+    """Return *name* as DBCHECK_POSTGRES has it: that postgres, or what is beside it.
+
+    None if the variable is not set.  Raise UsageError if it names no program, or one
+    without *name* beside it.
     """
-    if named := os.environ.get(POSTGRES_VARIABLE):
-        return find(str(Path(named).with_name(name)))
-    return find(name, folders)
+    named = os.environ.get(POSTGRES_VARIABLE)
+    if not named:
+        return None
+    postgres = find(named) if os.path.isabs(named) else None
+    if postgres is None:
+        raise misnamed(POSTGRES_VARIABLE, "postgres")
+    if name == "postgres":
+        return postgres
+    beside = find(str(postgres.with_name(name)))
+    if beside is None:
+        raise UsageError(
+            f"{POSTGRES_VARIABLE} names {named}, which has no {name} beside it",
+            hint="Name the postgres of a whole installation.",
+        )
+    return beside
 
 
 def find_mysqld() -> Path | None:

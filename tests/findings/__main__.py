@@ -1,8 +1,8 @@
 """Shows a finding of docs/findings.md: `python -m tests.findings [NAME ...]`.
 
 Each starts a server of this machine on a plain folder, kills it with SIGKILL, tears one
-page as a power loss tears it, starts the server again and looks.  Where a control is
-possible, it differs in the one thing that matters, and must recover.
+page, or all of a table, as a power loss tears them, starts the server again and looks.
+Where a control is possible, it differs in the one thing that matters, and must recover.
 """
 
 from __future__ import annotations

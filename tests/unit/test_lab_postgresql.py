@@ -27,20 +27,41 @@ def test_a_named_postgres_is_taken_with_the_initdb_beside_it(
     own = _program(tmp_path / "own/postgres")
     monkeypatch.setenv(programs.POSTGRES_VARIABLE, str(own))
     assert PostgresqlServer.find("postgres") == own
-    assert PostgresqlServer.find("initdb") is None  # another version's would not fit
-    assert "DBCHECK_POSTGRES" in PostgresqlServer.missing()[0]
+    with pytest.raises(UsageError, match="has no initdb beside it"):
+        PostgresqlServer.find("initdb")  # another version's would not fit
     beside = _program(tmp_path / "own/initdb")
     assert PostgresqlServer.find("initdb") == beside
+    debug = _program(tmp_path / "own/postgres-debug")
+    monkeypatch.setenv(programs.POSTGRES_VARIABLE, str(debug))
+    assert PostgresqlServer.find("postgres") == debug
     monkeypatch.delenv(programs.POSTGRES_VARIABLE)
     assert PostgresqlServer.find("postgres") not in (None, own)
 
 
-@pytest.mark.parametrize("size", ["1", "3MB", "2048MB", "1mb", "0MB", "16 MB"])
-def test_a_size_that_initdb_does_not_take_is_refused(size: str) -> None:
+@pytest.mark.parametrize("named", ["/nowhere/postgres", "bin/postgres", ".", "/"])
+def test_a_name_that_is_not_a_program_is_refused(
+    named: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A relative one is refused too: the lab's processes have another folder."""
+    _program(tmp_path / "bin/postgres")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(programs.POSTGRES_VARIABLE, named)
+    with pytest.raises(UsageError, match=f"names {named}, which is not a program"):
+        PostgresqlServer.missing()
+
+
+@pytest.mark.parametrize("size", ["1", "3MB", "128MB", "1mb", "0MB", "16 MB"])
+def test_a_size_that_a_lab_cannot_have_is_refused(size: str) -> None:
     with pytest.raises(UsageError, match=f"wal_segment_size={size} is not a size"):
-        PostgresqlServer.check({"wal_segment_size": size})
+        PostgresqlServer.check_settings({"wal_segment_size": size})
+
+
+@pytest.mark.parametrize("name", ["wal-segment-size", "WAL_SEGMENT_SIZE"])
+def test_the_name_of_the_setting_is_known_however_it_is_written(name: str) -> None:
+    with pytest.raises(UsageError, match="is not a size"):
+        PostgresqlServer.check_settings({name: "3MB"})
 
 
 def test_sizes_that_initdb_takes_pass() -> None:
-    for size in ("1MB", "16MB", "1024MB"):
-        PostgresqlServer.check({"wal_segment_size": size})
+    for size in ("1MB", "16MB", "64MB"):
+        PostgresqlServer.check_settings({"wal_segment_size": size})

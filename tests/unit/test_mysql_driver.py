@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import ssl
 from pathlib import Path
 
 import mysql.connector
@@ -78,6 +79,24 @@ def test_what_we_replace_takes_what_the_driver_gives_it() -> None:
     assert names(ours) == names(MySQLTCPSocket.build_ssl_context)
     assert isinstance(MySQLAuthenticator.ssl_enabled, property)
     assert names(MySQLTCPSocket.recv)[0] == "self"
+
+
+@pytest.mark.parametrize("authority", [None, "system"])
+@pytest.mark.parametrize("certificate", [False, True])
+@pytest.mark.parametrize("identity", [False, True])
+def test_a_connection_verifies_what_it_was_asked_to(
+    authority: str | None, certificate: bool, identity: bool
+) -> None:
+    """An authority alone verifies nothing, as in the driver."""
+    ca = ssl.get_default_verify_paths().cafile if authority else None
+    guarded = our_connection._Trusting(MySQLTCPSocket())
+    context = guarded.build_ssl_context(
+        ca, None, None, certificate, identity, None, None
+    )
+    verifies = certificate or identity
+    assert context.verify_mode is (ssl.CERT_REQUIRED if verifies else ssl.CERT_NONE)
+    assert context.check_hostname is identity
+    assert bool(context.get_ca_certs()) is bool(ca or verifies)
 
 
 def test_one_module_alone_reaches_into_the_driver() -> None:

@@ -252,8 +252,8 @@ class _Trusting(_Wrapped):
     ) -> ssl.SSLContext:
         """Return what the driver would, but for the authorities; raise OSError.
 
-        It takes a hundredth of a second to read those of the system, which a connection
-        that verifies nothing has no use for.
+        A connection that verifies nothing does not load those of the system, over a
+        hundred certificates.
         """
         verifies = ssl_verify_cert or ssl_verify_identity
         try:

@@ -28,7 +28,7 @@ from dbcheck.lab.drive.recording import Recordings
 from dbcheck.lab.machine import Machine
 from dbcheck.lab.process import Process
 from dbcheck.lab.recorded import RecordedLab
-from dbcheck.lab.spec import LabSpec
+from dbcheck.lab.spec import DATA_DRIVE, LabSpec
 from dbcheck.lab.ssh.sshd import Sshd
 from dbcheck.lab.state import LabRecord
 
@@ -200,7 +200,7 @@ def _prepare_folder(
     """
     os.chdir("/")
     os.umask(0o022)
-    files = folder / "files"
+    files = folder / DATA_DRIVE
     files.mkdir()
     if not isolated:
         return folder
@@ -209,9 +209,9 @@ def _prepare_folder(
     base = _BASE / entry.name
     if recordings and recordings.replayed:
         base = Path(RecordedLab.read(recordings.folder).base)
-    (base / "files").mkdir(parents=True)
+    (base / DATA_DRIVE).mkdir(parents=True)
     # The server's account could not get through the folders above the real one.
-    namespace.bind(files, base / "files")
+    namespace.bind(files, base / DATA_DRIVE)
     return base
 
 

@@ -69,6 +69,11 @@ def unprivileged_account(*names: str) -> Account | None:
     )
 
 
+def standard_name(setting: str) -> str:
+    """Return the name of a setting as servers show it, however it was written."""
+    return setting.replace("-", "_").lower()
+
+
 class DatabaseServer(abc.ABC):
     """One server process on one data folder.
 
@@ -139,13 +144,13 @@ class DatabaseServer(abc.ABC):
         return [programs.lacking(name) for name in cls.needs if cls.find(name) is None]
 
     @classmethod
-    def check(cls, settings: Mapping[str, str]) -> None:
-        """Raise UsageError if *settings* name one that the lab would override.
+    def check_settings(cls, settings: Mapping[str, str]) -> None:
+        """Raise UsageError for a setting that the lab decides itself.
 
-        Raise it as well for a value that creating the data would be refused.
+        An engine raises it for a value, too, with which its data cannot be created.
         """
         for name in settings:
-            if name.replace("-", "_").lower() in cls.own:
+            if standard_name(name) in cls.own:
                 raise UsageError(
                     f"the lab decides the {cls.name} server's {name} itself",
                     hint="Leave that setting out.",

@@ -12,7 +12,7 @@ from pathlib import Path
 from dbcheck.errors import LabError, Unrecoverable, UsageError
 from dbcheck.lab import programs
 from dbcheck.lab.process import Process
-from dbcheck.lab.servers.base import DAMAGED, USER, DatabaseServer
+from dbcheck.lab.servers.base import DAMAGED, USER, DatabaseServer, standard_name
 from dbcheck.lab.shared_memory import remove_segments
 
 # Durable, small, and with nothing outside of the data folder but one SysV segment.
@@ -36,7 +36,7 @@ _SYNCFS_SINCE = 14  # recovery_init_sync_method
 
 # A setting by its name, but one that only initdb can set.
 _SEGMENT_SIZE = "wal_segment_size"
-_SEGMENT_SIZES = tuple(f"{1 << power}MB" for power in range(11))
+_SEGMENT_SIZES = ("1MB", "2MB", "4MB", "8MB", "16MB", "32MB", "64MB")
 
 # postmaster.pid, by line (src/include/utils/pidfile.h)
 _LINE_PID = 0
@@ -57,8 +57,8 @@ class PostgresqlServer(DatabaseServer):
     _first: Process | None = None  # makes the SysV segment, after a crash a new one
 
     @classmethod
-    def check(cls, settings: Mapping[str, str]) -> None:
-        super().check(settings)
+    def check_settings(cls, settings: Mapping[str, str]) -> None:
+        super().check_settings(settings)
         _segment_size(settings)
 
     @property
@@ -67,16 +67,21 @@ class PostgresqlServer(DatabaseServer):
 
     @classmethod
     def find(cls, name: str) -> Path | None:
-        """Return its program: DBCHECK_POSTGRES's, Debian's newest, PATH's, the wheel's.
+        """Return its program: Debian's newest, else PATH's, else the wheel's.
 
-        The first of these that is there.
+        If DBCHECK_POSTGRES is set, only the installation that it names is used.
         """
-        found = programs.find_postgres(name, _debian())
-        return found or programs.find_postgres(name, _wheel())
+        if found := programs.named_postgres(name):
+            return found
+        return programs.find(name, _debian()) or programs.find(name, _wheel())
 
     def _arguments(self) -> list[str]:
-        settings = {**_SETTINGS, **self.settings, "port": str(self.port)}
-        settings.pop(_SEGMENT_SIZE, None)
+        given = {
+            name: value
+            for name, value in self.settings.items()
+            if standard_name(name) != _SEGMENT_SIZE
+        }
+        settings = {**_SETTINGS, **given, "port": str(self.port)}
         if self.adopted and self._major() >= _SYNCFS_SINCE:
             settings = {"recovery_init_sync_method": "syncfs", **settings}
         options = [f"{name}={value}" for name, value in settings.items()]
@@ -153,17 +158,18 @@ class PostgresqlServer(DatabaseServer):
 def _segment_size(settings: Mapping[str, str]) -> list[str]:
     """Return initdb's flag for the size of a WAL segment, none for its default.
 
-    Raise UsageError if the size is not one that initdb takes.
+    Raise UsageError if the size is not one that initdb takes and the lab has room for.
     """
-    size = settings.get(_SEGMENT_SIZE)
-    if size is None:
-        return []
-    if size not in _SEGMENT_SIZES:
-        raise UsageError(
-            f"--setting {_SEGMENT_SIZE}={size} is not a size of WAL segments",
-            hint=f"Give one of {', '.join(_SEGMENT_SIZES)}.",
-        )
-    return [f"--wal-segsize={size.removesuffix('MB')}"]
+    sizes = [
+        size for name, size in settings.items() if standard_name(name) == _SEGMENT_SIZE
+    ]
+    for size in sizes:
+        if size not in _SEGMENT_SIZES:
+            raise UsageError(
+                f"--setting {_SEGMENT_SIZE}={size} is not a size of WAL segments here",
+                hint=f"Give one of {', '.join(_SEGMENT_SIZES)}.",
+            )
+    return [f"--wal-segsize={size.removesuffix('MB')}" for size in sizes]
 
 
 def _debian() -> list[Path]:

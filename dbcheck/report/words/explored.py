@@ -62,7 +62,8 @@ def coverage_sentences(result: ExploreResult) -> Iterator[str]:
         f"States are judged at {number(seen.moments)} moments, just before a flush"
         f" ended or the recording did; {number(seen.visited)} of them have one."
         if seen.moments > 1
-        else "All states are judged at the end of the recording: no flush ended in the load."
+        else "All states are judged at the end of the recording: no flush ended between"
+        " the first ack and that moment."
     )
     yield (
         f"{where} Of the {number(seen.writes)} writes that could be lost,"
