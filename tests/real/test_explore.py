@@ -333,7 +333,7 @@ def test_what_keeps_the_rows_from_being_read_fails_only_as_damage(
 
     def read(self: Reading, _facts: ServerFacts) -> None:
         if logged:
-            with pytest.raises(psycopg2.errors.RaiseException):
+            with pytest.raises(psycopg2.errors.RaiseException, match=logged):
                 asked(lab.lab, f"do $$ begin raise exception '{logged}'; end $$")
         raise error
 
