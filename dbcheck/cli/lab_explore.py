@@ -69,7 +69,7 @@ _SHOWN = frozenset({Phase.LAB, Phase.LOAD, Phase.EXPLORE, Phase.REDUCE})
     type=click.IntRange(1, 64),
     metavar="N",
     help="Labs side by side, each with a server that recovers one state at a time. "
-    "Default: one for each core.",
+    "Default: three for every two cores.",
 )
 @option(
     "--seed",
@@ -123,7 +123,7 @@ def command(
             folder = Exploration.open(given)
         with folder.locked():
             exploration = opened(folder)
-            labs = side_by_side or len(os.sched_getaffinity(0))
+            labs = side_by_side or _fitting_labs()
             if name:
                 _judge_one(exploration, name, view, as_json=as_json)
             else:
@@ -248,6 +248,11 @@ def _state_of(found: Opened, name: str) -> CrashState:
             hint="Give a finding, as finding-1, or a name in its states.jsonl.",
         )
     return state
+
+
+def _fitting_labs() -> int:
+    """Return how many labs this machine has cores for; each waits now and then."""
+    return max(1, len(os.sched_getaffinity(0)) * 3 // 2)
 
 
 def _side_by_side(labs: int) -> str:
