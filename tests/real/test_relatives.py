@@ -35,6 +35,8 @@ def engine(
     monkeypatch.setattr(check, "product_of", lambda _: check.YUGABYTEDB)
     with contextlib.closing(connect(server.url, server.password)) as connection:
         cursor = connection.cursor()
+        # A test before may have left tables, with which drop() leaves the schema.
+        cursor.execute("drop schema if exists dbcheck cascade")
         cursor.execute(
             "create function pg_catalog.yb_servers(out uuid text) returns setof text"
             f" language sql as $$ select '{NODE}'::text $$"
