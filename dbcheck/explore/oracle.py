@@ -25,7 +25,6 @@ from dbcheck.judge.case import Case
 from dbcheck.judge.explored import LostRow, StateJudgement
 from dbcheck.judge.tablecheck import conditions, table_check
 from dbcheck.judge.verdict import judge_conditions, judge_index, judge_rows
-from dbcheck.lab.drive.recording import RECORD_ANEW
 from dbcheck.lab.drive.replay import Shown
 from dbcheck.lab.lab import Lab
 from dbcheck.lab.storage.blocks import FileBlocks
@@ -100,14 +99,6 @@ class Oracle:
         facts, failure = await_facts(self._rig)
         if facts is None:
             return _unrecoverable(len(acks), failure)
-        recorded = self._manifest.writer.facts.version
-        if facts.version != recorded:
-            raise LabError(
-                f"the load was recorded on {recorded}, and this machine has"
-                f" {facts.version}",
-                hint="Install that version, or name it in DBCHECK_POSTGRES or"
-                f" DBCHECK_MYSQLD. If that cannot be done: {RECORD_ANEW}",
-            )
         run = InMemory(claimed)
         reading = Reading(self._rig, run, self._of_this_lab(facts))
         reading.read(facts)

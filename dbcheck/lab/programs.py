@@ -163,6 +163,24 @@ def _source(name: str) -> str:
     return package
 
 
+def version(program: Path) -> str:
+    """Return what a program prints for --version after its name; raise LabError."""
+    try:
+        done = subprocess.run(
+            [program, "--version"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            env=children.environment(),
+            timeout=_RUN_S,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        raise LabError(f"{program} does not say its version: {error}") from None
+    return " ".join(done.stdout.split()[1:])
+
+
 class Failed(LabError):
     """A program ended with another status than 0; status: which one."""
 

@@ -18,11 +18,14 @@ class RecordedLab(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One lab whose drives were recorded.
 
     spec:     in JSON, see LabSpec.
+    server:   what its program printed as its version: another may not start on its
+              data, which would look like damage.
     base:     the path of its storage: servers note paths in their data.
     password: the server's, which means nothing outside of such a lab.
     """
 
     spec: str
+    server: str
     base: str
     password: str
 

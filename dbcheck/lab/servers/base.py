@@ -144,6 +144,15 @@ class DatabaseServer(abc.ABC):
         return [programs.lacking(name) for name in cls.needs if cls.find(name) is None]
 
     @classmethod
+    def version(cls) -> str:
+        """Return what its program says of its version; raise LabError."""
+        name = cls.needs[0]
+        found = cls.find(name)
+        if found is None:
+            raise programs.absent(name)
+        return programs.version(found)
+
+    @classmethod
     def check_settings(cls, settings: Mapping[str, str]) -> None:
         """Raise UsageError for a setting that the lab decides itself.
 
