@@ -34,9 +34,9 @@ _NO_BARRIER = frozenset({"barrier=0", "nobarrier"})
 class DriveStorage:
     """Drive, loop device and filesystem, built on one another (storage.Storage).
 
-    The mount point is base/NAME.  The write cache that the kernel
-    believes in is the one that the drive has, unless the spec names another: without
-    one it sends no flushes.
+    The mount point is base/NAME.  The write cache that the kernel believes in is the
+    one that the drive has, unless the spec names another: without one it sends no
+    flushes.
     """
 
     log_folder: Path | None = None
