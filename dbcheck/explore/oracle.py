@@ -27,6 +27,7 @@ from dbcheck.judge.tablecheck import conditions, table_check
 from dbcheck.judge.verdict import judge_conditions, judge_index, judge_rows
 from dbcheck.lab.drive.replay import Shown
 from dbcheck.lab.lab import Lab
+from dbcheck.lab.recorded import require_version
 from dbcheck.lab.storage.blocks import FileBlocks
 
 _LOG_LINES = 400
@@ -99,6 +100,8 @@ class Oracle:
         facts, failure = await_facts(self._rig)
         if facts is None:
             return _unrecoverable(len(acks), failure)
+        # It was right when the lab was built, and may have been upgraded since.
+        require_version(facts.version, self._manifest.writer.facts.version)
         run = InMemory(claimed)
         reading = Reading(self._rig, run, self._of_this_lab(facts))
         reading.read(facts)

@@ -21,7 +21,7 @@ from dbcheck.lab.drive.replay import Shown
 from dbcheck.lab.machine import SERVERS
 from dbcheck.lab.needs import missing_for_drive_rung
 from dbcheck.lab.process import Process
-from dbcheck.lab.recorded import RecordedLab
+from dbcheck.lab.recorded import RecordedLab, require_version
 from dbcheck.lab.reply import result_in
 from dbcheck.lab.spec import LabSpec
 from dbcheck.lab.ssh import sshd
@@ -106,7 +106,8 @@ class Lab:
                 " (util-linux).",
             )
         if recordings and recordings.replayed:
-            _require_recorded_server(spec, recordings)
+            recorded = RecordedLab.read(recordings.folder)
+            require_version(SERVERS[spec.engine].version(), recorded.server)
         state.remove_dead()
         entry, lock = state.create(name)
         daemon = None
@@ -256,18 +257,6 @@ def down(name: str) -> bool:
         state.find(name)  # raises
     _end(entry)
     return alive
-
-
-def _require_recorded_server(spec: LabSpec, recordings: Recordings) -> None:
-    """Raise LabError unless the server is of the version that was recorded."""
-    recorded = RecordedLab.read(recordings.folder).server
-    found = SERVERS[spec.engine].version()
-    if found != recorded:
-        raise LabError(
-            f"the load was recorded on {recorded}, and this machine has {found}",
-            hint="Install that version, or name its program in DBCHECK_POSTGRES or"
-            " DBCHECK_MYSQLD.",
-        )
 
 
 def missing(spec: LabSpec) -> list[str]:

@@ -177,7 +177,10 @@ def version(program: Path) -> str:
             check=True,
         )
     except (OSError, subprocess.SubprocessError) as error:
-        raise LabError(f"{program} does not say its version: {error}") from None
+        raise LabError(
+            f"{program} does not print its version: {error}",
+            hint=f"Run {program} --version to see why.",
+        ) from None
     return " ".join(done.stdout.split()[1:])
 
 

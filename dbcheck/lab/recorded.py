@@ -14,6 +14,16 @@ from dbcheck.stored import private
 _FILE = "lab.json"
 
 
+def require_version(found: str, recorded: str) -> None:
+    """Raise LabError unless a server is of the version with which it was recorded."""
+    if found != recorded:
+        raise LabError(
+            f"the load was recorded on {recorded}, and this machine has {found}",
+            hint="Install that version. DBCHECK_POSTGRES or DBCHECK_MYSQLD can name a"
+            " PostgreSQL or MySQL that is not installed.",
+        )
+
+
 class RecordedLab(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One lab whose drives were recorded.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import struct
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -14,12 +15,15 @@ import pytest
 
 from dbcheck.campaign import reading
 from dbcheck.campaign.reading import Reading
+from dbcheck.campaign.rig import Rig
+from dbcheck.campaign.waiting import await_facts
 from dbcheck.core.acks import AckArray
 from dbcheck.core.crashstate import CrashState
 from dbcheck.core.server import ServerFacts
 from dbcheck.core.tablecheck import CheckOutcome, TableCheck
 from dbcheck.core.verdict import Verdict
 from dbcheck.errors import EngineError, LabError, NotBack, TableLost
+from dbcheck.explore import oracle
 from dbcheck.explore.acked import Acked
 from dbcheck.explore.blame import Places
 from dbcheck.explore.choice import states
@@ -286,6 +290,22 @@ def test_another_version_of_the_server_judges_nothing(
     ):
         pytest.fail("a lab was built")
     assert "DBCHECK_POSTGRES" in e.value.hint
+
+
+def test_a_server_that_was_upgraded_meanwhile_judges_nothing(
+    one_session: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def upgraded(rig: Rig) -> tuple[ServerFacts | None, str]:
+        facts, failure = await_facts(rig)
+        assert facts is not None
+        return replace(facts, version="15.999"), failure
+
+    monkeypatch.setattr(oracle, "await_facts", upgraded)
+    with (
+        replaying(one_session) as lab,
+        pytest.raises(LabError, match=r"recorded on .*, and this machine has 15\.9"),
+    ):
+        lab.judge(one_session.timeline.drawn(8, ["none"], 1))
 
 
 def test_a_replaying_server_syncs_its_files_at_once(one_session: Opened) -> None:

@@ -146,11 +146,7 @@ class DatabaseServer(abc.ABC):
     @classmethod
     def version(cls) -> str:
         """Return what its program says of its version; raise LabError."""
-        name = cls.needs[0]
-        found = cls.find(name)
-        if found is None:
-            raise programs.absent(name)
-        return programs.version(found)
+        return programs.version(cls._program(cls.needs[0]))
 
     @classmethod
     def check_settings(cls, settings: Mapping[str, str]) -> None:
@@ -316,9 +312,10 @@ class DatabaseServer(abc.ABC):
     def _password_file(self) -> Path:
         return self.run / "password"
 
-    def _program(self, name: str) -> Path:
+    @classmethod
+    def _program(cls, name: str) -> Path:
         """Return one of the programs it needs; raise LabError if it is not there."""
-        found = self.find(name)
+        found = cls.find(name)
         if found is None:
             raise programs.absent(name)
         return found
