@@ -260,7 +260,7 @@ def test_a_lost_write_of_the_wal_is_named_as_its_pages_name_themselves(
 def test_a_lost_page_is_named_by_its_tablespace(tmp_path: Path) -> None:
     """A page begins with its checksum and number; its space is at 34 (fil0fil.h)."""
     dirty = {"innodb_max_dirty_pages_pct": "0", "innodb_max_dirty_pages_pct_lwm": "0"}
-    found = recorded(LabSpec("mariadb", settings=dirty), tmp_path, load(seconds=1.0))
+    found = recorded(LabSpec("mariadb", settings=dirty), tmp_path, load(seconds=4.0))
     spaces: dict[str, set[int]] = {}
     compared = 0
     for block, content in lost_blocks(found):

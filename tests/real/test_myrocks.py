@@ -78,10 +78,17 @@ def test_other_workloads_pass(workload: str, tmp_path: Path) -> None:
 def test_a_log_that_a_kill_cut_in_two_keeps_the_server_from_starting(
     tmp_path: Path,
 ) -> None:
-    with bench(spec("process", **{FLUSH: "2"}), tmp_path) as here:
-        outcome = run_cycle(here.rig, quick(sessions=8), SEED)
-        assert outcome.verdict is Verdict.FAIL
-        assert "Corruption: truncated record body" in outcome.after.failure
+    # A kill that comes just after RocksDB wrote out its buffer cuts no record.
+    for cycle in range(8):
+        folder = tmp_path / str(cycle)
+        folder.mkdir()
+        with bench(spec("process", **{FLUSH: "2"}), folder) as here:
+            outcome = run_cycle(here.rig, quick(sessions=8), SEED)
+        if outcome.after.failure:
+            assert outcome.verdict is Verdict.FAIL
+            assert "Corruption: truncated record body" in outcome.after.failure
+            return
+    pytest.fail("no kill cut a record")
 
 
 def test_a_savepoint_that_myrocks_cannot_roll_back_to_is_refused(
