@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 from collections.abc import Iterator
@@ -40,11 +41,37 @@ def drive(image: Path, request: pytest.FixtureRequest) -> Iterator[tuple[str, Pa
 
 
 @pytest.fixture
-def point(tmp_path: Path) -> Path:
-    """A folder to mount on."""
-    path = tmp_path / "point"
-    path.mkdir()
-    return path
+def point(tmp_path: Path) -> Iterator[Path]:
+    """A folder to mount on; what is unmounted there is gone from labs beside us, too.
+
+    As on any host that systemd started, where all mounts are shared.
+    """
+    path = tmp_path / "shared/point"
+    path.mkdir(parents=True)
+    subprocess.run(["mount", "--bind", path.parent, path.parent], check=True)
+    try:
+        subprocess.run(["mount", "--make-shared", path.parent], check=True)
+        yield path
+    finally:
+        subprocess.run(["umount", path.parent], check=True)
+
+
+@contextlib.contextmanager
+def own_mounts(processes: int) -> Iterator[None]:
+    """Have so many processes hold a copy of all that is mounted."""
+    copy = ["unshare", "--mount", "--propagation=private", "--pid", "--fork"]
+    sleepers = "sleep 600 & " * (
+        processes - 2
+    )  # unshare itself is in it, and the shell
+    with subprocess.Popen(
+        [*copy, "--kill-child", "sh", "-c", f"{sleepers} echo; read _"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as shell:
+        assert shell.stdout is not None
+        shell.stdout.readline()
+        yield
+        shell.kill()
 
 
 def attached(image: Path) -> LoopDevice:
@@ -106,6 +133,24 @@ def test_a_sound_filesystem_is_mounted_taken_off_and_found_gone(
         assert drives.named([device.serial]) == {device.serial: [device.path[5:]]}
         serial = device.serial
     assert drives.await_drives([serial], False, 5) == {serial: []}
+
+
+def test_who_has_a_file_is_named_before_a_namespace_with_its_own_mounts(
+    drive: tuple[str, Path], point: Path
+) -> None:
+    """A container's processes all have its mounts, and would fill the list."""
+    kind, image = drive
+    with attached(image) as device:
+        remount.put_back([mount_of(kind, device, point)], 60)
+        (mount,) = drives.survey([device.serial], str(point), [], "/none")["mounts"]
+        with own_mounts(processes=12):
+            with (point / "held").open("w"):
+                kept = remount.take_off([mount], 0.2)
+            assert kept["off"] == [False]
+            here, other = kept["holders"]
+            assert here.startswith(f"process {os.getpid()} (")
+            assert here.endswith(", a file)") and other.endswith("a mount of its own)")
+        assert remount.take_off([mount], 5)["off"] == [True]
 
 
 def test_nothing_is_mounted_over_another_filesystem(

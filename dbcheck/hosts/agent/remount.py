@@ -153,18 +153,31 @@ def is_kept(mount: dict[str, Any]) -> bool:
 
 
 def holders(mounts: list[dict[str, Any]]) -> list[str]:
-    """Return what uses the filesystems: processes with files on them or own mounts."""
+    """Return what uses the filesystems: processes with files on them, then own mounts.
+
+    All processes of a mount namespace share its mounts, so one stands for them.
+    """
     if not mounts:
         return []
-    users: list[str] = []
+    files = []
+    own: dict[str, str] = {}
+    devices = {mount["device"] for mount in mounts}
     for name in filter(str.isdigit, os.listdir(PROCESSES)):
         folder = os.path.join(PROCESSES, name)
-        how = "a file" if has_file(folder, mounts) else ""
-        if not how and has_mount(folder, {mount["device"] for mount in mounts}):
-            how = "a mount of its own"
-        if how:
-            users.append(f"process {name} ({first_line(folder + '/comm')}, {how})")
-    return users[:HOLDERS_MAX]
+        user = f"process {name} ({first_line(folder + '/comm')}, "
+        if has_file(folder, mounts):
+            files.append(user + "a file)")
+        elif has_mount(folder, devices):
+            own.setdefault(namespace(folder), user + "a mount of its own)")
+    return [*files, *own.values()][:HOLDERS_MAX]
+
+
+def namespace(process: str) -> str:
+    """Return what names the process's mount namespace, or the process if unknown."""
+    try:
+        return os.readlink(process + "/ns/mnt")
+    except OSError:
+        return process
 
 
 def has_file(process: str, mounts: list[dict[str, Any]]) -> bool:
