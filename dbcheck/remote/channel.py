@@ -15,6 +15,7 @@ from dbcheck.remote import wire
 from dbcheck.remote.patience import SLOWEST_BYTES_PER_S, Patience
 
 REPLY_TIMEOUT_S = 60.0  # a slow disk may take long; a silent host is dead
+_HELLO_TIMEOUT_S = 60.0  # for a login shell, and Python's start
 _NOISE_BYTES_MAX = 1 << 16
 _ERROR_CHARACTERS_MAX = 2000
 
@@ -214,7 +215,7 @@ class Channel:
 
     def _await_hello(self) -> None:
         """Skip what a login shell prints, until the agent's greeting."""
-        wanted, patience = len(wire.HELLO), Patience(REPLY_TIMEOUT_S)
+        wanted, patience = len(wire.HELLO), Patience(_HELLO_TIMEOUT_S)
         while (at := self._buffer.find(wire.HELLO)) < 0:
             if len(self._buffer) > _NOISE_BYTES_MAX:
                 raise self.invalid_reply()

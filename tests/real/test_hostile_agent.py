@@ -125,7 +125,7 @@ def test_what_comes_has_bounds(
 def test_a_trickle_is_not_waited_for(
     witness_of: Callable[[str], FileWitness], body: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(channel, "REPLY_TIMEOUT_S", 0.5)
+    monkeypatch.setattr(channel, "REPLY_TIMEOUT_S", 1.0)
     with (
         closing(witness_of(body)) as witness,
         pytest.raises(WitnessError, match="stopped mid-answer, or sent less"),
