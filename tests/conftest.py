@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +13,9 @@ import pytest
 # A busy machine is no defect: no example is held against a clock.
 hypothesis.settings.register_profile("dbcheck", deadline=None)
 hypothesis.settings.load_profile("dbcheck")
+
+# A script's background job ignores Ctrl-C, and so would all that a test starts.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Failures there show their values, as in a test.
 pytest.register_assert_rewrite("tests.kit")
