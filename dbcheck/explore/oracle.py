@@ -100,7 +100,7 @@ class Oracle:
         facts, failure = await_facts(self._rig)
         if facts is None:
             return _unrecoverable(len(acks), failure)
-        # It was right when the lab was built, and may have been upgraded since.
+        # The lab compares it when it is built, and if a state cannot be recovered.
         require_version(facts.version, self._manifest.writer.facts.version)
         run = InMemory(claimed)
         reading = Reading(self._rig, run, self._of_this_lab(facts))

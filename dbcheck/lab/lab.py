@@ -21,7 +21,7 @@ from dbcheck.lab.drive.replay import Shown
 from dbcheck.lab.machine import SERVERS
 from dbcheck.lab.needs import missing_for_drive_rung
 from dbcheck.lab.process import Process
-from dbcheck.lab.recorded import RecordedLab, require_version
+from dbcheck.lab.recorded import RecordedLab
 from dbcheck.lab.reply import result_in
 from dbcheck.lab.spec import LabSpec
 from dbcheck.lab.ssh import sshd
@@ -107,7 +107,7 @@ class Lab:
             )
         if recordings and recordings.replayed:
             recorded = RecordedLab.read(recordings.folder)
-            require_version(SERVERS[spec.engine].version(), recorded.server)
+            recorded.require_server(SERVERS[spec.engine].version())
         state.remove_dead()
         entry, lock = state.create(name)
         daemon = None

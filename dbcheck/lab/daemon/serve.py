@@ -120,6 +120,10 @@ class Daemon:
 
     def _status(self) -> requests.PowerStatus:
         failure, broken = self._machine.failure(), self._machine.broken()
+        if failure and self._recordings and self._recordings.replayed:
+            # Another version, installed since the lab was built, may refuse sound data.
+            recorded = RecordedLab.read(self._recordings.folder)
+            recorded.require_server(self._machine.server.version())
         return requests.PowerStatus(self._machine.power.value, failure, broken)
 
     def _restore(self, asked: requests.Restore) -> None:
