@@ -4,6 +4,7 @@ DbcheckError
 ├── UsageError       a flag, inventory or workload is wrong; nothing was touched
 ├── EngineError      the database refused or broke a request
 │   ├── CommitUnknown    the connection died between COMMIT and its reply
+│   │   └── CommitWarned     the server committed, and warned that a promise is not kept
 │   ├── NotBack          the server takes no queries within its time after a cut
 │   ├── ConnectionLost   the connection broke while the server worked for it
 │   ├── TableLost        the table is gone, or cannot be read to its end
@@ -65,6 +66,13 @@ class CommitUnknown(EngineError):
     def __init__(self, message: str, *, hint: str = "", farewell: str = "") -> None:
         super().__init__(message, hint=hint)
         self.farewell = farewell
+
+
+class CommitWarned(CommitUnknown):
+    """The server committed with a warning that the commit may not be replicated.
+
+    The row is on that server.  Another one may lack it, and no promise is broken then.
+    """
 
 
 class NoCanary(EngineError):

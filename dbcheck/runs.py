@@ -31,6 +31,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import msgspec
 import numpy as np
@@ -336,11 +337,12 @@ class RunFolder:
         Raise RunFormatError if their file is damaged.
         """
         stored_rows = self.after().survivors.get(table, StoredRows(0, ""))
-        path, digest, rows = (
-            self._of_table("survivors", table, ".bin"),
-            hashlib.sha256(),
-            0,
+        return self._stored_rows(
+            self._of_table("survivors", table, ".bin"), stored_rows
         )
+
+    def _stored_rows(self, path: Path, stored_rows: StoredRows) -> Iterator[Records]:
+        digest, rows = hashlib.sha256(), 0
         try:
             with path.open("rb") as file:
                 while content := file.read(_RECORDS_PER_READ * RECORD.itemsize):
@@ -360,6 +362,18 @@ class RunFolder:
                 hint="Read the survivors again with the witness's copy of the run: "
                 "dbcheck reconcile --witness URL --run ID --target URL.",
             )
+
+    def write_elsewhere(
+        self, node: str, table: str, batches: Iterable[Records]
+    ) -> StoredRows:
+        """Store what *table* holds on another node than the one that was read."""
+        return self.write_survivors(_elsewhere(node, table), batches)
+
+    def elsewhere(self, node: str, table: str, rows: StoredRows) -> Iterator[Records]:
+        """Stream what write_elsewhere() stored as *rows*."""
+        return self._stored_rows(
+            self.path / f"survivors-{_elsewhere(node, table)}.bin", rows
+        )
 
     @property
     def image_path(self) -> Path:
@@ -422,6 +436,11 @@ class RunFolder:
 
     def _write(self, name: str, chunks: Iterable[bytes]) -> None:
         stored.write(self.path / name, chunks)
+
+
+def _elsewhere(node: str, table: str) -> str:
+    """Return how files are named of a table on a node whose name may hold anything."""
+    return f"{table}-on-{quote(node, safe='')}"
 
 
 def _changed(what: str, run_id: str) -> WitnessError:

@@ -223,8 +223,13 @@ def _events(rig: Rig, run: RunFolder) -> Sequence[Mapping[str, Any]]:
 
 def require_same_site(site: Site, manifest: Manifest) -> None:
     """Refuse a run whose nodes are not those of *site*."""
-    ours = (site.kind, site.writer_name, set(site.nodes))
-    theirs = (manifest.site, manifest.writer_name, set(manifest.nodes))
+    ours = (site.kind, site.promise, site.writer_name, set(site.nodes))
+    theirs = (
+        manifest.site,
+        manifest.promise,
+        manifest.writer_name,
+        set(manifest.nodes),
+    )
     if ours != theirs:
         raise UsageError(
             f"run {manifest.run_id} was made on another site"

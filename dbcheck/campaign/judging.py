@@ -13,6 +13,7 @@ from dbcheck.campaign.outcome import Outcome
 from dbcheck.campaign.rowstore import RowStore
 from dbcheck.core.chores import Chores
 from dbcheck.core.expected import Sizes
+from dbcheck.core.left import Left, left_on
 from dbcheck.core.lossshape import LossShape, shape_of
 from dbcheck.core.losswindows import Windows
 from dbcheck.core.observed import AckStream, Claim, Observed
@@ -66,7 +67,13 @@ def _reconciled(
         if case.after.facts is None or case.after.failure or other_data(case):
             return case
         found, seen = fate(run, logs.acks, case, report), _seen(run, logs, case)
-        return replace(case, found=found, seen=seen, shape=_shape(found, logs, case))
+        return replace(
+            case,
+            found=found,
+            seen=seen,
+            shape=_shape(found, logs, case),
+            left=_left(run, found, case),
+        )
     except LogDamaged as error:
         return replace(case, damage=str(error))
 
@@ -123,6 +130,17 @@ def _read_tables(plan: Plan, case: Case) -> list[str]:
     """Return the tables whose rows were read; a side table may not have been there."""
     sides = [table for table in plan.sides if table.name in case.after.survivors]
     return [table.name for table in (*plan.tables, *sides)]
+
+
+def _left(run: RunFolder, found: Reconciliation, case: Case) -> dict[str, Left]:
+    """Return what the other nodes hold that the node which was read lacks."""
+    survivors = partial(run.survivors, LEDGER.name)
+    left = {}
+    for name, other in case.after.elsewhere.items():
+        if other.rows is not None:
+            rows = run.elsewhere(name, LEDGER.name, other.rows)
+            left[name] = left_on(rows, survivors(), found.losses, case.manifest.epoch)
+    return left
 
 
 def _seen(run: RunFolder, logs: StoredLogs, case: Case) -> SeenRows | None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from dbcheck import interrupt, stored
 from dbcheck.campaign.cutter import Cutter
 from dbcheck.campaign.drives import DriveCounts, begin_counting, csv_lines
+from dbcheck.campaign.following import Following, begin_following
 from dbcheck.campaign.host import end_canaries
 from dbcheck.campaign.preflight import WARM_ROWS, Started
 from dbcheck.campaign.rig import Rig
@@ -59,6 +60,7 @@ def load_until_cut(rig: Rig, started: Started, cutter: Cutter) -> LoadRecord:
         rig.before_load()
         cutter.note_clock()
         beside.drives = begin_counting(rig, started, load.acked)
+        beside.following = begin_following(rig, started.manifest.writer.facts)
         beside.readers.begin()
         load.begin()
         _watch(rig, load, cutter, beside.drives.get(rig.site.writer_name))
@@ -87,15 +89,19 @@ class Beside:
     """What goes on beside the load.
 
     drives: by the name of the node.
+    following: None of a single server.
     """
 
     readers: Readers
     drives: Mapping[str, DriveCounts] = field(default_factory=dict)
+    following: Following | None = None
 
-    def end_drives(self) -> None:
-        """Count no more; idempotent."""
+    def end_counts(self) -> None:
+        """Count and ask no more; idempotent."""
         for counts in self.drives.values():
             counts.end()
+        if self.following is not None:
+            self.following.end()
 
 
 def groups_of(rig: Rig, started: Started) -> list[SessionGroup]:
@@ -189,7 +195,7 @@ def _end(
         if notice:
             rig.listener.phase(Phase.INTERRUPT, notice)
         load.end()
-        beside.end_drives()
+        beside.end_counts()
         if why := beside.readers.end():
             rig.listener.phase(Phase.READERS, why)
         if load.gone is Gone.SILENT:
@@ -199,7 +205,7 @@ def _end(
     except KeyboardInterrupt:
         started.log.abandon()
         load.end(wait_s=0)
-        beside.end_drives()
+        beside.end_counts()
         beside.readers.abandon()
         raise
     finally:
@@ -298,6 +304,9 @@ def _record(started: Started, load: Load, beside: Beside, cutter: Cutter) -> Loa
         lost_early=tuple(load.lost_early),
         chore_at_end=load.chore_at_end,
         noted_us=cutter.noted_us,
+        warned=result.warned,
+        warnings=tuple(result.warnings),
+        replication=beside.following.seen() if beside.following else None,
     )
 
 

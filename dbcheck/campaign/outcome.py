@@ -23,10 +23,12 @@ from dbcheck.core.records import AfterRecord, LoadRecord, Manifest
 from dbcheck.core.statistics import Statistics, Tally
 from dbcheck.core.verdict import Verdict
 from dbcheck.judge.case import Case
+from dbcheck.judge.cluster import blamed
 from dbcheck.judge.cutmoment import cut_us
 from dbcheck.judge.diagnosis import Explanation, diagnosis
 from dbcheck.judge.item import ItemId, Standing
 from dbcheck.judge.result import (
+    ClusterResult,
     DepthResult,
     EvidenceResult,
     HousekeepingResult,
@@ -209,7 +211,24 @@ def _result_of(outcome: Outcome) -> RunResult:
         image=_image(outcome),
         seen=_seen(outcome),
         audit=manifest.writer.audit,
+        cluster=_cluster(outcome),
         housekeeping=_housekeeping(outcome),
+    )
+
+
+def _cluster(outcome: Outcome) -> ClusterResult | None:
+    manifest, after = outcome.manifest, outcome.after
+    if manifest.promise is None:
+        return None
+    writer, promotion = manifest.writer_name, after.promotion
+    return ClusterResult(
+        writer=writer,
+        standbys=tuple(name for name in manifest.nodes if name != writer),
+        read=after.reader_name,
+        promise=manifest.promise,
+        promoted_by=promotion.by if promotion and outcome.case.promoted else None,
+        left=outcome.case.left,
+        left_failed={n: o.failure for n, o in after.elsewhere.items() if o.failure},
     )
 
 
@@ -256,6 +275,8 @@ def _diagnosis(outcome: Outcome) -> tuple[Explanation, ...]:
         outcome.settings.at_fault(lost=True),
         _layers_at_fault(outcome),
         page_cache_kept=case.page_cache_kept,
+        replication=blamed(case),
+        spared=case.spared,
     )
 
 

@@ -16,6 +16,7 @@ from dbcheck.campaign.again import require_restarter
 from dbcheck.campaign.aging import age
 from dbcheck.campaign.auditing import audit_before
 from dbcheck.campaign.checking import require_sound
+from dbcheck.campaign.following import member_of, require_promise
 from dbcheck.campaign.host import HostCanaries, end_canaries, inspect_host
 from dbcheck.campaign.independence import require_independent, require_other_host
 from dbcheck.campaign.known import NOTHING_KNOWN, Known
@@ -229,7 +230,7 @@ def _nodes(
 
     canaries: filled with those that run, also where this raises in the middle.
     """
-    nodes = {}
+    nodes: dict[str, NodeBefore] = {}
     for name, node in rig.site.nodes.items():
         facts = _server(node.engine, rig.listener)
         require_failover(node, facts)
@@ -250,7 +251,9 @@ def _nodes(
             restore_command=node.restore_command,
             audit=audit_before(node, facts, host, rig.listener, rig.audited),
             scope=_scope(node),
+            member=member_of(rig.site, name, facts, nodes),
         )
+    require_promise(rig, nodes)
     return nodes
 
 
@@ -319,6 +322,7 @@ def _manifest(
         control=control,
         seen_log=has_readers,
         own_clocks=rig.far is not None,
+        promise=site.promise,
     )
 
 

@@ -198,14 +198,15 @@ class Reading:
             self.index = IndexLoss(self.check.reason, 1)
 
     def _ask(self, facts: ServerFacts) -> None:
+        """Ask how the server ended, which only the one that took the load can show."""
         engine, manifest = self._rig.site.reader.engine, self._manifest
+        if self._rig.site.reader_name != manifest.writer_name:
+            return
         if not manifest.no_canary:
             self.canary = self._run.canary()
         if not manifest.no_canary and self.canary is None:
             self.canary = observable.canary(engine, manifest.epoch, facts)
-        self.logged = observable.logged(
-            engine, manifest.nodes[self._rig.site.reader_name].facts.clock_us, facts
-        )
+        self.logged = observable.logged(engine, manifest.writer.facts.clock_us, facts)
 
     def _again(self, broke: _Broken) -> ServerFacts | None:
         """Return the facts of the same server once it is back, None if it is not."""
@@ -235,7 +236,8 @@ class Reading:
 def other_lineage(site: Site, manifest: Manifest, facts: ServerFacts) -> str:
     """Return why *facts* are of a server with other data than took the load, or ""."""
     before = manifest.writer.facts.identity
-    return lineage(site.kind, before, facts.identity).other
+    promoted = site.reader_name != manifest.writer_name
+    return lineage(site.kind, before, facts.identity, promoted=promoted).other
 
 
 def nothing_read(run: RowStore, manifest: Manifest) -> dict[str, StoredRows]:

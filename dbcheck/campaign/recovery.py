@@ -6,6 +6,7 @@ import time
 from dataclasses import replace
 
 from dbcheck.campaign.again import UNFINISHED, read_again
+from dbcheck.campaign.elsewhere import read_elsewhere
 from dbcheck.campaign.reading import Reading, nothing_read, other_lineage
 from dbcheck.campaign.rig import Rig
 from dbcheck.campaign.vetted import ask_nodes
@@ -20,6 +21,7 @@ from dbcheck.ports.listener import Phase
 from dbcheck.runs import RunFolder
 
 STANDS = "the earlier FAIL stands"
+NOT_PROMOTED = "no standby took over, so no row was read and no loss is claimed"
 CLOCKS_US = 1_000_000  # how far the client's two clocks may drift apart in a cycle
 
 
@@ -76,9 +78,11 @@ def read_survivors(
         failure=failure,
         missing=missing,
         answered_us=answered_us,
+        promotion=rig.site.promotion(),  # looks once more at the old writer
     )
     after = _after_a_failure(after, failed) if failed else after
-    return _read_twice(rig, run, manifest, _stored(run, after), other)
+    after = _read_twice(rig, run, manifest, _stored(run, after), other)
+    return _stored(run, read_elsewhere(rig, run, manifest, after))
 
 
 def _read_twice(
@@ -135,7 +139,16 @@ def _absent(rig: Rig, run: RunFolder, manifest: Manifest, text: str) -> AfterRec
     """
     nodes = ask_nodes(rig, run, manifest, None, remove=False)
     stored = nothing_read(run, manifest)
-    unread = AfterRecord(nodes, rig.site.reader_name, "", stored, None)
+    unread = AfterRecord(
+        nodes,
+        rig.site.reader_name,
+        "",
+        stored,
+        None,
+        promotion=rig.site.promotion(),
+    )
+    if rig.site.reader_name in rig.site.away:
+        return _stored(run, replace(unread, unanswered=f"{NOT_PROMOTED}: {text}"))
     absence = judge_absence(Case(manifest, run.load(), run.restore(), unread))
     failure, unanswered = "", ""
     if absence.failure:

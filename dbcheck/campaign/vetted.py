@@ -33,13 +33,16 @@ def ask_nodes(
     *,
     remove: bool = True,
 ) -> dict[str, NodeAfter]:
-    """Return what is found of each node now, by its name.
+    """Return what is found of each node now, by its name; of one that is away nothing.
 
     server: what the server of the node that is read reports, None if it does not
     answer.  remove: see ask_host().
     """
     found = {}
     for name in rig.site.nodes:
+        if name in rig.site.away:  # its host has no power
+            found[name] = NodeAfter(None)
+            continue
         facts = server if name == rig.site.reader_name else None
         host = _ask_of_run(rig, run, manifest, name, facts, remove=remove)
         found[name] = NodeAfter(facts, host)

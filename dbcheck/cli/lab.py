@@ -18,11 +18,17 @@ from dbcheck.campaign.outcome import Outcome
 from dbcheck.cli import options, output
 from dbcheck.cli.entry_options import TwiceOptions
 from dbcheck.cli.groups import VerbGroup, grouped, option
+from dbcheck.cli.lab_cluster import cluster_cycles
 from dbcheck.cli.lab_cycles import described, lab_cycles, lab_workload, until_shown
 from dbcheck.cli.lab_explore import command as explore
 from dbcheck.cli.lab_fetch import fetch
 from dbcheck.cli.lab_log_writes import command as log_writes
-from dbcheck.cli.lab_options import ServerOptions, StorageOptions, lab_spec
+from dbcheck.cli.lab_options import (
+    ClusterOptions,
+    ServerOptions,
+    StorageOptions,
+    lab_spec,
+)
 from dbcheck.cli.load_options import WorkloadOptions
 from dbcheck.cli.options import drawn
 from dbcheck.cli.say import say
@@ -32,7 +38,9 @@ from dbcheck.errors import UsageError
 from dbcheck.judge.result import to_values
 from dbcheck.judge.results import LabResult
 from dbcheck.lab import lab as labs
+from dbcheck.lab.cluster import require_possible
 from dbcheck.lab.lab import Lab
+from dbcheck.lab.spec import LabSpec
 from dbcheck.report.lab import cycles_report
 from dbcheck.report.live import progress
 from dbcheck.report.verdict import verdict_report
@@ -60,6 +68,20 @@ def _require_one_goal(cycles: int | None, until: float | None) -> None:
         raise UsageError(
             "give either --cycles or --until",
             hint="--cycles 20, or --until 0.05 for a bound of 5% of cuts.",
+        )
+
+
+def _refuse_for_clusters(
+    lab: LabSpec, *, control: bool, of_drive: tuple[str, ...], second: TwiceOptions
+) -> None:
+    """Raise UsageError for what a cluster of labs cannot be, or do."""
+    require_possible(lab)
+    flags = [*(["--control"] if control else []), *of_drive, *second.flags_given()]
+    if flags:
+        raise UsageError(
+            f"{', '.join(flags)} is for a single server",
+            hint="Leave it out. To see a cluster lose, use --setting"
+            " synchronous_commit=local.",
         )
 
 
@@ -91,6 +113,7 @@ def run(
     storage: StorageOptions,
     load: WorkloadOptions,
     second: TwiceOptions,
+    several: ClusterOptions,
     cycles: int | None,
     until: float | None,
     control: bool,
@@ -108,16 +131,22 @@ def run(
     seed = drawn(server.seed)
     of_drive = ("--keep-image",) if keep_image else ()
     lab = lab_spec(server, storage, seed, *of_drive)
+    cluster = several.spec()
+    if cluster is not None:
+        _refuse_for_clusters(lab, control=control, of_drive=of_drive, second=second)
     workload = workloads.load(load.workload).with_sessions(load.sessions)
     workload = load.paced(lab_workload(workload))
     outcomes: list[Outcome] = []
     with progress(output.progress_console(), live=not as_json) as view:
-        each = lab_cycles(
-            *(lab, workload, seed, count, view, runs),
-            control=control,
-            keep_image=keep_image,
-            twice=second.twice,
-        )
+        if cluster is not None:
+            each = cluster_cycles(lab, cluster, workload, seed, count, view, runs)
+        else:
+            each = lab_cycles(
+                *(lab, workload, seed, count, view, runs),
+                control=control,
+                keep_image=keep_image,
+                twice=second.twice,
+            )
         for outcome in each if needed is None else until_shown(each, needed):
             outcomes.append(outcome)
             if outcome.manifest.control:

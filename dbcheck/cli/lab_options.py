@@ -10,7 +10,9 @@ import click
 
 from dbcheck.cli.groups import Flag, Group
 from dbcheck.cli.options import SEED, Number
+from dbcheck.core.promise import Promise
 from dbcheck.errors import UsageError
+from dbcheck.lab.cluster import NODES_MAX, ClusterSpec
 from dbcheck.lab.lab import best_rung
 from dbcheck.lab.spec import (
     ENGINES,
@@ -30,6 +32,7 @@ _COST = Number(0, TIME_MAX)
 _COUNT = click.IntRange(min=0)
 _DRIVE = DriveSpec()
 _LAB = LabSpec(ENGINES[0])
+_CLUSTER = ClusterSpec()
 
 
 @dataclass(frozen=True)
@@ -279,6 +282,68 @@ class StorageOptions(Group):
             forget_at_bytes=self.forget_at,
             forget_bytes=self.forget,
         )
+
+
+@dataclass(frozen=True)
+class ClusterOptions(Group):
+    """Several servers, one of which writes."""
+
+    section = "Cluster"
+
+    nodes: Annotated[
+        int,
+        Flag(
+            "--nodes",
+            type=click.IntRange(1, NODES_MAX),
+            metavar="N",
+            show_default=True,
+            help="So many servers, each on a virtual drive of its own: the first takes "
+            "the load, the others follow it.",
+        ),
+    ] = 1
+    promise: Annotated[
+        str,
+        Flag(
+            "--promise",
+            type=click.Choice([each.value for each in Promise]),
+            show_default=True,
+            help="What the commits must survive: a cut of the writer; its loss, after "
+            "which a standby takes over; a cut of all nodes; or that and the loss of "
+            "the writer.",
+        ),
+    ] = _CLUSTER.promise
+    link_delay_ms: Annotated[
+        float,
+        Flag(
+            "--link-delay-ms",
+            metavar="MS",
+            type=_COST,
+            show_default=True,
+            help="Milliseconds that all between the writer and a standby takes.",
+        ),
+    ] = _CLUSTER.link_delay_ms
+    link_down_after: Annotated[
+        float,
+        Flag(
+            "--link-down-after",
+            metavar="S",
+            type=_COST,
+            help="Take the network between the writer and the standbys down after so "
+            "many seconds of load.",
+        ),
+    ] = _CLUSTER.link_down_after_s
+
+    def spec(self) -> ClusterSpec | None:
+        """Return the cluster, None of a single server; raise UsageError."""
+        if self.nodes > 1:
+            return ClusterSpec(
+                self.nodes, self.promise, self.link_delay_ms, self.link_down_after
+            )
+        if given := self.flags_given():
+            raise UsageError(
+                f"{', '.join(given)} needs several servers", hint="Add --nodes 2."
+            )
+        return None
 
 
 def pairs_of(settings: Sequence[str]) -> dict[str, str]:

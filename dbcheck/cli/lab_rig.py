@@ -85,6 +85,20 @@ def _scoped(switch: PowerSwitch, lab: Lab) -> PowerSwitch:
     )
 
 
+def lab_node(lab: Lab, power: PowerSwitch | None = None) -> Node:
+    """Return the server of *lab*, with its switch and its host.
+
+    power: the switch to use, None for a new one.
+    """
+    return Node(
+        engine=open_engine(lab.target_url, lab.password),
+        power=_scoped(power or lab.switch(), lab),
+        host=_host(lab),
+        log_path=lab.log_path,
+        restarter=LabRestarter(lab.name),
+    )
+
+
 def lab_rig(
     lab: Lab,
     progress: PlainProgress,
@@ -96,15 +110,8 @@ def lab_rig(
 
     power: the switch to use, None for a new one.
     """
-    node = Node(
-        engine=open_engine(lab.target_url, lab.password),
-        power=_scoped(power or lab.switch(), lab),
-        host=_host(lab),
-        log_path=lab.log_path,
-        restarter=LabRestarter(lab.name),
-    )
     return Rig(
-        site=SingleServer(node),
+        site=SingleServer(lab_node(lab, power)),
         witness=open_witness(
             lab.witness_url,
             limits=WindowLimits(acks=limits.window_acks),

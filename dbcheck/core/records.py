@@ -24,7 +24,9 @@ from dbcheck.core.moments import Moment
 from dbcheck.core.places import Place
 from dbcheck.core.plans.plan import Plan
 from dbcheck.core.plans.registry import plan_of, tables_of
+from dbcheck.core.promise import Promise
 from dbcheck.core.reached import Reached
+from dbcheck.core.replication import Promotion, ReplicationSeen
 from dbcheck.core.schedule import EPOCH_MAX, Schedule
 from dbcheck.core.server import LogPosition, ServerFacts
 from dbcheck.core.site import SiteKind, require_nodes
@@ -55,6 +57,7 @@ class NodeBefore:
                    nothing can be typed, as where a human cuts.
     audit:         what the audit found that is not safe; None if there was none.
     scope:         whether the switch cuts the host, or its drives alone.
+    member:        by which name the writer of a cluster lists it, "" if it does not.
     """
 
     target: str
@@ -69,6 +72,7 @@ class NodeBefore:
     restore_command: str = ""
     audit: tuple[Flag, ...] | None = None
     scope: PowerScope = PowerScope.HOST
+    member: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +98,7 @@ class Manifest:
     moment:        when the cut is to come, if a campaign drew it.
     sizes_by_epoch: see core.schedule.Schedule; true of runs of format 2.
     no_canary:     why no crash canary was planted on the writer, "" if one was.
+    promise:       what the cluster promises to survive; None of a single server.
     """
 
     run_id: str
@@ -121,6 +126,7 @@ class Manifest:
     sizes_by_epoch: bool = False
     seen_log: bool = False
     own_clocks: bool = False
+    promise: Promise | None = None
 
     def __post_init__(self) -> None:
         """Refuse values that no run can have."""
@@ -135,6 +141,8 @@ class Manifest:
         if {table.name for table in tables_of(self.workload)} != set(self.tables):
             raise ValueError(f"the tables {sorted(self.tables)} are not of that plan")
         require_nodes(self.site, self.nodes, self.writer_name)
+        if (self.promise is None) != (self.site is SiteKind.SINGLE):
+            raise ValueError("a cluster, and nothing else, has a promise")
 
     @property
     def ack_logs(self) -> int:
@@ -197,6 +205,8 @@ class LoadRecord:
     windows:     the largest windows seen, by the log's number.
     refusals:    errors that the server answered instead of an ack.
     farewells:   its messages to the sessions that it ended itself.
+    warned:      commits that it answered with a warning instead of a plain ack, which
+                 claim nothing; warnings: its messages.
     lost_early:  sessions that broke a second or more before the last ack of all and
                  were not replaced, or whose operation the server refused; 65535 is the
                  one that does the chores.
@@ -212,6 +222,7 @@ class LoadRecord:
     settings:    the writer's just before the cut, None if they were not read.
     log:         where the writer's log stood when the load began and just before the
                  cut; None if either is not known.
+    replication: what the writer of a cluster showed of its standbys, None if nothing.
     canary_held: the session that holds the crash canary, if it needs one, was open
                  just before the cut; before one by hand, as far as is known.
     """
@@ -242,6 +253,9 @@ class LoadRecord:
     lost_early: tuple[int, ...] = ()
     chore_at_end: int = 0
     noted_us: Mapping[str, int] = field(default_factory=dict)
+    warned: int = 0
+    warnings: tuple[str, ...] = ()
+    replication: ReplicationSeen | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,6 +299,18 @@ class NodeAfter:
 
 
 @dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """The markers on a node that was brought back after the rows were read.
+
+    rows:   the file that holds them; None if they could not be read.
+    failure: why they could not, "" if they could.
+    """
+
+    rows: StoredRows | None = None
+    failure: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class AfterRecord:
     """What was found after the power came back.
 
@@ -317,6 +343,9 @@ class AfterRecord:
             not be read.
     again:  the second reading after a clean restart, None if none was asked for, or
             if there was no first one.
+    promotion: how another node took over from the writer, None if the writer is read.
+    elsewhere: by the name of each other node that was read once this was stored, what
+            was found there.
     """
 
     nodes: Mapping[str, NodeAfter]
@@ -336,6 +365,8 @@ class AfterRecord:
     sides_lost: Mapping[str, str] = field(default_factory=dict)
     conditions: ConditionCheck | None = None
     again: SecondReading | None = None
+    promotion: Promotion | None = None
+    elsewhere: Mapping[str, Elsewhere] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Refuse a record that lacks the node that was read."""

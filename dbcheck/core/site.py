@@ -11,6 +11,7 @@ from dbcheck.core.server import difference, unread_identity
 
 ONLY_NODE = "server"  # the name of the node of a single server
 NODES_MAX = 100
+CLUSTER_NODES_MIN = 2
 NAME_CHARACTERS = 100
 
 
@@ -18,6 +19,7 @@ class SiteKind(enum.Enum):
     """The kinds of sites; the value names one in runs."""
 
     SINGLE = "single"
+    STREAMING = "streaming"  # PostgreSQL's streaming replication
 
 
 def require_nodes(kind: SiteKind, names: Collection[str], writer_name: str) -> None:
@@ -28,6 +30,8 @@ def require_nodes(kind: SiteKind, names: Collection[str], writer_name: str) -> N
         raise ValueError("the name of a node is too long, or cannot be printed")
     if writer_name not in names:
         raise ValueError(f"the writer {writer_name[:100]!r} is not one of the nodes")
+    if kind is not SiteKind.SINGLE and len(names) < CLUSTER_NODES_MIN:
+        raise ValueError(f"a cluster has {CLUSTER_NODES_MIN} nodes or more")
     if kind is SiteKind.SINGLE and set(names) != {ONLY_NODE}:
         raise ValueError(
             f"a single server has one node, {ONLY_NODE!r}, and not {sorted(names)}"
@@ -49,14 +53,21 @@ class Lineage:
 
 
 def lineage(
-    kind: SiteKind, writer: Mapping[str, str], reader: Mapping[str, str]
+    kind: SiteKind,
+    writer: Mapping[str, str],
+    reader: Mapping[str, str],
+    *,
+    promoted: bool = False,
 ) -> Lineage:
     """Compare the identity of the node that took the load with that which is read.
 
     writer: before the load.  reader: after the cut.  See core.server.ServerFacts.
+    promoted: another node is read than the one that took the load.
     """
     match kind:
-        case SiteKind.SINGLE:
+        case SiteKind.STREAMING if promoted:
+            return _same_cluster(writer, reader)
+        case SiteKind.SINGLE | SiteKind.STREAMING:
             return _same_server(writer, reader)
         case _:
             assert_never(kind)
@@ -68,3 +79,25 @@ def _same_server(before: Mapping[str, str], after: Mapping[str, str]) -> Lineage
         unread_identity(before, after),
         tuple(sorted(before.keys() & after.keys())),
     )
+
+
+def _same_cluster(before: Mapping[str, str], after: Mapping[str, str]) -> Lineage:
+    """Compare the writer with a standby that took over from it.
+
+    A standby is a copy of the whole cluster, system_identifier included, and begins a
+    later timeline of its own when it is promoted (PostgreSQL 17 manual, 25.3.6).
+    """
+    cluster, timeline = "system_identifier", "timeline"
+    for name in (cluster, timeline):
+        for identity, when in ((before, "before the cut"), (after, "after it")):
+            if not identity.get(name):
+                return Lineage(unknown=f"{name} could not be read {when}")
+    if before[cluster] != after[cluster]:
+        text = f"{cluster} was {before[cluster]} and is {after[cluster]}"
+        return Lineage(f"{text}: the node that answers is not of this cluster")
+    if int(after[timeline], 16) <= int(before[timeline], 16):
+        return Lineage(
+            f"the node that answers is on timeline {after[timeline]}, and the writer"
+            f" was on {before[timeline]}: it was not promoted from this writer"
+        )
+    return Lineage(same=(cluster,))

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from dbcheck.core.cut import Cut, PowerScope, Rung
 from dbcheck.core.cutclass import CutClass
 from dbcheck.core.depth import Depth, DepthFinding
 from dbcheck.core.drivecut import DriveCut
+from dbcheck.core.left import Left
 from dbcheck.core.lossshape import LossShape
 from dbcheck.core.managed import SERVICE
 from dbcheck.core.reconcile import Reconciliation
@@ -43,6 +45,7 @@ class Case:
     clock_set: why times across machines cannot be compared, "" if they can.
     found:   the fate of the acks and rows; None if no rows are compared.
     shape:   of what the run lost; None if it lost nothing, or no rows are compared.
+    left:    by the name of each other node that was read, what is there; see Left.
     seen:    the fate of the rows that readers saw; None without readers, if no rows
              are compared, or if what the sessions sent is not known.
     """
@@ -57,6 +60,7 @@ class Case:
     found: Reconciliation | None = None
     shape: LossShape | None = None
     seen: SeenRows | None = None
+    left: Mapping[str, Left] = field(default_factory=dict)
 
     @property
     def writer(self) -> NodeBefore:
@@ -64,17 +68,45 @@ class Case:
         return self.manifest.writer
 
     @property
+    def promoted(self) -> bool:
+        """Whether another node was read than the one that took the load."""
+        return self.after.reader_name != self.manifest.writer_name
+
+    @property
+    def tested_name(self) -> str:
+        """The name of the node whose cut is judged.
+
+        It is the node that was read, if it lost its power, and the writer else.
+        """
+        promise = self.manifest.promise
+        cut_too = promise is not None and promise.cuts_all
+        return self.after.reader_name if cut_too else self.manifest.writer_name
+
+    @property
+    def tested(self) -> NodeBefore:
+        """That node, as it was before the load."""
+        return self.manifest.nodes[self.tested_name]
+
+    @property
+    def spared(self) -> bool:
+        """Whether the node that was read kept its power, so that nothing of it was cut.
+
+        What its host and its drives show of a cut then says nothing of its rows.
+        """
+        return self.promoted and self.tested_name != self.after.reader_name
+
+    @property
     def cut_class(self) -> CutClass:
         """What lost its power; of a managed service nothing is known to, ever."""
         if SERVICE in self.writer.facts.settings:
             return CutClass.FAILOVER
-        return self.writer.cut_class
+        return self.tested.cut_class
 
     @cached_property
     def at_the_cut(self) -> NodeAtTheCut:
-        """What was seen of that node during the load, nothing if that is not known."""
+        """What was seen of the tested node, nothing if that is not known."""
         seen = self.load.nodes if self.load else {}
-        return seen.get(self.manifest.writer_name, NodeAtTheCut(cut=None))
+        return seen.get(self.tested_name, NodeAtTheCut(cut=None))
 
     @property
     def cut(self) -> Cut | None:
@@ -84,38 +116,39 @@ class Case:
     @property
     def drive_only(self) -> bool:
         """Whether the drives alone were to lose their power, and the host to go on."""
-        return self.writer.scope is PowerScope.DRIVE
+        return self.tested.scope is PowerScope.DRIVE
 
     @property
     def drive_cut(self) -> DriveCut | None:
         """What the host showed of such a cut, None if that is not on record."""
         restored = self.restore.drives if self.restore else {}
-        return restored.get(self.manifest.writer_name)
+        return restored.get(self.tested_name)
 
     @property
     def off_s(self) -> float | None:
         """Seconds without power, None if its switch did not measure them."""
         restored = self.restore.off_s if self.restore else {}
-        return restored.get(self.manifest.writer_name)
+        return restored.get(self.tested_name)
 
     @property
     def before(self) -> HostBefore | None:
         """What its host reported before the load, None if it was not asked."""
-        return self.writer.host
+        return self.tested.host
 
     @property
     def host(self) -> HostAfter | None:
         """What its host reported after recovery, None if it was not asked."""
-        found = self.after.nodes.get(self.manifest.writer_name)
+        found = self.after.nodes.get(self.tested_name)
         return found.host if found else None
 
     @cached_property
     def depths(self) -> list[VolumeDepth]:
         """How deep the cut went on each volume; [] if that was not measured.
 
-        A failover may leave the host that was asked alone, and lead to another.
+        A failover may leave the host that was asked alone, and lead to another.  Where
+        the node that was read kept its power, no depth bears on its rows.
         """
-        if self.cut_class is CutClass.FAILOVER:
+        if self.cut_class is CutClass.FAILOVER or self.spared:
             return []
         seen = self.at_the_cut
         return volume_depths(
@@ -144,4 +177,5 @@ class Case:
     @property
     def page_cache_kept(self) -> bool:
         """Whether the cut is known to have destroyed the server's memory alone."""
-        return page_cache_kept(self.depths) or self.manifest.rung is Rung.PROCESS
+        process = self.manifest.rung is Rung.PROCESS
+        return page_cache_kept(self.depths) or (process and not self.spared)

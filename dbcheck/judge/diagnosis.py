@@ -33,6 +33,7 @@ class Cause(enum.Enum):
     SETTING = "setting"  # of the server or of a mount, under which commits are lost
     LAYER = "layer"  # below the server, which holds flushes back
     TORN_PAGES = "torn pages"  # that a setting left without a guard
+    REPLICATION = "replication"  # the node that took over did not have the commits
     SERVER = "server"  # or somebody who wrote: the cut kept the page cache
     LARGE_WRITES = "large writes"  # of payloads above a size
     WINDOW = "window"  # of one kind of chore, outside which nothing is lost
@@ -60,19 +61,26 @@ def diagnosis(
     layers: Sequence[str],
     *,
     page_cache_kept: bool,
+    replication: str = "",
+    spared: bool = False,
 ) -> tuple[Explanation, ...]:
     """Return what can have caused the losses, what explains most of them first.
 
     counts:   of the losses of this run.
     settings: those under which such a cut loses commits.  layers: see Cause.LAYER.
     page_cache_kept: the cut destroyed the server's memory alone, so no drive lost them.
+    replication: why a standby that took over lacks commits, "" if that is not known.
+    spared:   it kept its power, so no drive of its own lost them.
     """
     found = _Diagnosis(counts, shape)
     if not found.total:
         return ()
     listed = [*found.of_settings(settings)]
     listed += found.of_windows()
-    if page_cache_kept:
+    listed += found.of_replication(replication)
+    if spared:
+        pass
+    elif page_cache_kept:
         listed += found.of_the_server()
     else:
         listed += found.of_layers(layers)
@@ -113,6 +121,11 @@ class _Diagnosis:
             yield Explanation(
                 Cause.LAYER, self.total, f"flushes are held back: {layer}"
             )
+
+    def of_replication(self, why: str) -> Iterator[Explanation]:
+        """Yield that the node which took over did not get what is missing."""
+        if why and self._missing:
+            yield Explanation(Cause.REPLICATION, self._missing, why)
 
     def of_the_server(self) -> Iterator[Explanation]:
         """Yield that no drive was involved."""

@@ -17,6 +17,7 @@ _DARK = (
     "it may have been shut down before that, unseen, if its network failed first; a "
     "crash canary or its log would show that"
 )
+_OF_THE_WRITER = "the crash canary is the writer's, and another node was read"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +67,14 @@ def ended(case: Case) -> Ended:
     least = case.shallowest.depth if case.shallowest else None
     return Ended(
         restarted=again.standing is Standing.PRESENT if again else None,
-        canary=after.canary if held or after.canary is False else None,
+        # A promotion empties the canary's table as well.
+        canary=after.canary
+        if not case.promoted and (held or after.canary is False)
+        else None,
         by_session=manifest.family == "mysql",  # see engines.mysql.canary
         unflushed=case.writer.facts.product == "MySQL",
-        no_canary=manifest.no_canary
+        no_canary=_OF_THE_WRITER * case.promoted
+        or manifest.no_canary
         or ("" if held else "the canary's session ended before the cut"),
         logged=any(item.standing is Standing.PRESENT for item in logs),
         exact=cut is not None and cut.exact_us is not None,

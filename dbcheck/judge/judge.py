@@ -9,6 +9,7 @@ from dbcheck.core.audited import alarming
 from dbcheck.core.control import ControlOutcome
 from dbcheck.core.verdict import Verdict
 from dbcheck.judge.case import Case
+from dbcheck.judge.cluster import left_behind, survived
 from dbcheck.judge.control import judge_control
 from dbcheck.judge.host import not_restored
 from dbcheck.judge.item import Item
@@ -40,6 +41,9 @@ def judge(case: Case) -> Judgement:
     judgement = judge_index(judgement, case.found, case.after.index)
     judgement = judge_conditions(judgement, case.found, case.after.conditions)
     judgement = judge_again(judgement, case.found, case.after.again)
+    if judgement.verdict is Verdict.FAIL:
+        reasons = (*judgement.reasons, *left_behind(case))
+        judgement = replace(judgement, reasons=reasons)
     if judgement.control and judgement.verdict is Verdict.FAIL:
         return replace(judgement, control=ControlOutcome.FAILED)
     return judgement
@@ -66,9 +70,16 @@ def _as_a_cycle(case: Case, items: Sequence[Item]) -> Judgement:
             uncut=_is_gone_uncut(case),
             spared=case.page_cache_kept,
         )
-    cut, depth = case.cut_class, case.shown_depth
-    alarms = alarming(case.writer.audit or ())
-    return judge_rows(case.found, items, cut, depth, explained=explained, alarms=alarms)
+    return judge_rows(
+        case.found,
+        items,
+        # How deep the old writer's cut went is of no consequence to other rows.
+        None if case.spared else case.cut_class,
+        None if case.spared else case.shown_depth,
+        explained=explained,
+        alarms=alarming(case.writer.audit or ()),
+        survived=survived(case),
+    )
 
 
 def _is_gone_uncut(case: Case) -> bool:

@@ -19,7 +19,7 @@ def places(case: Case) -> Item | None:
     """
     before = case.before
     if before is None:
-        return _not_inspected(case.writer.places)
+        return _not_inspected(case.tested.places)
     facts = before.facts
     reason = "; ".join(map(_on_its_layers, facts.volumes))
     unseen = hidden_drives(facts.volumes)
@@ -62,7 +62,7 @@ def switch_depth(case: Case) -> Item | None:
     None if nothing is known of this very host.  It does not show the depth of this
     run's own cut, so nothing rests on it.
     """
-    reached, before = case.writer.reached, case.before
+    reached, before = case.tested.reached, case.before
     if reached is None or before is None:
         return None
     facts = before.facts

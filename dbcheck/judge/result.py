@@ -16,9 +16,12 @@ from dbcheck.core.chores import ChoreKind
 from dbcheck.core.cut import PowerScope
 from dbcheck.core.cutclass import CutClass
 from dbcheck.core.depth import Depth
+from dbcheck.core.left import Left
 from dbcheck.core.loss import LossKind
 from dbcheck.core.lossshape import LossShape
+from dbcheck.core.promise import Promise
 from dbcheck.core.records import LoadRecord
+from dbcheck.core.replication import PromotedBy
 from dbcheck.core.statistics import Statistics
 from dbcheck.core.verdict import Verdict
 from dbcheck.judge.diagnosis import Explanation
@@ -123,6 +126,28 @@ class HousekeepingResult:
 
 
 @dataclass(frozen=True, slots=True)
+class ClusterResult:
+    """A cluster, and what became of it.
+
+    writer: the node that took the load.  standbys: the others.  read: the node whose
+            rows were read.
+    promise: what the commits were to survive.
+    promoted_by: null if no other node took over.
+    left:   by the name of each other node that was read afterwards, by itself: what is
+            there that the node which took over lacks.
+    left_failed: by the same names, why one could not be read.
+    """
+
+    writer: str
+    standbys: tuple[str, ...]
+    read: str
+    promise: Promise
+    promoted_by: PromotedBy | None
+    left: Mapping[str, Left]
+    left_failed: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
 class RunResult:
     """The result of one run.
 
@@ -152,6 +177,7 @@ class RunResult:
                 record of the load is lost.
     audit:      what the audit before the cut found that is not safe, null if it could
                 not be made.
+    cluster:    null of a single server.
     """
 
     run: str
@@ -202,6 +228,7 @@ class RunResult:
     seen: SeenResult | None = None
     audit: tuple[Flag, ...] | None = None
     power_scope: PowerScope = PowerScope.HOST
+    cluster: ClusterResult | None = None
 
     @property
     def shown_depth(self) -> Depth | None:

@@ -14,10 +14,10 @@ from dbcheck.judge.item import Item, ItemId, Standing
 def restarted(case: Case) -> Item | None:
     """Judge whether the server process is another one than before the cut.
 
-    None if none answered, or if another node was read than the one that was cut.
+    None if none answered, or if the node that was read kept its power.
     """
-    before, after = case.writer.facts, case.after.facts
-    if after is None or case.after.reader_name != case.manifest.writer_name:
+    before, after = case.tested.facts, case.after.facts
+    if after is None or case.spared:
         return None
     standing = Standing.CONTRADICTED
     reason = "its start time did not change: the power of this server was not cut"
@@ -55,7 +55,7 @@ def same_server(case: Case) -> Item | None:
     if case.after.facts is None:
         return None
     before, after = case.writer.facts.identity, case.after.facts.identity
-    found = lineage(case.manifest.site, before, after)
+    found = lineage(case.manifest.site, before, after, promoted=case.promoted)
     standing, reason = Standing.NOT_OBSERVABLE, found.unknown
     if found.other:
         standing, reason = Standing.CONTRADICTED, found.other
@@ -71,28 +71,32 @@ def same_settings(case: Case) -> Item | None:
     """
     if case.after.facts is None:
         return None
-    later = _later(case.manifest, case, case.after.facts)
-    standing, reason = _unchanged(case.writer.facts.settings, later)
+    standing, reason = _unchanged(_readings(case, case.after.facts))
     return Item(ItemId.SAME_SETTINGS, standing, reason, required=True)
 
 
-def _later(
-    manifest: Manifest, case: Case, now: ServerFacts
-) -> list[tuple[str, Mapping[str, str]]]:
-    """Return (when, settings) for each time that they were read again."""
-    later = [("after the cut", now.settings)]
+def _readings(
+    case: Case, now: ServerFacts
+) -> list[tuple[str, Mapping[str, str], Mapping[str, str]]]:
+    """Return (when, settings before, settings then) for each time they were read again.
+
+    Each node is compared with itself.
+    """
+    reader = case.manifest.nodes[case.after.reader_name]
+    readings = [("after the cut", reader.facts.settings, now.settings)]
     # A control weakens the server itself where it cannot weaken its sessions.
-    if case.load is not None and not manifest.control:
-        later.insert(0, ("before the cut", case.load.settings or {}))
-    return later
+    if case.load is not None and not case.manifest.control:
+        cut = ("before the cut", case.writer.facts.settings, case.load.settings or {})
+        readings.insert(0, cut)
+    return readings
 
 
 def _unchanged(
-    before: Mapping[str, str], later: Sequence[tuple[str, Mapping[str, str]]]
+    readings: Sequence[tuple[str, Mapping[str, str], Mapping[str, str]]],
 ) -> tuple[Standing, str]:
     compared: list[str] = []
-    unread = [when for when, settings in later if before and not settings]
-    for when, settings in later:
+    unread = [when for when, before, settings in readings if before and not settings]
+    for when, before, settings in readings:
         shared = sorted(before.keys() & settings.keys())
         for setting in shared:
             then, now = before[setting], settings[setting]

@@ -10,7 +10,7 @@ from dbcheck.audit.rules import Finding
 from dbcheck.core.audited import RuleStanding
 from dbcheck.core.cut import Rung
 from dbcheck.core.depth import Depth
-from dbcheck.core.records import LoadRecord, Manifest
+from dbcheck.core.records import LoadRecord, Manifest, NodeBefore
 from dbcheck.core.target import TargetFacts
 from dbcheck.judge.case import Case
 from dbcheck.judge.item import Item, ItemId, Standing
@@ -132,26 +132,35 @@ def durable_settings(case: Case) -> Item | None:
 def settings_of(case: Case) -> Settings:
     """Return the settings of a run that are not safe, those of its storage too."""
     depths = [each.depth for each in case.depths]
-    return settings_at(case.manifest, case.load, depths)
+    return settings_at(case.manifest, case.load, depths, case.tested_name)
 
 
 def settings_at(
-    manifest: Manifest, load: LoadRecord | None, depths: Sequence[Depth | None]
+    manifest: Manifest,
+    load: LoadRecord | None,
+    depths: Sequence[Depth | None],
+    tested_name: str = "",
 ) -> Settings:
     """Return the settings of a run whose cut went so deep on each of its volumes.
 
     As they were in the preflight, or just before the cut where they were worse then; a
     control makes them worse itself.
+    tested_name: see Case; "" for the writer.  Where a standby was cut and read, its own
+    settings count beside those of the writer, which answered the commits.
     """
-    flagged = rules.flagged(
-        manifest.family, {**manifest.writer.facts.settings, **_storage(manifest)}
-    )
+    tested = manifest.nodes[tested_name or manifest.writer_name]
+    kept = _storage(manifest, tested)
+    settings = {**manifest.writer.facts.settings, **kept}
+    flagged = rules.flagged(manifest.family, settings)
+    if tested is not manifest.writer:
+        own = rules.flagged(manifest.family, {**tested.facts.settings, **kept})
+        flagged = _worse(flagged, own)
     if load is not None and load.settings and not manifest.control:
         flagged = _worse(flagged, rules.flagged(manifest.family, load.settings))
     return Settings(
         tuple(flagged),
-        _deepest(manifest, depths),
-        _writes_whole_pages(manifest),
+        _deepest(manifest, tested, depths),
+        _writes_whole_pages(tested),
         _tore(manifest),
         bool(rules.RULES[manifest.family]),
     )
@@ -223,22 +232,22 @@ def _matters(finding: Finding) -> bool:
     return finding.harm.depth is not None or finding.harm.hides
 
 
-def _storage(manifest: Manifest) -> Mapping[str, str]:
-    if manifest.writer.host is not None:
-        volumes = manifest.writer.host.facts.volumes
+def _storage(manifest: Manifest, tested: NodeBefore) -> Mapping[str, str]:
+    if tested.host is not None:
+        volumes = tested.host.facts.volumes
         return storage.settings_of([volume.mount_options for volume in volumes])
     return storage.settings_of([str(manifest.lab.get("mount_options", ""))])
 
 
-def _writes_whole_pages(manifest: Manifest) -> bool:
+def _writes_whole_pages(tested: NodeBefore) -> bool:
     """Say whether all that the host showed lies on a filesystem that tears no page.
 
     ZFS never commits a part of a write (OpenZFS documentation, Workload Tuning), as
     long as its records are no smaller than a page; they are 128 KiB by default.
     """
-    if manifest.writer.host is None or manifest.writer.host.facts.unseen:
+    if tested.host is None or tested.host.facts.unseen:
         return False
-    volumes = manifest.writer.host.facts.volumes
+    volumes = tested.host.facts.volumes
     return all(volume.filesystem == _COPIES_ON_WRITE for volume in volumes)
 
 
@@ -246,10 +255,12 @@ def _hides_drives(facts: TargetFacts) -> bool:
     return bool(facts.unseen or hidden_drives(facts.volumes))
 
 
-def _deepest(manifest: Manifest, depths: Sequence[Depth | None]) -> Depth:
+def _deepest(
+    manifest: Manifest, tested: NodeBefore, depths: Sequence[Depth | None]
+) -> Depth:
     if manifest.rung is Rung.PROCESS:
         return Depth.PROCESS
-    if manifest.writer.host is not None and _hides_drives(manifest.writer.host.facts):
+    if tested.host is not None and _hides_drives(tested.host.facts):
         return Depth.DRIVE  # how deep it went there is not known
     known = [depth for depth in depths if depth is not None]
     if manifest.rung is Rung.DRIVE or not known or len(known) < len(depths):

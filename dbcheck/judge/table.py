@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from dbcheck.judge import (
     again,
+    cluster,
     commitflush,
     control,
     driveonly,
@@ -23,10 +25,14 @@ from dbcheck.judge import (
     writecache,
 )
 from dbcheck.judge.case import Case
-from dbcheck.judge.item import Item
+from dbcheck.judge.item import Item, ItemId
 
 EVIDENCE: tuple[Callable[[Case], Item | None], ...] = (
     load.load_at_the_cut,
+    cluster.in_sync,
+    cluster.writer_off,
+    cluster.promoted_node,
+    cluster.all_applied,
     ended.not_shut_down,
     host.host_went_down,
     driveonly.drives_gone,
@@ -64,9 +70,34 @@ EVIDENCE: tuple[Callable[[Case], Item | None], ...] = (
     witness.witness_log,
     witness.witness_at_the_cut,
     settings.durable_settings,
+    cluster.promised_settings,
+)
+
+# What a host that lost its power shows of itself.
+_OF_THE_HOST = frozenset(
+    {
+        ItemId.HOST_DOWN,
+        ItemId.SERVER_LOG,
+        ItemId.REPLAYED,
+        ItemId.SAME_STORAGE,
+        ItemId.UNSAFE_SHUTDOWNS,
+        ItemId.HOST_ASKED_AGAIN,
+        ItemId.CUT_CLASS,
+        ItemId.TIME_OFF,
+    }
 )
 
 
 def evidence(case: Case) -> tuple[Item, ...]:
-    """Return each item that applies to *case*."""
-    return tuple(item for each in EVIDENCE if (item := each(case)) is not None)
+    """Return each item that applies to *case*.
+
+    Where the node that was read kept its power, its rows depend on nothing that the
+    host of the old writer shows: that one is off.
+    """
+    items = tuple(item for each in EVIDENCE if (item := each(case)) is not None)
+    if not case.spared:
+        return items
+    return tuple(
+        replace(item, required=False) if item.id in _OF_THE_HOST else item
+        for item in items
+    )

@@ -178,7 +178,7 @@ def _back(time: TimeOff, meant_s: float) -> str:
 def class_of_cut(case: Case) -> Item | None:
     """Say that nothing declared what a human cut, None where nothing rests on that."""
     least = case.shallowest.depth if case.shallowest else None
-    if not case.writer.class_assumed or least is Depth.DRIVE:
+    if not case.tested.class_assumed or least is Depth.DRIVE:
         return None
     reason = (
         f"a {case.cut_class.description} is assumed, as what was cut by hand"

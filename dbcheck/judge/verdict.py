@@ -20,7 +20,13 @@ from dbcheck.judge.item import Item, ItemId, Standing
 _HOST_KEPT = "the host and its controllers kept their power, so it leaves them untested"
 _ENOUGH = (Standing.PRESENT, Standing.ASSUMED)  # for a PASS
 # Contradicted, they show that other data were read than those that took the load.
-_OF_THE_DATA = (ItemId.SAME_SERVER, ItemId.NOT_RESTORED)
+_OF_THE_DATA = (
+    ItemId.SAME_SERVER,
+    ItemId.NOT_RESTORED,
+    ItemId.WRITER_OFF,
+    ItemId.PROMOTED,
+    ItemId.ALL_APPLIED,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +43,15 @@ class Judgement:
     items: tuple[Item, ...]
     control: ControlOutcome | None = None
     other_data: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Survived:
+    """What the commits of a cluster survived, and by which node; by: "" if none took
+    over from the writer."""
+
+    what: str
+    by: str
 
 
 def stranger(items: Sequence[Item]) -> Item | None:
@@ -91,18 +106,21 @@ def _restored(items: Sequence[Item], explained: bool) -> str:
 def judge_rows(
     found: Reconciliation | None,
     items: Sequence[Item],
-    cut: CutClass = CutClass.UNKNOWN,
+    cut: CutClass | None = CutClass.UNKNOWN,
     depth: Depth | None = None,
     *,
     explained: bool = False,
     alarms: Sequence[Flag] = (),
+    survived: Survived | None = None,
 ) -> Judgement:
     """Return the verdict on a cycle whose table was read to its end.
 
     found: None only if another server answered, whose table proves nothing.
-    cut, depth: what was cut, and how deep that went, None if it was not measured.
+    cut, depth: what was cut, and how deep that went, None if it was not measured.  Both
+    are None if the node that was read kept its power.
     explained: a setting was in force that can lose everything.
     alarms: what the audit before the cut found; a PASS names it.
+    survived: what a cluster survived, None of a single server.
     A loss is a FAIL, unless the table was replaced and no setting explains it.  Without
     one, each required item must be present, and none contradicted, for a PASS.
     """
@@ -128,7 +146,7 @@ def judge_rows(
         doubts = ("the witness confirmed no commit", *doubts)
     if doubts:
         return Judgement(Verdict.INCONCLUSIVE, doubts, tuple(items))
-    reason = _passed(found, items, cut, depth) + _despite(alarms)
+    reason = _passed(found, items, cut, depth, survived) + _despite(alarms)
     return Judgement(Verdict.PASS, (reason,), tuple(items))
 
 
@@ -186,17 +204,24 @@ def _lost(found: Reconciliation) -> str:
 
 
 def _passed(
-    found: Reconciliation, items: Sequence[Item], cut: CutClass, depth: Depth | None
+    found: Reconciliation,
+    items: Sequence[Item],
+    cut: CutClass | None,
+    depth: Depth | None,
+    survived: Survived | None,
 ) -> str:
     """Return what a PASS claims, what it leaves open and what it only assumes."""
-    reason = (
-        f"all {found.confirmed:,} confirmed commits survived this {cut.description}"
+    what = (
+        survived.what if survived else f"this {(cut or CutClass.UNKNOWN).description}"
     )
+    reason = f"all {found.confirmed:,} confirmed commits survived {what}"
     alone = any(item.id is ItemId.DRIVES_GONE for item in items)
     if alone:
         reason += " of the drives alone"
     if depth:
         reason += f" at {depth.value} depth"
+    if survived and survived.by:
+        reason += f"; {survived.by} took over"
     assumed = [
         f"assumed, not seen: {item.id.value} ({item.reason})"
         for item in items
@@ -207,7 +232,8 @@ def _passed(
         for item in items
         if item.id is ItemId.PLACES and item.standing is Standing.NOT_OBSERVABLE
     ]
-    left_open = (cut.leaves_open(depth), _HOST_KEPT if alone else "", *unseen)
+    open_by_class = cut.leaves_open(depth) if cut else ""
+    left_open = (open_by_class, _HOST_KEPT if alone else "", *unseen)
     if cut is CutClass.FAILOVER:
         left_open += tuple(
             f"whether the former server crashed was not seen ({item.reason})"

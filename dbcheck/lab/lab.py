@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import select
 import subprocess
@@ -23,6 +24,7 @@ from dbcheck.lab.needs import missing_for_drive_rung
 from dbcheck.lab.process import Process
 from dbcheck.lab.recorded import RecordedLab
 from dbcheck.lab.reply import result_in
+from dbcheck.lab.servers.base import Source
 from dbcheck.lab.spec import LabSpec
 from dbcheck.lab.ssh import sshd
 from dbcheck.lab.state import LabRecord
@@ -82,6 +84,7 @@ class Lab:
         keep: bool = False,
         name: str = "",
         recordings: Recordings | None = None,
+        source: Source | None = None,
     ) -> Lab:
         """Build a lab and return once its server takes queries.
 
@@ -90,6 +93,7 @@ class Lab:
                 stays until down().
         recordings: where its drives record all they are asked until the first cut, or
                 what they replay: then no server runs until show().
+        source: the server that this lab's one is to follow, as a copy of it.
         Raise LabError, with nothing left behind, if the lab cannot be built;
         UsageError if a setting is the lab's own to decide, or its value is of no use.
         """
@@ -113,6 +117,8 @@ class Lab:
         daemon = None
         try:
             _prepare(entry, spec, folder, recordings, keep=keep)
+            if source is not None:
+                entry.note(source=dataclasses.asdict(source))
             with interrupt.held_back():
                 daemon, ready = _spawn(entry, lock, keep=keep)
             os.close(lock)

@@ -10,7 +10,7 @@ from dbcheck.core.cut import PowerState
 from dbcheck.errors import LabError, Unrecoverable
 from dbcheck.lab.drive.recording import Recordings
 from dbcheck.lab.drive.replay import Shown
-from dbcheck.lab.servers.base import DatabaseServer
+from dbcheck.lab.servers.base import DatabaseServer, Source
 from dbcheck.lab.servers.mariadb import MariadbServer
 from dbcheck.lab.servers.myrocks import MyrocksServer
 from dbcheck.lab.servers.mysql import MysqlServer
@@ -52,6 +52,7 @@ class Machine:
     recordings: where the drives record all they are asked, from the end of build()
             to the first cut, or the recordings whose crash states show() shows.
     password: the server's in those recordings.
+    source: the server that this one follows, None if it follows none.
     power:  ON or OFF; a server that did not come back is ON; see failure().
 
     What a cut has done to the server is a failure(); what the machine itself has done
@@ -64,8 +65,9 @@ class Machine:
         base: Path,
         recordings: Recordings | None = None,
         password: str = "",
+        source: Source | None = None,
     ) -> None:
-        self._spec = spec
+        self._spec, self._source = spec, source
         self._recordings, self._password = recordings, password
         self.power = PowerState.OFF
         self._failure: str | None = None
@@ -94,7 +96,10 @@ class Machine:
             self.server.adopt(self._password)
             return
         with self._storage.in_no_time():
-            self.server.initialise()
+            if self._source is not None:
+                self.server.follow(self._source)
+            else:
+                self.server.initialise()
             self.server.start()
             self._storage.flush_all()
             if self._recordings:

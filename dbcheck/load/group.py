@@ -66,6 +66,8 @@ class GroupResult:
     breaks:      in the order in which they were found to be final.
     refused:     the numbers of the sessions that ended since the server refused an
                  operation; refusals: its messages, each once.
+    warned:      commits that the server answered with a warning; warnings: its
+                 messages, each once.  They are no acks: see errors.CommitWarned.
     witness_error: ended the load; failure: so did this, a defect or a lost process.
     watermark, window, close_error: of the log, if the group has one of its own.
     """
@@ -75,6 +77,8 @@ class GroupResult:
     breaks: list[Break] = field(default_factory=list)
     refused: list[int] = field(default_factory=list)
     refusals: list[str] = field(default_factory=list)
+    warned: int = 0
+    warnings: list[str] = field(default_factory=list)
     witness_error: WitnessError | None = None
     failure: Exception | None = None
     watermark: Watermark | None = None
@@ -103,6 +107,9 @@ def merge(results: Iterable[GroupResult]) -> GroupResult:
         whole.refused += result.refused
         for message in result.refusals:
             add_once(whole.refusals, message)
+        whole.warned += result.warned
+        for message in result.warnings:
+            add_once(whole.warnings, message)
         whole.failure = whole.failure or result.failure
         whole.close_error = whole.close_error or result.close_error
         whole.witness_error = whole.witness_error or result.witness_error

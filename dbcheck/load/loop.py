@@ -14,6 +14,7 @@ from dbcheck.clock import now_us
 from dbcheck.core.history import HOUSEKEEPING_SESSION, LOAD_SESSION_MAX, AckValues
 from dbcheck.errors import (
     CommitUnknown,
+    CommitWarned,
     DbcheckError,
     EngineError,
     LoadError,
@@ -301,6 +302,9 @@ class Loop:
             self._result.refused.append(slot.number)
             add_once(self._result.refusals, str(error))
             return
+        if isinstance(error, CommitWarned):
+            self._result.warned += 1
+            add_once(self._result.warnings, str(error))
         is_chore = slot.number == HOUSEKEEPING_SESSION
         number = HOUSEKEEPING_SESSION if is_chore else next(self._numbers)
         gone = Break(slot.number, now_us(), in_flight, error.farewell)

@@ -14,6 +14,7 @@ from dbcheck.core.chores import ChoreKind
 from dbcheck.core.conditions import Broken
 from dbcheck.core.held import HeldCanary
 from dbcheck.core.operation import StatementSpec
+from dbcheck.core.replication import Branch, Follower, Received
 from dbcheck.core.server import ServerFacts
 from dbcheck.core.table import TableSpec
 from dbcheck.core.tablecheck import TableCheck
@@ -211,6 +212,41 @@ class DataMark(Protocol):
         """
 
 
+class Followers(Protocol):
+    """A connection to the writer of a cluster that lists the nodes that follow it."""
+
+    def read(self) -> Sequence[Follower]:
+        """Return them as they are now; blocks.  Raise EngineError."""
+
+    def sever(self) -> None:
+        """End a read() of another thread, which then raises; never raises."""
+
+    def close(self) -> None:
+        """End the connection; never raises."""
+
+
+class Replicates(Protocol):
+    """The server can be a node of a cluster, one node of which takes the writes."""
+
+    def open_followers(self, *, server: ServerFacts | None = None) -> Followers:
+        """Connect to list the nodes that follow this one."""
+
+    def member(self) -> str:
+        """Return by which name the writer lists this node, "" if it follows none."""
+
+    def received(self) -> Received:
+        """Return how far this node has received and applied the writer's log."""
+
+    def promote(self) -> None:
+        """Ask this node to take over from the writer, and do not wait for that.
+
+        Raise EngineError, with the GRANT as hint if one helps.
+        """
+
+    def branch(self) -> Branch:
+        """Return where the log of this node, once promoted, left the old writer's."""
+
+
 def makes_checkpoints(engine: Engine) -> TypeGuard[Checkpoints]:
     """Return whether *engine* has that ability."""
     return _has(engine, Checkpoints)
@@ -279,6 +315,11 @@ def shows_settings(engine: Engine) -> TypeGuard[ShownSettings]:
 def marks_data(engine: Engine) -> TypeGuard[DataMark]:
     """Return whether *engine* has that ability."""
     return _has(engine, DataMark)
+
+
+def replicates(engine: Engine) -> TypeGuard[Replicates]:
+    """Return whether *engine* has that ability."""
+    return _has(engine, Replicates)
 
 
 def _has(engine: object, ability: type) -> bool:

@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from dbcheck.core.cut import Cut, PowerState
+from dbcheck.core.promise import Promise
 from dbcheck.core.reached import Reached
+from dbcheck.core.replication import Promotion
 from dbcheck.core.site import SiteKind
 from dbcheck.ports.engine import Engine
 from dbcheck.ports.host import TargetHost
@@ -76,6 +78,18 @@ class Site(Protocol):
         """Return the same site, the writer of which is *node*."""
 
     @property
+    def promise(self) -> Promise | None:
+        """What the cluster promises to survive; None of a single server."""
+
+    @property
+    def away(self) -> frozenset[str]:
+        """The names of the nodes that are to stay off until the rows were read."""
+
+    @property
+    def brings_back(self) -> bool:
+        """Whether they get their power back then, where no client reaches them."""
+
+    @property
     def attended(self) -> bool:
         """Whether a human cuts: wait as long as it takes."""
 
@@ -105,3 +119,15 @@ class Site(Protocol):
 
     def failure(self) -> str | None:
         """Return why the node to be read will certainly not come back, or None."""
+
+    def promotion(self) -> Promotion | None:
+        """Return how another node took over, with a new look at the old writer.
+
+        None if the writer itself is read.
+        """
+
+    def bring_back(self) -> Mapping[str, float | None]:
+        """Restore the power of the nodes that are away, as restore() does.
+
+        Once the rows were read.  Each then serves what its own data hold.
+        """

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import ClassVar
 
 from dbcheck.core.cut import Cut, PowerState
 from dbcheck.core.site import ONLY_NODE, SiteKind
@@ -18,6 +19,9 @@ class SingleServer:
 
     writer: Node
     kind = SiteKind.SINGLE
+    promise = None
+    brings_back = False
+    away: ClassVar[frozenset[str]] = frozenset()
     writer_name = reader_name = ONLY_NODE
 
     @property
@@ -53,3 +57,9 @@ class SingleServer:
 
     def failure(self) -> str | None:
         return self.writer.power.failure()
+
+    def promotion(self) -> None:
+        return None
+
+    def bring_back(self) -> Mapping[str, float | None]:
+        return {}

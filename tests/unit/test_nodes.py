@@ -46,7 +46,7 @@ def node(name: str, cut_class: CutClass) -> Node:
 
 NODES = {"a": node("a", CutClass.AC), "b": node("b", CutClass.RESET)}
 RIG: Any = SimpleNamespace(
-    site=SimpleNamespace(nodes=NODES),
+    site=SimpleNamespace(nodes=NODES, promise=None),
     listener=RecordingListener(),
     audited=set(),
     lab={"rung": "drive"},
@@ -157,7 +157,9 @@ def test_a_load_that_a_witness_gives_is_not_stored_with_a_strange_node(
 
 
 def test_a_run_of_another_site_is_not_reconciled(tmp_path: Path) -> None:
-    site = SimpleNamespace(kind=MANIFEST.site, writer_name="a", nodes=NODES)
+    site = SimpleNamespace(
+        kind=MANIFEST.site, promise=None, writer_name="a", nodes=NODES
+    )
     rig: Any = SimpleNamespace(site=site)
     with pytest.raises(UsageError, match=r"on another site \(single; nodes: server\)"):
         reconcile_run(rig, RunFolder.create(tmp_path, MANIFEST), MANIFEST)

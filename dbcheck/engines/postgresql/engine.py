@@ -13,11 +13,12 @@ from dbcheck.core.fill import Fill
 from dbcheck.core.managed import SERVICE, of_host, of_postgresql
 from dbcheck.core.operation import StatementSpec
 from dbcheck.core.places import Place, numbered
+from dbcheck.core.replication import Branch, Received
 from dbcheck.core.server import LogPosition, ServerFacts
 from dbcheck.core.table import TableFacts, TableSpec
 from dbcheck.core.tablecheck import TableCheck
 from dbcheck.engines.link import SCAN_S
-from dbcheck.engines.postgresql import amcheck, housekeeping, twophase
+from dbcheck.engines.postgresql import amcheck, housekeeping, replication, twophase
 from dbcheck.engines.postgresql.audited import other_settings
 from dbcheck.engines.postgresql.check import (
     POSTGRESQL,
@@ -29,7 +30,11 @@ from dbcheck.engines.postgresql.fill import fill
 from dbcheck.engines.postgresql.link import PostgresqlLink
 from dbcheck.engines.postgresql.places import places
 from dbcheck.engines.postgresql.session import WEAK, PostgresqlSession
-from dbcheck.engines.postgresql.wire import SCHEMA, PostgresqlWire
+from dbcheck.engines.postgresql.wire import (
+    READY_CONNECT_S,
+    SCHEMA,
+    PostgresqlWire,
+)
 from dbcheck.engines.server_log import postgresql_log
 from dbcheck.errors import EngineError, TableLost, TableRefused
 
@@ -236,6 +241,28 @@ class PostgresqlEngine(PostgresqlWire):
     ) -> None:
         with self._open(server=server) as link:
             twophase.decide(link, name, commit=commit)
+
+    def open_followers(
+        self, *, server: ServerFacts | None = None
+    ) -> replication.Followers:
+        return replication.Followers(self._open(server=server))
+
+    def member(self) -> str:
+        with self._open() as link:
+            return replication.member(link)
+
+    def received(self) -> Received:
+        with self._open(READY_CONNECT_S) as link:
+            return replication.received(link)
+
+    def promote(self) -> None:
+        """Ask for it by pg_promote()."""
+        with self._open() as link:
+            replication.promote(link)
+
+    def branch(self) -> Branch:
+        with self._open() as link:
+            return replication.branch(link)
 
     def _identity(self, link: PostgresqlLink, table: TableSpec) -> str:
         found = link.rows("table_identity", {"name": table.name})

@@ -44,7 +44,7 @@ from dbcheck.engines.link import (
 )
 from dbcheck.engines.postgresql.link import connect_hint, own_wire
 from dbcheck.engines.postgresql.settings import SESSION
-from dbcheck.errors import CommitUnknown, EngineError
+from dbcheck.errors import CommitUnknown, CommitWarned, EngineError
 from dbcheck.files import sql
 
 _CONNECT_S = 10
@@ -103,6 +103,10 @@ _UNKNOWN = ("08", "40003")
 _FAREWELLS = ("57P01", "57P02")  # admin_shutdown, crash_shutdown (of another backend)
 # PostgreSQL reports a crash, where its main process was killed, under 57P01 as well.
 _CRASHED = "unexpected postmaster exit"
+# A commit whose wait for a standby was cancelled, by a user or by a limit of time, is
+# answered with success behind a warning without a code of its own (PostgreSQL 15
+# syncrep.c, SyncRepWaitForLSN).
+_WARNING, _WARNED = "WARNING", "01000"
 # A statement that another session prepared on this server connection, or that it did
 # not (duplicate_prepared_statement, invalid_sql_statement_name).
 _POOLED = ("42P05", "26000")
@@ -178,7 +182,7 @@ class PostgresqlSession:
         self._results: list[PGresult] = []
         # Bytes received when an answer was first seen to be incomplete.
         self._before: int | None = None
-        self._farewell = ""
+        self._farewell = self._warning = ""
         with self._guard("connect"):
             self.connection = psycopg.connect(
                 **{**arguments, "connect_timeout": _CONNECT_S},
@@ -220,6 +224,7 @@ class PostgresqlSession:
         """Begin to commit *operation*; see Session."""
         self._in_flight = True
         self._before = None
+        self._warning = ""
         try:
             if self._pipelined:
                 self._send_pipelined(operation.statements)
@@ -328,6 +333,8 @@ class PostgresqlSession:
             list(map(_TAG_OF, results)) == self._tags
             and self._pgconn.transaction_status == _IDLE
         ):
+            if self._warning:
+                raise CommitWarned(f"the server committed and warned: {self._warning}")
             if self._id_at < 0:
                 return 0
             if (value := results[self._id_at].get_value(0, 0)) is not None:
@@ -382,8 +389,10 @@ class PostgresqlSession:
         return CommitUnknown(text, farewell=farewell)
 
     def _on_notice(self, notice: Diagnostic) -> None:
-        """Keep the farewell of a server that ends the connection between commits."""
+        """Keep a warning about the commit, and the farewell of a server that ends."""
         message = f"{notice.severity}: {notice.message_primary}"
+        if (notice.severity_nonlocalized, notice.sqlstate) == (_WARNING, _WARNED):
+            self._warning = message
         if _is_farewell(notice.sqlstate, message):
             self._farewell = message
 

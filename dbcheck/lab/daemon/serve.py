@@ -28,6 +28,7 @@ from dbcheck.lab.drive.recording import Recordings
 from dbcheck.lab.machine import Machine
 from dbcheck.lab.process import Process
 from dbcheck.lab.recorded import RecordedLab
+from dbcheck.lab.servers.base import Source
 from dbcheck.lab.spec import DATA_DRIVE, LabSpec
 from dbcheck.lab.ssh.sshd import Sshd
 from dbcheck.lab.state import LabRecord
@@ -52,6 +53,7 @@ class Daemon:
         base: Path,
         spec: LabSpec,
         recordings: Recordings | None,
+        source: Source | None = None,
     ) -> None:
         self._entry = entry
         self._spec, self._base, self._recordings = spec, base, recordings
@@ -61,7 +63,7 @@ class Daemon:
         self._sshd = Sshd(folder / "sshd")
         self._isolated = base != folder
         self._machine = machine = Machine(
-            spec, base, recordings, _password_of(recordings)
+            spec, base, recordings, _password_of(recordings), source
         )
         self._answers: dict[type[requests.Request], Callable[[Any], object]] = {
             requests.Describe: lambda _: self._describe(),
@@ -198,6 +200,12 @@ def _recordings_of(entry: LabRecord) -> Recordings | None:
     return Recordings(Path(noted["folder"]), bool(noted["replayed"]))
 
 
+def _source_of(entry: LabRecord) -> Source | None:
+    """Return the server that the lab's one is to follow, None if it follows none."""
+    noted = entry.read().get("source")
+    return Source(**noted) if isinstance(noted, dict) else None
+
+
 def _prepare_folder(
     entry: LabRecord, folder: Path, recordings: Recordings | None, *, isolated: bool
 ) -> Path:
@@ -260,7 +268,7 @@ def _run(entry: LabRecord, ready: int, *, isolated: bool) -> None:
             recordings = _recordings_of(entry)
             base = _prepare_folder(entry, folder, recordings, isolated=isolated)
             spec = LabSpec.from_json(str(entry.read()["spec"]))
-            daemon = Daemon(entry, folder, base, spec, recordings)
+            daemon = Daemon(entry, folder, base, spec, recordings, _source_of(entry))
             daemon.start()
             _say(ready, rpc.success(None))
             daemon.serve()

@@ -69,6 +69,18 @@ def unprivileged_account(*names: str) -> Account | None:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The server that a standby follows: its port on 127.0.0.1, and how to log in.
+
+    member: the name by which it lists the standby.
+    """
+
+    port: int
+    password: str
+    member: str
+
+
 def standard_name(setting: str) -> str:
     """Return the name of a setting as servers show it, however it was written."""
     return setting.replace("-", "_").lower()
@@ -183,6 +195,12 @@ class DatabaseServer(abc.ABC):
         The data is in the page cache on return, not necessarily on the drive.
         Raise LabError if the data folder is not empty.
         """
+        self._prepare(secrets.token_urlsafe(18))
+        log.debug("creating a data folder with %s", self._program(self.needs[-1]))
+        self._create(self._password_file)
+
+    def _prepare(self, password: str) -> None:
+        """Make the empty folders, and note the password of the account dbcheck."""
         for name in self.needs:
             self._program(name)
         if self.data.is_dir() and any(self.data.iterdir()):
@@ -190,9 +208,14 @@ class DatabaseServer(abc.ABC):
         for folder in filter(None, (self.run, self.data, self.log_data)):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._give(folder)
-        self._write_secret(self._password_file, secrets.token_urlsafe(18) + "\n")
-        log.debug("creating a data folder with %s", self._program(self.needs[-1]))
-        self._create(self._password_file)
+        self._write_secret(self._password_file, password + "\n")
+
+    def follow(self, source: Source) -> None:
+        """Copy the data of a running server, as one that follows it from its start on.
+
+        In place of initialise(); raise LabError, also if this kind of server cannot.
+        """
+        raise LabError(f"a lab has no standbys of the {self.name} server")
 
     def adopt(self, password: str) -> None:
         """Make what initialise() does beside a data folder that is there already.

@@ -12,7 +12,13 @@ from pathlib import Path
 from dbcheck.errors import LabError, Unrecoverable, UsageError
 from dbcheck.lab import programs
 from dbcheck.lab.process import Process
-from dbcheck.lab.servers.base import DAMAGED, USER, DatabaseServer, standard_name
+from dbcheck.lab.servers.base import (
+    DAMAGED,
+    USER,
+    DatabaseServer,
+    Source,
+    standard_name,
+)
 from dbcheck.lab.shared_memory import remove_segments
 
 # Durable, small, and with nothing outside of the data folder but one SysV segment.
@@ -108,6 +114,31 @@ class PostgresqlServer(DatabaseServer):
                 "--no-sync",
                 *([f"--waldir={self.log_data}"] if self.log_data else []),
                 *_segment_size(self.settings),
+            ]
+        )
+
+    def follow(self, source: Source) -> None:
+        """Copy the data by pg_basebackup; see DatabaseServer."""
+        self._prepare(source.password)
+        login = self.run / "source.pgpass"
+        self._write_secret(login, f"127.0.0.1:*:*:{USER}:{source.password}\n")
+        where = {
+            "host": "127.0.0.1",
+            "port": str(source.port),
+            "user": USER,
+            "passfile": str(login),
+            "application_name": source.member,
+        }
+        conninfo = " ".join(f"{name}={value}" for name, value in where.items())
+        self._run(
+            [
+                str(self._program("pg_basebackup")),
+                f"--dbname={conninfo}",
+                f"--pgdata={self.data}",
+                "--write-recovery-conf",
+                "--checkpoint=fast",
+                "--no-sync",
+                *([f"--waldir={self.log_data}"] if self.log_data else []),
             ]
         )
 

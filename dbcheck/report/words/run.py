@@ -10,11 +10,18 @@ from dbcheck.core.cut import PowerScope, Rung
 from dbcheck.core.depth import Depth
 from dbcheck.core.loss import LossKind
 from dbcheck.core.records import LoadRecord
+from dbcheck.core.replication import PromotedBy
 from dbcheck.core.statistics import Tally
 from dbcheck.core.values import Json
 from dbcheck.core.verdict import Verdict
+from dbcheck.judge.diagnosis import Cause
 from dbcheck.judge.item import ItemId, Standing
-from dbcheck.judge.result import HousekeepingResult, RangeResult, RunResult
+from dbcheck.judge.result import (
+    ClusterResult,
+    HousekeepingResult,
+    RangeResult,
+    RunResult,
+)
 from dbcheck.report.drive import faults
 from dbcheck.report.driverates import drive_rates
 
@@ -59,6 +66,12 @@ _DEPTHS = {
     " content: it is non-volatile, disabled, was flushed in time, or takes no"
     " canaries.",
     Depth.DRIVE: "Page cache and the drive's volatile cache were lost.",
+}
+
+_PROMOTED_BY = {
+    PromotedBy.SQL: "promoted by dbcheck's own statement",
+    PromotedBy.COMMAND: "promoted by a command",
+    PromotedBy.AUTO: "promoted by the cluster itself",
 }
 
 # What a lab's cut leaves of the drive's cache, by the name of the kind.
@@ -130,7 +143,8 @@ def _unexplained(result: RunResult) -> Iterator[Section]:
     lost = any(result.rows_lost or ()) and result.verdict is Verdict.FAIL
     if not lost or result.settings_at_fault or result.layers_at_fault:
         return
-    lines = () if result.page_cache_kept else (_BELOW,)
+    replicated = any(one.cause is Cause.REPLICATION for one in result.diagnosis)
+    lines = () if result.page_cache_kept or replicated else (_BELOW,)
     if doubt := _copy_doubt(result):
         lines = (*lines, _COPY.format(doubt))
     if lines:
@@ -139,7 +153,7 @@ def _unexplained(result: RunResult) -> Iterator[Section]:
 
 def _copy_doubt(result: RunResult) -> str:
     """Return why the data may be a copy from a backup, "" if they are not."""
-    if result.lab:
+    if result.lab or (result.cluster and result.cluster.promoted_by):
         return ""
     for item in result.evidence:
         if item.item is ItemId.NOT_RESTORED:
@@ -178,6 +192,8 @@ def _audit(result: RunResult) -> Iterator[Section]:
 def facts(result: RunResult) -> Iterator[tuple[str, str]]:
     """Yield the name and the value of what is known of the run."""
     yield "target", f"{result.target}  ({result.server})"
+    if result.cluster:
+        yield from _cluster(result.cluster)
     kind = "lab" if result.lab else result.witness.kind
     yield "witness", f"{result.witness.url}  ({_WITNESS_KIND.get(kind, kind)})"
     yield "run", result.folder
@@ -207,11 +223,37 @@ def facts(result: RunResult) -> Iterator[tuple[str, str]]:
         if ended := len(load.lost_early):
             why = load.refusals[0] if load.refusals else "their connections broke"
             yield "ended early", f"{ended:,} of the sessions, not replaced: {why}"
+        if load.warned:
+            yield (
+                "warned",
+                f"{load.warned:,} commits answered with a warning, which claim nothing:"
+                f" {'; '.join(load.warnings)}",
+            )
         yield "server gone", f"connections {load.gone.value or 'never broke'}"
     if depth := result.depth:
         named = depth.depth.value if depth.depth else "unknown"
         yield "cut depth", f"{named}: {depth.reasons[0]}"
     yield from _rows(result)
+
+
+def _cluster(cluster: ClusterResult) -> Iterator[tuple[str, str]]:
+    """Yield who wrote, who followed, and who was read."""
+    others = ", ".join(cluster.standbys)
+    verb = "followed" if len(cluster.standbys) > 1 else "follows"
+    yield "cluster", f"{cluster.writer} took the load, {others} {verb}"
+    yield "promise", f"{cluster.promise.value}: {cluster.promise.description}"
+    if cluster.promoted_by:
+        yield "read", f"{cluster.read}, {_PROMOTED_BY[cluster.promoted_by]}"
+    else:
+        yield "read", cluster.read
+    for name, left in cluster.left.items():
+        yield (
+            f"left on {name}",
+            f"{left.behind:,} acknowledged commits that {cluster.read} lacks, and"
+            f" {left.extra:,} others (no claim)",
+        )
+    for name, why in cluster.left_failed.items():
+        yield f"left on {name}", f"not read: {why}"
 
 
 def _drives(load: LoadRecord) -> Iterator[tuple[str, str]]:
@@ -290,7 +332,10 @@ def lab_scope(lab: Json) -> str:
     above = "and all that is above it"
     if lab.get("power_scope") == PowerScope.DRIVE.value:
         above = "alone, under a host that kept running"
-    parts = [f"Scope: a power loss of the lab's virtual drive {above}."]
+    what = "virtual drive"
+    if lab.get("cluster"):
+        what = "virtual drives of the nodes that were cut"
+    parts = [f"Scope: a power loss of the lab's {what} {above}."]
     wrong = "; ".join(faults(drive))
     if wrong:
         parts.append(f"That drive breaks its promise: {wrong}.")

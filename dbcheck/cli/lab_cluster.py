@@ -1,0 +1,113 @@
+"""Runs cycles on clusters of a lab, each of which is made for one cycle."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import tempfile
+import threading
+import time
+from collections.abc import Generator
+from dataclasses import replace
+from pathlib import Path
+
+from dbcheck.campaign.cycle import finish_cycle
+from dbcheck.campaign.outcome import Outcome
+from dbcheck.campaign.preflight import preflight
+from dbcheck.campaign.rig import Limits, Rig
+from dbcheck.cli.lab_cycles import LIMITS, described
+from dbcheck.cli.lab_rig import lab_node, lab_rig
+from dbcheck.core.promise import Promise
+from dbcheck.core.site import SiteKind
+from dbcheck.core.workload import Workload
+from dbcheck.errors import LabError
+from dbcheck.lab.cluster import ClusterLab, ClusterSpec
+from dbcheck.lab.spec import LabSpec
+from dbcheck.ports.abilities import replicates
+from dbcheck.ports.listener import Phase
+from dbcheck.report.progress import PlainProgress
+from dbcheck.site.cluster import Cluster
+
+_STREAMING_S, _POLL_S = 30.0, 0.05
+
+
+def cluster_cycles(
+    lab: LabSpec,
+    spec: ClusterSpec,
+    workload: Workload,
+    seed: int,
+    cycles: int,
+    progress: PlainProgress,
+    runs: Path,
+    limits: Limits = LIMITS,
+) -> Generator[Outcome, None, None]:
+    """Yield the outcome of each of *cycles* cycles; cycle n has seed + n.
+
+    Each has a cluster of its own: after a promotion no node is what it was.
+    """
+    progress.phase(Phase.LAB, f"{spec.nodes} times {described(lab)}")
+    for number in range(cycles):
+        folder = Path(tempfile.gettempdir(), f"dbcheck-lab-{secrets.token_hex(4)}")
+        drive = replace(lab.drive, seed=lab.drive.seed + number * spec.nodes)
+        with ClusterLab(replace(lab, drive=drive), spec, folder) as cluster:
+            rig = cluster_rig(cluster, progress, runs, limits)
+            await_standbys(rig)
+            with contextlib.closing(rig.witness):
+                started = preflight(rig, workload, seed + number)
+                with _links_down(cluster):
+                    yield finish_cycle(rig, started)
+
+
+def cluster_rig(
+    cluster: ClusterLab, progress: PlainProgress, runs: Path, limits: Limits
+) -> Rig:
+    """Return the rig of the cluster, whose witness is beside the writer."""
+    names = list(cluster.labs)
+    nodes = {name: lab_node(lab) for name, lab in cluster.labs.items()}
+    promise = Promise(cluster.spec.promise)
+    site = Cluster(SiteKind.STREAMING, nodes, names[0], promise, brings_back=True)
+    rig = lab_rig(cluster.labs[names[0]], progress, runs, limits)
+    values = {**rig.lab, "cluster": cluster.spec.to_values()}
+    return replace(rig, site=site, lab=values, used_epochs=set())
+
+
+def await_standbys(rig: Rig) -> None:
+    """Return once all standbys stream, and the writer waits for one if it is to.
+
+    Raise LabError if they do not.
+    """
+    wanted, ends_s = len(rig.site.nodes) - 1, time.monotonic() + _STREAMING_S
+    engine = rig.site.writer.engine
+    waits = bool(engine.facts().settings.get("synchronous_standby_names"))
+    assert replicates(engine)
+
+    def all_there() -> bool:
+        found = followers.read()
+        streaming = sum(one.state == "streaming" for one in found) >= wanted
+        return streaming and (not waits or any(one.is_awaited for one in found))
+
+    with contextlib.closing(engine.open_followers()) as followers:
+        while not all_there():
+            if time.monotonic() >= ends_s:
+                raise LabError(f"a standby does not stream after {_STREAMING_S:g} s")
+            time.sleep(_POLL_S)
+
+
+@contextlib.contextmanager
+def _links_down(cluster: ClusterLab) -> Generator[None, None, None]:
+    """Take the links down once the load has run for its time, if that is wanted."""
+    after_s, over = cluster.spec.link_down_after_s, threading.Event()
+
+    def wait() -> None:
+        if not over.wait(after_s):
+            cluster.take_links_down()
+
+    waiter = threading.Thread(target=wait, name="links", daemon=True)
+    if after_s:
+        waiter.start()
+    try:
+        yield
+    finally:
+        over.set()
+        if after_s:
+            waiter.join()

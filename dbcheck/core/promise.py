@@ -1,0 +1,50 @@
+"""What a cluster promises: which power it may lose, and still have every commit."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable
+
+
+class Promise(enum.Enum):
+    """Which nodes lose their power, and whether the writer comes back.
+
+    The value is its name in inventories, flags and runs.
+    """
+
+    WRITER = "writer"
+    WRITER_GONE = "writer-gone"
+    ALL = "all"
+    ALL_WRITER_GONE = "all-writer-gone"
+
+    @property
+    def writer_returns(self) -> bool:
+        """Whether the writer gets its power back and is read."""
+        return self in (Promise.WRITER, Promise.ALL)
+
+    @property
+    def cuts_all(self) -> bool:
+        """Whether every node loses its power."""
+        return self in (Promise.ALL, Promise.ALL_WRITER_GONE)
+
+    @property
+    def description(self) -> str:
+        """Return what the commits must survive, to come after "survived"."""
+        return _DESCRIPTIONS[self]
+
+    def cut(self, names: Iterable[str], writer: str) -> tuple[str, ...]:
+        """Return which of the nodes *names* lose their power."""
+        return tuple(name for name in names if self.cuts_all or name == writer)
+
+    def returning(self, names: Iterable[str], writer: str) -> tuple[str, ...]:
+        """Return which of them get it back before anything is read."""
+        cut = self.cut(names, writer)
+        return tuple(name for name in cut if self.writer_returns or name != writer)
+
+
+_DESCRIPTIONS = {
+    Promise.WRITER: "a power cut of the writer",
+    Promise.WRITER_GONE: "the loss of the writer",
+    Promise.ALL: "a power cut of all nodes",
+    Promise.ALL_WRITER_GONE: "the loss of the writer in a power cut of all nodes",
+}

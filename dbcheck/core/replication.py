@@ -1,0 +1,203 @@
+"""How the nodes of a cluster follow the writer, as they show it themselves.
+
+Positions are bytes from the beginning of the writer's log.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from dbcheck.core.cut import PowerState
+
+CHANGES_MAX = 20
+
+
+class PromotedBy(enum.Enum):
+    """What promotes a node once the writer is gone; the value names it in inventories.
+
+    AUTO: something else than dbcheck, such as Patroni.
+    """
+
+    SQL = "sql"
+    COMMAND = "command"
+    AUTO = "auto"
+
+
+@dataclass(frozen=True, slots=True)
+class Follower:
+    """One standby as the writer lists it.
+
+    name:    by which the writer knows it.
+    state:   of the connection, e.g. "streaming" or "catchup".
+    sync:    how commits wait for it, e.g. "sync", "quorum", "potential", "async".
+    flushed: how far it has reported its copy of the log durable, None if not at all.
+    """
+
+    name: str
+    state: str
+    sync: str
+    flushed: int | None
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether a commit may be answered on the word of this standby."""
+        return self.state == "streaming" and self.sync in ("sync", "quorum")
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """From when on other standbys were awaited than before; names: which."""
+
+    clock_us: int
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicationSeen:
+    """What the writer showed of its standbys during the load.
+
+    Times are on the client's monotonic clock, in microseconds.
+
+    samples:  how often it was asked, and answered.
+    first_us, last_us: when the first and the last of these questions were asked.
+    gap_us:   the longest time between two of them.
+    changes:  which standbys were awaited, from the first sample on; the last ones, at
+              most CHANGES_MAX.
+    flushed:  by the standby's name, how far it was durable at the last sample.
+    ended:    why it was asked no more, "" if the load ended first.
+    """
+
+    samples: int
+    first_us: int
+    last_us: int
+    gap_us: int
+    changes: tuple[Change, ...]
+    flushed: Mapping[str, int] = field(default_factory=dict)
+    ended: str = ""
+
+    @property
+    def awaited(self) -> tuple[str, ...]:
+        """The standbys that commits waited for at the last sample."""
+        return self.changes[-1].names if self.changes else ()
+
+
+class ReplicationTally:
+    """Adds samples up to a ReplicationSeen."""
+
+    def __init__(self) -> None:
+        self._samples = self._first_us = self._last_us = self._gap_us = 0
+        self._changes: list[Change] = []
+        self._flushed: dict[str, int] = {}
+
+    def add(self, clock_us: int, followers: Sequence[Follower]) -> None:
+        """Count the answer to a question that was asked at *clock_us*."""
+        if self._samples:
+            self._gap_us = max(self._gap_us, clock_us - self._last_us)
+        else:
+            self._first_us = clock_us
+        self._samples += 1
+        self._last_us = clock_us
+        names = tuple(sorted(one.name for one in followers if one.is_awaited))
+        if not self._changes or self._changes[-1].names != names:
+            self._changes = [*self._changes, Change(clock_us, names)][-CHANGES_MAX:]
+        self._flushed = {
+            one.name: one.flushed for one in followers if one.flushed is not None
+        }
+
+    def seen(self, ended: str = "") -> ReplicationSeen | None:
+        """Return what was seen, None if there was no answer."""
+        if not self._samples:
+            return None
+        return ReplicationSeen(
+            self._samples,
+            self._first_us,
+            self._last_us,
+            self._gap_us,
+            tuple(self._changes),
+            dict(self._flushed),
+            ended,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """How far a node that follows has come.
+
+    position: the end of what it has received, None if it does not show that.
+    applied:  the end of what it has applied.
+    """
+
+    position: int | None
+    applied: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """Where the timeline of a promoted node left its parent (PostgreSQL).
+
+    timeline, parent: as they are written in the name of a history file, hexadecimal.
+    switch: the position at which the new one begins.
+    unread: why these are not known, "" if they are.
+    """
+
+    timeline: str = ""
+    parent: str = ""
+    switch: int | None = None
+    unread: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class WriterOff:
+    """What showed, at one moment, that the old writer is off.
+
+    state:   of its power, as its switch reads it.
+    answers: its server took a connection.
+    """
+
+    state: PowerState
+    answers: bool
+
+    @property
+    def is_back(self) -> bool:
+        """Whether it may serve clients again."""
+        return self.answers or self.state is PowerState.ON
+
+
+@dataclass(frozen=True, slots=True)
+class Promotion:
+    """How another node took over from the writer.
+
+    by:       what promoted it.
+    received: by the node's name, how far each node was that could be promoted.
+    branch:   of the node that was promoted; None if none was.
+    old:      what was seen of the old writer: before the promotion, after it, and once
+              the rows were read.
+    """
+
+    by: PromotedBy
+    received: Mapping[str, Received]
+    branch: Branch | None = None
+    old: tuple[WriterOff, ...] = ()
+
+
+def most_advanced(received: Mapping[str, Received]) -> str | None:
+    """Return the name of the node that has received most, None if none is known."""
+    known = {
+        name: one.position for name, one in received.items() if one.position is not None
+    }
+    return max(known, key=lambda name: known[name]) if known else None
+
+
+def position_of(text: str | None) -> int | None:
+    """Return the position that PostgreSQL writes as *text*, e.g. "0/16B3748"."""
+    if not text:
+        return None
+    high, _, low = text.partition("/")
+    return (int(high, 16) << 32) + int(low, 16)
+
+
+def written(position: int) -> str:
+    """Return a position as PostgreSQL writes it."""
+    return f"{position >> 32:X}/{position & 0xFFFFFFFF:X}"

@@ -1,0 +1,63 @@
+"""PostgreSQL's streaming replication: who follows, how far, and a promotion."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dbcheck.core.replication import Branch, Follower, Received, position_of
+from dbcheck.engines.postgresql.link import PostgresqlLink
+from dbcheck.engines.watch import Watch
+from dbcheck.errors import EngineError
+
+_GRANT = (
+    "Run on the writer: grant execute on function pg_promote(boolean, integer) to the"
+    " account, or promote by a command (dbcheck_promote)."
+)
+_READ_FILE = (
+    "its history file cannot be read (grant execute on function pg_read_file(text,"
+    " bigint, bigint, boolean) to the account)"
+)
+
+
+class Followers(Watch):
+    """A connection to the writer that lists its standbys; see ports.abilities."""
+
+    def read(self) -> Sequence[Follower]:
+        return [Follower(*row) for row in self._rows("followers")]
+
+
+def member(link: PostgresqlLink) -> str:
+    """Return the name under which the writer lists this node, "" if it follows none."""
+    found = link.rows("member")
+    return found[0][0] if found else ""
+
+
+def received(link: PostgresqlLink) -> Received:
+    """Return how far this node has received and applied the writer's log."""
+    return Received(*link.row("received"))
+
+
+def promote(link: PostgresqlLink) -> None:
+    """Ask this standby to take over, and do not wait; raise EngineError."""
+    try:
+        ((asked,),) = link.rows("promote")
+    except EngineError as error:
+        raise EngineError(f"the promotion was refused: {error}", hint=_GRANT) from error
+    if not asked:
+        raise EngineError(
+            "the standby did not accept the promotion", hint="Look into its log."
+        )
+
+
+def branch(link: PostgresqlLink) -> Branch:
+    """Return where the node's timeline left its parent (timeline.c: the last line)."""
+    try:
+        timeline, history = link.row("branch")
+    except EngineError as error:
+        return Branch(unread=f"{_READ_FILE}: {error}")
+    lines = [line.split() for line in (history or "").splitlines() if line.strip()]
+    parents = [words for words in lines if words[0].isdigit() and len(words) > 1]
+    if not parents:
+        return Branch(timeline, unread=f"timeline {timeline} has no history file")
+    parent, switch, *_ = parents[-1]
+    return Branch(timeline, f"{int(parent):08X}", position_of(switch))

@@ -1,0 +1,148 @@
+"""A cluster of labs: one server writes, others follow it over links that can fail."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any
+
+from msgspec import Meta
+from sqlalchemy.engine import make_url
+
+from dbcheck.core.promise import Promise
+from dbcheck.errors import UsageError
+from dbcheck.lab.lab import Lab
+from dbcheck.lab.link import Link
+from dbcheck.lab.servers.base import Source, standard_name
+from dbcheck.lab.spec import TIME_MAX, LabSpec
+from dbcheck.validated import one_of, require
+
+NODES_MAX = 5
+ENGINES = ("postgresql",)  # whose servers a lab has standbys of
+_STANDBYS = "synchronous_standby_names"
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSpec:
+    """What makes a cluster of several labs, each with a drive of its own.
+
+    nodes:   how many; the first one writes.
+    promise: see core.promise.Promise.
+    link_delay_ms: how long each byte between the writer and a standby takes.
+    link_down_after_s: seconds of load after which the links go down; 0: never.
+    """
+
+    nodes: Annotated[int, Meta(ge=2, le=NODES_MAX)] = 2
+    promise: Annotated[str, one_of([each.value for each in Promise])] = (
+        Promise.WRITER_GONE.value
+    )
+    link_delay_ms: Annotated[float, Meta(ge=0, le=TIME_MAX)] = 0.0
+    link_down_after_s: Annotated[float, Meta(ge=0, le=TIME_MAX)] = 0.0
+
+    def __post_init__(self) -> None:
+        """Refuse what no such cluster can be."""
+        require(self, "a cluster")
+
+    def to_values(self) -> dict[str, Any]:
+        """Return the spec as plain values."""
+        return asdict(self)
+
+
+def node_names(count: int) -> list[str]:
+    """Return the names of the nodes, the writer's first."""
+    return [f"node{number}" for number in range(1, count + 1)]
+
+
+def require_possible(lab: LabSpec) -> None:
+    """Raise UsageError if labs of that spec cannot make a cluster."""
+    if lab.engine not in ENGINES:
+        raise UsageError(
+            f"a lab has no clusters of {lab.engine} servers",
+            hint=f"Use --engine {' or '.join(ENGINES)}.",
+        )
+    if lab.power_scope != "host":
+        raise UsageError(
+            "the drives of a cluster cannot lose their power alone",
+            hint="Leave out --power-scope.",
+        )
+
+
+class ClusterLab:
+    """The labs of one cluster, and the links between the writer and the others.
+
+    labs: by the name of the node, the writer's first.
+    """
+
+    def __init__(self, lab: LabSpec, spec: ClusterSpec, folder: Path) -> None:
+        """Build it; return once every standby follows.
+
+        folder: each lab's begins with it.  Raise LabError, with nothing left.
+        """
+        require_possible(lab)
+        self.spec = spec
+        self.labs: dict[str, Lab] = {}
+        self._links: dict[str, Link] = {}
+        self._held = contextlib.ExitStack()
+        writer, *standbys = node_names(spec.nodes)
+        try:
+            settings = _of_writer(lab.settings, standbys)
+            self._start(writer, replace(lab, settings=settings), folder)
+            for number, name in enumerate(standbys, 1):
+                drive = replace(lab.drive, seed=lab.drive.seed + number)
+                of_standby = replace(
+                    lab, drive=drive, settings=_of_standby(lab.settings)
+                )
+                self._start(name, of_standby, folder, self._source(writer, name))
+        except BaseException:
+            self._held.close()
+            raise
+
+    def take_links_down(self, *names: str) -> None:
+        """Have nothing pass between the writer and these standbys; without any, all."""
+        for name in names or self._links:
+            self._links[name].take_down()
+
+    def close(self) -> None:
+        """End all of it."""
+        self._held.close()
+
+    def __enter__(self) -> ClusterLab:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _start(
+        self, name: str, spec: LabSpec, folder: Path, source: Source | None = None
+    ) -> None:
+        place = folder.with_name(f"{folder.name}-{name}")
+        lab = Lab.start(spec, place, source=source)
+        self.labs[name] = self._held.enter_context(lab)
+
+    def _source(self, writer: str, name: str) -> Source:
+        """Return how the node *name* reaches the writer: over a link of its own."""
+        lab = self.labs[writer]
+        port = make_url(lab.target_url).port
+        assert port is not None
+        link = Link(port, self.spec.link_delay_ms)
+        self._held.callback(link.close)
+        self._links[name] = link
+        return Source(link.port, lab.password, name)
+
+
+def _of_writer(settings: Mapping[str, str], standbys: list[str]) -> dict[str, str]:
+    """Return the writer's settings: for one standby, unless they say otherwise."""
+    if any(standard_name(name) == _STANDBYS for name in settings):
+        return dict(settings)
+    return {**settings, _STANDBYS: f"ANY 1 ({', '.join(standbys)})"}
+
+
+def _of_standby(settings: Mapping[str, str]) -> dict[str, str]:
+    """Return a standby's: once it took over, it has no standbys to wait for."""
+    return {
+        name: value
+        for name, value in settings.items()
+        if standard_name(name) != _STANDBYS
+    }

@@ -1,0 +1,71 @@
+"""The network between two servers of a lab: one process for each link."""
+
+from __future__ import annotations
+
+import contextlib
+import select
+import subprocess
+
+from dbcheck import children
+from dbcheck.errors import LabError
+
+_ANSWER_S = 30.0
+_END_S = 5.0
+
+
+class Link:
+    """A way to a server on 127.0.0.1 that can be taken down, and made slow.
+
+    port: where it begins; the server's own is where it ends.
+    """
+
+    def __init__(self, port: int, delay_ms: float = 0.0) -> None:
+        """Start it; raise LabError if it does not answer."""
+        self._process = subprocess.Popen(
+            children.module("dbcheck.lab.relay", str(port)),
+            env=children.environment(),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            start_new_session=True,
+        )
+        try:
+            self.port = int(self._answer())
+            if delay_ms:
+                self._ask(f"delay {delay_ms:g}")
+        except BaseException:
+            self.close()
+            raise
+
+    def take_down(self) -> None:
+        """Pass nothing on from now on; what comes meanwhile waits."""
+        self._ask("down")
+
+    def close(self) -> None:
+        """End it; never raises.  Idempotent."""
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                with contextlib.suppress(OSError):
+                    pipe.close()
+        try:
+            self._process.wait(_END_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def _ask(self, command: str) -> None:
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(f"{command}\n".encode())
+            self._process.stdin.flush()
+        except OSError as error:
+            raise LabError(f"a link of the lab is gone: {error.strerror}") from None
+        self._answer()
+
+    def _answer(self) -> str:
+        output = self._process.stdout
+        assert output is not None
+        if not select.select([output], [], [], _ANSWER_S)[0]:
+            raise LabError(f"a link of the lab does not answer within {_ANSWER_S:g} s")
+        if not (line := output.readline()):
+            raise LabError("a link of the lab has ended")
+        return line.decode().strip()

@@ -1,0 +1,80 @@
+"""Clusters of a lab, and cycles on them in which something is wrong."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from dbcheck.campaign.cycle import finish_cycle
+from dbcheck.campaign.outcome import Outcome
+from dbcheck.campaign.preflight import preflight
+from dbcheck.campaign.rig import Limits, Rig
+from dbcheck.cli.lab_cluster import await_standbys, cluster_rig
+from dbcheck.core.promise import Promise
+from dbcheck.core.replication import PromotedBy
+from dbcheck.core.site import SiteKind
+from dbcheck.lab.cluster import ClusterLab, ClusterSpec
+from dbcheck.lab.lab import missing
+from dbcheck.lab.spec import DriveSpec, LabSpec
+from dbcheck.report.progress import PlainProgress
+from dbcheck.site.cluster import Cluster, Promote
+from tests.kit.rigs import quick
+
+WORKLOAD = replace(quick(), cut_after_s=(0.8, 1.2))
+
+
+@contextlib.contextmanager
+def cluster_of(
+    folder: Path,
+    nodes: int = 2,
+    promise: Promise = Promise.WRITER_GONE,
+    drive: DriveSpec | None = None,
+    **values: str,
+) -> Iterator[tuple[ClusterLab, Rig]]:
+    """Give a cluster of PostgreSQL, and its rig.
+
+    drive: None for the process rung.  values: settings.
+    """
+    engine = "postgresql"
+    folder.mkdir(exist_ok=True)
+    rung = "drive" if drive else "process"
+    lab = LabSpec(engine, rung=rung, drive=drive or DriveSpec(), settings=values)
+    if lacking := missing(lab):
+        pytest.skip("; ".join(lacking))
+    spec = ClusterSpec(nodes, promise.value)
+    with ClusterLab(lab, spec, folder / "lab") as cluster:
+        progress = PlainProgress(Console(file=io.StringIO()))
+        limits = Limits(return_s=60)
+        rig = cluster_rig(cluster, progress, folder / "runs", limits)
+        with contextlib.closing(rig.witness):
+            await_standbys(rig)
+            yield cluster, rig
+
+
+def promoting(rig: Rig, promote: Promote) -> Rig:
+    """Return *rig*, on which a command promotes as *promote* does."""
+    site = rig.site
+    assert site.promise is not None
+    changed = Cluster(
+        SiteKind.STREAMING,
+        site.nodes,
+        site.writer_name,
+        site.promise,
+        by=PromotedBy.COMMAND,
+        promote=promote,
+        brings_back=True,
+    )
+    return replace(rig, site=changed)
+
+
+def cycle(rig: Rig, before: Callable[[], None] = lambda: None) -> Outcome:
+    """Run a cycle; *before* its load something is done to the cluster."""
+    started = preflight(rig, WORKLOAD, seed=1)
+    before()
+    return finish_cycle(rig, started)

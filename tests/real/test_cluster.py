@@ -1,0 +1,286 @@
+"""Clusters of PostgreSQL: what each promise shows, and what must not convince."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dbcheck.campaign.following import Following
+from dbcheck.campaign.judging import judge_run
+from dbcheck.campaign.outcome import Outcome
+from dbcheck.core.depth import Depth
+from dbcheck.core.promise import Promise
+from dbcheck.core.verdict import Verdict
+from dbcheck.errors import EngineError
+from dbcheck.judge.diagnosis import Cause
+from dbcheck.judge.item import ItemId, Standing
+from dbcheck.lab import lab as labs
+from dbcheck.lab.process import Process
+from dbcheck.lab.spec import DriveSpec
+from dbcheck.ports.site import Node
+from dbcheck.witness.log import FrameLogReader
+from tests.kit.clusters import cluster_of, cycle, promoting
+from tests.kit.waiting import wait_until
+
+
+def standing(outcome: Outcome, item: ItemId) -> Standing:
+    return next(one.standing for one in outcome.judgement.items if one.id is item)
+
+
+def promoted(node: Node) -> None:
+    engine: Any = node.engine
+    engine.promote()
+
+
+def test_commits_survive_the_loss_of_the_writer(tmp_path: Path) -> None:
+    with cluster_of(tmp_path) as (_, rig):
+        outcome = cycle(rig)
+    assert outcome.verdict is Verdict.PASS, outcome.judgement.reasons
+    assert outcome.after.reader_name == "node2"
+    (reason,) = outcome.judgement.reasons
+    assert reason.endswith("survived the loss of the writer; node2 took over")
+    cluster = outcome.result.cluster
+    assert cluster is not None
+    assert cluster.left["node1"].behind == 0
+    items = (ItemId.IN_SYNC, ItemId.WRITER_OFF, ItemId.PROMOTED, ItemId.ALL_APPLIED)
+    assert {standing(outcome, item) for item in items} == {Standing.PRESENT}
+    seen = outcome.load.replication if outcome.load else None
+    assert seen is not None
+    assert seen.awaited == ("node2",)
+    # A stored run is judged the same, with what was left on the old writer.
+    again = judge_run(outcome.run, FrameLogReader())
+    assert again.judgement == outcome.judgement
+    assert again.result.cluster == cluster
+
+
+def test_an_asynchronous_standby_behind_a_link_that_is_down_loses(
+    tmp_path: Path,
+) -> None:
+    with cluster_of(tmp_path, synchronous_standby_names="") as (cluster, rig):
+        outcome = cycle(rig, cluster.take_links_down)
+    assert outcome.verdict is Verdict.FAIL
+    found, result = outcome.found, outcome.result
+    assert found is not None
+    lost = sum(found.own_counts.values())
+    assert lost > 100
+    left = outcome.case.left["node1"]
+    assert left.behind > 0
+    assert outcome.judgement.reasons[1].startswith("left-behind: node1 still has")
+    assert standing(outcome, ItemId.IN_SYNC) is Standing.ABSENT
+    assert standing(outcome, ItemId.PROMISED_SETTINGS) is Standing.ABSENT
+    assert result.diagnosis[0].cause is Cause.REPLICATION
+    assert "synchronous_standby_names is empty" in result.diagnosis[0].reason
+
+
+def test_the_writer_alone_is_cut_and_comes_back(tmp_path: Path) -> None:
+    with cluster_of(tmp_path, promise=Promise.WRITER) as (_, rig):
+        outcome = cycle(rig)
+    assert outcome.verdict is Verdict.PASS, outcome.judgement.reasons
+    assert outcome.after.reader_name == "node1"
+    assert outcome.after.promotion is None
+
+
+def test_all_nodes_are_cut_and_the_writer_is_read(tmp_path: Path) -> None:
+    with cluster_of(tmp_path, promise=Promise.ALL) as (_, rig):
+        outcome = cycle(rig)
+    assert outcome.verdict is Verdict.PASS, outcome.judgement.reasons
+    assert outcome.load is not None
+    assert all(node.cut for node in outcome.load.nodes.values())
+
+
+def test_all_nodes_are_cut_and_a_standby_takes_over(tmp_path: Path) -> None:
+    promise = Promise.ALL_WRITER_GONE
+    with cluster_of(tmp_path, 2, promise, DriveSpec()) as (_, rig):
+        outcome = cycle(rig)
+    assert outcome.verdict is Verdict.PASS, outcome.judgement.reasons
+    assert outcome.case.tested_name == "node2"
+    assert outcome.result.shown_depth is Depth.DRIVE
+
+
+def test_what_a_standby_had_only_written_is_lost_with_its_page_cache(
+    tmp_path: Path,
+) -> None:
+    """A cut may meet a moment at which all is flushed, so it is made several times."""
+    promise, settings = Promise.ALL_WRITER_GONE, {"synchronous_commit": "remote_write"}
+    drive = DriveSpec(flush_ms=20)
+    for number in range(8):
+        folder = tmp_path / str(number)
+        with cluster_of(folder, 2, promise, drive, **settings) as (_, rig):
+            outcome = cycle(rig)
+        if outcome.verdict is Verdict.FAIL:
+            break
+    assert outcome.verdict is Verdict.FAIL, outcome.judgement.reasons
+    assert outcome.result.diagnosis[0].cause is Cause.REPLICATION
+    assert "remote_write" in outcome.result.diagnosis[0].reason
+
+
+def test_the_standby_that_received_most_takes_over(tmp_path: Path) -> None:
+    with cluster_of(tmp_path, nodes=3) as (cluster, rig):
+        outcome = cycle(rig, lambda: cluster.take_links_down("node2"))
+    assert outcome.verdict is Verdict.PASS, outcome.judgement.reasons
+    assert outcome.after.reader_name == "node3"
+
+
+def test_a_promotion_of_the_wrong_standby_proves_nothing(tmp_path: Path) -> None:
+    with cluster_of(tmp_path, nodes=3) as (cluster, rig):
+        nodes = rig.site.nodes
+        wrong = promoting(rig, lambda _name, _node: promoted(nodes["node2"]))
+        outcome = cycle(wrong, lambda: cluster.take_links_down("node2"))
+    assert outcome.found is not None
+    assert outcome.found.counts  # rows are missing there, and node3 has them
+    assert outcome.verdict is Verdict.INCONCLUSIVE
+    assert (
+        "node2 was promoted although node3 had received more"
+        in (outcome.judgement.reasons[0])
+    )
+
+
+def test_an_old_writer_that_is_back_too_early_proves_nothing(tmp_path: Path) -> None:
+    with cluster_of(tmp_path) as (_, rig):
+        nodes = rig.site.nodes
+
+        def early(_name: str, node: Node) -> None:
+            promoted(node)
+            nodes["node1"].power.restore()
+
+        outcome = cycle(promoting(rig, early))
+    assert outcome.verdict is Verdict.INCONCLUSIVE
+    assert standing(outcome, ItemId.WRITER_OFF) is Standing.CONTRADICTED
+    assert (
+        "node1 was up again before the rows were read" in (outcome.judgement.reasons[0])
+    )
+
+
+def test_a_standby_that_does_not_take_over_is_no_loss(tmp_path: Path) -> None:
+    with cluster_of(tmp_path) as (_, rig):
+        never = promoting(rig, lambda *_: None)
+        limits = replace(rig.limits, return_s=4)
+        outcome = cycle(replace(never, limits=limits))
+    assert outcome.verdict is Verdict.INCONCLUSIVE
+    assert outcome.judgement.reasons[0].startswith("no standby took over")
+    assert outcome.found is None
+
+
+def test_a_standby_of_another_cluster_is_refused(tmp_path: Path) -> None:
+    """It follows a server, and not the one that takes the load."""
+    with (
+        cluster_of(tmp_path / "one") as (_, rig),
+        cluster_of(tmp_path / "other") as (_, strangers),
+    ):
+        stranger = strangers.site.nodes["node2"]
+        nodes = {**rig.site.nodes, "node2": stranger}
+        mixed = promoting(rig, lambda *_: None)
+        site: Any = mixed.site
+        site._nodes = nodes
+        with pytest.raises(EngineError, match="node2 is of another cluster"):
+            cycle(mixed)
+        alone = {"node1": nodes["node1"], "node2": strangers.site.nodes["node1"]}
+        site._nodes = alone
+        with pytest.raises(EngineError, match="node2 .* follows no other server"):
+            cycle(mixed)
+
+
+def test_a_commit_whose_wait_was_cancelled_is_no_plain_ack(tmp_path: Path) -> None:
+    """The standby is away, and each wait for it is cancelled: committed, and warned."""
+    with cluster_of(tmp_path) as (cluster, rig):
+        engine: Any = rig.site.writer.engine
+        ending: list[subprocess.Popen[bytes]] = []
+
+        def cancelling() -> None:
+            cluster.take_links_down()
+            lab = cluster.labs["node1"]
+            words = [sys.executable, "-c", _CANCEL, lab.target_url, lab.password]
+            ending.append(subprocess.Popen(words))
+
+        try:
+            outcome = cycle(rig, cancelling)
+        finally:
+            for process in ending:
+                process.kill()
+                process.wait()
+    load = outcome.load
+    assert load is not None
+    assert load.warned > 3
+    assert "canceling wait for synchronous replication" in load.warnings[0]
+    assert sum(load.sent.values()) - sum(load.acked.values()) >= load.warned
+    assert outcome.verdict is Verdict.INCONCLUSIVE  # and those rows are no loss
+    assert outcome.found is not None
+    assert not outcome.found.counts
+    assert engine.family == "postgresql"
+
+
+_CANCEL = """
+import sys, time
+import psycopg2
+from sqlalchemy.engine import make_url
+url = make_url(sys.argv[1])
+link = psycopg2.connect(host=url.host, port=url.port, user=url.username,
+                        dbname=url.database, password=sys.argv[2])
+link.autocommit = True
+while True:
+    link.cursor().execute(
+        "select pg_cancel_backend(pid) from pg_stat_activity"
+        " where wait_event = 'SyncRep'")
+    time.sleep(0.02)
+"""
+
+
+def test_the_writer_is_asked_no_more_once_it_is_gone(tmp_path: Path) -> None:
+    with cluster_of(tmp_path) as (_, rig):
+        engine: Any = rig.site.writer.engine
+        following = Following(engine.open_followers())
+        wait_until(lambda: _samples(following) > 5, "samples")
+        rig.site.cut()
+        wait_until(lambda: not following._thread.is_alive(), "the end")
+        seen = following.seen()
+    assert seen is not None
+    assert seen.ended
+    assert seen.awaited == ("node2",)
+
+
+def _samples(following: Following) -> int:
+    seen = following.seen()
+    return seen.samples if seen else 0
+
+
+_CLIENT = """
+import os, sys
+from pathlib import Path
+from tests.kit.clusters import cluster_of
+
+with cluster_of(Path(sys.argv[1])) as (cluster, rig):
+    links = [link._process.pid for link in cluster._links.values()]
+    print(*links, *(lab.name for lab in cluster.labs.values()), flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_nothing_is_left_of_a_cluster_whose_client_ends(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    client = subprocess.Popen(
+        [sys.executable, "-W", "ignore", "-c", _CLIENT, str(tmp_path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
+    with client:
+        assert client.stdout is not None
+        link, *names = client.stdout.readline().decode().split()
+        relay = Process.of(int(link))
+        assert relay is not None
+        os.kill(client.pid, number)
+        wait_until(lambda: not relay.alive(), "the end of the link")
+        wait_until(lambda: not set(names) & set(labs.attached_labs()), "the labs' end")
+        client.wait()
+    for name in names:
+        if name in labs.persistent_labs():
+            labs.down(name)

@@ -1,0 +1,283 @@
+"""What shows that a standby which took over had to have every commit."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from dbcheck.core.cut import Cut, PowerState
+from dbcheck.core.gone import Gone
+from dbcheck.core.left import Left, left_on
+from dbcheck.core.loss import Loss, Losses, LossKind
+from dbcheck.core.promise import Promise
+from dbcheck.core.promised import contradiction
+from dbcheck.core.records import NodeAfter, NodeAtTheCut
+from dbcheck.core.replication import (
+    Branch,
+    Change,
+    Follower,
+    PromotedBy,
+    Promotion,
+    Received,
+    ReplicationSeen,
+    ReplicationTally,
+    WriterOff,
+)
+from dbcheck.core.site import SiteKind, lineage
+from dbcheck.core.verdict import Verdict
+from dbcheck.judge import cluster
+from dbcheck.judge.case import Case
+from dbcheck.judge.item import Item, ItemId, Standing
+from dbcheck.judge.judge import judge
+from dbcheck.judge.table import evidence
+from tests.kit.cases import loaded
+from tests.kit.cycles import record, records_of
+from tests.kit.nodes import after_of, at_the_cut
+from tests.kit.samples import CLEAN, FACTS, MANIFEST
+
+OFF = WriterOff(PowerState.OFF, answers=False)
+UNKNOWN = WriterOff(PowerState.UNKNOWN, answers=False)
+SETTINGS = {
+    "fsync": "on",
+    "synchronous_commit": "on",
+    "synchronous_standby_names": "ANY 1 (b)",
+}
+BEFORE = replace(
+    FACTS,
+    identity={"system_identifier": "1", "timeline": "00000001"},
+    settings=SETTINGS,
+)
+AFTER = replace(BEFORE, identity={**BEFORE.identity, "timeline": "00000002"})
+WRITER = replace(MANIFEST.writer, facts=BEFORE)
+SEEN = ReplicationSeen(41, 8_000_000, 9_990_000, 60_000, (Change(8_000_000, ("b",)),))
+PROMOTION = Promotion(
+    PromotedBy.SQL,
+    {"standby": Received(1000, 1000), "other": Received(1000, 900)},
+    Branch("00000002", "00000001", 1000),
+    (OFF, OFF),
+)
+
+
+def case(
+    promise: Promise = Promise.WRITER_GONE,
+    promotion: Promotion = PROMOTION,
+    seen: ReplicationSeen | None = SEEN,
+    **after: Any,
+) -> Case:
+    """Return a cycle of a cluster in which "standby" took over from "writer"."""
+    nodes = {
+        "writer": WRITER,
+        "standby": replace(WRITER, member="b"),
+        "other": replace(WRITER, member="c"),
+    }
+    manifest = replace(
+        MANIFEST,
+        site=SiteKind.STREAMING,
+        nodes=nodes,
+        writer_name="writer",
+        promise=promise,
+        lab={"rung": "process"},
+    )
+    one = loaded(settings=SETTINGS, gone=Gone.BROKEN)
+    cut = NodeAtTheCut(Cut(9_000_000, 10_000_000), host_lived=False)
+    cuts = dict.fromkeys(nodes, at_the_cut(one) if promise.cuts_all else cut)
+    load = replace(one, nodes=cuts, replication=seen)
+    found = {name: NodeAfter(None) for name in nodes} | {"standby": NodeAfter(AFTER)}
+    record = replace(
+        after_of(), nodes=found, reader_name="standby", promotion=promotion, **after
+    )
+    return Case(manifest, load, None, record, found=CLEAN)
+
+
+def item(item_of: Any, one: Case) -> Item:
+    found = item_of(one)
+    assert isinstance(found, Item)
+    return found
+
+
+def test_a_sound_takeover_has_all_the_evidence() -> None:
+    one = case()
+    for each in (
+        cluster.promised_settings,
+        cluster.writer_off,
+        cluster.promoted_node,
+        cluster.all_applied,
+        cluster.in_sync,
+    ):
+        assert item(each, one).standing is Standing.PRESENT, each
+    assert not judge(one).other_data
+
+
+@pytest.mark.parametrize(
+    ("old", "standing"),
+    [
+        ((OFF, OFF), Standing.PRESENT),
+        ((UNKNOWN, UNKNOWN), Standing.ASSUMED),
+        ((OFF, UNKNOWN), Standing.ASSUMED),
+        ((OFF,), Standing.NOT_OBSERVABLE),
+        ((), Standing.NOT_OBSERVABLE),
+        ((OFF, WriterOff(PowerState.ON, answers=False)), Standing.CONTRADICTED),
+        ((WriterOff(PowerState.OFF, answers=True), OFF), Standing.CONTRADICTED),
+        ((WriterOff(PowerState.UNKNOWN, answers=True),), Standing.CONTRADICTED),
+    ],
+)
+def test_the_old_writer_must_stay_off(old: Any, standing: Standing) -> None:
+    one = case(promotion=replace(PROMOTION, old=old))
+    assert item(cluster.writer_off, one).standing is standing
+    verdict = judge(one)
+    if standing is Standing.CONTRADICTED:
+        assert verdict.verdict is Verdict.INCONCLUSIVE
+        assert "split in two" in verdict.reasons[0]
+
+
+@pytest.mark.parametrize(
+    ("changed", "standing"),
+    [
+        ({"branch": None}, Standing.NOT_OBSERVABLE),
+        ({"branch": Branch(unread="no file")}, Standing.NOT_OBSERVABLE),
+        ({"branch": Branch("00000003", "00000002", 1000)}, Standing.CONTRADICTED),
+        ({"received": {"standby": Received(999, 1), "other": Received(1000, 1)}},
+         Standing.CONTRADICTED),
+        ({"received": {"standby": Received(None, 1), "other": Received(1, 1)}},
+         Standing.CONTRADICTED),
+        ({"by": PromotedBy.AUTO,
+          "received": {"standby": Received(1, 1), "other": Received(1000, 1)}},
+         Standing.PRESENT),
+    ],
+)  # fmt: skip
+def test_the_node_that_took_over_must_be_the_one(
+    changed: Any, standing: Standing
+) -> None:
+    one = case(promotion=replace(PROMOTION, **changed))
+    assert item(cluster.promoted_node, one).standing is standing
+
+
+@pytest.mark.parametrize(
+    ("switch", "standing"),
+    [
+        (1000, Standing.PRESENT),
+        (900, Standing.PRESENT),  # the beginning of a record
+        (1000 - cluster.PARTIAL_RECORD_MAX - 1, Standing.CONTRADICTED),
+        (None, Standing.NOT_OBSERVABLE),
+    ],
+)
+def test_all_that_was_received_must_be_applied(
+    switch: int | None, standing: Standing
+) -> None:
+    branch = Branch("00000002", "00000001", switch)
+    one = case(promotion=replace(PROMOTION, branch=branch))
+    assert item(cluster.all_applied, one).standing is standing
+    unknown = replace(PROMOTION, received={})
+    found = item(cluster.all_applied, case(promotion=unknown))
+    assert found.standing is Standing.NOT_OBSERVABLE
+
+
+@pytest.mark.parametrize(
+    ("seen", "standing"),
+    [
+        (SEEN, Standing.PRESENT),
+        (None, Standing.NOT_OBSERVABLE),
+        (replace(SEEN, samples=15), Standing.NOT_OBSERVABLE),
+        (replace(SEEN, last_us=9_400_000), Standing.NOT_OBSERVABLE),
+        (replace(SEEN, changes=(Change(1, ("c",)),)), Standing.ABSENT),
+        (replace(SEEN, changes=(*SEEN.changes, Change(2, ()))), Standing.ABSENT),
+    ],
+)
+def test_commits_must_have_waited_for_it_until_the_cut(
+    seen: ReplicationSeen | None, standing: Standing
+) -> None:
+    assert item(cluster.in_sync, case(seen=seen)).standing is standing
+
+
+def test_nothing_of_it_is_asked_where_the_writer_is_read() -> None:
+    one = case(Promise.WRITER)
+    found = {name: NodeAfter(BEFORE) for name in one.manifest.nodes}
+    read = replace(one.after, nodes=found, reader_name="writer", promotion=None)
+    one = replace(one, after=read)
+    ids = {each.id for each in evidence(one)}
+    assert not ids & {ItemId.IN_SYNC, ItemId.WRITER_OFF, ItemId.PROMOTED}
+    assert ItemId.PROMISED_SETTINGS in ids
+    assert one.tested_name == "writer"
+    assert not one.spared
+
+
+def test_which_node_is_judged_by_its_cut() -> None:
+    gone = case()
+    assert (gone.tested_name, gone.spared) == ("writer", True)
+    assert gone.depths == []
+    everywhere = case(Promise.ALL_WRITER_GONE)
+    assert (everywhere.tested_name, everywhere.spared) == ("standby", False)
+
+
+@pytest.mark.parametrize(
+    ("promise", "changed", "why"),
+    [
+        (Promise.WRITER_GONE, {}, ""),
+        (Promise.WRITER_GONE, {"synchronous_commit": "remote_apply"}, ""),
+        (Promise.WRITER_GONE, {"synchronous_commit": "remote_write"}, ""),
+        (Promise.ALL_WRITER_GONE, {"synchronous_commit": "remote_write"}, "flushed"),
+        (Promise.WRITER_GONE, {"synchronous_commit": "local"}, "= local"),
+        (Promise.WRITER_GONE, {"synchronous_commit": "off"}, "= off"),
+        (Promise.WRITER_GONE, {"synchronous_standby_names": ""}, "is empty"),
+        (Promise.ALL, {"synchronous_standby_names": ""}, ""),
+        (Promise.WRITER, {"synchronous_commit": "local"}, ""),
+    ],
+)
+def test_settings_that_contradict_the_promise(
+    promise: Promise, changed: dict[str, str], why: str
+) -> None:
+    found = contradiction(promise, {**SETTINGS, **changed})
+    assert why in found
+    assert bool(found) == bool(why)
+
+
+@pytest.mark.parametrize(
+    ("identity", "other"),
+    [
+        ({"system_identifier": "1", "timeline": "00000002"}, ""),
+        ({"system_identifier": "1", "timeline": "0000000A"}, ""),
+        ({"system_identifier": "2", "timeline": "00000002"}, "not of this cluster"),
+        ({"system_identifier": "1", "timeline": "00000001"}, "was not promoted"),
+    ],
+)
+def test_another_node_is_read_only_of_this_cluster(
+    identity: dict[str, str], other: str
+) -> None:
+    found = lineage(SiteKind.STREAMING, BEFORE.identity, identity, promoted=True)
+    assert other in found.other
+    assert bool(found.other) == bool(other)
+    unread = lineage(SiteKind.STREAMING, {}, identity, promoted=True)
+    assert "could not be read" in unread.unknown
+
+
+def test_the_writer_itself_must_be_the_same_server() -> None:
+    found = lineage(SiteKind.STREAMING, BEFORE.identity, AFTER.identity)
+    assert "timeline was" in found.other
+
+
+def test_samples_show_who_was_awaited_and_when_that_changed() -> None:
+    tally = ReplicationTally()
+    assert tally.seen() is None
+    sync = Follower("b", "streaming", "quorum", 7)
+    for at, followers in ((10, [sync]), (40, [sync]), (50, [])):
+        tally.add(at, followers)
+    catching_up = replace(sync, state="catchup")
+    tally.add(60, [catching_up])
+    seen = tally.seen("gone")
+    assert seen == ReplicationSeen(
+        4, 10, 60, 30, (Change(10, ("b",)), Change(50, ())), {"b": 7}, "gone"
+    )
+    assert seen.awaited == ()
+
+
+def test_what_another_node_has_alone() -> None:
+    """Of rows 1 to 5 the node that took over has 1 and 2; 3 and 4 were acked."""
+    rows = records_of(record(1, seq, epoch=2) for seq in range(1, 6))
+    lost = Losses.of(
+        Loss(LossKind.MISSING_TAIL, 1, seq, seq, 0, "ledger") for seq in (3, 4)
+    )
+    assert left_on([rows], [rows[:2]], lost, 2) == Left(behind=2, extra=1)
+    assert left_on([rows], [rows], lost, 2) == Left(0, 0)
+    assert left_on([rows], [rows[:2]], lost, 3) == Left(0, 0)
