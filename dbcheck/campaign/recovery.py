@@ -22,6 +22,10 @@ from dbcheck.runs import RunFolder
 
 STANDS = "the earlier FAIL stands"
 NOT_PROMOTED = "no standby took over, so no row was read and no loss is claimed"
+STAYS_OFF = (
+    "{} stays off: it must rejoin as a standby, and may hold commits that no other node"
+    " has. Keep its clients away when you restore its power"
+)
 CLOCKS_US = 1_000_000  # how far the client's two clocks may drift apart in a cycle
 
 
@@ -82,6 +86,9 @@ def read_survivors(
     )
     after = _after_a_failure(after, failed) if failed else after
     after = _read_twice(rig, run, manifest, _stored(run, after), other)
+    if rig.site.away and not rig.site.brings_back:
+        names = ", ".join(sorted(rig.site.away))
+        rig.listener.phase(Phase.RESTORE, STAYS_OFF.format(names))
     return _stored(run, read_elsewhere(rig, run, manifest, after))
 
 

@@ -14,6 +14,9 @@ from typing import TYPE_CHECKING
 from dbcheck import limits
 from dbcheck.campaign.rig import Limits, Rig
 from dbcheck.cli.drive_scope import server_on
+from dbcheck.core.promise import Promise
+from dbcheck.core.replication import PromotedBy
+from dbcheck.core.site import SiteKind
 from dbcheck.engines.registry import open_engine
 from dbcheck.errors import UsageError
 from dbcheck.hosts.host import TargetHost, open_host
@@ -21,18 +24,20 @@ from dbcheck.inventory.entry import Entry
 from dbcheck.ports.engine import Engine
 from dbcheck.ports.power import PowerSwitch
 from dbcheck.ports.restart import Restarter
-from dbcheck.ports.site import Node
+from dbcheck.ports.site import Node, Site
 from dbcheck.ports.witness import Witness
 from dbcheck.power import consent
 from dbcheck.power.driveonly import DriveOnlySwitch
 from dbcheck.power.kinds.exec import ExecPlan
 from dbcheck.power.kinds.fence import FencePlan
 from dbcheck.power.kinds.lab import LabPlan
+from dbcheck.power.promote import PromotionProgram
 from dbcheck.power.reached import recall
 from dbcheck.power.restart import RestartProgram
 from dbcheck.remote.address import SshOptions
 from dbcheck.report.progress import PlainProgress
 from dbcheck.secret import Secret, variable
+from dbcheck.site.cluster import Cluster
 from dbcheck.site.single import SingleServer
 from dbcheck.witness.log import FrameLogReader
 from dbcheck.witness.url import open_witness
@@ -168,7 +173,47 @@ def entry_rig(
     With the switch of a lab the target must be that lab's server: only a lab may
     have its witness on the same host.
     """
-    node = Node(
+    rig = Rig(
+        site=_site(entry, progress),
+        witness=witness,
+        reader=FrameLogReader(),
+        listener=progress,
+        runs=runs,
+        limits=Limits(
+            silence_s=entry.silence_s, return_s=entry.return_s, window_acks=window.acks
+        ),
+        twice=entry.twice,
+        before_load=partial(_remember_consent, entry),
+    )
+    if isinstance(entry.power, LabPlan):
+        from dbcheck.cli import lab_rig
+
+        return lab_rig.joined(rig, entry.power.name)
+    return rig
+
+
+def _remember_consent(entry: Entry) -> None:
+    for one in entry.cut_with:
+        consent.remember(one.wiring)
+
+
+def _site(entry: Entry, progress: PlainProgress) -> Site:
+    if not entry.standbys:
+        return SingleServer(_node(entry, progress))
+    by = PromotedBy(entry.promoted_by)
+    program = PromotionProgram(entry.promote, entry.return_s)
+    return Cluster(
+        SiteKind(entry.topology),
+        {one.name: _node(one, progress) for one in (entry, *entry.standbys)},
+        entry.name,
+        Promise(entry.survives),
+        by=by,
+        promote=program.promote if by is PromotedBy.COMMAND else None,
+    )
+
+
+def _node(entry: Entry, progress: PlainProgress) -> Node:
+    return Node(
         engine=engine(entry.target, entry.password),
         power=scoped_switch(entry, progress.ask),
         host=entry_host(entry),
@@ -178,20 +223,10 @@ def entry_rig(
         class_assumed=entry.power.class_assumed,
         restarter=restarter(entry),
     )
-    rig = Rig(
-        site=SingleServer(node),
-        witness=witness,
-        reader=FrameLogReader(),
-        listener=progress,
-        runs=runs,
-        limits=Limits(
-            silence_s=entry.silence_s, return_s=entry.return_s, window_acks=window.acks
-        ),
-        twice=entry.twice,
-        before_load=partial(consent.remember, entry.wiring),
-    )
-    if isinstance(entry.power, LabPlan):
-        from dbcheck.cli import lab_rig
 
-        return lab_rig.joined(rig, entry.power.name)
-    return rig
+
+def cut_nodes(entry: Entry, site: Site) -> list[tuple[Entry, Node]]:
+    """Return the hosts that a cut takes, each with its node."""
+    if not entry.standbys:
+        return [(entry, site.writer)]
+    return [(one, site.nodes[one.name]) for one in entry.cut_with]

@@ -11,26 +11,38 @@ from typing import TypeVar
 from dbcheck.cli.entry_options import EntryOptions, InventoryOptions, Named
 from dbcheck.errors import UsageError
 from dbcheck.inventory.entry import Entry
-from dbcheck.inventory.load import load
+from dbcheck.inventory.load import Inventory, load
 
 T = TypeVar("T")
 
 HOSTS_AT_ONCE = 32
 
 
-def chosen(named: Named, *described: EntryOptions) -> Entry:
+def chosen(named: Named, *described: EntryOptions, clusters: bool = False) -> Entry:
     """Return the host that is named, or that flags describe; raise UsageError if wrong.
 
     A name is looked up in the inventory; flags that shape the load win over it.
+    clusters: the name may be that of a group that is a cluster.
     """
     entry = Entry(name="", target="")
     if named.name:
         for options in described:
             options.require_beside(named.name)
-        entry = load(named.inventory).entry(named.name)
+        entry = _named(load(named.inventory), named.name, clusters=clusters)
     for options in described:
         entry = options.applied(entry)
     return entry
+
+
+def _named(inventory: Inventory, name: str, *, clusters: bool) -> Entry:
+    if not inventory.is_cluster(name):
+        return inventory.entry(name)
+    if clusters:
+        return inventory.cluster(name)
+    raise UsageError(
+        f"{name} is a cluster, and this command is for one host",
+        hint="Name one of its hosts.",
+    )
 
 
 def several(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 from dbcheck.cli import assemble
 from dbcheck.core.cutclass import CutClass
@@ -33,6 +34,9 @@ def guard(entry: Entry, engine: Engine, *, yes: bool, i_know: bool) -> str:
     name = entry.wiring.title
     interlock.require_elsewhere(name, seen)
     server, found = _server_and_users(engine, i_know=i_know)
+    # The standbys of the cluster are connected, and are no one else.
+    others = max(0, found.connections - len(entry.standbys))
+    found = replace(found, connections=others)
     service = server.settings.get(SERVICE, "") if server else ""
     recognised = ""
     nothing_known = seen is None and entry.expected == Expected()

@@ -83,7 +83,8 @@ def command(
     from dbcheck.cli.entries import chosen
     from dbcheck.cli.reconcile_server import reconciled
 
-    entry = chosen(named, target, host, witness, wait, restart)
+    described = (target, host, witness, wait, restart)
+    entry = chosen(named, *described, clusters=True)
     new_key, live = witness.accept_new_host_key, not as_json
     outcome = reconciled(entry, run, run_id or "", runs, new_key=new_key, live=live)
     output.end_with(outcome, as_json=as_json)

@@ -38,7 +38,9 @@ def reconciled(
     folder = RunFolder.open(run) if run is not None else None
     restarter = assemble.restarter(entry)
     # Nothing is cut here, whatever switch the inventory names.
-    entry = _completed(replace(entry, power=ManualPlan()), folder)
+    standbys = tuple(replace(one, power=ManualPlan()) for one in entry.standbys)
+    entry = replace(entry, power=ManualPlan(), standbys=standbys)
+    entry = _completed(entry, folder)
     window = WindowLimits()
     with (
         progress(output.progress_console(), live=live) as view,

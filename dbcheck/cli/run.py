@@ -33,6 +33,7 @@ from dbcheck.cli.resumable import reconcile_flags, resumable_cycle
 from dbcheck.core.verdict import Verdict
 from dbcheck.core.workload import Workload
 from dbcheck.errors import UsageError
+from dbcheck.inventory.entry import Entry
 from dbcheck.judge.result import to_values
 from dbcheck.report.live import progress
 from dbcheck.report.progress import PlainProgress
@@ -78,13 +79,16 @@ def command(
     acknowledged rows are missing. Ctrl-C is safe at any moment: what the witness
     holds can be judged later with dbcheck reconcile.
     """
-    entry = chosen(named, target, host, witness, power, load, wait, restart)
+    described = (target, host, witness, power, load, wait, restart)
+    entry = chosen(named, *described, clusters=True)
     if not entry.target:
         raise UsageError(
             "neither a NAME nor --target is given",
             hint="Name a host of an inventory (dbcheck init writes one), or a URL.",
         )
-    require_passable(entry)
+    for one in entry.cut_with:
+        require_passable(one)
+    require_single(entry, control=control, twice=entry.twice, far=bool(load.scheduler))
     workload = workloads.load(entry.workload or load.workload)
     workload = load.paced(workload.with_sessions(entry.sessions))
     scheduler = load.scheduler
@@ -99,7 +103,8 @@ def command(
         rig = assemble.entry_rig(entry, log, view, runs, load.limits)
         if far is not None:
             rig, workload = replace(rig, far=far), far.shared(workload)
-        guard(entry, rig.site.writer.engine, yes=consent.yes, i_know=consent.i_know)
+        for one, node in assemble.cut_nodes(entry, rig.site):
+            guard(one, node.engine, yes=consent.yes, i_know=consent.i_know)
         controls = _controls(rig, workload, seed, view) if control else []
         if controls and controls[-1].verdict is Verdict.FAIL:
             outcome = controls.pop()  # its verdict is on the server
@@ -115,6 +120,17 @@ def command(
             output.print_json(to_values(result))
         sys.exit(output.EXIT_CODES[outcome.verdict])
     output.end_with(outcome, as_json=as_json)
+
+
+def require_single(entry: Entry, *, control: bool, twice: bool, far: bool) -> None:
+    """Raise UsageError for what a cluster cannot do."""
+    asked = {"--control": control, "--twice": twice, "--dask": far}
+    found = [flag for flag, given in asked.items() if given]
+    if entry.standbys and found:
+        raise UsageError(
+            f"{', '.join(found)} is for a single server, and this is a cluster",
+            hint="Leave it out.",
+        )
 
 
 def _controls(

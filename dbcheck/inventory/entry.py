@@ -16,6 +16,9 @@ from dbcheck import limits
 from dbcheck.core import managed
 from dbcheck.core.cut import PowerScope, SwitchKind
 from dbcheck.core.identity import Expected
+from dbcheck.core.promise import Promise
+from dbcheck.core.replication import PromotedBy
+from dbcheck.core.site import SiteKind
 from dbcheck.errors import UsageError
 from dbcheck.inventory.fields import PREFIX, SOURCES, Fields
 from dbcheck.power import registry, scope
@@ -26,6 +29,7 @@ from dbcheck.remote.way import LOCAL
 from dbcheck.secret import Secret
 from dbcheck.validated import Command, Text, one_of
 
+TOPOLOGIES = tuple(kind.value for kind in SiteKind if kind is not SiteKind.SINGLE)
 _CONNECTIONS = ("ssh", "paramiko", "paramiko_ssh", "smart", "local")
 _ASK_HOST = f"{PREFIX}ask_host"
 EXPECT = f"{PREFIX}expect_"
@@ -44,7 +48,7 @@ OTHERS: Mapping[str, Any] = {  # variables without a field: what each may be
 KEYS = {"return_s": "wait_s"}  # a field of Entry -> its variable, where they differ
 _GIVEN = frozenset(  # the fields of Entry that are not variables of their own
     {"name", "password", "host", "host_identity", "power", "expected", "doubt"}
-    | {"inventory"}
+    | {"inventory", "standbys"}
 )
 _Seconds = Annotated[float, Meta(ge=limits.SECONDS_MIN, le=limits.SECONDS_MAX)]
 
@@ -63,6 +67,7 @@ class Entry:
                SSH's own configuration names the key.
     silence_s, return_s: see also campaign.rig.Limits.
     doubt:     why its switch may be another host's as well; "" if none is.
+    standbys:  of a cluster, whose writer this is, the other hosts; () else.
     """
 
     name: str
@@ -175,8 +180,49 @@ class Entry:
             "arguments, run on the target's host."
         ),
     ] = ()
+    topology: Annotated[
+        str,
+        one_of(["", *TOPOLOGIES]),
+        Meta(
+            description="For each host of a group that is a cluster: how its servers "
+            "follow one another, `streaming` for PostgreSQL's streaming replication. "
+            "`dbcheck run GROUP` then tests the cluster, see "
+            "[clusters.md](clusters.md)."
+        ),
+    ] = ""
+    writer: Annotated[
+        str,
+        Meta(description="Of a cluster: the host that takes the writes."),
+    ] = ""
+    survives: Annotated[
+        str,
+        one_of([each.value for each in Promise]),
+        Meta(
+            description="Of a cluster: what its commits must survive. `writer`: a cut "
+            "of the writer, which comes back. `writer-gone`: the loss of the writer, "
+            "after which another host takes over. `all`: a cut of all hosts. "
+            "`all-writer-gone`: that and the loss of the writer."
+        ),
+    ] = Promise.WRITER_GONE.value
+    promoted_by: Annotated[
+        str,
+        one_of([each.value for each in PromotedBy]),
+        Meta(
+            description="Of a cluster: who promotes a host once the writer is gone. "
+            "`sql`: dbcheck, by the server's own function. `command`: dbcheck, by "
+            "`dbcheck_promote`. `auto`: the cluster itself, as with Patroni."
+        ),
+    ] = PromotedBy.SQL.value
+    promote: Annotated[
+        Command,
+        Meta(
+            description="`dbcheck_promoted_by: command`: a list, the program that "
+            "promotes a host and its arguments; the host's name is added as the last."
+        ),
+    ] = ()
     doubt: str = ""
     inventory: str = ""
+    standbys: tuple[Entry, ...] = ()
 
     @property
     def drive_scope(self) -> scope.DriveScope | None:
@@ -204,6 +250,12 @@ class Entry:
         """What a cut would hit, and by which switch."""
         about = (self.name, self.target, self.host, self.expected, self.power)
         return Wiring(*about, self.drive_scope)
+
+    @property
+    def cut_with(self) -> tuple[Entry, ...]:
+        """The hosts that lose their power in a cut of this one, itself among them."""
+        all_of_them = self.standbys and Promise(self.survives).cuts_all
+        return (self, *self.standbys) if all_of_them else (self,)
 
 
 KNOWN = frozenset(
@@ -243,6 +295,7 @@ def entry(fields: Fields) -> Entry:
         "expected": fields.read(Expected, EXPECT),
         "doubt": "",
         "inventory": "",
+        "standbys": (),
     }
     found = fields.read(Entry, PREFIX, given=given, keys=KEYS)
     if "://" not in found.target or _has_password(found.target):

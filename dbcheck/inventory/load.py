@@ -10,11 +10,14 @@ from types import MappingProxyType
 
 from dbcheck.errors import UsageError
 from dbcheck.inventory import listed
+from dbcheck.inventory.cluster import cluster_of
 from dbcheck.inventory.entry import KNOWN, Entry, entry
 from dbcheck.inventory.fields import PREFIX, Fields
 from dbcheck.inventory.listed import Variables
 from dbcheck.power import registry
 from dbcheck.power.kinds.plan import PowerPlan
+
+_TOPOLOGY = f"{PREFIX}topology"
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +27,7 @@ class Inventory:
     faults: name -> what is wrong with a host; commands on other hosts still work.
     others: hosts that are not targets.
     groups: name -> the hosts in it, and in the groups in it.
+    clustered: hosts that are nodes of a cluster.
     """
 
     file: str
@@ -31,6 +35,7 @@ class Inventory:
     faults: Mapping[str, UsageError]
     others: frozenset[str]
     groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    clustered: frozenset[str] = frozenset()
 
     def targets(self) -> list[str]:
         """Return the names of all targets, also of those that are invalid."""
@@ -46,6 +51,12 @@ class Inventory:
             if name in targets or name in self.others or name not in self.groups:
                 found.append(name)
                 continue
+            if self.is_cluster(name):
+                raise UsageError(
+                    f"{self.file}: the group {name} is a cluster, and each of its hosts"
+                    " depends on the others",
+                    hint=f"Test it as one: dbcheck run {name}. Or name its hosts.",
+                )
             inside = [host for host in self.groups[name] if host in targets]
             if not inside:
                 raise UsageError(
@@ -54,6 +65,19 @@ class Inventory:
                 )
             found += inside
         return list(dict.fromkeys(found))
+
+    def is_cluster(self, name: str) -> bool:
+        """Return whether *name* is a group whose hosts are one cluster."""
+        if name in self.targets() or name in self.others or name not in self.groups:
+            return False
+        return not self.clustered.isdisjoint(self.groups[name])
+
+    def cluster(self, name: str) -> Entry:
+        """Return the writer of the group *name*, which has the others as its standbys.
+
+        Raise UsageError if the hosts of the group do not make a cluster.
+        """
+        return cluster_of(name, [self.entry(host) for host in self.groups[name]])
 
     def entry(self, name: str) -> Entry:
         """Return the target *name*; raise UsageError if it is invalid or missing."""
@@ -66,6 +90,12 @@ class Inventory:
             raise UsageError(
                 f"{self.file}: host {name}: {PREFIX}target is missing",
                 hint=f"Give {PREFIX}target for the host, or for a group it is in.",
+            )
+        if name in self.groups:
+            raise UsageError(
+                f"{self.file}: {name} is a group, and this takes one host",
+                hint=f"Name a host of it: {', '.join(self.groups[name]) or 'none'}. If"
+                f" its hosts are one cluster, give the group {_TOPOLOGY}.",
             )
         names = sorted([*self.targets(), *self.groups])
         close = difflib.get_close_matches(name, names, 1)
@@ -99,7 +129,8 @@ def inventory(
     found = _Found(str(path))
     for name, variables in hosts.items():
         found.add(Fields(name, variables, str(path)), variables)
-    return replace(found.inventory(), groups=groups)
+    clustered = frozenset(n for n, own in hosts.items() if own.get(_TOPOLOGY))
+    return replace(found.inventory(), groups=groups, clustered=clustered)
 
 
 class _Found:

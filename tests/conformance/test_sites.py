@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from dbcheck.core.cut import Cut, PowerState
+from dbcheck.core.promise import Promise
 from dbcheck.core.site import SiteKind
 from dbcheck.errors import PowerError
 from dbcheck.ports.site import Node, Site
+from dbcheck.site.cluster import Cluster
 from dbcheck.site.single import SingleServer
 
 
@@ -43,12 +46,38 @@ class Server:
         return None
 
 
+class Follower(Server):
+    """One that can be a node of a cluster."""
+
+    family = "postgresql"
+
+    def open_followers(self, **_: Any) -> None: ...
+
+    def member(self) -> str:
+        return ""
+
+    def received(self) -> None: ...
+
+    def promote(self) -> None: ...
+
+    def branch(self) -> None: ...
+
+
 def single() -> tuple[Site, list[Server]]:
     server: Any = Server()
     return SingleServer(Node(server, server)), [server]
 
 
-SITES = {SiteKind.SINGLE: single}
+def pair(kind: SiteKind) -> tuple[Site, list[Server]]:
+    servers: list[Any] = [Follower(), Follower()]
+    nodes = {name: Node(one, one) for name, one in zip("ab", servers, strict=True)}
+    return Cluster(kind, nodes, "a", Promise.WRITER), servers
+
+
+SITES: dict[SiteKind, Callable[[], tuple[Site, list[Server]]]] = {
+    SiteKind.SINGLE: single,
+    SiteKind.STREAMING: lambda: pair(SiteKind.STREAMING),
+}
 
 
 @pytest.fixture(params=list(SiteKind), ids=lambda kind: kind.value)
@@ -64,7 +93,7 @@ def test_its_writer_and_its_reader_are_nodes_of_it(site: Site) -> None:
 
 
 def test_another_writer_keeps_the_names(site: Site) -> None:
-    server: Any = Server()
+    server: Any = Follower()
     other = site.with_writer(Node(server, server))
     assert other.writer.engine is server
     assert (other.kind, other.writer_name) == (site.kind, site.writer_name)
@@ -89,6 +118,20 @@ def test_a_restore_names_only_nodes_that_were_cut(site: Site) -> None:
     assert all(seconds == 3.5 for seconds in off_s.values())
     for name in off_s:
         assert site.nodes[name].power.state() is PowerState.ON
+
+
+def test_the_nodes_that_are_away_come_back_by_themselves(site: Site) -> None:
+    cuts, away = site.cut(), site.away
+    assert away <= cuts.keys()
+    assert site.restore().keys() == cuts.keys() - away
+    assert site.bring_back().keys() == away
+
+
+def test_a_single_server_promises_nothing_and_a_cluster_does(site: Site) -> None:
+    assert (site.promise is None) == (site.kind is SiteKind.SINGLE)
+    site.cut()
+    site.restore()
+    assert site.promotion() is None  # the writer is read
 
 
 def test_one_that_is_cut_is_not_ready_until_it_is_restored(site: Site) -> None:

@@ -15,6 +15,7 @@ from dbcheck import children, files
 from dbcheck.cli.assemble import entry_host
 from dbcheck.core.cut import SwitchKind
 from dbcheck.errors import UsageError
+from dbcheck.inventory.cluster import cluster_of
 from dbcheck.inventory.entry import KNOWN, Entry
 from dbcheck.inventory.load import load
 from dbcheck.power.kinds.exec import ExecPlan
@@ -41,7 +42,9 @@ def db1(folder: Path, *lines: str) -> Entry:
 def test_the_example_loads_and_names_all_that_is_known(tmp_path: Path) -> None:
     text = files.inventory_example()
     inventory = loaded(tmp_path, text)
-    assert set(inventory.entries) == {"db1", "db2", "db3"}
+    assert set(inventory.entries) == {"db1", "db2", "db3", "db4", "db5"}
+    pair = cluster_of("pair", [inventory.entry("db4"), inventory.entry("db5")])
+    assert pair.standbys == (inventory.entry("db5"),)
     assert inventory.entry("db1").witness.endswith("/db1")
     assert inventory.entry("db3").power.outlet() == (
         SwitchKind.EXEC,

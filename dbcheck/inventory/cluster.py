@@ -1,0 +1,56 @@
+"""The hosts of a group that are one cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from dbcheck.core.replication import PromotedBy
+from dbcheck.core.site import CLUSTER_NODES_MIN
+from dbcheck.errors import UsageError
+from dbcheck.inventory.entry import Entry
+from dbcheck.inventory.fields import PREFIX
+
+_OF_ALL = ("topology", "writer", "survives", "promoted_by", "promote")
+
+
+def cluster_of(group: str, hosts: Sequence[Entry]) -> Entry:
+    """Return the writer, with the other *hosts* of the group as its standbys.
+
+    Raise UsageError if they do not describe one and the same cluster.
+    """
+    first = hosts[0]
+    for name in _OF_ALL:
+        values = {getattr(host, name) for host in hosts}
+        if len(values) > 1:
+            raise _wrong(
+                first,
+                group,
+                f"its hosts do not have the same {PREFIX}{name}",
+                "Set it once, in the vars of the group.",
+            )
+    if len(hosts) < CLUSTER_NODES_MIN:
+        raise _wrong(
+            first, group, "a cluster has two hosts or more", "Add its standbys."
+        )
+    by_name = {host.name: host for host in hosts}
+    if first.writer not in by_name:
+        raise _wrong(
+            first,
+            group,
+            f"{PREFIX}writer is {first.writer!r}, which is not one of its hosts",
+            f"Name the host that takes the writes: {', '.join(by_name)}.",
+        )
+    if bool(first.promote) != (first.promoted_by == PromotedBy.COMMAND.value):
+        raise _wrong(
+            first,
+            group,
+            f"{PREFIX}promote goes with {PREFIX}promoted_by: command",
+            "Give both, or neither.",
+        )
+    writer = by_name.pop(first.writer)
+    return replace(writer, standbys=tuple(by_name.values()))
+
+
+def _wrong(host: Entry, group: str, what: str, hint: str) -> UsageError:
+    return UsageError(f"{host.inventory}: group {group}: {what}", hint=hint)

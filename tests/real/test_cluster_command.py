@@ -1,0 +1,110 @@
+"""dbcheck run GROUP: a cluster of an inventory."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dbcheck.cli.lab import as_host
+from dbcheck.lab.lab import Lab
+from tests.kit.clusters import cluster_of
+
+CLUSTER = {
+    "dbcheck_topology": "streaming",
+    "dbcheck_writer": "node1",
+    "dbcheck_survives": "writer-gone",
+    "dbcheck_sessions": 4,
+}
+PROMOTES = """
+import sys
+from dbcheck.engines.registry import open_engine
+
+assert sys.argv[3] == "node2"
+open_engine(sys.argv[1], sys.argv[2]).promote()
+"""
+
+
+def inventory(folder: Path, labs: Mapping[str, Lab], **changed: Any) -> Path:
+    hosts = {name: as_host(lab) for name, lab in labs.items()}
+    file = folder / "inventory.yml"
+    group = {"hosts": hosts, "vars": {**CLUSTER, **changed}}
+    file.write_text(json.dumps({"all": {"children": {"pair": group}}}))
+    file.chmod(0o600)
+    return file
+
+
+def dbcheck(*words: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "dbcheck", *map(str, words)],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+@pytest.mark.parametrize("by", ["sql", "command"])
+def test_a_cluster_is_named_by_its_group(tmp_path: Path, by: str) -> None:
+    with cluster_of(tmp_path) as (cluster, _):
+        standby, changed = cluster.labs["node2"], {}
+        if by == "command":
+            words = [sys.executable, "-c", PROMOTES]
+            words += [standby.target_url, standby.password]
+            changed = {"dbcheck_promoted_by": by, "dbcheck_promote": words}
+        file = inventory(tmp_path, cluster.labs, **changed)
+        done = dbcheck(
+            *("run", "pair", "--inventory", file, "--json"),
+            *("--runs", tmp_path / "runs", "--seed", 3),
+        )
+    assert done.returncode == 0, done.stdout + done.stderr
+    result = json.loads(done.stdout)
+    assert result["cluster"]["read"] == "node2"
+    assert result["cluster"]["promoted_by"] == by
+    assert result["cluster"]["left"] == {}  # a real cluster's writer stays off
+    assert "node1 stays off: it must rejoin as a standby" in done.stderr
+
+
+def test_what_is_for_one_host_refuses_a_cluster(tmp_path: Path) -> None:
+    with cluster_of(tmp_path) as (cluster, _):
+        file = inventory(tmp_path, cluster.labs)
+        for words in (
+            ("clean", "pair"),
+            ("run", "pair", "--control"),
+            ("run", "pair", "--twice"),
+            ("campaign", "pair"),
+        ):
+            done = dbcheck(*words, "--inventory", file)
+            assert done.returncode == 2, done.stdout + done.stderr
+            assert "cluster" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("changed", "why"),
+    [
+        ({"dbcheck_writer": "node9"}, "'node9', which is not one of its hosts"),
+        ({"dbcheck_promoted_by": "command"}, "dbcheck_promote goes with"),
+        ({"dbcheck_promote": ["true"]}, "dbcheck_promote goes with"),
+        ({"dbcheck_topology": "galera"}, "dbcheck_topology"),
+        ({"dbcheck_survives": "everything"}, "dbcheck_survives"),
+    ],
+)
+def test_hosts_that_make_no_cluster_are_refused(
+    tmp_path: Path, changed: dict[str, Any], why: str
+) -> None:
+    host = {
+        "dbcheck_target": "postgresql://dbcheck@{{ inventory_hostname }}/d",
+        "dbcheck_witness": "file:/nowhere/{{ inventory_hostname }}",
+    }
+    hosts = dict.fromkeys(("node1", "node2"), host)
+    group = {"hosts": hosts, "vars": {**CLUSTER, **changed}}
+    file = tmp_path / "inventory.yml"
+    file.write_text(json.dumps({"all": {"children": {"pair": group}}}))
+    done = dbcheck("run", "pair", "--inventory", file)
+    assert done.returncode == 2
+    assert why in done.stderr.replace("\n", " ")
