@@ -17,6 +17,7 @@ DbcheckError
 ├── LoadError        a process that the load runs in ended by itself
 ├── FleetError       a scheduler, or a worker of it, is lost or cannot be used
 ├── PowerError       the power switch did not reach the state asked for
+│   └── PartlyCut        of several nodes, some lost their power and some did not
 ├── HostError        a command on a host failed or timed out
 ├── TargetChanged    between two cycles of a campaign, its server or its rows changed
 ├── LabError         a part of the lab could not be built or ended
@@ -29,6 +30,9 @@ A loss is never an exception: it is part of a verdict.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
 
 
 class DbcheckError(Exception):
@@ -150,6 +154,19 @@ class FleetError(DbcheckError):
 
 class PowerError(DbcheckError):
     """The power switch did not reach the state asked for."""
+
+
+class PartlyCut(PowerError):
+    """Of several nodes, some lost their power, and a switch of another failed.
+
+    cuts: those that were made (core.cut.Cut), by the name of the node.
+    """
+
+    def __init__(
+        self, message: str, cuts: Mapping[str, Any], *, hint: str = ""
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.cuts = cuts
 
 
 class HostError(DbcheckError):

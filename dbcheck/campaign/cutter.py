@@ -17,7 +17,7 @@ from dbcheck.core.chores import Chores
 from dbcheck.core.cut import Cut
 from dbcheck.core.moments import Stratum
 from dbcheck.core.server import LogPosition, ServerFacts
-from dbcheck.errors import EngineError, PowerError
+from dbcheck.errors import EngineError, PartlyCut, PowerError
 from dbcheck.limits import BEHIND_S
 from dbcheck.load.load import Load
 from dbcheck.ports.listener import Phase
@@ -118,6 +118,8 @@ class Cutter:
                 self.cuts = self._rig.site.cut()
             except PowerError as error:
                 self.failed = str(error)
+                if isinstance(error, PartlyCut):
+                    self.cuts = error.cuts
                 raise
             self.switched_us = now_us()
 

@@ -10,6 +10,7 @@ from dbcheck import interrupt
 from dbcheck.campaign import observable
 from dbcheck.campaign.again import require_restarter
 from dbcheck.campaign.cutter import CUT_EVENT, Cutter
+from dbcheck.campaign.elsewhere import stays_off
 from dbcheck.campaign.fetching import fetch_logs, have_grown
 from dbcheck.campaign.judging import judge_run
 from dbcheck.campaign.known import NOTHING_KNOWN, Known
@@ -124,6 +125,8 @@ def finish_cycle(rig: Rig, started: Started) -> Outcome:
                 elif not rig.site.attended:
                     pressed = interrupt.led_to(error)
                     text = INTERRUPTED if pressed else RESTORING
+                    if rig.site.away:
+                        text = stays_off(rig.site.away)
                     rig.listener.phase(Phase.RESTORE, text)
                     try:
                         restore(rig, started.run)
@@ -158,7 +161,8 @@ def restore(rig: Rig, run: RunFolder) -> None:
         for name, switch in switches.items()
         if isinstance(switch, DriveScoped) and (found := switch.seen()) is not None
     }
-    run.write_restore(RestoreRecord(off_s, drives))
+    if off_s:
+        run.write_restore(RestoreRecord(off_s, drives))
     rig.turns.over()
 
 
@@ -197,7 +201,9 @@ def _left_without_power(rig: Rig, run: RunFolder, manifest: Manifest) -> str:
     itself is left alone: somebody may be at work on the host by now.  A command that
     came from a witness is not shown: somebody might run it.
     """
-    node = manifest.writer
+    node, promise = manifest.writer, manifest.promise
+    if promise is not None and not promise.writer_returns:
+        return stays_off([manifest.writer_name])
     if not node.restore_command or run.restore() is not None:
         return ""
     load = run.load()

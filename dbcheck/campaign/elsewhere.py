@@ -8,7 +8,7 @@ writer would serve that no other node has.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from dbcheck import interrupt
@@ -25,6 +25,15 @@ from dbcheck.ports.site import Node
 from dbcheck.runs import RunFolder
 
 POLL_S = 0.2
+_STAYS_OFF = (
+    "{} stays off: it must rejoin as a standby, and may hold commits that no other node"
+    " has. Keep its clients away when you restore its power"
+)
+
+
+def stays_off(names: Iterable[str]) -> str:
+    """Return what a user must know of the nodes that get no power back."""
+    return _STAYS_OFF.format(", ".join(sorted(names)))
 
 
 def read_elsewhere(

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
-from collections.abc import Mapping
+import time
+from collections.abc import Mapping, Sequence
 
+from dbcheck import interrupt
 from dbcheck.campaign.rig import Rig
 from dbcheck.clock import now_us
-from dbcheck.core.promised import contradiction
+from dbcheck.core.promised import kept_by
 from dbcheck.core.records import NodeBefore
-from dbcheck.core.replication import ReplicationSeen, ReplicationTally
+from dbcheck.core.replication import ReplicationSeen, ReplicationTally, name_in_log
 from dbcheck.core.server import ServerFacts
+from dbcheck.core.table import TableSpec
 from dbcheck.errors import EngineError
 from dbcheck.ports.abilities import Followers, replicates
 from dbcheck.ports.listener import Phase
-from dbcheck.ports.site import Site
+from dbcheck.ports.site import Node, Site
 
 log = logging.getLogger(__name__)
 
 SAMPLE_S = 0.04
+REPLICATED_S, POLL_S = 30.0, 0.05
 _END_S = 3.0
 
 
@@ -80,24 +85,26 @@ def member_of(
     engine = site.nodes[name].engine
     if site.promise is None or name == site.writer_name or not replicates(engine):
         return ""
-    member = engine.member()
-    if not member:
+    membership, target = engine.membership(), site.nodes[name].engine.target
+    if membership is None:
         raise EngineError(
-            f"node {name} ({site.nodes[name].engine.target}) follows no other server",
-            hint="Check its primary_conninfo and its log, or remove it from the"
+            f"node {name} ({target}) follows no other server",
+            hint="Look into its log why replication has stopped, or remove it from the"
             " topology.",
         )
     writer = known.get(site.writer_name)
     before = writer.facts if writer else site.writer.engine.facts()
-    ours = before.identity.get("system_identifier")
-    theirs = facts.identity.get("system_identifier")
+    cluster = "system_identifier"
+    ours, theirs = before.identity.get(cluster), facts.identity.get(cluster)
+    if membership.source:
+        (cluster, ours), theirs = name_in_log(before.identity), membership.source
     if ours != theirs:
         raise EngineError(
-            f"node {name} is of another cluster: its system_identifier is {theirs}, and"
-            f" the writer's is {ours}",
+            f"node {name} is of another cluster: {cluster} of the server that it"
+            f" follows is {theirs}, and the writer's is {ours}",
             hint="Name the standbys of this writer in the topology.",
         )
-    return member
+    return membership.name
 
 
 def require_promise(rig: Rig, nodes: Mapping[str, NodeBefore]) -> None:
@@ -114,7 +121,64 @@ def require_promise(rig: Rig, nodes: Mapping[str, NodeBefore]) -> None:
             f"several standbys go by one name: {', '.join(sorted(members))}",
             hint="Give each an application_name of its own in primary_conninfo.",
         )
+    _require_known(site, members)
     settings = nodes[site.writer_name].facts.settings
-    if why := contradiction(site.promise, settings):
+    shown = dict[str, None]()
+    for name, node in nodes.items():
+        if name != site.writer_name:
+            kept = kept_by(site.kind, site.promise, settings, node.facts.settings)
+            shown |= dict.fromkeys(filter(None, (kept.contradiction, *kept.doubts)))
+    for why in shown:
         text = f"against the promise {site.promise.value}: {why}"
         rig.listener.phase(Phase.PREFLIGHT, text)
+
+
+def require_replicated(site: Site, table: TableSpec, row_id: int) -> None:
+    """Return once each standby has that row, which was committed on the writer.
+
+    Raise EngineError if one does not get it: it follows another server, whatever it
+    calls itself, or it applies nothing.
+    """
+    for name, node in site.nodes.items():
+        if name == site.writer_name:
+            continue
+        ends_s = time.monotonic() + REPLICATED_S
+        while not _has_row(node, table, row_id):
+            interrupt.require_none()
+            if time.monotonic() >= ends_s:
+                raise EngineError(
+                    f"node {name} ({node.engine.target}) does not have row {row_id},"
+                    f" which the writer committed {REPLICATED_S:.0f} s ago",
+                    hint="Check that it follows this writer, that replication runs"
+                    " there, and that it does not apply with a delay.",
+                )
+            time.sleep(POLL_S)
+
+
+def _has_row(node: Node, table: TableSpec, row_id: int) -> bool:
+    with contextlib.suppress(EngineError):  # it may lack the table, yet
+        return node.engine.row(table, row_id) is not None
+    return False
+
+
+def _require_known(site: Site, members: Sequence[str]) -> None:
+    """Raise EngineError if commits may wait for a standby that is not of the topology.
+
+    What it alone has would look lost.
+    """
+    engine = site.writer.engine
+    assert replicates(engine)
+    with contextlib.closing(engine.open_followers()) as followers:
+        names = [one.name for one in followers.read() if one.is_awaited]
+    for name in names:
+        if name not in members:
+            raise EngineError(
+                f"commits may wait for {name}, which is not one of the nodes",
+                hint="Add it to the topology, or take it out of those that are waited"
+                " for: it may have what the others lack.",
+            )
+    if len(set(names)) < len(names):
+        raise EngineError(
+            f"several standbys go by one name: {', '.join(sorted(names))}",
+            hint="Give each a name of its own (application_name, or server_id).",
+        )

@@ -70,8 +70,12 @@ def inspect_host(
     listener: Listener,
     server: ServerFacts,
     places: Sequence[Place] = (),
+    *,
+    may_write: bool = True,
 ) -> tuple[HostBefore | None, HostCanaries | None]:
     """Describe the node's host, note where the log ends, start canaries on each volume.
+
+    may_write: the server takes writes of its own, so that its data can be marked.
 
     Raise HostError if the host was named and one of these cannot be done for the
     data directory; of other volumes, what cannot be done is noted.
@@ -79,7 +83,7 @@ def inspect_host(
     if node.host is None:
         return None, None
     log_path = node.log_path or _found_log(listener, node.host, server.server_log)
-    mark_data = observable.data_mark(node.engine)
+    mark_data = observable.data_mark(node.engine) if may_write else lambda: ""
     return begin(node.host, log_path, server, places, mark_data)
 
 

@@ -16,7 +16,11 @@ from dbcheck.campaign.again import require_restarter
 from dbcheck.campaign.aging import age
 from dbcheck.campaign.auditing import audit_before
 from dbcheck.campaign.checking import require_sound
-from dbcheck.campaign.following import member_of, require_promise
+from dbcheck.campaign.following import (
+    member_of,
+    require_promise,
+    require_replicated,
+)
 from dbcheck.campaign.host import HostCanaries, end_canaries, inspect_host
 from dbcheck.campaign.independence import require_independent, require_other_host
 from dbcheck.campaign.known import NOTHING_KNOWN, Known
@@ -235,7 +239,10 @@ def _nodes(
         facts = _server(node.engine, rig.listener)
         require_failover(node, facts)
         places = node.engine.places(tables_of(workload))
-        host, running = inspect_host(node, rig.listener, facts, places)
+        writes = name == rig.site.writer_name
+        host, running = inspect_host(
+            node, rig.listener, facts, places, may_write=writes
+        )
         if running is not None:
             canaries[name] = running
         nodes[name] = NodeBefore(
@@ -367,6 +374,8 @@ def _warm(rig: Rig, started: Started) -> None:
             started.log.append(Ack(PREFLIGHT_SESSION, seq, row_id, acked_us))
     finally:
         session.close()
+    acked, *_ = plan.statements
+    require_replicated(rig.site, acked.table, row_id)
 
 
 def _require_stored(

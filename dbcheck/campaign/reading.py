@@ -236,8 +236,10 @@ class Reading:
 def other_lineage(site: Site, manifest: Manifest, facts: ServerFacts) -> str:
     """Return why *facts* are of a server with other data than took the load, or ""."""
     before = manifest.writer.facts.identity
-    promoted = site.reader_name != manifest.writer_name
-    return lineage(site.kind, before, facts.identity, promoted=promoted).other
+    itself = None
+    if site.reader_name != manifest.writer_name:
+        itself = manifest.nodes[site.reader_name].facts.identity
+    return lineage(site.kind, before, facts.identity, promoted=itself).other
 
 
 def nothing_read(run: RowStore, manifest: Manifest) -> dict[str, StoredRows]:

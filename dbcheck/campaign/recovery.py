@@ -6,7 +6,7 @@ import time
 from dataclasses import replace
 
 from dbcheck.campaign.again import UNFINISHED, read_again
-from dbcheck.campaign.elsewhere import read_elsewhere
+from dbcheck.campaign.elsewhere import read_elsewhere, stays_off
 from dbcheck.campaign.reading import Reading, nothing_read, other_lineage
 from dbcheck.campaign.rig import Rig
 from dbcheck.campaign.vetted import ask_nodes
@@ -22,10 +22,6 @@ from dbcheck.runs import RunFolder
 
 STANDS = "the earlier FAIL stands"
 NOT_PROMOTED = "no standby took over, so no row was read and no loss is claimed"
-STAYS_OFF = (
-    "{} stays off: it must rejoin as a standby, and may hold commits that no other node"
-    " has. Keep its clients away when you restore its power"
-)
 CLOCKS_US = 1_000_000  # how far the client's two clocks may drift apart in a cycle
 
 
@@ -87,8 +83,7 @@ def read_survivors(
     after = _after_a_failure(after, failed) if failed else after
     after = _read_twice(rig, run, manifest, _stored(run, after), other)
     if rig.site.away and not rig.site.brings_back:
-        names = ", ".join(sorted(rig.site.away))
-        rig.listener.phase(Phase.RESTORE, STAYS_OFF.format(names))
+        rig.listener.phase(Phase.RESTORE, stays_off(rig.site.away))
     return _stored(run, read_elsewhere(rig, run, manifest, after))
 
 
@@ -155,6 +150,7 @@ def _absent(rig: Rig, run: RunFolder, manifest: Manifest, text: str) -> AfterRec
         promotion=rig.site.promotion(),
     )
     if rig.site.reader_name in rig.site.away:
+        rig.listener.phase(Phase.RESTORE, stays_off(rig.site.away))
         return _stored(run, replace(unread, unanswered=f"{NOT_PROMOTED}: {text}"))
     absence = judge_absence(Case(manifest, run.load(), run.restore(), unread))
     failure, unanswered = "", ""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -33,6 +34,7 @@ from dbcheck.power.kinds.fence import FencePlan
 from dbcheck.power.kinds.lab import LabPlan
 from dbcheck.power.promote import PromotionProgram
 from dbcheck.power.reached import recall
+from dbcheck.power.readonly import ReadOnlySwitch
 from dbcheck.power.restart import RestartProgram
 from dbcheck.remote.address import SshOptions
 from dbcheck.report.progress import PlainProgress
@@ -167,14 +169,18 @@ def entry_rig(
     progress: PlainProgress,
     runs: Path,
     window: WindowLimits,
+    *,
+    cuts: bool = True,
 ) -> Rig:
     """Return the rig that *entry* describes; raise UsageError if it cannot be used.
+
+    cuts: False for a command that cuts nothing, and promotes no node of a cluster.
 
     With the switch of a lab the target must be that lab's server: only a lab may
     have its witness on the same host.
     """
     rig = Rig(
-        site=_site(entry, progress),
+        site=_site(entry, progress, cuts=cuts),
         witness=witness,
         reader=FrameLogReader(),
         listener=progress,
@@ -197,14 +203,20 @@ def _remember_consent(entry: Entry) -> None:
         consent.remember(one.wiring)
 
 
-def _site(entry: Entry, progress: PlainProgress) -> Site:
+def _site(entry: Entry, progress: PlainProgress, *, cuts: bool) -> Site:
     if not entry.standbys:
-        return SingleServer(_node(entry, progress))
-    by = PromotedBy(entry.promoted_by)
+        return SingleServer(_node(entry, progress.ask))
+    nodes = {}
+    for one in (entry, *entry.standbys):
+        node = _node(one, partial(_ask, progress, one.name))
+        if not cuts:
+            node = replace(node, power=ReadOnlySwitch(node.power))
+        nodes[one.name] = node
+    by = PromotedBy(entry.promoted_by) if cuts else PromotedBy.AUTO
     program = PromotionProgram(entry.promote, entry.return_s)
     return Cluster(
         SiteKind(entry.topology),
-        {one.name: _node(one, progress) for one in (entry, *entry.standbys)},
+        nodes,
         entry.name,
         Promise(entry.survives),
         by=by,
@@ -212,10 +224,15 @@ def _site(entry: Entry, progress: PlainProgress) -> Site:
     )
 
 
-def _node(entry: Entry, progress: PlainProgress) -> Node:
+def _ask(progress: PlainProgress, name: str, text: str) -> None:
+    """Show what a human is to do to one host of several."""
+    progress.ask(f"{name}: {text}")
+
+
+def _node(entry: Entry, ask: Callable[[str], None]) -> Node:
     return Node(
         engine=engine(entry.target, entry.password),
-        power=scoped_switch(entry, progress.ask),
+        power=scoped_switch(entry, ask),
         host=entry_host(entry),
         log_path=entry.server_log,
         restore_command=entry.restore_command,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from dataclasses import replace
 
@@ -13,6 +14,7 @@ from dbcheck.core.other_users import OtherUsers
 from dbcheck.core.server import ServerFacts
 from dbcheck.errors import EngineError, UsageError
 from dbcheck.inventory.entry import Entry
+from dbcheck.ports.abilities import replicates
 from dbcheck.ports.engine import Engine
 from dbcheck.power import consent, interlock
 from dbcheck.remote.addresses import locate_target
@@ -34,9 +36,8 @@ def guard(entry: Entry, engine: Engine, *, yes: bool, i_know: bool) -> str:
     name = entry.wiring.title
     interlock.require_elsewhere(name, seen)
     server, found = _server_and_users(engine, i_know=i_know)
-    # The standbys of the cluster are connected, and are no one else.
-    others = max(0, found.connections - len(entry.standbys))
-    found = replace(found, connections=others)
+    if entry.standbys:
+        found = replace(found, connections=_without_standbys(entry, engine, found))
     service = server.settings.get(SERVICE, "") if server else ""
     recognised = ""
     nothing_known = seen is None and entry.expected == Expected()
@@ -51,6 +52,18 @@ def guard(entry: Entry, engine: Engine, *, yes: bool, i_know: bool) -> str:
     interlock.require_alone(name, found, i_know=i_know)
     consent.require(entry.wiring, yes=yes)
     return recognised
+
+
+def _without_standbys(entry: Entry, engine: Engine, found: OtherUsers) -> int:
+    """Return how many connections are not those of the cluster's own standbys."""
+    if not replicates(engine):
+        return found.connections
+    try:
+        with contextlib.closing(engine.open_followers()) as followers:
+            connected = len(followers.read())
+    except EngineError:
+        return found.connections
+    return max(0, found.connections - min(connected, len(entry.standbys)))
 
 
 def require_passable(entry: Entry) -> None:

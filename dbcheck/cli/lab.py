@@ -80,8 +80,7 @@ def _refuse_for_clusters(
     if flags:
         raise UsageError(
             f"{', '.join(flags)} is for a single server",
-            hint="Leave it out. To see a cluster lose, use --setting"
-            " synchronous_commit=local.",
+            hint="Leave it out; docs/clusters.md has the settings that lose.",
         )
 
 

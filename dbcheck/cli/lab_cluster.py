@@ -18,6 +18,7 @@ from dbcheck.campaign.rig import Limits, Rig
 from dbcheck.cli.lab_cycles import LIMITS, described
 from dbcheck.cli.lab_rig import lab_node, lab_rig
 from dbcheck.core.promise import Promise
+from dbcheck.core.promised import kept_by
 from dbcheck.core.site import SiteKind
 from dbcheck.core.workload import Workload
 from dbcheck.errors import LabError
@@ -28,6 +29,11 @@ from dbcheck.ports.listener import Phase
 from dbcheck.report.progress import PlainProgress
 from dbcheck.site.cluster import Cluster
 
+_KINDS = {
+    "postgresql": SiteKind.STREAMING,
+    "mariadb": SiteKind.SEMI_SYNC,
+    "mysql": SiteKind.SEMI_SYNC,
+}
 _STREAMING_S, _POLL_S = 30.0, 0.05
 
 
@@ -65,7 +71,8 @@ def cluster_rig(
     names = list(cluster.labs)
     nodes = {name: lab_node(lab) for name, lab in cluster.labs.items()}
     promise = Promise(cluster.spec.promise)
-    site = Cluster(SiteKind.STREAMING, nodes, names[0], promise, brings_back=True)
+    engine = cluster.labs[names[0]].spec.engine
+    site = Cluster(_KINDS[engine], nodes, names[0], promise, brings_back=True)
     rig = lab_rig(cluster.labs[names[0]], progress, runs, limits)
     values = {**rig.lab, "cluster": cluster.spec.to_values()}
     return replace(rig, site=site, lab=values, used_epochs=set())
@@ -78,7 +85,8 @@ def await_standbys(rig: Rig) -> None:
     """
     wanted, ends_s = len(rig.site.nodes) - 1, time.monotonic() + _STREAMING_S
     engine = rig.site.writer.engine
-    waits = bool(engine.facts().settings.get("synchronous_standby_names"))
+    settings = engine.facts().settings
+    waits = not kept_by(rig.site.kind, Promise.WRITER_GONE, settings, {}).contradiction
     assert replicates(engine)
 
     def all_there() -> bool:

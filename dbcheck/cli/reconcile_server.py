@@ -38,8 +38,8 @@ def reconciled(
     folder = RunFolder.open(run) if run is not None else None
     restarter = assemble.restarter(entry)
     # Nothing is cut here, whatever switch the inventory names.
-    standbys = tuple(replace(one, power=ManualPlan()) for one in entry.standbys)
-    entry = replace(entry, power=ManualPlan(), standbys=standbys)
+    if not entry.standbys:
+        entry = replace(entry, power=ManualPlan())
     entry = _completed(entry, folder)
     window = WindowLimits()
     with (
@@ -48,7 +48,7 @@ def reconciled(
     ):
         folder = folder or _recalled(witness, run_id, runs)
         manifest = folder.manifest()
-        rig = assemble.entry_rig(entry, witness, view, runs, window)
+        rig = assemble.entry_rig(entry, witness, view, runs, window, cuts=False)
         writer = replace(rig.site.writer, restarter=restarter)
         rig = replace(rig, site=rig.site.with_writer(writer))
         recorded = manifest.writer.target

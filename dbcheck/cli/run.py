@@ -30,6 +30,7 @@ from dbcheck.cli.load_options import LoadOptions
 from dbcheck.cli.options import ConsentOptions, drawn
 from dbcheck.cli.power_options import PowerOptions
 from dbcheck.cli.resumable import reconcile_flags, resumable_cycle
+from dbcheck.core.promise import Promise
 from dbcheck.core.verdict import Verdict
 from dbcheck.core.workload import Workload
 from dbcheck.errors import UsageError
@@ -130,6 +131,13 @@ def require_single(entry: Entry, *, control: bool, twice: bool, far: bool) -> No
         raise UsageError(
             f"{', '.join(found)} is for a single server, and this is a cluster",
             hint="Leave it out.",
+        )
+    gone = entry.standbys and not Promise(entry.survives).writer_returns
+    if gone and entry.power.returns_by_itself:
+        raise UsageError(
+            f"host {entry.name}: the power comes back by itself after a cut by this"
+            " switch, and the old writer has to stay off while another takes over",
+            hint="Give it a switch that leaves the host off, or promise writer or all.",
         )
 
 

@@ -1,23 +1,61 @@
-"""Which settings of the writer contradict what its cluster promises."""
+"""Which settings contradict what a cluster promises."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import assert_never
 
 from dbcheck.core.promise import Promise
+from dbcheck.core.site import SiteKind
 
+_ON, _OFF = ("on", "1"), ("off", "0")
 # PostgreSQL 17 manual, 19.5.1, synchronous_commit.
 _NOT_AWAITED = ("off", "local")
 _NOT_FLUSHED = "remote_write"
+# MySQL 9.7 manual, 19.4.10 Semisynchronous Replication; MariaDB documentation,
+# Semisynchronous Replication, whose names have master and slave.
+_WORDS = (("source", "replica"), ("master", "slave"))
+_MARIADB = "master"  # seen of 10.11 with GTIDs: tests/real/test_cluster_semi_sync.py
+PATIENT_MS = 3_600_000  # a source that waits so long is taken to wait for ever
 
 
-def contradiction(promise: Promise, settings: Mapping[str, str]) -> str:
-    """Return why *settings* do not keep the promise, "" if nothing shows that.
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Whether settings keep a promise.
 
-    settings: of PostgreSQL, as the writer's sessions have them.
+    contradiction: why they do not, "" if nothing shows that.
+    doubts:        what a PASS has to assume.
+    """
+
+    contradiction: str = ""
+    doubts: tuple[str, ...] = ()
+
+
+def kept_by(
+    kind: SiteKind,
+    promise: Promise,
+    writer: Mapping[str, str],
+    standby: Mapping[str, str],
+) -> Kept:
+    """Return whether the settings of *writer* and *standby* keep the promise.
+
+    writer: as its sessions have them.  standby: {} if they are not known.
     """
     if promise.writer_returns:
-        return ""
+        return Kept()
+    match kind:
+        case SiteKind.STREAMING:
+            return Kept(_streaming(promise, writer))
+        case SiteKind.SEMI_SYNC:
+            return _semi_sync(promise, writer, standby)
+        case SiteKind.SINGLE:
+            return Kept()
+        case _:
+            assert_never(kind)
+
+
+def _streaming(promise: Promise, settings: Mapping[str, str]) -> str:
     commits = settings.get("synchronous_commit", "")
     if commits in _NOT_AWAITED:
         return (
@@ -33,5 +71,57 @@ def contradiction(promise: Promise, settings: Mapping[str, str]) -> str:
         return (
             f"synchronous_commit = {commits}: a commit is answered before a standby has"
             " flushed it"
+        )
+    return ""
+
+
+def _semi_sync(
+    promise: Promise, writer: Mapping[str, str], standby: Mapping[str, str]
+) -> Kept:
+    enabled = [
+        (source, replica)
+        for source, replica in _WORDS
+        if writer.get(f"rpl_semi_sync_{source}_enabled", "").lower() in _ON
+    ]
+    if not enabled:
+        return Kept(
+            "semi-synchronous replication is off: a commit is answered before any"
+            " replica has it"
+        )
+    source, replica = enabled[0]
+    if promise.cuts_all and source == _MARIADB:
+        return Kept(
+            "a replica of MariaDB that restarts discards what it had received and not"
+            " applied"
+        )
+    if promise.cuts_all and (why := _relay_log(standby)):
+        return Kept(why)
+    doubts = []
+    name = f"rpl_semi_sync_{source}_timeout"
+    if int(writer.get(name, "0")) < PATIENT_MS:
+        doubts.append(
+            f"{name} = {writer.get(name)} ms: after so long without a replica commits"
+            " are answered before any has them, and no error shows it"
+        )
+    name = f"rpl_semi_sync_{source}_wait_no_{replica}"
+    if writer.get(name, "").lower() in _OFF:
+        doubts.append(f"{name} = OFF: without a replica no commit waits for one")
+    return Kept(doubts=tuple(doubts))
+
+
+def _relay_log(standby: Mapping[str, str]) -> str:
+    """Return why a replica that loses its power may lose what it has acknowledged.
+
+    It acknowledges what is in its relay log (MySQL 9.7 manual, 19.4.10).
+    """
+    if standby.get("relay_log_recovery", "").lower() in _ON:
+        return (
+            "relay_log_recovery = ON: a replica that restarts discards what it had"
+            " received and not applied"
+        )
+    if standby and standby.get("sync_relay_log", "1") != "1":
+        return (
+            f"sync_relay_log = {standby['sync_relay_log']}: a replica acknowledges"
+            " commits that it has not flushed"
         )
     return ""

@@ -1,6 +1,7 @@
 """How the nodes of a cluster follow the writer, as they show it themselves.
 
-Positions are bytes from the beginning of the writer's log.
+Positions are bytes from the beginning of the writer's log (PostgreSQL), how many of its
+transactions there are (MySQL), or the sequence number of the newest (MariaDB).
 """
 
 from __future__ import annotations
@@ -122,29 +123,45 @@ class ReplicationTally:
 
 
 @dataclass(frozen=True, slots=True)
+class Membership:
+    """How a node that follows another is known.
+
+    name:   by which the writer lists it.
+    source: the name in its log of the node that this one follows (see Descent), "" if
+            that is not shown.
+    """
+
+    name: str
+    source: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Received:
     """How far a node that follows has come.
 
     position: the end of what it has received, None if it does not show that.
     applied:  the end of what it has applied.
+    connected: it is connected to the node that it follows.
     """
 
     position: int | None
     applied: int | None
+    connected: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Branch:
-    """Where the timeline of a promoted node left its parent (PostgreSQL).
+class Descent:
+    """Whose log a node continues that took over, and how far it has applied it.
 
-    timeline, parent: as they are written in the name of a history file, hexadecimal.
-    switch: the position at which the new one begins.
-    unread: why these are not known, "" if they are.
+    parents: by the name of a writer in such logs (PostgreSQL: its timeline, in
+             hexadecimal; MySQL: its server_uuid; MariaDB: its server_id), the position
+             up to which the node has applied that log.
+    own:     the timeline that it began, "" where there are none.
+    unread:  why these are not known, "" if they are.
     """
 
-    timeline: str = ""
-    parent: str = ""
-    switch: int | None = None
+    parents: Mapping[str, int] = field(default_factory=dict)
+    own: str = ""
     unread: str = ""
 
 
@@ -152,12 +169,14 @@ class Branch:
 class WriterOff:
     """What showed, at one moment, that the old writer is off.
 
-    state:   of its power, as its switch reads it.
-    answers: its server took a connection.
+    state:   of its power, as its switch reads it; UNKNOWN also if that failed.
+    answers: something accepts connections at the address of its server.
+    taken_over: another node had taken over by then.
     """
 
     state: PowerState
     answers: bool
+    taken_over: bool = False
 
     @property
     def is_back(self) -> bool:
@@ -171,15 +190,27 @@ class Promotion:
 
     by:       what promoted it.
     received: by the node's name, how far each node was that could be promoted.
-    branch:   of the node that was promoted; None if none was.
+    descent:  of the node that was promoted; None if none was, or it did not answer.
     old:      what was seen of the old writer: before the promotion, after it, and once
               the rows were read.
     """
 
     by: PromotedBy
     received: Mapping[str, Received]
-    branch: Branch | None = None
+    descent: Descent | None = None
     old: tuple[WriterOff, ...] = ()
+
+
+_NAMES_IN_LOG = ("timeline", "server_uuid", "server_id")
+
+
+def name_in_log(identity: Mapping[str, str]) -> tuple[str, str]:
+    """Return what names a server in its own log, and that name; "" if not known.
+
+    identity: see core.server.ServerFacts.
+    """
+    found = ((name, identity[name]) for name in _NAMES_IN_LOG if name in identity)
+    return next(found, ("", ""))
 
 
 def most_advanced(received: Mapping[str, Received]) -> str | None:
@@ -190,10 +221,8 @@ def most_advanced(received: Mapping[str, Received]) -> str | None:
     return max(known, key=lambda name: known[name]) if known else None
 
 
-def position_of(text: str | None) -> int | None:
+def position_of(text: str) -> int:
     """Return the position that PostgreSQL writes as *text*, e.g. "0/16B3748"."""
-    if not text:
-        return None
     high, _, low = text.partition("/")
     return (int(high, 16) << 32) + int(low, 16)
 

@@ -64,12 +64,14 @@ def is_restarted(before: ServerFacts, after: ServerFacts) -> bool:
     return abs(apart_us) > before.started_error_us + after.started_error_us
 
 
+DATA_NAME = "dbcheck.identity"  # what dbcheck calls the data of MariaDB, in a table
+
 # What names the data themselves (see ServerFacts.identity), and how to read it.
 _NAMES_OF_DATA = {
     "system_identifier": "on PostgreSQL, let the account execute pg_control_system(), "
     "pg_current_wal_lsn() and pg_walfile_name()",
     "server_uuid": "on MySQL, SHOW VARIABLES shows server_uuid",
-    "dbcheck.identity": "on MariaDB, let the account create and select from the table "
+    DATA_NAME: "on MariaDB, let the account create and select from the table "
     "identity in dbcheck's database",
 }
 # The same of products that no test runs; not named where nothing was read.

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import assert_never
 
-from dbcheck.core.server import difference, unread_identity
+from dbcheck.core.server import DATA_NAME, difference, unread_identity
 
 ONLY_NODE = "server"  # the name of the node of a single server
 NODES_MAX = 100
@@ -20,6 +20,7 @@ class SiteKind(enum.Enum):
 
     SINGLE = "single"
     STREAMING = "streaming"  # PostgreSQL's streaming replication
+    SEMI_SYNC = "semi-sync"  # replication of MySQL or MariaDB by GTID
 
 
 def require_nodes(kind: SiteKind, names: Collection[str], writer_name: str) -> None:
@@ -57,17 +58,19 @@ def lineage(
     writer: Mapping[str, str],
     reader: Mapping[str, str],
     *,
-    promoted: bool = False,
+    promoted: Mapping[str, str] | None = None,
 ) -> Lineage:
     """Compare the identity of the node that took the load with that which is read.
 
     writer: before the load.  reader: after the cut.  See core.server.ServerFacts.
-    promoted: another node is read than the one that took the load.
+    promoted: where another node is read, what that one was before the load.
     """
     match kind:
-        case SiteKind.STREAMING if promoted:
+        case SiteKind.STREAMING if promoted is not None:
             return _same_cluster(writer, reader)
-        case SiteKind.SINGLE | SiteKind.STREAMING:
+        case SiteKind.SEMI_SYNC if promoted is not None:
+            return _same_replica(writer, promoted, reader)
+        case SiteKind.SINGLE | SiteKind.STREAMING | SiteKind.SEMI_SYNC:
             return _same_server(writer, reader)
         case _:
             assert_never(kind)
@@ -95,9 +98,34 @@ def _same_cluster(before: Mapping[str, str], after: Mapping[str, str]) -> Lineag
     if before[cluster] != after[cluster]:
         text = f"{cluster} was {before[cluster]} and is {after[cluster]}"
         return Lineage(f"{text}: the node that answers is not of this cluster")
-    if int(after[timeline], 16) <= int(before[timeline], 16):
+    try:
+        later = int(after[timeline], 16) > int(before[timeline], 16)
+    except ValueError:
+        return Lineage(unknown=f"{timeline} is not a number")
+    if not later:
         return Lineage(
             f"the node that answers is on timeline {after[timeline]}, and the writer"
             f" was on {before[timeline]}: it was not promoted from this writer"
         )
     return Lineage(same=(cluster,))
+
+
+def _same_replica(
+    writer: Mapping[str, str], before: Mapping[str, str], after: Mapping[str, str]
+) -> Lineage:
+    """Compare a replica that took over with itself, and its data with the writer's.
+
+    That it continues the writer's log is shown by its GTIDs (core.replication.Descent).
+    MariaDB's data have a name that is replicated with them; MySQL's server_uuid is each
+    server's own.
+    """
+    if other := difference(before, after):
+        return Lineage(other)
+    name = DATA_NAME if DATA_NAME in writer else "server_uuid"
+    expected = writer[name] if name == DATA_NAME else before.get(name)
+    if not expected or name not in after:
+        return Lineage(unknown=f"{name} of the node that answers could not be read")
+    if after[name] != expected:
+        text = f"{name} was {expected} and is {after[name]}"
+        return Lineage(f"{text}: the node that answers is not of this cluster")
+    return Lineage(same=(name,))

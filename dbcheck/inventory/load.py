@@ -17,7 +17,7 @@ from dbcheck.inventory.listed import Variables
 from dbcheck.power import registry
 from dbcheck.power.kinds.plan import PowerPlan
 
-_TOPOLOGY = f"{PREFIX}topology"
+_TOPOLOGY, _WRITER = f"{PREFIX}topology", f"{PREFIX}writer"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,8 @@ class Inventory:
     faults: name -> what is wrong with a host; commands on other hosts still work.
     others: hosts that are not targets.
     groups: name -> the hosts in it, and in the groups in it.
-    clustered: hosts that are nodes of a cluster.
+    clustered: hosts that are nodes of a cluster -> the name of its writer, "?" if the
+               inventory does not name it.
     """
 
     file: str
@@ -35,7 +36,7 @@ class Inventory:
     faults: Mapping[str, UsageError]
     others: frozenset[str]
     groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    clustered: frozenset[str] = frozenset()
+    clustered: Mapping[str, str] = field(default_factory=dict)
 
     def targets(self) -> list[str]:
         """Return the names of all targets, also of those that are invalid."""
@@ -70,14 +71,25 @@ class Inventory:
         """Return whether *name* is a group whose hosts are one cluster."""
         if name in self.targets() or name in self.others or name not in self.groups:
             return False
-        return not self.clustered.isdisjoint(self.groups[name])
+        inside = [self.clustered.get(host, "") for host in self.groups[name]]
+        return bool(inside) and len(set(inside)) == 1 and inside[0] != ""
 
     def cluster(self, name: str) -> Entry:
         """Return the writer of the group *name*, which has the others as its standbys.
 
         Raise UsageError if the hosts of the group do not make a cluster.
         """
-        return cluster_of(name, [self.entry(host) for host in self.groups[name]])
+        inside = self.groups[name]
+        writer = self.clustered[inside[0]]
+        for host, other in self.clustered.items():
+            if other == writer and host not in inside:
+                raise UsageError(
+                    f"{self.file}: group {name}: {host} is a node of the same cluster"
+                    " and not in this group",
+                    hint=f"Name a group that has all hosts whose {PREFIX}writer is"
+                    f" {writer}: commits may wait for any of them.",
+                )
+        return cluster_of(name, [self.entry(host) for host in inside])
 
     def entry(self, name: str) -> Entry:
         """Return the target *name*; raise UsageError if it is invalid or missing."""
@@ -129,7 +141,11 @@ def inventory(
     found = _Found(str(path))
     for name, variables in hosts.items():
         found.add(Fields(name, variables, str(path)), variables)
-    clustered = frozenset(n for n, own in hosts.items() if own.get(_TOPOLOGY))
+    clustered = {
+        name: str(own.get(_WRITER) or "?")
+        for name, own in hosts.items()
+        if own.get(_TOPOLOGY)
+    }
     return replace(found.inventory(), groups=groups, clustered=clustered)
 
 

@@ -5,11 +5,21 @@ Each item is None of a single server, and of a cluster whose writer is read.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from dbcheck.core.cut import PowerState
-from dbcheck.core.promised import contradiction
-from dbcheck.core.replication import PromotedBy, Promotion, ReplicationSeen, written
+from dbcheck.core.promised import kept_by
+from dbcheck.core.replication import (
+    PromotedBy,
+    Promotion,
+    ReplicationSeen,
+    WriterOff,
+    name_in_log,
+    written,
+)
+from dbcheck.core.site import SiteKind
 from dbcheck.judge.case import Case
-from dbcheck.judge.cutmoment import cut_us
+from dbcheck.judge.cutmoment import LAST_ACK_AGE_MAX_S, cut_us
 from dbcheck.judge.item import Item, ItemId, Standing
 from dbcheck.judge.verdict import Survived
 
@@ -71,12 +81,19 @@ def promised_settings(case: Case) -> Item | None:
     if promise is None or case.manifest.control:
         return None
     now = (case.load.settings if case.load else None) or {}
+    standby = case.manifest.nodes[case.after.reader_name].facts.settings
+    name, kind, doubts = ItemId.PROMISED_SETTINGS, case.manifest.site, dict[str, None]()
     for settings in (case.writer.facts.settings, now):
-        if why := settings and contradiction(promise, settings):
-            name = ItemId.PROMISED_SETTINGS
-            return Item(name, Standing.ABSENT, why, required=True)
+        if not settings:
+            continue
+        kept = kept_by(kind, promise, settings, standby if case.promoted else {})
+        if kept.contradiction:
+            return Item(name, Standing.ABSENT, kept.contradiction, required=True)
+        doubts |= dict.fromkeys(kept.doubts)
+    if doubts:
+        return Item(name, Standing.ASSUMED, "; ".join(doubts), required=True)
     reason = f"nothing contradicts the promise {promise.value}"
-    return Item(ItemId.PROMISED_SETTINGS, _PRESENT, reason, required=True)
+    return Item(name, _PRESENT, reason, required=True)
 
 
 def writer_off(case: Case) -> Item | None:
@@ -88,26 +105,27 @@ def writer_off(case: Case) -> Item | None:
     found = _promotion(case)
     if found is None:
         return None
-    old, name = found.old, ItemId.WRITER_OFF
+    standing, reason = _off(case.manifest.writer_name, found.old)
+    return Item(ItemId.WRITER_OFF, standing, reason, required=True)
+
+
+def _off(writer: str, old: Sequence[WriterOff]) -> tuple[Standing, str]:
     if any(off.is_back for off in old):
-        reason = (
-            f"{case.manifest.writer_name} was up again before the rows were read: the"
-            " cluster may have split in two"
+        return _CONTRADICTED, (
+            f"{writer} was up again before the rows were read: the cluster may have"
+            " split in two"
         )
-        return Item(name, _CONTRADICTED, reason, required=True)
     if len(old) < 2:
-        reason = "it was not looked at both before the promotion and after the rows"
-        return Item(name, _UNSEEN, reason, required=True)
+        return _UNSEEN, "it was not looked at both before and after the rows were read"
+    since = "since after the promotion"
+    if not old[0].taken_over:
+        since = "from before the promotion on"
     if all(off.state is PowerState.OFF for off in old):
-        reason = (
-            f"its switch read it off {len(old)} times, from before the promotion on"
-        )
-        return Item(name, _PRESENT, reason, required=True)
-    reason = (
-        f"it did not answer, {len(old)} times, but its switch cannot read whether it is"
-        " off"
+        return _PRESENT, f"its switch read it off {len(old)} times, {since}"
+    return Standing.ASSUMED, (
+        f"nothing accepted a connection there, {len(old)} times, {since}; its switch"
+        " does not read whether it is off"
     )
-    return Item(name, Standing.ASSUMED, reason, required=True)
 
 
 def promoted_node(case: Case) -> Item | None:
@@ -120,25 +138,30 @@ def promoted_node(case: Case) -> Item | None:
 
 
 def _taken_over(case: Case, found: Promotion) -> tuple[Standing, str]:
-    name, branch = case.after.reader_name, found.branch
-    if wrong := _behind_another(name, found):
+    name, descent = case.after.reader_name, found.descent
+    if wrong := _behind_another(case, name, found):
         return _CONTRADICTED, wrong
-    if branch is None or branch.unread:
-        why = branch.unread if branch else "it could not be asked"
-        return _UNSEEN, f"where the timeline of {name} began is not known: {why}"
-    writer = case.writer.facts.identity.get("timeline", "")
-    if branch.parent != writer:
+    if descent is None or descent.unread:
+        why = descent.unread if descent else "it could not be asked"
+        return _UNSEEN, f"whose log {name} continues is not known: {why}"
+    what, writer = name_in_log(case.writer.facts.identity)
+    if writer not in descent.parents:
+        others = ", ".join(descent.parents) or "none"
         return _CONTRADICTED, (
-            f"{name} continues timeline {branch.parent}, and the writer was on {writer}"
+            f"{name} continues {what} {others}, and the writer was {what} {writer}"
         )
-    assert branch.switch is not None
-    return _PRESENT, (
-        f"{name} left timeline {writer} at {written(branch.switch)} and began timeline"
-        f" {branch.timeline}"
-    )
+    at = _shown(case, descent.parents[writer])
+    began = f" and began {what} {descent.own}" if descent.own else ""
+    return _PRESENT, f"{name} continues {what} {writer} up to {at}{began}"
 
 
-def _behind_another(name: str, found: Promotion) -> str:
+def _shown(case: Case, position: int) -> str:
+    if case.manifest.site is SiteKind.STREAMING:
+        return written(position)
+    return f"transaction {position:,}"
+
+
+def _behind_another(case: Case, name: str, found: Promotion) -> str:
     """Return why dbcheck had another node promoted than it should, "" if it did not.
 
     What promotes by itself is a part of the cluster, and so is its choice.
@@ -150,7 +173,7 @@ def _behind_another(name: str, found: Promotion) -> str:
         if received.position is not None and received.position > own:
             return (
                 f"{name} was promoted although {other} had received more:"
-                f" {written(received.position)}, and not {written(own)}"
+                f" {_shown(case, received.position)}, and not {_shown(case, own)}"
             )
     return ""
 
@@ -160,21 +183,62 @@ def all_applied(case: Case) -> Item | None:
     found, name = _promotion(case), case.after.reader_name
     if found is None or case.after.facts is None:
         return None
-    received = found.received.get(name)
-    switch = found.branch.switch if found.branch else None
-    if received is None or received.position is None or switch is None:
+    received, (_, writer) = (
+        found.received.get(name),
+        name_in_log(case.writer.facts.identity),
+    )
+    applied = found.descent.parents.get(writer) if found.descent else None
+    if received is None or received.position is None or applied is None:
         reason = f"how far {name} had received and applied is not known"
         return Item(ItemId.ALL_APPLIED, _UNSEEN, reason, required=True)
-    short = received.position - switch
-    reason = f"{name} had received {written(received.position)}"
-    if short > PARTIAL_RECORD_MAX:
-        reason += (
-            f" and took over at {written(switch)}: {short:,} bytes are not applied"
-        )
+    short = received.position - applied
+    reason = f"{name} had received {_shown(case, received.position)}"
+    bytewise = case.manifest.site is SiteKind.STREAMING
+    if short > (PARTIAL_RECORD_MAX if bytewise else 0):
+        reason += f", and took over when it had applied {_shown(case, applied)}"
         return Item(ItemId.ALL_APPLIED, _CONTRADICTED, reason, required=True)
     if short > 0:
         reason += f"; its last {short:,} bytes are the beginning of a record"
     return Item(ItemId.ALL_APPLIED, _PRESENT, reason, required=True)
+
+
+def nodes_cut(case: Case) -> Item | None:
+    """Judge whether every node lost its power at the same moment, where all were to.
+
+    None where the writer alone was cut.  The sessions show how the writer ended and
+    nothing of a standby: the standby that was read must have been cut when they were.
+    """
+    promise, load = case.manifest.promise, case.load
+    if promise is None or not promise.cuts_all:
+        return None
+    seen = load.nodes if load else {}
+    uncut = [n for n in case.manifest.nodes if n not in seen or seen[n].cut is None]
+    name = ItemId.NODES_CUT
+    if uncut:
+        reason = f"no cut of {', '.join(uncut)} is on record"
+        return Item(name, _UNSEEN, reason, required=True)
+    cuts = ", ".join(case.manifest.nodes)
+    if not case.promoted:
+        reason = f"the switches of {cuts} reported that they cut"
+        return Item(name, _PRESENT, reason, required=True)
+    last_us = load.last_ack_us if load else None
+    tested = case.at_the_cut
+    went_us = tested.cut.exact_us if tested.cut else None
+    dated = _PRESENT
+    if went_us is None:
+        went_us, dated = tested.heard_us, Standing.ASSUMED
+    if went_us is None or last_us is None:
+        reason = (
+            f"when {case.tested_name} lost its power is not known: nothing listens to a"
+            " standby, and its switch does not say (ask its host: ansible_host)"
+        )
+        return Item(name, _UNSEEN, reason, required=True)
+    late_s = (went_us - last_us) / 1e6
+    reason = f"{cuts} were cut, {case.tested_name} {late_s:.3f} s after the last ack"
+    if late_s >= LAST_ACK_AGE_MAX_S:
+        reason += ": it had time to write what it had only received"
+        return Item(name, Standing.ABSENT, reason, required=True)
+    return Item(name, dated, reason, required=True)
 
 
 def in_sync(case: Case) -> Item | None:
@@ -192,8 +256,15 @@ def in_sync(case: Case) -> Item | None:
 
 
 def _awaited(case: Case, seen: ReplicationSeen) -> tuple[Standing, str]:
-    name = case.after.reader_name
-    member = case.manifest.nodes[name].member
+    name, nodes = case.after.reader_name, case.manifest.nodes
+    member, members = nodes[name].member, [node.member for node in nodes.values()]
+    if strange := [n for each in seen.changes for n in each.names if n not in members]:
+        return _CONTRADICTED, (
+            f"commits waited for {strange[0]} as well, which is not one of the nodes:"
+            " it may have what the others lack"
+        )
+    if any(len(set(each.names)) < len(each.names) for each in seen.changes):
+        return _CONTRADICTED, "several standbys go by one name"
     span_s = max(1e-6, (seen.last_us - seen.first_us) / 1e6)
     rate = (seen.samples - 1) / span_s
     shown = ", ".join(seen.awaited) or "no standby"

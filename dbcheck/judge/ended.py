@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from dbcheck.core.cut import PowerState
 from dbcheck.core.cutclass import CutClass
 from dbcheck.core.depth import Depth
 from dbcheck.core.gone import Gone
@@ -37,6 +38,8 @@ class Ended:
     cache_lost: what was written on the host without a flush is lost.  Not of a cut of
                 drives alone: a server that was shut down before it leaves the same.
     drive_only: the server was to go on while its drives lost their power.
+    unheard: it is a standby's, which no session is connected to: what they saw is of
+                the writer.
     """
 
     restarted: bool | None = None
@@ -50,6 +53,7 @@ class Ended:
     recorded: str = ""
     cache_lost: bool = False
     drive_only: bool = False
+    unheard: bool = False
 
     @property
     def crashed(self) -> bool:
@@ -78,11 +82,21 @@ def ended(case: Case) -> Ended:
         or ("" if held else "the canary's session ended before the cut"),
         logged=any(item.standing is Standing.PRESENT for item in logs),
         exact=cut is not None and cut.exact_us is not None,
-        seen_off=case.off_s is not None and cut is not None and cut.off_seen,
+        seen_off=cut is not None and cut.off_seen and _stayed_off(case),
         recorded=(case.host.shut_down or "") if case.host else "",
         cache_lost=least in (Depth.OS, Depth.DRIVE) and not case.drive_only,
         drive_only=case.drive_only,
+        unheard=case.tested_name != manifest.writer_name,
     )
+
+
+def _stayed_off(case: Case) -> bool:
+    """Say whether the power was off until it was restored, or is off for good."""
+    if case.off_s is not None:
+        return True
+    promotion = case.after.promotion
+    looks = promotion.old if promotion and case.spared else ()
+    return bool(looks) and all(off.state is PowerState.OFF for off in looks)
 
 
 def not_shut_down(case: Case) -> Item:
@@ -104,8 +118,10 @@ def judge_end(load: LoadRecord | None, ended: Ended) -> tuple[Standing, str]:
     Silence alone proves nothing: where the network fails first, a server shuts down
     unseen.
     """
-    if against := _against(load, ended):
+    if against := _against(None if ended.unheard else load, ended):
         return Standing.CONTRADICTED, against
+    if ended.unheard:
+        load = None
     silent = load is not None and load.gone is Gone.SILENT
     if shown := _shown(ended, silent=silent):
         return Standing.PRESENT, shown
@@ -165,6 +181,8 @@ def _lost_its_power(ended: Ended) -> str:
 def _unknown(load: LoadRecord | None, ended: Ended) -> str:
     """Return why it is not known how the server ended."""
     why = ended.no_canary or "no crash canary and no log shows how it ended"
+    if ended.unheard:
+        return f"no session is connected to a standby; {why}"
     if load is None:
         return f"the client was lost before the cut; {why}"
     if load.gone is Gone.SILENT:

@@ -236,7 +236,7 @@ def _fell_silent(case: Case) -> bool | None:
 
     They do so when their peer has no power, and also when the network between fails.
     """
-    if case.load is None:
+    if case.load is None or case.tested_name != case.manifest.writer_name:
         return None
     return {Gone.SILENT: True, Gone.BROKEN: False}.get(case.load.gone)
 

@@ -49,6 +49,7 @@ class ItemId(enum.Enum):
     PROMOTED = "promoted node"
     ALL_APPLIED = "all received was applied"
     IN_SYNC = "in sync at the cut"
+    NODES_CUT = "all nodes cut"
     WITNESS_LOG = "witness log"
     WITNESS_AT_CUT = "witness at the cut"
     SETTINGS = "durable settings"

@@ -6,9 +6,18 @@ from collections.abc import Mapping, Sequence
 
 from dbcheck.core.records import AfterRecord, Manifest
 from dbcheck.core.server import ServerFacts, is_restarted
-from dbcheck.core.site import lineage
+from dbcheck.core.site import SiteKind, lineage
 from dbcheck.judge.case import Case
 from dbcheck.judge.item import Item, ItemId, Standing
+
+# Beginnings of settings that a node which takes over may change: it takes writes, and
+# other nodes are to follow it.
+_OF_A_ROLE = (
+    "read_only",
+    "super_read_only",
+    "rpl_semi_sync_",
+    "synchronous_standby_names",
+)
 
 
 def restarted(case: Case) -> Item | None:
@@ -55,7 +64,9 @@ def same_server(case: Case) -> Item | None:
     if case.after.facts is None:
         return None
     before, after = case.writer.facts.identity, case.after.facts.identity
-    found = lineage(case.manifest.site, before, after, promoted=case.promoted)
+    reader = case.manifest.nodes[case.after.reader_name]
+    itself = reader.facts.identity if case.promoted else None
+    found = lineage(case.manifest.site, before, after, promoted=itself)
     standing, reason = Standing.NOT_OBSERVABLE, found.unknown
     if found.other:
         standing, reason = Standing.CONTRADICTED, found.other
@@ -82,8 +93,10 @@ def _readings(
 
     Each node is compared with itself.
     """
-    reader = case.manifest.nodes[case.after.reader_name]
-    readings = [("after the cut", reader.facts.settings, now.settings)]
+    reader = case.manifest.nodes[case.after.reader_name].facts.settings
+    if case.promoted:
+        reader = {k: v for k, v in reader.items() if not k.startswith(_OF_A_ROLE)}
+    readings = [("after the cut", reader, now.settings)]
     # A control weakens the server itself where it cannot weaken its sessions.
     if case.load is not None and not case.manifest.control:
         cut = ("before the cut", case.writer.facts.settings, case.load.settings or {})
@@ -121,6 +134,8 @@ def same_tables(case: Case) -> Item | None:
     """
     if case.after.facts is None:
         return None
+    if case.promoted and case.manifest.site is not SiteKind.STREAMING:
+        return None  # each node gives its tables numbers of its own
     before, after = _identities(case.manifest), _identities(case.after)
     known = [name for name in before if before[name] and after.get(name)]
     if not known:

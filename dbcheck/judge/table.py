@@ -30,6 +30,7 @@ from dbcheck.judge.item import Item, ItemId
 EVIDENCE: tuple[Callable[[Case], Item | None], ...] = (
     load.load_at_the_cut,
     cluster.in_sync,
+    cluster.nodes_cut,
     cluster.writer_off,
     cluster.promoted_node,
     cluster.all_applied,

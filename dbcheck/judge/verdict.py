@@ -26,6 +26,7 @@ _OF_THE_DATA = (
     ItemId.WRITER_OFF,
     ItemId.PROMOTED,
     ItemId.ALL_APPLIED,
+    ItemId.IN_SYNC,
 )
 
 

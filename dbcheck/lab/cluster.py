@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,13 +14,12 @@ from dbcheck.core.promise import Promise
 from dbcheck.errors import UsageError
 from dbcheck.lab.lab import Lab
 from dbcheck.lab.link import Link
-from dbcheck.lab.servers.base import Source, standard_name
+from dbcheck.lab.replicas import ENGINES, follow, settings_of
+from dbcheck.lab.servers.base import Source
 from dbcheck.lab.spec import TIME_MAX, LabSpec
 from dbcheck.validated import one_of, require
 
 NODES_MAX = 5
-ENGINES = ("postgresql",)  # whose servers a lab has standbys of
-_STANDBYS = "synchronous_standby_names"
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,14 +85,15 @@ class ClusterLab:
         self._held = contextlib.ExitStack()
         writer, *standbys = node_names(spec.nodes)
         try:
-            settings = _of_writer(lab.settings, standbys)
-            self._start(writer, replace(lab, settings=settings), folder)
-            for number, name in enumerate(standbys, 1):
-                drive = replace(lab.drive, seed=lab.drive.seed + number)
-                of_standby = replace(
-                    lab, drive=drive, settings=_of_standby(lab.settings)
+            for number, name in enumerate((writer, *standbys), 1):
+                drive = replace(lab.drive, seed=lab.drive.seed + number - 1)
+                settings = settings_of(
+                    *(lab.engine, number, standbys, lab.settings),
+                    cuts_all=Promise(spec.promise).cuts_all,
                 )
-                self._start(name, of_standby, folder, self._source(writer, name))
+                node = replace(lab, drive=drive, settings=settings)
+                source = None if name == writer else self._source(writer, name)
+                self._start(name, node, folder, source)
         except BaseException:
             self._held.close()
             raise
@@ -120,6 +119,8 @@ class ClusterLab:
         place = folder.with_name(f"{folder.name}-{name}")
         lab = Lab.start(spec, place, source=source)
         self.labs[name] = self._held.enter_context(lab)
+        if source is not None:
+            follow(lab, source)
 
     def _source(self, writer: str, name: str) -> Source:
         """Return how the node *name* reaches the writer: over a link of its own."""
@@ -130,19 +131,3 @@ class ClusterLab:
         self._held.callback(link.close)
         self._links[name] = link
         return Source(link.port, lab.password, name)
-
-
-def _of_writer(settings: Mapping[str, str], standbys: list[str]) -> dict[str, str]:
-    """Return the writer's settings: for one standby, unless they say otherwise."""
-    if any(standard_name(name) == _STANDBYS for name in settings):
-        return dict(settings)
-    return {**settings, _STANDBYS: f"ANY 1 ({', '.join(standbys)})"}
-
-
-def _of_standby(settings: Mapping[str, str]) -> dict[str, str]:
-    """Return a standby's: once it took over, it has no standbys to wait for."""
-    return {
-        name: value
-        for name, value in settings.items()
-        if standard_name(name) != _STANDBYS
-    }

@@ -14,7 +14,7 @@ from dbcheck.core.chores import ChoreKind
 from dbcheck.core.conditions import Broken
 from dbcheck.core.held import HeldCanary
 from dbcheck.core.operation import StatementSpec
-from dbcheck.core.replication import Branch, Follower, Received
+from dbcheck.core.replication import Descent, Follower, Membership, Received
 from dbcheck.core.server import ServerFacts
 from dbcheck.core.table import TableSpec
 from dbcheck.core.tablecheck import TableCheck
@@ -231,8 +231,8 @@ class Replicates(Protocol):
     def open_followers(self, *, server: ServerFacts | None = None) -> Followers:
         """Connect to list the nodes that follow this one."""
 
-    def member(self) -> str:
-        """Return by which name the writer lists this node, "" if it follows none."""
+    def membership(self) -> Membership | None:
+        """Return how the node that this one follows knows it, None if there is none."""
 
     def received(self) -> Received:
         """Return how far this node has received and applied the writer's log."""
@@ -243,8 +243,17 @@ class Replicates(Protocol):
         Raise EngineError, with the GRANT as hint if one helps.
         """
 
-    def branch(self) -> Branch:
-        """Return where the log of this node, once promoted, left the old writer's."""
+    def accepts(self) -> bool:
+        """Return whether anything accepts connections at the server's address.
+
+        Also a server that starts, or refuses us; never raises.
+        """
+
+    def takes_writes(self) -> bool:
+        """Return whether this node follows no other and takes writes; never raises."""
+
+    def descent(self) -> Descent:
+        """Return whose log this node continues, once it was promoted."""
 
 
 def makes_checkpoints(engine: Engine) -> TypeGuard[Checkpoints]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dbcheck.errors import EngineError
+from dbcheck.errors import EngineError, PowerError
 from dbcheck.ports.site import Node
 from dbcheck.power.kinds.command import run, shown
 
@@ -21,7 +21,10 @@ class PromotionProgram:
     def promote(self, name: str, _node: Node) -> None:
         """Run it for the node *name*; raise EngineError unless it exits with 0."""
         command = (*self._command, name)
-        done = run(command, "promotion command", self._timeout_s)
+        try:
+            done = run(command, "promotion command", self._timeout_s)
+        except PowerError as error:
+            raise EngineError(str(error), hint=error.hint) from None
         if done.code:
             raise EngineError(
                 f"the promotion command `{shown(command)}` ended with {done.code}; its"

@@ -6,10 +6,11 @@ What loses its power, and what is read afterwards, follows from the promise.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from types import MappingProxyType
+from typing import TypeVar
 
 from dbcheck.core.cut import Cut, PowerState
 from dbcheck.core.promise import Promise
@@ -21,22 +22,24 @@ from dbcheck.core.replication import (
     most_advanced,
 )
 from dbcheck.core.site import SiteKind
-from dbcheck.errors import EngineError, UsageError
+from dbcheck.errors import EngineError, PartlyCut, PowerError, UsageError
 from dbcheck.ports.abilities import Replicates, replicates
-from dbcheck.ports.power import Preparing
+from dbcheck.ports.power import DriveScoped, Preparing
 from dbcheck.ports.site import Node
 
-SETTLED_S = 1.0  # a standby that comes no further for so long has applied all it has
+SETTLED_S = 1.0  # a standby that comes no further for so long is done with what it has
 
 Promote = Callable[[str, Node], None]  # of the node of that name; raises EngineError
+T = TypeVar("T")
 
 
 class Cluster:
     """See ports.site.Site.
 
     Where the writer is not to come back, the standby that has received most takes over,
-    once none of those that have power comes any further.  The old writer is looked at
-    before that, after it, and when the rows were read.
+    once none of those that have power comes any further.  None is promoted unless the
+    writer is off: its switch reads it off, or nothing accepts connections at its
+    address and no standby is connected to it any more.
     """
 
     def __init__(
@@ -52,20 +55,16 @@ class Cluster:
     ) -> None:
         """promote: by COMMAND, what promotes a node.  brings_back: see Site.
 
-        Raise UsageError unless each node can be one of a cluster.
+        Raise UsageError unless these nodes can be a cluster, and be cut as one.
         """
-        for name, node in nodes.items():
-            if not replicates(node.engine):
-                raise UsageError(
-                    f"node {name} cannot be one of a cluster: dbcheck does not know how"
-                    f" {node.engine.family} servers follow one another"
-                )
         self.kind, self.promise, self.brings_back = kind, promise, brings_back
         self._nodes = dict(nodes)
         self.writer_name = self.reader_name = writer_name
         self._by, self._promote = by, promote or _by_sql
+        self._require_possible()
         self._received: dict[str, Received] = {}
         self._since_s = 0.0
+        self._refused = ""
         self._asked = self._promoted = False
         self._old: list[WriterOff] = []
 
@@ -108,11 +107,14 @@ class Cluster:
                 node.power.prepare()
 
     def cut(self) -> Mapping[str, Cut]:
-        """Cut them at the same moment, as far as their switches allow."""
-        nodes = self._cut_nodes()
-        with ThreadPoolExecutor(len(nodes)) as pool:
-            asked = {name: pool.submit(node.power.cut) for name, node in nodes.items()}
-        return {name: cut.result() for name, cut in asked.items()}
+        """Cut them at the same moment, as far as their switches allow.
+
+        Raise PartlyCut, with the cuts that were made, if a switch fails.
+        """
+        done, failed = _each(self._cut_nodes(), lambda node: node.power.cut())
+        if failed is not None:
+            raise PartlyCut(str(failed), done, hint=failed.hint)
+        return done
 
     def state(self) -> PowerState:
         states = {node.power.state() for node in self._cut_nodes().values()}
@@ -122,11 +124,10 @@ class Cluster:
         return PowerState.ON
 
     def restore(self) -> Mapping[str, float | None]:
-        names = self.promise.returning(self._nodes, self.writer_name)
-        return {name: self._nodes[name].power.restore() for name in names}
+        return self._restored(self.promise.returning(self._nodes, self.writer_name))
 
     def bring_back(self) -> Mapping[str, float | None]:
-        return {name: self._nodes[name].power.restore() for name in self.away}
+        return self._restored(self.away)
 
     def failure(self) -> str | None:
         return self.reader.power.failure()
@@ -135,38 +136,71 @@ class Cluster:
         if self.promise.writer_returns or self._promoted:
             return self.reader.engine.ready()
         off = self._look()
-        if not self._old:
-            self._old.append(off)
-        if taken := self._taken_over():
+        waiting = self._coming()
+        taken = self._taken_over()
+        if off.is_back or taken or not self._old:
+            self._old.append(replace(off, taken_over=bool(taken)))
+        if taken:
             self.reader_name, self._promoted = taken, True
             return None
         if off.is_back:
             return f"the writer {self.writer_name} is not off: no other may take over"
         if self._by is PromotedBy.AUTO:
             return "no standby has taken over yet"
-        return self._coming() or self._have_promoted()
+        return waiting or self._connected(off) or self._have_promoted()
 
     def promotion(self) -> Promotion | None:
         if self.promise.writer_returns:
             return None
-        self._old.append(self._look())
+        self._old.append(replace(self._look(), taken_over=self._promoted))
         found = Promotion(self._by, dict(self._received), None, tuple(self._old))
         if not self._promoted:
             return found
         engine = _replicating(self.reader)
         try:
-            return replace(found, branch=engine.branch())
+            return replace(found, descent=engine.descent())
         except EngineError:
             return found
+
+    def _require_possible(self) -> None:
+        for name, node in self._nodes.items():
+            if not replicates(node.engine):
+                raise UsageError(
+                    f"node {name} cannot be one of a cluster: dbcheck does not know how"
+                    f" {node.engine.family} servers follow one another"
+                )
+            if isinstance(node.power, DriveScoped):
+                raise UsageError(
+                    f"node {name}: in a cluster no drives can lose their power alone",
+                    hint="Cut the host: remove dbcheck_power_scope.",
+                )
+        by_hand = [n for n, node in self._cut_nodes().items() if node.power.attended]
+        if by_hand and len(self._cut_nodes()) > 1:
+            raise UsageError(
+                f"{', '.join(by_hand)} cannot be cut by hand: several nodes have to"
+                " lose their power at one moment",
+                hint="Give each a switch (dbcheck_power), or promise writer-gone.",
+            )
 
     def _cut_nodes(self) -> dict[str, Node]:
         names = self.promise.cut(self._nodes, self.writer_name)
         return {name: self._nodes[name] for name in names}
 
+    def _restored(self, names: Iterable[str]) -> Mapping[str, float | None]:
+        """Restore each, whatever happens to another; raise PowerError then."""
+        nodes = {name: self._nodes[name] for name in names}
+        done, failed = _each(nodes, lambda node: node.power.restore())
+        if failed is not None:
+            raise failed
+        return done
+
     def _look(self) -> WriterOff:
-        """Look at the old writer now."""
-        answers = self.writer.engine.ready() is None
-        return WriterOff(self.writer.power.state(), answers)
+        """Look at the old writer now.  A switch that fails to read shows nothing."""
+        answers = _replicating(self.writer).accepts()
+        try:
+            return WriterOff(self.writer.power.state(), answers)
+        except PowerError:
+            return WriterOff(PowerState.UNKNOWN, answers)
 
     def _taken_over(self) -> str:
         """Return which standby takes writes by now, "" if none does.
@@ -174,8 +208,23 @@ class Cluster:
         Something else promoted it, or a client that was lost.
         """
         standbys = (name for name in self._nodes if name != self.writer_name)
-        ready = (n for n in standbys if self._nodes[n].engine.ready() is None)
-        return next(ready, "")
+        taken = (n for n in standbys if _replicating(self._nodes[n]).takes_writes())
+        return next(taken, "")
+
+    def _connected(self, off: WriterOff) -> str:
+        """Return which standby shows that the writer may be alive, "" if none can.
+
+        A switch that reads it off is enough.
+        """
+        if off.state is PowerState.OFF:
+            return ""
+        names = [name for name, one in self._received.items() if one.connected]
+        if not names:
+            return ""
+        return (
+            f"{names[0]} is still connected to {self.writer_name}, and no switch shows"
+            " that it is off"
+        )
 
     def _have_promoted(self) -> str:
         """Have the most advanced standby promoted, once; return what it waits for."""
@@ -183,30 +232,57 @@ class Cluster:
         if name is None:
             return "no standby shows how far it has come"
         if not self._asked:
+            self._asked = True
             try:
                 self._promote(name, self._nodes[name])
             except EngineError as error:
-                return str(error)
-            self._asked = True
-        return f"{name} was asked to take over, and is still in recovery"
+                self._refused = f"{name} was not promoted: {error}"
+        return self._refused or f"{name} was asked to take over, and has not yet"
 
     def _coming(self) -> str:
-        """Return which standby still receives or applies, "" once all have settled."""
-        found: dict[str, Received] = {}
+        """Note how far each standby is; return which still comes on, "" if none does.
+
+        One that takes writes shows no more how far it had come: what it showed last
+        counts.
+        """
+        found, silent = dict(self._received), ""
         for name, node in self._nodes.items():
             if name == self.writer_name:
                 continue
             try:
-                found[name] = _replicating(node).received()
+                received = _replicating(node).received()
             except EngineError as error:
-                return f"{name} does not answer: {error}"
-        if any(one.applied is None for one in found.values()):
-            return "a standby does not show what it has applied"
+                silent = silent or f"{name} does not answer: {error}"
+                continue
+            if received.position is not None or name not in found:
+                found[name] = received
         if found != self._received:
             self._received, self._since_s = found, time.monotonic()
+        if silent:
+            return silent
+        if any(one.applied is None for one in found.values()):
+            return "a standby does not show what it has applied"
         if time.monotonic() - self._since_s < SETTLED_S:
             return "the standbys apply what they have received"
         return ""
+
+
+def _each(
+    nodes: Mapping[str, Node], work: Callable[[Node], T]
+) -> tuple[dict[str, T], PowerError | None]:
+    """Do *work* on all nodes at once; return the results, and what failed first."""
+    done: dict[str, T] = {}
+    failed: PowerError | None = None
+    if not nodes:
+        return done, failed
+    with ThreadPoolExecutor(len(nodes)) as pool:
+        asked = {name: pool.submit(work, node) for name, node in nodes.items()}
+    for name, result in asked.items():
+        try:
+            done[name] = result.result()
+        except PowerError as error:
+            failed = failed or error
+    return done, failed
 
 
 def _replicating(node: Node) -> Replicates:

@@ -10,6 +10,7 @@ import pytest
 
 from dbcheck.core.cut import Cut, PowerState
 from dbcheck.core.promise import Promise
+from dbcheck.core.replication import Received
 from dbcheck.core.site import SiteKind
 from dbcheck.errors import PowerError
 from dbcheck.ports.site import Node, Site
@@ -53,14 +54,19 @@ class Follower(Server):
 
     def open_followers(self, **_: Any) -> None: ...
 
-    def member(self) -> str:
-        return ""
+    def membership(self) -> None: ...
 
-    def received(self) -> None: ...
+    def received(self) -> Received:
+        return Received(1, 1)
+
+    def accepts(self) -> bool:
+        return self.state_now is PowerState.ON
 
     def promote(self) -> None: ...
 
-    def branch(self) -> None: ...
+    def takes_writes(self) -> None: ...
+
+    def descent(self) -> None: ...
 
 
 def single() -> tuple[Site, list[Server]]:
@@ -77,6 +83,7 @@ def pair(kind: SiteKind) -> tuple[Site, list[Server]]:
 SITES: dict[SiteKind, Callable[[], tuple[Site, list[Server]]]] = {
     SiteKind.SINGLE: single,
     SiteKind.STREAMING: lambda: pair(SiteKind.STREAMING),
+    SiteKind.SEMI_SYNC: lambda: pair(SiteKind.SEMI_SYNC),
 }
 
 

@@ -18,7 +18,7 @@ from dbcheck.campaign.rig import Limits, Rig
 from dbcheck.cli.lab_cluster import await_standbys, cluster_rig
 from dbcheck.core.promise import Promise
 from dbcheck.core.replication import PromotedBy
-from dbcheck.core.site import SiteKind
+from dbcheck.judge.item import ItemId, Standing
 from dbcheck.lab.cluster import ClusterLab, ClusterSpec
 from dbcheck.lab.lab import missing
 from dbcheck.lab.spec import DriveSpec, LabSpec
@@ -35,13 +35,13 @@ def cluster_of(
     nodes: int = 2,
     promise: Promise = Promise.WRITER_GONE,
     drive: DriveSpec | None = None,
+    engine: str = "postgresql",
     **values: str,
 ) -> Iterator[tuple[ClusterLab, Rig]]:
-    """Give a cluster of PostgreSQL, and its rig.
+    """Give a cluster of two servers or more, and its rig.
 
     drive: None for the process rung.  values: settings.
     """
-    engine = "postgresql"
     folder.mkdir(exist_ok=True)
     rung = "drive" if drive else "process"
     lab = LabSpec(engine, rung=rung, drive=drive or DriveSpec(), settings=values)
@@ -62,7 +62,7 @@ def promoting(rig: Rig, promote: Promote) -> Rig:
     site = rig.site
     assert site.promise is not None
     changed = Cluster(
-        SiteKind.STREAMING,
+        site.kind,
         site.nodes,
         site.writer_name,
         site.promise,
@@ -78,3 +78,7 @@ def cycle(rig: Rig, before: Callable[[], None] = lambda: None) -> Outcome:
     started = preflight(rig, WORKLOAD, seed=1)
     before()
     return finish_cycle(rig, started)
+
+
+def standing(outcome: Outcome, item: ItemId) -> Standing:
+    return next(one.standing for one in outcome.judgement.items if one.id is item)

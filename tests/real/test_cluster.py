@@ -14,7 +14,6 @@ import pytest
 
 from dbcheck.campaign.following import Following
 from dbcheck.campaign.judging import judge_run
-from dbcheck.campaign.outcome import Outcome
 from dbcheck.core.depth import Depth
 from dbcheck.core.promise import Promise
 from dbcheck.core.verdict import Verdict
@@ -26,12 +25,8 @@ from dbcheck.lab.process import Process
 from dbcheck.lab.spec import DriveSpec
 from dbcheck.ports.site import Node
 from dbcheck.witness.log import FrameLogReader
-from tests.kit.clusters import cluster_of, cycle, promoting
+from tests.kit.clusters import cluster_of, cycle, promoting, standing
 from tests.kit.waiting import wait_until
-
-
-def standing(outcome: Outcome, item: ItemId) -> Standing:
-    return next(one.standing for one in outcome.judgement.items if one.id is item)
 
 
 def promoted(node: Node) -> None:

@@ -12,11 +12,11 @@ from dbcheck.core.gone import Gone
 from dbcheck.core.left import Left, left_on
 from dbcheck.core.loss import Loss, Losses, LossKind
 from dbcheck.core.promise import Promise
-from dbcheck.core.promised import contradiction
+from dbcheck.core.promised import kept_by
 from dbcheck.core.records import NodeAfter, NodeAtTheCut
 from dbcheck.core.replication import (
-    Branch,
     Change,
+    Descent,
     Follower,
     PromotedBy,
     Promotion,
@@ -29,6 +29,7 @@ from dbcheck.core.site import SiteKind, lineage
 from dbcheck.core.verdict import Verdict
 from dbcheck.judge import cluster
 from dbcheck.judge.case import Case
+from dbcheck.judge.ended import not_shut_down
 from dbcheck.judge.item import Item, ItemId, Standing
 from dbcheck.judge.judge import judge
 from dbcheck.judge.table import evidence
@@ -37,6 +38,7 @@ from tests.kit.cycles import record, records_of
 from tests.kit.nodes import after_of, at_the_cut
 from tests.kit.samples import CLEAN, FACTS, MANIFEST
 
+LOST = Loss(LossKind.MISSING_TAIL, 1, 1, 1, 1, "ledger")
 OFF = WriterOff(PowerState.OFF, answers=False)
 UNKNOWN = WriterOff(PowerState.UNKNOWN, answers=False)
 SETTINGS = {
@@ -49,13 +51,17 @@ BEFORE = replace(
     identity={"system_identifier": "1", "timeline": "00000001"},
     settings=SETTINGS,
 )
-AFTER = replace(BEFORE, identity={**BEFORE.identity, "timeline": "00000002"})
+AFTER = replace(
+    BEFORE,
+    identity={**BEFORE.identity, "timeline": "00000002"},
+    started_us=BEFORE.started_us + 10_000_000,
+)
 WRITER = replace(MANIFEST.writer, facts=BEFORE)
 SEEN = ReplicationSeen(41, 8_000_000, 9_990_000, 60_000, (Change(8_000_000, ("b",)),))
 PROMOTION = Promotion(
     PromotedBy.SQL,
     {"standby": Received(1000, 1000), "other": Received(1000, 900)},
-    Branch("00000002", "00000001", 1000),
+    Descent({"00000001": 1000}, "00000002"),
     (OFF, OFF),
 )
 
@@ -135,9 +141,9 @@ def test_the_old_writer_must_stay_off(old: Any, standing: Standing) -> None:
 @pytest.mark.parametrize(
     ("changed", "standing"),
     [
-        ({"branch": None}, Standing.NOT_OBSERVABLE),
-        ({"branch": Branch(unread="no file")}, Standing.NOT_OBSERVABLE),
-        ({"branch": Branch("00000003", "00000002", 1000)}, Standing.CONTRADICTED),
+        ({"descent": None}, Standing.NOT_OBSERVABLE),
+        ({"descent": Descent(unread="no file")}, Standing.NOT_OBSERVABLE),
+        ({"descent": Descent({"00000002": 1000}, "00000003")}, Standing.CONTRADICTED),
         ({"received": {"standby": Received(999, 1), "other": Received(1000, 1)}},
          Standing.CONTRADICTED),
         ({"received": {"standby": Received(None, 1), "other": Received(1, 1)}},
@@ -166,8 +172,8 @@ def test_the_node_that_took_over_must_be_the_one(
 def test_all_that_was_received_must_be_applied(
     switch: int | None, standing: Standing
 ) -> None:
-    branch = Branch("00000002", "00000001", switch)
-    one = case(promotion=replace(PROMOTION, branch=branch))
+    descent = Descent({} if switch is None else {"00000001": switch}, "00000002")
+    one = case(promotion=replace(PROMOTION, descent=descent))
     assert item(cluster.all_applied, one).standing is standing
     unknown = replace(PROMOTION, received={})
     found = item(cluster.all_applied, case(promotion=unknown))
@@ -183,12 +189,67 @@ def test_all_that_was_received_must_be_applied(
         (replace(SEEN, last_us=9_400_000), Standing.NOT_OBSERVABLE),
         (replace(SEEN, changes=(Change(1, ("c",)),)), Standing.ABSENT),
         (replace(SEEN, changes=(*SEEN.changes, Change(2, ()))), Standing.ABSENT),
+        (replace(SEEN, changes=(Change(1, ("b", "x")),)), Standing.CONTRADICTED),
+        (replace(SEEN, changes=(Change(1, ("b", "b")),)), Standing.CONTRADICTED),
     ],
 )
 def test_commits_must_have_waited_for_it_until_the_cut(
     seen: ReplicationSeen | None, standing: Standing
 ) -> None:
-    assert item(cluster.in_sync, case(seen=seen)).standing is standing
+    one = case(seen=seen)
+    assert item(cluster.in_sync, one).standing is standing
+    if standing is Standing.CONTRADICTED:  # what another standby has may look lost
+        lost = replace(CLEAN, losses=Losses.of([LOST]))
+        assert judge(replace(one, found=lost)).verdict is Verdict.INCONCLUSIVE
+
+
+@pytest.mark.parametrize(
+    ("exact_us", "heard_us", "standing"),
+    [
+        (9_600_000, None, Standing.PRESENT),
+        (10_600_000, None, Standing.ABSENT),
+        (None, None, Standing.NOT_OBSERVABLE),
+        (None, 9_700_000, Standing.ASSUMED),
+        (None, 29_000_000, Standing.ABSENT),
+    ],
+)
+def test_a_standby_must_have_been_cut_when_the_writer_was(
+    exact_us: int | None, heard_us: int | None, standing: Standing
+) -> None:
+    """The last ack came at 9.5 s, and no session is connected to a standby."""
+    one = case(Promise.ALL_WRITER_GONE)
+    assert one.load is not None
+    cut = NodeAtTheCut(Cut(9_000_000, exact_us), heard_us=heard_us, host_lived=False)
+    load = replace(one.load, nodes=dict.fromkeys(one.manifest.nodes, cut))
+    assert item(cluster.nodes_cut, replace(one, load=load)).standing is standing
+    none = {**load.nodes, "other": NodeAtTheCut(None)}
+    found = item(cluster.nodes_cut, replace(one, load=replace(load, nodes=none)))
+    assert found.standing is Standing.NOT_OBSERVABLE
+    assert "no cut of other" in found.reason
+
+
+def test_the_writer_s_silence_says_nothing_of_a_standby() -> None:
+    one = case(Promise.ALL_WRITER_GONE)
+    assert one.load is not None
+    silent = replace(one.load, gone=Gone.SILENT, farewells=("bye",))
+    silent = replace(
+        silent, nodes=dict.fromkeys(one.manifest.nodes, NodeAtTheCut(Cut(1, None)))
+    )
+    ended = not_shut_down(replace(one, load=silent))
+    assert ended.standing is Standing.NOT_OBSERVABLE
+    assert "no session is connected to a standby" in ended.reason
+
+
+def test_a_fenced_writer_that_fell_silent_and_stayed_off_was_not_shut_down() -> None:
+    one = case()
+    assert one.load is not None
+    fenced = NodeAtTheCut(Cut(1, None, {"off_seen": True}))
+    nodes = {**one.load.nodes, "writer": fenced}
+    load = replace(one.load, gone=Gone.SILENT, nodes=nodes)
+    assert not_shut_down(replace(one, load=load)).standing is Standing.ASSUMED
+    unread = replace(one.after, promotion=replace(PROMOTION, old=(OFF, UNKNOWN)))
+    found = not_shut_down(replace(one, load=load, after=unread))
+    assert found.standing is Standing.NOT_OBSERVABLE
 
 
 def test_nothing_of_it_is_asked_where_the_writer_is_read() -> None:
@@ -228,9 +289,49 @@ def test_which_node_is_judged_by_its_cut() -> None:
 def test_settings_that_contradict_the_promise(
     promise: Promise, changed: dict[str, str], why: str
 ) -> None:
-    found = contradiction(promise, {**SETTINGS, **changed})
-    assert why in found
-    assert bool(found) == bool(why)
+    found = kept_by(SiteKind.STREAMING, promise, {**SETTINGS, **changed}, {})
+    assert why in found.contradiction
+    assert bool(found.contradiction) == bool(why)
+    assert not found.doubts
+
+
+SEMI_SYNC = {
+    "rpl_semi_sync_source_enabled": "ON",
+    "rpl_semi_sync_source_timeout": "4294967295",
+    "rpl_semi_sync_source_wait_no_replica": "ON",
+}
+REPLICA = {"relay_log_recovery": "OFF", "sync_relay_log": "1"}
+
+
+@pytest.mark.parametrize(
+    ("promise", "changed", "why", "doubts"),
+    [
+        (Promise.WRITER_GONE, {}, "", 0),
+        (Promise.ALL_WRITER_GONE, {}, "", 0),
+        (Promise.WRITER_GONE, {"rpl_semi_sync_source_enabled": "OFF"}, "is off", 0),
+        (Promise.WRITER, {"rpl_semi_sync_source_enabled": "OFF"}, "", 0),
+        (Promise.WRITER_GONE, {"rpl_semi_sync_source_timeout": "10000"}, "", 1),
+        (Promise.WRITER_GONE, {"rpl_semi_sync_source_wait_no_replica": "OFF"}, "", 1),
+        (Promise.ALL_WRITER_GONE, {"relay_log_recovery": "ON"}, "discards", 0),
+        (Promise.ALL_WRITER_GONE, {"sync_relay_log": "10000"}, "not flushed", 0),
+        (Promise.WRITER_GONE, {"sync_relay_log": "10000"}, "", 0),
+    ],
+)
+def test_what_semi_synchronous_replication_promises(
+    promise: Promise, changed: dict[str, str], why: str, doubts: int
+) -> None:
+    writer, replica = {**SEMI_SYNC, **changed}, {**REPLICA, **changed}
+    found = kept_by(SiteKind.SEMI_SYNC, promise, writer, replica)
+    assert why in found.contradiction
+    assert bool(found.contradiction) == bool(why)
+    assert len(found.doubts) == doubts
+    old = {name.replace("source", "master"): v for name, v in writer.items()}
+    old = {name.replace("no_replica", "no_slave"): v for name, v in old.items()}
+    of_mariadb = kept_by(SiteKind.SEMI_SYNC, promise, old, replica).contradiction
+    if promise is Promise.ALL_WRITER_GONE:
+        assert "MariaDB" in of_mariadb or "is off" in of_mariadb
+    else:
+        assert of_mariadb == found.contradiction
 
 
 @pytest.mark.parametrize(
@@ -245,10 +346,14 @@ def test_settings_that_contradict_the_promise(
 def test_another_node_is_read_only_of_this_cluster(
     identity: dict[str, str], other: str
 ) -> None:
-    found = lineage(SiteKind.STREAMING, BEFORE.identity, identity, promoted=True)
+    found = lineage(
+        SiteKind.STREAMING, BEFORE.identity, identity, promoted=BEFORE.identity
+    )
     assert other in found.other
     assert bool(found.other) == bool(other)
-    unread = lineage(SiteKind.STREAMING, {}, identity, promoted=True)
+    forged = {**identity, "timeline": "zz"}
+    assert not lineage(SiteKind.STREAMING, BEFORE.identity, forged, promoted={}).same
+    unread = lineage(SiteKind.STREAMING, {}, identity, promoted=BEFORE.identity)
     assert "could not be read" in unread.unknown
 
 

@@ -8,9 +8,9 @@ import pytest
 
 from dbcheck.core.cut import Cut, PowerState
 from dbcheck.core.promise import Promise
-from dbcheck.core.replication import Branch, PromotedBy, Received
+from dbcheck.core.replication import Descent, PromotedBy, Received
 from dbcheck.core.site import SiteKind
-from dbcheck.errors import EngineError, UsageError
+from dbcheck.errors import EngineError, PartlyCut, PowerError, UsageError
 from dbcheck.ports.site import Node
 from dbcheck.site import cluster
 from dbcheck.site.cluster import Cluster
@@ -26,18 +26,30 @@ class Server:
         self.writes, self.position = writes, position
         self.power = PowerState.ON
         self.asked = 0
+        self.connected = False
+        self.broken: PowerError | None = None
+        self.reads = True
         self.refusal: EngineError | None = None
 
     def cut(self) -> Cut:
+        if self.broken:
+            raise self.broken
         self.power = PowerState.OFF
         return Cut(1, 2)
 
     def restore(self) -> float:
+        if self.broken:
+            raise self.broken
         self.power = PowerState.ON
         return 1.5
 
     def state(self) -> PowerState:
-        return self.power
+        if self.broken:
+            raise self.broken
+        return self.power if self.reads else PowerState.UNKNOWN
+
+    def accepts(self) -> bool:
+        return self.power is PowerState.ON
 
     def failure(self) -> None:
         return None
@@ -49,21 +61,23 @@ class Server:
 
     def open_followers(self, **_: Any) -> None: ...
 
-    def member(self) -> str:
-        return ""
+    def membership(self) -> None: ...
 
     def received(self) -> Received:
         if self.power is not PowerState.ON:
             raise EngineError("connection refused")
-        return Received(self.position, self.position)
+        return Received(self.position, self.position, self.connected)
 
     def promote(self) -> None:
         self.asked += 1
         if self.refusal:
             raise self.refusal
 
-    def branch(self) -> Branch:
-        return Branch("00000002", "00000001", 10)
+    def takes_writes(self) -> bool:
+        return self.ready() is None
+
+    def descent(self) -> Descent:
+        return Descent({"00000001": 10}, "00000002")
 
 
 @pytest.fixture
@@ -100,13 +114,20 @@ def test_the_promise_says_who_is_cut_and_who_comes_back(
     assert set(site.bring_back()) == set(away)
 
 
+def until_asked(site: Cluster, server: Server) -> str:
+    """Poll until *server* was asked to take over; return what was shown then."""
+    for _ in range(10):
+        shown = site.ready() or ""
+        if server.asked:
+            return shown
+    raise AssertionError(shown)
+
+
 def test_the_one_that_received_most_is_promoted_once(nodes: dict[str, Server]) -> None:
     site = site_of(nodes)
     site.cut()
-    waiting = [site.ready(), site.ready()]
-    while nodes["b"].asked == 0:
-        waiting.append(site.ready())
-    assert site.ready() == "b was asked to take over, and is still in recovery"
+    shown = until_asked(site, nodes["b"])
+    assert shown == site.ready() == "b was asked to take over, and has not yet"
     assert (nodes["b"].asked, nodes["c"].asked) == (1, 0)
     assert site.reader_name == "a"
     nodes["b"].writes = True
@@ -116,8 +137,63 @@ def test_the_one_that_received_most_is_promoted_once(nodes: dict[str, Server]) -
     assert found is not None
     assert found.by is PromotedBy.SQL
     assert found.received == {"b": Received(10, 10), "c": Received(9, 9)}
-    assert found.branch == Branch("00000002", "00000001", 10)
-    assert [one.state for one in found.old] == [PowerState.OFF, PowerState.OFF]
+    assert found.descent == Descent({"00000001": 10}, "00000002")
+    looks = [(one.state, one.taken_over) for one in found.old]
+    off = PowerState.OFF
+    assert looks == [(off, False), (off, True), (off, True)]
+
+
+def test_a_writer_that_was_up_in_between_is_not_forgotten(
+    nodes: dict[str, Server],
+) -> None:
+    site = site_of(nodes)
+    site.cut()
+    site.ready()
+    nodes["a"].restore()
+    assert site.ready() == "the writer a is not off: no other may take over"
+    nodes["a"].cut()
+    nodes["b"].writes = True
+    assert site.ready() is None
+    found = site.promotion()
+    assert found is not None
+    assert [one.is_back for one in found.old] == [False, True, False, False]
+
+
+def test_without_a_switch_that_reads_it_a_connected_standby_forbids_it(
+    nodes: dict[str, Server],
+) -> None:
+    """The client may have lost the writer alone."""
+    site = site_of(nodes)
+    nodes["a"].cut()
+    nodes["a"].reads, nodes["c"].connected = False, True
+    for _ in range(5):
+        shown = site.ready()
+    assert shown == "c is still connected to a, and no switch shows that it is off"
+    nodes["c"].connected = False
+    until_asked(site, nodes["b"])
+
+
+def test_a_switch_that_fails_shows_nothing(nodes: dict[str, Server]) -> None:
+    site = site_of(nodes)
+    site.cut()
+    nodes["a"].broken = PowerError("the device does not answer")
+    site.ready()
+    found = site.promotion()
+    assert found is not None
+    assert {one.state for one in found.old} == {PowerState.UNKNOWN}
+
+
+def test_one_switch_that_fails_keeps_no_other_from_its_work(
+    nodes: dict[str, Server],
+) -> None:
+    site = site_of(nodes, Promise.ALL)
+    nodes["b"].broken = PowerError("b does not answer")
+    with pytest.raises(PartlyCut, match="b does not answer") as caught:
+        site.cut()
+    assert caught.value.cuts.keys() == {"a", "c"}
+    with pytest.raises(PowerError, match="b does not answer"):
+        site.restore()
+    assert {nodes[name].power for name in "ac"} == {PowerState.ON}
 
 
 def test_none_is_promoted_beside_a_writer_that_is_up(nodes: dict[str, Server]) -> None:
@@ -139,18 +215,37 @@ def test_what_takes_over_by_itself_is_waited_for(nodes: dict[str, Server]) -> No
     assert nodes["b"].asked == nodes["c"].asked == 0
 
 
-def test_a_refused_promotion_is_shown_and_asked_for_again(
+def test_a_refused_promotion_is_shown_and_not_asked_for_again(
     nodes: dict[str, Server],
 ) -> None:
+    """A program that failed may have done a part of its work."""
     site = site_of(nodes)
     site.cut()
     nodes["b"].refusal = EngineError("the promotion was refused")
-    while nodes["b"].asked == 0:
-        shown = site.ready()
-    assert shown == "the promotion was refused"
-    nodes["b"].refusal = None
+    shown = until_asked(site, nodes["b"])
+    assert shown == "b was not promoted: the promotion was refused"
+    assert site.ready() == shown
+    assert nodes["b"].asked == 1
+
+
+def test_how_far_each_came_is_known_of_what_takes_over_by_itself(
+    nodes: dict[str, Server],
+) -> None:
+    site = site_of(nodes, by=PromotedBy.AUTO)
+    site.cut()
     site.ready()
-    assert nodes["b"].asked == 2
+    nodes["c"].writes, nodes["c"].position = True, None
+    assert site.ready() is None
+    found = site.promotion()
+    assert found is not None
+    assert found.received["c"] == Received(9, 9)
+
+
+def test_several_hosts_are_not_cut_by_hand(nodes: dict[str, Server]) -> None:
+    nodes["b"].attended = True
+    site_of(nodes)
+    with pytest.raises(UsageError, match="b cannot be cut by hand"):
+        site_of(nodes, Promise.ALL)
 
 
 def test_a_standby_that_does_not_answer_is_named(nodes: dict[str, Server]) -> None:

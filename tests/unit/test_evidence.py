@@ -3,7 +3,6 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Mapping
-from types import SimpleNamespace
 
 import pytest
 
@@ -61,7 +60,7 @@ def tables(before: Mapping[str, str], after: Mapping[str, str]) -> list[Item]:
     both = case(after={"facts": FACTS, "tables": now})
     both = dataclasses.replace(
         both,
-        manifest=SimpleNamespace(tables=held),  # type: ignore[arg-type]
+        manifest=dataclasses.replace(both.manifest, tables=held),
     )
     item = same_tables(both)
     return [] if item is None else [item]

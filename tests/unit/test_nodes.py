@@ -46,7 +46,7 @@ def node(name: str, cut_class: CutClass) -> Node:
 
 NODES = {"a": node("a", CutClass.AC), "b": node("b", CutClass.RESET)}
 RIG: Any = SimpleNamespace(
-    site=SimpleNamespace(nodes=NODES, promise=None),
+    site=SimpleNamespace(nodes=NODES, promise=None, writer_name="a"),
     listener=RecordingListener(),
     audited=set(),
     lab={"rung": "drive"},
@@ -61,7 +61,7 @@ def described(canaries: dict[str, HostCanaries]) -> Mapping[str, Any]:
 def test_each_node_is_described_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
     running: dict[str, Any] = {}
     monkeypatch.setattr(
-        preflight, "inspect_host", lambda each, *_: (BEFORE, each.engine.target)
+        preflight, "inspect_host", lambda each, *_, **__: (BEFORE, each.engine.target)
     )
     found = described(running)
     assert {name: each.target for name, each in found.items()} == {"a": "a", "b": "b"}
@@ -73,7 +73,7 @@ def test_each_node_is_described_by_its_name(monkeypatch: pytest.MonkeyPatch) -> 
 def test_what_runs_on_the_first_is_known_if_the_second_fails(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def inspected(each: Node, *_: object) -> Any:
+    def inspected(each: Node, *_: object, **__: object) -> Any:
         if each.engine.target == "b":
             raise HostError("b does not answer")
         return BEFORE, "running"

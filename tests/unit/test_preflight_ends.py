@@ -24,7 +24,7 @@ def test_a_preflight_that_ends_in_its_checkpoint_closes_all_it_began(
     parts, ended = Parts(failure), []
     monkeypatch.setattr(preflight, "_manifest", lambda *_, **__: manifest())
     monkeypatch.setattr(preflight, "_warm", lambda *_: None)
-    monkeypatch.setattr(preflight, "inspect_host", lambda *_: (None, RUNNING))
+    monkeypatch.setattr(preflight, "inspect_host", lambda *_, **__: (None, RUNNING))
     monkeypatch.setattr(
         preflight, "end_canaries", lambda _, canaries, remove: ended.append(canaries)
     )

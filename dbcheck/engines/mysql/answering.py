@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping
 
+from dbcheck.core.server import DATA_NAME
 from dbcheck.engines.answering import Answering
 from dbcheck.engines.link import Link
 from dbcheck.errors import EngineError
@@ -15,7 +16,6 @@ VARIABLES: Mapping[str, tuple[str, ...]] = {
     "MySQL": ("server_uuid", *_BOTH),
     "MariaDB": ("server_id", *_BOTH),
 }
-DATA_NAME = "dbcheck.identity"
 
 
 def answering(link: Link, product: str) -> Answering:

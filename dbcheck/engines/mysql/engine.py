@@ -51,6 +51,7 @@ from dbcheck.engines.mysql.fill import fill
 from dbcheck.engines.mysql.link import FAMILY, MysqlLink
 from dbcheck.engines.mysql.options import client_options, url_options
 from dbcheck.engines.mysql.places import folder_of, places
+from dbcheck.engines.mysql.replicating import CONNECT_S, READY_S, Replicating
 from dbcheck.engines.mysql.session import MysqlSession
 from dbcheck.engines.mysql.storage import OPTION, StorageEngine, storage_of
 from dbcheck.engines.newest import Newest
@@ -59,11 +60,16 @@ from dbcheck.engines.tables import row_of, table_facts
 from dbcheck.engines.url import read_url
 from dbcheck.errors import EngineError
 
-CONNECT_S = 10.0
-READY_S = 2.0  # for each of the few answers that connecting takes
 LOG_LINES_MAX = 1000  # one less than logged.sql asks for
 DATABASE = "dbcheck"
 _SYSTEM = "mysql"  # which every server has, and only who may see all databases sees
+
+_SOURCE = ("rpl_semi_sync_source_", "rpl_semi_sync_master_")  # of MySQL and of MariaDB
+SEMI_SYNC = tuple(
+    f"{product}{name}"
+    for product in _SOURCE
+    for name in ("enabled", "timeout", "wait_point", "wait_no_replica", "wait_no_slave")
+)
 
 # All that decides whether, and how fast, a commit is on the drive: what the audit's
 # rules judge comes first.
@@ -97,6 +103,10 @@ SETTINGS = (
     "binlog_order_commits",
     "read_only",
     "super_read_only",
+    # Which replicas a commit waits for, and what they keep of it.
+    *SEMI_SYNC,
+    "relay_log_recovery",
+    "sync_relay_log",
 )
 
 # Arguments of the driver that are set here and never from the URL.
@@ -124,7 +134,7 @@ _DROPS = (
 START_ERROR_US = 250_000
 
 
-class MysqlEngine:
+class MysqlEngine(Replicating):
     """One MySQL or MariaDB server; contracts in ports.engine and ports.abilities.
 
     The tables are those of the plans, canary, on MariaDB identity and marker, and
@@ -139,7 +149,7 @@ class MysqlEngine:
         if not parsed.database:
             parsed = parsed.set(database=DATABASE)
         self.target = parsed.render_as_string()
-        self._host = parsed.host or ""
+        self._url, self._host = parsed, parsed.host or ""
         self._database: str = parsed.database or DATABASE
         arguments = url_options(parsed)
         self._storage = storage_of(arguments)

@@ -14,7 +14,8 @@ import contextlib
 import uuid
 from collections.abc import Callable, Mapping
 
-from dbcheck.engines.mysql.answering import DATA_NAME, VARIABLES
+from dbcheck.core.server import DATA_NAME
+from dbcheck.engines.mysql.answering import VARIABLES
 from dbcheck.engines.mysql.link import MysqlLink
 from dbcheck.engines.mysql.places import folder_of
 from dbcheck.engines.tables import MARK

@@ -170,10 +170,20 @@ class MysqlLink(Link):
         """Return how the server would run the statement: a line for each table."""
         text = f"explain format=traditional {sql(FAMILY, statement)}"
         with self._guard(f"the plan of {statement}", ANSWER_S):
-            cursor: Any = self.connection.cursor()
-            cursor.execute(text, parameters or ())
-            names = cursor.column_names
-            return [dict(zip(names, line, strict=True)) for line in cursor.fetchall()]
+            return self._named(text, parameters)
+
+    def named_rows(self, statement: str) -> list[dict[str, Any]]:
+        """Run sql/mysql/STATEMENT.sql, whose columns differ by version; see rows()."""
+        with self._guard(statement, ANSWER_S):
+            return self._named(sql(FAMILY, statement), None)
+
+    def _named(
+        self, text: str, parameters: Mapping[str, object] | None
+    ) -> list[dict[str, Any]]:
+        cursor: Any = self.connection.cursor()
+        cursor.execute(text, parameters or ())
+        names = cursor.column_names
+        return [dict(zip(names, line, strict=True)) for line in cursor.fetchall()]
 
     def create_database(self, name: str) -> None:
         """Create the database *name*; an identifier cannot be a parameter."""

@@ -13,7 +13,7 @@ from dbcheck.core.fill import Fill
 from dbcheck.core.managed import SERVICE, of_host, of_postgresql
 from dbcheck.core.operation import StatementSpec
 from dbcheck.core.places import Place, numbered
-from dbcheck.core.replication import Branch, Received
+from dbcheck.core.replication import Descent, Membership, Received
 from dbcheck.core.server import LogPosition, ServerFacts
 from dbcheck.core.table import TableFacts, TableSpec
 from dbcheck.core.tablecheck import TableCheck
@@ -35,10 +35,12 @@ from dbcheck.engines.postgresql.wire import (
     SCHEMA,
     PostgresqlWire,
 )
+from dbcheck.engines.reach import accepts
 from dbcheck.engines.server_log import postgresql_log
 from dbcheck.errors import EngineError, TableLost, TableRefused
 
 FAMILY = "postgresql"
+PORT = 5432
 
 CHECKPOINT_S = 600.0
 
@@ -247,9 +249,9 @@ class PostgresqlEngine(PostgresqlWire):
     ) -> replication.Followers:
         return replication.Followers(self._open(server=server))
 
-    def member(self) -> str:
+    def membership(self) -> Membership | None:
         with self._open() as link:
-            return replication.member(link)
+            return replication.membership(link)
 
     def received(self) -> Received:
         with self._open(READY_CONNECT_S) as link:
@@ -260,9 +262,15 @@ class PostgresqlEngine(PostgresqlWire):
         with self._open() as link:
             replication.promote(link)
 
-    def branch(self) -> Branch:
+    def accepts(self) -> bool:
+        return accepts(self._url, PORT)
+
+    def takes_writes(self) -> bool:
+        return self.ready() is None  # a standby is in recovery
+
+    def descent(self) -> Descent:
         with self._open() as link:
-            return replication.branch(link)
+            return replication.descent(link)
 
     def _identity(self, link: PostgresqlLink, table: TableSpec) -> str:
         found = link.rows("table_identity", {"name": table.name})

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dbcheck.core.replication import Branch, Follower, Received, position_of
+from dbcheck.core.replication import (
+    Descent,
+    Follower,
+    Membership,
+    Received,
+    position_of,
+)
 from dbcheck.engines.postgresql.link import PostgresqlLink
 from dbcheck.engines.watch import Watch
 from dbcheck.errors import EngineError
@@ -23,13 +29,24 @@ class Followers(Watch):
     """A connection to the writer that lists its standbys; see ports.abilities."""
 
     def read(self) -> Sequence[Follower]:
-        return [Follower(*row) for row in self._rows("followers")]
+        found = self._rows("followers")
+        if any(state is None for _, state, _, _ in found):
+            raise _unseen("the state of the standbys")
+        return [Follower(*row) for row in found]
 
 
-def member(link: PostgresqlLink) -> str:
-    """Return the name under which the writer lists this node, "" if it follows none."""
+def membership(link: PostgresqlLink) -> Membership | None:
+    """Return the name under which the writer lists this node."""
     found = link.rows("member")
-    return found[0][0] if found else ""
+    if found and found[0][1] is None:
+        raise _unseen("how the standby is connected")
+    return Membership(found[0][0]) if found else None
+
+
+def _unseen(what: str) -> EngineError:
+    return EngineError(
+        f"the account may not see {what}", hint="Run: grant pg_monitor to the account;"
+    )
 
 
 def received(link: PostgresqlLink) -> Received:
@@ -49,15 +66,15 @@ def promote(link: PostgresqlLink) -> None:
         )
 
 
-def branch(link: PostgresqlLink) -> Branch:
+def descent(link: PostgresqlLink) -> Descent:
     """Return where the node's timeline left its parent (timeline.c: the last line)."""
     try:
         timeline, history = link.row("branch")
     except EngineError as error:
-        return Branch(unread=f"{_READ_FILE}: {error}")
+        return Descent(unread=f"{_READ_FILE}: {error}")
     lines = [line.split() for line in (history or "").splitlines() if line.strip()]
     parents = [words for words in lines if words[0].isdigit() and len(words) > 1]
     if not parents:
-        return Branch(timeline, unread=f"timeline {timeline} has no history file")
+        return Descent(own=timeline, unread=f"timeline {timeline} has no history file")
     parent, switch, *_ = parents[-1]
-    return Branch(timeline, f"{int(parent):08X}", position_of(switch))
+    return Descent({f"{int(parent):08X}": position_of(switch)}, timeline)

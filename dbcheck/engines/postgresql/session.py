@@ -103,9 +103,10 @@ _UNKNOWN = ("08", "40003")
 _FAREWELLS = ("57P01", "57P02")  # admin_shutdown, crash_shutdown (of another backend)
 # PostgreSQL reports a crash, where its main process was killed, under 57P01 as well.
 _CRASHED = "unexpected postmaster exit"
-# A commit whose wait for a standby was cancelled, by a user or by a limit of time, is
-# answered with success behind a warning without a code of its own (PostgreSQL 15
-# syncrep.c, SyncRepWaitForLSN).
+# A commit whose wait for a standby was cancelled is answered with success behind a
+# warning without a code of its own (PostgreSQL 15 syncrep.c, SyncRepWaitForLSN).
+# statement_timeout does not cancel it: it ends before the commit (postgres.c,
+# finish_xact_command).
 _WARNING, _WARNED = "WARNING", "01000"
 # A statement that another session prepared on this server connection, or that it did
 # not (duplicate_prepared_statement, invalid_sql_statement_name).

@@ -52,7 +52,7 @@ class PostgresqlWire(ABC):
         parsed = read_url(url).set(drivername="postgresql+psycopg2")
         shown = parsed.set(drivername=f"{self.product.scheme}+psycopg2")
         self.target = shown.render_as_string()
-        self._host = parsed.host or ""
+        self._url, self._host = parsed, parsed.host or ""
         try:
             _, arguments = parsed.get_dialect()().create_connect_args(parsed)
         except sqlalchemy.exc.ArgumentError as error:

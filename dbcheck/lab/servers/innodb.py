@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from dbcheck.errors import LabError
-from dbcheck.lab.servers.base import USER, DatabaseServer
+from dbcheck.lab.servers.base import USER, DatabaseServer, Source
 
 _PROTOCOL_10 = 0x0A  # fifth byte of the greeting of a server that takes queries
 _SOCKET_PATH_MAX = 107  # sun_path of unix(7), less its final zero
@@ -51,6 +51,15 @@ class InnodbServer(DatabaseServer, abc.ABC):
     @property
     def url(self) -> str:
         return f"mysql+mysqlconnector://{USER}@127.0.0.1:{self.port}/dbcheck"
+
+    def follow(self, source: Source) -> None:
+        """Make data of its own, with the source's password; see DatabaseServer.
+
+        Nothing is in the binary log of a source that nobody has used yet, so both begin
+        the same.  The replica is told to follow once it runs (lab/replicas.py).
+        """
+        self._prepare(source.password)
+        self._create(self._password_file)
 
     def _arguments(self) -> list[str]:
         socket_file = self.run / "socket"

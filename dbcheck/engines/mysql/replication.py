@@ -1,0 +1,150 @@
+"""Replication of MySQL and MariaDB by GTID: who follows, how far, and a promotion."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dbcheck.core.replication import Descent, Follower, Membership, Received
+from dbcheck.engines.mysql.check import product_of
+from dbcheck.engines.mysql.link import MysqlLink
+from dbcheck.engines.watch import Watch
+from dbcheck.errors import EngineError
+
+_STREAMING, _SYNC, _ASYNC = "streaming", "sync", "async"
+# A source's transactions in a set: its UUID, perhaps a tag (MySQL 8.3), intervals.
+_INTERVAL = re.compile(r"(\d+)(?:-(\d+))?")
+_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
+class Followers(Watch):
+    """A connection to the source that lists its replicas; see ports.abilities.
+
+    A source does not show which of its replicas are semi-synchronous, only how many.
+    """
+
+    def __init__(self, link: MysqlLink) -> None:
+        """Take over *link*."""
+        super().__init__(link)
+        self._product = product_of(link).lower()
+
+    def read(self) -> Sequence[Follower]:
+        found = self._rows(f"followers_{self._product}")
+        status = {name.lower(): value for name, value in self._rows("semi_sync")}
+        on = any(v == "ON" for name, v in status.items() if name.endswith("_status"))
+        clients = sum(int(v) for n, v in status.items() if n.endswith("_clients"))
+        sync = _SYNC if on and found and clients >= len(found) else _ASYNC
+        # MySQL: Server_Id, Host, Port, Source_Id, Replica_UUID; MariaDB lacks the last.
+        at = -1 if self._product == "mysql" else 0
+        return [Follower(str(row[at]), _STREAMING, sync, None) for row in found]
+
+
+def membership(link: MysqlLink) -> Membership | None:
+    """Return by which name the source lists this server, and whom it follows."""
+    if product_of(link) == "MySQL":
+        own, _ = link.row("executed_mysql")
+        found = link.rows("received_mysql")
+        return Membership(own, found[0][0]) if found and found[0][0] else None
+    own, _ = link.row("executed_mariadb")
+    status = _status(link)
+    return Membership(str(own), str(status["master_server_id"])) if status else None
+
+
+def received(link: MysqlLink) -> Received:
+    """Return how far this replica has received and applied its source's log."""
+    if product_of(link) == "MySQL":
+        found = link.rows("received_mysql")
+        if not found or not found[0][0]:
+            return Received(None, None)
+        source, executed, unapplied, state = map(str, found[0])
+        applied = counts(executed).get(source, 0)
+        position = applied + counts(unapplied).get(source, 0)
+        return Received(position, applied, state == "ON")
+    if not (status := _status(link)):
+        return Received(None, None)
+    source = str(status["master_server_id"])
+    _, states = link.row("executed_mariadb")
+    applied = newest(states).get(source, 0)
+    came = newest(str(status["gtid_io_pos"])).get(source, 0)
+    connected = status["slave_io_running"] == "Yes"
+    return Received(max(applied, came), applied, connected)
+
+
+def promote(link: MysqlLink) -> None:
+    """Have this replica follow no other, and take writes."""
+    product = product_of(link).lower()
+    try:
+        for statement in (
+            f"stop_replica_{product}",
+            "forget_source",
+            f"allow_writes_{product}",
+        ):
+            link.rows(statement)
+    except EngineError as error:
+        raise EngineError(
+            f"the promotion was refused: {error}",
+            hint="Grant the account what STOP REPLICA, RESET REPLICA ALL and SET GLOBAL"
+            " read_only need, or promote by a command (dbcheck_promote).",
+        ) from error
+
+
+def takes_writes(link: MysqlLink, variables: Mapping[str, str]) -> bool:
+    """Return whether this server follows no other and is not read-only."""
+    if variables.get("read_only", "OFF") not in ("OFF", "0"):
+        return False
+    if product_of(link) == "MySQL":
+        found = link.rows("received_mysql")
+        return not found or not found[0][0]
+    return not _status(link)
+
+
+def descent(link: MysqlLink) -> Descent:
+    """Return up to where this server has applied the log of each other."""
+    product = product_of(link)
+    own, executed = link.row(f"executed_{product.lower()}")
+    applied = counts(executed) if product == "MySQL" else newest(executed)
+    applied.pop(str(own), None)
+    return Descent(applied)
+
+
+def counts(text: str) -> dict[str, int]:
+    """Return how many transactions of each UUID a set has (MySQL 9.7 manual, 19.1.3.1).
+
+    E.g. "UUID:1-5:7, UUID:tag:1-2" has eight of that UUID.
+    """
+    found: dict[str, int] = {}
+    for part in re.sub(r"\s", "", text.lower()).split(","):
+        uuid, *rest = part.split(":")
+        if not _UUID.fullmatch(uuid):
+            continue
+        for interval in rest:
+            if match := _INTERVAL.fullmatch(interval):
+                first, last = int(match[1]), int(match[2] or match[1])
+                found[uuid] = found.get(uuid, 0) + last - first + 1
+    return found
+
+
+def newest(text: str) -> dict[str, int]:
+    """Return the newest sequence number of each server in a list of MariaDB's GTIDs.
+
+    E.g. "0-1-100,0-2-105": domain, server, sequence.
+    """
+    found: dict[str, int] = {}
+    for part in re.sub(r"\s", "", text).split(","):
+        if re.fullmatch(r"\d+-\d+-\d+", part):
+            _, server, sequence = part.split("-")
+            found[server] = max(found.get(server, 0), int(sequence))
+    return found
+
+
+def _status(link: MysqlLink) -> dict[str, Any]:
+    """Return the status of a MariaDB replica by its columns, {} if it is none."""
+    found = link.named_rows("replica_status_mariadb")
+    if len(found) > 1:
+        raise EngineError(
+            "the server replicates from several others, so how far it has come cannot"
+            " be compared",
+            hint="Keep one of them: RESET REPLICA 'NAME' ALL.",
+        )
+    return {name.lower(): value for name, value in found[0].items()} if found else {}

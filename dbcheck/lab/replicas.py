@@ -1,0 +1,119 @@
+"""What makes servers of a lab follow one another: settings and statements."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping, Sequence
+
+import mysql.connector
+from sqlalchemy.engine import make_url
+
+from dbcheck.errors import LabError
+from dbcheck.lab.lab import Lab
+from dbcheck.lab.servers.base import USER, Source, standard_name
+
+_LOG_BIN = {"log_bin": "ON", "sync_binlog": "1"}
+# For ever, as far as the server takes that, in milliseconds.
+_PATIENT = {"mysql": "4294967295", "mariadb": "18446744073709551615"}
+_SHARED: Mapping[str, Mapping[str, str]] = {
+    "postgresql": {"wal_keep_size": "256MB"},
+    "mysql": {
+        **_LOG_BIN,
+        "gtid_mode": "ON",
+        "enforce_gtid_consistency": "ON",
+        "plugin_load_add": "semisync_source.so;semisync_replica.so",
+    },
+    "mariadb": {**_LOG_BIN, "log_slave_updates": "ON", "gtid_strict_mode": "ON"},
+}
+# What a replica needs that is to keep what it has acknowledged when it is cut, too.  It
+# costs a flush for each event.
+_RELAY_LOG = {
+    "mysql": {"sync_relay_log": "1", "relay_log_recovery": "OFF"},
+    # Without the last two a cut has it forget whom it follows.
+    "mariadb": {
+        "sync_relay_log": "1",
+        "sync_master_info": "1",
+        "sync_relay_log_info": "1",
+    },
+}
+_OF_A_SOURCE = {
+    "mysql": {"rpl_semi_sync_source_enabled": "ON"},
+    "mariadb": {
+        "rpl_semi_sync_master_enabled": "ON",
+        "rpl_semi_sync_master_wait_point": "AFTER_SYNC",
+    },
+}
+_OF_A_REPLICA = {
+    "mysql": {"rpl_semi_sync_replica_enabled": "ON", "read_only": "ON"},
+    "mariadb": {"rpl_semi_sync_slave_enabled": "ON", "read_only": "ON"},
+}
+_TIMEOUTS = {
+    "mysql": "rpl_semi_sync_source_timeout",
+    "mariadb": "rpl_semi_sync_master_timeout",
+}
+ENGINES = tuple(_SHARED)
+
+_FOLLOW = {
+    "mysql": (
+        "change replication source to source_host = '127.0.0.1', source_port = {port},"
+        " source_user = '{user}', source_password = '{password}',"
+        " source_auto_position = 1, source_ssl = 1, source_connect_retry = 1",
+        "start replica",
+    ),
+    "mariadb": (
+        "change master to master_host = '127.0.0.1', master_port = {port},"
+        " master_user = '{user}', master_password = '{password}',"
+        " master_use_gtid = slave_pos, master_connect_retry = 1",
+        "start replica",
+    ),
+}
+
+
+def settings_of(
+    engine: str,
+    number: int,
+    standbys: Sequence[str],
+    given: Mapping[str, str],
+    *,
+    cuts_all: bool,
+) -> dict[str, str]:
+    """Return the settings of a node of a cluster: durable ones, and over them *given*.
+
+    number: of the node, the writer's is 1.  standbys: the names of the others.
+    cuts_all: the standbys lose their power, too.
+    """
+    own = {standard_name(name): value for name, value in given.items()}
+    writes = number == 1
+    if engine == "postgresql":
+        names = {"synchronous_standby_names": f"ANY 1 ({', '.join(standbys)})"}
+        if not writes:  # once it took over, it has no standbys to wait for
+            names, _ = {}, own.pop("synchronous_standby_names", None)
+        return {**_SHARED[engine], **names, **own}
+    role = _OF_A_REPLICA[engine]
+    if writes:
+        role = {**_OF_A_SOURCE[engine], _TIMEOUTS[engine]: _PATIENT[engine]}
+    server = {"server_id": str(number), "report_host": "127.0.0.1"}
+    relay_log = _RELAY_LOG[engine] if cuts_all else {}
+    return {**_SHARED[engine], **role, **server, **relay_log, **own}
+
+
+def follow(lab: Lab, source: Source) -> None:
+    """Have the server of *lab* follow; raise LabError.
+
+    PostgreSQL's does since its data were copied.
+    """
+    engine = lab.spec.engine
+    if engine not in _FOLLOW:
+        return
+    url = make_url(lab.target_url)
+    values = {"port": source.port, "user": USER, "password": source.password}
+    try:
+        link = mysql.connector.connect(
+            host=url.host, port=url.port or 0, user=USER, password=lab.password
+        )
+        with contextlib.closing(link), contextlib.closing(link.cursor()) as cursor:
+            for statement in _FOLLOW[engine]:
+                cursor.execute(statement.format(**values))
+    except mysql.connector.Error as error:
+        text = str(error).replace(source.password, "***")
+        raise LabError(f"a replica of the lab does not follow: {text}") from None

@@ -1,0 +1,2 @@
+-- The replicas that are connected, a row each (MariaDB 10.5).
+show replica hosts;

@@ -1,0 +1,2 @@
+-- The replicas that are connected, a row each (MySQL 8.0.22).
+show replicas;

@@ -1,0 +1,2 @@
+-- It follows no other server from now on, and keeps what it has applied.
+stop all replicas;

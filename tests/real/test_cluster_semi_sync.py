@@ -1,0 +1,132 @@
+"""Clusters of MySQL and MariaDB: semi-synchronous replication, kept and not kept."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import mysql.connector
+import pytest
+from sqlalchemy.engine import make_url
+
+from dbcheck.campaign import following
+from dbcheck.core.promise import Promise
+from dbcheck.core.verdict import Verdict
+from dbcheck.errors import EngineError
+from dbcheck.judge.diagnosis import Cause
+from dbcheck.judge.item import ItemId, Standing
+from dbcheck.lab.lab import Lab
+from dbcheck.lab.spec import DriveSpec
+from tests.kit.clusters import cluster_of, cycle, promoting, standing
+from tests.kit.servers import skip_without_server
+
+ENGINES = pytest.mark.parametrize("engine", ["mysql", "mariadb"])
+WORDS = {"mysql": "source", "mariadb": "master"}
+
+
+@pytest.fixture(autouse=True)
+def has_server(request: pytest.FixtureRequest) -> None:
+    skip_without_server(request.node.callspec.params["engine"])
+
+
+def execute(lab: Lab, *statements: str) -> None:
+    url = make_url(lab.target_url)
+    link = mysql.connector.connect(
+        host=url.host, port=url.port or 0, user=url.username, password=lab.password
+    )
+    cursor = link.cursor()
+    for statement in statements:
+        cursor.execute(statement)
+    link.close()
+
+
+@ENGINES
+def test_commits_survive_the_loss_of_the_writer(tmp_path: Path, engine: str) -> None:
+    with cluster_of(tmp_path, engine=engine) as (_, rig):
+        outcome = cycle(rig)
+    assert outcome.verdict is Verdict.PASS, outcome.judgement.reasons
+    assert outcome.after.reader_name == "node2"
+    items = (ItemId.IN_SYNC, ItemId.WRITER_OFF, ItemId.PROMOTED, ItemId.ALL_APPLIED)
+    assert {standing(outcome, item) for item in items} == {Standing.PRESENT}
+    assert outcome.case.left["node1"].behind == 0
+
+
+@ENGINES
+def test_past_its_timeout_it_is_asynchronous_and_loses(
+    tmp_path: Path, engine: str
+) -> None:
+    timeout: Any = {f"rpl_semi_sync_{WORDS[engine]}_timeout": "100"}
+    with cluster_of(tmp_path, engine=engine, **timeout) as (cluster, rig):
+        outcome = cycle(rig, cluster.take_links_down)
+    assert outcome.verdict is Verdict.FAIL
+    assert outcome.case.left["node1"].behind > 50
+    assert standing(outcome, ItemId.IN_SYNC) is Standing.ABSENT
+    assert standing(outcome, ItemId.PROMISED_SETTINGS) is Standing.ASSUMED
+    assert outcome.result.diagnosis[0].cause is Cause.REPLICATION
+
+
+@ENGINES
+def test_asynchronous_replication_behind_a_link_that_is_down_loses(
+    tmp_path: Path, engine: str
+) -> None:
+    off: Any = {f"rpl_semi_sync_{WORDS[engine]}_enabled": "OFF"}
+    with cluster_of(tmp_path, engine=engine, **off) as (cluster, rig):
+        outcome = cycle(rig, cluster.take_links_down)
+    assert outcome.verdict is Verdict.FAIL
+    assert standing(outcome, ItemId.PROMISED_SETTINGS) is Standing.ABSENT
+    assert "replication is off" in outcome.result.diagnosis[0].reason
+
+
+@ENGINES
+def test_a_replica_that_has_not_applied_all_proves_nothing(
+    tmp_path: Path, engine: str
+) -> None:
+    """It has received the commits, so they are lost to nobody; they are not read."""
+    stop = "stop replica sql_thread"
+    with cluster_of(tmp_path, engine=engine) as (cluster, rig):
+        outcome = cycle(rig, lambda: execute(cluster.labs["node2"], stop))
+    assert outcome.found is not None
+    assert outcome.found.counts
+    assert outcome.verdict is Verdict.INCONCLUSIVE
+    assert standing(outcome, ItemId.ALL_APPLIED) is Standing.CONTRADICTED
+
+
+@pytest.mark.parametrize("engine", ["mysql"])
+def test_all_nodes_are_cut_and_a_replica_takes_over(
+    tmp_path: Path, engine: str
+) -> None:
+    promise = Promise.ALL_WRITER_GONE
+    with cluster_of(tmp_path, 2, promise, DriveSpec(), engine) as (_, rig):
+        outcome = cycle(rig)
+    assert outcome.verdict is Verdict.PASS, outcome.judgement.reasons
+
+
+@pytest.mark.parametrize("engine", ["mariadb"])
+def test_a_replica_of_mariadb_that_restarts_discards_its_relay_log(
+    tmp_path: Path, engine: str
+) -> None:
+    """It had acknowledged the commits in it, flushed, and not applied them yet."""
+    promise = Promise.ALL_WRITER_GONE
+    stop = "stop replica sql_thread"
+    with cluster_of(tmp_path, 2, promise, DriveSpec(), engine) as (cluster, rig):
+        outcome = cycle(rig, lambda: execute(cluster.labs["node2"], stop))
+    assert outcome.verdict is Verdict.FAIL, outcome.judgement.reasons
+    assert "discards what it had received" in outcome.result.diagnosis[0].reason
+
+
+@ENGINES
+def test_a_replica_of_another_server_is_refused(
+    tmp_path: Path, engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """MariaDB's have the same server_id as those of this cluster, and other rows."""
+    monkeypatch.setattr(following, "REPLICATED_S", 2.0)
+    with (
+        cluster_of(tmp_path / "one", engine=engine) as (_, rig),
+        cluster_of(tmp_path / "other", engine=engine) as (_, others),
+    ):
+        mixed = promoting(rig, lambda *_: None)
+        site: Any = mixed.site
+        site._nodes = {**rig.site.nodes, "node2": others.site.nodes["node2"]}
+        why = {"mysql": "is of another cluster", "mariadb": "does not have row 4"}
+        with pytest.raises(EngineError, match=f"node2.* {why[engine]}"):
+            cycle(mixed)
