@@ -44,7 +44,8 @@ from dbcheck.witness.window import WindowLimits
 @option(
     "--preset",
     metavar="NAME|FILE",
-    help="A matrix by its name (percona-2009, receipts), or a TOML file of your own.",
+    help="A matrix by its name (percona-2009, receipts, replication), or a TOML file "
+    "of your own.",
     shell_complete=options.completed(files.matrix_names, or_file=True),
 )
 @option(
@@ -107,7 +108,8 @@ def command(
     the verdict. What can be varied: workload, payload_bytes, sessions, rate,
     rows_before and readers. In the lab, where each row is a lab of its own, also
     engine, fs, mount_options, log_drive, drive, write_cache, flush_ms, write_ms,
-    destage_s, cache_mib, survivors, lie_fraction and setting.NAME. With the NAME of a
+    destage_s, cache_mib, survivors, lie_fraction and setting.NAME; and nodes, promise,
+    link_delay_ms and link_down_after, which make it a cluster. With the NAME of a
     host in an inventory, or --target, the rows are cuts of that server; there also
     setting.NAME (PostgreSQL; of dbcheck's own sessions) and relaxed=false,true (acked
     too early, as by --control, and undone).

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from dbcheck import interrupt
 from dbcheck.campaign.outcome import Outcome
+from dbcheck.cli.lab_cluster import cluster_cycles
 from dbcheck.cli.lab_cycles import lab_cycles, lab_workload
 from dbcheck.cli.matrix_rows import Row
 from dbcheck.core.verdict import Verdict
@@ -85,9 +86,14 @@ def in_labs(
     """
     for number, one in enumerate(measured, 1):
         view.line("row", f"{number} of {len(measured)}: {one.row.name}")
-        assert one.row.lab is not None
-        load = lab_workload(one.row.workload)
-        cycles = lab_cycles(one.row.lab, load, seed, one.row.cuts, view, runs)
+        row, load = one.row, lab_workload(one.row.workload)
+        assert row.lab is not None
+        if row.cluster is None:
+            cycles = lab_cycles(row.lab, load, seed, row.cuts, view, runs)
+        else:
+            cycles = cluster_cycles(
+                row.lab, row.cluster, load, seed, row.cuts, view, runs
+            )
         with one.running(view), contextlib.closing(cycles):
             for outcome in cycles:
                 one.note(outcome, view)

@@ -14,6 +14,7 @@ from dbcheck import workload as workloads
 from dbcheck.core.verdict import Verdict
 from dbcheck.core.workload import Workload
 from dbcheck.errors import UsageError
+from dbcheck.lab.cluster import ClusterSpec, require_possible
 from dbcheck.lab.lab import best_rung
 from dbcheck.lab.spec import MIB, DriveSpec, LabSpec
 from dbcheck.limits import SESSIONS_MAX
@@ -46,6 +47,13 @@ _DRIVE = {
     "tear_at": "tear_bytes",
     "forget_at": "forget_at_bytes",
     "forget": "forget_bytes",
+}
+# Those that make it a cluster, each with its field of ClusterSpec.
+_CLUSTER = {
+    "nodes": "nodes",
+    "promise": "promise",
+    "link_delay_ms": "link_delay_ms",
+    "link_down_after": "link_down_after_s",
 }
 # The keys of a row that describe the load; the others are those of a workload file.
 _WORKLOAD = "workload"
@@ -91,6 +99,7 @@ class Row:
     """One configuration of a matrix.
 
     lab:       the lab to build, None on a target.
+    cluster:   what makes it a cluster of such labs, None of a single one.
     workload:  what it runs.
     settings:  on a target: of the load's sessions, name -> value.
     relaxed:   on a target: run it as a control, acked too early.
@@ -112,6 +121,7 @@ class Row:
     cuts: int = CUTS
     until_loss: bool = False
     rule: str = ""
+    cluster: ClusterSpec | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,13 +235,16 @@ def _row(
 ) -> Row:
     decided, usual = cuts
     own = {one.name for one in fields(_Keys)}
-    known = own if target else (own - {"relaxed"}) | _LAB.keys() | _DRIVE.keys()
+    of_labs = _LAB.keys() | _DRIVE.keys() | _CLUSTER.keys()
+    known = own if target else (own - {"relaxed"}) | of_labs
     refuse_unknown(values, known | {"settings", _WORKLOAD, *_LOAD}, where)
     keys = converted(_of(values, own), _Keys, where, strict=False)
     settings = {key: _setting(value) for key, value in values["settings"].items()}
+    lab = None if target else _lab(values, settings, where, seed)
     return Row(
         name=name,
-        lab=None if target else _lab(values, settings, where, seed),
+        lab=lab,
+        cluster=_cluster(values, lab, where) if lab else None,
         workload=_workload(values, where, sessions),
         settings=settings,
         relaxed=keys.relaxed,
@@ -242,6 +255,14 @@ def _row(
         until_loss=keys.until_loss,
         rule=keys.rule,
     )
+
+
+def _cluster(values: Values, lab: LabSpec, where: str) -> ClusterSpec | None:
+    given = _of(values, _CLUSTER)
+    if not given:
+        return None
+    require_possible(lab)
+    return converted(given, ClusterSpec, where, keys=_renamed(_CLUSTER), strict=False)
 
 
 def _workload(values: Values, where: str, sessions: int | None) -> Workload:
