@@ -25,8 +25,8 @@ from dbcheck.judge.verdict import Survived
 
 SAMPLES_PER_S_MIN = 10.0
 SAMPLE_AGE_MAX_S = 0.5  # of the last one, at the cut
-# A standby may have the beginning of a record whose rest never came; none is longer
-# than what a row may hold (docs/method.md).
+# A standby may have the beginning of a record whose rest never came.  A record of rows
+# has the images of 33 pages at most (PostgreSQL, xlogrecord.h, XLR_MAX_BLOCK_ID).
 PARTIAL_RECORD_MAX = 2 << 20
 
 _PRESENT, _CONTRADICTED = Standing.PRESENT, Standing.CONTRADICTED

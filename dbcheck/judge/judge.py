@@ -24,6 +24,7 @@ from dbcheck.judge.verdict import (
     judge_rows,
     judge_unrecoverable,
     stranger,
+    unblamed,
 )
 
 
@@ -61,6 +62,10 @@ def _as_a_cycle(case: Case, items: Sequence[Item]) -> Judgement:
     explained = settings_of(case).explains_everything
     if after.unanswered:
         return Judgement(Verdict.INCONCLUSIVE, (after.unanswered,), tuple(items))
+    if after.failure and (why := unblamed(items)):
+        reason = f"{after.failure}; but {why.id.value} {why.standing.value}"
+        reason += f": {why.reason}"
+        return Judgement(Verdict.INCONCLUSIVE, (reason,), tuple(items))
     if after.failure and stranger(items) is None:
         return judge_unrecoverable(
             after.failure,

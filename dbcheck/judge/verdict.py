@@ -28,6 +28,8 @@ _OF_THE_DATA = (
     ItemId.ALL_APPLIED,
     ItemId.IN_SYNC,
 )
+# Of a node that took over: without them a row that it lacks is not lost for sure.
+_BEFORE_BLAME = (ItemId.WRITER_OFF, ItemId.PROMOTED, ItemId.ALL_APPLIED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,18 @@ def stranger(items: Sequence[Item]) -> Item | None:
     """Return the item that shows that other data answered, None if none does."""
     for item in items:
         if item.id in _OF_THE_DATA and item.standing is Standing.CONTRADICTED:
+            return item
+    return None
+
+
+def unblamed(items: Sequence[Item]) -> Item | None:
+    """Return why a node that took over cannot be blamed for what it lacks, or None.
+
+    Another node may serve it, this one may be of another cluster, or may have it and
+    not have applied it.
+    """
+    for item in items:
+        if item.id in _BEFORE_BLAME and item.standing not in _ENOUGH:
             return item
     return None
 
@@ -129,6 +143,10 @@ def judge_rows(
         return Judgement(Verdict.INCONCLUSIVE, (doubt,), tuple(items), other_data=True)
     assert found is not None
     altered = altered_earlier(found)
+    if found.counts and (why := unblamed(items)):
+        reason = f"{_lost(found)}; but {why.id.value} {why.standing.value}"
+        reason += f": {why.reason}"
+        return Judgement(Verdict.INCONCLUSIVE, (reason, *altered), tuple(items))
     if found.counts:
         return Judgement(Verdict.FAIL, (_lost(found), *altered), tuple(items))
     doubts = altered + tuple(

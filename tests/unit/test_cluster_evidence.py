@@ -161,6 +161,26 @@ def test_the_node_that_took_over_must_be_the_one(
 
 
 @pytest.mark.parametrize(
+    ("changed", "verdict"),
+    [
+        ({}, Verdict.FAIL),
+        ({"old": (UNKNOWN, UNKNOWN)}, Verdict.FAIL),
+        ({"old": (OFF,)}, Verdict.INCONCLUSIVE),
+        ({"old": (OFF, WriterOff(PowerState.ON, answers=False))}, Verdict.INCONCLUSIVE),
+        ({"descent": Descent(unread="no file")}, Verdict.INCONCLUSIVE),
+        ({"descent": Descent({"00000007": 1000}, "8")}, Verdict.INCONCLUSIVE),
+        ({"received": {}}, Verdict.INCONCLUSIVE),
+    ],
+)
+def test_a_missing_row_is_a_loss_only_of_a_node_that_must_have_it(
+    changed: Any, verdict: Verdict
+) -> None:
+    one = case(promotion=replace(PROMOTION, **changed))
+    lost = replace(one, found=replace(CLEAN, losses=Losses.of([LOST])))
+    assert judge(lost).verdict is verdict, judge(lost).reasons
+
+
+@pytest.mark.parametrize(
     ("switch", "standing"),
     [
         (1000, Standing.PRESENT),
