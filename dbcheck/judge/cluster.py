@@ -60,10 +60,12 @@ def blamed(case: Case) -> str:
     """
     if not case.promoted:
         return ""
-    name, (off, sync) = case.after.reader_name, (promised_settings(case), in_sync(case))
-    for item in (off, sync):
-        if item is not None and item.standing is Standing.ABSENT:
-            return f"the commits did not wait for {name}: {item.reason}"
+    name, settings = case.after.reader_name, promised_settings(case)
+    if settings is not None and settings.standing is Standing.ABSENT:
+        return settings.reason
+    sync = in_sync(case)
+    if sync is not None and sync.standing is Standing.ABSENT:
+        return f"the commits did not wait for {name} at the cut: {sync.reason}"
     if case.spared:
         return (
             f"commits waited for {name}, which took over without them: the server's"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -10,11 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy.engine import make_url
 
 from dbcheck.cli.lab import as_host
+from dbcheck.engines.reach import accepts
+from dbcheck.errors import EngineError
 from dbcheck.lab.lab import Lab
+from dbcheck.power.promote import PromotionProgram
 from tests.kit.clusters import cluster_of
 
+NODE: Any = None
 CLUSTER = {
     "dbcheck_topology": "streaming",
     "dbcheck_writer": "node1",
@@ -108,3 +114,24 @@ def test_hosts_that_make_no_cluster_are_refused(
     done = dbcheck("run", "pair", "--inventory", file)
     assert done.returncode == 2
     assert why in done.stderr.replace("\n", " ")
+
+
+def test_whatever_listens_counts_as_accepting() -> None:
+    """A server that starts, or refuses the login, has power."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        assert accepts(make_url(f"postgresql://u@127.0.0.1:{port}/d"), 1)
+        assert accepts(make_url(f"mysql://u@127.0.0.1/d?host=127.0.0.1:{port}"), 1)
+        assert accepts(make_url("postgresql://u@127.0.0.1/d"), port)
+    assert not accepts(make_url(f"postgresql://u@127.0.0.1:{port}/d"), 1)
+    assert accepts(make_url("postgresql://u@/d?host=/run/postgresql"), 1)
+
+
+def test_a_program_that_promotes_gets_the_name_of_the_node() -> None:
+    passes = "import sys; sys.exit(sys.argv[1:] != ['--now', 'db2'])"
+    command = [sys.executable, "-c", passes, "--now"]
+    PromotionProgram(command, 30).promote("db2", NODE)
+    with pytest.raises(EngineError, match="ended with 1"):
+        PromotionProgram(command, 30).promote("db3", NODE)
+    with pytest.raises(EngineError, match="no-such-program"):
+        PromotionProgram(["/no-such-program"], 30).promote("db2", NODE)

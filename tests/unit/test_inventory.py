@@ -13,11 +13,12 @@ import pytest
 
 from dbcheck import children, files
 from dbcheck.cli.assemble import entry_host
+from dbcheck.cli.run import require_single
 from dbcheck.core.cut import SwitchKind
 from dbcheck.errors import UsageError
 from dbcheck.inventory.cluster import cluster_of
 from dbcheck.inventory.entry import KNOWN, Entry
-from dbcheck.inventory.load import load
+from dbcheck.inventory.load import inventory, load
 from dbcheck.power.kinds.exec import ExecPlan
 from dbcheck.power.kinds.fence import FencePlan
 from tests.unit.inventories import hosts, loaded
@@ -525,3 +526,78 @@ def test_a_failure_of_ansible_without_a_message_is_an_error(
     ansible.code = 9
     with pytest.raises(UsageError, match="exit status 9"):
         load(written(tmp_path))
+
+
+CLUSTER = """\
+all:
+  vars:
+    dbcheck_target: postgresql://dbcheck@{{ inventory_hostname }}/d
+    dbcheck_topology: streaming
+    dbcheck_writer: db1
+  hosts: {db1: , db2: , db3: }
+"""
+GROUPS = {
+    "pair": ("db1", "db2", "db3"),
+    "rack": ("db1", "db2"),
+    "more": ("db1", "db2", "db3", "db9"),
+    "empty": (),
+}
+
+
+def test_a_group_is_a_cluster_if_it_has_all_of_its_nodes_and_no_other(
+    tmp_path: Path,
+) -> None:
+    own = hosts(CLUSTER)
+    own["db9"] = {"dbcheck_target": "postgresql://dbcheck@db9/d"}
+    found = inventory(tmp_path / "hosts.yml", own, GROUPS)
+    names = ("pair", "rack", "more", "empty", "db1", "db9", "nothing")
+    assert [found.is_cluster(name) for name in names] == [True, True] + [False] * 5
+    pair = found.cluster("pair")
+    assert pair.name == "db1"
+    assert [one.name for one in pair.standbys] == ["db2", "db3"]
+    # Commits may wait for the node that is left out.
+    with pytest.raises(UsageError, match="group rack: db3 is a node of the same"):
+        found.cluster("rack")
+    with pytest.raises(UsageError, match="pair is a cluster, and each of its hosts"):
+        found.members(["pair"])
+    assert found.members(["more"]) == ["db1", "db2", "db3", "db9"]
+    with pytest.raises(UsageError, match="pair is a group, and this takes one host"):
+        found.entry("pair")
+
+
+@pytest.mark.parametrize(
+    ("survives", "cut"), [("writer-gone", ["db1"]), ("all", ["db1", "db2", "db3"])]
+)
+def test_the_promise_decides_which_hosts_a_cut_takes(
+    tmp_path: Path, survives: str, cut: list[str]
+) -> None:
+    text = CLUSTER.replace("streaming", f"streaming\n    dbcheck_survives: {survives}")
+    found = inventory(tmp_path / "hosts.yml", hosts(text), GROUPS)
+    assert [one.name for one in found.cluster("pair").cut_with] == cut
+    assert [one.name for one in found.entry("db1").cut_with] == ["db1"]
+
+
+@pytest.mark.parametrize(
+    ("survives", "refused"), [("writer-gone", True), ("all", False), ("writer", False)]
+)
+def test_an_old_writer_that_is_to_stay_off_needs_a_switch_that_leaves_it_off(
+    tmp_path: Path, survives: str, refused: bool
+) -> None:
+    more = f"\n    dbcheck_survives: {survives}\n    dbcheck_power: sysrq"
+    text = CLUSTER.replace("streaming", f"streaming{more}")
+    pair = inventory(tmp_path / "hosts.yml", hosts(text), GROUPS).cluster("pair")
+    if not refused:
+        return require_single(pair, control=False, twice=False, far=False)
+    with pytest.raises(UsageError, match="the power comes back by itself"):
+        require_single(pair, control=False, twice=False, far=False)
+
+
+def test_what_a_single_server_alone_can_do_is_refused_of_a_cluster(
+    tmp_path: Path,
+) -> None:
+    found = inventory(tmp_path / "hosts.yml", hosts(CLUSTER), GROUPS)
+    for flags in ((True, False, False), (False, True, False), (False, False, True)):
+        given = dict(zip(("control", "twice", "far"), flags, strict=True))
+        require_single(found.entry("db1"), **given)
+        with pytest.raises(UsageError, match="is for a single server"):
+            require_single(found.cluster("pair"), **given)

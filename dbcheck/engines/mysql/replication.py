@@ -65,10 +65,18 @@ def received(link: MysqlLink) -> Received:
         return Received(None, None)
     source = str(status["master_server_id"])
     _, states = link.row("executed_mariadb")
-    applied = newest(states).get(source, 0)
-    came = newest(str(status["gtid_io_pos"])).get(source, 0)
+    applied = _of(source, newest(states))
+    came = _of(source, newest(str(status["gtid_io_pos"])))
     connected = status["slave_io_running"] == "Yes"
     return Received(max(applied, came), applied, connected)
+
+
+def _of(source: str, found: Mapping[str, int]) -> int:
+    """Return how far the log of *source* came.
+
+    A replica that has not reached it since its start calls it 0: then that of any.
+    """
+    return found.get(source, 0) if source != "0" else max(found.values(), default=0)
 
 
 def promote(link: MysqlLink) -> None:

@@ -1,0 +1,92 @@
+"""What servers print of their replication, and who may be promoted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dbcheck.core.cut import PowerState
+from dbcheck.core.cutclass import CutClass
+from dbcheck.core.replication import (
+    Received,
+    most_advanced,
+    name_in_log,
+    position_of,
+    written,
+)
+from dbcheck.engines.mysql.replication import counts, newest
+from dbcheck.errors import PowerError
+from dbcheck.power.readonly import ReadOnlySwitch
+
+ONE = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
+TWO = "8b850829-e97e-11f1-9ef7-02fc00000001"
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("", {}),
+        (f"{ONE}:1-5", {ONE: 5}),
+        (f"{ONE}:7", {ONE: 1}),
+        (f"{ONE}:1-5:7:9-10", {ONE: 8}),
+        (f"{ONE.upper()}:1-5,\n{TWO}:3", {ONE: 5, TWO: 1}),
+        (f"{ONE}:1-5:tag:1-2, {TWO}:other:4", {ONE: 7, TWO: 1}),
+        ("0-1-100", {}),
+    ],
+)
+def test_gtids_of_mysql_are_counted(text: str, found: dict[str, int]) -> None:
+    assert counts(text) == found
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("", {}),
+        ("0-1-100", {"1": 100}),
+        ("0-1-100,0-2-105,1-1-7", {"1": 100, "2": 105}),
+        (" 0-1-3 ,, 0-1-4", {"1": 4}),
+        (f"{ONE}:1-5", {}),
+    ],
+)
+def test_the_newest_gtid_of_mariadb_counts(text: str, found: dict[str, int]) -> None:
+    assert newest(text) == found
+
+
+def test_positions_are_read_and_written_as_postgresql_does() -> None:
+    assert position_of("0/16B3748") == 0x16B3748
+    assert position_of("A/1") == (10 << 32) + 1
+    assert written(position_of("1A/2B")) == "1A/2B"
+
+
+def test_who_received_most() -> None:
+    assert most_advanced({}) is None
+    assert most_advanced({"a": Received(None, None)}) is None
+    found = {"a": Received(5, 9), "b": Received(7, 1), "c": Received(None, 8)}
+    assert most_advanced(found) == "b"
+
+
+def test_what_names_a_server_in_its_log() -> None:
+    assert name_in_log({"timeline": "1", "server_id": "2"}) == ("timeline", "1")
+    assert name_in_log({"server_uuid": ONE, "port": "1"}) == ("server_uuid", ONE)
+    assert name_in_log({"port": "1"}) == ("", "")
+
+
+def test_a_switch_that_is_only_read_cuts_nothing() -> None:
+    class Switch:
+        kind, cut_class, attended = None, CutClass.AC, True
+
+        def state(self) -> PowerState:
+            return PowerState.OFF
+
+        def failure(self) -> str | None:
+            return None
+
+    real: Any = Switch()
+    switch = ReadOnlySwitch(real)
+    assert switch.state() is PowerState.OFF
+    assert switch.failure() is None
+    assert not switch.attended
+    for act in (switch.cut, switch.restore):
+        with pytest.raises(PowerError, match="neither cuts nor restores"):
+            act()
