@@ -48,6 +48,7 @@ from dbcheck.core.records import (
     StoredRows,
 )
 from dbcheck.core.survivors import RECORD, Records
+from dbcheck.core.table import LEDGER
 from dbcheck.errors import RunFormatError, UsageError, WitnessError
 from dbcheck.judge.result import RunResult
 
@@ -368,6 +369,14 @@ class RunFolder:
     ) -> StoredRows:
         """Store what *table* holds on another node than the one that was read."""
         return self.write_survivors(_elsewhere(node, table), batches)
+
+    def elsewhere_names(self) -> list[str]:
+        """Return the names of the files that write_elsewhere() stored."""
+        return [
+            f"survivors-{_elsewhere(node, LEDGER.name)}.bin"
+            for node, found in self.after().elsewhere.items()
+            if found.rows is not None
+        ]
 
     def elsewhere(self, node: str, table: str, rows: StoredRows) -> Iterator[Records]:
         """Stream what write_elsewhere() stored as *rows*."""

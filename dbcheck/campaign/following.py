@@ -90,7 +90,7 @@ def member_of(
         raise EngineError(
             f"node {name} ({target}) follows no other server",
             hint="Look into its log why replication has stopped, or remove it from the"
-            " topology.",
+            " inventory's group.",
         )
     writer = known.get(site.writer_name)
     before = writer.facts if writer else site.writer.engine.facts()
@@ -102,34 +102,34 @@ def member_of(
         raise EngineError(
             f"node {name} is of another cluster: {cluster} of the server that it"
             f" follows is {theirs}, and the writer's is {ours}",
-            hint="Name the standbys of this writer in the topology.",
+            hint="Name the standbys of this writer in the inventory's group.",
         )
     return membership.name
 
 
-def require_promise(rig: Rig, nodes: Mapping[str, NodeBefore]) -> None:
-    """Show what contradicts the promise, before anything is cut.
+def require_members(rig: Rig, nodes: Mapping[str, NodeBefore]) -> None:
+    """Show which settings contradict the promise, before anything is cut.
 
-    Raise EngineError if two nodes go by one name, so that they cannot be told apart.
+    Raise EngineError unless commits wait for nodes of the cluster alone, which can be
+    distinguished by their names.
     """
     site = rig.site
     if site.promise is None:
         return
     members = [node.member for node in nodes.values() if node.member]
-    if len(set(members)) < len(members):
-        raise EngineError(
-            f"several standbys go by one name: {', '.join(sorted(members))}",
-            hint="Give each an application_name of its own in primary_conninfo.",
-        )
+    _require_apart(members)
     _require_known(site, members)
     settings = nodes[site.writer_name].facts.settings
     shown = dict[str, None]()
     for name, node in nodes.items():
-        if name != site.writer_name:
-            kept = kept_by(site.kind, site.promise, settings, node.facts.settings)
-            shown |= dict.fromkeys(filter(None, (kept.contradiction, *kept.doubts)))
-    for why in shown:
-        text = f"against the promise {site.promise.value}: {why}"
+        if name == site.writer_name:
+            continue
+        of = f"the promise {site.promise.value}"
+        kept = kept_by(site.kind, site.promise, settings, node.facts.settings)
+        if kept.contradiction:
+            shown[f"cannot keep {of}: {kept.contradiction}"] = None
+        shown |= {f"assumed for {of}: {doubt}": None for doubt in kept.doubts}
+    for text in shown:
         rig.listener.phase(Phase.PREFLIGHT, text)
 
 
@@ -162,7 +162,7 @@ def _has_row(node: Node, table: TableSpec, row_id: int) -> bool:
 
 
 def _require_known(site: Site, members: Sequence[str]) -> None:
-    """Raise EngineError if commits may wait for a standby that is not of the topology.
+    """Raise EngineError if commits may wait for a standby that is not of the cluster.
 
     What it alone has would look lost.
     """
@@ -174,11 +174,16 @@ def _require_known(site: Site, members: Sequence[str]) -> None:
         if name not in members:
             raise EngineError(
                 f"commits may wait for {name}, which is not one of the nodes",
-                hint="Add it to the topology, or take it out of those that are waited"
-                " for: it may have what the others lack.",
+                hint="Add it to the inventory's group, or let no commit wait for it: it"
+                " may have what the others lack.",
             )
+    _require_apart(names)
+
+
+def _require_apart(names: Sequence[str]) -> None:
     if len(set(names)) < len(names):
         raise EngineError(
             f"several standbys go by one name: {', '.join(sorted(names))}",
-            hint="Give each a name of its own (application_name, or server_id).",
+            hint="Give each a name of its own: PostgreSQL, application_name in"
+            " primary_conninfo; MySQL and MariaDB, server_id.",
         )

@@ -18,7 +18,7 @@ from dbcheck.campaign.auditing import audit_before
 from dbcheck.campaign.checking import require_sound
 from dbcheck.campaign.following import (
     member_of,
-    require_promise,
+    require_members,
     require_replicated,
 )
 from dbcheck.campaign.host import HostCanaries, end_canaries, inspect_host
@@ -260,7 +260,7 @@ def _nodes(
             scope=_scope(node),
             member=member_of(rig.site, name, facts, nodes),
         )
-    require_promise(rig, nodes)
+    require_members(rig, nodes)
     return nodes
 
 

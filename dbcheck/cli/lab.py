@@ -38,7 +38,7 @@ from dbcheck.errors import UsageError
 from dbcheck.judge.result import to_values
 from dbcheck.judge.results import LabResult
 from dbcheck.lab import lab as labs
-from dbcheck.lab.cluster import require_possible
+from dbcheck.lab.clusterspec import require_possible
 from dbcheck.lab.lab import Lab
 from dbcheck.lab.spec import LabSpec
 from dbcheck.report.lab import cycles_report

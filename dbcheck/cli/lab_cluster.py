@@ -22,7 +22,8 @@ from dbcheck.core.promised import kept_by
 from dbcheck.core.site import SiteKind
 from dbcheck.core.workload import Workload
 from dbcheck.errors import LabError
-from dbcheck.lab.cluster import ClusterLab, ClusterSpec
+from dbcheck.lab.cluster import ClusterLab
+from dbcheck.lab.clusterspec import ClusterSpec
 from dbcheck.lab.spec import LabSpec
 from dbcheck.ports.abilities import replicates
 from dbcheck.ports.listener import Phase

@@ -12,7 +12,7 @@ from dbcheck.cli.groups import Flag, Group
 from dbcheck.cli.options import SEED, Number
 from dbcheck.core.promise import Promise
 from dbcheck.errors import UsageError
-from dbcheck.lab.cluster import NODES_MAX, ClusterSpec
+from dbcheck.lab.clusterspec import NODES_MAX, ClusterSpec
 from dbcheck.lab.lab import best_rung
 from dbcheck.lab.spec import (
     ENGINES,
@@ -297,8 +297,8 @@ class ClusterOptions(Group):
             type=click.IntRange(1, NODES_MAX),
             metavar="N",
             show_default=True,
-            help="So many servers, each on a virtual drive of its own: the first takes "
-            "the load, the others follow it.",
+            help="Number of servers, each on a virtual drive of its own: the first "
+            "takes the load, the others follow it.",
         ),
     ] = 1
     promise: Annotated[
@@ -307,9 +307,9 @@ class ClusterOptions(Group):
             "--promise",
             type=click.Choice([each.value for each in Promise]),
             show_default=True,
-            help="What the commits must survive: a cut of the writer; its loss, after "
-            "which a standby takes over; a cut of all nodes; or that and the loss of "
-            "the writer.",
+            help="What the commits must survive. writer: a cut of the writer, which "
+            "comes back. writer-gone: its loss, after which a standby takes over. all: "
+            "a cut of all nodes. all-writer-gone: its loss in a cut of all nodes.",
         ),
     ] = _CLUSTER.promise
     link_delay_ms: Annotated[
@@ -319,7 +319,8 @@ class ClusterOptions(Group):
             metavar="MS",
             type=_COST,
             show_default=True,
-            help="Milliseconds that all between the writer and a standby takes.",
+            help="One-way delay, in ms, of all traffic between the writer and each "
+            "standby.",
         ),
     ] = _CLUSTER.link_delay_ms
     link_down_after: Annotated[

@@ -14,7 +14,7 @@ from dbcheck import workload as workloads
 from dbcheck.core.verdict import Verdict
 from dbcheck.core.workload import Workload
 from dbcheck.errors import UsageError
-from dbcheck.lab.cluster import ClusterSpec, require_possible
+from dbcheck.lab.clusterspec import ClusterSpec, require_possible
 from dbcheck.lab.lab import best_rung
 from dbcheck.lab.spec import MIB, DriveSpec, LabSpec
 from dbcheck.limits import SESSIONS_MAX

@@ -72,7 +72,8 @@ def command(
     """Run one cycle: load, cut, restore, reconcile, verdict.
 
     \b
-    dbcheck run NAME                             a host of an inventory
+    dbcheck run NAME                             a host of an inventory, or a
+                                                 group that is a cluster
     dbcheck run --target URL --witness URL       the same by flags
 
     Commits rows to the target, has each acknowledgement logged on the witness, has
@@ -89,7 +90,9 @@ def command(
         )
     for one in entry.cut_with:
         require_passable(one)
-    require_single(entry, control=control, twice=entry.twice, far=bool(load.scheduler))
+    require_possible(
+        entry, control=control, twice=entry.twice, far=bool(load.scheduler)
+    )
     workload = workloads.load(entry.workload or load.workload)
     workload = load.paced(workload.with_sessions(entry.sessions))
     scheduler = load.scheduler
@@ -123,9 +126,10 @@ def command(
     output.end_with(outcome, as_json=as_json)
 
 
-def require_single(entry: Entry, *, control: bool, twice: bool, far: bool) -> None:
-    """Raise UsageError for what a cluster cannot do."""
-    asked = {"--control": control, "--twice": twice, "--dask": far}
+def require_possible(entry: Entry, *, control: bool, twice: bool, far: bool) -> None:
+    """Raise UsageError for what cannot be done to a cluster."""
+    twice_by = "--twice (or dbcheck_twice)"
+    asked = {"--control": control, twice_by: twice, "--load-workers": far}
     found = [flag for flag, given in asked.items() if given]
     if entry.standbys and found:
         raise UsageError(
@@ -137,7 +141,8 @@ def require_single(entry: Entry, *, control: bool, twice: bool, far: bool) -> No
         raise UsageError(
             f"host {entry.name}: the power comes back by itself after a cut by this"
             " switch, and the old writer has to stay off while another takes over",
-            hint="Give it a switch that leaves the host off, or promise writer or all.",
+            hint="Give it a switch that leaves the host off, or set dbcheck_survives:"
+            " writer (or all).",
         )
 
 

@@ -13,10 +13,13 @@ _ON, _OFF = ("on", "1"), ("off", "0")
 # PostgreSQL 17 manual, 19.5.1, synchronous_commit.
 _NOT_AWAITED = ("off", "local")
 _NOT_FLUSHED = "remote_write"
+_STANDBYS = "synchronous_standby_names"
 # MySQL 9.7 manual, 19.4.10 Semisynchronous Replication; MariaDB documentation,
-# Semisynchronous Replication, whose names have master and slave.
+# Semisynchronous Replication.  MySQL before 8.0.26 has the second names, too.
 _WORDS = (("source", "replica"), ("master", "slave"))
-_MARIADB = "master"  # seen of 10.11 with GTIDs: tests/real/test_cluster_semi_sync.py
+# A setting that MariaDB has and MySQL lacks.  That its replicas discard their relay log
+# was seen of 10.11 with GTIDs (tests/real/test_cluster_semi_sync.py).
+_MARIADB = "binlog_commit_wait_count"
 PATIENT_MS = 3_600_000  # a source that waits so long is taken to wait for ever
 
 
@@ -45,6 +48,8 @@ def kept_by(
     if promise.writer_returns:
         return Kept()
     match kind:
+        case SiteKind.STREAMING if _STANDBYS not in writer:
+            return Kept(doubts=(f"{_STANDBYS} could not be read",))
         case SiteKind.STREAMING:
             return Kept(_streaming(promise, writer))
         case SiteKind.SEMI_SYNC:
@@ -62,7 +67,7 @@ def _streaming(promise: Promise, settings: Mapping[str, str]) -> str:
             f"synchronous_commit = {commits}: a commit is answered before any standby"
             " has it"
         )
-    if not settings.get("synchronous_standby_names", ""):
+    if not settings[_STANDBYS]:
         return (
             "synchronous_standby_names is empty: a commit is answered before any"
             " standby has it"
@@ -89,7 +94,9 @@ def _semi_sync(
             " replica has it"
         )
     source, replica = enabled[0]
-    if promise.cuts_all and source == _MARIADB:
+    if promise.cuts_all and "relay_log_recovery" not in standby:
+        return Kept(doubts=("relay_log_recovery of the standby could not be read",))
+    if promise.cuts_all and _MARIADB in writer:
         return Kept(
             "a replica of MariaDB that restarts discards what it had received and not"
             " applied"
@@ -114,14 +121,14 @@ def _relay_log(standby: Mapping[str, str]) -> str:
 
     It acknowledges what is in its relay log (MySQL 9.7 manual, 19.4.10).
     """
-    if standby.get("relay_log_recovery", "").lower() in _ON:
+    if standby["relay_log_recovery"].lower() in _ON:
         return (
             "relay_log_recovery = ON: a replica that restarts discards what it had"
             " received and not applied"
         )
-    if standby and standby.get("sync_relay_log", "1") != "1":
+    if standby.get("sync_relay_log") != "1":
         return (
-            f"sync_relay_log = {standby['sync_relay_log']}: a replica acknowledges"
+            f"sync_relay_log = {standby.get('sync_relay_log')}: a replica acknowledges"
             " commits that it has not flushed"
         )
     return ""

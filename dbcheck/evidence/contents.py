@@ -26,6 +26,7 @@ def rows_of(run: RunFolder) -> Iterator[str]:
         yield f"{name}{suffix}"  # before format 4 there was only one table
         for table in sorted({*run.manifest().tables, *run.after().survivors}):
             yield f"{name}-{table}{suffix}"
+    yield from run.elsewhere_names()
 
 
 def acks_of(run: RunFolder) -> Iterator[str]:

@@ -185,9 +185,9 @@ class Entry:
         one_of(["", *TOPOLOGIES]),
         Meta(
             description="For each host of a group that is a cluster: how its servers "
-            "follow one another, `streaming` for PostgreSQL's streaming replication. "
-            "`dbcheck run GROUP` then tests the cluster, see "
-            "[clusters.md](clusters.md)."
+            "follow one another. `streaming`: PostgreSQL's streaming replication; "
+            "`semi-sync`: replication of MySQL or MariaDB by GTID. `dbcheck run GROUP` "
+            "then tests the cluster, see [clusters.md](clusters.md)."
         ),
     ] = ""
     writer: Annotated[

@@ -18,6 +18,7 @@ from dbcheck.power import registry
 from dbcheck.power.kinds.plan import PowerPlan
 
 _TOPOLOGY, _WRITER = f"{PREFIX}topology", f"{PREFIX}writer"
+_UNNAMED = "?"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +83,7 @@ class Inventory:
         inside = self.groups[name]
         writer = self.clustered[inside[0]]
         for host, other in self.clustered.items():
-            if other == writer and host not in inside:
+            if writer != _UNNAMED and other == writer and host not in inside:
                 raise UsageError(
                     f"{self.file}: group {name}: {host} is a node of the same cluster"
                     " and not in this group",
@@ -107,7 +108,8 @@ class Inventory:
             raise UsageError(
                 f"{self.file}: {name} is a group, and this takes one host",
                 hint=f"Name a host of it: {', '.join(self.groups[name]) or 'none'}. If"
-                f" its hosts are one cluster, give the group {_TOPOLOGY}.",
+                f" its hosts are one cluster, set {_TOPOLOGY} and {_WRITER} once, in"
+                " the vars of the group.",
             )
         names = sorted([*self.targets(), *self.groups])
         close = difflib.get_close_matches(name, names, 1)
@@ -142,7 +144,7 @@ def inventory(
     for name, variables in hosts.items():
         found.add(Fields(name, variables, str(path)), variables)
     clustered = {
-        name: str(own.get(_WRITER) or "?")
+        name: str(own.get(_WRITER) or _UNNAMED)
         for name, own in hosts.items()
         if own.get(_TOPOLOGY)
     }

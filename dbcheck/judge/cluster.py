@@ -49,7 +49,7 @@ def left_behind(case: Case) -> tuple[str, ...]:
         f"left-behind: {name} still has {left.behind:,} of the commits that"
         f" {case.after.reader_name} lacks"
         for name, left in case.left.items()
-        if case.found is not None and case.found.losses
+        if left.behind and case.found is not None and case.found.losses
     )
 
 
@@ -119,14 +119,12 @@ def _off(writer: str, old: Sequence[WriterOff]) -> tuple[Standing, str]:
         )
     if len(old) < 2:
         return _UNSEEN, "it was not looked at both before and after the rows were read"
-    since = "since after the promotion"
-    if not old[0].taken_over:
-        since = "from before the promotion on"
+    first = "after" if old[0].taken_over else "before"
+    checks = f"all {len(old)} checks, the first of them {first} the promotion"
     if all(off.state is PowerState.OFF for off in old):
-        return _PRESENT, f"its switch read it off {len(old)} times, {since}"
+        return _PRESENT, f"its switch read off at {checks}"
     return Standing.ASSUMED, (
-        f"nothing accepted a connection there, {len(old)} times, {since}; its switch"
-        " does not read whether it is off"
+        f"no connection to it succeeded at {checks}; its switch cannot read its power"
     )
 
 

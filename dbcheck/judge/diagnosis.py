@@ -78,11 +78,9 @@ def diagnosis(
     listed = [*found.of_settings(settings)]
     listed += found.of_windows()
     listed += found.of_replication(replication)
-    if spared:
-        pass
-    elif page_cache_kept:
+    if page_cache_kept:
         listed += found.of_the_server()
-    else:
+    elif not spared:
         listed += found.of_layers(layers)
         listed += found.of_large_writes()
         listed += found.of_order()

@@ -77,7 +77,7 @@ def ended(case: Case) -> Ended:
         else None,
         by_session=manifest.family == "mysql",  # see engines.mysql.canary
         unflushed=case.writer.facts.product == "MySQL",
-        no_canary=_OF_THE_WRITER * case.promoted
+        no_canary=(_OF_THE_WRITER if case.promoted else "")
         or manifest.no_canary
         or ("" if held else "the canary's session ended before the cut"),
         logged=any(item.standing is Standing.PRESENT for item in logs),

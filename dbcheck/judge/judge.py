@@ -23,8 +23,8 @@ from dbcheck.judge.verdict import (
     judge_index,
     judge_rows,
     judge_unrecoverable,
+    not_to_blame,
     stranger,
-    unblamed,
 )
 
 
@@ -62,10 +62,8 @@ def _as_a_cycle(case: Case, items: Sequence[Item]) -> Judgement:
     explained = settings_of(case).explains_everything
     if after.unanswered:
         return Judgement(Verdict.INCONCLUSIVE, (after.unanswered,), tuple(items))
-    if after.failure and (why := unblamed(items)):
-        reason = f"{after.failure}; but {why.id.value} {why.standing.value}"
-        reason += f": {why.reason}"
-        return Judgement(Verdict.INCONCLUSIVE, (reason,), tuple(items))
+    if after.failure and (doubt := not_to_blame(items, after.failure)):
+        return Judgement(Verdict.INCONCLUSIVE, (doubt,), tuple(items))
     if after.failure and stranger(items) is None:
         return judge_unrecoverable(
             after.failure,

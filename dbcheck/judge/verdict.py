@@ -19,7 +19,8 @@ from dbcheck.judge.item import Item, ItemId, Standing
 
 _HOST_KEPT = "the host and its controllers kept their power, so it leaves them untested"
 _ENOUGH = (Standing.PRESENT, Standing.ASSUMED)  # for a PASS
-# Contradicted, they show that other data were read than those that took the load.
+# Contradicted, they show that what was read need not be what the load was written to:
+# other data, or a node that need not have it.
 _OF_THE_DATA = (
     ItemId.SAME_SERVER,
     ItemId.NOT_RESTORED,
@@ -65,16 +66,16 @@ def stranger(items: Sequence[Item]) -> Item | None:
     return None
 
 
-def unblamed(items: Sequence[Item]) -> Item | None:
-    """Return why a node that took over cannot be blamed for what it lacks, or None.
+def not_to_blame(items: Sequence[Item], lost: str) -> str:
+    """Return why a node that took over cannot be blamed for what is *lost*, or "".
 
     Another node may serve it, this one may be of another cluster, or may have it and
     not have applied it.
     """
     for item in items:
         if item.id in _BEFORE_BLAME and item.standing not in _ENOUGH:
-            return item
-    return None
+            return f"{lost}; but {item.id.value} {item.standing.value}: {item.reason}"
+    return ""
 
 
 def replaced(found: Reconciliation, items: Sequence[Item]) -> str:
@@ -143,10 +144,8 @@ def judge_rows(
         return Judgement(Verdict.INCONCLUSIVE, (doubt,), tuple(items), other_data=True)
     assert found is not None
     altered = altered_earlier(found)
-    if found.counts and (why := unblamed(items)):
-        reason = f"{_lost(found)}; but {why.id.value} {why.standing.value}"
-        reason += f": {why.reason}"
-        return Judgement(Verdict.INCONCLUSIVE, (reason, *altered), tuple(items))
+    if found.counts and (doubt := not_to_blame(items, _lost(found))):
+        return Judgement(Verdict.INCONCLUSIVE, (doubt, *altered), tuple(items))
     if found.counts:
         return Judgement(Verdict.FAIL, (_lost(found), *altered), tuple(items))
     doubts = altered + tuple(

@@ -3,68 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
 
-from msgspec import Meta
 from sqlalchemy.engine import make_url
 
 from dbcheck.core.promise import Promise
-from dbcheck.errors import UsageError
+from dbcheck.lab.clusterspec import ClusterSpec, require_possible
 from dbcheck.lab.lab import Lab
 from dbcheck.lab.link import Link
-from dbcheck.lab.replicas import ENGINES, follow, settings_of
+from dbcheck.lab.replicas import follow, settings_of
 from dbcheck.lab.servers.base import Source
-from dbcheck.lab.spec import TIME_MAX, LabSpec
-from dbcheck.validated import one_of, require
-
-NODES_MAX = 5
-
-
-@dataclass(frozen=True, slots=True)
-class ClusterSpec:
-    """What makes a cluster of several labs, each with a drive of its own.
-
-    nodes:   how many; the first one writes.
-    promise: see core.promise.Promise.
-    link_delay_ms: how long each byte between the writer and a standby takes.
-    link_down_after_s: seconds of load after which the links go down; 0: never.
-    """
-
-    nodes: Annotated[int, Meta(ge=2, le=NODES_MAX)] = 2
-    promise: Annotated[str, one_of([each.value for each in Promise])] = (
-        Promise.WRITER_GONE.value
-    )
-    link_delay_ms: Annotated[float, Meta(ge=0, le=TIME_MAX)] = 0.0
-    link_down_after_s: Annotated[float, Meta(ge=0, le=TIME_MAX)] = 0.0
-
-    def __post_init__(self) -> None:
-        """Refuse what no such cluster can be."""
-        require(self, "a cluster")
-
-    def to_values(self) -> dict[str, Any]:
-        """Return the spec as plain values."""
-        return asdict(self)
-
-
-def node_names(count: int) -> list[str]:
-    """Return the names of the nodes, the writer's first."""
-    return [f"node{number}" for number in range(1, count + 1)]
-
-
-def require_possible(lab: LabSpec) -> None:
-    """Raise UsageError if labs of that spec cannot make a cluster."""
-    if lab.engine not in ENGINES:
-        raise UsageError(
-            f"a lab has no clusters of {lab.engine} servers",
-            hint=f"Use --engine {' or '.join(ENGINES)}.",
-        )
-    if lab.power_scope != "host":
-        raise UsageError(
-            "the drives of a cluster cannot lose their power alone",
-            hint="Leave out --power-scope.",
-        )
+from dbcheck.lab.spec import LabSpec
 
 
 class ClusterLab:
@@ -83,7 +33,7 @@ class ClusterLab:
         self.labs: dict[str, Lab] = {}
         self._links: dict[str, Link] = {}
         self._held = contextlib.ExitStack()
-        writer, *standbys = node_names(spec.nodes)
+        writer, *standbys = spec.names
         try:
             for number, name in enumerate((writer, *standbys), 1):
                 drive = replace(lab.drive, seed=lab.drive.seed + number - 1)

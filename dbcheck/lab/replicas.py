@@ -51,8 +51,6 @@ _TIMEOUTS = {
     "mysql": "rpl_semi_sync_source_timeout",
     "mariadb": "rpl_semi_sync_master_timeout",
 }
-ENGINES = tuple(_SHARED)
-
 _FOLLOW = {
     "mysql": (
         "change replication source to source_host = '127.0.0.1', source_port = {port},"

@@ -144,7 +144,10 @@ class Cluster:
             self.reader_name, self._promoted = taken, True
             return None
         if off.is_back:
-            return f"the writer {self.writer_name} is not off: no other may take over"
+            return (
+                f"the old writer {self.writer_name} still answers or has power; dbcheck"
+                " promotes no standby until it is off"
+            )
         if self._by is PromotedBy.AUTO:
             return "no standby has taken over yet"
         return waiting or self._connected(off) or self._have_promoted()
@@ -179,7 +182,8 @@ class Cluster:
             raise UsageError(
                 f"{', '.join(by_hand)} cannot be cut by hand: several nodes have to"
                 " lose their power at one moment",
-                hint="Give each a switch (dbcheck_power), or promise writer-gone.",
+                hint="Give each a switch (dbcheck_power), or set dbcheck_survives:"
+                " writer-gone.",
             )
 
     def _cut_nodes(self) -> dict[str, Node]:
@@ -212,7 +216,7 @@ class Cluster:
         return next(taken, "")
 
     def _connected(self, off: WriterOff) -> str:
-        """Return which standby shows that the writer may be alive, "" if none can.
+        """Return why the writer may be alive although nothing answers there, or "".
 
         A switch that reads it off is enough.
         """
@@ -227,20 +231,24 @@ class Cluster:
         )
 
     def _have_promoted(self) -> str:
-        """Have the most advanced standby promoted, once; return what it waits for."""
+        """Have the most advanced standby promoted, once; return what became of that."""
         name = most_advanced(self._received)
         if name is None:
-            return "no standby shows how far it has come"
+            return (
+                "no standby reports how much it has received; check that replication is"
+                " configured on it"
+            )
         if not self._asked:
             self._asked = True
             try:
                 self._promote(name, self._nodes[name])
             except EngineError as error:
-                self._refused = f"{name} was not promoted: {error}"
-        return self._refused or f"{name} was asked to take over, and has not yet"
+                self._refused = f"{name} was not promoted: {error.with_hint}"
+        asked = f"{name} was asked to take over, and does not accept writes yet"
+        return self._refused or asked
 
     def _coming(self) -> str:
-        """Note how far each standby is; return which still comes on, "" if none does.
+        """Note how far each standby is; return why none is to be promoted yet, or "".
 
         One that takes writes shows no more how far it had come: what it showed last
         counts.
@@ -261,10 +269,27 @@ class Cluster:
         if silent:
             return silent
         if any(one.applied is None for one in found.values()):
-            return "a standby does not show what it has applied"
+            return "a standby does not report how much it has applied"
         if time.monotonic() - self._since_s < SETTLED_S:
-            return "the standbys apply what they have received"
-        return ""
+            return "waiting for the standbys to apply what they have received"
+        return self._unapplied()
+
+    def _unapplied(self) -> str:
+        """Return why the standby to promote would lose what it has received, or "".
+
+        PostgreSQL replays it all when it is promoted.  A replica of MySQL or MariaDB
+        that stops to follow deletes what it has not applied.
+        """
+        name = most_advanced(self._received)
+        if self.kind is SiteKind.STREAMING or name is None:
+            return ""
+        position, applied = self._received[name].position, self._received[name].applied
+        if position is None or applied is None or applied >= position:
+            return ""
+        return (
+            f"{name} has received transaction {position:,} and applied {applied:,};"
+            " waiting before the promotion, which would delete the rest"
+        )
 
 
 def _each(

@@ -19,7 +19,8 @@ from dbcheck.cli.lab_cluster import await_standbys, cluster_rig
 from dbcheck.core.promise import Promise
 from dbcheck.core.replication import PromotedBy
 from dbcheck.judge.item import ItemId, Standing
-from dbcheck.lab.cluster import ClusterLab, ClusterSpec
+from dbcheck.lab.cluster import ClusterLab
+from dbcheck.lab.clusterspec import ClusterSpec
 from dbcheck.lab.lab import missing
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.report.progress import PlainProgress

@@ -25,6 +25,7 @@ from dbcheck.lab.process import Process
 from dbcheck.lab.spec import DriveSpec
 from dbcheck.ports.site import Node
 from dbcheck.witness.log import FrameLogReader
+from tests.kit.bundles import bundle_of
 from tests.kit.clusters import cluster_of, cycle, promoting, standing
 from tests.kit.waiting import wait_until
 
@@ -53,6 +54,9 @@ def test_commits_survive_the_loss_of_the_writer(tmp_path: Path) -> None:
     again = judge_run(outcome.run, FrameLogReader())
     assert again.judgement == outcome.judgement
     assert again.result.cluster == cluster
+    # So is its bundle, which holds what was read there.
+    bundle = bundle_of(outcome.run.path, tmp_path / "run.tar.gz")
+    assert bundle.verdict is Verdict.PASS
 
 
 def test_an_asynchronous_standby_behind_a_link_that_is_down_loses(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -78,12 +79,37 @@ def test_asynchronous_replication_behind_a_link_that_is_down_loses(
 
 
 @ENGINES
-def test_a_replica_that_has_not_applied_all_proves_nothing(
+def test_a_replica_that_has_not_applied_all_is_not_promoted(
     tmp_path: Path, engine: str
 ) -> None:
-    """It has received the commits, so they are lost to nobody; they are not read."""
+    """The promotion would delete what it has received, and commits with it."""
     stop = "stop replica sql_thread"
     with cluster_of(tmp_path, engine=engine) as (cluster, rig):
+        brief = replace(rig, limits=replace(rig.limits, return_s=4))
+        outcome = cycle(brief, lambda: execute(cluster.labs["node2"], stop))
+    assert outcome.verdict is Verdict.INCONCLUSIVE
+    (reason,) = outcome.judgement.reasons
+    assert "waiting before the promotion, which would delete the rest" in reason
+
+
+@ENGINES
+def test_a_replica_that_others_promoted_too_early_proves_nothing(
+    tmp_path: Path, engine: str
+) -> None:
+    """It had received the commits, and whoever promoted it deleted them."""
+    stop = "stop replica sql_thread"
+    with cluster_of(tmp_path, engine=engine) as (cluster, rig):
+        standby: Any = rig.site.nodes["node2"].engine
+        site: Any = promoting(rig, lambda *_: None).site
+        unapplied = site._unapplied
+
+        def promote_too_early() -> str:
+            if waiting := unapplied():
+                standby.promote()
+            return str(waiting)
+
+        site._unapplied = promote_too_early
+        rig = replace(rig, site=site)
         outcome = cycle(rig, lambda: execute(cluster.labs["node2"], stop))
     assert outcome.found is not None
     assert outcome.found.counts

@@ -86,7 +86,8 @@ def test_a_group_stands_for_the_targets_in_it_and_below_it(folder: Path) -> None
 
 def test_the_example_loads(folder: Path) -> None:
     found = load(write(folder, files.inventory_example()))
-    assert set(found.entries) == {"db1", "db2", "db3"}
+    assert set(found.entries) == {"db1", "db2", "db3", "db4", "db5"}
+    assert [one.name for one in found.cluster("pair").standbys] == ["db5"]
     assert found.entry("db3").target == (
         "mysql+mysqlconnector://dbcheck@db3.example.net/dbcheck"
     )

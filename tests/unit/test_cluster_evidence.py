@@ -347,11 +347,20 @@ def test_what_semi_synchronous_replication_promises(
     assert len(found.doubts) == doubts
     old = {name.replace("source", "master"): v for name, v in writer.items()}
     old = {name.replace("no_replica", "no_slave"): v for name, v in old.items()}
+    old["binlog_commit_wait_count"] = "0"
     of_mariadb = kept_by(SiteKind.SEMI_SYNC, promise, old, replica).contradiction
     if promise is Promise.ALL_WRITER_GONE:
         assert "MariaDB" in of_mariadb or "is off" in of_mariadb
     else:
         assert of_mariadb == found.contradiction
+
+
+def test_settings_that_were_not_read_are_assumed() -> None:
+    gone = Promise.ALL_WRITER_GONE
+    of_postgresql = kept_by(SiteKind.STREAMING, gone, {}, {})
+    assert of_postgresql.doubts == ("synchronous_standby_names could not be read",)
+    (doubt,) = kept_by(SiteKind.SEMI_SYNC, gone, SEMI_SYNC, {}).doubts
+    assert "relay_log_recovery" in doubt
 
 
 @pytest.mark.parametrize(

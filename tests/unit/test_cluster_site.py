@@ -15,6 +15,11 @@ from dbcheck.ports.site import Node
 from dbcheck.site import cluster
 from dbcheck.site.cluster import Cluster
 
+NOT_OFF = (
+    "the old writer a still answers or has power; dbcheck promotes no standby until it"
+    " is off"
+)
+
 
 class Server:
     """A node: its engine and its switch at once."""
@@ -27,6 +32,7 @@ class Server:
         self.power = PowerState.ON
         self.asked = 0
         self.connected = False
+        self.applied: int | None = None
         self.broken: PowerError | None = None
         self.reads = True
         self.refusal: EngineError | None = None
@@ -66,7 +72,8 @@ class Server:
     def received(self) -> Received:
         if self.power is not PowerState.ON:
             raise EngineError("connection refused")
-        return Received(self.position, self.position, self.connected)
+        applied = self.position if self.applied is None else self.applied
+        return Received(self.position, applied, self.connected)
 
     def promote(self) -> None:
         self.asked += 1
@@ -87,10 +94,13 @@ def nodes(monkeypatch: pytest.MonkeyPatch) -> dict[str, Server]:
 
 
 def site_of(
-    servers: dict[str, Server], promise: Promise = Promise.WRITER_GONE, **options: Any
+    servers: dict[str, Server],
+    promise: Promise = Promise.WRITER_GONE,
+    kind: SiteKind = SiteKind.STREAMING,
+    **options: Any,
 ) -> Cluster:
     found: Any = {name: Node(one, one) for name, one in servers.items()}  # type: ignore[arg-type]
-    return Cluster(SiteKind.STREAMING, found, "a", promise, **options)
+    return Cluster(kind, found, "a", promise, **options)
 
 
 @pytest.mark.parametrize(
@@ -127,7 +137,11 @@ def test_the_one_that_received_most_is_promoted_once(nodes: dict[str, Server]) -
     site = site_of(nodes)
     site.cut()
     shown = until_asked(site, nodes["b"])
-    assert shown == site.ready() == "b was asked to take over, and has not yet"
+    assert (
+        shown
+        == site.ready()
+        == "b was asked to take over, and does not accept writes yet"
+    )
     assert (nodes["b"].asked, nodes["c"].asked) == (1, 0)
     assert site.reader_name == "a"
     nodes["b"].writes = True
@@ -150,7 +164,7 @@ def test_a_writer_that_was_up_in_between_is_not_forgotten(
     site.cut()
     site.ready()
     nodes["a"].restore()
-    assert site.ready() == "the writer a is not off: no other may take over"
+    assert site.ready() == NOT_OFF
     nodes["a"].cut()
     nodes["b"].writes = True
     assert site.ready() is None
@@ -198,7 +212,7 @@ def test_one_switch_that_fails_keeps_no_other_from_its_work(
 
 def test_none_is_promoted_beside_a_writer_that_is_up(nodes: dict[str, Server]) -> None:
     site = site_of(nodes)  # its switch did not cut
-    assert site.ready() == "the writer a is not off: no other may take over"
+    assert site.ready() == NOT_OFF
     assert nodes["b"].asked == 0
     found = site.promotion()
     assert found is not None
@@ -223,7 +237,7 @@ def test_a_refused_promotion_is_shown_and_not_asked_for_again(
     site.cut()
     nodes["b"].refusal = EngineError("the promotion was refused")
     shown = until_asked(site, nodes["b"])
-    assert shown == "b was not promoted: the promotion was refused"
+    assert shown == "b was not promoted: the promotion was refused."
     assert site.ready() == shown
     assert nodes["b"].asked == 1
 
@@ -241,6 +255,18 @@ def test_how_far_each_came_is_known_of_what_takes_over_by_itself(
     assert found.received["c"] == Received(9, 9)
 
 
+def test_what_a_promotion_would_delete_is_waited_for(nodes: dict[str, Server]) -> None:
+    """A replica of MySQL that stops to follow deletes what it has not applied."""
+    site = site_of(nodes, kind=SiteKind.SEMI_SYNC)
+    site.cut()
+    nodes["b"].applied = 8
+    for _ in range(5):
+        shown = site.ready() or ""
+    assert shown.startswith("b has received transaction 10 and applied 8; waiting")
+    nodes["b"].applied = 10
+    until_asked(site, nodes["b"])
+
+
 def test_several_hosts_are_not_cut_by_hand(nodes: dict[str, Server]) -> None:
     nodes["b"].attended = True
     site_of(nodes)
@@ -255,7 +281,7 @@ def test_a_standby_that_does_not_answer_is_named(nodes: dict[str, Server]) -> No
     assert "c does not answer" in (site.ready() or "")
     nodes["c"].restore()
     nodes["c"].position = None
-    assert site.ready() == "a standby does not show what it has applied"
+    assert site.ready() == "a standby does not report how much it has applied"
 
 
 def test_a_server_that_cannot_follow_makes_no_cluster() -> None:

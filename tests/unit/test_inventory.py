@@ -13,7 +13,7 @@ import pytest
 
 from dbcheck import children, files
 from dbcheck.cli.assemble import entry_host
-from dbcheck.cli.run import require_single
+from dbcheck.cli.run import require_possible
 from dbcheck.core.cut import SwitchKind
 from dbcheck.errors import UsageError
 from dbcheck.inventory.cluster import cluster_of
@@ -587,9 +587,9 @@ def test_an_old_writer_that_is_to_stay_off_needs_a_switch_that_leaves_it_off(
     text = CLUSTER.replace("streaming", f"streaming{more}")
     pair = inventory(tmp_path / "hosts.yml", hosts(text), GROUPS).cluster("pair")
     if not refused:
-        return require_single(pair, control=False, twice=False, far=False)
+        return require_possible(pair, control=False, twice=False, far=False)
     with pytest.raises(UsageError, match="the power comes back by itself"):
-        require_single(pair, control=False, twice=False, far=False)
+        require_possible(pair, control=False, twice=False, far=False)
 
 
 def test_what_a_single_server_alone_can_do_is_refused_of_a_cluster(
@@ -598,6 +598,6 @@ def test_what_a_single_server_alone_can_do_is_refused_of_a_cluster(
     found = inventory(tmp_path / "hosts.yml", hosts(CLUSTER), GROUPS)
     for flags in ((True, False, False), (False, True, False), (False, False, True)):
         given = dict(zip(("control", "twice", "far"), flags, strict=True))
-        require_single(found.entry("db1"), **given)
+        require_possible(found.entry("db1"), **given)
         with pytest.raises(UsageError, match="is for a single server"):
-            require_single(found.cluster("pair"), **given)
+            require_possible(found.cluster("pair"), **given)

@@ -91,9 +91,10 @@ def promote(link: MysqlLink) -> None:
             link.rows(statement)
     except EngineError as error:
         raise EngineError(
-            f"the promotion was refused: {error}",
+            str(error),
             hint="Grant the account what STOP REPLICA, RESET REPLICA ALL and SET GLOBAL"
-            " read_only need, or promote by a command (dbcheck_promote).",
+            " read_only need (docs/clusters.md), or promote by a command"
+            " (dbcheck_promote).",
         ) from error
 
 

@@ -16,12 +16,14 @@ from dbcheck.engines.watch import Watch
 from dbcheck.errors import EngineError
 
 _GRANT = (
-    "Run on the writer: grant execute on function pg_promote(boolean, integer) to the"
-    " account, or promote by a command (dbcheck_promote)."
+    "On the writer, in dbcheck's database, run: grant execute on function"
+    " pg_promote(boolean, integer) to dbcheck's account; or promote by a command"
+    " (dbcheck_promote)."
 )
 _READ_FILE = (
-    "its history file cannot be read (grant execute on function pg_read_file(text,"
-    " bigint, bigint, boolean) to the account)"
+    "its history file cannot be read (on the writer, in dbcheck's database: grant"
+    " execute on function pg_read_file(text, bigint, bigint, boolean) to dbcheck's"
+    " account)"
 )
 
 
@@ -45,7 +47,8 @@ def membership(link: PostgresqlLink) -> Membership | None:
 
 def _unseen(what: str) -> EngineError:
     return EngineError(
-        f"the account may not see {what}", hint="Run: grant pg_monitor to the account;"
+        f"the account may not see {what}",
+        hint="On the writer run: grant pg_monitor to dbcheck's account;",
     )
 
 
@@ -59,7 +62,7 @@ def promote(link: PostgresqlLink) -> None:
     try:
         ((asked,),) = link.rows("promote")
     except EngineError as error:
-        raise EngineError(f"the promotion was refused: {error}", hint=_GRANT) from error
+        raise EngineError(str(error), hint=_GRANT) from error
     if not asked:
         raise EngineError(
             "the standby did not accept the promotion", hint="Look into its log."

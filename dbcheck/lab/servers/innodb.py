@@ -55,8 +55,8 @@ class InnodbServer(DatabaseServer, abc.ABC):
     def follow(self, source: Source) -> None:
         """Make data of its own, with the source's password; see DatabaseServer.
 
-        Nothing is in the binary log of a source that nobody has used yet, so both begin
-        the same.  The replica is told to follow once it runs (lab/replicas.py).
+        The binary log of a new source is empty, so both begin the same.  The replica
+        begins to follow once it runs (lab/replicas.py).
         """
         self._prepare(source.password)
         self._create(self._password_file)

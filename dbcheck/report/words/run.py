@@ -71,7 +71,7 @@ _DEPTHS = {
 _PROMOTED_BY = {
     PromotedBy.SQL: "promoted by dbcheck's own statement",
     PromotedBy.COMMAND: "promoted by a command",
-    PromotedBy.AUTO: "promoted by the cluster itself",
+    PromotedBy.AUTO: "promoted by the cluster itself, or by hand",
 }
 
 # What a lab's cut leaves of the drive's cache, by the name of the kind.
@@ -239,8 +239,7 @@ def facts(result: RunResult) -> Iterator[tuple[str, str]]:
 def _cluster(cluster: ClusterResult) -> Iterator[tuple[str, str]]:
     """Yield who wrote, who followed, and who was read."""
     others = ", ".join(cluster.standbys)
-    verb = "followed" if len(cluster.standbys) > 1 else "follows"
-    yield "cluster", f"{cluster.writer} took the load, {others} {verb}"
+    yield "cluster", f"{cluster.writer} took the load, {others} followed"
     yield "promise", f"{cluster.promise.value}: {cluster.promise.description}"
     if cluster.promoted_by:
         yield "read", f"{cluster.read}, {_PROMOTED_BY[cluster.promoted_by]}"
@@ -250,7 +249,7 @@ def _cluster(cluster: ClusterResult) -> Iterator[tuple[str, str]]:
         yield (
             f"left on {name}",
             f"{left.behind:,} acknowledged commits that {cluster.read} lacks, and"
-            f" {left.extra:,} others (no claim)",
+            f" {left.extra:,} that were never acknowledged",
         )
     for name, why in cluster.left_failed.items():
         yield f"left on {name}", f"not read: {why}"
