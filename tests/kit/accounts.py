@@ -36,6 +36,21 @@ def statements(name: str, *, optional: bool = False) -> list[str]:
     return [line for block in blocks for line in block.splitlines()]
 
 
+CLUSTERS = {
+    "postgresql": "Streaming replication of PostgreSQL",
+    "mysql": "Replication of MySQL",
+    "mariadb": "Replication of MariaDB",
+}
+
+
+def of_a_cluster(name: str) -> list[str]:
+    """Return the statements that the account of a cluster needs beside those."""
+    text = DOCUMENT.read_text("utf-8").split(f"\n### {CLUSTERS[name]}\n")[1]
+    block = re.search(r"```sql\n(.*?)```", text, re.S)
+    assert block is not None
+    return block[1].splitlines()
+
+
 def connect(server: DatabaseServer, database: str) -> Any:
     """Return a connection, in autocommit mode, of the account that may do it all."""
     url = sqlalchemy.engine.make_url(server.url)

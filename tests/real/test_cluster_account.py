@@ -1,0 +1,79 @@
+"""The account of docs/privileges.md is enough for a cluster."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import mysql.connector
+import psycopg2
+import pytest
+from sqlalchemy.engine import make_url
+
+from dbcheck.core.verdict import Verdict
+from dbcheck.engines.registry import open_engine
+from dbcheck.lab.lab import Lab
+from dbcheck.site.cluster import Cluster
+from tests.kit.accounts import ACCOUNT, CLUSTERS, of_a_cluster, statements
+from tests.kit.clusters import cluster_of, cycle
+from tests.kit.servers import skip_without_server
+
+PASSWORD = "only-of-this-test"
+
+
+def run(lab: Lab, name: str) -> None:
+    """Make the account on the writer, under a name of its own."""
+    url = make_url(lab.target_url)
+    words = [*statements(name), *of_a_cluster(name)]
+    for statement in words:
+        text = statement.replace("CHANGE-ME", PASSWORD)
+        text = re.sub(r"\bdbcheck@'%'", f"{ACCOUNT}@'%'", text)
+        text = re.sub(r"(to|role) dbcheck\b", rf"\1 {ACCOUNT}", text)
+        text = text.replace("create database", "create database if not exists")
+        if name == "postgresql":
+            text = text.replace(" if not exists", "")
+        database = "dbcheck" if "function" in text else url.database
+        with contextlib.closing(connected(lab, database or "")) as link:
+            link.cursor().execute(text)
+
+
+def connected(lab: Lab, database: str) -> Any:
+    url = make_url(lab.target_url)
+    if lab.spec.engine == "postgresql":
+        link: Any = psycopg2.connect(
+            host=url.host,
+            port=url.port,
+            user=url.username,
+            dbname=database,
+            password=lab.password,
+        )
+    else:
+        link = mysql.connector.connect(
+            host=url.host, port=url.port, user=url.username, password=lab.password
+        )
+    link.autocommit = True
+    return link
+
+
+@pytest.mark.parametrize("engine", sorted(CLUSTERS))
+def test_the_documented_account_is_enough_for_a_cluster(
+    tmp_path: Path, engine: str
+) -> None:
+    skip_without_server(engine)
+    with cluster_of(tmp_path, engine=engine) as (cluster, rig):
+        run(cluster.labs["node1"], engine)
+        site = rig.site
+        nodes = {}
+        for name, node in site.nodes.items():
+            url = make_url(node.engine.target).set(username=ACCOUNT, database="dbcheck")
+            own = open_engine(url.render_as_string(), PASSWORD)
+            nodes[name] = replace(node, engine=own, host=None)
+        assert site.promise is not None
+        limited = Cluster(
+            site.kind, nodes, site.writer_name, site.promise, brings_back=True
+        )
+        outcome = cycle(replace(rig, site=limited))
+    assert outcome.verdict is Verdict.PASS, outcome.judgement.reasons
