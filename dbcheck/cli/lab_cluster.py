@@ -62,7 +62,8 @@ def cluster_cycles(
             with contextlib.closing(rig.witness):
                 started = preflight(rig, workload, seed + number)
                 with _links_down(cluster):
-                    yield finish_cycle(rig, started)
+                    outcome = finish_cycle(rig, started)
+                yield outcome
 
 
 def cluster_rig(
@@ -104,19 +105,26 @@ def await_standbys(rig: Rig) -> None:
 
 @contextlib.contextmanager
 def _links_down(cluster: ClusterLab) -> Generator[None, None, None]:
-    """Take the links down once the load has run for its time, if that is wanted."""
+    """Take the links down once the load has run for its time, if that is wanted.
+
+    Raise LabError at the end if they could not be.
+    """
     after_s, over = cluster.spec.link_down_after_s, threading.Event()
+    failed: list[LabError] = []
 
     def wait() -> None:
-        if not over.wait(after_s):
-            cluster.take_links_down()
+        try:
+            if after_s and not over.wait(after_s):
+                cluster.take_links_down()
+        except LabError as error:
+            failed.append(error)
 
     waiter = threading.Thread(target=wait, name="links", daemon=True)
-    if after_s:
-        waiter.start()
+    waiter.start()
     try:
         yield
     finally:
         over.set()
-        if after_s:
-            waiter.join()
+        waiter.join()
+    if failed:
+        raise failed[0]
