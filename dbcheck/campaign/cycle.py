@@ -202,14 +202,15 @@ def _left_without_power(rig: Rig, run: RunFolder, manifest: Manifest) -> str:
     came from a witness is not shown: somebody might run it.
     """
     node, promise = manifest.writer, manifest.promise
-    if promise is not None and not promise.writer_returns:
-        return stays_off([manifest.writer_name])
-    if not node.restore_command or run.restore() is not None:
+    is_away = promise is not None and not promise.writer_returns
+    if not is_away and (not node.restore_command or run.restore() is not None):
         return ""
     load = run.load()
     cut = load is not None and any(seen.cut for seen in load.nodes.values())
     if not cut and CUT_EVENT not in {e.get("event") for e in _events(rig, run)}:
         return ""
+    if is_away:
+        return stays_off([manifest.writer_name])
     return LEFT_OFF.format(
         cut="cut" if cut else "may have cut",
         kind=node.power.value,
@@ -264,8 +265,11 @@ def _require_same_run(rig: Rig, run: RunFolder) -> None:
 def put_back(rig: Rig) -> None:
     """Undo what a control changed on the server, and report it; never raises.
 
-    Only after the survivors were read, or if there will be none.
+    Only after the survivors were read, or if there will be none.  A cluster has no
+    controls, and its writer may be off.
     """
+    if rig.site.promise is not None:
+        return
     try:
         text = observable.restore_durability(rig.site.writer.engine)
     except EngineError as error:

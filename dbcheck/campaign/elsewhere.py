@@ -39,9 +39,12 @@ def stays_off(names: Iterable[str]) -> str:
 def read_elsewhere(
     rig: Rig, run: RunFolder, manifest: Manifest, after: AfterRecord
 ) -> AfterRecord:
-    """Return *after*, which is stored, with what the nodes hold that were away."""
+    """Return *after*, which is stored, with what the nodes hold that were away.
+
+    The site must be one that brings them back.
+    """
     site = rig.site
-    if not site.away or after.facts is None or not site.brings_back:
+    if after.facts is None:
         return after
     names = ", ".join(sorted(site.away))
     rig.listener.phase(Phase.RESTORE, f"{names}, by itself: to see what is left there")
@@ -66,10 +69,9 @@ def _read(
     rig: Rig, run: RunFolder, manifest: Manifest, name: str, node: Node
 ) -> Elsewhere:
     """Store the markers on a node; raise EngineError."""
-    _wait(rig, node)
-    plan = manifest.plan()
-    if LEDGER not in plan.tables:
+    if LEDGER not in manifest.plan().tables:
         return Elsewhere(failure="the rows of this workload have no keys")
+    _wait(rig, node)
     rows = run.write_elsewhere(name, LEDGER.name, _markers(run, manifest, node))
     return Elsewhere(rows)
 

@@ -53,7 +53,7 @@ class Following:
     def _run(self) -> None:
         try:
             while not self._ending.wait(SAMPLE_S):
-                # Taken before the question: what is seen is no older than that.
+                # Dated before the question, so that no sample looks newer than it is.
                 asked_us = now_us()
                 self._tally.add(asked_us, self._followers.read())
         except EngineError as error:
@@ -79,8 +79,9 @@ def member_of(
 ) -> str:
     """Return by which name the writer lists the node *name*, "" of the writer itself.
 
-    facts: of the node.  known: the nodes that were described before it.  Raise
-    EngineError unless a node that is to follow does, and is of the same cluster.
+    facts: of the node.  known: the nodes that were described before it, the writer
+    first.  Raise EngineError unless a node that is to follow does, and is of the same
+    cluster.
     """
     engine = site.nodes[name].engine
     if site.promise is None or name == site.writer_name or not replicates(engine):
@@ -92,12 +93,10 @@ def member_of(
             hint="Look into its log why replication has stopped, or remove it from the"
             " inventory's group.",
         )
-    writer = known.get(site.writer_name)
-    before = writer.facts if writer else site.writer.engine.facts()
-    cluster = "system_identifier"
-    ours, theirs = before.identity.get(cluster), facts.identity.get(cluster)
+    writer, cluster = known[site.writer_name].facts.identity, "system_identifier"
+    ours, theirs = writer.get(cluster), facts.identity.get(cluster)
     if membership.source:
-        (cluster, ours), theirs = name_in_log(before.identity), membership.source
+        (cluster, ours), theirs = name_in_log(writer), membership.source
     if ours != theirs:
         raise EngineError(
             f"node {name} is of another cluster: {cluster} of the server that it"

@@ -82,8 +82,18 @@ def read_survivors(
     )
     after = _after_a_failure(after, failed) if failed else after
     after = _read_twice(rig, run, manifest, _stored(run, after), other)
-    if rig.site.away and not rig.site.brings_back:
+    return _with_the_rest(rig, run, manifest, after)
+
+
+def _with_the_rest(
+    rig: Rig, run: RunFolder, manifest: Manifest, after: AfterRecord
+) -> AfterRecord:
+    """Return *after*, which is stored, with what the nodes show that were away."""
+    if not rig.site.away:
+        return after
+    if not rig.site.brings_back:
         rig.listener.phase(Phase.RESTORE, stays_off(rig.site.away))
+        return after
     return _stored(run, read_elsewhere(rig, run, manifest, after))
 
 

@@ -33,13 +33,11 @@ class Follower:
     name:    by which the writer knows it.
     state:   of the connection, e.g. "streaming" or "catchup".
     sync:    how commits wait for it, e.g. "sync", "quorum", "potential", "async".
-    flushed: how far it has reported its copy of the log durable, None if not at all.
     """
 
     name: str
     state: str
     sync: str
-    flushed: int | None
 
     @property
     def is_awaited(self) -> bool:
@@ -66,7 +64,6 @@ class ReplicationSeen:
     gap_us:   the longest time between two of them.
     changes:  which standbys were awaited, from the first sample on; the last ones, at
               most CHANGES_MAX.
-    flushed:  by the standby's name, how far it was durable at the last sample.
     ended:    why it was asked no more, "" if the load ended first.
     """
 
@@ -75,7 +72,6 @@ class ReplicationSeen:
     last_us: int
     gap_us: int
     changes: tuple[Change, ...]
-    flushed: Mapping[str, int] = field(default_factory=dict)
     ended: str = ""
 
     @property
@@ -90,7 +86,6 @@ class ReplicationTally:
     def __init__(self) -> None:
         self._samples = self._first_us = self._last_us = self._gap_us = 0
         self._changes: list[Change] = []
-        self._flushed: dict[str, int] = {}
 
     def add(self, clock_us: int, followers: Sequence[Follower]) -> None:
         """Count the answer to a question that was asked at *clock_us*."""
@@ -103,9 +98,6 @@ class ReplicationTally:
         names = tuple(sorted(one.name for one in followers if one.is_awaited))
         if not self._changes or self._changes[-1].names != names:
             self._changes = [*self._changes, Change(clock_us, names)][-CHANGES_MAX:]
-        self._flushed = {
-            one.name: one.flushed for one in followers if one.flushed is not None
-        }
 
     def seen(self, ended: str = "") -> ReplicationSeen | None:
         """Return what was seen, None if there was no answer."""
@@ -117,7 +109,6 @@ class ReplicationTally:
             self._last_us,
             self._gap_us,
             tuple(self._changes),
-            dict(self._flushed),
             ended,
         )
 

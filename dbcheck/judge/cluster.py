@@ -277,7 +277,8 @@ def _awaited(case: Case, seen: ReplicationSeen) -> tuple[Standing, str]:
     if went_us is None:
         return _UNSEEN, f"{reason}; when the power went is not known"
     age_s = (went_us - seen.last_us) / 1e6
-    reason += f"; the last {max(0.0, age_s):.3f} s before the cut"
+    reason += f"; the last {max(0.0, age_s):.3f} s before the cut, the longest pause"
+    reason += f" {seen.gap_us / 1e6:.3f} s"
     if age_s > SAMPLE_AGE_MAX_S:
         return _UNSEEN, f"{reason}, which is too old: {seen.ended or 'none came since'}"
     return _PRESENT, reason

@@ -67,7 +67,8 @@ class GroupResult:
     refused:     the numbers of the sessions that ended since the server refused an
                  operation; refusals: its messages, each once.
     warned:      commits that the server answered with a warning; warnings: its
-                 messages, each once.  They are no acks: see errors.CommitWarned.
+                 messages, each once.  They do not count as acks: see
+                 errors.CommitWarned.
     witness_error: ended the load; failure: so did this, a defect or a lost process.
     watermark, window, close_error: of the log, if the group has one of its own.
     """

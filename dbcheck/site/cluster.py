@@ -58,7 +58,7 @@ class Cluster:
         Raise UsageError unless these nodes can be a cluster, and be cut as one.
         """
         self.kind, self.promise, self.brings_back = kind, promise, brings_back
-        self._nodes = dict(nodes)
+        self._nodes = {writer_name: nodes[writer_name], **nodes}  # the writer first
         self.writer_name = self.reader_name = writer_name
         self._by, self._promote = by, promote or _by_sql
         self._require_possible()

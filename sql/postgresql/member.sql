@@ -1,7 +1,13 @@
 -- the name by which the server that this standby follows lists it
 -- (PostgreSQL 17 manual, 26.2.5: application_name, else cluster_name, else walreceiver)
 -- conninfo: null if the account may not see it
+-- targets: settings that end recovery before all that was received is replayed
 select coalesce(substring(conninfo from '(?:^| )application_name=(\S+)'),
                 nullif(current_setting('cluster_name'), ''), 'walreceiver') as name,
-       conninfo
+       conninfo,
+       (select string_agg(name, ', ') from pg_settings
+         where name in ('recovery_target', 'recovery_target_lsn',
+                        'recovery_target_name', 'recovery_target_time',
+                        'recovery_target_xid')
+           and setting <> '') as targets
   from pg_stat_wal_receiver;

@@ -53,23 +53,28 @@ def of_a_cluster(name: str) -> list[str]:
 
 def connect(server: DatabaseServer, database: str) -> Any:
     """Return a connection, in autocommit mode, of the account that may do it all."""
-    url = sqlalchemy.engine.make_url(server.url)
+    return connect_to(server.url, server.password, database)
+
+
+def connect_to(url: str, password: str, database: str) -> Any:
+    """Return a connection, in autocommit mode, of the account in *url*."""
+    parsed = sqlalchemy.engine.make_url(url)
     connection: Any
-    if server.name == "postgresql":
+    if parsed.get_backend_name() == "postgresql":
         connection = psycopg2.connect(
-            host=url.host,
-            port=url.port,
-            user=url.username,
+            host=parsed.host,
+            port=parsed.port,
+            user=parsed.username,
             dbname=database,
-            password=server.password,
+            password=password,
         )
     else:
         connection = mysql.connector.connection.MySQLConnection(
-            host=url.host,
-            port=url.port,
-            user=url.username,
+            host=parsed.host,
+            port=parsed.port,
+            user=parsed.username,
             database=database,
-            password=server.password,
+            password=password,
         )
     connection.autocommit = True
     return connection

@@ -14,6 +14,7 @@ import pytest
 
 from dbcheck.campaign.following import Following
 from dbcheck.campaign.judging import judge_run
+from dbcheck.cli.lab_cluster import await_standbys
 from dbcheck.core.depth import Depth
 from dbcheck.core.promise import Promise
 from dbcheck.core.verdict import Verdict
@@ -184,6 +185,18 @@ def test_a_standby_of_another_cluster_is_refused(tmp_path: Path) -> None:
         site._nodes = alone
         with pytest.raises(EngineError, match="node2 .* follows no other server"):
             cycle(mixed)
+
+
+def test_a_standby_that_ends_its_recovery_early_is_refused(tmp_path: Path) -> None:
+    """What it had received and not replayed would look lost."""
+    with cluster_of(tmp_path) as (cluster, rig):
+        standby = cluster.labs["node2"]
+        standby.switch().cut()
+        standby.configure({"recovery_target_lsn": "7F/0"})
+        standby.switch().restore()
+        await_standbys(rig)
+        with pytest.raises(EngineError, match="recovery_target_lsn is set"):
+            cycle(rig)
 
 
 def test_a_commit_whose_wait_was_cancelled_is_no_plain_ack(tmp_path: Path) -> None:

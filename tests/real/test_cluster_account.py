@@ -6,10 +6,7 @@ import contextlib
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-import mysql.connector
-import psycopg2
 import pytest
 from sqlalchemy.engine import make_url
 
@@ -17,7 +14,7 @@ from dbcheck.core.verdict import Verdict
 from dbcheck.engines.registry import open_engine
 from dbcheck.lab.lab import Lab
 from dbcheck.site.cluster import Cluster
-from tests.kit.accounts import ACCOUNT, CLUSTERS, of_a_cluster, statements
+from tests.kit.accounts import ACCOUNT, CLUSTERS, connect_to, of_a_cluster, statements
 from tests.kit.clusters import cluster_of, cycle
 from tests.kit.servers import skip_without_server
 
@@ -36,26 +33,9 @@ def run(lab: Lab, name: str) -> None:
         if name == "postgresql":
             text = text.replace(" if not exists", "")
         database = "dbcheck" if "function" in text else url.database
-        with contextlib.closing(connected(lab, database or "")) as link:
+        link = connect_to(lab.target_url, lab.password, database or "")
+        with contextlib.closing(link):
             link.cursor().execute(text)
-
-
-def connected(lab: Lab, database: str) -> Any:
-    url = make_url(lab.target_url)
-    if lab.spec.engine == "postgresql":
-        link: Any = psycopg2.connect(
-            host=url.host,
-            port=url.port,
-            user=url.username,
-            dbname=database,
-            password=lab.password,
-        )
-    else:
-        link = mysql.connector.connect(
-            host=url.host, port=url.port, user=url.username, password=lab.password
-        )
-    link.autocommit = True
-    return link
 
 
 @pytest.mark.parametrize("engine", sorted(CLUSTERS))

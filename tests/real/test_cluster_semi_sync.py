@@ -53,29 +53,33 @@ def test_commits_survive_the_loss_of_the_writer(tmp_path: Path, engine: str) -> 
 
 
 @ENGINES
-def test_past_its_timeout_it_is_asynchronous_and_loses(
-    tmp_path: Path, engine: str
+@pytest.mark.parametrize(
+    ("setting", "value", "standing_of_settings", "why"),
+    [
+        ("timeout", "100", Standing.ASSUMED, "did not wait for node2 at the cut"),
+        ("enabled", "OFF", Standing.ABSENT, "semi-synchronous replication is off"),
+    ],
+    ids=["timeout", "off"],
+)
+def test_what_no_commit_waits_for_is_lost_behind_a_link_that_is_down(
+    tmp_path: Path,
+    engine: str,
+    setting: str,
+    value: str,
+    standing_of_settings: Standing,
+    why: str,
 ) -> None:
-    timeout: Any = {f"rpl_semi_sync_{WORDS[engine]}_timeout": "100"}
-    with cluster_of(tmp_path, engine=engine, **timeout) as (cluster, rig):
+    """Past its timeout semi-synchronous replication is asynchronous."""
+    given: Any = {f"rpl_semi_sync_{WORDS[engine]}_{setting}": value}
+    with cluster_of(tmp_path, engine=engine, **given) as (cluster, rig):
         outcome = cycle(rig, cluster.take_links_down)
     assert outcome.verdict is Verdict.FAIL
     assert outcome.case.left["node1"].behind > 50
     assert standing(outcome, ItemId.IN_SYNC) is Standing.ABSENT
-    assert standing(outcome, ItemId.PROMISED_SETTINGS) is Standing.ASSUMED
-    assert outcome.result.diagnosis[0].cause is Cause.REPLICATION
-
-
-@ENGINES
-def test_asynchronous_replication_behind_a_link_that_is_down_loses(
-    tmp_path: Path, engine: str
-) -> None:
-    off: Any = {f"rpl_semi_sync_{WORDS[engine]}_enabled": "OFF"}
-    with cluster_of(tmp_path, engine=engine, **off) as (cluster, rig):
-        outcome = cycle(rig, cluster.take_links_down)
-    assert outcome.verdict is Verdict.FAIL
-    assert standing(outcome, ItemId.PROMISED_SETTINGS) is Standing.ABSENT
-    assert "replication is off" in outcome.result.diagnosis[0].reason
+    assert standing(outcome, ItemId.PROMISED_SETTINGS) is standing_of_settings
+    best = outcome.result.diagnosis[0]
+    assert best.cause is Cause.REPLICATION
+    assert why in best.reason
 
 
 @ENGINES

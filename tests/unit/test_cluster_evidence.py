@@ -394,14 +394,14 @@ def test_the_writer_itself_must_be_the_same_server() -> None:
 def test_samples_show_who_was_awaited_and_when_that_changed() -> None:
     tally = ReplicationTally()
     assert tally.seen() is None
-    sync = Follower("b", "streaming", "quorum", 7)
+    sync = Follower("b", "streaming", "quorum")
     for at, followers in ((10, [sync]), (40, [sync]), (50, [])):
         tally.add(at, followers)
     catching_up = replace(sync, state="catchup")
     tally.add(60, [catching_up])
     seen = tally.seen("gone")
     assert seen == ReplicationSeen(
-        4, 10, 60, 30, (Change(10, ("b",)), Change(50, ())), {"b": 7}, "gone"
+        4, 10, 60, 30, (Change(10, ("b",)), Change(50, ())), "gone"
     )
     assert seen.awaited == ()
 

@@ -37,7 +37,7 @@ class Followers(Watch):
         sync = _SYNC if on and found and clients >= len(found) else _ASYNC
         # MySQL: Server_Id, Host, Port, Source_Id, Replica_UUID; MariaDB lacks the last.
         at = -1 if self._product == "mysql" else 0
-        return [Follower(str(row[at]), _STREAMING, sync, None) for row in found]
+        return [Follower(str(row[at]), _STREAMING, sync) for row in found]
 
 
 def membership(link: MysqlLink) -> Membership | None:

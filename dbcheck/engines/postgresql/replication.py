@@ -32,7 +32,7 @@ class Followers(Watch):
 
     def read(self) -> Sequence[Follower]:
         found = self._rows("followers")
-        if any(state is None for _, state, _, _ in found):
+        if any(state is None for _, state, _ in found):
             raise _unseen("the state of the standbys")
         return [Follower(*row) for row in found]
 
@@ -40,9 +40,18 @@ class Followers(Watch):
 def membership(link: PostgresqlLink) -> Membership | None:
     """Return the name under which the writer lists this node."""
     found = link.rows("member")
-    if found and found[0][1] is None:
+    if not found:
+        return None
+    name, conninfo, targets = found[0]
+    if conninfo is None:
         raise _unseen("how the standby is connected")
-    return Membership(found[0][0]) if found else None
+    if targets:
+        raise EngineError(
+            f"the standby ends its recovery early: {targets} is set",
+            hint="Remove that from its configuration and restart it: commits that it"
+            " has received would look lost.",
+        )
+    return Membership(name)
 
 
 def _unseen(what: str) -> EngineError:
