@@ -57,6 +57,9 @@ def read_survivors(
             hint=f"Its load went to {manifest.writer.target}; nothing was read, and the"
             " run can still be reconciled there.",
         )
+    if rig.site.reader_name != manifest.writer_name:
+        took_over = f"{rig.site.reader_name} took over from {manifest.writer_name}"
+        rig.listener.phase(Phase.RESTORE, took_over)
     reading = Reading(rig, run, manifest)
     if facts is not None and not other:
         try:

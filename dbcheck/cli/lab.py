@@ -79,7 +79,7 @@ def _refuse_for_clusters(
     flags = [*(["--control"] if control else []), *of_drive, *second.flags_given()]
     if flags:
         raise UsageError(
-            f"{', '.join(flags)} is for a single server",
+            f"several servers cannot be run with {', '.join(flags)}",
             hint="Leave it out; docs/clusters.md has the settings that lose.",
         )
 

@@ -52,7 +52,8 @@ def cluster_cycles(
 
     Each has a cluster of its own: after a promotion no node is what it was.
     """
-    progress.phase(Phase.LAB, f"{spec.nodes} times {described(lab)}")
+    servers = f"{spec.nodes} servers, promise {spec.promise}"
+    progress.phase(Phase.LAB, f"{servers}: {described(lab)}")
     for number in range(cycles):
         folder = Path(tempfile.gettempdir(), f"dbcheck-lab-{secrets.token_hex(4)}")
         drive = replace(lab.drive, seed=lab.drive.seed + number * spec.nodes)

@@ -340,9 +340,11 @@ class ClusterOptions(Group):
             return ClusterSpec(
                 self.nodes, self.promise, self.link_delay_ms, self.link_down_after
             )
-        if given := self.flags_given():
+        given = [flag for flag in self.flags_given() if flag != "--nodes"]
+        if given:
             raise UsageError(
-                f"{', '.join(given)} needs several servers", hint="Add --nodes 2."
+                f"a single server cannot be run with {', '.join(given)}",
+                hint="Add --nodes 2.",
             )
         return None
 

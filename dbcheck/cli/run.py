@@ -133,7 +133,7 @@ def require_possible(entry: Entry, *, control: bool, twice: bool, far: bool) -> 
     found = [flag for flag, given in asked.items() if given]
     if entry.standbys and found:
         raise UsageError(
-            f"{', '.join(found)} is for a single server, and this is a cluster",
+            f"a cluster cannot be run with {', '.join(found)}",
             hint="Leave it out.",
         )
     gone = entry.standbys and not Promise(entry.survives).writer_returns

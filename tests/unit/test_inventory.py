@@ -599,5 +599,5 @@ def test_what_a_single_server_alone_can_do_is_refused_of_a_cluster(
     for flags in ((True, False, False), (False, True, False), (False, False, True)):
         given = dict(zip(("control", "twice", "far"), flags, strict=True))
         require_possible(found.entry("db1"), **given)
-        with pytest.raises(UsageError, match="is for a single server"):
+        with pytest.raises(UsageError, match="a cluster cannot be run with"):
             require_possible(found.cluster("pair"), **given)
