@@ -181,9 +181,11 @@ def test_nothing_of_a_probe_that_is_ended_stays(
 def writing(folder: Path) -> list[str]:
     """Return what processes have open in *folder*, without a name by now."""
     found = []
-    for link in Path("/proc").glob("[0-9]*/fd/*"):
-        with contextlib.suppress(OSError):
-            found.append(os.readlink(link))
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it may end meanwhile
+            for link in os.scandir(process / "fd"):
+                with contextlib.suppress(OSError):
+                    found.append(os.readlink(link))
     return [each for each in found if each.startswith(f"{folder}/")]
 
 
