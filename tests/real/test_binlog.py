@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.campaign.control import run_control
+from dbcheck.campaign.control import run_controls
 from dbcheck.campaign.cycle import run_cycle
 from dbcheck.core.table import LEDGER
 from dbcheck.core.verdict import Verdict
@@ -53,7 +53,8 @@ def test_a_flushed_binary_log_keeps_all_and_another_is_never_cleared(
 def test_a_control_weakens_the_binary_log_too(tmp_path: Path) -> None:
     """MariaDB writes its redo log past the page cache: any flush makes it durable."""
     with bench(LabSpec("mariadb", settings=FLUSHED), tmp_path) as here:
-        control = run_control(here.rig, quick(), SEED)
+        # Its log is written once a second; a cut just after that loses nothing.
+        *_, control = run_controls(here.rig, quick(), SEED)
         assert control.verdict is Verdict.PASS, control.judgement
         assert "sync_binlog = 0 (was 1)" in here.said.text
         here.rig.site.writer.engine.prepare((LEDGER,))
